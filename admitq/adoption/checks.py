@@ -6,10 +6,10 @@ from typing import Any, Final, NamedTuple
 
 from admitq.adoption.cluster import NEWER, Cluster, holds, is_running, title, version_read
 from admitq.adoption.lost import lost
-from admitq.integrations.paths import Object, value_at
 from admitq.integrations.registry import framework_names
 from admitq_api.configuration import Configuration, ConfigurationError
 from admitq_api.feature_gates import EITHER_WAY, Gate, note_of
+from admitq_api.json_objects import JsonObject, value_at
 
 KNOWN_VERSIONS: Final = frozenset({"v1beta1", "v1beta2"})
 """Versions in which stored objects can be read."""
@@ -82,7 +82,7 @@ _INDEXES: Final = frozenset({"podIndexLabel", "subGroupIndexLabel", "subGroupCou
 """The fields of a topology request that number pods, and ask for no placement."""
 
 
-def _asks_for_topology(pod_set: Object) -> bool:
+def _asks_for_topology(pod_set: JsonObject) -> bool:
     """Whether a podset requests a placement; any job's podset may say how its pods are numbered."""
     return not _INDEXES.issuperset(value_at(pod_set, ("topologyRequest",), {}))
 
@@ -162,7 +162,7 @@ def _kept(cluster: Cluster) -> Iterator[str]:
             key for part in ("labels", "annotations") for key in value_at(one, ("metadata", part), {}) or {}
         ]
         keepers = {keeper for start, keeper in KEEPERS.items() if any(key.startswith(start) for key in keys)}
-        owners: Iterable[Object] = value_at(one, ("metadata", "ownerReferences"), ()) or ()
+        owners: Iterable[JsonObject] = value_at(one, ("metadata", "ownerReferences"), ()) or ()
         keepers |= {f"{owner.get('kind')} {owner.get('name')}" for owner in owners}
         yield from (f"{title(plural, one)} by {keeper}" for keeper in sorted(keepers))
 
@@ -231,16 +231,16 @@ def _between(cluster: Cluster) -> Iterator[str]:
             yield name
 
 
-def _unfinished(cluster: Cluster) -> Iterator[tuple[str, Object]]:
+def _unfinished(cluster: Cluster) -> Iterator[tuple[str, JsonObject]]:
     return ((name, one) for name, one in cluster.each("workloads") if not holds(one, "Finished"))
 
 
-def _pod_sets(workload: Object) -> Iterator[dict[str, Any]]:
+def _pod_sets(workload: JsonObject) -> Iterator[dict[str, Any]]:
     found = value_at(workload, ("spec", "podSets"), ()) or ()
     return (one for one in found if isinstance(one, dict))
 
 
-def _assignments(workload: Object) -> Iterator[dict[str, Any]]:
+def _assignments(workload: JsonObject) -> Iterator[dict[str, Any]]:
     found = value_at(workload, ("status", "admission", "podSetAssignments"), ()) or ()
     return (one for one in found if isinstance(one, dict))
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from admitq.integrations.paths import Object, value_at
 from admitq_api.configuration import Configuration, ConfigurationError, load_configuration
 from admitq_api.feature_gates import Gate
+from admitq_api.json_objects import JsonObject, value_at
 from admitq_api.labels import Names
 
 FLAG = "--feature-gates"
@@ -38,18 +38,18 @@ class Cluster:
     """
 
     names: Names
-    definitions: Mapping[str, Object] = field(default_factory=dict[str, Object])
+    definitions: Mapping[str, JsonObject] = field(default_factory=dict[str, JsonObject])
     """CustomResourceDefinitions of the group, by plural."""
-    objects: Mapping[str, tuple[Object, ...]] = field(default_factory=dict[str, tuple[Object, ...]])
-    older: Mapping[str, tuple[Object, ...]] = field(default_factory=dict[str, tuple[Object, ...]])
+    objects: Mapping[str, tuple[JsonObject, ...]] = field(default_factory=dict[str, tuple[JsonObject, ...]])
+    older: Mapping[str, tuple[JsonObject, ...]] = field(default_factory=dict[str, tuple[JsonObject, ...]])
     """Objects of kinds that had fields in the older version which the newer one has not, in that version."""
-    webhooks: tuple[Object, ...] = ()
+    webhooks: tuple[JsonObject, ...] = ()
     """Webhook configurations with a webhook of the group; none of ours."""
-    deployments: tuple[Object, ...] = ()
+    deployments: tuple[JsonObject, ...] = ()
     """Deployments whose pods answer those webhooks or conversions, or hold the lease; none of ours."""
-    ours: tuple[Object, ...] = ()
+    ours: tuple[JsonObject, ...] = ()
     """Deployments of an installation of admitq that is there already."""
-    leases: tuple[Object, ...] = ()
+    leases: tuple[JsonObject, ...] = ()
     """Leases of the name that managers of the group compete for, unless one of ours holds it."""
     configurations: tuple[FoundConfiguration, ...] = ()
     api_services: tuple[str, ...] = ()
@@ -57,7 +57,7 @@ class Cluster:
     unread: tuple[str, ...] = ()
     """What could not be read, each with the reason."""
 
-    def each(self, plural: str) -> Iterator[tuple[str, Object]]:
+    def each(self, plural: str) -> Iterator[tuple[str, JsonObject]]:
         """The objects of a kind, each with how it is called in the plan."""
         return ((title(plural, one), one) for one in self.objects.get(plural, ()))
 
@@ -133,32 +133,32 @@ def _loaded(one: FoundConfiguration, names: Names) -> Configuration | Configurat
         return error
 
 
-def version_read(definition: Object) -> str | None:
+def version_read(definition: JsonObject) -> str | None:
     """The version in which objects of a definition are read; None where it serves none that is known."""
     versions: Iterable[Any] = value_at(definition, ("spec", "versions"), ()) or ()
     served = {one.get("name") for one in versions if one.get("served")}
     return next((one for one in (NEWER, OLDER) if one in served), None)
 
 
-def is_ours(obj: Object) -> bool:
+def is_ours(obj: JsonObject) -> bool:
     """Whether an object belongs to an installation of admitq."""
     return value_at(obj, PART_OF) == "admitq"
 
 
-def title(plural: str, obj: Object) -> str:
+def title(plural: str, obj: JsonObject) -> str:
     """How an object is called in the plan: as kubectl would take it."""
     namespace = value_at(obj, ("metadata", "namespace"))
     name = value_at(obj, ("metadata", "name"), "?")
     return f"{plural}/{name}" + (f" in {namespace}" if namespace else "")
 
 
-def containers(deployment: Object) -> Iterator[Object]:
+def containers(deployment: JsonObject) -> Iterator[JsonObject]:
     """The containers of a Deployment's pods."""
     found: Iterable[Any] = value_at(deployment, ("spec", "template", "spec", "containers"), ()) or ()
     return (one for one in found if isinstance(one, dict))
 
 
-def arguments(deployment: Object) -> list[str]:
+def arguments(deployment: JsonObject) -> list[str]:
     """Command lines of a Deployment's containers, word by word."""
     return [
         str(word)
@@ -167,13 +167,13 @@ def arguments(deployment: Object) -> list[str]:
     ]
 
 
-def is_running(deployment: Object) -> bool:
+def is_running(deployment: JsonObject) -> bool:
     """Whether a Deployment has pods, or is to have some."""
     wanted = value_at(deployment, ("spec", "replicas"), 1)
     return bool(wanted) or bool(value_at(deployment, ("status", "replicas"), 0))
 
 
-def holds(obj: Object, condition: str) -> bool:
+def holds(obj: JsonObject, condition: str) -> bool:
     """Whether a condition of an object is True."""
     return any(
         one.get("type") == condition and one.get("status") == "True"

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from admitq.adoption.cluster import Cluster, holds, title, version_read
-from admitq.integrations.paths import Object
 from admitq_api.crds import crds
+from admitq_api.json_objects import JsonObject
 
 OF_EVERY_OBJECT: Final = frozenset({"apiVersion", "kind", "metadata"})
 
@@ -48,5 +48,5 @@ def unknown(schema: Mapping[str, Any], value: Any, at: str = "") -> Iterator[str
         yield f"{at}: {value}"
 
 
-def _schemas(definition: Object) -> dict[str, Mapping[str, Any]]:
+def _schemas(definition: JsonObject) -> dict[str, Mapping[str, Any]]:
     return {one["name"]: one["schema"]["openAPIV3Schema"] for one in definition["spec"]["versions"]}

@@ -7,10 +7,10 @@ from typing import Any, Final
 from admitq.adoption.checks import CA_INJECTED, CHECKS, Check, Severity
 from admitq.adoption.cluster import Cluster, holds, is_running
 from admitq.core.selectors import selects_namespace
-from admitq.integrations.paths import Object, value_at
 from admitq.translate.selectors import read_label_selector
 from admitq_api.configuration import Configuration, load_configuration
 from admitq_api.feature_gates import Gate
+from admitq_api.json_objects import JsonObject, value_at
 from admitq_api.namespaces import NAMESPACE_NAME
 
 SYSTEM: Final = "kube-system"
@@ -131,7 +131,7 @@ def plan(cluster: Cluster) -> Plan:
     )
 
 
-def _described(deployment: Object) -> str:
+def _described(deployment: JsonObject) -> str:
     namespace, name = _place(deployment)
     images = [
         str(one.get("image", "?"))
@@ -148,7 +148,7 @@ def _states(cluster: Cluster) -> dict[str, int]:
     return counts
 
 
-def state_of(workload: Object) -> str:
+def state_of(workload: JsonObject) -> str:
     """What a Workload is in: the furthest of pending, quota reserved, admitted and finished."""
     for condition, state in (("Finished", "finished"), ("Admitted", "admitted")):
         if holds(workload, condition):
@@ -215,7 +215,7 @@ def _different(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, An
     return found
 
 
-def _place(obj: Object) -> tuple[str, str]:
+def _place(obj: JsonObject) -> tuple[str, str]:
     return str(value_at(obj, ("metadata", "namespace"), "")), str(value_at(obj, ("metadata", "name"), ""))
 
 

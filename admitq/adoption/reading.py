@@ -10,7 +10,6 @@ from typing import Any, Final
 import yaml
 
 from admitq.adoption.cluster import OLDER, Cluster, FoundConfiguration, is_ours, version_read
-from admitq.integrations.paths import Object, value_at
 from admitq.runtime.client import Client
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import (
@@ -23,6 +22,7 @@ from admitq.runtime.resources import (
     VALIDATING_WEBHOOKS,
     Resource,
 )
+from admitq_api.json_objects import JsonObject, value_at
 from admitq_api.labels import Names
 
 API_SERVICES: Final = Resource("apiregistration.k8s.io", "v1", "apiservices", "APIService", namespaced=False)
@@ -46,8 +46,8 @@ async def read(client: Client, names: Names) -> Cluster:
         for one in await reader.all(CRDS)
         if value_at(one, ("spec", "group")) == names.group
     }
-    objects: dict[str, tuple[Object, ...]] = {}
-    older: dict[str, tuple[Object, ...]] = {}
+    objects: dict[str, tuple[JsonObject, ...]] = {}
+    older: dict[str, tuple[JsonObject, ...]] = {}
     for plural, definition in definitions.items():
         if version := version_read(definition):
             objects[plural] = await reader.all(_resource(definition, version))
@@ -87,7 +87,7 @@ class _Reader:
         self._client = client
         self.unread: list[str] = []
 
-    async def all(self, resource: Resource, namespace: str | None = None) -> tuple[Object, ...]:
+    async def all(self, resource: Resource, namespace: str | None = None) -> tuple[JsonObject, ...]:
         """All objects of a kind; none where they cannot be read."""
         try:
             items, _ = await self._client.list(resource, namespace)
@@ -96,7 +96,7 @@ class _Reader:
             return ()
         return tuple(items)
 
-    async def one(self, resource: Resource, name: str, namespace: str) -> Object | None:
+    async def one(self, resource: Resource, name: str, namespace: str) -> JsonObject | None:
         """An object, or None where there is none or it cannot be read."""
         try:
             return await self._client.get(resource, name, namespace)
@@ -106,7 +106,7 @@ class _Reader:
             return None
 
 
-def _resource(definition: Object, version: str) -> Resource:
+def _resource(definition: JsonObject, version: str) -> Resource:
     spec: Mapping[str, Any] = definition["spec"]
     names: Mapping[str, Any] = spec["names"]
     return Resource(
@@ -114,7 +114,7 @@ def _resource(definition: Object, version: str) -> Resource:
     )
 
 
-def _is_of(configuration: Object, names: Names) -> bool:
+def _is_of(configuration: JsonObject, names: Names) -> bool:
     """Whether one of the webhooks of a configuration is called after the group, or at a path of its kinds.
 
     That its rules name the group tells nothing: policies of others do so, too.
@@ -131,13 +131,16 @@ def _path(hook: Mapping[str, Any]) -> str:
 
 
 async def _in_charge(
-    reader: _Reader, hooks: Iterable[Object], definitions: Iterable[Object], leases: Iterable[Object]
-) -> tuple[tuple[Object, ...], tuple[Object, ...]]:
+    reader: _Reader,
+    hooks: Iterable[JsonObject],
+    definitions: Iterable[JsonObject],
+    leases: Iterable[JsonObject],
+) -> tuple[tuple[JsonObject, ...], tuple[JsonObject, ...]]:
     """The Deployments whose pods Services behind webhooks and conversions select, or that hold a lease.
 
     With them come the leases that none of ours holds.
     """
-    found: dict[tuple[str, str], Object] = {}
+    found: dict[tuple[str, str], JsonObject] = {}
     for namespace, name in sorted({*_services(hooks, definitions)}):
         service = await reader.one(SERVICES, name, namespace)
         selector: Mapping[str, Any] = value_at(service, ("spec", "selector"), {}) or {}
@@ -145,9 +148,9 @@ async def _in_charge(
             labels = value_at(one, ("spec", "template", "metadata", "labels"), {}) or {}
             if all(labels.get(key) == value for key, value in selector.items()):
                 found[namespace, str(value_at(one, ("metadata", "name")))] = one
-    others: list[Object] = []
+    others: list[JsonObject] = []
     for lease in leases:
-        holders: list[Object] = []
+        holders: list[JsonObject] = []
         namespace = str(value_at(lease, ("metadata", "namespace")))
         holder = str(value_at(lease, ("spec", "holderIdentity"), "") or "")
         for one in await reader.all(DEPLOYMENTS, namespace) if holder else ():
@@ -160,7 +163,7 @@ async def _in_charge(
     return tuple(found.values()), tuple(others)
 
 
-def _services(hooks: Iterable[Object], definitions: Iterable[Object]) -> Iterator[tuple[str, str]]:
+def _services(hooks: Iterable[JsonObject], definitions: Iterable[JsonObject]) -> Iterator[tuple[str, str]]:
     configurations = [
         *(hook.get("clientConfig") for one in hooks for hook in one.get("webhooks") or ()),
         *(value_at(one, ("spec", "conversion", "webhook", "clientConfig")) for one in definitions),
@@ -172,7 +175,7 @@ def _services(hooks: Iterable[Object], definitions: Iterable[Object]) -> Iterato
 
 
 async def _configurations(
-    reader: _Reader, names: Names, deployments: Iterable[Object]
+    reader: _Reader, names: Names, deployments: Iterable[JsonObject]
 ) -> tuple[FoundConfiguration, ...]:
     """The configuration files in ConfigMaps that pods of the Deployments have."""
     found: dict[str, FoundConfiguration] = {}

@@ -1,9 +1,10 @@
 """What decisions depend on."""
 
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 from admitq.runtime.kinds import Kinds
-from admitq.runtime.resources import LIMIT_RANGES, NAMESPACES, RUNTIME_CLASSES, Object, Resource
+from admitq.runtime.resources import LIMIT_RANGES, NAMESPACES, RUNTIME_CLASSES, Resource
 from admitq.runtime.store import Store
 
 
@@ -23,7 +24,7 @@ def decisive(kinds: Kinds) -> tuple[Resource, ...]:
     )
 
 
-def stored(stores: Iterable[Store]) -> Iterator[tuple[Resource, Object]]:
+def stored(stores: Iterable[Store]) -> Iterator[tuple[Resource, dict[str, Any]]]:
     """All objects of some stores; they may come and go meanwhile."""
     for store in stores:
         for key in store.keys():  # noqa: SIM118 - a copy, which the store does not change

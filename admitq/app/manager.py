@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from admitq.app.caches import all_synced, caches_ready
 from admitq.app.components import ACTING, Component
@@ -36,7 +36,7 @@ from admitq.runtime.events import EventRecorder
 from admitq.runtime.kinds import kinds_of
 from admitq.runtime.lease_claim import LeaseTiming
 from admitq.runtime.leases import Elector, unique_identity
-from admitq.runtime.resources import Object, Resource
+from admitq.runtime.resources import Resource
 from admitq.runtime.store import Change, Key, Store
 from admitq.runtime.watcher import Outcome, Watcher
 from admitq.serving.health import Check
@@ -252,7 +252,7 @@ class ManagerPart:
     def _core_handler(self, resource: Resource) -> Callable[[Change], None]:
         return lambda change: self.manager.observe(resource, change)
 
-    def _observed(self, resource: Resource, obj: Object) -> None:
+    def _observed(self, resource: Resource, obj: dict[str, Any]) -> None:
         """Take in the answer to a write of ours, ahead of the watch."""
         metadata = obj.get("metadata") or {}
         if obj.get("kind") == "Status":
@@ -390,7 +390,7 @@ class ManagerPart:
         store = self._stores.find(resource)
         return 0 if store is None else len(store.quarantined)
 
-    def _decisive_objects(self) -> Iterator[tuple[Resource, Object]]:
+    def _decisive_objects(self) -> Iterator[tuple[Resource, dict[str, Any]]]:
         """All that the core observes."""
         return stored(self._stores.of(resource) for resource in decisive(self._kinds))
 
@@ -398,11 +398,11 @@ class ManagerPart:
         self.manager.count_malformed(resource)
 
 
-async def _left_to_its_controller(_: Object) -> None:
+async def _left_to_its_controller(_: dict[str, Any]) -> None:
     """Start no job: the process that runs the job controllers sees that its Workload is admitted."""
 
 
-def _selects(selector: LabelSelector, obj: Object) -> bool:
+def _selects(selector: LabelSelector, obj: dict[str, Any]) -> bool:
     return matches(selector, (obj.get("metadata") or {}).get("labels") or {})
 
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Generator
 from contextlib import AsyncExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from admitq.app.caches import all_synced, caches_ready
 from admitq.app.decisive import decisive, stored
@@ -22,7 +22,7 @@ from admitq.process.unexpected_errors import ErrorPart
 from admitq.runtime.client import Call, Client
 from admitq.runtime.credentials import Credentials
 from admitq.runtime.kinds import kinds_of
-from admitq.runtime.resources import Object, Resource
+from admitq.runtime.resources import Resource
 from admitq.runtime.store import Change, Store
 from admitq.runtime.watcher import Outcome, Watcher
 from admitq.serving.health import Check
@@ -203,7 +203,7 @@ class ShadowPart:
         return idle
 
     @contextmanager
-    def _guard(self, during: str, culprit: tuple[Resource, Object] | None) -> Generator[None]:
+    def _guard(self, during: str, culprit: tuple[Resource, dict[str, Any]] | None) -> Generator[None]:
         """Give a context whose exceptions are failures of the core, in the comparison or on a culprit."""
         with self._recovery.guard(during, culprit):
             try:
@@ -211,7 +211,7 @@ class ShadowPart:
             except ComparisonFailed as failure:
                 self._recovery.failed(failure.during, self._workload(failure.workload), failure.error)
 
-    def _workload(self, key: ObjectKey | None) -> tuple[Resource, Object] | None:
+    def _workload(self, key: ObjectKey | None) -> tuple[Resource, dict[str, Any]] | None:
         resource = self._kinds.workloads
         obj = None if key is None else self._stores[resource].get(*key)
         return None if obj is None else (resource, obj)
@@ -252,7 +252,7 @@ class ShadowPart:
             self._metrics.increment("watch_restarts_total", resource=str(resource), reason=outcome)
 
 
-def preemption_of(workload: Object) -> Preempted | None:
+def preemption_of(workload: dict[str, Any]) -> Preempted | None:
     """What a Workload tells of its preemption; None if it is not evicted for that."""
     stated = (workload.get("status") or {}).get("conditions")
     evicted = conditions.find(stated, ConditionType.EVICTED)

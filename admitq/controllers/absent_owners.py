@@ -6,13 +6,14 @@ definition go all of them. Without an owner nothing can run, and nothing may hol
 any more (semantics, Finalizers and ownership).
 """
 
+from typing import Any
+
 from admitq.controllers.context import Context
 from admitq.controllers.indexes import kind_of_job, resource_of
-from admitq.integrations.paths import Object, value_at
 from admitq.process.logs import logger
 from admitq.runtime.discovery import resources_of_kind
 from admitq.runtime.errors import ApiError
-from admitq.runtime.resources import Object as RawObject
+from admitq_api.json_objects import JsonObject, value_at
 
 log = logger(__name__)
 
@@ -24,7 +25,7 @@ class AbsentOwners:
         self._ctx = ctx
         self._resources = {f"{one.kind}.{one.group}": resource_of(one) for one in ctx.settings.integrations}
 
-    async def are_all(self, workload: RawObject) -> bool:
+    async def are_all(self, workload: dict[str, Any]) -> bool:
         """Whether no controller here looks after the Workload, and none of its owners exists.
 
         Raises:
@@ -38,11 +39,11 @@ class AbsentOwners:
                 return False
         return True
 
-    def _is_looked_after(self, workload: RawObject) -> bool:
+    def _is_looked_after(self, workload: dict[str, Any]) -> bool:
         resource = self._resources.get(kind_of_job(workload, self._ctx.names))
         return resource is not None and self._ctx.stores.find(resource) is not None
 
-    async def _is_gone(self, reference: Object, namespace: str) -> bool:
+    async def _is_gone(self, reference: JsonObject, namespace: str) -> bool:
         group, kind = str(reference.get("apiVersion", "")).rpartition("/")[0], str(reference.get("kind", ""))
         for resource in await resources_of_kind(self._ctx.client, group, kind):
             try:

@@ -13,7 +13,6 @@ from admitq.core.refusals import Refusal
 from admitq.core.statuses import ClusterQueueStatus, CohortStatus, LocalQueueStatus
 from admitq.runtime.client import Client
 from admitq.runtime.kinds import Kinds, kinds_of
-from admitq.runtime.resources import Object as RawObject
 from admitq.runtime.resources import Resource
 from admitq.runtime.store import Store
 from admitq_api.labels import Names
@@ -39,12 +38,12 @@ class Recorder(Protocol):
 
     def event(
         self,
-        regarding: RawObject,
+        regarding: dict[str, Any],
         kind: Literal["Normal", "Warning"],
         reason: str,
         note: str,
         action: str | None = None,
-        related: RawObject | None = None,
+        related: dict[str, Any] | None = None,
     ) -> None:
         """Record that something happened to an object."""
         ...
@@ -138,7 +137,7 @@ class Context:
     stores: Stores
     metrics: Metrics
     queue_metrics: QueueMetrics
-    observed: Callable[[Resource, RawObject], None]
+    observed: Callable[[Resource, dict[str, Any]], None]
 
     @property
     def kinds(self) -> Kinds:

@@ -8,16 +8,16 @@ from collections.abc import Iterable
 from typing import Final
 
 from admitq.controllers.context import Context
-from admitq.integrations.paths import Object
+from admitq_api.json_objects import JsonObject
 
 BEHIND_RETRY_SECONDS: Final = 1.0
 """When to decide again where the stores are behind the API server."""
 
 
-def observe_newer_workloads(ctx: Context, current: Iterable[Object]) -> bool:
+def observe_newer_workloads(ctx: Context, current: Iterable[JsonObject]) -> bool:
     """Take Workloads that were just read into the store; returns whether any was not known as it is."""
     known = ctx.stores.of(ctx.kinds.workloads)
-    newer: list[Object] = []
+    newer: list[JsonObject] = []
     for one in current:
         metadata = one["metadata"]
         seen = known.get(metadata["namespace"], metadata["name"]) or {"metadata": {}}

@@ -28,12 +28,12 @@ from admitq.core.model import Instant
 from admitq.integrations import pods
 from admitq.integrations.base import Integration
 from admitq.integrations.ownership import controller_of
-from admitq.integrations.paths import Object, only, value_at
 from admitq.runtime.resources import PODS
 from admitq.runtime.store import Change, Key
 from admitq.workloads.pod_counts import covered_counts
 from admitq.workloads.transitions import holds, is_admitted, is_over
 from admitq_api.conditions import ConditionType
+from admitq_api.json_objects import JsonObject, select_fields, value_at
 from admitq_api.labels import Names
 
 ELASTIC_PODS: Final = "elasticpods"
@@ -57,7 +57,7 @@ CONCERN: Final = "elastic-jobs"
 WORKERS: Final = 4
 
 
-def granted(workload: Object) -> Mapping[str, int]:
+def granted(workload: JsonObject) -> Mapping[str, int]:
     """The pods that an admission lets run, by podset; none while the slice is not admitted, or leaves.
 
     Without a reservation no pod may run, even if another program stated Admitted: a gate that was removed
@@ -69,22 +69,22 @@ def granted(workload: Object) -> Mapping[str, int]:
     return covered_counts(workload)
 
 
-def admitted_slice(slices: Iterable[Object], names: Names) -> Object | None:
+def admitted_slice(slices: Iterable[JsonObject], names: Names) -> JsonObject | None:
     """The slice of a chain whose admission counts: the last one, while it takes over from the one before."""
     return last_slice((one for one in slices if granted(one)), names)
 
 
-def is_gated(pod: Object, names: Names) -> bool:
+def is_gated(pod: JsonObject, names: Names) -> bool:
     """Whether the gate still holds the pod."""
     return pods.has_gate(pod, names.elastic_gate)
 
 
-def to_ungate(members: Iterable[Object], room: Mapping[str, int], names: Names) -> list[Object]:
+def to_ungate(members: Iterable[JsonObject], room: Mapping[str, int], names: Names) -> list[JsonObject]:
     """The pods to let go, oldest first: of each podset as many as have room beside those that have been."""
     alive = sorted((one for one in members if not pods.has_ended(one)), key=pods.age)
     free = Counter(room)
     free.subtract(pods.label(one, names.podset) for one in alive if not is_gated(one, names))
-    found: list[Object] = []
+    found: list[JsonObject] = []
     for one in alive:
         name = pods.label(one, names.podset)
         if is_gated(one, names) and not pods.is_deleting(one) and free[name] > 0:
@@ -94,8 +94,8 @@ def to_ungate(members: Iterable[Object], room: Mapping[str, int], names: Names) 
 
 
 def pods_of_job(
-    slices: Iterable[Object], named: Iterable[Object], integrations: Iterable[Integration]
-) -> list[Object]:
+    slices: Iterable[JsonObject], named: Iterable[JsonObject], integrations: Iterable[Integration]
+) -> list[JsonObject]:
     """The pods that name a chain, without those that the job of the chain does not control.
 
     A pod can be created with any annotation. It must not take the place of pods of the job. The controller
@@ -108,18 +108,18 @@ def pods_of_job(
     uids = {one.get("uid") for one in jobs}
     between = {kind for one in jobs for kind in creates.get(_kind(one), ())}
 
-    def is_of_job(pod: Object) -> bool:
+    def is_of_job(pod: JsonObject) -> bool:
         reference = controller_of(pod)
         return reference is not None and (reference.get("uid") in uids or _kind(reference) in between)
 
     return [one for one in named if is_of_job(one)]
 
 
-def _kind(reference: Object) -> tuple[str, str]:
+def _kind(reference: JsonObject) -> tuple[str, str]:
     return str(reference.get("apiVersion", "")).rpartition("/")[0], str(reference.get("kind", ""))
 
 
-def decide(slices: Iterable[Object], members: Iterable[Object], names: Names, now: Instant) -> Plan:
+def decide(slices: Iterable[JsonObject], members: Iterable[JsonObject], names: Names, now: Instant) -> Plan:
     """Let pods of a chain go for which its admission has room."""
     admitted = admitted_slice(slices, names)
     actions: list[Action] = []
@@ -131,7 +131,7 @@ def decide(slices: Iterable[Object], members: Iterable[Object], names: Names, no
     return plan(*actions)
 
 
-def stop_excess(slices: Sequence[Object], excess: Iterable[Object], names: Names) -> Plan:
+def stop_excess(slices: Sequence[JsonObject], excess: Iterable[JsonObject], names: Names) -> Plan:
     """Delete pods that run beyond the quota of their chain, and report and count each."""
     charged = charged_slice(slices, names) or {}
     actions: list[Action] = []
@@ -147,10 +147,10 @@ def stop_excess(slices: Sequence[Object], excess: Iterable[Object], names: Names
 # --- watching -------------------------------------------------------------------------------------
 
 
-def slim(pod: Object, names: Names) -> dict[str, Any]:
+def slim(pod: JsonObject, names: Names) -> dict[str, Any]:
     """What is asked of a pod; next to nothing of one that no elastic job made."""
     metadata = pods.mapping_at(pod, "metadata")
-    kept = only(metadata, _KEPT_METADATA)
+    kept = select_fields(metadata, _KEPT_METADATA)
     if not (chain := pods.annotation(pod, names.workload_slice_name)):
         return {"metadata": kept}
     return {
@@ -158,7 +158,7 @@ def slim(pod: Object, names: Names) -> dict[str, Any]:
         "kind": PODS.kind,
         "metadata": {
             **kept,
-            **only(metadata, ("ownerReferences",)),
+            **select_fields(metadata, ("ownerReferences",)),
             "labels": {names.podset: pods.label(pod, names.podset)},
             "annotations": {names.workload_slice_name: chain},
         },
@@ -194,7 +194,7 @@ class ElasticPodsController:
             return await act(ctx, stop_excess(slices, excess, ctx.names))
         return await act(ctx, decide(slices, members, ctx.names, now))
 
-    async def _has_newer_slices(self, namespace: str, slices: Iterable[Object]) -> bool:
+    async def _has_newer_slices(self, namespace: str, slices: Iterable[JsonObject]) -> bool:
         ctx, label = self._ctx, self._ctx.names.job_uid
         for uid in {(controller_of(one) or {}).get("uid", "") for one in slices}:
             current, _ = await ctx.client.list(

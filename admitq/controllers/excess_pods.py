@@ -12,11 +12,11 @@ from admitq.controllers.plan import Count
 from admitq.core.model import Instant
 from admitq.integrations import pods
 from admitq.integrations.ownership import controller_of
-from admitq.integrations.paths import Object, value_at
 from admitq.translate.workloads import read_replaced_key
 from admitq.workloads.pod_counts import covered_counts, pod_counts
 from admitq.workloads.transitions import holds, is_over, is_reserved
 from admitq_api.conditions import SECOND, ConditionType, parse_time
+from admitq_api.json_objects import JsonObject, value_at
 from admitq_api.labels import Names
 
 EXCESS_POD_DELETED: Final = "ExcessPodDeleted"
@@ -26,7 +26,7 @@ EXCESS_NOTE: Final = "Excess pod deleted"
 _DEFAULT_GRACE_SECONDS: Final = 30
 
 
-def last_slice(slices: Iterable[Object], names: Names) -> Object | None:
+def last_slice(slices: Iterable[JsonObject], names: Names) -> JsonObject | None:
     """The last slice of a chain among those given: one that another of them replaces does not count."""
     found = {one["metadata"]["name"]: one for one in slices}
     taken_over = {at.name for one in found.values() if (at := read_replaced_key(one, names)) is not None}
@@ -34,7 +34,7 @@ def last_slice(slices: Iterable[Object], names: Names) -> Object | None:
     return max(last, key=lambda one: one["metadata"].get("creationTimestamp", ""), default=None)
 
 
-def charged_slice(slices: Iterable[Object], names: Names) -> Object | None:
+def charged_slice(slices: Iterable[JsonObject], names: Names) -> JsonObject | None:
     """The slice of a chain whose reserved quota the pods use.
 
     None if no slice has quota, or if the job is being stopped as a whole because one was evicted or deleted.
@@ -45,7 +45,7 @@ def charged_slice(slices: Iterable[Object], names: Names) -> Object | None:
     return last_slice((one for one in known if is_reserved(one)), names)
 
 
-def wanted_counts(slices: Iterable[Object]) -> dict[str, int]:
+def wanted_counts(slices: Iterable[JsonObject]) -> dict[str, int]:
     """Pods by podset that the job asks for: the largest count of the slices that are not finished."""
     wanted: dict[str, int] = {}
     for one in slices:
@@ -56,8 +56,8 @@ def wanted_counts(slices: Iterable[Object]) -> dict[str, int]:
 
 
 def excess_pods(
-    slices: Iterable[Object], members: Iterable[Object], names: Names, now: Instant
-) -> list[Object]:
+    slices: Iterable[JsonObject], members: Iterable[JsonObject], names: Names, now: Instant
+) -> list[JsonObject]:
     """The running pods of a chain for which no quota is reserved, newest first.
 
     Pods that the job itself does not ask for any more are left to the controller of the job, which deletes
@@ -68,11 +68,11 @@ def excess_pods(
     if charged is None:
         return []
     reserved, wanted = covered_counts(charged), wanted_counts(known)
-    by_podset: dict[str, list[Object]] = {}
+    by_podset: dict[str, list[JsonObject]] = {}
     for one in members:
         if not pods.has_gate(one, names.elastic_gate) and not pods.has_ended(one):
             by_podset.setdefault(pods.label(one, names.podset), []).append(one)
-    found: list[Object] = []
+    found: list[JsonObject] = []
     for name, running in by_podset.items():
         staying = sum(not pods.is_deleting(one) for one in running)
         surplus = max(0, staying - wanted[name]) if name in wanted else 0
@@ -81,7 +81,7 @@ def excess_pods(
     return sorted(found, key=pods.age, reverse=True)
 
 
-def _beyond(running: Iterable[Object], count: int, now: Instant) -> list[Object]:
+def _beyond(running: Iterable[JsonObject], count: int, now: Instant) -> list[JsonObject]:
     """The pods of one podset, newest first, that are not among the oldest so many.
 
     A deleted pod counts until its grace period ends, against pods that were created after its deletion: of a
@@ -91,7 +91,7 @@ def _beyond(running: Iterable[Object], count: int, now: Instant) -> list[Object]
     deleted_at = sorted(
         at for one in by_age if (at := _deleted_at(one)) is not None and (pods.grace_ends(one) or 0) > now
     )
-    kept, beyond = 0, list[Object]()
+    kept, beyond = 0, list[JsonObject]()
     for one in by_age:
         if pods.is_deleting(one):
             continue
@@ -102,14 +102,14 @@ def _beyond(running: Iterable[Object], count: int, now: Instant) -> list[Object]
     return beyond[::-1]
 
 
-def _created_at(pod: Object) -> Instant:
+def _created_at(pod: JsonObject) -> Instant:
     try:
         return parse_time(pods.text_at(pod, "metadata", "creationTimestamp"))
     except ValueError:
         return 0
 
 
-def _deleted_at(pod: Object) -> Instant | None:
+def _deleted_at(pod: JsonObject) -> Instant | None:
     """When the deletion of a pod was requested; None for others. The API server adds the grace period."""
     if (ends := pods.grace_ends(pod)) is None:
         return None
@@ -117,7 +117,7 @@ def _deleted_at(pod: Object) -> Instant | None:
     return ends - (grace if isinstance(grace, int) else _DEFAULT_GRACE_SECONDS) * SECOND
 
 
-def job_kind(workload: Object) -> str:
+def job_kind(workload: JsonObject) -> str:
     """The kind of the job that controls a Workload, as metrics name it."""
     controller = controller_of(workload) or {}
     group, _, _ = str(controller.get("apiVersion", "")).rpartition("/")
@@ -129,6 +129,6 @@ def kind_label(group: str, kind: str) -> str:
     return f"{kind}.{group}" if group else kind
 
 
-def counted(workload: Object, kind: str, number: int) -> Count:
+def counted(workload: JsonObject, kind: str, number: int) -> Count:
     """Count pods beyond what is reserved for a Workload, under the kind of its job."""
     return Count(lambda metrics, _: metrics.excess_pods(workload, kind, number))

@@ -7,13 +7,13 @@ store has the later one: a Workload may have been admitted again before its cont
 from collections.abc import Callable
 
 from admitq.core.model import Instant
-from admitq.integrations.paths import Object, value_at
 from admitq.runtime.store import Change, Key
 from admitq.workloads.transitions import holds, loses_past_execution, since
 from admitq_api.conditions import ConditionType
+from admitq_api.json_objects import JsonObject, value_at
 
 
-def _past_seconds(workload: Object) -> int:
+def _past_seconds(workload: JsonObject) -> int:
     return value_at(workload, ("status", "accumulatedPastExecutionTimeSeconds"), 0)
 
 
@@ -40,7 +40,7 @@ class Executions:
         elif (ran := self._ended(former, latter)) > 0:
             self._unrecorded[change.key] = self.unrecorded(change.key) + ran
 
-    def _ended(self, former: Object, latter: Object) -> Instant:
+    def _ended(self, former: JsonObject, latter: JsonObject) -> Instant:
         """How long the admission lasted that ended between two versions; 0 if none did."""
         began = since(former, ConditionType.ADMITTED)
         if not holds(former, ConditionType.ADMITTED) or began is None:
@@ -51,7 +51,7 @@ class Executions:
         return (self._clock() if changed is None else changed) - began
 
 
-def _is_recorded(former: Object, latter: Object) -> bool:
+def _is_recorded(former: JsonObject, latter: JsonObject) -> bool:
     """Whether the time of former admissions was changed, or does not count any more."""
     return (
         _past_seconds(former) != _past_seconds(latter)

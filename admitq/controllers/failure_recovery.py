@@ -19,10 +19,10 @@ from admitq.controllers.wiring import ControllerSpec, Followed, Watch, WhenServe
 from admitq.core.model import SECOND, Instant
 from admitq.integrations import pods
 from admitq.integrations.base import Step
-from admitq.integrations.paths import Object, merge_patch, only, value_at
 from admitq.runtime.resources import NODES, PODS, Resource
 from admitq.runtime.store import Change, Key
 from admitq_api.conditions import with_condition
+from admitq_api.json_objects import JsonObject, create_merge_patch, select_fields, value_at
 from admitq_api.labels import Names
 
 FAILURE_RECOVERY: Final = "failurerecovery"
@@ -45,8 +45,8 @@ WORKERS: Final = 4
 class PodCase:
     """A pod, the node that it is on (None if that is gone), and how long it may hang there."""
 
-    pod: Object
-    node: Object | None
+    pod: JsonObject
+    node: JsonObject | None
     names: Names
     delay: Nanoseconds
     now: Instant
@@ -71,7 +71,7 @@ def decide(case: PodCase) -> Plan:
     seconds = (case.now - grace_ends) // SECOND
     node = value_at(case.node, ("metadata", "name"), "")
     note = f"Pod was still terminating {seconds}s after its grace period, and node {node} is unreachable"
-    failed = Step(merge_patch(pod, _failed(pod, note, case)), "status")
+    failed = Step(create_merge_patch(pod, _failed(pod, note, case)), "status")
     return plan(
         None if has_ended else Patch(PLACED_PODS, pod, (failed,), CONCERN),
         None if is_forced else Delete(PLACED_PODS, pod, by_force=True),
@@ -80,22 +80,22 @@ def decide(case: PodCase) -> Plan:
     )
 
 
-def _has_opted_in(pod: Object, names: Names) -> bool:
+def _has_opted_in(pod: JsonObject, names: Names) -> bool:
     return pods.annotation(pod, names.safe_to_forcefully_delete) == "true"
 
 
-def is_unreachable(node: Object | None) -> bool:
+def is_unreachable(node: JsonObject | None) -> bool:
     """Whether the node is marked as one that its kubelet does not report from."""
     taints = value_at(node, ("spec", "taints"), [])
     return isinstance(taints, list) and any(value_at(one, ("key",)) == UNREACHABLE for one in taints)
 
 
-def _was_deleted_by_force(pod: Object) -> bool:
+def _was_deleted_by_force(pod: JsonObject) -> bool:
     """Whether nobody asks the node any more, so that only finalizers hold the pod."""
     return value_at(pod, ("metadata", "deletionGracePeriodSeconds")) == 0
 
 
-def _failed(pod: Object, message: str, case: PodCase) -> Object:
+def _failed(pod: JsonObject, message: str, case: PodCase) -> JsonObject:
     told = with_condition(
         [one for one in pods.conditions(pod) if isinstance(one, Mapping)],
         type=f"{case.names.product_in_reasons}FailureRecovery",
@@ -110,34 +110,34 @@ def _failed(pod: Object, message: str, case: PodCase) -> Object:
 # --- watching -------------------------------------------------------------------------------------
 
 
-def slim_pod(pod: Object, names: Names) -> dict[str, Any]:
+def slim_pod(pod: JsonObject, names: Names) -> dict[str, Any]:
     """What is asked of a pod that opted in; of others no more than a store must have."""
     identity = ("name", "namespace", "uid", "resourceVersion")
     metadata = pods.mapping_at(pod, "metadata")
     if not _has_opted_in(pod, names):
-        return {"metadata": only(metadata, identity)}
+        return {"metadata": select_fields(metadata, identity)}
     kept = (*identity, "annotations", "finalizers", "deletionTimestamp", "deletionGracePeriodSeconds")
     status = pods.mapping_at(pod, "status")
     return {
         "apiVersion": PODS.api_version,
         "kind": PODS.kind,
-        "metadata": only(metadata, kept),
+        "metadata": select_fields(metadata, kept),
         "spec": {"nodeName": pods.text_at(pod, "spec", "nodeName")},
-        "status": only(status, ("phase", "conditions")),
+        "status": select_fields(status, ("phase", "conditions")),
     }
 
 
-def slim_node(node: Object) -> dict[str, Any]:
+def slim_node(node: JsonObject) -> dict[str, Any]:
     """What is asked of a node: its name and its taints."""
     identity = ("name", "uid", "resourceVersion")
     metadata = pods.mapping_at(node, "metadata")
     return {
-        "metadata": only(metadata, identity),
+        "metadata": select_fields(metadata, identity),
         "spec": {"taints": value_at(node, ("spec", "taints"), [])},
     }
 
 
-def _node_of_terminating(pod: Object) -> Iterator[str]:
+def _node_of_terminating(pod: JsonObject) -> Iterator[str]:
     if pods.is_deleting(pod) and (node := pods.text_at(pod, "spec", "nodeName")):
         yield node
 

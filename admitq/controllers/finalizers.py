@@ -5,12 +5,12 @@ from collections.abc import Callable
 from admitq.controllers.context import Context
 from admitq.controllers.plan import Patch, Plan, RemoveFinalizer, act, has_finalizer, plan
 from admitq.integrations.base import Step
-from admitq.integrations.paths import Object, value_at
 from admitq.runtime.resources import Resource
 from admitq.runtime.store import Key
+from admitq_api.json_objects import JsonObject, value_at
 
 
-def hold_while_in_use(resource: Resource, obj: Object, finalizer: str, *, in_use: bool) -> Plan | None:
+def hold_while_in_use(resource: Resource, obj: JsonObject, finalizer: str, *, in_use: bool) -> Plan | None:
     """Put the finalizer on what lacks it, take it off what is to go and is not used; None if it is right.
 
     The webhook puts it on when the object is created; this is for objects that were there before.

@@ -1,16 +1,15 @@
 """By what objects are found: indexes of the stores, so that no event makes anybody look through all."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Final
+from typing import Any, Final
 
 from admitq.integrations.base import FollowedKind, Integration, OwnerKind
 from admitq.integrations.ownership import controller_of, is_of_group
-from admitq.integrations.paths import Object, value_at
 from admitq.runtime.kinds import kinds_of
 from admitq.runtime.resources import POD_TEMPLATES, PODS, Resource
-from admitq.runtime.resources import Object as RawObject
 from admitq.runtime.store import Index, Key
 from admitq.workloads.transitions import reserved_in
+from admitq_api.json_objects import JsonObject, value_at
 from admitq_api.labels import Names
 
 BY_OWNER: Final = "owner"
@@ -80,11 +79,11 @@ def named_group(job: str) -> str:
     return job.removeprefix(_GROUP) if job.startswith(_GROUP) else ""
 
 
-def _namespace(obj: Object) -> str:
+def _namespace(obj: JsonObject) -> str:
     return value_at(obj, ("metadata", "namespace"), "")
 
 
-def owners(obj: Object) -> Iterator[str]:
+def owners(obj: JsonObject) -> Iterator[str]:
     """The controller of an object, as indexes call it."""
     reference = controller_of(obj)
     if reference is not None:
@@ -93,7 +92,7 @@ def owners(obj: Object) -> Iterator[str]:
 
 
 def _owner_of_workload(names: Names) -> Index:
-    def owner(workload: Object) -> Iterator[str]:
+    def owner(workload: JsonObject) -> Iterator[str]:
         if is_of_group(workload, names):
             group = group_key(value_at(workload, ("metadata", "name"), ""))
             yield owner_value(PODS.group, PODS.kind, _namespace(workload), group)
@@ -106,7 +105,7 @@ def _owner_of_workload(names: Names) -> Index:
 def _parent_of_workload(names: Names) -> Index:
     """What a Workload was made for that is not its controller."""
 
-    def parent(workload: Object) -> Iterator[str]:
+    def parent(workload: JsonObject) -> Iterator[str]:
         annotations = value_at(workload, ("metadata", "annotations"), {})
         api_version, _, kind = annotations.get(names.job_owner_gvk, "").partition(", Kind=")
         if name := annotations.get(names.job_owner_name):
@@ -116,8 +115,8 @@ def _parent_of_workload(names: Names) -> Index:
 
 
 def strangers_in(
-    workload: RawObject, pods: Iterable[Object], names: Names, integrations: Iterable[Integration]
-) -> list[Object]:
+    workload: dict[str, Any], pods: Iterable[JsonObject], names: Names, integrations: Iterable[Integration]
+) -> list[JsonObject]:
     """The pods of a group whose Workload is that of an object which serves, and does not create them."""
     parents = set(_parent_of_workload(names)(workload))
     kinds = {parent.partition("/")[0] for parent in parents}
@@ -128,13 +127,13 @@ def strangers_in(
     return [one for one in pods if parents.isdisjoint(parents_of_pod(one, names, serving))]
 
 
-def kind_of_job(workload: RawObject, names: Names) -> str:
+def kind_of_job(workload: dict[str, Any], names: Names) -> str:
     """The kind, as indexes call it, of what a Workload was made for, or else of its controller or group."""
     found = (*_parent_of_workload(names)(workload), *_owner_of_workload(names)(workload))
     return found[0].partition("/")[0] if found else ""
 
 
-def parents_of_pod(pod: Object, names: Names, integrations: Iterable[Integration]) -> Iterator[str]:
+def parents_of_pod(pod: JsonObject, names: Names, integrations: Iterable[Integration]) -> Iterator[str]:
     """The object that a pod serves in one of its groups, as indexes call it."""
     held_by = value_at(pod, ("metadata", "annotations", names.pod_suspending_parent))
     for one in integrations:
@@ -147,60 +146,60 @@ def parents_of_pod(pod: Object, names: Names, integrations: Iterable[Integration
 def chains(names: Names) -> Index:
     """The chain of slices of an elastic job that a Workload or a pod is of."""
 
-    def chain(obj: Object) -> Iterator[str]:
+    def chain(obj: JsonObject) -> Iterator[str]:
         if first := value_at(obj, ("metadata", "annotations", names.workload_slice_name)):
             yield in_namespace(_namespace(obj), first)
 
     return chain
 
 
-def _queue(workload: Object) -> Iterator[str]:
+def _queue(workload: JsonObject) -> Iterator[str]:
     if queue := value_at(workload, ("spec", "queueName")):
         yield in_namespace(_namespace(workload), queue)
 
 
-def _reserved_in(workload: Object) -> Iterator[str]:
+def _reserved_in(workload: JsonObject) -> Iterator[str]:
     if cluster_queue := reserved_in(workload):
         yield cluster_queue
 
 
-def workload_priority_class(workload: Object) -> Iterator[str]:
+def workload_priority_class(workload: JsonObject) -> Iterator[str]:
     """The WorkloadPriorityClass that a Workload names."""
     reference = value_at(workload, ("spec", "priorityClassRef"), {})
     if reference.get("kind") == "WorkloadPriorityClass":
         yield reference.get("name", "")
 
 
-def _spec_cluster_queue(local_queue: Object) -> Iterator[str]:
+def _spec_cluster_queue(local_queue: JsonObject) -> Iterator[str]:
     if cluster_queue := value_at(local_queue, ("spec", "clusterQueue")):
         yield cluster_queue
 
 
-def flavors_of(cluster_queue: Object) -> Iterator[str]:
+def flavors_of(cluster_queue: JsonObject) -> Iterator[str]:
     """Flavors that a ClusterQueue names."""
     for group in value_at(cluster_queue, ("spec", "resourceGroups"), []):
         for flavor in group.get("flavors") or ():
             yield flavor["name"]
 
 
-def checks_of(cluster_queue: Object) -> Iterator[str]:
+def checks_of(cluster_queue: JsonObject) -> Iterator[str]:
     """Admission checks that a ClusterQueue names."""
     for rule in value_at(cluster_queue, ("spec", "admissionChecksStrategy", "admissionChecks"), []):
         yield rule["name"]
 
 
-def topologies_of(flavor: Object) -> Iterator[str]:
+def topologies_of(flavor: JsonObject) -> Iterator[str]:
     """The Topology that a ResourceFlavor names."""
     if topology := value_at(flavor, ("spec", "topologyName")):
         yield topology
 
 
-def _listed_checks(workload: Object) -> Iterator[str]:
+def _listed_checks(workload: JsonObject) -> Iterator[str]:
     for check in value_at(workload, ("status", "admissionChecks"), []):
         yield check["name"]
 
 
-def _parameters(check: Object) -> Iterator[str]:
+def _parameters(check: JsonObject) -> Iterator[str]:
     if name := value_at(check, ("spec", "parameters", "name")):
         yield name
 
@@ -215,7 +214,7 @@ def indexes_of_jobs(
 ) -> Mapping[str, Index]:
     """The indexes that the controllers need of the store of a kind of jobs, with these kinds beside it."""
 
-    def priority_classes(job: Object) -> Iterator[str]:
+    def priority_classes(job: JsonObject) -> Iterator[str]:
         if label := value_at(job, ("metadata", "labels", names.priority_class)):
             yield priority_class_value("WorkloadPriorityClass", label)
         if own := integration.templates.priority_class(job):
@@ -224,12 +223,12 @@ def indexes_of_jobs(
             if named := value_at(pod_set.template_in(job), ("spec", "priorityClassName")):
                 yield priority_class_value("PriorityClass", named)
 
-    def prebuilt(job: Object) -> Iterator[str]:
+    def prebuilt(job: JsonObject) -> Iterator[str]:
         for place in ("labels", "annotations"):
             if name := value_at(job, ("metadata", place, names.prebuilt_workload_name)):
                 yield in_namespace(_namespace(job), name)
 
-    def references(job: Object) -> Iterator[str]:
+    def references(job: JsonObject) -> Iterator[str]:
         for reference in integration.templates.references(job):
             yield reference_value(*reference)
 
@@ -243,7 +242,7 @@ def indexes_of_jobs(
     if composition is None:
         return found
 
-    def groups(member: Object) -> Iterator[str]:
+    def groups(member: JsonObject) -> Iterator[str]:
         if group := composition.group_of(member, names):
             yield in_namespace(_namespace(member), group)
 

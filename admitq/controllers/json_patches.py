@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from admitq.integrations.base import Step
-from admitq.integrations.paths import Object, merged, value_at
+from admitq_api.json_objects import JsonObject, apply_merge_patch, value_at
 from admitq_api.json_patch import json_patch, pointer
 
 Operations = Sequence[Mapping[str, Any]]
 
 
-def finalizer_removal(obj: Object, finalizer: str, version: str | None) -> Operations:
+def finalizer_removal(obj: JsonObject, finalizer: str, version: str | None) -> Operations:
     """Remove one finalizer of this very object and leave those of others alone.
 
     With a version of the object nothing else of it may have changed since, either.
@@ -29,7 +29,7 @@ def finalizer_removal(obj: Object, finalizer: str, version: str | None) -> Opera
     )
 
 
-def ungating(pod: Object, gate: str) -> Operations:
+def ungating(pod: JsonObject, gate: str) -> Operations:
     """Take one gate off this very pod and leave those of others alone."""
     item = {"name": gate}
     path = f"/spec/schedulingGates/{pod['spec']['schedulingGates'].index(item)}"
@@ -40,13 +40,13 @@ def ungating(pod: Object, gate: str) -> Operations:
     )
 
 
-def if_as_seen(obj: Object, step: Step) -> Operations:
+def if_as_seen(obj: JsonObject, step: Step) -> Operations:
     """Do what a merge patch does, if this very object is as it was seen at the step's paths.
 
     A mapping that is added, such as the first annotation, would replace one that another writer has added
     since: so there must be none.
     """
-    changes = json_patch(obj, merged(obj, step.patch))
+    changes = json_patch(obj, apply_merge_patch(obj, step.patch))
     added = (one["path"] for one in changes if one["op"] == "add" and isinstance(one["value"], Mapping))
     return (
         _is_this(obj),
@@ -56,5 +56,5 @@ def if_as_seen(obj: Object, step: Step) -> Operations:
     )
 
 
-def _is_this(obj: Object) -> Mapping[str, Any]:
+def _is_this(obj: JsonObject) -> Mapping[str, Any]:
     return {"op": "test", "path": "/metadata/uid", "value": obj["metadata"]["uid"]}

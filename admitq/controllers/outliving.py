@@ -16,11 +16,11 @@ from admitq.controllers.plan import Action, Delete, Tell
 from admitq.controllers.settings import Settings
 from admitq.core.model import Instant
 from admitq.integrations import pods as pods_of
-from admitq.integrations.paths import Object, value_at
 from admitq.runtime.resources import PODS
 from admitq.workloads.pod_counts import covered_counts, pod_counts
 from admitq.workloads.transitions import Transition, holds, is_admitted, since
 from admitq_api.conditions import SECOND, ConditionType, Reason
+from admitq_api.json_objects import JsonObject, value_at
 from admitq_api.labels import Names
 
 ORPHANED_PODS: Final = replace(PODS, view="of jobs that are gone")
@@ -47,19 +47,19 @@ class Remaining:
             instead: the quota stays reserved, nothing is reported anew, and no pod is excess.
     """
 
-    listed: tuple[Object, ...] = ()
+    listed: tuple[JsonObject, ...] = ()
 
 
 CONFIRMED: Final = Remaining()
 """A pod that an earlier list found may still run."""
 
 
-def may_have_pods(workload: Object) -> bool:
+def may_have_pods(workload: JsonObject) -> bool:
     """Whether pods of the Workload may run: it is admitted, or its job has not stopped since."""
     return is_admitted(workload) and not holds(workload, ConditionType.FINISHED)
 
 
-def _charged_of(workload: Object, slices: Sequence[Object], names: Names) -> Object | None:
+def _charged_of(workload: JsonObject, slices: Sequence[JsonObject], names: Names) -> JsonObject | None:
     """The Workload whose admission counts for the pods that a Workload shares with its slices.
 
     Of the slices of an elastic job that is gone, one is charged for the pods of all: the last that is
@@ -81,8 +81,8 @@ def _charged_of(workload: Object, slices: Sequence[Object], names: Names) -> Obj
 
 
 def excess_of(
-    workload: Object, pods: Sequence[Object], names: Names, slices: Sequence[Object] = ()
-) -> list[Object]:
+    workload: JsonObject, pods: Sequence[JsonObject], names: Names, slices: Sequence[JsonObject] = ()
+) -> list[JsonObject]:
     """The pods of a Workload whose job is gone that run beyond what was admitted, newest first.
 
     Args:
@@ -98,7 +98,7 @@ def excess_of(
     counts = pod_counts(workload)
     allowed = covered_counts(workload) if may_have_pods(workload) else {}
     only_one = next(iter(counts)) if len(counts) == 1 else ""
-    by_podset: dict[str, list[Object]] = {}
+    by_podset: dict[str, list[JsonObject]] = {}
     for pod in sorted(pods, key=pods_of.age):
         if not pods_of.is_deleting(pod):
             by_podset.setdefault(pods_of.label(pod, names.podset) or only_one, []).append(pod)
@@ -120,11 +120,11 @@ def may_delete_pods(settings: Settings) -> bool:
 
 
 def stop_excess(
-    workload: Object,
-    pods: Sequence[Object],
+    workload: JsonObject,
+    pods: Sequence[JsonObject],
     names: Names,
     settings: Settings,
-    slices: Sequence[Object] = (),
+    slices: Sequence[JsonObject] = (),
 ) -> list[Action]:
     """Delete the pods of a Workload without a job that run beyond what was admitted; report each of them.
 
@@ -162,20 +162,20 @@ def withdraw(transition: Transition) -> None:
         transition.drop(ConditionType.PODS_OUTLIVE_JOB)
 
 
-def next_look(workload: Object, now: Instant) -> float:
+def next_look(workload: JsonObject, now: Instant) -> float:
     """Seconds until the next look whether pods remain: half of the time that they have, within bounds."""
     return _half_of_remained(workload, now, SHORTEST_DELAY_SECONDS, LONGEST_DELAY_SECONDS)
 
 
-def next_list(workload: Object, now: Instant) -> float:
+def next_list(workload: JsonObject, now: Instant) -> float:
     """Seconds until the pods are listed again at the latest, so that their reported number follows."""
     return _half_of_remained(workload, now, SHORTEST_LIST_DELAY_SECONDS, LONGEST_LIST_DELAY_SECONDS)
 
 
-def remained(workload: Object, now: Instant) -> float:
+def remained(workload: JsonObject, now: Instant) -> float:
     """Seconds for which the Workload's status has stated that pods keep its quota; 0 if it does not."""
     return max(0, now - (since(workload, ConditionType.PODS_OUTLIVE_JOB) or now)) / SECOND
 
 
-def _half_of_remained(workload: Object, now: Instant, shortest: float, longest: float) -> float:
+def _half_of_remained(workload: JsonObject, now: Instant, shortest: float, longest: float) -> float:
     return min(longest, max(shortest, remained(workload, now) / 2))

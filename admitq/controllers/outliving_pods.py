@@ -26,11 +26,11 @@ from admitq.controllers.outliving import (
 )
 from admitq.controllers.pod_index import NOT_ENDED, PodIndex, may_run, uids_of_job
 from admitq.integrations.job_pods import CONTROLLER_UID
-from admitq.integrations.paths import Object, value_at
 from admitq.integrations.pods import age
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import PODS
 from admitq.workloads.transitions import ConditionType, holds
+from admitq_api.json_objects import JsonObject, value_at
 
 _PAGE_SIZE: Final = 250
 """Pods of one page of a list. To parse and index so many takes 20 to 40 ms, in which no other task runs."""
@@ -48,7 +48,7 @@ _MOST_ASKED_SINGLY: Final = 4
 """Of more Workloads at once, all pods are listed: that takes fewer requests."""
 
 
-def _has_labelled_pods(workload: Object, job: Object | None) -> bool:
+def _has_labelled_pods(workload: JsonObject, job: JsonObject | None) -> bool:
     """Whether Kubernetes writes the UID of the job into a label of its pods, as far as is known.
 
     It does for a Job that does not choose the selector of its pods itself.
@@ -56,17 +56,17 @@ def _has_labelled_pods(workload: Object, job: Object | None) -> bool:
     return job_kind(workload) == "Job.batch" and value_at(job, ("spec", "manualSelector")) is not True
 
 
-def _may_be_started_by_hand(workload: Object) -> bool:
+def _may_be_started_by_hand(workload: JsonObject) -> bool:
     """Whether pods of the Workload may run although it is not admitted: no gate of ours holds them."""
     is_waiting = not may_have_pods(workload) and not holds(workload, ConditionType.FINISHED)
     return is_waiting and job_kind(workload) != "Pod"
 
 
-def _uid(workload: Object) -> str:
+def _uid(workload: JsonObject) -> str:
     return workload["metadata"]["uid"]
 
 
-def _expected_end(pod: Object) -> tuple[bool, str, tuple[str, str]]:
+def _expected_end(pod: JsonObject) -> tuple[bool, str, tuple[str, str]]:
     """What sorts pods from the one that probably ends first to the one that ends last.
 
     A pod that nobody has deleted runs for as long as it likes. The time in the mark of a deleted pod includes
@@ -117,7 +117,7 @@ class OutlivingPods:
         self._known: dict[str, _Known] = {}
         """By UID of the Workload. Each list drops those that are too old: none of a past Workload stay."""
 
-    async def of(self, workloads: Sequence[Object]) -> Mapping[str, Remaining]:
+    async def of(self, workloads: Sequence[JsonObject]) -> Mapping[str, Remaining]:
         """The pods that may run, by UID of their Workload; a Workload without such pods is left out.
 
         Args:
@@ -139,7 +139,7 @@ class OutlivingPods:
         return found
 
     async def of_gone(
-        self, workloads: Sequence[Object], job: Object | None = None
+        self, workloads: Sequence[JsonObject], job: JsonObject | None = None
     ) -> Mapping[str, Remaining]:
         """The same for Workloads whose job is gone or going, with the pods of those that are not admitted.
 
@@ -176,7 +176,7 @@ class OutlivingPods:
     def _is_recent(self, listed: _Listed) -> bool:
         return self._clock() - listed.begun < SHORTEST_DELAY_SECONDS
 
-    def _found(self, listed: _Listed, workloads: Sequence[Object]) -> dict[str, Remaining]:
+    def _found(self, listed: _Listed, workloads: Sequence[JsonObject]) -> dict[str, Remaining]:
         """Those of the Workloads that have pods in a list, of which some are remembered."""
         pods = PodIndex(self._ctx.names) if listed.pods is None else listed.pods
         found = {_uid(one): Remaining(own) for one in workloads if (own := pods.of(one))}
@@ -184,7 +184,7 @@ class OutlivingPods:
             self._remember(one, found.get(_uid(one), Remaining()).listed, listed.begun, workloads)
         return found
 
-    def _found_recently(self, namespace: str, workloads: Sequence[Object]) -> dict[str, Remaining]:
+    def _found_recently(self, namespace: str, workloads: Sequence[JsonObject]) -> dict[str, Remaining]:
         """What a list of the last second found, without pods of which some may have been deleted since."""
         recent = self._listed.get(namespace, _Listed())
         if not self._is_recent(recent):
@@ -196,7 +196,9 @@ class OutlivingPods:
             if (uid := _uid(one)) in found and not self._are_some_excess(one, found[uid].listed, workloads)
         }
 
-    def _are_some_excess(self, workload: Object, pods: Sequence[Object], workloads: Sequence[Object]) -> bool:
+    def _are_some_excess(
+        self, workload: JsonObject, pods: Sequence[JsonObject], workloads: Sequence[JsonObject]
+    ) -> bool:
         ctx = self._ctx
         return may_delete_pods(ctx.settings) and bool(excess_of(workload, pods, ctx.names, workloads))
 
@@ -232,12 +234,12 @@ class OutlivingPods:
 
     # --- reads of single pods -----------------------------------------------------------------------
 
-    def _is_settled(self, workload: Object) -> bool:
+    def _is_settled(self, workload: JsonObject) -> bool:
         """Whether a list of the last second began after the Workload's pods were first looked for."""
         return remained(workload, self._ctx.clock()) >= _SETTLED_SECONDS
 
     def _remember(
-        self, workload: Object, pods: Sequence[Object], begun: float, workloads: Sequence[Object]
+        self, workload: JsonObject, pods: Sequence[JsonObject], begun: float, workloads: Sequence[JsonObject]
     ) -> None:
         """Remember some of the pods that a list found, unless the next look has to list them again."""
         ctx = self._ctx
@@ -251,7 +253,7 @@ class OutlivingPods:
         ids = tuple(_PodId(one["metadata"]["name"], one["metadata"]["uid"]) for one in last)
         self._known[_uid(workload)] = _Known(begun + next_list(workload, ctx.clock()), ids)
 
-    async def _remain(self, workloads: Sequence[Object]) -> bool:
+    async def _remain(self, workloads: Sequence[JsonObject]) -> bool:
         """Whether reads of single pods show that pods of each Workload remain; False says nothing."""
         if len(workloads) > _MOST_ASKED_SINGLY:
             return False
@@ -265,7 +267,7 @@ class OutlivingPods:
                 return False
         return True
 
-    async def _has_known_pod(self, workload: Object) -> bool:
+    async def _has_known_pod(self, workload: JsonObject) -> bool:
         known = self._known.get(_uid(workload))
         if known is None:
             return False

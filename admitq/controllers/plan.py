@@ -14,7 +14,6 @@ from admitq.controllers.context import Context, Metrics
 from admitq.controllers.json_patches import Operations, finalizer_removal, if_as_seen, ungating
 from admitq.core.model import SECOND, Instant
 from admitq.integrations.base import Step
-from admitq.integrations.paths import Object, value_at
 from admitq.runtime.errors import ApiError
 from admitq.runtime.rate_limit import CallPriority, call_priority
 from admitq.runtime.resources import PODS, Resource
@@ -22,6 +21,7 @@ from admitq.workloads import admission_status
 from admitq.workloads.transitions import holds, is_reserved, since
 from admitq_api import conditions
 from admitq_api.conditions import ConditionType, format_time, parse_time
+from admitq_api.json_objects import JsonObject, value_at
 
 EventType = Literal["Normal", "Warning"]
 
@@ -47,7 +47,7 @@ class Patch:
     """
 
     resource: Resource
-    obj: Object
+    obj: JsonObject
     steps: tuple[Step, ...]
     concern: str
     reports: "tuple[Tell | Count, ...]" = ()
@@ -59,7 +59,7 @@ class RemoveFinalizer:
     """Take our finalizer away, and nothing else; pods have one of their own."""
 
     resource: Resource
-    obj: Object
+    obj: JsonObject
     finalizer: str | None = None
 
 
@@ -68,7 +68,7 @@ class Ungate:
     """Take one scheduling gate off a pod, and nothing else."""
 
     resource: Resource
-    obj: Object
+    obj: JsonObject
     gate: str
     concern: str
 
@@ -84,7 +84,7 @@ class Delete:
     """
 
     resource: Resource
-    obj: Object
+    obj: JsonObject
     by_force: bool = False
     as_seen: bool = False
 
@@ -93,7 +93,7 @@ class Delete:
 class Tell:
     """A Kubernetes event about an object."""
 
-    regarding: Object
+    regarding: JsonObject
     type: EventType
     reason: str
     note: str
@@ -103,7 +103,7 @@ class Tell:
 class Count:
     """What metrics are told, with the object as the last write left it."""
 
-    what: Callable[[Metrics, Object], None]
+    what: Callable[[Metrics, JsonObject], None]
 
 
 Action = Create | Patch | RemoveFinalizer | Ungate | Delete | Tell | Count
@@ -121,10 +121,10 @@ class Plan:
 
     actions: tuple[Action, ...] = ()
     again: float | None = None
-    starts: Object | None = None
+    starts: JsonObject | None = None
     unless_admitted: bool = False
     refusal: str = ""
-    frees: tuple[Object, ...] = ()
+    frees: tuple[JsonObject, ...] = ()
 
     @property
     def priority(self) -> CallPriority:
@@ -148,12 +148,14 @@ def _priority_of(action: Action) -> CallPriority:
 NOTHING = Plan()
 
 
-def plan(*actions: Action | None, again: float | None = None, starts: Object | None = None) -> Plan:
+def plan(*actions: Action | None, again: float | None = None, starts: JsonObject | None = None) -> Plan:
     """A plan of these actions; absent ones are left out."""
     return Plan(tuple(action for action in actions if action is not None), again, starts)
 
 
-def gate_removed(gate: str, pod: Object, workload: Object | None, now: Instant, *, is_group: bool) -> Count:
+def gate_removed(
+    gate: str, pod: JsonObject, workload: JsonObject | None, now: Instant, *, is_group: bool
+) -> Count:
     """Count how long a gate held a pod that might go: since it was there, and its Workload admitted."""
     there = parse_time(value_at(pod, ("metadata", "creationTimestamp")) or format_time(now))
     admitted = None if workload is None else since(workload, ConditionType.ADMITTED)
@@ -163,7 +165,7 @@ def gate_removed(gate: str, pod: Object, workload: Object | None, now: Instant, 
 
 
 def status_patch(
-    resource: Resource, obj: Object, patch: Mapping[str, Any] | None, concern: str
+    resource: Resource, obj: JsonObject, patch: Mapping[str, Any] | None, concern: str
 ) -> Patch | None:
     """The patch of an object's status; None if there is nothing to write."""
     if patch is None:
@@ -173,7 +175,7 @@ def status_patch(
     )
 
 
-def _status_priority(obj: Object, patch: Mapping[str, Any]) -> CallPriority:
+def _status_priority(obj: JsonObject, patch: Mapping[str, Any]) -> CallPriority:
     """The priority of a patch of a status, by what it does to the admission of a Workload."""
     written = value_at(patch, ("status", "conditions"))
     if written is None:
@@ -191,7 +193,7 @@ def _status_priority(obj: Object, patch: Mapping[str, Any]) -> CallPriority:
 
 
 def workload_status_patch(
-    resource: Resource, workload: Object, patch: Mapping[str, Any] | None, concern: str
+    resource: Resource, workload: JsonObject, patch: Mapping[str, Any] | None, concern: str
 ) -> Patch | None:
     """The patch of a Workload's status, under the concern of the admission if it changes nothing else."""
     if patch is not None and admission_status.belongs(workload, patch):
@@ -225,7 +227,7 @@ async def act(ctx: Context, what: Plan) -> float | None:
 
 
 async def _act(ctx: Context, what: Plan) -> float | None:
-    written: Object = {}
+    written: JsonObject = {}
     newest: dict[str, str] = {}
     for action in what.actions:
         match action:
@@ -253,7 +255,7 @@ async def _act(ctx: Context, what: Plan) -> float | None:
     return what.again
 
 
-def _in_newest_version(regarding: Object, newest: Mapping[str, str]) -> dict[str, Any]:
+def _in_newest_version(regarding: JsonObject, newest: Mapping[str, str]) -> dict[str, Any]:
     """The object with the version that the plan's own last write gave it, which its events are about."""
     metadata = regarding["metadata"]
     version = newest.get(metadata.get("uid", ""))
@@ -262,8 +264,8 @@ def _in_newest_version(regarding: Object, newest: Mapping[str, str]) -> dict[str
     return {**regarding, "metadata": {**metadata, "resourceVersion": version}}
 
 
-async def _patch(ctx: Context, action: Patch) -> Object:
-    answer: Object = action.obj
+async def _patch(ctx: Context, action: Patch) -> JsonObject:
+    answer: JsonObject = action.obj
     version = action.obj["metadata"]["resourceVersion"]
     reports = action.reports
     for step in action.steps:
@@ -282,7 +284,7 @@ async def _patch(ctx: Context, action: Patch) -> Object:
     return answer
 
 
-def _report(ctx: Context, report: Tell | Count, written: Object, newest: Mapping[str, str]) -> None:
+def _report(ctx: Context, report: Tell | Count, written: JsonObject, newest: Mapping[str, str]) -> None:
     match report:
         case Tell(regarding, type_, reason, note):
             ctx.recorder.event(_in_newest_version(regarding, newest), type_, reason, note)
@@ -290,7 +292,7 @@ def _report(ctx: Context, report: Tell | Count, written: Object, newest: Mapping
             count(ctx.metrics, written)
 
 
-async def _written(ctx: Context, action: Patch, upon: Object, step: Step) -> dict[str, Any]:
+async def _written(ctx: Context, action: Patch, upon: JsonObject, step: Step) -> dict[str, Any]:
     manager = ctx.names.field_manager(action.concern)
     if action.concern == admission_status.CONCERN:
         return await admission_status.write(
@@ -311,7 +313,7 @@ async def _written(ctx: Context, action: Patch, upon: Object, step: Step) -> dic
     )
 
 
-def has_finalizer(obj: Object, finalizer: str) -> bool:
+def has_finalizer(obj: JsonObject, finalizer: str) -> bool:
     """Whether the object carries the finalizer."""
     return finalizer in value_at(obj, ("metadata", "finalizers"), [])
 
@@ -319,7 +321,7 @@ def has_finalizer(obj: Object, finalizer: str) -> bool:
 async def remove_finalizer(
     ctx: Context,
     resource: Resource,
-    obj: Object,
+    obj: JsonObject,
     finalizer: str | None = None,
     newest: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
@@ -352,7 +354,7 @@ async def _ungate(ctx: Context, action: Ungate) -> None:
 
 
 async def _json_patch(
-    ctx: Context, resource: Resource, obj: Object, operations: Operations, concern: str
+    ctx: Context, resource: Resource, obj: JsonObject, operations: Operations, concern: str
 ) -> None:
     """Carry out a patch that tests what it was decided from; nothing is to be done if the object is gone."""
     try:
@@ -365,7 +367,7 @@ async def _json_patch(
 
 
 async def _json_patched(
-    ctx: Context, resource: Resource, obj: Object, operations: Operations, concern: str
+    ctx: Context, resource: Resource, obj: JsonObject, operations: Operations, concern: str
 ) -> dict[str, Any]:
     """The object as such a patch leaves it.
 

@@ -10,8 +10,8 @@ from enum import StrEnum, auto
 from typing import Final, TypeAlias
 
 from admitq.integrations.ownership import controller_of
-from admitq.integrations.paths import Object, only, value_at
 from admitq.runtime.resources import PODS
+from admitq_api.json_objects import JsonObject, select_fields, value_at
 from admitq_api.labels import Names
 
 _ENDED: Final = ("Succeeded", "Failed")
@@ -37,7 +37,7 @@ class KeyKind(StrEnum):
 Key: TypeAlias = tuple[KeyKind, str]
 
 
-def may_run(pod: Object, names: Names) -> bool:
+def may_run(pod: JsonObject, names: Names) -> bool:
     """Whether a pod holds resources, or may yet: it has not ended, and no gate of ours holds it.
 
     A pod that is being deleted runs until its object is gone, if it has a node. Without one it never starts.
@@ -51,9 +51,9 @@ def may_run(pod: Object, names: Names) -> bool:
     return gates.isdisjoint((names.admission_gate, names.elastic_gate))
 
 
-def keys_of_pod(pod: Object, names: Names) -> Iterator[Key]:
+def keys_of_pod(pod: JsonObject, names: Names) -> Iterator[Key]:
     """The keys under which a pod is found."""
-    metadata: Object = pod["metadata"]
+    metadata: JsonObject = pod["metadata"]
     annotations: Mapping[str, str] = metadata.get("annotations") or {}
     if (workload := annotations.get(names.workload)) is not None:
         yield KeyKind.WORKLOAD, workload
@@ -68,9 +68,9 @@ def keys_of_pod(pod: Object, names: Names) -> Iterator[Key]:
             yield KeyKind.JOB, uid
 
 
-def keys_of_workload(workload: Object, names: Names) -> Iterator[Key]:
+def keys_of_workload(workload: JsonObject, names: Names) -> Iterator[Key]:
     """The keys under which the pods of a Workload are looked for."""
-    metadata: Object = workload["metadata"]
+    metadata: JsonObject = workload["metadata"]
     yield KeyKind.WORKLOAD, metadata["name"]
     if (chain := value_at(metadata, ("annotations", names.workload_slice_name))) is not None:
         yield KeyKind.CHAIN, chain
@@ -81,12 +81,12 @@ def keys_of_workload(workload: Object, names: Names) -> Iterator[Key]:
         yield KeyKind.JOB, uid
 
 
-def belongs_to(pod: Object, workload: Object, names: Names) -> bool:
+def belongs_to(pod: JsonObject, workload: JsonObject, names: Names) -> bool:
     """Whether a pod was created for the job of a Workload of its namespace."""
     return not set(keys_of_pod(pod, names)).isdisjoint(keys_of_workload(workload, names))
 
 
-def uids_of_job(workload: Object, names: Names) -> set[str]:
+def uids_of_job(workload: JsonObject, names: Names) -> set[str]:
     """UIDs of the job of a Workload: that in a label, and that of its controller."""
     stated = (
         value_at(workload, ("metadata", "labels", names.job_uid)),
@@ -107,25 +107,25 @@ class PodIndex:
 
     def __init__(self, names: Names) -> None:
         self._names = names
-        self._pods: list[Object] = []
+        self._pods: list[JsonObject] = []
         self._by_key: dict[Key, list[int]] = {}
 
     @property
-    def pods(self) -> tuple[Object, ...]:
+    def pods(self) -> tuple[JsonObject, ...]:
         """All pods, in the order in which they were added."""
         return tuple(self._pods)
 
-    def add(self, pods: Iterable[Object]) -> None:
+    def add(self, pods: Iterable[JsonObject]) -> None:
         """Add those of the pods that may run."""
         for pod in pods:
             if not may_run(pod, self._names):
                 continue
             for key in keys_of_pod(pod, self._names):
                 self._by_key.setdefault(key, []).append(len(self._pods))
-            metadata = only(pod["metadata"], _KEPT)
+            metadata = select_fields(pod["metadata"], _KEPT)
             self._pods.append({"apiVersion": PODS.api_version, "kind": PODS.kind, "metadata": metadata})
 
-    def of(self, workload: Object) -> tuple[Object, ...]:
+    def of(self, workload: JsonObject) -> tuple[JsonObject, ...]:
         """The pods that belong to a Workload, in the order in which they were added."""
         keys = set(keys_of_workload(workload, self._names))
         # A pod may be found under several keys.

@@ -6,13 +6,13 @@ from admitq.controllers.context import Context
 from admitq.controllers.indexes import BY_PRIORITY_CLASS, workload_priority_class
 from admitq.controllers.plan import Patch, Plan, act, plan
 from admitq.integrations.base import Step
-from admitq.integrations.paths import Object, value_at
 from admitq.integrations.pods import label
 from admitq.runtime.errors import ApiError
 from admitq.runtime.kinds import Kinds
 from admitq.runtime.store import Change, Key
 from admitq.workloads.transitions import holds
 from admitq_api.conditions import ConditionType
+from admitq_api.json_objects import JsonObject, value_at
 
 CONCERN = "workloadpriorityclass-controller"
 
@@ -27,7 +27,7 @@ def value_changed(change: Change) -> bool:
     return change.old is None or change.old.get("value") != change.new.get("value")
 
 
-def decide(kinds: Kinds, priority_class: Object, workload: Object) -> Plan | None:
+def decide(kinds: Kinds, priority_class: JsonObject, workload: JsonObject) -> Plan | None:
     """Give an unfinished Workload its class's value; None if it has that."""
     value = priority_class.get("value") or 0
     if holds(workload, ConditionType.FINISHED) or value_at(workload, ("spec", "priority")) == value:
@@ -76,7 +76,7 @@ class PriorityClassController:
         if failure is not None:
             raise failure
 
-    def _decided(self, workload: Object) -> Plan | None:
+    def _decided(self, workload: JsonObject) -> Plan | None:
         kinds, stores = self._ctx.kinds, self._ctx.stores
         for name in workload_priority_class(workload):
             priority_class = stores.of(kinds.workload_priority_classes).get("", name)

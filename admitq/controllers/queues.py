@@ -15,12 +15,12 @@ from admitq.core.activity import ActiveReason
 from admitq.core.fair_sharing import Share
 from admitq.core.model import SECOND, ConsumedResources, Instant, ObjectKey
 from admitq.core.statuses import ClusterQueueStatus, CohortStatus, FlavorTotals, LocalQueueStatus
-from admitq.integrations.paths import Object, merge_patch, value_at
 from admitq.runtime.resources import Resource
 from admitq.runtime.store import Key, Store
 from admitq.translate.amounts import format_quantities
 from admitq.translate.messages import ActiveCondition, cluster_queue_active, local_queue_active
 from admitq_api.conditions import ConditionType, Reason, find, format_time, with_condition
+from admitq_api.json_objects import JsonObject, create_merge_patch, value_at
 from admitq_api.quantity import format_quantity
 
 WRITE_INTERVAL: Final = SECOND
@@ -57,7 +57,7 @@ class Pace:
 # --- what a status says ---------------------------------------------------------------------------
 
 
-def _conditions(obj: Object, active: ActiveCondition, now: Instant) -> list[dict[str, Any]]:
+def _conditions(obj: JsonObject, active: ActiveCondition, now: Instant) -> list[dict[str, Any]]:
     return with_condition(
         value_at(obj, ("status", "conditions"), []),
         type=ConditionType.ACTIVE,
@@ -100,7 +100,9 @@ def _local_totals(flavors: Sequence[FlavorTotals] | None) -> list[dict[str, Any]
     return None if flavors is None else _totals(flavors, borrowed=False)
 
 
-def cluster_queue_patch(obj: Object, status: ClusterQueueStatus, now: Instant) -> Mapping[str, Any] | None:
+def cluster_queue_patch(
+    obj: JsonObject, status: ClusterQueueStatus, now: Instant
+) -> Mapping[str, Any] | None:
     """The patch that makes a ClusterQueue's status tell the core's; None if it does."""
     return _patch(
         obj,
@@ -117,7 +119,7 @@ def cluster_queue_patch(obj: Object, status: ClusterQueueStatus, now: Instant) -
 
 
 def local_queue_patch(
-    obj: Object, status: LocalQueueStatus, now: Instant, refused: Sequence[RefusedJob] | None = ()
+    obj: JsonObject, status: LocalQueueStatus, now: Instant, refused: Sequence[RefusedJob] | None = ()
 ) -> Mapping[str, Any] | None:
     """The patch that makes a LocalQueue's status tell the core's, and of jobs; None if it does.
 
@@ -156,7 +158,7 @@ def _with_refused(
     )
 
 
-def cohort_patch(obj: Object, status: CohortStatus) -> Mapping[str, Any] | None:
+def cohort_patch(obj: JsonObject, status: CohortStatus) -> Mapping[str, Any] | None:
     """The patch that makes a cohort's status tell the core's; None if it does."""
     return _patch(obj, {"fairSharing": _share(status.share)})
 
@@ -176,10 +178,10 @@ def _past_use(consumed: ConsumedResources | None) -> Mapping[str, Any] | None:
     return {"weightedShare": 0, "admissionFairSharingStatus": told}
 
 
-def _patch(obj: Object, told: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def _patch(obj: JsonObject, told: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """The patch of what differs; what is told as None is taken away."""
     before = value_at(obj, ("status",), {})
-    changed = merge_patch(before, {**before, **told})
+    changed = create_merge_patch(before, {**before, **told})
     return {"status": changed} if changed else None
 
 
@@ -195,7 +197,7 @@ class _Writer:
         self._concern = concern
         self._pace = Pace(ctx.clock)
 
-    async def write(self, key: Key, obj: Object, patch: Mapping[str, Any] | None) -> float | None:
+    async def write(self, key: Key, obj: JsonObject, patch: Mapping[str, Any] | None) -> float | None:
         """Write a patch unless that is too early; returns in how many seconds it is not."""
         if patch is None:
             return None
@@ -268,7 +270,7 @@ class LocalQueueController:
         again = await self._writer.write(key, obj, patch)
         return min(filter(None, (patience, again)), default=None)
 
-    def _patience(self, key: Key, obj: Object, refused: Sequence[RefusedJob], now: Instant) -> float:
+    def _patience(self, key: Key, obj: JsonObject, refused: Sequence[RefusedJob], now: Instant) -> float:
         """Seconds for which it still tells of refused jobs although none is known; 0 if that is over.
 
         A job that has changed is being tried again, or all are, after a start.

@@ -12,8 +12,8 @@ from admitq.controllers.context import Stores
 from admitq.controllers.indexes import BY_GROUP, in_namespace, named_group, resource_of
 from admitq.integrations.base import Integration
 from admitq.integrations.ownership import queue_name
-from admitq.integrations.paths import Object
 from admitq.runtime.store import Key
+from admitq_api.json_objects import JsonObject
 from admitq_api.labels import Names
 
 
@@ -82,7 +82,7 @@ class RefusedJobs:
         name = "" if job is None else queue_name(job, self._names)
         return Key(key.namespace, name) if name else None
 
-    def _find(self, integration: Integration, key: Key) -> Object | None:
+    def _find(self, integration: Integration, key: Key) -> JsonObject | None:
         store = self._stores.find(resource_of(integration))
         if store is None:
             return None

@@ -50,12 +50,12 @@ from admitq.controllers.wiring import ControllerSpec, Followed, Keys, Watch, Whe
 from admitq.controllers.workload.controller import WorkloadController
 from admitq.integrations.base import FollowedKind, Integration, OwnerKind
 from admitq.integrations.ownership import DEEPEST, controller_of, is_of_group
-from admitq.integrations.paths import Object, value_at
 from admitq.runtime.kinds import kinds_of
 from admitq.runtime.resources import LIMIT_RANGES, NAMESPACES, PRIORITY_CLASSES, RUNTIME_CLASSES, Resource
 from admitq.runtime.store import Change, Index, Key
 from admitq.workloads.transitions import holds, is_admitted
 from admitq_api.conditions import ConditionType, find
+from admitq_api.json_objects import JsonObject, value_at
 from admitq_api.labels import Names
 
 CLUSTER_QUEUE: Final = "clusterqueue"
@@ -91,7 +91,7 @@ class Controllers:
         """All controllers that run while their resource is served."""
         return (*self.jobs_when_served, *self.core_when_served)
 
-    async def start(self, workload: Object) -> None:
+    async def start(self, workload: JsonObject) -> None:
         """Start the job of a Workload whose admission was just written.
 
         Raises:
@@ -123,13 +123,13 @@ def _itself(change: Change) -> tuple[Key, ...]:
     return (change.key,)
 
 
-def _both(change: Change) -> Iterator[Object]:
+def _both(change: Change) -> Iterator[JsonObject]:
     for obj in (change.old, change.new):
         if obj is not None:
             yield obj
 
 
-def _named_by(of: Callable[[Object], Iterable[str]]) -> Keys:
+def _named_by(of: Callable[[JsonObject], Iterable[str]]) -> Keys:
     """Cluster-scoped objects that the changed one came to name, or ceased to."""
 
     def keys(change: Change) -> Iterable[Key]:
@@ -153,12 +153,12 @@ _GENERATION: Final = ("metadata", "generation")
 _LABELS: Final = ("metadata", "labels")
 
 
-def _activity(queue: Object | None) -> str | None:
+def _activity(queue: JsonObject | None) -> str | None:
     active = find(value_at(queue, ("status", "conditions"), []), ConditionType.ACTIVE)
     return None if active is None else active.get("status")
 
 
-def _lets_run(workload: Object | None) -> Sequence[object] | None:
+def _lets_run(workload: JsonObject | None) -> Sequence[object] | None:
     """What decides whether anything inside the Workload's job may run; None where there is none."""
     if workload is None:
         return None
@@ -233,7 +233,7 @@ class _JobKeys:
             return False
         return value_at(change.new, _GENERATION) != value_at(change.old, _GENERATION)
 
-    def _job(self, obj: Object) -> Key:
+    def _job(self, obj: JsonObject) -> Key:
         metadata = obj["metadata"]
         composition = self._integration.composition
         group = "" if composition is None else composition.group_of(obj, self._ctx.names)

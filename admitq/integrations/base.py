@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
-from admitq.integrations.paths import Object, Path, merge_patch, value_at, with_value
 from admitq_api.feature_gates import FeatureGates, Gate
 from admitq_api.field_errors import FieldError
+from admitq_api.json_objects import FieldPath, JsonObject, create_merge_patch, value_at, with_value
 from admitq_api.labels import COMPAT_GROUP, Names, names_for
 
 MOST_POD_SETS: Final = 18
@@ -50,7 +50,7 @@ class FollowedKind(NamedTuple):
     plural: str
     namespaced: bool
     required: bool = True
-    kept: Callable[[Object], Object] | None = None
+    kept: Callable[[JsonObject], JsonObject] | None = None
 
 
 class Reference(NamedTuple):
@@ -77,8 +77,8 @@ class Rules:
     names: Names
     gates: FeatureGates = field(default_factory=FeatureGates)
     is_managed: bool = True
-    workload: Object | None = None
-    before: Object | None = None
+    workload: JsonObject | None = None
+    before: JsonObject | None = None
 
 
 class PodIndexes(NamedTuple):
@@ -105,19 +105,19 @@ class PodSetTemplate:
 
     name: str
     count: int
-    template_path: Path
+    template_path: FieldPath
     min_count: int | None = None
-    template: Object | None = None
-    annotations: Path | None = None
+    template: JsonObject | None = None
+    annotations: FieldPath | None = None
     indexes: PodIndexes | None = None
     """How the pods are numbered, where their controller numbers them."""
 
     @property
-    def annotations_path(self) -> Path:
+    def annotations_path(self) -> FieldPath:
         """Where in the job the annotations of the pods are written."""
         return self.annotations or (*self.template_path, "metadata", "annotations")
 
-    def template_in(self, job: Object) -> Object:
+    def template_in(self, job: JsonObject) -> JsonObject:
         """The pod template of the job as it is; empty if there is none."""
         if self.template is not None:
             return self.template
@@ -165,33 +165,33 @@ class Composition:
     that job.
     """
 
-    is_member: Callable[[Object, Names], bool]
+    is_member: Callable[[JsonObject, Names], bool]
     """Whether an object of the kind is queued."""
-    is_screened: Callable[[Object, Names], bool]
+    is_screened: Callable[[JsonObject, Names], bool]
     """Whether the webhook has looked up the ancestors of a member when it was created."""
-    group_of: Callable[[Object, Names], str]
+    group_of: Callable[[JsonObject, Names], str]
     """Name of the group that a member is one of, and of its Workload; empty for one that is a job alone."""
-    compose: Callable[[Sequence[Object], Names, Moment], Object]
+    compose: Callable[[Sequence[JsonObject], Names, Moment], JsonObject]
     """The job that these members are; one that is being deleted as a whole has a ``deletionTimestamp``."""
-    problem: Callable[[Object, Names, Sequence[str]], str | None]
+    problem: Callable[[JsonObject, Names, Sequence[str]], str | None]
     """Why no Workload can be made for the members as they are; labels with these keys must agree."""
-    is_equivalent: Callable[[Object, Sequence[Object]], bool | None]
+    is_equivalent: Callable[[JsonObject, Sequence[JsonObject]], bool | None]
     """Whether these podsets of a Workload stand for the members; None leaves it to the common rule."""
-    pod_set_of: Callable[[Object, Object], str]
+    pod_set_of: Callable[[JsonObject, JsonObject], str]
     """Name of the podset of the job (first) that a member (second) belongs to."""
-    held: Callable[[Object, Counts | None, Names], Sequence[Object]]
+    held: Callable[[JsonObject, Counts | None, Names], Sequence[JsonObject]]
     """Members that wait at their gate; if an admission is told, those that it has room for."""
-    released: Callable[[Object, bool, Names], Object]
+    released: Callable[[JsonObject, bool, Names], JsonObject]
     """The member let go; it goes on waiting for its place if there is a topology."""
-    stoppable: Callable[[Object, bool, Names], Sequence[Object]]
+    stoppable: Callable[[JsonObject, bool, Names], Sequence[JsonObject]]
     """Members that a stop has to end: those that run, or everyone."""
-    condemned: Callable[[Object, str, str, int], Object]
+    condemned: Callable[[JsonObject, str, str, int], JsonObject]
     """The member told why it is ended: reason, message, and the instant in nanoseconds."""
-    excess: Callable[[Object, Counts | None, Names], Sequence[Object]]
+    excess: Callable[[JsonObject, Counts | None, Names], Sequence[JsonObject]]
     """Members beyond those of an admission, or, without one, beyond the group's size."""
-    replaced: Callable[[Object, Counts, Names], Sequence[Object]]
+    replaced: Callable[[JsonObject, Counts, Names], Sequence[JsonObject]]
     """Members that have ended, and are not needed to tell that others must come in their place."""
-    lacks: Callable[[Object, Counts], bool]
+    lacks: Callable[[JsonObject, Counts], bool]
     """Whether others must come in the place of members that have ended."""
     finalizer: Callable[[Names], str]
     """What holds members until their end is accounted for."""
@@ -225,17 +225,17 @@ class Serving:
 
     parent: str
     """What pods say of who had them held (annotation ``pod-suspending-parent``)."""
-    groups: Callable[[Object, Sequence[Object]], Sequence[ServedGroup]] | None = None
+    groups: Callable[[JsonObject, Sequence[JsonObject]], Sequence[ServedGroup]] | None = None
     """The groups that the object has, given its pods."""
-    templates: Callable[[Object], Sequence[Object]] = lambda _job: ()
+    templates: Callable[[JsonObject], Sequence[JsonObject]] = lambda _job: ()
     """The pod templates of the object."""
-    place_of: Callable[[Object], PodPlace | None] = lambda _pod: None
+    place_of: Callable[[JsonObject], PodPlace | None] = lambda _pod: None
     """Where a pod belongs, by what its controllers wrote into it; None for one of another kind."""
-    role_of: Callable[[Object, Object], str] = lambda _job, _pod: "main"
+    role_of: Callable[[JsonObject, JsonObject], str] = lambda _job, _pod: "main"
     """Name of the podset of the object (first) that a pod (second) is of."""
     index_label: str = ""
     """The label of a pod that carries its index in the group."""
-    is_outdated: Callable[[Object, Object], bool] = lambda _job, _pod: False
+    is_outdated: Callable[[JsonObject, JsonObject], bool] = lambda _job, _pod: False
     """Whether a pod (second) only waits to make room for one of a newer revision of the object."""
     on_hold: str = ""
     """What is told of a Workload whose object wants no pods for now."""
@@ -243,13 +243,13 @@ class Serving:
     """Whether a Workload may have a name that follows from no UID, where there is none whose name does."""
 
 
-def members_of(job: Object) -> Sequence[Object]:
+def members_of(job: JsonObject) -> Sequence[JsonObject]:
     """The members of a composed job; none of any other."""
     members = job.get("members")
     return members if isinstance(members, list) else ()
 
 
-def group_name(job: Object) -> str:
+def group_name(job: JsonObject) -> str:
     """The name of the group that a composed job is; empty for any other job."""
     name = job.get("group")
     return name if isinstance(name, str) else ""
@@ -263,20 +263,20 @@ class Difference(StrEnum):
     REQUESTS = "requests"
 
 
-Elastic = Callable[[Object], bool]
+Elastic = Callable[[JsonObject], bool]
 """Whether an object may change its number of pods while it runs, each of them held until it has quota."""
 
 
-def never_elastic(_obj: Object) -> bool:
+def never_elastic(_obj: JsonObject) -> bool:
     """Answer where no job may change its number of pods while it runs."""
     return False
 
 
-def never_differs(_job: Object, _child: Object, _is_elastic: Elastic) -> None:
+def never_differs(_job: JsonObject, _child: JsonObject, _is_elastic: Elastic) -> None:
     """Answer of kinds that cannot tell which objects their controller creates."""
 
 
-def never(_job: Object) -> None:
+def never(_job: JsonObject) -> None:
     """Answer of kinds that lack an ability: nothing."""
 
 
@@ -285,39 +285,39 @@ def no_errors(*_: object) -> tuple[FieldError, ...]:
     return ()
 
 
-def unchanged(job: Object, _rules: Rules) -> Object:
+def unchanged(job: JsonObject, _rules: Rules) -> JsonObject:
     """Answer of kinds without defaults of their own."""
     return job
 
 
-def no_references(_job: Object) -> tuple[Reference, ...]:
+def no_references(_job: JsonObject) -> tuple[Reference, ...]:
     """Answer of kinds that say all of their pods themselves."""
     return ()
 
 
-def as_it_is(job: Object, _found: Mapping[Reference, Object]) -> Object:
+def as_it_is(job: JsonObject, _found: Mapping[Reference, JsonObject]) -> JsonObject:
     """Answer of kinds that say all of their pods themselves."""
     return job
 
 
-def at_its_path(job: Object, pod_set: PodSetTemplate, template: Object, _names: Names) -> Object:
+def at_its_path(job: JsonObject, pod_set: PodSetTemplate, template: JsonObject, _names: Names) -> JsonObject:
     """The job with another template for a podset, where it holds templates as they stand."""
     return with_value(job, pod_set.template_path, template)
 
 
-def start_at_once(job: Object, started: Object, _names: Names) -> tuple[Step, ...]:
+def start_at_once(job: JsonObject, started: JsonObject, _names: Names) -> tuple[Step, ...]:
     """Start by one patch: most kinds accept injected templates and the end of suspension together."""
-    return (Step(merge_patch(job, started)),)
+    return (Step(create_merge_patch(job, started)),)
 
 
-def generation(job: Object, _names: Names) -> str:
+def generation(job: JsonObject, _names: Names) -> str:
     """The generation of the job's spec."""
     return str(value_at(job, ("metadata", "generation"), 1))
 
 
-def stop_at_once(job: Object, stopped: Object, _names: Names) -> tuple[Step, ...]:
+def stop_at_once(job: JsonObject, stopped: JsonObject, _names: Names) -> tuple[Step, ...]:
     """Stop by one patch: most kinds accept suspension and restored templates together."""
-    patch = merge_patch(job, stopped)
+    patch = create_merge_patch(job, stopped)
     return (Step(patch),) if patch else ()
 
 
@@ -327,17 +327,17 @@ class PodTemplates:
 
     pod_sets_field: str = "spec"
     """The field that describes the pods: what a job lacks that has no podset."""
-    with_template: Callable[[Object, PodSetTemplate, Object, Names], Object] = at_its_path
+    with_template: Callable[[JsonObject, PodSetTemplate, JsonObject, Names], JsonObject] = at_its_path
     """The job with another pod template for one of its podsets: injected for a start, or restored. What
     ``pod_sets`` reads of the result is that template, as far as the kind can say it."""
-    references: Callable[[Object], Sequence[Reference]] = no_references
+    references: Callable[[JsonObject], Sequence[Reference]] = no_references
     """Other objects that determine the job's pods."""
     follows: tuple[FollowedKind, ...] = ()
     """The kinds of those objects, watched with the jobs; a reference to another kind finds nothing."""
-    resolved: Callable[[Object, Mapping[Reference, Object]], Object] = as_it_is
+    resolved: Callable[[JsonObject, Mapping[Reference, JsonObject]], JsonObject] = as_it_is
     """The job with what ``pod_sets`` needs of those that were found, under a key that no job has. All other
     functions but ``mutate`` are given this; they leave the key alone, so that patches do not have it."""
-    priority_class: Callable[[Object], str | None] = never
+    priority_class: Callable[[JsonObject], str | None] = never
     """PriorityClass that the job names outside its pod templates."""
     platform_labels: frozenset[str] = frozenset()
     """Labels that Kubernetes itself puts on the job's templates; left out of Workloads, kept in jobs."""
@@ -350,14 +350,14 @@ class PodTemplates:
 class JobLifecycle:
     """How jobs of a kind are suspended, started, stopped and ended."""
 
-    suspend_path: Path = ("spec", "suspend")
-    suspended: Callable[[Object, Names], bool] | None = None
+    suspend_path: FieldPath = ("spec", "suspend")
+    suspended: Callable[[JsonObject, Names], bool] | None = None
     """Whether the job is suspended, where no one field says so; ``mutate`` then suspends it, too."""
-    is_half_stopped: Callable[[Object, Names], bool] = lambda _job, _names: False
+    is_half_stopped: Callable[[JsonObject, Names], bool] = lambda _job, _names: False
     """Whether a stop was begun and not ended; such a job does not count as suspended."""
-    start: Callable[[Object, Object, Names], tuple[Step, ...]] = start_at_once
+    start: Callable[[JsonObject, JsonObject, Names], tuple[Step, ...]] = start_at_once
     """Steps from the job to the started job that is given, each a patch upon the answer of the last."""
-    stop: Callable[[Object, Object, Names], tuple[Step, ...]] = stop_at_once
+    stop: Callable[[JsonObject, JsonObject, Names], tuple[Step, ...]] = stop_at_once
     """Steps from the job to the stopped job that is given, each a patch upon the answer of the last.
 
     Fewer steps than it takes, or none, mean that the job must change first: it is asked again when it has."""
@@ -365,11 +365,11 @@ class JobLifecycle:
     """Whether ``stop`` writes the status subresource (for RBAC)."""
     ends_after_pods: bool = False
     """Whether a job of the kind is not finished before all of its pods have ended."""
-    is_cleaning_up: Callable[[Object], bool] = lambda _job: False
+    is_cleaning_up: Callable[[JsonObject], bool] = lambda _job: False
     """Whether a job that is being deleted may have pods to the last; its Workload stays until it is gone."""
-    is_on_hold: Callable[[Object], bool] = lambda _job: False
+    is_on_hold: Callable[[JsonObject], bool] = lambda _job: False
     """Whether the job needs no quota for now; its Workload is kept and not queued."""
-    is_skipped: Callable[[Object], bool] = lambda _job: False
+    is_skipped: Callable[[JsonObject], bool] = lambda _job: False
     """Whether admitq ignores a job whatever its labels are, because the job creates no pods of its own."""
 
 
@@ -377,13 +377,13 @@ class JobLifecycle:
 class Scaling:
     """How the number of pods of a job may change."""
 
-    with_counts: Callable[[Object, Mapping[str, int], Names], Object] | None = None
+    with_counts: Callable[[JsonObject, Mapping[str, int], Names], JsonObject] | None = None
     """The job with these pod counts by podset: what makes partial admission possible for the kind."""
-    reclaimable: Callable[[Object], Mapping[str, int] | None] = never
+    reclaimable: Callable[[JsonObject], Mapping[str, int] | None] = never
     """Pods by podset that ended and need no replacement."""
     can_be_elastic: bool = False
     """Whether a job may change its number of pods while it runs."""
-    slice_version: Callable[[Object, Names], str] = generation
+    slice_version: Callable[[JsonObject, Names], str] = generation
     """The part of a Workload's name that differs between slices of one elastic job. Takes the resolved
     job."""
 
@@ -394,17 +394,17 @@ class KindOwnership:
 
     known_owners: tuple[OwnerKind, ...] = ()
     """Kinds that are no jobs of ours but stand between a job and the job that controls it."""
-    is_held_by_parent: Callable[[Object, Names], bool] = lambda _job, _names: False
+    is_held_by_parent: Callable[[JsonObject, Names], bool] = lambda _job, _names: False
     """Whether the object is held by a mark of its parent. Such an object needs no queue, and its ancestors
     are not looked up."""
     creates: frozenset[tuple[str, str]] | None = None
     """Group and kind of the objects that the kind's own controller creates; None if any. The owner reference
     of an object of another kind is not trusted."""
-    differs: Callable[[Object, Object, Elastic], Difference | None] = never_differs
+    differs: Callable[[JsonObject, JsonObject, Elastic], Difference | None] = never_differs
     """In what an object (second) differs from those that the controller creates for a job (first): names and
     ordinals, number of pods, requests. None if the controller may have created it. Objects of kinds that the
     controller does not create (``creates``) are not asked about. The job is resolved as far as possible."""
-    differs_below: Callable[[Object, Object, Elastic], Difference | None] = never_differs
+    differs_below: Callable[[JsonObject, JsonObject, Elastic], Difference | None] = never_differs
     """In what an object (second) differs from those that children of a job (first) create, as ``differs``."""
     covers_children: bool = True
     """Whether objects that a queued job creates are queued with this job; otherwise they are queued with an
@@ -421,7 +421,7 @@ class KindOwnership:
 class Delegation:
     """How a job is left to another controller or another cluster."""
 
-    managed_by_path: Path | None = None
+    managed_by_path: FieldPath | None = None
     """Where the job names the controller that runs it; None if the kind has no such field."""
     own_controller: str = ""
     """The value of this field that names the kind's own controller."""
@@ -436,26 +436,26 @@ class Delegation:
 class KindWebhook:
     """What the webhooks add to objects of a kind and check of them, beyond the rules of all jobs."""
 
-    mutate: Callable[[Object, Rules], Object] = unchanged
+    mutate: Callable[[JsonObject, Rules], JsonObject] = unchanged
     """Defaults of the kind beyond the queue, the priority class and the suspension."""
-    mutate_any: Callable[[Object, Rules], Object] = unchanged
+    mutate_any: Callable[[JsonObject, Rules], JsonObject] = unchanged
     """Changes of every new object of the kind that the webhook reviews, queued or not."""
-    mutate_child: Callable[[Object, Rules], Object] = unchanged
+    mutate_child: Callable[[JsonObject, Rules], JsonObject] = unchanged
     """Changes of an object that has a queued ancestor and is not queued itself."""
     mutates_updates: bool = False
     """Whether the mutating webhook also reviews updates."""
-    validate_create: Callable[[Object, Rules], Sequence[FieldError]] = no_errors
+    validate_create: Callable[[JsonObject, Rules], Sequence[FieldError]] = no_errors
     """Rules of the kind for new objects; not checked on updates."""
-    is_update_validated: Callable[[Object, Rules], bool] = lambda _old, _rules: True
+    is_update_validated: Callable[[JsonObject, Rules], bool] = lambda _old, _rules: True
     """Whether a change is validated at all, by the rules of all jobs and those of the kind.
 
     Takes the old object, and what the rules of the new one depend on."""
-    validate_update: Callable[[Object, Object, Rules], Sequence[FieldError]] = no_errors
+    validate_update: Callable[[JsonObject, JsonObject, Rules], Sequence[FieldError]] = no_errors
     """Rules of the kind for updates (old object, new object); includes those of ``validate_create``."""
-    workload_asked: Callable[[Object, Object, Rules], Sequence[str]] | None = None
+    workload_asked: Callable[[JsonObject, JsonObject, Rules], Sequence[str]] | None = None
     """Names of the Workload that decides whether an update (old, new) is valid: the first that exists counts.
     None if no update depends on a Workload."""
-    scaled_at: Path | None = None
+    scaled_at: FieldPath | None = None
     """The field that the subresource ``scale`` changes; None if no rule depends on it."""
 
 
@@ -465,7 +465,7 @@ class KindWatch:
 
     watched_labels: Callable[[Names], str] | None = None
     """Selector of the objects that the manager watches; None for all."""
-    slim: Callable[[Object, Names], Object] | None = None
+    slim: Callable[[JsonObject, Names], JsonObject] | None = None
     """What of an object the manager keeps in memory; None for all of it."""
 
 
@@ -487,12 +487,12 @@ class Integration:
     kind: str
     plural: str
 
-    pod_sets: Callable[[Object, Names], Sequence[PodSetTemplate]]
+    pod_sets: Callable[[JsonObject, Names], Sequence[PodSetTemplate]]
     """The podsets, in the order in which the Workload lists them."""
-    finished: Callable[[Object], Finished | None]
-    is_active: Callable[[Object], bool]
+    finished: Callable[[JsonObject], Finished | None]
+    is_active: Callable[[JsonObject], bool]
     """Whether pods of the job may still hold resources."""
-    pods_ready: Callable[[Object], bool]
+    pods_ready: Callable[[JsonObject], bool]
 
     templates: PodTemplates = field(default_factory=PodTemplates)
     lifecycle: JobLifecycle = field(default_factory=JobLifecycle)
@@ -520,7 +520,7 @@ class Integration:
         """What a job that is left to another cluster names as the controller that is to run it."""
         return self.delegation.dispatched_as or names.multikueue_controller
 
-    def may_manage(self, obj: Object, names: Names) -> bool:
+    def may_manage(self, obj: JsonObject, names: Names) -> bool:
         """Whether admitq may manage an object: of an implied kind, only objects that their parents hold."""
         return not self.ownership.is_implied or self.ownership.is_held_by_parent(obj, names)
 
@@ -528,18 +528,18 @@ class Integration:
         """Whether nobody knows the pods of a job of the kind without what it refers to."""
         return all(one.required for one in self.templates.follows if one.kind == reference.kind)
 
-    def may_create(self, child: Object) -> bool:
+    def may_create(self, child: JsonObject) -> bool:
         """Whether objects of the child's kind are made by this kind's controller at all."""
         if self.ownership.creates is None:
             return True
         group, _, _ = str(child.get("apiVersion", "")).rpartition("/")
         return (group, str(child.get("kind"))) in self.ownership.creates
 
-    def makes(self, job: Object, child: Object, is_elastic: Elastic = never_elastic) -> bool:
+    def makes(self, job: JsonObject, child: JsonObject, is_elastic: Elastic = never_elastic) -> bool:
         """Whether the kind's controller may have created the child for the job."""
         return self.ownership.differs(job, child, is_elastic) is None
 
-    def covers(self, child: Object) -> bool:
+    def covers(self, child: JsonObject) -> bool:
         """Whether a child of a queued job of the kind is queued with it.
 
         Pods of kinds that serve are queued in their job's stead, each or in groups, and carry marks that hold
@@ -548,13 +548,13 @@ class Integration:
         is_pod = (child.get("apiVersion"), child.get("kind")) == ("v1", "Pod")
         return self.ownership.covers_children and not (is_pod and self.serving is not None)
 
-    def is_suspended(self, job: Object, names: Names) -> bool:
+    def is_suspended(self, job: JsonObject, names: Names) -> bool:
         """Whether the job is suspended, and no stop of it is under way."""
         if self.lifecycle.suspended is not None:
             return self.lifecycle.suspended(job, names)
         is_set = value_at(job, self.lifecycle.suspend_path) is True
         return is_set and not self.lifecycle.is_half_stopped(job, names)
 
-    def with_suspend(self, job: Object, suspend: bool) -> Object:
+    def with_suspend(self, job: JsonObject, suspend: bool) -> JsonObject:
         """The job with its suspension set or lifted."""
         return with_value(job, self.lifecycle.suspend_path, suspend)

@@ -14,8 +14,7 @@ from math import ceil
 from typing import Any, Final
 
 from admitq.integrations.base import Difference
-from admitq.integrations.paths import Object, value_at
-from admitq.integrations.reading import mapping, objects, text, texts
+from admitq_api.json_objects import JsonObject, as_text, object_at, objects_at, text_fields_at, value_at
 from admitq_api.quantity import QuantityError, parse
 
 _ORDINAL: Final = re.compile(r"0|[1-9][0-9]{0,8}")
@@ -29,14 +28,14 @@ _MILLI: Final = 1000
 class Pods:
     """Pods of one template, and how many."""
 
-    template: Object
+    template: JsonObject
     count: int
 
 
 # --- names ----------------------------------------------------------------------------------------
 
 
-def name_of(obj: Object) -> str:
+def name_of(obj: JsonObject) -> str:
     """Name of an object; empty without one."""
     name: Any = value_at(obj, ("metadata", "name"), "")
     return name if isinstance(name, str) else ""
@@ -50,7 +49,7 @@ def has_ordinal(name: str, stem: str, count: int, start: int = 0) -> bool:
     return start <= int(ordinal) < start + count
 
 
-def is_generated(obj: Object, stem: str) -> bool:
+def is_generated(obj: JsonObject, stem: str) -> bool:
     """Whether the API server generated, or is yet to generate, the name of an object from a stem.
 
     A mutating webhook reviews an object before its name is generated.
@@ -58,17 +57,17 @@ def is_generated(obj: Object, stem: str) -> bool:
     kept = stem[:LONGEST_STEM]
     name = name_of(obj)
     if not name:
-        return text(value_at(obj, ("metadata", "generateName"))) in (stem, kept)
+        return as_text(value_at(obj, ("metadata", "generateName"))) in (stem, kept)
     return name.startswith(kept) and bool(_GENERATED.fullmatch(name[len(kept) :]))
 
 
-def is_selected(owner: Object, child: Object) -> bool:
+def is_selected(owner: JsonObject, child: JsonObject) -> bool:
     """Whether the child has the labels that its owner's controller counts its children by.
 
     A controller gives up an object without them, which then goes on by itself.
     """
-    wanted = texts(owner, ("spec", "selector", "matchLabels"))
-    return wanted.items() <= texts(child, ("metadata", "labels")).items()
+    wanted = text_fields_at(owner, ("spec", "selector", "matchLabels"))
+    return wanted.items() <= text_fields_at(child, ("metadata", "labels")).items()
 
 
 # --- pods and what they are charged -----------------------------------------------------------------
@@ -94,37 +93,41 @@ def first_difference(found: Iterable[Difference | None]) -> Difference | None:
     return next((one for one in found if one is not None), None)
 
 
-def has_no_larger_charge(child: Object, template: Object) -> bool:
+def has_no_larger_charge(child: JsonObject, template: JsonObject) -> bool:
     """Whether pods of the child's template are charged at most what those of a template are.
 
     Compares requests of all containers, pod-level requests, overhead, runtime class and resource claims.
     """
-    return _is_within(mapping(child, ("spec",)), mapping(template, ("spec",)), is_pod=False)
+    return _is_within(object_at(child, ("spec",)), object_at(template, ("spec",)), is_pod=False)
 
 
-def is_pod_within(pod: Object, template: Object) -> bool:
+def is_pod_within(pod: JsonObject, template: JsonObject) -> bool:
     """Whether a pod is charged at most what a template says of it, but for what others add to pods.
 
     LimitRanges and RuntimeClasses add amounts of resources that the template does not state, and injectors
     add containers. Neither is charged.
     """
-    return _is_within(mapping(pod, ("spec",)), mapping(template, ("spec",)), is_pod=True)
+    return _is_within(object_at(pod, ("spec",)), object_at(template, ("spec",)), is_pod=True)
 
 
-def _is_within(child: Object, template: Object, *, is_pod: bool) -> bool:
+def _is_within(child: JsonObject, template: JsonObject, *, is_pod: bool) -> bool:
     return (
         all(
-            _are_containers_within(objects(child, (field,)), objects(template, (field,)), is_pod=is_pod)
+            _are_containers_within(objects_at(child, (field,)), objects_at(template, (field,)), is_pod=is_pod)
             for field in ("containers", "initContainers")
         )
         and _claims(child) <= _claims(template)
         and _is_at_most(_requests(child), _requests(template), is_pod=is_pod)
-        and _is_at_most(*(_amounts(mapping(one, ("overhead",))) for one in (child, template)), is_pod=is_pod)
+        and _is_at_most(
+            *(_amounts(object_at(one, ("overhead",))) for one in (child, template)), is_pod=is_pod
+        )
         and (is_pod or child.get("runtimeClassName") == template.get("runtimeClassName"))
     )
 
 
-def _are_containers_within(containers: list[Object], templates: list[Object], *, is_pod: bool) -> bool:
+def _are_containers_within(
+    containers: list[JsonObject], templates: list[JsonObject], *, is_pod: bool
+) -> bool:
     """Compare by name, as operators add containers at places of their own."""
     left = list(templates)
     for one in containers:
@@ -153,20 +156,20 @@ def _is_at_most(amounts: dict[str, Any], others: dict[str, Any], *, is_pod: bool
     return True
 
 
-def _claims(spec: Object) -> Counter[tuple[Any, Any]]:
+def _claims(spec: JsonObject) -> Counter[tuple[Any, Any]]:
     return Counter(
         (str(one.get("resourceClaimName")), str(one.get("resourceClaimTemplateName")))
-        for one in objects(spec, ("resourceClaims",))
+        for one in objects_at(spec, ("resourceClaims",))
     )
 
 
-def _requests(holder: Object) -> dict[str, Any]:
+def _requests(holder: JsonObject) -> dict[str, Any]:
     """Requests, and the limits that stand in for those that are not written."""
-    resources = mapping(holder, ("resources",))
-    return _amounts({**mapping(resources, ("limits",)), **mapping(resources, ("requests",))})
+    resources = object_at(holder, ("resources",))
+    return _amounts({**object_at(resources, ("limits",)), **object_at(resources, ("requests",))})
 
 
-def _amounts(quantities: Object) -> dict[str, Any]:
+def _amounts(quantities: JsonObject) -> dict[str, Any]:
     return {resource: _amount(quantity) for resource, quantity in quantities.items()}
 
 

@@ -20,13 +20,22 @@ from admitq.integrations.base import (
     never,
 )
 from admitq.integrations.list_paths import elements, of_element
-from admitq.integrations.paths import Object, Path, value_at, with_value
-from admitq.integrations.reading import condition, items, number_of_pods, text, text_at, whole
+from admitq.integrations.reading import condition, count_pods
 from admitq.integrations.registry import enabled, registered
 from admitq.integrations.templates import pod_template
 from admitq_api.configuration import Configuration, ConfigurationError
 from admitq_api.configuration.custom_kinds import CustomKind, CustomPodSet, FinishedSign, Sign
 from admitq_api.feature_gates import FeatureGates
+from admitq_api.json_objects import (
+    FieldPath,
+    JsonObject,
+    as_int,
+    as_list,
+    as_text,
+    text_at,
+    value_at,
+    with_value,
+)
 from admitq_api.labels import GROUPS, Names
 from admitq_api.path_notation import EACH, NAME, steps
 
@@ -140,11 +149,11 @@ def _created(name: str) -> tuple[str, str]:
 # --- what shows how a job stands --------------------------------------------------------------------
 
 
-def _any_of(signs: Sequence[Sign]) -> Callable[[Object], bool]:
+def _any_of(signs: Sequence[Sign]) -> Callable[[JsonObject], bool]:
     return lambda job: any(_holds(sign, job) for sign in signs)
 
 
-def _holds(sign: Sign, job: Object) -> bool:
+def _holds(sign: Sign, job: JsonObject) -> bool:
     if sign.field is None:
         found = condition(job, sign.condition)
         return found is not None and _is_one_of(found.get("status"), sign.values or ("True",))
@@ -155,13 +164,13 @@ def _holds(sign: Sign, job: Object) -> bool:
     return any(_is_one_of(value, sign.values) if sign.values else _is_something(value) for value in values)
 
 
-def _values(job: Any, path: Path) -> Iterator[Any]:
+def _values(job: Any, path: FieldPath) -> Iterator[Any]:
     """What stands at the path, of each element of a list where it leads through one."""
     if EACH not in path:
         yield value_at(job, path)
         return
     place = path.index(EACH)
-    for item in items(value_at(job, path[:place])):
+    for item in as_list(value_at(job, path[:place])):
         yield value_at(item, path[place + 1 :])
 
 
@@ -175,7 +184,7 @@ def _is_one_of(value: Any, values: Iterable[Any]) -> bool:
 
 
 def _is_something(value: Any) -> bool:
-    return value > 0 if _is_number(value) else value is True or bool(text(value))
+    return value > 0 if _is_number(value) else value is True or bool(as_text(value))
 
 
 # --- pods -------------------------------------------------------------------------------------------
@@ -188,8 +197,8 @@ class _Pods:
     of: CustomPodSet
     name: str
     """As the job writes it; names of podsets are in lower case."""
-    template: Path
-    count: Path | None
+    template: FieldPath
+    count: FieldPath | None
     number: int
     least: int | None
 
@@ -205,7 +214,7 @@ class _CustomJobs:
 
     given: CustomKind
 
-    def _pods(self, job: Object) -> list[_Pods]:
+    def _pods(self, job: JsonObject) -> list[_Pods]:
         found: list[_Pods] = []
         for one in self.given.pod_sets:
             for index in elements(job, steps(one.template)):
@@ -214,20 +223,20 @@ class _CustomJobs:
                     continue
                 count = None if one.count is None else _at(one.count, index)
                 number = one.default_count if count is None else value_at(job, count)
-                least = None if one.min_count is None else whole(value_at(job, _at(one.min_count, index)))
+                least = None if one.min_count is None else as_int(value_at(job, _at(one.min_count, index)))
                 found.append(
                     _Pods(
                         of=one,
                         name=one.name or text_at(job, _at(one.name_path or "", index)),
                         template=template,
                         count=count,
-                        number=number_of_pods(number, one.default_count),
+                        number=count_pods(number, one.default_count),
                         least=least if least and least > 0 else None,
                     )
                 )
         return found
 
-    def pod_sets(self, job: Object, _names: Names) -> list[PodSetTemplate]:
+    def pod_sets(self, job: JsonObject, _names: Names) -> list[PodSetTemplate]:
         """As the paths lead to them; the last that states a minimum may run with fewer pods."""
         pods = self._pods(job)
         flexible = next((one for one in reversed(pods) if one.least is not None), None)
@@ -243,7 +252,7 @@ class _CustomJobs:
             for one in pods
         ]
 
-    def with_counts(self, job: Object, counts: Mapping[str, int], _names: Names) -> Object:
+    def with_counts(self, job: JsonObject, counts: Mapping[str, int], _names: Names) -> JsonObject:
         """The job with other numbers of pods, where it states them."""
         changed = job
         for one in self._pods(job):
@@ -251,30 +260,30 @@ class _CustomJobs:
                 changed = with_value(changed, one.count, counts[one.pod_set])
         return changed
 
-    def reclaimable(self, job: Object) -> Mapping[str, int]:
+    def reclaimable(self, job: JsonObject) -> Mapping[str, int]:
         """As the paths say, and never more pods than there are."""
         found: dict[str, int] = {}
         for one in self._pods(job):
             if one.of.reclaimable is not None:
                 path = tuple(one.name if step == NAME else step for step in steps(one.of.reclaimable))
-                found[one.pod_set] = min(one.number, number_of_pods(value_at(job, path), 0))
+                found[one.pod_set] = min(one.number, count_pods(value_at(job, path), 0))
         return {name: count for name, count in found.items() if count > 0}
 
-    def finished(self, job: Object) -> Finished | None:
+    def finished(self, job: JsonObject) -> Finished | None:
         """As the first sign says that holds."""
         sign = next((one for one in self.given.finished if _holds(one, job)), None)
         return None if sign is None else Finished(sign.success, _message(sign, job))
 
-    def priority_class(self, job: Object) -> str | None:
+    def priority_class(self, job: JsonObject) -> str | None:
         """The class that the job names."""
         return text_at(job, steps(self.given.priority_class or "")) or None
 
 
-def _message(sign: FinishedSign, job: Object) -> str:
+def _message(sign: FinishedSign, job: JsonObject) -> str:
     if sign.message is not None:
         return text_at(job, steps(sign.message))
-    return text((condition(job, sign.condition) or {}).get("message"))
+    return as_text((condition(job, sign.condition) or {}).get("message"))
 
 
-def _at(path: str, index: int | None) -> Path:
+def _at(path: str, index: int | None) -> FieldPath:
     return of_element(steps(path), index)

@@ -3,8 +3,8 @@
 import re
 from typing import Any, Final
 
-from admitq.integrations.paths import Object
-from admitq.integrations.reading import number_of_pods
+from admitq.integrations.reading import count_pods
+from admitq_api.json_objects import JsonObject
 
 COMPLETION_INDEX: Final = "batch.kubernetes.io/job-completion-index"
 """The label that numbers the pods of an indexed Job."""
@@ -15,10 +15,10 @@ CONTROLLER_UID: Final = "batch.kubernetes.io/controller-uid"
 _RANGE = re.compile(r"([0-9]{1,20})(?:-([0-9]{1,20}))?")
 
 
-def pods_at_a_time(spec: Object) -> int:
+def pods_at_a_time(spec: JsonObject) -> int:
     """Pods that a Job of this spec runs at a time: never more than it has completions to reach."""
-    parallelism = number_of_pods(spec.get("parallelism"))
-    return min(parallelism, number_of_pods(spec.get("completions"), parallelism))
+    parallelism = count_pods(spec.get("parallelism"))
+    return min(parallelism, count_pods(spec.get("completions"), parallelism))
 
 
 def _ranges(text: Any) -> list[tuple[int, int]]:
@@ -31,7 +31,7 @@ def _ranges(text: Any) -> list[tuple[int, int]]:
     return found
 
 
-def ended_indexes(status: Object, completions: int) -> int:
+def ended_indexes(status: JsonObject, completions: int) -> int:
     """Indexes that completed or failed, each once. Ranges are not spelled out: they may be huge."""
     ended, following = 0, 0
     for first, last in sorted(_ranges(status.get("completedIndexes")) + _ranges(status.get("failedIndexes"))):

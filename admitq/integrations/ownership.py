@@ -5,16 +5,16 @@ from typing import Any, NamedTuple
 
 from admitq.integrations.base import Difference, Integration, OwnerKind
 from admitq.integrations.names import LONGEST_LABEL
-from admitq.integrations.paths import Object, value_at
+from admitq_api.json_objects import JsonObject, value_at
 from admitq_api.labels import Names
 
 DEEPEST = 10
 """Most owners between an object and the ancestor that manages it."""
 
-Lookup = Callable[["Owner"], Awaitable[Object | None]]
+Lookup = Callable[["Owner"], Awaitable[JsonObject | None]]
 """Finds an owner; it may have to ask the API server."""
 
-Resolve = Callable[[Integration, Object], Awaitable[Object]]
+Resolve = Callable[[Integration, JsonObject], Awaitable[JsonObject]]
 """Gives an owner of a kind what its pods follow from besides, as far as that is there."""
 
 
@@ -26,7 +26,7 @@ class NestedTooDeep(ValueError):
     """The chain of owners is longer than ``DEEPEST``, or closes to a cycle."""
 
 
-def controller_of(obj: Object) -> Object | None:
+def controller_of(obj: JsonObject) -> JsonObject | None:
     """Owner reference of the object's controller."""
     references = value_at(obj, ("metadata", "ownerReferences"), [])
     for reference in references if isinstance(references, list) else ():
@@ -36,7 +36,7 @@ def controller_of(obj: Object) -> Object | None:
 
 
 def has_known_controller(
-    obj: Object, integrations: Iterable[Integration], external: Iterable[OwnerKind] = ()
+    obj: JsonObject, integrations: Iterable[Integration], external: Iterable[OwnerKind] = ()
 ) -> bool:
     """Whether the object's controller is of a kind that is followed, so that it has to be asked about.
 
@@ -54,30 +54,30 @@ def _followed(integrations: Sequence[Integration], external: Iterable[OwnerKind]
     return enabled | set(external) | {kind for one in integrations for kind in one.ownership.known_owners}
 
 
-def is_controlled_by(obj: Object, owner: Object) -> bool:
+def is_controlled_by(obj: JsonObject, owner: JsonObject) -> bool:
     """Whether the object's controller is this very owner, and not a former one of the same name."""
     reference = controller_of(obj)
     return reference is not None and reference.get("uid") == value_at(owner, ("metadata", "uid"))
 
 
-def is_of_pod_alone(workload: Object) -> bool:
+def is_of_pod_alone(workload: JsonObject) -> bool:
     """Whether the Workload is that of a single pod. The members of a group own theirs without control."""
     reference = controller_of(workload)
     return reference is not None and (reference.get("apiVersion"), reference.get("kind")) == ("v1", "Pod")
 
 
-def is_of_group(workload: Object, names: Names) -> bool:
+def is_of_group(workload: JsonObject, names: Names) -> bool:
     """Whether a Workload stands for the group of its name, which many own and nobody controls."""
     made_for_it = value_at(workload, ("metadata", "annotations", names.is_group_workload)) == "true"
     return made_for_it and controller_of(workload) is None
 
 
-def is_served(workload: Object, names: Names) -> bool:
+def is_served(workload: JsonObject, names: Names) -> bool:
     """Whether a Workload was made for an object that serves, which alone decides what it asks for."""
     return value_at(workload, ("metadata", "annotations", names.job_owner_name)) is not None
 
 
-def belongs_to_others(workload: Object, owners: Iterable[str], names: Names) -> bool:
+def belongs_to_others(workload: JsonObject, owners: Iterable[str], names: Names) -> bool:
     """Whether a Workload names an owner whose UID is none of these, in a reference or in its label job-uid.
 
     The label counts beside the references: the Workload of a job that was deleted with ``--cascade=orphan``
@@ -89,13 +89,13 @@ def belongs_to_others(workload: Object, owners: Iterable[str], names: Names) -> 
     return not (uids | ({labelled} if labelled else set())) <= set(owners)
 
 
-def queue_name(obj: Object, names: Names) -> str:
+def queue_name(obj: JsonObject, names: Names) -> str:
     """LocalQueue that the object's label names; empty without one."""
     name: Any = value_at(obj, ("metadata", "labels", names.queue_name), "")
     return name if isinstance(name, str) else ""
 
 
-def prebuilt_places(obj: Object, names: Names, *, by_annotation: bool) -> list[tuple[str, Any]]:
+def prebuilt_places(obj: JsonObject, names: Names, *, by_annotation: bool) -> list[tuple[str, Any]]:
     """Where the object names the Workload that it adopts, and the name; the first place decides.
 
     Where labels identify Workloads, an annotation counts only for a name that is too long for a label.
@@ -109,12 +109,12 @@ def prebuilt_places(obj: Object, names: Names, *, by_annotation: bool) -> list[t
     return [place for place in places if place[1] is not None]
 
 
-def prebuilt_name(obj: Object, names: Names, *, by_annotation: bool) -> str:
+def prebuilt_name(obj: JsonObject, names: Names, *, by_annotation: bool) -> str:
     """Name of the Workload that the object adopts; empty if one is created for it."""
     return next((name for _, name in prebuilt_places(obj, names, by_annotation=by_annotation) if name), "")
 
 
-def _owner_kind(reference: Object) -> OwnerKind:
+def _owner_kind(reference: JsonObject) -> OwnerKind:
     group, _, version = str(reference.get("apiVersion", "")).rpartition("/")
     return OwnerKind(group, version, str(reference.get("kind", "")))
 
@@ -132,9 +132,9 @@ class Owner(NamedTuple):
 class Lineage(NamedTuple):
     """What an object's chain of controller references leads to."""
 
-    ancestor: Object | None = None
+    ancestor: JsonObject | None = None
     """The top-most ancestor that is queued itself, so that the object follows it and is not queued."""
-    claimed: Object | None = None
+    claimed: JsonObject | None = None
     """The top-most queued one that the chain names, where its controller did not create all that it leads
     through."""
     difference: Difference | None = None
@@ -178,7 +178,7 @@ class Ancestry:
         self._resolve = resolve
         self._read_again = read_again
 
-    async def of(self, obj: Object) -> Lineage:
+    async def of(self, obj: JsonObject) -> Lineage:
         """Follow the controller references of an object, which is itself no answer.
 
         Only kinds of enabled integrations, external ones, and those that integrations know as owners are
@@ -218,7 +218,7 @@ class Ancestry:
         raise NestedTooDeep(f"more than {DEEPEST} owners")
 
     async def _difference(
-        self, integration: Integration, named: Owner, owner: Object, child: Object, obj: Object
+        self, integration: Integration, named: Owner, owner: JsonObject, child: JsonObject, obj: JsonObject
     ) -> Difference | None:
         difference = await self._compared(integration, owner, child, obj)
         if difference is None or self._read_again is None:
@@ -229,7 +229,7 @@ class Ancestry:
         return await self._compared(integration, current, child, obj)
 
     async def _compared(
-        self, integration: Integration, owner: Object, child: Object, obj: Object
+        self, integration: Integration, owner: JsonObject, child: JsonObject, obj: JsonObject
     ) -> Difference | None:
         """Compare the child of an owner, and the object that the chain of owners begins with."""
         resolved = owner if self._resolve is None else await self._resolve(integration, owner)
@@ -238,6 +238,6 @@ class Ancestry:
             return difference
         return integration.ownership.differs_below(resolved, obj, self._is_elastic)
 
-    def _is_elastic(self, obj: Object) -> bool:
+    def _is_elastic(self, obj: JsonObject) -> bool:
         annotation = value_at(obj, ("metadata", "annotations", self._names.elastic_job))
         return self._elastic_jobs and annotation == "true"

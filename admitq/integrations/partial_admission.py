@@ -7,10 +7,8 @@ import re
 from typing import Any
 
 from admitq.integrations.job_pods import pods_at_a_time
-from admitq.integrations.paths import Object, value_at, with_value
-from admitq.integrations.reading import mapping
-from admitq_api.field_errors import FieldError
-from admitq_api.field_errors import Path as FieldPath
+from admitq_api.field_errors import ErrorPath, FieldError
+from admitq_api.json_objects import JsonObject, object_at, value_at, with_value
 from admitq_api.labels import Names
 
 PARALLELISM = ("spec", "parallelism")
@@ -19,18 +17,18 @@ COMPLETIONS = ("spec", "completions")
 _WHOLE_NUMBER = re.compile(r"-?[0-9]{1,10}")
 
 
-def _annotation(job: Object, key: str) -> Any:
+def _annotation(job: JsonObject, key: str) -> Any:
     return value_at(job, ("metadata", "annotations", key))
 
 
-def min_count(job: Object, names: Names) -> int | None:
+def min_count(job: JsonObject, names: Names) -> int | None:
     """The fewest pods that the Job makes do with; None where it needs all."""
     text = _annotation(job, names.job_min_parallelism)
     fewest = int(text) if isinstance(text, str) and _WHOLE_NUMBER.fullmatch(text) else 0
     return fewest if fewest > 0 else None
 
 
-def with_count(job: Object, count: int, names: Names) -> Object:
+def with_count(job: JsonObject, count: int, names: Names) -> JsonObject:
     """The Job with another parallelism; with as many completions where its owner keeps the two equal."""
     changed = with_value(job, PARALLELISM, count)
     if _annotation(job, names.job_completions_equal_parallelism) == "true":
@@ -38,12 +36,12 @@ def with_count(job: Object, count: int, names: Names) -> Object:
     return changed
 
 
-def of_suspended(job: Object, names: Names) -> list[FieldError]:
+def of_suspended(job: JsonObject, names: Names) -> list[FieldError]:
     """Check the two annotations."""
     return _min_parallelism_errors(job, names) + _equal_completions_errors(job, names)
 
 
-def of_running(old: Object, new: Object, names: Names, *, was_running: bool) -> list[FieldError]:
+def of_running(old: JsonObject, new: JsonObject, names: Names, *, was_running: bool) -> list[FieldError]:
     """Check that nothing undoes a partial admission."""
     errors: list[FieldError] = []
     is_partial = _annotation(old, names.job_min_parallelism) is not None
@@ -58,19 +56,19 @@ def of_running(old: Object, new: Object, names: Names, *, was_running: bool) -> 
     if _annotation(old, key) != _annotation(new, key):
         errors.append(
             FieldError.forbidden(
-                FieldPath("metadata.annotations").key(key), "is immutable while the job runs"
+                ErrorPath("metadata.annotations").key(key), "is immutable while the job runs"
             )
         )
     return errors
 
 
-def _min_parallelism_errors(job: Object, names: Names) -> list[FieldError]:
+def _min_parallelism_errors(job: JsonObject, names: Names) -> list[FieldError]:
     key = names.job_min_parallelism
     text = _annotation(job, key)
     if text is None:
         return []
-    field = FieldPath("metadata.annotations").key(key)
-    count = pods_at_a_time(mapping(job, ("spec",)))
+    field = ErrorPath("metadata.annotations").key(key)
+    count = pods_at_a_time(object_at(job, ("spec",)))
     if not (isinstance(text, str) and _WHOLE_NUMBER.fullmatch(text)):
         return [FieldError.invalid(field, text, "must be a whole number")]
     errors: list[FieldError] = []
@@ -83,10 +81,10 @@ def _min_parallelism_errors(job: Object, names: Names) -> list[FieldError]:
     return errors
 
 
-def _equal_completions_errors(job: Object, names: Names) -> list[FieldError]:
+def _equal_completions_errors(job: JsonObject, names: Names) -> list[FieldError]:
     key = names.job_completions_equal_parallelism
     text = _annotation(job, key)
-    field = FieldPath("metadata.annotations").key(key)
+    field = ErrorPath("metadata.annotations").key(key)
     if text is None or text == "false":
         return []
     if text != "true":

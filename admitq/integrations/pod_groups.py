@@ -19,8 +19,8 @@ from admitq.integrations.base import (
     members_of,
 )
 from admitq.integrations.ownership import queue_name
-from admitq.integrations.paths import Object, value_at, with_value
 from admitq.integrations.spec_shape import role_hash
+from admitq_api.json_objects import JsonObject, value_at, with_value
 from admitq_api.labels import Names
 
 MAIN: Final = "main"
@@ -28,7 +28,7 @@ MAIN: Final = "main"
 _GATES: Final = ("spec", "schedulingGates")
 
 
-def compose(members: Sequence[Object], names: Names, moment: Moment) -> Object:
+def compose(members: Sequence[JsonObject], names: Names, moment: Moment) -> JsonObject:
     """The job that these pods are. What all have to say of it is taken from the oldest.
 
     Beside the members it tells the podset of each (``roles``), who may hold resources (``running``) and when
@@ -67,7 +67,7 @@ def compose(members: Sequence[Object], names: Names, moment: Moment) -> Object:
     return job
 
 
-def _role(pod: Object, names: Names) -> str:
+def _role(pod: JsonObject, names: Names) -> str:
     """The role of a pod in its group, which is the name of its podset.
 
     A pod that the webhook did not hold has no role hash. Once started it names its podset; until then the
@@ -77,7 +77,7 @@ def _role(pod: Object, names: Names) -> str:
     return named or role_hash(pods.mapping_at(pod, "spec"))
 
 
-def _metadata(group: str, listed: Sequence[Object]) -> dict[str, Any]:
+def _metadata(group: str, listed: Sequence[JsonObject]) -> dict[str, Any]:
     metadata: dict[str, Any] = dict(value_at(listed[0], ("metadata",), {}))
     metadata.pop("deletionTimestamp", None)
     if not group:
@@ -86,30 +86,30 @@ def _metadata(group: str, listed: Sequence[Object]) -> dict[str, Any]:
     return {**kept, "name": group, "creationTimestamp": pods.age(listed[-1])[0]}
 
 
-def _name(pod: Object) -> str:
+def _name(pod: JsonObject) -> str:
     return pods.text_at(pod, "metadata", "name")
 
 
-def _size(job: Object) -> int:
+def _size(job: JsonObject) -> int:
     size = job.get("size")
     return size if isinstance(size, int) else 0
 
 
-def _running(job: Object) -> set[str]:
+def _running(job: JsonObject) -> set[str]:
     return set(job.get("running") or ())
 
 
-def pod_set_of(job: Object, pod: Object) -> str:
+def pod_set_of(job: JsonObject, pod: JsonObject) -> str:
     """Name of the podset that a pod of the job belongs to: its role, or the one of a pod alone."""
     return value_at(job, ("roles", _name(pod)), MAIN)
 
 
-def _active(job: Object) -> list[Object]:
+def _active(job: JsonObject) -> list[JsonObject]:
     return [one for one in members_of(job) if not pods.is_inactive(one)]
 
 
-def _by_role(job: Object, members: Iterable[Object]) -> dict[str, list[Object]]:
-    found: dict[str, list[Object]] = {}
+def _by_role(job: JsonObject, members: Iterable[JsonObject]) -> dict[str, list[JsonObject]]:
+    found: dict[str, list[JsonObject]] = {}
     for one in members:
         found.setdefault(pod_set_of(job, one), []).append(one)
     return found
@@ -118,7 +118,7 @@ def _by_role(job: Object, members: Iterable[Object]) -> dict[str, list[Object]]:
 # --- what it asks for -------------------------------------------------------------------------------
 
 
-def pod_sets(job: Object, names: Names) -> list[PodSetTemplate]:
+def pod_sets(job: JsonObject, names: Names) -> list[PodSetTemplate]:
     """A podset for each role; one for all of a group that need not be complete.
 
     Of a pod by itself, as webhooks see it, the podset is as large as its group.
@@ -141,7 +141,7 @@ def pod_sets(job: Object, names: Names) -> list[PodSetTemplate]:
     ]
 
 
-def _ungated(pod: Object, names: Names) -> Object:
+def _ungated(pod: JsonObject, names: Names) -> JsonObject:
     """The pod as it will run: our gates say nothing of what it asks for."""
     gates = value_at(pod, _GATES, [])
     ours = {names.admission_gate, names.topology_gate}
@@ -152,7 +152,7 @@ def _ungated(pod: Object, names: Names) -> Object:
     return {**pod, "spec": {**spec, _GATES[1]: left} if left else spec}
 
 
-def problem(job: Object, names: Names, label_keys: Sequence[str]) -> str | None:
+def problem(job: JsonObject, names: Names, label_keys: Sequence[str]) -> str | None:
     """Why a group can have no Workload as its pods are; None if it can, and for a pod alone."""
     group, members = group_name(job), members_of(job)
     if not group:
@@ -177,7 +177,7 @@ def problem(job: Object, names: Names, label_keys: Sequence[str]) -> str | None:
     return None
 
 
-def _disputed(members: Sequence[Object], names: Names, label_keys: Sequence[str]) -> str | None:
+def _disputed(members: Sequence[JsonObject], names: Names, label_keys: Sequence[str]) -> str | None:
     """A label or annotation that is copied to the Workload, and that differs between pods of the group.
 
     A pod without the label leaves it to the others; of annotations, which hold a Workload back or describe
@@ -192,7 +192,7 @@ def _disputed(members: Sequence[Object], names: Names, label_keys: Sequence[str]
     return next((key for key, found in sorted(values.items()) if len(found) > 1), None)
 
 
-def is_equivalent(job: Object, listed: Sequence[Object]) -> bool | None:
+def is_equivalent(job: JsonObject, listed: Sequence[JsonObject]) -> bool | None:
     """Whether podsets of a Workload stand for the pods.
 
     Those of a group need room for each role that there is. A pod that was let go has its quota, and is not
@@ -207,7 +207,7 @@ def is_equivalent(job: Object, listed: Sequence[Object]) -> bool | None:
 # --- how it stands ----------------------------------------------------------------------------------
 
 
-def finished(job: Object) -> Finished | None:
+def finished(job: JsonObject) -> Finished | None:
     """A pod when it has ended; a group when all have succeeded, or one not to be repeated is over."""
     members = members_of(job) or (job,)
     if not group_name(job):
@@ -222,26 +222,26 @@ def finished(job: Object) -> Finished | None:
     return Finished(succeeded >= size, f"Pods succeeded: {succeeded}/{size}.")
 
 
-def is_active(job: Object) -> bool:
+def is_active(job: JsonObject) -> bool:
     """While pods may be on nodes."""
     running = _running(job)
     return any(_name(one) in running and pods.text_at(one, "spec", "nodeName") for one in members_of(job))
 
 
-def is_suspended(job: Object, names: Names) -> bool:
+def is_suspended(job: JsonObject, names: Names) -> bool:
     """Whether no pod runs: each is held, or has ended."""
     if not members_of(job):
         return pods.has_gate(job, names.admission_gate) or pods.has_ended(job)
     return not job.get("running")
 
 
-def pods_ready(job: Object) -> bool:
+def pods_ready(job: JsonObject) -> bool:
     """When as many pods are ready, or done, as the job has."""
     members = members_of(job) or (job,)
     return sum(map(pods.is_ready, members)) >= (_size(job) or 1)
 
 
-def reclaimable(job: Object) -> Mapping[str, int] | None:
+def reclaimable(job: JsonObject) -> Mapping[str, int] | None:
     """Pods of a group that have succeeded; one that serves gives nothing back."""
     if not group_name(job) or job.get("serving") is True:
         return None
@@ -251,7 +251,7 @@ def reclaimable(job: Object) -> Mapping[str, int] | None:
 # --- its members ------------------------------------------------------------------------------------
 
 
-def held(job: Object, counts: Counts | None, names: Names) -> list[Object]:
+def held(job: JsonObject, counts: Counts | None, names: Names) -> list[JsonObject]:
     """Pods at their gate, oldest first; only as many as an admission has room for, if one is told.
 
     A pod that was deleted takes up room until it no longer runs, so that what is started in its place does
@@ -268,7 +268,7 @@ def held(job: Object, counts: Counts | None, names: Names) -> list[Object]:
     for one in members_of(job):
         if _name(one) in running or pods.phase(one) == "Succeeded":
             room[pod_set_of(job, one)] -= 1
-    startable: list[Object] = []
+    startable: list[JsonObject] = []
     for one in waiting:
         role = pod_set_of(job, one)
         if room[role] > 0:
@@ -277,14 +277,14 @@ def held(job: Object, counts: Counts | None, names: Names) -> list[Object]:
     return startable
 
 
-def released(pod: Object, has_topology: bool, names: Names) -> Object:
+def released(pod: JsonObject, has_topology: bool, names: Names) -> JsonObject:
     """The pod without its gate; without that for topology, too, if it needs no place of its own."""
     lifted = {names.admission_gate} if has_topology else {names.admission_gate, names.topology_gate}
     gates = value_at(pod, _GATES, [])
     return with_value(pod, _GATES, [one for one in gates if value_at(one, ("name",)) not in lifted])
 
 
-def stoppable(job: Object, everyone: bool, _names: Names) -> list[Object]:
+def stoppable(job: JsonObject, everyone: bool, _names: Names) -> list[JsonObject]:
     """Pods that a stop ends: those that run; even those that wait or have ended, if everyone is meant."""
     running = _running(job)
     return [
@@ -292,7 +292,7 @@ def stoppable(job: Object, everyone: bool, _names: Names) -> list[Object]:
     ]
 
 
-def excess(job: Object, counts: Counts | None, names: Names) -> list[Object]:
+def excess(job: JsonObject, counts: Counts | None, names: Names) -> list[JsonObject]:
     """Active pods of a group beyond those of an admission, or, without one, beyond the group's size.
 
     Pods without our finalizer come first, then pods that are held, then the others; each newest first.
@@ -300,7 +300,7 @@ def excess(job: Object, counts: Counts | None, names: Names) -> list[Object]:
     if not group_name(job):
         return []
 
-    def worth(pod: Object) -> tuple[Any, ...]:
+    def worth(pod: JsonObject) -> tuple[Any, ...]:
         finalizers = value_at(pod, ("metadata", "finalizers"), [])
         return (
             names.managed_finalizer not in finalizers,
@@ -320,9 +320,9 @@ def excess(job: Object, counts: Counts | None, names: Names) -> list[Object]:
     return sorted(beyond, key=worth, reverse=True)
 
 
-def replaced(job: Object, counts: Counts, names: Names) -> list[Object]:
+def replaced(job: JsonObject, counts: Counts, names: Names) -> list[JsonObject]:
     """Inactive pods that are still held and in whose place others stand, those longest inactive first."""
-    done: list[Object] = []
+    done: list[JsonObject] = []
     active = Counter(pod_set_of(job, one) for one in _active(job))
     inactive = [
         one
@@ -335,7 +335,7 @@ def replaced(job: Object, counts: Counts, names: Names) -> list[Object]:
     return done
 
 
-def lacks(job: Object, counts: Counts) -> bool:
+def lacks(job: JsonObject, counts: Counts) -> bool:
     """Whether pods of a group must come before an admission of it makes sense."""
     if not group_name(job):
         return False

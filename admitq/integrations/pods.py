@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from admitq.integrations.base import Moment
-from admitq.integrations.paths import Object, value_at
 from admitq_api.conditions import parse_time, with_condition
+from admitq_api.json_objects import JsonObject, value_at
 from admitq_api.labels import Names
 
 TERMINATION_TARGET: Final = "TerminationTarget"
@@ -38,22 +38,22 @@ def mapping_at(obj: Any, *path: str) -> Mapping[str, Any]:
     return found if isinstance(found, Mapping) else {}
 
 
-def annotation(pod: Object, key: str) -> str:
+def annotation(pod: JsonObject, key: str) -> str:
     """An annotation of the pod; empty without it."""
     return text_at(pod, "metadata", "annotations", key)
 
 
-def label(pod: Object, key: str) -> str:
+def label(pod: JsonObject, key: str) -> str:
     """A label of the pod; empty without it."""
     return text_at(pod, "metadata", "labels", key)
 
 
-def group_of(pod: Object, names: Names) -> str:
+def group_of(pod: JsonObject, names: Names) -> str:
     """Name of the pod's group: by annotation, else by label; empty for a pod alone."""
     return annotation(pod, names.pod_group_name) or label(pod, names.pod_group_name)
 
 
-def total_count(pod: Object, names: Names) -> int | None:
+def total_count(pod: JsonObject, names: Names) -> int | None:
     """How many pods the group has; None where that cannot be read."""
     return whole_number(annotation(pod, names.pod_group_total_count))
 
@@ -66,48 +66,48 @@ def whole_number(text: Any) -> int | None:
     return number if 0 < number <= _LARGEST_GROUP else None
 
 
-def is_suspended_by_parent(pod: Object, names: Names) -> bool:
+def is_suspended_by_parent(pod: JsonObject, names: Names) -> bool:
     """Whether the kind of object that makes the pod had it held, by its template."""
     return annotation(pod, names.pod_suspending_parent) != ""
 
 
-def is_in_served_group(pod: Object, names: Names) -> bool:
+def is_in_served_group(pod: JsonObject, names: Names) -> bool:
     """Whether what makes the pod has it queued together with others."""
     return annotation(pod, names.pod_suspending_parent) in PARENTS_OF_GROUPS
 
 
-def awaits_group(pod: Object, names: Names) -> bool:
+def awaits_group(pod: JsonObject, names: Names) -> bool:
     """Whether the pod has still to be told which group it is queued with."""
     return is_in_served_group(pod, names) and not group_of(pod, names)
 
 
-def is_managed(pod: Object, names: Names) -> bool:
+def is_managed(pod: JsonObject, names: Names) -> bool:
     """Whether the pod is ours to hold."""
     return label(pod, names.managed) == "true"
 
 
-def has_gate(pod: Object, gate: str) -> bool:
+def has_gate(pod: JsonObject, gate: str) -> bool:
     """Whether the pod waits at a scheduling gate."""
     gates = value_at(pod, ("spec", "schedulingGates"), [])
     return isinstance(gates, list) and any(value_at(one, ("name",)) == gate for one in gates)
 
 
-def phase(pod: Object) -> str:
+def phase(pod: JsonObject) -> str:
     """Where the pod is in its life."""
     return text_at(pod, "status", "phase")
 
 
-def has_ended(pod: Object) -> bool:
+def has_ended(pod: JsonObject) -> bool:
     """Whether the pod has succeeded or failed."""
     return phase(pod) in _ENDED
 
 
-def is_deleting(pod: Object) -> bool:
+def is_deleting(pod: JsonObject) -> bool:
     """Whether somebody has deleted the pod, though it may still run."""
     return value_at(pod, ("metadata", "deletionTimestamp")) is not None
 
 
-def grace_ends(pod: Object) -> int | None:
+def grace_ends(pod: JsonObject) -> int | None:
     """When a deleted pod must be gone from its node, in nanoseconds; None for others."""
     try:
         return parse_time(text_at(pod, "metadata", "deletionTimestamp"))
@@ -115,12 +115,12 @@ def grace_ends(pod: Object) -> int | None:
         return None
 
 
-def is_inactive(pod: Object) -> bool:
+def is_inactive(pod: JsonObject) -> bool:
     """Whether the pod has failed or was deleted before it succeeded: another must do its work."""
     return phase(pod) == "Failed" or (is_deleting(pod) and phase(pod) != "Succeeded")
 
 
-def runs(pod: Object, names: Names, moment: Moment) -> bool:
+def runs(pod: JsonObject, names: Names, moment: Moment) -> bool:
     """Whether the pod was let go and may hold resources.
 
     A deleted one may until its grace is over, which the API server counts into its deletion time.
@@ -133,7 +133,7 @@ def runs(pod: Object, names: Names, moment: Moment) -> bool:
     return not moment.deleted_hold_nothing and end is not None and moment.now < end
 
 
-def is_ready(pod: Object) -> bool:
+def is_ready(pod: JsonObject) -> bool:
     """Whether the pod is ready, or done."""
     if phase(pod) == "Succeeded":
         return True
@@ -143,13 +143,13 @@ def is_ready(pod: Object) -> bool:
     )
 
 
-def conditions(pod: Object) -> list[Any]:
+def conditions(pod: JsonObject) -> list[Any]:
     """The pod's conditions."""
     found = value_at(pod, ("status", "conditions"), [])
     return found if isinstance(found, list) else []
 
 
-def is_condemned(pod: Object) -> bool:
+def is_condemned(pod: JsonObject) -> bool:
     """Whether it was we who decided that the pod ends."""
     return any(
         value_at(one, ("type",)) == TERMINATION_TARGET and value_at(one, ("status",)) == "True"
@@ -157,7 +157,7 @@ def is_condemned(pod: Object) -> bool:
     )
 
 
-def condemned(pod: Object, reason: str, message: str, now: int) -> Object:
+def condemned(pod: JsonObject, reason: str, message: str, now: int) -> JsonObject:
     """The pod told why it is ended; as it is if it has been told."""
     if is_condemned(pod):
         return pod
@@ -172,7 +172,7 @@ def condemned(pod: Object, reason: str, message: str, now: int) -> Object:
     return {**pod, "status": {**mapping_at(pod, "status"), "conditions": told}}
 
 
-def last_active(pod: Object) -> str:
+def last_active(pod: JsonObject) -> str:
     """When the pod was last known to do something, as the API writes instants."""
     changed = [text_at(one, "lastTransitionTime") for one in conditions(pod) if _tells_activity(one)]
     return max([*changed, text_at(pod, "metadata", "creationTimestamp")])
@@ -182,6 +182,6 @@ def _tells_activity(condition: Any) -> bool:
     return value_at(condition, ("type",)) in {"Ready", "ContainersReady"}
 
 
-def age(pod: Object) -> tuple[str, str]:
+def age(pod: JsonObject) -> tuple[str, str]:
     """What sorts pods from the oldest to the newest."""
     return text_at(pod, "metadata", "creationTimestamp"), text_at(pod, "metadata", "name")

@@ -21,11 +21,19 @@ from admitq.integrations.base import (
     generation,
 )
 from admitq.integrations.children import Pods, differing_pods, first_difference, name_of
-from admitq.integrations.paths import Object, Path, only, value_at, with_value
-from admitq.integrations.reading import items, mapping, text, whole
 from admitq_api.feature_gates import Gate
-from admitq_api.field_errors import FieldError
-from admitq_api.field_errors import Path as FieldPath
+from admitq_api.field_errors import ErrorPath, FieldError
+from admitq_api.json_objects import (
+    FieldPath,
+    JsonObject,
+    as_int,
+    as_list,
+    as_text,
+    object_at,
+    select_fields,
+    value_at,
+    with_value,
+)
 from admitq_api.labels import Names
 from admitq_api.quantity import QuantityError, parse
 
@@ -43,9 +51,9 @@ _AUTOSCALER_AMOUNTS: Final = {"cpu": "500m", "memory": "512Mi"}
 _CLEANUP_AMOUNTS: Final = {"cpu": "200m", "memory": "256Mi"}
 """Of the pod that takes the head's place when a cluster has gone, to clean up what it kept in Redis."""
 
-_HEAD_TEMPLATE: Final[Path] = ("headGroupSpec", "template")
-_CONTAINERS: Final[Path] = ("spec", "containers")
-_GROUPS: Final[Path] = ("spec", "workerGroupSpecs")
+_HEAD_TEMPLATE: Final[FieldPath] = ("headGroupSpec", "template")
+_CONTAINERS: Final[FieldPath] = ("spec", "containers")
+_GROUPS: Final[FieldPath] = ("spec", "workerGroupSpecs")
 
 _MADE: Final = "madeClusters"
 """The key under which a resolved job has the clusters that were made for it."""
@@ -56,7 +64,7 @@ _IDENTITY: Final = ("name", "namespace", "uid", "resourceVersion", "generation",
 # --- podsets --------------------------------------------------------------------------------------
 
 
-def pod_sets(job: Object, at: Path, sidecars: Sequence[Object] = ()) -> list[PodSetTemplate]:
+def pod_sets(job: JsonObject, at: FieldPath, sidecars: Sequence[JsonObject] = ()) -> list[PodSetTemplate]:
     """The head and each group of workers of the cluster that is described at a path.
 
     Args:
@@ -64,14 +72,14 @@ def pod_sets(job: Object, at: Path, sidecars: Sequence[Object] = ()) -> list[Pod
         at: where its RayClusterSpec stands.
         sidecars: containers that the operator adds to the head for this kind.
     """
-    if not mapping(value_at(job, at)):
+    if not object_at(value_at(job, at)):
         return []
     made = _made(job)
     workers = Counter[str]()
     for cluster in made:
-        workers.update({_name(group): _pod_count(group) for group in items(value_at(cluster, _GROUPS))})
+        workers.update({_name(group): _pod_count(group) for group in as_list(value_at(cluster, _GROUPS))})
     head = PodSetTemplate(HEAD, len(made) or 1, (*at, *_HEAD_TEMPLATE), template=_head(job, at, sidecars))
-    groups = enumerate(items(value_at(job, (*at, "workerGroupSpecs"))))
+    groups = enumerate(as_list(value_at(job, (*at, "workerGroupSpecs"))))
     return [
         head,
         *(
@@ -86,22 +94,22 @@ def pod_sets(job: Object, at: Path, sidecars: Sequence[Object] = ()) -> list[Pod
 
 
 def _name(group: Any) -> str:
-    return text(value_at(group, ("groupName",))).lower()
+    return as_text(value_at(group, ("groupName",))).lower()
 
 
 def _pod_count(group: Any) -> int:
     """Pods of a group: the operator keeps within its bounds, and several hosts make one replica."""
     if value_at(group, ("suspend",)) is True:
         return 0
-    wanted, least = whole(value_at(group, ("replicas",)), 1), whole(value_at(group, ("minReplicas",)))
-    replicas = max(0, least, min(wanted, whole(value_at(group, ("maxReplicas",)), wanted)))
-    return replicas * max(whole(value_at(group, ("numOfHosts",)), 1), 1)
+    wanted, least = as_int(value_at(group, ("replicas",)), 1), as_int(value_at(group, ("minReplicas",)))
+    replicas = max(0, least, min(wanted, as_int(value_at(group, ("maxReplicas",)), wanted)))
+    return replicas * max(as_int(value_at(group, ("numOfHosts",)), 1), 1)
 
 
-def _head(job: Object, at: Path, sidecars: Sequence[Object]) -> Object | None:
+def _head(job: JsonObject, at: FieldPath, sidecars: Sequence[JsonObject]) -> JsonObject | None:
     """The head with all that the operator makes of it; None if that is the template as it stands."""
-    template = mapping(value_at(job, (*at, *_HEAD_TEMPLATE)))
-    containers = items(value_at(template, _CONTAINERS))
+    template = object_at(value_at(job, (*at, *_HEAD_TEMPLATE)))
+    containers = as_list(value_at(template, _CONTAINERS))
     if not containers or not isinstance(containers[0], Mapping):
         return None
     reckoned: list[Any] = list(containers)
@@ -113,17 +121,17 @@ def _head(job: Object, at: Path, sidecars: Sequence[Object]) -> Object | None:
     return None if reckoned == containers else with_value(template, _CONTAINERS, reckoned)
 
 
-def head_image(job: Object, at: Path) -> dict[str, str]:
+def head_image(job: JsonObject, at: FieldPath) -> dict[str, str]:
     """The image of the head's Ray container, as a field of a container; none if it has none."""
-    image = text(value_at(job, (*at, *_HEAD_TEMPLATE, *_CONTAINERS, 0, "image")))
+    image = as_text(value_at(job, (*at, *_HEAD_TEMPLATE, *_CONTAINERS, 0, "image")))
     return {"image": image} if image else {}
 
 
-def _autoscaler(job: Object, at: Path) -> Object:
+def _autoscaler(job: JsonObject, at: FieldPath) -> JsonObject:
     amounts = {"requests": _AUTOSCALER_AMOUNTS, "limits": _AUTOSCALER_AMOUNTS}
     options = (*at, "autoscalerOptions")
     own = value_at(job, (*options, "resources"))
-    image = text(value_at(job, (*options, "image")))
+    image = as_text(value_at(job, (*options, "image")))
     return {
         "name": "autoscaler",
         **({"image": image} if image else head_image(job, at)),
@@ -131,7 +139,7 @@ def _autoscaler(job: Object, at: Path) -> Object:
     }
 
 
-def _at_least(container: Object, amounts: Mapping[str, str]) -> Object:
+def _at_least(container: JsonObject, amounts: Mapping[str, str]) -> JsonObject:
     """The container with requests of at least so much, and with limits that allow for them."""
     result = container
     for resource, least in amounts.items():
@@ -152,7 +160,9 @@ def _is_less(quantity: Any, least: str) -> bool:
         return False
 
 
-def with_template(job: Object, pod_set: PodSetTemplate, template: Object, _names: Names) -> Object:
+def with_template(
+    job: JsonObject, pod_set: PodSetTemplate, template: JsonObject, _names: Names
+) -> JsonObject:
     """The job with another template for a podset, without the containers that the operator adds itself."""
     own = value_at(job, pod_set.template_path)
     if pod_set.template is not None and isinstance(own, Mapping):
@@ -163,7 +173,7 @@ def with_template(job: Object, pod_set: PodSetTemplate, template: Object, _names
 # --- the clusters that were made for a job --------------------------------------------------------
 
 
-def made_for(job: Object, at: Path, names: Iterable[Any]) -> tuple[Reference, ...]:
+def made_for(job: JsonObject, at: FieldPath, names: Iterable[Any]) -> tuple[Reference, ...]:
     """The clusters that a job's status names, where they tell more of the pods than the job does.
 
     They do where Ray adds and removes workers, for it changes the cluster and not the job, and where one
@@ -171,27 +181,27 @@ def made_for(job: Object, at: Path, names: Iterable[Any]) -> tuple[Reference, ..
     """
     if value_at(job, ("spec", "suspend")) is True or value_at(job, (*at, "suspend")) is True:
         return ()
-    named = sorted({text(one) for one in names} - {""})
+    named = sorted({as_text(one) for one in names} - {""})
     if not is_autoscaling(job, at) and len(named) < 2:
         return ()
-    namespace = text(value_at(job, ("metadata", "namespace")))
+    namespace = as_text(value_at(job, ("metadata", "namespace")))
     return tuple(Reference(CLUSTERS.kind, namespace, name) for name in named)
 
 
-def with_made(job: Object, found: Mapping[Reference, Object]) -> Object:
+def with_made(job: JsonObject, found: Mapping[Reference, JsonObject]) -> JsonObject:
     """The job with the clusters that were made for it."""
     return with_value(job, (_MADE,), [found[one] for one in sorted(found)]) if found else job
 
 
-def _made(job: Object) -> list[Any]:
-    return items(value_at(job, (_MADE,)))
+def _made(job: JsonObject) -> list[Any]:
+    return as_list(value_at(job, (_MADE,)))
 
 
-def _counted(cluster: Object) -> Object:
+def _counted(cluster: JsonObject) -> JsonObject:
     """What tells how many workers a cluster has, and whose it is."""
-    metadata, groups = mapping(value_at(cluster, ("metadata",))), items(value_at(cluster, _GROUPS))
-    kept = [only(mapping(one), _COUNTED) for one in groups]
-    return {"metadata": only(metadata, _IDENTITY), "spec": {"workerGroupSpecs": kept}}
+    metadata, groups = object_at(value_at(cluster, ("metadata",))), as_list(value_at(cluster, _GROUPS))
+    kept = [select_fields(object_at(one), _COUNTED) for one in groups]
+    return {"metadata": select_fields(metadata, _IDENTITY), "spec": {"workerGroupSpecs": kept}}
 
 
 CLUSTERS: Final = FollowedKind(
@@ -202,24 +212,24 @@ CLUSTERS: Final = FollowedKind(
 # --- what the cluster is told to be ---------------------------------------------------------------
 
 
-def is_autoscaling(job: Object, at: Path) -> bool:
+def is_autoscaling(job: JsonObject, at: FieldPath) -> bool:
     """Whether Ray itself adds and removes workers."""
     return value_at(job, (*at, "enableInTreeAutoscaling")) is True
 
 
-def is_fault_tolerant(job: Object, at: Path) -> bool:
+def is_fault_tolerant(job: JsonObject, at: FieldPath) -> bool:
     """Whether the cluster's state is kept in Redis, which is cleaned up when the cluster goes."""
-    annotated = text(value_at(job, ("metadata", "annotations", FAULT_TOLERANT))).lower() == "true"
+    annotated = as_text(value_at(job, ("metadata", "annotations", FAULT_TOLERANT))).lower() == "true"
     return annotated or value_at(job, (*at, "gcsFaultToleranceOptions")) is not None
 
 
-def is_named_after(cluster: Object, job: Object) -> bool:
+def is_named_after(cluster: JsonObject, job: JsonObject) -> bool:
     """Whether a cluster has a name that the operator generates from that of the job it creates it for."""
     return bool(re.fullmatch(rf"{re.escape(name_of(job))}(-raycluster)?-[a-z0-9]{{5}}", name_of(cluster)))
 
 
 def differing_cluster(
-    granted: Sequence[PodSetTemplate], job: Object, cluster: Object, is_elastic: Elastic
+    granted: Sequence[PodSetTemplate], job: JsonObject, cluster: JsonObject, is_elastic: Elastic
 ) -> Difference | None:
     """In what a RayCluster has more or larger pods than a job was charged for.
 
@@ -234,22 +244,22 @@ def differing_cluster(
     )
 
 
-def slice_version(job: Object, names: Names) -> str:
+def slice_version(job: JsonObject, names: Names) -> str:
     """The generation of the job and that of its cluster: as the job is told, or of what was made for it."""
-    told = text(value_at(job, ("metadata", "annotations", names.ray_cluster_generation)))
+    told = as_text(value_at(job, ("metadata", "annotations", names.ray_cluster_generation)))
     of_clusters = (
-        [told] if told else [str(whole(value_at(one, ("metadata", "generation")))) for one in _made(job)]
+        [told] if told else [str(as_int(value_at(one, ("metadata", "generation")))) for one in _made(job)]
     )
     return "_".join([generation(job, names), *of_clusters])
 
 
-def is_elastic(job: Object, rules: Rules) -> bool:
+def is_elastic(job: JsonObject, rules: Rules) -> bool:
     """Whether the job may grow and shrink while it runs."""
     annotation = value_at(job, ("metadata", "annotations", rules.names.elastic_job))
     return annotation == "true" and rules.gates.enabled(Gate.ELASTIC_JOBS)
 
 
-def with_elastic_gates(job: Object, at: Path, rules: Rules) -> Object:
+def with_elastic_gates(job: JsonObject, at: FieldPath, rules: Rules) -> JsonObject:
     """The job, if it is elastic, with the gate that holds every pod until a Workload is admitted for it."""
     if not is_elastic(job, rules):
         return job
@@ -257,7 +267,7 @@ def with_elastic_gates(job: Object, at: Path, rules: Rules) -> Object:
     result = job
     for pod_set in pod_sets(job, at):
         path = (*pod_set.template_path, "spec", "schedulingGates")
-        gates = items(value_at(job, path))
+        gates = as_list(value_at(job, path))
         if gate not in gates and isinstance(value_at(job, pod_set.template_path[:-1]), Mapping):
             result = with_value(result, path, [*gates, gate])
     return result
@@ -266,12 +276,14 @@ def with_elastic_gates(job: Object, at: Path, rules: Rules) -> Object:
 # --- rules ----------------------------------------------------------------------------------------
 
 
-def errors(job: Object, at: Path, rules: Rules, reserved: Sequence[str] = (HEAD,)) -> list[FieldError]:
+def errors(
+    job: JsonObject, at: FieldPath, rules: Rules, reserved: Sequence[str] = (HEAD,)
+) -> list[FieldError]:
     """What is wrong with the cluster of a managed job (semantics, Per kind).
 
     ``reserved`` are names that no group of workers may have: those of all other podsets.
     """
-    where = FieldPath().at(*at)
+    where = ErrorPath().at(*at)
     found: list[FieldError] = []
     if is_autoscaling(job, at) and not is_elastic(job, rules):
         found.append(
@@ -282,12 +294,12 @@ def errors(job: Object, at: Path, rules: Rules, reserved: Sequence[str] = (HEAD,
                 f'set the annotation {rules.names.elastic_job} to "true", or switch autoscaling off',
             )
         )
-    groups = items(value_at(job, (*at, "workerGroupSpecs")))
+    groups = as_list(value_at(job, (*at, "workerGroupSpecs")))
     if len(groups) + len(reserved) > MOST_POD_SETS:
         most = MOST_POD_SETS - len(reserved)
         found.append(FieldError.too_many(where.at("workerGroupSpecs"), len(groups), most))
     for index, group in enumerate(groups):
-        name = text(value_at(group, ("groupName",)))
+        name = as_text(value_at(group, ("groupName",)))
         if name.lower() in reserved:
             found.append(
                 FieldError.forbidden(

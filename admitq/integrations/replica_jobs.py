@@ -27,9 +27,9 @@ from admitq.integrations.base import (
     unchanged,
 )
 from admitq.integrations.children import is_pod_within
-from admitq.integrations.paths import Object
-from admitq.integrations.reading import ended, holds, mapping, number_of_pods, text_at, whole
+from admitq.integrations.reading import count_pods, find_end, is_condition_true
 from admitq_api.field_errors import MapKey
+from admitq_api.json_objects import JsonObject, as_int, object_at, text_at
 from admitq_api.labels import Names
 
 GROUP: Final = "kubeflow.org"
@@ -55,37 +55,37 @@ class Roles:
     any_case: bool = False
     """Whether the controller takes the name of a role in upper and lower case alike."""
 
-    def pod_sets(self, job: Object, _names: Names) -> list[PodSetTemplate]:
+    def pod_sets(self, job: JsonObject, _names: Names) -> list[PodSetTemplate]:
         """A podset for each role that the job has."""
         return self.pod_sets_of(job)
 
-    def pod_sets_of(self, job: Object) -> list[PodSetTemplate]:
+    def pod_sets_of(self, job: JsonObject) -> list[PodSetTemplate]:
         """A podset for each role that the job has."""
         path = ("spec", self.field)
-        replicas = mapping(job, path)
+        replicas = object_at(job, path)
         found: list[PodSetTemplate] = []
         for role in self.names:
             key = self._key(replicas, role)
             if isinstance(replicas.get(key), Mapping):
-                count = number_of_pods(replicas[key].get("replicas"))
+                count = count_pods(replicas[key].get("replicas"))
                 template = (*path, MapKey(key), "template")
                 found.append(
                     PodSetTemplate(role.lower(), count, template, indexes=PodIndexes(_REPLICA_INDEX))
                 )
         return found
 
-    def _key(self, replicas: Object, role: str) -> str:
+    def _key(self, replicas: JsonObject, role: str) -> str:
         if role in replicas or not self.any_case:
             return role
         return next((key for key in replicas if key.lower() == role.lower()), role)
 
-    def priority_class(self, job: Object) -> str | None:
+    def priority_class(self, job: JsonObject) -> str | None:
         """The class of the run policy, or that of the first role which has one."""
         policy = (*RUN_POLICY, "schedulingPolicy", "priorityClass")
         pods = ((*pod_set.template_path, "spec", "priorityClassName") for pod_set in self.pod_sets_of(job))
         return next((name for path in (policy, *pods) if (name := text_at(job, path))), None)
 
-    def differs(self, job: Object, pod: Object, _is_elastic: Elastic) -> Difference | None:
+    def differs(self, job: JsonObject, pod: JsonObject, _is_elastic: Elastic) -> Difference | None:
         """In what a pod differs from the job's replica of its name, of which there is only one."""
         owner, name = (text_at(one, ("metadata", "name")) for one in (job, pod))
         for pod_set in self.pod_sets_of(job):
@@ -96,20 +96,20 @@ class Roles:
         return Difference.IDENTITY
 
 
-def finished(job: Object) -> Finished | None:
+def finished(job: JsonObject) -> Finished | None:
     """As the job's conditions say."""
-    return ended(job, FINISHING_CONDITIONS)
+    return find_end(job, FINISHING_CONDITIONS)
 
 
-def is_active(job: Object) -> bool:
+def is_active(job: JsonObject) -> bool:
     """While pods of any role run."""
-    statuses = mapping(job, ("status", "replicaStatuses"))
-    return any(whole(mapping(one).get("active")) > 0 for one in statuses.values())
+    statuses = object_at(job, ("status", "replicaStatuses"))
+    return any(as_int(object_at(one).get("active")) > 0 for one in statuses.values())
 
 
-def pods_ready(job: Object) -> bool:
+def pods_ready(job: JsonObject) -> bool:
     """When the controller says that the job runs."""
-    return holds(job, "Running")
+    return is_condition_true(job, "Running")
 
 
 def replica_job(
@@ -119,9 +119,9 @@ def replica_job(
     *,
     controller: str,
     creates: frozenset[tuple[str, str]] = PODS_ONLY,
-    differs: Callable[[Object, Object, Elastic], Difference | None] | None = None,
+    differs: Callable[[JsonObject, JsonObject, Elastic], Difference | None] | None = None,
     adopts_prebuilt_workload: bool = True,
-    mutate: Callable[[Object, Rules], Object] = unchanged,
+    mutate: Callable[[JsonObject, Rules], JsonObject] = unchanged,
 ) -> Integration:
     """The record of a kind of this family.
 

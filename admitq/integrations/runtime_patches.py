@@ -7,8 +7,7 @@ entries are told apart. Patches can add and replace, and take nothing away.
 from collections.abc import Mapping
 from typing import Any, Final
 
-from admitq.integrations.paths import Object, value_at
-from admitq.integrations.reading import items, mapping
+from admitq_api.json_objects import JsonObject, as_list, object_at, value_at
 
 _MERGE_KEYS: Final[Mapping[str, str]] = {
     "containers": "name",
@@ -52,17 +51,17 @@ def _merged_entries(own: list[Any], patch: list[Any], key: str) -> list[Any]:
 def applied(template: Any, patches: Any, replicated_job: str, *, without: str = "") -> Any:
     """The job template of a replicated job with all patches in their order, but those of one manager."""
     result = template
-    for patch in items(patches):
+    for patch in as_list(patches):
         if without and value_at(patch, ("manager",)) == without:
             continue
-        for one in items(value_at(patch, (*_SPEC_PATH, "replicatedJobs"))):
+        for one in as_list(value_at(patch, (*_SPEC_PATH, "replicatedJobs"))):
             change = value_at(one, ("template",))
             if value_at(one, ("name",)) == replicated_job and isinstance(change, Mapping):
                 result = merged(result, change)
     return result
 
 
-def difference(base: Object, wanted: Object) -> Object:
+def difference(base: JsonObject, wanted: JsonObject) -> JsonObject:
     """The patch that makes one pod template the other, in what an admission may add; empty if they agree."""
     metadata = {
         field: changed
@@ -70,33 +69,33 @@ def difference(base: Object, wanted: Object) -> Object:
         if (changed := _changed(value_at(base, ("metadata", field)), value_at(wanted, ("metadata", field))))
     }
     spec: dict[str, Any] = {}
-    before, after = mapping(base.get("spec")), mapping(wanted.get("spec"))
+    before, after = object_at(base.get("spec")), object_at(wanted.get("spec"))
     if selector := _changed(before.get("nodeSelector"), after.get("nodeSelector")):
         spec["nodeSelector"] = selector
-    if (tolerations := items(after.get("tolerations"))) != items(before.get("tolerations")):
+    if (tolerations := as_list(after.get("tolerations"))) != as_list(before.get("tolerations")):
         spec["tolerations"] = tolerations
-    gates = items(before.get("schedulingGates"))
-    if added := [gate for gate in items(after.get("schedulingGates")) if gate not in gates]:
+    gates = as_list(before.get("schedulingGates"))
+    if added := [gate for gate in as_list(after.get("schedulingGates")) if gate not in gates]:
         spec["schedulingGates"] = added
     parts = {"metadata": metadata, "spec": spec}
     return {name: part for name, part in parts.items() if part}
 
 
 def _changed(before: Any, after: Any) -> dict[str, Any]:
-    own = mapping(before)
-    return {key: value for key, value in mapping(after).items() if own.get(key) != value}
+    own = object_at(before)
+    return {key: value for key, value in object_at(after).items() if own.get(key) != value}
 
 
-def with_patch(patches: Any, manager: str, replicated_job: str, pod_template: Object) -> list[Any]:
+def with_patch(patches: Any, manager: str, replicated_job: str, pod_template: JsonObject) -> list[Any]:
     """The patches with one manager's patch of a replicated job's pods, as the last of all.
 
     The trainer lets a later patch overrule an earlier one. An empty patch takes the manager's away.
     """
-    others = [one for one in items(patches) if value_at(one, ("manager",)) != manager]
-    own = mapping(next((one for one in items(patches) if value_at(one, ("manager",)) == manager), None))
+    others = [one for one in as_list(patches) if value_at(one, ("manager",)) != manager]
+    own = object_at(next((one for one in as_list(patches) if value_at(one, ("manager",)) == manager), None))
     kept = [
         one
-        for one in items(value_at(own, (*_SPEC_PATH, "replicatedJobs")))
+        for one in as_list(value_at(own, (*_SPEC_PATH, "replicatedJobs")))
         if value_at(one, ("name",)) != replicated_job
     ]
     if pod_template:
@@ -112,5 +111,5 @@ def without_patch(patches: Any, manager: str) -> list[Any]:
         {key: value for key, value in one.items() if key != _SPEC_PATH[0]}
         if isinstance(one, Mapping) and one.get("manager") == manager
         else one
-        for one in items(patches)
+        for one in as_list(patches)
     ]

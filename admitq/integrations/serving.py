@@ -8,11 +8,10 @@ from typing import Final
 
 from admitq.integrations.base import Rules
 from admitq.integrations.ownership import queue_name
-from admitq.integrations.paths import Object, Path, value_at, with_value
 from admitq.integrations.pods import annotation, label, mapping_at
 from admitq.integrations.spec_shape import spec_shape
-from admitq_api.field_errors import FieldError
-from admitq_api.field_errors import Path as FieldPath
+from admitq_api.field_errors import ErrorPath, FieldError
+from admitq_api.json_objects import FieldPath, JsonObject, value_at, with_value
 from admitq_api.labels import Names
 from admitq_api.meaning import same_meaning
 
@@ -20,37 +19,37 @@ IMMUTABLE: Final = "field is immutable"
 _LARGEST: Final = 2**31 - 1
 
 
-def replicas_of(obj: Object, *path: str, default: int = 1) -> int:
+def replicas_of(obj: JsonObject, *path: str, default: int = 1) -> int:
     """A number of replicas; the API's default where there is none, or nothing that could be one."""
     found = value_at(obj, path or ("spec", "replicas"))
     is_number = isinstance(found, int) and not isinstance(found, bool)
     return min(found, _LARGEST) if is_number and found >= 0 else default
 
 
-def has_no_ready_replicas(obj: Object, _names: Names) -> bool:
+def has_no_ready_replicas(obj: JsonObject, _names: Names) -> bool:
     """Whether nothing of the object is up, so that it can still move to another queue."""
     return replicas_of(obj, "status", "readyReplicas", default=0) == 0
 
 
-def has_replicas(obj: Object) -> bool:
+def has_replicas(obj: JsonObject) -> bool:
     """Whether anything of the object is there."""
     return replicas_of(obj, "status", "replicas", default=0) > 0
 
 
-def are_all_ready(obj: Object) -> bool:
+def are_all_ready(obj: JsonObject) -> bool:
     """Whether as many of the object are ready as it is to have."""
     return replicas_of(obj, "status", "readyReplicas", default=0) >= replicas_of(obj)
 
 
-def queue_marks(obj: Object, names: Names) -> dict[str, str]:
+def queue_marks(obj: JsonObject, names: Names) -> dict[str, str]:
     """Labels of the object that its pods are queued by."""
     found = {names.queue_name: queue_name(obj, names), names.priority_class: label(obj, names.priority_class)}
     return {key: value for key, value in found.items() if value}
 
 
 def with_marks(
-    obj: Object, template: Path, labels: Mapping[str, str], annotations: Mapping[str, str]
-) -> Object:
+    obj: JsonObject, template: FieldPath, labels: Mapping[str, str], annotations: Mapping[str, str]
+) -> JsonObject:
     """The object with these labels and annotations in one of its pod templates."""
     for place, added in (("labels", labels), ("annotations", annotations)):
         path = (*template, "metadata", place)
@@ -59,25 +58,25 @@ def with_marks(
     return obj
 
 
-def is_held_for(template: Object, parent: str, names: Names) -> bool:
+def is_held_for(template: JsonObject, parent: str, names: Names) -> bool:
     """Whether pods of the template are held for this kind of parent, and not for what contains it."""
     return annotation(template, names.pod_suspending_parent) == parent
 
 
-def queue_removed(old: Object, new: Object, rules: Rules) -> Iterator[FieldError]:
+def queue_removed(old: JsonObject, new: JsonObject, rules: Rules) -> Iterator[FieldError]:
     """Refuse to take an object out of its queue: its pods would wait for ever."""
     names = rules.names
     if queue_name(old, names) and not queue_name(new, names) and has_no_ready_replicas(new, names):
-        where = FieldPath("metadata.labels").key(names.queue_name)
+        where = ErrorPath("metadata.labels").key(names.queue_name)
         yield FieldError.invalid(where, "", IMMUTABLE, "name another queue, or create the object anew")
 
 
-def shape_changed(old: Object, new: Object, template: Path) -> Iterator[FieldError]:
+def shape_changed(old: JsonObject, new: JsonObject, template: FieldPath) -> Iterator[FieldError]:
     """Refuse, field by field, what would make the pods of a template ask for something else."""
     path = (*map(str, template), "spec")
     before, after = (spec_shape(mapping_at(one, *path)) for one in (old, new))
     for field in sorted({*before, *after}):
         # By meaning, as another program may write the object back: a custom resource keeps any notation.
         if not same_meaning({field: before.get(field)}, {field: after.get(field)}):
-            where = FieldPath(".".join((*path, field)))
+            where = ErrorPath(".".join((*path, field)))
             yield FieldError.invalid(where, after.get(field), IMMUTABLE, "create the object anew")

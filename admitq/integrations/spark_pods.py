@@ -11,9 +11,20 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from admitq.integrations.paths import Object, Path, value_at, with_value, without_value
-from admitq.integrations.reading import mapping, number_of_pods, objects, text_at, texts, whole
+from admitq.integrations.reading import count_pods
 from admitq.integrations.templates import entries_beside, items_beside, pod_template
+from admitq_api.json_objects import (
+    FieldPath,
+    JsonObject,
+    as_int,
+    object_at,
+    objects_at,
+    text_at,
+    text_fields_at,
+    value_at,
+    with_value,
+    without_value,
+)
 from admitq_api.quantity import QuantityError, parse
 
 CONF: Final = ("spec", "sparkConf")
@@ -50,7 +61,7 @@ class Role:
     """What Spark calls its container, unless the role's template has none of that name."""
 
     @property
-    def path(self) -> Path:
+    def path(self) -> FieldPath:
         """Where the application says what its pods are like."""
         return ("spec", self.name)
 
@@ -62,23 +73,23 @@ EXECUTOR: Final = Role("executor", "spark-kubernetes-executor")
 # --- how many ----------------------------------------------------------------------------------------
 
 
-def allocates_dynamically(app: Object) -> bool:
+def allocates_dynamically(app: JsonObject) -> bool:
     """Whether Spark changes the number of executors while the application runs."""
     if value_at(app, (*DYNAMIC_ALLOCATION, "enabled")) is True:
         return True
-    return texts(app, CONF).get("spark.dynamicAllocation.enabled", "").lower() == "true"
+    return text_fields_at(app, CONF).get("spark.dynamicAllocation.enabled", "").lower() == "true"
 
 
-def executors(app: Object) -> int:
+def executors(app: JsonObject) -> int:
     """How many executors the driver asks for when it starts."""
-    configured = _number(texts(app, CONF).get("spark.executor.instances"))
+    configured = _number(text_fields_at(app, CONF).get("spark.executor.instances"))
     instances = value_at(app, (*EXECUTOR.path, "instances"))
     if instances is None:
         instances = configured
     if value_at(app, (*DYNAMIC_ALLOCATION, "enabled")) is not True:
-        return number_of_pods(instances)
+        return count_pods(instances)
     bounds = (value_at(app, (*DYNAMIC_ALLOCATION, field)) for field in ("initialExecutors", "minExecutors"))
-    return max(number_of_pods(one, 0) for one in (instances, *bounds))
+    return max(count_pods(one, 0) for one in (instances, *bounds))
 
 
 def _number(written: str | None) -> int | None:
@@ -117,9 +128,9 @@ def _first(*sizes: int | None) -> int:
     return next((size for size in sizes if size is not None), 0)
 
 
-def _memory(app: Object, role: Role) -> int:
+def _memory(app: JsonObject, role: Role) -> int:
     """Mebibytes that a pod asks for: the heap, what the virtual machine needs besides, and what is apart."""
-    conf, own = texts(app, CONF), mapping(app, role.path)
+    conf, own = text_fields_at(app, CONF), object_at(app, role.path)
     prefix = f"spark.{role.name}"
     heap = _first(_mebibytes(own.get("memory")), _mebibytes(conf.get(f"{prefix}.memory")), _DEFAULT_MEMORY)
     overhead = _mebibytes(own.get("memoryOverhead"))
@@ -131,8 +142,8 @@ def _memory(app: Object, role: Role) -> int:
     return heap + overhead + (_apart(app) if role is EXECUTOR else 0)
 
 
-def _overhead_factor(app: Object, role: Role) -> float:
-    conf = texts(app, CONF)
+def _overhead_factor(app: JsonObject, role: Role) -> float:
+    conf = text_fields_at(app, CONF)
     for written in (
         conf.get(f"spark.{role.name}.memoryOverheadFactor"),
         conf.get("spark.kubernetes.memoryOverheadFactor"),
@@ -147,9 +158,9 @@ def _overhead_factor(app: Object, role: Role) -> float:
     return _JVM_OVERHEAD if text_at(app, ("spec", "type")) in _JVM_TYPES else _OTHER_OVERHEAD
 
 
-def _apart(app: Object) -> int:
+def _apart(app: JsonObject) -> int:
     """Mebibytes of an executor outside of the virtual machine's heap."""
-    conf = texts(app, CONF)
+    conf = text_fields_at(app, CONF)
     size = 0
     if conf.get("spark.memory.offHeap.enabled", "").lower() == "true":
         size += _first(_mebibytes(conf.get("spark.memory.offHeap.size"), unit=1))
@@ -158,33 +169,33 @@ def _apart(app: Object) -> int:
     return size
 
 
-def _cpu(app: Object, role: Role) -> tuple[str, str | None]:
+def _cpu(app: JsonObject, role: Role) -> tuple[str, str | None]:
     """What a pod asks for of CPUs, and its limit, if any."""
-    conf, own = texts(app, CONF), mapping(app, role.path)
+    conf, own = text_fields_at(app, CONF), object_at(app, role.path)
     prefix = f"spark.kubernetes.{role.name}"
     limits = (own.get("coreLimit"), conf.get(f"{prefix}.limit.cores"))
     limit = next((str(one) for one in limits if _is_quantity(one)), None)
     for request in (own.get("coreRequest"), conf.get(f"{prefix}.request.cores")):
         if _is_quantity(request):
             return str(request), limit
-    cores = whole(own.get("cores")) or _number(conf.get(f"spark.{role.name}.cores")) or 1
+    cores = as_int(own.get("cores")) or _number(conf.get(f"spark.{role.name}.cores")) or 1
     return str(max(1, cores)), limit
 
 
-def _devices(app: Object, role: Role) -> Iterator[tuple[str, str]]:
+def _devices(app: JsonObject, role: Role) -> Iterator[tuple[str, str]]:
     """Name and number of each device that a pod asks for."""
-    conf, gpu = texts(app, CONF), mapping(app, (*role.path, "gpu"))
+    conf, gpu = text_fields_at(app, CONF), object_at(app, (*role.path, "gpu"))
     named = re.compile(rf"spark\.{role.name}\.resource\.(.+)\.amount")
     for key, amount in conf.items():
         match = named.fullmatch(key)
         vendor = conf.get(f"spark.{role.name}.resource.{match[1]}.vendor") if match else None
         if match and vendor and _number(amount):
             yield f"{vendor}/{match[1]}", amount
-    if (name := text_at(gpu, ("name",))) and whole(gpu.get("quantity")) > 0:
+    if (name := text_at(gpu, ("name",))) and as_int(gpu.get("quantity")) > 0:
         yield name, str(gpu["quantity"])
 
 
-def _resources(app: Object, role: Role, container: Object) -> Object:
+def _resources(app: JsonObject, role: Role, container: JsonObject) -> JsonObject:
     """Resources of Spark's container; those of the template that Spark says nothing of stay."""
     cpu, cpu_limit = _cpu(app, role)
     memory = f"{_memory(app, role)}Mi"
@@ -194,129 +205,137 @@ def _resources(app: Object, role: Role, container: Object) -> Object:
     limits = {"memory": memory if limit is None else f"{limit}Mi", **devices}
     if cpu_limit is not None:
         limits["cpu"] = cpu_limit
-    own = mapping(container, ("resources",))
+    own = object_at(container, ("resources",))
     return {
         **own,
-        "requests": {**mapping(own, ("requests",)), **requests},
-        "limits": {**mapping(own, ("limits",)), **limits},
+        "requests": {**object_at(own, ("requests",)), **requests},
+        "limits": {**object_at(own, ("limits",)), **limits},
     }
 
 
 # --- their template ----------------------------------------------------------------------------------
 
 
-def _own_template(app: Object, role: Role) -> Object:
+def _own_template(app: JsonObject, role: Role) -> JsonObject:
     """The template that the role brings."""
     return pod_template(value_at(app, (*role.path, "template")))
 
 
-def _containers(app: Object, role: Role) -> list[Object]:
-    own = mapping(app, role.path)
-    found = objects(_own_template(app, role), ("spec", "containers"))
+def _containers(app: JsonObject, role: Role) -> list[JsonObject]:
+    own = object_at(app, role.path)
+    found = objects_at(_own_template(app, role), ("spec", "containers"))
     place = next((at for at, one in enumerate(found) if one.get("name") == role.container), 0)
     spark = found[place] if found else {"name": role.container}
     spark = {**spark, "resources": _resources(app, role, spark)}
     image = text_at(own, ("image",)) or text_at(app, ("spec", "image"))
     if image:
         spark = {**spark, "image": image}
-    return _with_others([*found[:place], spark, *found[place + 1 :]], objects(own, ("sidecars",)))
+    return _with_others([*found[:place], spark, *found[place + 1 :]], objects_at(own, ("sidecars",)))
 
 
-def _with_others(containers: list[Object], others: list[Object]) -> list[Object]:
+def _with_others(containers: list[JsonObject], others: list[JsonObject]) -> list[JsonObject]:
     """Containers with others that are not there yet."""
     present = [(one.get("name"), one.get("image")) for one in containers]
     return [*containers, *(one for one in others if (one.get("name"), one.get("image")) not in present)]
 
 
-def _node_selector_of_all(app: Object, template: Object) -> dict[str, str]:
+def _node_selector_of_all(app: JsonObject, template: JsonObject) -> dict[str, str]:
     """The node selector of a role's pods, but for what is said of this role."""
     return {
-        **texts(template, ("spec", "nodeSelector")),
+        **text_fields_at(template, ("spec", "nodeSelector")),
         **_configured(app, "spark.kubernetes.node.selector."),
-        **texts(app, COMMON_NODE_SELECTOR),
+        **text_fields_at(app, COMMON_NODE_SELECTOR),
     }
 
 
-def _configured(app: Object, prefix: str) -> dict[str, str]:
-    return {key[len(prefix) :]: value for key, value in texts(app, CONF).items() if key.startswith(prefix)}
+def _configured(app: JsonObject, prefix: str) -> dict[str, str]:
+    return {
+        key[len(prefix) :]: value
+        for key, value in text_fields_at(app, CONF).items()
+        if key.startswith(prefix)
+    }
 
 
 def _selector_prefix(role: Role) -> str:
     return f"spark.kubernetes.{role.name}.node.selector."
 
 
-def template_of(app: Object, role: Role) -> Object:
+def template_of(app: JsonObject, role: Role) -> JsonObject:
     """The template of a role's pods."""
-    own, template = mapping(app, role.path), _own_template(app, role)
-    spec: dict[str, Any] = {**mapping(template, ("spec",)), "containers": _containers(app, role)}
+    own, template = object_at(app, role.path), _own_template(app, role)
+    spec: dict[str, Any] = {**object_at(template, ("spec",)), "containers": _containers(app, role)}
     fields: dict[str, Any] = {
-        "initContainers": _with_others(objects(spec, ("initContainers",)), objects(own, ("initContainers",))),
+        "initContainers": _with_others(
+            objects_at(spec, ("initContainers",)), objects_at(own, ("initContainers",))
+        ),
         "nodeSelector": {
             **_node_selector_of_all(app, template),
             **_configured(app, _selector_prefix(role)),
-            **texts(own, ("nodeSelector",)),
+            **text_fields_at(own, ("nodeSelector",)),
         },
-        "tolerations": [*objects(spec, ("tolerations",)), *objects(own, ("tolerations",))],
-        "affinity": mapping(own, ("affinity",)),
+        "tolerations": [*objects_at(spec, ("tolerations",)), *objects_at(own, ("tolerations",))],
+        "affinity": object_at(own, ("affinity",)),
         "priorityClassName": text_at(own, ("priorityClassName",)),
     }
     spec.update((key, value) for key, value in fields.items() if value)
     metadata = {
-        part: {**texts(template, ("metadata", part)), **texts(own, (part,))}
+        part: {**text_fields_at(template, ("metadata", part)), **text_fields_at(own, (part,))}
         for part in ("labels", "annotations")
     }
     return pod_template({"metadata": {key: value for key, value in metadata.items() if value}, "spec": spec})
 
 
-def selects_nodes_for_all(app: Object) -> bool:
+def selects_nodes_for_all(app: JsonObject) -> bool:
     """Whether the application has a node selector for all pods; its roles may have none of their own then."""
     return value_at(app, COMMON_NODE_SELECTOR) is not None
 
 
-def selects_nodes_by_role(app: Object) -> bool:
+def selects_nodes_by_role(app: JsonObject) -> bool:
     """Whether the application's Spark can be configured with a node selector for each role."""
     match = _VERSION.match(text_at(app, ("spec", "sparkVersion")))
     return match is not None and (int(match[1]), int(match[2])) >= (3, 3)
 
 
-def with_template_of(app: Object, role: Role, template: Object) -> Object:
+def with_template_of(app: JsonObject, role: Role, template: JsonObject) -> JsonObject:
     """The application with other labels, annotations, nodes, tolerations and gates for a role's pods."""
-    own, base = mapping(app, role.path), _own_template(app, role)
+    own, base = object_at(app, role.path), _own_template(app, role)
     result = app
     for part in ("labels", "annotations"):
         path = ("metadata", part)
-        entries = entries_beside(texts(template, path), texts(base, path), texts(own, (part,)))
+        entries = entries_beside(
+            text_fields_at(template, path), text_fields_at(base, path), text_fields_at(own, (part,))
+        )
         result = _with(result, (*role.path, part), entries)
     tolerations = ("spec", "tolerations")
-    items = items_beside(objects(template, tolerations), objects(base, tolerations))
+    items = items_beside(objects_at(template, tolerations), objects_at(base, tolerations))
     result = _with(result, (*role.path, "tolerations"), items)
-    result = _with_node_selector(result, role, texts(template, ("spec", "nodeSelector")))
-    return _with_gates(result, role, objects(template, ("spec", "schedulingGates")))
+    result = _with_node_selector(result, role, text_fields_at(template, ("spec", "nodeSelector")))
+    return _with_gates(result, role, objects_at(template, ("spec", "schedulingGates")))
 
 
-def _with(app: Object, path: Path, value: Mapping[str, Any] | list[Object]) -> Object:
+def _with(app: JsonObject, path: FieldPath, value: Mapping[str, Any] | list[JsonObject]) -> JsonObject:
     """The application with a value, or without one where there is none to write."""
     if value == (value_at(app, path) or type(value)()):
         return app
     return with_value(app, path, value) if value else without_value(app, path)
 
 
-def _with_node_selector(app: Object, role: Role, wanted: Mapping[str, str]) -> Object:
+def _with_node_selector(app: JsonObject, role: Role, wanted: Mapping[str, str]) -> JsonObject:
     """The application with another node selector for a role, written where the operator takes it."""
     base = _node_selector_of_all(app, _own_template(app, role))
     prefix, path = _selector_prefix(role), (*role.path, "nodeSelector")
-    configured, own = _configured(app, prefix), texts(app, path)
+    configured, own = _configured(app, prefix), text_fields_at(app, path)
     if not selects_nodes_for_all(app):
         return _with(app, path, entries_beside(wanted, {**base, **configured}, own))
     entries = entries_beside(wanted, {**base, **own}, configured)
-    others = {key: value for key, value in mapping(app, CONF).items() if not key.startswith(prefix)}
+    others = {key: value for key, value in object_at(app, CONF).items() if not key.startswith(prefix)}
     return _with(app, CONF, {**others, **{prefix + key: value for key, value in entries.items()}})
 
 
-def _with_gates(app: Object, role: Role, gates: list[Object]) -> Object:
+def _with_gates(app: JsonObject, role: Role, gates: list[JsonObject]) -> JsonObject:
     """The application with scheduling gates, which only a template can have; one is made where needed."""
     path = (*role.path, "template")
-    if gates == objects(app, (*path, "spec", "schedulingGates")):
+    if gates == objects_at(app, (*path, "spec", "schedulingGates")):
         return app
     # What the operator uses where a role brings no template.
     plain = {"spec": {"containers": [{"name": role.container}]}}

@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from admitq.integrations.paths import Object
+from admitq_api.json_objects import JsonObject
 
 _HASH_LENGTH: Final = 8
 
@@ -46,7 +46,7 @@ def _containers(containers: Any) -> list[dict[str, Any]] | None:
     ]
 
 
-def spec_shape(spec: Object) -> dict[str, Any]:
+def spec_shape(spec: JsonObject) -> dict[str, Any]:
     """The shape of a pod's spec, whatever else stands in it."""
     shape = {field: _present(spec.get(field)) for field in _TAKEN_WHOLE}
     shape["containers"] = _containers(spec.get("containers"))
@@ -60,7 +60,7 @@ def _present(value: Any) -> Any:
     return None if value in ({}, [], "") else value
 
 
-def role_hash(spec: Object) -> str:
+def role_hash(spec: JsonObject) -> str:
     """Eight hexadecimal digits that pods of one shape have in common.
 
     Keys inside of lists stay in the order in which the API server writes them, so that the hash is that of

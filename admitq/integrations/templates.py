@@ -3,18 +3,17 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, cast
 
-from admitq.integrations.paths import Object
-from admitq.integrations.reading import texts
+from admitq_api.json_objects import JsonObject, text_fields_at
 
 _CONTAINERS: Final = [{"env": [{}], "ports": [{}], "resources": {"requests": {}, "limits": {}}}]
 
 _POD_TEMPLATE: Final[Mapping[str, Any]] = {
-    "metadata": {"labels": texts, "annotations": texts},
+    "metadata": {"labels": text_fields_at, "annotations": text_fields_at},
     "spec": {
         "containers": _CONTAINERS,
         "initContainers": _CONTAINERS,
         "ephemeralContainers": _CONTAINERS,
-        "nodeSelector": texts,
+        "nodeSelector": text_fields_at,
         "tolerations": [{}],
         "schedulingGates": [{}],
         "hostAliases": [{}],
@@ -25,7 +24,7 @@ _POD_TEMPLATE: Final[Mapping[str, Any]] = {
 """The parts of a pod template that are worked with, and what they are."""
 
 
-def pod_template(value: Any) -> Object:
+def pod_template(value: Any) -> JsonObject:
     """A pod template without those parts that have the wrong type; the same one if all is well.
 
     For templates that stand where the API server does not check them.
@@ -44,11 +43,11 @@ def _shaped(value: Any, shape: Any) -> Any:
         return [shaped for item in cast("list[Any]", value) if (shaped := _shaped(item, each)) is not None]
     if not isinstance(value, Mapping):
         return None
-    if shape is texts:
-        return texts(value)
+    if shape is text_fields_at:
+        return text_fields_at(value)
     result = {
         key: _shaped(item, shape[key]) if key in shape else item
-        for key, item in cast("Object", value).items()
+        for key, item in cast("JsonObject", value).items()
     }
     return {key: item for key, item in result.items() if item is not None or key not in shape}
 
@@ -66,9 +65,9 @@ def entries_beside(
     return {key: value for key, value in wanted.items() if key in own or base.get(key) != value}
 
 
-def items_beside(wanted: Iterable[Object], base: Iterable[Object]) -> list[Object]:
+def items_beside(wanted: Iterable[JsonObject], base: Iterable[JsonObject]) -> list[JsonObject]:
     """What must stand behind the items of the base so that both together are what is wanted."""
-    rest, added = [*base], list[Object]()
+    rest, added = [*base], list[JsonObject]()
     for item in wanted:
         if item in rest:
             rest.remove(item)

@@ -10,8 +10,8 @@ from typing import Final
 
 from admitq.integrations.job_pods import pods_at_a_time
 from admitq.integrations.list_paths import elements, of_element
-from admitq.integrations.paths import Object, Path, value_at
-from admitq.integrations.reading import mapping, number_of_pods, objects, text_at
+from admitq.integrations.reading import count_pods
+from admitq_api.json_objects import FieldPath, JsonObject, object_at, objects_at, text_at, value_at
 from admitq_api.path_notation import steps
 
 _DECLARED_PATH: Final = re.compile(r"template((?:\.[^.\[\]]+|\[[0-9]{1,4}\])*)")
@@ -22,20 +22,20 @@ _STEP: Final = re.compile(r"\.([^.\[\]]+)|\[([0-9]+)\]")
 class _Pods:
     """Where the controller looks for pods in a kind of object that it knows; all lead through one list."""
 
-    template: Path = ()
-    replicas: Path = ()
+    template: FieldPath = ()
+    replicas: FieldPath = ()
     """The number of pods, or of Jobs; one without."""
-    job: Path = ()
+    job: FieldPath = ()
     """The spec of the Job that the pods are of, if they are."""
 
-    def found(self, wrapped: Object) -> Iterator[tuple[Path, int]]:
+    def found(self, wrapped: JsonObject) -> Iterator[tuple[FieldPath, int]]:
         """Path of each template in the object, and how many pods it is for."""
         for index in elements(wrapped, self.template):
             template = of_element(self.template, index)
             if isinstance(value_at(wrapped, template), Mapping):
                 replicas = value_at(wrapped, of_element(self.replicas, index)) if self.replicas else None
-                job = mapping(wrapped, of_element(self.job, index)) if self.job else {}
-                yield template, number_of_pods(replicas) * pods_at_a_time(job)
+                job = object_at(wrapped, of_element(self.job, index)) if self.job else {}
+                yield template, count_pods(replicas) * pods_at_a_time(job)
 
 
 def _pods(holder: str, template: str = "template", replicas: str = "replicas", job: str = "") -> _Pods:
@@ -65,18 +65,18 @@ _KNOWN: Final[Mapping[tuple[str, str], tuple[_Pods, ...]]] = {
 """The kinds whose pods need not be declared."""
 
 
-def pods_in(component: Object) -> list[tuple[Path, int]]:
+def pods_in(component: JsonObject) -> list[tuple[FieldPath, int]]:
     """Path of each template in the object that a component wraps, and how many pods it is for."""
     declared = [
-        (_declared_path(text_at(one, ("path",))), number_of_pods(one.get("replicas")))
-        for one in objects(component, ("podSets",))
+        (_declared_path(text_at(one, ("path",))), count_pods(one.get("replicas")))
+        for one in objects_at(component, ("podSets",))
     ]
-    wrapped = mapping(component, ("template",))
+    wrapped = object_at(component, ("template",))
     kind = (text_at(wrapped, ("apiVersion",)), text_at(wrapped, ("kind",)))
     return declared or [pods for known in _KNOWN.get(kind, ()) for pods in known.found(wrapped)]
 
 
-def _declared_path(declared: str) -> Path:
+def _declared_path(declared: str) -> FieldPath:
     match = _DECLARED_PATH.fullmatch(declared)
     if match is None:
         # What cannot be read leads nowhere, to a podset without containers, which its Workload may not have.

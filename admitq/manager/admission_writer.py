@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from admitq.core.amounts import Amounts
 from admitq.core.instructions import ReportPending, ReportSecondPass, ReserveQuota
@@ -17,7 +17,6 @@ from admitq.process.unexpected_errors import LOG_ONLY, ErrorPart, UnexpectedErro
 from admitq.runtime.errors import ApiError, NotLeadingError
 from admitq.runtime.events import EventRecorder
 from admitq.runtime.rate_limit import CallPriority, call_priority
-from admitq.runtime.resources import Object
 from admitq.translate import messages
 from admitq.translate.admissions import read_admission
 from admitq.translate.messages import Explanation
@@ -26,7 +25,7 @@ from admitq.workloads.reservation import pending_patch, queued_since, reservatio
 from admitq.workloads.transitions import is_reserved
 from admitq_api.conditions import Reason
 from admitq_api.labels import Names
-from admitq_api.stored_fields import Malformed
+from admitq_api.stored_fields import MalformedField
 
 log = logger(__name__)
 
@@ -91,7 +90,7 @@ class AdmissionWriter:
 
     # --- reservations -----------------------------------------------------------------------------
 
-    async def reserve(self, instruction: ReserveQuota) -> Object | None:
+    async def reserve(self, instruction: ReserveQuota) -> dict[str, Any] | None:
         """Write a reservation and tell of it.
 
         If it cannot be written for a while, a write that states why on the Workload withdraws it.
@@ -128,7 +127,7 @@ class AdmissionWriter:
             self._withdrawn.add(instruction.key)
         return written
 
-    def _tell_reserved(self, instruction: ReserveQuota, obj: Object) -> None:
+    def _tell_reserved(self, instruction: ReserveQuota, obj: dict[str, Any]) -> None:
         queue = instruction.admission.cluster_queue
         waited = max(0, self.clock() - queued_since(obj)) / SECOND
         note = f"Quota reserved in ClusterQueue {queue}, wait time since queued was {waited:.0f}s"
@@ -250,7 +249,7 @@ class AdmissionWriter:
         if patch is not None:
             self.record_pending(await self.writes.once(obj, patch), why)
 
-    def record_pending(self, obj: Object, why: Explanation) -> None:
+    def record_pending(self, obj: dict[str, Any], why: Explanation) -> None:
         """Record in an event why a Workload waits."""
         # Where reasons are not told in detail, events have but one.
         self.recorder.event(obj, "Warning", why.reason if self.tell_reasons else Reason.PENDING, why.message)
@@ -268,7 +267,7 @@ class _Withdrawal:
     instruction: ReserveQuota
     is_recorded: bool = False
 
-    def patch(self, obj: Object, error: ApiError) -> Patch | None:
+    def patch(self, obj: dict[str, Any], error: ApiError) -> Patch | None:
         """The write that withdraws it upon a version of the Workload; None if that version holds quota."""
         if is_reserved(obj):
             return None
@@ -290,9 +289,9 @@ class _Withdrawal:
         )
 
 
-def _is_reserved_as(obj: Object, admission: Admission) -> bool:
+def _is_reserved_as(obj: dict[str, Any], admission: Admission) -> bool:
     """Whether the Workload has exactly this reservation, not one that another program wrote."""
     stated = (obj.get("status") or {}).get("admission")
-    with suppress(Malformed):
+    with suppress(MalformedField):
         return is_reserved(obj) and bool(stated) and read_admission(stated, pod_counts(obj)) == admission
     return False

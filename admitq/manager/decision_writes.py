@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import Any
 
 from admitq.core import events as happened
 from admitq.core.instructions import Preempt, ReserveQuota
@@ -13,7 +14,6 @@ from admitq.manager.guarded_writes import backoff
 from admitq.manager.preemption_writer import PreemptionWriter
 from admitq.process.logs import logger
 from admitq.runtime.errors import ApiError
-from admitq.runtime.resources import Object
 from admitq.runtime.store import Store
 
 log = logger(__name__)
@@ -45,7 +45,7 @@ class DecisionWrites:
         preemptions: PreemptionWriter,
         background: BackgroundWrites,
         workloads: Store,
-        start: Callable[[Object], Awaitable[None]],
+        start: Callable[[dict[str, Any]], Awaitable[None]],
         put: Callable[[happened.Event, ObjectKey], None],
     ) -> None:
         self._admissions = admissions

@@ -18,7 +18,7 @@ from admitq.metrics.registry import Metrics
 from admitq.process.logs import logger
 from admitq.runtime.client import Client
 from admitq.runtime.errors import ApiError
-from admitq.runtime.resources import Object, Resource
+from admitq.runtime.resources import Resource
 from admitq.runtime.store import Store
 from admitq.workloads import admission_status
 
@@ -69,9 +69,9 @@ class Decision:
     kind: DecisionKind
     key: ObjectKey
     uid: str
-    patch_of: Callable[[Object], Patch | None]
-    stands: Callable[[Object], bool]
-    withdrawal_of: Callable[[Object, ApiError], Patch | None] = lambda *_: None
+    patch_of: Callable[[dict[str, Any]], Patch | None]
+    stands: Callable[[dict[str, Any]], bool]
+    withdrawal_of: Callable[[dict[str, Any], ApiError], Patch | None] = lambda *_: None
     is_overdue: bool = False
 
 
@@ -108,8 +108,8 @@ class GuardedWrites:
     client: Client
     resource: Resource
     workloads: Store
-    observed: Callable[[Resource, Object], None]
-    decides_alike: Callable[[Object, Object], bool]
+    observed: Callable[[Resource, dict[str, Any]], None]
+    decides_alike: Callable[[dict[str, Any], dict[str, Any]], bool]
     metrics: Metrics
     field_manager: str
     merge_patches: bool = False
@@ -121,7 +121,7 @@ class GuardedWrites:
     _slots: dict[DecisionKind, _Slots] = field(default_factory=_slots)
     _unwritten: dict[DecisionKind, int] = field(default_factory=dict[DecisionKind, int])
 
-    def current(self, key: ObjectKey, uid: str) -> Object | None:
+    def current(self, key: ObjectKey, uid: str) -> dict[str, Any] | None:
         """The Workload as it was last seen; None if it is gone, though another may have its name."""
         obj = self.workloads.get(key.namespace, key.name)
         return obj if obj is not None and obj["metadata"]["uid"] == uid else None
@@ -139,7 +139,7 @@ class GuardedWrites:
         async with lock:
             yield
 
-    async def once(self, obj: Object, patch: Patch) -> Object:
+    async def once(self, obj: dict[str, Any], patch: Patch) -> dict[str, Any]:
         """Write a patch of the admission status.
 
         Args:
@@ -160,7 +160,7 @@ class GuardedWrites:
         self.observed(self.resource, written)
         return written
 
-    async def until_certain(self, decision: Decision) -> Object | None:
+    async def until_certain(self, decision: Decision) -> dict[str, Any] | None:
         """Write a decision about a Workload until it is certain whether it stands.
 
         A write without an answer may still take effect, however late. So the very same write, upon the same
@@ -185,7 +185,9 @@ class GuardedWrites:
                     await attempts.pause()
             return outcome
 
-    async def _attempt(self, decision: Decision, attempts: "_Attempts") -> "Object | _Undecided | None":
+    async def _attempt(
+        self, decision: Decision, attempts: "_Attempts"
+    ) -> "dict[str, Any] | _Undecided | None":
         """Write a decision once, and find out what became of it."""
         async with self._turn(decision, is_overdue=attempts.is_overdue):
             if attempts.upon is None:
@@ -212,8 +214,8 @@ class GuardedWrites:
         return _UNDECIDED if answer.is_transient else await self._look(decision, attempts, obj, answer)
 
     async def _look(
-        self, decision: Decision, attempts: "_Attempts", obj: Object, refusal: ApiError
-    ) -> "Object | _Undecided | None":
+        self, decision: Decision, attempts: "_Attempts", obj: dict[str, Any], refusal: ApiError
+    ) -> "dict[str, Any] | _Undecided | None":
         """Read what became of a decision that was refused, or met a newer version of the Workload."""
         seen = await self._read(decision.key)
         if seen is None or seen["metadata"]["uid"] != decision.uid:
@@ -240,7 +242,7 @@ class GuardedWrites:
         async with self.sole_writer(decision.key), slots.overdue if is_overdue else slots.usual:
             yield
 
-    async def _answer(self, obj: Object, patch: Patch) -> Object | ApiError:
+    async def _answer(self, obj: dict[str, Any], patch: Patch) -> dict[str, Any] | ApiError:
         try:
             return await self.once(obj, patch)
         except ApiError as error:
@@ -260,7 +262,7 @@ class GuardedWrites:
         count = self._unwritten[kind] = self._unwritten.get(kind, 0) + by
         self.metrics.set("unwritten_decisions", count, decision=kind)
 
-    async def _withdraw(self, decision: Decision, obj: Object, error: ApiError) -> ApiError | None:
+    async def _withdraw(self, decision: Decision, obj: dict[str, Any], error: ApiError) -> ApiError | None:
         """Write the withdrawal of a decision in its place.
 
         Returns:
@@ -276,7 +278,7 @@ class GuardedWrites:
         # A write that changes nothing makes no new version, so the decision could still be written upon it.
         return error if _version(answer) == _version(obj) else None
 
-    async def _read(self, key: ObjectKey) -> Object | None:
+    async def _read(self, key: ObjectKey) -> dict[str, Any] | None:
         """Read a Workload, however long it takes; None if it does not exist."""
         attempt = 0
         while True:
@@ -309,7 +311,7 @@ class _Attempts:
     """
 
     def __init__(self, decision: Decision, count: Callable[[DecisionKind, int], None]) -> None:
-        self.upon: Object | None = None
+        self.upon: dict[str, Any] | None = None
         """The version of the Workload that it is written upon."""
         self.is_open = False
         """Whether a write upon this version may still take effect."""
@@ -346,5 +348,5 @@ class _Attempts:
         await asyncio.sleep(backoff(self._failures))
 
 
-def _version(obj: Object) -> str:
+def _version(obj: dict[str, Any]) -> str:
     return obj["metadata"]["resourceVersion"]

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from admitq.core import events as happened
 from admitq.core.model import Instant, ObjectKey
@@ -12,12 +13,12 @@ from admitq.manager.transition_metrics import Versions, count_transitions
 from admitq.metrics.measures.manager import ManagerMeasures
 from admitq.process.logs import logger
 from admitq.process.unexpected_errors import ErrorPart, UnexpectedErrors
-from admitq.runtime.resources import Object, Resource
+from admitq.runtime.resources import Resource
 from admitq.runtime.store import Change
 
 log = logger(__name__)
 
-ObservedObject = tuple[Resource, Object]
+ObservedObject = tuple[Resource, dict[str, Any]]
 
 
 class Intake:
@@ -97,7 +98,7 @@ class Intake:
                 self._measure(event, obj)
         self._put(event, (resource, obj))
 
-    def _measure(self, event: happened.Event, obj: Object) -> None:
+    def _measure(self, event: happened.Event, obj: dict[str, Any]) -> None:
         """Update metrics of an object."""
         match event:
             case happened.WorkloadChanged(workload):

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from admitq.core import events as happened
 from admitq.core.instructions import (
@@ -49,7 +49,7 @@ from admitq.process.unexpected_errors import ErrorPart
 from admitq.runtime.client import Client
 from admitq.runtime.events import EventRecorder
 from admitq.runtime.kinds import kinds_of
-from admitq.runtime.resources import Object, Resource
+from admitq.runtime.resources import Resource
 from admitq.runtime.store import Change, Store
 from admitq.translate.messages import EffectivePriority
 from admitq.translate.observations import observations
@@ -130,13 +130,13 @@ class Manager:
         metrics: Metrics,
         measures: ManagerMeasures,
         clock: Callable[[], Instant],
-        observed: Callable[[Resource, Object], None],
-        start: Callable[[Object], Awaitable[None]],
+        observed: Callable[[Resource, dict[str, Any]], None],
+        start: Callable[[dict[str, Any]], Awaitable[None]],
         refresh: Refresh,
         leading: Callable[[], bool],
         reading: Reading | None = None,
         set_aside: Callable[[Resource], int] = lambda _: 0,
-        objects: Callable[[], Iterable[tuple[Resource, Object]]] = tuple,
+        objects: Callable[[], Iterable[tuple[Resource, dict[str, Any]]]] = tuple,
         options: ManagerOptions | None = None,
     ) -> None:
         reading, options = reading or Reading(), options or ManagerOptions()
@@ -223,13 +223,13 @@ class Manager:
         """Count the objects of a resource that cannot be parsed, after the stores found or lost one."""
         self._malformed.count(resource)
 
-    def _decides_alike(self, decided: Object, current: Object) -> bool:
+    def _decides_alike(self, decided: dict[str, Any], current: dict[str, Any]) -> bool:
         changed = self._observations[self._workload_resource.plural].changed
         with suppress(*UNREADABLE):
             return changed(decided) == changed(current)
         return False
 
-    def _put(self, event: happened.Event, of: tuple[Resource, Object] | None) -> None:
+    def _put(self, event: happened.Event, of: tuple[Resource, dict[str, Any]] | None) -> None:
         """Have the core observe an event, with the object that it is about if that still exists."""
         with self._recovery.guard(type(event).__name__, of):
             self._recovery.receiver.observe(event, now=self._clock())
@@ -256,7 +256,7 @@ class Manager:
     def _put_of_workload(self, event: happened.Event, key: ObjectKey) -> None:
         self._deferred.run(lambda: self._put(event, self._workload(key)))
 
-    def _workload(self, key: ObjectKey | None) -> tuple[Resource, Object] | None:
+    def _workload(self, key: ObjectKey | None) -> tuple[Resource, dict[str, Any]] | None:
         obj = None if key is None else self._workloads.get(*key)
         return None if obj is None else (self._workload_resource, obj)
 

@@ -11,7 +11,6 @@ from admitq.metrics.measures.workloads import WorkloadMeasures
 from admitq.process.unexpected_errors import LOG_ONLY, ErrorPart, UnexpectedErrors
 from admitq.runtime.events import EventRecorder
 from admitq.runtime.rate_limit import CallPriority, call_priority
-from admitq.runtime.resources import Object
 from admitq.translate import messages
 from admitq.translate.messages import EffectivePriority
 from admitq.workloads.evictions import event_of
@@ -43,7 +42,7 @@ class PreemptionWriter:
     recorder: EventRecorder
     measures: WorkloadMeasures
     clock: Callable[[], Instant]
-    priority_of: Callable[[Object], EffectivePriority]
+    priority_of: Callable[[dict[str, Any]], EffectivePriority]
     errors: UnexpectedErrors = LOG_ONLY
 
     async def preempt(self, instruction: Preempt) -> bool:
@@ -71,14 +70,16 @@ class PreemptionWriter:
                 self._tell(instruction, message, written, preemptor)
         return True
 
-    def _patch(self, obj: Object, instruction: Preempt, message: str) -> dict[str, Any] | None:
+    def _patch(self, obj: dict[str, Any], instruction: Preempt, message: str) -> dict[str, Any] | None:
         if not holds_quota(obj):
             return None
         transition = Transition(obj, self.clock())
         transition.preempt(instruction.reason, message)
         return transition.patch()
 
-    def _tell(self, instruction: Preempt, message: str, written: Object, preemptor: Object | None) -> None:
+    def _tell(
+        self, instruction: Preempt, message: str, written: dict[str, Any], preemptor: dict[str, Any] | None
+    ) -> None:
         self.measures.preempted(instruction.preemptor_path[-1], instruction.reason)
         priorities = messages.compared_priorities(
             EffectivePriority(0, 0) if preemptor is None else self.priority_of(preemptor),
@@ -91,12 +92,12 @@ class PreemptionWriter:
             queue = instruction.victim_path[-1]
             self.recorder.event(preemptor, "Normal", "PreemptedWorkload", f"{note} {queue}; {priorities}")
 
-    def _job_uid(self, preemptor: Object | None) -> str:
+    def _job_uid(self, preemptor: dict[str, Any] | None) -> str:
         if preemptor is None:
             return ""
         return (preemptor["metadata"].get("labels") or {}).get(self.names.job_uid, "")
 
 
-def _is_leaving(workload: Object) -> bool:
+def _is_leaving(workload: dict[str, Any]) -> bool:
     """Whether the Workload is being evicted, for whatever reason, and its quota will be free."""
     return is_reserved(workload) and holds(workload, ConditionType.EVICTED)

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from admitq.core.events import Event
 from admitq.core.model import Instant, ObjectKey
@@ -12,7 +12,7 @@ from admitq.metrics.registry import Metrics
 from admitq.process.logs import logger
 from admitq.process.unexpected_errors import ErrorPart
 from admitq.runtime.errors import ApiError
-from admitq.runtime.resources import Object, Resource
+from admitq.runtime.resources import Resource
 from admitq.translate.messages import Explanation
 from admitq.translate.metadata import key_of
 from admitq.translate.observations import Observation
@@ -22,7 +22,7 @@ from admitq_api.conditions import ConditionType, Reason
 
 log = logger(__name__)
 
-UNREADABLE: Final = (stored_fields.Malformed, KeyError, TypeError, ValueError, AttributeError)
+UNREADABLE: Final = (stored_fields.MalformedField, KeyError, TypeError, ValueError, AttributeError)
 """What reading an object raises that does not have the shape it should."""
 
 
@@ -30,7 +30,7 @@ MALFORMED: Final = "Malformed"
 WITH_ACTIVE_CONDITION: Final = ("clusterqueues", "localqueues")
 
 
-def what_is_left(observation: Observation, obj: Object) -> Event:
+def what_is_left(observation: Observation, obj: dict[str, Any]) -> Event:
     """What the core observes of an object that is left out: what still counts of it, or that it is gone.
 
     What a Workload holds still counts, and so do the quota and the cohort of a ClusterQueue.
@@ -46,7 +46,7 @@ class Malformation:
     """A stored object that cannot be read, or is left out for another reason, and why."""
 
     resource: Resource
-    obj: Object
+    obj: dict[str, Any]
     problem: str
     reason: str = MALFORMED
     """Of the event about it."""
@@ -69,12 +69,12 @@ class Malformed:
         default_factory=dict[tuple[str, ObjectKey], Malformation]
     )
 
-    def found(self, resource: Resource, obj: Object, error: Exception) -> bool:
+    def found(self, resource: Resource, obj: dict[str, Any], error: Exception) -> bool:
         """Note that an object cannot be read, and tell so on it; returns whether that is news."""
-        problem = str(error) if isinstance(error, stored_fields.Malformed) else f"unreadable: {error!r}"
+        problem = str(error) if isinstance(error, stored_fields.MalformedField) else f"unreadable: {error!r}"
         return self.leave_out(resource, obj, problem, MALFORMED)
 
-    def leave_out(self, resource: Resource, obj: Object, problem: str, reason: str) -> bool:
+    def leave_out(self, resource: Resource, obj: dict[str, Any], problem: str, reason: str) -> bool:
         """Note that an object is left out, and tell so on it; returns whether that is news."""
         key = key_of(obj)
         before = self.known.get((resource.plural, key))

@@ -23,20 +23,20 @@ import asyncio
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Final, Generic, Protocol, Self, TypeAlias, TypeVar
+from typing import Any, Final, Generic, Protocol, Self, TypeAlias, TypeVar
 
 from admitq.core.events import Event
 from admitq.core.model import Instant, ObjectKey
 from admitq.core.waiting.heads import Pause
-from admitq.integrations.paths import Path, value_at
 from admitq.manager.culprit_search import CulpritSearch
 from admitq.manager.guarded_writes import backoff
 from admitq.manager.quarantine import UNREADABLE, Malformed, what_is_left
 from admitq.metrics.registry import Metrics
 from admitq.process.logs import logger
-from admitq.runtime.resources import Object, Resource
+from admitq.runtime.resources import Resource
 from admitq.translate.metadata import key_of
 from admitq.translate.observations import Observation
+from admitq_api.json_objects import FieldPath, value_at
 
 log = logger(__name__)
 
@@ -98,7 +98,7 @@ class Recovery(Generic[_Decides]):
 
     state: _Decides
     observations: Mapping[str, Observation]
-    objects: Callable[[], Iterable[tuple[Resource, Object]]]
+    objects: Callable[[], Iterable[tuple[Resource, dict[str, Any]]]]
     malformed: Malformed
     metrics: Metrics
     clock: Callable[[], Instant]
@@ -161,7 +161,7 @@ class Recovery(Generic[_Decides]):
             if resource == self.cluster_queues and key_of(obj).name in names:
                 self._leave_out(resource, obj, error)
 
-    def changed(self, resource: Resource, obj: Object) -> tuple[Event | None, bool]:
+    def changed(self, resource: Resource, obj: dict[str, Any]) -> tuple[Event | None, bool]:
         """Note that an object is as follows; it is reported if it cannot be read.
 
         Returns:
@@ -186,7 +186,7 @@ class Recovery(Generic[_Decides]):
             self._pause(self.state)
         return event, False
 
-    def deleted(self, resource: Resource, obj: Object) -> Event:
+    def deleted(self, resource: Resource, obj: dict[str, Any]) -> Event:
         """Note that an object is gone; return what the core observes of that."""
         which = (resource.plural, key_of(obj))
         self._forget(which)
@@ -211,14 +211,14 @@ class Recovery(Generic[_Decides]):
         )
 
     @contextmanager
-    def guard(self, during: str, culprit: tuple[Resource, Object] | None) -> Generator[None]:
+    def guard(self, during: str, culprit: tuple[Resource, dict[str, Any]] | None) -> Generator[None]:
         """Give a context whose exceptions are failures of the core; the arguments are those of ``failed``."""
         try:
             yield
         except Exception as error:  # noqa: BLE001 - one object that the core fails on must not stop the others
             self.failed(during, culprit, error)
 
-    def failed(self, during: str, culprit: tuple[Resource, Object] | None, error: Exception) -> None:
+    def failed(self, during: str, culprit: tuple[Resource, dict[str, Any]] | None, error: Exception) -> None:
         """Leave the state as it is and begin a new one.
 
         Args:
@@ -238,7 +238,7 @@ class Recovery(Generic[_Decides]):
             self._retry_at = _monotonic() + backoff(self._failures)
         self._fresh = self.state.empty()
 
-    def _leave_out(self, resource: Resource, obj: Object, error: Exception) -> None:
+    def _leave_out(self, resource: Resource, obj: dict[str, Any], error: Exception) -> None:
         which = (resource.plural, key_of(obj))
         try:
             event = self.observations[resource.plural].changed(obj)
@@ -275,7 +275,7 @@ class Recovery(Generic[_Decides]):
                 self._pause(fresh)
                 self.state.become(fresh)
 
-    def _observed(self, fresh: _Decides, resource: Resource, obj: Object) -> bool:
+    def _observed(self, fresh: _Decides, resource: Resource, obj: dict[str, Any]) -> bool:
         """Have an object observed; whether the state that is being made is still the same."""
         event, _ = self.changed(resource, obj)
         if event is not None and self._fresh is fresh:
@@ -284,7 +284,7 @@ class Recovery(Generic[_Decides]):
         return self._fresh is fresh
 
 
-def trees_of(plural: str, obj: Object) -> Pause:
+def trees_of(plural: str, obj: dict[str, Any]) -> Pause:
     """The cohort trees whose usage the core does not know without an object."""
     match plural:
         case "clusterqueues":
@@ -297,7 +297,7 @@ def trees_of(plural: str, obj: Object) -> Pause:
             return Pause()
 
 
-def _names(obj: Object, path: Path) -> frozenset[str]:
+def _names(obj: dict[str, Any], path: FieldPath) -> frozenset[str]:
     name = value_at(obj, path)
     return frozenset({name} if name and isinstance(name, str) else ())
 

@@ -10,42 +10,42 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
 from admitq.core.model import Instant
-from admitq.integrations.paths import Object, value_at
 from admitq.workloads.reservation import queued_since
 from admitq.workloads.transitions import condition, evictions_of, holds, is_reserved, since
 from admitq_api.conditions import SECOND, ConditionType, Reason, counted_as
+from admitq_api.json_objects import JsonObject, value_at
 
 
 class TransitionMetrics(Protocol):
     """The metrics that transitions of Workloads move. Durations are seconds; arguments go by position."""
 
-    def quota_reserved(self, workload: Object, cluster_queue: str, since_queued: float, /) -> None:
+    def quota_reserved(self, workload: JsonObject, cluster_queue: str, since_queued: float, /) -> None:
         """Quota was reserved so long after the Workload was queued."""
         ...
 
     def admitted(
-        self, workload: Object, cluster_queue: str, since_queued: float, since_reserved: float, /
+        self, workload: JsonObject, cluster_queue: str, since_queued: float, since_reserved: float, /
     ) -> None:
         """The Workload was admitted."""
         ...
 
-    def pods_became_ready(self, workload: Object, since_queued: float, since_admitted: float, /) -> None:
+    def pods_became_ready(self, workload: JsonObject, since_queued: float, since_admitted: float, /) -> None:
         """All pods were ready for the first time since the admission."""
         ...
 
-    def evicted(self, workload: Object, reason: str, cause: str, /, *, first: bool) -> None:
+    def evicted(self, workload: JsonObject, reason: str, cause: str, /, *, first: bool) -> None:
         """An eviction began; ``first`` if it is the Workload's first for this reason and cause."""
         ...
 
-    def quota_released(self, workload: Object, reason: str, since_evicted: float, /) -> None:
+    def quota_released(self, workload: JsonObject, reason: str, since_evicted: float, /) -> None:
         """The quota of an evicted Workload was released."""
         ...
 
-    def finished(self, workload: Object, ran: float | None, /) -> None:
+    def finished(self, workload: JsonObject, ran: float | None, /) -> None:
         """The Workload finished; ``ran`` since its admission, None if it was not admitted."""
         ...
 
-    def slice_replaced(self, workload: Object, /) -> None:
+    def slice_replaced(self, workload: JsonObject, /) -> None:
         """A slice of an elastic job was replaced by a larger one."""
         ...
 
@@ -54,12 +54,12 @@ class TransitionMetrics(Protocol):
 class Versions:
     """Two versions of one Workload that follow each other. The later one is None if it was deleted."""
 
-    former: Object
-    latter: Object | None
+    former: JsonObject
+    latter: JsonObject | None
     now: Instant
 
     @property
-    def last(self) -> Object:
+    def last(self) -> JsonObject:
         """The Workload as it is, or as it was last."""
         return self.former if self.latter is None else self.latter
 
@@ -80,7 +80,7 @@ class Versions:
         return 0.0 if start is None else max(0, self.now - start) / SECOND
 
 
-def _cluster_queue(workload: Object) -> str:
+def _cluster_queue(workload: JsonObject) -> str:
     return value_at(workload, ("status", "admission", "clusterQueue"), "")
 
 

@@ -17,7 +17,7 @@ from admitq.runtime.credentials import Credentials
 from admitq.runtime.errors import ApiError
 from admitq.runtime.lines import LineTooLongError, split_lines
 from admitq.runtime.rate_limit import TokenBucket
-from admitq.runtime.resources import Object, Resource
+from admitq.runtime.resources import Resource
 from admitq.runtime.transport import (
     JSON,
     Call,
@@ -38,7 +38,7 @@ MAX_LIST_RESTARTS = 3
 LIST_PATIENCE = 3
 """A page of large objects may take so many times as long as another call."""
 
-Objects: TypeAlias = list[Object]
+Objects: TypeAlias = list[dict[str, Any]]
 Propagation = Literal["Background", "Foreground", "Orphan"]
 Operation = Mapping[str, Any]
 """One step of a JSON patch: ``op``, ``path``, and what the operation needs."""
@@ -48,13 +48,13 @@ class WatchEvent(NamedTuple):
     """One event of a watch; ``type`` is ADDED, MODIFIED, DELETED or BOOKMARK."""
 
     type: str
-    object: Object
+    object: dict[str, Any]
 
 
 class Page(NamedTuple):
     """One page of a list. ``first`` tells that the list begins here, also after a 410 made it begin again."""
 
-    items: list[Object]
+    items: list[dict[str, Any]]
     resource_version: str
     first: bool
 
@@ -117,7 +117,7 @@ class Client:
 
     async def get(
         self, resource: Resource, name: str, namespace: str | None = None, subresource: str | None = None
-    ) -> Object:
+    ) -> dict[str, Any]:
         """Read one object."""
         return await self._call("get", resource, "GET", resource.path(namespace, name, subresource))
 
@@ -129,7 +129,7 @@ class Client:
         field_selector: str | None = None,
     ) -> tuple[Objects, str]:
         """Read all objects as of one resource version, which is returned with them."""
-        items: list[Object] = []
+        items: list[dict[str, Any]] = []
         resource_version = ""
         async for page in self.pages(resource, namespace, label_selector, field_selector):
             items = page.items if page.first else items + page.items
@@ -235,16 +235,16 @@ class Client:
     async def create(
         self,
         resource: Resource,
-        obj: Object,
+        obj: dict[str, Any],
         namespace: str | None = None,
         subresource: str | None = None,
         *,
         name: str | None = None,
         dry_run: bool = False,
         field_manager: str | None = None,
-    ) -> Object:
+    ) -> dict[str, Any]:
         """Create an object; with ``subresource`` (TokenRequest, Eviction…) below the object ``name``."""
-        metadata: Object = obj.get("metadata") or {}
+        metadata: dict[str, Any] = obj.get("metadata") or {}
         if namespace is None and resource.namespaced:
             namespace = metadata.get("namespace")
         if subresource is not None:
@@ -256,14 +256,14 @@ class Client:
     async def replace(
         self,
         resource: Resource,
-        obj: Object,
+        obj: dict[str, Any],
         subresource: str | None = None,
         *,
         dry_run: bool = False,
         field_manager: str | None = None,
-    ) -> Object:
+    ) -> dict[str, Any]:
         """Write the whole object; with its ``resourceVersion`` only over that very version."""
-        metadata: Object = obj["metadata"]
+        metadata: dict[str, Any] = obj["metadata"]
         path = resource.path(metadata.get("namespace"), metadata["name"], subresource)
         query = self._options(dry_run=dry_run, field_manager=field_manager)
         return await self._call("update", resource, "PUT", path, body=obj, query=query, write=True)
@@ -272,13 +272,13 @@ class Client:
         self,
         resource: Resource,
         name: str,
-        patch: Object,
+        patch: dict[str, Any],
         namespace: str | None = None,
         subresource: str | None = None,
         *,
         dry_run: bool = False,
         field_manager: str | None = None,
-    ) -> Object:
+    ) -> dict[str, Any]:
         """Merge into the object; with ``metadata.resourceVersion`` in the patch only over that version."""
         path = resource.path(namespace, name, subresource)
         query = self._options(dry_run=dry_run, field_manager=field_manager)
@@ -296,7 +296,7 @@ class Client:
         *,
         dry_run: bool = False,
         field_manager: str | None = None,
-    ) -> Object:
+    ) -> dict[str, Any]:
         """Carry out the steps; a failing ``test`` step refuses them all with 422."""
         path = resource.path(namespace, name, subresource)
         query = self._options(dry_run=dry_run, field_manager=field_manager)
@@ -314,15 +314,15 @@ class Client:
     async def apply(
         self,
         resource: Resource,
-        obj: Object,
+        obj: dict[str, Any],
         *,
         field_manager: str,
         force: bool = True,
         subresource: str | None = None,
         dry_run: bool = False,
-    ) -> Object:
+    ) -> dict[str, Any]:
         """Apply on the server's side: these fields, and no others, are then owned by ``field_manager``."""
-        metadata: Object = obj["metadata"]
+        metadata: dict[str, Any] = obj["metadata"]
         path = resource.path(metadata.get("namespace"), metadata["name"], subresource)
         query = self._options(dry_run=dry_run, field_manager=field_manager)
         query["force"] = "true" if force else "false"
@@ -341,13 +341,13 @@ class Client:
         *,
         grace_seconds: int | None = None,
         dry_run: bool = False,
-    ) -> Object:
+    ) -> dict[str, Any]:
         """Delete an object, where ``uid`` or ``resource_version`` are given only that very one.
 
         ``grace_seconds`` is how long a pod may take to end, instead of what itself says; 0 asks no node.
         Returns the object as it was, or as it waits for its finalizers, or a Status.
         """
-        body: Object = {"kind": "DeleteOptions", "apiVersion": "v1"}
+        body: dict[str, Any] = {"kind": "DeleteOptions", "apiVersion": "v1"}
         preconditions = {"uid": uid, "resourceVersion": resource_version}
         present = {key: value for key, value in preconditions.items() if value is not None}
         if present:

@@ -26,8 +26,6 @@ from urllib.request import getproxies, proxy_bypass
 
 import yaml
 
-from admitq.runtime.resources import Object
-
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 MAX_AGE_S = 60.0
@@ -373,9 +371,9 @@ def from_kubeconfig(paths: list[Path], *, context: str | None = None) -> Credent
     )
 
 
-def _merge(paths: list[Path]) -> Object:
+def _merge(paths: list[Path]) -> dict[str, Any]:
     """Join files: of equal names the first one counts, relative paths belong to the file they stand in."""
-    merged: Object = {"current-context": "", "contexts": [], "clusters": [], "users": []}
+    merged: dict[str, Any] = {"current-context": "", "contexts": [], "clusters": [], "users": []}
     read = 0
     for path in paths:
         try:
@@ -398,14 +396,14 @@ def _merge(paths: list[Path]) -> Object:
     return merged
 
 
-def _entry(config: Object, section: str, key: str, name: str, where: str) -> Object:
+def _entry(config: dict[str, Any], section: str, key: str, name: str, where: str) -> dict[str, Any]:
     for item in config[section]:
         if item.get("name") == name and isinstance(item.get(key), dict):
             return {**item[key], "base": item["base"]}
     raise CredentialsError(f"{where}: {key} {name!r} is not among its {section}")
 
 
-def _file_or_data(entry: Object, key: str, where: str) -> Path | bytes | None:
+def _file_or_data(entry: dict[str, Any], key: str, where: str) -> Path | bytes | None:
     data = entry.get(f"{key}-data")
     if data:
         try:
@@ -415,7 +413,7 @@ def _file_or_data(entry: Object, key: str, where: str) -> Path | bytes | None:
     return entry["base"] / entry[key] if entry.get(key) else None
 
 
-def _token(user: Object, where: str, context: str | None) -> Token:
+def _token(user: dict[str, Any], where: str, context: str | None) -> Token:
     if user.get("exec") or user.get("auth-provider"):
         return PluginToken(where, context)
     if user.get("token"):
@@ -425,7 +423,7 @@ def _token(user: Object, where: str, context: str | None) -> Token:
     return FixedToken(None)
 
 
-def _trust(cluster: Object, user: Object, where: str) -> Trust:
+def _trust(cluster: dict[str, Any], user: dict[str, Any], where: str) -> Trust:
     certificate = _file_or_data(user, "client-certificate", where)
     key = _file_or_data(user, "client-key", where)
     pair: CertificateFiles | CertificateData | None = None
@@ -452,7 +450,7 @@ def _bytes(content: Path | bytes) -> bytes:
         raise CredentialsError(f"{content}: {error.strerror}") from error
 
 
-def _impersonation(user: Object) -> dict[str, str]:
+def _impersonation(user: dict[str, Any]) -> dict[str, str]:
     """Whom to act as, where the user entry says so; leaving it out would act with more rights than asked."""
     headers: dict[str, str] = {}
     if user.get("as"):

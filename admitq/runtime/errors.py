@@ -1,6 +1,6 @@
 """What can go wrong with a call of the API."""
 
-from admitq.runtime.resources import Object
+from typing import Any
 
 
 class ApiError(Exception):
@@ -19,14 +19,14 @@ class ApiError(Exception):
         message: str,
         *,
         retry_after: float | None = None,
-        body: Object | None = None,
+        body: dict[str, Any] | None = None,
     ) -> None:
         super().__init__(message)
         self.status = status
         self.reason = reason
         self.message = message
         self.retry_after = retry_after
-        self.body: Object = body or {}
+        self.body: dict[str, Any] = body or {}
 
     def __str__(self) -> str:
         return f"{self.status or 'no answer'} {self.reason}: {self.message}"

@@ -24,7 +24,7 @@ from admitq.process.unexpected_errors import LOG_ONLY, ErrorPart, UnexpectedErro
 from admitq.runtime.client import Client
 from admitq.runtime.errors import ApiError, NotLeadingError
 from admitq.runtime.rate_limit import CallPriority, call_priority
-from admitq.runtime.resources import EVENTS, Object
+from admitq.runtime.resources import EVENTS
 
 log = logging.getLogger(__name__)
 
@@ -68,7 +68,7 @@ class EventLimits:
 class _Series:
     """An event that may repeat; ``written_count`` is how often the API knows it to have happened."""
 
-    event: Object
+    event: dict[str, Any]
     count: int
     last_at: float
     last_seen: datetime
@@ -119,12 +119,12 @@ class EventRecorder:
 
     def event(
         self,
-        regarding: Object,
+        regarding: dict[str, Any],
         kind: EventType,
         reason: str,
         note: str,
         action: str | None = None,
-        related: Object | None = None,
+        related: dict[str, Any] | None = None,
     ) -> None:
         """Take an event about an object. Never raises, never waits.
 
@@ -160,7 +160,13 @@ class EventRecorder:
     # Taking
 
     def _take(
-        self, regarding: Object, kind: EventType, reason: str, note: str, action: str, related: Object | None
+        self,
+        regarding: dict[str, Any],
+        kind: EventType,
+        reason: str,
+        note: str,
+        action: str,
+        related: dict[str, Any] | None,
     ) -> None:
         about = _reference(regarding)
         other = None if related is None else _reference(related)
@@ -177,7 +183,7 @@ class EventRecorder:
         if not self._allow(_key({**about, "resourceVersion": ""}), now):
             self._drop("too many for the object")
             return
-        event: Object = {
+        event: dict[str, Any] = {
             "apiVersion": EVENTS.api_version,
             "kind": EVENTS.kind,
             "metadata": {
@@ -299,11 +305,11 @@ def cut(text: str, size: int) -> str:
     return raw[: size - 3].decode("utf-8", "ignore") + "…"
 
 
-def _series_body(series: _Series) -> Object:
+def _series_body(series: _Series) -> dict[str, Any]:
     return {"count": max(2, series.count), "lastObservedTime": _micro_time(series.last_seen)}
 
 
-def _reference(obj: Object) -> Object:
+def _reference(obj: dict[str, Any]) -> dict[str, Any]:
     """Make an ObjectReference out of an object, or take one that is."""
     metadata: Any = obj.get("metadata", obj)
     found = {
@@ -317,7 +323,7 @@ def _reference(obj: Object) -> Object:
     return {key: value for key, value in found.items() if value}
 
 
-def _key(reference: Object) -> _ObjectKey:
+def _key(reference: dict[str, Any]) -> _ObjectKey:
     return tuple(str(reference.get(field, "")) for field in _REFERENCE_FIELDS)
 
 

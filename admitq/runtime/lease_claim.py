@@ -20,7 +20,7 @@ from typing import Any
 
 from admitq.runtime.client import Client
 from admitq.runtime.errors import ApiError
-from admitq.runtime.resources import LEASES, Object
+from admitq.runtime.resources import LEASES
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class Record:
     acquired: str | None = None
     renewed: str | None = None
     transitions: int = 0
-    metadata: Object = field(default_factory=dict[str, Any])
+    metadata: dict[str, Any] = field(default_factory=dict[str, Any])
     """The metadata that was read. It is written back as it is."""
 
     @property
@@ -75,7 +75,7 @@ class Record:
         return str(self.metadata.get("resourceVersion") or "")
 
 
-def read_record(lease: Object) -> Record:
+def read_record(lease: dict[str, Any]) -> Record:
     """Read a Lease object of any shape."""
     spec: Any = lease.get("spec")
     spec = spec if isinstance(spec, dict) else {}
@@ -216,8 +216,8 @@ class LeaseClaim:
         self._seen, self._seen_at = written, self._clocks.steady()
         self.valid_until = sent_at + self._timing.renew_deadline
 
-    async def _put(self, client: Client, record: Record) -> Object:
-        lease: Object = {
+    async def _put(self, client: Client, record: Record) -> dict[str, Any]:
+        lease: dict[str, Any] = {
             "apiVersion": LEASES.api_version,
             "kind": LEASES.kind,
             "metadata": {**record.metadata, "name": self._name, "namespace": self._namespace},

@@ -4,11 +4,7 @@ A path is built here and nowhere else, so that a name from outside can never lea
 """
 
 from dataclasses import dataclass
-from typing import Any, TypeAlias
 from urllib.parse import quote
-
-Object: TypeAlias = dict[str, Any]
-"""A Kubernetes object (or any part of one) as JSON."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from typing import Any, Literal, NamedTuple
 import orjson
 
 from admitq.process.unexpected_errors import LOG_ONLY, ErrorPart, UnexpectedErrors
-from admitq.runtime.resources import Object, Resource
+from admitq.runtime.resources import Resource
 
 log = logging.getLogger(__name__)
 
@@ -48,16 +48,16 @@ class Change:
 
     kind: Literal["added", "modified", "deleted"]
     key: Key
-    new: Object | None
+    new: dict[str, Any] | None
     old_bytes: bytes | None
 
     @functools.cached_property
-    def old(self) -> Object | None:
+    def old(self) -> dict[str, Any] | None:
         """The object as it was before, None where it was not known."""
         return None if self.old_bytes is None else orjson.loads(self.old_bytes)
 
     @property
-    def object(self) -> Object:
+    def object(self) -> dict[str, Any]:
         """The object as it is now, or as it was last."""
         found = self.new if self.new is not None else self.old
         if found is None:
@@ -69,8 +69,8 @@ NAMELESS = Key("", "?")
 """Stands for objects that do not even tell their name."""
 
 Handler = Callable[[Change], object]
-Transform = Callable[[Object], Object]
-Index = Callable[[Object], Iterable[str]]
+Transform = Callable[[dict[str, Any]], dict[str, Any]]
+Index = Callable[[dict[str, Any]], Iterable[str]]
 
 
 class Malformed(Exception):
@@ -160,7 +160,7 @@ class Store:
     def __contains__(self, key: tuple[str, str]) -> bool:
         return Key(*key) in self._entries
 
-    def get(self, namespace: str, name: str) -> Object | None:
+    def get(self, namespace: str, name: str) -> dict[str, Any] | None:
         """Give one object, None if there is none; the namespace is empty for cluster-scoped ones."""
         entry = self._entries.get(Key(namespace, name))
         return None if entry is None else orjson.loads(entry.data)
@@ -169,7 +169,7 @@ class Store:
         """Give the keys of all objects."""
         return list(self._entries)
 
-    def list(self, namespace: str | None = None) -> Iterator[Object]:
+    def list(self, namespace: str | None = None) -> Iterator[dict[str, Any]]:
         """Go through all objects, or those of one namespace, decoding one at a time."""
         for key, entry in list(self._entries.items()):
             if namespace is None or key.namespace == namespace:
@@ -179,7 +179,7 @@ class Store:
         """Give the keys of the objects with this value in the index, in order of their coming."""
         return tuple(self._indexes[index].get(value, ()))
 
-    def by_index(self, index: str, value: str) -> tuple[Object, ...]:
+    def by_index(self, index: str, value: str) -> tuple[dict[str, Any], ...]:
         """Give the objects with this value in the index."""
         return tuple(orjson.loads(self._entries[key].data) for key in self.keys_by_index(index, value))
 
@@ -202,7 +202,7 @@ class Store:
         """Tell a handler nothing any more."""
         self._handlers.remove(handler)
 
-    def upsert(self, obj: Object) -> Change | None:
+    def upsert(self, obj: dict[str, Any]) -> Change | None:
         """Take an object in if it is news; handlers have been told when this returns.
 
         For watch events and for the responses of our own writes alike; of the latter only those that the
@@ -210,7 +210,7 @@ class Store:
         """
         return self._upsert(obj, _Source.EVENT)
 
-    def remove(self, obj: Object) -> Change | None:
+    def remove(self, obj: dict[str, Any]) -> Change | None:
         """Take an object out; ``obj`` is it as it was last, and it is gone: no finalizer holds it."""
         try:
             key, uid, version = _identify(obj)
@@ -242,7 +242,7 @@ class Store:
         """Begin to take in a complete list, as of this version."""
         return Listing(resource_version, rewound=_older(resource_version, self._complete_through))
 
-    def take_listed(self, listing: Listing, obj: Object) -> None:
+    def take_listed(self, listing: Listing, obj: dict[str, Any]) -> None:
         """Take in one object of the list."""
         with contextlib.suppress(Malformed):  # the upsert sets it aside
             listing.seen.add(_key(obj))
@@ -259,7 +259,7 @@ class Store:
             self._take_back(key)
         self._complete_through = listing.resource_version
 
-    def _upsert(self, obj: Object, source: "_Source") -> Change | None:
+    def _upsert(self, obj: dict[str, Any], source: "_Source") -> Change | None:
         key = NAMELESS
         version = ""
         try:
@@ -376,8 +376,10 @@ def _identify(obj: Any) -> tuple[Key, str, str]:
     return key, uid, version
 
 
-def _without_managed_fields(obj: Object) -> Object:
-    metadata: Object = {key: value for key, value in obj["metadata"].items() if key != "managedFields"}
+def _without_managed_fields(obj: dict[str, Any]) -> dict[str, Any]:
+    metadata: dict[str, Any] = {
+        key: value for key, value in obj["metadata"].items() if key != "managedFields"
+    }
     return {**obj, "metadata": metadata}
 
 

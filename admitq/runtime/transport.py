@@ -12,7 +12,7 @@ import re
 import time
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import aiohttp
 import orjson
@@ -21,7 +21,6 @@ from yarl import URL
 from admitq.runtime.credentials import Credentials, CredentialsError
 from admitq.runtime.errors import ApiError
 from admitq.runtime.rate_limit import CallPriority, TokenBucket, current_priority
-from admitq.runtime.resources import Object
 
 JSON: Final = "application/json"
 
@@ -268,7 +267,7 @@ def excerpt(raw: bytes) -> str:
     return " ".join(raw[:200].decode("utf-8", "replace").split())
 
 
-def _status_object(raw: bytes) -> Object:
+def _status_object(raw: bytes) -> dict[str, Any]:
     try:
         body = orjson.loads(raw)
     except orjson.JSONDecodeError:
@@ -276,7 +275,7 @@ def _status_object(raw: bytes) -> Object:
     return body if isinstance(body, dict) and body.get("kind") == "Status" else {}
 
 
-def from_status(status: Object, code: int) -> ApiError:
+def from_status(status: dict[str, Any], code: int) -> ApiError:
     """Make an error of the API's Status object."""
     reason = status.get("reason") or _REASONS.get(code, "Unknown")
     return ApiError(code, str(reason), str(status.get("message") or reason), body=status)

@@ -16,14 +16,14 @@ from pydantic import BaseModel, ValidationError
 
 from admitq.core.events import Event
 from admitq.integrations.base import FollowedKind, Integration, Reference
-from admitq.integrations.paths import Object, merged, value_at, with_value
 from admitq.integrations.registry import followed, registered
 from admitq.simulator.documents import Document, FieldPath, InputError, Problem, field_path, without_nulls
 from admitq.simulator.problems import aliases, problems_of, unknown_field
 from admitq.translate.observations import Observation, observations
 from admitq.translate.reading import Reading
+from admitq_api.json_objects import JsonObject, apply_merge_patch, value_at, with_value
 from admitq_api.labels import GROUPS, Names
-from admitq_api.stored_fields import Malformed
+from admitq_api.stored_fields import MalformedField
 
 NAMESPACE_LABEL: Final = "kubernetes.io/metadata.name"
 """The label by which the API server tells every namespace's name."""
@@ -140,7 +140,7 @@ class Manifests:
 
     # --- asking -----------------------------------------------------------------------------------
 
-    def integration_of(self, obj: Object) -> Integration | None:
+    def integration_of(self, obj: JsonObject) -> Integration | None:
         """The kind of jobs that an object is of."""
         group, _, version = str(obj.get("apiVersion", "")).rpartition("/")
         return self._kinds.get((group, version, str(obj.get("kind", ""))))
@@ -161,23 +161,23 @@ class Manifests:
             if name.kind not in _OBSERVED and name.kind not in _CLASSES and name not in self._followed
         )
 
-    def referenced(self, reference: Reference) -> Object | None:
+    def referenced(self, reference: Reference) -> JsonObject | None:
         """What a job refers to."""
         return self._value(ObjectId(reference.kind.kind, reference.namespace, reference.name))
 
-    def workload_priority_class(self, name: str) -> Object | None:
+    def workload_priority_class(self, name: str) -> JsonObject | None:
         """A WorkloadPriorityClass by name."""
         return self._value(ObjectId("WorkloadPriorityClass", "", name))
 
-    def priority_class(self, name: str) -> Object | None:
+    def priority_class(self, name: str) -> JsonObject | None:
         """A PriorityClass by name."""
         return self._value(ObjectId("PriorityClass", "", name))
 
-    def priority_classes(self) -> Iterable[Object]:
+    def priority_classes(self) -> Iterable[JsonObject]:
         """All PriorityClasses."""
         return [document.value for _, document in self.of_kind("PriorityClass")]
 
-    def _value(self, name: ObjectId) -> Object | None:
+    def _value(self, name: ObjectId) -> JsonObject | None:
         document = self._objects.get(name)
         return None if document is None else document.value
 
@@ -204,7 +204,7 @@ class Manifests:
         """
         try:
             return self._observation(name, document).changed(_as_stored(name, document.value))
-        except Malformed as error:
+        except MalformedField as error:
             raise document.error(field_path(error.field), error.remedy) from None
 
     def deleted(self, name: ObjectId, document: Document) -> Event:
@@ -243,7 +243,7 @@ class Manifests:
         if found is None:
             raise document.error(("name",), f"there is no {name}")
         # What is wrong with the result stands in the patch, as far as it can be found there.
-        part = document.within(("patch",), cast("Mapping[str, Any]", merged(found.value, patch)))
+        part = document.within(("patch",), cast("Mapping[str, Any]", apply_merge_patch(found.value, patch)))
         return self.replace(part)
 
     def _known(self, name: ObjectId, document: Document) -> ObjectId:
@@ -278,7 +278,7 @@ def _text(document: Document, path: FieldPath) -> str:
     return found
 
 
-def _as_stored(name: ObjectId, value: Object) -> Object:
+def _as_stored(name: ObjectId, value: JsonObject) -> JsonObject:
     """The object as the API server and its controllers would have it, where decisions ask for it."""
     stored = with_value(value, ("metadata", "uid"), str(name))
     if name.namespace:

@@ -13,7 +13,6 @@ from admitq.core.events import Event
 from admitq.core.model import ObjectKey
 from admitq.core.settings import Settings
 from admitq.integrations.base import Integration
-from admitq.integrations.paths import Object, with_value
 from admitq.simulator import arrivals
 from admitq.simulator.distributions import Draw, sampler, stream
 from admitq.simulator.documents import Document, FieldPath, InputError, Place, Problem, field_name, field_path
@@ -32,6 +31,7 @@ from admitq.simulator.schema import (
 from admitq.simulator.templates import Template, Translation, job_manifest
 from admitq.simulator.traces import REQUESTS, Row, Shape, read_trace
 from admitq.translate.reading import Reading, configure_reading
+from admitq_api.json_objects import JsonObject, with_value
 from admitq_api.labels import Names
 
 
@@ -413,7 +413,7 @@ def _in_class(path: FieldPath) -> FieldPath:
     return ("priorityClass",) if "labels" in path else ()
 
 
-def _placed(obj: Object, queue: ObjectKey, priority_class: str | None, names: Names) -> Object:
+def _placed(obj: JsonObject, queue: ObjectKey, priority_class: str | None, names: Names) -> JsonObject:
     """A Job or Workload in this queue."""
     placed = with_value(obj, ("metadata", "namespace"), queue.namespace)
     if (obj.get("apiVersion"), obj.get("kind")) == (names.api_version, "Workload"):

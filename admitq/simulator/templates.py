@@ -11,14 +11,14 @@ from typing import Any, Final, NamedTuple
 from admitq.core.model import ObjectKey, Workload
 from admitq.integrations.base import Integration, PodSetTemplate, Reference, Rules
 from admitq.integrations.names import LONGEST
-from admitq.integrations.paths import Object, value_at, with_value
 from admitq.metrics.custom_labels import Location
 from admitq.simulator.documents import FieldPath, field_path
 from admitq.translate.reading import Reading
 from admitq.translate.workloads import read_workload
 from admitq.workloads.job_workloads import PriorityClasses, PriorityClassMissing, WithoutPodSets, workload_for
+from admitq_api.json_objects import JsonObject, value_at, with_value
 from admitq_api.labels import Names
-from admitq_api.stored_fields import Malformed
+from admitq_api.stored_fields import MalformedField
 
 SECOND: Final = 1_000_000_000
 _CREATED: Final = "1970-01-01T00:00:00Z"
@@ -43,7 +43,7 @@ class _Source:
 
     integration: Integration
     names: Names
-    job: Object
+    job: JsonObject
     conventions: _Conventions
     lookups: PriorityClasses
 
@@ -67,7 +67,7 @@ class Template:
     names: Names
     deadline: int | None = None
     integration: Integration | None = None
-    job: Object | None = None
+    job: JsonObject | None = None
     _running: dict[int, Running] = field(default_factory=dict[int, Running])
     _reclaimable: dict[tuple[int, int], tuple[tuple[str, int], ...]] = field(
         default_factory=dict[tuple[int, int], tuple[tuple[str, int], ...]]
@@ -110,7 +110,7 @@ class Template:
         reported = with_value(job, ("status",), {"succeeded": ended, "completedIndexes": indexes})
         return tuple(sorted((self.integration.scaling.reclaimable(reported) or {}).items()))
 
-    def _with_count(self, count: int) -> Object | None:
+    def _with_count(self, count: int) -> JsonObject | None:
         job, integration = self.job, self.integration
         if job is None or integration is None or integration.scaling.with_counts is None or not self.has_pods:
             return job
@@ -129,7 +129,7 @@ def job_manifest(
     requests: Iterable[tuple[str, str | int]],
     priority_class: str = "",
     min_pods: int | None = None,
-) -> Object:
+) -> JsonObject:
     """A Job of so many equal pods."""
     labels = {names.queue_name: queue.name}
     if priority_class:
@@ -164,19 +164,19 @@ class Translation:
     """
 
     names: Names
-    integration_of: Callable[[Object], Integration | None]
+    integration_of: Callable[[JsonObject], Integration | None]
     lookups: PriorityClasses
-    referenced: Callable[[Reference], Object | None]
+    referenced: Callable[[Reference], JsonObject | None]
     how: Reading
     partial_admission: bool = True
 
-    def template(self, obj: Object, blame: Blame) -> Template:
+    def template(self, obj: JsonObject, blame: Blame) -> Template:
         """The template of a Job or Workload. What is wrong raises what ``blame`` makes of it."""
         integration = self.integration_of(obj)
         if integration is None:
             return Template(self._translated(with_value(obj, ("status",), None), (), blame), self.names)
         job = integration.webhook.mutate(with_value(obj, ("metadata", "uid"), "template"), Rules(self.names))
-        found: dict[Reference, Object] = {}
+        found: dict[Reference, JsonObject] = {}
         for reference in filter(integration.requires, integration.templates.references(job)):
             one = self.referenced(reference)
             if one is None:
@@ -200,7 +200,7 @@ class Translation:
             job,
         )
 
-    def _translated(self, raw: Object, pod_sets: Iterable[PodSetTemplate], blame: Blame) -> Workload:
+    def _translated(self, raw: JsonObject, pod_sets: Iterable[PodSetTemplate], blame: Blame) -> Workload:
         paths = [pod_set.template_path for pod_set in pod_sets]
         metadata: Mapping[str, Any] = raw.get("metadata") or {}
         stored = {
@@ -214,7 +214,7 @@ class Translation:
         }
         try:
             workload = read_workload(stored, self.names, self.how)
-        except Malformed as error:
+        except MalformedField as error:
             raise blame(_in_job(error.field, paths), error.remedy) from None
         for problem in workload.resource_problems:
             raise blame(_in_job(problem.field, paths), problem.detail)

@@ -10,7 +10,14 @@ from admitq.core.model import Admission, PodSetAssignment
 from admitq.translate.amounts import format_quantities
 from admitq.translate.metadata import read_labels
 from admitq_api.quantity import QuantityError, amount
-from admitq_api.stored_fields import Malformed, items, mapping, quota_amount, text, whole
+from admitq_api.stored_fields import (
+    MalformedField,
+    require_amount,
+    require_int,
+    require_list,
+    require_object,
+    require_text,
+)
 
 
 def read_admission(raw: Mapping[str, Any], pods: Mapping[str, int] = MappingProxyType({})) -> Admission:
@@ -21,29 +28,29 @@ def read_admission(raw: Mapping[str, Any], pods: Mapping[str, int] = MappingProx
         pods: how many pods each podset has; an assignment that states no count is for all of them.
 
     Raises:
-        Malformed: a usage is not a readable quantity.
+        MalformedField: a usage is not a readable quantity.
     """
     path = "status.admission.podSetAssignments"
     return Admission(
-        text(raw["clusterQueue"], "status.admission.clusterQueue"),
+        require_text(raw["clusterQueue"], "status.admission.clusterQueue"),
         tuple(
             _read_assignment(item, f"{path}[{index}]", pods)
-            for index, item in enumerate(items(raw.get("podSetAssignments"), path))
+            for index, item in enumerate(require_list(raw.get("podSetAssignments"), path))
         ),
     )
 
 
 def _read_assignment(item: Mapping[str, Any], path: str, pods: Mapping[str, int]) -> PodSetAssignment:
-    name, count = text(item.get("name", "main"), f"{path}.name"), item.get("count")
+    name, count = require_text(item.get("name", "main"), f"{path}.name"), item.get("count")
     usage = {
-        resource: quota_amount(resource, value, f"{path}.resourceUsage[{resource}]")
-        for resource, value in mapping(item.get("resourceUsage"), path).items()
+        resource: require_amount(resource, value, f"{path}.resourceUsage[{resource}]")
+        for resource, value in require_object(item.get("resourceUsage"), path).items()
     }
     return PodSetAssignment(
         name=name,
-        flavors=read_labels(mapping(item.get("flavors"), f"{path}.flavors"), f"{path}.flavors"),
+        flavors=read_labels(require_object(item.get("flavors"), f"{path}.flavors"), f"{path}.flavors"),
         resource_usage=amounts(usage),
-        count=pods.get(name, 0) if count is None else whole(count, f"{path}.count"),
+        count=pods.get(name, 0) if count is None else require_int(count, f"{path}.count"),
         is_place_open=item.get("delayedTopologyRequest") == "Pending" and not item.get("topologyAssignment"),
     )
 
@@ -51,17 +58,17 @@ def _read_assignment(item: Mapping[str, Any], path: str, pods: Mapping[str, int]
 def read_admission_leniently(raw: Mapping[str, Any]) -> Admission:
     """Read the valid parts of an admission; an invalid or negative amount counts as 0."""
     assignments: list[PodSetAssignment] = []
-    for item in items(raw.get("podSetAssignments"), "status.admission.podSetAssignments"):
+    for item in require_list(raw.get("podSetAssignments"), "status.admission.podSetAssignments"):
         usage: dict[str, int] = {}
-        with suppress(Malformed, AttributeError):
-            for resource, value in mapping(item.get("resourceUsage"), "resourceUsage").items():
+        with suppress(MalformedField, AttributeError):
+            for resource, value in require_object(item.get("resourceUsage"), "resourceUsage").items():
                 with suppress(QuantityError):
                     usage[resource] = max(0, amount(resource, value))
-            flavors = read_labels(mapping(item.get("flavors"), "flavors"))
+            flavors = read_labels(require_object(item.get("flavors"), "flavors"))
             # Without a count the whole usage stays charged; reclaimable pods are not readable either.
-            name = text(item.get("name", "main"), "name")
+            name = require_text(item.get("name", "main"), "name")
             assignments.append(PodSetAssignment(name, flavors, amounts(usage), 0))
-    return Admission(text(raw["clusterQueue"], "status.admission.clusterQueue"), tuple(assignments))
+    return Admission(require_text(raw["clusterQueue"], "status.admission.clusterQueue"), tuple(assignments))
 
 
 def format_admission(value: Admission) -> dict[str, Any]:

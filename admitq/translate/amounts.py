@@ -6,24 +6,27 @@ from typing import Any
 from admitq.core.amounts import Amounts
 from admitq.core.model import ExactAmounts, ResourceProblem
 from admitq_api.quantity import QuantityError, format_quantity, parse
-from admitq_api.stored_fields import exact_amount, mapping
+from admitq_api.stored_fields import require_exact_amount, require_object
 
 
 def read_exact_amounts(raw: Any, field: str) -> ExactAmounts:
     """Read amounts without rounding.
 
     Raises:
-        Malformed: a quantity is not readable.
+        MalformedField: a quantity is not readable.
     """
     return tuple(
-        sorted((name, exact_amount(value, f"{field}[{name}]")) for name, value in mapping(raw, field).items())
+        sorted(
+            (name, require_exact_amount(value, f"{field}[{name}]"))
+            for name, value in require_object(raw, field).items()
+        )
     )
 
 
 def read_countable_amounts(raw: Any, field: str, problems: list[ResourceProblem]) -> ExactAmounts:
     """Read amounts without rounding; leave out invalid and negative ones and add them to ``problems``."""
     result: dict[str, Fraction] = {}
-    for resource, quantity in mapping(raw, field).items():
+    for resource, quantity in require_object(raw, field).items():
         try:
             value = parse(quantity)
         except QuantityError as error:

@@ -4,23 +4,23 @@ from collections.abc import Mapping
 from typing import Any
 
 from admitq.core.model import LimitedType, LimitRange, LimitRangeItem
-from admitq.integrations.paths import Object
 from admitq.translate.amounts import read_exact_amounts
-from admitq_api.stored_fields import items, mapping
+from admitq_api.json_objects import JsonObject
+from admitq_api.stored_fields import require_list, require_object
 
 
-def read_limit_range(obj: Object) -> LimitRange:
+def read_limit_range(obj: JsonObject) -> LimitRange:
     """Read the limits for containers and pods of a LimitRange.
 
     Raises:
-        Malformed: a quantity is not readable.
+        MalformedField: a quantity is not readable.
     """
-    spec = mapping(obj.get("spec"), "spec")
+    spec = require_object(obj.get("spec"), "spec")
     limited = {str(one) for one in LimitedType}
     return LimitRange(
         tuple(
             _read_limit_range_item(item, f"spec.limits[{index}]")
-            for index, item in enumerate(items(spec.get("limits"), "spec.limits"))
+            for index, item in enumerate(require_list(spec.get("limits"), "spec.limits"))
             if item.get("type") in limited
         )
     )

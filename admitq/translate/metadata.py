@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 
 from admitq.core.model import Instant, Labels, ObjectKey
-from admitq.integrations.paths import Object
 from admitq_api import conditions
-from admitq_api.stored_fields import text
+from admitq_api.json_objects import JsonObject
+from admitq_api.stored_fields import require_text
 
 
-def key_of(obj: Object) -> ObjectKey:
+def key_of(obj: JsonObject) -> ObjectKey:
     """Return namespace and name of an object."""
     metadata = obj["metadata"]
     return ObjectKey(metadata.get("namespace", ""), metadata["name"])
@@ -18,9 +18,9 @@ def read_labels(values: Mapping[str, str] | None, field: str = "labels") -> Labe
     """Read labels, sorted by key.
 
     Raises:
-        Malformed: a value is not a string.
+        MalformedField: a value is not a string.
     """
-    return tuple(sorted([(key, text(value, field)) for key, value in (values or {}).items()]))
+    return tuple(sorted([(key, require_text(value, field)) for key, value in (values or {}).items()]))
 
 
 def read_time(value: str | None) -> Instant:

@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from admitq.core import events as happened
-from admitq.integrations.paths import Object
 from admitq.translate.admission_checks import read_admission_check
 from admitq.translate.flavors import read_resource_flavor
 from admitq.translate.limit_ranges import read_limit_range
@@ -18,6 +17,7 @@ from admitq.translate.queues import (
 from admitq.translate.reading import Reading
 from admitq.translate.runtime_classes import read_overhead
 from admitq.translate.workloads import read_quota_holder, read_workload
+from admitq_api.json_objects import JsonObject
 from admitq_api.labels import Names
 
 
@@ -25,16 +25,16 @@ from admitq_api.labels import Names
 class Observation:
     """How objects of one resource become events of the core."""
 
-    changed: Callable[[Object], happened.Event]
-    deleted: Callable[[Object], happened.Event]
-    quarantined: Callable[[Object], happened.Event] | None = None
+    changed: Callable[[JsonObject], happened.Event]
+    deleted: Callable[[JsonObject], happened.Event]
+    quarantined: Callable[[JsonObject], happened.Event] | None = None
     """What still counts of an object that is left out; None if nothing does. May raise as ``changed``."""
 
 
 def observations(names: Names, how: Reading) -> Mapping[str, Observation]:
     """The observation of every kind that decisions depend on, by the resource's plural."""
 
-    def name(obj: Object) -> str:
+    def name(obj: JsonObject) -> str:
         return obj["metadata"]["name"]
 
     return {

@@ -15,13 +15,13 @@ from admitq.translate.amounts import read_countable_amounts
 from admitq.translate.metadata import read_labels
 from admitq.translate.selectors import read_selector_requirement
 from admitq.translate.taints import read_tolerations
-from admitq_api.stored_fields import items, mapping, optional_whole, text, whole
+from admitq_api.stored_fields import optional_int, require_int, require_list, require_object, require_text
 
 
 def _read_requests_and_limits(
     raw: Any, field: str, problems: list[ResourceProblem]
 ) -> tuple[ExactAmounts, ExactAmounts]:
-    resources = mapping(raw, field)
+    resources = require_object(raw, field)
     return (
         read_countable_amounts(resources.get("requests"), f"{field}.requests", problems),
         read_countable_amounts(resources.get("limits"), f"{field}.limits", problems),
@@ -31,8 +31,8 @@ def _read_requests_and_limits(
 def _read_containers(
     spec: Mapping[str, Any], name: str, field: str, problems: list[ResourceProblem]
 ) -> Iterator[ContainerResources]:
-    for index, item in enumerate(items(spec.get(name), f"{field}.{name}")):
-        container = mapping(item, f"{field}.{name}[{index}]")
+    for index, item in enumerate(require_list(spec.get(name), f"{field}.{name}")):
+        container = require_object(item, f"{field}.{name}[{index}]")
         stated = _read_requests_and_limits(
             container.get("resources"), f"{field}.{name}[{index}].resources", problems
         )
@@ -50,7 +50,7 @@ def _read_template(spec: Mapping[str, Any], field: str, problems: list[ResourceP
         overhead=None
         if overhead is None
         else read_countable_amounts(overhead, f"{field}.overhead", problems),
-        runtime_class=text(spec.get("runtimeClassName"), f"{field}.runtimeClassName") or None,
+        runtime_class=require_text(spec.get("runtimeClassName"), f"{field}.runtimeClassName") or None,
     )
 
 
@@ -58,14 +58,14 @@ def read_pod_template(spec: Mapping[str, Any]) -> PodTemplate:
     """Read the resource requests of a stored pod; leave out those that are invalid.
 
     Raises:
-        Malformed: the structure of the spec is not readable.
+        MalformedField: the structure of the spec is not readable.
     """
     return _read_template(spec, "spec", [])
 
 
 def _read_required_node_affinity(spec: Mapping[str, Any], field: str) -> tuple[NodeSelectorTerm, ...] | None:
-    affinity = mapping(spec.get("affinity"), f"{field}.affinity")
-    node = mapping(affinity.get("nodeAffinity"), f"{field}.affinity.nodeAffinity")
+    affinity = require_object(spec.get("affinity"), f"{field}.affinity")
+    node = require_object(affinity.get("nodeAffinity"), f"{field}.affinity.nodeAffinity")
     required = node.get("requiredDuringSchedulingIgnoredDuringExecution")
     if required is None:
         return None
@@ -74,10 +74,10 @@ def _read_required_node_affinity(spec: Mapping[str, Any], field: str) -> tuple[N
         NodeSelectorTerm(
             tuple(
                 read_selector_requirement(item, f"{path}[{index}].matchExpressions[{place}]")
-                for place, item in enumerate(items(term.get("matchExpressions"), path))
+                for place, item in enumerate(require_list(term.get("matchExpressions"), path))
             )
         )
-        for index, term in enumerate(items(required.get("nodeSelectorTerms"), path))
+        for index, term in enumerate(require_list(required.get("nodeSelectorTerms"), path))
     )
 
 
@@ -85,19 +85,19 @@ def read_pod_set(raw: Mapping[str, Any], field: str, problems: list[ResourceProb
     """Read a podset of a Workload; add invalid resource requests to ``problems``.
 
     Raises:
-        Malformed: the template's structure or an operator is not readable.
+        MalformedField: the template's structure or an operator is not readable.
     """
     spec_field = f"{field}.template.spec"
-    template = mapping(raw.get("template"), f"{field}.template")
-    spec = mapping(template.get("spec"), spec_field)
-    topology = mapping(raw.get("topologyRequest"), f"{field}.topologyRequest")
+    template = require_object(raw.get("template"), f"{field}.template")
+    spec = require_object(template.get("spec"), spec_field)
+    topology = require_object(raw.get("topologyRequest"), f"{field}.topologyRequest")
     group = topology.get("podSetGroupName")
     return PodSet(
-        name=text(raw.get("name", "main"), f"{field}.name"),
-        count=whole(raw.get("count", 1), f"{field}.count"),
+        name=require_text(raw.get("name", "main"), f"{field}.name"),
+        count=require_int(raw.get("count", 1), f"{field}.count"),
         template=_read_template(spec, spec_field, problems),
-        min_count=optional_whole(raw.get("minCount"), f"{field}.minCount"),
-        group=None if group is None else text(group, f"{field}.topologyRequest.podSetGroupName"),
+        min_count=optional_int(raw.get("minCount"), f"{field}.minCount"),
+        group=None if group is None else require_text(group, f"{field}.topologyRequest.podSetGroupName"),
         node_selector=read_labels(spec.get("nodeSelector"), f"{spec_field}.nodeSelector"),
         required_node_affinity=_read_required_node_affinity(spec, spec_field),
         tolerations=read_tolerations(spec.get("tolerations"), f"{spec_field}.tolerations"),

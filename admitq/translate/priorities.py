@@ -4,10 +4,10 @@ import re
 from contextlib import suppress
 from typing import Final, NamedTuple
 
-from admitq.integrations.paths import Object
 from admitq.translate.reading import Reading
+from admitq_api.json_objects import JsonObject
 from admitq_api.labels import Names
-from admitq_api.stored_fields import Malformed, mapping, whole
+from admitq_api.stored_fields import MalformedField, require_int, require_object
 
 _SIGNED_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,10}")
 _INT32: Final = range(-(2**31), 2**31)
@@ -20,31 +20,31 @@ class Priority(NamedTuple):
     boost: int
 
 
-def read_priority(obj: Object, names: Names, how: Reading) -> Priority:
+def read_priority(obj: JsonObject, names: Names, how: Reading) -> Priority:
     """Read the priority of a Workload.
 
     Raises:
-        Malformed: the priority or the boost is not a 32-bit integer.
+        MalformedField: the priority or the boost is not a 32-bit integer.
     """
-    base = whole(mapping(obj.get("spec"), "spec").get("priority") or 0, "spec.priority")
-    annotations = mapping(obj["metadata"].get("annotations"), "metadata.annotations")
+    base = require_int(require_object(obj.get("spec"), "spec").get("priority") or 0, "spec.priority")
+    annotations = require_object(obj["metadata"].get("annotations"), "metadata.annotations")
     boost = annotations.get(names.priority_boost) if how.boosts else None
     if boost is None:
         return Priority(base, 0)
     if not _SIGNED_INTEGER.fullmatch(boost) or int(boost) not in _INT32:
         field = f"metadata.annotations[{names.priority_boost}]"
-        raise Malformed(field, "must be a whole number of 32 bits, such as 10 or -10")
+        raise MalformedField(field, "must be a whole number of 32 bits, such as 10 or -10")
     return Priority(base, int(boost))
 
 
-def read_priority_leniently(obj: Object, names: Names, how: Reading) -> Priority:
+def read_priority_leniently(obj: JsonObject, names: Names, how: Reading) -> Priority:
     """Read the priority of a Workload; an invalid boost counts as 0, and so does an invalid priority."""
-    with suppress(Malformed):
+    with suppress(MalformedField):
         return read_priority(obj, names, how)
     return Priority(read_base_priority_leniently(obj), 0)
 
 
-def read_base_priority_leniently(obj: Object) -> int:
+def read_base_priority_leniently(obj: JsonObject) -> int:
     """Read the priority in the spec of a Workload; 0 if it is absent or invalid."""
-    stated = mapping(obj.get("spec"), "spec").get("priority")
+    stated = require_object(obj.get("spec"), "spec").get("priority")
     return stated if isinstance(stated, int) else 0

@@ -3,22 +3,22 @@
 from typing import Final
 
 from admitq.core.model import Instant
-from admitq.integrations.paths import Object
 from admitq.translate.reading import Reading
 from admitq_api import conditions
 from admitq_api.conditions import ConditionType, Reason
-from admitq_api.stored_fields import mapping
+from admitq_api.json_objects import JsonObject
+from admitq_api.stored_fields import require_object
 
 _MILLISECOND: Final = 1_000_000
 
 
-def read_queue_order_timestamp(obj: Object, how: Reading) -> Instant:
+def read_queue_order_timestamp(obj: JsonObject, how: Reading) -> Instant:
     """Return the time from which on a Workload counts as queued.
 
     This is the time of the eviction after the Retry of an admission check, and, if so configured, after a
     PodsReady timeout or a preemption by a borrower. Otherwise it is the time of the creation.
     """
-    state = mapping(obj.get("status"), "status").get("conditions")
+    state = require_object(obj.get("status"), "status").get("conditions")
     evicted = conditions.find(state, ConditionType.EVICTED)
     if evicted is not None and evicted.get("status") == "True":
         reason = evicted.get("reason")

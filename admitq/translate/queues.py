@@ -22,22 +22,22 @@ from admitq.core.model import (
     StopPolicy,
 )
 from admitq.core.preemption.policies import NEVER, POLICIES
-from admitq.integrations.paths import Object
 from admitq.translate.admission_checks import read_admission_check_rules
 from admitq.translate.metadata import key_of, read_time
 from admitq.translate.selectors import read_label_selector
 from admitq_api import conditions
+from admitq_api.json_objects import JsonObject
 from admitq_api.quantity import QuantityError, amount
 from admitq_api.stored_fields import (
-    Malformed,
-    exact_amount,
-    items,
-    mapping,
+    MalformedField,
     optional_amount,
-    optional_whole,
-    quota_amount,
-    text,
-    texts,
+    optional_int,
+    require_amount,
+    require_exact_amount,
+    require_list,
+    require_object,
+    require_text,
+    require_texts,
 )
 
 
@@ -45,18 +45,18 @@ def _read_stop_policy(raw: Any) -> StopPolicy:
     try:
         return StopPolicy(raw or "None")
     except ValueError as error:
-        raise Malformed("spec.stopPolicy", f"must be one of {', '.join(StopPolicy)}") from error
+        raise MalformedField("spec.stopPolicy", f"must be one of {', '.join(StopPolicy)}") from error
 
 
 def _read_preemption_policy(spec: Mapping[str, Any]) -> PreemptionPolicy:
     path = "spec.preemption"
-    preemption = mapping(spec.get("preemption"), path)
-    borrow = mapping(preemption.get("borrowWithinCohort"), f"{path}.borrowWithinCohort")
+    preemption = require_object(spec.get("preemption"), path)
+    borrow = require_object(preemption.get("borrowWithinCohort"), f"{path}.borrowWithinCohort")
 
     def policy(of: Mapping[str, Any], name: str, field: str) -> str:
         value = of.get(name) or NEVER
         if value not in POLICIES:
-            raise Malformed(field, f"must be one of {', '.join(POLICIES)}")
+            raise MalformedField(field, f"must be one of {', '.join(POLICIES)}")
         return value
 
     return PreemptionPolicy(
@@ -64,7 +64,7 @@ def _read_preemption_policy(spec: Mapping[str, Any]) -> PreemptionPolicy:
         within_cluster_queue=policy(preemption, "withinClusterQueue", f"{path}.withinClusterQueue"),
         borrow_within_cohort=BorrowWithinCohort(
             policy(borrow, "policy", f"{path}.borrowWithinCohort.policy"),
-            optional_whole(
+            optional_int(
                 borrow.get("maxPriorityThreshold"), f"{path}.borrowWithinCohort.maxPriorityThreshold"
             ),
         ),
@@ -73,142 +73,149 @@ def _read_preemption_policy(spec: Mapping[str, Any]) -> PreemptionPolicy:
 
 def _read_resource_groups(raw: Any) -> tuple[ResourceGroup, ...]:
     groups: list[ResourceGroup] = []
-    for group_index, group in enumerate(items(raw, "spec.resourceGroups")):
+    for group_index, group in enumerate(require_list(raw, "spec.resourceGroups")):
         path = f"spec.resourceGroups[{group_index}]"
-        covered = texts(group.get("coveredResources"), f"{path}.coveredResources")
+        covered = require_texts(group.get("coveredResources"), f"{path}.coveredResources")
         flavors: list[FlavorQuotas] = []
-        for flavor_index, flavor in enumerate(items(group.get("flavors"), f"{path}.flavors")):
+        for flavor_index, flavor in enumerate(require_list(group.get("flavors"), f"{path}.flavors")):
             flavor_path = f"{path}.flavors[{flavor_index}]"
             quotas: list[tuple[str, ResourceQuota]] = []
-            for index, quota in enumerate(items(flavor.get("resources"), f"{flavor_path}.resources")):
+            for index, quota in enumerate(require_list(flavor.get("resources"), f"{flavor_path}.resources")):
                 field = f"{flavor_path}.resources[{index}]"
-                resource = text(quota["name"], f"{field}.name")
+                resource = require_text(quota["name"], f"{field}.name")
                 quotas.append(
                     (
                         resource,
                         ResourceQuota(
-                            quota_amount(resource, quota.get("nominalQuota", 0), f"{field}.nominalQuota"),
+                            require_amount(resource, quota.get("nominalQuota", 0), f"{field}.nominalQuota"),
                             optional_amount(resource, quota, "borrowingLimit", field),
                             optional_amount(resource, quota, "lendingLimit", field),
                         ),
                     )
                 )
-            flavors.append(FlavorQuotas(text(flavor["name"], f"{flavor_path}.name"), tuple(quotas)))
+            flavors.append(FlavorQuotas(require_text(flavor["name"], f"{flavor_path}.name"), tuple(quotas)))
         groups.append(ResourceGroup(covered, tuple(flavors)))
     return tuple(groups)
 
 
 def _read_fair_weight(spec: Mapping[str, Any]) -> Fraction:
-    weight = mapping(spec.get("fairSharing"), "spec.fairSharing").get("weight")
-    return ONE if weight is None else exact_amount(weight, "spec.fairSharing.weight")
+    weight = require_object(spec.get("fairSharing"), "spec.fairSharing").get("weight")
+    return ONE if weight is None else require_exact_amount(weight, "spec.fairSharing.weight")
 
 
-def _read_consumed_resources(local_queue: Object) -> ConsumedResources | None:
+def _read_consumed_resources(local_queue: JsonObject) -> ConsumedResources | None:
     """Read the consumed resources in the status of a LocalQueue; None if the status has none.
 
     Another program may have written an invalid or a negative amount. Such an amount counts as 0 until the
     next status replaces it, so that a status cannot stop its queue.
     """
     path = "status.fairSharing.admissionFairSharingStatus"
-    status = mapping(local_queue.get("status"), "status")
-    shares = mapping(status.get("fairSharing"), "status.fairSharing")
-    consumption = mapping(shares.get("admissionFairSharingStatus"), path)
+    status = require_object(local_queue.get("status"), "status")
+    shares = require_object(status.get("fairSharing"), "status.fairSharing")
+    consumption = require_object(shares.get("admissionFairSharingStatus"), path)
     try:
         at = conditions.parse_time(consumption.get("lastUpdate") or "")
     except (TypeError, ValueError):
         return None
     consumed: dict[str, int] = {}
-    for resource, value in mapping(consumption.get("consumedResources"), f"{path}.consumedResources").items():
+    for resource, value in require_object(
+        consumption.get("consumedResources"), f"{path}.consumedResources"
+    ).items():
         with suppress(QuantityError):
             consumed[resource] = max(0, amount(resource, value))
     return ConsumedResources(amounts(consumed), at)
 
 
-def read_cluster_queue(obj: Object) -> ClusterQueue:
+def read_cluster_queue(obj: JsonObject) -> ClusterQueue:
     """Read a ClusterQueue.
 
     Raises:
-        Malformed: a quantity is not readable, or an operator or an enum value is unknown.
+        MalformedField: a quantity is not readable, or an operator or an enum value is unknown.
     """
-    metadata, spec = obj["metadata"], mapping(obj.get("spec"), "spec")
-    fungibility = mapping(spec.get("flavorFungibility"), "spec.flavorFungibility")
+    metadata, spec = obj["metadata"], require_object(obj.get("spec"), "spec")
+    fungibility = require_object(spec.get("flavorFungibility"), "spec.flavorFungibility")
     strategy = spec.get("queueingStrategy") or QueueingStrategy.BEST_EFFORT_FIFO
     try:
         queueing = QueueingStrategy(strategy)
     except ValueError as error:
-        raise Malformed("spec.queueingStrategy", f"must be one of {', '.join(QueueingStrategy)}") from error
+        raise MalformedField(
+            "spec.queueingStrategy", f"must be one of {', '.join(QueueingStrategy)}"
+        ) from error
     return ClusterQueue(
         name=metadata["name"],
         uid=metadata.get("uid", ""),
-        cohort=text(spec.get("cohortName"), "spec.cohortName") or None,
+        cohort=require_text(spec.get("cohortName"), "spec.cohortName") or None,
         resource_groups=_read_resource_groups(spec.get("resourceGroups")),
         queueing_strategy=queueing,
         namespace_selector=read_label_selector(spec.get("namespaceSelector"), "spec.namespaceSelector"),
         stop_policy=_read_stop_policy(spec.get("stopPolicy")),
         admission_checks=read_admission_check_rules(obj),
         flavor_fungibility=FlavorFungibility(
-            when_can_borrow=text(fungibility.get("whenCanBorrow"), "spec.flavorFungibility")
+            when_can_borrow=require_text(fungibility.get("whenCanBorrow"), "spec.flavorFungibility")
             or "MayStopSearch",
-            when_can_preempt=text(fungibility.get("whenCanPreempt"), "spec.flavorFungibility")
+            when_can_preempt=require_text(fungibility.get("whenCanPreempt"), "spec.flavorFungibility")
             or "TryNextFlavor",
-            preference=text(fungibility.get("preference"), "spec.flavorFungibility.preference") or None,
+            preference=require_text(fungibility.get("preference"), "spec.flavorFungibility.preference")
+            or None,
         ),
         preemption=_read_preemption_policy(spec),
         fair_weight=_read_fair_weight(spec),
-        usage_based_admission=mapping(spec.get("admissionScope"), "spec.admissionScope").get("admissionMode")
+        usage_based_admission=require_object(spec.get("admissionScope"), "spec.admissionScope").get(
+            "admissionMode"
+        )
         == "UsageBasedAdmissionFairSharing",
         terminating="deletionTimestamp" in metadata,
         created_at=read_time(metadata.get("creationTimestamp")),
     )
 
 
-def read_quarantined_cluster_queue(obj: Object) -> ClusterQueue:
+def read_quarantined_cluster_queue(obj: JsonObject) -> ClusterQueue:
     """Read the quota and cohort of a ClusterQueue, whatever else of it cannot be read.
 
     A quota that cannot be read is none: what its workloads hold then counts against its cohort.
 
     Raises:
-        Malformed: the name of the cohort is not a string.
+        MalformedField: the name of the cohort is not a string.
     """
-    metadata, spec = obj["metadata"], mapping(obj.get("spec"), "spec")
+    metadata, spec = obj["metadata"], require_object(obj.get("spec"), "spec")
     groups: tuple[ResourceGroup, ...] = ()
-    with suppress(Malformed, KeyError, TypeError, ValueError, AttributeError):
+    with suppress(MalformedField, KeyError, TypeError, ValueError, AttributeError):
         groups = _read_resource_groups(spec.get("resourceGroups"))
     return ClusterQueue(
         name=metadata["name"],
         uid=metadata.get("uid", ""),
-        cohort=text(spec.get("cohortName"), "spec.cohortName") or None,
+        cohort=require_text(spec.get("cohortName"), "spec.cohortName") or None,
         resource_groups=groups,
         created_at=read_time(metadata.get("creationTimestamp")),
         quarantined=True,
     )
 
 
-def read_cohort(obj: Object) -> Cohort:
+def read_cohort(obj: JsonObject) -> Cohort:
     """Read a Cohort.
 
     Raises:
-        Malformed: a quantity is not readable.
+        MalformedField: a quantity is not readable.
     """
-    spec = mapping(obj.get("spec"), "spec")
+    spec = require_object(obj.get("spec"), "spec")
     return Cohort(
         name=obj["metadata"]["name"],
-        parent=text(spec.get("parentName"), "spec.parentName") or None,
+        parent=require_text(spec.get("parentName"), "spec.parentName") or None,
         resource_groups=_read_resource_groups(spec.get("resourceGroups")),
         fair_weight=_read_fair_weight(spec),
     )
 
 
-def read_local_queue(obj: Object) -> LocalQueue:
+def read_local_queue(obj: JsonObject) -> LocalQueue:
     """Read a LocalQueue.
 
     Raises:
-        Malformed: the stop policy is unknown, or the weight is not readable.
+        MalformedField: the stop policy is unknown, or the weight is not readable.
     """
-    metadata, spec = obj["metadata"], mapping(obj.get("spec"), "spec")
+    metadata, spec = obj["metadata"], require_object(obj.get("spec"), "spec")
     return LocalQueue(
         key=key_of(obj),
-        cluster_queue=text(spec.get("clusterQueue"), "spec.clusterQueue"),
+        cluster_queue=require_text(spec.get("clusterQueue"), "spec.clusterQueue"),
         uid=metadata.get("uid", ""),
         stop_policy=_read_stop_policy(spec.get("stopPolicy")),
         fair_weight=_read_fair_weight(spec),

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from admitq.core.model import LabelSelector, SelectorOperator, SelectorRequirement
 from admitq_api.namespaces import NAMESPACE_NAME, SYSTEM_NAMESPACE
-from admitq_api.stored_fields import Malformed, items, mapping, text, texts
+from admitq_api.stored_fields import MalformedField, require_list, require_object, require_text, require_texts
 
 if TYPE_CHECKING:
     # Its models take long to import, and some processes read objects without a configuration file.
@@ -16,15 +16,17 @@ def read_selector_requirement(raw: Mapping[str, Any], field: str) -> SelectorReq
     """Read one item of ``matchExpressions``.
 
     Raises:
-        Malformed: the operator is unknown, or the key or a value is not a string.
+        MalformedField: the operator is unknown, or the key or a value is not a string.
     """
     try:
         operator = SelectorOperator(raw.get("operator", ""))
     except ValueError as error:
         allowed = ", ".join(SelectorOperator)
-        raise Malformed(f"{field}.operator", f"must be one of {allowed}") from error
+        raise MalformedField(f"{field}.operator", f"must be one of {allowed}") from error
     return SelectorRequirement(
-        text(raw.get("key"), f"{field}.key"), operator, texts(raw.get("values"), f"{field}.values")
+        require_text(raw.get("key"), f"{field}.key"),
+        operator,
+        require_texts(raw.get("values"), f"{field}.values"),
     )
 
 
@@ -32,17 +34,17 @@ def read_label_selector(raw: Mapping[str, Any] | None, field: str = "selector") 
     """Read a label selector; None, which selects nothing, stays None.
 
     Raises:
-        Malformed: an operator is unknown.
+        MalformedField: an operator is unknown.
     """
     if raw is None:
         return None
     matched = (
-        SelectorRequirement(key, SelectorOperator.IN, (text(value, f"{field}.matchLabels"),))
-        for key, value in sorted(mapping(raw.get("matchLabels"), f"{field}.matchLabels").items())
+        SelectorRequirement(key, SelectorOperator.IN, (require_text(value, f"{field}.matchLabels"),))
+        for key, value in sorted(require_object(raw.get("matchLabels"), f"{field}.matchLabels").items())
     )
     expressed = (
         read_selector_requirement(item, f"{field}.matchExpressions[{index}]")
-        for index, item in enumerate(items(raw.get("matchExpressions"), f"{field}.matchExpressions"))
+        for index, item in enumerate(require_list(raw.get("matchExpressions"), f"{field}.matchExpressions"))
     )
     return LabelSelector((*matched, *expressed))
 
@@ -54,7 +56,7 @@ def select_managed_namespaces(configuration: "Configuration") -> LabelSelector:
     able to start while no webhook answers. Webhooks and controllers both use this selector.
 
     Raises:
-        Malformed: an operator of the configuration is unknown.
+        MalformedField: an operator of the configuration is unknown.
     """
     selector = read_label_selector(
         configuration.managed_jobs_namespace_selector, "managedJobsNamespaceSelector"

@@ -5,7 +5,6 @@ from typing import Any
 
 from admitq.core.model import Instant, ObjectKey, PodSet, ResourceProblem, Workload
 from admitq.integrations.admission_gates import holding_gates
-from admitq.integrations.paths import Object
 from admitq.translate.admissions import read_admission, read_admission_leniently
 from admitq.translate.metadata import key_of, read_time
 from admitq.translate.pod_sets import read_pod_set
@@ -14,8 +13,9 @@ from admitq.translate.queue_order import read_queue_order_timestamp
 from admitq.translate.reading import Reading
 from admitq_api import conditions
 from admitq_api.conditions import ConditionType, Reason
+from admitq_api.json_objects import JsonObject
 from admitq_api.labels import Names
-from admitq_api.stored_fields import Malformed, items, mapping, text, whole
+from admitq_api.stored_fields import MalformedField, require_int, require_list, require_object, require_text
 
 
 @lru_cache(4096)
@@ -24,10 +24,10 @@ def _deduplicate(pod_sets: tuple[PodSet, ...]) -> tuple[PodSet, ...]:
     return pod_sets
 
 
-def read_replaced_key(obj: Object, names: Names) -> ObjectKey | None:
+def read_replaced_key(obj: JsonObject, names: Names) -> ObjectKey | None:
     """Read the key of the Workload in the same namespace that this one replaces; None if it replaces none."""
     metadata = obj["metadata"]
-    annotations = mapping(metadata.get("annotations"), "metadata.annotations")
+    annotations = require_object(metadata.get("annotations"), "metadata.annotations")
     namespace, _, name = str(annotations.get(names.workload_slice_replacement_for, "")).partition("/")
     return ObjectKey(namespace, name) if name and namespace == metadata["namespace"] else None
 
@@ -41,21 +41,21 @@ def _read_evicted_at(state: list[Any]) -> Instant:
     return read_time(evicted.get("lastTransitionTime")) if evicted.get("status") == "True" else 0
 
 
-def read_quota_holder(obj: Object) -> Workload:
+def read_quota_holder(obj: JsonObject) -> Workload:
     """Read only the quota of a Workload of which other fields are not readable.
 
     The Workload keeps its stated priority, so that preemption does not choose it first.
 
     Raises:
-        Malformed: the Workload holds no quota, or its admission is not readable either.
+        MalformedField: the Workload holds no quota, or its admission is not readable either.
     """
-    status = mapping(obj.get("status"), "status")
-    state = items(status.get("conditions"), "status.conditions")
+    status = require_object(obj.get("status"), "status")
+    state = require_list(status.get("conditions"), "status.conditions")
     if not conditions.is_true(state, ConditionType.QUOTA_RESERVED):
-        raise Malformed("status.conditions", "QuotaReserved must be True for the Workload to hold quota")
+        raise MalformedField("status.conditions", "QuotaReserved must be True for the Workload to hold quota")
     if not status.get("admission"):
-        raise Malformed("status.admission", "must be set for the Workload to hold quota")
-    spec = mapping(obj.get("spec"), "spec")
+        raise MalformedField("status.admission", "must be set for the Workload to hold quota")
+    spec = require_object(obj.get("spec"), "spec")
     return Workload(
         key=key_of(obj),
         uid=obj["metadata"]["uid"],
@@ -73,7 +73,7 @@ def read_quota_holder(obj: Object) -> Workload:
     )
 
 
-def _read_admission_gates(obj: Object, state: list[Any], names: Names, how: Reading) -> tuple[str, ...]:
+def _read_admission_gates(obj: JsonObject, state: list[Any], names: Names, how: Reading) -> tuple[str, ...]:
     """Read the admission gates of a Workload: those of its annotation, or else those that its status reports.
 
     A reported gate applies until the status reports its removal.
@@ -89,31 +89,31 @@ def _count_pods(pod_sets: tuple[PodSet, ...]) -> dict[str, int]:
     return {one.name: one.count for one in pod_sets}
 
 
-def read_workload(obj: Object, names: Names, how: Reading = _DEFAULT_READING) -> Workload:
+def read_workload(obj: JsonObject, names: Names, how: Reading = _DEFAULT_READING) -> Workload:
     """Read a Workload in any phase.
 
     Raises:
-        Malformed: the structure, an operator or the resource usage of the admission is not readable.
+        MalformedField: the structure, an operator or the resource usage of the admission is not readable.
     """
-    metadata, spec = obj["metadata"], mapping(obj.get("spec"), "spec")
-    status = mapping(obj.get("status"), "status")
-    state = items(status.get("conditions"), "status.conditions")
+    metadata, spec = obj["metadata"], require_object(obj.get("spec"), "spec")
+    status = require_object(obj.get("status"), "status")
+    state = require_list(status.get("conditions"), "status.conditions")
     problems: list[ResourceProblem] = []
     pod_sets = tuple(
         read_pod_set(item, f"spec.podSets[{index}]", problems)
-        for index, item in enumerate(items(spec.get("podSets"), "spec.podSets"))
+        for index, item in enumerate(require_list(spec.get("podSets"), "spec.podSets"))
     )
     # Only the condition counts. An admission without it is left over from before and holds no quota.
     reserved = conditions.is_true(state, ConditionType.QUOTA_RESERVED)
     if reserved and not status.get("admission"):
-        raise Malformed("status.admission", "must be set while the QuotaReserved condition is true")
+        raise MalformedField("status.admission", "must be set while the QuotaReserved condition is true")
     quota = conditions.find(state, ConditionType.QUOTA_RESERVED) or {}
     requeued = conditions.find(state, ConditionType.REQUEUED) or {}
-    requeue_at = mapping(status.get("requeueState"), "status.requeueState").get("requeueAt")
+    requeue_at = require_object(status.get("requeueState"), "status.requeueState").get("requeueAt")
     return Workload(
         key=key_of(obj),
         uid=metadata["uid"],
-        queue_name=text(spec.get("queueName"), "spec.queueName"),
+        queue_name=require_text(spec.get("queueName"), "spec.queueName"),
         queued_at=read_queue_order_timestamp(obj, how),
         pod_sets=_deduplicate(pod_sets),
         priority=sum(read_priority(obj, names, how)),
@@ -135,24 +135,26 @@ def read_workload(obj: Object, names: Names, how: Reading = _DEFAULT_READING) ->
         reclaimable_pods=tuple(
             sorted(
                 (
-                    text(item["name"], "status.reclaimablePods"),
-                    whole(item["count"], f"status.reclaimablePods[{index}].count"),
+                    require_text(item["name"], "status.reclaimablePods"),
+                    require_int(item["count"], f"status.reclaimablePods[{index}].count"),
                 )
-                for index, item in enumerate(items(status.get("reclaimablePods"), "status.reclaimablePods"))
+                for index, item in enumerate(
+                    require_list(status.get("reclaimablePods"), "status.reclaimablePods")
+                )
             )
         ),
         admission_checks=tuple(
             sorted(
                 (
-                    text(item["name"], "status.admissionChecks"),
-                    text(item["state"], "status.admissionChecks"),
+                    require_text(item["name"], "status.admissionChecks"),
+                    require_text(item["state"], "status.admissionChecks"),
                 )
-                for item in items(status.get("admissionChecks"), "status.admissionChecks")
+                for item in require_list(status.get("admissionChecks"), "status.admissionChecks")
             )
         ),
         has_closed_preemption_gate=any(
             gate.get("position") == "Closed"
-            for gate in items(status.get("preemptionGates"), "status.preemptionGates")
+            for gate in require_list(status.get("preemptionGates"), "status.preemptionGates")
         ),
         resource_problems=tuple(problems),
         replaces=read_replaced_key(obj, names) if how.replaces else None,

@@ -13,13 +13,11 @@ from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, Final, cast
 
-from admitq.integrations.paths import merge_patch, merged
 from admitq.runtime.client import Client
 from admitq.runtime.errors import ApiError
-from admitq.runtime.resources import Object, Resource
+from admitq.runtime.resources import Resource
 from admitq_api.conditions import ConditionType
-
-RawObject = Mapping[str, Any]
+from admitq_api.json_objects import JsonObject, apply_merge_patch, create_merge_patch
 
 CONCERN: Final = "admission"
 """What the field manager of the admission is named after."""
@@ -56,27 +54,27 @@ _PARTS: Final = frozenset({"conditions", *FIELDS})
 _MAY_FOLLOW: Final = frozenset({"resourceRequests", "admissionChecks"})
 
 
-def belongs(workload: RawObject, patch: Mapping[str, Any]) -> bool:
+def belongs(workload: JsonObject, patch: Mapping[str, Any]) -> bool:
     """Whether a merge patch of the status changes nothing but the admission status."""
     before = workload.get("status") or {}
-    after = merged(before, patch["status"])
+    after = apply_merge_patch(before, patch["status"])
     stored, written = (_by_type(status.get("conditions")) for status in (before, after))
     changed = {kind for kind in stored.keys() | written.keys() if stored.get(kind) != written.get(kind)}
     return patch["status"].keys() <= _PARTS and changed <= CONDITIONS
 
 
-def _by_type(conditions: Sequence[RawObject] | None) -> dict[str, RawObject]:
+def _by_type(conditions: Sequence[JsonObject] | None) -> dict[str, JsonObject]:
     return {one["type"]: one for one in conditions or ()}
 
 
-def _part(status: RawObject) -> dict[str, Any]:
+def _part(status: JsonObject) -> dict[str, Any]:
     """The admission status alone, without what is empty."""
     conditions = [one for one in status.get("conditions") or () if one.get("type") in CONDITIONS]
     fields = {name: status[name] for name in FIELDS if status.get(name) not in (None, [], {})}
     return {"conditions": conditions, **fields}
 
 
-def configuration(resource: Resource, workload: RawObject, patch: Mapping[str, Any]) -> Object:
+def configuration(resource: Resource, workload: JsonObject, patch: Mapping[str, Any]) -> dict[str, Any]:
     """The apply configuration that does what a merge patch of the status would do.
 
     Args:
@@ -93,16 +91,16 @@ def configuration(resource: Resource, workload: RawObject, patch: Mapping[str, A
             "namespace": metadata["namespace"],
             "resourceVersion": patch["metadata"]["resourceVersion"],
         },
-        "status": _part(merged(workload.get("status") or {}, patch["status"])),
+        "status": _part(apply_merge_patch(workload.get("status") or {}, patch["status"])),
     }
 
 
-def _removed(before: RawObject, after: RawObject) -> set[tuple[str, ...]]:
+def _removed(before: JsonObject, after: JsonObject) -> set[tuple[str, ...]]:
     """The paths that the admission status has before, and no longer has after."""
     return _paths(_part(before)) - _paths(_part(after))
 
 
-def _removes_at_once(removed: AbstractSet[tuple[str, ...]], after: RawObject) -> bool:
+def _removes_at_once(removed: AbstractSet[tuple[str, ...]], after: JsonObject) -> bool:
     """Whether conditions or fields go that have to go in the very write that states the rest.
 
     A merge patch removes them whichever manager owns them. An admission without the condition QuotaReserved
@@ -115,7 +113,7 @@ def _removes_at_once(removed: AbstractSet[tuple[str, ...]], after: RawObject) ->
 
 
 def _correction(
-    removed: AbstractSet[tuple[str, ...]], after: RawObject, written: RawObject
+    removed: AbstractSet[tuple[str, ...]], after: JsonObject, written: JsonObject
 ) -> dict[str, Any] | None:
     """What to merge if an apply left something that has to go, or removed a condition of another kind.
 
@@ -125,13 +123,13 @@ def _correction(
     kept = _by_type(after.get("conditions")).keys() - CONDITIONS
     if not is_left and kept <= _by_type(written.get("conditions")).keys():
         return None
-    return merge_patch(written, after)
+    return create_merge_patch(written, after)
 
 
 def _paths(value: Any, at: tuple[str, ...] = ()) -> set[tuple[str, ...]]:
     """The paths of all fields, with items of lists under their type, name, index or value."""
     if isinstance(value, Mapping):
-        entries = ((str(key), entry) for key, entry in cast("RawObject", value).items())
+        entries = ((str(key), entry) for key, entry in cast("JsonObject", value).items())
     elif isinstance(value, list):
         entries = ((_key_of(item, index), item) for index, item in enumerate(cast("list[Any]", value)))
     else:
@@ -142,19 +140,19 @@ def _paths(value: Any, at: tuple[str, ...] = ()) -> set[tuple[str, ...]]:
 def _key_of(item: Any, index: int) -> str:
     if not isinstance(item, Mapping):
         return str(item)
-    fields = cast("RawObject", item)
+    fields = cast("JsonObject", item)
     return next((str(fields[key]) for key in ("type", "name") if key in fields), str(index))
 
 
 async def write(
     client: Client,
     resource: Resource,
-    workload: RawObject,
+    workload: JsonObject,
     patch: Mapping[str, Any],
     *,
     field_manager: str,
     merge_patches: bool,
-) -> Object:
+) -> dict[str, Any]:
     """Write a change of the admission status.
 
     It is applied. An apply removes what its own manager applied before and nothing else, so a merge patch
@@ -174,7 +172,7 @@ async def write(
     """
     metadata = workload["metadata"]
     before = workload.get("status") or {}
-    after = merged(before, patch["status"])
+    after = apply_merge_patch(before, patch["status"])
     removed = _removed(before, after)
     body = dict(patch)
     if not (merge_patches or _removes_at_once(removed, after)):

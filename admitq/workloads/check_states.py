@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from admitq.integrations.paths import Object, value_at
 from admitq_api.conditions import cut, format_time
+from admitq_api.json_objects import JsonObject, value_at
 
 
 class State(StrEnum):
@@ -34,21 +34,21 @@ class Statement:
     state: State
     message: str = ""
     since: str = ""
-    pod_set_updates: tuple[Object, ...] = ()
+    pod_set_updates: tuple[JsonObject, ...] = ()
     requeue_after_seconds: int | None = None
 
 
-def checks_of(workload: Object) -> list[Object]:
+def checks_of(workload: JsonObject) -> list[JsonObject]:
     """The checks that the Workload lists."""
     return value_at(workload, ("status", "admissionChecks"), [])
 
 
-def check_named(checks: Iterable[Object], name: str) -> Object | None:
+def check_named(checks: Iterable[JsonObject], name: str) -> JsonObject | None:
     """One check of a list."""
     return next((check for check in checks if check.get("name") == name), None)
 
 
-def with_statement(checks: Iterable[Object], stated: Statement, now: int) -> list[dict[str, Any]]:
+def with_statement(checks: Iterable[JsonObject], stated: Statement, now: int) -> list[dict[str, Any]]:
     """The checks with what is stated of one of them, which is appended if it is not listed.
 
     The time of the last transition moves only with the state. Message, updates of podsets and the wait are

@@ -5,9 +5,9 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from admitq.core.requests import pod_requests
-from admitq.integrations.paths import Object
 from admitq.translate.pod_sets import read_pod_set
-from admitq_api.stored_fields import Malformed
+from admitq_api.json_objects import JsonObject
+from admitq_api.stored_fields import MalformedField
 
 
 class Increase(NamedTuple):
@@ -33,7 +33,7 @@ class Increase(NamedTuple):
         return f"pods of podset {self.pod_set} ask for more {self.resource} than was admitted"
 
 
-def increases(wanted: Sequence[Object], granted: Sequence[Object]) -> list[Increase]:
+def increases(wanted: Sequence[JsonObject], granted: Sequence[JsonObject]) -> list[Increase]:
     """Compare podsets of a job, by name, with what it was granted; returns those that ask for more.
 
     Both are podsets as a Workload lists them. The webhook compares a job with what it was before.
@@ -50,14 +50,14 @@ def increases(wanted: Sequence[Object], granted: Sequence[Object]) -> list[Incre
     return found
 
 
-def _larger_request(one: Object, other: Object) -> str:
+def _larger_request(one: JsonObject, other: JsonObject) -> str:
     """The first resource of which a pod requests more than before, or less than before; empty if none."""
     now, before = _requests(one), _requests(other)
     return next((name for name, value in sorted(now.items()) if value > before.get(name, 0)), "")
 
 
-def _requests(pod_set: Object) -> Mapping[str, Fraction]:
+def _requests(pod_set: JsonObject) -> Mapping[str, Fraction]:
     try:
         return dict(pod_requests(read_pod_set(pod_set, "", []).template))
-    except Malformed:
+    except MalformedField:
         return {}

@@ -11,10 +11,10 @@ from admitq.integrations.admission_gates import gates_of
 from admitq.integrations.base import Composition, Integration, PodIndexes, group_name, members_of
 from admitq.integrations.names import workload_name
 from admitq.integrations.ownership import queue_name
-from admitq.integrations.paths import Object, merge_patch, value_at
 from admitq.metrics.custom_labels import Location
 from admitq.workloads.pod_charges import mismatch
 from admitq.workloads.podsets import same_pods, sanitised
+from admitq_api.json_objects import JsonObject, create_merge_patch, value_at
 from admitq_api.labels import Names
 from admitq_api.syntax import label_value
 
@@ -37,17 +37,17 @@ class PriorityClasses(Protocol):
     """Where the classes that jobs name are looked up."""
 
     @property
-    def workload_priority_class(self) -> Callable[[str], Object | None]:
+    def workload_priority_class(self) -> Callable[[str], JsonObject | None]:
         """A WorkloadPriorityClass by name."""
         ...
 
     @property
-    def priority_class(self) -> Callable[[str], Object | None]:
+    def priority_class(self) -> Callable[[str], JsonObject | None]:
         """A PriorityClass by name."""
         ...
 
     @property
-    def priority_classes(self) -> Callable[[], Iterable[Object]]:
+    def priority_classes(self) -> Callable[[], Iterable[JsonObject]]:
         """All PriorityClasses."""
         ...
 
@@ -95,7 +95,7 @@ class JobSource(Protocol):
         ...
 
     @property
-    def job(self) -> Object | None:
+    def job(self) -> JsonObject | None:
         """The job; None if there is none."""
         ...
 
@@ -155,7 +155,7 @@ def priority_of(case: JobSource) -> Priority:
         if found is None:
             raise PriorityClassMissing("WorkloadPriorityClass", label)
         return _priority(case.names.group, "WorkloadPriorityClass", found)
-    job: Object = case.job or {}
+    job: JsonObject = case.job or {}
     if own := case.integration.templates.priority_class(job) or _pods_class(case, job):
         found = case.lookups.priority_class(own)
         if found is None:
@@ -172,12 +172,12 @@ def _label(case: JobSource, key: str) -> str | None:
     return value_at(case.job, ("metadata", "labels", key))
 
 
-def _priority(group: str, kind: str, priority_class: Object) -> Priority:
+def _priority(group: str, kind: str, priority_class: JsonObject) -> Priority:
     reference = {"group": group, "kind": kind, "name": priority_class["metadata"]["name"]}
     return Priority(priority_class.get("value") or 0, reference)
 
 
-def _pods_class(case: JobSource, job: Object) -> str | None:
+def _pods_class(case: JobSource, job: JsonObject) -> str | None:
     for pod_set in case.integration.pod_sets(job, case.names)[:1]:
         return value_at(pod_set.template_in(job), ("spec", "priorityClassName"))
     return None
@@ -185,7 +185,7 @@ def _pods_class(case: JobSource, job: Object) -> str | None:
 
 def pod_sets_of(case: JobSource) -> list[dict[str, Any]]:
     """The job's podsets as its Workload lists them."""
-    job: Object = case.job or {}
+    job: JsonObject = case.job or {}
     listed: list[dict[str, Any]] = []
     for pod_set in case.integration.pod_sets(job, case.names):
         template = sanitised(pod_set.template_in(job), case.integration.templates.platform_labels)
@@ -207,7 +207,7 @@ def _topology_request(indexes: PodIndexes) -> dict[str, Any]:
     return {field: value for field, value in request.items() if value is not None}
 
 
-def has_same_pods(case: JobSource, wanted: Object, listed: Object, *, tolerations: bool) -> bool:
+def has_same_pods(case: JobSource, wanted: JsonObject, listed: JsonObject, *, tolerations: bool) -> bool:
     """Whether a podset that a Workload lists has the pods of one that the job wants as it is now."""
     template = sanitised(listed.get("template") or {}, case.integration.templates.platform_labels)
     return same_pods(wanted["template"], template, tolerations=tolerations)
@@ -222,9 +222,9 @@ def longest_execution(case: JobSource) -> int | None:
     return limit if 0 < limit <= _LONGEST_EXECUTION else None
 
 
-def _active_by_role(job: Object, composition: Composition) -> dict[str, list[Object]]:
+def _active_by_role(job: JsonObject, composition: Composition) -> dict[str, list[JsonObject]]:
     """The members of a group that are to run, oldest first, by the podset that each names."""
-    found: dict[str, list[Object]] = {}
+    found: dict[str, list[JsonObject]] = {}
     for member in members_of(job) if group_name(job) else ():
         if not pods.is_inactive(member):
             found.setdefault(composition.pod_set_of(job, member), []).append(member)
@@ -292,7 +292,7 @@ def workload_for(case: JobSource) -> dict[str, Any]:
 
 def _copied_labels(case: JobSource) -> dict[str, str]:
     """The labels to copy; those of a group come from whichever member has them."""
-    job: Object = case.job or {}
+    job: JsonObject = case.job or {}
     return {
         key: value
         for one in members_of(job) or (job,)
@@ -337,13 +337,13 @@ def owner_references(case: JobSource) -> list[dict[str, Any]]:
 
     They do not block the deletion of owners: that would need a permission on every kind of job, for nothing.
     """
-    job: Object = case.job or {}
+    job: JsonObject = case.job or {}
     if group_name(job):
         return [_reference(case, one) for one in members_of(job)]
     return [{**_reference(case, job), "controller": True}]
 
 
-def _reference(case: JobSource, owner: Object) -> dict[str, Any]:
+def _reference(case: JobSource, owner: JsonObject) -> dict[str, Any]:
     metadata = owner["metadata"]
     return {
         "apiVersion": case.integration.api_version,
@@ -353,7 +353,7 @@ def _reference(case: JobSource, owner: Object) -> dict[str, Any]:
     }
 
 
-def spec_update(case: JobSource, workload: Object) -> dict[str, Any]:
+def spec_update(case: JobSource, workload: JsonObject) -> dict[str, Any]:
     """The merge patch that makes the Workload's spec that of the job as it is now; empty if it is.
 
     Raises:
@@ -361,11 +361,11 @@ def spec_update(case: JobSource, workload: Object) -> dict[str, Any]:
         Unfit: the job is a group that is not complete, or not of one mind; or it has no podsets.
     """
     present = value_at(workload, ("spec",), {})
-    changed = merge_patch({field: present.get(field) for field in _OWNED_BY_JOB}, _spec(case))
+    changed = create_merge_patch({field: present.get(field) for field in _OWNED_BY_JOB}, _spec(case))
     return {"spec": changed} if changed else {}
 
 
-def priority_update(case: JobSource, workload: Object, *, reserved: bool) -> dict[str, Any]:
+def priority_update(case: JobSource, workload: JsonObject, *, reserved: bool) -> dict[str, Any]:
     """The merge patch that makes a Workload follow the label of a WorkloadPriorityClass; empty if it does.
 
     Priority of another kind is left as it is; so is that of a Workload without any class, once quota is
@@ -386,7 +386,7 @@ def priority_update(case: JobSource, workload: Object, *, reserved: bool) -> dic
     return {"spec": {"priority": priority.value, "priorityClassRef": dict(priority.reference or {})}}
 
 
-def without_lifted_gates(workload: Object, jobs: Iterable[Object], names: Names) -> dict[str, Any]:
+def without_lifted_gates(workload: JsonObject, jobs: Iterable[JsonObject], names: Names) -> dict[str, Any]:
     """The merge patch that leaves a Workload the admission gates that its jobs still have; empty if it does.
 
     It gets none: whoever may change Workloads may lift a gate there.

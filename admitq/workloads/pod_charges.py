@@ -8,8 +8,8 @@ from fractions import Fraction
 from typing import Any, Final, NamedTuple
 
 from admitq.core.requests import pod_requests
-from admitq.integrations.paths import Object, value_at
 from admitq.translate.pod_sets import read_pod_template
+from admitq_api.json_objects import JsonObject, value_at
 from admitq_api.quantity import QuantityError, parse
 
 
@@ -44,7 +44,7 @@ NO_CHARGE: Final = Charge({})
 """Of a pod that asks for nothing."""
 
 
-def charge_of(spec: Object) -> Charge:
+def charge_of(spec: JsonObject) -> Charge:
     """Return what a pod of this spec asks for.
 
     Requests that cannot be read count as nothing; the API server stores none on pods.
@@ -53,7 +53,7 @@ def charge_of(spec: Object) -> Charge:
     return Charge(dict(pod_requests(template)), tuple(sorted(_claims(spec))))
 
 
-def _claims(spec: Object) -> Iterable[str]:
+def _claims(spec: JsonObject) -> Iterable[str]:
     listed: Any = value_at(spec, ("resourceClaims",), [])
     for claim in listed if isinstance(listed, list) else ():
         named = value_at(claim, ("resourceClaimName",))
@@ -61,7 +61,7 @@ def _claims(spec: Object) -> Iterable[str]:
         yield f"template {made}" if made else str(named)
 
 
-def granted(workload: Object) -> dict[str, Charge]:
+def granted(workload: JsonObject) -> dict[str, Charge]:
     """Return what one pod of each podset may ask for under a Workload's reservation.
 
     That is what the podset's template asks for, or what was charged: defaults of a LimitRange or a
@@ -90,7 +90,7 @@ def _amount(quantity: Any) -> Fraction:
         return Fraction()
 
 
-def mismatch(named: Mapping[str, Iterable[Object]]) -> str | None:
+def mismatch(named: Mapping[str, Iterable[JsonObject]]) -> str | None:
     """Return what contradicts between pods that name one podset; None if each fits the first of its podset.
 
     Args:

@@ -1,15 +1,15 @@
 """How many pods each podset of a Workload has, as its spec says and as its admission says."""
 
-from admitq.integrations.paths import Object, value_at
+from admitq_api.json_objects import JsonObject, value_at
 
 
-def pod_counts(workload: Object) -> dict[str, int]:
+def pod_counts(workload: JsonObject) -> dict[str, int]:
     """Pods by podset, as the spec says."""
     listed = value_at(workload, ("spec", "podSets"), [])
     return {one.get("name", "main"): one.get("count", 1) for one in listed}
 
 
-def assigned_counts(workload: Object) -> dict[str, int]:
+def assigned_counts(workload: JsonObject) -> dict[str, int]:
     """Pods by podset, as the admission says.
 
     An assignment may leave the count out, which another program may do: it is for all pods of its podset.
@@ -22,7 +22,7 @@ def assigned_counts(workload: Object) -> dict[str, int]:
     }
 
 
-def covered_counts(workload: Object) -> dict[str, int]:
+def covered_counts(workload: JsonObject) -> dict[str, int]:
     """Pods by podset that the admission has quota for: at most those that the spec says.
 
     A podset that is scaled down holds quota for its lower count before its assignment says so. Another

@@ -10,14 +10,14 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
-from admitq.integrations.paths import Object, only, value_at, with_value, without
 from admitq.workloads.pod_counts import assigned_counts
+from admitq_api.json_objects import JsonObject, select_fields, value_at, with_value, without_value_pruned
 from admitq_api.labels import Names
 from admitq_api.meaning import same_meaning
 from admitq_api.quantity import QuantityError, parse
 from admitq_api.syntax import dns_label
 
-Flavors = Callable[[str], Object | None]
+Flavors = Callable[[str], JsonObject | None]
 """Finds a ResourceFlavor by name."""
 
 _LABELS = ("metadata", "labels")
@@ -51,7 +51,7 @@ class PodSetInfo:
     name: str
     count: int
     node_selector: Mapping[str, str] = field(default_factory=dict[str, str])
-    tolerations: tuple[Object, ...] = ()
+    tolerations: tuple[JsonObject, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
     annotations: Mapping[str, str] = field(default_factory=dict[str, str])
     scheduling_gates: tuple[str, ...] = ()
@@ -93,7 +93,7 @@ def injected_annotations(names: Names) -> frozenset[str]:
     return frozenset({names.workload, names.workload_slice_name})
 
 
-def infos_of(workload: Object, flavors: Flavors, names: Names, marks: Marks) -> list[PodSetInfo]:
+def infos_of(workload: JsonObject, flavors: Flavors, names: Names, marks: Marks) -> list[PodSetInfo]:
     """What the Workload's admission, and then its admission checks in their order, give each podset.
 
     Raises:
@@ -112,7 +112,7 @@ def infos_of(workload: Object, flavors: Flavors, names: Names, marks: Marks) -> 
 
 
 def _assigned(
-    workload: Object, assignment: Object, flavors: Flavors, names: Names, marks: Marks
+    workload: JsonObject, assignment: JsonObject, flavors: Flavors, names: Names, marks: Marks
 ) -> PodSetInfo:
     info = _of_flavors(workload, assignment, flavors)
     info = replace(info, labels=_queue_labels(workload, info.name, names, marks))
@@ -123,7 +123,7 @@ def _assigned(
     return replace(info, annotations=annotations)
 
 
-def of_flavors(workload: Object, flavors: Flavors) -> list[PodSetInfo]:
+def of_flavors(workload: JsonObject, flavors: Flavors) -> list[PodSetInfo]:
     """What the assigned flavors alone give each podset: a selector of their nodes, and their tolerations.
 
     Raises:
@@ -134,7 +134,7 @@ def of_flavors(workload: Object, flavors: Flavors) -> list[PodSetInfo]:
     return [_of_flavors(workload, assignment, flavors) for assignment in assignments]
 
 
-def _of_flavors(workload: Object, assignment: Object, flavors: Flavors) -> PodSetInfo:
+def _of_flavors(workload: JsonObject, assignment: JsonObject, flavors: Flavors) -> PodSetInfo:
     name = assignment.get("name", "main")
     info = PodSetInfo(name, assigned_counts(workload)[name])
     for flavor_name in dict.fromkeys((assignment.get("flavors") or {}).values()):
@@ -152,7 +152,7 @@ def _of_flavors(workload: Object, assignment: Object, flavors: Flavors) -> PodSe
     return info
 
 
-def _queue_labels(workload: Object, pod_set: str, names: Names, marks: Marks) -> dict[str, str]:
+def _queue_labels(workload: JsonObject, pod_set: str, names: Names, marks: Marks) -> dict[str, str]:
     labels = {names.podset: pod_set}
     if marks.queue_labels:
         queues = {
@@ -164,7 +164,7 @@ def _queue_labels(workload: Object, pod_set: str, names: Names, marks: Marks) ->
     return labels
 
 
-def _from_update(update: Object) -> PodSetInfo:
+def _from_update(update: JsonObject) -> PodSetInfo:
     return PodSetInfo(
         update.get("name", ""),
         0,
@@ -178,7 +178,7 @@ def _from_update(update: Object) -> PodSetInfo:
 # --- into templates and back -------------------------------------------------------------------------
 
 
-def inject(template: Object, info: PodSetInfo) -> Object:
+def inject(template: JsonObject, info: PodSetInfo) -> JsonObject:
     """The template with what the admission gives it.
 
     Raises:
@@ -204,7 +204,7 @@ def inject(template: Object, info: PodSetInfo) -> Object:
     return result
 
 
-def restore(template: Object, original: Object, keep_labels: Iterable[str] = ()) -> Object:
+def restore(template: JsonObject, original: JsonObject, keep_labels: Iterable[str] = ()) -> JsonObject:
     """The template with all that injections change taken from the original.
 
     ``keep_labels`` are labels that the template has by nature and that the original may lack.
@@ -214,11 +214,11 @@ def restore(template: Object, original: Object, keep_labels: Iterable[str] = ())
         wanted = value_at(original, path)
         if path == _LABELS:
             own = value_at(template, path, {})
-            kept = only(own, keep_labels)
+            kept = select_fields(own, keep_labels)
             wanted = ({**(wanted or {}), **kept}) or None
         if wanted is None:
             # Not null: in a list of templates a merge patch would write that as it is.
-            result = without(result, path)
+            result = without_value_pruned(result, path)
         elif value_at(result, path) != wanted:
             result = with_value(result, path, wanted)
     return result
@@ -231,7 +231,7 @@ def _union(own: Mapping[str, str], added: Mapping[str, str], what: str) -> dict[
     return {**own, **added}
 
 
-def _toleration_key(toleration: Object) -> tuple[Any, ...]:
+def _toleration_key(toleration: JsonObject) -> tuple[Any, ...]:
     """What makes two tolerations one: an absent operator means Equal, an absent value the empty one."""
     return (
         toleration.get("key") or "",
@@ -242,7 +242,7 @@ def _toleration_key(toleration: Object) -> tuple[Any, ...]:
     )
 
 
-def _with_tolerations(own: Sequence[Object], added: Iterable[Object]) -> list[Object]:
+def _with_tolerations(own: Sequence[JsonObject], added: Iterable[JsonObject]) -> list[JsonObject]:
     present = {_toleration_key(toleration) for toleration in own}
     return [*own, *(toleration for toleration in added if _toleration_key(toleration) not in present)]
 
@@ -250,7 +250,7 @@ def _with_tolerations(own: Sequence[Object], added: Iterable[Object]) -> list[Ob
 # --- templates of Workloads --------------------------------------------------------------------------
 
 
-def sanitised(template: Object, drop_labels: Iterable[str] = ()) -> Object:
+def sanitised(template: JsonObject, drop_labels: Iterable[str] = ()) -> JsonObject:
     """The template as a Workload keeps it.
 
     Of its metadata only labels and annotations stay. Where Kubernetes accepts entries that repeat a merge
@@ -273,7 +273,7 @@ def sanitised(template: Object, drop_labels: Iterable[str] = ()) -> Object:
     }
 
 
-def _with_protocols(container: Object) -> Object:
+def _with_protocols(container: JsonObject) -> JsonObject:
     ports = container.get("ports") or []
     if all(port.get("protocol") for port in ports):
         return container
@@ -282,7 +282,7 @@ def _with_protocols(container: Object) -> Object:
     )
 
 
-def _without_repetition(owner: Object, merge_keys: Mapping[str, tuple[str, ...]]) -> Object:
+def _without_repetition(owner: JsonObject, merge_keys: Mapping[str, tuple[str, ...]]) -> JsonObject:
     result = owner
     for name, keys in merge_keys.items():
         items = owner.get(name) or []
@@ -292,14 +292,14 @@ def _without_repetition(owner: Object, merge_keys: Mapping[str, tuple[str, ...]]
     return result
 
 
-def _last(last: Mapping[tuple[Any, ...], Any], item: Object, keys: tuple[str, ...]) -> Any:
+def _last(last: Mapping[tuple[Any, ...], Any], item: JsonObject, keys: tuple[str, ...]) -> Any:
     return last[tuple(item.get(key) for key in keys)]
 
 
 # --- comparing ---------------------------------------------------------------------------------------
 
 
-def same_pods(left: Object, right: Object, *, tolerations: bool = True) -> bool:
+def same_pods(left: JsonObject, right: JsonObject, *, tolerations: bool = True) -> bool:
     """Whether two templates ask for the same.
 
     Compares all that is charged: containers, init containers and sidecars, requests of the pod as a whole,
@@ -322,7 +322,7 @@ def same_pods(left: Object, right: Object, *, tolerations: bool = True) -> bool:
     }
 
 
-def _same_charges_of_pod(one: Object, other: Object) -> bool:
+def _same_charges_of_pod(one: JsonObject, other: JsonObject) -> bool:
     """Whether what is charged apart from containers is the same.
 
     The API server gives pods the overhead of their RuntimeClass, which a template need not state.
@@ -337,11 +337,11 @@ def _same_charges_of_pod(one: Object, other: Object) -> bool:
     )
 
 
-def _claims_by_name(spec: Object) -> dict[str, Object]:
+def _claims_by_name(spec: JsonObject) -> dict[str, JsonObject]:
     return {str(claim.get("name")): claim for claim in spec.get("resourceClaims") or ()}
 
 
-def _same_containers(left: Sequence[Object], right: Sequence[Object]) -> bool:
+def _same_containers(left: Sequence[JsonObject], right: Sequence[JsonObject]) -> bool:
     return left == right or same_meaning(left, right)
 
 

@@ -4,7 +4,7 @@ A patch is a merge patch that carries the resourceVersion it was made from, so t
 anybody wrote in between; lists in it are whole, so nothing of others is lost.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 from admitq.core.amounts import Amounts
@@ -12,8 +12,8 @@ from admitq.core.model import Admission, Instant
 from admitq.translate.admissions import format_admission, format_pod_set_request
 from admitq_api import conditions
 from admitq_api.conditions import ConditionType, Reason
+from admitq_api.json_objects import JsonObject
 
-RawObject = Mapping[str, Any]
 Patch = dict[str, Any]
 
 NO_RESERVATION: Final = "The workload has no reservation"
@@ -29,20 +29,20 @@ FORMER: Final = (
 """What a reservation puts an end to."""
 
 
-def _guarded(obj: RawObject, status: dict[str, Any]) -> Patch:
+def _guarded(obj: JsonObject, status: dict[str, Any]) -> Patch:
     return {"metadata": {"resourceVersion": obj["metadata"]["resourceVersion"]}, "status": status}
 
 
-def _state(obj: RawObject) -> list[conditions.Condition]:
+def _state(obj: JsonObject) -> list[conditions.Condition]:
     return (obj.get("status") or {}).get("conditions") or []
 
 
-def _generation(obj: RawObject) -> int:
+def _generation(obj: JsonObject) -> int:
     return obj["metadata"].get("generation", 1)
 
 
 def _with_pods_awaited(
-    obj: RawObject, state: list[dict[str, Any]], now: Instant, *, tracks_pods_ready: bool
+    obj: JsonObject, state: list[dict[str, Any]], now: Instant, *, tracks_pods_ready: bool
 ) -> list[dict[str, Any]]:
     """State that no pod is ready yet, in a write that is made anyway, where nothing was said of pods."""
     if not tracks_pods_ready or conditions.find(state, ConditionType.PODS_READY) is not None:
@@ -59,7 +59,7 @@ def _with_pods_awaited(
 
 
 def reservation_patch(
-    obj: RawObject, admission: Admission, *, admit: bool, now: Instant, tracks_pods_ready: bool = True
+    obj: JsonObject, admission: Admission, *, admit: bool, now: Instant, tracks_pods_ready: bool = True
 ) -> Patch:
     """Reserve quota, and admit in the same write when no check is outstanding.
 
@@ -105,7 +105,7 @@ def reservation_patch(
 
 
 def pending_patch(
-    obj: RawObject,
+    obj: JsonObject,
     *,
     reason: str,
     message: str,
@@ -165,7 +165,7 @@ def pending_patch(
     return _guarded(obj, {"conditions": state, "resourceRequests": requests or None, **leftover})
 
 
-def queued_since(obj: RawObject) -> Instant:
+def queued_since(obj: JsonObject) -> Instant:
     """When the wait that ends now began: creation, or the last time it became requeueable."""
     requeued = conditions.find(_state(obj), ConditionType.REQUEUED)
     if requeued is not None and requeued.get("status") == "True":

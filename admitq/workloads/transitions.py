@@ -8,10 +8,10 @@ wrote in between; lists in it are whole, so nothing of others is lost.
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from admitq.integrations.paths import Object, merge_patch, value_at
 from admitq.workloads.evictions import Returns, returning
 from admitq_api import conditions
 from admitq_api.conditions import SECOND, ConditionType, Reason, deactivated_due_to
+from admitq_api.json_objects import JsonObject, create_merge_patch, value_at
 
 NOT_ALL_PODS_READY: Final = "Not all pods are ready or succeeded"
 NO_RESERVATION: Final = "The workload has no reservation"
@@ -35,22 +35,22 @@ _COMES_BACK_AT_ONCE: Final = returning(Returns.AT_ONCE)
 _COMES_BACK_AFTER_BACKOFF: Final = returning(Returns.AFTER_BACKOFF)
 
 
-def condition(workload: Object, type: ConditionType) -> conditions.Condition | None:  # noqa: A002 the API's name
+def condition(workload: JsonObject, type: ConditionType) -> conditions.Condition | None:  # noqa: A002 the API's name
     """A condition of the Workload."""
     return conditions.find(value_at(workload, ("status", "conditions")), type)
 
 
-def holds(workload: Object, type: ConditionType) -> bool:  # noqa: A002 the API's name
+def holds(workload: JsonObject, type: ConditionType) -> bool:  # noqa: A002 the API's name
     """Whether a condition of the Workload is True."""
     return conditions.is_true(value_at(workload, ("status", "conditions")), type)
 
 
-def is_reserved(workload: Object) -> bool:
+def is_reserved(workload: JsonObject) -> bool:
     """Whether quota is reserved for the Workload."""
     return holds(workload, ConditionType.QUOTA_RESERVED)
 
 
-def reserved_in(workload: Object) -> str:
+def reserved_in(workload: JsonObject) -> str:
     """The ClusterQueue that holds quota for the Workload; empty without a reservation.
 
     An admission without a reservation is a leftover of another program.
@@ -58,7 +58,7 @@ def reserved_in(workload: Object) -> str:
     return value_at(workload, ("status", "admission", "clusterQueue"), "") if is_reserved(workload) else ""
 
 
-def is_admitted(workload: Object) -> bool:
+def is_admitted(workload: JsonObject) -> bool:
     """Whether the job of the Workload may run: the Workload is admitted, and quota is reserved for it.
 
     Another program may state Admitted without a reservation. Such a Workload holds no quota.
@@ -66,28 +66,28 @@ def is_admitted(workload: Object) -> bool:
     return bool(reserved_in(workload)) and holds(workload, ConditionType.ADMITTED)
 
 
-def is_on_hold(workload: Object) -> bool:
+def is_on_hold(workload: JsonObject) -> bool:
     """Whether the Workload is on hold: its job requests no quota for now."""
     quota = condition(workload, ConditionType.QUOTA_RESERVED) or {}
     return (quota.get("status"), quota.get("reason")) == ("False", Reason.ON_HOLD)
 
 
-def holds_quota(workload: Object) -> bool:
+def holds_quota(workload: JsonObject) -> bool:
     """Whether others lack quota for the sake of the Workload: once it has finished, it is free."""
     return is_reserved(workload) and not holds(workload, ConditionType.FINISHED)
 
 
-def is_over(workload: Object) -> bool:
+def is_over(workload: JsonObject) -> bool:
     """Whether the Workload has finished or is about to go."""
     return "deletionTimestamp" in workload["metadata"] or holds(workload, ConditionType.FINISHED)
 
 
-def is_active(workload: Object) -> bool:
+def is_active(workload: JsonObject) -> bool:
     """Whether the Workload may be queued; one that does not say may."""
     return value_at(workload, ("spec", "active"), True) is not False
 
 
-def since(workload: Object, type: ConditionType) -> int | None:  # noqa: A002 the API's name
+def since(workload: JsonObject, type: ConditionType) -> int | None:  # noqa: A002 the API's name
     """When the condition took its present status; nanoseconds, None without a readable one."""
     found = condition(workload, type)
     try:
@@ -99,7 +99,7 @@ def since(workload: Object, type: ConditionType) -> int | None:  # noqa: A002 th
 class Transition:
     """One change of a Workload's status in the making."""
 
-    def __init__(self, workload: Object, now: int) -> None:
+    def __init__(self, workload: JsonObject, now: int) -> None:
         self._workload = workload
         self._before: Mapping[str, Any] = value_at(workload, ("status",), {})
         self._now = now
@@ -140,9 +140,9 @@ class Transition:
 
     def patch(self) -> dict[str, Any] | None:
         """The guarded merge patch of all that differs; None if nothing does."""
-        if not merge_patch(self._before, self.status):
+        if not create_merge_patch(self._before, self.status):
             return None
-        changed = merge_patch(self._before, self._without_leftovers())
+        changed = create_merge_patch(self._before, self._without_leftovers())
         version = value_at(self._workload, ("metadata", "resourceVersion"))
         return {"metadata": {"resourceVersion": version}, "status": changed}
 
@@ -179,13 +179,13 @@ class Transition:
             self.set(ConditionType.BLOCKED_ON_PREEMPTION_GATES, False, reason, message)
         self._reset_checks_and_gates(lambda _: True)
 
-    def _reset_checks_and_gates(self, is_outdated: Callable[[Object], bool]) -> None:
+    def _reset_checks_and_gates(self, is_outdated: Callable[[JsonObject], bool]) -> None:
         """Reset those checks and gates that are outdated."""
         for field, reset in (("admissionChecks", self._reset), ("preemptionGates", self._closed)):
             if self.status.get(field):
                 self.status[field] = [reset(one) if is_outdated(one) else one for one in self.status[field]]
 
-    def _reset(self, check: Object) -> Object:
+    def _reset(self, check: JsonObject) -> JsonObject:
         """The check as an eviction leaves it: a retry is counted; a check that was Ready has no count."""
         state = check.get("state")
         if state == "Pending":
@@ -202,7 +202,7 @@ class Transition:
             result["retryCount"] = _next_count(check.get("retryCount"))
         return result
 
-    def _closed(self, gate: Object) -> Object:
+    def _closed(self, gate: JsonObject) -> JsonObject:
         if gate.get("position") == "Closed":
             return gate
         return {**gate, "position": "Closed", "lastTransitionTime": conditions.format_time(self._now)}
@@ -333,7 +333,7 @@ def _next_count(count: int | None) -> int:
     return min((count or 0) + 1, LARGEST_COUNT)
 
 
-def loses_past_execution(workload: Object) -> bool:
+def loses_past_execution(workload: JsonObject) -> bool:
     """Whether the time of former admissions is forgotten.
 
     A workload that was deactivated because it used up all its time begins with none if it returns.
@@ -342,7 +342,7 @@ def loses_past_execution(workload: Object) -> bool:
     return evicted.get("reason") == deactivated_due_to(Reason.MAXIMUM_EXECUTION_TIME_EXCEEDED)
 
 
-def evictions_of(workload: Object, reason: str, cause: str) -> int:
+def evictions_of(workload: JsonObject, reason: str, cause: str) -> int:
     """How often the Workload was evicted for this reason and cause so far."""
     for count in value_at(workload, ("status", "schedulingStats", "evictions"), []):
         if (count.get("reason"), count.get("underlyingCause") or "") == (reason, cause):

@@ -62,43 +62,43 @@ class FieldError:
     remedy: str = ""
 
     @classmethod
-    def required(cls, path: "Path | str", detail: str = "", remedy: str = "") -> "FieldError":
+    def required(cls, path: "ErrorPath | str", detail: str = "", remedy: str = "") -> "FieldError":
         """Say that the field must be set."""
         return cls(str(path), ErrorType.REQUIRED, None, detail, remedy)
 
     @classmethod
-    def invalid(cls, path: "Path | str", value: object, detail: str, remedy: str = "") -> "FieldError":
+    def invalid(cls, path: "ErrorPath | str", value: object, detail: str, remedy: str = "") -> "FieldError":
         """Say that the value breaks a rule."""
         return cls(str(path), ErrorType.INVALID, value, detail, remedy)
 
     @classmethod
-    def not_supported(cls, path: "Path | str", value: object, supported: Iterable[str]) -> "FieldError":
+    def not_supported(cls, path: "ErrorPath | str", value: object, supported: Iterable[str]) -> "FieldError":
         """Say that the value is none of those that exist."""
         known = ", ".join(orjson.dumps(name).decode() for name in supported)
         return cls(str(path), ErrorType.NOT_SUPPORTED, value, f"supported values: {known}")
 
     @classmethod
-    def forbidden(cls, path: "Path | str", detail: str, remedy: str = "") -> "FieldError":
+    def forbidden(cls, path: "ErrorPath | str", detail: str, remedy: str = "") -> "FieldError":
         """Say that the field may not be set, or not be changed, here and now."""
         return cls(str(path), ErrorType.FORBIDDEN, None, detail, remedy)
 
     @classmethod
-    def duplicate(cls, path: "Path | str", value: object, remedy: str = "") -> "FieldError":
+    def duplicate(cls, path: "ErrorPath | str", value: object, remedy: str = "") -> "FieldError":
         """Say that the value is there twice where it may be once."""
         return cls(str(path), ErrorType.DUPLICATE, value, "", remedy)
 
     @classmethod
-    def not_found(cls, path: "Path | str", value: object, remedy: str = "") -> "FieldError":
+    def not_found(cls, path: "ErrorPath | str", value: object, remedy: str = "") -> "FieldError":
         """Say that the value names something that does not exist."""
         return cls(str(path), ErrorType.NOT_FOUND, value, "", remedy)
 
     @classmethod
-    def too_long(cls, path: "Path | str", limit: int) -> "FieldError":
+    def too_long(cls, path: "ErrorPath | str", limit: int) -> "FieldError":
         """Say that a text exceeds its limit of bytes."""
         return cls(str(path), ErrorType.TOO_LONG, None, f"may not be more than {limit} bytes")
 
     @classmethod
-    def too_many(cls, path: "Path | str", count: int, limit: int) -> "FieldError":
+    def too_many(cls, path: "ErrorPath | str", count: int, limit: int) -> "FieldError":
         """Say that a list exceeds its limit of items."""
         return cls(str(path), ErrorType.TOO_MANY, count, f"must have at most {limit} items")
 
@@ -149,12 +149,12 @@ class MapKey(str):
 
 
 @dataclass(frozen=True, slots=True)
-class Path:
-    """Where a field is, built step by step: ``Path("spec").at("podSets", 0, "count")``."""
+class ErrorPath:
+    """Where a field is, built step by step: ``ErrorPath("spec").at("podSets", 0, "count")``."""
 
     text: str = ""
 
-    def at(self, *steps: str | int) -> "Path":
+    def at(self, *steps: str | int) -> "ErrorPath":
         """Return the path of a field below; a number is a place in a list, a ``MapKey`` in a map."""
         text = self.text
         for step in steps:
@@ -162,11 +162,11 @@ class Path:
                 text += f"[{step}]"
             else:
                 text += f".{step}" if text else step
-        return Path(text)
+        return ErrorPath(text)
 
-    def key(self, key: str) -> "Path":
+    def key(self, key: str) -> "ErrorPath":
         """Return the path of an entry of a map with free keys, such as labels."""
-        return Path(f"{self.text}[{key}]")
+        return ErrorPath(f"{self.text}[{key}]")
 
     def __str__(self) -> str:
         return self.text

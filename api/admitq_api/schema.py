@@ -21,8 +21,6 @@ from admitq_api.field_docs import field_docs
 GROUP = "${group}"
 """Stands for the API group in a declaration; whoever makes CRDs fills it in."""
 
-Json = dict[str, Any]
-
 
 @dataclass(frozen=True, eq=False)
 class Schema:
@@ -46,7 +44,7 @@ class Rule:
     path: str = ""
     """The field to report, relative to where the rule stands, when the rule spans several fields."""
 
-    def to_schema(self) -> Json:
+    def to_schema(self) -> dict[str, Any]:
         """The rule as the schema carries it."""
         rule = {"rule": self.cel, "message": self.message}
         return {**rule, "fieldPath": self.path} if self.path else rule
@@ -109,9 +107,9 @@ class Column:
     type: Literal["string", "integer", "date"] = "string"
     wide: bool = False
 
-    def to_schema(self) -> Json:
+    def to_schema(self) -> dict[str, Any]:
         """The column as the CRD carries it."""
-        column: Json = {"name": self.name, "type": self.type, "jsonPath": self.path}
+        column: dict[str, Any] = {"name": self.name, "type": self.type, "jsonPath": self.path}
         return {**column, "priority": 1} if self.wide else column
 
 
@@ -135,7 +133,7 @@ class Kind(Part):
 
     api_version: str = ""
     kind: str = ""
-    metadata: Json = Field(default_factory=dict)
+    metadata: dict[str, Any] = Field(default_factory=dict)
 
     @classmethod
     def has_status(cls) -> bool:
@@ -143,7 +141,7 @@ class Kind(Part):
         return "status" in cls.model_fields
 
 
-_OBJECT_FIELDS: Mapping[str, Json] = {
+_OBJECT_FIELDS: Mapping[str, dict[str, Any]] = {
     "api_version": {"type": "string"},
     "kind": {"type": "string"},
     "metadata": {"type": "object"},
@@ -151,10 +149,10 @@ _OBJECT_FIELDS: Mapping[str, Json] = {
 """The fields that every object has, which the API server itself looks after."""
 
 
-def schema_of(part: type[Part]) -> Json:
+def schema_of(part: type[Part]) -> dict[str, Any]:
     """The schema of an object."""
-    schema: Json = {"description": _first_paragraph(part.__doc__), "type": "object"}
-    properties: Json = {}
+    schema: dict[str, Any] = {"description": _first_paragraph(part.__doc__), "type": "object"}
+    properties: dict[str, Any] = {}
     required: list[str] = []
     described = field_docs(part)
     for name, field in part.model_fields.items():
@@ -171,7 +169,7 @@ def schema_of(part: type[Part]) -> Json:
     return schema
 
 
-def _field_schema(field: FieldInfo, described: str | None) -> Json:
+def _field_schema(field: FieldInfo, described: str | None) -> dict[str, Any]:
     schema = _type_schema(field.annotation, field.metadata)
     if described:
         schema = {**schema, "description": _first_paragraph(described)}
@@ -180,14 +178,14 @@ def _field_schema(field: FieldInfo, described: str | None) -> Json:
     return dict(sorted(schema.items()))
 
 
-def _type_schema(annotation: Any, outer: list[Any]) -> Json:
+def _type_schema(annotation: Any, outer: list[Any]) -> dict[str, Any]:
     """The schema of a type, whose own keywords give way to those of what it stands in."""
     base, inner = _unwrapped(annotation)
     keywords = [*inner, *_flattened(outer)]
-    schema: Json = {}
+    schema: dict[str, Any] = {}
     if not any(isinstance(one, Schema) and one.replaces for one in keywords):
         schema = _base_schema(base)
-    rules: list[Json] = list(schema.pop("x-kubernetes-validations", []))
+    rules: list[dict[str, Any]] = list(schema.pop("x-kubernetes-validations", []))
     for one in keywords:
         if isinstance(one, Rule):
             rules.append(one.to_schema())
@@ -200,7 +198,7 @@ def _type_schema(annotation: Any, outer: list[Any]) -> Json:
     return schema
 
 
-def _base_schema(base: Any) -> Json:
+def _base_schema(base: Any) -> dict[str, Any]:
     origin, arguments = get_origin(base), get_args(base)
     if isinstance(base, type) and issubclass(base, Part):
         return schema_of(base)
@@ -226,7 +224,7 @@ _BOUNDS: Mapping[str, Mapping[str, str]] = {
 }
 
 
-def _bounds(bound: Any, of: str | None) -> Json:
+def _bounds(bound: Any, of: str | None) -> dict[str, Any]:
     words = _BOUNDS.get(of or "", {})
     found = {word: getattr(bound, name, None) for name, word in words.items()}
     return {word: value for word, value in found.items() if value is not None}

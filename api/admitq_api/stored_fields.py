@@ -10,7 +10,7 @@ from typing import Any, cast
 from admitq_api.quantity import QuantityError, amount, parse
 
 
-class Malformed(ValueError):
+class MalformedField(ValueError):
     """A stored object that cannot be used as it is.
 
     Attributes:
@@ -24,86 +24,86 @@ class Malformed(ValueError):
         self.remedy = remedy
 
 
-def items(value: Any, field: str) -> list[Any]:
+def require_list(value: Any, field: str) -> list[Any]:
     """The list; an empty one where there is none.
 
     Raises:
-        Malformed: the value is no list.
+        MalformedField: the value is no list.
     """
     if value is None:
         return []
     if not isinstance(value, list):
-        raise Malformed(field, "must be a list")
+        raise MalformedField(field, "must be a list")
     return cast("list[Any]", value)
 
 
-def mapping(value: Any, field: str) -> Mapping[str, Any]:
+def require_object(value: Any, field: str) -> Mapping[str, Any]:
     """The object; an empty one where there is none.
 
     Raises:
-        Malformed: the value is no object.
+        MalformedField: the value is no object.
     """
     if value is None:
         return {}
     if not isinstance(value, Mapping):
-        raise Malformed(field, "must be an object")
+        raise MalformedField(field, "must be an object")
     return cast("Mapping[str, Any]", value)
 
 
-def text(value: Any, field: str) -> str:
+def require_text(value: Any, field: str) -> str:
     """The text, which the core uses as a key or sorts by; an empty one where there is none.
 
     Raises:
-        Malformed: the value is no text.
+        MalformedField: the value is no text.
     """
     if isinstance(value, str):
         return value
     if value is None:
         return ""
-    raise Malformed(field, "must be a text")
+    raise MalformedField(field, "must be a text")
 
 
-def texts(value: Any, field: str) -> tuple[str, ...]:
+def require_texts(value: Any, field: str) -> tuple[str, ...]:
     """The texts of a list; none where there is no list.
 
     Raises:
-        Malformed: the value is no list, or an item no text.
+        MalformedField: the value is no list, or an item no text.
     """
-    return tuple([text(item, field) for item in items(value, field)])
+    return tuple([require_text(item, field) for item in require_list(value, field)])
 
 
-def whole(value: Any, field: str) -> int:
+def require_int(value: Any, field: str) -> int:
     """The whole number.
 
     Raises:
-        Malformed: the value is no whole number.
+        MalformedField: the value is no whole number.
     """
     if not isinstance(value, int) or isinstance(value, bool):
-        raise Malformed(field, "must be a whole number")
+        raise MalformedField(field, "must be a whole number")
     return value
 
 
-def optional_whole(value: Any, field: str) -> int | None:
+def optional_int(value: Any, field: str) -> int | None:
     """The whole number; None where there is none.
 
     Raises:
-        Malformed: the value is no whole number.
+        MalformedField: the value is no whole number.
     """
-    return None if value is None else whole(value, field)
+    return None if value is None else require_int(value, field)
 
 
-def quota_amount(resource: str, value: Any, field: str) -> int:
+def require_amount(resource: str, value: Any, field: str) -> int:
     """The amount of a resource, in milli-CPU or whole units.
 
     Raises:
-        Malformed: the value is no quantity, or negative.
+        MalformedField: the value is no quantity, or negative.
     """
     try:
         result = amount(resource, value)
     except QuantityError as error:
-        raise Malformed(field, str(error)) from error
+        raise MalformedField(field, str(error)) from error
     if result < 0:
-        raise Malformed(field, "must not be negative")
+        raise MalformedField(field, "must not be negative")
     return result
 
 
@@ -111,22 +111,22 @@ def optional_amount(resource: str, quota: Mapping[str, Any], name: str, field: s
     """The amount of a resource that a quota states under a name; None where it states none.
 
     Raises:
-        Malformed: the value is no quantity, or negative.
+        MalformedField: the value is no quantity, or negative.
     """
     value = quota.get(name)
-    return None if value is None else quota_amount(resource, value, f"{field}.{name}")
+    return None if value is None else require_amount(resource, value, f"{field}.{name}")
 
 
-def exact_amount(value: Any, field: str) -> Fraction:
+def require_exact_amount(value: Any, field: str) -> Fraction:
     """The amount in its own unit, not rounded.
 
     Raises:
-        Malformed: the value is no quantity, or negative.
+        MalformedField: the value is no quantity, or negative.
     """
     try:
         result = parse(value)
     except QuantityError as error:
-        raise Malformed(field, str(error)) from error
+        raise MalformedField(field, str(error)) from error
     if result < 0:
-        raise Malformed(field, "must not be negative")
+        raise MalformedField(field, "must not be negative")
     return result

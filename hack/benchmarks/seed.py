@@ -22,7 +22,7 @@ from typing import Any, Final
 from admitq.runtime.client import Client
 from admitq.runtime.credentials import load_credentials
 from admitq.runtime.errors import ApiError
-from admitq.runtime.resources import JOBS, NAMESPACES, PODS, SERVICE_ACCOUNTS, Object, Resource
+from admitq.runtime.resources import JOBS, NAMESPACES, PODS, SERVICE_ACCOUNTS, Resource
 from admitq.runtime.store import Change, Store
 from admitq.runtime.watcher import Watcher
 from admitq_api.labels import Names, names_for
@@ -468,15 +468,15 @@ async def _prepare(client: Client, plan: Plan, names: Names) -> None:
         )
 
 
-def _queues(plan: Plan, names: Names) -> list[tuple[Resource, Object]]:
+def _queues(plan: Plan, names: Names) -> list[tuple[Resource, dict[str, Any]]]:
     def resource(plural: str, kind: str, *, namespaced: bool = False) -> Resource:
         return Resource(names.group, names.version, plural, kind, namespaced=namespaced)
 
-    def obj(kind: str, name: str, spec: Object, namespace: str | None = None) -> Object:
+    def obj(kind: str, name: str, spec: dict[str, Any], namespace: str | None = None) -> dict[str, Any]:
         metadata = {"name": name} | ({"namespace": namespace} if namespace else {})
         return {"apiVersion": names.api_version, "kind": kind, "metadata": metadata, "spec": spec}
 
-    def queues(name: str, cpu: int) -> list[tuple[Resource, Object]]:
+    def queues(name: str, cpu: int) -> list[tuple[Resource, dict[str, Any]]]:
         quotas = [
             {"name": "cpu", "nominalQuota": str(cpu)},
             {"name": "memory", "nominalQuota": f"{cpu}Gi"},
@@ -501,14 +501,14 @@ def _queues(plan: Plan, names: Names) -> list[tuple[Resource, Object]]:
     ]
 
 
-async def _is_active(client: Client, resource: Resource, obj: Object) -> bool:
+async def _is_active(client: Client, resource: Resource, obj: dict[str, Any]) -> bool:
     seen = await client.get(resource, obj["metadata"]["name"], obj["metadata"].get("namespace"))
     return any(
         entry["type"] == "Active" and entry["status"] == "True" for entry in seen["status"]["conditions"]
     )
 
 
-def _job(name: str, plan: Plan, names: Names) -> Object:
+def _job(name: str, plan: Plan, names: Names) -> dict[str, Any]:
     amounts = {"cpu": f"{plan.pod.milli_cpu}m", "memory": f"{plan.pod.memory_mib}Mi"}
     container = {
         "name": "work",
@@ -533,7 +533,7 @@ def _job(name: str, plan: Plan, names: Names) -> Object:
     }
 
 
-def _ended() -> Object:
+def _ended() -> dict[str, Any]:
     now = dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     terminated = {"exitCode": 0, "reason": "Completed", "startedAt": now, "finishedAt": now}
     return {
@@ -562,7 +562,7 @@ def _ended() -> Object:
     }
 
 
-def _slim(obj: Object) -> Object:
+def _slim(obj: dict[str, Any]) -> dict[str, Any]:
     """Keeps what the handlers read, so that a store of ten thousand pods stays small."""
     metadata, spec, status = obj["metadata"], obj.get("spec", {}), obj.get("status", {})
     return {
@@ -576,7 +576,7 @@ def _slim(obj: Object) -> Object:
     }
 
 
-def _is_ready(pod: Object) -> bool:
+def _is_ready(pod: dict[str, Any]) -> bool:
     return any(
         entry["type"] == "Ready" and entry["status"] == "True" for entry in pod["status"]["conditions"]
     )

@@ -31,8 +31,6 @@ _DROPPED = frozenset(
 )
 _KEPT_METADATA = ("annotations", "labels")
 
-Json = dict[str, Any]
-
 
 def outputs() -> dict[Path, str]:
     """Starts a control plane for the moment, and asks it."""
@@ -40,14 +38,14 @@ def outputs() -> dict[Path, str]:
     try:
         cluster.start((), owner=current())
         with cluster.api() as api:
-            document: Json = api.request("GET", _DOCUMENT)
+            document: dict[str, Any] = api.request("GET", _DOCUMENT)
     finally:
         cluster.stop()
     schema = pod_template_schema(document)
     return {SCHEMA_FILE: json.dumps(schema, indent=1, sort_keys=True) + "\n"}
 
 
-def pod_template_schema(document: Json) -> Json:
+def pod_template_schema(document: dict[str, Any]) -> dict[str, Any]:
     """The structural schema of a pod template.
 
     Fields that a newer API server knows survive below `spec`; of the metadata, only labels and
@@ -56,8 +54,8 @@ def pod_template_schema(document: Json) -> Json:
     Args:
         document: the OpenAPI v3 document of group batch, version v1.
     """
-    types: Mapping[str, Json] = document["components"]["schemas"]
-    properties: Json = types[_TEMPLATE]["properties"]
+    types: Mapping[str, dict[str, Any]] = document["components"]["schemas"]
+    properties: dict[str, Any] = types[_TEMPLATE]["properties"]
     metadata = _resolved(properties["metadata"], types)["properties"]
     return {
         "type": "object",
@@ -68,14 +66,14 @@ def pod_template_schema(document: Json) -> Json:
     }
 
 
-def _resolved(schema: Json, types: Mapping[str, Json]) -> Json:
+def _resolved(schema: dict[str, Any], types: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
     """A schema with every reference replaced by what it refers to, and reduced to what a CRD may have."""
     for reference in _references(schema):
         name = reference.rpartition("/")[2]
         return (
             {"x-kubernetes-int-or-string": True} if name in _INT_OR_STRING else _resolved(types[name], types)
         )
-    result: Json = {}
+    result: dict[str, Any] = {}
     for keyword, value in schema.items():
         if keyword in _DROPPED or keyword == "default":
             continue
@@ -91,17 +89,17 @@ def _resolved(schema: Json, types: Mapping[str, Json]) -> Json:
     return result
 
 
-def _references(schema: Json) -> list[str]:
+def _references(schema: dict[str, Any]) -> list[str]:
     """What a schema refers to: itself, or as the only one of `allOf`, which stands beside a description."""
     return [one["$ref"] for one in (schema, *schema.get("allOf", ())) if "$ref" in one]
 
 
-def _item_properties(items: Json, types: Mapping[str, Json]) -> Json:
+def _item_properties(items: dict[str, Any], types: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
     names = [reference.rpartition("/")[2] for reference in _references(items)]
     return (types[names[0]] if names else items)["properties"]
 
 
-def _keep_defaults(items: Json, keys: list[str], published: Json) -> None:
+def _keep_defaults(items: dict[str, Any], keys: list[str], published: dict[str, Any]) -> None:
     """By its keys a list tells its items apart, so each key is required or has a default."""
     for key in keys:
         if key not in items.get("required", ()):

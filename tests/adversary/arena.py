@@ -11,7 +11,7 @@ from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import DEPLOYMENTS, JOBS, PODS, STATEFUL_SETS
 from localcluster.installation import Installation
 from localcluster.waiting import eventually
-from tests.adversary.calls import Object, Target
+from tests.adversary.calls import Target
 from tests.adversary.law import sampled
 from tests.controlplane.leader_worker_sets import LWS, play_group
 from tests.controlplane.stage import Stage, condition_of
@@ -53,10 +53,10 @@ class Arena:
         cpu: Any = 1,
         group: str | None = None,
         total: int | None = None,
-        metadata: Object | None = None,
+        metadata: dict[str, Any] | None = None,
         termination: float = 0,
         **spec: Any,
-    ) -> Object:
+    ) -> dict[str, Any]:
         """A pod as a tenant writes it."""
         names = self.admin.names
         labels = {names.queue_name: queue} if queue else {}
@@ -127,7 +127,7 @@ class Arena:
 
     # --- what there is ----------------------------------------------------------------------------
 
-    async def pods(self, prefix: str) -> list[Object]:
+    async def pods(self, prefix: str) -> list[dict[str, Any]]:
         """The pods whose names begin so."""
         items, _ = await self.admin.client.list(PODS, self.admin.namespace)
         return [one for one in items if one["metadata"]["name"].startswith(prefix)]
@@ -152,12 +152,12 @@ class Arena:
 
         return await eventually(found, what=f"{count} running pods of {prefix}", timeout=seconds)
 
-    async def workloads(self, queue: str) -> list[Object]:
+    async def workloads(self, queue: str) -> list[dict[str, Any]]:
         """The Workloads of a queue."""
         items, _ = await self.admin.client.list(self.admin.kinds.workloads, self.admin.namespace)
         return [one for one in items if one["spec"].get("queueName") == queue]
 
-    async def waiting(self, queue: str) -> list[Object]:
+    async def waiting(self, queue: str) -> list[dict[str, Any]]:
         """The Workloads of a queue that have been considered and hold no quota."""
         return [
             one
@@ -165,10 +165,10 @@ class Arena:
             if (condition_of(one, "QuotaReserved") or ("",))[0] == "False"
         ]
 
-    async def until_waits(self, queue: str, count: int = 1) -> list[Object]:
+    async def until_waits(self, queue: str, count: int = 1) -> list[dict[str, Any]]:
         """Wait until so many Workloads of a queue have been considered and hold no quota."""
 
-        async def found() -> list[Object]:
+        async def found() -> list[dict[str, Any]]:
             waiting = await self.waiting(queue)
             assert len(waiting) == count, f"{len(waiting)} wait"
             return waiting
@@ -208,7 +208,7 @@ def assert_refused(answer: ApiError | None, code: int, *texts: str) -> None:
     assert not missing, f"{missing} not in {answer.message!r}"
 
 
-def container(cpu: Any) -> Object:
+def container(cpu: Any) -> dict[str, Any]:
     """A container that asks for so much CPU."""
     return {"name": "c", "image": "example.com/c:1", "resources": {"requests": {"cpu": cpu}}}
 

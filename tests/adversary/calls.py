@@ -6,13 +6,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
-from admitq.integrations.paths import value_at
 from admitq.runtime.client import Client
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import Resource
+from admitq_api.json_objects import value_at
 from admitq_api.labels import Names
 
-Object = dict[str, Any]
 Path = tuple[str | int, ...]
 
 STRATEGIC: Final = "application/strategic-merge-patch+json"
@@ -166,7 +165,7 @@ def pointer(field: Path) -> str:
     return "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in field)
 
 
-def nested(field: Path, value: Any) -> Object:
+def nested(field: Path, value: Any) -> dict[str, Any]:
     """An object that holds nothing but a value at a path without list positions."""
     result: Any = value
     for step in reversed(field):
@@ -174,7 +173,7 @@ def nested(field: Path, value: Any) -> Object:
     return result
 
 
-def write(obj: Object, field: Path, value: Any) -> None:
+def write(obj: dict[str, Any], field: Path, value: Any) -> None:
     """Set a field of an object, or, with None, remove it."""
     *outer, key = field
     place: Any = obj

@@ -5,18 +5,17 @@ import time
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Any, Final
 
 from hypothesis import strategies as st
 
-from admitq.integrations.paths import value_at
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import Resource
 from admitq_api.conditions import format_time
+from admitq_api.json_objects import value_at
 from localcluster.waiting import eventually
 from tests.adversary import law
 from tests.adversary.arena import Arena
-from tests.adversary.calls import Object
 from tests.adversary.moves import HOLD, OWN_RESOURCES, SUBJECTS, Move, Tenant, acts_of, make, owner_of
 from tests.controlplane.rest import Snapshot, broken
 
@@ -62,21 +61,21 @@ def histories(draw: st.DrawFn, *, least: int, most: int) -> tuple[Move, ...]:
 class Seen:
     """The objects of a namespace at one moment, by resource."""
 
-    objects: Mapping[Resource, Sequence[Object]]
-    workloads: Sequence[Object]
+    objects: Mapping[Resource, Sequence[dict[str, Any]]]
+    workloads: Sequence[dict[str, Any]]
 
-    def of(self, queue: str) -> Iterator[tuple[Resource, Object]]:
+    def of(self, queue: str) -> Iterator[tuple[Resource, dict[str, Any]]]:
         """What a tenant has made in a queue, and what controllers have made of it."""
         for resource, objects in self.objects.items():
             for one in objects:
                 if one["metadata"]["name"].startswith(f"{queue}-"):
                     yield resource, one
 
-    def workloads_of(self, queue: str) -> list[Object]:
+    def workloads_of(self, queue: str) -> list[dict[str, Any]]:
         """The Workloads of a queue."""
         return [one for one in self.workloads if one["spec"].get("queueName") == queue]
 
-    def pods_of(self, queue: str) -> list[Object]:
+    def pods_of(self, queue: str) -> list[dict[str, Any]]:
         """The pods of a queue."""
         return [one for resource, one in self.of(queue) if resource.plural == "pods"]
 

@@ -10,12 +10,11 @@ import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from admitq.runtime.client import Client
 from admitq.runtime.errors import ApiError
-
-Object = Mapping[str, Any]
+from admitq_api.json_objects import JsonObject
 
 REACTION_S: Final = 2.0
 """Seconds for which more pods may run than is reserved: the time of one reaction."""
@@ -33,13 +32,13 @@ def milli(quantity: str | float) -> int:
     return int(text[:-1]) if text.endswith("m") else round(float(text) * 1000)
 
 
-def uses_node(pod: Object) -> bool:
+def uses_node(pod: JsonObject) -> bool:
     """Whether a pod takes up room: it is on a node and has not ended."""
     phase = pod.get("status", {}).get("phase")
     return bool(pod["spec"].get("nodeName")) and phase not in {"Succeeded", "Failed"}
 
 
-def requested(pod: Object) -> int:
+def requested(pod: JsonObject) -> int:
     """CPU that a pod asks for: of its containers together, or of its largest init container."""
     spec = pod["spec"]
     if (whole := spec.get("resources", {}).get("requests", {}).get("cpu")) is not None:
@@ -48,11 +47,11 @@ def requested(pod: Object) -> int:
     return max([containers, *(_of_container(one) for one in spec.get("initContainers", []))])
 
 
-def _of_container(container: Object) -> int:
+def _of_container(container: JsonObject) -> int:
     return milli(container.get("resources", {}).get("requests", {}).get("cpu", 0))
 
 
-def reserved(workload: Object) -> int:
+def reserved(workload: JsonObject) -> int:
     """CPU that the status of a Workload reserves, without what its finished pods gave back."""
     status = workload.get("status") or {}
     conditions = {one["type"]: one["status"] for one in status.get("conditions") or []}
@@ -79,7 +78,9 @@ class Excess:
     """The longest grace period of those of the pods that are being deleted."""
 
 
-def excesses(queues: Mapping[str, int], pods: Iterable[Object], workloads: Iterable[Object]) -> list[Excess]:
+def excesses(
+    queues: Mapping[str, int], pods: Iterable[JsonObject], workloads: Iterable[JsonObject]
+) -> list[Excess]:
     """Compare what runs with what is reserved and with the quota.
 
     Args:
@@ -87,7 +88,7 @@ def excesses(queues: Mapping[str, int], pods: Iterable[Object], workloads: Itera
         pods: all pods of the namespace.
         workloads: all Workloads of the namespace.
     """
-    running: dict[str, list[Object]] = {}
+    running: dict[str, list[JsonObject]] = {}
     for pod in pods:
         if uses_node(pod) and (queue := queue_of(pod["metadata"]["name"], queues)) is not None:
             running.setdefault(queue, []).append(pod)
@@ -106,7 +107,7 @@ def excesses(queues: Mapping[str, int], pods: Iterable[Object], workloads: Itera
     return found
 
 
-def leaving(pods: Iterable[Object], jobs: Iterable[Object]) -> set[str]:
+def leaving(pods: Iterable[JsonObject], jobs: Iterable[JsonObject]) -> set[str]:
     """UIDs of the pods that Kubernetes's Job controller is to delete.
 
     Their controller is a Job that exists under the UID which they name and is suspended or being deleted.
@@ -147,9 +148,9 @@ class Record:
         self,
         at: float,
         queues: Mapping[str, int],
-        pods: Iterable[Object],
-        workloads: Iterable[Object],
-        jobs: Iterable[Object] = (),
+        pods: Iterable[JsonObject],
+        workloads: Iterable[JsonObject],
+        jobs: Iterable[JsonObject] = (),
     ) -> None:
         """Take a sample of this time in seconds.
 
@@ -175,7 +176,7 @@ class Record:
                 if lasting[one.queue] > limit and one.queue not in self.violations:
                     self.violations[one.queue] = self._describe(one, lasting[one.queue])
 
-    def _remember(self, at: float, pod: Object) -> None:
+    def _remember(self, at: float, pod: JsonObject) -> None:
         metadata, status = pod["metadata"], pod.get("status", {})
         state = ", ".join(
             filter(
@@ -250,11 +251,11 @@ async def _sample(
         await asyncio.sleep(max(0.0, began + number * INTERVAL_S - loop.time()))
 
 
-async def _items(client: Client, path: str) -> list[Object]:
+async def _items(client: Client, path: str) -> list[JsonObject]:
     return (await client.request_json("GET", path, query={"resourceVersion": "0"}))["items"]
 
 
-def quotas(cluster_queues: Iterable[Object], suffix: str) -> dict[str, int]:
+def quotas(cluster_queues: Iterable[JsonObject], suffix: str) -> dict[str, int]:
     """The nominal CPU of each ClusterQueue whose name ends so, by the rest of its name."""
     return {
         name.removesuffix(suffix): sum(

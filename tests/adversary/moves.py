@@ -14,7 +14,7 @@ from admitq.runtime.client import Propagation
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import DEPLOYMENTS, JOBS, PODS, REPLICA_SETS, STATEFUL_SETS, Resource
 from tests.adversary.arena import Arena, container
-from tests.adversary.calls import MERGE, STRATEGIC, Object
+from tests.adversary.calls import MERGE, STRATEGIC
 from tests.controlplane.stage import RUN_SECONDS, controlled_by
 
 JOB_NAMES: Final = ("j", "k")
@@ -74,14 +74,14 @@ class Tenant:
         return PODS, living[0]
 
     async def change(
-        self, subject: str, patch: Object, subresource: str | None = None, *, way: str = MERGE
+        self, subject: str, patch: dict[str, Any], subresource: str | None = None, *, way: str = MERGE
     ) -> None:
         """Patch a subject."""
         resource, name = await self.target(subject)
         path = resource.path(self.arena.admin.namespace, name, subresource)
         await self.arena.tenant.client.request_json("PATCH", path, patch, content_type=way)
 
-    async def get(self, subject: str) -> Object:
+    async def get(self, subject: str) -> dict[str, Any]:
         """Read a subject."""
         return await self.arena.admin.get(*await self.target(subject))
 
@@ -117,7 +117,7 @@ def new_job(
     """An act that creates a Job, with an annotation of ours."""
 
     async def act(tenant: Tenant, subject: str) -> None:
-        grace: Object = {"terminationGracePeriodSeconds": 10} if termination else {}
+        grace: dict[str, Any] = {"terminationGracePeriodSeconds": 10} if termination else {}
         template = tenant.arena.pod_manifest(None, termination=termination, **grace)
         annotations = {getattr(tenant.arena.admin.names, mark): value} if mark else {}
         metadata = {"annotations": annotations, "finalizers": list(finalizers)}
@@ -126,11 +126,11 @@ def new_job(
     return act
 
 
-async def create_job(tenant: Tenant, subject: str, metadata: Object, **fields: Any) -> None:
+async def create_job(tenant: Tenant, subject: str, metadata: dict[str, Any], **fields: Any) -> None:
     """Create a Job of the queue that goes on for a while."""
     labels = {tenant.arena.admin.names.queue_name: tenant.queue, **metadata.get("labels", {})}
     name = f"{tenant.queue}-{subject}"
-    given: Object = {"completions": 6, "backoffLimit": 100, **fields}
+    given: dict[str, Any] = {"completions": 6, "backoffLimit": 100, **fields}
     await tenant.arena.tenant.job(name, metadata={**metadata, "labels": labels}, **given)
 
 
@@ -210,7 +210,9 @@ async def new_serving(tenant: Tenant, subject: str) -> None:
 # --- changes and ends -----------------------------------------------------------------------------
 
 
-def patch(make: Callable[[Tenant], Object], subresource: str | None = None, *, way: str = MERGE) -> Act:
+def patch(
+    make: Callable[[Tenant], dict[str, Any]], subresource: str | None = None, *, way: str = MERGE
+) -> Act:
     """An act that patches its subject."""
 
     async def act(tenant: Tenant, subject: str) -> None:
@@ -224,7 +226,7 @@ def metadata(field: str, name: str, value: str | None) -> Act:
     return patch(lambda tenant: {"metadata": {field: {getattr(tenant.arena.admin.names, name): value}}})
 
 
-def fixed(value: Object, subresource: str | None = None, *, way: str = MERGE) -> Act:
+def fixed(value: dict[str, Any], subresource: str | None = None, *, way: str = MERGE) -> Act:
     """An act that makes the same patch for all tenants."""
     return patch(lambda _: value, subresource, way=way)
 

@@ -10,10 +10,10 @@ from dataclasses import replace
 from typing import Final
 
 from admitq.integrations.base import Integration
-from admitq.integrations.paths import value_at
 from admitq.integrations.registry import registered
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import JOBS, PODS
+from admitq_api.json_objects import value_at
 from admitq_api.labels import DEFAULT_GROUP
 from localcluster.waiting import eventually
 from tests.adversary.arena import Arena

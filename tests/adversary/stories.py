@@ -11,10 +11,10 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, Final
 
 from admitq.integrations.ownership import controller_of
-from admitq.integrations.paths import value_at
 from admitq.runtime.client import Propagation
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import DEPLOYMENTS, JOBS, PODS
+from admitq_api.json_objects import value_at
 from localcluster.waiting import eventually
 from tests.adversary.arena import Arena, assert_refused, attempt
 from tests.adversary.calls import MERGE, Target

@@ -6,9 +6,9 @@ Counters of queues are not among the ends: the laws of rest compare them with th
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from admitq.integrations.paths import Object, value_at, with_value
 from admitq.workloads.transitions import Transition, holds, is_reserved
 from admitq_api.conditions import SECOND, ConditionType, Reason
+from admitq_api.json_objects import JsonObject, value_at, with_value
 from admitq_api.labels import names_for
 from tests.controlplane.manners import Change
 from tests.controlplane.stage import Stage
@@ -39,13 +39,13 @@ LONG_AGO: Final = 3600 * SECOND
 # --- which slice is written -----------------------------------------------------------------------
 
 
-async def held_slice(stage: Stage) -> Object:
+async def held_slice(stage: Stage) -> JsonObject:
     """The slice of the job that holds quota."""
     [found] = [one for one in await _living(stage) if is_reserved(one)]
     return found
 
 
-async def waiting_slice(stage: Stage) -> Object:
+async def waiting_slice(stage: Stage) -> JsonObject:
     """The slice of the job that waits to replace the one with quota."""
     [found] = [one for one in await _living(stage) if not is_reserved(one)]
     return found
@@ -67,7 +67,7 @@ def assign(pods: int) -> Callable[[Transition], None]:
     """State that so many pods have quota, of a CPU each."""
 
     def assigned(transition: Transition) -> None:
-        admission: Object = transition.status["admission"]
+        admission: JsonObject = transition.status["admission"]
         [assignment] = admission["podSetAssignments"]
         fewer = {**assignment, "count": pods, "resourceUsage": {"cpu": str(pods)}}
         transition.status["admission"] = {**admission, "podSetAssignments": [fewer]}
@@ -80,37 +80,37 @@ def finish_slice(reason: Reason) -> Change:
     return status(lambda one: one.finish(reason, "m"))
 
 
-def finish_long_ago(workload: Object, now: int) -> Object:
+def finish_long_ago(workload: JsonObject, now: int) -> JsonObject:
     """State that the Workload has finished an hour ago."""
     return status(lambda one: one.finish(Reason.SUCCEEDED, "done"))(workload, now - LONG_AGO)
 
 
-def _without_annotations(workload: Object, _: int) -> Object:
+def _without_annotations(workload: JsonObject, _: int) -> JsonObject:
     """Remove all annotations."""
     return with_value(workload, ("metadata", "annotations"), {})
 
 
-def _with_other_image(workload: Object, _: int) -> Object:
+def _with_other_image(workload: JsonObject, _: int) -> JsonObject:
     """State another image of the first container."""
     image = ("spec", "podSets", 0, "template", "spec", "containers", 0, "image")
     return with_value(workload, image, "example.com/other:1")
 
 
-def _without_label(workload: Object, _: int) -> Object:
+def _without_label(workload: JsonObject, _: int) -> JsonObject:
     """Remove the label that states the UID of the job."""
     job_uid = names_for(workload["apiVersion"].partition("/")[0]).job_uid
     labels = {key: value for key, value in workload["metadata"]["labels"].items() if key != job_uid}
     return with_value(workload, ("metadata", "labels"), labels)
 
 
-def _without_owner(workload: Object, now: int) -> Object:
+def _without_owner(workload: JsonObject, now: int) -> JsonObject:
     """Remove the metadata that names the owner of the Workload."""
     return with_value(_without_label(workload, now), ("metadata", "ownerReferences"), [])
 
 
-def _owned_only(workload: Object, _: int) -> Object:
+def _owned_only(workload: JsonObject, _: int) -> JsonObject:
     """State that the job is an owner, and not that it is the controller."""
-    references: list[Object] = workload["metadata"]["ownerReferences"]
+    references: list[JsonObject] = workload["metadata"]["ownerReferences"]
     owners = [{key: value for key, value in one.items() if key != "controller"} for one in references]
     return with_value(workload, ("metadata", "ownerReferences"), owners)
 
@@ -457,6 +457,6 @@ RETENTION: Final[Sequence[Row]] = (
 """Rows for an installation that retains what has ended for a second."""
 
 
-async def written_workload(stage: Stage, row: Row) -> Object:
+async def written_workload(stage: Stage, row: Row) -> JsonObject:
     """The Workload that the other program of a row writes."""
     return await (subject_of(stage, row.subject) if row.written is None else row.written(stage))

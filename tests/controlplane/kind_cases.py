@@ -15,17 +15,16 @@ import yaml
 
 from admitq.controllers.indexes import resource_of
 from admitq.integrations.base import Integration
-from admitq.integrations.paths import Path as FieldPath
-from admitq.integrations.paths import merge_patch, value_at
 from admitq.integrations.registry import registered
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import PODS, Resource
+from admitq_api.json_objects import FieldPath, create_merge_patch, value_at
 from admitq_api.labels import DEFAULT_GROUP
 from localcluster import crds
 from localcluster.folders import REPOSITORY
 from localcluster.waiting import eventually
 from tests.controlplane.pods_of_jobs import some_pods
-from tests.controlplane.stage import Object, Stage, condition_of
+from tests.controlplane.stage import Stage, condition_of
 from tests.unit.integrations.examples import custom_kinds
 
 KINDS = (*registered(), *custom_kinds())
@@ -63,7 +62,7 @@ def path_of(text: str) -> FieldPath:
     )
 
 
-def with_changes(obj: Object, changes: Mapping[str, Any]) -> Object:
+def with_changes(obj: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """A copy of the object with these values, by path; null takes a field away, ``NULL`` writes null."""
     result = copy.deepcopy(obj)
     for text, value in copy.deepcopy(dict(changes)).items():
@@ -84,7 +83,7 @@ def with_changes(obj: Object, changes: Mapping[str, Any]) -> Object:
     return result
 
 
-def differences(obj: Object, wanted: Mapping[str, Any]) -> list[str]:
+def differences(obj: dict[str, Any], wanted: Mapping[str, Any]) -> list[str]:
     """Where the object is not as wanted, by path; null stands for a field that is not there."""
     found = {text: value_at(obj, path_of(text)) for text in wanted}
     return [
@@ -121,7 +120,7 @@ class Phase:
     """What the kind's controller does to bring a job into a phase of its life, in this order."""
 
     change: Mapping[str, Any] = dataclasses.field(default_factory=dict[str, Any])
-    status: Object | None = None
+    status: dict[str, Any] | None = None
     pods: Mapping[str, Any] | None = None
     until: Mapping[str, Any] = dataclasses.field(default_factory=dict[str, Any])
 
@@ -148,7 +147,7 @@ class Partial:
 class Child:
     """What a job of the kind makes: a job that follows it and is not queued."""
 
-    manifest: Object
+    manifest: dict[str, Any]
     integration: Integration
     name: str = "child"
     given: Mapping[str, Any] = dataclasses.field(default_factory=dict[str, Any])
@@ -186,7 +185,7 @@ class KindCase:
     """All that is tried of one kind."""
 
     integration: Integration
-    manifest: Object
+    manifest: dict[str, Any]
     podSets: tuple[PodSetCase, ...]  # noqa: N815 as in the YAML
     play: Mapping[str, Phase]
     suspended: Mapping[str, Any] = dataclasses.field(default_factory=lambda: {"spec.suspend": True})
@@ -205,7 +204,7 @@ class KindCase:
     validation: tuple[Rule, ...] = ()
     mutation: tuple[Mutation, ...] = ()
     cannot: Mapping[str, str] = dataclasses.field(default_factory=dict[str, str])
-    objects: tuple[Object, ...] = ()
+    objects: tuple[dict[str, Any], ...] = ()
 
     def __str__(self) -> str:
         return self.integration.framework
@@ -292,7 +291,7 @@ def in_group(text: str, group: str) -> str:
     return _OUR_GROUP.sub(group, text)
 
 
-def _manifest(given: Any, integration: Integration, group: str) -> Object:
+def _manifest(given: Any, integration: Integration, group: str) -> dict[str, Any]:
     """The manifest itself, or the first of the kind in a page of the documentation."""
     if not isinstance(given, str):
         return given
@@ -302,13 +301,13 @@ def _manifest(given: Any, integration: Integration, group: str) -> Object:
     raise _NoManifest(f"{given} shows no {integration.kind} of {integration.api_version}")
 
 
-def _shown(page: str, group: str) -> Iterator[Object]:
+def _shown(page: str, group: str) -> Iterator[dict[str, Any]]:
     """The objects that a page of the documentation shows, in its order."""
     for text in _YAML_BLOCK.findall((REPOSITORY / page).read_text()):
         yield from yaml.safe_load_all(in_group(text, group))
 
 
-def _kind_of(obj: Object) -> tuple[str, str, str]:
+def _kind_of(obj: dict[str, Any]) -> tuple[str, str, str]:
     api_group, _, version = str(obj.get("apiVersion", "")).rpartition("/")
     return (api_group, version, str(obj.get("kind", "")))
 
@@ -357,27 +356,27 @@ class PlayedJob:
     case: KindCase
     name: str
 
-    async def get(self) -> Object:
+    async def get(self) -> dict[str, Any]:
         """Read the job."""
         return await self.stage.get(self.case.resource, self.name)
 
-    async def change(self, changes: Mapping[str, Any], *, dry_run: bool = False) -> Object:
+    async def change(self, changes: Mapping[str, Any], *, dry_run: bool = False) -> dict[str, Any]:
         """Change the job, by path.
 
         Raises:
             ApiError: the change is refused.
         """
         before = await self.get()
-        patch = merge_patch(before, with_changes(before, changes))
+        patch = create_merge_patch(before, with_changes(before, changes))
         return await self.stage.client.merge_patch(
             self.case.resource, self.name, patch, self.stage.namespace, dry_run=dry_run
         )
 
-    async def workload(self) -> Object:
+    async def workload(self) -> dict[str, Any]:
         """The job's one Workload."""
         return await self.stage.workload(self.name)
 
-    async def change_workload(self, patch: Object) -> None:
+    async def change_workload(self, patch: dict[str, Any]) -> None:
         """Merge something into the job's Workload."""
         workload = await self.workload()
         await self.stage.change(self.stage.kinds.workloads, workload["metadata"]["name"], patch)
@@ -404,21 +403,21 @@ class PlayedJob:
         for pod in pods[:count]:
             await self.stage.change(PODS, pod["metadata"]["name"], {"status": {"phase": phase}}, "status")
 
-    async def until(self, wanted: Mapping[str, Any]) -> Object:
+    async def until(self, wanted: Mapping[str, Any]) -> dict[str, Any]:
         """Wait until the job is as wanted."""
 
-        async def found() -> Object:
+        async def found() -> dict[str, Any]:
             job = await self.get()
             assert differences(job, wanted) == []
             return job
 
         return await eventually(found, what=f"{self.case} {self.name}: {dict(wanted)}")
 
-    async def until_started(self) -> Object:
+    async def until_started(self) -> dict[str, Any]:
         """Wait until the job runs."""
         return await self.until(self.case.started)
 
-    async def until_suspended(self) -> Object:
+    async def until_suspended(self) -> dict[str, Any]:
         """Wait until the job is held."""
         return await self.until(self.case.suspended)
 
@@ -437,7 +436,7 @@ class PlayedJob:
         listed = (await self.workload())["spec"]["podSets"]
         return {one.get("name", "main"): one.get("count", 1) for one in listed}
 
-    def not_injected(self, job: Object, workload: Object) -> list[str]:
+    def not_injected(self, job: dict[str, Any], workload: dict[str, Any]) -> list[str]:
         """What an admission gives and the job's podsets lack."""
         names, kind = self.stage.names, self.case.integration.kind
         queue = value_at(workload, ("spec", "queueName"))
@@ -479,7 +478,7 @@ class PlayedJob:
         return False
 
 
-def has_finalizers(obj: Object) -> bool:
+def has_finalizers(obj: dict[str, Any]) -> bool:
     """Whether something holds the object."""
     return bool(obj["metadata"].get("finalizers"))
 
@@ -530,7 +529,7 @@ async def _queue(
     await stage.local_queue(local, cluster_queue=cluster)
 
 
-async def create_other(stage: Stage, obj: Object) -> None:
+async def create_other(stage: Stage, obj: dict[str, Any]) -> None:
     """Create an object of any kind that a registered or an own kind follows from."""
     group, _, version = str(obj["apiVersion"]).rpartition("/")
     plural = f"{str(obj['kind']).lower()}s"
@@ -547,14 +546,14 @@ async def submit(
     changes: Mapping[str, Any] | None = None,
     queue: str | None = None,
     dry_run: bool = False,
-) -> tuple[PlayedJob, Object]:
+) -> tuple[PlayedJob, dict[str, Any]]:
     """Create a job from the manifest: as it stands, or changed.
 
     Raises:
         ApiError: it is refused.
     """
     obj = with_changes(case.manifest, changes or {})
-    metadata: Object = {**obj["metadata"], "namespace": stage.namespace}
+    metadata: dict[str, Any] = {**obj["metadata"], "namespace": stage.namespace}
     if name is not None:
         metadata["name"] = name
     if queue is not None:

@@ -1,15 +1,17 @@
 """What the controller of LeaderWorkerSets does, which does not run in the tests."""
 
+from typing import Any
+
 from admitq.controllers.indexes import resource_of
 from admitq.integrations.kinds.leaderworkerset import LEADER_WORKER_SET
 from admitq.runtime.resources import PODS
-from tests.controlplane.stage import Object, Stage
+from tests.controlplane.stage import Stage
 
 LWS = resource_of(LEADER_WORKER_SET)
 PREFIX = "leaderworkerset.sigs.k8s.io/"
 
 
-async def play_group(stage: Stage, lws: Object, number: int) -> None:
+async def play_group(stage: Stage, lws: dict[str, Any], number: int) -> None:
     """Make the pods of a group as the controller of LeaderWorkerSets does."""
     group, name = lws["spec"]["leaderWorkerTemplate"], lws["metadata"]["name"]
     for worker in range(group["size"]):

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, cast
 
-from admitq.integrations.paths import Object, merge_patch, only, value_at
 from admitq.runtime.client import Client
 from admitq.runtime.kinds import kinds_of
+from admitq_api.json_objects import JsonObject, create_merge_patch, select_fields, value_at
 from admitq_api.labels import Names
 from admitq_api.quantity import amount, format_amount
 from localcluster.waiting import eventually
 
-Change = Callable[[Object, int], Object]
+Change = Callable[[JsonObject, int], JsonObject]
 """Makes a Workload as it should be from the Workload as it is and the time in nanoseconds."""
 
 
@@ -39,7 +39,7 @@ class Applied:
     """One server-side apply: of these fields, and of no others, the field manager is then an owner."""
 
     manager: str
-    fields: Object
+    fields: JsonObject
 
 
 CHECK_CONTROLLER: Final = "example.com/check"
@@ -81,7 +81,7 @@ async def write(client: Client, names: Names, key: tuple[str, str], change: Chan
         guard = {"resourceVersion": before["metadata"]["resourceVersion"]}
         match manner:
             case Manner.MERGE_PATCH:
-                patch = merge_patch(before, after)
+                patch = create_merge_patch(before, after)
                 patch["metadata"] = {**patch.get("metadata", {}), **guard}
                 await client.merge_patch(workloads, name, patch, namespace, subresource)
             case Manner.PUT:
@@ -105,14 +105,14 @@ async def write(client: Client, names: Names, key: tuple[str, str], change: Chan
 # --- typed update ---------------------------------------------------------------------------------
 
 
-def typed(workload: Object) -> dict[str, Any]:
+def typed(workload: JsonObject) -> dict[str, Any]:
     """A Workload as a client with types writes it back: empty fields are gone, quantities are canonical."""
     return cast("dict[str, Any]", _typed(workload))
 
 
 def _typed(value: Any, field: str = "") -> Any:
     if isinstance(value, Mapping):
-        items = cast("Object", value)
+        items = cast("JsonObject", value)
         if field in _QUANTITIES and all(isinstance(item, str | int | float) for item in items.values()):
             return {resource: canonical(resource, quantity) for resource, quantity in items.items()}
         kept = {key: _typed(item, key) for key, item in items.items()}
@@ -130,7 +130,7 @@ def canonical(resource: str, quantity: str | float) -> str:
 # --- server-side apply ----------------------------------------------------------------------------
 
 
-def applied(before: Object, after: Object, names: Names) -> list[Applied]:
+def applied(before: JsonObject, after: JsonObject, names: Names) -> list[Applied]:
     """What the field managers apply whose concern differs, each all that it means to say.
 
     What changes one condition alone applies that condition alone. What else changes the admission applies
@@ -151,7 +151,7 @@ def applied(before: Object, after: Object, names: Names) -> list[Applied]:
             result.append(Applied(names.field_manager(concern), {"status": {"conditions": [condition]}}))
             changed = [one for one in changed if one is not condition]
     if "reclaimablePods" in differing:
-        said = only(status, ["reclaimablePods"])
+        said = select_fields(status, ["reclaimablePods"])
         result.append(Applied(names.field_manager("reclaimable-pods"), {"status": said}))
     if differing == {"admissionChecks"}:
         checks = [one for one in status["admissionChecks"] if one not in was.get("admissionChecks", [])]
@@ -161,20 +161,20 @@ def applied(before: Object, after: Object, names: Names) -> list[Applied]:
     return result
 
 
-def _applied_outside_status(before: Object, after: Object, names: Names) -> list[Applied]:
+def _applied_outside_status(before: JsonObject, after: JsonObject, names: Names) -> list[Applied]:
     spec = {key: value for key, value in after["spec"].items() if before["spec"].get(key) != value}
     return [Applied(names.field_manager("job-controller"), {"spec": spec})] if spec else []
 
 
-def _admission(workload: Object) -> Object:
+def _admission(workload: JsonObject) -> JsonObject:
     """All of a status that is applied together with the admission."""
-    status: Object = workload.get("status") or {}
+    status: JsonObject = workload.get("status") or {}
     conditions = [one for one in _conditions(workload) if one["type"] not in _OWN_CONCERNS]
     said = {key: value for key, value in status.items() if key != "reclaimablePods" and value}
     return {**said, "conditions": conditions}
 
 
-def not_applicable(before: Object, after: Object) -> dict[str, Any]:
+def not_applicable(before: JsonObject, after: JsonObject) -> dict[str, Any]:
     """The merge patch of what can only be removed so: what a field manager does not own it cannot remove."""
     had, has = (value_at(one, ("status", "requeueState"), {}) for one in (before, after))
     if removed := {key: None for key in had if key not in has}:
@@ -185,9 +185,9 @@ def not_applicable(before: Object, after: Object) -> dict[str, Any]:
     return {}
 
 
-def _conditions(workload: Object) -> list[Object]:
+def _conditions(workload: JsonObject) -> list[JsonObject]:
     return value_at(workload, ("status", "conditions"), [])
 
 
-def _types(workload: Object) -> list[str]:
+def _types(workload: JsonObject) -> list[str]:
     return [one["type"] for one in _conditions(workload)]

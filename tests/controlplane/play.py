@@ -18,12 +18,12 @@ from typing import Any, cast
 
 import yaml
 
-from admitq.integrations.paths import value_at
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import LIMIT_RANGES, NAMESPACES, RUNTIME_CLASSES, Resource
 from admitq_api.conditions import SECOND, Reason, parse_time
+from admitq_api.json_objects import value_at
 from localcluster.waiting import eventually
-from tests.controlplane.stage import Object, Stage, condition_of
+from tests.controlplane.stage import Stage, condition_of
 
 FOLDER = Path(__file__).parent / "cases"
 FLAVOR = "f"
@@ -174,15 +174,15 @@ class Play:
 
     # --- making -----------------------------------------------------------------------------------
 
-    async def _flavor(self, name: str, spec: Object | None) -> None:
+    async def _flavor(self, name: str, spec: dict[str, Any] | None) -> None:
         self._flavors.add(name)
         await self.stage.flavor(name, **self._names.filled(spec or {}))
 
-    async def _cohort(self, name: str, given: Object | None) -> None:
+    async def _cohort(self, name: str, given: dict[str, Any] | None) -> None:
         spec = await self._quotas(dict(given or {}))
         await self.stage.create(self.stage.kinds.cohorts, self.stage.own(name), {"spec": spec})
 
-    async def _queue(self, name: str, given: Object) -> None:
+    async def _queue(self, name: str, given: dict[str, Any]) -> None:
         """A ClusterQueue, and a LocalQueue of the same name."""
         spec = {"namespaceSelector": {}, **await self._quotas(dict(given))}
         await self.stage.create(self.stage.kinds.cluster_queues, self.stage.own(name), {"spec": spec})
@@ -193,16 +193,16 @@ class Play:
             if not error.is_already_exists:
                 raise
 
-    async def _local_queue(self, name: str, spec: Object) -> None:
+    async def _local_queue(self, name: str, spec: dict[str, Any]) -> None:
         await self.stage.create(self.stage.kinds.local_queues, name, {"spec": self._names.filled(spec)})
 
-    async def _quotas(self, given: Object) -> Object:
+    async def _quotas(self, given: dict[str, Any]) -> dict[str, Any]:
         """The spec that a quota in short stands for, with the flavors that it names."""
         if "cpu" in given:
             given["quota"] = [{FLAVOR: {"cpu": given.pop("cpu")}}]
-        groups: list[Object] = []
+        groups: list[dict[str, Any]] = []
         for group in given.pop("quota", ()):
-            flavors: list[Object] = []
+            flavors: list[dict[str, Any]] = []
             for flavor, quotas in group.items():
                 if flavor not in self._flavors and flavor not in self.missing:
                     await self._flavor(flavor, None)
@@ -220,7 +220,7 @@ class Play:
             given["admissionChecksStrategy"] = {"admissionChecks": listed}
         return {**self._names.filled(given), **({"resourceGroups": groups} if groups else {})}
 
-    async def _workload(self, name: str, given: Object) -> None:
+    async def _workload(self, name: str, given: dict[str, Any]) -> None:
         given = dict(given)
         pod_sets = given.pop("pod_sets", None)
         shape_of = {key: given.pop(key) for key in tuple(given) if key in _OF_POD_SETS or "/" in key}
@@ -243,16 +243,16 @@ class Play:
         spec = {"levels": [{"nodeLabel": level} for level in levels]}
         await self.stage.create(self.stage.kinds.topologies, self.stage.own(name), {"spec": spec})
 
-    async def _limit_range(self, name: str, limits: list[Object]) -> None:
+    async def _limit_range(self, name: str, limits: list[dict[str, Any]]) -> None:
         await self.stage.create(LIMIT_RANGES, name, {"spec": {"limits": limits}})
 
-    async def _runtime_class(self, name: str, overhead: Object | None) -> None:
+    async def _runtime_class(self, name: str, overhead: dict[str, Any] | None) -> None:
         fixed = {} if overhead is None else {"overhead": {"podFixed": overhead}}
         await self.stage.create(RUNTIME_CLASSES, self.stage.own(name), {"handler": "h", **fixed})
 
     # --- what happens -----------------------------------------------------------------------------
 
-    async def _change(self, what: str, patch: Object) -> None:
+    async def _change(self, what: str, patch: dict[str, Any]) -> None:
         resource, name = self._names.resource_and_name(what)
         if "active" in patch:
             status = {"status": {"conditions": [_active(patch["active"])]}}
@@ -260,12 +260,12 @@ class Play:
             return
         await self.stage.change(resource, name, self._names.filled(patch))
 
-    async def _status(self, name: str, status: Object) -> None:
+    async def _status(self, name: str, status: dict[str, Any]) -> None:
         await self.stage.change(
             self.stage.kinds.workloads, name, {"status": self._names.filled(status)}, "status"
         )
 
-    async def _label_namespace(self, labels: Object) -> None:
+    async def _label_namespace(self, labels: dict[str, Any]) -> None:
         """Label the namespace, and go on when admitq has seen it.
 
         A Workload made at once may reach admitq before the labels: watches have no common order. So a
@@ -319,7 +319,7 @@ class Play:
 
     # --- what is seen -----------------------------------------------------------------------------
 
-    async def _read(self, name: str) -> Object:
+    async def _read(self, name: str) -> dict[str, Any]:
         return await self.stage.get(self.stage.kinds.workloads, name)
 
     async def _is_admitted(self, name: str) -> None:
@@ -351,7 +351,7 @@ class Play:
 
         await eventually(seen, what=f"conditions of {what}")
 
-    async def _is_assigned(self, name: str, flavors: Object) -> None:
+    async def _is_assigned(self, name: str, flavors: dict[str, Any]) -> None:
         """The flavor of each resource of a Workload's first podset."""
 
         async def seen() -> bool:
@@ -424,11 +424,11 @@ def _pod_set(
     name: str = "main",
     pods: int = 1,
     min: int | None = None,  # noqa: A002 as in the cases
-    limits: Object | None = None,
-    pod: Object | None = None,
+    limits: dict[str, Any] | None = None,
+    pod: dict[str, Any] | None = None,
     group: str | None = None,
     **requests: Any,
-) -> Object:
+) -> dict[str, Any]:
     """A podset of pods with one container."""
     asked = {_RESOURCES.get(resource, resource): amount for resource, amount in requests.items()}
     resources = {"requests": asked, **({"limits": limits} if limits else {})}
@@ -447,14 +447,14 @@ def _pod_set(
 _RESOURCES = {"gpu": "example.com/gpu"}
 
 
-def _quota(name: str, quota: Any) -> Object:
+def _quota(name: str, quota: Any) -> dict[str, Any]:
     """A quota: an amount, or an amount with what may be borrowed and lent of it."""
     amounts = quota if isinstance(quota, Mapping) else {"nominal": quota}
     names = {"nominal": "nominalQuota", "borrow": "borrowingLimit", "lend": "lendingLimit"}
     return {"name": _RESOURCES.get(name, name), **{names[key]: amount for key, amount in amounts.items()}}
 
 
-def _active(active: bool) -> Object:
+def _active(active: bool) -> dict[str, Any]:
     return {
         "type": "Active",
         "status": str(active),

@@ -5,16 +5,17 @@ import re
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from typing import Any
 
 import aiohttp
 
-from admitq.integrations.paths import value_at
 from admitq.runtime.resources import Resource
 from admitq.runtime.store import Change, Store
 from admitq.runtime.watcher import Watcher
+from admitq_api.json_objects import value_at
 from localcluster.installation import Installation
 from localcluster.waiting import eventually
-from tests.controlplane.stage import Object, Stage, owner_of
+from tests.controlplane.stage import Stage, owner_of
 
 Said = tuple[str, str, str, str]
 """Type, status, reason and message of a condition; all but the type are empty where it was taken away."""
@@ -26,9 +27,9 @@ _SERIES = re.compile(r"(\w+)\{(.*)\} ([0-9.e+]+)")
 class Record:
     """All versions of all Workloads of a stage, or of objects of another kind, since it was opened."""
 
-    versions: list[Object] = field(default_factory=list[Object])
+    versions: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
 
-    def of(self, job: str) -> list[Object]:
+    def of(self, job: str) -> list[dict[str, Any]]:
         """The versions of the Workloads of a job, in order."""
         return [one for one in self.versions if owner_of(one) == job]
 
@@ -57,7 +58,7 @@ class Record:
 
         await eventually(seen, what=f"course of {job}")
 
-    def when(self, job: str, type_: str, reason: str) -> Object:
+    def when(self, job: str, type_: str, reason: str) -> dict[str, Any]:
         """The first version in which a condition had this reason.
 
         Raises:

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from admitq.integrations.ownership import controller_of
-from admitq.integrations.paths import Object, value_at
 from admitq.runtime.resources import JOBS
 from admitq.workloads.evictions import Returns, returning
 from admitq.workloads.transitions import holds, holds_quota, is_active, is_over, is_reserved
 from admitq_api.conditions import ConditionType, Reason
+from admitq_api.json_objects import JsonObject, value_at
 from admitq_api.labels import Names
 from admitq_api.quantity import amount
 from tests.controlplane.stage import Stage, condition_of, owner_of
@@ -30,10 +30,10 @@ _STAYS_OUT: Final = returning(Returns.AT_ONCE)
 class Snapshot:
     """All objects of a story at one moment."""
 
-    workloads: Sequence[Object]
-    jobs: Sequence[Object]
-    local_queues: Sequence[Object]
-    cluster_queue: Object
+    workloads: Sequence[JsonObject]
+    jobs: Sequence[JsonObject]
+    local_queues: Sequence[JsonObject]
+    cluster_queue: JsonObject
 
     @classmethod
     async def of(cls, stage: Stage, cluster_queue: str = "cq") -> "Snapshot":
@@ -82,29 +82,29 @@ def facts(seen: Snapshot, subject: str, names: Names) -> dict[str, Any]:
     }
 
 
-def _slices(workloads: Sequence[Object]) -> list[Object]:
+def _slices(workloads: Sequence[JsonObject]) -> list[JsonObject]:
     """The slices of an elastic job that are not over, the one with quota first."""
     living = [one for one in workloads if _is_slice(one) and not holds(one, ConditionType.FINISHED)]
     return sorted(living, key=is_reserved, reverse=True)
 
 
-def _is_slice(workload: Object) -> bool:
+def _is_slice(workload: JsonObject) -> bool:
     return bool(_annotation(workload, "workload-slice-name"))
 
 
-def _annotation(workload: Object, name: str) -> str:
+def _annotation(workload: JsonObject, name: str) -> str:
     """An annotation of admitq, whatever its API group; empty if there is none."""
     annotations: Mapping[str, str] = value_at(workload, ("metadata", "annotations"), {})
     return next((value for key, value in annotations.items() if key.endswith(f"/{name}")), "")
 
 
-def _pods(workload: Object) -> list[int]:
+def _pods(workload: JsonObject) -> list[int]:
     """The pods of each podset."""
     return [one.get("count", 1) for one in workload["spec"]["podSets"]]
 
 
-def _of_workload(workload: Object, names: Names) -> dict[str, Any]:
-    status: Object = workload.get("status") or {}
+def _of_workload(workload: JsonObject, names: Names) -> dict[str, Any]:
+    status: JsonObject = workload.get("status") or {}
     conditions = {one["type"]: f"{one['status']} {one['reason']}" for one in status.get("conditions", [])}
     if not is_reserved(workload) and conditions.get("PodsReady") == "False WaitForStart":
         # Without quota it says no more than that there is no such condition yet.
@@ -112,7 +112,7 @@ def _of_workload(workload: Object, names: Names) -> dict[str, Any]:
     if _is_slice(workload) and conditions.get("PodsReady") == "True Recovered":
         # A slice given less quota loses pods until its job asks for less, unless that happens first.
         conditions["PodsReady"] = "True Started"
-    state: Object = status.get("requeueState") or {}
+    state: JsonObject = status.get("requeueState") or {}
     return {
         **conditions,
         "admission": _of_admission(status.get("admission")),
@@ -134,7 +134,7 @@ def _of_workload(workload: Object, names: Names) -> dict[str, Any]:
     }
 
 
-def _of_admission(admission: Object | None) -> Any:
+def _of_admission(admission: JsonObject | None) -> Any:
     """An admission by meaning; a name ends with that of the story's namespace, which is left out."""
     if admission is None:
         return None
@@ -149,8 +149,8 @@ def _of_admission(admission: Object | None) -> Any:
     ]
 
 
-def _of_queue(queue: Object) -> dict[str, Any]:
-    status: Object = queue.get("status") or {}
+def _of_queue(queue: JsonObject) -> dict[str, Any]:
+    status: JsonObject = queue.get("status") or {}
     return {
         **{name: status.get(name, 0) for name in _COUNTERS},
         "reserved": _cpu(status, "flavorsReservation"),
@@ -158,7 +158,7 @@ def _of_queue(queue: Object) -> dict[str, Any]:
     }
 
 
-def _cpu(status: Object, field: str) -> int:
+def _cpu(status: JsonObject, field: str) -> int:
     return sum(
         amount("cpu", resource.get("total", "0"))
         for flavor in status.get(field, [])
@@ -167,7 +167,7 @@ def _cpu(status: Object, field: str) -> int:
     )
 
 
-def _runs(job: Object) -> str:
+def _runs(job: JsonObject) -> str:
     return "suspended" if value_at(job, ("spec", "suspend"), False) else "running"
 
 
@@ -184,7 +184,7 @@ def broken(seen: Snapshot, now: str) -> list[str]:
     return [*_of_each(seen, now), *_of_jobs(seen), *_of_quota(seen)]
 
 
-def held_cpu(workload: Object) -> int:
+def held_cpu(workload: JsonObject) -> int:
     """The CPU that a Workload with quota holds by its status, in thousandths."""
     ended = {one["name"]: one["count"] for one in value_at(workload, ("status", "reclaimablePods"), [])}
     pods = {one["name"]: one.get("count", 1) for one in workload["spec"]["podSets"]}
@@ -221,13 +221,13 @@ def _of_each(seen: Snapshot, now: str) -> Iterator[str]:
             yield from (f"{name} {problem}" for problem in _waits_in_vain(workload, within_reach, now))
 
 
-def _held_by_original(workload: Object, seen: Snapshot) -> int:
+def _held_by_original(workload: JsonObject, seen: Snapshot) -> int:
     """What the slice holds that the Workload is to replace."""
     replaced = _annotation(workload, "workload-slice-replacement-for").partition("/")[2]
     return sum(held_cpu(one) for one in _reserving(seen) if one["metadata"]["name"] == replaced)
 
 
-def _waits_in_vain(workload: Object, free: int, now: str) -> Iterator[str]:
+def _waits_in_vain(workload: JsonObject, free: int, now: str) -> Iterator[str]:
     """Why a Workload that waits is lost: nothing that it waits for is there."""
     quota = condition_of(dict(workload), "QuotaReserved")
     if quota is None:
@@ -247,7 +247,7 @@ def _waits_in_vain(workload: Object, free: int, now: str) -> Iterator[str]:
         yield f"waits because of {quota[1]} and fits into {free}m CPU that are free"
 
 
-def _requested(workload: Object) -> int:
+def _requested(workload: JsonObject) -> int:
     return sum(
         pod_set.get("count", 1) * amount("cpu", value_at(container, ("resources", "requests", "cpu"), "0"))
         for pod_set in workload["spec"]["podSets"]
@@ -255,7 +255,7 @@ def _requested(workload: Object) -> int:
     )
 
 
-def _nominal(cluster_queue: Object) -> int:
+def _nominal(cluster_queue: JsonObject) -> int:
     return sum(
         amount("cpu", resource["nominalQuota"])
         for group in value_at(cluster_queue, ("spec", "resourceGroups"), [])
@@ -278,7 +278,7 @@ def _of_jobs(seen: Snapshot) -> Iterator[str]:
             yield f"Job {name} has pods and is not admitted"
 
 
-def _of_number(job: str, mine: Sequence[Object], living: Sequence[Object]) -> Iterator[str]:
+def _of_number(job: str, mine: Sequence[JsonObject], living: Sequence[JsonObject]) -> Iterator[str]:
     """A job has one Workload; an elastic one has one with quota and one that is to replace it, at most."""
     if not any(map(_is_slice, mine)):
         if len(mine) != 1:
@@ -292,7 +292,7 @@ def _of_number(job: str, mine: Sequence[Object], living: Sequence[Object]) -> It
             yield f"slice {one['metadata']['name']} of job {job} is over, and kept"
 
 
-def _reserving(seen: Snapshot) -> list[Object]:
+def _reserving(seen: Snapshot) -> list[JsonObject]:
     """The Workloads that hold quota of the ClusterQueue by what their statuses say."""
     name = seen.cluster_queue["metadata"]["name"]
     return [
@@ -304,7 +304,7 @@ def _reserving(seen: Snapshot) -> list[Object]:
 
 def _of_quota(seen: Snapshot) -> Iterator[str]:
     own = seen.cluster_queue["metadata"]["name"]
-    of_queue: dict[str, list[Object]] = {one["metadata"]["name"]: [] for one in seen.local_queues}
+    of_queue: dict[str, list[JsonObject]] = {one["metadata"]["name"]: [] for one in seen.local_queues}
     for workload in seen.workloads:
         of_queue.get(workload["spec"].get("queueName", ""), []).append(workload)
     for queue in seen.local_queues:
@@ -316,7 +316,7 @@ def _of_quota(seen: Snapshot) -> Iterator[str]:
     yield from _miscounted("the ClusterQueue", seen.cluster_queue, _counted(queued, _reserving(seen)))
 
 
-def _counted(queued: Sequence[Object], reserving: Sequence[Object]) -> dict[str, int]:
+def _counted(queued: Sequence[JsonObject], reserving: Sequence[JsonObject]) -> dict[str, int]:
     """The counters that a queue has to state, from its Workloads and those with quota."""
     admitted = [one for one in reserving if holds(one, ConditionType.ADMITTED)]
     return {
@@ -328,14 +328,14 @@ def _counted(queued: Sequence[Object], reserving: Sequence[Object]) -> dict[str,
     }
 
 
-def _miscounted(queue: str, obj: Object, counted: Mapping[str, int]) -> Iterator[str]:
+def _miscounted(queue: str, obj: JsonObject, counted: Mapping[str, int]) -> Iterator[str]:
     said = _of_queue(obj)
     for what, value in counted.items():
         if said[what] != value:
             yield f"{queue} says {what} {said[what]}, and the Workloads say {value}"
 
 
-def _is_pending(workload: Object) -> bool:
+def _is_pending(workload: JsonObject) -> bool:
     """Whether a Workload waits for quota, and for nothing else before it may."""
     reason = (condition_of(dict(workload), "QuotaReserved") or ("", "", ""))[1]
     return (

@@ -9,12 +9,12 @@ from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
-from admitq.integrations.paths import merge_patch, value_at
 from admitq.runtime.client import Client
 from admitq.runtime.errors import ApiError
 from admitq.runtime.kinds import Kinds, kinds_of
 from admitq.runtime.resources import EVENTS, JOBS, PODS, Resource
 from admitq.workloads.transitions import Transition
+from admitq_api.json_objects import create_merge_patch, value_at
 from admitq_api.labels import Names
 from localcluster.waiting import eventually
 
@@ -22,8 +22,6 @@ NOBODY = {"apiVersion": "batch/v1", "kind": "Job", "name": "nobody", "uid": "nob
 """An owner that is gone: what it owns is garbage."""
 RUN_SECONDS = "kwok.admitq.dev/run-seconds"
 """How long simulated pods run; without it they run until they are deleted."""
-
-Object = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -109,7 +107,7 @@ class Stage:
         labels: Any = None,
         metadata: Any = None,
         **spec: Any,
-    ) -> Object:
+    ) -> dict[str, Any]:
         """Create a Job of so many pods at a time, each asking for so much CPU."""
         annotations = {} if seconds is None else {RUN_SECONDS: str(seconds)}
         template = {
@@ -128,7 +126,7 @@ class Stage:
         }
         return await self.create(JOBS, name, job)
 
-    async def create(self, resource: Resource, name: str, obj: Object) -> Object:
+    async def create(self, resource: Resource, name: str, obj: dict[str, Any]) -> dict[str, Any]:
         """Create an object of any kind."""
         metadata = {**obj.get("metadata", {}), "name": name}
         if resource.namespaced:
@@ -137,8 +135,8 @@ class Stage:
         return await self.client.create(resource, full)
 
     async def change(
-        self, resource: Resource, name: str, patch: Object, subresource: str | None = None
-    ) -> Object:
+        self, resource: Resource, name: str, patch: dict[str, Any], subresource: str | None = None
+    ) -> dict[str, Any]:
         """Merge something into an object."""
         namespace = self.namespace if resource.namespaced else None
         return await self.client.merge_patch(resource, name, patch, namespace, subresource)
@@ -157,16 +155,16 @@ class Stage:
 
     # --- looking ----------------------------------------------------------------------------------
 
-    async def get(self, resource: Resource, name: str) -> Object:
+    async def get(self, resource: Resource, name: str) -> dict[str, Any]:
         """Read an object."""
         return await self.client.get(resource, name, self.namespace if resource.namespaced else None)
 
-    async def workloads(self, job: str = "j") -> list[Object]:
+    async def workloads(self, job: str = "j") -> list[dict[str, Any]]:
         """The Workloads of a Job."""
         items, _ = await self.client.list(self.kinds.workloads, self.namespace)
         return [one for one in items if owner_of(one) == job]
 
-    async def workload(self, job: str = "j") -> Object:
+    async def workload(self, job: str = "j") -> dict[str, Any]:
         """The one Workload of a Job.
 
         Raises:
@@ -180,7 +178,7 @@ class Stage:
         """A condition of a Job's Workload."""
         return condition_of(await self.workload(job), type_)
 
-    async def pods(self, job: str = "j") -> list[Object]:
+    async def pods(self, job: str = "j") -> list[dict[str, Any]]:
         """The Pods of a Job."""
         items, _ = await self.client.list(PODS, self.namespace, label_selector=f"job-name={job}")
         return items
@@ -323,7 +321,7 @@ async def at_once(**stories: Coroutine[Any, Any, None]) -> None:
     assert not wrong, "\n".join(wrong)
 
 
-def condition_of(obj: Object, type_: str) -> tuple[str, str, str] | None:
+def condition_of(obj: dict[str, Any], type_: str) -> tuple[str, str, str] | None:
     """A condition as (status, reason, message); None without it."""
     for found in value_at(obj, ("status", "conditions"), []):
         if found["type"] == type_:
@@ -331,12 +329,12 @@ def condition_of(obj: Object, type_: str) -> tuple[str, str, str] | None:
     return None
 
 
-def changed(before: Object, after: Object) -> Object:
+def changed(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
     """What differs between two versions of an object, metadata of versions aside."""
-    return merge_patch(_stable(before), _stable(after))
+    return create_merge_patch(_stable(before), _stable(after))
 
 
-def controlled_by(owner: Object) -> Object:
+def controlled_by(owner: dict[str, Any]) -> dict[str, Any]:
     """What the metadata of an object says that is made by the controller of another."""
     reference = {
         "apiVersion": owner["apiVersion"],
@@ -348,13 +346,13 @@ def controlled_by(owner: Object) -> Object:
     return {"ownerReferences": [reference]}
 
 
-def _stable(obj: Object) -> Object:
+def _stable(obj: dict[str, Any]) -> dict[str, Any]:
     volatile = {"resourceVersion", "generation", "managedFields"}
     metadata = {key: value for key, value in obj["metadata"].items() if key not in volatile}
     return {**obj, "metadata": metadata}
 
 
-def owner_of(obj: Object) -> str:
+def owner_of(obj: dict[str, Any]) -> str:
     """The name of the first owner; empty without one."""
     references = value_at(obj, ("metadata", "ownerReferences"), [])
     return references[0]["name"] if references else ""

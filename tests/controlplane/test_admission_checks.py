@@ -4,17 +4,17 @@ from typing import Any
 
 import pytest
 
-from admitq.integrations.paths import value_at
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import JOBS
 from admitq.workloads.check_states import State, Statement
 from admitq_api.conditions import parse_time
+from admitq_api.json_objects import value_at
 from localcluster.installation import Installation
 from localcluster.waiting import eventually
 from tests.controlplane.conftest import Begin, controller_of
 from tests.controlplane.example_check import Judge
 from tests.controlplane.recording import recorded, total
-from tests.controlplane.stage import Object, Stage, condition_of
+from tests.controlplane.stage import Stage, condition_of
 
 
 async def checks(stage: Stage, *names: str) -> None:
@@ -24,9 +24,9 @@ async def checks(stage: Stage, *names: str) -> None:
         await stage.create(stage.kinds.admission_checks, stage.own(name), {"spec": spec})
 
 
-def asking_for(stage: Stage, *names: str, **on_flavors: list[str]) -> Object:
+def asking_for(stage: Stage, *names: str, **on_flavors: list[str]) -> dict[str, Any]:
     """The strategy of a ClusterQueue that asks for checks, some of them for flavors only."""
-    listed: list[Object] = [{"name": stage.own(name)} for name in names]
+    listed: list[dict[str, Any]] = [{"name": stage.own(name)} for name in names]
     for name, flavors in on_flavors.items():
         listed.append({"name": stage.own(name), "onFlavors": [stage.own(flavor) for flavor in flavors]})
     return {"admissionChecks": listed}
@@ -62,18 +62,18 @@ async def said(stage: Stage, type_: str) -> tuple[str, str, str]:
     return found
 
 
-def ready(_: Object, check: Any) -> Statement:
+def ready(_: dict[str, Any], check: Any) -> Statement:
     return Statement(check["name"], State.READY, "fine")
 
 
-def idle(_: Object, check: Any) -> None:
+def idle(_: dict[str, Any], check: Any) -> None:
     return None
 
 
 def once(first: Statement) -> Judge:
     """States this the first time, and that the check is ready after an eviction."""
 
-    def judge(workload: Object, check: Any) -> Statement:
+    def judge(workload: dict[str, Any], check: Any) -> Statement:
         again = check["message"].startswith("Reset to Pending") or check["state"] == "Ready"
         return Statement(check["name"], State.READY) if again else first
 
@@ -159,7 +159,7 @@ async def test_a_retry_stops_what_runs_and_starts_it_again(stage: Stage, begin: 
     await queues(stage, "a")
     answers: dict[str, State] = {"first": State.READY}
 
-    def judge(_: Object, check: Any) -> Statement:
+    def judge(_: dict[str, Any], check: Any) -> Statement:
         updates = ({"name": "main", "nodeSelector": {"example.com/n": str(check.get("retryCount", 0))}},)
         state = answers["first"] if not check.get("retryCount") else State.READY
         return Statement(check["name"], state, pod_set_updates=updates if state == State.READY else ())
@@ -217,7 +217,7 @@ async def test_all_checks_have_to_be_ready(stage: Stage, begin: Begin) -> None:
 async def test_a_rejection_goes_before_a_retry(stage: Stage, begin: Begin) -> None:
     await queues(stage, "a", "b", "c")
 
-    def judge(_: Object, check: Any) -> Statement:
+    def judge(_: dict[str, Any], check: Any) -> Statement:
         retried = check["name"] == stage.own("a")
         message = "why" if check["name"] == stage.own("b") else ""
         return Statement(check["name"], State.RETRY if retried else State.REJECTED, message)
@@ -261,11 +261,11 @@ async def test_checks_of_a_flavor_are_asked_for_on_that_flavor(stage: Stage, beg
 # --- updates of podsets ---------------------------------------------------------------------------
 
 
-def updating(stage: Stage, updates: dict[str, Object]) -> Judge:
+def updating(stage: Stage, updates: dict[str, dict[str, Any]]) -> Judge:
     """Each check is ready with the update that it is to make to the podset ``main``."""
     by_name = {stage.own(name): update for name, update in updates.items()}
 
-    def judge(_: Object, check: Any) -> Statement:
+    def judge(_: dict[str, Any], check: Any) -> Statement:
         update = {"name": "main", **by_name[check["name"]]}
         return Statement(check["name"], State.READY, pod_set_updates=(update,))
 
@@ -276,7 +276,7 @@ async def test_updates_of_several_checks_come_together(stage: Stage, begin: Begi
     await queues(stage, "a", "b")
     first, second = {"key": "one", "operator": "Exists"}, {"key": "two", "operator": "Exists"}
     same = {"example.com/same": "yes"}
-    update: dict[str, Object] = {
+    update: dict[str, dict[str, Any]] = {
         "a": {"labels": {"by": "a"}, "nodeSelector": same, "tolerations": [first]},
         "b": {"annotations": {"by": "b"}, "nodeSelector": {**same, "more": "x"}, "tolerations": [second]},
     }
@@ -304,7 +304,7 @@ async def test_updates_of_several_checks_come_together(stage: Stage, begin: Begi
     ],
 )
 async def test_updates_that_contradict_each_other_cannot_start(
-    stage: Stage, begin: Begin, updates: dict[str, Object], message: str
+    stage: Stage, begin: Begin, updates: dict[str, dict[str, Any]], message: str
 ) -> None:
     await queues(stage, "a", "b")
     begin(updating(stage, updates))

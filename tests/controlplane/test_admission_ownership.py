@@ -3,17 +3,17 @@
 import time
 from typing import Any
 
-from admitq.integrations.paths import value_at
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import JOBS
 from admitq_api.conditions import format_time
+from admitq_api.json_objects import value_at
 from localcluster.waiting import eventually
-from tests.controlplane.stage import Object, Stage, condition_of
+from tests.controlplane.stage import Stage, condition_of
 
 ANOTHER_PROGRAM = "another-program"
 
 
-def condition(kind: str, status: str, reason: str) -> Object:
+def condition(kind: str, status: str, reason: str) -> dict[str, Any]:
     written = format_time(time.time_ns())
     return {
         "type": kind,
@@ -29,7 +29,7 @@ RESERVED = ("QuotaReserved", "True", "QuotaReserved")
 NO_LONGER_EVICTED = ("Evicted", "False", "QuotaReserved")
 
 
-def admission_in(stage: Stage) -> Object:
+def admission_in(stage: Stage) -> dict[str, Any]:
     assignment = {
         "name": "main",
         "count": 1,
@@ -39,7 +39,9 @@ def admission_in(stage: Stage) -> Object:
     return {"clusterQueue": stage.own("cq"), "podSetAssignments": [assignment]}
 
 
-async def apply_status(stage: Stage, manager: str, *written: tuple[str, str, str], **status: Any) -> Object:
+async def apply_status(
+    stage: Stage, manager: str, *written: tuple[str, str, str], **status: Any
+) -> dict[str, Any]:
     """Apply the status of the Workload of ``j`` as another program would, and return the answer."""
     workloads = stage.kinds.workloads
     name = (await stage.workload())["metadata"]["name"]
@@ -52,10 +54,10 @@ async def apply_status(stage: Stage, manager: str, *written: tuple[str, str, str
     return await stage.client.apply(workloads, applied, field_manager=manager, subresource="status")
 
 
-async def until_running(stage: Stage) -> Object:
+async def until_running(stage: Stage) -> dict[str, Any]:
     """Wait until the Workload of ``j`` is admitted and its Job runs; returns the Workload."""
 
-    async def running() -> Object:
+    async def running() -> dict[str, Any]:
         workload = await stage.workload()
         assert (condition_of(workload, "Admitted") or ("",))[0] == "True", workload["status"]
         assert value_at(workload, ("status", "admission", "clusterQueue")) == stage.own("cq")
@@ -65,10 +67,10 @@ async def until_running(stage: Stage) -> Object:
     return await eventually(running, what="the Job to run")
 
 
-async def until_waiting(stage: Stage) -> Object:
+async def until_waiting(stage: Stage) -> dict[str, Any]:
     """Wait until the Workload of ``j`` neither holds quota nor shows an admission; returns it."""
 
-    async def waiting() -> Object:
+    async def waiting() -> dict[str, Any]:
         workload = await stage.workload()
         assert (condition_of(workload, "QuotaReserved") or ("",))[0] == "False", workload["status"]
         assert "admission" not in workload["status"], workload["status"]

@@ -18,9 +18,9 @@ import pytest
 import yaml
 
 from admitq.integrations.kinds.pod import POD
-from admitq.integrations.paths import value_at
 from admitq.runtime.controller import QUARANTINE_AFTER
 from admitq.runtime.errors import ApiError
+from admitq_api.json_objects import value_at
 from admitq_api.labels import DEFAULT_GROUP
 from localcluster.installation import Installation
 from localcluster.waiting import eventually
@@ -43,7 +43,7 @@ from tests.controlplane.kind_cases import (
     with_changes,
 )
 from tests.controlplane.recording import Record, recorded, total
-from tests.controlplane.stage import Object, Stage, condition_of
+from tests.controlplane.stage import Stage, condition_of
 
 TABLE = Path(__file__).with_name("bad_inputs.yaml")
 POD_GROUP = "pod-group"
@@ -205,7 +205,7 @@ class Scene:
 
     async def submit(
         self, name: str, changes: Mapping[str, Any], queue: str | None = None
-    ) -> tuple[PlayedJob, Object]:
+    ) -> tuple[PlayedJob, dict[str, Any]]:
         """Create a job; in a group of its name, if it is a group's."""
         changed = dict(changes)
         named = changed.get("metadata.name")
@@ -228,7 +228,7 @@ class Scene:
             return f"{trial.name}: {error}"
         return ""
 
-    async def _comes_to(self, trial: Trial, job: PlayedJob, created: Object) -> None:
+    async def _comes_to(self, trial: Trial, job: PlayedJob, created: dict[str, Any]) -> None:
         match trial.outcome:
             case "runs":
                 started = await job.until(trial.told)
@@ -379,7 +379,7 @@ class Scene:
         """The identities of all Workloads that there were of a job."""
         return {one["metadata"]["uid"] for one in self._record.of(name)}
 
-    async def _checked(self, job: PlayedJob) -> list[Object]:
+    async def _checked(self, job: PlayedJob) -> list[dict[str, Any]]:
         """The Workloads of a job that go through a check: all that do, where pods are queued for it."""
         if not self.serves:
             return await self.stage.workloads(job.name)
@@ -462,7 +462,7 @@ def has_its_class(error: ApiError) -> bool:
     return (error.status, error.reason) in {(422, "Invalid"), (400, "BadRequest")}
 
 
-def is_rolled_out(obj: Object) -> bool:
+def is_rolled_out(obj: dict[str, Any]) -> bool:
     """Whether all replicas are of the latest template, where an object tells that."""
     generation, replicas = obj["metadata"].get("generation"), value_at(obj, ("spec", "replicas"))
     status = value_at(obj, ("status",), {})

@@ -26,9 +26,8 @@ from admitq_api.labels import GROUPS, names_for
 from localcluster import LocalCluster
 from localcluster.waiting import eventually
 
-Json = dict[str, Any]
 NAMESPACE = "default"
-TABLE: dict[str, Json] = yaml.safe_load(
+TABLE: dict[str, dict[str, Any]] = yaml.safe_load(
     Path(__file__).with_name("cases").joinpath("crds.yaml").read_text(encoding="utf-8")
 )
 
@@ -55,7 +54,7 @@ def expanded(value: Any, group: str) -> Any:
         case {"$times": [times, item]}:
             return [expanded(_numbered(item, number), group) for number in range(times)]
         case dict():
-            return {key: expanded(inner, group) for key, inner in cast("Json", value).items()}
+            return {key: expanded(inner, group) for key, inner in cast("dict[str, Any]", value).items()}
         case list():
             return [expanded(inner, group) for inner in cast("list[Any]", value)]
         case str():
@@ -68,7 +67,7 @@ def _numbered(item: Any, number: int) -> Any:
     return json.loads(json.dumps(item).replace("{i}", str(number)))
 
 
-def with_field(obj: Json, path: str, value: Any) -> Json:
+def with_field(obj: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
     """A copy of an object with the field at a path set, or removed where the value is None."""
     result = copy.deepcopy(obj)
     steps = [int(step) if step.isdigit() else step for step in re.findall(r"[^.\[\]]+", path)]
@@ -98,12 +97,12 @@ class Tried:
         self.resource = Resource(group, names.version, declared.plural, kind, declared.namespaced)
         self.namespace = NAMESPACE if declared.namespaced else None
 
-    def object(self, changes: Json) -> Json:
+    def object(self, changes: dict[str, Any]) -> dict[str, Any]:
         """The kind's base object with some fields set."""
         metadata = {"name": f"t-{secrets.token_hex(4)}"} | (
             {"namespace": self.namespace} if self.namespace else {}
         )
-        obj: Json = {
+        obj: dict[str, Any] = {
             "apiVersion": self.resource.api_version,
             "kind": self.resource.kind,
             "metadata": metadata,
@@ -113,11 +112,11 @@ class Tried:
             obj = with_field(obj, path, expanded(value, self.group))
         return obj
 
-    async def created(self, obj: Json, *, dry_run: bool = False) -> Json:
+    async def created(self, obj: dict[str, Any], *, dry_run: bool = False) -> dict[str, Any]:
         return await self.client.create(self.resource, obj, self.namespace, dry_run=dry_run)
 
     @asynccontextmanager
-    async def existing(self, given: Json) -> AsyncGenerator[Json]:
+    async def existing(self, given: dict[str, Any]) -> AsyncGenerator[dict[str, Any]]:
         """An object that is stored for the length of a block, with its status."""
         wanted = self.object(given)
         stored = await self.created(wanted)
@@ -132,7 +131,7 @@ class Tried:
             await self.client.delete(self.resource, name, self.namespace)
 
 
-def names_the_field(error: ApiError, row: Json, group: str) -> bool:
+def names_the_field(error: ApiError, row: dict[str, Any], group: str) -> bool:
     at = row.get("at", row["field"])
     says = expanded(row["says"], group)
     causes = error.body.get("details", {}).get("causes", [])
@@ -142,7 +141,7 @@ def names_the_field(error: ApiError, row: Json, group: str) -> bool:
     )
 
 
-async def refuses(call: Any, row: Json, group: str) -> None:
+async def refuses(call: Any, row: dict[str, Any], group: str) -> None:
     with pytest.raises(ApiError) as caught:
         await call
     assert caught.value.is_invalid
@@ -150,7 +149,7 @@ async def refuses(call: Any, row: Json, group: str) -> None:
 
 
 @pytest.mark.parametrize(("kind", "row"), cases("values"))
-async def test_a_rule_of_a_field(kind: str, row: Json, client: Client, installed: str) -> None:
+async def test_a_rule_of_a_field(kind: str, row: dict[str, Any], client: Client, installed: str) -> None:
     tried = Tried(client, installed, kind)
     await tried.created(tried.object({row["field"]: row["take"]}), dry_run=True)
     refused = tried.created(tried.object({row["field"]: row["refuse"]}), dry_run=True)
@@ -158,7 +157,7 @@ async def test_a_rule_of_a_field(kind: str, row: Json, client: Client, installed
 
 
 @pytest.mark.parametrize(("kind", "row"), cases("updates"))
-async def test_a_rule_of_changes(kind: str, row: Json, client: Client, installed: str) -> None:
+async def test_a_rule_of_changes(kind: str, row: dict[str, Any], client: Client, installed: str) -> None:
     tried = Tried(client, installed, kind)
     async with tried.existing(row.get("given", {})) as stored:
         taken = with_field(stored, row["field"], expanded(row["take"], installed))
@@ -168,7 +167,7 @@ async def test_a_rule_of_changes(kind: str, row: Json, client: Client, installed
 
 
 @pytest.mark.parametrize(("kind", "row"), cases("statuses"))
-async def test_a_rule_of_a_status(kind: str, row: Json, client: Client, installed: str) -> None:
+async def test_a_rule_of_a_status(kind: str, row: dict[str, Any], client: Client, installed: str) -> None:
     tried = Tried(client, installed, kind)
     async with tried.existing(row.get("given", {})) as stored:
         taken = with_field(stored, row["field"], expanded(row["take"], installed))
@@ -186,14 +185,14 @@ def test_every_cel_rule_has_a_case() -> None:
     assert [message for message in messages if not any(text in message for text in texts)] == []
 
 
-def _cel_rules(schema: Any) -> Iterator[Json]:
+def _cel_rules(schema: Any) -> Iterator[dict[str, Any]]:
     if isinstance(schema, dict):
-        yield from cast("Json", schema).get("x-kubernetes-validations", ())
+        yield from cast("dict[str, Any]", schema).get("x-kubernetes-validations", ())
     for inner in schema.values() if isinstance(schema, dict) else schema if isinstance(schema, list) else ():
         yield from _cel_rules(inner)
 
 
-PORT: Json = {"containerPort": 80}
+PORT: dict[str, Any] = {"containerPort": 80}
 
 DEFAULTS = [
     (
@@ -255,7 +254,7 @@ DEFAULTS = [
 
 @pytest.mark.parametrize(("kind", "field", "given", "stored"), DEFAULTS)
 async def test_defaults(
-    kind: str, field: str, given: Json, stored: Json, client: Client, installed: str
+    kind: str, field: str, given: dict[str, Any], stored: dict[str, Any], client: Client, installed: str
 ) -> None:
     tried = Tried(client, installed, kind)
     found: Any = await tried.created(tried.object({field: given}), dry_run=True)
@@ -264,7 +263,7 @@ async def test_defaults(
     assert found == stored
 
 
-ODD_TEMPLATE: Json = {
+ODD_TEMPLATE: dict[str, Any] = {
     "metadata": {"labels": {"a": "b"}, "annotations": {"c": "d"}},
     "spec": {
         "newOfPod": {"deep": [{"er": 1}]},
@@ -378,7 +377,7 @@ async def printed(cluster: LocalCluster, *arguments: str) -> list[list[str]]:
     return [re.split(r"\s{2,}", line.strip()) for line in out.decode().splitlines()]
 
 
-def condition(type: str, status: str, reason: str) -> Json:  # noqa: A002 the API's name
+def condition(type: str, status: str, reason: str) -> dict[str, Any]:  # noqa: A002 the API's name
     return {
         "type": type,
         "status": status,
@@ -433,7 +432,13 @@ COLUMNS = [
 
 @pytest.mark.parametrize(("kind", "given", "headings", "cells"), COLUMNS, ids=[row[0] for row in COLUMNS])
 async def test_what_kubectl_get_shows(
-    kind: str, given: Json, headings: str, cells: str, client: Client, installed: str, cluster: LocalCluster
+    kind: str,
+    given: dict[str, Any],
+    headings: str,
+    cells: str,
+    client: Client,
+    installed: str,
+    cluster: LocalCluster,
 ) -> None:
     tried = Tried(client, installed, kind)
     names = [part.split(", ") for part in headings.split(" | ")]

@@ -7,10 +7,10 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from admitq.integrations.paths import value_at
 from admitq.runtime.client import Client
 from admitq.runtime.resources import LEASES
 from admitq_api.conditions import format_time, parse_time
+from admitq_api.json_objects import value_at
 from admitq_api.labels import names_for
 from localcluster.cluster import LocalCluster
 from localcluster.installation import Installation

@@ -13,16 +13,16 @@ from admitq.controllers.indexes import resource_of
 from admitq.integrations.kinds.raycluster import RAY_CLUSTER
 from admitq.integrations.kinds.rayjob import RAY_JOB
 from admitq.integrations.kinds.rayservice import RAY_SERVICE
-from admitq.integrations.paths import value_at
 from admitq.runtime.resources import JOBS, PODS
 from admitq.workloads.transitions import holds, is_reserved
 from admitq_api.conditions import ConditionType
+from admitq_api.json_objects import value_at
 from localcluster.installation import Installation
 from localcluster.waiting import eventually
 from tests.controlplane.kind_cases import KindCase, PlayedJob, load, open_queues, path_of, submit
 from tests.controlplane.pods_of_jobs import end_pods
 from tests.controlplane.recording import total
-from tests.controlplane.stage import RUN_SECONDS, Object, Stage, controlled_by
+from tests.controlplane.stage import RUN_SECONDS, Stage, controlled_by
 
 REPOSITORY = Path(__file__).parents[2]
 CLUSTERS = resource_of(RAY_CLUSTER)
@@ -158,7 +158,7 @@ async def test_a_job_that_shrinks_frees_quota_when_its_pods_have_ended_and_keeps
     assert (assignment["count"], assignment["resourceUsage"]) == (2, {"cpu": "2"})
 
 
-def of_no_job(pods: int, queue: str | None = "lq") -> Object:
+def of_no_job(pods: int, queue: str | None = "lq") -> dict[str, Any]:
     """A Workload of another program, without a job and without the annotation of elastic ones."""
     container = {"name": "c", "image": "example.com/c:1", "resources": {"requests": {"cpu": 1}}}
     template = {"spec": {"restartPolicy": "Never", "containers": [container]}}
@@ -224,7 +224,7 @@ async def test_b11_slice_of_a_job_that_lost_its_workload_keeps_no_marks(stage: S
     await stage.change(workloads, first, {"metadata": {"finalizers": []}})
     await stage.client.delete(workloads, first, namespace=stage.namespace)
 
-    async def second() -> Object:
+    async def second() -> dict[str, Any]:
         [found] = [one for one in await stage.workloads() if one["metadata"]["name"] != first]
         assert is_reserved(found)
         return found

@@ -5,18 +5,19 @@ One job for each way, in a queue of its own; all are told at once.
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
-from admitq.integrations.paths import value_at
 from admitq.runtime.resources import JOBS
 from admitq.workloads import evictions
 from admitq.workloads.transitions import NO_RESERVATION, NOT_ALL_PODS_READY
 from admitq_api.conditions import ConditionType, Reason
+from admitq_api.json_objects import value_at
 from localcluster.installation import Installation
 from localcluster.waiting import eventually
 from tests.controlplane.recording import Record, Said, recorded, total
-from tests.controlplane.stage import Object, Stage, at_once, condition_of
+from tests.controlplane.stage import Stage, at_once, condition_of
 
 DEACTIVATED = "The workload is deactivated"
 REACTIVATED = ("Reactivated", "The workload was reactivated")
@@ -52,7 +53,7 @@ class Life:
     async def check(self, state: str) -> None:
         """State this of the job's one check, as the check's controller would."""
 
-        def stated(status: Object) -> None:
+        def stated(status: dict[str, Any]) -> None:
             [check] = status["admissionChecks"]
             status["admissionChecks"] = [{**check, "state": state, "message": "m"}]
 
@@ -326,7 +327,7 @@ class Teller:
         await life.stage.until_running(life.name)
 
     def _filled(self, text: str) -> str:
-        preemptor: Object = next(iter(self.record.of("preemptor")), {})
+        preemptor: dict[str, Any] = next(iter(self.record.of("preemptor")), {})
         return text.format(
             cq=self.life.cluster_queue,
             check=self.life.stage.own("check"),

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from admitq.integrations.paths import value_at
 from admitq.runtime.resources import JOBS, NODES, PODS
 from admitq_api.conditions import format_time
+from admitq_api.json_objects import value_at
 from localcluster import nodes
 from localcluster.installation import Installation
 from localcluster.nodes import NodePool, Taint
 from tests.controlplane.pods_of_jobs import some_pods
-from tests.controlplane.stage import Object, Stage, condition_of
+from tests.controlplane.stage import Stage, condition_of
 
 ONLY = "story.example.com/only"
 HANGS: dict[str, str] = {"kwok.admitq.dev/termination-seconds": "3600"}
@@ -36,7 +36,7 @@ def create_node(installation: Installation, prefix: str) -> str:
     return pool.names()[0]
 
 
-def template(*hosts: str, **annotations: str) -> Object:
+def template(*hosts: str, **annotations: str) -> dict[str, Any]:
     """Pods that run on these nodes, as soon as there is one that can be reached."""
     wish = {"key": "kubernetes.io/hostname", "operator": "In", "values": [*hosts]}
     required = {"nodeSelectorTerms": [{"matchExpressions": [wish]}]}
@@ -53,7 +53,7 @@ def template(*hosts: str, **annotations: str) -> Object:
     }
 
 
-async def pod(stage: Stage, name: str, made: Object, node: str = "", **metadata: Any) -> None:
+async def pod(stage: Stage, name: str, made: dict[str, Any], node: str = "", **metadata: Any) -> None:
     spec = {**made["spec"], **({"nodeName": node} if node else {})}
     await stage.create(PODS, name, {"metadata": {**made["metadata"], **metadata}, "spec": spec})
 

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from admitq.integrations.names import workload_name
-from admitq.integrations.paths import value_at
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import JOBS, PODS, PRIORITY_CLASSES
+from admitq_api.json_objects import value_at
 from localcluster.installation import Installation
 from tests.controlplane.pods_of_jobs import end_pods, some_pods
 from tests.controlplane.recording import series_of, total

@@ -10,7 +10,6 @@ from admitq.controllers.indexes import resource_of
 from admitq.integrations.kinds.jobset import JOBSET
 from admitq.integrations.kinds.leaderworkerset import LEADER_WORKER_SET
 from admitq.integrations.ownership import controller_of
-from admitq.integrations.paths import value_at
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import (
     DEPLOYMENTS,
@@ -20,6 +19,7 @@ from admitq.runtime.resources import (
     REPLICA_SETS,
     STATEFUL_SETS,
 )
+from admitq_api.json_objects import value_at
 from localcluster.installation import Installation
 from tests.controlplane.kind_cases import (
     HELD,

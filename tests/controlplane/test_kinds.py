@@ -11,8 +11,8 @@ import pytest
 
 from admitq.integrations.base import Integration
 from admitq.integrations.kinds.pod import POD
-from admitq.integrations.paths import value_at
 from admitq.workloads.transitions import is_reserved
+from admitq_api.json_objects import value_at
 from admitq_api.labels import DEFAULT_GROUP
 from tests.controlplane.kind_cases import (
     CHECKED,

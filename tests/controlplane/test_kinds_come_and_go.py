@@ -8,9 +8,9 @@ import pytest
 
 from admitq.controllers.indexes import resource_of
 from admitq.integrations.kinds.jobset import JOBSET
-from admitq.integrations.paths import value_at
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, CRDS, JOBS, Resource
+from admitq_api.json_objects import value_at
 from localcluster import crds
 from localcluster.installation import Installation
 from localcluster.waiting import eventually

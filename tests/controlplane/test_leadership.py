@@ -7,11 +7,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from admitq.integrations.paths import value_at
 from admitq.runtime.resources import JOBS, LEASES
+from admitq_api.json_objects import value_at
 from localcluster.installation import Installation
 from localcluster.waiting import eventually
-from tests.controlplane.stage import Object, Stage
+from tests.controlplane.stage import Stage
 
 
 async def hold(stage: Stage, installation: Installation, holder: str) -> None:
@@ -27,7 +27,7 @@ async def holder(stage: Stage, installation: Installation) -> Any:
     return value_at(lease, ("spec", "holderIdentity"))
 
 
-def written(audit_log: Path, since: datetime, user: str) -> Iterator[Object]:
+def written(audit_log: Path, since: datetime, user: str) -> Iterator[dict[str, Any]]:
     """What a user wrote since, or tried to, by what the API server noted."""
     for event in map(json.loads, audit_log.read_text().splitlines()):
         received = datetime.fromisoformat(event["requestReceivedTimestamp"])

@@ -10,7 +10,7 @@ from localcluster.installation import Installation
 from localcluster.waiting import eventually
 from tests.controlplane.pods_of_jobs import play_pods, some_pods
 from tests.controlplane.recording import Record, recorded, total
-from tests.controlplane.stage import Object, Stage, at_once, condition_of
+from tests.controlplane.stage import Stage, at_once, condition_of
 
 GATE_CLEARED = ("AdmissionGateCleared", "Admission gate cleared, workload is now admissible")
 
@@ -116,7 +116,7 @@ async def _gives_back_what_it_held_when_its_owner_is_gone(stage: Stage, record: 
     await stage.until(let_go, [(ended, None)] * 2)
 
 
-async def _all_workloads(stage: Stage) -> list[Object]:
+async def _all_workloads(stage: Stage) -> list[dict[str, Any]]:
     items, _ = await stage.client.list(stage.kinds.workloads, stage.namespace)
     return items
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from admitq.integrations.paths import value_at
+from admitq_api.json_objects import value_at
 from localcluster.installation import Installation
 from tests.controlplane.recording import series_of, total
 from tests.controlplane.stage import Stage

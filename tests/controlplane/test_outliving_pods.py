@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
@@ -12,18 +13,18 @@ from admitq.integrations.base import Integration
 from admitq.integrations.kinds.jobset import JOBSET
 from admitq.integrations.kinds.leaderworkerset import LEADER_WORKER_SET
 from admitq.integrations.kinds.raycluster import RAY_CLUSTER
-from admitq.integrations.paths import value_at
 from admitq.runtime.client import Propagation
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import JOBS, PODS, Resource
 from admitq.workloads.transitions import is_reserved
+from admitq_api.json_objects import value_at
 from tests.controlplane.pods_of_jobs import some_pods
-from tests.controlplane.stage import Object, Stage, condition_of, controlled_by, until_next_second
+from tests.controlplane.stage import Stage, condition_of, controlled_by, until_next_second
 
 HOLD = "example.com/hold"
 
 
-async def run_first_job(stage: Stage) -> Object:
+async def run_first_job(stage: Stage) -> dict[str, Any]:
     """Fill the queue with one Job, and let another one wait for its quota."""
     await stage.queues(cpu=1)
     await stage.job("first")
@@ -39,7 +40,7 @@ async def run_first_job(stage: Stage) -> Object:
     return await stage.workload("first")
 
 
-async def until_outlived(stage: Stage, workload: Object) -> None:
+async def until_outlived(stage: Stage, workload: dict[str, Any]) -> None:
     """Wait until the Workload reports the pods that remain, and check that they keep its quota."""
 
     async def reported() -> bool:
@@ -165,17 +166,19 @@ async def test_pods_of_an_orphaned_job_that_was_never_admitted_are_deleted(stage
 
 # --- other kinds ----------------------------------------------------------------------------------
 
-CONTAINER: Object = {"name": "c", "image": "example.com/c:1", "resources": {"requests": {"cpu": 1}}}
-TEMPLATE: Object = {"spec": {"terminationGracePeriodSeconds": 1, "containers": [CONTAINER]}}
+CONTAINER: dict[str, Any] = {"name": "c", "image": "example.com/c:1", "resources": {"requests": {"cpu": 1}}}
+TEMPLATE: dict[str, Any] = {"spec": {"terminationGracePeriodSeconds": 1, "containers": [CONTAINER]}}
 
 
-async def create_pod_of(stage: Stage, name: str, template: Object, labels: Object, owner: Object) -> None:
+async def create_pod_of(
+    stage: Stage, name: str, template: dict[str, Any], labels: dict[str, Any], owner: dict[str, Any]
+) -> None:
     metadata = template.get("metadata") or {}
     marks = {**metadata, "labels": {**metadata.get("labels", {}), **labels}, **owner}
     await stage.create(PODS, name, {"metadata": marks, "spec": template["spec"]})
 
 
-async def run_job_set(stage: Stage, created: Object) -> None:
+async def run_job_set(stage: Stage, created: dict[str, Any]) -> None:
     """Create the Job of a JobSet, whose pod the Job controller creates."""
     metadata, [replicated] = created["metadata"], created["spec"]["replicatedJobs"]
     prefix = "jobset.sigs.k8s.io/"
@@ -195,7 +198,7 @@ async def run_job_set(stage: Stage, created: Object) -> None:
     await stage.create(JOBS, f"{metadata['name']}-{replicated['name']}-0", job)
 
 
-async def run_ray_cluster(stage: Stage, created: Object) -> None:
+async def run_ray_cluster(stage: Stage, created: dict[str, Any]) -> None:
     """Create the head of a RayCluster."""
     name = created["metadata"]["name"]
     labels = {"ray.io/cluster": name, "ray.io/node-type": "head", "ray.io/group": "headgroup"}
@@ -203,7 +206,7 @@ async def run_ray_cluster(stage: Stage, created: Object) -> None:
     await create_pod_of(stage, f"{name}-head-x7k2p", template, labels, controlled_by(created))
 
 
-async def run_leader_worker_set(stage: Stage, created: Object) -> None:
+async def run_leader_worker_set(stage: Stage, created: dict[str, Any]) -> None:
     """Create the leader of the one group of a LeaderWorkerSet."""
     prefix, name = "leaderworkerset.sigs.k8s.io/", created["metadata"]["name"]
     labels = {f"{prefix}name": name, f"{prefix}group-index": "0", f"{prefix}worker-index": "0"}
@@ -216,15 +219,15 @@ class Kind:
     """A kind of job whose controller the test plays: one pod that asks for one CPU."""
 
     integration: Integration
-    spec: Object
-    run: Callable[[Stage, Object], Awaitable[None]]
+    spec: dict[str, Any]
+    run: Callable[[Stage, dict[str, Any]], Awaitable[None]]
 
     @property
     def resource(self) -> Resource:
         return resource_of(self.integration)
 
 
-OF_JOB_SET: Object = {
+OF_JOB_SET: dict[str, Any] = {
     "parallelism": 1,
     "completions": 1,
     "template": {"spec": {**TEMPLATE["spec"], "restartPolicy": "Never"}},
@@ -244,12 +247,12 @@ KINDS = (
 )
 
 
-async def pods_of_first(stage: Stage) -> list[Object]:
+async def pods_of_first(stage: Stage) -> list[dict[str, Any]]:
     listed, _ = await stage.client.list(PODS, stage.namespace)
     return [one for one in listed if one["metadata"]["name"].startswith("first-")]
 
 
-async def run_first_of(stage: Stage, kind: Kind) -> Object:
+async def run_first_of(stage: Stage, kind: Kind) -> dict[str, Any]:
     """Fill the queue with one job of a kind, and let a Job wait for its quota; returns its Workload."""
     await stage.queues(cpu=1)
     metadata = {"labels": {stage.names.queue_name: "lq"}}
@@ -274,7 +277,7 @@ async def run_first_of(stage: Stage, kind: Kind) -> Object:
     return workload
 
 
-async def orphan(stage: Stage, kind: Kind, workload: Object) -> None:
+async def orphan(stage: Stage, kind: Kind, workload: dict[str, Any]) -> None:
     """Delete a job and leave its dependents, as ``kubectl delete --cascade=orphan`` does.
 
     The garbage collector learns of new kinds every half a minute only. Its part is played, unless it comes

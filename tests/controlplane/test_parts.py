@@ -12,7 +12,7 @@ from admitq.runtime.resources import JOBS, MUTATING_WEBHOOKS, VALIDATING_WEBHOOK
 from admitq_api.conditions import format_time
 from localcluster.installation import Installation
 from tests.controlplane.pods_of_jobs import play_pods
-from tests.controlplane.stage import Object, Stage, condition_of
+from tests.controlplane.stage import Stage, condition_of
 
 ROLES = Resource("rbac.authorization.k8s.io", "v1", "roles", "Role", namespaced=True)
 ROLE_BINDINGS = Resource("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding", namespaced=True)
@@ -21,19 +21,19 @@ OWN_LEASE = "jobs"
 """The lease of the process that runs the job controllers alone."""
 
 
-def pod_sets(cpu: str) -> list[Object]:
+def pod_sets(cpu: str) -> list[dict[str, Any]]:
     container = {"name": "c", "image": "example.com/c:1", "resources": {"requests": {"cpu": cpu}}}
     return [{"name": "main", "count": 1, "template": {"spec": {"containers": [container]}}}]
 
 
-async def create_workload(stage: Stage, name: str = "w", *, cpu: str = "1") -> Object:
+async def create_workload(stage: Stage, name: str = "w", *, cpu: str = "1") -> dict[str, Any]:
     """Create a Workload that no job owns."""
     return await stage.create(
         stage.kinds.workloads, name, {"spec": {"queueName": "lq", "podSets": pod_sets(cpu)}}
     )
 
 
-async def until_workload(stage: Stage, type_: str, status: str, name: str = "w") -> Object:
+async def until_workload(stage: Stage, type_: str, status: str, name: str = "w") -> dict[str, Any]:
     """Wait until a condition of a Workload that no job owns has this status."""
 
     async def found() -> str:
@@ -44,7 +44,7 @@ async def until_workload(stage: Stage, type_: str, status: str, name: str = "w")
     return await stage.get(stage.kinds.workloads, name)
 
 
-def reserved(stage: Stage, cpu: str = "1") -> Object:
+def reserved(stage: Stage, cpu: str = "1") -> dict[str, Any]:
     """The status that another program writes when it reserves quota."""
     now = format_time(time.time_ns())
     admitted = {"status": "True", "message": "", "lastTransitionTime": now}
@@ -110,7 +110,7 @@ async def start_parts(admitq_alone: Installation) -> AsyncGenerator[Callable[...
 async def without_webhooks(stage: Stage, installation: Installation) -> AsyncGenerator[None]:
     """Take the webhooks away, and put them back at the end."""
     await asyncio.to_thread(installation.stop, ("webhook",))
-    removed: list[tuple[Resource, Object]] = []
+    removed: list[tuple[Resource, dict[str, Any]]] = []
     for resource in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS):
         for one in (await stage.client.list(resource))[0]:
             metadata = {key: one["metadata"].get(key) for key in ("name", "labels", "annotations")}

@@ -12,15 +12,15 @@ import yaml
 
 from admitq.integrations.kinds.sparkapplication import SPARK_APPLICATION
 from admitq.integrations.names import workload_name
-from admitq.integrations.paths import value_at
 from admitq.integrations.spec_shape import role_hash
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import PODS, Resource
+from admitq_api.json_objects import value_at
 from localcluster.folders import REPOSITORY
 from localcluster.waiting import eventually
 from tests.controlplane.kind_cases import load, open_queues, submit
 from tests.controlplane.pods_of_jobs import some_pods
-from tests.controlplane.stage import RUN_SECONDS, Object, Stage, condition_of, controlled_by
+from tests.controlplane.stage import RUN_SECONDS, Stage, condition_of, controlled_by
 
 EXIT_CODE = "kwok.admitq.dev/exit-code"
 
@@ -37,7 +37,7 @@ async def pod(
     labels: Any = None,
     annotations: Any = None,
     **spec: Any,
-) -> Object:
+) -> dict[str, Any]:
     """Create a pod, alone or in a group."""
     names = stage.names
     marks = {**({names.queue_name: queue} if queue else {}), **(labels or {})}
@@ -68,11 +68,11 @@ async def group(stage: Stage, name: str, size: int, *, total: int | None = None,
         await pod(stage, f"{name}-{number}", group=name, total=total or size, **fields)
 
 
-def gates(one: Object) -> list[str]:
+def gates(one: dict[str, Any]) -> list[str]:
     return [gate["name"] for gate in value_at(one, ("spec", "schedulingGates"), [])]
 
 
-async def found(stage: Stage, name: str) -> Object:
+async def found(stage: Stage, name: str) -> dict[str, Any]:
     """The Workload of this name."""
     return await stage.get(stage.kinds.workloads, name)
 
@@ -295,7 +295,7 @@ async def test_executors_are_queued_with_their_application(
     await application.until_started()
     queue = created["metadata"]["labels"][stage.names.queue_name]
 
-    async def made(name: str, role: str, by: Object) -> Object:
+    async def made(name: str, role: str, by: dict[str, Any]) -> dict[str, Any]:
         reference = {key: by["metadata"][key] for key in ("name", "uid")}
         reference |= {key: by[key] for key in ("apiVersion", "kind")} | {"controller": True}
         labels = {"spark-role": role, "spark-app-selector": "spark-1", stage.names.queue_name: queue}
@@ -492,7 +492,7 @@ async def test_a_group_adopts_the_workload_made_for_it(stage: Stage) -> None:
 # --- objects that another program created ---------------------------------------------------------
 
 
-async def imported(stage: Stage, name: str, pod_set: str, spec: Object, **metadata: Any) -> None:
+async def imported(stage: Stage, name: str, pod_set: str, spec: dict[str, Any], **metadata: Any) -> None:
     """Create a Workload as an importer does: admitted in ``cq``, whatever quota is left."""
     workloads, template = stage.kinds.workloads, {"spec": spec}
     pod_sets = [{"name": pod_set, "count": 1, "template": template}]

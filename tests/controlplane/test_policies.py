@@ -9,12 +9,12 @@ from collections.abc import AsyncGenerator, Callable
 
 import pytest
 
-from admitq.integrations.paths import value_at
 from admitq.integrations.registry import registered
 from admitq.runtime.client import Client
 from admitq.runtime.credentials import load_credentials
 from admitq.runtime.resources import JOBS
 from admitq_api.conditions import format_time
+from admitq_api.json_objects import value_at
 from admitq_api.labels import names_for
 from admitq_webhooks.live import watched_world
 from localcluster.installation import Installation

@@ -10,15 +10,15 @@ import pytest
 import yaml
 
 from admitq.controllers.provisioning.requests import PROVISIONING_REQUESTS
-from admitq.integrations.paths import value_at
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import JOBS, POD_TEMPLATES, Resource
 from admitq.workloads.check_states import State, Statement
+from admitq_api.json_objects import value_at
 from admitq_api.labels import DEFAULT_GROUP
 from localcluster import crds
 from localcluster.waiting import eventually
 from tests.controlplane.conftest import Begin, controller_of
-from tests.controlplane.stage import Object, Stage, condition_of
+from tests.controlplane.stage import Stage, condition_of
 
 MANIFESTS = re.compile(r"^```yaml\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "provisioning-requests.md"
@@ -34,27 +34,29 @@ class Autoscaler:
 
     stage: Stage
 
-    async def requests(self) -> dict[str, Object]:
+    async def requests(self) -> dict[str, dict[str, Any]]:
         """The requests that are there, by name."""
         items, _ = await self.stage.client.list(PROVISIONING_REQUESTS, self.stage.namespace)
         return {one["metadata"]["name"]: one for one in items if "deletionTimestamp" not in one["metadata"]}
 
-    async def request(self, attempt: int = 1, job: str = "j", check: str = "check") -> Object:
+    async def request(self, attempt: int = 1, job: str = "j", check: str = "check") -> dict[str, Any]:
         """The request of an attempt, once it is there, with its templates handed over."""
 
-        async def found() -> Object | None:
+        async def found() -> dict[str, Any] | None:
             workload = (await self.stage.workload(job))["metadata"]["name"]
             one = (await self.requests()).get(f"{workload}-{self.stage.own(check)}-{attempt}")
             return one if one and all([await self.is_owner(one, it) for it in templates_of(one)]) else None
 
         return await awaited(found, f"attempt {attempt} for {job}")
 
-    async def is_owner(self, request: Object, template: str) -> bool:
+    async def is_owner(self, request: dict[str, Any], template: str) -> bool:
         """Whether the request is the controller of a PodTemplate."""
         [owner] = (await self.stage.get(POD_TEMPLATES, template))["metadata"]["ownerReferences"]
         return owner["uid"] == request["metadata"]["uid"]
 
-    async def answer(self, request: Object, *conditions: str, message: str = "m", **details: str) -> None:
+    async def answer(
+        self, request: dict[str, Any], *conditions: str, message: str = "m", **details: str
+    ) -> None:
         """Set conditions of a request; one that begins with ``!`` is False."""
         name = request["metadata"]["name"]
         listed = [
@@ -79,14 +81,14 @@ class Autoscaler:
         await self.stage.until(found, set(names))
 
 
-async def awaited(look: Callable[[], Awaitable[Object | None]], what: str) -> Object:
+async def awaited(look: Callable[[], Awaitable[dict[str, Any] | None]], what: str) -> dict[str, Any]:
     """What is seen, once anything is."""
     found = await eventually(look, what=what)
     assert found is not None
     return found
 
 
-def templates_of(request: Object) -> list[str]:
+def templates_of(request: dict[str, Any]) -> list[str]:
     return [one["podTemplateRef"]["name"] for one in request["spec"]["podSets"]]
 
 
@@ -136,7 +138,7 @@ async def ready_queues(stage: Stage, **spec: Any) -> None:
     await queues(stage, "check")
 
 
-async def listed(stage: Stage, job: str = "j") -> Object:
+async def listed(stage: Stage, job: str = "j") -> dict[str, Any]:
     """The one check that a Job's Workload lists."""
     [found] = value_at(await stage.workload(job), ("status", "admissionChecks"), [{}])
     return found
@@ -159,12 +161,12 @@ async def told(stage: Stage, reason: str, note: str, job: str = "j") -> None:
 
 @pytest.mark.core
 async def test_the_manifests_of_the_guide_run_a_job_on_new_nodes(
-    stage: Stage, autoscaler: Autoscaler, guide: list[Object]
+    stage: Stage, autoscaler: Autoscaler, guide: list[dict[str, Any]]
 ) -> None:
     for manifest in guide:
         await apply(stage, manifest)
 
-    async def found() -> Object | None:
+    async def found() -> dict[str, Any] | None:
         return next(iter((await autoscaler.requests()).values()), None)
 
     await stage.workload_exists("train")
@@ -187,7 +189,7 @@ async def test_the_manifests_of_the_guide_run_a_job_on_new_nodes(
 
 
 @pytest.fixture
-async def guide(stage: Stage) -> AsyncGenerator[list[Object]]:
+async def guide(stage: Stage) -> AsyncGenerator[list[dict[str, Any]]]:
     """The manifests of the guide, in order; what they leave without a namespace is removed afterwards."""
     text = GUIDE.read_text().replace(DEFAULT_GROUP, stage.names.group)
     blocks = MANIFESTS.findall(text)
@@ -200,7 +202,7 @@ async def guide(stage: Stage) -> AsyncGenerator[list[Object]]:
             await stage.client.delete(resource, manifest["metadata"]["name"])
 
 
-def resource_of(stage: Stage, manifest: Object) -> Resource:
+def resource_of(stage: Stage, manifest: dict[str, Any]) -> Resource:
     kinds = stage.kinds
     known = (
         kinds.provisioning_request_configs,
@@ -213,7 +215,7 @@ def resource_of(stage: Stage, manifest: Object) -> Resource:
     return next(one for one in known if one.kind == manifest["kind"])
 
 
-async def apply(stage: Stage, manifest: Object) -> None:
+async def apply(stage: Stage, manifest: dict[str, Any]) -> None:
     await stage.create(resource_of(stage, manifest), manifest["metadata"]["name"], manifest)
 
 
@@ -340,11 +342,11 @@ async def test_pods_without_a_managed_resource_need_no_nodes(stage: Stage, autos
     assert await autoscaler.requests() == {}
 
 
-def a_workload(stage: Stage, *pod_sets: Object) -> Object:
+def a_workload(stage: Stage, *pod_sets: dict[str, Any]) -> dict[str, Any]:
     return {"spec": {"queueName": "lq", "podSets": list(pod_sets)}}
 
 
-def a_pod_set(name: str, image: str, cpu: str = "500m", count: int = 1) -> Object:
+def a_pod_set(name: str, image: str, cpu: str = "500m", count: int = 1) -> dict[str, Any]:
     container = {"name": "c", "image": image, "resources": {"requests": {"cpu": cpu}}}
     return {"name": name, "count": count, "template": {"spec": {"containers": [container]}}}
 
@@ -365,7 +367,7 @@ async def test_podsets_are_asked_for_as_the_policy_has_it(
     await stage.create(stage.kinds.workloads, "w", a_workload(stage, *same))
     name = f"w-{stage.own('check')}-1"
 
-    async def found() -> Object | None:
+    async def found() -> dict[str, Any] | None:
         return (await autoscaler.requests()).get(name)
 
     request = await awaited(found, f"request {name}")
@@ -379,7 +381,7 @@ async def test_long_names_are_cut(stage: Stage, autoscaler: Autoscaler) -> None:
     long = "w" * 250
     await stage.create(stage.kinds.workloads, long, a_workload(stage, a_pod_set("main", "one")))
 
-    async def found() -> Object | None:
+    async def found() -> dict[str, Any] | None:
         return next(iter((await autoscaler.requests()).values()), None)
 
     request = await awaited(found, "a ProvisioningRequest")
@@ -488,20 +490,20 @@ async def test_what_is_refused_is_told_and_tried_again(stage: Stage, autoscaler:
     await stage.until_running()
 
 
-def abandoned(stage: Stage) -> Object:
+def abandoned(stage: Stage) -> dict[str, Any]:
     """A template as a former request of the same name may leave it."""
     spec = {"containers": [{"name": "c", "image": "former"}]}
     return {"metadata": {"labels": {stage.names.managed: "true"}}, "template": {"spec": spec}}
 
 
-def strange(stage: Stage) -> Object:
+def strange(stage: Stage) -> dict[str, Any]:
     """A template that is none of ours."""
     return {key: value for key, value in abandoned(stage).items() if key != "metadata"}
 
 
 @pytest.mark.parametrize(("template", "is_replaced"), [(abandoned, True), (strange, False)])
 async def test_a_template_of_the_same_name_is_replaced_if_it_is_ours(
-    stage: Stage, autoscaler: Autoscaler, template: Callable[[Stage], Object], is_replaced: bool
+    stage: Stage, autoscaler: Autoscaler, template: Callable[[Stage], dict[str, Any]], is_replaced: bool
 ) -> None:
     await ready_queues(stage)
     name = f"ppt-w-{stage.own('check')}-1-main"

@@ -11,16 +11,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from admitq.integrations.paths import value_at
 from admitq.runtime.resources import JOBS
 from admitq.workloads.check_states import State, Statement
 from admitq_api.conditions import Reason
+from admitq_api.json_objects import value_at
 from localcluster.waiting import eventually
 from tests.controlplane.conftest import Begin, controller_of
 from tests.controlplane.example_check import ExampleCheck
 from tests.controlplane.pods_of_jobs import play_pods
 from tests.controlplane.recording import Record, recorded
-from tests.controlplane.stage import Object, Stage, at_once, condition_of, owner_of
+from tests.controlplane.stage import Stage, at_once, condition_of, owner_of
 
 POOL = "example.com/pool"
 STEPS_BACK = ("checked", "leaves", "waits")
@@ -110,7 +110,7 @@ class World:
 
     # --- what is seen -----------------------------------------------------------------------------
 
-    async def workload(self, step: str) -> Object:
+    async def workload(self, step: str) -> dict[str, Any]:
         """The Workload of a job."""
         if step == "leaves":
             return await self.stage.get(self.stage.kinds.workloads, self.job(step))
@@ -149,7 +149,7 @@ class World:
 
         await self.stage.until(active, wanted)
 
-    async def runs_on(self) -> Object:
+    async def runs_on(self) -> dict[str, Any]:
         """See that who runs has never been stopped, and who is done is as it was."""
         runs, done = self.job("runs"), self.job("done")
         assert value_at(await self.stage.get(JOBS, runs), ("spec", "suspend"), False) is False
@@ -296,7 +296,7 @@ WORLDS: Mapping[str, Callable[[World], Any]] = {
 async def test_jobs_at_every_step_outlive_their_queues_and_flavors(stage: Stage, begin: Begin) -> None:
     checked = set[str]()
 
-    def judge(workload: Object, check: Any) -> Statement | None:
+    def judge(workload: dict[str, Any], check: Any) -> Statement | None:
         name = owner_of(workload) or workload["metadata"]["name"]
         return Statement(check["name"], State.READY) if name in checked else None
 

@@ -7,11 +7,11 @@ from typing import Any, Final
 
 import pytest
 
-from admitq.integrations.paths import value_at
 from admitq.runtime.resources import JOBS, PODS
+from admitq_api.json_objects import value_at
 from localcluster.installation import Installation
 from tests.controlplane.recording import total
-from tests.controlplane.stage import Object, Stage, condition_of, until_next_second
+from tests.controlplane.stage import Stage, condition_of, until_next_second
 
 REACTION_SECONDS: Final = 2.0
 """Longest time that pods may run beyond what is reserved for them."""
@@ -23,7 +23,7 @@ async def elastic_job(stage: Stage, pods: int, **spec: Any) -> None:
     await stage.job(pods=pods, completions=50, metadata={"annotations": annotations}, **spec)
 
 
-def is_gated(stage: Stage, pod: Object) -> bool:
+def is_gated(stage: Stage, pod: dict[str, Any]) -> bool:
     """Whether the gate of elastic jobs holds a pod."""
     return {"name": stage.names.elastic_gate} in value_at(pod, ("spec", "schedulingGates"), [])
 

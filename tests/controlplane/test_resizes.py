@@ -7,10 +7,10 @@ import pytest
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import PODS
 from tests.controlplane.pods_of_jobs import some_pods
-from tests.controlplane.stage import Object, Stage
+from tests.controlplane.stage import Stage
 
 
-async def resize(stage: Stage, pod: Object, cpu: Any) -> None:
+async def resize(stage: Stage, pod: dict[str, Any], cpu: Any) -> None:
     """Change the CPU that a pod of one container asks for."""
     [container] = pod["spec"]["containers"]
     resources = {**container["resources"], "requests": {"cpu": cpu}}
@@ -18,7 +18,7 @@ async def resize(stage: Stage, pod: Object, cpu: Any) -> None:
     await stage.change(PODS, pod["metadata"]["name"], patch, "resize")
 
 
-async def supports_resize(stage: Stage, pod: Object) -> None:
+async def supports_resize(stage: Stage, pod: dict[str, Any]) -> None:
     """State the resources of a running container, as kubelets do that can resize pods in place."""
     name = pod["metadata"]["name"]
     await stage.until(lambda: _phase(stage, name), "Running", what=f"{name} to run")
@@ -32,7 +32,7 @@ async def _phase(stage: Stage, name: str) -> str:
     return str((await stage.get(PODS, name))["status"]["phase"])
 
 
-async def requested(stage: Stage, pod: Object) -> str:
+async def requested(stage: Stage, pod: dict[str, Any]) -> str:
     """The CPU that a pod asks for, as it is stored."""
     found = await stage.get(PODS, pod["metadata"]["name"])
     return str(found["spec"]["containers"][0]["resources"]["requests"]["cpu"])

@@ -13,20 +13,20 @@ import pytest
 import yaml
 
 from admitq.integrations.names import workload_name
-from admitq.integrations.paths import value_at
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import DEPLOYMENTS, PODS, REPLICA_SETS, STATEFUL_SETS, Resource
+from admitq_api.json_objects import value_at
 from localcluster.folders import REPOSITORY
 from localcluster.waiting import eventually
 from tests.controlplane.leader_worker_sets import LWS, play_group
-from tests.controlplane.stage import Object, Stage, condition_of, controlled_by
+from tests.controlplane.stage import Stage, condition_of, controlled_by
 
 
-def container(cpu: Any, image: str = "example.com/c:1") -> Object:
+def container(cpu: Any, image: str = "example.com/c:1") -> dict[str, Any]:
     return {"name": "c", "image": image, "resources": {"requests": {"cpu": cpu}}}
 
 
-def template(cpu: Any, **metadata: Any) -> Object:
+def template(cpu: Any, **metadata: Any) -> dict[str, Any]:
     spec = {"terminationGracePeriodSeconds": 1, "containers": [container(cpu)]}
     return {"metadata": metadata, "spec": spec}
 
@@ -38,9 +38,9 @@ async def serve(
     *,
     replicas: int = 2,
     cpu: Any = 1,
-    spec: Object | None = None,
+    spec: dict[str, Any] | None = None,
     **metadata: Any,
-) -> Object:
+) -> dict[str, Any]:
     """Create a Deployment or StatefulSet, in queue ``lq`` unless labels say otherwise."""
     labels = {stage.names.queue_name: "lq", **metadata.pop("labels", {})}
     full: dict[str, Any] = {
@@ -54,12 +54,12 @@ async def serve(
     return await stage.create(resource, name, {"metadata": {"labels": labels, **metadata}, "spec": full})
 
 
-async def pods_of(stage: Stage, name: str = "s") -> list[Object]:
+async def pods_of(stage: Stage, name: str = "s") -> list[dict[str, Any]]:
     items, _ = await stage.client.list(PODS, stage.namespace, label_selector=f"app={name}")
     return items
 
 
-def state_of(pod: Object, gate: str) -> str:
+def state_of(pod: dict[str, Any], gate: str) -> str:
     if "deletionTimestamp" in pod["metadata"]:
         return "going"
     held = any(one["name"] == gate for one in value_at(pod, ("spec", "schedulingGates"), []))
@@ -82,13 +82,13 @@ async def end_pods(stage: Stage, name: str = "s") -> None:
     await until_pods(stage, name)
 
 
-def name_of(stateful_set: Object) -> str:
+def name_of(stateful_set: dict[str, Any]) -> str:
     metadata = stateful_set["metadata"]
     return workload_name("StatefulSet", "apps", metadata["name"], metadata["uid"])
 
 
-async def until_workload(stage: Stage, name: str, type_: str, status: str, reason: str) -> Object:
-    async def found() -> Object:
+async def until_workload(stage: Stage, name: str, type_: str, status: str, reason: str) -> dict[str, Any]:
+    async def found() -> dict[str, Any]:
         one = await stage.get(stage.kinds.workloads, name)
         seen = condition_of(one, type_) or ("", "", "")
         assert seen[:2] == (status, reason), seen
@@ -102,7 +102,7 @@ async def scale(stage: Stage, resource: Resource, replicas: int, name: str = "s"
     await stage.change(resource, name, {"spec": {"replicas": replicas}}, "scale")
 
 
-def shown(stage: Stage, page: str, kind: str) -> Iterable[Object]:
+def shown(stage: Stage, page: str, kind: str) -> Iterable[dict[str, Any]]:
     text = (REPOSITORY / "docs" / "guides" / "kinds" / f"{page}.md").read_text()
     blocks = re.findall(r"```yaml\n(.*?)```", text.replace("admitq.dev/", f"{stage.names.group}/"), re.DOTALL)
     return [one for block in blocks for one in yaml.safe_load_all(block) if one.get("kind") == kind]
@@ -297,7 +297,7 @@ async def test_a_copy_from_another_cluster_has_no_workload_made(stage: Stage) ->
 # --- LeaderWorkerSets -----------------------------------------------------------------------------
 
 
-def lws_name(lws: Object, number: int) -> str:
+def lws_name(lws: dict[str, Any], number: int) -> str:
     metadata = lws["metadata"]
     return workload_name(LWS.kind, LWS.group, f"{metadata['name']}-{number}", metadata["uid"])
 
@@ -332,7 +332,7 @@ async def test_groups_of_the_leader_worker_set_in_the_guide_wait_each_as_a_whole
     await until_pods(stage, f"{name}-1")
     await stage.client.delete(LWS, name, stage.namespace)
 
-    async def held() -> list[Object]:
+    async def held() -> list[dict[str, Any]]:
         # The garbage collector, which then deletes them, learns of new kinds every half a minute only.
         listed, _ = await stage.client.list(stage.kinds.workloads, stage.namespace)
         return [one for one in listed if one["metadata"].get("finalizers")]

@@ -9,7 +9,7 @@ from admitq.workloads.transitions import NOT_ALL_PODS_READY, Transition, since
 from admitq_api.conditions import SECOND, ConditionType, Reason, format_time
 from localcluster.installation import Installation
 from tests.controlplane.recording import Record, recorded, total
-from tests.controlplane.stage import Object, Stage, at_once, condition_of, until_next_second
+from tests.controlplane.stage import Stage, at_once, condition_of, until_next_second
 
 LOST = "lost to another program"
 
@@ -52,7 +52,9 @@ async def _reserve(stage: Stage, name: str) -> None:
     await stage.transit(name, reserve)
 
 
-async def _until_condition(stage: Stage, name: str, type_: str, wanted: tuple[str, str, str]) -> Object:
+async def _until_condition(
+    stage: Stage, name: str, type_: str, wanted: tuple[str, str, str]
+) -> dict[str, Any]:
     async def found() -> Any:
         return condition_of(await stage.get(stage.kinds.workloads, name), type_)
 

@@ -17,7 +17,6 @@ from urllib.parse import urlsplit
 import pytest
 import yaml
 
-from admitq.integrations.paths import value_at
 from admitq.runtime.client import Client
 from admitq.runtime.resources import (
     CONFIG_MAPS,
@@ -30,6 +29,7 @@ from admitq.runtime.resources import (
     VALIDATING_WEBHOOKS,
     Resource,
 )
+from admitq_api.json_objects import value_at
 from admitq_api.labels import COMPAT_GROUP, names_for
 from localcluster.cluster import LocalCluster
 from localcluster.installation import Installation
@@ -37,7 +37,7 @@ from localcluster.nodes import NodePool
 from localcluster.waiting import eventually
 from tests.controlplane.pods_of_jobs import some_pods
 from tests.controlplane.recording import recorded
-from tests.controlplane.stage import Object, Stage, condition_of
+from tests.controlplane.stage import Stage, condition_of
 
 NAMES = names_for(COMPAT_GROUP)
 THEIRS = NAMES.default_namespace
@@ -225,7 +225,7 @@ async def looks_like_theirs(stage: Stage) -> None:
     file = {"apiVersion": NAMES.config_api_version, "kind": "Configuration", **CONFIG}
     container = {"name": "manager", "image": "example.com/theirs:1"}
     volume = {"name": "config", "configMap": {"name": "theirs"}}
-    objects: list[tuple[Resource, Object]] = [
+    objects: list[tuple[Resource, dict[str, Any]]] = [
         (CONFIG_MAPS, {"data": {"file.yaml": yaml.safe_dump(file)}}),
         (
             DEPLOYMENTS,
@@ -292,7 +292,7 @@ async def written_as_theirs(stage: Stage) -> None:
     await eventually(charged, what="the Workload to be charged")
 
 
-async def applied_as_theirs(stage: Stage, workload: str, status: Object) -> None:
+async def applied_as_theirs(stage: Stage, workload: str, status: dict[str, Any]) -> None:
     """Have a Workload's status written by server-side apply, under their field manager."""
     workloads = stage.kinds.workloads
     written = {

@@ -39,7 +39,7 @@ from tests.controlplane.kind_cases import (
     submit,
 )
 from tests.controlplane.recording import Record, recorded
-from tests.controlplane.stage import Object, Stage, at_once, condition_of
+from tests.controlplane.stage import Stage, at_once, condition_of
 from tests.controlplane.test_pods import gates, group, pod, until_phases
 from tests.controlplane.test_serving_kinds import LWS, play_group, pods_of, scale, serve, template, until_pods
 
@@ -223,7 +223,7 @@ async def until_idle(stage: Stage, local_queue: str = "lq") -> None:
     await stage.until(look, interval=0.5, what="both to be idle")
 
 
-def counted(queue: Object) -> list[int]:
+def counted(queue: dict[str, Any]) -> list[int]:
     """How many workloads hold quota and are admitted, by a queue."""
     return [queue["status"][f"{what}Workloads"] for what in ("reserving", "admitted")]
 

@@ -18,10 +18,9 @@ from localcluster.cluster import LocalCluster
 from localcluster.installation import Installation
 from localcluster.waiting import eventually
 
-Json = dict[str, Any]
 NAMES: Final = names_for(COMPAT_GROUP)
 NAMESPACE: Final = "default"
-CASES: Final[list[Json]] = yaml.safe_load(
+CASES: Final[list[dict[str, Any]]] = yaml.safe_load(
     Path(__file__)
     .with_name("cases")
     .joinpath("versions.yaml")
@@ -59,21 +58,23 @@ class Stored:
         self.older, self.newer = resource(kind, "v1beta1"), resource(kind, "v1beta2")
         self.namespace = NAMESPACE if self.newer.namespaced else None
 
-    def object(self, version: Resource, content: Json) -> Json:
+    def object(self, version: Resource, content: dict[str, Any]) -> dict[str, Any]:
         metadata = {"name": self.name} | ({"namespace": self.namespace} if self.namespace else {})
         return {"apiVersion": version.api_version, "kind": version.kind, "metadata": metadata, **content}
 
-    async def write(self, version: Resource, content: Json) -> Json:
+    async def write(self, version: Resource, content: dict[str, Any]) -> dict[str, Any]:
         """Create it, its status too, all in one version."""
         written = await self.client.create(version, self.object(version, content))
         if "status" in content:
             return await self.patch(version, {"status": content["status"]}, "status")
         return written
 
-    async def read(self, version: Resource) -> Json:
+    async def read(self, version: Resource) -> dict[str, Any]:
         return await self.client.get(version, self.name, self.namespace)
 
-    async def patch(self, version: Resource, patch: Json, subresource: str | None = None) -> Json:
+    async def patch(
+        self, version: Resource, patch: dict[str, Any], subresource: str | None = None
+    ) -> dict[str, Any]:
         return await self.client.merge_patch(version, self.name, patch, self.namespace, subresource)
 
 
@@ -112,7 +113,7 @@ async def definitions_precede_the_webhook(client: Client, installation: Installa
     assert (await eventually(lambda: first.read(first.older)))["value"] == 1
 
 
-async def is_one_object_in_both_versions(client: Client, name: str, case: Json) -> None:
+async def is_one_object_in_both_versions(client: Client, name: str, case: dict[str, Any]) -> None:
     one, says = Stored(client, case["kind"], name), case["it"]
     if "older" in case:
         await one.write(one.older, case["older"])
@@ -154,7 +155,7 @@ async def a_manifest_is_applied_again(client: Client) -> None:
     assert (await queue.read(queue.older))["metadata"]["finalizers"] == [NAMES.finalizer]
 
 
-async def applied(queue: Stored, spec: Json) -> Json:
+async def applied(queue: Stored, spec: dict[str, Any]) -> dict[str, Any]:
     """Apply in the older version and read in the newer."""
     manifest = queue.object(queue.older, {"spec": spec})
     await queue.client.apply(queue.older, manifest, field_manager="team", force=False)
@@ -242,7 +243,7 @@ def workload_cases() -> list[str]:
 async def refusals_have_their_class(client: Client) -> None:
     queue = Stored(client, "ClusterQueue", "refused")
 
-    def quota(**limits: str) -> Json:
+    def quota(**limits: str) -> dict[str, Any]:
         resources = [{"name": "cpu", "nominalQuota": "1", **limits}]
         return {
             "resourceGroups": [
@@ -250,7 +251,7 @@ async def refusals_have_their_class(client: Client) -> None:
             ]
         }
 
-    refused: list[tuple[Json, str, str]] = [
+    refused: list[tuple[dict[str, Any], str, str]] = [
         (quota(borrowingLimit="1"), "is_invalid", "borrowingLimit must be nil when cohort is empty"),
         ({"flavorFungibility": {"whenCanBorrow": "Preempt"}}, "is_invalid", "whenCanBorrow"),
         ({"admissionChecks": "one"}, "is_invalid", "admissionChecks"),
@@ -266,7 +267,7 @@ async def refusals_have_their_class(client: Client) -> None:
 async def rules_of_the_older_version_hold(client: Client) -> None:
     """Of Workloads with quota: the class may change if it is a WorkloadPriorityClass, what it is may not."""
     ours, theirs = (Stored(client, "Workload", name) for name in workload_cases())
-    refused: list[tuple[Stored, Json, str]] = [
+    refused: list[tuple[Stored, dict[str, Any], str]] = [
         (
             ours,
             {"priorityClassSource": "scheduling.k8s.io/priorityclass"},
@@ -376,6 +377,6 @@ async def what_is_stored_needs_no_webhook(client: Client) -> None:
         await client.apply(priority.newer, applied, field_manager="later")
 
 
-async def _with_status(queue: Stored) -> Json:
+async def _with_status(queue: Stored) -> dict[str, Any]:
     found = await queue.read(queue.newer)
     return found if found.get("status", {}).get("conditions") else {}

@@ -7,9 +7,9 @@ a manager that is started anew in test_installation.py, for nobody else may be b
 
 from typing import Any
 
-from admitq.integrations.paths import value_at
+from admitq_api.json_objects import value_at
 from tests.controlplane.pods_of_jobs import end_pods
-from tests.controlplane.stage import Object, Stage, at_once
+from tests.controlplane.stage import Stage, at_once
 from tests.controlplane.writes import (
     ADMITTED,
     NOT_READY,
@@ -135,7 +135,7 @@ async def _until_checked(stage: Stage, name: str) -> None:
 async def _set_check(stage: Stage, name: str, state: str, message: str) -> None:
     """State this of a Workload's one check, as the check's controller would."""
 
-    def stated(status: Object) -> None:
+    def stated(status: dict[str, Any]) -> None:
         [check] = status["admissionChecks"]
         status["admissionChecks"] = [{**check, "state": state, "message": message}]
 
@@ -143,7 +143,7 @@ async def _set_check(stage: Stage, name: str, state: str, message: str) -> None:
     await stage.transit(workload, lambda change: stated(change.status))
 
 
-def _with_check(stage: Stage) -> Object:
+def _with_check(stage: Stage) -> dict[str, Any]:
     return {"admissionChecksStrategy": {"admissionChecks": [{"name": stage.own("check")}]}}
 
 

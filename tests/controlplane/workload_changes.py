@@ -4,9 +4,9 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
-from admitq.integrations.paths import Object, value_at, with_value
 from admitq.workloads.transitions import Transition
 from admitq_api.conditions import SECOND, ConditionType, Reason, format_time
+from admitq_api.json_objects import JsonObject, value_at, with_value
 from tests.controlplane.manners import Change, Manner
 
 PRIORITY_CLASS: Final = "high"
@@ -16,7 +16,7 @@ PRIORITY_CLASS: Final = "high"
 def status(what: Callable[[Transition], object]) -> Change:
     """A change of the status."""
 
-    def change(workload: Object, now: int) -> Object:
+    def change(workload: JsonObject, now: int) -> JsonObject:
         transition = Transition(workload, now)
         what(transition)
         kept = {key: value for key, value in transition.status.items() if value is not None}
@@ -30,7 +30,7 @@ def spec(**fields: Any) -> Change:
     return lambda workload, _: {**workload, "spec": {**workload["spec"], **fields}}
 
 
-def refer_to_priority_class(workload: Object, _: int) -> Object:
+def refer_to_priority_class(workload: JsonObject, _: int) -> JsonObject:
     """Name the story's WorkloadPriorityClass, and leave the priority as it is."""
     reference = {
         "group": workload["apiVersion"].partition("/")[0],
@@ -40,9 +40,9 @@ def refer_to_priority_class(workload: Object, _: int) -> Object:
     return with_value(workload, ("spec", "priorityClassRef"), reference)
 
 
-def ungate(workload: Object, _: int) -> Object:
+def ungate(workload: JsonObject, _: int) -> JsonObject:
     """Take the annotation away that names admission gates."""
-    annotations: Object = workload["metadata"].get("annotations", {})
+    annotations: JsonObject = workload["metadata"].get("annotations", {})
     kept = {key: value for key, value in annotations.items() if not key.endswith("/admission-gated-by")}
     return with_value(workload, ("metadata", "annotations"), kept)
 
@@ -50,7 +50,7 @@ def ungate(workload: Object, _: int) -> Object:
 def reserve(*, admit: bool, queue: str = "cq") -> Change:
     """Reserve quota in a story's ClusterQueue, and admit in the same write or leave that to others."""
 
-    def change(workload: Object, now: int) -> Object:
+    def change(workload: JsonObject, now: int) -> JsonObject:
         transition = Transition(workload, now)
         namespace = workload["metadata"]["namespace"]
         cluster_queue = f"{queue}-{namespace}"
@@ -77,7 +77,7 @@ def reserve(*, admit: bool, queue: str = "cq") -> Change:
     return change
 
 
-def _assignment(pod_set: Object, flavor: str) -> Object:
+def _assignment(pod_set: JsonObject, flavor: str) -> JsonObject:
     count = pod_set.get("count", 1)
     requests = value_at(pod_set, ("template", "spec", "containers", 0, "resources", "requests"), {})
     return {
@@ -88,7 +88,7 @@ def _assignment(pod_set: Object, flavor: str) -> Object:
     }
 
 
-def reserve_and_leave_evicted(workload: Object, now: int) -> Object:
+def reserve_and_leave_evicted(workload: JsonObject, now: int) -> JsonObject:
     """Reserve quota, and leave an eviction that came before as it is."""
     evicted = status(evict_only)(workload, now)
     reserved = reserve(admit=True)(workload, now)
@@ -98,12 +98,12 @@ def reserve_and_leave_evicted(workload: Object, now: int) -> Object:
     return {**reserved, "status": {**reserved["status"], "conditions": conditions}}
 
 
-def remove_status(workload: Object, _: int) -> Object:
+def remove_status(workload: JsonObject, _: int) -> JsonObject:
     """Remove all that the status says."""
     return {**workload, "status": {}}
 
 
-def remove_reservation_condition(workload: Object, now: int) -> Object:
+def remove_reservation_condition(workload: JsonObject, now: int) -> JsonObject:
     """Remove the condition QuotaReserved, and leave the admission as it is."""
     return status(lambda one: one.drop(ConditionType.QUOTA_RESERVED))(workload, now)
 

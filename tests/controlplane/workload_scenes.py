@@ -3,9 +3,9 @@
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-from admitq.integrations.paths import with_value
 from admitq.runtime.resources import JOBS
 from admitq_api.conditions import Reason
+from admitq_api.json_objects import with_value
 from tests.controlplane.stage import Stage, condition_of, until_next_second
 from tests.controlplane.workload_changes import PRIORITY_CLASS, set_check_state, set_replacing
 

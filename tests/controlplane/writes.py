@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any
 
-from admitq.integrations.paths import value_at
 from admitq.runtime.resources import EVENTS, JOBS
+from admitq_api.json_objects import value_at
 from admitq_api.labels import Names
 from localcluster.waiting import eventually
-from tests.controlplane.stage import Object, Stage, owner_of
+from tests.controlplane.stage import Stage, owner_of
 from tests.kills.chronicle import Chronicle, Step
 
 CONDITIONS = (
@@ -122,7 +122,7 @@ class Writes:
 
     def of(self, *names: str) -> list[str]:
         """What was written of Jobs and queues of these names, and of the Workloads of these Jobs."""
-        before: dict[str, Object] = {}
+        before: dict[str, dict[str, Any]] = {}
         owners: dict[str, str] = {}
         lines: list[str] = []
         for step in self._chronicle.steps:
@@ -187,7 +187,7 @@ class Writes:
             owners[name] = owner
         return owners.get(name, name)
 
-    def _said(self, before: Object | None, after: Object | None) -> list[str]:
+    def _said(self, before: dict[str, Any] | None, after: dict[str, Any] | None) -> list[str]:
         """What one write changed, on one line; nothing if it is no matter of a story."""
         if after is None:
             return ["gone"]
@@ -210,7 +210,7 @@ async def written(stage: Stage) -> AsyncGenerator[Writes]:
         await chronicle.close()
 
 
-def _changes(names: Names, before: Object, after: Object) -> Iterator[str]:
+def _changes(names: Names, before: dict[str, Any], after: dict[str, Any]) -> Iterator[str]:
     """What differs between two versions of an object."""
     yield from _metadata(names, before, after)
     if after["kind"] == "Job":
@@ -259,7 +259,7 @@ def _object(line: str) -> str:
     return line.partition(":")[0]
 
 
-def _metadata(names: Names, before: Object, after: Object) -> Iterator[str]:
+def _metadata(names: Names, before: dict[str, Any], after: dict[str, Any]) -> Iterator[str]:
     had, has = (names.finalizer in value_at(one, ("metadata", "finalizers"), []) for one in (before, after))
     if had != has:
         yield "finalizer" if has else "finalizer removed"
@@ -272,8 +272,8 @@ def _metadata(names: Names, before: Object, after: Object) -> Iterator[str]:
         yield "deletion begins"
 
 
-def _job(names: Names, before: Object, after: Object) -> Iterator[str]:
-    def at(obj: Object, *path: str) -> Any:
+def _job(names: Names, before: dict[str, Any], after: dict[str, Any]) -> Iterator[str]:
+    def at(obj: dict[str, Any], *path: str) -> Any:
         return value_at(obj, path)
 
     if (stopping := at(after, "metadata", "annotations", names.stopping)) != at(
@@ -296,8 +296,8 @@ def _job(names: Names, before: Object, after: Object) -> Iterator[str]:
         yield f"suspend={str(suspend).lower()}"
 
 
-def _conditions(before: Object, after: Object) -> Iterator[str]:
-    def stated(obj: Object) -> dict[str, str]:
+def _conditions(before: dict[str, Any], after: dict[str, Any]) -> Iterator[str]:
+    def stated(obj: dict[str, Any]) -> dict[str, str]:
         listed = value_at(obj, ("status", "conditions"), [])
         return {one["type"]: f"{one['status']} {one['reason']} {one['message']}" for one in listed}
 
@@ -307,8 +307,8 @@ def _conditions(before: Object, after: Object) -> Iterator[str]:
             yield f"{type_}={has[type_]}" if type_ in has else f"{type_} removed"
 
 
-def _checks(before: Object, after: Object) -> Iterator[str]:
-    def stated(obj: Object) -> list[str]:
+def _checks(before: dict[str, Any], after: dict[str, Any]) -> Iterator[str]:
+    def stated(obj: dict[str, Any]) -> list[str]:
         listed = value_at(obj, ("status", "admissionChecks"), [])
         return [f"check {one['state']} {one.get('message', '')}".rstrip() for one in listed]
 
@@ -316,7 +316,7 @@ def _checks(before: Object, after: Object) -> Iterator[str]:
         yield from has or ["no checks"]
 
 
-def _requeue_state(before: Object, after: Object) -> Iterator[str]:
+def _requeue_state(before: dict[str, Any], after: dict[str, Any]) -> Iterator[str]:
     had, has = (value_at(one, ("status", "requeueState")) for one in (before, after))
     if had == has:
         return

@@ -16,14 +16,12 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 CHART = REPOSITORY / "charts" / "admitq"
 KUBERNETES = "1.36.0"
 
-Object = dict[str, Any]
-
 
 @dataclass(frozen=True)
 class Rendered:
     """What helm template printed, by kind and name."""
 
-    objects: Mapping[str, Object]
+    objects: Mapping[str, dict[str, Any]]
 
     @property
     def kinds(self) -> set[str]:

@@ -14,9 +14,9 @@ from urllib.parse import urlsplit
 import pytest
 
 from admitq.integrations.base import Integration
-from admitq.integrations.paths import merge_patch, with_value
 from admitq.integrations.registry import REGISTRY, framework_names
 from admitq.integrations.written_fields import SPEC
+from admitq_api.json_objects import create_merge_patch, with_value
 from admitq_api.labels import DEFAULT_GROUP, names_for
 from localcluster import LocalCluster, crds
 from localcluster.api import Api
@@ -303,7 +303,7 @@ def tried_on(kind: Integration, api: Api, thief: Thief, group: str) -> list[str]
     images = (place for place in paths_of(stored["spec"]) if place[-1] == "image")
     # A TrainJob has the images of its runtime, unless it names its own.
     changed = with_value(stored["spec"], next(images, ("trainer", "image")), "evil")
-    patches.append(({"spec": merge_patch(stored["spec"], changed)}, False))
+    patches.append(({"spec": create_merge_patch(stored["spec"], changed)}, False))
     if "runtimePatches" in SPEC[kind.framework]:
         patches.append(({"spec": {"runtimePatches": [evil_patch(names.trainjob_manager)]}}, False))
     wrong: list[str] = []

@@ -15,7 +15,7 @@ import pytest
 from admitq.runtime.client import Client
 from admitq.runtime.credentials import Credentials, FileToken, Trust
 from admitq.runtime.errors import ApiError, NotLeadingError
-from admitq.runtime.resources import CONFIG_MAPS, NAMESPACES, SERVICE_ACCOUNTS, Object
+from admitq.runtime.resources import CONFIG_MAPS, NAMESPACES, SERVICE_ACCOUNTS
 from admitq.runtime.transport import Call
 from localcluster.cluster import LocalCluster
 from localcluster.waiting import eventually
@@ -25,7 +25,7 @@ from tests.faults.proxy import Action, Asked, Proxy
 Through = Callable[..., Awaitable[Client]]
 
 
-def config_map(name: str, namespace: str, **data: str) -> Object:
+def config_map(name: str, namespace: str, **data: str) -> dict[str, Any]:
     return {"metadata": {"name": name, "namespace": namespace}, "data": data}
 
 

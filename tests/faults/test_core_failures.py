@@ -18,16 +18,16 @@ from admitq.core.entries import ClusterQueueEntry
 from admitq.core.events import ClusterQueueChanged, WorkloadChanged
 from admitq.core.handlers import HANDLERS, cycles
 from admitq.core.waiting.pending import Pending
-from admitq.integrations.paths import value_at
 from admitq.metrics.registry import Metrics
 from admitq.runtime.client import Client
 from admitq.runtime.credentials import load_credentials
 from admitq.runtime.resources import EVENTS, JOBS, Resource
+from admitq_api.json_objects import value_at
 from admitq_api.labels import names_for
 from localcluster.cluster import LocalCluster
 from localcluster.installation import Installation
 from localcluster.pytest_plugin import fresh_namespace
-from tests.controlplane.stage import Object, Stage, condition_of
+from tests.controlplane.stage import Stage, condition_of
 from tests.unit.manager.test_recovery import fail, fail_to_handle
 
 QUOTA = 8
@@ -148,7 +148,7 @@ class Watched:
             await asyncio.sleep(0.1)
 
 
-def held(workload: Object) -> int:
+def held(workload: dict[str, Any]) -> int:
     """The CPUs that are reserved for a Workload. One that is finished has released them."""
     if (condition_of(workload, "Finished") or ("",))[0] == "True":
         return 0

@@ -10,7 +10,7 @@ import pytest
 from admitq.runtime.client import Client
 from admitq.runtime.errors import NotLeadingError
 from admitq.runtime.events import EventLimits, EventRecorder
-from admitq.runtime.resources import CLUSTER_ROLES, CONFIG_MAPS, EVENTS, NAMESPACES, Object
+from admitq.runtime.resources import CLUSTER_ROLES, CONFIG_MAPS, EVENTS, NAMESPACES
 from localcluster.waiting import eventually
 from tests.faults import proxy as p
 from tests.faults.proxy import Action, Proxy
@@ -26,16 +26,18 @@ def recorder_of(client: Client, **limits: Any) -> EventRecorder:
 
 
 @pytest.fixture
-async def subject(client: Client, namespace: str) -> Object:
+async def subject(client: Client, namespace: str) -> dict[str, Any]:
     return await client.create(CONFIG_MAPS, {"metadata": {"name": "subject", "namespace": namespace}})
 
 
-async def events_of(client: Client, obj: Object, namespace: str | None = None) -> list[Object]:
+async def events_of(
+    client: Client, obj: dict[str, Any], namespace: str | None = None
+) -> list[dict[str, Any]]:
     found, _ = await client.list(EVENTS, namespace or obj["metadata"]["namespace"])
     return [event for event in found if event["regarding"].get("uid") == obj["metadata"]["uid"]]
 
 
-async def test_an_event_is_as_users_and_tools_expect_it(client: Client, subject: Object):
+async def test_an_event_is_as_users_and_tools_expect_it(client: Client, subject: dict[str, Any]):
     recorder = recorder_of(client)
     recorder.event(
         subject, "Normal", "Admitted", "Admitted by ClusterQueue main", action="Admit", related=subject
@@ -79,7 +81,7 @@ async def test_any_object_may_have_events(
     assert len(await events_of(client, obj, namespace if namespaced else "default")) >= 1
 
 
-async def test_a_long_note_is_cut_and_not_lost(client: Client, subject: Object):
+async def test_a_long_note_is_cut_and_not_lost(client: Client, subject: dict[str, Any]):
     recorder = recorder_of(client)
     recorder.event(subject, "Normal", "Long", "ß" * 2000)
     await recorder.flush()
@@ -88,11 +90,11 @@ async def test_a_long_note_is_cut_and_not_lost(client: Client, subject: Object):
     assert event["note"].endswith("ß…")
 
 
-def counts_by_note(events: list[Object]) -> dict[str, int]:
+def counts_by_note(events: list[dict[str, Any]]) -> dict[str, int]:
     return {event["note"]: event.get("series", {}).get("count", 1) for event in events}
 
 
-async def test_d21_repeated_event_increments_count_of_series(client: Client, subject: Object):
+async def test_d21_repeated_event_increments_count_of_series(client: Client, subject: dict[str, Any]):
     recorder = recorder_of(client)
     recorder.event(subject, "Warning", "Pending", "no quota")
     await recorder.flush()
@@ -107,7 +109,7 @@ async def test_d21_repeated_event_increments_count_of_series(client: Client, sub
 
 
 async def test_d21_events_with_different_notes_join_one_series_with_first_note(
-    client: Client, subject: Object
+    client: Client, subject: dict[str, Any]
 ):
     recorder = recorder_of(client)
     for number in range(8):
@@ -119,7 +121,9 @@ async def test_d21_events_with_different_notes_join_one_series_with_first_note(
     assert counts_by_note(await events_of(client, subject)) == {"Preempted workload 0": 9}
 
 
-async def test_d21_event_about_newer_resource_version_begins_new_series(client: Client, subject: Object):
+async def test_d21_event_about_newer_resource_version_begins_new_series(
+    client: Client, subject: dict[str, Any]
+):
     recorder = recorder_of(client)
     metadata = subject["metadata"]
     changed = await client.merge_patch(
@@ -139,9 +143,11 @@ async def test_d21_event_about_newer_resource_version_begins_new_series(client: 
     "differs", ["type", "reason", "action", "related", "regarding", "controller", "instance"]
 )
 async def test_d21_event_that_differs_in_one_field_begins_new_series(
-    client: Client, subject: Object, differs: str
+    client: Client, subject: dict[str, Any], differs: str
 ):
-    other: Object = {"metadata": {"name": "other", "namespace": subject["metadata"]["namespace"], "uid": "o"}}
+    other: dict[str, Any] = {
+        "metadata": {"name": "other", "namespace": subject["metadata"]["namespace"], "uid": "o"}
+    }
     recorders = [
         EventRecorder(client, CONTROLLER, "pod-1"),
         EventRecorder(
@@ -166,7 +172,9 @@ async def test_d21_event_that_differs_in_one_field_begins_new_series(
     assert counts_by_note(ours) == {"first": 1, "second": 1}
 
 
-async def test_a_series_is_not_written_at_each_repetition(proxy: Proxy, through: Through, subject: Object):
+async def test_a_series_is_not_written_at_each_repetition(
+    proxy: Proxy, through: Through, subject: dict[str, Any]
+):
     recorder = recorder_of(await through(), series_interval=0.3)
     running = asyncio.create_task(recorder.run())
     began = time.monotonic()
@@ -180,7 +188,7 @@ async def test_a_series_is_not_written_at_each_repetition(proxy: Proxy, through:
     running.cancel()
 
 
-async def test_a_series_goes_on_when_the_api_has_forgotten_its_event(client: Client, subject: Object):
+async def test_a_series_goes_on_when_the_api_has_forgotten_its_event(client: Client, subject: dict[str, Any]):
     recorder = recorder_of(client)
     recorder.event(subject, "Warning", "Pending", "no quota")
     await recorder.flush()
@@ -193,7 +201,7 @@ async def test_a_series_goes_on_when_the_api_has_forgotten_its_event(client: Cli
     assert not recorder.dropped
 
 
-async def test_after_its_life_a_series_begins_anew(client: Client, subject: Object):
+async def test_after_its_life_a_series_begins_anew(client: Client, subject: dict[str, Any]):
     now = 0.0
     recorder = EventRecorder(client, CONTROLLER, "pod-1", clock=lambda: now)
     for now in (0.0, 1000.0):  # noqa: B007 - read by the clock
@@ -215,7 +223,7 @@ async def test_after_its_life_a_series_begins_anew(client: Client, subject: Obje
     ],
 )
 async def test_a_short_fault_loses_no_event_and_doubles_none(
-    proxy: Proxy, through: Through, client: Client, subject: Object, action: Action
+    proxy: Proxy, through: Through, client: Client, subject: dict[str, Any], action: Action
 ):
     is_unanswered = action in {p.hung, p.done_but_hung}
     recorder = recorder_of(await through(timeout=1.0 if is_unanswered else 10.0))
@@ -232,7 +240,7 @@ async def test_a_short_fault_loses_no_event_and_doubles_none(
     [(p.refused(403, "Forbidden"), 1), (p.refused(422, "Invalid"), 1), (p.BAD_GATEWAY, 3), (p.hung, 3)],
 )
 async def test_what_is_refused_or_fails_for_long_is_dropped_and_counted(
-    proxy: Proxy, through: Through, client: Client, subject: Object, action: Action, tries: int
+    proxy: Proxy, through: Through, client: Client, subject: dict[str, Any], action: Action, tries: int
 ):
     recorder = recorder_of(await through(timeout=0.7 if action is p.hung else 10.0))
     proxy.fault(action, times=tries)
@@ -247,7 +255,7 @@ async def test_what_is_refused_or_fails_for_long_is_dropped_and_counted(
     "regarding", [{}, {"metadata": {}}, {"metadata": None}, {"metadata": {"name": 5}}, {"metadata": []}]
 )
 async def test_a_malformed_object_raises_nothing_and_the_next_event_is_recorded(
-    client: Client, subject: Object, regarding: Any
+    client: Client, subject: dict[str, Any], regarding: Any
 ):
     recorder = recorder_of(client)
     recorder.event(regarding, "Normal", "Odd", "odd")
@@ -257,7 +265,9 @@ async def test_a_malformed_object_raises_nothing_and_the_next_event_is_recorded(
     assert sum(recorder.dropped.values()) == 1
 
 
-async def test_nobody_waits_for_events_and_memory_is_bounded(proxy: Proxy, through: Through, subject: Object):
+async def test_nobody_waits_for_events_and_memory_is_bounded(
+    proxy: Proxy, through: Through, subject: dict[str, Any]
+):
     proxy.fault(p.hung, times=1_000_000)
     recorder = recorder_of(await through(timeout=60), queue=10, burst=1000)
     running = asyncio.create_task(recorder.run())
@@ -270,7 +280,7 @@ async def test_nobody_waits_for_events_and_memory_is_bounded(proxy: Proxy, throu
 
 
 async def test_an_object_that_is_talked_about_too_much_leaves_room_for_others(
-    client: Client, subject: Object, namespace: str
+    client: Client, subject: dict[str, Any], namespace: str
 ):
     other = await client.create(CONFIG_MAPS, {"metadata": {"name": "other", "namespace": namespace}})
     recorder = recorder_of(client, burst=5)
@@ -283,7 +293,7 @@ async def test_an_object_that_is_talked_about_too_much_leaves_room_for_others(
     assert recorder.dropped == {"too many for the object": 45}
 
 
-async def test_without_the_lease_events_are_dropped(through: Through, subject: Object):
+async def test_without_the_lease_events_are_dropped(through: Through, subject: dict[str, Any]):
     def fence() -> None:
         raise NotLeadingError("no")
 

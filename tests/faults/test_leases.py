@@ -21,7 +21,7 @@ from admitq.runtime.credentials import Credentials, load_credentials
 from admitq.runtime.errors import ApiError, NotLeadingError
 from admitq.runtime.lease_claim import LeaseTiming, steady_seconds
 from admitq.runtime.leases import Elector, Milestone
-from admitq.runtime.resources import CONFIG_MAPS, LEASES, Object
+from admitq.runtime.resources import CONFIG_MAPS, LEASES
 from localcluster.cluster import LocalCluster
 from localcluster.waiting import eventually
 from tests.faults import proxy as p
@@ -100,7 +100,7 @@ async def leading(candidate: Candidate) -> None:
     await asyncio.wait_for(candidate.elector.leading(), 60)
 
 
-async def lease(client: Client, namespace: str) -> Object:
+async def lease(client: Client, namespace: str) -> dict[str, Any]:
     return (await client.get(LEASES, NAME, namespace))["spec"]
 
 
@@ -257,7 +257,7 @@ async def test_a_lease_that_is_deleted_is_made_again(stand: Stand, client: Clien
 
 @pytest.mark.parametrize("spec", [{}, {"holderIdentity": ""}, {"leaseDurationSeconds": 1}])
 async def test_a_lease_that_says_nothing_is_nobodys(
-    stand: Stand, client: Client, namespace: str, spec: Object
+    stand: Stand, client: Client, namespace: str, spec: dict[str, Any]
 ):
     await client.create(LEASES, {"metadata": {"name": NAME, "namespace": namespace}, "spec": spec})
     began = time.monotonic()

@@ -16,8 +16,6 @@ from localcluster.nodes import NodePool
 from localcluster.waiting import eventually
 from tests.faults.worlds import NAMESPACE, job, set_up_queues, state_of
 
-Object = dict[str, Any]
-
 
 @pytest.fixture
 async def unguarded(
@@ -37,7 +35,7 @@ async def unguarded(
     return client, installation
 
 
-def cluster_queue(kinds: Kinds, quantity: str) -> Object:
+def cluster_queue(kinds: Kinds, quantity: str) -> dict[str, Any]:
     resources = [{"name": "memory", "nominalQuota": quantity}]
     flavors = [{"name": "default", "resources": resources}]
     return {
@@ -51,7 +49,7 @@ def cluster_queue(kinds: Kinds, quantity: str) -> Object:
     }
 
 
-def local_queue(kinds: Kinds) -> Object:
+def local_queue(kinds: Kinds) -> dict[str, Any]:
     return {
         "apiVersion": kinds.local_queues.api_version,
         "kind": "LocalQueue",
@@ -60,7 +58,7 @@ def local_queue(kinds: Kinds) -> Object:
     }
 
 
-def workload(kinds: Kinds, name: str, cpu: str) -> Object:
+def workload(kinds: Kinds, name: str, cpu: str) -> dict[str, Any]:
     container = {"name": "c", "image": "work", "resources": {"requests": {"cpu": cpu}}}
     pod_set = {
         "name": "main",
@@ -100,7 +98,7 @@ async def test_malformed_objects_tell_what_is_wrong_and_stop_nobody(
 
     installation.start(("manager",))
 
-    async def condition(resource: Any, name: str, type_: str, namespace: str | None = None) -> Object:
+    async def condition(resource: Any, name: str, type_: str, namespace: str | None = None) -> dict[str, Any]:
         obj = await client.get(resource, name, namespace)
         found = conditions.find(state_of(obj), type_)
         assert found is not None, f"{name} has no condition {type_}"

@@ -15,7 +15,6 @@ from admitq.metrics.measures.workloads import WorkloadMeasures
 from admitq.metrics.registry import Metrics
 from admitq.runtime.client import Client
 from admitq.runtime.kinds import kinds_of
-from admitq.runtime.resources import Object
 from admitq.runtime.store import Store
 from admitq.translate.messages import EffectivePriority
 from admitq_api.conditions import format_time
@@ -32,12 +31,12 @@ class Told:
     def __init__(self) -> None:
         self.reasons: list[str] = []
 
-    def event(self, regarding: Object, kind: str, reason: str, note: str) -> None:
+    def event(self, regarding: dict[str, Any], kind: str, reason: str, note: str) -> None:
         del regarding, kind, note
         self.reasons.append(reason)
 
 
-async def admitted_workload(client: Client, namespace: str, group: str) -> Object:
+async def admitted_workload(client: Client, namespace: str, group: str) -> dict[str, Any]:
     """Create a Workload that holds quota."""
     workloads = kinds_of(names_for(group)).workloads
     container = {"name": "c", "image": "example.com/c:1", "resources": {"requests": {"cpu": "1"}}}

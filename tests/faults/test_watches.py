@@ -14,7 +14,7 @@ from admitq.runtime.client import Client
 from admitq.runtime.credentials import load_credentials
 from admitq.runtime.errors import ApiError
 from admitq.runtime.kinds import kinds_of
-from admitq.runtime.resources import CONFIG_MAPS, Object, Resource
+from admitq.runtime.resources import CONFIG_MAPS, Resource
 from admitq.runtime.store import Change, Store
 from admitq.runtime.transport import Call
 from admitq.runtime.watcher import Outcome, Timing, Watcher
@@ -72,7 +72,7 @@ class Followed:
         """How many watches have ended, in whatever way."""
         return sum(outcome is not Outcome.LISTED for outcome in self.outcomes)
 
-    async def put(self, name: str, x: str) -> Object:
+    async def put(self, name: str, x: str) -> dict[str, Any]:
         """Create or change a ConfigMap, not through the proxy."""
         body = {
             "apiVersion": "v1",
@@ -342,7 +342,7 @@ async def test_events_that_come_twice_or_late_change_nothing(proxy: Proxy, follo
         assert proxy.count(watching) == 1
 
 
-MALFORMED: dict[str, Callable[[Object], Any]] = {
+MALFORMED: dict[str, Callable[[dict[str, Any]], Any]] = {
     "no metadata": lambda o: {key: value for key, value in o.items() if key != "metadata"},
     "metadata is a list": lambda o: {**o, "metadata": []},
     "no name": lambda o: {**o, "metadata": {**o["metadata"], "name": None}},
@@ -353,20 +353,20 @@ MALFORMED: dict[str, Callable[[Object], Any]] = {
 }
 
 
-def spoil(change: Callable[[Object], Any], name: str) -> Callable[[Object], Any]:
-    def spoiled(obj: Object) -> Any:
+def spoil(change: Callable[[dict[str, Any]], Any], name: str) -> Callable[[dict[str, Any]], Any]:
+    def spoiled(obj: dict[str, Any]) -> Any:
         return change(obj) if obj["metadata"].get("name") == name else obj
 
     return spoiled
 
 
-def value_of_x(obj: Object) -> list[str]:
+def value_of_x(obj: dict[str, Any]) -> list[str]:
     return [obj["data"]["x"]]
 
 
 @pytest.mark.parametrize("change", MALFORMED.values(), ids=MALFORMED.keys())
 async def test_a_malformed_object_in_a_list_keeps_nobody_else_out(
-    proxy: Proxy, follow: Callable[..., Any], change: Callable[[Object], Any]
+    proxy: Proxy, follow: Callable[..., Any], change: Callable[[dict[str, Any]], Any]
 ):
     aside: list[Resource] = []
     spoiled = spoil(change, "b")
@@ -385,7 +385,7 @@ async def test_a_malformed_object_in_a_list_keeps_nobody_else_out(
     "change", [value for key, value in MALFORMED.items() if key not in {"null", "a text"}]
 )
 async def test_a_malformed_object_in_a_watch_keeps_nobody_else_out(
-    proxy: Proxy, follow: Callable[..., Any], change: Callable[[Object], Any]
+    proxy: Proxy, follow: Callable[..., Any], change: Callable[[dict[str, Any]], Any]
 ):
     spoiled = spoil(change, "b")
 
@@ -433,7 +433,7 @@ async def test_our_own_writes_are_in_the_store_at_once_and_never_come_back_from_
 async def test_an_api_that_went_back_in_time_is_believed(proxy: Proxy, follow: Callable[..., Any]):
     """As after a restore from a backup. The real server is silent on a watch of a version still to come."""
 
-    def long_after(body: Object) -> Object:
+    def long_after(body: dict[str, Any]) -> dict[str, Any]:
         return {**body, "metadata": {**body["metadata"], "resourceVersion": "999999999999"}}
 
     proxy.fault(p.with_document(long_after), listing)

@@ -7,10 +7,10 @@ be put in order, and each step be judged by the state of everything at that step
 import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from admitq.runtime.client import Client
-from admitq.runtime.resources import Object, Resource
+from admitq.runtime.resources import Resource
 
 T = TypeVar("T")
 Place = tuple[str, str]
@@ -24,7 +24,7 @@ class Step:
     version: int
     place: Place
     uid: str
-    obj: Object | None
+    obj: dict[str, Any] | None
 
 
 class Chronicle:
@@ -38,7 +38,7 @@ class Chronicle:
         self._news = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._handlers: list[Callable[[Step], None]] = []
-        self.now: dict[Place, Object] = {}
+        self.now: dict[Place, dict[str, Any]] = {}
         """All objects that are there."""
 
     @property

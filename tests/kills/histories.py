@@ -3,10 +3,9 @@
 from typing import Any, Final
 
 from admitq.controllers.provisioning.requests import PROVISIONING_REQUESTS
-from admitq.integrations.paths import value_at
 from admitq.runtime.resources import JOBS, POD_TEMPLATES, PODS, Resource
+from admitq_api.json_objects import value_at
 from localcluster.waiting import eventually
-from tests.controlplane.stage import Object
 from tests.kills.plays import History
 from tests.kills.world import PLAYED, World
 
@@ -222,7 +221,7 @@ async def provisioned_queue(world: World) -> None:
 async def answer(world: World, attempt: int, *conditions: str) -> None:
     """Answer a request as an autoscaler does."""
 
-    def found() -> Object:
+    def found() -> dict[str, Any]:
         requests = world.of_kind("ProvisioningRequest")
         [one] = [one for name, one in requests.items() if name.endswith(f"-{attempt}")]
         return one

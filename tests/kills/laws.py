@@ -5,9 +5,9 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from admitq.integrations.ownership import controller_of
-from admitq.integrations.paths import Object, value_at
 from admitq.workloads.transitions import holds, is_reserved
 from admitq_api.conditions import ConditionType
+from admitq_api.json_objects import JsonObject, value_at
 from admitq_api.labels import Names
 from admitq_api.quantity import amount
 from tests.kills.chronicle import Place, Step
@@ -18,7 +18,7 @@ _RISING: Final = ("QuotaReserved", "Admitted", "Evicted", "Preempted", "Finished
 
 def risen(steps: Iterable[Step], symbols: dict[str, str]) -> Counter[str]:
     """How often conditions of Workloads became true."""
-    before: dict[Place, Object] = {}
+    before: dict[Place, JsonObject] = {}
     counts: Counter[str] = Counter()
     for step in steps:
         if step.place[0] == "Workload" and step.obj is not None:
@@ -35,7 +35,7 @@ def risen(steps: Iterable[Step], symbols: dict[str, str]) -> Counter[str]:
 
 def broken(steps: Iterable[Step], names: Names) -> list[str]:
     """Every law that a step broke, with the step."""
-    now: dict[Place, Object] = {}
+    now: dict[Place, JsonObject] = {}
     found: list[str] = []
     for step in steps:
         before = now.get(step.place)
@@ -49,7 +49,9 @@ def broken(steps: Iterable[Step], names: Names) -> list[str]:
     return found
 
 
-def _broken(step: Step, before: Object | None, now: dict[Place, Object], names: Names) -> Iterator[str]:
+def _broken(
+    step: Step, before: JsonObject | None, now: dict[Place, JsonObject], names: Names
+) -> Iterator[str]:
     kind, obj = step.place[0], step.obj
     if obj is None:
         return
@@ -67,7 +69,7 @@ def _broken(step: Step, before: Object | None, now: dict[Place, Object], names: 
         yield "started without being admitted"
 
 
-def _of_workload(obj: Object, before: Object | None) -> Iterator[str]:
+def _of_workload(obj: JsonObject, before: JsonObject | None) -> Iterator[str]:
     if (
         before is not None
         and holds(before, ConditionType.FINISHED)
@@ -83,7 +85,7 @@ def _of_workload(obj: Object, before: Object | None) -> Iterator[str]:
         yield "is admitted after its end"
 
 
-def _of_quota(now: dict[Place, Object], names: Names) -> Iterator[str]:
+def _of_quota(now: dict[Place, JsonObject], names: Names) -> Iterator[str]:
     """What is held of CPU, against what all ClusterQueues have of it."""
     quota = sum(
         amount("cpu", resource["nominalQuota"])
@@ -108,7 +110,7 @@ def _of_quota(now: dict[Place, Object], names: Names) -> Iterator[str]:
         yield f"{held}m CPU are held of {quota}m"
 
 
-def _held_cpu(workload: Object) -> int:
+def _held_cpu(workload: JsonObject) -> int:
     if holds(workload, ConditionType.FINISHED) or not is_reserved(workload):
         return 0
     ended = {one["name"]: one["count"] for one in value_at(workload, ("status", "reclaimablePods"), [])}
@@ -120,7 +122,7 @@ def _held_cpu(workload: Object) -> int:
     )
 
 
-def _of_owners(now: dict[Place, Object], names: Names) -> Iterator[str]:
+def _of_owners(now: dict[Place, JsonObject], names: Names) -> Iterator[str]:
     unfinished: Counter[str] = Counter()
     for (kind, _), obj in now.items():
         owner = controller_of(obj) if kind == "Workload" else None
@@ -133,7 +135,7 @@ def _of_owners(now: dict[Place, Object], names: Names) -> Iterator[str]:
             yield f"{kind} {name} has {unfinished[obj['metadata']['uid']]} Workloads"
 
 
-def _running(workload: Object, now: dict[Place, Object]) -> Iterator[str]:
+def _running(workload: JsonObject, now: dict[Place, JsonObject]) -> Iterator[str]:
     owner = controller_of(workload)
     for (kind, name), obj in now.items():
         is_owner = owner is not None and obj["metadata"]["uid"] == owner["uid"]
@@ -141,7 +143,7 @@ def _running(workload: Object, now: dict[Place, Object]) -> Iterator[str]:
             yield f"{kind} {name}"
 
 
-def _admitted(obj: Object, now: dict[Place, Object], names: Names) -> bool:
+def _admitted(obj: JsonObject, now: dict[Place, JsonObject], names: Names) -> bool:
     """Whether a Workload of the object, of its owner or of its group, is admitted."""
     owner = controller_of(obj)
     uids = {obj["metadata"]["uid"], *(() if owner is None else (owner["uid"],))}
@@ -154,14 +156,14 @@ def _admitted(obj: Object, now: dict[Place, Object], names: Names) -> bool:
     return False
 
 
-def _is_suspended(obj: Object | None) -> bool:
+def _is_suspended(obj: JsonObject | None) -> bool:
     return value_at(obj, ("spec", "suspend")) is True
 
 
-def _is_true(obj: Object | None, type_: str) -> bool:
+def _is_true(obj: JsonObject | None, type_: str) -> bool:
     conditions = value_at(obj, ("status", "conditions"), [])
     return any(one["type"] == type_ and one["status"] == "True" for one in conditions)
 
 
-def _has_gate(obj: Object | None, gate: Object) -> bool:
+def _has_gate(obj: JsonObject | None, gate: JsonObject) -> bool:
     return gate in value_at(obj, ("spec", "schedulingGates"), [])

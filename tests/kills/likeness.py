@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import orjson
 
-from admitq.integrations.paths import Object, value_at
+from admitq_api.json_objects import JsonObject, value_at
 from tests.kills.chronicle import Place, Step
 
 _TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
@@ -38,12 +38,12 @@ def symbols(namespace: str, steps: Iterable[Step]) -> dict[str, str]:
     return found
 
 
-def likeness(objects: Mapping[Place, Object], names: Mapping[str, str]) -> dict[str, Any]:
+def likeness(objects: Mapping[Place, JsonObject], names: Mapping[str, str]) -> dict[str, Any]:
     """Objects with all that may differ between two plays taken away."""
     return {_renamed(" ".join(place), names): _of(obj, names) for place, obj in sorted(objects.items())}
 
 
-def _of(obj: Object, names: Mapping[str, str]) -> Any:
+def _of(obj: JsonObject, names: Mapping[str, str]) -> Any:
     return _without(orjson.loads(_renamed(orjson.dumps(obj).decode(), names)))
 
 
@@ -63,7 +63,7 @@ def _without(value: Any) -> Any:
     return value
 
 
-def told(events: Iterable[Object], names: Mapping[str, str]) -> set[str]:
+def told(events: Iterable[JsonObject], names: Mapping[str, str]) -> set[str]:
     """Events by what they are about and say, however often; without what is true for a moment."""
     said = (
         (one["regarding"]["kind"], one["regarding"]["name"], one["type"], one["reason"], one["note"])

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from admitq.integrations.paths import Object
+from admitq_api.json_objects import JsonObject
 from admitq_api.labels import names_for
 from tests.kills.chronicle import Place, Step
 from tests.kills.laws import broken, risen
@@ -14,25 +14,25 @@ NAMES = names_for()
 WORKLOAD = "job-j-1a2b3"
 
 
-def condition(type_: str, status: str = "True") -> Object:
+def condition(type_: str, status: str = "True") -> JsonObject:
     return {"type": type_, "status": status}
 
 
-def queue(cpu: str) -> Object:
+def queue(cpu: str) -> JsonObject:
     flavors = [{"name": "f", "resources": [{"name": "cpu", "nominalQuota": cpu}]}]
     return {"spec": {"resourceGroups": [{"flavors": flavors}]}}
 
 
-def job(*, suspend: bool, **status: Any) -> Object:
+def job(*, suspend: bool, **status: Any) -> JsonObject:
     return {"spec": {"suspend": suspend}, "status": status}
 
 
-def pod(*gates: str) -> Object:
+def pod(*gates: str) -> JsonObject:
     gated = [{"name": gate} for gate in gates]
     return {"metadata": {"labels": {NAMES.pod_group_name: "g"}}, "spec": {"schedulingGates": gated}}
 
 
-def workload(*conditions: str, cpu: str = "1", active: bool = True, owner: str = "uid-j") -> Object:
+def workload(*conditions: str, cpu: str = "1", active: bool = True, owner: str = "uid-j") -> JsonObject:
     reference = {"kind": "Job", "name": "j", "uid": owner, "controller": True}
     assigned = {"name": "main", "count": 1, "resourceUsage": {"cpu": cpu}}
     return {
@@ -45,7 +45,7 @@ def workload(*conditions: str, cpu: str = "1", active: bool = True, owner: str =
     }
 
 
-def steps(*taken: tuple[str, str, Object | None]) -> list[Step]:
+def steps(*taken: tuple[str, str, JsonObject | None]) -> list[Step]:
     """Steps of objects ``uid-<name>``."""
     made: list[Step] = []
     for version, (kind, name, obj) in enumerate(taken, start=1):
@@ -113,7 +113,7 @@ HELD = ("QuotaReserved", "Admitted")
         ),
     ],
 )
-def test_a_broken_law_is_told(taken: list[tuple[str, str, Object]], law: str) -> None:
+def test_a_broken_law_is_told(taken: list[tuple[str, str, JsonObject]], law: str) -> None:
     before = [("ClusterQueue", "cq", queue("4")), ("Job", "j", job(suspend=True))]
     found = {one.partition(": ")[2] for one in broken(steps(*before, *taken), NAMES)}
     assert found == ({law} if law else set())
@@ -164,12 +164,12 @@ def test_plays_are_alike_but_for_times_versions_and_made_up_names() -> None:
         ({"admission": {"clusterQueue": "cq"}}, '{"clusterQueue":"cq"} and not null'),
     ],
 )
-def test_what_differs_is_told_with_its_place(change: Object, text: str) -> None:
+def test_what_differs_is_told_with_its_place(change: JsonObject, text: str) -> None:
     [told] = differences(play("kills-1", "job-j-1a2b3", **change), play("kills-1", "job-j-1a2b3"))
     assert told.startswith(f"/Workload WORKLOAD 1 OF Job j/status/{next(iter(change))}: {text}")
 
 
-def event(reason: str, note: str) -> Object:
+def event(reason: str, note: str) -> JsonObject:
     regarding = {"kind": "Workload", "name": WORKLOAD}
     return {"regarding": regarding, "type": "Normal", "reason": reason, "note": note}
 

@@ -9,14 +9,14 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from admitq.integrations.paths import value_at
 from admitq.runtime.client import Client
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import EVENTS, JOBS, NAMESPACES, PODS, SERVICE_ACCOUNTS, Resource
 from admitq.workloads.transitions import holds
 from admitq_api.conditions import ConditionType
+from admitq_api.json_objects import value_at
 from admitq_api.labels import Names
-from tests.controlplane.stage import Object, Stage, condition_of
+from tests.controlplane.stage import Stage, condition_of
 from tests.kills.chronicle import Chronicle, Step
 
 PLAYED: Final = "example.com/played"
@@ -90,7 +90,7 @@ class World:
         )
         return not any(uids and uids <= gone for uids in owners)
 
-    def get(self, kind: str, name: str) -> Object:
+    def get(self, kind: str, name: str) -> dict[str, Any]:
         """An object that is there.
 
         Raises:
@@ -98,11 +98,11 @@ class World:
         """
         return self.chronicle.now[kind, name]
 
-    def of_kind(self, kind: str) -> dict[str, Object]:
+    def of_kind(self, kind: str) -> dict[str, dict[str, Any]]:
         """All objects of a kind, by name."""
         return {place[1]: obj for place, obj in self.chronicle.now.items() if place[0] == kind}
 
-    def workload(self, owner: str = "j", *, finished: bool = False) -> Object:
+    def workload(self, owner: str = "j", *, finished: bool = False) -> dict[str, Any]:
         """The Workload of an owner, or of a group of this name, that is not over, or is.
 
         Raises:
@@ -154,7 +154,7 @@ class World:
 
     # --- doing ------------------------------------------------------------------------------------
 
-    async def job(self, name: str = "j", **fields: Any) -> Object:
+    async def job(self, name: str = "j", **fields: Any) -> dict[str, Any]:
         """Create a Job that is played."""
         return await self.stage.job(name, managedBy=PLAYED, **fields)
 
@@ -172,7 +172,7 @@ class World:
             {"active": 0, "ready": 0, "succeeded": pods, "completionTime": _TIME, "conditions": conditions},
         )
 
-    async def set_status(self, resource: Resource, name: str, status: Object) -> None:
+    async def set_status(self, resource: Resource, name: str, status: dict[str, Any]) -> None:
         """Set fields of a status."""
         await self.stage.change(resource, name, {"status": status}, "status")
 
@@ -190,7 +190,7 @@ class World:
         self.unready.discard(name)
         await self._play_job(name)
 
-    async def events(self) -> list[Object]:
+    async def events(self) -> list[dict[str, Any]]:
         """All events of the manager."""
         items, _ = await self.stage.client.list(EVENTS, self.stage.namespace)
         return [one for one in items if one.get("reportingController", "").startswith(self.stage.names.group)]
@@ -206,12 +206,12 @@ class World:
         if step.place[0] == "Job" and step.obj is not None and self._is_due(step.obj):
             self.beside(self._play_job(step.place[1]))
 
-    def _is_due(self, job: Object) -> bool:
+    def _is_due(self, job: dict[str, Any]) -> bool:
         if value_at(job, ("spec", "managedBy")) != PLAYED or value_at(job, ("status", "conditions"), []):
             return False
         return self._wanted(job) != {key: value_at(job, ("status", key), 0) for key in ("active", "ready")}
 
-    def _wanted(self, job: Object) -> dict[str, int]:
+    def _wanted(self, job: dict[str, Any]) -> dict[str, int]:
         if value_at(job, ("spec", "suspend")):
             return {"active": 0, "ready": 0}
         pods = value_at(job, ("spec", "parallelism"), 1)

@@ -15,14 +15,15 @@ from admitq.core.instructions import (
 from admitq.core.model import SECOND, ObjectKey
 from admitq.core.statuses import ClusterQueueStatus, CohortStatus, FlavorTotals, LocalQueueStatus
 from admitq.translate import messages
+from admitq_api.json_objects import JsonObject
 from admitq_api.quantity import format_amount
-from tests.scenarios.objects import Raw, key_of, name_of
+from tests.scenarios.objects import key_of, name_of
 from tests.scenarios.story import Story
 
 
 def expect(story: Story, raw: Any) -> None:
     """Compare, and begin anew with what happens from now on."""
-    for word, what in cast("Raw", raw).items():
+    for word, what in cast("JsonObject", raw).items():
         _EXPECTATIONS[word](story, what)
     story.told.clear()
     story.decided.clear()
@@ -36,28 +37,28 @@ def _reserved(story: Story, names: list[str]) -> None:
     assert [name_of(each.key) for each in story.decided] == names
 
 
-def _preempted(story: Story, expected: Raw) -> None:
+def _preempted(story: Story, expected: JsonObject) -> None:
     assert {name_of(each.key): str(each.reason) for each in story.preempted} == dict(expected)
 
 
-def _preemptors(story: Story, expected: Raw) -> None:
+def _preemptors(story: Story, expected: JsonObject) -> None:
     assert {name_of(each.key): name_of(each.preemptor) for each in story.preempted} == dict(expected)
 
 
-def _recomputed(story: Story, expected: Raw) -> None:
+def _recomputed(story: Story, expected: JsonObject) -> None:
     """Whose victims were looked for once more, and what came of it."""
     found = (each for each in story.told if isinstance(each, TargetsRecomputed))
     assert {each.cluster_queue: str(each.result) for each in found} == dict(expected)
 
 
-def _flavors(story: Story, expected: Raw) -> None:
+def _flavors(story: Story, expected: JsonObject) -> None:
     for name, of in expected.items():
         (decided,) = (each for each in story.decided if each.key == key_of(name))
         parts = {part.name: dict(part.flavors) for part in decided.admission.pod_set_assignments}
         assert (parts if next(iter(of)) in parts else parts["main"]) == of
 
 
-def _usage(story: Story, expected: Raw) -> None:
+def _usage(story: Story, expected: JsonObject) -> None:
     """What was assigned, as ``{name: {podset: {resource: amount, count: n}}}``."""
     for name, of in expected.items():
         (decided,) = (each for each in story.decided if each.key == key_of(name))
@@ -67,11 +68,11 @@ def _usage(story: Story, expected: Raw) -> None:
         } == of
 
 
-def _admit(story: Story, expected: Raw) -> None:
+def _admit(story: Story, expected: JsonObject) -> None:
     assert {name_of(each.key): each.admit for each in story.decided} == dict(expected)
 
 
-def _considered(story: Story, expected: Raw) -> None:
+def _considered(story: Story, expected: JsonObject) -> None:
     assert {name: story.considered.get(key_of(name)) for name in expected} == dict(expected)
 
 
@@ -89,26 +90,26 @@ def _explained(story: Story, key: ObjectKey) -> str:
     return f"{reason}: {message}"
 
 
-def _waiting(story: Story, expected: Raw) -> None:
+def _waiting(story: Story, expected: JsonObject) -> None:
     assert {name: _explained(story, key_of(name)) for name in expected} == dict(expected)
 
 
-def _evicted(story: Story, expected: Raw) -> None:
-    messages = {name_of(each.key): messages.preempted(each, "") for each in story.preempted}
-    assert {name: messages.get(name) for name in expected} == dict(expected)
+def _evicted(story: Story, expected: JsonObject) -> None:
+    evicted = {name_of(each.key): messages.preempted(each, "") for each in story.preempted}
+    assert {name: evicted.get(name) for name in expected} == dict(expected)
 
 
 def _reported(story: Story, names: list[str]) -> None:
     assert [name_of(each.key) for each in story.told if isinstance(each, ReportPending)] == names
 
 
-def _requests(story: Story, expected: Raw) -> None:
+def _requests(story: Story, expected: JsonObject) -> None:
     reports = {name_of(each.key): each for each in story.told if isinstance(each, ReportPending)}
     for name, of in expected.items():
         assert {part: printed(totals) for part, totals in reports[name].resource_requests} == of
 
 
-def _second_passes(story: Story, expected: Raw) -> None:
+def _second_passes(story: Story, expected: JsonObject) -> None:
     """What came of the second passes that there were."""
     reports = (each for each in story.told if isinstance(each, ReportSecondPass))
     assert {name_of(each.key): messages.pending_condition(each.refusal).message for each in reports} == dict(
@@ -139,7 +140,7 @@ def _refreshed(story: Story, names: list[str]) -> None:
 # --- what the core shows --------------------------------------------------------------------------------
 
 
-def _phases(story: Story, expected: Raw) -> None:
+def _phases(story: Story, expected: JsonObject) -> None:
     assert {name: story.core.queries.workload_phase(key_of(name)) for name in expected} == dict(expected)
 
 
@@ -149,7 +150,7 @@ def _wakeup(story: Story, when: Any) -> None:
     assert shown == when
 
 
-def _in_use(story: Story, expected: Raw) -> None:
+def _in_use(story: Story, expected: JsonObject) -> None:
     ask: dict[str, Callable[[str], bool]] = {
         "flavors": story.core.queries.is_flavor_in_use,
         "checks": story.core.queries.is_admission_check_in_use,
@@ -174,7 +175,7 @@ def totals(of: tuple[FlavorTotals, ...], *, borrowed: bool) -> dict[str, dict[st
     }
 
 
-def _of_cluster_queue(status: ClusterQueueStatus) -> Raw:
+def _of_cluster_queue(status: ClusterQueueStatus) -> JsonObject:
     condition = messages.cluster_queue_active(status)
     return {
         "pending": status.pending,
@@ -190,7 +191,7 @@ def _of_cluster_queue(status: ClusterQueueStatus) -> Raw:
     }
 
 
-def _of_local_queue(status: LocalQueueStatus) -> Raw:
+def _of_local_queue(status: LocalQueueStatus) -> JsonObject:
     condition = messages.local_queue_active(status)
     return {
         "pending": status.pending,
@@ -204,7 +205,7 @@ def _of_local_queue(status: LocalQueueStatus) -> Raw:
     }
 
 
-def _of_cohort(status: CohortStatus) -> Raw:
+def _of_cohort(status: CohortStatus) -> JsonObject:
     return {
         "share": None if status.share is None else status.share.weighted_share,
         "quota": {f"{f}/{r}": format_amount(r, value) for (f, r), value in status.subtree_quota},
@@ -214,7 +215,7 @@ def _of_cohort(status: CohortStatus) -> Raw:
     }
 
 
-def _shown(expected: Any, status: Raw | None) -> None:
+def _shown(expected: Any, status: JsonObject | None) -> None:
     """What is expected of an object; nothing, if it is expected not to be there."""
     if expected is None or status is None:
         assert status is None
@@ -223,19 +224,19 @@ def _shown(expected: Any, status: Raw | None) -> None:
     assert {word: status[word] for word in expected} == expected
 
 
-def _cluster_queues(story: Story, expected: Raw) -> None:
+def _cluster_queues(story: Story, expected: JsonObject) -> None:
     for name, of in expected.items():
         status = story.core.queries.cluster_queue_status(name)
         _shown(of, None if status is None else _of_cluster_queue(status))
 
 
-def _local_queues(story: Story, expected: Raw) -> None:
+def _local_queues(story: Story, expected: JsonObject) -> None:
     for name, of in expected.items():
         status = story.core.queries.local_queue_status(key_of(name))
         _shown(of, None if status is None else _of_local_queue(status))
 
 
-def _cohorts(story: Story, expected: Raw) -> None:
+def _cohorts(story: Story, expected: JsonObject) -> None:
     for name, of in expected.items():
         status = story.core.queries.cohort_status(name)
         _shown(of, None if status is None else _of_cohort(status))

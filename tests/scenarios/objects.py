@@ -52,9 +52,8 @@ from admitq.core.settings import (
     Transformation,
     TransformationOutput,
 )
+from admitq_api.json_objects import JsonObject
 from admitq_api.quantity import amount, parse
-
-Raw = Mapping[str, Any]
 
 BEGINNING = 1_000 * SECOND
 EVERYONE = LabelSelector()
@@ -70,7 +69,7 @@ class Words:
     def __init__(self, raw: Any, where: str) -> None:
         if not isinstance(raw, Mapping):
             raise StoryError(f"{where}: {raw!r} must be a mapping")
-        self._left: dict[str, Any] = dict(cast("Raw", raw))
+        self._left: dict[str, Any] = dict(cast("JsonObject", raw))
         self._where = where
 
     def take(self, word: str, default: Any = None) -> Any:
@@ -109,21 +108,21 @@ def requirements(raw: Any) -> tuple[SelectorRequirement, ...]:
 
     def one(key: str, what: Any) -> SelectorRequirement:
         if isinstance(what, Mapping):
-            ((operator, values),) = cast("Raw", what).items()
+            ((operator, values),) = cast("JsonObject", what).items()
             return SelectorRequirement(key, SelectorOperator(operator), tuple(map(str, values or ())))
         values = what if isinstance(what, list) else [what]
         return SelectorRequirement(key, SelectorOperator.IN, tuple(map(str, cast("list[Any]", values))))
 
-    return tuple(one(key, what) for key, what in cast("Raw", raw).items())
+    return tuple(one(key, what) for key, what in cast("JsonObject", raw).items())
 
 
 def labels(raw: Any) -> tuple[tuple[str, str], ...]:
-    return tuple(sorted((key, str(value)) for key, value in cast("Raw", raw or {}).items()))
+    return tuple(sorted((key, str(value)) for key, value in cast("JsonObject", raw or {}).items()))
 
 
 def exact(raw: Any) -> ExactAmounts:
     """Quantities as stated, not rounded."""
-    return tuple(sorted((resource, parse(of)) for resource, of in cast("Raw", raw or {}).items()))
+    return tuple(sorted((resource, parse(of)) for resource, of in cast("JsonObject", raw or {}).items()))
 
 
 def weight(raw: Any) -> Fraction:
@@ -149,7 +148,7 @@ def groups(raw: Any) -> tuple[ResourceGroup, ...]:
     for group in raw if isinstance(raw, list) else [raw or {}]:
         flavors = tuple(
             FlavorQuotas(flavor, tuple((resource, quota(resource, of)) for resource, of in resources.items()))
-            for flavor, resources in cast("Raw", group).items()
+            for flavor, resources in cast("JsonObject", group).items()
         )
         if flavors:
             result.append(ResourceGroup(tuple(name for name, _ in flavors[0].resources), flavors))
@@ -287,7 +286,7 @@ def limit_range(name: str, raw: Any) -> LimitRange:
         words.end()
         return LimitRangeItem(LimitedType(of), maximum, minimum, limits, requests)
 
-    return LimitRange(tuple(item(of, bounds) for of, bounds in cast("Raw", raw).items()))
+    return LimitRange(tuple(item(of, bounds) for of, bounds in cast("JsonObject", raw).items()))
 
 
 # --- pods -----------------------------------------------------------------------------------------------
@@ -381,7 +380,10 @@ def admission_fair_sharing(raw: Any) -> AdmissionFairSharing:
 
 def gates(raw: Any) -> Gates:
     """By the names of the gates."""
-    named = {re.sub(r"(?<!^)(?=[A-Z])", "_", gate).lower(): value for gate, value in cast("Raw", raw).items()}
+    named = {
+        re.sub(r"(?<!^)(?=[A-Z])", "_", gate).lower(): value
+        for gate, value in cast("JsonObject", raw).items()
+    }
     return replace(Gates(), **named)
 
 

@@ -13,9 +13,9 @@ from admitq.core.instructions import Instruction, Preempt, ReserveQuota
 from admitq.core.model import SECOND, Admission, ObjectKey, ResourceProblem, Workload
 from admitq.core.state import AdmissionState
 from admitq.translate import messages
+from admitq_api.json_objects import JsonObject
 from tests.scenarios.objects import (
     BEGINNING,
-    Raw,
     StoryError,
     Words,
     admission_check,
@@ -64,7 +64,7 @@ class Story:
         """Create an object, or change the named parts of one."""
         before = self.specs.setdefault(kind, {}).get(name)
         if isinstance(before, Mapping) and isinstance(raw, Mapping):
-            raw = {**cast("Raw", before), **cast("Raw", raw)}
+            raw = {**cast("JsonObject", before), **cast("JsonObject", raw)}
         self.specs[kind][name] = raw
         self.send(_MADE[kind](name, raw))
 
@@ -110,7 +110,7 @@ class Story:
             )
 
     def change(self, raw: Any) -> None:
-        for name, what in cast("Raw", raw).items():
+        for name, what in cast("JsonObject", raw).items():
             self.put_workload(self._changed(self.workloads[key_of(name)], Words(what, f"change {name}")))
 
     def _changed(self, workload: Workload, words: Words) -> Workload:
@@ -292,7 +292,7 @@ def _with_open_places(admission: Admission | None, names: list[str]) -> Admissio
 
 def _each(act: Callable[[Story, str, str], None]) -> Callable[[Story, Any], None]:
     def step(story: Story, raw: Any) -> None:
-        for kind, names in cast("Raw", raw).items():
+        for kind, names in cast("JsonObject", raw).items():
             for name in names if isinstance(names, list) else [names]:
                 act(story, kind, cast("str", name))
 
@@ -300,7 +300,7 @@ def _each(act: Callable[[Story, str, str], None]) -> Callable[[Story, Any], None
 
 
 def _put(story: Story, raw: Any) -> None:
-    for kind, objects in cast("Raw", raw).items():
+    for kind, objects in cast("JsonObject", raw).items():
         for name, of in (dict.fromkeys(objects) if isinstance(objects, list) else objects).items():
             story.put(kind, name, of)
 
@@ -328,7 +328,7 @@ _STEPS: Mapping[str, Callable[[Story, Any], None]] = {
 
 def make_world(story: Story, raw: Any) -> None:
     """Make the objects of a world, each after those that it may name."""
-    world = dict(cast("Raw", raw))
+    world = dict(cast("JsonObject", raw))
     world["namespaces"] = {"default": {}, **world.get("namespaces", {})}
     unknown = set(world) - set(_MADE)
     if unknown:

@@ -8,8 +8,9 @@ import pytest
 import yaml
 
 from admitq.core.state import AdmissionState
+from admitq_api.json_objects import JsonObject
 from tests.scenarios.expectations import expect
-from tests.scenarios.objects import Raw, StoryError, Words, settings
+from tests.scenarios.objects import StoryError, Words, settings
 from tests.scenarios.story import Story, make_world
 
 FOLDER = Path(__file__).parent
@@ -22,7 +23,7 @@ def scenarios() -> Iterator[Any]:
                 yield pytest.param(scenario, id=f"{path.stem}: {scenario['title']}")
 
 
-def play(scenario: Raw, *, disturbed: bool = False) -> None:
+def play(scenario: JsonObject, *, disturbed: bool = False) -> None:
     """Play one scenario from its world to its end.
 
     Args:
@@ -45,7 +46,7 @@ def play(scenario: Raw, *, disturbed: bool = False) -> None:
             story.restart()
             story.again()
         try:
-            ((word, what),) = cast("Raw", {step: None} if isinstance(step, str) else step).items()
+            ((word, what),) = cast("JsonObject", {step: None} if isinstance(step, str) else step).items()
             if word == "expect":
                 expect(story, what)
             else:

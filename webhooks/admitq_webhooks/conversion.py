@@ -6,7 +6,7 @@ object: nothing short of a foreign kind or version does that, since conversion t
 
 import json
 import sys
-from collections.abc import Generator, Mapping
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any, Final, cast
 
@@ -14,6 +14,7 @@ import orjson
 
 from admitq.process.unexpected_errors import LOG_ONLY, ErrorPart, UnexpectedErrors
 from admitq.serving.http import JSON, Handler, Request, Response, text
+from admitq_api.json_objects import JsonObject
 from admitq_api.labels import Names
 from admitq_api.v1beta1.conversion import NotConvertible, converted
 
@@ -23,8 +24,6 @@ _LONGEST_NAME: Final = 253
 _DEEPEST: Final = 2000
 """How deep values within values may go, about. That is more than reviews of admission may hold: no object
 that was admitted may be one that cannot be converted, for no list that it is in could be read then."""
-
-Object = Mapping[str, Any]
 
 
 def conversion(names: Names, errors: UnexpectedErrors = LOG_ONLY) -> dict[str, Handler]:
@@ -60,7 +59,7 @@ def _answer(
     uid: str, wanted: str, objects: list[Any], names: Names, errors: UnexpectedErrors
 ) -> dict[str, Any]:
     version = wanted.removeprefix(f"{names.group}/")
-    done: list[Object] = []
+    done: list[JsonObject] = []
     for place, obj in enumerate(objects):
         try:
             done.append(converted(_object(obj), version, names))
@@ -72,10 +71,10 @@ def _answer(
     return {"uid": uid, "convertedObjects": done, "result": {"status": "Success"}}
 
 
-def _object(obj: object) -> Object:
+def _object(obj: object) -> JsonObject:
     if not isinstance(obj, dict):
         raise NotConvertible("not an object")
-    return cast("Object", obj)
+    return cast("JsonObject", obj)
 
 
 def _failure(uid: str, message: str) -> dict[str, Any]:

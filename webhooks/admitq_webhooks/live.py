@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, cast
 
 from admitq.integrations.base import Integration
-from admitq.integrations.paths import only, value_at
 from admitq.process.unexpected_errors import LOG_ONLY, UnexpectedErrors
 from admitq.runtime.client import Client
 from admitq.runtime.discovery import resource_of_kind
@@ -18,7 +17,6 @@ from admitq.runtime.resources import (
     SUBJECT_ACCESS_REVIEWS,
     TOKEN_REVIEWS,
     VALIDATING_WEBHOOKS,
-    Object,
     Resource,
 )
 from admitq.runtime.store import Store
@@ -26,6 +24,7 @@ from admitq.runtime.watcher import Watcher
 from admitq.serving.access_reviews import Access, AccessReviews
 from admitq.serving.authorization import ReviewFailed, User
 from admitq.serving.rotation import ApiFailed, Target
+from admitq_api.json_objects import select_fields, value_at
 from admitq_api.labels import Names
 from admitq_webhooks.world import LookupFailed
 
@@ -34,24 +33,24 @@ _TARGETS: Final[Mapping[str, Resource]] = {
 }
 
 
-def slim(*fields: str) -> Callable[[Object], Object]:
+def slim(*fields: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
     """Keep what lookups need of an object: its identity, its labels, and these fields of its spec."""
 
-    def kept(obj: Object) -> Object:
-        metadata = cast("Object", obj.get("metadata") or {})
-        spec = cast("Object", obj.get("spec") or {})
+    def kept(obj: dict[str, Any]) -> dict[str, Any]:
+        metadata = cast("dict[str, Any]", obj.get("metadata") or {})
+        spec = cast("dict[str, Any]", obj.get("spec") or {})
         identity = ("name", "namespace", "uid", "resourceVersion", "labels")
         return {
             "apiVersion": obj.get("apiVersion"),
             "kind": obj.get("kind"),
-            "metadata": only(metadata, identity),
-            **({"spec": only(spec, fields)} if fields else {}),
+            "metadata": select_fields(metadata, identity),
+            **({"spec": select_fields(spec, fields)} if fields else {}),
         }
 
     return kept
 
 
-def _kept(names: Names) -> Mapping[Resource, Callable[[Object], Object]]:
+def _kept(names: Names) -> Mapping[Resource, Callable[[dict[str, Any]], dict[str, Any]]]:
     """What is watched, and what is kept of it."""
     kinds = kinds_of(names)
     return {
@@ -165,7 +164,7 @@ class LiveWorld:
             self._resources[group, version, kind] = found
         return found
 
-    async def _read(self, resource: Resource, name: str, namespace: str | None) -> Object | None:
+    async def _read(self, resource: Resource, name: str, namespace: str | None) -> dict[str, Any] | None:
         try:
             return await self._client.get(resource, name, namespace)
         except ApiError as error:

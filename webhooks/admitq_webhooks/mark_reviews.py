@@ -1,19 +1,17 @@
 """Which accounts may change protected marks: asked of the API server, and only when a mark changes."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Collection, Iterable, Iterator
+from typing import Final
 
 from admitq.integrations.base import Integration, OwnerKind
 from admitq.integrations.ownership import controller_of
-from admitq.integrations.paths import value_at
 from admitq.serving.access_reviews import Access
-from admitq_api.field_errors import FieldError, Path
+from admitq_api.field_errors import ErrorPath, FieldError
+from admitq_api.json_objects import JsonObject, value_at
 from admitq_webhooks.policy import Policy
 from admitq_webhooks.review import AdmissionRequest
 from admitq_webhooks.validate import marks
 from admitq_webhooks.world import World
-
-Object = Mapping[str, Any]
 
 _BUILT_IN: Final = frozenset(
     {
@@ -30,8 +28,8 @@ _BUILT_IN: Final = frozenset(
 
 async def review(
     request: AdmissionRequest,
-    old: Object,
-    new: Object,
+    old: JsonObject,
+    new: JsonObject,
     integration: Integration,
     policy: Policy,
     world: World,
@@ -68,7 +66,7 @@ async def review_pod(request: AdmissionRequest, policy: Policy, world: World) ->
     return await _refused(request, changed, _controllers(old, policy), policy, world)
 
 
-async def _selector(pod: Object, namespace: str, world: World) -> set[str]:
+async def _selector(pod: JsonObject, namespace: str, world: World) -> set[str]:
     """The keys of labels by which the Job of a pod finds its pods; users can choose them."""
     reference = controller_of(pod) or {}
     if (reference.get("apiVersion"), reference.get("kind")) != ("batch/v1", "Job"):
@@ -83,7 +81,7 @@ async def _selector(pod: Object, namespace: str, world: World) -> set[str]:
 
 async def _refused(
     request: AdmissionRequest,
-    changed: list[Path],
+    changed: list[ErrorPath],
     kinds: Iterable[OwnerKind],
     policy: Policy,
     world: World,
@@ -110,7 +108,7 @@ async def _may_change(
     return False
 
 
-def _controllers(old: Object, policy: Policy) -> Iterator[OwnerKind]:
+def _controllers(old: JsonObject, policy: Policy) -> Iterator[OwnerKind]:
     """The kind of which a controller may change the object: that of its owner.
 
     The stored object says which; what a request adds is not believed. Only kinds that create pods or jobs

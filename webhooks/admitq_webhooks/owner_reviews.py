@@ -6,28 +6,27 @@ An owner reference alone proves nothing: every tenant can write one, and a job t
 not queued itself.
 """
 
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from admitq.integrations.base import Integration
 from admitq.integrations.ownership import controller_of, has_known_controller, queue_name
-from admitq.integrations.paths import value_at, with_value
 from admitq.serving.access_reviews import Access
 from admitq.serving.authorization import User
 from admitq.workloads.increases import increases
-from admitq_api.field_errors import FieldError, Path
+from admitq_api.field_errors import ErrorPath, FieldError
+from admitq_api.json_objects import JsonObject, value_at, with_value
 from admitq_webhooks.ancestors import Unclear, lineage
 from admitq_webhooks.policy import Policy
 from admitq_webhooks.review import AdmissionRequest
 from admitq_webhooks.validate.jobs import listed
 from admitq_webhooks.world import World
 
-Object = Mapping[str, Any]
-
 _REFERENCES: Final = ("metadata", "ownerReferences")
 
 
-async def may_name_controller(user: User, obj: Object, namespace: str, policy: Policy, world: World) -> bool:
+async def may_name_controller(
+    user: User, obj: JsonObject, namespace: str, policy: Policy, world: World
+) -> bool:
     """Return whether an account may write the controller reference of an object.
 
     References to kinds that admitq does not follow are free. A reference to a pod is, too: the driver of a
@@ -71,13 +70,13 @@ async def review(
     if await may_name_controller(request.user, request.obj, request.namespace, policy, world):
         return []
     reason = f"only the controller of the owner and administrators may make this {integration.kind} follow it"
-    return [FieldError.forbidden(Path().at(*_REFERENCES), reason, "remove the controller reference")]
+    return [FieldError.forbidden(ErrorPath().at(*_REFERENCES), reason, "remove the controller reference")]
 
 
 async def review_increase(
     request: AdmissionRequest,
-    old: Object,
-    new: Object,
+    old: JsonObject,
+    new: JsonObject,
     integration: Integration,
     policy: Policy,
     world: World,
@@ -120,7 +119,7 @@ async def review_increase(
     return [FieldError.forbidden(integration.templates.pod_sets_field, reason, f"change {owner}")]
 
 
-def without_control(obj: Object) -> Object:
+def without_control(obj: JsonObject) -> JsonObject:
     """Return the object with no owner marked as its controller."""
     references = [
         {field: value for field, value in one.items() if field != "controller"}
@@ -129,7 +128,7 @@ def without_control(obj: Object) -> Object:
     return with_value(obj, _REFERENCES, references)
 
 
-def warnings(given: Object, changed: Object, integration: Integration) -> tuple[str, ...]:
+def warnings(given: JsonObject, changed: JsonObject, integration: Integration) -> tuple[str, ...]:
     """Return what the creator of a job should know whose controller reference was changed."""
     if controller_of(given) is None or controller_of(changed) is not None:
         return ()

@@ -7,10 +7,10 @@ from admitq.core.model import LabelSelector
 from admitq.core.selectors import matches
 from admitq.integrations.base import Integration, OwnerKind, Rules
 from admitq.integrations.ownership import queue_name
-from admitq.integrations.paths import Object
 from admitq.translate.selectors import select_managed_namespaces
 from admitq_api.configuration import Configuration
 from admitq_api.feature_gates import FeatureGates
+from admitq_api.json_objects import JsonObject
 from admitq_api.labels import Names
 from admitq_api.namespaces import SYSTEM_NAMESPACE
 
@@ -58,7 +58,9 @@ class Policy:
             return False
         return matches(self.namespace_selector, labels)
 
-    def rules(self, job: Object, *, workload: Object | None = None, before: Object | None = None) -> Rules:
+    def rules(
+        self, job: JsonObject, *, workload: JsonObject | None = None, before: JsonObject | None = None
+    ) -> Rules:
         """Return what the rules of a job's kind depend on."""
         is_managed = self.manage_jobs_without_queue_name or bool(queue_name(job, self.names))
         return Rules(self.names, self.gates, is_managed=is_managed, workload=workload, before=before)

@@ -1,22 +1,18 @@
 """What the pods of a job follow from besides the job itself, looked up for a review."""
 
-from collections.abc import Mapping
-from typing import Any
-
 from admitq.integrations.base import Integration, Reference
+from admitq_api.json_objects import JsonObject
 from admitq_webhooks.world import World
 
-Object = Mapping[str, Any]
 
-
-async def resolved(job: Object, namespace: str, integration: Integration, world: World) -> Object:
+async def resolved(job: JsonObject, namespace: str, integration: Integration, world: World) -> JsonObject:
     """Return the job with what it refers to, as far as that is there.
 
     Raises:
         LookupFailed: the cluster cannot be asked.
     """
     followed = {one.kind: one for one in integration.templates.follows if one.required}
-    found: dict[Reference, Object] = {}
+    found: dict[Reference, JsonObject] = {}
     for reference in integration.templates.references(job):
         kind = followed.get(reference.kind)
         if kind is None:

@@ -1,20 +1,17 @@
 """In-place resizes of pods: a pod that has quota asks for no more than its Workload was admitted with."""
 
-from collections.abc import AsyncIterator, Mapping
-from typing import Any, Final
+from collections.abc import AsyncIterator
+from typing import Final
 
 from admitq.integrations.ownership import DEEPEST, controller_of, has_known_controller, queue_name
-from admitq.integrations.paths import value_at
 from admitq.workloads.pod_charges import NO_CHARGE, charge_of, granted
 from admitq.workloads.transitions import is_reserved
-from admitq_api.field_errors import FieldError, Path
+from admitq_api.field_errors import ErrorPath, FieldError
+from admitq_api.json_objects import JsonObject, object_at, value_at
 from admitq_api.labels import Names
 from admitq_webhooks.policy import Policy
 from admitq_webhooks.review import AdmissionRequest
-from admitq_webhooks.validate.syntax import mapping
 from admitq_webhooks.world import World
-
-Object = Mapping[str, Any]
 
 _REMEDY: Final = "create the pod, or its job, again with these requests"
 _MAIN: Final = "main"
@@ -31,8 +28,8 @@ async def review(request: AdmissionRequest, policy: Policy, world: World) -> lis
         LookupFailed: the Workload or an owner cannot be read; the change must not be stored.
     """
     names, namespace = policy.names, request.namespace
-    after = charge_of(mapping(request.obj, "spec"))
-    raised = after.beyond(charge_of(mapping(request.old, "spec")))
+    after = charge_of(object_at(request.obj, ("spec",)))
+    raised = after.beyond(charge_of(object_at(request.old, ("spec",))))
     if not raised:
         return []
     if _is_charged(request.old, names):
@@ -41,18 +38,18 @@ async def review(request: AdmissionRequest, policy: Policy, world: World) -> lis
         workload = None
     else:
         return []
-    pod_set = mapping(request.old, "metadata", "labels").get(names.podset, _MAIN)
+    pod_set = object_at(request.old, ("metadata", "labels")).get(names.podset, _MAIN)
     allowed = granted(workload).get(pod_set, NO_CHARGE) if workload and is_reserved(workload) else NO_CHARGE
     beyond = sorted(set(raised).intersection(after.beyond(allowed)))
     if not beyond:
         return []
     reason = f"the pod would ask for more {', '.join(beyond)} than was admitted"
-    return [FieldError.forbidden(Path("spec"), reason, _REMEDY)]
+    return [FieldError.forbidden(ErrorPath("spec"), reason, _REMEDY)]
 
 
-def _is_charged(pod: Object, names: Names) -> bool:
+def _is_charged(pod: JsonObject, names: Names) -> bool:
     """Whether the pod belongs to a Workload: of its own, of its group, or of its job."""
-    labels, annotations = (mapping(pod, "metadata", place) for place in ("labels", "annotations"))
+    labels, annotations = (object_at(pod, ("metadata", place)) for place in ("labels", "annotations"))
     return (
         labels.get(names.managed) == "true"
         or names.podset in labels
@@ -61,7 +58,7 @@ def _is_charged(pod: Object, names: Names) -> bool:
     )
 
 
-async def _workload_of(request: AdmissionRequest, policy: Policy, world: World) -> Object | None:
+async def _workload_of(request: AdmissionRequest, policy: Policy, world: World) -> JsonObject | None:
     """The Workload that the pod names, if it is that of the pod or of a job that it follows."""
     names, namespace = policy.names, request.namespace
     name = value_at(request.old, ("metadata", "annotations", names.workload))
@@ -73,7 +70,7 @@ async def _workload_of(request: AdmissionRequest, policy: Policy, world: World) 
     return found
 
 
-async def _is_of(workload: Object, pod: Object, namespace: str, policy: Policy, world: World) -> bool:
+async def _is_of(workload: JsonObject, pod: JsonObject, namespace: str, policy: Policy, world: World) -> bool:
     """Whether a Workload belongs to a pod or to what it follows; a pod can be created with any annotation."""
     owners = {one.get("uid") for one in value_at(workload, ("metadata", "ownerReferences"), [])}
     owners |= {value_at(workload, ("metadata", "labels", policy.names.job_uid))}
@@ -86,7 +83,7 @@ async def _is_of(workload: Object, pod: Object, namespace: str, policy: Policy, 
     return False
 
 
-async def _follows_queued(pod: Object, namespace: str, policy: Policy, world: World) -> bool:
+async def _follows_queued(pod: JsonObject, namespace: str, policy: Policy, world: World) -> bool:
     """Whether a pod follows a job that is queued, whatever the pod and the job ask for by now."""
     async for owner in _followed(pod, namespace, policy, world):
         if policy.manage_jobs_without_queue_name or queue_name(owner, policy.names):
@@ -94,7 +91,9 @@ async def _follows_queued(pod: Object, namespace: str, policy: Policy, world: Wo
     return False
 
 
-async def _followed(pod: Object, namespace: str, policy: Policy, world: World) -> AsyncIterator[Object]:
+async def _followed(
+    pod: JsonObject, namespace: str, policy: Policy, world: World
+) -> AsyncIterator[JsonObject]:
     """The controller of a pod, that of the controller, and so on, as long as their kinds are followed."""
     current = pod
     for _ in range(DEEPEST):

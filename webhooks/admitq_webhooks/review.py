@@ -5,7 +5,6 @@ is no uid to answer to. A review never ends in a server error: the API server wo
 """
 
 import base64
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
@@ -13,6 +12,7 @@ import orjson
 
 from admitq.serving.authorization import User
 from admitq_api.field_errors import FieldError, aggregate
+from admitq_api.json_objects import JsonObject, object_at, text_at
 from admitq_api.json_patch import json_patch
 
 API_VERSION: Final = "admission.k8s.io/v1"
@@ -22,9 +22,6 @@ _LONGEST_UID: Final = 128
 _LONGEST_MESSAGE: Final = 16 * 1024
 _LONGEST_WARNING: Final = 120
 _OPERATIONS: Final = ("CREATE", "UPDATE", "DELETE", "CONNECT")
-
-Object = Mapping[str, Any]
-"""A raw object; its shape is not to be trusted."""
 
 
 class Malformed(ValueError):
@@ -69,8 +66,8 @@ class AdmissionRequest:
     namespace: str
     subresource: str
     dry_run: bool
-    obj: Object
-    old: Object
+    obj: JsonObject
+    old: JsonObject
     user: User = NO_USER
 
 
@@ -83,7 +80,7 @@ class Allowed:
         warnings: what the user should know anyway.
     """
 
-    changed: Object | None = None
+    changed: JsonObject | None = None
     warnings: tuple[str, ...] = ()
 
 
@@ -116,7 +113,7 @@ def parse(body: bytes) -> AdmissionRequest:
         review = orjson.loads(body)
     except orjson.JSONDecodeError as error:
         raise Malformed(f"the body is not JSON: {error}") from error
-    request = _mapping(review, "request")
+    request = object_at(review, ("request",))
     uid = request.get("uid")
     if not isinstance(uid, str) or not uid or len(uid) > _LONGEST_UID:
         raise Malformed(f"the body is not an {KIND} with a request.uid")
@@ -125,31 +122,31 @@ def parse(body: bytes) -> AdmissionRequest:
     operation = request.get("operation")
     if operation not in _OPERATIONS:
         raise Malformed(f"request.operation must be one of {', '.join(_OPERATIONS)}", uid)
-    kind = _mapping(request, "kind")
-    obj = _mapping(request, "object")
+    kind = object_at(request, ("kind",))
+    obj = object_at(request, ("object",))
     if operation in ("CREATE", "UPDATE") and not obj:
         raise Malformed(f"request.object must be an object on {operation}", uid)
     return AdmissionRequest(
         uid=uid,
         operation=operation,
-        group=_text(kind, "group"),
-        version=_text(kind, "version"),
-        kind=_text(kind, "kind"),
-        namespace=_text(request, "namespace"),
-        subresource=_text(request, "subResource"),
+        group=text_at(kind, ("group",)),
+        version=text_at(kind, ("version",)),
+        kind=text_at(kind, ("kind",)),
+        namespace=text_at(request, ("namespace",)),
+        subresource=text_at(request, ("subResource",)),
         dry_run=request.get("dryRun") is True,
         obj=obj,
-        old=_mapping(request, "oldObject"),
-        user=_user(_mapping(request, "userInfo")),
+        old=object_at(request, ("oldObject",)),
+        user=_user(object_at(request, ("userInfo",))),
     )
 
 
-def _user(info: Object) -> User:
+def _user(info: JsonObject) -> User:
     return User(
-        _text(info, "username"),
-        _text(info, "uid"),
+        text_at(info, ("username",)),
+        text_at(info, ("uid",)),
         _texts(info.get("groups")),
-        tuple((key, _texts(values)) for key, values in _mapping(info, "extra").items()),
+        tuple((key, _texts(values)) for key, values in object_at(info, ("extra",)).items()),
     )
 
 
@@ -199,13 +196,3 @@ def _review(response: dict[str, Any]) -> bytes:
 
 def _cut(message: str) -> str:
     return message if len(message) <= _LONGEST_MESSAGE else message[: _LONGEST_MESSAGE - 1] + "…"
-
-
-def _mapping(container: object, key: str) -> Object:
-    value = cast("Object", container).get(key) if isinstance(container, dict) else None
-    return cast("Object", value) if isinstance(value, dict) else {}
-
-
-def _text(container: Object, key: str) -> str:
-    value = container.get(key)
-    return value if isinstance(value, str) else ""

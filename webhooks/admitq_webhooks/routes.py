@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 from admitq.integrations.base import Integration
-from admitq.integrations.paths import value_at, with_value
 from admitq.process.unexpected_errors import LOG_ONLY, ErrorPart, UnexpectedErrors
 from admitq.serving.http import JSON, Handler, Request, Response, text
 from admitq_api.feature_gates import Gate
 from admitq_api.field_errors import FieldError, new_errors
+from admitq_api.json_objects import value_at, with_value
 from admitq_api.labels import Names
 from admitq_webhooks import mark_reviews, owner_reviews, resize_reviews
 from admitq_webhooks.ancestors import Unclear

@@ -4,9 +4,9 @@ from typing import NamedTuple
 
 from admitq.controllers.job.case import JobCase
 from admitq.controllers.job.matching import is_equivalent
-from admitq.integrations.paths import value_at
 from admitq.runtime.store import Key
 from admitq.workloads.transitions import is_admitted
+from admitq_api.json_objects import value_at
 
 
 class _AdmittedGeneration(NamedTuple):

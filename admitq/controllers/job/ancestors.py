@@ -7,9 +7,9 @@ from admitq.controllers.job.owners import Owners
 from admitq.controllers.job.slices import lets_run
 from admitq.integrations.base import Difference, Integration, members_of
 from admitq.integrations.ownership import Ancestry, controller_of, is_controlled_by, queue_name
-from admitq.integrations.paths import Object, value_at
 from admitq.workloads.transitions import holds, is_reserved
 from admitq_api.conditions import ConditionType
+from admitq_api.json_objects import JsonObject, value_at
 
 
 class Ancestors:
@@ -35,7 +35,7 @@ class Ancestors:
             read_again=owners.read,
         )
 
-    async def find(self, job: Object) -> Ancestor | None:
+    async def find(self, job: JsonObject) -> Ancestor | None:
         """Return the job that is queued in place of this one, or whose admission this one exceeds.
 
         A job that names such an owner but differs from the owner's jobs is queued on its own. Without a queue
@@ -57,7 +57,7 @@ class Ancestors:
             return None
         return Ancestor(found.claimed, admitted=False, difference=found.difference)
 
-    async def have_members_ancestor(self, job: Object) -> bool:
+    async def have_members_ancestor(self, job: JsonObject) -> bool:
         """Whether a member that no webhook has reviewed belongs to a job that is queued.
 
         The pod template of a queued job may carry the managed label. Its pods run with that job.
@@ -77,7 +77,7 @@ class Ancestors:
                 return True
         return False
 
-    def _describe(self, ancestor: Object) -> Ancestor:
+    def _describe(self, ancestor: JsonObject) -> Ancestor:
         metadata = ancestor["metadata"]
         group, _, _ = str(ancestor.get("apiVersion", "")).rpartition("/")
         owner = owner_value(group, ancestor.get("kind", ""), metadata["namespace"], metadata["name"])

@@ -20,12 +20,12 @@ from admitq.controllers.plan import (
     status_patch,
 )
 from admitq.integrations.ownership import is_controlled_by
-from admitq.integrations.paths import Object
 from admitq.runtime.errors import ApiError, PermanentlyRefused
 from admitq.runtime.resources import Resource
 from admitq.workloads.job_workloads import Unfit
 from admitq.workloads.transitions import Transition
 from admitq_api.conditions import Reason
+from admitq_api.json_objects import JsonObject
 
 ORPHAN_RETRY_SECONDS: Final = 5.0
 """When to reconcile a job again whose owner, or whose Workload's name, is not available."""
@@ -84,7 +84,7 @@ async def _adopt_existing(ctx: Context, case: JobCase, decided: Plan) -> float |
     return ORPHAN_RETRY_SECONDS
 
 
-def _finish_failed_start(ctx: Context, case: JobCase, workload: Object, error: ApiError) -> Plan:
+def _finish_failed_start(ctx: Context, case: JobCase, workload: JsonObject, error: ApiError) -> Plan:
     """Finish a Workload whose job the API server never lets start; otherwise it would keep its quota."""
     transition = Transition(workload, case.now)
     transition.finish(Reason.FAILED_TO_START, error.message)

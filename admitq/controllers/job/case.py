@@ -18,11 +18,11 @@ from admitq.integrations.base import (
     members_of,
 )
 from admitq.integrations.ownership import is_controlled_by, queue_name
-from admitq.integrations.paths import Object, value_at
 from admitq.runtime.kinds import Kinds
 from admitq.runtime.resources import Resource
 from admitq.workloads.transitions import Transition
 from admitq_api.conditions import SECOND, ConditionType
+from admitq_api.json_objects import JsonObject, value_at
 from admitq_api.labels import Names
 
 CONCERN: Final = "job-controller"
@@ -32,7 +32,7 @@ CONCERN: Final = "job-controller"
 class Ancestor:
     """The job that is queued in this one's stead."""
 
-    job: Object
+    job: JsonObject
     admitted: bool
     """Whether its latest unfinished Workload is admitted."""
     holds_quota: bool = False
@@ -46,13 +46,13 @@ class Ancestor:
 class Lookups:
     """Where a decision may look things up; all answer from memory."""
 
-    flavor: Callable[[str], Object | None]
-    workload_priority_class: Callable[[str], Object | None]
-    priority_class: Callable[[str], Object | None]
-    priority_classes: Callable[[], Iterable[Object]]
-    workload: Callable[[str], Object | None]
+    flavor: Callable[[str], JsonObject | None]
+    workload_priority_class: Callable[[str], JsonObject | None]
+    priority_class: Callable[[str], JsonObject | None]
+    priority_classes: Callable[[], Iterable[JsonObject]]
+    workload: Callable[[str], JsonObject | None]
     """A Workload of the job's namespace."""
-    running_pods: Callable[[Object], Mapping[str, int] | None] = lambda _slice: {}
+    running_pods: Callable[[JsonObject], Mapping[str, int] | None] = lambda _slice: {}
     """Pods of an elastic job, by podset, that no gate holds and that have not ended; those that are being
     deleted count. None if they are not known now. Takes one of the job's slices."""
 
@@ -72,8 +72,8 @@ class JobCase:
     kinds: Kinds
     settings: Settings
     now: Instant
-    job: Object | None
-    workloads: tuple[Object, ...]
+    job: JsonObject | None
+    workloads: tuple[JsonObject, ...]
     lookups: Lookups
     namespace_matches: bool = True
     namespace_ends: bool = False
@@ -105,12 +105,12 @@ class JobCase:
         return "" if self.job is None else group_name(self.job)
 
     @property
-    def objects(self) -> Sequence[Object]:
+    def objects(self) -> Sequence[JsonObject]:
         """The objects that the job is made of."""
         return () if self.job is None else members_of(self.job) or (self.job,)
 
     @cached_property
-    def owned(self) -> list[Object]:
+    def owned(self) -> list[JsonObject]:
         """Workloads of this very job, oldest first. That of a group is told by its name."""
         job = self.job
         if job is None:
@@ -121,7 +121,7 @@ class JobCase:
         )
 
     @cached_property
-    def orphaned(self) -> list[Object]:
+    def orphaned(self) -> list[JsonObject]:
         """Workloads of a job that is no more."""
         mine = {workload["metadata"]["name"] for workload in self.owned}
         return [workload for workload in self.workloads if workload["metadata"]["name"] not in mine]
@@ -132,7 +132,7 @@ class JobCase:
         return self.job is None or "deletionTimestamp" in self.job["metadata"]
 
     @property
-    def without_job(self) -> Sequence[Object]:
+    def without_job(self) -> Sequence[JsonObject]:
         """Workloads to release: their job is gone, or going and has no pods to clean up."""
         is_kept = (
             self.job is not None
@@ -141,7 +141,7 @@ class JobCase:
         )
         return self.workloads if self.is_going and not is_kept else self.orphaned
 
-    def is_outlived(self, workload: Object) -> bool:
+    def is_outlived(self, workload: JsonObject) -> bool:
         """Whether pods of the Workload can still run although their job is gone or going."""
         return workload["metadata"]["uid"] in self.outliving
 
@@ -158,13 +158,13 @@ class JobCase:
         """A label of the job."""
         return value_at(self.job, ("metadata", "labels", key))
 
-    def begin(self, workload: Object) -> Transition:
+    def begin(self, workload: JsonObject) -> Transition:
         """A change of a Workload's status."""
         return Transition(workload, self.now)
 
     def end(
         self,
-        workload: Object,
+        workload: JsonObject,
         transition: Transition,
         *after: Tell | Count | None,
         concern: str | None = None,
@@ -187,7 +187,7 @@ class JobCase:
         return Tell(self.objects[0], "Warning" if warning else "Normal", reason, note)
 
 
-def name_of(obj: Object) -> str:
+def name_of(obj: JsonObject) -> str:
     """Namespace and name, as events show them."""
     metadata: Mapping[str, str] = obj["metadata"]
     return f"{metadata['namespace']}/{metadata['name']}"

@@ -24,11 +24,11 @@ from admitq.controllers.plan import Plan
 from admitq.core.selectors import selects_namespace
 from admitq.integrations.base import Integration, OwnerKind
 from admitq.integrations.ownership import NestedTooDeep, OwnerMissing, controller_of, is_of_group, is_served
-from admitq.integrations.paths import Object, value_at
 from admitq.runtime.errors import ApiError, PermanentlyRefused
 from admitq.runtime.rate_limit import CallPriority, call_priority
 from admitq.runtime.resources import NAMESPACES
 from admitq.runtime.store import Key
+from admitq_api.json_objects import JsonObject, value_at
 
 STOP_ATTEMPTS: Final = 4
 """Attempts to write the stop of a job that runs more than was admitted, before it waits for the watch."""
@@ -63,7 +63,7 @@ class JobController:
             return BEHIND_RETRY_SECONDS
         return await self._reconcile_exclusively(key)
 
-    async def start(self, workload: Object) -> None:
+    async def start(self, workload: JsonObject) -> None:
         """Reconcile, and thereby start, the job of a Workload that was just admitted.
 
         Raises:
@@ -75,7 +75,7 @@ class JobController:
             with suppress(PermanentlyRefused), call_priority(CallPriority.RESERVATION):
                 await self._reconcile_exclusively(key)
 
-    def key_of(self, workload: Object) -> Key | None:
+    def key_of(self, workload: JsonObject) -> Key | None:
         """Return the key of the job that a Workload belongs to; None if the job is of another kind."""
         metadata = workload["metadata"]
         reference = controller_of(workload)
@@ -172,7 +172,7 @@ class JobController:
             self._ctx.observed(self.resource, fresh)
             return await self._reconcile_job(key, attempts - 1)
 
-    async def _refuse(self, key: Key, foreign: Sequence[Object]) -> None:
+    async def _refuse(self, key: Key, foreign: Sequence[JsonObject]) -> None:
         """Keep members from running that name the Workload of another object."""
         composition, ctx = self.integration.composition, self._ctx
         job = composition and self._stored.compose(composition, foreign, named_group(key.name))
@@ -190,7 +190,7 @@ class JobController:
         )
         await carry_out(self._ctx, case, refuse_group(case))
 
-    def _is_kept_for_pods(self, workload: Object) -> bool:
+    def _is_kept_for_pods(self, workload: JsonObject) -> bool:
         """Whether a Workload was created before its pods, and nothing is left to do until they exist.
 
         The controller of serving objects handles its Workloads itself.
@@ -200,7 +200,7 @@ class JobController:
             members.awaits_first(workload, names) and not members.is_evicted_before_first(workload, names)
         )
 
-    def _is_selected(self, namespace: Object | None) -> bool:
+    def _is_selected(self, namespace: JsonObject | None) -> bool:
         labels = value_at(namespace, ("metadata", "labels"), {})
         return selects_namespace(self._ctx.settings.namespace_selector, labels)
 
@@ -219,7 +219,7 @@ class JobController:
         return replace(case, outliving=await self._outliving.of_gone(case.without_job, case.job))
 
 
-async def start_admitted(controllers: Mapping[OwnerKind, JobController], workload: Object) -> None:
+async def start_admitted(controllers: Mapping[OwnerKind, JobController], workload: JsonObject) -> None:
     """Start the job of a Workload whose admission was just written.
 
     Raises:

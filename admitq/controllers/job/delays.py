@@ -7,7 +7,7 @@ from admitq.controllers.job.slices import is_shrinking
 from admitq.controllers.outliving import next_look
 from admitq.core.model import SECOND
 from admitq.integrations.base import members_of
-from admitq.integrations.paths import value_at
+from admitq_api.json_objects import value_at
 
 SHRINKING_RETRY_SECONDS: Final = 1.0
 """How often the pods of an elastic job that shrinks are counted, in memory, until they have ended."""

@@ -15,9 +15,9 @@ from admitq.controllers.job.matching import increases_over
 from admitq.controllers.plan import Action, Count, Delete, Patch, Plan, Tell
 from admitq.integrations import pods
 from admitq.integrations.ownership import queue_name
-from admitq.integrations.paths import Object
 from admitq.workloads.transitions import holds, is_admitted, is_reserved
 from admitq_api.conditions import SECOND, ConditionType, parse_time
+from admitq_api.json_objects import JsonObject
 
 STARTED_BY_OTHERS: Final = "Started before it was admitted"
 SECONDS_FOR_QUOTA: Final = 2
@@ -30,7 +30,7 @@ Creation times have whole seconds: it is between one and two seconds.
 # --- what is stopped ------------------------------------------------------------------------------
 
 
-def stop_running(case: JobCase, workload: Object) -> Plan | None:
+def stop_running(case: JobCase, workload: JsonObject) -> Plan | None:
     """Nothing runs that is not admitted, or that was started by another than its admission.
 
     An elastic job that runs keeps its pods while admission checks of its next slice are pending. One that
@@ -50,21 +50,21 @@ def stop_running(case: JobCase, workload: Object) -> Plan | None:
     return _await_quota(case, workload) or stop_unadmitted(case, workload)
 
 
-def _await_quota(case: JobCase, workload: Object) -> Plan | None:
+def _await_quota(case: JobCase, workload: JsonObject) -> Plan | None:
     """Give the Workload of a running elastic job, if it was just created, a moment to get quota."""
     created = parse_time(workload["metadata"]["creationTimestamp"])
     left = created + SECONDS_FOR_QUOTA * SECOND - case.now
     return Plan(again=left / SECOND) if left > 0 else None
 
 
-def stop_unadmitted(case: JobCase, workload: Object) -> Plan | None:
+def stop_unadmitted(case: JobCase, workload: JsonObject) -> Plan | None:
     """Stop a job whose Workload is not admitted, and restore one that is suspended."""
     message = "Not admitted by cluster queue"
     stopping = running.stop(case, workload, message, running.NOT_ADMITTED)
     return _unless_admitted(with_excess(case, workload, stopping))
 
 
-def stop_unmatched(case: JobCase, others: list[Object]) -> Plan | None:
+def stop_unmatched(case: JobCase, others: list[JsonObject]) -> Plan | None:
     """Stop a job that runs and has no Workload that asks for what the job asks for."""
     reason = running.NO_MATCHING_WORKLOAD
     if len(others) == 1:
@@ -102,7 +102,7 @@ def stop_child(case: JobCase) -> Plan | None:
     return _after_first_step(stopping, reports)
 
 
-def end_begun_stop(case: JobCase, workload: Object) -> Plan | None:
+def end_begun_stop(case: JobCase, workload: JsonObject) -> Plan | None:
     """A stop that was begun is ended, whatever has been decided since."""
     if not case.integration.lifecycle.is_half_stopped(case.job or {}, case.names):
         return None
@@ -117,7 +117,7 @@ def _unless_admitted(stopping: Plan | None) -> Plan | None:
 # --- what is reported -----------------------------------------------------------------------------
 
 
-def with_excess(case: JobCase, workload: Object | None, stopping: Plan | None) -> Plan | None:
+def with_excess(case: JobCase, workload: JsonObject | None, stopping: Plan | None) -> Plan | None:
     """The stop of a job, with a report of what the job runs beyond its grant.
 
     Args:
@@ -137,7 +137,7 @@ def with_excess(case: JobCase, workload: Object | None, stopping: Plan | None) -
 
 
 def _is_stopped(case: JobCase) -> bool:
-    job: Object = case.job or {}
+    job: JsonObject = case.job or {}
     if case.composition is not None:
         return False
     return case.integration.is_suspended(job, case.names) or case.integration.lifecycle.is_half_stopped(
@@ -145,7 +145,7 @@ def _is_stopped(case: JobCase) -> bool:
     )
 
 
-def _increases(case: JobCase, workload: Object) -> list[Tell | Count]:
+def _increases(case: JobCase, workload: JsonObject) -> list[Tell | Count]:
     """The report of what the job asks for beyond its admission."""
     found = increases_over(case, workload)
     if not found:
@@ -156,7 +156,7 @@ def _increases(case: JobCase, workload: Object) -> list[Tell | Count]:
     ]
 
 
-def _pods_without_grant(case: JobCase, workload: Object | None, actions: Iterable[Action]) -> int:
+def _pods_without_grant(case: JobCase, workload: JsonObject | None, actions: Iterable[Action]) -> int:
     """How many pods run, or could, for which no quota is reserved.
 
     After an eviction, or the end of the Workload, what an admission had started is not excess. Pods of an
@@ -178,7 +178,7 @@ def _number_of_pods(case: JobCase) -> int:
     return sum(one.count for one in case.integration.pod_sets(case.job or {}, case.names))
 
 
-def _unreserved(case: JobCase, queue: str) -> Object:
+def _unreserved(case: JobCase, queue: str) -> JsonObject:
     """What a metric needs to know of a Workload that does not exist: it would wait in the queue."""
     return {"metadata": case.objects[0]["metadata"], "spec": {"queueName": queue}}
 

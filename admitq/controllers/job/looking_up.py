@@ -9,10 +9,10 @@ from admitq.controllers.indexes import BY_CHAIN, chains
 from admitq.controllers.job.case import Lookups
 from admitq.controllers.plan import has_finalizer
 from admitq.integrations import pods
-from admitq.integrations.paths import Object
 from admitq.runtime.resources import PRIORITY_CLASSES
 from admitq.workloads.transitions import holds
 from admitq_api.conditions import ConditionType
+from admitq_api.json_objects import JsonObject
 from admitq_api.labels import Names
 
 
@@ -29,7 +29,7 @@ def lookups_in(ctx: Context, namespace: str) -> Lookups:
     )
 
 
-def _running_pods(ctx: Context, slice_: Object) -> Mapping[str, int] | None:
+def _running_pods(ctx: Context, slice_: JsonObject) -> Mapping[str, int] | None:
     store = ctx.stores.find(STARTED_PODS)
     if store is None or not store.is_complete:
         return None
@@ -41,6 +41,6 @@ def _running_pods(ctx: Context, slice_: Object) -> Mapping[str, int] | None:
     )
 
 
-def is_unsettled(workload: Object, names: Names) -> bool:
+def is_unsettled(workload: JsonObject, names: Names) -> bool:
     """Whether something is left to do with a Workload whose job is not there."""
     return not holds(workload, ConditionType.FINISHED) or has_finalizer(workload, names.finalizer)

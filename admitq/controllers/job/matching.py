@@ -5,17 +5,17 @@ from typing import NamedTuple
 
 from admitq.controllers.job.case import JobCase
 from admitq.integrations import ownership
-from admitq.integrations.paths import Object, value_at
 from admitq.workloads.increases import Increase, increases
 from admitq.workloads.job_workloads import has_same_pods, longest_execution, pod_sets_of
 from admitq.workloads.transitions import is_admitted, is_reserved
+from admitq_api.json_objects import JsonObject, value_at
 
 
 class Match(NamedTuple):
     """The Workload that stands for the job, if any, and those of the job that do not."""
 
-    workload: Object | None
-    others: list[Object]
+    workload: JsonObject | None
+    others: list[JsonObject]
 
 
 def prebuilt_name(case: JobCase) -> str:
@@ -44,7 +44,7 @@ def is_comparable(case: JobCase) -> bool:
     return not case.missing and case.integration.finished(case.job or {}) is None
 
 
-def is_equivalent(case: JobCase, workload: Object) -> bool:
+def is_equivalent(case: JobCase, workload: JsonObject) -> bool:
     """Whether the Workload asks for what the job asks for.
 
     Once admitted, or while it runs, a job has the counts that were assigned and tolerations that were
@@ -53,7 +53,7 @@ def is_equivalent(case: JobCase, workload: Object) -> bool:
     spec = value_at(workload, ("spec",), {})
     if spec.get("maximumExecutionTimeSeconds") != longest_execution(case):
         return False
-    job: Object = case.job or {}
+    job: JsonObject = case.job or {}
     if case.composition is not None:
         equivalent = case.composition.is_equivalent(job, spec.get("podSets") or [])
         if equivalent is not None:
@@ -73,7 +73,7 @@ def is_equivalent(case: JobCase, workload: Object) -> bool:
     return suspended and _equal(case, wanted, listed, running=admitted)
 
 
-def increases_over(case: JobCase, workload: Object) -> list[Increase]:
+def increases_over(case: JobCase, workload: JsonObject) -> list[Increase]:
     """The podsets of a job that ask for more than is reserved for its Workload."""
     if not is_reserved(workload):
         return []
@@ -81,14 +81,16 @@ def increases_over(case: JobCase, workload: Object) -> list[Increase]:
     return increases(pod_sets_of(case), [_as_assigned(workload, one) for one in listed])
 
 
-def _as_assigned(workload: Object, pod_set: Object) -> Object:
+def _as_assigned(workload: JsonObject, pod_set: JsonObject) -> JsonObject:
     for assignment in value_at(workload, ("status", "admission", "podSetAssignments"), []):
         if assignment.get("name", "main") == pod_set.get("name", "main"):
             return {**pod_set, "count": assignment.get("count", pod_set.get("count"))}
     return pod_set
 
 
-def _equal(case: JobCase, wanted: Sequence[Object], listed: Sequence[Object], *, running: bool) -> bool:
+def _equal(
+    case: JobCase, wanted: Sequence[JsonObject], listed: Sequence[JsonObject], *, running: bool
+) -> bool:
     return all(
         one.get("count") == other.get("count", 1)
         and (running or one.get("minCount") == other.get("minCount"))

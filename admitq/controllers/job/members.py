@@ -25,17 +25,17 @@ from admitq.controllers.plan import (
 from admitq.integrations import pods
 from admitq.integrations.base import Composition, Step, group_name, members_of
 from admitq.integrations.ownership import belongs_to_others, controller_of, is_of_group, prebuilt_places
-from admitq.integrations.paths import Object, merge_patch, value_at
 from admitq.workloads.job_workloads import RoleMismatch, owner_references
 from admitq.workloads.pod_charges import NO_CHARGE, Charge, charge_of, granted
 from admitq.workloads.pod_counts import assigned_counts, pod_counts
 from admitq.workloads.podsets import infos_of, inject
 from admitq.workloads.transitions import condition, holds, is_over, is_reserved
 from admitq_api.conditions import ConditionType, Reason
+from admitq_api.json_objects import JsonObject, create_merge_patch, value_at
 from admitq_api.labels import Names
 
 
-def _assigned(workload: Object) -> dict[str, int]:
+def _assigned(workload: JsonObject) -> dict[str, int]:
     """Pods by podset that the Workload was admitted with."""
     return pod_counts(workload) | assigned_counts(workload)
 
@@ -45,13 +45,13 @@ def _assigned(workload: Object) -> dict[str, int]:
 
 def awaits_start(case: JobCase) -> bool:
     """Whether any of the job is still to be started, once it is admitted."""
-    job: Object = case.job or {}
+    job: JsonObject = case.job or {}
     if case.composition is None:
         return case.integration.is_suspended(job, case.names)
     return bool(case.composition.held(job, None, case.names))
 
 
-def start(case: JobCase, workload: Object, note: str) -> Plan:
+def start(case: JobCase, workload: JsonObject, note: str) -> Plan:
     """Let the members go for which there is room.
 
     Raises:
@@ -87,7 +87,7 @@ def start(case: JobCase, workload: Object, note: str) -> Plan:
             refused.append(Tell(member, "Warning", RoleMismatch.reason, note))
             continue
         released = composition.released(inject(member, info), pod_set in placed, case.names)
-        patch = Step(merge_patch(member, released))
+        patch = Step(create_merge_patch(member, released))
         lifted = [gate for gate in gates if pods.has_gate(member, gate) and not pods.has_gate(released, gate)]
         actions += (
             Patch(case.resource, member, (patch,), CONCERN),
@@ -97,7 +97,7 @@ def start(case: JobCase, workload: Object, note: str) -> Plan:
     return plan(*actions, *refused, starts=workload if actions else None)
 
 
-def _beyond(member: Object, charged: Charge) -> str:
+def _beyond(member: JsonObject, charged: Charge) -> str:
     """The resources of which a member asks for more than its podset was admitted with; empty if it fits."""
     return ", ".join(charge_of(value_at(member, ("spec",), {})).beyond(charged))
 
@@ -110,7 +110,7 @@ def stop(case: JobCase, message: str, reason: str, *, everyone: bool) -> Plan | 
     actions: list[Action] = []
     for member in composition.stoppable(case.job or {}, everyone, case.names):
         condemned = composition.condemned(member, reason, message, case.now)
-        if patch := merge_patch(member, condemned):
+        if patch := create_merge_patch(member, condemned):
             actions.append(Patch(case.resource, member, (Step(patch, "status"),), CONCERN))
         actions += (Delete(case.resource, member), Tell(member, "Normal", "Stopped", message))
     return plan(*actions) if actions else None
@@ -119,7 +119,7 @@ def stop(case: JobCase, message: str, reason: str, *, everyone: bool) -> Plan | 
 # --- let go ---------------------------------------------------------------------------------------
 
 
-def _free(case: JobCase, composition: Composition, members: Iterable[Object]) -> tuple[Action, ...]:
+def _free(case: JobCase, composition: Composition, members: Iterable[JsonObject]) -> tuple[Action, ...]:
     finalizer = composition.finalizer(case.names)
     return tuple(
         RemoveFinalizer(case.resource, one, finalizer) for one in members if has_finalizer(one, finalizer)
@@ -139,7 +139,7 @@ def forgotten(case: JobCase) -> Plan | None:
     return plan(*_free(case, case.composition, ended)) if ended else None
 
 
-def replaced(case: JobCase, workload: Object) -> Plan | None:
+def replaced(case: JobCase, workload: JsonObject) -> Plan | None:
     """Let members go in whose place others stand."""
     if case.composition is None or not case.group:
         return None
@@ -151,8 +151,8 @@ def replaced(case: JobCase, workload: Object) -> Plan | None:
 
 
 def workload_of(
-    job: Object, found: Object | None, names: Names, *, validate: bool, by_annotation: bool = True
-) -> Object | None:
+    job: JsonObject, found: JsonObject | None, names: Names, *, validate: bool, by_annotation: bool = True
+) -> JsonObject | None:
     """The Workload that has the group's name, if it is the group's.
 
     It is if it was created for a group, or if the pods name it and it belongs to nothing else. Without
@@ -169,14 +169,14 @@ def workload_of(
     return found if is_claimed and is_free else None
 
 
-def awaits_first(workload: Object, names: Names) -> bool:
+def awaits_first(workload: JsonObject, names: Names) -> bool:
     """Whether the Workload of a group was created before its first pod: it has never had an owner."""
     metadata = value_at(workload, ("metadata",), {})
     is_unowned = not metadata.get("ownerReferences") and "deletionTimestamp" not in metadata
     return is_unowned and is_of_group(workload, names) and not holds(workload, ConditionType.FINISHED)
 
 
-def is_evicted_before_first(workload: Object, names: Names) -> bool:
+def is_evicted_before_first(workload: JsonObject, names: Names) -> bool:
     """Whether the Workload of a group was evicted before its first pod was created, and still holds quota."""
     is_evicted = holds(workload, ConditionType.EVICTED) and is_reserved(workload)
     return is_evicted and awaits_first(workload, names)
@@ -203,7 +203,7 @@ def excess(case: JobCase) -> Plan | None:
     """Delete members beyond the admission, or beyond the size of the group, newest first."""
     if case.composition is None or not case.group:
         return None
-    reserved: Object | None = None
+    reserved: JsonObject | None = None
     for workload in case.workloads:
         if is_over(workload):
             return None
@@ -225,7 +225,7 @@ def excess(case: JobCase) -> Plan | None:
     return plan(*actions) if actions else None
 
 
-def owners(case: JobCase, workload: Object) -> Plan | None:
+def owners(case: JobCase, workload: JsonObject) -> Plan | None:
     """Every member of a group owns its Workload, which goes when all have gone."""
     if case.composition is None or not case.group:
         return None
@@ -245,7 +245,7 @@ def owners(case: JobCase, workload: Object) -> Plan | None:
     )
 
 
-def awaited(case: JobCase, workload: Object) -> Plan | None:
+def awaited(case: JobCase, workload: JsonObject) -> Plan | None:
     """Tell whether members must come in the place of others before the group can be admitted (again).
 
     That is told before the group ends, for it may end because nobody comes; afterwards nobody is awaited.

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from admitq.controllers.context import Context
 from admitq.controllers.current_workloads import observe_newer_workloads
 from admitq.controllers.job.case import JobCase
-from admitq.integrations.paths import Object
 from admitq.runtime.errors import ApiError
 from admitq.workloads.transitions import is_reserved
+from admitq_api.json_objects import JsonObject
 
 
 async def observe_newer_workloads_of_job(ctx: Context, case: JobCase) -> bool:
@@ -23,8 +23,8 @@ async def observe_newer_workloads_of_job(ctx: Context, case: JobCase) -> bool:
     return observe_newer_workloads(ctx, await _read_current_workloads(ctx, case))
 
 
-async def _read_current_workloads(ctx: Context, case: JobCase) -> Sequence[Object]:
-    metadata: Object = (case.job or {})["metadata"]
+async def _read_current_workloads(ctx: Context, case: JobCase) -> Sequence[JsonObject]:
+    metadata: JsonObject = (case.job or {})["metadata"]
     resource, namespace = ctx.kinds.workloads, metadata["namespace"]
     if (held := _only_reserved(case)) is not None:
         # If this Workload has not changed, no other is admitted for the job. A list would cost more.

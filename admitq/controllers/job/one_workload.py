@@ -22,7 +22,6 @@ from admitq.controllers.plan import (
 )
 from admitq.core.model import ObjectKey
 from admitq.integrations.base import Step
-from admitq.integrations.paths import Object, value_at
 from admitq.workloads.job_workloads import (
     PriorityClassMissing,
     Unfit,
@@ -35,11 +34,12 @@ from admitq.workloads.transitions import (
     is_reserved,
 )
 from admitq_api.conditions import ConditionType, parse_time
+from admitq_api.json_objects import JsonObject, value_at
 
 
 def without_workload(case: JobCase, match: Match) -> Plan:
     """No Workload stands for the job as it is: stop it, or bring one about."""
-    job: Object = case.job or {}
+    job: JsonObject = case.job or {}
     if case.integration.finished(job) is not None:
         return plan(*members.freed(case))
     if not match.others and (forgotten := members.forgotten(case)):
@@ -69,7 +69,7 @@ def incomplete(case: JobCase) -> Plan | None:
     return plan(case.tell("ErrWorkloadCompose", note, warning=True))
 
 
-def _unmarked(case: JobCase, others: list[Object]) -> Plan | None:
+def _unmarked(case: JobCase, others: list[JsonObject]) -> Plan | None:
     """Restore a suspended job that still has what an admission gave it, before its Workload follows it.
 
     Otherwise the Workload would request the nodes of a former flavor, as if the job's author had chosen them.
@@ -80,7 +80,7 @@ def _unmarked(case: JobCase, others: list[Object]) -> Plan | None:
     return running.stop(case, first, "", running.NO_MATCHING_WORKLOAD)
 
 
-def _replace(case: JobCase, others: list[Object]) -> Plan:
+def _replace(case: JobCase, others: list[JsonObject]) -> Plan:
     """A Workload that does not match is made to, where it holds no quota; else it goes with its quota."""
     first, *rest = others
     if not is_reserved(first) and not is_over(first):
@@ -90,7 +90,7 @@ def _replace(case: JobCase, others: list[Object]) -> Plan:
     return _delete_stopped(case, others) or NOTHING
 
 
-def _update(case: JobCase, workload: Object) -> Plan:
+def _update(case: JobCase, workload: JsonObject) -> Plan:
     try:
         patch = spec_update(case, workload)
     except WithoutPodSets as problem:
@@ -148,13 +148,13 @@ def without_waiting(case: JobCase) -> Plan:
     return plan(*(action for one in waiting for action in _deletion(case, one)))
 
 
-def delete_others(case: JobCase, others: list[Object]) -> Plan | None:
+def delete_others(case: JobCase, others: list[JsonObject]) -> Plan | None:
     """Delete the Workloads of a job beside the one that asks for what the job asks for."""
     decided = plan(*(action for one in others for action in _deletion(case, one)))
     return decided if decided.actions else None
 
 
-def _delete_stopped(case: JobCase, others: list[Object]) -> Plan | None:
+def _delete_stopped(case: JobCase, others: list[JsonObject]) -> Plan | None:
     """Delete Workloads of a job that has stopped, each once its pods have ended."""
     decided = delete_others(case, others)
     for one in others:
@@ -164,7 +164,7 @@ def _delete_stopped(case: JobCase, others: list[Object]) -> Plan | None:
     return decided
 
 
-def _deletion(case: JobCase, workload: Object) -> tuple[Action, ...]:
+def _deletion(case: JobCase, workload: JsonObject) -> tuple[Action, ...]:
     """Delete a Workload, and let it go only then: one that has changed in the meantime stays held."""
     workloads = case.kinds.workloads
     if "deletionTimestamp" in workload["metadata"]:

@@ -13,11 +13,11 @@ from admitq.controllers.context import Context
 from admitq.controllers.indexes import resource_followed, resource_of
 from admitq.integrations.base import Integration, OwnerKind, Reference
 from admitq.integrations.ownership import Owner
-from admitq.integrations.paths import Object, only, value_at
 from admitq.process.logs import logger
 from admitq.runtime.discovery import resource_of_kind
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import Resource
+from admitq_api.json_objects import JsonObject, select_fields, value_at
 
 log = logger(__name__)
 
@@ -43,9 +43,9 @@ class Owners:
         self._clock = clock
         self._watched = {OwnerKind(*one.gvk): resource_of(one) for one in ctx.settings.integrations}
         self._resources: dict[OwnerKind, tuple[float, Resource | None]] = {}
-        self._read: OrderedDict[str, tuple[float, Object]] = OrderedDict()
+        self._read: OrderedDict[str, tuple[float, JsonObject]] = OrderedDict()
 
-    async def find(self, owner: Owner) -> Object | None:
+    async def find(self, owner: Owner) -> JsonObject | None:
         """The object that a reference names; None if it, or its kind, is not there or may not be read.
 
         What is found may be another object of the name: its UID tells.
@@ -63,7 +63,7 @@ class Owners:
         resource = await self._resource(owner.kind)
         return None if resource is None else await self._ask(resource, owner)
 
-    async def read(self, owner: Owner) -> Object | None:
+    async def read(self, owner: Owner) -> JsonObject | None:
         """The object that a reference names as the API server has it now, all of it; as ``find`` otherwise.
 
         Raises:
@@ -72,10 +72,10 @@ class Owners:
         resource = self._watched.get(owner.kind) or await self._resource(owner.kind)
         return None if resource is None else await self._ask(resource, owner)
 
-    async def resolved(self, integration: Integration, owner: Object) -> Object:
+    async def resolved(self, integration: Integration, owner: JsonObject) -> JsonObject:
         """An owner of a kind with what says which pods it has besides, as far as that is watched."""
         followed = {one.kind: one for one in integration.templates.follows if one.required}
-        found: dict[Reference, Object] = {}
+        found: dict[Reference, JsonObject] = {}
         for reference in integration.templates.references(owner) if followed else ():
             if (kind := followed.get(reference.kind)) is None:
                 continue
@@ -92,7 +92,7 @@ class Owners:
             self._resources[kind] = (self._clock(), resource)
         return resource
 
-    async def _ask(self, resource: Resource, owner: Owner) -> Object | None:
+    async def _ask(self, resource: Resource, owner: Owner) -> JsonObject | None:
         try:
             found = await self._ctx.client.get(
                 resource, owner.name, namespace=owner.namespace if resource.namespaced else None
@@ -115,13 +115,13 @@ class Owners:
         self._keep(found)
         return found
 
-    def _keep(self, found: Object) -> None:
+    def _keep(self, found: JsonObject) -> None:
         metadata = value_at(found, ("metadata",), {})
         uid = metadata.get("uid")
         if not isinstance(uid, str):
             return
         self._read.pop(uid, None)
-        kept = only(metadata, _KEPT)
+        kept = select_fields(metadata, _KEPT)
         slim = {"apiVersion": found.get("apiVersion"), "kind": found.get("kind"), "metadata": kept}
         self._read[uid] = (self._clock(), slim)
         while len(self._read) > MOST:

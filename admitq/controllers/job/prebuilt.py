@@ -9,9 +9,9 @@ from admitq.controllers.job.matching import Match, is_comparable, is_equivalent,
 from admitq.controllers.plan import Patch, Plan, Tell, plan
 from admitq.integrations.base import Step, members_of
 from admitq.integrations.ownership import belongs_to_others, controller_of, is_served
-from admitq.integrations.paths import Object, only, value_at
 from admitq.workloads.job_workloads import job_uid_label, owner_references
 from admitq.workloads.transitions import is_over
+from admitq_api.json_objects import JsonObject, select_fields, value_at
 
 
 class Claim(Enum):
@@ -29,7 +29,7 @@ class Claim(Enum):
     """The pods of the job are not known now, so that nothing can be compared."""
 
 
-def claim_on(case: JobCase, workload: Object) -> Claim:
+def claim_on(case: JobCase, workload: JsonObject) -> Claim:
     """What the job may do with the Workload that it names."""
     uid = str(value_at(case.job, ("metadata", "uid"), ""))
     controller = controller_of(workload)
@@ -46,7 +46,7 @@ def claim_on(case: JobCase, workload: Object) -> Claim:
     return Claim.FREE if is_equivalent(case, workload) else Claim.DIFFERENT
 
 
-def _found(case: JobCase) -> Object | None:
+def _found(case: JobCase) -> JsonObject | None:
     name = "" if case.group else prebuilt_name(case)
     return case.lookups.workload(name) if name else None
 
@@ -75,7 +75,7 @@ def adopt(case: JobCase) -> Plan | None:
     if controller_of(workload) is None:
         metadata["ownerReferences"] = owner_references(case)
     label = job_uid_label(case)
-    if label != only(value_at(workload, ("metadata", "labels"), {}), label):
+    if label != select_fields(value_at(workload, ("metadata", "labels"), {}), label):
         metadata["labels"] = label
     if not metadata:
         return None

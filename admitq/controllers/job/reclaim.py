@@ -6,7 +6,7 @@ from typing import Final
 from admitq.controllers.job.case import JobCase
 from admitq.controllers.plan import Plan
 from admitq.integrations.base import never
-from admitq.integrations.paths import Object, value_at
+from admitq_api.json_objects import JsonObject, value_at
 
 CONCERN: Final = "reclaimable-pods"
 
@@ -16,12 +16,12 @@ def is_reported(case: JobCase) -> bool:
     return case.settings.jobs.reclaimable_pods and case.integration.scaling.reclaimable is not never
 
 
-def reported_counts(workload: Object) -> dict[str, int]:
+def reported_counts(workload: JsonObject) -> dict[str, int]:
     """The reclaimable pods that the Workload shows, by podset."""
     return {item["name"]: item["count"] for item in value_at(workload, ("status", "reclaimablePods"), [])}
 
 
-def report(case: JobCase, workload: Object, counts: Mapping[str, int]) -> Plan | None:
+def report(case: JobCase, workload: JsonObject, counts: Mapping[str, int]) -> Plan | None:
     """Write the reclaimable pods of the podsets; None if the Workload shows them already."""
     before = reported_counts(workload)
     transition = case.begin(workload)
@@ -30,7 +30,7 @@ def report(case: JobCase, workload: Object, counts: Mapping[str, int]) -> Plan |
     return case.end(workload, transition, concern=CONCERN)
 
 
-def lower(case: JobCase, workload: Object, sizes: Mapping[str, int]) -> Plan | None:
+def lower(case: JobCase, workload: JsonObject, sizes: Mapping[str, int]) -> Plan | None:
     """Lower the reclaimable pods to those of podsets of these sizes; None if none has to shrink.
 
     A scale-down writes this before the lower counts of the podsets. In the reverse order the Workload would

@@ -26,7 +26,6 @@ from admitq.controllers.plan import (
 from admitq.controllers.reasons import reported_reason
 from admitq.core.model import Instant
 from admitq.integrations.ownership import is_of_pod_alone, is_served
-from admitq.integrations.paths import Object
 from admitq.workloads.transitions import (
     condition,
     holds,
@@ -38,11 +37,12 @@ from admitq.workloads.transitions import (
     since,
 )
 from admitq_api.conditions import SECOND, ConditionType, Reason
+from admitq_api.json_objects import JsonObject
 
 # --- the job is gone ------------------------------------------------------------------------------
 
 
-def _release(case: JobCase, workload: Object) -> tuple[Action | None, ...]:
+def _release(case: JobCase, workload: JsonObject) -> tuple[Action | None, ...]:
     """The next thing to do with a Workload whose job is gone; none is released while its pods can run."""
     remaining = case.outliving.get(workload["metadata"]["uid"])
     listed = () if remaining is None else remaining.listed
@@ -65,13 +65,13 @@ def _release(case: JobCase, workload: Object) -> tuple[Action | None, ...]:
     return ()
 
 
-def _report_outliving(case: JobCase, workload: Object) -> Action | None:
+def _report_outliving(case: JobCase, workload: JsonObject) -> Action | None:
     transition = case.begin(workload)
     outliving.report(transition, case.outliving[workload["metadata"]["uid"]])
     return status_patch(case.kinds.workloads, workload, transition.patch(), CONCERN)
 
 
-def after_pods(case: JobCase, workload: Object, freeing: Plan | None) -> Plan | None:
+def after_pods(case: JobCase, workload: JsonObject, freeing: Plan | None) -> Plan | None:
     """The plan, which frees the quota of a Workload, once no pod of the Workload can run.
 
     The status of a job says little of pods that take long to end, or that its controller does not delete.
@@ -84,13 +84,13 @@ def after_pods(case: JobCase, workload: Object, freeing: Plan | None) -> Plan | 
     return replace(freeing, frees=(*freeing.frees, workload))
 
 
-def _is_evicted_with_its_pod(case: JobCase, workload: Object) -> bool:
+def _is_evicted_with_its_pod(case: JobCase, workload: JsonObject) -> bool:
     """Whether an eviction has deleted the single pod for which the Workload holds quota."""
     is_evicted = holds(workload, ConditionType.EVICTED) and is_reserved(workload) and not is_over(workload)
     return is_evicted and case.job is not None and is_of_pod_alone(workload)
 
 
-def _is_evicted_without_pods(case: JobCase, workload: Object) -> bool:
+def _is_evicted_without_pods(case: JobCase, workload: JsonObject) -> bool:
     """Whether the Workload of a group was evicted that has no pods yet: no job has to stop first."""
     return case.job is None and members.is_evicted_before_first(workload, case.names)
 
@@ -107,7 +107,7 @@ def gone(case: JobCase) -> Plan | None:
 # --- the job or the Workload ends -----------------------------------------------------------------
 
 
-def out_of_sync(case: JobCase, workload: Object) -> Plan | None:
+def out_of_sync(case: JobCase, workload: JsonObject) -> Plan | None:
     """A prebuilt Workload that asks for something else than its job ends."""
     if not prebuilt_name(case) or is_over(workload) or not is_comparable(case):
         return None
@@ -122,7 +122,7 @@ def out_of_sync(case: JobCase, workload: Object) -> Plan | None:
     return after_pods(case, workload, finish(case, workload, Reason.OUT_OF_SYNC, message))
 
 
-def finish(case: JobCase, workload: Object, reason: Reason, message: str) -> Plan | None:
+def finish(case: JobCase, workload: JsonObject, reason: Reason, message: str) -> Plan | None:
     """Finish a Workload, which frees its quota."""
     transition = case.begin(workload)
     outliving.withdraw(transition)
@@ -130,7 +130,7 @@ def finish(case: JobCase, workload: Object, reason: Reason, message: str) -> Pla
     return case.end(workload, transition)
 
 
-def workload_finished(case: JobCase, workload: Object) -> Plan | None:
+def workload_finished(case: JobCase, workload: JsonObject) -> Plan | None:
     """Report a finished Workload once, and remove its finalizer."""
     if not holds(workload, ConditionType.FINISHED):
         return None
@@ -148,11 +148,11 @@ def workload_finished(case: JobCase, workload: Object) -> Plan | None:
     )
 
 
-def workload_deleted(case: JobCase, workload: Object) -> Plan | None:
+def workload_deleted(case: JobCase, workload: JsonObject) -> Plan | None:
     """The deletion of a Workload stops its job. The finalizer stays until no pod of the job can run."""
     if "deletionTimestamp" not in workload["metadata"]:
         return None
-    job: Object = case.job or {}
+    job: JsonObject = case.job or {}
     if case.integration.finished(job) is None:
         if stopping := running.stop(case, workload, "Workload is deleted", running.WORKLOAD_DELETED):
             return stopping
@@ -164,7 +164,7 @@ def workload_deleted(case: JobCase, workload: Object) -> Plan | None:
     return after_pods(case, workload, released)
 
 
-def on_hold(case: JobCase, workload: Object) -> Plan | None:
+def on_hold(case: JobCase, workload: JsonObject) -> Plan | None:
     """A job on hold keeps its Workload and no quota; afterwards it waits again.
 
     A deactivated Workload is left to the Workload controller, which reports the deactivation.
@@ -186,7 +186,7 @@ def on_hold(case: JobCase, workload: Object) -> Plan | None:
     return after_pods(case, workload, case.end(workload, transition))
 
 
-def job_finished(case: JobCase, workload: Object) -> Plan | None:
+def job_finished(case: JobCase, workload: JsonObject) -> Plan | None:
     """The Workload ends as its job did."""
     ended = case.integration.finished(case.job or {})
     if ended is None:
@@ -199,7 +199,7 @@ def job_finished(case: JobCase, workload: Object) -> Plan | None:
 # --- the Workload is evicted ----------------------------------------------------------------------
 
 
-def evicted(case: JobCase, workload: Object) -> Plan | None:
+def evicted(case: JobCase, workload: JsonObject) -> Plan | None:
     """An eviction stops the job; when nothing runs any more its quota is free."""
     evicted = condition(workload, ConditionType.EVICTED)
     if evicted is None or evicted.get("status") != "True":
@@ -214,7 +214,7 @@ def evicted(case: JobCase, workload: Object) -> Plan | None:
     return _retention_over(case, workload, reason)
 
 
-def _requeue(case: JobCase, workload: Object) -> Plan | None:
+def _requeue(case: JobCase, workload: JsonObject) -> Plan | None:
     """The quota of an eviction is given back.
 
     A pod alone that was started is deleted, and its Workload ends with it: until then it competes again only
@@ -229,7 +229,7 @@ def _requeue(case: JobCase, workload: Object) -> Plan | None:
     return case.end(workload, transition)
 
 
-def _retention_over(case: JobCase, workload: Object, reason: str) -> Plan | None:
+def _retention_over(case: JobCase, workload: JsonObject, reason: str) -> Plan | None:
     """A job that was deactivated for a cause, not by hand, is deleted after a while, if so configured.
 
     So are all members of one that is put together, and let go.
@@ -253,7 +253,7 @@ def _retention_over(case: JobCase, workload: Object, reason: str) -> Plan | None
     return plan(*actions, case.tell("Deleted", note)) if actions else NOTHING
 
 
-def _was_returned_since(workload: Object, evicted_at: Instant) -> bool:
+def _was_returned_since(workload: JsonObject, evicted_at: Instant) -> bool:
     """Whether the Workload was requeued after an eviction, by admitq or by another program."""
     requeued = condition(workload, ConditionType.REQUEUED) or {}
     returned_at = since(workload, ConditionType.REQUEUED) if requeued.get("status") == "True" else None

@@ -7,11 +7,11 @@ from typing import Final
 from admitq.controllers.job import members, slices
 from admitq.controllers.job.case import CONCERN, JobCase
 from admitq.controllers.plan import NOTHING, Patch, Plan, plan
-from admitq.integrations.paths import Object, merge_patch, value_at
 from admitq.runtime.rate_limit import CallPriority
 from admitq.workloads.podsets import Conflict, FlavorMissing, infos_of, inject, restore
 from admitq.workloads.transitions import condition
 from admitq_api.conditions import ConditionType, Reason
+from admitq_api.json_objects import JsonObject, create_merge_patch, value_at
 
 WORKLOAD_DELETED: Final = "WorkloadDeleted"
 WORKLOAD_FINISHED: Final = "WorkloadFinished"
@@ -25,7 +25,7 @@ def evicted_due_to(reason: str) -> str:
     return f"WorkloadEvictedDueTo{reason}"
 
 
-def started(case: JobCase, workload: Object) -> Object:
+def started(case: JobCase, workload: JsonObject) -> JsonObject:
     """The job with all that the admission gives its podsets, running.
 
     The pod counts of an elastic job stay as they are, even if its admission is for fewer pods. A slice for
@@ -35,7 +35,7 @@ def started(case: JobCase, workload: Object) -> Object:
         Conflict: the admission contradicts the job; no retry will mend it.
         FlavorMissing: an assigned flavor is not known.
     """
-    result: Object = case.job or {}
+    result: JsonObject = case.job or {}
     infos = {
         info.name: info
         for info in infos_of(workload, case.lookups.flavor, case.names, case.settings.jobs.marks)
@@ -54,9 +54,9 @@ def started(case: JobCase, workload: Object) -> Object:
     return case.integration.with_suspend(result, False)
 
 
-def stopped(case: JobCase, workload: Object | None) -> Object:
+def stopped(case: JobCase, workload: JsonObject | None) -> JsonObject:
     """The job suspended, with the pod templates and counts that its Workload remembers."""
-    result: Object = case.job or {}
+    result: JsonObject = case.job or {}
     counts: dict[str, int] = {}
     kept = case.integration.templates.platform_labels | case.integration.templates.own_labels
     listed = value_at(workload, ("spec", "podSets"), [])
@@ -73,11 +73,11 @@ def stopped(case: JobCase, workload: Object | None) -> Object:
 
 def is_marked(case: JobCase) -> bool:
     """Whether the job's templates carry marks of an admission."""
-    job: Object = case.job or {}
+    job: JsonObject = case.job or {}
     return _are_marked(case, (one.template_in(job) for one in case.integration.pod_sets(job, case.names)))
 
 
-def is_started_by_others(case: JobCase, workload: Object) -> bool:
+def is_started_by_others(case: JobCase, workload: JsonObject) -> bool:
     """Whether a job runs without the marks that its start under this admission writes.
 
     Its user unsuspended it when quota was reserved, or removed the marks while it was suspended. It does not
@@ -92,17 +92,17 @@ def is_started_by_others(case: JobCase, workload: Object) -> bool:
         return False
 
 
-def is_marked_workload(case: JobCase, workload: Object) -> bool:
+def is_marked_workload(case: JobCase, workload: JsonObject) -> bool:
     """Whether the Workload was created from a job with such marks in its templates."""
     listed = value_at(workload, ("spec", "podSets"), [])
     return _are_marked(case, (value_at(one, ("template",), {}) for one in listed))
 
 
-def _are_marked(case: JobCase, templates: Iterable[Object]) -> bool:
+def _are_marked(case: JobCase, templates: Iterable[JsonObject]) -> bool:
     return any(value_at(one, ("metadata", "labels", case.names.podset)) is not None for one in templates)
 
 
-def stop(case: JobCase, workload: Object | None, message: str, reason: str) -> Plan | None:
+def stop(case: JobCase, workload: JsonObject | None, message: str, reason: str) -> Plan | None:
     """Stop the job and restore its templates; None if it is stopped and holds nothing of an admission.
 
     A stop that waits for the job's pods is a plan with nothing to do. Members are ended; even those that
@@ -110,9 +110,11 @@ def stop(case: JobCase, workload: Object | None, message: str, reason: str) -> P
     """
     if case.composition is not None:
         return members.stop(case, message, reason, everyone=reason == WORKLOAD_DELETED)
-    job: Object = case.job or {}
+    job: JsonObject = case.job or {}
     target = stopped(case, workload)
-    if case.integration.is_suspended(job, case.names) and not (is_marked(case) and merge_patch(job, target)):
+    if case.integration.is_suspended(job, case.names) and not (
+        is_marked(case) and create_merge_patch(job, target)
+    ):
         return None
     steps = case.integration.lifecycle.stop(job, target, case.names)
     if not steps:
@@ -122,7 +124,7 @@ def stop(case: JobCase, workload: Object | None, message: str, reason: str) -> P
     return plan(Patch(case.resource, job, steps, CONCERN, priority=CallPriority.EVICTION), told)
 
 
-def start(case: JobCase, workload: Object) -> Plan:
+def start(case: JobCase, workload: JsonObject) -> Plan:
     """Start an admitted job.
 
     Raises:
@@ -132,6 +134,6 @@ def start(case: JobCase, workload: Object) -> Plan:
     note = f"Admitted by clusterQueue {value_at(workload, ('status', 'admission', 'clusterQueue'), '')}"
     if case.composition is not None:
         return members.start(case, workload, note)
-    job: Object = case.job or {}
+    job: JsonObject = case.job or {}
     steps = case.integration.lifecycle.start(job, started(case, workload), case.names)
     return plan(Patch(case.resource, job, steps, CONCERN), case.tell("Started", note), starts=workload)

@@ -17,7 +17,6 @@ from admitq.controllers.job.matching import Match, is_comparable, prebuilt_name
 from admitq.controllers.plan import Create, Patch, Plan, RemoveFinalizer, Tell, has_finalizer, plan
 from admitq.integrations.base import Step
 from admitq.integrations.names import workload_name
-from admitq.integrations.paths import Object, value_at
 from admitq.translate import messages
 from admitq.translate.workloads import read_replaced_key
 from admitq.workloads.job_workloads import has_same_pods, longest_execution, pod_sets_of, workload_for
@@ -25,6 +24,7 @@ from admitq.workloads.pod_counts import covered_counts, pod_counts
 from admitq.workloads.podsets import injected_annotations, injected_labels
 from admitq.workloads.transitions import condition, holds, is_admitted, is_over, is_reserved
 from admitq_api.conditions import ConditionType, Reason
+from admitq_api.json_objects import JsonObject, value_at
 from admitq_api.labels import Names
 from admitq_api.quantity import amount, format_quantity
 
@@ -35,8 +35,8 @@ Counts = Mapping[str, int]
 class Slices(NamedTuple):
     """The slices of a job that are not over, each oldest first: with quota, and waiting for it."""
 
-    holding: Sequence[Object]
-    waiting: Sequence[Object]
+    holding: Sequence[JsonObject]
+    waiting: Sequence[JsonObject]
 
 
 def is_elastic(case: JobCase) -> bool:
@@ -57,7 +57,7 @@ def slices_of(case: JobCase) -> Slices:
     return Slices([one for one in alive if is_reserved(one)], [one for one in alive if not is_reserved(one)])
 
 
-def _depth(case: JobCase, workload: Object) -> int:
+def _depth(case: JobCase, workload: JsonObject) -> int:
     """How many slices it comes after."""
     known = {one["metadata"]["name"]: one for one in case.owned}
     depth, at = 0, read_replaced_key(workload, case.names)
@@ -92,7 +92,7 @@ def settle(case: JobCase) -> Plan | None:
     return _beside(case, holding[0], waiting, wanted)
 
 
-def _beside(case: JobCase, held: Object, waiting: Sequence[Object], wanted: Counts) -> Plan | None:
+def _beside(case: JobCase, held: JsonObject, waiting: Sequence[JsonObject], wanted: Counts) -> Plan | None:
     """What follows for the slices of a job with quota, which is as large as it is."""
     granted = pod_counts(held) | covered_counts(held)
     if all(count <= granted[name] for name, count in wanted.items()):
@@ -106,7 +106,7 @@ def _beside(case: JobCase, held: Object, waiting: Sequence[Object], wanted: Coun
     return None if case.namespace_ends else _grow(case, held, wanted)
 
 
-def _sizes(case: JobCase, held: Object, wanted: Counts) -> Counts:
+def _sizes(case: JobCase, held: JsonObject, wanted: Counts) -> Counts:
     """The pod counts that a slice with quota shrinks to: those of the job and of its pods that still run.
 
     The quota of pods that the job does not want any more is free when they have ended, and not before. Those
@@ -155,12 +155,12 @@ def is_growing(case: JobCase) -> bool:
     return is_elastic(case) and bool(slices.holding and slices.waiting)
 
 
-def has_size_of_job(case: JobCase, workload: Object) -> bool:
+def has_size_of_job(case: JobCase, workload: JsonObject) -> bool:
     """Whether the Workload is a slice of an elastic job and asks for exactly the pods of the job."""
     return is_elastic(case) and is_comparable(case) and pod_counts(workload) == _job_counts(case)
 
 
-def lets_run(workloads: Sequence[Object], *, elastic: bool) -> bool:
+def lets_run(workloads: Sequence[JsonObject], *, elastic: bool) -> bool:
     """Whether what a job creates may run, by those of the job's Workloads that are not finished.
 
     An elastic job runs with what it has while a larger slice of it waits, until one is evicted.
@@ -175,7 +175,7 @@ def _job_counts(case: JobCase) -> dict[str, int]:
     return {one["name"]: one["count"] for one in pod_sets_of(case)}
 
 
-def _has_shape(case: JobCase, workload: Object) -> bool:
+def _has_shape(case: JobCase, workload: JsonObject) -> bool:
     spec = value_at(workload, ("spec",), {})
     wanted, listed = pod_sets_of(case), spec.get("podSets") or []
     # Pods of a job that runs have tolerations of its flavors besides.
@@ -193,7 +193,7 @@ def _has_shape(case: JobCase, workload: Object) -> bool:
 # --- what is too many ----------------------------------------------------------------------------
 
 
-def _was_replaced(workload: Object) -> bool:
+def _was_replaced(workload: JsonObject) -> bool:
     finished = condition(workload, ConditionType.FINISHED) or {}
     return finished.get("reason") == Reason.WORKLOAD_SLICE_REPLACED
 
@@ -212,11 +212,11 @@ def _freed(case: JobCase, *, is_continued: bool) -> Plan | None:
     return plan(*(RemoveFinalizer(case.kinds.workloads, one) for one in over)) if over else None
 
 
-def _superfluous(case: JobCase, slices: Sequence[Object]) -> Plan | None:
+def _superfluous(case: JobCase, slices: Sequence[JsonObject]) -> Plan | None:
     return _over(case, slices[0], slices[-1]) if len(slices) > 1 else None
 
 
-def _over(case: JobCase, workload: Object, by: Object) -> Plan | None:
+def _over(case: JobCase, workload: JsonObject, by: JsonObject) -> Plan | None:
     """A slice ends for another. One with quota may as well be ended by the controller of Workloads."""
     message = messages.replaced(by["metadata"]["uid"], value_at(case.job, ("metadata", "uid"), ""))
     transition = case.begin(workload)
@@ -227,19 +227,19 @@ def _over(case: JobCase, workload: Object, by: Object) -> Plan | None:
 # --- growing and shrinking -----------------------------------------------------------------------
 
 
-def _with_counts(workload: Object, counts: Counts) -> list[dict[str, Any]]:
+def _with_counts(workload: JsonObject, counts: Counts) -> list[dict[str, Any]]:
     listed = value_at(workload, ("spec", "podSets"), [])
     return [{**one, "count": counts[one.get("name", "main")]} for one in listed]
 
 
-def _resized(case: JobCase, workload: Object, wanted: Counts) -> Plan | None:
+def _resized(case: JobCase, workload: JsonObject, wanted: Counts) -> Plan | None:
     """A slice that waits follows the job, and one with quota shrinks with it."""
     if pod_counts(workload) == wanted:
         return None
     return _updated(case, workload, {"spec": {"podSets": _with_counts(workload, wanted)}})
 
 
-def _followed(case: JobCase, workload: Object, held: Object, wanted: Counts) -> Plan | None:
+def _followed(case: JobCase, workload: JsonObject, held: JsonObject, wanted: Counts) -> Plan | None:
     """A slice that waits to replace another follows the job, whatever another program wrote on it."""
     annotations = value_at(workload, ("metadata", "annotations"), {})
     marks = {key: value for key, value in _marks(case, held).items() if annotations.get(key) != value}
@@ -252,13 +252,13 @@ def _followed(case: JobCase, workload: Object, held: Object, wanted: Counts) -> 
     return _updated(case, workload, patch) if patch else None
 
 
-def _updated(case: JobCase, workload: Object, patch: dict[str, Any]) -> Plan:
+def _updated(case: JobCase, workload: JsonObject, patch: dict[str, Any]) -> Plan:
     note = f"Updated workload slice: {name_of(workload)}"
     write = Patch(case.kinds.workloads, workload, (Step(patch),), CONCERN)
     return plan(write, case.tell("UpdatedWorkload", note))
 
 
-def _marks(case: JobCase, held: Object) -> dict[str, str]:
+def _marks(case: JobCase, held: JsonObject) -> dict[str, str]:
     """The annotations of a slice that is to replace the one with quota."""
     return {
         case.names.elastic_job: "true",
@@ -267,7 +267,7 @@ def _marks(case: JobCase, held: Object) -> dict[str, str]:
     }
 
 
-def _given_back(case: JobCase, workload: Object) -> Plan | None:
+def _given_back(case: JobCase, workload: JsonObject) -> Plan | None:
     """What a slice that shrank was assigned for the pods that it has no more is free."""
     counts = pod_counts(workload)
     admission = value_at(workload, ("status", "admission"), {})
@@ -284,7 +284,7 @@ def _given_back(case: JobCase, workload: Object) -> Plan | None:
     return case.end(workload, transition)
 
 
-def _shrunk(assignment: Object, count: int) -> Object:
+def _shrunk(assignment: JsonObject, count: int) -> JsonObject:
     before = assignment.get("count", count)
     if count >= before:
         return assignment
@@ -295,7 +295,7 @@ def _shrunk(assignment: Object, count: int) -> Object:
     return {**assignment, "count": count, **({"resourceUsage": usage} if usage else {})}
 
 
-def _grow(case: JobCase, held: Object, wanted: Counts) -> Plan:
+def _grow(case: JobCase, held: JsonObject, wanted: Counts) -> Plan:
     """A slice for all pods of the job, which is to replace the one with quota, and is of its shape."""
     workload = made(case)
     workload["metadata"]["annotations"] |= _marks(case, held)
@@ -305,7 +305,7 @@ def _grow(case: JobCase, held: Object, wanted: Counts) -> Plan:
     return plan(Create(case.kinds.workloads, workload, CONCERN), case.tell("CreatedWorkload", note))
 
 
-def chain_of(workload: Object, annotation: str) -> str:
+def chain_of(workload: JsonObject, annotation: str) -> str:
     """The name of the first slice of the chain that a slice is of."""
     return value_at(workload, ("metadata", "annotations", annotation)) or workload["metadata"]["name"]
 
@@ -332,7 +332,7 @@ def made(case: JobCase) -> dict[str, Any]:
     return workload
 
 
-def _without_marks(pod_set: Object, names: Names) -> dict[str, Any]:
+def _without_marks(pod_set: JsonObject, names: Names) -> dict[str, Any]:
     """The podset without the labels and annotations that an admission has injected into its template.
 
     A job that runs has them in its templates. A Workload that kept them would restore them when it stops the

@@ -23,7 +23,6 @@ from admitq.controllers.plan import (
 )
 from admitq.integrations.base import Step, members_of
 from admitq.integrations.ownership import is_served
-from admitq.integrations.paths import Object, value_at
 from admitq.workloads.job_workloads import (
     PriorityClassMissing,
     Unfit,
@@ -40,6 +39,7 @@ from admitq.workloads.transitions import (
     is_reserved,
 )
 from admitq_api.conditions import ConditionType, Reason
+from admitq_api.json_objects import JsonObject, value_at
 
 MISSING_FLAVOR_RETRY_SECONDS: Final = 1.0
 
@@ -128,7 +128,7 @@ def _unmanaged(case: JobCase) -> Plan | None:
 # --- while it lives -------------------------------------------------------------------------------
 
 
-def _class_followed(case: JobCase, workload: Object) -> Plan | Tell | None:
+def _class_followed(case: JobCase, workload: JsonObject) -> Plan | Tell | None:
     """What makes the Workload follow the label of the job's class, or tells that there is no such class."""
     if is_served(workload, case.names):
         return None
@@ -144,7 +144,7 @@ def _class_followed(case: JobCase, workload: Object) -> Plan | Tell | None:
     )
 
 
-def _priority_changed(case: JobCase, workload: Object) -> Plan | None:
+def _priority_changed(case: JobCase, workload: JsonObject) -> Plan | None:
     """Have the Workload follow the job's class, and so those slices of an elastic job that wait beside it.
 
     A class that is not there changes nothing: least of all may it keep a job from being stopped.
@@ -154,13 +154,13 @@ def _priority_changed(case: JobCase, workload: Object) -> Plan | None:
     return next((one for one in following if isinstance(one, Plan)), None)
 
 
-def _class_missing(case: JobCase, workload: Object) -> Tell | None:
+def _class_missing(case: JobCase, workload: JsonObject) -> Tell | None:
     """Tell that the class is not there which the Workload should follow."""
     followed = None if is_over(workload) else _class_followed(case, workload)
     return followed if isinstance(followed, Tell) else None
 
 
-def _gates_lifted(case: JobCase, workload: Object) -> Plan | None:
+def _gates_lifted(case: JobCase, workload: JsonObject) -> Plan | None:
     """An admission gate that is taken off the job is taken off its Workload; of a group, off all its pods."""
     if prebuilt_name(case) or is_served(workload, case.names):
         return None
@@ -169,7 +169,7 @@ def _gates_lifted(case: JobCase, workload: Object) -> Plan | None:
     return plan(Patch(case.kinds.workloads, workload, (Step(patch),), CONCERN)) if patch else None
 
 
-def _reclaim(case: JobCase, workload: Object) -> Plan | None:
+def _reclaim(case: JobCase, workload: JsonObject) -> Plan | None:
     """Report pods that need no successor: they give their quota back.
 
     Under a reservation the counts only grow. Those of an elastic job that has the size of its slice are
@@ -191,23 +191,23 @@ def _reclaim(case: JobCase, workload: Object) -> Plan | None:
     return reclaim.report(case, workload, counts)
 
 
-def _pods_ready(case: JobCase, workload: Object) -> Plan | None:
+def _pods_ready(case: JobCase, workload: JsonObject) -> Plan | None:
     """Tell whether the pods of an admission are ready; of an eviction nobody needs to hear it."""
     if case.settings.pods_ready is None or slices.is_growing(case):
         # Pods that have no quota yet are not expected to be ready.
         return None
     if holds(workload, ConditionType.EVICTED) and is_reserved(workload):
         return None
-    job: Object = case.job or {}
+    job: JsonObject = case.job or {}
     ready = not case.integration.is_suspended(job, case.names) and case.integration.pods_ready(job)
     transition = case.begin(workload)
     transition.pods_ready(admitted=is_admitted(workload), ready=ready)
     return case.end(workload, transition, concern=concern_of(ConditionType.PODS_READY))
 
 
-def _suspended(case: JobCase, workload: Object) -> Plan | None:
+def _suspended(case: JobCase, workload: JsonObject) -> Plan | None:
     """A suspended job is started once it is admitted; until then its Workload follows its queue."""
-    job: Object = case.job or {}
+    job: JsonObject = case.job or {}
     if is_admitted(workload) and members.awaits_start(case):
         if not is_active(workload):
             return NOTHING
@@ -231,7 +231,7 @@ def _suspended(case: JobCase, workload: Object) -> Plan | None:
     return NOTHING
 
 
-def _start(case: JobCase, workload: Object) -> Plan | None:
+def _start(case: JobCase, workload: JsonObject) -> Plan | None:
     if incomplete := one_workload.incomplete(case):
         return incomplete
     try:
@@ -244,7 +244,7 @@ def _start(case: JobCase, workload: Object) -> Plan | None:
         return plan(tell, again=MISSING_FLAVOR_RETRY_SECONDS)
 
 
-def _tell_pending_checks(case: JobCase, workload: Object) -> Plan:
+def _tell_pending_checks(case: JobCase, workload: JsonObject) -> Plan:
     pending = [
         f"{check['name']}: {check['message']}"
         for check in value_at(workload, ("status", "admissionChecks"), [])
@@ -265,7 +265,7 @@ BEFORE_MATCHING: Final[tuple[Callable[[JobCase], Plan | None], ...]] = (
     members.excess,
 )
 
-AFTER_MATCHING: Final[tuple[Callable[[JobCase, Object], Plan | None], ...]] = (
+AFTER_MATCHING: Final[tuple[Callable[[JobCase, JsonObject], Plan | None], ...]] = (
     releases.out_of_sync,
     members.awaited,
     releases.workload_finished,

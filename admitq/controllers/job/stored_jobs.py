@@ -20,10 +20,10 @@ from admitq.controllers.job.case import JobCase
 from admitq.controllers.job.slices import is_elastic
 from admitq.integrations.base import Composition, Integration, Moment, OwnerKind, Reference
 from admitq.integrations.ownership import is_controlled_by, is_served
-from admitq.integrations.paths import Object
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import Resource
 from admitq.runtime.store import Key, Store
+from admitq_api.json_objects import JsonObject
 
 
 class Presence(Enum):
@@ -52,7 +52,7 @@ class StoredJobs:
             one.kind: resource_followed(integration, one) for one in integration.templates.follows
         }
 
-    def find_job(self, key: Key, store: Store, foreign: Sequence[Object]) -> Object | None:
+    def find_job(self, key: Key, store: Store, foreign: Sequence[JsonObject]) -> JsonObject | None:
         """Return the job without foreign members; a group is composed of its members."""
         composition = self._integration.composition
         if composition is None:
@@ -67,7 +67,7 @@ class StoredJobs:
         present = [one for one in found if one is not None and one["metadata"].get("uid") not in refused]
         return self.compose(composition, present, group)
 
-    def find_foreign_members(self, key: Key, store: Store) -> Sequence[Object]:
+    def find_foreign_members(self, key: Key, store: Store) -> Sequence[JsonObject]:
         """Return members that name the Workload of a serving object as their group, but are not its pods."""
         group = named_group(key.name)
         workload = self._ctx.stores.of(self._ctx.kinds.workloads).get(key.namespace, group) if group else None
@@ -76,7 +76,7 @@ class StoredJobs:
         found = store.by_index(BY_GROUP, in_namespace(key.namespace, group))
         return strangers_in(workload, found, self._ctx.names, self._ctx.settings.integrations)
 
-    def compose(self, composition: Composition, found: Sequence[Object], group: str) -> Object | None:
+    def compose(self, composition: Composition, found: Sequence[JsonObject], group: str) -> JsonObject | None:
         """Compose a group of those objects that are its members; None if there are none."""
         names, settings = self._ctx.names, self._ctx.settings
         present = [one for one in found if self._is_member(one) and composition.group_of(one, names) == group]
@@ -85,7 +85,7 @@ class StoredJobs:
         moment = Moment(self._ctx.clock(), deleted_hold_nothing=settings.pods.fast_quota_release)
         return composition.compose(present, names, moment)
 
-    def _is_member(self, obj: Object) -> bool:
+    def _is_member(self, obj: JsonObject) -> bool:
         composition, names = self._integration.composition, self._ctx.names
         return (
             composition is not None
@@ -93,7 +93,7 @@ class StoredJobs:
             and composition.is_member(obj, names)
         )
 
-    def find_workloads(self, key: Key, job: Object | None) -> tuple[Object, ...]:
+    def find_workloads(self, key: Key, job: JsonObject | None) -> tuple[JsonObject, ...]:
         """Return the Workloads whose controller has the kind and name of the job, or that of its group."""
         if group := named_group(key.name):
             found = self._ctx.stores.of(self._ctx.kinds.workloads).get(key.namespace, group)
@@ -108,7 +108,7 @@ class StoredJobs:
         owner = owner_value(self._integration.group, self._integration.kind, key.namespace, key.name)
         return self._ctx.stores.of(self._ctx.kinds.workloads).by_index(BY_OWNER, owner)
 
-    async def check_presence(self, key: Key, workloads: Sequence[Object]) -> Presence:
+    async def check_presence(self, key: Key, workloads: Sequence[JsonObject]) -> Presence:
         """Ask the API server whether a job exists that is not in the store.
 
         After a start, the store of jobs may be older than the store of Workloads. The finish of a Workload
@@ -154,7 +154,7 @@ class StoredJobs:
         missing = tuple(one for one in references if one not in found)
         return replace(case, job=self._integration.templates.resolved(case.job, found), missing=missing)
 
-    def _find_referenced(self, reference: Reference, job: Object) -> Object | None:
+    def _find_referenced(self, reference: Reference, job: JsonObject) -> JsonObject | None:
         resource = self._followed.get(reference.kind)
         store = None if resource is None else self._ctx.stores.find(resource)
         found = None if store is None else store.get(reference.namespace, reference.name)

@@ -14,27 +14,27 @@ from admitq.controllers.provisioning.decide import (
 from admitq.controllers.provisioning.requests import PROVISIONING_REQUESTS
 from admitq.core.model import Instant
 from admitq.integrations.ownership import is_controlled_by
-from admitq.integrations.paths import Object, value_at
 from admitq.runtime.errors import ApiError
 from admitq.runtime.kinds import Kinds
 from admitq.runtime.resources import POD_TEMPLATES
 from admitq.runtime.store import Key
 from admitq.workloads.check_states import checks_of
 from admitq_api.conditions import ConditionType, Reason, with_condition
+from admitq_api.json_objects import JsonObject, value_at
 from admitq_api.labels import Names
 
 ACTIVE = "The admission check is active"
 CONFIG_KIND = "ProvisioningRequestConfig"
 
 
-def config_name(check: Object, names: Names) -> str:
+def config_name(check: JsonObject, names: Names) -> str:
     """The ProvisioningRequestConfig that an AdmissionCheck names; empty if its parameters name none."""
     parameters = value_at(check, ("spec", "parameters"), {})
     is_config = (parameters.get("apiGroup"), parameters.get("kind")) == (names.group, CONFIG_KIND)
     return parameters.get("name", "") if is_config else ""
 
 
-def is_ours(check: Object, names: Names) -> bool:
+def is_ours(check: JsonObject, names: Names) -> bool:
     """Whether an AdmissionCheck is one that asks an autoscaler for nodes."""
     return value_at(check, ("spec", "controllerName")) == names.provisioning_controller
 
@@ -42,7 +42,7 @@ def is_ours(check: Object, names: Names) -> bool:
 # --- checks ---------------------------------------------------------------------------------------
 
 
-def activity(check: Object, config: Object | None, names: Names, kinds: Kinds, now: Instant) -> Plan:
+def activity(check: JsonObject, config: JsonObject | None, names: Names, kinds: Kinds, now: Instant) -> Plan:
     """State in an AdmissionCheck whether it can be worked on: whether its config is there."""
     name = config_name(check, names)
     configs = kinds.provisioning_request_configs
@@ -112,7 +112,7 @@ class ProvisioningController:
             check, _ = asking(case)
             return await act(self._ctx, refused(case, check, created.resource, name, error.message))
 
-    def _case(self, key: Key, workload: Object) -> Case:
+    def _case(self, key: Key, workload: JsonObject) -> Case:
         ctx, kinds, stores = self._ctx, self._ctx.kinds, self._ctx.stores
         requests, templates = stores.of(PROVISIONING_REQUESTS), stores.of(POD_TEMPLATES)
         owner = owner_value(ctx.names.group, "Workload", key.namespace, key.name)
@@ -130,9 +130,9 @@ class ProvisioningController:
             now=ctx.clock(),
         )
 
-    def _configs(self, workload: Object) -> dict[str, Object | None]:
+    def _configs(self, workload: JsonObject) -> dict[str, JsonObject | None]:
         ctx, kinds, stores = self._ctx, self._ctx.kinds, self._ctx.stores
-        found: dict[str, Object | None] = {}
+        found: dict[str, JsonObject | None] = {}
         for listed in checks_of(workload):
             check = stores.of(kinds.admission_checks).get("", listed["name"])
             if check is not None and is_ours(check, ctx.names):
@@ -141,5 +141,5 @@ class ProvisioningController:
         return found
 
 
-def _controlled(objects: tuple[Object, ...], workload: Object) -> tuple[Object, ...]:
+def _controlled(objects: tuple[JsonObject, ...], workload: JsonObject) -> tuple[JsonObject, ...]:
     return tuple(one for one in objects if is_controlled_by(one, workload))

@@ -34,13 +34,13 @@ from admitq.controllers.provisioning.verdicts import (
 from admitq.core.model import Instant
 from admitq.integrations.base import Step
 from admitq.integrations.ownership import is_controlled_by
-from admitq.integrations.paths import Object, value_at
 from admitq.runtime.kinds import Kinds
 from admitq.runtime.resources import POD_TEMPLATES, Resource
 from admitq.workloads.check_states import State, Statement, check_named, checks_of, with_statement
 from admitq.workloads.podsets import Conflict, FlavorMissing, Flavors
 from admitq.workloads.transitions import Transition, holds, is_active, is_reserved
 from admitq_api.conditions import ConditionType
+from admitq_api.json_objects import JsonObject, value_at
 from admitq_api.labels import PROVISIONING, Names
 
 CONCERN: Final = PROVISIONING
@@ -60,14 +60,14 @@ class Case:
     config is not there. ``requests`` and ``templates`` are those that the Workload controls.
     """
 
-    workload: Object
-    configs: dict[str, Object | None]
-    requests: tuple[Object, ...]
-    templates: tuple[Object, ...]
+    workload: JsonObject
+    configs: dict[str, JsonObject | None]
+    requests: tuple[JsonObject, ...]
+    templates: tuple[JsonObject, ...]
     names: Names
     kinds: Kinds
-    request_named: Callable[[str], Object | None]
-    template_named: Callable[[str], Object | None]
+    request_named: Callable[[str], JsonObject | None]
+    template_named: Callable[[str], JsonObject | None]
     """What has a name in the Workload's namespace, whoever controls it."""
     flavors: Flavors
     cleans_up: bool
@@ -80,7 +80,7 @@ class Case:
         return self.workload["metadata"]["name"]
 
     @cached_property
-    def checks(self) -> list[Object]:
+    def checks(self) -> list[JsonObject]:
         """The Workload's checks that are this controller's and can be worked on."""
         return [check for check in checks_of(self.workload) if self.configs.get(check["name"])]
 
@@ -100,7 +100,7 @@ class Case:
                     found[name] = Asked(self.workload, check, config, request, attempt)
         return found
 
-    def _attempt(self, request: Object, check: Object) -> int | None:
+    def _attempt(self, request: JsonObject, check: JsonObject) -> int | None:
         if "deletionTimestamp" in request["metadata"]:
             return None
         return attempt_of(request["metadata"]["name"], self.name, check["name"], retries_of(check) + 1)
@@ -108,7 +108,7 @@ class Case:
     def state(self, statements: Iterable[Statement]) -> Plan | None:
         """The plan that states this of checks and tells of new states; None if nothing of it is news."""
         before = checks_of(self.workload)
-        checks: list[Object] = list(before)
+        checks: list[JsonObject] = list(before)
         told: list[Tell] = []
         for stated in statements:
             old = check_named(checks, stated.name) or {}
@@ -134,7 +134,7 @@ def decide(case: Case) -> Plan:
     return NOTHING
 
 
-def _deletions(resource: Resource, objects: Iterable[Object]) -> tuple[Action, ...]:
+def _deletions(resource: Resource, objects: Iterable[JsonObject]) -> tuple[Action, ...]:
     return tuple(Delete(resource, one) for one in objects if "deletionTimestamp" not in one["metadata"])
 
 
@@ -197,7 +197,7 @@ def _hand_over(case: Case) -> Plan | None:
     return plan(*patches) if patches else None
 
 
-def _attempt_due(case: Case, check: Object) -> int | None:
+def _attempt_due(case: Case, check: JsonObject) -> int | None:
     """Which attempt is to be made for a check; None if none is."""
     if check.get("state") != State.PENDING:
         return None
@@ -227,7 +227,7 @@ def asking(case: Case) -> tuple[str, Plan]:
     return "", Plan(again=again)
 
 
-def _ask_for(case: Case, check: Object, config: Object, name: str) -> Plan:
+def _ask_for(case: Case, check: JsonObject, config: JsonObject, name: str) -> Plan:
     """The next object to create for a request: its templates first, for the request names them."""
     if (taken := case.request_named(name)) is not None:
         if is_controlled_by(taken, case.workload) or _goes(taken):
@@ -253,7 +253,7 @@ def _ask_for(case: Case, check: Object, config: Object, name: str) -> Plan:
     )
 
 
-def _template(case: Case, check: Object, request: str, asked: AskedPodSet) -> Plan | None:
+def _template(case: Case, check: JsonObject, request: str, asked: AskedPodSet) -> Plan | None:
     """What is to be done so that a template is there; None if it is."""
     name = template_name(request, asked.name)
     found = case.template_named(name)
@@ -270,7 +270,7 @@ def _template(case: Case, check: Object, request: str, asked: AskedPodSet) -> Pl
     return refused(case, check["name"], POD_TEMPLATES, name, _taken(POD_TEMPLATES, name))
 
 
-def _goes(obj: Object) -> bool:
+def _goes(obj: JsonObject) -> bool:
     return "deletionTimestamp" in obj["metadata"]
 
 

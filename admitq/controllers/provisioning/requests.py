@@ -8,11 +8,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
-from admitq.integrations.paths import Object, value_at
 from admitq.runtime.kinds import kinds_of
 from admitq.runtime.resources import POD_TEMPLATES, Resource
 from admitq.workloads.pod_counts import assigned_counts
 from admitq.workloads.podsets import Flavors, exact, inject, of_flavors
+from admitq_api.json_objects import JsonObject, value_at
 from admitq_api.labels import Names
 from admitq_api.syntax import label_value, qualified_name
 
@@ -75,11 +75,11 @@ class AskedPodSet:
     """Pods that a request asks nodes for: named like the (first) podset of the Workload that they are of."""
 
     name: str
-    template: Object
+    template: JsonObject
     count: int
 
 
-def _names_resource(pod_set: Object, managed: Iterable[str]) -> bool:
+def _names_resource(pod_set: JsonObject, managed: Iterable[str]) -> bool:
     wanted = set(managed)
     return any(
         wanted & set(value_at(container, ("resources", place), {}))
@@ -89,7 +89,7 @@ def _names_resource(pod_set: Object, managed: Iterable[str]) -> bool:
     )
 
 
-def needing_nodes(workload: Object, config: Object) -> list[Object]:
+def needing_nodes(workload: JsonObject, config: JsonObject) -> list[JsonObject]:
     """The Workload's podsets that nodes are asked for: with pods, and of a managed resource if any is."""
     managed = value_at(config, ("spec", "managedResources"), [])
     counts = assigned_counts(workload)
@@ -102,7 +102,7 @@ def needing_nodes(workload: Object, config: Object) -> list[Object]:
     ]
 
 
-def asked_pod_sets(workload: Object, config: Object, flavors: Flavors) -> list[AskedPodSet]:
+def asked_pod_sets(workload: JsonObject, config: JsonObject, flavors: Flavors) -> list[AskedPodSet]:
     """What the request lists: podsets as they are to run, merged as the config's policy has it.
 
     Raises:
@@ -118,7 +118,7 @@ def asked_pod_sets(workload: Object, config: Object, flavors: Flavors) -> list[A
     return _merged(asked, value_at(config, ("spec", "podSetMergePolicy")))
 
 
-def _with_requests(template: Object) -> Object:
+def _with_requests(template: JsonObject) -> JsonObject:
     """The template where each container requests what it is limited to, unless it says otherwise."""
     spec: dict[str, Any] = dict(template.get("spec") or {})
     for field in _CONTAINERS:
@@ -127,7 +127,7 @@ def _with_requests(template: Object) -> Object:
     return {**template, "spec": spec}
 
 
-def _requesting(container: Object) -> Object:
+def _requesting(container: JsonObject) -> JsonObject:
     limits = value_at(container, ("resources", "limits"), {})
     if not limits:
         return container
@@ -138,7 +138,7 @@ def _requesting(container: Object) -> Object:
     }
 
 
-def _needs(template: Object) -> object:
+def _needs(template: JsonObject) -> object:
     """What decides where pods of the template can run."""
     spec = template.get("spec") or {}
     requests = [
@@ -148,7 +148,7 @@ def _needs(template: Object) -> object:
     return requests, [spec.get(field) or None for field in _SCHEDULING_FIELDS]
 
 
-def _by_value(requests: Object) -> Object:
+def _by_value(requests: JsonObject) -> JsonObject:
     return {resource: exact(quantity) for resource, quantity in requests.items()}
 
 
@@ -174,7 +174,7 @@ def _merged(asked: Sequence[AskedPodSet], policy: str | None) -> list[AskedPodSe
 # --- objects --------------------------------------------------------------------------------------
 
 
-def parameters_of(workload: Object, config: Object, names: Names) -> dict[str, str]:
+def parameters_of(workload: JsonObject, config: JsonObject, names: Names) -> dict[str, str]:
     """The parameters of a request: the config's, and over them those that the job's annotations give."""
     prefix = names.provisioning_annotation_prefix
     annotations = value_at(workload, ("metadata", "annotations"), {})
@@ -182,7 +182,7 @@ def parameters_of(workload: Object, config: Object, names: Names) -> dict[str, s
     return {**value_at(config, ("spec", "parameters"), {}), **own}
 
 
-def is_in_sync(request: Object, workload: Object, config: Object, names: Names) -> bool:
+def is_in_sync(request: JsonObject, workload: JsonObject, config: JsonObject, names: Names) -> bool:
     """Whether the request asks for what the config has asked for; parameters beyond those may be any."""
     wanted = parameters_of(workload, config, names)
     given = value_at(request, ("spec", "parameters"), {})
@@ -191,12 +191,12 @@ def is_in_sync(request: Object, workload: Object, config: Object, names: Names) 
     )
 
 
-def class_of(config: Object) -> str:
+def class_of(config: JsonObject) -> str:
     """The provisioning class that the config names."""
     return value_at(config, ("spec", "provisioningClassName"), "")
 
 
-def _metadata(name: str, workload: Object, names: Names) -> dict[str, Any]:
+def _metadata(name: str, workload: JsonObject, names: Names) -> dict[str, Any]:
     return {
         "name": name,
         "namespace": workload["metadata"]["namespace"],
@@ -205,7 +205,7 @@ def _metadata(name: str, workload: Object, names: Names) -> dict[str, Any]:
     }
 
 
-def controller_reference(owner: Object, resource: Resource) -> dict[str, Any]:
+def controller_reference(owner: JsonObject, resource: Resource) -> dict[str, Any]:
     """The reference that makes an object the controller of what carries it."""
     metadata = owner["metadata"]
     return {
@@ -217,7 +217,7 @@ def controller_reference(owner: Object, resource: Resource) -> dict[str, Any]:
     }
 
 
-def pod_template(request: str, asked: AskedPodSet, workload: Object, names: Names) -> dict[str, Any]:
+def pod_template(request: str, asked: AskedPodSet, workload: JsonObject, names: Names) -> dict[str, Any]:
     """The PodTemplate to create for one podset of a request; the Workload's until the request exists."""
     return {
         "apiVersion": POD_TEMPLATES.api_version,
@@ -228,7 +228,7 @@ def pod_template(request: str, asked: AskedPodSet, workload: Object, names: Name
 
 
 def provisioning_request(
-    name: str, asked: Iterable[AskedPodSet], workload: Object, config: Object, names: Names
+    name: str, asked: Iterable[AskedPodSet], workload: JsonObject, config: JsonObject, names: Names
 ) -> dict[str, Any]:
     """The ProvisioningRequest to create."""
     pod_sets = [
@@ -254,7 +254,7 @@ class _Selector(NamedTuple):
     value: str
 
 
-def _selectors(request: Object, config: Object) -> Iterator[_Selector]:
+def _selectors(request: JsonObject, config: JsonObject) -> Iterator[_Selector]:
     """The node selectors that the config takes from the answer; a selector without its detail is left out."""
     details = value_at(request, ("status", "provisioningClassDetails"), {})
     for rule in value_at(config, ("spec", "podSetUpdates", "nodeSelector"), []):
@@ -263,7 +263,7 @@ def _selectors(request: Object, config: Object) -> Iterator[_Selector]:
             yield _Selector(key, detail, details[detail])
 
 
-def unusable_detail(request: Object, config: Object) -> str | None:
+def unusable_detail(request: JsonObject, config: JsonObject) -> str | None:
     """Why pods cannot select nodes by a detail of the answer; None if they can by all."""
     for one in _selectors(request, config):
         wrong = qualified_name(one.key) or label_value(one.value)
@@ -275,7 +275,9 @@ def unusable_detail(request: Object, config: Object) -> str | None:
     return None
 
 
-def pod_set_updates(workload: Object, request: Object, config: Object) -> tuple[Mapping[str, Any], ...]:
+def pod_set_updates(
+    workload: JsonObject, request: JsonObject, config: JsonObject
+) -> tuple[Mapping[str, Any], ...]:
     """What pods get so that they run on what was provisioned: one update for each podset of the request."""
     name = request["metadata"]["name"]
     annotations = {

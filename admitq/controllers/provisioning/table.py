@@ -9,10 +9,10 @@ from admitq.controllers.provisioning.controller import ProvisioningController
 from admitq.controllers.provisioning.requests import PROVISIONING_REQUESTS
 from admitq.controllers.wiring import ControllerSpec, Watch, WhenServed
 from admitq.integrations.ownership import controller_of
-from admitq.integrations.paths import Object
 from admitq.runtime.resources import POD_TEMPLATES
 from admitq.runtime.store import Change, Key
 from admitq.workloads.check_states import checks_of
+from admitq_api.json_objects import JsonObject
 
 PROVISIONING: Final = "provisioningrequest"
 """Name of the controller."""
@@ -58,7 +58,7 @@ class _Concerned:
         yield from self._checks.keys()
 
 
-def _both(change: Change) -> Iterator[Object]:
+def _both(change: Change) -> Iterator[JsonObject]:
     for obj in (change.old, change.new):
         if obj is not None:
             yield obj

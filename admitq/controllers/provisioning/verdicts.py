@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from admitq.controllers.provisioning.requests import pod_set_updates, unusable_detail
-from admitq.integrations.paths import Object, value_at
 from admitq.workloads.check_states import State, Statement
 from admitq.workloads.transitions import RESET, holds
 from admitq_api import conditions
 from admitq_api.conditions import SECOND, ConditionType, parse_time
+from admitq_api.json_objects import JsonObject, value_at
 
 INACTIVE: Final = "the check is not active"
 NOT_NEEDED: Final = "the provisioning request is not needed"
@@ -35,11 +35,11 @@ _FASTEST_GROWTH: Final = 40
 class Asked:
     """A check of a Workload, and what was asked of the autoscaler for it."""
 
-    workload: Object
-    check: Object
+    workload: JsonObject
+    check: JsonObject
     """As the Workload lists it."""
-    config: Object
-    request: Object
+    config: JsonObject
+    request: JsonObject
     attempt: int
     """Which attempt the request is, from 1."""
 
@@ -79,12 +79,12 @@ class Asked:
         )
 
 
-def retries_of(check: Object) -> int:
+def retries_of(check: JsonObject) -> int:
     """How often a check was retried."""
     return check.get("retryCount") or 0
 
 
-def retry_after_seconds(config: Object, retries: int) -> int:
+def retry_after_seconds(config: JsonObject, retries: int) -> int:
     """How long to wait before the next attempt, after so many retries."""
     strategy = value_at(config, ("spec", "retryStrategy"), {})
     base, most = strategy.get("backoffBaseSeconds", 60), strategy.get("backoffMaxSeconds", 1800)

@@ -22,11 +22,11 @@ from admitq.controllers.serving.decide import ServingCase, decide, is_owned
 from admitq.controllers.wiring import ControllerSpec, Watch, WhenServed
 from admitq.core.selectors import selects_namespace
 from admitq.integrations.base import Integration, Serving
-from admitq.integrations.paths import value_at
 from admitq.runtime.errors import ApiError, PermanentlyRefused
 from admitq.runtime.resources import NAMESPACES, PODS
 from admitq.runtime.store import Change, Key
 from admitq.workloads.job_workloads import Unfit
+from admitq_api.json_objects import value_at
 
 BEHIND_RETRY_SECONDS: Final = 1.0
 """When to look again where what we know is behind what others know."""

@@ -32,7 +32,6 @@ from admitq.core.model import Instant
 from admitq.integrations.base import Integration, PodPlace, ServedGroup, Serving, Step
 from admitq.integrations.names import LONGEST_LABEL, workload_name
 from admitq.integrations.ownership import belongs_to_others, controller_of, prebuilt_name, queue_name
-from admitq.integrations.paths import Object, merge_patch, value_at, with_value, without
 from admitq.integrations.pods import annotation, has_ended, has_gate, label, mapping_at
 from admitq.integrations.serving import is_held_for
 from admitq.runtime.kinds import Kinds
@@ -50,6 +49,7 @@ from admitq.workloads.job_workloads import (
 )
 from admitq.workloads.transitions import Transition, holds, holds_quota, is_active, is_on_hold, is_reserved
 from admitq_api.conditions import ConditionType, Reason
+from admitq_api.json_objects import JsonObject, create_merge_patch, value_at, with_value, without_value_pruned
 from admitq_api.labels import Names
 
 CONCERN: Final = "serving-controller"
@@ -74,9 +74,9 @@ class ServingCase:
     kinds: Kinds
     settings: Settings
     now: Instant
-    job: Object | None
-    pods: tuple[Object, ...]
-    workloads: tuple[Object, ...]
+    job: JsonObject | None
+    pods: tuple[JsonObject, ...]
+    workloads: tuple[JsonObject, ...]
     lookups: Lookups
     namespace_matches: bool = True
     namespace_ends: bool = False
@@ -84,11 +84,11 @@ class ServingCase:
     outliving: Mapping[str, Remaining] = field(default_factory=dict[str, Remaining])
     """Pods that can still run although their object is gone, by the UID of their Workload."""
 
-    def members(self, group: ServedGroup) -> list[Object]:
+    def members(self, group: ServedGroup) -> list[JsonObject]:
         """The pods of a group."""
         return [pod for pod in self.pods if (self.place_of(pod) or PodPlace("")).number == group.number]
 
-    def place_of(self, pod: Object) -> PodPlace | None:
+    def place_of(self, pod: JsonObject) -> PodPlace | None:
         """Where a pod belongs."""
         return self.serving.place_of(pod)
 
@@ -99,7 +99,7 @@ class GroupSource:
 
     integration: Integration
     names: Names
-    job: Object | None
+    job: JsonObject | None
     conventions: WorkloadConventions
     lookups: Lookups
 
@@ -127,31 +127,31 @@ def decide(case: ServingCase) -> Plan:
     return plan(*released, *unwanted, *_of_groups(case, job, groups), again=again)
 
 
-def _groups(case: ServingCase, job: Object) -> Iterator[tuple[str, ServedGroup]]:
+def _groups(case: ServingCase, job: JsonObject) -> Iterator[tuple[str, ServedGroup]]:
     """The groups of an object, each with the name of its Workload."""
     for group in case.serving.groups(job, case.pods) if case.serving.groups else ():
         yield _workload_name(case, job, group), group
 
 
-def _is_ours(case: ServingCase, job: Object) -> bool:
+def _is_ours(case: ServingCase, job: JsonObject) -> bool:
     """Whether our webhook has had the pods held, for this very object."""
     if not queue_name(job, case.names) and not case.settings.without_queue_name:
         return False
     return any(is_held_for(one, case.serving.parent, case.names) for one in case.serving.templates(job))
 
 
-def _must_end(workload: Object) -> bool:
+def _must_end(workload: JsonObject) -> bool:
     """Whether a Workload has quota, or is to go: nobody else brings that to its end."""
     return holds_quota(workload) or "deletionTimestamp" in workload["metadata"]
 
 
-def is_owned(workload: Object, job: Object) -> bool:
+def is_owned(workload: JsonObject, job: JsonObject) -> bool:
     """Whether the object owns the Workload."""
     references = value_at(workload, ("metadata", "ownerReferences"), [])
     return any(one.get("uid") == value_at(job, ("metadata", "uid")) for one in references)
 
 
-def _workload_name(case: ServingCase, job: Object, group: ServedGroup) -> str:
+def _workload_name(case: ServingCase, job: JsonObject, group: ServedGroup) -> str:
     by_annotation = case.settings.names_by_annotation
     prebuilt = prebuilt_name(job, case.names, by_annotation=by_annotation) if _is_remote(case, job) else ""
     if prebuilt:
@@ -170,13 +170,13 @@ def _derived_name(case: ServingCase, group: ServedGroup, uid: str) -> str:
     return workload_name(one.kind, one.group, group.name, uid, longest=longest)
 
 
-def _older(case: ServingCase, group: ServedGroup) -> Object | None:
+def _older(case: ServingCase, group: ServedGroup) -> JsonObject | None:
     """The Workload under the older name of a group, which follows from no UID, if the kind has such names."""
     is_found = case.serving.is_found_without_uid
     return case.lookups.workload(_derived_name(case, group, "")) if is_found else None
 
 
-def _kept_free(case: ServingCase, job: Object) -> Iterator[str]:
+def _kept_free(case: ServingCase, job: JsonObject) -> Iterator[str]:
     """Names of free Workloads that the object adopts, or leaves alone because their podsets differ."""
     for name, group in _groups(case, job):
         yield name
@@ -185,7 +185,7 @@ def _kept_free(case: ServingCase, job: Object) -> Iterator[str]:
             yield str(older["metadata"]["name"])
 
 
-def _is_adoptable(case: ServingCase, job: Object, workload: Object) -> bool:
+def _is_adoptable(case: ServingCase, job: JsonObject, workload: JsonObject) -> bool:
     """Whether a Workload that has the name of a group, and that the object does not own, becomes its own.
 
     It must be free, and have the podsets of the object, unless it says by its label that it is the object's.
@@ -196,13 +196,13 @@ def _is_adoptable(case: ServingCase, job: Object, workload: Object) -> bool:
     return labelled or _has_pod_sets_of(case, job, workload)
 
 
-def _has_pod_sets_of(case: ServingCase, job: Object, workload: Object) -> bool:
+def _has_pod_sets_of(case: ServingCase, job: JsonObject, workload: JsonObject) -> bool:
     """Whether the podsets of a Workload equal those of the object, whose number does not count on hold."""
     source = GroupSource(case.integration, case.names, job, case.settings.conventions, case.lookups)
     return _are_equal(source, workload, counted=not case.integration.lifecycle.is_on_hold(job))
 
 
-def _is_free(case: ServingCase, job: Object, workload: Object) -> bool:
+def _is_free(case: ServingCase, job: JsonObject, workload: JsonObject) -> bool:
     """Whether a Workload is unfinished, has no controller, and belongs to nothing but the object's pods."""
     own = {value_at(one, ("metadata", "uid"), "") for one in (job, *case.pods)}
     is_foreign = belongs_to_others(workload, own, case.names)
@@ -210,7 +210,7 @@ def _is_free(case: ServingCase, job: Object, workload: Object) -> bool:
     return controller_of(workload) is None and not is_foreign and not is_ending and not _is_remote(case, job)
 
 
-def _is_remote(case: ServingCase, job: Object) -> bool:
+def _is_remote(case: ServingCase, job: JsonObject) -> bool:
     """Whether the object is a copy that another cluster sent, with its Workloads."""
     return bool(label(job, case.names.multikueue_origin))
 
@@ -218,7 +218,7 @@ def _is_remote(case: ServingCase, job: Object) -> bool:
 # --- Workloads ------------------------------------------------------------------------------------
 
 
-def _release(case: ServingCase, workload: Object) -> Iterator[Action]:
+def _release(case: ServingCase, workload: JsonObject) -> Iterator[Action]:
     """The next thing to do with a Workload whose object is no more."""
     write: Action | None = None
     if remaining := case.outliving.get(workload["metadata"]["uid"]):
@@ -237,7 +237,7 @@ def _release(case: ServingCase, workload: Object) -> Iterator[Action]:
 
 
 def _unwanted(
-    case: ServingCase, job: Object, workload: Object, groups: Mapping[str, ServedGroup]
+    case: ServingCase, job: JsonObject, workload: JsonObject, groups: Mapping[str, ServedGroup]
 ) -> Iterator[Action]:
     """A Workload of a group that is no more goes, and its pods before it."""
     name = workload["metadata"]["name"]
@@ -254,7 +254,7 @@ def _has_pods(case: ServingCase, group: ServedGroup) -> bool:
     return any(not has_ended(pod) for pod in case.members(group))
 
 
-def _of_groups(case: ServingCase, job: Object, groups: Mapping[str, ServedGroup]) -> Iterator[Action]:
+def _of_groups(case: ServingCase, job: JsonObject, groups: Mapping[str, ServedGroup]) -> Iterator[Action]:
     """What is to be done about all groups; that the class they name is not there is told once.
 
     What is to be done before it is asked for is done all the same: quota is given back.
@@ -269,7 +269,7 @@ def _of_groups(case: ServingCase, job: Object, groups: Mapping[str, ServedGroup]
         yield missed
 
 
-def _of_group(case: ServingCase, job: Object, group: ServedGroup, name: str) -> Iterator[Action]:
+def _of_group(case: ServingCase, job: JsonObject, group: ServedGroup, name: str) -> Iterator[Action]:
     """What is to be done about one group; its pods are told of a Workload that asks for them as they are."""
     view = with_value(job, ("metadata", "name"), group.name)
     source = GroupSource(case.integration, case.names, view, case.settings.conventions, case.lookups)
@@ -312,7 +312,7 @@ def _of_group(case: ServingCase, job: Object, group: ServedGroup, name: str) -> 
         yield from _told(case, job, group, name)
 
 
-def _not_adopted(case: ServingCase, job: Object, workload: Object | None) -> Iterator[Action]:
+def _not_adopted(case: ServingCase, job: JsonObject, workload: JsonObject | None) -> Iterator[Action]:
     """The event about a Workload that the object could adopt, had it the podsets of the object."""
     if workload is not None and _is_free(case, job, workload):
         name = workload["metadata"]["name"]
@@ -321,7 +321,7 @@ def _not_adopted(case: ServingCase, job: Object, workload: Object | None) -> Ite
 
 
 def _made(
-    case: ServingCase, job: Object, group: ServedGroup, source: GroupSource, name: str
+    case: ServingCase, job: JsonObject, group: ServedGroup, source: GroupSource, name: str
 ) -> dict[str, Any]:
     workload = workload_for(source)
     annotations = workload["metadata"].get("annotations", {}) | _identity(case, job, group)
@@ -329,7 +329,7 @@ def _made(
     return {**workload, "metadata": {**workload["metadata"], **made}}
 
 
-def _identity(case: ServingCase, job: Object, group: ServedGroup) -> dict[str, str]:
+def _identity(case: ServingCase, job: JsonObject, group: ServedGroup) -> dict[str, str]:
     """The annotations by which the Workload of a group is found."""
     names, one = case.names, case.integration
     identity = {
@@ -340,7 +340,7 @@ def _identity(case: ServingCase, job: Object, group: ServedGroup) -> dict[str, s
     return identity | ({names.component_workload_index: group.number} if group.number else {})
 
 
-def _owner(case: ServingCase, job: Object) -> dict[str, str]:
+def _owner(case: ServingCase, job: JsonObject) -> dict[str, str]:
     one, metadata = case.integration, job["metadata"]
     return {
         "apiVersion": one.api_version,
@@ -351,7 +351,7 @@ def _owner(case: ServingCase, job: Object) -> dict[str, str]:
 
 
 def _adopted(
-    case: ServingCase, job: Object, group: ServedGroup, source: GroupSource, workload: Object
+    case: ServingCase, job: JsonObject, group: ServedGroup, source: GroupSource, workload: JsonObject
 ) -> Patch:
     """The write by which the object takes over a Workload for one of its groups, or marks it as its own."""
     owners = value_at(workload, ("metadata", "ownerReferences"), [])
@@ -363,12 +363,12 @@ def _adopted(
     return Patch(case.kinds.workloads, workload, (Step({"metadata": metadata}),), CONCERN)
 
 
-def _lacks_identity(case: ServingCase, job: Object, group: ServedGroup, workload: Object) -> bool:
+def _lacks_identity(case: ServingCase, job: JsonObject, group: ServedGroup, workload: JsonObject) -> bool:
     """Whether a Workload of the object lacks its annotations: another program created it, or removed them."""
     return any(annotation(workload, key) != value for key, value in _identity(case, job, group).items())
 
 
-def _is_taken(case: ServingCase, job: Object, name: str) -> bool:
+def _is_taken(case: ServingCase, job: JsonObject, name: str) -> bool:
     """Whether the Workload of this name is something else's and stays so."""
     workload = case.lookups.workload(name)
     if workload is None or _is_remote(case, job) or "deletionTimestamp" in workload["metadata"]:
@@ -380,7 +380,7 @@ def _is_taken(case: ServingCase, job: Object, name: str) -> bool:
     return workload not in case.workloads or next(_release(case, workload), None) is None
 
 
-def _given_back(case: ServingCase, group: ServedGroup, workload: Object) -> Iterator[Action]:
+def _given_back(case: ServingCase, group: ServedGroup, workload: JsonObject) -> Iterator[Action]:
     """The quota of an eviction is free where there are no pods that the controller of pods could wait for."""
     if holds(workload, ConditionType.EVICTED) and is_reserved(workload) and not _has_pods(case, group):
         transition = Transition(workload, case.now)
@@ -390,7 +390,7 @@ def _given_back(case: ServingCase, group: ServedGroup, workload: Object) -> Iter
 
 
 def _changed(
-    case: ServingCase, job: Object, group: ServedGroup, source: GroupSource, workload: Object
+    case: ServingCase, job: JsonObject, group: ServedGroup, source: GroupSource, workload: JsonObject
 ) -> Iterator[Action]:
     """The next change of a Workload that does not stand for the object as it is now.
 
@@ -421,14 +421,14 @@ def _changed(
         yield from _back_in_queue(case, workload, pending, message)
 
 
-def _back_in_queue(case: ServingCase, workload: Object, reason: str, message: str) -> Iterator[Action]:
+def _back_in_queue(case: ServingCase, workload: JsonObject, reason: str, message: str) -> Iterator[Action]:
     transition = Transition(workload, case.now)
     transition.release(reason, message)
     if write := workload_status_patch(case.kinds.workloads, workload, transition.patch(), CONCERN):
         yield write
 
 
-def _stands_for(source: GroupSource, workload: Object) -> bool:
+def _stands_for(source: GroupSource, workload: JsonObject) -> bool:
     return (
         value_at(workload, ("spec", "queueName"), "") == queue_name(source.job or {}, source.names)
         and not priority_update(source, workload, reserved=False)
@@ -436,7 +436,7 @@ def _stands_for(source: GroupSource, workload: Object) -> bool:
     )
 
 
-def _are_equal(source: GroupSource, workload: Object, *, counted: bool = True) -> bool:
+def _are_equal(source: GroupSource, workload: JsonObject, *, counted: bool = True) -> bool:
     """Whether the podsets of a Workload equal those of the object, by name, number and pods."""
     wanted, listed = pod_sets_of(source), value_at(workload, ("spec", "podSets")) or []
     return len(wanted) == len(listed) and all(
@@ -451,7 +451,7 @@ def _are_equal(source: GroupSource, workload: Object, *, counted: bool = True) -
 
 
 def _outdated(
-    case: ServingCase, job: Object, group: ServedGroup, workload: Object | None
+    case: ServingCase, job: JsonObject, group: ServedGroup, workload: JsonObject | None
 ) -> Iterator[Action]:
     """Pods that only wait to make room are let go without an admission, so that they can be replaced."""
     ours = (case.names.admission_gate, case.names.topology_gate)
@@ -463,17 +463,17 @@ def _outdated(
             yield from (gate_removed(gate, pod, workload, case.now, is_group=True) for gate in lifted)
 
 
-def _told(case: ServingCase, job: Object, group: ServedGroup, name: str) -> Iterator[Action]:
+def _told(case: ServingCase, job: JsonObject, group: ServedGroup, name: str) -> Iterator[Action]:
     """Pods that do not say yet, or no longer rightly, which group they are of and where it queues."""
     size = sum(one.count for one in case.integration.pod_sets(job, case.names))
     for pod in case.members(group):
         if "deletionTimestamp" in pod["metadata"] or has_ended(pod) or case.serving.is_outdated(job, pod):
             continue
-        if patch := merge_patch(pod, _marked(case, job, pod, name, size)):
+        if patch := create_merge_patch(pod, _marked(case, job, pod, name, size)):
             yield Patch(PODS, pod, (Step(patch),), CONCERN)
 
 
-def _marked(case: ServingCase, job: Object, pod: Object, name: str, size: int) -> Object:
+def _marked(case: ServingCase, job: JsonObject, pod: JsonObject, name: str, size: int) -> JsonObject:
     names = case.names
     held = has_gate(pod, names.admission_gate)
     labels = {names.managed: "true"}
@@ -496,7 +496,7 @@ def _marked(case: ServingCase, job: Object, pod: Object, name: str, size: int) -
         if value and (held or (key == names.priority_class and label(pod, key))):
             labels[key] = value
         elif held:
-            marked = without(marked, ("metadata", "labels", key))
+            marked = without_value_pruned(marked, ("metadata", "labels", key))
     metadata = mapping_at(marked, "metadata")
     return {
         **marked,

@@ -2,7 +2,6 @@
 
 from admitq.controllers.plan import Plan, Tell
 from admitq.controllers.workload.case import WorkloadCase
-from admitq.integrations.paths import value_at
 from admitq.workloads.transitions import (
     CHECKS_OUTSTANDING,
     WORKLOAD_ADMITTED,
@@ -11,6 +10,7 @@ from admitq.workloads.transitions import (
     since,
 )
 from admitq_api.conditions import SECOND, ConditionType, Reason
+from admitq_api.json_objects import value_at
 
 
 def admit(case: WorkloadCase) -> Plan | None:

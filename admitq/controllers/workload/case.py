@@ -9,12 +9,12 @@ from admitq.controllers.plan import Plan, Tell, plan, workload_status_patch
 from admitq.controllers.reasons import reported_reason
 from admitq.controllers.settings import Settings
 from admitq.core.model import Instant
-from admitq.integrations.paths import Object, value_at
 from admitq.runtime.kinds import Kinds
 from admitq.translate.messages import Explanation
 from admitq.workloads.evictions import event_of
 from admitq.workloads.transitions import Transition, holds, is_active
 from admitq_api.conditions import SECOND, ConditionType, Reason
+from admitq_api.json_objects import JsonObject, value_at
 from admitq_api.labels import Names
 
 CONCERN: Final = "workload-controller"
@@ -27,15 +27,15 @@ class WorkloadInputs:
     names: Names
     kinds: Kinds
     settings: Settings
-    local_queue: Object | None = None
+    local_queue: JsonObject | None = None
     is_local_queue_readable: bool = True
-    cluster_queue: Object | None = None
+    cluster_queue: JsonObject | None = None
     cluster_queue_name: str = ""
     cluster_queue_active: bool | None = False
     """None while the core has not observed the ClusterQueue."""
     inadmissible: Explanation | None = None
     """Why no admission is possible under the present configuration."""
-    original: Object | None = None
+    original: JsonObject | None = None
     """The Workload that this one replaces (semantics, Elastic jobs)."""
     bypassed: Explanation | None = None
     """Why an equal Workload was refused, so that the core skipped this one."""
@@ -43,7 +43,7 @@ class WorkloadInputs:
     """None of the owners in the Workload's metadata exists, and no other controller handles that."""
     outliving: Remaining | None = None
     """Pods of the Workload that can still run although its job is gone."""
-    slices: Sequence[Object] = ()
+    slices: Sequence[JsonObject] = ()
     """The Workloads of the same elastic job, if the Workload is one of its slices."""
     unrecorded_execution: Instant = 0
     """Duration of admissions that another program ended without recording their time; nanoseconds."""
@@ -55,7 +55,7 @@ class WorkloadInputs:
 class WorkloadCase:
     """A Workload, the inputs of the decision about it, and the time."""
 
-    workload: Object
+    workload: JsonObject
     inputs: WorkloadInputs
     now: Instant
 

@@ -5,14 +5,14 @@ from admitq.controllers.plan import Plan, Tell
 from admitq.controllers.workload.case import WorkloadCase
 from admitq.controllers.workload.requeuing import format_requeue_time, requeue_time
 from admitq.core.applicable_checks import MOST_CHECKS, applicable_checks, too_many_checks
-from admitq.integrations.paths import Object, value_at
 from admitq.translate.admission_checks import read_admission_check_rules
 from admitq.translate.messages import pending_condition
 from admitq.workloads.transitions import is_reserved
 from admitq_api.conditions import SECOND, ConditionType, Reason, format_time, parse_time
+from admitq_api.json_objects import JsonObject, value_at
 
 
-def _checks_in_state(case: WorkloadCase, state: str) -> list[Object]:
+def _checks_in_state(case: WorkloadCase, state: str) -> list[JsonObject]:
     found = value_at(case.workload, ("status", "admissionChecks"), [])
     return sorted((check for check in found if check.get("state") == state), key=lambda check: check["name"])
 
@@ -99,7 +99,7 @@ def apply_check_states(case: WorkloadCase) -> Plan | None:
     return None
 
 
-def _format_checks(checks: list[Object], state: str) -> str:
+def _format_checks(checks: list[JsonObject], state: str) -> str:
     named = "; ".join(
         f'"{check["name"]}"' + (f" ({message})" if (message := check.get("message")) else "")
         for check in checks

@@ -14,12 +14,12 @@ from admitq.controllers.workload.case import WorkloadInputs
 from admitq.controllers.workload.finishing import is_orphan
 from admitq.controllers.workload.steps import decide_workload
 from admitq.core.model import Instant, ObjectKey
-from admitq.integrations.paths import Object, value_at
 from admitq.runtime.store import Key
 from admitq.translate.messages import bypassed_condition, pending_condition
 from admitq.translate.workloads import read_replaced_key
 from admitq.workloads.transitions import reserved_in
 from admitq_api.conditions import ConditionType, is_false
+from admitq_api.json_objects import JsonObject, value_at
 from admitq_api.labels import Names
 
 HELD_RETRY_SECONDS: Final = 10.0
@@ -28,12 +28,12 @@ HELD_RETRY_SECONDS: Final = 10.0
 The kind of the job may be gone meanwhile."""
 
 
-def _is_quarantined(queue: Object | None, status: object | None) -> bool:
+def _is_quarantined(queue: JsonObject | None, status: object | None) -> bool:
     """Whether a queue is quarantined: the core does not know it, and its condition Active is False."""
     return status is None and is_false(value_at(queue, ("status", "conditions")), ConditionType.ACTIVE)
 
 
-def _is_held_for_owner(workload: Object, names: Names) -> bool:
+def _is_held_for_owner(workload: JsonObject, names: Names) -> bool:
     metadata = workload["metadata"]
     is_deleted = "deletionTimestamp" in metadata and has_finalizer(workload, names.finalizer)
     return is_deleted and bool(metadata.get("ownerReferences"))
@@ -70,11 +70,11 @@ class WorkloadController:
         again = await act(self._ctx, decide_workload(workload, inputs, self._ctx.clock()))
         return min(again or HELD_RETRY_SECONDS, HELD_RETRY_SECONDS) if held else again
 
-    def _slices(self, workload: Object) -> Sequence[Object]:
+    def _slices(self, workload: JsonObject) -> Sequence[JsonObject]:
         workloads = self._ctx.stores.of(self._ctx.kinds.workloads)
         return [one for chain in self._chains(dict(workload)) for one in workloads.by_index(BY_CHAIN, chain)]
 
-    def _gather_inputs(self, key: Key, workload: Object) -> WorkloadInputs:
+    def _gather_inputs(self, key: Key, workload: JsonObject) -> WorkloadInputs:
         ctx, kinds = self._ctx, self._ctx.kinds
         queue_name: Any = value_at(workload, ("spec", "queueName"), "")
         local_queue = ctx.stores.of(kinds.local_queues).get(key.namespace, queue_name)
@@ -102,6 +102,6 @@ class WorkloadController:
             acting_since=self._acting_since or 0,
         )
 
-    def _original(self, workload: Object) -> Object | None:
+    def _original(self, workload: JsonObject) -> JsonObject | None:
         key = read_replaced_key(workload, self._ctx.names)
         return None if key is None else self._ctx.stores.of(self._ctx.kinds.workloads).get(*key)

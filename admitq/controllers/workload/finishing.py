@@ -14,13 +14,13 @@ from admitq.controllers.plan import (
 )
 from admitq.controllers.workload.case import CONCERN, WorkloadCase, WorkloadInputs
 from admitq.core.model import Instant
-from admitq.integrations.paths import Object, value_at
 from admitq.translate import messages
 from admitq.workloads.transitions import Transition, holds, is_reserved, since
 from admitq_api.conditions import ConditionType, Reason
+from admitq_api.json_objects import JsonObject, value_at
 
 
-def is_orphan(workload: Object, inputs: WorkloadInputs) -> bool:
+def is_orphan(workload: JsonObject, inputs: WorkloadInputs) -> bool:
     """Whether a Workload without an owner must end: it is deleted, or it had an owner before."""
     metadata = workload["metadata"]
     if metadata.get("ownerReferences") and not inputs.owners_gone:

@@ -9,10 +9,10 @@ from admitq.controllers.workload.queue_stops import TERMINATING_OR_MISSING, is_u
 from admitq.core.model import Instant
 from admitq.core.refusals import NamespaceMismatch
 from admitq.integrations.admission_gates import holding_gates
-from admitq.integrations.paths import Object, value_at
 from admitq.translate.messages import Explanation, is_unwritten, pending_condition
 from admitq.workloads.transitions import condition, is_on_hold, is_reserved
 from admitq_api.conditions import GATED_BY, SECOND, ConditionType, Reason, gates_told, parse_time
+from admitq_api.json_objects import JsonObject, value_at
 
 _FIRST_EVALUATION: Final = 2 * SECOND
 """Time within which a cycle evaluates or skips a new Workload; nanoseconds."""
@@ -109,13 +109,13 @@ def _explain_waiting(case: WorkloadCase) -> Explanation | None:
     return case.inputs.bypassed or Explanation(Reason.PENDING_EVALUATION, _PENDING)
 
 
-def _is_resolved_queue_problem(quota: Object) -> bool:
+def _is_resolved_queue_problem(quota: JsonObject) -> bool:
     """Whether the condition names a problem of the queues; the caller has found that they have none."""
     message: str = quota.get("message", "")
     return quota.get("reason") == Reason.MISCONFIGURED and message.startswith(_QUEUE_PROBLEM_PREFIXES)
 
 
-def _is_eviction_message(case: WorkloadCase, quota: Object) -> bool:
+def _is_eviction_message(case: WorkloadCase, quota: JsonObject) -> bool:
     """Whether the condition carries the message of the last eviction, which a cycle will replace."""
     evicted = condition(case.workload, ConditionType.EVICTED) or {}
     return (

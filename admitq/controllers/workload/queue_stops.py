@@ -5,19 +5,19 @@ from typing import Final
 from admitq.controllers.plan import Plan
 from admitq.controllers.workload.case import WorkloadCase
 from admitq.controllers.workload.requeuing import requeue_block_reason
-from admitq.integrations.paths import Object, value_at
 from admitq.workloads.transitions import is_reserved
 from admitq_api.conditions import ConditionType, Reason
+from admitq_api.json_objects import JsonObject, value_at
 
 TERMINATING_OR_MISSING: Final = "is terminating or missing"
 
 
-def stop_policy(queue: Object) -> str:
+def stop_policy(queue: JsonObject) -> str:
     """Return the stop policy of a ClusterQueue or LocalQueue; the default is "None"."""
     return value_at(queue, ("spec", "stopPolicy"), "None") or "None"
 
 
-def is_usable(queue: Object | None) -> bool:
+def is_usable(queue: JsonObject | None) -> bool:
     """Whether a queue exists and is not being deleted."""
     return queue is not None and "deletionTimestamp" not in queue["metadata"]
 

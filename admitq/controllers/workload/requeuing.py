@@ -5,10 +5,10 @@ from typing import Final
 from admitq.controllers.plan import Plan
 from admitq.controllers.workload.case import WorkloadCase
 from admitq.core.model import Instant
-from admitq.integrations.paths import value_at
 from admitq.workloads.evictions import Returns, returning
 from admitq.workloads.transitions import Transition, condition, is_reserved
 from admitq_api.conditions import SECOND, ConditionType, Reason, format_time, parse_time
+from admitq_api.json_objects import value_at
 
 _REASONS_OF_BACKOFF: Final = returning(Returns.AFTER_BACKOFF)
 

@@ -33,10 +33,10 @@ from admitq.controllers.workload.time_limits import (
     report_awaited_pods,
 )
 from admitq.core.model import Instant
-from admitq.integrations.paths import Object
+from admitq_api.json_objects import JsonObject
 
 
-def decide_workload(workload: Object, inputs: WorkloadInputs, now: Instant) -> Plan:
+def decide_workload(workload: JsonObject, inputs: WorkloadInputs, now: Instant) -> Plan:
     """Return the plan of the first step that has something to do."""
     case = WorkloadCase(workload, inputs, now)
     for step in STEPS:

@@ -6,9 +6,9 @@ from admitq.controllers.plan import Plan, Tell
 from admitq.controllers.workload.case import WorkloadCase
 from admitq.controllers.workload.requeuing import format_requeue_time
 from admitq.core.model import Instant
-from admitq.integrations.paths import value_at
 from admitq.workloads.transitions import LARGEST_COUNT, condition, is_reserved, since
 from admitq_api.conditions import SECOND, ConditionType, Reason
+from admitq_api.json_objects import value_at
 
 _PODS_READY_GRACE: Final = 30 * SECOND
 """How long after the start of this process no PodsReady timeout expires, at most; nanoseconds.

@@ -20,10 +20,21 @@ from admitq.integrations.base import (
 )
 from admitq.integrations.children import Pods, differing_pods, first_difference, is_pod_within
 from admitq.integrations.names import LONGEST_LABEL
-from admitq.integrations.paths import Object, Path, value_at, with_value, without_value
-from admitq.integrations.reading import holds, items, mapping, objects, text_at, texts
+from admitq.integrations.reading import is_condition_true
 from admitq.integrations.templates import entries_beside, items_beside, pod_template
 from admitq.integrations.wrapped_pods import pods_in
+from admitq_api.json_objects import (
+    FieldPath,
+    JsonObject,
+    as_list,
+    object_at,
+    objects_at,
+    text_at,
+    text_fields_at,
+    value_at,
+    with_value,
+    without_value,
+)
 from admitq_api.labels import Names
 
 COMPONENTS: Final = ("spec", "components")
@@ -34,12 +45,12 @@ _AUTOSCALING: Final = (
 )
 """Where a wrapped object says that Ray changes its number of pods."""
 
-_ENTRIES: Final[Mapping[str, Path]] = {
+_ENTRIES: Final[Mapping[str, FieldPath]] = {
     "labels": ("metadata", "labels"),
     "annotations": ("metadata", "annotations"),
     "nodeSelector": ("spec", "nodeSelector"),
 }
-_ITEMS: Final[Mapping[str, Path]] = {
+_ITEMS: Final[Mapping[str, FieldPath]] = {
     "tolerations": ("spec", "tolerations"),
     "schedulingGates": ("spec", "schedulingGates"),
 }
@@ -52,15 +63,15 @@ class _Wrapped:
 
     component: int
     place: int
-    template: Path
+    template: FieldPath
     count: int
 
 
-def _components(job: Object) -> list[Any]:
-    return items(value_at(job, COMPONENTS))
+def _components(job: JsonObject) -> list[Any]:
+    return as_list(value_at(job, COMPONENTS))
 
 
-def _wrapped(job: Object) -> list[_Wrapped]:
+def _wrapped(job: JsonObject) -> list[_Wrapped]:
     """All pods of all components, in the order of the podsets."""
     found: list[_Wrapped] = []
     for index, component in enumerate(_components(job)):
@@ -69,36 +80,36 @@ def _wrapped(job: Object) -> list[_Wrapped]:
     return found
 
 
-def _name(job: Object, index: int) -> str:
+def _name(job: JsonObject, index: int) -> str:
     """Name of a podset: that of the AppWrapper with a number, as far as it can be a podset's name."""
     suffix = f"-{index}"
     readable = text_at(job, ("metadata", "name")).replace(".", "-")[: LONGEST_LABEL - len(suffix)]
     return f"{readable.rstrip('-')}{suffix}"
 
 
-def _info(job: Object, pods: _Wrapped) -> Object:
+def _info(job: JsonObject, pods: _Wrapped) -> JsonObject:
     """What is added to the template of pods."""
-    return mapping(job, (*COMPONENTS, pods.component, INFOS, pods.place))
+    return object_at(job, (*COMPONENTS, pods.component, INFOS, pods.place))
 
 
-def _base(job: Object, pods: _Wrapped) -> Object:
+def _base(job: JsonObject, pods: _Wrapped) -> JsonObject:
     """The template of pods as it is wrapped; it may be a whole Pod."""
     template = pod_template(value_at(job, pods.template))
     return {part: template[part] for part in ("metadata", "spec") if part in template}
 
 
-def _template(job: Object, pods: _Wrapped) -> Object:
+def _template(job: JsonObject, pods: _Wrapped) -> JsonObject:
     template, info = _base(job, pods), _info(job, pods)
     for field, path in _ENTRIES.items():
-        if added := texts(info, (field,)):
-            template = with_value(template, path, {**added, **mapping(template, path)})
+        if added := text_fields_at(info, (field,)):
+            template = with_value(template, path, {**added, **object_at(template, path)})
     for field, path in _ITEMS.items():
-        if items := objects(info, (field,)):
-            template = with_value(template, path, [*objects(template, path), *items])
+        if as_list := objects_at(info, (field,)):
+            template = with_value(template, path, [*objects_at(template, path), *as_list])
     return template
 
 
-def pod_sets(job: Object, _names: Names) -> list[PodSetTemplate]:
+def pod_sets(job: JsonObject, _names: Names) -> list[PodSetTemplate]:
     """A podset for each wrapped pod template."""
     return [
         PodSetTemplate(_name(job, index), pods.count, pods.template, template=_template(job, pods))
@@ -106,23 +117,29 @@ def pod_sets(job: Object, _names: Names) -> list[PodSetTemplate]:
     ]
 
 
-def with_template(job: Object, pod_set: PodSetTemplate, template: Object, _names: Names) -> Object:
+def with_template(
+    job: JsonObject, pod_set: PodSetTemplate, template: JsonObject, _names: Names
+) -> JsonObject:
     """The AppWrapper with what the template has beyond the wrapped one as info beside it."""
     every = _wrapped(job)
     for index, pods in enumerate(every):
         if _name(job, index) == pod_set.name:
             base, before = _base(job, pods), _info(job, pods)
             info: dict[str, Any] = {
-                field: entries_beside(texts(template, path), texts(base, path), texts(before, (field,)))
+                field: entries_beside(
+                    text_fields_at(template, path),
+                    text_fields_at(base, path),
+                    text_fields_at(before, (field,)),
+                )
                 for field, path in _ENTRIES.items()
             }
             for field, path in _ITEMS.items():
-                info[field] = items_beside(objects(template, path), objects(base, path))
+                info[field] = items_beside(objects_at(template, path), objects_at(base, path))
             return _with_info(job, pods, {key: value for key, value in info.items() if value}, every)
     return job
 
 
-def _with_info(job: Object, pods: _Wrapped, info: Object, every: list[_Wrapped]) -> Object:
+def _with_info(job: JsonObject, pods: _Wrapped, info: JsonObject, every: list[_Wrapped]) -> JsonObject:
     """The AppWrapper with another info for pods. The controller takes infos by their places."""
     neighbors = [other for other in every if other.component == pods.component]
     infos = [info if other == pods else _info(job, other) for other in neighbors]
@@ -130,11 +147,11 @@ def _with_info(job: Object, pods: _Wrapped, info: Object, every: list[_Wrapped])
     return with_value(job, path, infos) if any(infos) else without_value(job, path)
 
 
-def differs(job: Object, child: Object, is_elastic: Elastic) -> Difference | None:
+def differs(job: JsonObject, child: JsonObject, is_elastic: Elastic) -> Difference | None:
     """In what the child differs from the wrapped object of its name."""
     identity = (child.get("apiVersion"), child.get("kind"))
     for component in _components(job):
-        wrapped = mapping(component, ("template",))
+        wrapped = object_at(component, ("template",))
         if (wrapped.get("apiVersion"), wrapped.get("kind")) != identity:
             continue
         for field in ("name", "generateName"):
@@ -144,34 +161,36 @@ def differs(job: Object, child: Object, is_elastic: Elastic) -> Difference | Non
     return Difference.IDENTITY
 
 
-def _differing_pods(component: Any, wrapped: Object, child: Object, is_elastic: Elastic) -> Difference | None:
+def _differing_pods(
+    component: Any, wrapped: JsonObject, child: JsonObject, is_elastic: Elastic
+) -> Difference | None:
     """Compare the pods where the component declares them or the kind is known.
 
     The number of pods is compared for known kinds, but not where Ray or an elastic job changes it.
     """
     if child.get("kind") == "Pod":
         return None if is_pod_within(child, wrapped) else Difference.REQUESTS
-    counts = {path: Pods(mapping(wrapped, path), count) for path, count in pods_in({"template": wrapped})}
-    of_child = {path: Pods(mapping(child, path), count) for path, count in pods_in({"template": child})}
+    counts = {path: Pods(object_at(wrapped, path), count) for path, count in pods_in({"template": wrapped})}
+    of_child = {path: Pods(object_at(child, path), count) for path, count in pods_in({"template": child})}
     grows = is_elastic(wrapped) or any(value_at(wrapped, path) is True for path in _AUTOSCALING)
     declared = (path for path, _ in pods_in(component) if path not in counts)
     return first_difference(
         (
             *(differing_pods(pods, counts.get(path), counted=not grows) for path, pods in of_child.items()),
             *(
-                differing_pods(Pods(mapping(child, one), 1), Pods(mapping(wrapped, one), 1))
+                differing_pods(Pods(object_at(child, one), 1), Pods(object_at(wrapped, one), 1))
                 for one in declared
             ),
         )
     )
 
 
-def finished(job: Object) -> Finished | None:
+def finished(job: JsonObject) -> Finished | None:
     """As its phase says; a failed one has ended when what it made is gone."""
     phase = text_at(job, ("status", "phase"))
     if phase == "Succeeded":
         return Finished(True, "AppWrapper finished successfully")
-    if phase == "Failed" and not holds(job, "ResourcesDeployed"):
+    if phase == "Failed" and not is_condition_true(job, "ResourcesDeployed"):
         return Finished(False, "AppWrapper failed")
     return None
 
@@ -184,8 +203,8 @@ APP_WRAPPER: Final = Integration(
     plural="appwrappers",
     pod_sets=pod_sets,
     finished=finished,
-    is_active=lambda job: holds(job, "QuotaReserved"),
-    pods_ready=lambda job: holds(job, "PodsReady"),
+    is_active=lambda job: is_condition_true(job, "QuotaReserved"),
+    pods_ready=lambda job: is_condition_true(job, "PodsReady"),
     templates=PodTemplates(
         pod_sets_field=".".join(COMPONENTS),
         with_template=with_template,

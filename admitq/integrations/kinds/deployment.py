@@ -18,7 +18,6 @@ from admitq.integrations.base import (
     Serving,
 )
 from admitq.integrations.children import is_selected, name_of
-from admitq.integrations.paths import Object, with_value, without_value
 from admitq.integrations.pods import DEPLOYMENT as HELD_BY
 from admitq.integrations.pods import label, mapping_at
 from admitq.integrations.serving import (
@@ -29,12 +28,13 @@ from admitq.integrations.serving import (
     with_marks,
 )
 from admitq_api.feature_gates import Gate
+from admitq_api.json_objects import JsonObject, with_value, without_value
 
 _TEMPLATE: Final = ("spec", "template")
 _HASH: Final = "pod-template-hash"
 
 
-def mutate(deployment: Object, rules: Rules) -> Object:
+def mutate(deployment: JsonObject, rules: Rules) -> JsonObject:
     """The Deployment with a template whose pods are held, each in the Deployment's queue."""
     names = rules.names
     labels = {names.managed: "true", **queue_marks(deployment, names)}
@@ -42,7 +42,7 @@ def mutate(deployment: Object, rules: Rules) -> Object:
     return _with_gates(held, rules) if rules.gates.enabled(Gate.ADMISSION_GATED_BY) else held
 
 
-def _with_gates(deployment: Object, rules: Rules) -> Object:
+def _with_gates(deployment: JsonObject, rules: Rules) -> JsonObject:
     """The Deployment with its admission gates on its pods, and without those that were taken off it."""
     names = rules.names
     own, had = gates_of(deployment, names), gates_of(rules.before or {}, names)
@@ -55,7 +55,7 @@ def _with_gates(deployment: Object, rules: Rules) -> Object:
     return with_value(deployment, path, ",".join(wanted)) if wanted else without_value(deployment, path)
 
 
-def differs(deployment: Object, replica_set: Object, _is_elastic: Elastic) -> Difference | None:
+def differs(deployment: JsonObject, replica_set: JsonObject, _is_elastic: Elastic) -> Difference | None:
     """In what a ReplicaSet differs from those that the Deployment controller creates: names and labels.
 
     Its pods are not compared, for each of them is queued by what it requests itself.

@@ -27,10 +27,19 @@ from admitq.integrations.base import (
 )
 from admitq.integrations.children import LONGEST_STEM, is_generated, is_pod_within, is_selected, name_of
 from admitq.integrations.job_pods import COMPLETION_INDEX, ended_indexes, pods_at_a_time
-from admitq.integrations.paths import Object, merge_patch, value_at, with_value
-from admitq.integrations.reading import ended, items, mapping, text_at, whole
+from admitq.integrations.reading import find_end
 from admitq_api.feature_gates import Gate
 from admitq_api.field_errors import FieldError
+from admitq_api.json_objects import (
+    JsonObject,
+    as_int,
+    as_list,
+    create_merge_patch,
+    object_at,
+    text_at,
+    value_at,
+    with_value,
+)
 from admitq_api.labels import Names
 
 TEMPLATE = ("spec", "template")
@@ -50,61 +59,61 @@ JOB_NAME = "batch.kubernetes.io/job-name"
 """As stable as the Job's name, so that it stays in the Workload."""
 
 
-def _pod_count(job: Object) -> int:
-    return pods_at_a_time(mapping(job, ("spec",)))
+def _pod_count(job: JsonObject) -> int:
+    return pods_at_a_time(object_at(job, ("spec",)))
 
 
-def pod_sets(job: Object, names: Names) -> list[PodSetTemplate]:
+def pod_sets(job: JsonObject, names: Names) -> list[PodSetTemplate]:
     """One podset of all pods that run at a time."""
     fewest = partial_admission.min_count(job, names)
     return [PodSetTemplate(MAIN, _pod_count(job), TEMPLATE, fewest, indexes=PodIndexes(COMPLETION_INDEX))]
 
 
-def finished(job: Object) -> Finished | None:
+def finished(job: JsonObject) -> Finished | None:
     """As the Job's conditions say."""
-    return ended(job, FINISHING_CONDITIONS)
+    return find_end(job, FINISHING_CONDITIONS)
 
 
-def is_active(job: Object) -> bool:
+def is_active(job: JsonObject) -> bool:
     """While pods are pending or running, or are being deleted and are not gone."""
-    status = mapping(job, ("status",))
-    return whole(status.get("active")) != 0 or whole(status.get("terminating")) != 0
+    status = object_at(job, ("status",))
+    return as_int(status.get("active")) != 0 or as_int(status.get("terminating")) != 0
 
 
-def pods_ready(job: Object) -> bool:
+def pods_ready(job: JsonObject) -> bool:
     """When every pod that is to run at a time is ready or has succeeded."""
-    status = mapping(job, ("status",))
+    status = object_at(job, ("status",))
     uncounted = value_at(status, ("uncountedTerminatedPods", "succeeded"))
-    succeeded = whole(status.get("succeeded")) + (len(uncounted) if isinstance(uncounted, list) else 0)
-    return succeeded + whole(status.get("ready")) >= _pod_count(job)
+    succeeded = as_int(status.get("succeeded")) + (len(uncounted) if isinstance(uncounted, list) else 0)
+    return succeeded + as_int(status.get("ready")) >= _pod_count(job)
 
 
-def reclaimable(job: Object) -> Mapping[str, int] | None:
+def reclaimable(job: JsonObject) -> Mapping[str, int] | None:
     """Pods that ended while fewer completions are left than pods may run at a time.
 
     A Job without completions starts no pod once one has succeeded. After a scale-down more of its pods may
     run than the difference of its size and its successes.
     """
     count = _pod_count(job)
-    completions = whole(value_at(job, ("spec", "completions")), count)
+    completions = as_int(value_at(job, ("spec", "completions")), count)
     if value_at(job, ("spec", "completionMode")) == "Indexed":
-        terminal = ended_indexes(mapping(job, ("status",)), completions)
+        terminal = ended_indexes(object_at(job, ("status",)), completions)
     else:
-        terminal = whole(value_at(job, ("status", "succeeded")))
+        terminal = as_int(value_at(job, ("status", "succeeded")))
     if count <= 1 or terminal <= 0:
         return None
     running = completions - terminal
     if value_at(job, ("spec", "completions")) is None:
-        running = max(running, whole(value_at(job, ("status", "active"))))
+        running = max(running, as_int(value_at(job, ("status", "active"))))
     return {MAIN: min(count, max(0, count - running))}
 
 
-def is_half_stopped(job: Object, names: Names) -> bool:
+def is_half_stopped(job: JsonObject, names: Names) -> bool:
     """Between the first and the last step of a stop."""
     return value_at(job, (*ANNOTATIONS, names.stopping)) == "true"
 
 
-def stop(job: Object, stopped: Object, names: Names) -> tuple[Step, ...]:
+def stop(job: JsonObject, stopped: JsonObject, names: Names) -> tuple[Step, ...]:
     """Suspend and mark; without pods, take back the start time, then restore and unmark.
 
     While pods start, the Job controller counts them in the status several times a second. The stop of a Job
@@ -112,24 +121,24 @@ def stop(job: Object, stopped: Object, names: Names) -> tuple[Step, ...]:
     """
     mark = (*ANNOTATIONS, names.stopping)
     suspended = with_value(with_value(job, SUSPEND, True), mark, "true")
-    patch = merge_patch(job, suspended)
+    patch = create_merge_patch(job, suspended)
     if is_active(job):
         return (Step(patch, as_seen=_SPEC_AND_CONDITIONS),) if patch else ()
     started = value_at(job, ("status", "startTime")) is not None
     steps = (
         Step(patch),
         Step({"status": {"startTime": None}} if started else {}, "status"),
-        Step(merge_patch(suspended, with_value(stopped, mark, None))),
+        Step(create_merge_patch(suspended, with_value(stopped, mark, None))),
     )
     return tuple(step for step in steps if step.patch)
 
 
-def with_counts(job: Object, counts: Mapping[str, int], names: Names) -> Object:
+def with_counts(job: JsonObject, counts: Mapping[str, int], names: Names) -> JsonObject:
     """The Job with as many pods as were admitted."""
     return partial_admission.with_count(job, counts[MAIN], names) if MAIN in counts else job
 
 
-def differs(job: Object, pod: Object, _is_elastic: Elastic) -> Difference | None:
+def differs(job: JsonObject, pod: JsonObject, _is_elastic: Elastic) -> Difference | None:
     """In what a pod differs from those that the Job controller creates.
 
     That controller counts all pods that have its selector and name it as their controller. It deletes those
@@ -137,17 +146,17 @@ def differs(job: Object, pod: Object, _is_elastic: Elastic) -> Difference | None
     """
     if not is_selected(job, pod) or not _has_name_of(job, pod):
         return Difference.IDENTITY
-    return None if is_pod_within(pod, mapping(job, TEMPLATE)) else Difference.REQUESTS
+    return None if is_pod_within(pod, object_at(job, TEMPLATE)) else Difference.REQUESTS
 
 
-def _has_name_of(job: Object, pod: Object) -> bool:
+def _has_name_of(job: JsonObject, pod: JsonObject) -> bool:
     if value_at(job, ("spec", "managedBy")) not in (None, OWN_CONTROLLER):
         # Another controller names pods as it likes.
         return True
     tail = "-"
     if value_at(job, ("spec", "completionMode")) == "Indexed":
         index = text_at(pod, (*ANNOTATIONS, COMPLETION_INDEX))
-        completions = whole(value_at(job, ("spec", "completions")))
+        completions = as_int(value_at(job, ("spec", "completions")))
         if not index.isascii() or not index.isdigit() or not int(index[:10]) < completions:
             return False
         tail = f"-{index}-"
@@ -156,10 +165,10 @@ def _has_name_of(job: Object, pod: Object) -> bool:
     return any(is_generated(pod, stem) for stem in stems)
 
 
-def mutate(job: Object, rules: Rules) -> Object:
+def mutate(job: JsonObject, rules: Rules) -> JsonObject:
     """Hold the pods of an elastic Job."""
     gate = {"name": rules.names.elastic_gate}
-    gates = items(value_at(job, (*TEMPLATE, "spec", "schedulingGates")))
+    gates = as_list(value_at(job, (*TEMPLATE, "spec", "schedulingGates")))
     is_elastic = value_at(job, (*ANNOTATIONS, rules.names.elastic_job)) == "true"
     if not is_elastic or not rules.gates.enabled(Gate.ELASTIC_JOBS) or gate in gates:
         return job
@@ -168,12 +177,12 @@ def mutate(job: Object, rules: Rules) -> Object:
     return with_value(job, (*TEMPLATE, "spec", "schedulingGates"), [*gates, gate])
 
 
-def validate_create(job: Object, rules: Rules) -> list[FieldError]:
+def validate_create(job: JsonObject, rules: Rules) -> list[FieldError]:
     """Check the two annotations of partial admission."""
     return partial_admission.of_suspended(job, rules.names)
 
 
-def validate_update(old: Object, new: Object, rules: Rules) -> list[FieldError]:
+def validate_update(old: JsonObject, new: JsonObject, rules: Rules) -> list[FieldError]:
     """Check the annotations while suspended; while running, that nothing undoes a partial admission."""
     if value_at(new, SUSPEND) is True:
         return validate_create(new, rules)

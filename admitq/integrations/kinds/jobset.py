@@ -18,8 +18,8 @@ from admitq.integrations.base import (
     PodTemplates,
     Scaling,
 )
-from admitq.integrations.paths import Object, value_at
-from admitq.integrations.reading import ended, objects
+from admitq.integrations.reading import find_end
+from admitq_api.json_objects import JsonObject, objects_at, value_at
 from admitq_api.labels import Names
 
 REPLICATED_JOBS = ("spec", "replicatedJobs")
@@ -29,32 +29,32 @@ FINISHING_CONDITIONS = {"Completed": True, "Failed": False}
 """Whether the JobSet succeeded, by the condition that ends it."""
 
 
-def pod_sets(jobset: Object, _names: Names) -> list[PodSetTemplate]:
+def pod_sets(jobset: JsonObject, _names: Names) -> list[PodSetTemplate]:
     """One podset for each replicated job, with the pods of all its replicas."""
     return replicated_jobs.pod_sets(value_at(jobset, REPLICATED_JOBS), REPLICATED_JOBS)
 
 
-def finished(jobset: Object) -> Finished | None:
+def finished(jobset: JsonObject) -> Finished | None:
     """As the JobSet's conditions say."""
-    return ended(jobset, FINISHING_CONDITIONS)
+    return find_end(jobset, FINISHING_CONDITIONS)
 
 
-def is_active(jobset: Object) -> bool:
+def is_active(jobset: JsonObject) -> bool:
     """While a job of it has pods that are pending or running."""
-    return replicated_jobs.is_active(objects(jobset, STATUSES))
+    return replicated_jobs.is_active(objects_at(jobset, STATUSES))
 
 
-def pods_ready(jobset: Object) -> bool:
+def pods_ready(jobset: JsonObject) -> bool:
     """When all of its jobs are ready or have succeeded."""
-    return replicated_jobs.pods_ready(value_at(jobset, REPLICATED_JOBS), objects(jobset, STATUSES))
+    return replicated_jobs.pods_ready(value_at(jobset, REPLICATED_JOBS), objects_at(jobset, STATUSES))
 
 
-def reclaimable(jobset: Object) -> Mapping[str, int]:
+def reclaimable(jobset: JsonObject) -> Mapping[str, int]:
     """The pods of jobs that succeeded."""
-    return replicated_jobs.reclaimable(value_at(jobset, REPLICATED_JOBS), objects(jobset, STATUSES))
+    return replicated_jobs.reclaimable(value_at(jobset, REPLICATED_JOBS), objects_at(jobset, STATUSES))
 
 
-def differs(jobset: Object, job: Object, _is_elastic: Elastic) -> Difference | None:
+def differs(jobset: JsonObject, job: JsonObject, _is_elastic: Elastic) -> Difference | None:
     """In what a Job differs from the replicated job of its name."""
     return replicated_jobs.differing_job(jobset, value_at(jobset, REPLICATED_JOBS), job)
 

@@ -22,7 +22,6 @@ from admitq.integrations.base import (
     Serving,
 )
 from admitq.integrations.children import Pods, differing_pods, name_of
-from admitq.integrations.paths import Object, value_at, with_value, without_value
 from admitq.integrations.pods import LEADER_WORKER_SET as HELD_BY
 from admitq.integrations.pods import annotation, is_deleting, label, mapping_at, text_at
 from admitq.integrations.serving import (
@@ -39,6 +38,7 @@ from admitq.integrations.serving import (
 from admitq_api.conditions import find
 from admitq_api.feature_gates import Gate
 from admitq_api.field_errors import FieldError
+from admitq_api.json_objects import JsonObject, value_at, with_value, without_value
 from admitq_api.labels import Names
 
 _GROUP: Final = ("spec", "leaderWorkerTemplate")
@@ -53,11 +53,11 @@ _GROUP_INDEX: Final = f"{_PREFIX}group-index"
 _WORKER_INDEX: Final = f"{_PREFIX}worker-index"
 
 
-def _has_leader(lws: Object) -> bool:
+def _has_leader(lws: JsonObject) -> bool:
     return bool(mapping_at(lws, *_LEADER))
 
 
-def pod_sets(lws: Object, _names: Names) -> list[PodSetTemplate]:
+def pod_sets(lws: JsonObject, _names: Names) -> list[PodSetTemplate]:
     """The podsets of one group: its leader and the workers, or all alike."""
     size = max(1, replicas_of(lws, *_SIZE))
     if not _has_leader(lws):
@@ -66,16 +66,16 @@ def pod_sets(lws: Object, _names: Names) -> list[PodSetTemplate]:
     return [leader, _pod_set(lws, "worker", size - 1, _WORKER)] if size > 1 else [leader]
 
 
-def _pod_set(lws: Object, name: str, count: int, path: tuple[str, ...]) -> PodSetTemplate:
+def _pod_set(lws: JsonObject, name: str, count: int, path: tuple[str, ...]) -> PodSetTemplate:
     """What the controller of LeaderWorkerSets writes into templates tells of nothing that is asked for."""
-    template: Object = mapping_at(lws, *path)
+    template: JsonObject = mapping_at(lws, *path)
     for key in mapping_at(template, "metadata", "labels"):
         if str(key).startswith(_PREFIX) and key != _NAME:
             template = without_value(template, ("metadata", "labels", key))
     return PodSetTemplate(name, count, path, template=template, indexes=PodIndexes(_WORKER_INDEX))
 
 
-def _place_of(pod: Object) -> PodPlace | None:
+def _place_of(pod: JsonObject) -> PodPlace | None:
     name, index = label(pod, _NAME), label(pod, _GROUP_INDEX)
     return PodPlace(name, index) if name and _number(index) is not None else None
 
@@ -84,13 +84,13 @@ def _number(text: str) -> int | None:
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 10 else None
 
 
-def _role_of(lws: Object, pod: Object) -> str:
+def _role_of(lws: JsonObject, pod: JsonObject) -> str:
     if not _has_leader(lws):
         return "main"
     return "leader" if label(pod, _WORKER_INDEX) == "0" else "worker"
 
 
-def groups(lws: Object, pods: Sequence[Object]) -> list[ServedGroup]:
+def groups(lws: JsonObject, pods: Sequence[JsonObject]) -> list[ServedGroup]:
     """A group for each replica, and those that a rollout adds for a while."""
     name, replicas = text_at(lws, "metadata", "name"), replicas_of(lws)
     indexes = set(range(min(replicas, _MOST_REPLICAS)))
@@ -101,20 +101,20 @@ def groups(lws: Object, pods: Sequence[Object]) -> list[ServedGroup]:
     return [ServedGroup(f"{name}-{index}", str(index)) for index in sorted(indexes)]
 
 
-def _is_rolled_out(lws: Object) -> bool:
+def _is_rolled_out(lws: JsonObject) -> bool:
     listed = value_at(lws, ("status", "conditions"), [])
     found: Mapping[str, Any] = find(listed, "UpdateInProgress") or {}
     return found.get("status") == "True"
 
 
-def _surge(lws: Object, replicas: int) -> int:
+def _surge(lws: JsonObject, replicas: int) -> int:
     path = ("spec", "rolloutStrategy", "rollingUpdateConfiguration", "maxSurge")
     text = text_at(lws, *path)
     percent = _number(text.removesuffix("%")) if text.endswith("%") else None
     return replicas_of(lws, *path, default=0) if percent is None else -(-replicas * percent // 100)
 
 
-def differs(lws: Object, child: Object, _is_elastic: Elastic) -> Difference | None:
+def differs(lws: JsonObject, child: JsonObject, _is_elastic: Elastic) -> Difference | None:
     """In what a StatefulSet differs from the one that the controller creates for leaders.
 
     It has the name of the LeaderWorkerSet, and a replica for each group. The StatefulSets of workers are
@@ -132,7 +132,7 @@ def differs(lws: Object, child: Object, _is_elastic: Elastic) -> Difference | No
     return differing_pods(leaders, Pods(template, groups))
 
 
-def mutate(lws: Object, rules: Rules) -> Object:
+def mutate(lws: JsonObject, rules: Rules) -> JsonObject:
     """The LeaderWorkerSet with templates whose pods are held, in its queue."""
     names = rules.names
     notes = {names.pod_suspending_parent: HELD_BY, names.pod_group_serving: "true"}
@@ -149,7 +149,7 @@ def mutate(lws: Object, rules: Rules) -> Object:
     return result
 
 
-def validate_create(lws: Object, _rules: Rules) -> list[FieldError]:
+def validate_create(lws: JsonObject, _rules: Rules) -> list[FieldError]:
     """Check the number of groups."""
     found = value_at(lws, ("spec", "replicas"))
     if found is None or 0 <= replicas_of(lws, default=-1) <= _MOST_REPLICAS:
@@ -157,13 +157,13 @@ def validate_create(lws: Object, _rules: Rules) -> list[FieldError]:
     return [FieldError.invalid("spec.replicas", found, f"must be between 0 and {_MOST_REPLICAS}")]
 
 
-def validate_update(old: Object, new: Object, rules: Rules) -> list[FieldError]:
+def validate_update(old: JsonObject, new: JsonObject, rules: Rules) -> list[FieldError]:
     """Check that the pods of a group stay what quota was reserved for."""
     errors = [*validate_create(new, rules), *queue_removed(old, new, rules)]
     return [*errors, *_changed(old, new, rules)] if rules.is_managed else errors
 
 
-def _changed(old: Object, new: Object, rules: Rules) -> Iterator[FieldError]:
+def _changed(old: JsonObject, new: JsonObject, rules: Rules) -> Iterator[FieldError]:
     for template in (_LEADER, _WORKER):
         yield from shape_changed(old, new, template)
     size = replicas_of(new, *_SIZE)

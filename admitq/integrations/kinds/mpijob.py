@@ -9,15 +9,14 @@ from typing import Final
 from admitq.integrations.base import Difference, Elastic, Rules
 from admitq.integrations.children import Pods, differing_pods, name_of
 from admitq.integrations.job_pods import pods_at_a_time
-from admitq.integrations.paths import Object, value_at, with_value
-from admitq.integrations.reading import mapping
 from admitq.integrations.replica_jobs import Roles, replica_job
 from admitq_api.feature_gates import Gate
+from admitq_api.json_objects import JsonObject, object_at, value_at, with_value
 
 ROLES: Final = Roles("mpiReplicaSpecs", ("Launcher", "Worker"))
 
 
-def mutate(job: Object, rules: Rules) -> Object:
+def mutate(job: JsonObject, rules: Rules) -> JsonObject:
     """Where the launcher works too it has index 0, and those of the workers begin with 1."""
     if not rules.gates.enabled(Gate.TOPOLOGY_AWARE_SCHEDULING):
         return job
@@ -30,7 +29,7 @@ def mutate(job: Object, rules: Rules) -> Object:
     return job
 
 
-def differs(job: Object, child: Object, is_elastic: Elastic) -> Difference | None:
+def differs(job: JsonObject, child: JsonObject, is_elastic: Elastic) -> Difference | None:
     """In what the child differs from the launcher's Job, or from a pod of the workers."""
     if child.get("kind") != "Job":
         return ROLES.differs(job, child, is_elastic)
@@ -38,7 +37,7 @@ def differs(job: Object, child: Object, is_elastic: Elastic) -> Difference | Non
         return Difference.IDENTITY
     launchers = (one for one in ROLES.pod_sets_of(job) if one.name == "launcher")
     granted = next((Pods(one.template_in(job), one.count) for one in launchers), None)
-    pods = Pods(mapping(child, ("spec", "template")), pods_at_a_time(mapping(child, ("spec",))))
+    pods = Pods(object_at(child, ("spec", "template")), pods_at_a_time(object_at(child, ("spec",))))
     return differing_pods(pods, granted)
 
 

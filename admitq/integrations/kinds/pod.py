@@ -23,12 +23,11 @@ from admitq.integrations.base import (
     Scaling,
 )
 from admitq.integrations.ownership import prebuilt_places
-from admitq.integrations.paths import Object, value_at, with_value
 from admitq.integrations.slim_pods import slim_pod
 from admitq.integrations.spec_shape import role_hash
 from admitq_api.feature_gates import Gate
-from admitq_api.field_errors import FieldError, new_errors
-from admitq_api.field_errors import Path as FieldPath
+from admitq_api.field_errors import ErrorPath, FieldError, new_errors
+from admitq_api.json_objects import JsonObject, value_at, with_value
 from admitq_api.labels import Names
 from admitq_api.syntax import dns_subdomain
 
@@ -40,7 +39,7 @@ _SPARK_ROLE: Final = "spark-role"
 _SPARK_APP: Final = "spark-app-selector"
 
 
-def is_member(pod: Object, names: Names) -> bool:
+def is_member(pod: JsonObject, names: Names) -> bool:
     """Whether the pod is queued: the managed label alone decides, whoever wrote it.
 
     A pod that its parent queues in a group is a member once it names that group.
@@ -48,12 +47,12 @@ def is_member(pod: Object, names: Names) -> bool:
     return pods.is_managed(pod, names) and not pods.awaits_group(pod, names)
 
 
-def is_screened(pod: Object, names: Names) -> bool:
+def is_screened(pod: JsonObject, names: Names) -> bool:
     """Whether the webhook held the pod, which leaves a role hash, or its parent has it queued."""
     return pods.annotation(pod, names.role_hash) != "" or pods.is_suspended_by_parent(pod, names)
 
 
-def differs(driver: Object, pod: Object, _is_elastic: Elastic) -> Difference | None:
+def differs(driver: JsonObject, pod: JsonObject, _is_elastic: Elastic) -> Difference | None:
     """In what a pod differs from those that another creates: executors of a Spark application's driver."""
     app = pods.label(driver, _SPARK_APP)
     roles = pods.label(driver, _SPARK_ROLE), pods.label(pod, _SPARK_ROLE)
@@ -64,7 +63,7 @@ def differs(driver: Object, pod: Object, _is_elastic: Elastic) -> Difference | N
 # --- admission --------------------------------------------------------------------------------------
 
 
-def mutate(pod: Object, rules: Rules) -> Object:
+def mutate(pod: JsonObject, rules: Rules) -> JsonObject:
     """The pod held: marked as managed, at its gates, with a finalizer and its role.
 
     A role that the pod brings is kept: it names the podset of a prebuilt Workload.
@@ -83,13 +82,13 @@ def mutate(pod: Object, rules: Rules) -> Object:
     return with_value(result, (*_ANNOTATIONS, names.role_hash), role)
 
 
-def _with_item(pod: Object, path: tuple[str, ...], item: Any) -> Object:
+def _with_item(pod: JsonObject, path: tuple[str, ...], item: Any) -> JsonObject:
     found = value_at(pod, path, [])
     items: list[Any] = found if isinstance(found, list) else []
     return pod if item in items else with_value(pod, path, [*items, item])
 
 
-def validate_create(pod: Object, rules: Rules) -> list[FieldError]:
+def validate_create(pod: JsonObject, rules: Rules) -> list[FieldError]:
     """Check the mark of managed pods, and what a pod says of its group."""
     names = rules.names
     value = value_at(pod, (*_LABELS, names.managed))
@@ -100,20 +99,20 @@ def validate_create(pod: Object, rules: Rules) -> list[FieldError]:
     return [*_group_errors(pod, names), *_prebuilt_errors(pod, rules)]
 
 
-def _label(key: str) -> FieldPath:
-    return FieldPath("metadata.labels").key(key)
+def _label(key: str) -> ErrorPath:
+    return ErrorPath("metadata.labels").key(key)
 
 
-def _annotation(key: str) -> FieldPath:
-    return FieldPath("metadata.annotations").key(key)
+def _annotation(key: str) -> ErrorPath:
+    return ErrorPath("metadata.annotations").key(key)
 
 
-def _group_path(pod: Object, names: Names) -> FieldPath:
+def _group_path(pod: JsonObject, names: Names) -> ErrorPath:
     key = names.pod_group_name
     return _annotation(key) if pods.annotation(pod, key) else _label(key)
 
 
-def _group_errors(pod: Object, names: Names) -> list[FieldError]:
+def _group_errors(pod: JsonObject, names: Names) -> list[FieldError]:
     group, total = pods.group_of(pod, names), value_at(pod, (*_ANNOTATIONS, names.pod_group_total_count))
     where, name_key = _annotation(names.pod_group_total_count), names.pod_group_name
     place = "annotation" if pods.annotation(pod, name_key) else "label"
@@ -130,7 +129,7 @@ def _group_errors(pod: Object, names: Names) -> list[FieldError]:
     return errors
 
 
-def _prebuilt_errors(pod: Object, rules: Rules) -> list[FieldError]:
+def _prebuilt_errors(pod: JsonObject, rules: Rules) -> list[FieldError]:
     group, key = pods.group_of(pod, rules.names), rules.names.prebuilt_workload_name
     by_annotation = rules.gates.enabled(Gate.WORKLOAD_IDENTIFIER_ANNOTATIONS)
     places = prebuilt_places(pod, rules.names, by_annotation=by_annotation)
@@ -141,7 +140,7 @@ def _prebuilt_errors(pod: Object, rules: Rules) -> list[FieldError]:
     return [FieldError.invalid(where, prebuilt, "prebuilt workload and pod group should be equal")]
 
 
-def validate_update(old: Object, new: Object, rules: Rules) -> list[FieldError]:
+def validate_update(old: JsonObject, new: JsonObject, rules: Rules) -> list[FieldError]:
     """Check what the change adds: the group is immutable, and an unretriable pod stays so.
 
     Marks of ours, such as the role, are protected for all kinds alike.

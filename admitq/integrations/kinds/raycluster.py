@@ -24,9 +24,9 @@ from admitq.integrations.base import (
 from admitq.integrations.children import Pods, differing_pods, is_pod_within, name_of
 from admitq.integrations.job_pods import pods_at_a_time
 from admitq.integrations.names import LONGEST_LABEL
-from admitq.integrations.paths import Object, value_at
-from admitq.integrations.reading import holds, mapping, text, text_at
+from admitq.integrations.reading import is_condition_true
 from admitq_api.field_errors import FieldError
+from admitq_api.json_objects import JsonObject, as_text, object_at, text_at, value_at
 from admitq_api.labels import Names
 
 SPEC: Final = ("spec",)
@@ -41,22 +41,22 @@ _LONGEST_PARTS: Final = 36
 """Up to how many characters of a cluster's and a group's name the operator keeps names of pods whole."""
 
 
-def pod_sets(job: Object, _names: Names) -> list[PodSetTemplate]:
+def pod_sets(job: JsonObject, _names: Names) -> list[PodSetTemplate]:
     """The head and each group of workers."""
     return ray_cluster.pod_sets(job, SPEC)
 
 
-def pods_ready(job: Object) -> bool:
+def pods_ready(job: JsonObject) -> bool:
     """When the operator calls the cluster ready."""
     return value_at(job, ("status", "state")) == "ready"
 
 
-def is_active(job: Object) -> bool:
+def is_active(job: JsonObject) -> bool:
     """While the cluster is ready, or its pods are being deleted."""
-    return pods_ready(job) or holds(job, "RayClusterSuspending")
+    return pods_ready(job) or is_condition_true(job, "RayClusterSuspending")
 
 
-def differs(cluster: Object, child: Object, _is_elastic: Elastic) -> Difference | None:
+def differs(cluster: JsonObject, child: JsonObject, _is_elastic: Elastic) -> Difference | None:
     """In what a pod, or the Job that cleans up Redis, differs from those that the operator creates.
 
     The operator counts pods by their labels, and deletes those of a group that are too many.
@@ -66,7 +66,7 @@ def differs(cluster: Object, child: Object, _is_elastic: Elastic) -> Difference 
     name, role = name_of(cluster), text_at(child, (*_LABELS, _ROLE))
     group = ray_cluster.HEAD if role == ray_cluster.HEAD else text_at(child, (*_LABELS, _GROUP)).lower()
     granted = next((one for one in ray_cluster.pod_sets(cluster, SPEC) if one.name == group), None)
-    named = name_of(child) or text(value_at(child, ("metadata", "generateName")))
+    named = name_of(child) or as_text(value_at(child, ("metadata", "generateName")))
     # Long names are cut at either end, by versions of the operator.
     is_named = named.startswith(f"{name}-") or len(name) + len(group) > _LONGEST_PARTS
     if (
@@ -81,7 +81,7 @@ def differs(cluster: Object, child: Object, _is_elastic: Elastic) -> Difference 
     return None if is_pod_within(child, granted.template_in(cluster)) else Difference.REQUESTS
 
 
-def _is_second_head(cluster: Object, pod: Object) -> bool:
+def _is_second_head(cluster: JsonObject, pod: JsonObject) -> bool:
     """Whether a head has not the one name that the operator gives heads, as the status shows.
 
     Older operators generate a name for each. Not all operators delete a second head.
@@ -90,7 +90,7 @@ def _is_second_head(cluster: Object, pod: Object) -> bool:
     return known.endswith(f"-{ray_cluster.HEAD}") and name_of(pod) != known
 
 
-def _differing_cleanup(cluster: Object, job: Object) -> Difference | None:
+def _differing_cleanup(cluster: JsonObject, job: JsonObject) -> Difference | None:
     """The Job is created when the cluster goes, and runs one pod like that of the head."""
     full = f"{name_of(cluster)}-redis-cleanup"
     is_named = name_of(job) == full or (len(full) > LONGEST_LABEL and name_of(job).endswith("-redis-cleanup"))
@@ -98,16 +98,16 @@ def _differing_cleanup(cluster: Object, job: Object) -> Difference | None:
         return Difference.IDENTITY
     heads = (one for one in ray_cluster.pod_sets(cluster, SPEC) if one.name == ray_cluster.HEAD)
     head = next((Pods(one.template_in(cluster), one.count) for one in heads), None)
-    child = Pods(mapping(job, ("spec", "template")), pods_at_a_time(mapping(job, ("spec",))))
+    child = Pods(object_at(job, ("spec", "template")), pods_at_a_time(object_at(job, ("spec",))))
     return differing_pods(child, head)
 
 
-def mutate(job: Object, rules: Rules) -> Object:
+def mutate(job: JsonObject, rules: Rules) -> JsonObject:
     """Hold the pods of an elastic cluster, be it queued itself or made by a RayJob that is."""
     return ray_cluster.with_elastic_gates(job, SPEC, rules)
 
 
-def _errors(job: Object, rules: Rules) -> list[FieldError]:
+def _errors(job: JsonObject, rules: Rules) -> list[FieldError]:
     errors = ray_cluster.errors(job, SPEC, rules)
     scales = ray_cluster.is_elastic(job, rules) and ray_cluster.is_autoscaling(job, SPEC)
     if scales and value_at(job, MANAGED_BY) == KNOWN_DISPATCHER:

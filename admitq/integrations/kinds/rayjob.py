@@ -25,9 +25,8 @@ from admitq.integrations.base import (
 )
 from admitq.integrations.children import Pods, differing_pods, name_of
 from admitq.integrations.job_pods import pods_at_a_time
-from admitq.integrations.paths import Object, value_at, without_value
-from admitq.integrations.reading import mapping, text
 from admitq_api.field_errors import FieldError
+from admitq_api.json_objects import JsonObject, as_text, object_at, value_at, without_value
 from admitq_api.labels import Names
 
 SPEC: Final = ("spec", "rayClusterSpec")
@@ -48,40 +47,40 @@ _SUBMITTER_RESOURCES: Final[dict[str, Any]] = {
 _WITHOUT_PODS: Final = frozenset({"", "Suspended"})
 
 
-def _mode(job: Object) -> str:
-    return text(value_at(job, ("spec", "submissionMode"))) or _BY_POD
+def _mode(job: JsonObject) -> str:
+    return as_text(value_at(job, ("spec", "submissionMode"))) or _BY_POD
 
 
-def _deployment(job: Object) -> str:
-    return text(value_at(job, ("status", "jobDeploymentStatus")))
+def _deployment(job: JsonObject) -> str:
+    return as_text(value_at(job, ("status", "jobDeploymentStatus")))
 
 
-def _submitter(job: Object) -> Object:
+def _submitter(job: JsonObject) -> JsonObject:
     """The container that the operator submits the job from."""
     name, image = "ray-job-submitter", ray_cluster.head_image(job, SPEC)
     return {"name": name, **image, "resources": _SUBMITTER_RESOURCES}
 
 
-def _submitter_spec(job: Object) -> dict[str, Any]:
+def _submitter_spec(job: JsonObject) -> dict[str, Any]:
     return {"restartPolicy": "Never", "containers": [_submitter(job)]}
 
 
-def pod_sets(job: Object, _names: Names) -> list[PodSetTemplate]:
+def pod_sets(job: JsonObject, _names: Names) -> list[PodSetTemplate]:
     """The head, each group of workers, and the submitter where it is a pod."""
     return _pod_sets(job)
 
 
-def _pod_sets(job: Object) -> list[PodSetTemplate]:
+def _pod_sets(job: JsonObject) -> list[PodSetTemplate]:
     sidecars = [_submitter(job)] if _mode(job) == _BY_SIDECAR else []
     listed = ray_cluster.pod_sets(job, SPEC, sidecars)
     if listed and _mode(job) == _BY_POD:
-        own = mapping(value_at(job, SUBMITTER_TEMPLATE))
+        own = object_at(value_at(job, SUBMITTER_TEMPLATE))
         default = None if own else {"spec": _submitter_spec(job)}
         listed.append(PodSetTemplate(SUBMITTER, 1, SUBMITTER_TEMPLATE, template=default))
     return listed
 
 
-def differs(job: Object, child: Object, is_elastic: Elastic) -> Difference | None:
+def differs(job: JsonObject, child: JsonObject, is_elastic: Elastic) -> Difference | None:
     """In what a RayCluster or Job differs from the cluster and the submitter that the operator creates.
 
     The operator writes the name of the cluster into the status before it creates it. The submitter has the
@@ -92,60 +91,64 @@ def differs(job: Object, child: Object, is_elastic: Elastic) -> Difference | Non
         granted = next((Pods(one.template_in(job), one.count) for one in pods if one.name == SUBMITTER), None)
         if granted is None or name_of(child) != name_of(job):
             return Difference.IDENTITY
-        template, spec = mapping(child, ("spec", "template")), mapping(child, ("spec",))
+        template, spec = object_at(child, ("spec", "template")), object_at(child, ("spec",))
         return differing_pods(Pods(template, pods_at_a_time(spec)), granted)
-    named = text(value_at(job, ("status", "rayClusterName")))
+    named = as_text(value_at(job, ("status", "rayClusterName")))
     if not (name_of(child) == named if named else ray_cluster.is_named_after(child, job)):
         return Difference.IDENTITY
     return ray_cluster.differing_cluster(pods, job, child, is_elastic)
 
 
-def references(job: Object) -> tuple[Reference, ...]:
+def references(job: JsonObject) -> tuple[Reference, ...]:
     """The cluster that was made for the job, if Ray scales it."""
     return ray_cluster.made_for(job, SPEC, [value_at(job, ("status", "rayClusterName"))])
 
 
-def with_template(job: Object, pod_set: PodSetTemplate, template: Object, names: Names) -> Object:
+def with_template(job: JsonObject, pod_set: PodSetTemplate, template: JsonObject, names: Names) -> JsonObject:
     """The job with another template for a podset; a submitter as the operator makes it stands nowhere."""
     is_submitter = pod_set.template_path == SUBMITTER_TEMPLATE
-    said = {field: value for field, value in mapping(template.get("spec")).items() if value}
-    if is_submitter and said == _submitter_spec(job) and not any(mapping(template.get("metadata")).values()):
+    said = {field: value for field, value in object_at(template.get("spec")).items() if value}
+    if (
+        is_submitter
+        and said == _submitter_spec(job)
+        and not any(object_at(template.get("metadata")).values())
+    ):
         return without_value(job, SUBMITTER_TEMPLATE)
     return ray_cluster.with_template(job, pod_set, template, names)
 
 
-def finished(job: Object) -> Finished | None:
+def finished(job: JsonObject) -> Finished | None:
     """When the operator has ended the job; only Ray itself tells whether it succeeded."""
     if _deployment(job) not in {"Complete", "Failed"}:
         return None
     success = value_at(job, ("status", "jobStatus")) == "SUCCEEDED"
-    return Finished(success, text(value_at(job, ("status", "message"))))
+    return Finished(success, as_text(value_at(job, ("status", "message"))))
 
 
-def is_active(job: Object) -> bool:
+def is_active(job: JsonObject) -> bool:
     """From the first step of the operator until everything is deleted again."""
     return _deployment(job) not in _WITHOUT_PODS
 
 
-def pods_ready(job: Object) -> bool:
+def pods_ready(job: JsonObject) -> bool:
     """When the job's cluster is ready."""
     return value_at(job, ("status", "rayClusterStatus", "state")) == "ready"
 
 
-def is_on_hold(job: Object) -> bool:
+def is_on_hold(job: JsonObject) -> bool:
     """When the operator refuses the job: it will never make pods of it."""
     return _deployment(job) == "ValidationFailed"
 
 
-def is_skipped(job: Object) -> bool:
+def is_skipped(job: JsonObject) -> bool:
     """A job for a cluster that is there."""
-    return bool(mapping(value_at(job, SELECTOR)))
+    return bool(object_at(value_at(job, SELECTOR)))
 
 
-def _errors(job: Object, rules: Rules) -> list[FieldError]:
-    has_cluster = bool(mapping(value_at(job, SPEC)))
+def _errors(job: JsonObject, rules: Rules) -> list[FieldError]:
+    has_cluster = bool(object_at(value_at(job, SPEC)))
     if is_skipped(job):
-        selector = dict(mapping(value_at(job, SELECTOR)))
+        selector = dict(object_at(value_at(job, SELECTOR)))
         detail = "a job that is queued makes its own cluster and cannot select another one"
         error = FieldError.invalid("spec.clusterSelector", selector, detail, "take one of the two out")
         return [error] if has_cluster else []

@@ -24,9 +24,9 @@ from admitq.integrations.base import (
     never,
 )
 from admitq.integrations.children import name_of
-from admitq.integrations.paths import Object, value_at
-from admitq.integrations.reading import holds
+from admitq.integrations.reading import is_condition_true
 from admitq_api.field_errors import FieldError
+from admitq_api.json_objects import JsonObject, value_at
 from admitq_api.labels import Names
 
 SPEC: Final = ("spec", "rayClusterConfig")
@@ -34,17 +34,17 @@ SERVES: Final = ("status", "activeServiceStatus", "rayClusterName")
 IS_TO_SERVE: Final = ("status", "pendingServiceStatus", "rayClusterName")
 
 
-def pod_sets(job: Object, _names: Names) -> list[PodSetTemplate]:
+def pod_sets(job: JsonObject, _names: Names) -> list[PodSetTemplate]:
     """The head and each group of workers."""
     return ray_cluster.pod_sets(job, SPEC)
 
 
-def references(job: Object) -> tuple[Reference, ...]:
+def references(job: JsonObject) -> tuple[Reference, ...]:
     """The cluster that serves, if Ray scales it, and the one that is to take over, while there are both."""
     return ray_cluster.made_for(job, SPEC, [value_at(job, SERVES), value_at(job, IS_TO_SERVE)])
 
 
-def differs(job: Object, cluster: Object, is_elastic: Elastic) -> Difference | None:
+def differs(job: JsonObject, cluster: JsonObject, is_elastic: Elastic) -> Difference | None:
     """In what a RayCluster differs from those that the operator creates for the service.
 
     A cluster that has been replaced goes on for a while, and the status does not name it any more. So other
@@ -56,22 +56,22 @@ def differs(job: Object, cluster: Object, is_elastic: Elastic) -> Difference | N
     return ray_cluster.differing_cluster(ray_cluster.pod_sets(job, SPEC), job, cluster, is_elastic)
 
 
-def is_ready(job: Object) -> bool:
+def is_ready(job: JsonObject) -> bool:
     """When the service takes requests."""
-    return holds(job, "Ready")
+    return is_condition_true(job, "Ready")
 
 
-def is_cleaning_up(job: Object) -> bool:
+def is_cleaning_up(job: JsonObject) -> bool:
     """While the service is deleted: its state in Redis is the last to go."""
     return ray_cluster.is_fault_tolerant(job, SPEC)
 
 
-def mutate(job: Object, rules: Rules) -> Object:
+def mutate(job: JsonObject, rules: Rules) -> JsonObject:
     """Hold the pods of an elastic service."""
     return ray_cluster.with_elastic_gates(job, SPEC, rules)
 
 
-def _errors(job: Object, rules: Rules) -> list[FieldError]:
+def _errors(job: JsonObject, rules: Rules) -> list[FieldError]:
     return ray_cluster.errors(job, SPEC, rules)
 
 

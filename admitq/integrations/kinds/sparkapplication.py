@@ -20,8 +20,6 @@ from admitq.integrations.base import (
     Rules,
 )
 from admitq.integrations.children import is_pod_within
-from admitq.integrations.paths import Object, value_at
-from admitq.integrations.reading import mapping, text_at, texts, whole
 from admitq.integrations.spark_pods import (
     COMMON_NODE_SELECTOR,
     CONF,
@@ -37,8 +35,8 @@ from admitq.integrations.spark_pods import (
     with_template_of,
 )
 from admitq_api.feature_gates import Gate
-from admitq_api.field_errors import FieldError
-from admitq_api.field_errors import Path as FieldPath
+from admitq_api.field_errors import ErrorPath, FieldError
+from admitq_api.json_objects import JsonObject, as_int, object_at, text_at, text_fields_at, value_at
 from admitq_api.labels import Names
 
 ROLES: Final = {role.name: role for role in (DRIVER, EXECUTOR)}
@@ -59,11 +57,11 @@ ACTIVE_STATES: Final = frozenset(
 """In which pods may still be there."""
 
 
-def _state(app: Object) -> str:
+def _state(app: JsonObject) -> str:
     return text_at(app, ("status", "applicationState", "state"))
 
 
-def pod_sets(app: Object, _names: Names) -> list[PodSetTemplate]:
+def pod_sets(app: JsonObject, _names: Names) -> list[PodSetTemplate]:
     """The driver, and the executors that it starts with."""
     counts = {DRIVER.name: 1, EXECUTOR.name: executors(app)}
     return [
@@ -78,13 +76,15 @@ def pod_sets(app: Object, _names: Names) -> list[PodSetTemplate]:
     ]
 
 
-def with_template(app: Object, pod_set: PodSetTemplate, template: Object, _names: Names) -> Object:
+def with_template(
+    app: JsonObject, pod_set: PodSetTemplate, template: JsonObject, _names: Names
+) -> JsonObject:
     """The application with what the template says in the fields of the role."""
     role = ROLES.get(pod_set.name)
     return app if role is None else with_template_of(app, role, template)
 
 
-def finished(app: Object) -> Finished | None:
+def finished(app: JsonObject) -> Finished | None:
     """As the application's state says; a failed submission that is to be repeated is not the end."""
     state, message = _state(app), text_at(app, ("status", "applicationState", "errorMessage"))
     if state == "COMPLETED":
@@ -94,24 +94,24 @@ def finished(app: Object) -> Finished | None:
     return None
 
 
-def _is_submitted_again(app: Object) -> bool:
-    policy = mapping(app, ("spec", "restartPolicy"))
+def _is_submitted_again(app: JsonObject) -> bool:
+    policy = object_at(app, ("spec", "restartPolicy"))
     if policy.get("type") == "OnFailure":
-        attempts = whole(value_at(app, ("status", "submissionAttempts")))
-        return attempts <= whole(policy.get("onSubmissionFailureRetries"), -1)
+        attempts = as_int(value_at(app, ("status", "submissionAttempts")))
+        return attempts <= as_int(policy.get("onSubmissionFailureRetries"), -1)
     return policy.get("type") == "Always"
 
 
-def pods_ready(app: Object) -> bool:
+def pods_ready(app: JsonObject) -> bool:
     """When the driver runs, and as many executors as there are to be run or have run."""
-    states = mapping(app, ("status", "executorState")).values()
+    states = object_at(app, ("status", "executorState")).values()
     settled = sum(state in ("RUNNING", "COMPLETED") for state in states)
     return _state(app) == "RUNNING" and settled >= executors(app)
 
 
-def differs(app: Object, pod: Object, _is_elastic: Elastic) -> Difference | None:
+def differs(app: JsonObject, pod: JsonObject, _is_elastic: Elastic) -> Difference | None:
     """In what a pod differs from the driver's: its name, and the requests that Spark derives from fields."""
-    configured = texts(app, CONF).get("spark.kubernetes.driver.pod.name")
+    configured = text_fields_at(app, CONF).get("spark.kubernetes.driver.pod.name")
     default = f"{text_at(app, ('metadata', 'name'))}-driver"
     name = text_at(app, (*DRIVER.path, "podName")) or configured or default
     if text_at(pod, ("metadata", "name")) != name:
@@ -119,16 +119,16 @@ def differs(app: Object, pod: Object, _is_elastic: Elastic) -> Difference | None
     return _differing_requests(app, pod, DRIVER)
 
 
-def differs_below(app: Object, pod: Object, _is_elastic: Elastic) -> Difference | None:
+def differs_below(app: JsonObject, pod: JsonObject, _is_elastic: Elastic) -> Difference | None:
     """In what the requests of a pod differ from those of executors, which the driver creates."""
     return _differing_requests(app, pod, EXECUTOR)
 
 
-def _differing_requests(app: Object, pod: Object, role: Role) -> Difference | None:
+def _differing_requests(app: JsonObject, pod: JsonObject, role: Role) -> Difference | None:
     return None if is_pod_within(pod, template_of(app, role)) else Difference.REQUESTS
 
 
-def _errors(app: Object, _rules: Rules) -> list[FieldError]:
+def _errors(app: JsonObject, _rules: Rules) -> list[FieldError]:
     """All its pods are known before they run."""
     errors: list[FieldError] = []
     mode = value_at(app, ("spec", "mode"))
@@ -136,9 +136,9 @@ def _errors(app: Object, _rules: Rules) -> list[FieldError]:
         errors.append(FieldError.not_supported("spec.mode", mode, ["cluster"]))
     if allocates_dynamically(app):
         declared = value_at(app, (*DYNAMIC_ALLOCATION, "enabled")) is True
-        path = FieldPath().at(*DYNAMIC_ALLOCATION, "enabled")
+        path = ErrorPath().at(*DYNAMIC_ALLOCATION, "enabled")
         if not declared:
-            path = FieldPath().at(*CONF).key("spark.dynamicAllocation.enabled")
+            path = ErrorPath().at(*CONF).key("spark.dynamicAllocation.enabled")
         errors.append(
             FieldError.forbidden(
                 path, "only elastic jobs can change their size", "set spec.executor.instances"
@@ -147,7 +147,7 @@ def _errors(app: Object, _rules: Rules) -> list[FieldError]:
     if selects_nodes_for_all(app) and not selects_nodes_by_role(app):
         errors.append(
             FieldError.forbidden(
-                FieldPath().at(*COMMON_NODE_SELECTOR),
+                ErrorPath().at(*COMMON_NODE_SELECTOR),
                 "cannot be used before Spark 3.3",
                 "set spec.driver.nodeSelector and spec.executor.nodeSelector",
             )

@@ -24,7 +24,6 @@ from admitq.integrations.base import (
 from admitq.integrations.children import has_ordinal, is_pod_within, is_selected, name_of
 from admitq.integrations.names import LONGEST, LONGEST_LABEL, workload_name
 from admitq.integrations.ownership import controller_of
-from admitq.integrations.paths import Object, value_at
 from admitq.integrations.pods import STATEFUL_SET as HELD_BY
 from admitq.integrations.pods import annotation, label, mapping_at, text_at
 from admitq.integrations.serving import (
@@ -41,6 +40,7 @@ from admitq.integrations.serving import (
 from admitq_api.conditions import ConditionType, Reason, find
 from admitq_api.feature_gates import Gate
 from admitq_api.field_errors import FieldError
+from admitq_api.json_objects import JsonObject, value_at
 from admitq_api.labels import Names
 
 _TEMPLATE: Final = ("spec", "template")
@@ -49,22 +49,22 @@ _INDEX: Final = "apps.kubernetes.io/pod-index"
 _REVISION: Final = "controller-revision-hash"
 
 
-def pod_sets(stateful_set: Object, _names: Names) -> list[PodSetTemplate]:
+def pod_sets(stateful_set: JsonObject, _names: Names) -> list[PodSetTemplate]:
     """One podset of all replicas."""
     return [PodSetTemplate("main", replicas_of(stateful_set), _TEMPLATE)]
 
 
-def _place_of(pod: Object) -> PodPlace | None:
+def _place_of(pod: JsonObject) -> PodPlace | None:
     reference = controller_of(pod) or {}
     of_kind = reference.get("apiVersion") == "apps/v1" and reference.get("kind") == "StatefulSet"
     return PodPlace(str(reference.get("name", ""))) if of_kind else None
 
 
-def _groups(stateful_set: Object, _pods: Sequence[Object]) -> tuple[ServedGroup, ...]:
+def _groups(stateful_set: JsonObject, _pods: Sequence[JsonObject]) -> tuple[ServedGroup, ...]:
     return (ServedGroup(text_at(stateful_set, "metadata", "name")),)
 
 
-def is_outdated(stateful_set: Object, pod: Object) -> bool:
+def is_outdated(stateful_set: JsonObject, pod: JsonObject) -> bool:
     """Whether the pod is of an old revision and its replica is to be of the new one.
 
     Only while a rollout is known to be under way: a status that is behind knows no newer revision.
@@ -84,7 +84,7 @@ def is_outdated(stateful_set: Object, pod: Object) -> bool:
     return rolls and ordinal.isascii() and ordinal.isdigit() and len(ordinal) <= 10 and int(ordinal) >= kept
 
 
-def differs(stateful_set: Object, pod: Object, _is_elastic: Elastic) -> Difference | None:
+def differs(stateful_set: JsonObject, pod: JsonObject, _is_elastic: Elastic) -> Difference | None:
     """In what a pod differs from those that the StatefulSet controller creates: one for each ordinal."""
     if pod.get("kind") != "Pod":
         return None
@@ -95,7 +95,7 @@ def differs(stateful_set: Object, pod: Object, _is_elastic: Elastic) -> Differen
     return None if is_pod_within(pod, mapping_at(stateful_set, *_TEMPLATE)) else Difference.REQUESTS
 
 
-def mutate(stateful_set: Object, rules: Rules) -> Object:
+def mutate(stateful_set: JsonObject, rules: Rules) -> JsonObject:
     """The StatefulSet with a template whose pods are held; one that a larger whole has held stays so."""
     names = rules.names
     if annotation(mapping_at(stateful_set, *_TEMPLATE), names.pod_suspending_parent):
@@ -103,7 +103,7 @@ def mutate(stateful_set: Object, rules: Rules) -> Object:
     return with_marks(stateful_set, _TEMPLATE, {}, {names.pod_suspending_parent: HELD_BY})
 
 
-def workload_asked(old: Object, new: Object, rules: Rules) -> tuple[str, ...]:
+def workload_asked(old: JsonObject, new: JsonObject, rules: Rules) -> tuple[str, ...]:
     """Names of the Workload that has to have let go of its quota before pods come back."""
     metadata = mapping_at(old, "metadata")
     if not rules.is_managed or not _comes_back(old, new):
@@ -113,11 +113,11 @@ def workload_asked(old: Object, new: Object, rules: Rules) -> tuple[str, ...]:
     return tuple(workload_name("StatefulSet", "apps", name, one, longest=longest) for one in (uid, ""))
 
 
-def _comes_back(old: Object, new: Object) -> bool:
+def _comes_back(old: JsonObject, new: JsonObject) -> bool:
     return replicas_of(old) == 0 < replicas_of(new)
 
 
-def validate_update(old: Object, new: Object, rules: Rules) -> list[FieldError]:
+def validate_update(old: JsonObject, new: JsonObject, rules: Rules) -> list[FieldError]:
     """Check that the pods stay what quota was reserved for, and that they go before they come back."""
     errors = [*queue_removed(old, new, rules)]
     held = is_held_for(mapping_at(new, *_TEMPLATE), HELD_BY, rules.names)
@@ -126,7 +126,7 @@ def validate_update(old: Object, new: Object, rules: Rules) -> list[FieldError]:
     return errors
 
 
-def _scaled(old: Object, new: Object, rules: Rules) -> Iterator[FieldError]:
+def _scaled(old: JsonObject, new: JsonObject, rules: Rules) -> Iterator[FieldError]:
     before, after = replicas_of(old), replicas_of(new)
     if before and after and before != after:
         yield FieldError.invalid(_REPLICAS, after, IMMUTABLE, "scale to zero first")
@@ -142,7 +142,7 @@ def _scaled(old: Object, new: Object, rules: Rules) -> Iterator[FieldError]:
         )
 
 
-def _has_let_go(workload: Object) -> bool:
+def _has_let_go(workload: JsonObject) -> bool:
     """Whether the Workload is on hold; of one that is deactivated, only that is told."""
     quota = find(value_at(workload, ("status", "conditions"), []), ConditionType.QUOTA_RESERVED) or {}
     return quota.get("status") == "False" and quota.get("reason") in {Reason.ON_HOLD, Reason.DEACTIVATED}

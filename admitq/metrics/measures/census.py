@@ -6,10 +6,11 @@ from dataclasses import dataclass
 
 from admitq.core.model import ObjectKey, Workload
 from admitq.metrics.custom_labels import Source
-from admitq.metrics.measures.scope import Labels, RawObject, conditions_of
+from admitq.metrics.measures.scope import Labels, conditions_of
 from admitq.metrics.registry import Metrics
 from admitq_api import conditions
 from admitq_api.conditions import ConditionType, Reason
+from admitq_api.json_objects import JsonObject
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,7 @@ class WorkloadCensus:
         self._states: dict[ObjectKey, WorkloadState] = {}
         self._counts: Counter[WorkloadState] = Counter()
 
-    def put(self, value: Workload, obj: RawObject) -> None:
+    def put(self, value: Workload, obj: JsonObject) -> None:
         """Count a workload as it is now."""
         self.remove(value.key)
         state = self._states[value.key] = WorkloadState(
@@ -67,7 +68,7 @@ class WorkloadCensus:
         state = self._states.get(key)
         return self._custom_of(None) if state is None else state.custom
 
-    def _custom_of(self, obj: RawObject | None) -> Labels:
+    def _custom_of(self, obj: JsonObject | None) -> Labels:
         return tuple(self._metrics.values("pending_workloads", Source.WORKLOAD, obj).items())
 
     def admitted(self) -> Iterator[tuple[WorkloadState, int]]:
@@ -93,7 +94,7 @@ class WorkloadCensus:
         return of_cluster_queues | {f"local_queue_{name}": of for name, of in of_local_queues.items()}
 
 
-def _why_unadmitted(obj: RawObject) -> tuple[str, str]:
+def _why_unadmitted(obj: JsonObject) -> tuple[str, str]:
     admitted = conditions.find(conditions_of(obj), ConditionType.ADMITTED) or {}
     reserved = conditions.find(conditions_of(obj), ConditionType.QUOTA_RESERVED) or {}
     return admitted.get("reason") or Reason.NO_RESERVATION, reserved.get("reason") or ""

@@ -9,7 +9,8 @@ from admitq.core.statuses import PendingWorkload
 from admitq.metrics.custom_labels import Source
 from admitq.metrics.measures.census import WorkloadCensus
 from admitq.metrics.measures.queues import QueueMeasures
-from admitq.metrics.measures.scope import Labels, MeasureScope, RawObject, in_units, labelled, set_counts
+from admitq.metrics.measures.scope import Labels, MeasureScope, in_units, labelled, set_counts
+from admitq_api.json_objects import JsonObject
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,7 @@ class WorkloadGauges:
         if self._metrics.takes_from(Source.WORKLOAD):
             self._metrics.at_reading(self._count_by_workload)
 
-    def workload_observed(self, value: Workload, obj: RawObject) -> None:
+    def workload_observed(self, value: Workload, obj: JsonObject) -> None:
         """Count a Workload as it is now."""
         self._census.put(value, obj)
 

@@ -11,13 +11,13 @@ from admitq.metrics.measures.scope import (
     INFINITE,
     Labels,
     MeasureScope,
-    RawObject,
     in_units,
     labelled,
     set_counts,
     share_value,
 )
 from admitq_api.conditions import Reason
+from admitq_api.json_objects import JsonObject
 
 
 class QueueMeasures:
@@ -58,7 +58,7 @@ class QueueMeasures:
         """Whether a ClusterQueue exists."""
         return name in self._cluster_queues
 
-    def cluster_queue_observed(self, queue: ClusterQueue, obj: RawObject) -> None:
+    def cluster_queue_observed(self, queue: ClusterQueue, obj: JsonObject) -> None:
         """Set the quota of a ClusterQueue, and its custom labels."""
         self._cluster_queues.add(queue.name)
         if queue.name in self._ancestors:
@@ -82,14 +82,14 @@ class QueueMeasures:
                             **labels,
                         )
 
-    def local_queue_observed(self, key: ObjectKey, obj: RawObject) -> None:
+    def local_queue_observed(self, key: ObjectKey, obj: JsonObject) -> None:
         """Set the custom labels of a LocalQueue; drop its series if it is not selected any more."""
         if not self._scope.of_local_queues(key):
             self.forget_local_queue(*key)
             return
         self._metrics.describe(Source.LOCAL_QUEUE, obj, *key)
 
-    def cohort_observed(self, name: str, obj: RawObject) -> None:
+    def cohort_observed(self, name: str, obj: JsonObject) -> None:
         """Set the custom labels of a cohort."""
         self._without_object.pop(name, None)
         self._metrics.describe(Source.COHORT, obj, name)

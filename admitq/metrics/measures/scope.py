@@ -2,15 +2,15 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from admitq.core.amounts import UNLIMITED
 from admitq.core.fair_sharing import Share
 from admitq.core.model import ObjectKey
 from admitq.metrics.registry import Metrics
 from admitq_api import conditions
+from admitq_api.json_objects import JsonObject
 
-RawObject = Mapping[str, Any]
 INFINITE: Final = float("inf")
 _MILLI: Final = 1000
 
@@ -56,13 +56,13 @@ def labelled(custom: Labels, **labels: str) -> Labels:
     return (*labels.items(), *custom)
 
 
-def local_queue_of(workload: RawObject) -> ObjectKey:
+def local_queue_of(workload: JsonObject) -> ObjectKey:
     """The LocalQueue that a Workload names."""
     metadata = workload["metadata"]
     return ObjectKey(metadata.get("namespace", ""), (workload.get("spec") or {}).get("queueName", ""))
 
 
-def conditions_of(workload: RawObject) -> list[conditions.Condition]:
+def conditions_of(workload: JsonObject) -> list[conditions.Condition]:
     """The conditions of a Workload."""
     return (workload.get("status") or {}).get("conditions") or []
 

@@ -4,9 +4,10 @@ from collections.abc import Mapping
 
 from admitq.core.model import ObjectKey
 from admitq.metrics.custom_labels import Source
-from admitq.metrics.measures.scope import MeasureScope, RawObject, conditions_of, local_queue_of
+from admitq.metrics.measures.scope import MeasureScope, conditions_of, local_queue_of
 from admitq_api import conditions
 from admitq_api.conditions import ConditionType
+from admitq_api.json_objects import JsonObject
 
 
 class WorkloadMeasures:
@@ -28,13 +29,13 @@ class WorkloadMeasures:
         custom = self._metrics.described(series, Source.LOCAL_QUEUE, *queue)
         self._metrics.observe(series, seconds, job_kind=job_kind, **custom)
 
-    def quota_reserved(self, workload: RawObject, cluster_queue: str, since_queued: float) -> None:
+    def quota_reserved(self, workload: JsonObject, cluster_queue: str, since_queued: float) -> None:
         """Count a reservation of quota, and the time since the workload was queued."""
         self._increment("quota_reserved_workloads_total", workload, cluster_queue)
         self._observe("quota_reserved_wait_time_seconds", since_queued, workload, cluster_queue)
 
     def admitted(
-        self, workload: RawObject, cluster_queue: str, since_queued: float, since_reserved: float
+        self, workload: JsonObject, cluster_queue: str, since_queued: float, since_reserved: float
     ) -> None:
         """Count an admission, and the times since the workload was queued and since it reserved quota."""
         self._increment("admitted_workloads_total", workload, cluster_queue)
@@ -48,13 +49,13 @@ class WorkloadMeasures:
         self._observe("admission_wait_time_seconds", since_queued, workload, cluster_queue)
         self._observe("admission_checks_wait_time_seconds", since_reserved, workload, cluster_queue)
 
-    def pods_became_ready(self, workload: RawObject, since_queued: float, since_admitted: float) -> None:
+    def pods_became_ready(self, workload: JsonObject, since_queued: float, since_admitted: float) -> None:
         """Record when all pods of a workload were ready for the first time since its admission."""
         queue = self._cluster_queue(workload)
         self._observe("ready_wait_time_seconds", since_queued, workload, queue)
         self._observe("admitted_until_ready_wait_time_seconds", since_admitted, workload, queue)
 
-    def evicted(self, workload: RawObject, reason: str, cause: str, *, first: bool) -> None:
+    def evicted(self, workload: JsonObject, reason: str, cause: str, *, first: bool) -> None:
         """Count an eviction; ``first`` if it is the workload's first for this reason and cause."""
         queue = self._cluster_queue(workload)
         labels = {
@@ -103,7 +104,7 @@ class WorkloadMeasures:
             self._metrics.set(series, count, cluster_queue=name)
         self._skipped = set(by_cluster_queue)
 
-    def quota_released(self, workload: RawObject, reason: str, since_evicted: float) -> None:
+    def quota_released(self, workload: JsonObject, reason: str, since_evicted: float) -> None:
         """Record how long after its eviction a workload released its quota."""
         self._metrics.observe(
             "workload_eviction_latency_seconds",
@@ -112,7 +113,7 @@ class WorkloadMeasures:
             reason=reason,
         )
 
-    def finished(self, workload: RawObject, ran: float | None) -> None:
+    def finished(self, workload: JsonObject, ran: float | None) -> None:
         """Count a finished workload; ``ran`` since its admission, None if it was not admitted."""
         queue = self._cluster_queue(workload)
         self._increment("finished_workloads_total", workload, queue)
@@ -129,7 +130,7 @@ class WorkloadMeasures:
             is_group=str(is_group).lower(),
         )
 
-    def excess_pods(self, workload: RawObject, job_kind: str, number: int) -> None:
+    def excess_pods(self, workload: JsonObject, job_kind: str, number: int) -> None:
         """Count pods of a job that ran, or might have run, beyond the reservation of its Workload."""
         queue = self._cluster_queue(workload)
         self._metrics.increment("excess_pods_total", number, cluster_queue=queue, job_kind=job_kind)
@@ -138,17 +139,17 @@ class WorkloadMeasures:
         """Count a pod that was deleted by force because its node cannot be reached."""
         self._metrics.increment("forcefully_deleted_pods_total")
 
-    def slice_replaced(self, workload: RawObject) -> None:
+    def slice_replaced(self, workload: JsonObject) -> None:
         """Count a slice of an elastic job that was replaced by a larger one."""
         self._metrics.increment("replaced_workload_slices_total", cluster_queue=self._cluster_queue(workload))
 
-    def _cluster_queue(self, workload: RawObject) -> str:
-        status: RawObject = workload.get("status") or {}
+    def _cluster_queue(self, workload: JsonObject) -> str:
+        status: JsonObject = workload.get("status") or {}
         is_reserved = conditions.is_true(status.get("conditions"), ConditionType.QUOTA_RESERVED)
-        admission: RawObject = (status.get("admission") or {}) if is_reserved else {}
+        admission: JsonObject = (status.get("admission") or {}) if is_reserved else {}
         return admission.get("clusterQueue") or self._scope.cluster_queue_of(local_queue_of(workload)) or ""
 
-    def _increment(self, series: str, workload: RawObject, cluster_queue: str) -> None:
+    def _increment(self, series: str, workload: JsonObject, cluster_queue: str) -> None:
         labels = {"priority_class": _priority_class(workload)}
         self._metrics.increment(series, cluster_queue=cluster_queue, **labels)
         key = local_queue_of(workload)
@@ -157,7 +158,7 @@ class WorkloadMeasures:
             custom = self._metrics.values(series, Source.WORKLOAD, workload)
             self._metrics.increment(series, name=key.name, namespace=key.namespace, **labels, **custom)
 
-    def _observe(self, series: str, seconds: float, workload: RawObject, cluster_queue: str) -> None:
+    def _observe(self, series: str, seconds: float, workload: JsonObject, cluster_queue: str) -> None:
         labels = {"priority_class": _priority_class(workload)}
         self._metrics.observe(series, seconds, cluster_queue=cluster_queue, **labels)
         key = local_queue_of(workload)
@@ -171,7 +172,7 @@ class WorkloadMeasures:
         self._skipped.discard(name)
 
 
-def _priority_class(workload: RawObject) -> str:
+def _priority_class(workload: JsonObject) -> str:
     return ((workload.get("spec") or {}).get("priorityClassRef") or {}).get("name", "")
 
 

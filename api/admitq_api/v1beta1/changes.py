@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
-from admitq_api.v1beta1.paths import Json, Steps, copied_at
+from admitq_api.v1beta1.paths import Steps, copied_at
 from admitq_api.v1beta1.placements import Unreadable, in_slices, spelled_out
 
 Aside = Iterator[tuple[Steps, Any]]
@@ -28,11 +28,11 @@ class Change(Protocol):
         """The path of the object that has the field, or of each of them."""
         ...
 
-    def up(self, obj: Json) -> Aside:
+    def up(self, obj: dict[str, Any]) -> Aside:
         """Turn what v1beta1 says into what v1beta2 says."""
         ...
 
-    def down(self, obj: Json) -> Aside:
+    def down(self, obj: dict[str, Any]) -> Aside:
         """Turn what v1beta2 says into what v1beta1 says."""
         ...
 
@@ -45,16 +45,16 @@ class Renamed:
     older: str
     newer: str
 
-    def up(self, obj: Json) -> Aside:
+    def up(self, obj: dict[str, Any]) -> Aside:
         """Give the field its newer name."""
         return _moved(obj, self.at, self.older, self.newer)
 
-    def down(self, obj: Json) -> Aside:
+    def down(self, obj: dict[str, Any]) -> Aside:
         """Give the field its older name."""
         return _moved(obj, self.at, self.newer, self.older)
 
 
-def _moved(obj: Json, at: str, old: str, new: str) -> Aside:
+def _moved(obj: dict[str, Any], at: str, old: str, new: str) -> Aside:
     for _, holder in copied_at(obj, at):
         if old in holder:
             holder[new] = holder.pop(old)
@@ -69,20 +69,23 @@ class Gathered:
     older: tuple[str, ...]
     newer: str
 
-    def up(self, obj: Json) -> Aside:
+    def up(self, obj: dict[str, Any]) -> Aside:
         """Put the fields into their object."""
         for _, holder in copied_at(obj, self.at):
             given = {field: holder.pop(field) for field in self.older if field in holder}
             if given:
                 kept = holder.get(self.newer)
-                holder[self.newer] = {**(cast("Json", kept) if isinstance(kept, dict) else {}), **given}
+                holder[self.newer] = {
+                    **(cast("dict[str, Any]", kept) if isinstance(kept, dict) else {}),
+                    **given,
+                }
         yield from ()
 
-    def down(self, obj: Json) -> Aside:
+    def down(self, obj: dict[str, Any]) -> Aside:
         """Take the fields out of their object."""
         for _, holder in copied_at(obj, self.at):
             inner = holder.get(self.newer)
-            fields = cast("Json", inner) if isinstance(inner, dict) else {}
+            fields = cast("dict[str, Any]", inner) if isinstance(inner, dict) else {}
             given = {field: fields[field] for field in self.older if field in fields}
             if given:
                 del holder[self.newer]
@@ -107,7 +110,7 @@ class Names:
     items: str
     """The field of the newer object that is the list."""
 
-    def up(self, obj: Json) -> Aside:
+    def up(self, obj: dict[str, Any]) -> Aside:
         """Turn the names into objects."""
         for steps, holder in copied_at(obj, self.at):
             names = given = holder.pop(self.older, None)
@@ -117,7 +120,7 @@ class Names:
                 holder[self.newer] = {self.items: names}
                 yield (*steps, self.older), given
 
-    def down(self, obj: Json) -> Aside:
+    def down(self, obj: dict[str, Any]) -> Aside:
         """Do nothing: v1beta1 has the list of objects too."""
         del obj
         yield from ()
@@ -132,14 +135,14 @@ class Values:
     older: tuple[str, ...]
     newer: str
 
-    def up(self, obj: Json) -> Aside:
+    def up(self, obj: dict[str, Any]) -> Aside:
         """Use the newer word."""
         for _, holder in copied_at(obj, self.at):
             if holder.get(self.field) in self.older:
                 holder[self.field] = self.newer
         yield from ()
 
-    def down(self, obj: Json) -> Aside:
+    def down(self, obj: dict[str, Any]) -> Aside:
         """Do nothing: v1beta1 knows the newer word too."""
         del obj
         yield from ()
@@ -153,13 +156,13 @@ class Dropped:
     field: str
     schema: Mapping[str, Any]
 
-    def up(self, obj: Json) -> Aside:
+    def up(self, obj: dict[str, Any]) -> Aside:
         """Leave the field out."""
         for _, holder in copied_at(obj, self.at):
             holder.pop(self.field, None)
         yield from ()
 
-    def down(self, obj: Json) -> Aside:
+    def down(self, obj: dict[str, Any]) -> Aside:
         """Do nothing: v1beta2 has no such field."""
         del obj
         yield from ()
@@ -175,14 +178,14 @@ class Newer:
     default: Any = None
     """What the field is if nothing is said."""
 
-    def up(self, obj: Json) -> Aside:
+    def up(self, obj: dict[str, Any]) -> Aside:
         """Set the default."""
         if self.default is not None:
             for _, holder in copied_at(obj, self.at):
                 holder.setdefault(self.field, self.default)
         yield from ()
 
-    def down(self, obj: Json) -> Aside:
+    def down(self, obj: dict[str, Any]) -> Aside:
         """Set the field aside, unless it says what is meant without it."""
         for steps, holder in copied_at(obj, self.at):
             if self.field in holder:
@@ -204,7 +207,7 @@ class Reference:
     fits: Fits
     """Which names there may be."""
 
-    def up(self, obj: Json) -> Aside:
+    def up(self, obj: dict[str, Any]) -> Aside:
         """Make the reference; a name without its source, or the other way round, refers to nothing."""
         for steps, holder in copied_at(obj, self.at):
             given = {field: holder.pop(field, "") for field in (self.source, self.name)}
@@ -215,7 +218,7 @@ class Reference:
             else:
                 yield from (((*steps, field), value) for field, value in given.items() if value)
 
-    def down(self, obj: Json) -> Aside:
+    def down(self, obj: dict[str, Any]) -> Aside:
         """Take the reference apart.
 
         Where there is none, one of the fields may be there, put back from what was set aside. Both would be a
@@ -246,18 +249,20 @@ class Placement:
     older: str
     newer: str
 
-    def up(self, obj: Json) -> Aside:
+    def up(self, obj: dict[str, Any]) -> Aside:
         """Write the domains in slices."""
         return self._written(obj, self.older, in_slices)
 
-    def down(self, obj: Json) -> Aside:
+    def down(self, obj: dict[str, Any]) -> Aside:
         """Spell the slices out."""
         return self._written(obj, self.newer, spelled_out)
 
-    def _written(self, obj: Json, form: str, anew: Callable[[Json], Json]) -> Aside:
+    def _written(
+        self, obj: dict[str, Any], form: str, anew: Callable[[dict[str, Any]], dict[str, Any]]
+    ) -> Aside:
         for _, holder in copied_at(obj, self.at):
             given = holder.get(self.field)
             if isinstance(given, dict) and form in given:
                 with suppress(Unreadable):
-                    holder[self.field] = anew(cast("Json", given))
+                    holder[self.field] = anew(cast("dict[str, Any]", given))
         yield from ()

@@ -15,7 +15,7 @@ import orjson
 from admitq_api.labels import Names
 from admitq_api.v1beta1.changes import Change, Fits, Newer, Reference
 from admitq_api.v1beta1.changes import Names as NamesOf
-from admitq_api.v1beta1.paths import Json, Steps, path_of, put_back
+from admitq_api.v1beta1.paths import Steps, path_of, put_back
 from admitq_api.v1beta1.table import changes
 
 MOST_OF_ANNOTATIONS: Final = 256 * 1024
@@ -26,7 +26,7 @@ class NotConvertible(Exception):
     """There is no such object in both versions; the message says what was given."""
 
 
-def converted(obj: Mapping[str, Any], to: str, names: Names) -> Json:
+def converted(obj: Mapping[str, Any], to: str, names: Names) -> dict[str, Any]:
     """Return an object in another version. What was given stays as it is.
 
     Args:
@@ -59,13 +59,13 @@ def converted(obj: Mapping[str, Any], to: str, names: Names) -> Json:
     return result
 
 
-def _is_in_use(obj: Json) -> bool:
+def _is_in_use(obj: dict[str, Any]) -> bool:
     """Whether a request works with the object; else it is on its way into storage or out of it.
 
     What is stored has no resourceVersion: the API server sets it when it has read the object.
     """
     metadata = obj.get("metadata")
-    return isinstance(metadata, dict) and bool(cast("Json", metadata).get("resourceVersion"))
+    return isinstance(metadata, dict) and bool(cast("dict[str, Any]", metadata).get("resourceVersion"))
 
 
 def _carried(every: tuple[Change, ...], *, goes_up: bool) -> Mapping[str, Fits]:
@@ -90,7 +90,7 @@ def _are_names(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(one, str) for one in cast("list[Any]", value))
 
 
-def _put_back(obj: Json, version: str, carried: Mapping[str, Fits], names: Names) -> None:
+def _put_back(obj: dict[str, Any], version: str, carried: Mapping[str, Fits], names: Names) -> None:
     annotations = _annotations(obj)
     if names.other_version not in annotations:
         return
@@ -119,7 +119,7 @@ def _kept(text: object, version: str) -> Iterator[tuple[Steps, Any]]:
             pass
 
 
-def _set_aside(obj: Json, version: str, aside: list[tuple[Steps, Any]], names: Names) -> None:
+def _set_aside(obj: dict[str, Any], version: str, aside: list[tuple[Steps, Any]], names: Names) -> None:
     fields = [{"at": list(steps), "value": value} for steps, value in aside]
     text = orjson.dumps({"version": version, "fields": fields}).decode()
     annotations = {**_annotations(obj), names.other_version: text}
@@ -128,14 +128,14 @@ def _set_aside(obj: Json, version: str, aside: list[tuple[Steps, Any]], names: N
         _annotate(obj, annotations)
 
 
-def _annotations(obj: Json) -> Json:
+def _annotations(obj: dict[str, Any]) -> dict[str, Any]:
     metadata = obj.get("metadata")
-    annotations = cast("Json", metadata).get("annotations") if isinstance(metadata, dict) else None
-    return cast("Json", annotations) if isinstance(annotations, dict) else {}
+    annotations = cast("dict[str, Any]", metadata).get("annotations") if isinstance(metadata, dict) else None
+    return cast("dict[str, Any]", annotations) if isinstance(annotations, dict) else {}
 
 
-def _annotate(obj: Json, annotations: Json) -> None:
+def _annotate(obj: dict[str, Any], annotations: dict[str, Any]) -> None:
     metadata = obj.get("metadata")
-    kept = dict(cast("Json", metadata)) if isinstance(metadata, dict) else {}
+    kept = dict(cast("dict[str, Any]", metadata)) if isinstance(metadata, dict) else {}
     kept.pop("annotations", None)
     obj["metadata"] = {**kept, "annotations": annotations} if annotations else kept

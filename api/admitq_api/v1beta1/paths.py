@@ -4,13 +4,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from copy import copy
 from typing import Any, cast
 
-Json = dict[str, Any]
 Step = str | Mapping[str, Any]
 """The name of a field, or what tells an item of a list apart: ``{"name": …}``."""
 Steps = tuple[Step, ...]
 
 
-def copied_at(obj: Json, path: str) -> Iterator[tuple[Steps, Json]]:
+def copied_at(obj: dict[str, Any], path: str) -> Iterator[tuple[Steps, dict[str, Any]]]:
     """Every object at a path and where it is, each copied in its place: what was given stays as it is.
 
     Where something else stands than an object or a list of them, there is nothing.
@@ -22,7 +21,9 @@ def copied_at(obj: Json, path: str) -> Iterator[tuple[Steps, Json]]:
     yield from _copied(obj, tuple(path.split(".")) if path else (), ())
 
 
-def _copied(holder: Json, names: tuple[str, ...], here: Steps) -> Iterator[tuple[Steps, Json]]:
+def _copied(
+    holder: dict[str, Any], names: tuple[str, ...], here: Steps
+) -> Iterator[tuple[Steps, dict[str, Any]]]:
     if not names:
         yield here, holder
         return
@@ -33,16 +34,16 @@ def _copied(holder: Json, names: tuple[str, ...], here: Steps) -> Iterator[tuple
         holder[name] = items
         for item in items:
             if isinstance(item, dict):
-                one = cast("Json", item)
+                one = cast("dict[str, Any]", item)
                 yield from _copied(one, names[1:], (*here, name, {"name": one.get("name")}))
     elif not is_list and isinstance(inner, dict):
-        one = dict(cast("Json", inner))
+        one = dict(cast("dict[str, Any]", inner))
         holder[name] = one
         yield from _copied(one, names[1:], (*here, name))
 
 
 def _copy(value: Any) -> Any:
-    return dict(cast("Json", value)) if isinstance(value, dict) else value
+    return dict(cast("dict[str, Any]", value)) if isinstance(value, dict) else value
 
 
 def path_of(steps: Iterable[object]) -> str:
@@ -58,7 +59,7 @@ def path_of(steps: Iterable[object]) -> str:
     return path
 
 
-def put_back(obj: Json, steps: Steps, value: Any) -> None:
+def put_back(obj: dict[str, Any], steps: Steps, value: Any) -> None:
     """Set the field that steps lead to, if what holds it is there and the field is not.
 
     What holds the field is copied on the way. Of items that have the name of a step, the first is meant.
@@ -68,7 +69,7 @@ def put_back(obj: Json, steps: Steps, value: Any) -> None:
     for step in way:
         holder = _entered(holder, step)
     if isinstance(holder, dict):
-        cast("Json", holder).setdefault(str(field), value)
+        cast("dict[str, Any]", holder).setdefault(str(field), value)
 
 
 def _entered(holder: Any, step: Step) -> Any:
@@ -86,6 +87,6 @@ def _entered(holder: Any, step: Step) -> Any:
 def _place(holder: Any, named: Mapping[str, Any]) -> int | None:
     """Where in a list the first object with a name is."""
     for place, item in enumerate(cast("list[Any]", holder) if isinstance(holder, list) else ()):
-        if isinstance(item, dict) and cast("Json", item).get("name") == named.get("name"):
+        if isinstance(item, dict) and cast("dict[str, Any]", item).get("name") == named.get("name"):
             return place
     return None

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import takewhile
 from typing import Any, Final, cast
 
-Json = dict[str, Any]
 Domain = tuple[tuple[str, ...], int]
 """The value of each level, and how many pods."""
 
@@ -22,7 +21,7 @@ class Unreadable(Exception):
     """An assignment is not of the form that its version prescribes."""
 
 
-def spelled_out(assignment: Mapping[str, Any]) -> Json:
+def spelled_out(assignment: Mapping[str, Any]) -> dict[str, Any]:
     """Return an assignment of v1beta2 in the form of v1beta1.
 
     Raises:
@@ -46,7 +45,7 @@ def spelled_out(assignment: Mapping[str, Any]) -> Json:
     }
 
 
-def in_slices(assignment: Mapping[str, Any]) -> Json:
+def in_slices(assignment: Mapping[str, Any]) -> dict[str, Any]:
     """Return an assignment of v1beta1 in the form of v1beta2: in as few slices as can be.
 
     Raises:
@@ -62,13 +61,13 @@ def in_slices(assignment: Mapping[str, Any]) -> Json:
     }
 
 
-def _level(level: Json, count: int) -> list[str]:
+def _level(level: dict[str, Any], count: int) -> list[str]:
     universal, individual = level.get("universal"), level.get("individual")
     if isinstance(universal, str):
         return [universal] * count
     if not isinstance(individual, dict):
         raise Unreadable("valuesPerLevel")
-    one = cast("Json", individual)
+    one = cast("dict[str, Any]", individual)
     roots = _texts(one.get("roots"))
     prefix, suffix = one.get("prefix") or "", one.get("suffix") or ""
     if len(roots) != count or not isinstance(prefix, str) or not isinstance(suffix, str):
@@ -77,7 +76,7 @@ def _level(level: Json, count: int) -> list[str]:
 
 
 def _pods(counts: object, count: int) -> list[int]:
-    one = cast("Json", counts) if isinstance(counts, dict) else {}
+    one = cast("dict[str, Any]", counts) if isinstance(counts, dict) else {}
     universal, individual = one.get("universal"), one.get("individual")
     if _is_number(universal):
         return [cast("int", universal)] * count
@@ -88,14 +87,14 @@ def _pods(counts: object, count: int) -> list[int]:
     raise Unreadable("podCounts")
 
 
-def _domain(domain: Json, levels: int) -> Domain:
+def _domain(domain: dict[str, Any], levels: int) -> Domain:
     values, count = _texts(domain.get("values")), domain.get("count")
     if len(values) != levels or not _is_number(count):
         raise Unreadable("domains")
     return tuple(values), cast("int", count)
 
 
-def _slice(domains: Sequence[Domain]) -> Json:
+def _slice(domains: Sequence[Domain]) -> dict[str, Any]:
     counts = [count for _, count in domains]
     levels = zip(*(values for values, _ in domains), strict=True)
     return {
@@ -105,14 +104,14 @@ def _slice(domains: Sequence[Domain]) -> Json:
     }
 
 
-def _values(values: tuple[str, ...]) -> Json:
+def _values(values: tuple[str, ...]) -> dict[str, Any]:
     if len(set(values)) == 1:
         return {"universal": values[0]}
     suffix = _start([value[::-1] for value in values])[::-1]
     # What prefix and suffix would both take of the shortest value is the suffix's.
     prefix = _start(values)[: min(map(len, values)) - len(suffix)]
     end = -len(suffix) or None
-    individual: Json = {"roots": [value[len(prefix) : end] for value in values]}
+    individual: dict[str, Any] = {"roots": [value[len(prefix) : end] for value in values]}
     if prefix:
         individual["prefix"] = prefix
     if suffix:
@@ -126,13 +125,13 @@ def _start(values: Sequence[str]) -> str:
     return "".join(letter for letter, _ in pairs)
 
 
-def _objects(value: object) -> Iterator[Json]:
+def _objects(value: object) -> Iterator[dict[str, Any]]:
     if not isinstance(value, list) or not value:
         raise Unreadable("not a list")
     for one in cast("list[Any]", value):
         if not isinstance(one, dict):
             raise Unreadable("not an object")
-        yield cast("Json", one)
+        yield cast("dict[str, Any]", one)
 
 
 def _texts(value: object) -> list[str]:

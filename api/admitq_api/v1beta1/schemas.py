@@ -19,12 +19,10 @@ from admitq_api.v1beta1.changes import (
 )
 from admitq_api.v1beta1.placements import MOST_SPELLED_OUT
 
-Json = dict[str, Any]
-
 RULES: Final = "x-kubernetes-validations"
 
 
-def older(version: Json, changes: tuple[Change, ...], name: str) -> Json:
+def older(version: dict[str, Any], changes: tuple[Change, ...], name: str) -> dict[str, Any]:
     """Return a version of a CustomResourceDefinition as an older one, without fields to select by.
 
     Args:
@@ -32,7 +30,7 @@ def older(version: Json, changes: tuple[Change, ...], name: str) -> Json:
         changes: how they differ.
         name: of the older one.
     """
-    made: Json = {**deepcopy(version), "name": name, "storage": False}
+    made: dict[str, Any] = {**deepcopy(version), "name": name, "storage": False}
     # The API server takes those that all versions share for those of one schema that they share, and refuses.
     made.pop("selectableFields", None)
     schema = made["schema"]["openAPIV3Schema"]
@@ -44,7 +42,7 @@ def older(version: Json, changes: tuple[Change, ...], name: str) -> Json:
     return made
 
 
-def _at(schema: Json, path: str) -> Iterator[Json]:
+def _at(schema: dict[str, Any], path: str) -> Iterator[dict[str, Any]]:
     holder = schema
     for step in path.split("."):
         holder = holder["properties"][step.removesuffix("[]")]
@@ -52,7 +50,7 @@ def _at(schema: Json, path: str) -> Iterator[Json]:
     yield holder
 
 
-def _change(root: Json, holder: Json, change: Change) -> None:
+def _change(root: dict[str, Any], holder: dict[str, Any], change: Change) -> None:
     fields = holder["properties"]
     match change:
         case Renamed(_, old, new):
@@ -87,27 +85,27 @@ def _change(root: Json, holder: Json, change: Change) -> None:
             raise TypeError(f"no schema for {change!r}")
 
 
-def _require_no_more(holder: Json, field: str) -> None:
+def _require_no_more(holder: dict[str, Any], field: str) -> None:
     required = [name for name in holder.pop("required", ()) if name != field]
     if required:
         holder["required"] = required
 
 
-def _rename_in_rules(holder: Json, old: str, new: str) -> None:
+def _rename_in_rules(holder: dict[str, Any], old: str, new: str) -> None:
     for rule in holder.get(RULES, ()):
         for part in ("rule", "fieldPath"):
             if part in rule:
                 rule[part] = re.sub(rf"\.{new}\b", f".{old}", rule[part])
 
 
-def _rename_in_paths(version: Json, change: Renamed) -> None:
+def _rename_in_paths(version: dict[str, Any], change: Renamed) -> None:
     old, new = f".{change.at}.{change.older}", f".{change.at}.{change.newer}"
     for shown in version.get("additionalPrinterColumns", ()):
         if shown["jsonPath"] == new:
             shown["jsonPath"] = old
 
 
-def _take_apart(root: Json, holder: Json, change: Reference) -> None:
+def _take_apart(root: dict[str, Any], holder: dict[str, Any], change: Reference) -> None:
     fields, source, name = holder["properties"], change.source, change.name
     reference = fields.pop(change.newer)
     fields[source] = {
@@ -150,7 +148,7 @@ def _value(of: str, field: str) -> str:
     return f"(has({of}.spec.{field}) ? {of}.spec.{field} : '')"
 
 
-def _spell_out(assignment: Json, old: str, new: str) -> None:
+def _spell_out(assignment: dict[str, Any], old: str, new: str) -> None:
     fields = assignment["properties"]
     levels = fields["levels"]
     _require_no_more(assignment, new)

@@ -10,19 +10,18 @@ from admitq_api.kinds.cluster_queue import ClusterQueue
 from admitq_api.kinds.workload import Workload, pod_template_schema
 from admitq_api.labels import COMPAT_GROUP, DEFAULT_GROUP, GROUPS
 
-Json = dict[str, Any]
 DEFINITIONS = {definition["spec"]["names"]["kind"]: definition for definition in crds()}
 
 
-def version(kind: str) -> Json:
+def version(kind: str) -> dict[str, Any]:
     return DEFINITIONS[kind]["spec"]["versions"][0]
 
 
-def schema(kind: str) -> Json:
+def schema(kind: str) -> dict[str, Any]:
     return version(kind)["schema"]["openAPIV3Schema"]
 
 
-def layers(node: Any, path: str = "") -> Iterator[tuple[str, Json]]:
+def layers(node: Any, path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
     """Every schema within a schema, with its path; that of pod templates left out."""
     if path.endswith(".template"):
         return
@@ -34,7 +33,7 @@ def layers(node: Any, path: str = "") -> Iterator[tuple[str, Json]]:
             yield from layers(node[below], f"{path}[]")
 
 
-def reads(node: Json, path: str) -> bool:
+def reads(node: dict[str, Any], path: str) -> bool:
     """Whether the JSONPath of a column reads a field that the schema has."""
     if path == ".metadata.creationTimestamp":
         return True
@@ -118,9 +117,9 @@ def test_the_pod_template_has_the_full_schema() -> None:
     assert template == pod_template_schema()
 
 
-def below(node: Any) -> Iterator[Json]:
+def below(node: Any) -> Iterator[dict[str, Any]]:
     if isinstance(node, dict):
-        yield cast("Json", node)
+        yield cast("dict[str, Any]", node)
     for inner in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():
         yield from below(inner)
 

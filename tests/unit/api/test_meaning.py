@@ -13,8 +13,6 @@ from admitq_api.meaning import same_meaning
 from admitq_webhooks.validate.workload import validate_update
 from tests.unit.webhooks.support import NAMES
 
-Object = dict[str, Any]
-
 MEANINGLESS = (None, {}, [])
 
 
@@ -86,7 +84,7 @@ def test_a6_absent_field_means_its_default() -> None:
 # --- the rules of Workloads -------------------------------------------------------------------------
 
 
-def stored() -> Object:
+def stored() -> dict[str, Any]:
     """A Workload whose three immutable parts are all set, with empties and quantities in each."""
     resources = {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "1500m"}}
     pod_spec = {
@@ -114,7 +112,7 @@ def stored() -> Object:
     }
 
 
-Change = Callable[[Object], None]
+Change = Callable[[dict[str, Any]], None]
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
@@ -160,7 +158,7 @@ MAPS = [
 ]
 
 
-def refused(new: Object) -> list[str]:
+def refused(new: dict[str, Any]) -> list[str]:
     gates = FeatureGates({Gate.ELASTIC_JOBS: False})  # with it pods of a reservation may become fewer
     errors = validate_update(stored(), new, NAMES, gates)
     return [str(error) for error in errors if "immutable" in str(error)]

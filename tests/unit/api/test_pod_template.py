@@ -4,18 +4,17 @@ from typing import Any
 
 from generators.pod_template import pod_template_schema
 
-Json = dict[str, Any]
 CORE = "io.k8s.api.core.v1"
 META = "io.k8s.apimachinery.pkg.apis.meta.v1"
 QUANTITY = "io.k8s.apimachinery.pkg.api.resource.Quantity"
 
 
-def reference(name: str) -> Json:
+def reference(name: str) -> dict[str, Any]:
     return {"description": "…", "default": {}, "allOf": [{"$ref": f"#/components/schemas/{name}"}]}
 
 
-def generated(pod_spec: Json, **types: Json) -> Json:
-    text: Json = {"type": "string"}
+def generated(pod_spec: dict[str, Any], **types: dict[str, Any]) -> dict[str, Any]:
+    text: dict[str, Any] = {"type": "string"}
     document = {
         "components": {
             "schemas": {
@@ -40,7 +39,7 @@ def generated(pod_spec: Json, **types: Json) -> Json:
     return pod_template_schema(document)
 
 
-def spec(pod_spec: Json, **types: Json) -> Json:
+def spec(pod_spec: dict[str, Any], **types: dict[str, Any]) -> dict[str, Any]:
     return generated(pod_spec, **types)["properties"]["spec"]["properties"]
 
 

@@ -3,9 +3,9 @@
 import asyncio
 
 from admitq.app.while_served import key_handler
-from admitq.integrations.paths import with_value
 from admitq.runtime.controller import Controller
 from admitq.runtime.resources import JOBS
+from admitq_api.json_objects import with_value
 from localcluster.waiting import eventually
 from tests.unit.controllers.builders import KINDS, admitted, job
 from tests.unit.controllers.test_raises import raised, served_by

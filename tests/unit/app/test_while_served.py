@@ -15,7 +15,7 @@ from admitq.metrics.registry import Metrics
 from admitq.runtime.client import Client, Page, WatchEvent
 from admitq.runtime.controller import Controller
 from admitq.runtime.errors import ApiError
-from admitq.runtime.resources import NAMESPACES, Object, Resource
+from admitq.runtime.resources import NAMESPACES, Resource
 from admitq.runtime.store import Key, Store
 
 FOXES = Resource("zoo.example", "v1", "foxes", "Fox", namespaced=True)
@@ -25,7 +25,7 @@ DUCKS = Resource("pond.example", "v1", "ducks", "Duck", namespaced=True)
 NOT_SERVED = ApiError(404, "NotFound", "page not found")
 
 
-def an_object(name: str, version: int = 1) -> Object:
+def an_object(name: str, version: int = 1) -> dict[str, Any]:
     return {"metadata": {"namespace": "ns", "name": name, "uid": name, "resourceVersion": str(version)}}
 
 
@@ -33,13 +33,15 @@ def an_object(name: str, version: int = 1) -> Object:
 class Server:
     """Serves objects by resource, one page each; watches last until their resource goes."""
 
-    objects: dict[Resource, list[Object]] = field(default_factory=dict[Resource, list[Object]])
+    objects: dict[Resource, list[dict[str, Any]]] = field(
+        default_factory=dict[Resource, list[dict[str, Any]]]
+    )
     broken: set[Resource] = field(default_factory=set[Resource])
     discovery_fails: bool = False
     asked: Counter[str] = field(default_factory=Counter[str])
     changed: asyncio.Condition = field(default_factory=asyncio.Condition)
 
-    async def serve(self, resource: Resource, *objects: Object) -> None:
+    async def serve(self, resource: Resource, *objects: dict[str, Any]) -> None:
         async with self.changed:
             self.objects[resource] = list(objects)
             self.changed.notify_all()

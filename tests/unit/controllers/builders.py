@@ -25,8 +25,6 @@ POLICY = PodsReadyPolicy(
 )
 SETTINGS = Settings(integrations=(JOB,), namespace_selector=LabelSelector(), pods_ready=POLICY)
 
-Object = dict[str, Any]
-
 
 def settings_with(base: Settings = SETTINGS, /, **changes: Any) -> Settings:
     """Settings with some fields changed; those of a group are named without the group."""
@@ -54,7 +52,7 @@ def time(seconds: float) -> str:
     return format_time(at(seconds))
 
 
-def condition(type_: str, status: bool, reason: str, message: str = "", since: float = 0) -> Object:
+def condition(type_: str, status: bool, reason: str, message: str = "", since: float = 0) -> dict[str, Any]:
     return {
         "type": type_,
         "status": str(status),
@@ -72,13 +70,13 @@ ADMISSION = {
     "podSetAssignments": [{"name": "main", "count": 3, "flavors": {"cpu": "f"}}],
 }
 OWNER = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "uid-j", "controller": True}
-TEMPLATE: Object = {
+TEMPLATE: dict[str, Any] = {
     "metadata": {"labels": {"app": "x"}},
     "spec": {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}]},
 }
 
 
-def workload(*conditions: Object, **parts: Any) -> Object:
+def workload(*conditions: dict[str, Any], **parts: Any) -> dict[str, Any]:
     """A Workload with these conditions.
 
     Parts: name, owner (None for none), metadata, spec and further fields of the status.
@@ -112,24 +110,26 @@ def workload(*conditions: Object, **parts: Any) -> Object:
     }
 
 
-def reserved(*conditions: Object, **parts: Any) -> Object:
+def reserved(*conditions: dict[str, Any], **parts: Any) -> dict[str, Any]:
     """A Workload with quota."""
     return workload(RESERVED, *conditions, **{"admission": ADMISSION, **parts})
 
 
-def admitted(*conditions: Object, since: float = 0, **parts: Any) -> Object:
+def admitted(*conditions: dict[str, Any], since: float = 0, **parts: Any) -> dict[str, Any]:
     """A Workload that is admitted."""
     return reserved({**ADMITTED, "lastTransitionTime": time(since)}, *conditions, **parts)
 
 
-def local_queue(stop: str = "None", **metadata: Any) -> Object:
+def local_queue(stop: str = "None", **metadata: Any) -> dict[str, Any]:
     return {
         "metadata": {"name": "lq", "namespace": "ns", **metadata},
         "spec": {"clusterQueue": "cq", "stopPolicy": stop},
     }
 
 
-def cluster_queue(stop: str = "None", checks: Any = (), flavors: Any = ("f",), **metadata: Any) -> Object:
+def cluster_queue(
+    stop: str = "None", checks: Any = (), flavors: Any = ("f",), **metadata: Any
+) -> dict[str, Any]:
     return {
         "metadata": {"name": "cq", **metadata},
         "spec": {
@@ -140,7 +140,7 @@ def cluster_queue(stop: str = "None", checks: Any = (), flavors: Any = ("f",), *
     }
 
 
-def job(spec: Any = None, status: Any = None, **metadata: Any) -> Object:
+def job(spec: Any = None, status: Any = None, **metadata: Any) -> dict[str, Any]:
     """A suspended Job of three pods that names the LocalQueue ``lq``."""
     return {
         "apiVersion": "batch/v1",
@@ -164,7 +164,7 @@ def after(obj: Any, patch: Any) -> Any:
     """What a merge patch makes of an object, as the API server applies it."""
     if not isinstance(patch, dict):
         return patch
-    result: Object = dict(obj) if isinstance(obj, dict) else {}
+    result: dict[str, Any] = dict(obj) if isinstance(obj, dict) else {}
     for key, value in patch.items():
         if value is None:
             result.pop(key, None)
@@ -173,7 +173,7 @@ def after(obj: Any, patch: Any) -> Any:
     return result
 
 
-def condition_of(obj: Object, type_: str) -> Any:
+def condition_of(obj: dict[str, Any], type_: str) -> Any:
     """A condition without its times, as (status, reason, message); None if there is none."""
     for found in obj.get("status", {}).get("conditions", []):
         if found["type"] == type_:

@@ -9,7 +9,6 @@ from tests.unit.controllers.builders import (
     NAMES,
     OWNER,
     TEMPLATE,
-    Object,
     admitted,
     condition_of,
     time,
@@ -26,7 +25,7 @@ GONE = {"labels": {NAMES.job_uid: "uid-j"}}
 LIST = "list pods"
 
 
-def pod(name: str = "p", *, spec: Any = None, status: Any = None, **metadata: Any) -> Object:
+def pod(name: str = "p", *, spec: Any = None, status: Any = None, **metadata: Any) -> dict[str, Any]:
     labels = {NAMES.podset: "main", "batch.kubernetes.io/controller-uid": "uid-j"}
     return {
         "metadata": {"name": name, "namespace": "ns", "labels": labels, **metadata},
@@ -35,7 +34,7 @@ def pod(name: str = "p", *, spec: Any = None, status: Any = None, **metadata: An
     }
 
 
-def with_pods(world: World, *pods: Object) -> World:
+def with_pods(world: World, *pods: dict[str, Any]) -> World:
     for one in pods:
         world.client.api["pods", one["metadata"]["name"]] = one
     return world
@@ -53,11 +52,13 @@ FIVE_PODS = {"podSets": [{"name": "main", "count": 5, "template": TEMPLATE}]}
 SLICE = {"annotations": {NAMES.workload_slice_name: "job-j-0"}}
 
 
-def aged(name: str, second: int, **metadata: Any) -> Object:
+def aged(name: str, second: int, **metadata: Any) -> dict[str, Any]:
     return pod(name, uid=f"uid-{name}", creationTimestamp=time(second), **metadata)
 
 
-def slice_of(make: Callable[..., Object], name: str, replaces: str = "", **parts: Any) -> Object:
+def slice_of(
+    make: Callable[..., dict[str, Any]], name: str, replaces: str = "", **parts: Any
+) -> dict[str, Any]:
     notes = dict(SLICE["annotations"])
     if replaces:
         notes[NAMES.workload_slice_replacement_for] = f"ns/{replaces}"
@@ -69,7 +70,7 @@ HELD_SLICE = slice_of(admitted, "held")
 LARGER_SLICE = slice_of(workload, "larger", "held", spec=FIVE_PODS)
 
 
-def named(number: int) -> Object:
+def named(number: int) -> dict[str, Any]:
     """The Workload of a deleted job of its own."""
     metadata = {"name": f"job-{number}", "uid": f"uid-w{number}"}
     return admitted(owner={**OWNER, "uid": f"uid-{number}"}, metadata=metadata)

@@ -14,15 +14,7 @@ from admitq.integrations.kinds.leaderworkerset import LEADER_WORKER_SET
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import PODS
 from admitq.runtime.store import Key
-from tests.unit.controllers.builders import (
-    FINISHED,
-    KINDS,
-    NAMES,
-    Object,
-    settings_with,
-    time,
-    workload,
-)
+from tests.unit.controllers.builders import FINISHED, KINDS, NAMES, settings_with, time, workload
 from tests.unit.controllers.world import World
 
 KEY = Key("ns", "w")
@@ -30,16 +22,16 @@ NEWER = replace(resource_of(JOBSET), version="v1")
 FREED = "json_patch workloads/w"
 
 
-def owner(kind: Integration, uid: str = "uid-o") -> Object:
+def owner(kind: Integration, uid: str = "uid-o") -> dict[str, Any]:
     return {"apiVersion": kind.api_version, "kind": kind.kind, "name": "o", "uid": uid, "controller": True}
 
 
-def deleted(reference: Object, **annotations: str) -> Object:
+def deleted(reference: dict[str, Any], **annotations: str) -> dict[str, Any]:
     metadata = {"deletionTimestamp": time(0), "annotations": annotations}
     return workload(FINISHED, name="w", owner=reference, metadata=metadata)
 
 
-async def looked_at(world: World, obj: Object) -> list[str]:
+async def looked_at(world: World, obj: dict[str, Any]) -> list[str]:
     """What is asked and written, beside what is served."""
     world.put(KINDS.workloads, obj)
     assert await WorkloadController(world.ctx, world.core).reconcile(KEY) == HELD_RETRY_SECONDS
@@ -74,7 +66,7 @@ async def test_an_owner_whose_kind_is_switched_off_is_looked_for(
 
 
 async def test_an_owner_that_may_not_be_read_may_be_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def refuse(*_: Any, **__: Any) -> Object:
+    async def refuse(*_: Any, **__: Any) -> dict[str, Any]:
         raise ApiError(403, "Forbidden", "no")
 
     world = switched_off()

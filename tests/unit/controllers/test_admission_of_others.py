@@ -16,7 +16,6 @@ from tests.unit.controllers.builders import (
     ADMISSION,
     KINDS,
     QUEUED,
-    Object,
     admitted,
     at,
     cluster_queue,
@@ -34,7 +33,7 @@ NOT_ADMITTED = condition("Admitted", False, "NoReservation", "The workload has n
 REQUESTS = [{"name": "main", "resources": {"cpu": "3"}}]
 
 
-def decided(obj: Object) -> Plan:
+def decided(obj: dict[str, Any]) -> Plan:
     return decide_workload(obj, QUEUED, at(10))
 
 

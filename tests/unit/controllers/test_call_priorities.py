@@ -1,5 +1,7 @@
 """With what priority the calls of controllers wait for the rate limit."""
 
+from typing import Any
+
 import pytest
 
 from admitq.controllers.elastic_pods import STARTED_PODS
@@ -16,7 +18,6 @@ from admitq.runtime.store import Key
 from admitq.workloads.transitions import CHECKS_OUTSTANDING
 from tests.unit.controllers.builders import (
     KINDS,
-    Object,
     admitted,
     cluster_queue,
     condition,
@@ -42,11 +43,11 @@ UNADMITTED = condition("Admitted", False, "UnsatisfiedAdmissionChecks", CHECKS_O
 CHECK = {"name": "c", "state": "Pending", "lastTransitionTime": time(0), "message": ""}
 
 
-def stored(queue: Object) -> Object:
+def stored(queue: dict[str, Any]) -> dict[str, Any]:
     return {**queue, "metadata": {**queue["metadata"], "uid": "uid", "resourceVersion": "1"}}
 
 
-def of_job(*objects: Object, obj: Object | None = None) -> World:
+def of_job(*objects: dict[str, Any], obj: dict[str, Any] | None = None) -> World:
     """A Job, by default suspended, with its Workloads."""
     world = World()
     world.put(KINDS.resource_flavors, cluster_scoped("f", spec={"nodeLabels": {"pool": "spot"}}))
@@ -82,7 +83,7 @@ def controller_of(world: World) -> JobController:
     ],
 )
 async def test_calls_for_a_job(
-    obj: Object, workloads: list[Object], calls: list[tuple[str, CallPriority]]
+    obj: dict[str, Any], workloads: list[dict[str, Any]], calls: list[tuple[str, CallPriority]]
 ) -> None:
     world = of_job(*workloads, obj=obj)
     await controller_of(world).reconcile(KEY)
@@ -125,7 +126,9 @@ async def test_all_calls_of_a_start_after_an_admission_have_the_priority_of_rese
         pytest.param(workload(), None, STATUS, id="reason for waiting"),
     ],
 )
-async def test_calls_for_a_workload(obj: Object, queue: Object | None, priority: CallPriority) -> None:
+async def test_calls_for_a_workload(
+    obj: dict[str, Any], queue: dict[str, Any] | None, priority: CallPriority
+) -> None:
     world = World()
     world.put(KINDS.local_queues, stored(local_queue()))
     world.put(KINDS.workloads, obj)

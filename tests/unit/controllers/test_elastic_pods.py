@@ -23,17 +23,16 @@ from admitq.controllers.plan import Count
 from admitq.controllers.wiring import WhenServed
 from admitq.integrations.kinds.job import JOB
 from admitq.integrations.kinds.rayjob import RAY_JOB
-from admitq.integrations.paths import with_value, without_value
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import PODS
 from admitq.runtime.store import Change, Key, Store
+from admitq_api.json_objects import with_value, without_value
 from tests.unit.controllers.builders import (
     ADMITTED,
     FINISHED,
     KINDS,
     NAMES,
     OWNER,
-    Object,
     admitted,
     at,
     reserved,
@@ -48,7 +47,7 @@ CHAIN = Key("ns", "first")
 LEFTOVER = {"clusterQueue": "cq", "podSetAssignments": [{"name": "main", "count": 3}]}
 
 
-def pod(name: str, *, gated: bool = True, podset: str = "main", **parts: Any) -> Object:
+def pod(name: str, *, gated: bool = True, podset: str = "main", **parts: Any) -> dict[str, Any]:
     gates = [{"name": "other"}, {"name": NAMES.elastic_gate}] if gated else [{"name": "other"}]
     return {
         "metadata": {
@@ -83,7 +82,7 @@ def pod(name: str, *, gated: bool = True, podset: str = "main", **parts: Any) ->
     ],
 )
 def test_as_many_pods_are_let_go_as_have_quota(
-    pods: list[Object], room: Mapping[str, int], expected: list[str]
+    pods: list[dict[str, Any]], room: Mapping[str, int], expected: list[str]
 ) -> None:
     assert [one["metadata"]["name"] for one in to_ungate(pods, room, NAMES)] == expected
 
@@ -100,7 +99,7 @@ def test_as_many_pods_are_let_go_as_have_quota(
         (with_value(slice_("first", 3), ("metadata", "deletionTimestamp"), time(1)), {}),
     ],
 )
-def test_only_what_is_admitted_lets_pods_go(of: Object, expected: Mapping[str, int]) -> None:
+def test_only_what_is_admitted_lets_pods_go(of: dict[str, Any], expected: Mapping[str, int]) -> None:
     assert granted(of) == expected
 
 
@@ -114,7 +113,9 @@ def test_only_what_is_admitted_lets_pods_go(of: Object, expected: Mapping[str, i
         ("RayJob", [{**OWNER, "apiVersion": "ray.io/v1", "kind": "RayCluster", "uid": "other"}], True),
     ],
 )
-def test_pod_that_only_names_a_chain_does_not_count(kind: str, owners: list[Object], counted: bool) -> None:
+def test_pod_that_only_names_a_chain_does_not_count(
+    kind: str, owners: list[dict[str, Any]], counted: bool
+) -> None:
     of = {**OWNER, "kind": kind, **({"apiVersion": "ray.io/v1"} if kind == "RayJob" else {})}
     slices = [with_value(slice_("first", 3), ("metadata", "ownerReferences"), [of])]
     one = with_value(pod("a"), ("metadata", "ownerReferences"), owners)
@@ -150,7 +151,7 @@ SECOND_SLICE = slice_("second", 5, replaces="first", made=1)
         ([slice_("first", 3), slice_("third", 4, made=2)], "third"),
     ],
 )
-def test_the_last_admitted_slice_counts(slices: list[Object], expected: str | None) -> None:
+def test_the_last_admitted_slice_counts(slices: list[dict[str, Any]], expected: str | None) -> None:
     found = admitted_slice(slices, NAMES)
     assert (None if found is None else found["metadata"]["name"]) == expected
     assert found == admitted_slice(reversed(slices), NAMES)

@@ -6,18 +6,8 @@ import pytest
 
 from admitq.controllers.elastic_pods import STARTED_PODS
 from admitq.controllers.excess_pods import charged_slice, excess_pods, job_kind, kind_label
-from admitq.integrations.paths import with_value
-from tests.unit.controllers.builders import (
-    FINISHED,
-    KINDS,
-    NAMES,
-    Object,
-    admitted,
-    at,
-    reserved,
-    time,
-    workload,
-)
+from admitq_api.json_objects import with_value
+from tests.unit.controllers.builders import FINISHED, KINDS, NAMES, admitted, at, reserved, time, workload
 from tests.unit.controllers.job.elastic_jobs import EVICTED, slice_
 from tests.unit.controllers.test_elastic_pods import CHAIN, pod, served_by, world
 from tests.unit.controllers.world import World
@@ -25,12 +15,12 @@ from tests.unit.controllers.world import World
 __all__ = ["world"]
 
 
-def free(name: str, made: float = 0, **parts: Any) -> Object:
+def free(name: str, made: float = 0, **parts: Any) -> dict[str, Any]:
     """A pod without the gate."""
     return pod(name, gated=False, made=made, phase="Running", **parts)
 
 
-def deleted(name: str, made: float, asked: float, grace: int = 30) -> Object:
+def deleted(name: str, made: float, asked: float, grace: int = 30) -> dict[str, Any]:
     """A running pod whose deletion was requested ``asked`` seconds after the start."""
     one = free(name, made)
     metadata = {"deletionTimestamp": time(asked + grace), "deletionGracePeriodSeconds": grace}
@@ -90,7 +80,7 @@ ABC = [free("a", 1), free("b", 2), free("c", 3)]
     ],
 )
 def test_excess_pods_are_those_beyond_the_reserved_count(
-    slices: list[Object], pods: list[Object], expected: list[str]
+    slices: list[dict[str, Any]], pods: list[dict[str, Any]], expected: list[str]
 ) -> None:
     found = excess_pods(slices, reversed(pods), NAMES, at(10))
     assert [one["metadata"]["name"] for one in found] == expected

@@ -1,22 +1,23 @@
 """Admissions that end without their time being added up are found."""
 
 from itertools import count
+from typing import Any
 
 from admitq.controllers.executions import Executions
 from admitq.runtime.store import Key, Store
 from admitq_api.conditions import SECOND, deactivated_due_to
-from tests.unit.controllers.builders import FINISHED, KINDS, Object, admitted, at, condition, workload
+from tests.unit.controllers.builders import FINISHED, KINDS, admitted, at, condition, workload
 
 KEY = Key("ns", "job-j-1")
 USED_UP = condition("Evicted", True, deactivated_due_to("MaximumExecutionTimeExceeded"))
 
 
-def ended(*conditions: Object, since: float = 40, **parts: object) -> Object:
+def ended(*conditions: dict[str, Any], since: float = 40, **parts: object) -> dict[str, Any]:
     waits = condition("QuotaReserved", False, "Pending")
     return workload(waits, condition("Admitted", False, "NoReservation", since=since), *conditions, **parts)
 
 
-def unrecorded(*versions: Object | None, now: float = 100) -> int:
+def unrecorded(*versions: dict[str, Any] | None, now: float = 100) -> int:
     """What is unrecorded after these versions were stored, in seconds; None is a deletion."""
     executions = Executions(lambda: at(now))
     store = Store(KINDS.workloads)

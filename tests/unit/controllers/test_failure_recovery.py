@@ -21,7 +21,7 @@ from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import NODES
 from admitq.runtime.store import Change, Key, Store
 from admitq_api.conditions import SECOND
-from tests.unit.controllers.builders import NAMES, Object, at, settings_with, time
+from tests.unit.controllers.builders import NAMES, at, settings_with, time
 from tests.unit.controllers.world import CONFLICT, World, cluster_scoped
 
 UNREACHABLE = [{"key": "node.kubernetes.io/unreachable", "effect": "NoSchedule"}]
@@ -30,11 +30,11 @@ READY = {"type": "Ready", "status": "True", "lastTransitionTime": time(0)}
 OPTED_IN = {NAMES.safe_to_forcefully_delete: "true"}
 
 
-def node(taints: Any = UNREACHABLE) -> Object:
+def node(taints: Any = UNREACHABLE) -> dict[str, Any]:
     return cluster_scoped("n", spec={"taints": taints, "podCIDR": "10.0.0.0/24"}, status={"images": []})
 
 
-def pod(phase: str = "Running", *, annotations: Any = OPTED_IN, **metadata: Any) -> Object:
+def pod(phase: str = "Running", *, annotations: Any = OPTED_IN, **metadata: Any) -> dict[str, Any]:
     """A pod whose grace ends at 0, unless told otherwise."""
     return {
         "apiVersion": "v1",
@@ -54,7 +54,7 @@ def pod(phase: str = "Running", *, annotations: Any = OPTED_IN, **metadata: Any)
     }
 
 
-def decided(one: Object, *, on: Object | None, now: float) -> Plan:
+def decided(one: dict[str, Any], *, on: dict[str, Any] | None, now: float) -> Plan:
     return decide(PodCase(one, on, NAMES, DELAY, at(now)))
 
 
@@ -92,7 +92,7 @@ EXECUTED = [{"key": "example.com/x"}, {"key": "node.kubernetes.io/unreachable", 
     ],
 )
 def test_only_pods_that_may_and_would_hang_for_ever_are_forced(
-    one: Object, on: Object | None, now: float, done: list[str]
+    one: dict[str, Any], on: dict[str, Any] | None, now: float, done: list[str]
 ) -> None:
     found: list[str] = []
     for action in decided(one, on=on, now=now).actions:
@@ -189,7 +189,7 @@ def test_a_node_that_comes_to_be_unreachable_concerns_pods_that_hang_on_it(world
     world.put(PLACED_PODS, pod(name="other", uid="3", annotations={}))
     of_pods, of_nodes = (one.keys for one in served_by(world).spec.watches)
 
-    def changed(old: Object | None, new: Object | None) -> set[str]:
+    def changed(old: dict[str, Any] | None, new: dict[str, Any] | None) -> set[str]:
         change = Change("modified", Key("", "n"), new, None if old is None else orjson.dumps(old))
         return {key.name for key in of_nodes(change)}
 

@@ -19,7 +19,6 @@ from tests.unit.controllers.builders import (
     FINISHED,
     KINDS,
     NAMES,
-    Object,
     admitted,
     condition,
     condition_of,
@@ -81,7 +80,7 @@ async def test_who_starts_a_job_is_not_disturbed(world: World, jobs: JobControll
     under_way = asyncio.Event()
     original = world.client.merge_patch
 
-    async def slowly(*args: Any, **named: Any) -> Object:
+    async def slowly(*args: Any, **named: Any) -> dict[str, Any]:
         under_way.set()
         await asyncio.sleep(0)
         return await original(*args, **named)
@@ -145,7 +144,7 @@ unadmitted = pytest.mark.parametrize(
 
 @unadmitted
 async def test_a_job_that_runs_is_not_stopped_before_its_admission_is_heard_of(
-    known: Sequence[Object], world: World, jobs: JobController
+    known: Sequence[dict[str, Any]], world: World, jobs: JobController
 ) -> None:
     world.put(JOBS, job(RUNNING))
     world.put(KINDS.workloads, *known)
@@ -159,7 +158,7 @@ async def test_a_job_that_runs_is_not_stopped_before_its_admission_is_heard_of(
 
 @unadmitted
 async def test_a_job_that_runs_and_that_nobody_admitted_is_stopped(
-    known: Sequence[Object], world: World, jobs: JobController
+    known: Sequence[dict[str, Any]], world: World, jobs: JobController
 ) -> None:
     world.put(JOBS, job({"suspend": False}))
     world.put(KINDS.workloads, *known)
@@ -282,7 +281,7 @@ async def test_a_start_that_the_api_refuses_for_good_frees_the_quota(
     world.put(KINDS.workloads, admitted())
     original = world.client.merge_patch
 
-    async def refuse_jobs(resource: Any, *args: Any, **named: Any) -> Object:
+    async def refuse_jobs(resource: Any, *args: Any, **named: Any) -> dict[str, Any]:
         if resource == JOBS:
             raise INVALID
         return await original(resource, *args, **named)

@@ -18,7 +18,6 @@ from tests.unit.controllers.builders import (
     FINISHED,
     KINDS,
     NAMES,
-    Object,
     admitted,
     after,
     condition,
@@ -39,7 +38,7 @@ MISSING = "ClusterTrainingRuntime torch not found: create it, or name another on
 EVICTED = condition("Evicted", True, "Deactivated", "The workload is deactivated")
 
 
-def runtime(nodes: int = 2, **metadata: Any) -> Object:
+def runtime(nodes: int = 2, **metadata: Any) -> dict[str, Any]:
     replicated = {
         "name": "node",
         "template": {
@@ -51,7 +50,7 @@ def runtime(nodes: int = 2, **metadata: Any) -> Object:
     return cluster_scoped("torch", spec=spec, **metadata)
 
 
-def owned_by(kind: str, group: str, **metadata: Any) -> Object:
+def owned_by(kind: str, group: str, **metadata: Any) -> dict[str, Any]:
     """The metadata of a job, and what its Workloads name as their owner."""
     return {"apiVersion": group, "kind": kind, "name": "j", "uid": "uid-j", "controller": True, **metadata}
 
@@ -61,7 +60,7 @@ PODS = {"podSets": [{"name": "node", "count": 2, "template": TEMPLATE}]}
 ADMISSION = {"clusterQueue": "cq", "podSetAssignments": [{"name": "node", "count": 2, "flavors": {}}]}
 
 
-def a_job(kind: str, api_version: str, spec: Any, **metadata: Any) -> Object:
+def a_job(kind: str, api_version: str, spec: Any, **metadata: Any) -> dict[str, Any]:
     return {
         "apiVersion": api_version,
         "kind": kind,
@@ -79,7 +78,7 @@ def a_job(kind: str, api_version: str, spec: Any, **metadata: Any) -> Object:
     }
 
 
-def train_job(*, suspend: bool = True, status: Any = None, **metadata: Any) -> Object:
+def train_job(*, suspend: bool = True, status: Any = None, **metadata: Any) -> dict[str, Any]:
     spec = {"suspend": suspend, "runtimeRef": {"name": "torch"}}
     made = a_job("TrainJob", "trainer.kubeflow.org/v1alpha1", spec, **metadata)
     return {**made, "status": status or {}}
@@ -172,7 +171,7 @@ async def test_a_job_without_workload_and_runtime_does_not_run(world: World, job
     ids=["waiting", "reserved", "running"],
 )
 async def test_a_job_whose_runtime_went_keeps_its_workload(
-    world: World, jobs: JobController, found: Object
+    world: World, jobs: JobController, found: dict[str, Any]
 ) -> None:
     runs = found["status"].get("conditions", []) and len(found["status"]["conditions"]) == 2
     world.put(TRAIN_JOBS, train_job(suspend=not runs))

@@ -1,12 +1,13 @@
 """Which pods outlive a job, which of them are in excess, and when they are looked for."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from admitq.controllers.outliving import excess_of, next_list, next_look
 from admitq.controllers.pod_index import belongs_to, may_run
-from tests.unit.controllers.builders import NAMES, TEMPLATE, Object, admitted, at, condition, time, workload
+from tests.unit.controllers.builders import NAMES, TEMPLATE, admitted, at, condition, time, workload
 from tests.unit.controllers.outliving import (
     FIVE_PODS,
     GONE,
@@ -34,17 +35,17 @@ from tests.unit.controllers.outliving import (
         (pod(spec={"schedulingGates": [{"name": NAMES.admission_gate}]}), False),
     ],
 )
-def test_pod_may_run_until_it_has_ended_unless_it_cannot_start(one: Object, expected: bool) -> None:
+def test_pod_may_run_until_it_has_ended_unless_it_cannot_start(one: dict[str, Any], expected: bool) -> None:
     assert may_run(one, NAMES) is expected
 
 
 FOR_FIVE = {"clusterQueue": "cq", "podSetAssignments": [{"name": "main", "count": 5, "flavors": {}}]}
 
 
-BARE: Object = {"labels": {}}
+BARE: dict[str, Any] = {"labels": {}}
 
 
-OF_JOB: Object = {"labels": {"batch.kubernetes.io/controller-uid": "uid-j"}}
+OF_JOB: dict[str, Any] = {"labels": {"batch.kubernetes.io/controller-uid": "uid-j"}}
 
 
 @pytest.mark.parametrize(
@@ -63,7 +64,7 @@ OF_JOB: Object = {"labels": {"batch.kubernetes.io/controller-uid": "uid-j"}}
     ],
 )
 def test_pod_belongs_to_workload_that_its_annotation_or_the_uid_of_its_job_names(
-    metadata: Object, of: Object, expected: bool
+    metadata: dict[str, Any], of: dict[str, Any], expected: bool
 ) -> None:
     assert belongs_to(pod(**metadata), of, NAMES) is expected
 
@@ -91,7 +92,7 @@ def test_next_list_is_later_the_longer_pods_remain(seconds: int, expected: float
     ],
 )
 def test_excess_pods_of_a_gone_job_are_the_newest_beyond_what_was_admitted(
-    found: list[Object], expected: list[str]
+    found: list[dict[str, Any]], expected: list[str]
 ) -> None:
     assert [one["metadata"]["name"] for one in excess_of(admitted(), found, NAMES)] == expected
 
@@ -118,7 +119,7 @@ FOR_BOTH = {
     ids=["none named", "oldest named", "newest named", "all named", "never admitted", "unknown podset"],
 )
 def test_pods_that_name_no_podset_share_the_room_that_is_left(
-    make: Callable[..., Object], named: dict[str, str], expected: list[str]
+    make: Callable[..., dict[str, Any]], named: dict[str, str], expected: list[str]
 ) -> None:
     found = [
         aged(name, number, labels={NAMES.podset: named[name]} if name in named else {})
@@ -144,7 +145,7 @@ REPLACING_SLICE = slice_of(admitted, "larger", "held", spec=FIVE_PODS, admission
     ],
 )
 def test_excess_pods_of_slices_are_those_beyond_the_one_that_is_charged(
-    slices: list[Object], charged: Object, expected: list[str]
+    slices: list[dict[str, Any]], charged: dict[str, Any], expected: list[str]
 ) -> None:
     found = [aged(name, number) for number, name in enumerate("abcdef")]
     assert [one["metadata"]["name"] for one in excess_of(charged, found, NAMES, slices)] == expected

@@ -17,7 +17,6 @@ from admitq.runtime.errors import ApiError
 from tests.unit.controllers.builders import (
     KINDS,
     OWNER,
-    Object,
     admitted,
     at,
     condition,
@@ -45,7 +44,7 @@ def world() -> World:
     return World(settings_with(integrations=(JOB,)))
 
 
-def pod_of(number: int) -> Object:
+def pod_of(number: int) -> dict[str, Any]:
     return pod(f"p{number}", uid=f"uid-p{number}", labels={}, ownerReferences=[{"uid": f"uid-{number}"}])
 
 
@@ -95,7 +94,7 @@ async def test_pods_of_a_recent_list_are_taken_to_remain(world: World) -> None:
     assert world.calls.count(LIST) == 3
 
 
-def reporting(since: float = 0, **parts: Any) -> Object:
+def reporting(since: float = 0, **parts: Any) -> dict[str, Any]:
     """An admitted Workload whose status reports pods since that second."""
     return admitted(condition("PodsOutliveJob", True, "PodsRunning", "3 pods", since), **parts)
 
@@ -109,11 +108,11 @@ READ, READ_TWO = ["get pods/c"], ["get pods/c", "get pods/b"]
 
 REMAINING = {one["metadata"]["name"]: one for one in (aged("a", 1), aged("b", 2), aged("c", 3))}
 
-HAS_ENDED: Object = {"c": {**REMAINING["c"], "status": {"phase": "Succeeded"}}}
+HAS_ENDED: dict[str, Any] = {"c": {**REMAINING["c"], "status": {"phase": "Succeeded"}}}
 
-IS_REPLACED: Object = {"c": pod("c", uid="uid-new")}
+IS_REPLACED: dict[str, Any] = {"c": pod("c", uid="uid-new")}
 
-IS_UNMARKED: Object = {"c": pod("c", uid="uid-c", labels={})}
+IS_UNMARKED: dict[str, Any] = {"c": pod("c", uid="uid-c", labels={})}
 
 
 @pytest.mark.parametrize(
@@ -148,7 +147,7 @@ IS_UNMARKED: Object = {"c": pod("c", uid="uid-c", labels={})}
     ],
 )
 async def test_look_reads_one_pod_and_lists_when_it_has_ended_or_a_list_is_due(
-    world: World, changed: Object, seconds: float, calls: list[str], expected: Any
+    world: World, changed: dict[str, Any], seconds: float, calls: list[str], expected: Any
 ) -> None:
     now, world.now = [1000.0], at(100)
     outliving = OutlivingPods(world.ctx, clock=lambda: now[0])
@@ -208,7 +207,7 @@ OTHERS = [
     ids=["not reported", "reported just now", "excess", "another has no pods", "many at once"],
 )
 async def test_pods_are_listed_at_each_look_where_one_pod_does_not_say_enough(
-    world: World, workloads: list[Object], more: list[Object]
+    world: World, workloads: list[dict[str, Any]], more: list[dict[str, Any]]
 ) -> None:
     now, world.now = [1000.0], at(100)
     outliving = OutlivingPods(world.ctx, clock=lambda: now[0])
@@ -265,7 +264,7 @@ async def test_list_that_begins_again_counts_each_pod_once(
 
 @pytest.mark.parametrize("owner", [OWNER, None])
 async def test_status_is_left_as_it_is_while_one_pod_is_read(
-    world: World, monkeypatch: pytest.MonkeyPatch, owner: Object | None
+    world: World, monkeypatch: pytest.MonkeyPatch, owner: dict[str, Any] | None
 ) -> None:
     now, world.now = [1000.0], at(100)
     world.put(KINDS.workloads, reporting(owner=owner, metadata=GONE))

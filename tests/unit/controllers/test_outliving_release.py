@@ -12,17 +12,16 @@ from admitq.controllers.workload.controller import WorkloadController
 from admitq.integrations.kinds.job import JOB
 from admitq.integrations.kinds.mpijob import MPI_JOB
 from admitq.integrations.kinds.pod import POD
-from admitq.integrations.paths import with_value
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import JOBS
 from admitq.runtime.store import Key
+from admitq_api.json_objects import with_value
 from tests.unit.controllers.builders import (
     FINISHED,
     KINDS,
     NAMES,
     OWNER,
     TEMPLATE,
-    Object,
     admitted,
     condition,
     condition_of,
@@ -64,7 +63,7 @@ async def reconcile_workload(world: World) -> float | None:
 
 @pytest.mark.parametrize("gone", [None, job(deletionTimestamp=time(9))], ids=["gone", "going"])
 async def test_workload_is_released_after_one_list_when_no_pods_outlive_its_job(
-    world: World, gone: Object | None
+    world: World, gone: dict[str, Any] | None
 ) -> None:
     world.put(KINDS.workloads, admitted())
     if gone is not None:
@@ -76,7 +75,9 @@ async def test_workload_is_released_after_one_list_when_no_pods_outlive_its_job(
 
 
 @pytest.mark.parametrize("gone", [None, job(deletionTimestamp=time(9))], ids=["gone", "going"])
-async def test_workload_keeps_quota_while_pods_outlive_its_job(world: World, gone: Object | None) -> None:
+async def test_workload_keeps_quota_while_pods_outlive_its_job(
+    world: World, gone: dict[str, Any] | None
+) -> None:
     world.put(KINDS.workloads, admitted())
     if gone is not None:
         world.put(JOBS, gone)
@@ -114,7 +115,7 @@ async def test_no_pods_are_listed_for_workload_that_has_finished(world: World) -
 @pytest.mark.parametrize("made", [workload, reserved])
 @pytest.mark.parametrize("owner", [OWNER, None])
 async def test_pods_of_a_gone_job_that_was_never_admitted_are_deleted(
-    world: World, made: Callable[[], dict[str, Any]], owner: Object | None
+    world: World, made: Callable[[], dict[str, Any]], owner: dict[str, Any] | None
 ) -> None:
     obj = made()
     if owner is None:
@@ -131,7 +132,7 @@ async def test_pods_of_a_gone_job_that_was_never_admitted_are_deleted(
 
 
 async def test_orphaned_pods_of_a_slice_without_owner_are_deleted_down_to_its_grant(world: World) -> None:
-    def orphaned(one: Object) -> Object:
+    def orphaned(one: dict[str, Any]) -> dict[str, Any]:
         metadata = {**one["metadata"], **GONE}
         del metadata["ownerReferences"]
         return {**one, "metadata": metadata}
@@ -231,7 +232,7 @@ SYNC = {"labels": {NAMES.queue_name: "lq", NAMES.prebuilt_workload_name: "job-j-
     ids=["evicted", "raised", "Workload deleted", "prebuilt Workload out of sync"],
 )
 async def test_quota_of_a_stopped_job_is_kept_until_its_pods_have_ended(
-    world: World, held: Object, stopped: Object, expected: tuple[str, ...] | None
+    world: World, held: dict[str, Any], stopped: dict[str, Any], expected: tuple[str, ...] | None
 ) -> None:
     world.put(KINDS.workloads, held)
     world.put(JOBS, stopped)
@@ -251,7 +252,7 @@ async def test_quota_of_a_stopped_job_is_kept_until_its_pods_have_ended(
         assert condition_of(freed, expected[0])[:2] == expected[1:]
 
 
-def mpi_job(status: Object) -> Object:
+def mpi_job(status: dict[str, Any]) -> dict[str, Any]:
     replicas = {"Worker": {"replicas": 3, "template": TEMPLATE}}
     spec = {"runPolicy": {"suspend": False}, "mpiReplicaSpecs": replicas}
     owned = job()["metadata"]

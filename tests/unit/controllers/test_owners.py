@@ -18,15 +18,7 @@ from admitq.integrations.ownership import Owner
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import JOBS, REPLICA_SETS, Resource
 from admitq.runtime.store import Change, Key
-from tests.unit.controllers.builders import (
-    KINDS,
-    NAMES,
-    Object,
-    admitted,
-    job,
-    settings_with,
-    workload,
-)
+from tests.unit.controllers.builders import KINDS, NAMES, admitted, job, settings_with, workload
 from tests.unit.controllers.world import World
 
 ROBOTS = Resource("example.com", "v1", "robots", "Robot", namespaced=True)
@@ -43,12 +35,12 @@ NESTING = replace(
 """Jobs that may own jobs, also through ReplicaSets."""
 
 
-def reference(kind: str, name: str, api_version: str = "example.com/v1") -> Object:
+def reference(kind: str, name: str, api_version: str = "example.com/v1") -> dict[str, Any]:
     uid = f"uid-{name}"
     return {"apiVersion": api_version, "kind": kind, "name": name, "uid": uid, "controller": True}
 
 
-def robot(name: str = "r", queue: str | None = "lq", **metadata: Any) -> Object:
+def robot(name: str = "r", queue: str | None = "lq", **metadata: Any) -> dict[str, Any]:
     labels = {NAMES.queue_name: queue} if queue else {}
     own = {"name": name, "namespace": "ns", "uid": f"uid-{name}", "labels": labels, **metadata}
     return {"apiVersion": "example.com/v1", "kind": "Robot", "metadata": own, "spec": {"large": "thing"}}
@@ -155,7 +147,7 @@ async def test_owners_of_watched_kinds_are_asked_of_nobody(world: World, owners:
     assert world.calls == []
 
 
-def running(name: str, owner: Object) -> Object:
+def running(name: str, owner: dict[str, Any]) -> dict[str, Any]:
     return job({"suspend": False}, name=name, uid=f"uid-{name}", labels={}, ownerReferences=[owner])
 
 
@@ -218,21 +210,21 @@ def test_owners_of_workloads_are_looked_at_when_their_kind_comes(world: World) -
 # --- children that ask for more than their owner was charged for ------------------------------------
 
 JOBSETS = resource_of(JOBSET)
-TEMPLATE: Object = {"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]}}
+TEMPLATE: dict[str, Any] = {"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]}}
 
 
-def a_jobset(pods: int = 2) -> Object:
+def a_jobset(pods: int = 2) -> dict[str, Any]:
     spec = {"parallelism": pods, "completions": pods, "template": TEMPLATE}
     jobs = [{"name": "a", "replicas": 1, "template": {"spec": spec}}]
-    metadata: Object = {"name": "set", "namespace": "ns", "uid": "uid-set", "resourceVersion": "1"}
+    metadata: dict[str, Any] = {"name": "set", "namespace": "ns", "uid": "uid-set", "resourceVersion": "1"}
     metadata["labels"] = {NAMES.queue_name: "lq"}
     gvk = {"apiVersion": JOBSET.api_version, "kind": "JobSet"}
     return {**gvk, "metadata": metadata, "spec": {"suspend": False, "replicatedJobs": jobs}}
 
 
-def child(pods: int, cpu: str = "1", queue: str | None = None, name: str = "set-a-0") -> Object:
+def child(pods: int, cpu: str = "1", queue: str | None = None, name: str = "set-a-0") -> dict[str, Any]:
     container = {"name": "c", "resources": {"requests": {"cpu": cpu}}}
-    spec: Object = {"suspend": False, "parallelism": pods, "completions": pods}
+    spec: dict[str, Any] = {"suspend": False, "parallelism": pods, "completions": pods}
     spec["template"] = {"spec": {"containers": [container]}}
     owner = reference("JobSet", "set", JOBSET.api_version)
     labels = {NAMES.queue_name: queue} if queue else {}
@@ -256,7 +248,7 @@ class SetWorld(World):
         self.put(KINDS.workloads, admitted(owner=reference("JobSet", "set", JOBSET.api_version)))
         self.jobs = JobController(self.ctx, JOB, Owners(self.ctx))
 
-    async def suspends(self, made: Object) -> bool:
+    async def suspends(self, made: dict[str, Any]) -> bool:
         self.put(JOBS, made)
         name = made["metadata"]["name"]
         await self.jobs.reconcile(Key("ns", name))
@@ -280,7 +272,7 @@ async def test_child_without_queue_is_left_alone_when_policies_changed_its_reque
 
 
 @pytest.mark.parametrize("forged", [child(5, queue="lq"), child(2, "9", "lq"), child(2, "1", "lq", "mine")])
-async def test_child_with_queue_that_differs_is_queued_for_itself(forged: Object) -> None:
+async def test_child_with_queue_that_differs_is_queued_for_itself(forged: dict[str, Any]) -> None:
     world = SetWorld()
     assert await world.suspends(forged)
     assert [told[1] for told in world.told.events] == ["Stopped"]
@@ -302,7 +294,7 @@ async def test_jobset_of_a_trainjob_is_compared_with_the_runtime(pods: int, susp
     world.put(
         followed, {"metadata": {"name": "rt", "uid": "uid-rt", "resourceVersion": "1"}, "spec": runtime}
     )
-    made: Object = {"name": "set", "namespace": "ns", "uid": "uid-train", "resourceVersion": "1"}
+    made: dict[str, Any] = {"name": "set", "namespace": "ns", "uid": "uid-train", "resourceVersion": "1"}
     made["labels"] = {NAMES.queue_name: "lq"}
     spec = {"suspend": False, "runtimeRef": {"name": "rt"}, "trainer": {"numNodes": 3}}
     gvk = {"apiVersion": TRAIN_JOB.api_version, "kind": "TrainJob"}
@@ -317,6 +309,6 @@ async def test_jobset_of_a_trainjob_is_compared_with_the_runtime(pods: int, susp
     assert world.get(JOBSETS, "set")["spec"]["suspend"] is suspended
 
 
-def a_train_template() -> Object:
+def a_train_template() -> dict[str, Any]:
     labels = {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}
     return {"metadata": {"labels": labels}, "spec": {"template": TEMPLATE}}

@@ -6,10 +6,10 @@ import pytest
 
 from admitq.controllers.plan import Count, Delete, Patch, RemoveFinalizer, Tell, act, plan
 from admitq.integrations.base import Step
-from admitq.integrations.paths import merged, with_value
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import JOBS
-from tests.unit.controllers.builders import KINDS, NAMES, Object, job, settings_with, workload
+from admitq_api.json_objects import apply_merge_patch, with_value
+from tests.unit.controllers.builders import KINDS, NAMES, job, settings_with, workload
 from tests.unit.controllers.world import CONFLICT, World
 
 
@@ -45,17 +45,19 @@ async def test_each_step_is_made_upon_the_answer_of_the_last(world: World) -> No
     ],
 )
 async def test_step_may_be_written_over_what_it_was_not_decided_from(
-    world: World, meanwhile: Object, written: bool
+    world: World, meanwhile: dict[str, Any], written: bool
 ) -> None:
-    seen = merged(job({"suspend": False}, {"active": 1}), {"metadata": {"annotations": None}})
-    newer = with_value(merged(seen, meanwhile), ("metadata", "resourceVersion"), "9")
+    seen = apply_merge_patch(job({"suspend": False}, {"active": 1}), {"metadata": {"annotations": None}})
+    newer = with_value(apply_merge_patch(seen, meanwhile), ("metadata", "resourceVersion"), "9")
     world.put(JOBS, newer)
     mark = {"spec": {"suspend": True}, "metadata": {"annotations": {"a/b": "true"}}}
     step = Step(mark, as_seen=(("metadata", "generation"), ("status", "conditions")))
     acting = act(world.ctx, plan(Patch(JOBS, seen, (step,), "c")))
     if written:
         await acting
-        assert world.get(JOBS, "j") == with_value(merged(newer, mark), ("metadata", "resourceVersion"), "101")
+        assert world.get(JOBS, "j") == with_value(
+            apply_merge_patch(newer, mark), ("metadata", "resourceVersion"), "101"
+        )
         return
     with pytest.raises(ApiError) as refused:
         await acting

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from admitq.controllers.pod_index import PodIndex, belongs_to, may_run
-from tests.unit.controllers.builders import NAMES, Object, time, workload
+from tests.unit.controllers.builders import NAMES, time, workload
 
 # Names and UIDs share their values: no value may be taken for one of another kind.
 VALUES = st.sampled_from(["", "a", "b", "c"])
@@ -17,22 +17,22 @@ LABELS = st.dictionaries(st.sampled_from([NAMES.job_uid, NAMES.podset, "app"]), 
 
 
 @st.composite
-def pods(draw: st.DrawFn) -> Object:
-    metadata: Object = {"name": draw(VALUES), "namespace": "ns", "uid": draw(VALUES)}
+def pods(draw: st.DrawFn) -> dict[str, Any]:
+    metadata: dict[str, Any] = {"name": draw(VALUES), "namespace": "ns", "uid": draw(VALUES)}
     parts = {"annotations": MARKS, "labels": LABELS, "ownerReferences": OWNERS}
     metadata |= {key: draw(part) for key, part in parts.items() if draw(st.booleans())}
     return {"metadata": metadata, "status": {"phase": draw(st.sampled_from(["Running", "Failed"]))}}
 
 
 @st.composite
-def workloads(draw: st.DrawFn) -> Object:
+def workloads(draw: st.DrawFn) -> dict[str, Any]:
     metadata: dict[str, Any] = {"name": draw(VALUES), "ownerReferences": draw(OWNERS)}
     return workload(metadata={**metadata, "annotations": draw(MARKS), "labels": draw(LABELS)})
 
 
 @given(st.lists(st.lists(pods(), max_size=5), max_size=3), workloads())
 def test_index_finds_the_pods_that_belong_to_a_workload_and_may_run(
-    pages: list[list[Object]], of: Object
+    pages: list[list[dict[str, Any]]], of: dict[str, Any]
 ) -> None:
     index = PodIndex(NAMES)
     for page in pages:
@@ -59,7 +59,7 @@ def test_index_finds_the_pods_that_belong_to_a_workload_and_may_run(
         {"ownerReferences": [{"name": "j"}]},
     ],
 )
-def test_value_of_one_kind_does_not_pose_as_one_of_another(metadata: Object) -> None:
+def test_value_of_one_kind_does_not_pose_as_one_of_another(metadata: dict[str, Any]) -> None:
     of = workload(metadata={"annotations": {NAMES.workload_slice_name: "chain"}})
     one = {"metadata": {"name": "p", "creationTimestamp": time(0), **metadata}}
     assert not belongs_to(one, of, NAMES)

@@ -12,7 +12,7 @@ from admitq.controllers.provisioning.table import provisioning
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import POD_TEMPLATES, Resource
 from admitq.runtime.store import Change, Key, Store
-from tests.unit.controllers.builders import KINDS, NAMES, Object, reserved, time, workload
+from tests.unit.controllers.builders import KINDS, NAMES, reserved, time, workload
 from tests.unit.controllers.world import World, cluster_scoped
 
 KEY = Key("ns", "job-j-1")
@@ -104,16 +104,18 @@ async def test_a_check_is_active_once(world: World) -> None:
 # --- what wakes it --------------------------------------------------------------------------------
 
 
-def looked_at(world: World, resource: Resource, old: Object | None, new: Object | None) -> set[str]:
+def looked_at(
+    world: World, resource: Resource, old: dict[str, Any] | None, new: dict[str, Any] | None
+) -> set[str]:
     """The keys that a change makes the controller look at."""
-    obj: Object = new or old or {}
+    obj: dict[str, Any] = new or old or {}
     key = Key(obj["metadata"].get("namespace", ""), obj["metadata"]["name"])
     change = Change("modified", key, new, None if old is None else orjson.dumps(old))
     watches = [one for one in provisioning(world.ctx).spec.watches if one.resource == resource]
     return {str(one) for watch in watches for one in watch.keys(change)}
 
 
-def made_for(kind: str, name: str) -> Object:
+def made_for(kind: str, name: str) -> dict[str, Any]:
     owner = {"apiVersion": NAMES.api_version, "kind": kind, "name": name, "controller": True}
     return {"metadata": {"name": "x", "namespace": "ns", "ownerReferences": [owner]}}
 

@@ -30,7 +30,7 @@ from admitq.core.statuses import (
 )
 from admitq.runtime.resources import JOBS
 from admitq.runtime.store import Key
-from tests.unit.controllers.builders import KINDS, NAMES, START, Object, after, at, condition_of, job, time
+from tests.unit.controllers.builders import KINDS, NAMES, START, after, at, condition_of, job, time
 from tests.unit.controllers.world import World, cluster_scoped
 
 USED = (FlavorTotals("f", (ResourceTotal("cpu", 1500, 500), ResourceTotal("memory", 2**30, 0))),)
@@ -53,7 +53,7 @@ SEVEN = Share(infinite=False, amount=Fraction(20, 3))
 CQ = Key("", "cq")
 
 
-def queue(**metadata: object) -> Object:
+def queue(**metadata: object) -> dict[str, Any]:
     return cluster_scoped("cq", metadata={"finalizers": [NAMES.finalizer], "generation": 4, **metadata})
 
 
@@ -280,7 +280,7 @@ def refused_jobs(world: World) -> RefusedJobs:
     return RefusedJobs(world.ctx.stores, integrations, NAMES)
 
 
-def of_named(name: str, queue: str, namespace: str = "ns") -> Object:
+def of_named(name: str, queue: str, namespace: str = "ns") -> dict[str, Any]:
     return job(name=name, uid=f"uid-{name}", namespace=namespace, labels={NAMES.queue_name: queue})
 
 

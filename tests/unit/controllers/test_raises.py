@@ -12,16 +12,15 @@ from admitq.controllers.job.matching import increases_over
 from admitq.controllers.job.running import started
 from admitq.controllers.plan import Count, Create, Plan
 from admitq.integrations.base import Difference, Integration
-from admitq.integrations.paths import merged, with_value
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import JOBS
 from admitq.runtime.store import Change, Key
 from admitq.workloads.job_workloads import pod_sets_of
+from admitq_api.json_objects import apply_merge_patch, with_value
 from tests.unit.controllers.builders import (
     FINISHED,
     KINDS,
     NAMES,
-    Object,
     admitted,
     condition,
     job,
@@ -35,7 +34,7 @@ from tests.unit.integrations.raises import ELASTIC, RAISES, Raise, job_of
 from tests.unit.integrations.raises import KINDS as KINDS_OF_JOBS
 
 
-def raised(pods: int) -> Object:
+def raised(pods: int) -> dict[str, Any]:
     """A running job that asks for so many pods, of which three were admitted."""
     return job({**RUNNING, "parallelism": pods, "completions": 50})
 
@@ -55,7 +54,7 @@ def test_job_that_asks_for_fewer_pods_is_stopped_without_a_report() -> None:
 # --- every kind -----------------------------------------------------------------------------------
 
 
-def admitted_as(kind: Integration, **annotations: str) -> tuple[Object, Object]:
+def admitted_as(kind: Integration, **annotations: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """A running job of the kind, and the Workload by whose admission it was started."""
     given = kind.with_suspend(job_of(kind), True)
     metadata = {**job()["metadata"], "name": given["metadata"]["name"], "annotations": annotations}
@@ -133,7 +132,7 @@ def counts(plan: Plan) -> list[tuple[str, str, int]]:
     world = World()
     found: list[tuple[str, str, int]] = []
 
-    def excess_pods(obj: Object, kind: str, number: int) -> None:
+    def excess_pods(obj: dict[str, Any], kind: str, number: int) -> None:
         found.append((obj["spec"]["queueName"], kind, number))
 
     world.told.excess_pods = excess_pods  # type: ignore[method-assign]
@@ -160,7 +159,7 @@ def counts(plan: Plan) -> list[tuple[str, str, int]]:
     ],
 )
 def test_pods_of_a_job_that_runs_without_a_grant_are_counted(
-    obj: Object, workloads: list[Object], parts: Any, expected: tuple[str, int]
+    obj: dict[str, Any], workloads: list[dict[str, Any]], parts: Any, expected: tuple[str, int]
 ) -> None:
     queue, number = expected
     assert counts(decided(obj, *workloads, **parts)) == [(queue, "Job.batch", number)]
@@ -191,7 +190,7 @@ def test_pods_of_a_job_that_runs_without_a_grant_are_counted(
     ],
 )
 def test_pods_of_a_job_that_is_granted_or_stopped_are_not_counted(
-    obj: Object, workloads: list[Object], parts: Any
+    obj: dict[str, Any], workloads: list[dict[str, Any]], parts: Any
 ) -> None:
     assert counts(decided(obj, *workloads, **parts)) == []
 
@@ -205,7 +204,7 @@ async def test_excess_is_counted_when_a_later_step_of_the_stop_meets_another_wri
     world.client.api["workloads", "job-j-1"] = waiting
     patch, subresources = world.client.merge_patch, list[Any]()
 
-    async def conflicting(*args: Any, **named: Any) -> Object:
+    async def conflicting(*args: Any, **named: Any) -> dict[str, Any]:
         if args[0] == JOBS and not subresources and named.get("subresource") == "status":
             subresources.append("status")
             world.client.api["jobs", "j"] = world.get(JOBS, "j")
@@ -238,7 +237,7 @@ def served_by(world: World) -> Any:
     return found.spec
 
 
-def change(old: Object | None, new: Object | None) -> Change:
+def change(old: dict[str, Any] | None, new: dict[str, Any] | None) -> Change:
     return Change("modified", Key("ns", "j"), new, None if old is None else orjson.dumps(old))
 
 
@@ -257,7 +256,7 @@ GENERATION = ("metadata", "generation")
     ],
 )
 def test_change_of_what_a_running_job_asks_for_is_urgent(
-    world: World, old: Object | None, new: Object | None, urgent: bool
+    world: World, old: dict[str, Any] | None, new: dict[str, Any] | None, urgent: bool
 ) -> None:
     spec = served_by(world)
     [watch] = [one for one in spec.watches if one.resource == JOBS]
@@ -277,7 +276,7 @@ async def test_stop_that_meets_another_write_of_the_job_is_repeated_at_once(worl
     failures = [CONFLICT, CONFLICT]
     patch = world.client.merge_patch
 
-    async def conflicting(*args: Any, **named: Any) -> Object:
+    async def conflicting(*args: Any, **named: Any) -> dict[str, Any]:
         if failures:
             raise failures.pop()
         return await patch(*args, **named)
@@ -291,13 +290,13 @@ async def test_stop_that_meets_another_write_of_the_job_is_repeated_at_once(worl
 async def test_stop_of_a_job_that_runs_does_not_meet_writes_of_its_status(world: World) -> None:
     """While pods start, the Job controller counts them in the status several times a second."""
     known, stored = (
-        merged(raised(5), {"status": {"active": pods}, "metadata": {"resourceVersion": version}})
+        apply_merge_patch(raised(5), {"status": {"active": pods}, "metadata": {"resourceVersion": version}})
         for pods, version in ((1, "8"), (4, "9"))
     )
     world.put(JOBS, known)
     json_patch = world.client.json_patch
 
-    async def over_newer(*args: Any, **named: Any) -> Object:
+    async def over_newer(*args: Any, **named: Any) -> dict[str, Any]:
         world.put(JOBS, stored)
         return await json_patch(*args, **named)
 
@@ -328,7 +327,7 @@ async def test_workloads_are_listed_when_the_known_one_is_gone(world: World) -> 
     assert world.calls[:3] == ["get workloads/job-j-1", "list workloads", "patch jobs/j"]
 
 
-def of_generation(pods: int, generation: int) -> Object:
+def of_generation(pods: int, generation: int) -> dict[str, Any]:
     """A running job that asks for so many pods, in a generation."""
     one = raised(pods)
     metadata = {**one["metadata"], "generation": generation, "resourceVersion": str(generation + 10)}
@@ -350,7 +349,7 @@ ANOTHER = {
     ],
 )
 async def test_workload_is_not_read_when_the_raise_is_the_one_change_since_the_job_matched(
-    generation: int, workload: Object, is_read: bool
+    generation: int, workload: dict[str, Any], is_read: bool
 ) -> None:
     world = World()
     world.put(KINDS.workloads, admitted())

@@ -21,7 +21,6 @@ from tests.unit.controllers.builders import (
     KINDS,
     NAMES,
     RESERVED,
-    Object,
     admitted,
     cluster_queue,
     condition,
@@ -57,7 +56,7 @@ def every_spec(table: registry.Controllers) -> list[ControllerSpec]:
 
 
 def looked_at(
-    world: World, resource: Resource, old: Object | None, new: Object | None
+    world: World, resource: Resource, old: dict[str, Any] | None, new: dict[str, Any] | None
 ) -> dict[str, set[str]]:
     """The keys that a change makes each controller look at."""
     before = None if old is None else orjson.dumps(old)
@@ -73,7 +72,7 @@ def looked_at(
     return found
 
 
-def queue_with(obj: Object, **status: Any) -> Object:
+def queue_with(obj: dict[str, Any], **status: Any) -> dict[str, Any]:
     return {**obj, "metadata": {**obj["metadata"], **IDS}, "status": status}
 
 
@@ -97,7 +96,7 @@ def test_jobs_inside_a_job_hear_of_its_workload() -> None:
 def put_inside(world: World) -> None:
     """A JobSet inside the Job, a Job inside the JobSet, and one more inside of that."""
 
-    def controlled(api_version: str, kind: str, name: str) -> Object:
+    def controlled(api_version: str, kind: str, name: str) -> dict[str, Any]:
         return {"apiVersion": api_version, "kind": kind, "name": name, "uid": name, "controller": True}
 
     metadata = {**job(name="child")["metadata"], "ownerReferences": [controlled("batch/v1", "Job", "j")]}
@@ -193,7 +192,7 @@ def test_a_priority_class_is_followed_when_its_value_changes(
 
 def of_class(
     name: str | None, priority: int, *, kind: str = "WorkloadPriorityClass", **labels: str
-) -> Object:
+) -> dict[str, Any]:
     spec = {
         "priority": priority,
         **({} if name is None else {"priorityClassRef": {"kind": kind, "name": name}}),

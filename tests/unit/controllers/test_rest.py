@@ -22,17 +22,16 @@ from admitq.controllers.workload.steps import decide_workload
 from admitq.core.model import Admission, PodSetAssignment
 from admitq.integrations.base import Integration, Moment, Rules
 from admitq.integrations.ownership import controller_of, is_of_group
-from admitq.integrations.paths import Path, value_at, with_value
 from admitq.integrations.registry import registered
 from admitq.workloads.job_workloads import pod_sets_of
 from admitq.workloads.reservation import reservation_patch
 from admitq.workloads.transitions import Transition, condition, holds, is_reserved
 from admitq_api.conditions import SECOND, ConditionType
+from admitq_api.json_objects import FieldPath, value_at, with_value
 from tests.unit.controllers.builders import (
     KINDS,
     NAMES,
     SETTINGS,
-    Object,
     after,
     at,
     cluster_queue,
@@ -51,13 +50,13 @@ ENOUGH = 30
 KINDS_OF_JOBS = [
     pytest.param(one, id=one.framework) for one in (*registered(), *custom_kinds()) if one.serving is None
 ]
-FLAVOR: Object = {
+FLAVOR: dict[str, Any] = {
     "metadata": {"name": "f"},
     "spec": {"nodeLabels": {"pool": "spot"}, "tolerations": [{"key": "spot", "operator": "Exists"}]},
 }
 
 
-def _in_words(patch: Object) -> Any:
+def _in_words(patch: dict[str, Any]) -> Any:
     """A patch, with no more of conditions than what they say."""
     status = dict(patch.get("status") or {})
     if listed := status.get("conditions"):
@@ -77,13 +76,13 @@ class Place:
 
     kind: Integration
     settings: Settings
-    objects: dict[str, Object] = field(default_factory=dict[str, Object])
+    objects: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
     """Of the job's kind: the job, or its members."""
-    workloads: dict[str, Object] = field(default_factory=dict[str, Object])
-    local_queue: Object | None = field(default_factory=local_queue)
-    cluster_queue: Object | None = field(default_factory=cluster_queue)
-    flavor: Object | None = field(default_factory=lambda: FLAVOR)
-    runtime: Object | None = field(default_factory=lambda: RUNTIME)
+    workloads: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
+    local_queue: dict[str, Any] | None = field(default_factory=local_queue)
+    cluster_queue: dict[str, Any] | None = field(default_factory=cluster_queue)
+    flavor: dict[str, Any] | None = field(default_factory=lambda: FLAVOR)
+    runtime: dict[str, Any] | None = field(default_factory=lambda: RUNTIME)
     ancestor: Ancestor | None = None
     seconds: float = 10
     version: int = 100
@@ -173,7 +172,7 @@ class Place:
             if (workload := self.workloads.get(name)) is not None:
                 yield self.decided(workload)
 
-    def decided(self, workload: Object) -> Plan:
+    def decided(self, workload: dict[str, Any]) -> Plan:
         """What the controller of Workloads decides."""
         world = self.world()
         annotation = value_at(workload, ("metadata", "annotations", NAMES.workload_slice_replacement_for), "")
@@ -219,17 +218,17 @@ class Place:
                 return False
         return True
 
-    def of(self, kind: str) -> dict[str, Object]:
+    def of(self, kind: str) -> dict[str, dict[str, Any]]:
         return self.workloads if kind == "Workload" else self.objects
 
-    def delete(self, kept: dict[str, Object], obj: Object) -> None:
+    def delete(self, kept: dict[str, dict[str, Any]], obj: dict[str, Any]) -> None:
         self.keep(kept, with_value(obj, ("metadata", "deletionTimestamp"), time(self.seconds)))
 
-    def keep(self, kept: dict[str, Object], obj: Any) -> None:
+    def keep(self, kept: dict[str, dict[str, Any]], obj: Any) -> None:
         """Store an object; one that is deleted and held by nothing is gone."""
         metadata = obj["metadata"]
         self.version += 1
-        before: Object = kept.get(metadata["name"]) or obj
+        before: dict[str, Any] = kept.get(metadata["name"]) or obj
         generation = metadata.get("generation", 1) + (before["spec"] != obj["spec"])
         obj = {
             **obj,
@@ -240,7 +239,7 @@ class Place:
             del kept[metadata["name"]]
             self.collect()
 
-    def stored(self) -> tuple[dict[str, Object], ...]:
+    def stored(self) -> tuple[dict[str, dict[str, Any]], ...]:
         """All that owns, or is owned."""
         return (self.objects, self.workloads)
 
@@ -264,14 +263,14 @@ def _coin(random: Random) -> bool:
     return random.random() < 0.5
 
 
-def _change(place: Place, obj: Object, path: Path, value: Any) -> None:
+def _change(place: Place, obj: dict[str, Any], path: FieldPath, value: Any) -> None:
     """Somebody's write of one field."""
     place.keep(
         place.objects if obj["kind"] == place.kind.kind else place.workloads, with_value(obj, path, value)
     )
 
 
-def _any_workload(place: Place, random: Random) -> Object | None:
+def _any_workload(place: Place, random: Random) -> dict[str, Any] | None:
     names = sorted(place.workloads)
     return place.workloads[random.choice(names)] if names else None
 
@@ -326,7 +325,7 @@ def check_is_answered(place: Place, random: Random) -> None:
     checks = value_at(workload, ("status", "admissionChecks"), [])
     if workload is not None and checks:
         state = random.choice(["Ready", "Retry", "Rejected", "Pending"])
-        answer: Object = {"state": state, "message": "m", "lastTransitionTime": time(place.seconds)}
+        answer: dict[str, Any] = {"state": state, "message": "m", "lastTransitionTime": time(place.seconds)}
         if state == "Retry":
             answer["requeueAfterSeconds"] = random.choice([1, 500])
         _change(place, workload, ("status", "admissionChecks"), [{**one, **answer} for one in checks])
@@ -361,7 +360,7 @@ def job_is_deleted(place: Place, random: Random) -> None:
         place.delete(place.objects, obj)
 
 
-def _any_object(place: Place, random: Random) -> Object | None:
+def _any_object(place: Place, random: Random) -> dict[str, Any] | None:
     names = sorted(place.objects)
     return place.objects[random.choice(names)] if names else None
 
@@ -410,8 +409,18 @@ ENDED = {
     "phase": "Succeeded",
 }
 UNENDED = {key: value for key, value in STATUS.items() if key not in {"conditions", "state", "phase"}}
-STATUSES: list[Object] = [{}, {}, {}, {}, STATUS, ENDED, UNENDED, {"phase": "Failed"}, {"phase": "Running"}]
-MARKS: list[Object] = [
+STATUSES: list[dict[str, Any]] = [
+    {},
+    {},
+    {},
+    {},
+    STATUS,
+    ENDED,
+    UNENDED,
+    {"phase": "Failed"},
+    {"phase": "Running"},
+]
+MARKS: list[dict[str, Any]] = [
     {},
     {},
     {NAMES.elastic_job: "true"},
@@ -427,13 +436,13 @@ def job_comes(place: Place, random: Random) -> None:
         return
     kind = place.kind
     first = random.choice(examples_of(kind.api_version, kind.kind))
-    metadata: Object = first.get("metadata", {})
-    annotations: Object = {**(metadata.get("annotations") or {}), **random.choice(MARKS)}
+    metadata: dict[str, Any] = first.get("metadata", {})
+    annotations: dict[str, Any] = {**(metadata.get("annotations") or {}), **random.choice(MARKS)}
     is_group = kind.composition is not None and _coin(random)
     if is_group:
         annotations |= {NAMES.pod_group_name: "g", NAMES.pod_group_total_count: "2"}
     for name in ("j", "k") if is_group else ("j",):
-        given: Object = {
+        given: dict[str, Any] = {
             "name": name,
             "namespace": "ns",
             "uid": f"uid-{name}-{place.version}",
@@ -502,7 +511,7 @@ EVENTS: list[Event] = [*RARE, *OFTEN, *OFTEN]
 # --- what must be so ------------------------------------------------------------------------------
 
 
-def may_run(workload: Object) -> bool:
+def may_run(workload: dict[str, Any]) -> bool:
     admitted, evicted = (holds(workload, one) for one in (ConditionType.ADMITTED, ConditionType.EVICTED))
     return admitted and not evicted
 

@@ -21,12 +21,12 @@ from admitq.integrations.kinds.leaderworkerset import LEADER_WORKER_SET
 from admitq.integrations.kinds.pod import POD
 from admitq.integrations.kinds.statefulset import STATEFUL_SET
 from admitq.integrations.ownership import is_controlled_by
-from admitq.integrations.paths import value_at, with_value
 from admitq.integrations.pods import has_ended, has_gate
 from admitq.workloads.transitions import holds, is_reserved
 from admitq_api.conditions import ConditionType
+from admitq_api.json_objects import value_at, with_value
 from tests.unit.controllers import test_rest as rest
-from tests.unit.controllers.builders import KINDS, NAMES, Object, at, time
+from tests.unit.controllers.builders import KINDS, NAMES, at, time
 from tests.unit.controllers.serving.objects import lws, lws_pod, pod, stateful_set
 
 HISTORIES, LENGTH = 25, 25
@@ -38,8 +38,8 @@ class Kind:
     """A kind that serves: an object of it, and what its own controllers make of that."""
 
     integration: Integration
-    made: Callable[[], Object]
-    pod: Callable[[int], Object]
+    made: Callable[[], dict[str, Any]]
+    pod: Callable[[int], dict[str, Any]]
     """The n-th pod of the object."""
     size: int
     """Pods for each replica."""
@@ -54,17 +54,17 @@ class Place(rest.Place):
     """A namespace with one object that serves, its pods and its Workloads."""
 
     serves: Kind = STATEFUL
-    serving: dict[str, Object] = field(default_factory=dict[str, Object])
+    serving: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
     looked_at: str = ""
     """The group, or the pod without one, whose turn it is."""
 
-    def of(self, kind: str) -> dict[str, Object]:
+    def of(self, kind: str) -> dict[str, dict[str, Any]]:
         return self.serving if kind == self.serves.integration.kind else super().of(kind)
 
-    def stored(self) -> tuple[dict[str, Object], ...]:
+    def stored(self) -> tuple[dict[str, dict[str, Any]], ...]:
         return (self.serving, *super().stored())
 
-    def server(self) -> Object | None:
+    def server(self) -> dict[str, Any] | None:
         """The object that serves."""
         return next(iter(self.serving.values()), None)
 
@@ -82,7 +82,7 @@ class Place(rest.Place):
         ]
         return composition.compose(mine, NAMES, Moment(at(self.seconds))) if mine else None
 
-    def _job_of(self, one: Object) -> str:
+    def _job_of(self, one: dict[str, Any]) -> str:
         assert POD.composition is not None
         group = POD.composition.group_of(one, NAMES)
         return f"group {group}" if group else f"pod {one['metadata']['name']}"
@@ -193,7 +193,13 @@ def pods_go_on(place: Place, random: Random) -> None:
 
 
 READY = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
-STATUSES: list[Object] = [{"phase": "Running"}, READY, READY, {"phase": "Failed"}, {"phase": "Succeeded"}]
+STATUSES: list[dict[str, Any]] = [
+    {"phase": "Running"},
+    READY,
+    READY,
+    {"phase": "Failed"},
+    {"phase": "Succeeded"},
+]
 EVENTS: list[Event] = [
     *4 * [rest.reserves],
     rest.preempts,

@@ -16,7 +16,6 @@ from admitq_api.conditions import SECOND
 from tests.unit.controllers.builders import (
     KINDS,
     NAMES,
-    Object,
     after,
     at,
     cluster_queue,
@@ -31,9 +30,9 @@ FLAVORS = {"f": {"spec": {"nodeLabels": {"pool": "spot"}}}}
 NOTHING_ELSE = Lookups(FLAVORS.get, {}.get, {}.get, list, {}.get)
 
 
-def some_job(data: st.DataObject, of: Object) -> Object:
+def some_job(data: st.DataObject, of: dict[str, Any]) -> dict[str, Any]:
     """Its job, which runs or does not, and says the same of gates and time."""
-    status: Object = {"active": data.draw(st.sampled_from([0, 3]))}
+    status: dict[str, Any] = {"active": data.draw(st.sampled_from([0, 3]))}
     labels = {NAMES.queue_name: data.draw(st.sampled_from(["lq", "other"]))}
     if (limit := of["spec"].get("maximumExecutionTimeSeconds")) is not None:
         labels[NAMES.max_exec_time] = str(limit)

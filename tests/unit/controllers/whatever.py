@@ -8,7 +8,6 @@ from admitq.translate.messages import Explanation
 from tests.unit.controllers.builders import (
     ADMISSION,
     NAMES,
-    Object,
     cluster_queue,
     condition,
     local_queue,
@@ -47,7 +46,7 @@ PODS_READY: list[Said] = [
     (True, "Started"),
     *((False, reason) for reason in ("WaitForStart", "WaitForRecovery")),
 ]
-GATES: list[Object] = [
+GATES: list[dict[str, Any]] = [
     {},
     *(
         {"annotations": {NAMES.admission_gated_by: gates}}
@@ -73,7 +72,7 @@ SURROUNDINGS: list[Any] = [
 ]
 
 
-def some_workload(data: st.DataObject) -> Object:
+def some_workload(data: st.DataObject) -> dict[str, Any]:
     """A Workload of the job in any state."""
     quota = data.draw(st.sampled_from(QUOTA))
     reserved = quota is not None and quota[0]
@@ -86,14 +85,14 @@ def some_workload(data: st.DataObject) -> Object:
         "DeactivationTarget": data.draw(st.sampled_from([None, (True, "AdmissionCheck")])),
         "Finished": data.draw(st.sampled_from([None, None, None, (True, "OutOfSync")])),
     }
-    parts: Object = {"admission": ADMISSION} if reserved else {}
+    parts: dict[str, Any] = {"admission": ADMISSION} if reserved else {}
     if (state := data.draw(st.sampled_from([None, "Pending", "Ready", "Retry", "Rejected"]))) is not None:
         asked, count = (data.draw(st.sampled_from(one)) for one in ([None, 0, 30, 1000], [None, 0, 1]))
         listed = {"name": "c", "state": state, "lastTransitionTime": time(0), "message": "m"}
         parts["admissionChecks"] = [{**listed, "requeueAfterSeconds": asked, "retryCount": count}]
     if data.draw(st.booleans()):
         parts["requeueState"] = {"count": 1, "requeueAt": data.draw(st.sampled_from([time(0), time(400)]))}
-    spec: Object = {"active": data.draw(st.booleans())}
+    spec: dict[str, Any] = {"active": data.draw(st.booleans())}
     if data.draw(st.booleans()):
         spec["maximumExecutionTimeSeconds"] = 100
     return workload(

@@ -12,14 +12,14 @@ from admitq.controllers.registry import stores_needed
 from admitq.controllers.settings import Settings
 from admitq.core.model import ObjectKey
 from admitq.core.statuses import ClusterQueueStatus, CohortStatus, LocalQueueStatus
-from admitq.integrations.paths import value_at
 from admitq.runtime.client import Client, Page
 from admitq.runtime.errors import ApiError
 from admitq.runtime.rate_limit import CallPriority, current_priority
 from admitq.runtime.resources import NAMESPACES, Resource
 from admitq.runtime.store import Store
 from admitq.workloads.admission_status import CONDITIONS, FIELDS
-from tests.unit.controllers.builders import KINDS, NAMES, SETTINGS, Object, after, at, time
+from admitq_api.json_objects import value_at
+from tests.unit.controllers.builders import KINDS, NAMES, SETTINGS, after, at, time
 
 NOT_FOUND = ApiError(404, "NotFound", "the server could not find the requested resource")
 CONFLICT = ApiError(409, "Conflict", "changed since")
@@ -58,7 +58,7 @@ class StubClient:
     calls: list[tuple[str, str, Any]] = field(default_factory=list[tuple[str, str, Any]])
     priorities: list[CallPriority] = field(default_factory=list[CallPriority])
     """With what priority each of the calls would wait for the rate limit."""
-    api: dict[tuple[str, str], Object] = field(default_factory=dict[tuple[str, str], Object])
+    api: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict[tuple[str, str], dict[str, Any]])
     """What the API server has that the stores may lack, by plural and name."""
     served: set[Resource] = field(default_factory=set[Resource])
     """What discovery tells of."""
@@ -73,11 +73,11 @@ class StubClient:
         if (error := self.fails.get(verb)) is not None:
             raise error
 
-    def _written(self, obj: Object) -> Object:
+    def _written(self, obj: dict[str, Any]) -> dict[str, Any]:
         self.version += 1
         return {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(self.version)}}
 
-    async def get(self, resource: Resource, name: str, namespace: str | None = None) -> Object:
+    async def get(self, resource: Resource, name: str, namespace: str | None = None) -> dict[str, Any]:
         self._call("get", f"{resource.plural}/{name}")
         found = self.api.get((resource.plural, name))
         if found is None:
@@ -90,7 +90,7 @@ class StubClient:
         namespace: str | None = None,
         label_selector: str | None = None,
         field_selector: str | None = None,
-    ) -> tuple[list[Object], str]:
+    ) -> tuple[list[dict[str, Any]], str]:
         """Read what of ``api`` has the one label that is asked for, or all."""
         self._call("list", resource.plural, label_selector or field_selector)
         label, _, value = (label_selector or "").partition("=")
@@ -116,7 +116,7 @@ class StubClient:
         for start in range(0, max(1, len(found)), page_size):
             yield Page(found[start : start + page_size], version, start == 0)
 
-    async def request_json(self, method: str, path: str) -> Object:
+    async def request_json(self, method: str, path: str) -> dict[str, Any]:
         """Tell of the versions of groups, or of the resources of one."""
         self._call(method.lower(), path)
         if path == "/apis":
@@ -131,7 +131,7 @@ class StubClient:
             raise NOT_FOUND
         return {"resources": offered}
 
-    async def create(self, resource: Resource, obj: Object, *, field_manager: str) -> Object:
+    async def create(self, resource: Resource, obj: dict[str, Any], *, field_manager: str) -> dict[str, Any]:
         self._call("create", f"{resource.plural}/{obj['metadata']['name']}", obj)
         added = {"uid": f"uid-{obj['metadata']['name']}", "creationTimestamp": time(10)}
         made = {**obj, "metadata": {**added, **obj["metadata"]}}
@@ -141,12 +141,12 @@ class StubClient:
         self,
         resource: Resource,
         name: str,
-        patch: Object,
+        patch: dict[str, Any],
         *,
         namespace: str | None,
         subresource: str | None,
         field_manager: str,
-    ) -> Object:
+    ) -> dict[str, Any]:
         what = f"{resource.plural}/{name}" + (f"/{subresource}" if subresource else "")
         self._call("patch", what, patch)
         found = self.stores.of(resource).get(namespace or "", name)
@@ -156,8 +156,8 @@ class StubClient:
         return self._written(after(found, patch))
 
     async def apply(
-        self, resource: Resource, obj: Object, *, field_manager: str, subresource: str | None
-    ) -> Object:
+        self, resource: Resource, obj: dict[str, Any], *, field_manager: str, subresource: str | None
+    ) -> dict[str, Any]:
         """Apply a status as the API server does for a manager that owns all of the admission status."""
         metadata = obj["metadata"]
         self._call("apply", f"{resource.plural}/{metadata['name']}/{subresource}", obj)
@@ -165,7 +165,7 @@ class StubClient:
         assert found is not None
         if metadata["resourceVersion"] != found["metadata"]["resourceVersion"]:
             raise CONFLICT
-        before: Object = found.get("status") or {}
+        before: dict[str, Any] = found.get("status") or {}
         kept = [one for one in before.get("conditions") or () if one["type"] not in CONDITIONS]
         others = {name: value for name, value in before.items() if name not in FIELDS}
         applied = [*obj["status"]["conditions"], *kept]
@@ -173,7 +173,7 @@ class StubClient:
 
     async def json_patch(
         self, resource: Resource, name: str, operations: Any, *, namespace: str | None, field_manager: str
-    ) -> Object:
+    ) -> dict[str, Any]:
         self._call("json_patch", f"{resource.plural}/{name}", operations)
         found = self.stores.of(resource).get(namespace or "", name)
         assert found is not None
@@ -194,7 +194,7 @@ class StubClient:
         resource_version: str | None,
         propagation: str,
         grace_seconds: int | None,
-    ) -> Object:
+    ) -> dict[str, Any]:
         verb = "delete" if grace_seconds is None else f"delete within {grace_seconds} s"
         self._call(verb, f"{resource.plural}/{name}", (uid, resource_version))
         return {}
@@ -212,14 +212,14 @@ class Told:
     versions: list[str] = field(default_factory=list[str])
     """The resourceVersions of the objects that events regard."""
 
-    def event(self, regarding: Object, kind: str, reason: str, note: str, *_: Any) -> None:
+    def event(self, regarding: dict[str, Any], kind: str, reason: str, note: str, *_: Any) -> None:
         self.versions.append(regarding["metadata"].get("resourceVersion", ""))
         self.events.append((regarding["metadata"]["name"], reason, note))
 
     def gate_removed(self, gate: str, cluster_queue: str, seconds: float, *, is_group: bool) -> None:
         self.gates.append((gate, cluster_queue, seconds, is_group))
 
-    def excess_pods(self, workload: Object, job_kind: str, number: int) -> None:
+    def excess_pods(self, workload: dict[str, Any], job_kind: str, number: int) -> None:
         self.excess.append((workload["metadata"].get("name", ""), job_kind, number))
 
     def cohort_reported(self, name: str, parent: str, root: str, _: CohortStatus) -> None:
@@ -289,7 +289,7 @@ class World:
         )
         self.put(NAMESPACES, {"metadata": {"name": "ns", "uid": "uid-ns", "resourceVersion": "1"}})
 
-    def put(self, resource: Resource, *objects: Object) -> None:
+    def put(self, resource: Resource, *objects: dict[str, Any]) -> None:
         """Take objects into a store, as a watch would."""
         for obj in objects:
             self.stores.of(resource).upsert(obj)
@@ -304,7 +304,7 @@ class World:
         return [f"{verb} {what}" for verb, what, _ in self.client.calls]
 
 
-def cluster_scoped(name: str, **fields: Any) -> Object:
+def cluster_scoped(name: str, **fields: Any) -> dict[str, Any]:
     """An object without a namespace, complete enough for a store."""
     metadata = {"name": name, "uid": f"uid-{name}", "resourceVersion": "5", **fields.pop("metadata", {})}
     return {"metadata": metadata, **fields}

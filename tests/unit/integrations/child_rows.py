@@ -7,21 +7,20 @@ from typing import Any
 
 from admitq.integrations.base import Difference, Elastic, Integration, never_elastic
 
-Object = dict[str, Any]
 NAME, PODS, REQUESTS = Difference.IDENTITY, Difference.PODS, Difference.REQUESTS
 KIND = "kind"
 """The controller creates no objects of the child's kind."""
 
 
-def container(name: str = "c", **requests: Any) -> Object:
+def container(name: str = "c", **requests: Any) -> dict[str, Any]:
     return {"name": name, "resources": {"requests": requests or {"cpu": "1"}}}
 
 
-def pods(*containers: Object, **spec: Any) -> Object:
+def pods(*containers: dict[str, Any], **spec: Any) -> dict[str, Any]:
     return {"spec": {"containers": list(containers) or [container()], **spec}}
 
 
-def changed(obj: Object, **changes: Any) -> Object:
+def changed(obj: dict[str, Any], **changes: Any) -> dict[str, Any]:
     """A copy with these values; ``__`` stands for a step of the path."""
     result = copy.deepcopy(obj)
     for path, value in changes.items():
@@ -33,7 +32,9 @@ def changed(obj: Object, **changes: Any) -> Object:
     return result
 
 
-def an_object(api_version: str, kind: str, name: str, spec: Object, **metadata: Any) -> Object:
+def an_object(
+    api_version: str, kind: str, name: str, spec: dict[str, Any], **metadata: Any
+) -> dict[str, Any]:
     return {
         "apiVersion": api_version,
         "kind": kind,
@@ -42,11 +43,11 @@ def an_object(api_version: str, kind: str, name: str, spec: Object, **metadata: 
     }
 
 
-def a_pod(name: str, *containers: Object, **metadata: Any) -> Object:
+def a_pod(name: str, *containers: dict[str, Any], **metadata: Any) -> dict[str, Any]:
     return an_object("v1", "Pod", name, pods(*containers)["spec"], **metadata)
 
 
-def a_job(name: str, template: Object | None = None, **spec: Any) -> Object:
+def a_job(name: str, template: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]:
     return an_object("batch/v1", "Job", name, {"template": template or pods(), **spec})
 
 
@@ -55,19 +56,19 @@ class Row:
     """A kind, an owner of it, and children by what is right or wrong about them."""
 
     kind: Integration
-    owner: Object
-    children: Mapping[str, Object]
-    forgeries: Mapping[str, tuple[str | Difference, Object]]
+    owner: dict[str, Any]
+    children: Mapping[str, dict[str, Any]]
+    forgeries: Mapping[str, tuple[str | Difference, dict[str, Any]]]
     is_elastic: Elastic = field(default=never_elastic)
 
 
 BIG = container(cpu="9")
 
 
-def cluster_spec(replicas: int = 2, **spec: Any) -> Object:
+def cluster_spec(replicas: int = 2, **spec: Any) -> dict[str, Any]:
     group = {"groupName": "small", "replicas": replicas, "maxReplicas": 9, "template": pods()}
     return {"headGroupSpec": {"template": pods()}, "workerGroupSpecs": [group], **spec}
 
 
-def a_cluster(name: str, spec: Object | None = None, **metadata: Any) -> Object:
+def a_cluster(name: str, spec: dict[str, Any] | None = None, **metadata: Any) -> dict[str, Any]:
     return an_object("ray.io/v1", "RayCluster", name, spec or cluster_spec(), **metadata)

@@ -6,18 +6,23 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from admitq.integrations.base import Integration
-from admitq.integrations.paths import with_value
 from admitq.integrations.registry import registered
+from admitq_api.json_objects import with_value
 from tests.unit.integrations.examples import custom_kinds, examples_of
 
-Object = dict[str, Any]
-
-_NODE: Object = {"containers": [{"name": "node", "image": "i", "resources": {"requests": {"cpu": "1"}}}]}
-_LARGE: Object = {"requests": {"cpu": "99", "memory": "200Mi"}}
-_SUBMITTER: Object = {"containers": [{"name": "ray-job-submitter", "image": "i", "resources": _LARGE}]}
-_STEP: Object = {"labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}}
-_NODES: Object = {"name": "node", "template": {"metadata": _STEP, "spec": {"template": {"spec": _NODE}}}}
-TRAIN_JOB: Final[Object] = {
+_NODE: dict[str, Any] = {
+    "containers": [{"name": "node", "image": "i", "resources": {"requests": {"cpu": "1"}}}]
+}
+_LARGE: dict[str, Any] = {"requests": {"cpu": "99", "memory": "200Mi"}}
+_SUBMITTER: dict[str, Any] = {
+    "containers": [{"name": "ray-job-submitter", "image": "i", "resources": _LARGE}]
+}
+_STEP: dict[str, Any] = {"labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}}
+_NODES: dict[str, Any] = {
+    "name": "node",
+    "template": {"metadata": _STEP, "spec": {"template": {"spec": _NODE}}},
+}
+TRAIN_JOB: Final[dict[str, Any]] = {
     "apiVersion": "trainer.kubeflow.org/v1alpha1",
     "kind": "TrainJob",
     "metadata": {"name": "t"},
@@ -55,7 +60,7 @@ class Raise:
         """The kind of the job."""
         return next(one for one in KINDS if one.framework == self.framework)
 
-    def of(self, job: Object) -> Object:
+    def of(self, job: dict[str, Any]) -> dict[str, Any]:
         """The job with the change."""
         result = job
         for path, value in {**self.also, self.path: self.value}.items():
@@ -70,7 +75,7 @@ KINDS: Final = tuple(
 """All kinds whose jobs are suspended and stopped as a whole."""
 
 
-def job_of(kind: Integration) -> Object:
+def job_of(kind: Integration) -> dict[str, Any]:
     """A job of the kind, as the guide has it, and as the manager knows it."""
     job = TRAIN_JOB if kind.kind == "TrainJob" else examples_of(kind.api_version, kind.kind)[0]
     return {key: value for key, value in copy.deepcopy(job).items() if key != "status"}

@@ -1,6 +1,7 @@
 """Children of jobs of Ray and Spark, and forged ones."""
 
 from collections.abc import Iterator
+from typing import Any
 
 from admitq.integrations.base import Difference
 from admitq.integrations.kinds.raycluster import RAY_CLUSTER
@@ -12,7 +13,6 @@ from tests.unit.integrations.child_rows import (
     NAME,
     PODS,
     REQUESTS,
-    Object,
     Row,
     a_cluster,
     a_job,
@@ -25,7 +25,7 @@ from tests.unit.integrations.child_rows import (
 )
 
 
-def ray_forgeries(name: str) -> Iterator[tuple[str, tuple[Difference, Object]]]:
+def ray_forgeries(name: str) -> Iterator[tuple[str, tuple[Difference, dict[str, Any]]]]:
     """What is wrong with a cluster of a RayJob or RayService."""
     good = a_cluster(name)
     group = good["spec"]["workerGroupSpecs"][0]
@@ -78,7 +78,7 @@ def ray_job_with_sidecar_row() -> Row:
     )
 
 
-def named(name: str) -> Object:
+def named(name: str) -> dict[str, Any]:
     return {"metadata": {"name": name}}
 
 

@@ -6,7 +6,7 @@ from admitq.integrations.base import Finished
 from admitq.integrations.kinds.appwrapper import APP_WRAPPER
 from admitq.workloads import podsets
 from admitq.workloads.podsets import PodSetInfo
-from admitq_api.field_errors import Path
+from admitq_api.field_errors import ErrorPath
 from admitq_api.labels import names_for
 from admitq_api.syntax import dns_label
 
@@ -110,7 +110,7 @@ def test_pods_are_found_where_they_are_declared_or_where_the_controller_knows_th
 ) -> None:
     job = wrapper(wrapped)
     found = APP_WRAPPER.pod_sets(job, NAMES)
-    paths = [(one.count, str(Path().at(*one.template_path))) for one in found]
+    paths = [(one.count, str(ErrorPath().at(*one.template_path))) for one in found]
     assert paths == [(count, f"spec.components[0].template{path}") for count, path in expected]
     assert [one.template_in(job)["spec"] for one in found] == [PODS["spec"]] * len(expected)
 

@@ -24,7 +24,6 @@ from tests.unit.integrations.child_rows import (
     NAME,
     PODS,
     REQUESTS,
-    Object,
     Row,
     a_cluster,
     a_job,
@@ -88,10 +87,10 @@ def job_row() -> Row:
 
 
 def indexed_job_row() -> Row:
-    spec: Object = {"completionMode": "Indexed", "completions": 2, "selector": {"matchLabels": UID}}
+    spec: dict[str, Any] = {"completionMode": "Indexed", "completions": 2, "selector": {"matchLabels": UID}}
     long = "j" * 60
 
-    def pod(name: str, index: str) -> Object:
+    def pod(name: str, index: str) -> dict[str, Any]:
         return a_pod(name, labels=UID, annotations={INDEX: index})
 
     return Row(
@@ -111,7 +110,7 @@ def jobset_row() -> Row:
     owner = an_object("jobset.x-k8s.io/v1alpha2", "JobSet", "js", {"replicatedJobs": [entry]})
     good = a_job("js-workers-0", parallelism=2)
 
-    def with_pods(*containers: Object, **spec: Any) -> Object:
+    def with_pods(*containers: dict[str, Any], **spec: Any) -> dict[str, Any]:
         return a_job("js-workers-0", pods(*containers, **spec), parallelism=2)
 
     return Row(
@@ -154,7 +153,9 @@ def spark_application_row() -> Row:
         "sparkoperator.k8s.io/v1beta2", "SparkApplication", "pi", {"type": "Scala", "driver": driver}
     )
 
-    def a_driver(name: str = "pi-driver", *more: Object, cpu: str = "1", memory: str = "2560Mi") -> Object:
+    def a_driver(
+        name: str = "pi-driver", *more: dict[str, Any], cpu: str = "1", memory: str = "2560Mi"
+    ) -> dict[str, Any]:
         return a_pod(name, container("spark-kubernetes-driver", cpu=cpu, memory=memory), *more)
 
     limit = {"limits": {"cpu": "9"}, "requests": {"memory": "1Gi"}}
@@ -197,7 +198,7 @@ def train_job_row() -> Row:
 
     def a_jobset(
         name: str = "t", pods_: int = 3, replicas: int = 1, cpu: str = "2", more: Any = ()
-    ) -> Object:
+    ) -> dict[str, Any]:
         spec = {"parallelism": pods_, "completions": pods_, "template": pods(container("node", cpu=cpu))}
         entry = {"name": "node", "replicas": replicas, "template": {"spec": spec}}
         jobs = {"replicatedJobs": [entry, *more]}
@@ -233,7 +234,7 @@ def deployment_row() -> Row:
         "apps/v1", "Deployment", "d", {"selector": {"matchLabels": {"app": "d"}}, "template": pods()}
     )
 
-    def a_set(name: str = "d-5f7c", **metadata: Any) -> Object:
+    def a_set(name: str = "d-5f7c", **metadata: Any) -> dict[str, Any]:
         return an_object("apps/v1", "ReplicaSet", name, {"template": pods()}, **metadata)
 
     return Row(
@@ -281,7 +282,9 @@ def leader_worker_set_row() -> Row:
     surge = {"rollingUpdateConfiguration": {"maxSurge": 1}}
     spec = {"replicas": 2, "leaderWorkerTemplate": group, "rolloutStrategy": surge}
 
-    def leaders(name: str = "l", replicas: int = 2, *containers: Object, **spec: Any) -> Object:
+    def leaders(
+        name: str = "l", replicas: int = 2, *containers: dict[str, Any], **spec: Any
+    ) -> dict[str, Any]:
         template = pods(*(containers or [container(cpu="2")]), **spec)
         return an_object("apps/v1", "StatefulSet", name, {"replicas": replicas, "template": template})
 

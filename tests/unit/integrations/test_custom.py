@@ -9,9 +9,9 @@ import yaml
 from admitq.app.settings import load_settings
 from admitq.integrations.abilities import described
 from admitq.integrations.base import Integration
-from admitq.integrations.paths import value_at, with_value
 from admitq_api.configuration import ConfigurationError
 from admitq_api.field_errors import MapKey
+from admitq_api.json_objects import value_at, with_value
 from admitq_api.labels import names_for
 from admitq_api.path_notation import EACH, NAME, steps
 

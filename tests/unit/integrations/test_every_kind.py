@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from admitq.integrations.base import Integration, Rules, never_elastic
-from admitq.integrations.paths import merge_patch, with_value, without_value
 from admitq.integrations.registry import registered
 from admitq.workloads import podsets
 from admitq.workloads.podsets import PodSetInfo
 from admitq_api.feature_gates import FeatureGates, Gate
+from admitq_api.json_objects import create_merge_patch, with_value, without_value
 from admitq_api.labels import names_for
 from tests.unit.integrations.examples import RUNTIME, custom_kinds, examples_of
 
@@ -190,7 +190,7 @@ def test_what_is_injected_is_taken_out_without_a_trace(kind: Integration, data: 
     job = data.draw(abridged(kind))
     remembered = [podsets.sanitised(one.template_in(job)) for one in kind.pod_sets(job, NAMES)]
     running = injected(kind, job)
-    assert not remembered or merge_patch(job, running)
+    assert not remembered or create_merge_patch(job, running)
     stopped = running
     for pod_set, original in zip(kind.pod_sets(running, NAMES), remembered, strict=True):
         restored = podsets.restore(pod_set.template_in(stopped), original)

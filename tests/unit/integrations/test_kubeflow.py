@@ -8,7 +8,7 @@ from admitq.integrations.base import Finished, Integration, Rules
 from admitq.integrations.kinds.kubeflow import JAX_JOB, PADDLE_JOB, PYTORCH_JOB, TF_JOB, XGBOOST_JOB
 from admitq.integrations.kinds.mpijob import MPI_JOB
 from admitq_api.feature_gates import FeatureGates, Gate
-from admitq_api.field_errors import Path
+from admitq_api.field_errors import ErrorPath
 from admitq_api.labels import names_for
 
 NAMES = names_for()
@@ -96,7 +96,7 @@ def test_a_role_without_a_number_of_replicas_has_one(kind: Any, replicas: Any, c
 
 def test_a_template_is_known_by_the_field_that_users_write() -> None:
     [worker] = PYTORCH_JOB.pod_sets(job(PYTORCH_JOB, {"Worker": pods()}), NAMES)
-    assert str(Path().at(*worker.template_path)) == "spec.pytorchReplicaSpecs[Worker].template"
+    assert str(ErrorPath().at(*worker.template_path)) == "spec.pytorchReplicaSpecs[Worker].template"
 
 
 def condition(condition_type: str, status: str = "True", message: str = "") -> dict[str, Any]:

@@ -3,7 +3,13 @@ from typing import Any
 
 import pytest
 
-from admitq.integrations.paths import merge_patch, value_at, with_value, without, without_value
+from admitq_api.json_objects import (
+    create_merge_patch,
+    value_at,
+    with_value,
+    without_value,
+    without_value_pruned,
+)
 
 
 def apply(document: Any, patch: Any) -> Any:
@@ -95,7 +101,7 @@ def test_a_value_is_taken_out_with_its_key(path: Any, left: Any) -> None:
 def test_a_merge_patch_says_only_what_differs_and_leads_to_the_other(
     before: Any, after: Any, patch: Any
 ) -> None:
-    assert merge_patch(before, after) == patch
+    assert create_merge_patch(before, after) == patch
     assert without_nulls(apply(before, patch)) == without_nulls(after)
 
 
@@ -114,5 +120,5 @@ def test_a_merge_patch_says_only_what_differs_and_leads_to_the_other(
 def test_a_key_is_taken_out_with_what_held_nothing_else(path: Any, left: Any) -> None:
     document = {"a": 1, "b": {"c": {"d": 1}, "e": {}}}
     before = copy.deepcopy(document)
-    assert without(document, path) == left
+    assert without_value_pruned(document, path) == left
     assert document == before

@@ -35,10 +35,8 @@ NOW = 1_800_000_000 * SECOND
 GATE = {"name": NAMES.admission_gate}
 TOPOLOGY = {"name": NAMES.topology_gate}
 
-Object = dict[str, Any]
 
-
-def pod(name: str = "p", state: str = "held", *, age: int = 0, **parts: Any) -> Object:
+def pod(name: str = "p", state: str = "held", *, age: int = 0, **parts: Any) -> dict[str, Any]:
     """A pod in a state: held, pending, running, going (past its grace), terminating, succeeded or failed.
 
     Parts: group, total, role, and further annotations, labels or fields of the spec.
@@ -49,7 +47,7 @@ def pod(name: str = "p", state: str = "held", *, age: int = 0, **parts: Any) -> 
     if group:
         labels[NAMES.pod_group_name] = group
         notes[NAMES.pod_group_total_count] = str(parts.pop("total", 2))
-    metadata: Object = {
+    metadata: dict[str, Any] = {
         "name": name,
         "namespace": "ns",
         "uid": f"uid-{name}",
@@ -60,13 +58,13 @@ def pod(name: str = "p", state: str = "held", *, age: int = 0, **parts: Any) -> 
     }
     if state in {"going", "terminating"}:
         metadata["deletionTimestamp"] = format_time(NOW + (20 if state == "terminating" else -20) * SECOND)
-    spec: Object = {"containers": [{"name": "c", "image": "i"}], **parts.pop("spec", {})}
+    spec: dict[str, Any] = {"containers": [{"name": "c", "image": "i"}], **parts.pop("spec", {})}
     if state == "held":
         spec["schedulingGates"] = [GATE]
     if state in {"running", "terminating", "going"}:
         spec["nodeName"] = "n"
     phase = {"running": "Running", "terminating": "Running", "going": "Running"}.get(state, state.title())
-    status: Object = {"phase": "Pending" if phase == "Held" else phase, **parts.pop("status", {})}
+    status: dict[str, Any] = {"phase": "Pending" if phase == "Held" else phase, **parts.pop("status", {})}
     assert not parts, parts
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec, "status": status}
 
@@ -77,7 +75,7 @@ def group(*states: str, fast_release: bool = False, **parts: Any) -> Any:
     return of(*members, fast_release=fast_release)
 
 
-def of(*members: Object, fast_release: bool = False) -> Any:
+def of(*members: dict[str, Any], fast_release: bool = False) -> Any:
     return compose(list(members)[::-1], NAMES, Moment(NOW, deleted_hold_nothing=fast_release))
 
 
@@ -395,7 +393,7 @@ def test_the_newest_pods_that_nobody_asked_for_are_too_many(
     assert named(excess(of(*members), counts, NAMES)) == beyond
 
 
-def ended_at(name: str, second: int) -> Object:
+def ended_at(name: str, second: int) -> dict[str, Any]:
     changed = {"type": "Ready", "status": "False", "lastTransitionTime": format_time(NOW + second * SECOND)}
     return pod(name, "failed", status={"conditions": [changed]})
 

@@ -6,8 +6,8 @@ from admitq.integrations.base import KNOWN_DISPATCHER, Finished, Integration, Po
 from admitq.integrations.kinds.raycluster import RAY_CLUSTER
 from admitq.integrations.kinds.rayjob import RAY_JOB
 from admitq.integrations.kinds.rayservice import RAY_SERVICE
-from admitq.integrations.paths import Path, merge_patch, value_at, with_value
 from admitq_api.feature_gates import FeatureGates, Gate
+from admitq_api.json_objects import FieldPath, create_merge_patch, value_at, with_value
 from admitq_api.labels import names_for
 from admitq_webhooks.mutate.jobs import mutate
 from admitq_webhooks.referenced import resolved
@@ -17,7 +17,7 @@ NAMES = names_for()
 RULES = Rules(NAMES)
 AUTOSCALER = {"cpu": "500m", "memory": "512Mi"}
 ELASTIC = {NAMES.elastic_job: "true"}
-SPECS: dict[str, Path] = {
+SPECS: dict[str, FieldPath] = {
     "RayJob": ("spec", "rayClusterSpec"),
     "RayCluster": ("spec",),
     "RayService": ("spec", "rayClusterConfig"),
@@ -273,7 +273,7 @@ def test_an_injection_leaves_the_containers_of_the_operator_out(kind: Integratio
     job = ray(kind, cluster(head=pod("10m"), enableInTreeAutoscaling=True, gcsFaultToleranceOptions=options))
     at = SPECS[kind.kind]
     after = injected(kind, job)
-    patch = value_at(merge_patch(job, after), at)
+    patch = value_at(create_merge_patch(job, after), at)
     assert set(patch) == {"headGroupSpec", "workerGroupSpecs"}
     assert patch["headGroupSpec"] == {"template": {"spec": {"nodeSelector": {"pool": "head"}}}}
     assert [one.template_in(after)["spec"]["nodeSelector"] for one in kind.pod_sets(after, NAMES)] == [

@@ -5,7 +5,7 @@ import pytest
 
 from admitq.integrations.base import Finished, OwnerKind, Reference, Rules
 from admitq.integrations.kinds.trainjob import TRAIN_JOB
-from admitq.integrations.paths import value_at, with_value
+from admitq_api.json_objects import value_at, with_value
 from admitq_api.labels import names_for
 from admitq_webhooks.mutate.jobs import mutate
 from tests.unit.webhooks.support import OPERATOR, FakeWorld, policy

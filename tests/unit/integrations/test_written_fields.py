@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from admitq.integrations.base import Integration
-from admitq.integrations.paths import merge_patch, merged, with_value
 from admitq.integrations.registry import REGISTRY
 from admitq.integrations.written_fields import (
     INJECTED,
@@ -22,6 +21,7 @@ from admitq.integrations.written_fields import (
     Value,
 )
 from admitq.workloads.podsets import _RESTORED as RESTORED  # pyright: ignore[reportPrivateUsage]
+from admitq_api.json_objects import apply_merge_patch, create_merge_patch, with_value
 from tests.unit.integrations.examples import examples_of
 from tests.unit.integrations.test_every_kind import NAMES, injected
 
@@ -82,7 +82,7 @@ def test_starting_and_stopping_changes_no_other_fields(kind: Integration) -> Non
         ):
             old = job_before
             for step in steps:
-                new = merged(old, step.patch)
+                new = apply_merge_patch(old, step.patch)
                 part, table = ("status", STATUS) if step.subresource else ("spec", SPEC)
                 assert other_changes(old[part], new[part], table[kind.framework]) == []
                 assert set(step.patch) <= {part, "metadata"}
@@ -94,7 +94,7 @@ def test_an_image_is_another_change() -> None:
     job = next(iter(examples_of("batch/v1", "Job", started=True)))
     image = ("spec", "template", "spec", "containers", 0, "image")
     changed = with_value(job, image, "example.com/evil")
-    assert merge_patch(job, changed)
+    assert create_merge_patch(job, changed)
     assert other_changes(job["spec"], changed["spec"], SPEC["batch/job"]) == ["template.spec.containers"]
 
 

@@ -23,8 +23,6 @@ from admitq_api.labels import names_for
 from tests.unit.manager.test_guarded_writes import ADMISSION as ADMISSION_OF_CORE
 from tests.unit.manager.test_guarded_writes import Server, workload
 
-Object = dict[str, Any]
-
 NOW = 1_800_000_000_000_000_000
 KEY = ObjectKey("team", "w")
 
@@ -35,9 +33,9 @@ class Writes:
     def __init__(self, **status: Any) -> None:
         self.status = status
         self.priority: CallPriority | None = None
-        self.written: asyncio.Future[Object] = asyncio.get_running_loop().create_future()
+        self.written: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
 
-    def current(self, _key: ObjectKey, uid: str) -> Object:
+    def current(self, _key: ObjectKey, uid: str) -> dict[str, Any]:
         metadata = {"name": "w", "namespace": "team", "uid": uid, "resourceVersion": "1"}
         return {"metadata": metadata, "status": self.status}
 
@@ -45,7 +43,7 @@ class Writes:
     async def sole_writer(self, _key: ObjectKey) -> AsyncGenerator[None]:
         yield
 
-    async def once(self, _obj: Object, patch: Object) -> Object:
+    async def once(self, _obj: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
         self.priority = current_priority(CallPriority.STATUS)
         self.written.set_result(patch["status"])
         return patch
@@ -57,7 +55,7 @@ class Recorder:
     def __init__(self) -> None:
         self.told: list[tuple[str, str, str]] = []
 
-    def event(self, _regarding: Object, kind: str, reason: str, note: str) -> None:
+    def event(self, _regarding: dict[str, Any], kind: str, reason: str, note: str) -> None:
         self.told.append((kind, reason, note))
 
 
@@ -132,7 +130,7 @@ async def test_a2_refusal_of_workload_with_leftover_admission_is_written() -> No
 
 
 @pytest.mark.parametrize("parts", [{"admission": ADMISSION}, {}])
-async def test_a2_refusal_of_reserved_workload_is_not_written(parts: Object) -> None:
+async def test_a2_refusal_of_reserved_workload_is_not_written(parts: dict[str, Any]) -> None:
     reserved = {"type": "QuotaReserved", "status": "True"}
     writes, recorder = Writes(conditions=[reserved], **parts), Recorder()
     async with writing(writes, recorder) as writer:
@@ -149,7 +147,7 @@ async def test_while_nobody_answers_it_is_tried_more_and_more_seldom(
     monkeypatch.setattr(admission_writer, "backoff", lambda attempt: waits.append(attempt) or 0)
     answered = writes.once
 
-    async def once(_obj: Object, patch: Object) -> Object:
+    async def once(_obj: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
         if failures:
             raise failures.pop()
         return await answered(_obj, patch)

@@ -27,8 +27,6 @@ from admitq_api import conditions
 from admitq_api.labels import names_for
 from localcluster.waiting import eventually
 
-Object = dict[str, Any]
-
 WORKLOADS = kinds_of(names_for()).workloads
 KEY = ObjectKey("team", "w")
 ADMISSION = Admission("cq", (PodSetAssignment("main", (("cpu", "f"),), (("cpu", 1000),), 1),))
@@ -39,7 +37,7 @@ CONFLICT = ApiError(409, "Conflict", "a webhook may answer so, too")
 LEFTOVER = {"clusterQueue": "other", "podSetAssignments": [{"name": "main", "count": 1}]}
 
 
-def workload(**status: Any) -> Object:
+def workload(**status: Any) -> dict[str, Any]:
     metadata = {
         "name": "w",
         "namespace": "team",
@@ -58,15 +56,15 @@ class Server:
 
     def __init__(
         self,
-        stored: Object,
+        stored: dict[str, Any],
         *,
         lost: int = 0,
-        newer: Object | None = None,
-        script: "Iterable[Callable[[Server, Object], None]]" = (),
+        newer: dict[str, Any] | None = None,
+        script: "Iterable[Callable[[Server, dict[str, Any]], None]]" = (),
     ) -> None:
         self.stored, self.lost, self.newer = stored, lost, newer
         self.script = list(script)
-        self.late: Object = {}
+        self.late: dict[str, Any] = {}
         self.applied = 0
         self.priorities: list[CallPriority] = []
         self.withdrawals = 0
@@ -83,7 +81,7 @@ class Server:
             field_manager="admitq-admission",
         )
 
-    async def apply(self, _resource: Any, body: Object, **_: Any) -> Object:
+    async def apply(self, _resource: Any, body: dict[str, Any], **_: Any) -> dict[str, Any]:
         self.priorities.append(current_priority(CallPriority.STATUS))
         if self.script:
             self.script.pop(0)(self, body)
@@ -93,7 +91,7 @@ class Server:
             raise NO_ANSWER
         return self.stored
 
-    def land(self, body: Object) -> None:
+    def land(self, body: dict[str, Any]) -> None:
         """Have an apply take effect, or conflict."""
         if self.newer is not None:
             self.stored, self.newer = self.newer, None
@@ -104,10 +102,10 @@ class Server:
         metadata = {**self.stored["metadata"], "resourceVersion": str(int(version) + 1)}
         self.stored = {**self.stored, "metadata": metadata, "status": body["status"]}
 
-    async def get(self, *_: Any, **__: Any) -> Object:
+    async def get(self, *_: Any, **__: Any) -> dict[str, Any]:
         return self.stored
 
-    async def reserve(self, *, withdraws: bool = False) -> Object | None:
+    async def reserve(self, *, withdraws: bool = False) -> dict[str, Any] | None:
         return await self.writes.until_certain(self.decision(withdraws=withdraws))
 
     def decision(self, *, withdraws: bool = False) -> Decision:
@@ -120,7 +118,7 @@ class Server:
             withdrawal_of=self.withdrawal if withdraws else lambda *_: None,
         )
 
-    def withdrawal(self, obj: Object, error: ApiError) -> Object | None:
+    def withdrawal(self, obj: dict[str, Any], error: ApiError) -> dict[str, Any] | None:
         self.withdrawals += 1
         message = f"{self.withdrawals}: {error}"
         return pending_patch(obj, reason="PendingEvaluation", message=message, now=0)
@@ -193,30 +191,30 @@ async def test_sole_writer_keeps_out_writer_that_arrives_as_another_leaves(cance
 
 # --- decisions that cannot be written -------------------------------------------------------------
 
-Step = Callable[[Server, Object], None]
+Step = Callable[[Server, dict[str, Any]], None]
 
 
 def fails(error: ApiError) -> Step:
     """The apply takes no effect."""
 
-    def step(_server: Server, _body: Object) -> None:
+    def step(_server: Server, _body: dict[str, Any]) -> None:
         raise error
 
     return step
 
 
-def is_late(server: Server, body: Object) -> None:
+def is_late(server: Server, body: dict[str, Any]) -> None:
     """The apply is held up on its way, and the client gets no answer."""
     server.late = body
     raise NO_ANSWER
 
 
-def arrives(server: Server, _body: Object) -> None:
+def arrives(server: Server, _body: dict[str, Any]) -> None:
     """The apply that was held up arrives just before this one."""
     server.land(server.late)
 
 
-def is_lost(server: Server, body: Object) -> None:
+def is_lost(server: Server, body: dict[str, Any]) -> None:
     """The apply takes effect, and the client gets no answer."""
     server.land(body)
     raise NO_ANSWER
@@ -262,7 +260,7 @@ async def test_withdrawal_that_changes_nothing_does_not_end_the_uncertainty(
     server = Server(workload(), script=[is_late])
     landed = server.land
 
-    def land(body: Object) -> None:
+    def land(body: dict[str, Any]) -> None:
         if is_reserved(body):
             landed(body)
 
@@ -292,7 +290,7 @@ async def test_refusal_is_final_unless_an_earlier_write_may_still_land(
 async def test_refused_reservation_is_withdrawn_at_once() -> None:
     server = Server(workload(), script=[fails(FORBIDDEN)])
     assert await server.reserve(withdraws=True) is None
-    status: Object = server.stored["status"]
+    status: dict[str, Any] = server.stored["status"]
     quota = conditions.find(status["conditions"], "QuotaReserved")
     assert quota is not None
     assert (quota["status"], quota["message"]) == ("False", f"1: {FORBIDDEN}")
@@ -303,7 +301,7 @@ async def test_reading_that_is_refused_is_not_final(monkeypatch: pytest.MonkeyPa
     server, refusals = Server(workload(), lost=1), [FORBIDDEN]
     reading = server.get
 
-    async def get(*args: Any, **named: Any) -> Object:
+    async def get(*args: Any, **named: Any) -> dict[str, Any]:
         if refusals:
             raise refusals.pop()
         return await reading(*args, **named)
@@ -336,7 +334,7 @@ async def test_requests_that_hang_for_overdue_decisions_take_no_slots_of_others(
     on_their_way, answered = 0, asyncio.Event()
     kind = DecisionKind.PREEMPTION
 
-    async def once(_obj: Object, _patch: Object) -> Object:
+    async def once(_obj: dict[str, Any], _patch: dict[str, Any]) -> dict[str, Any]:
         nonlocal on_their_way
         on_their_way += 1
         await answered.wait()
@@ -350,7 +348,7 @@ async def test_requests_that_hang_for_overdue_decisions_take_no_slots_of_others(
             await asyncio.sleep(0)
         return on_their_way
 
-    def begin(number: int, *, is_overdue: bool) -> "asyncio.Task[Object | None]":
+    def begin(number: int, *, is_overdue: bool) -> "asyncio.Task[dict[str, Any] | None]":
         key = ObjectKey("team", f"{number} {is_overdue}")
         patch_of = server.decision().patch_of
         decision = Decision(kind, key, "u", patch_of, is_reserved, is_overdue=is_overdue)

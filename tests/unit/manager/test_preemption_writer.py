@@ -21,8 +21,6 @@ from admitq.translate.messages import EffectivePriority
 from admitq_api.conditions import format_time
 from admitq_api.labels import names_for
 
-Object = dict[str, Any]
-
 NAMES = names_for()
 WORKLOADS = kinds_of(NAMES).workloads
 NOW = 1_800_000_000_000_000_000
@@ -51,12 +49,14 @@ REFUSED = ApiError(422, "Invalid", "refused")
 LANDED = "the write lands, and its answer is lost"
 
 
-def condition(type_: str, status: str = "True", reason: str = "R", message: str = "") -> Object:
+def condition(type_: str, status: str = "True", reason: str = "R", message: str = "") -> dict[str, Any]:
     at = format_time(NOW)
     return {"type": type_, "status": status, "reason": reason, "message": message, "lastTransitionTime": at}
 
 
-def workload(name: str, namespace: str, priority: int, *state: Object, **metadata: Any) -> Object:
+def workload(
+    name: str, namespace: str, priority: int, *state: dict[str, Any], **metadata: Any
+) -> dict[str, Any]:
     return {
         "metadata": {
             "name": name,
@@ -73,7 +73,7 @@ def workload(name: str, namespace: str, priority: int, *state: Object, **metadat
     }
 
 
-def victim(*more: Object, **metadata: Any) -> Object:
+def victim(*more: dict[str, Any], **metadata: Any) -> dict[str, Any]:
     return workload("victim", "team", 1, condition("QuotaReserved"), *more, **metadata)
 
 
@@ -83,7 +83,7 @@ class Recorder:
     def __init__(self) -> None:
         self.told: list[tuple[str, str, str]] = []
 
-    def event(self, regarding: Object, kind: str, reason: str, note: str) -> None:
+    def event(self, regarding: dict[str, Any], kind: str, reason: str, note: str) -> None:
         assert kind == "Normal"
         self.told.append((regarding["metadata"]["name"], reason, note))
 
@@ -91,8 +91,8 @@ class Recorder:
 class World:
     """A store, an API server that answers as it is told, and the writer between them."""
 
-    def __init__(self, stored: Object | None, answers: Iterable[ApiError | str] = ()) -> None:
-        self.api: Object | None = stored
+    def __init__(self, stored: dict[str, Any] | None, answers: Iterable[ApiError | str] = ()) -> None:
+        self.api: dict[str, Any] | None = stored
         self.answers = list(answers)
         self.writes = 0
         self.priorities: list[CallPriority] = []
@@ -124,7 +124,7 @@ class World:
             errors=self.metrics.errors,
         )
 
-    async def apply(self, _resource: Any, configuration: Object, **_: Any) -> Object:
+    async def apply(self, _resource: Any, configuration: dict[str, Any], **_: Any) -> dict[str, Any]:
         self.writes += 1
         self.priorities.append(current_priority(CallPriority.STATUS))
         answer = self.answers.pop(0) if self.answers else None
@@ -140,12 +140,12 @@ class World:
             raise NO_ANSWER
         return self.api
 
-    async def merge_patch(self, *_: Any, **__: Any) -> Object:
+    async def merge_patch(self, *_: Any, **__: Any) -> dict[str, Any]:
         """Refused like the apply before it."""
         self.writes += 1
         raise REFUSED
 
-    async def get(self, *_: Any, **__: Any) -> Object:
+    async def get(self, *_: Any, **__: Any) -> dict[str, Any]:
         self.priorities.append(current_priority(CallPriority.READ))
         if self.api is None:
             raise ApiError(404, "NotFound", "gone")
@@ -217,7 +217,9 @@ async def test_a_change_that_decides_nothing_is_written_over() -> None:
     ],
     ids=["changed", "another", "finished", "released", "gone"],
 )
-async def test_it_does_not_stand_where_it_was_not_decided_for(now: Object | None, alike: bool) -> None:
+async def test_it_does_not_stand_where_it_was_not_decided_for(
+    now: dict[str, Any] | None, alike: bool
+) -> None:
     world = World(victim(), [CONFLICT] if now is None else [])
     world.api, world.alike = now, alike
     assert not await world.writer.preempt(PREEMPTION)
@@ -226,7 +228,7 @@ async def test_it_does_not_stand_where_it_was_not_decided_for(now: Object | None
 
 
 @pytest.mark.parametrize("stored", [None, victim(condition("Finished")), victim(uid="another")])
-async def test_nothing_is_written_to_who_is_not_to_be_preempted(stored: Object | None) -> None:
+async def test_nothing_is_written_to_who_is_not_to_be_preempted(stored: dict[str, Any] | None) -> None:
     world = World(stored)
     assert not await world.writer.preempt(PREEMPTION)
     assert world.writes == 0

@@ -27,7 +27,7 @@ from admitq.runtime.resources import LIMIT_RANGES, NAMESPACES, RUNTIME_CLASSES, 
 from admitq.runtime.store import Change
 from admitq.workloads.transitions import is_reserved
 from localcluster.waiting import eventually
-from tests.unit.controllers.builders import KINDS, NAMES, Object, condition_of, workload
+from tests.unit.controllers.builders import KINDS, NAMES, condition_of, workload
 from tests.unit.controllers.builders import RESERVED as QUOTA_RESERVED
 from tests.unit.controllers.world import World, cluster_scoped
 
@@ -71,7 +71,7 @@ class Cluster:
         for namespace in tuple(self.world.stores.of(NAMESPACES).list()):
             self.put(NAMESPACES, {**namespace, "metadata": {**namespace["metadata"], "resourceVersion": "2"}})
 
-    def put(self, resource: Resource, *objects: Object) -> None:
+    def put(self, resource: Resource, *objects: dict[str, Any]) -> None:
         self.world.put(resource, *objects)
 
     def queues(
@@ -100,7 +100,7 @@ class Cluster:
         priority: int = 0,
         queue: str = "",
         version: int = 7,
-        assignment: Object | None = None,
+        assignment: dict[str, Any] | None = None,
     ) -> None:
         """A Workload that asks for a CPU for each of its pods, or has quota."""
         template = {"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]}}
@@ -111,12 +111,12 @@ class Cluster:
         }
         metadata = {"uid": f"uid-{name}", "resourceVersion": str(version)}
         conditions = (QUOTA_RESERVED,) if assignment else ()
-        parts: Object = {}
+        parts: dict[str, Any] = {}
         if assignment:
             parts["admission"] = {"clusterQueue": f"cq{queue}", "podSetAssignments": [assignment]}
         self.put(KINDS.workloads, workload(*conditions, name=name, metadata=metadata, spec=spec, **parts))
 
-    def delete(self, resource: Resource, obj: Object) -> None:
+    def delete(self, resource: Resource, obj: dict[str, Any]) -> None:
         """Take an object out of its store, as a watch does."""
         self.world.stores.of(resource).remove(version(obj, 2_000))
 
@@ -137,7 +137,7 @@ class Running(Cluster):
         nothing: Any = _Nothing()
         recorder: Any = self.world.told
 
-        async def start(_: Object) -> None:
+        async def start(_: dict[str, Any]) -> None:
             """Jobs are not looked at here."""
 
         self.manager = Manager(
@@ -158,7 +158,7 @@ class Running(Cluster):
         )
         self.follow(self.manager.observe)
 
-    def _objects(self) -> Iterable[tuple[Resource, Object]]:
+    def _objects(self) -> Iterable[tuple[Resource, dict[str, Any]]]:
         for resource in decisive(KINDS):
             for obj in tuple(self.world.stores.of(resource).list()):
                 if (then := self._then.pop(obj["metadata"]["name"], None)) is not None:
@@ -173,7 +173,7 @@ class Running(Cluster):
         """Keep calls of one kind about an object waiting."""
         answer, function = Answer(), getattr(self.world.client, call)
 
-        async def waiting(resource: Resource, obj: Object, **named: Any) -> Object:
+        async def waiting(resource: Resource, obj: dict[str, Any], **named: Any) -> dict[str, Any]:
             if obj["metadata"]["name"] == name:
                 answer.is_asked.set()
                 await answer.may_come.wait()
@@ -257,12 +257,12 @@ def is_bad_event(_world: Any, event: Any, _now: Any) -> bool:
     return BAD in repr(event)
 
 
-def namespaced(name: str, spec: Object) -> Object:
+def namespaced(name: str, spec: dict[str, Any]) -> dict[str, Any]:
     metadata = {"name": name, "namespace": "ns", "uid": f"uid-{name}", "resourceVersion": "5"}
     return {"metadata": metadata, "spec": spec}
 
 
-OBJECTS: dict[type[Any], tuple[Resource, Object]] = {
+OBJECTS: dict[type[Any], tuple[Resource, dict[str, Any]]] = {
     happened.ResourceFlavorChanged: (KINDS.resource_flavors, cluster_scoped(BAD, spec={})),
     happened.AdmissionCheckChanged: (
         KINDS.admission_checks,
@@ -302,7 +302,7 @@ def test_every_event_about_an_object_is_in_the_tables() -> None:
     assert listed == set(HANDLERS)
 
 
-def version(obj: Object, number: int, **metadata: Any) -> Object:
+def version(obj: dict[str, Any], number: int, **metadata: Any) -> dict[str, Any]:
     """An object as it is in a later version."""
     return {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(number), **metadata}}
 
@@ -634,7 +634,7 @@ async def _holder_cannot_be_observed(here: Running, patch: pytest.MonkeyPatch) -
     return exists
 
 
-def _spoil(here: Running, change: Callable[[Object], None]) -> None:
+def _spoil(here: Running, change: Callable[[dict[str, Any]], None]) -> None:
     queue = deepcopy(here.world.get(KINDS.cluster_queues, f"cq-{BAD}"))
     change(queue["spec"])
     here.put(KINDS.cluster_queues, version(queue, 900))

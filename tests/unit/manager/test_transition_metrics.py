@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from admitq.manager.transition_metrics import Versions, count_transitions
-from tests.unit.controllers.builders import FINISHED, Object, admitted, at, condition, reserved, workload
+from tests.unit.controllers.builders import FINISHED, admitted, at, condition, reserved, workload
 
 PENDING = workload(condition("QuotaReserved", False, "Pending"))
 PREEMPTED = condition("Evicted", True, "Preempted", since=5)
@@ -48,7 +48,7 @@ class Counted:
         self._count("slice_replaced")
 
 
-def counted(former: Object, latter: Object | None, now: float = 10) -> list[tuple[Any, ...]]:
+def counted(former: dict[str, Any], latter: dict[str, Any] | None, now: float = 10) -> list[tuple[Any, ...]]:
     calls = Counted()
     count_transitions(Versions(former, latter, at(now)), calls)
     return calls.calls
@@ -105,12 +105,14 @@ def counted(former: Object, latter: Object | None, now: float = 10) -> list[tupl
         (workload(), workload(condition("Finished", True, "WorkloadSliceReplaced")), [("finished", None)]),
     ],
 )
-def test_a3_transition_is_counted(former: Object, latter: Object | None, expected: list[Any]) -> None:
+def test_a3_transition_is_counted(
+    former: dict[str, Any], latter: dict[str, Any] | None, expected: list[Any]
+) -> None:
     assert counted(former, latter) == expected
 
 
 @pytest.mark.parametrize("obj", [PENDING, reserved(), admitted(PREEMPTED), admitted(FINISHED)])
-def test_a3_version_without_a_transition_counts_nothing(obj: Object) -> None:
+def test_a3_version_without_a_transition_counts_nothing(obj: dict[str, Any]) -> None:
     assert counted(obj, obj) == []
 
 
@@ -133,9 +135,12 @@ def test_a3_version_without_a_transition_counts_nothing(obj: Object) -> None:
     ],
 )
 def test_a3_eviction_counts_by_its_statistics_and_without_them_by_its_conditions(
-    former: list[Object], reason: str, statistics: dict[str, tuple[int, int]], expected: tuple[Any, ...]
+    former: list[dict[str, Any]],
+    reason: str,
+    statistics: dict[str, tuple[int, int]],
+    expected: tuple[Any, ...],
 ) -> None:
-    def stated(which: int) -> Object:
+    def stated(which: int) -> dict[str, Any]:
         evictions = [{"reason": one, "count": counts[which]} for one, counts in statistics.items()]
         return {"schedulingStats": {"evictions": [one for one in evictions if one["count"]]}}
 

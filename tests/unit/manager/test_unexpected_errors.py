@@ -34,7 +34,7 @@ from admitq.runtime.events import EventRecorder
 from admitq.runtime.kinds import kinds_of
 from admitq.runtime.lease_claim import LeaseTiming
 from admitq.runtime.leases import Elector
-from admitq.runtime.resources import CONFIG_MAPS, Object
+from admitq.runtime.resources import CONFIG_MAPS
 from admitq.runtime.store import Change, Key, Store
 from admitq.runtime.watcher import Watcher
 from admitq.serving import certificates
@@ -175,11 +175,11 @@ async def _create(*_: Any) -> None:
     pass
 
 
-async def _events(create: Callable[..., Any], first: Object = OBJECT, **options: Any) -> Metrics:
+async def _events(create: Callable[..., Any], first: dict[str, Any] = OBJECT, **options: Any) -> Metrics:
     metrics, created = Metrics(), list[str]()
 
     class Api:
-        async def create(self, _: Any, body: Object) -> None:
+        async def create(self, _: Any, body: dict[str, Any]) -> None:
             await create()
             created.append(body["reason"])
 
@@ -424,10 +424,10 @@ async def lease_is_not_read(stage: Stage) -> Metrics:
         async def __aexit__(self, *_: object) -> None:
             pass
 
-        async def get(self, *_: Any) -> Object:
+        async def get(self, *_: Any) -> dict[str, Any]:
             raise ApiError(404, "NotFound", "no lease")
 
-        async def create(self, _: Any, lease: Object) -> Object:
+        async def create(self, _: Any, lease: dict[str, Any]) -> dict[str, Any]:
             return lease
 
     stage.fails_once(Api, "get")

@@ -25,8 +25,6 @@ from admitq_api import conditions
 from admitq_api.labels import names_for
 from localcluster.waiting import eventually
 
-Object = dict[str, Any]
-
 NAMES = names_for()
 KINDS = kinds_of(NAMES)
 QUOTA = 70
@@ -35,14 +33,14 @@ WEBHOOK_FAILS = ApiError(500, "InternalError", "failed calling webhook example.c
 WEBHOOK_DENIES = ApiError(403, "Forbidden", 'admission webhook "example.com" denied the request')
 
 
-def named(name: str, spec: Object, namespace: str = "") -> Object:
+def named(name: str, spec: dict[str, Any], namespace: str = "") -> dict[str, Any]:
     metadata = {"name": name, "uid": f"uid-{name}", "resourceVersion": "1"}
     if namespace:
         metadata |= {"namespace": namespace, "creationTimestamp": "2026-03-01T10:00:00Z"}
     return {"metadata": metadata, "spec": spec}
 
 
-def workload(name: str, queue: str) -> Object:
+def workload(name: str, queue: str) -> dict[str, Any]:
     container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}
     pod_set = {"name": "main", "count": 1, "template": {"spec": {"containers": [container]}}}
     return named(name, {"queueName": queue, "podSets": [pod_set]}, "team")
@@ -52,7 +50,7 @@ class Cluster:
     """A manager, and an API server whose webhook fails the applies that ``is_broken`` selects."""
 
     def __init__(self) -> None:
-        self.is_broken: Callable[[Object], bool] = lambda _: False
+        self.is_broken: Callable[[dict[str, Any]], bool] = lambda _: False
         self.error = WEBHOOK_FAILS
         self.landed: list[str] = []
         """The Workloads whose reservations took effect, in order."""
@@ -87,14 +85,14 @@ class Cluster:
             )
             self.see(KINDS.local_queues, named(queue, {"clusterQueue": queue}, "team"))
 
-    def see(self, resource: Resource, obj: Object) -> None:
+    def see(self, resource: Resource, obj: dict[str, Any]) -> None:
         store = Store(resource)
         changes: list[Change] = []
         store.subscribe(changes.append)
         store.upsert(obj)
         self.manager.observe(resource, changes[0])
 
-    async def apply(self, _resource: Any, body: Object, **_: Any) -> Object:
+    async def apply(self, _resource: Any, body: dict[str, Any], **_: Any) -> dict[str, Any]:
         await asyncio.sleep(0)
         metadata = body["metadata"]
         stored = self.stored(metadata["name"])
@@ -113,10 +111,10 @@ class Cluster:
         self.workloads.upsert(written)
         return written
 
-    async def get(self, _resource: Any, name: str, **_: Any) -> Object:
+    async def get(self, _resource: Any, name: str, **_: Any) -> dict[str, Any]:
         return self.stored(name)
 
-    def stored(self, name: str) -> Object:
+    def stored(self, name: str) -> dict[str, Any]:
         found = self.workloads.get("team", name)
         assert found is not None
         return found
@@ -132,10 +130,10 @@ class Cluster:
         }
         self.workloads.upsert({**stored, "metadata": metadata, "status": status})
 
-    async def start(self, _obj: Object) -> None:
+    async def start(self, _obj: dict[str, Any]) -> None:
         """Jobs start by themselves."""
 
-    def event(self, regarding: Object, kind: str, reason: str, note: str) -> None:
+    def event(self, regarding: dict[str, Any], kind: str, reason: str, note: str) -> None:
         self.events.append((regarding["metadata"]["name"], f"{kind} {reason}", note))
 
     def cluster_queue(self, _name: str) -> None:

@@ -10,7 +10,7 @@ from admitq.metrics.measures.manager import ManagerMeasures
 from admitq.metrics.measures.scope import MeasureScope
 from admitq.metrics.registry import Metrics
 from admitq.runtime.store import Store
-from tests.unit.controllers.builders import KINDS, NAMES, Object, admitted, at, condition, workload
+from tests.unit.controllers.builders import KINDS, NAMES, admitted, at, condition, workload
 
 PENDING = workload(condition("QuotaReserved", False, "Pending"))
 
@@ -41,7 +41,7 @@ class World:
         )
         self.workloads.subscribe(lambda change: manager.observe(KINDS.workloads, change))
 
-    def see(self, obj: Object, version: int) -> None:
+    def see(self, obj: dict[str, Any], version: int) -> None:
         metadata = {**obj["metadata"], "resourceVersion": str(version)}
         self.workloads.upsert({**obj, "metadata": metadata})
 

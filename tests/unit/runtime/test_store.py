@@ -4,11 +4,13 @@ from typing import Any
 import orjson
 import pytest
 
-from admitq.runtime.resources import CONFIG_MAPS, Object
+from admitq.runtime.resources import CONFIG_MAPS
 from admitq.runtime.store import TOMBSTONE_LIFE_S, Change, Key, Store
 
 
-def obj(name: str = "a", version: str = "10", uid: str = "u1", namespace: str = "ns", **more: Any) -> Object:
+def obj(
+    name: str = "a", version: str = "10", uid: str = "u1", namespace: str = "ns", **more: Any
+) -> dict[str, Any]:
     return {
         "metadata": {"namespace": namespace, "name": name, "uid": uid, "resourceVersion": version},
         **more,
@@ -120,7 +122,9 @@ def test_a_replaced_object_stays_gone_after_its_successor():
         ([obj("a")], [obj("a", version="20", uid="u2")], ["deleted a 10>-", "added a ->20"]),
     ],
 )
-def test_a_list_makes_the_store_equal_to_it(held: list[Object], listed: list[Object], told: list[str]):
+def test_a_list_makes_the_store_equal_to_it(
+    held: list[dict[str, Any]], listed: list[dict[str, Any]], told: list[str]
+):
     watched = Watched()
     for item in held:
         watched.store.upsert(item)

@@ -9,7 +9,7 @@ from admitq.core.model import LimitedType, LimitRangeItem
 from admitq.translate.amounts import format_quantities
 from admitq.translate.limit_ranges import read_limit_range
 from admitq.translate.runtime_classes import read_overhead
-from admitq_api.stored_fields import Malformed
+from admitq_api.stored_fields import MalformedField
 
 
 def test_a_limit_range_rules_for_containers_and_pods_only() -> None:
@@ -86,5 +86,5 @@ def test_the_overhead_of_a_runtime_class() -> None:
 
 @pytest.mark.parametrize("amount", ["much", "-1"])
 def test_an_overhead_that_cannot_be_read_is_malformed(amount: str) -> None:
-    with pytest.raises(Malformed, match=r"overhead\.podFixed\[cpu\]"):
+    with pytest.raises(MalformedField, match=r"overhead\.podFixed\[cpu\]"):
         read_overhead({"metadata": {"name": "r"}, "overhead": {"podFixed": {"cpu": amount}}})

@@ -16,7 +16,7 @@ from admitq.core.model import (
 )
 from admitq.core.requests import resolve
 from admitq.translate.workloads import read_workload
-from admitq_api.stored_fields import Malformed
+from admitq_api.stored_fields import MalformedField
 from tests.unit.translate.builders import NAMES, container, workload
 
 
@@ -124,7 +124,7 @@ def test_the_podset_group_is_read() -> None:
 
 @pytest.mark.parametrize("containers", ["c", ["c"], [{"resources": []}], [{"resources": {"requests": []}}]])
 def test_a_template_of_another_structure_is_malformed(containers: Any) -> None:
-    with pytest.raises(Malformed) as caught:
+    with pytest.raises(MalformedField) as caught:
         read_workload(workload(pod={"containers": containers}), NAMES)
     assert caught.value.field.startswith("spec.podSets[0].template.spec.containers")
 

@@ -5,7 +5,7 @@ import pytest
 from admitq.translate.priorities import read_priority, read_priority_leniently
 from admitq.translate.reading import Reading
 from admitq.translate.workloads import read_workload
-from admitq_api.stored_fields import Malformed
+from admitq_api.stored_fields import MalformedField
 from tests.unit.translate.builders import NAMES, workload
 
 
@@ -25,7 +25,7 @@ def test_a_boost_adds_to_the_priority(boost: str | None, boosts: bool, expected:
 def test_a_boost_that_is_no_number_is_malformed() -> None:
     obj = workload()
     obj["metadata"]["annotations"] = {NAMES.priority_boost: "high"}
-    with pytest.raises(Malformed, match="must be a whole number"):
+    with pytest.raises(MalformedField, match="must be a whole number"):
         read_workload(obj, NAMES, Reading(boosts=True))
 
 
@@ -34,6 +34,6 @@ def test_e_priority_is_the_stated_one_where_another_program_wrote_no_boost(boost
     obj = workload(priority=7)
     obj["metadata"]["annotations"] = {NAMES.priority_boost: boost}
     how = Reading(boosts=True)
-    with pytest.raises(Malformed, match="must be a whole number"):
+    with pytest.raises(MalformedField, match="must be a whole number"):
         read_priority(obj, NAMES, how)
     assert read_priority_leniently(obj, NAMES, how) == (7, 0)

@@ -15,7 +15,6 @@ from admitq.core.model import (
     SelectorRequirement,
     StopPolicy,
 )
-from admitq.integrations.paths import with_value
 from admitq.translate.queues import (
     read_cluster_queue,
     read_cohort,
@@ -23,7 +22,8 @@ from admitq.translate.queues import (
     read_quarantined_cluster_queue,
 )
 from admitq_api import conditions
-from admitq_api.stored_fields import Malformed
+from admitq_api.json_objects import with_value
+from admitq_api.stored_fields import MalformedField
 from tests.unit.translate.builders import CREATED, cluster_queue, group
 
 
@@ -77,7 +77,7 @@ def test_an_absent_limit_is_none_and_an_absent_selector_selects_nothing() -> Non
     ],
 )
 def test_a_malformed_cluster_queue_names_the_field(spec: dict[str, Any], field: str) -> None:
-    with pytest.raises(Malformed) as caught:
+    with pytest.raises(MalformedField) as caught:
         read_cluster_queue(cluster_queue(**spec))
     assert field in caught.value.field
     assert caught.value.remedy
@@ -119,7 +119,7 @@ def test_quarantined_cluster_queue_has_its_cohort_and_the_quota_that_can_be_read
 def test_e_cluster_queue_with_unknown_preemption_policy_is_malformed(
     preemption: dict[str, Any], field: str
 ) -> None:
-    with pytest.raises(Malformed) as caught:
+    with pytest.raises(MalformedField) as caught:
         read_cluster_queue(cluster_queue(preemption=preemption))
     assert caught.value.field == field
     assert caught.value.remedy
@@ -149,7 +149,7 @@ def test_e_name_in_a_cluster_queue_that_is_no_text_is_malformed(
         "admissionChecksStrategy": {"admissionChecks": [{"name": "check", "onFlavors": ["default"]}]},
         "namespaceSelector": {"matchExpressions": [{"key": "team", "operator": "In", "values": ["a"]}]},
     }
-    with pytest.raises(Malformed, match="must be a text"):
+    with pytest.raises(MalformedField, match="must be a text"):
         read_cluster_queue(cluster_queue(**with_value(spec, path, value)))
 
 

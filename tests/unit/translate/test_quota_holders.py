@@ -6,9 +6,9 @@ import pytest
 
 from admitq.core.amounts import FlavorResource
 from admitq.core.ledger import usage_of
-from admitq.integrations.paths import with_value
 from admitq.translate.workloads import read_quota_holder, read_workload
-from admitq_api.stored_fields import Malformed
+from admitq_api.json_objects import with_value
+from admitq_api.stored_fields import MalformedField
 from tests.unit.translate.builders import NAMES, condition, workload
 
 
@@ -21,7 +21,7 @@ def test_of_a_workload_that_cannot_be_read_what_it_holds_still_counts() -> None:
         }
     )
     obj["spec"]["podSets"] = "nonsense"
-    with pytest.raises(Malformed):
+    with pytest.raises(MalformedField):
         read_workload(obj, NAMES)
     held = read_quota_holder(obj)
     assert held.admission is not None
@@ -53,7 +53,7 @@ def test_e_amounts_that_can_be_read_count_when_another_program_wrote_one_that_ca
         "conditions": [condition("QuotaReserved")],
         "admission": {"clusterQueue": "cq", "podSetAssignments": [unread, assigned, None]},
     }
-    with pytest.raises(Malformed):
+    with pytest.raises(MalformedField):
         read_workload(
             with_value(workload(status=status), ("status", "admission", "podSetAssignments"), [assigned]),
             NAMES,
@@ -73,5 +73,5 @@ def test_e_holder_that_cannot_be_read_keeps_its_priority(stated: object, read: i
 
 
 def test_a_workload_that_holds_nothing_has_nothing_to_keep() -> None:
-    with pytest.raises(Malformed, match="QuotaReserved must be True"):
+    with pytest.raises(MalformedField, match="QuotaReserved must be True"):
         read_quota_holder(workload())

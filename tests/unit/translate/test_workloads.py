@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from admitq.core.model import SECOND, ObjectKey
-from admitq.integrations.paths import with_value
 from admitq.translate.admissions import format_admission
 from admitq.translate.reading import Reading
 from admitq.translate.workloads import read_quota_holder, read_workload
 from admitq_api import conditions
-from admitq_api.stored_fields import Malformed
+from admitq_api.json_objects import with_value
+from admitq_api.stored_fields import MalformedField
 from tests.unit.translate.builders import CREATED, LATER, NAMES, condition, container, workload
 
 
@@ -34,7 +34,7 @@ def test_e_number_of_a_workload_that_is_no_whole_number_is_malformed(
         "admission": {"clusterQueue": "cq", "podSetAssignments": [{"name": "main", "count": 2}]},
         "reclaimablePods": [{"name": "main", "count": 1}],
     }
-    with pytest.raises(Malformed) as caught:
+    with pytest.raises(MalformedField) as caught:
         read_workload(with_value(workload(status=status), path, value), NAMES)
     assert str(path[-1]) in caught.value.field
 
@@ -72,7 +72,7 @@ RESERVED: dict[str, Any] = {
 )
 def test_e_name_in_a_workload_that_is_no_text_is_malformed(path: tuple[str | int, ...], value: Any) -> None:
     pod = {**container(cpu="1"), "tolerations": [TOLERATION]}
-    with pytest.raises(Malformed, match="must be a text"):
+    with pytest.raises(MalformedField, match="must be a text"):
         read_workload(with_value(workload(pod=pod, status=RESERVED), path, value), NAMES)
 
 
@@ -126,7 +126,7 @@ def test_gates_that_were_told_of_hold_until_it_is_told_that_they_are_gone(messag
 
 
 def test_a_reservation_without_admission_is_malformed() -> None:
-    with pytest.raises(Malformed, match="must be set while the QuotaReserved condition is true"):
+    with pytest.raises(MalformedField, match="must be set while the QuotaReserved condition is true"):
         read_workload(workload(status={"conditions": [condition("QuotaReserved")]}), NAMES)
 
 
@@ -146,7 +146,7 @@ def test_a2_admission_without_true_condition_holds_nothing(conditions: list[Any]
     obj = workload(status={"conditions": [*conditions, admitted], "admission": LEFTOVER})
     read = read_workload(obj, NAMES)
     assert (read.admission, read.admitted, read.reserved_at) == (None, False, 0)
-    with pytest.raises(Malformed):
+    with pytest.raises(MalformedField):
         read_quota_holder(obj)
 
 
@@ -154,7 +154,7 @@ def test_a2_true_condition_without_admission_is_malformed_and_holds_nothing() ->
     reserved = {"type": "QuotaReserved", "status": "True", "lastTransitionTime": "2026-03-01T10:00:00Z"}
     obj = workload(status={"conditions": [reserved]})
     for read in (lambda: read_workload(obj, NAMES), lambda: read_quota_holder(obj)):
-        with pytest.raises(Malformed, match=r"^status\.admission: "):
+        with pytest.raises(MalformedField, match=r"^status\.admission: "):
             read()
 
 

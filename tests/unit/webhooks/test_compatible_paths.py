@@ -7,11 +7,11 @@ import orjson
 import pytest
 
 from admitq.integrations.base import Integration
-from admitq.integrations.paths import with_value
 from admitq.integrations.registry import enabled, registered
 from admitq.serving.http import Request, by_path
 from admitq_api.configuration import load_configuration
 from admitq_api.feature_gates import FeatureGates
+from admitq_api.json_objects import with_value
 from admitq_api.labels import COMPAT_GROUP, names_for
 from admitq_webhooks.routes import CREATE, CREATE_UPDATE, routes, webhooks
 from tests.unit.integrations.examples import examples_of

@@ -10,7 +10,6 @@ from admitq_api.labels import COMPAT_GROUP, DEFAULT_GROUP, names_for
 from admitq_webhooks import conversion as under_test
 from admitq_webhooks.conversion import conversion
 
-Json = dict[str, Any]
 OLDER: Final = f"{COMPAT_GROUP}/v1beta1"
 NEWER: Final = f"{COMPAT_GROUP}/v1beta2"
 
@@ -22,7 +21,7 @@ def review(*objects: Any, **changed: Any) -> bytes:
     )
 
 
-async def answered(body: bytes) -> Json:
+async def answered(body: bytes) -> dict[str, Any]:
     response = await conversion(names_for(COMPAT_GROUP))["/convert"](Request("POST", "/convert", body=body))
     assert response.status == 200, response.body
     found = orjson.loads(response.body)
@@ -31,7 +30,7 @@ async def answered(body: bytes) -> Json:
     return found["response"]
 
 
-def queue(name: str = "one", **changed: Any) -> Json:
+def queue(name: str = "one", **changed: Any) -> dict[str, Any]:
     return {
         "apiVersion": OLDER,
         "kind": "ClusterQueue",

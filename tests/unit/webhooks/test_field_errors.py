@@ -2,9 +2,9 @@
 
 import pytest
 
-from admitq_api.field_errors import FieldError, Path, aggregate
+from admitq_api.field_errors import ErrorPath, FieldError, aggregate
 
-HERE = Path("spec").at("groups", 0, "name")
+HERE = ErrorPath("spec").at("groups", 0, "name")
 
 
 @pytest.mark.parametrize(
@@ -50,8 +50,8 @@ def test_long_values_are_cut() -> None:
 
 
 def test_paths_are_built_step_by_step() -> None:
-    assert str(Path().at("spec", "a", 1, 2, "b")) == "spec.a[1][2].b"
-    assert str(Path("metadata.labels").key("a.b/c")) == "metadata.labels[a.b/c]"
+    assert str(ErrorPath().at("spec", "a", 1, 2, "b")) == "spec.a[1][2].b"
+    assert str(ErrorPath("metadata.labels").key("a.b/c")) == "metadata.labels[a.b/c]"
 
 
 def test_several_errors_stand_in_brackets_and_repeated_ones_are_said_once() -> None:

@@ -10,9 +10,9 @@ from admitq.integrations.kinds.leaderworkerset import LEADER_WORKER_SET
 from admitq.integrations.kinds.pod import POD
 from admitq.integrations.kinds.statefulset import STATEFUL_SET
 from admitq.integrations.names import workload_name
-from admitq.integrations.paths import value_at
 from admitq.integrations.registry import enabled
 from admitq_api.feature_gates import FeatureGates
+from admitq_api.json_objects import value_at
 from admitq_webhooks.mutate.jobs import mutate
 from admitq_webhooks.validate.jobs import validate_create, validate_update
 from tests.unit.webhooks.support import NAMES, PRIORITY, QUEUE, FakeWorld, ask, policy

@@ -10,24 +10,22 @@ from admitq.runtime.kinds import kinds_of
 from admitq.workloads.admission_status import CONDITIONS, belongs, configuration, write
 from admitq_api.labels import names_for
 
-Object = dict[str, Any]
-
 NAMES = names_for()
 WORKLOADS = kinds_of(NAMES).workloads
 ADMISSION = {"clusterQueue": "cq", "podSetAssignments": [{"name": "main", "count": 1}]}
 CHECKS = [{"name": "check", "state": "Ready", "lastTransitionTime": "2026-03-01T10:00:00Z", "message": ""}]
 
 
-def condition(kind: str, status: str = "False") -> Object:
+def condition(kind: str, status: str = "False") -> dict[str, Any]:
     return {"type": kind, "status": status, "reason": "R", "message": "", "lastTransitionTime": "x"}
 
 
-def workload(**status: Any) -> Object:
+def workload(**status: Any) -> dict[str, Any]:
     metadata = {"name": "w", "namespace": "team", "uid": "u", "resourceVersion": "7", "labels": {"a": "b"}}
     return {"metadata": metadata, "spec": {"queueName": "lq"}, "status": status}
 
 
-def patch(**status: Any) -> Object:
+def patch(**status: Any) -> dict[str, Any]:
     return {"metadata": {"resourceVersion": "7"}, "status": status}
 
 
@@ -98,7 +96,7 @@ EVICTED, FINISHED = condition("Evicted", "True"), condition("Finished", "True")
     ],
 )
 def test_a2_change_belongs_to_the_admission_if_it_changes_nothing_else(
-    change: Object, expected: bool
+    change: dict[str, Any], expected: bool
 ) -> None:
     stored = workload(conditions=[FINISHED], requeueState={"count": 1})
     assert belongs(stored, patch(**change)) is expected
@@ -107,20 +105,22 @@ def test_a2_change_belongs_to_the_admission_if_it_changes_nothing_else(
 class Server:
     """Answers an apply with a status or a refusal, and keeps how each write was sent."""
 
-    def __init__(self, *, applied: Object | None = None, refusal: ApiError | None = None) -> None:
+    def __init__(self, *, applied: dict[str, Any] | None = None, refusal: ApiError | None = None) -> None:
         self.calls: list[tuple[str, str]] = []
         self._applied, self._refusal = applied, refusal
 
-    async def merge_patch(self, _resource: Any, _name: str, body: Object, **options: Any) -> Object:
+    async def merge_patch(
+        self, _resource: Any, _name: str, body: dict[str, Any], **options: Any
+    ) -> dict[str, Any]:
         return self._answer("merge", body, options)
 
-    async def apply(self, _resource: Any, body: Object, **options: Any) -> Object:
+    async def apply(self, _resource: Any, body: dict[str, Any], **options: Any) -> dict[str, Any]:
         answer = self._answer("apply", body, options)
         if self._refusal is not None:
             raise self._refusal
         return answer if self._applied is None else {**answer, "status": self._applied}
 
-    def _answer(self, way: str, body: Object, options: Object) -> Object:
+    def _answer(self, way: str, body: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
         assert options["field_manager"] == "admitq-admission"
         assert options["subresource"] == "status"
         self.calls.append((way, body["metadata"]["resourceVersion"]))
@@ -128,8 +128,8 @@ class Server:
 
 
 async def written_to(
-    server: Server, stored: Object, change: Object, *, merge_patches: bool = False
-) -> Object:
+    server: Server, stored: dict[str, Any], change: dict[str, Any], *, merge_patches: bool = False
+) -> dict[str, Any]:
     return await write(
         cast("Client", server),
         WORKLOADS,
@@ -140,7 +140,7 @@ async def written_to(
     )
 
 
-STATED: Object = {"conditions": [condition("QuotaReserved", "True")], "admission": ADMISSION}
+STATED: dict[str, Any] = {"conditions": [condition("QuotaReserved", "True")], "admission": ADMISSION}
 RELEASE = patch(conditions=[condition("QuotaReserved")], admission=None)
 PART_IS_LEFT = ApiError(422, "Invalid", "status.conditions[0].lastTransitionTime: Required value")
 
@@ -181,7 +181,7 @@ async def test_a2_write_is_applied_and_merged_where_other_managers_own_what_it_r
         pytest.param({"conditions": []}, id="a condition"),
     ],
 )
-async def test_a2_conditions_and_fields_are_removed_in_one_write(change: Object) -> None:
+async def test_a2_conditions_and_fields_are_removed_in_one_write(change: dict[str, Any]) -> None:
     server = Server()
     stored = workload(conditions=[EVICTED], requeueState={"count": 1, "requeueAt": "x"})
     await written_to(server, stored, patch(**change))

@@ -5,10 +5,9 @@ from typing import Any
 import pytest
 
 from admitq.workloads.increases import Increase, increases
-from tests.unit.controllers.builders import Object
 
 
-def pod_set(name: str = "main", count: int = 1, *, spec: Any = None, **requests: str) -> Object:
+def pod_set(name: str = "main", count: int = 1, *, spec: Any = None, **requests: str) -> dict[str, Any]:
     """A podset as a Workload lists it."""
     container = {"name": "c", "image": "i", "resources": {"requests": requests}}
     return {"name": name, "count": count, "template": {"spec": {"containers": [container], **(spec or {})}}}
@@ -40,7 +39,7 @@ OVERHEAD = {"overhead": {"cpu": "1"}}
     ],
 )
 def test_increases_are_more_pods_or_larger_requests(
-    wanted: list[Object], granted: list[Object], expected: list[Increase]
+    wanted: list[dict[str, Any]], granted: list[dict[str, Any]], expected: list[Increase]
 ) -> None:
     assert increases(wanted, granted) == expected
 

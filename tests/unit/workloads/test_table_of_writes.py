@@ -12,11 +12,11 @@ from admitq.controllers.job import excess, members, one_workload, prebuilt, rele
 from admitq.controllers.provisioning import decide as provisioning
 from admitq.controllers.serving import decide as serving
 from admitq.controllers.workload import steps as workload_steps
-from admitq.integrations.paths import Object
 from admitq.manager import preemption_writer
 from admitq.workloads import reservation, transitions
 from admitq.workloads.transitions import Transition
 from admitq_api.conditions import format_time, parse_time
+from admitq_api.json_objects import JsonObject
 from admitq_api.labels import names_for
 from tests.controlplane.further_writes import FURTHER, RETENTION
 from tests.controlplane.manners import CHECK_CONTROLLER, Applied, applied, not_applicable, typed
@@ -104,15 +104,15 @@ def test_e_rows_have_names_of_their_own() -> None:
 # --- manners --------------------------------------------------------------------------------------
 
 
-def condition(type_: str, value: str = "True", reason: str = "R") -> Object:
+def condition(type_: str, value: str = "True", reason: str = "R") -> JsonObject:
     return {"type": type_, "status": value, "reason": reason, "message": "m", "lastTransitionTime": TIME}
 
 
-def assignment(cpu: str = "1", count: int = 1) -> Object:
+def assignment(cpu: str = "1", count: int = 1) -> JsonObject:
     return {"name": "main", "count": count, "flavors": {"cpu": "f-ns"}, "resourceUsage": {"cpu": cpu}}
 
 
-def workload_of(*conditions: Object, name: str = "w", **fields: Any) -> dict[str, Any]:
+def workload_of(*conditions: JsonObject, name: str = "w", **fields: Any) -> dict[str, Any]:
     container = {"name": "c", "resources": {"requests": {"cpu": "1"}}}
     pod_set = {"name": "main", "count": 1, "template": {"spec": {"containers": [container]}}}
     metadata = {"name": name, "namespace": "ns", "uid": f"uid-{name}", "resourceVersion": "1"}
@@ -121,7 +121,7 @@ def workload_of(*conditions: Object, name: str = "w", **fields: Any) -> dict[str
     return {"metadata": metadata, "spec": spec, "status": {"conditions": [*conditions], **fields}}
 
 
-def admission(cpu: str = "1") -> Object:
+def admission(cpu: str = "1") -> JsonObject:
     return {"clusterQueue": "cq-ns", "podSetAssignments": [assignment(cpu)]}
 
 
@@ -138,7 +138,7 @@ def test_e_typed_update_drops_what_is_empty_and_writes_canonical_quantities() ->
     assert after["status"]["admission"]["podSetAssignments"] == [expected]
 
 
-def managers(before: Object, after: Object) -> dict[str, Sequence[str]]:
+def managers(before: JsonObject, after: JsonObject) -> dict[str, Sequence[str]]:
     return {one.manager: sorted(one.fields.get("status", {})) for one in applied(before, after, NAMES)}
 
 
@@ -194,7 +194,7 @@ def test_e_apply_cannot_remove_requeue_state_nor_annotations() -> None:
 # --- laws -----------------------------------------------------------------------------------------
 
 
-def queue(cpu: str, **counters: Any) -> Object:
+def queue(cpu: str, **counters: Any) -> JsonObject:
     flavors = [{"name": "f-ns", "resources": [{"name": "cpu", "nominalQuota": "2"}]}]
     total = [{"name": "f-ns", "resources": [{"name": "cpu", "total": cpu}]}]
     return {
@@ -204,7 +204,7 @@ def queue(cpu: str, **counters: Any) -> Object:
     }
 
 
-def job(*, suspend: bool, active: int = 0) -> Object:
+def job(*, suspend: bool, active: int = 0) -> JsonObject:
     metadata = {"name": "j", "uid": "uid-j", "resourceVersion": "1"}
     return {"metadata": metadata, "spec": {"suspend": suspend}, "status": {"active": active}}
 
@@ -214,7 +214,11 @@ WAITS = condition("QuotaReserved", "False", "WaitingForQuota")
 
 
 def problems(
-    *workloads: Object, jobs: Sequence[Object] = (), cpu: str = "0", counted: int = 0, pending: int = 0
+    *workloads: JsonObject,
+    jobs: Sequence[JsonObject] = (),
+    cpu: str = "0",
+    counted: int = 0,
+    pending: int = 0,
 ) -> list[str]:
     counters = {"reservingWorkloads": counted, "admittedWorkloads": counted, "pendingWorkloads": pending}
     cq = queue(cpu, **counters)
@@ -251,7 +255,7 @@ def test_e_laws_hold_of_what_is_well() -> None:
         ),
     ],
 )
-def test_e_laws_notice_workload_that_is_lost(workload: Object, law: str) -> None:
+def test_e_laws_notice_workload_that_is_lost(workload: JsonObject, law: str) -> None:
     assert law in problems(workload)
 
 
@@ -264,7 +268,7 @@ def test_e_laws_notice_quota_that_is_not_counted() -> None:
     assert "LocalQueue lq says pendingWorkloads 0, and the Workloads say 1" in problems(workload_of(WAITS))
 
 
-def slice_of(*conditions: Object, name: str, **fields: Any) -> dict[str, Any]:
+def slice_of(*conditions: JsonObject, name: str, **fields: Any) -> dict[str, Any]:
     annotations = {NAMES.workload_slice_name: "first"}
     if replaced := fields.pop("replaces", None):
         annotations[NAMES.workload_slice_replacement_for] = f"ns/{replaced}"
@@ -305,7 +309,9 @@ def test_e_laws_hold_of_slices_that_are_well() -> None:
         ),
     ],
 )
-def test_e_laws_notice_slices_that_are_too_many_or_wait_in_vain(slices: Sequence[Object], law: str) -> None:
+def test_e_laws_notice_slices_that_are_too_many_or_wait_in_vain(
+    slices: Sequence[JsonObject], law: str
+) -> None:
     assert law in problems(*slices, jobs=[job(suspend=False)], cpu="1", counted=1)
 
 
@@ -326,7 +332,7 @@ def test_e_laws_notice_slices_that_are_too_many_or_wait_in_vain(slices: Sequence
         ),
     ],
 )
-def test_e_laws_notice_quota_that_is_held_for_nothing(workload: Object, law: str) -> None:
+def test_e_laws_notice_quota_that_is_held_for_nothing(workload: JsonObject, law: str) -> None:
     assert law in problems(workload, jobs=[job(suspend=False)], cpu="1", counted=1)
 
 

@@ -19,10 +19,8 @@ from admitq_api.conditions import SECOND, ConditionType, format_time, parse_time
 NOW = parse_time("2026-03-01T10:00:00Z")
 BEFORE = "2026-03-01T09:59:00Z"
 
-Object = dict[str, Any]
 
-
-def condition(type_: str, status: str, reason: str = "R", message: str = "m") -> Object:
+def condition(type_: str, status: str, reason: str = "R", message: str = "m") -> dict[str, Any]:
     return {
         "type": type_,
         "status": status,
@@ -32,7 +30,7 @@ def condition(type_: str, status: str, reason: str = "R", message: str = "m") ->
     }
 
 
-def workload(*conditions: Object, **status: Any) -> Object:
+def workload(*conditions: dict[str, Any], **status: Any) -> dict[str, Any]:
     metadata = {"name": "w", "namespace": "ns", "resourceVersion": "7", "generation": 2}
     return {"metadata": metadata, "status": {"conditions": list(conditions), **status}}
 
@@ -134,7 +132,7 @@ def test_c17_retry_count_survives_the_reset_of_a_rejected_check(state: str, retr
         ({"state": "Rejected", "podSetUpdates": [{}]}, {"state": "Pending"}),
     ],
 )
-def test_checks_begin_anew_and_count_their_retries(check: Object, after: Object) -> None:
+def test_checks_begin_anew_and_count_their_retries(check: dict[str, Any], after: dict[str, Any]) -> None:
     transition = Transition(workload(admissionChecks=[{"name": "c", **check}]), NOW)
     transition.evict("Preempted", "m")
     [reset] = transition.status["admissionChecks"]
@@ -149,7 +147,7 @@ def test_checks_begin_anew_and_count_their_retries(check: Object, after: Object)
 EARLIER = "2026-03-01T09:58:00Z"
 
 
-def requeued(changed_at: str, state: str = "Ready") -> Object:
+def requeued(changed_at: str, state: str = "Ready") -> dict[str, Any]:
     """The status after a requeue, with a check and a gate that were changed then. Evicted is of BEFORE."""
     check = {"name": "c", "state": state, "podSetUpdates": [{"name": "main"}]}
     obj = workload(
@@ -256,7 +254,7 @@ def test_who_used_up_all_time_begins_anew() -> None:
 
 
 @pytest.mark.parametrize("requeued", [[], [condition("Requeued", "True", "Preempted")]])
-def test_the_wait_is_measured_from_the_last_return(requeued: list[Object]) -> None:
+def test_the_wait_is_measured_from_the_last_return(requeued: list[dict[str, Any]]) -> None:
     transition = Transition(workload(condition("Evicted", "True", "Preempted"), *requeued), NOW)
     transition.requeue("PendingEvaluation")
     assert found(transition, "Requeued") == ("True", "Preempted", "m")
@@ -270,7 +268,7 @@ def test_a_mere_reservation_has_not_run() -> None:
 
 
 @pytest.mark.parametrize("conditions", [[], [condition("Admitted", "True") | {"lastTransitionTime": "odd"}]])
-def test_a_time_that_cannot_be_read_is_not_known(conditions: list[Object]) -> None:
+def test_a_time_that_cannot_be_read_is_not_known(conditions: list[dict[str, Any]]) -> None:
     assert since(workload(*conditions), ConditionType.ADMITTED) is None
 
 
@@ -292,7 +290,7 @@ RESERVED, FINISHED = condition("QuotaReserved", "True"), condition("Finished", "
     ],
 )
 def test_quota_is_held_until_the_end_also_by_who_is_to_go(
-    conditions: list[Object], metadata: Object, holds: bool, over: bool
+    conditions: list[dict[str, Any]], metadata: dict[str, Any], holds: bool, over: bool
 ) -> None:
     obj = workload(*conditions)
     obj["metadata"] |= metadata
@@ -303,5 +301,5 @@ def test_quota_is_held_until_the_end_also_by_who_is_to_go(
     ("spec", "active"),
     [({}, True), ({"active": None}, True), ({"active": True}, True), ({"active": False}, False)],
 )
-def test_only_who_says_no_is_not_active(spec: Object, active: bool) -> None:
+def test_only_who_says_no_is_not_active(spec: dict[str, Any], active: bool) -> None:
     assert is_active({"spec": spec}) is active

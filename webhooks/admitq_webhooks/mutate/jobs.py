@@ -3,34 +3,28 @@
 Every step holds when it is repeated, so the API server may ask again after other webhooks changed the job.
 """
 
-from collections.abc import Mapping
-from typing import Any
-
 from admitq.integrations.base import Integration
 from admitq.integrations.ownership import has_known_controller, queue_name
-from admitq.integrations.paths import value_at, with_value
 from admitq.serving.authorization import User
 from admitq_api.feature_gates import Gate
+from admitq_api.json_objects import JsonObject, object_at, value_at, with_value
 from admitq_api.labels import DEFAULT_PRIORITY_CLASS, DEFAULT_QUEUE
 from admitq_webhooks import owner_reviews
 from admitq_webhooks.ancestors import has_managed_ancestor
 from admitq_webhooks.policy import Policy
 from admitq_webhooks.review import NO_USER
-from admitq_webhooks.validate.syntax import mapping
 from admitq_webhooks.world import World
-
-Object = Mapping[str, Any]
 
 
 async def mutate(
-    job: Object,
+    job: JsonObject,
     namespace: str,
     integration: Integration,
     policy: Policy,
     world: World,
-    before: Object | None = None,
+    before: JsonObject | None = None,
     user: User = NO_USER,
-) -> Object:
+) -> JsonObject:
     """Return the job as it should be stored.
 
     One that makes no pods stays as it is. One that is not ours gets what its kind gives to any, and the
@@ -82,14 +76,14 @@ async def mutate(
 
 
 def _with_default_class(
-    job: Object, before: Object | None, policy: Policy, world: World, *, is_up: bool
-) -> Object:
+    job: JsonObject, before: JsonObject | None, policy: Policy, world: World, *, is_up: bool
+) -> JsonObject:
     key = policy.names.priority_class
-    had = mapping(before or {}, "metadata", "labels").get(key) == DEFAULT_PRIORITY_CLASS
+    had = object_at(before or {}, ("metadata", "labels")).get(key) == DEFAULT_PRIORITY_CLASS
     if (
         not policy.gates.enabled(Gate.WORKLOAD_PRIORITY_CLASS_DEFAULTING)
         or (is_up and not had)
-        or mapping(job, "metadata", "labels").get(key)
+        or object_at(job, ("metadata", "labels")).get(key)
         or not world.has_priority_class(DEFAULT_PRIORITY_CLASS)
     ):
         return job
@@ -97,8 +91,8 @@ def _with_default_class(
 
 
 def _left_to_dispatcher(
-    job: Object, namespace: str, integration: Integration, policy: Policy, world: World
-) -> Object:
+    job: JsonObject, namespace: str, integration: Integration, policy: Policy, world: World
+) -> JsonObject:
     """A job that is to run in another cluster is run here by nobody, unless it says itself who runs it."""
     names, path = policy.names, integration.delegation.managed_by_path
     if path is None or not policy.gates.enabled(Gate.MULTIKUEUE):

@@ -1,28 +1,24 @@
 """What our own kinds get on creation beyond the defaults of their schemas."""
 
-from collections.abc import Mapping
 from typing import Any, cast
 
-from admitq.integrations.paths import with_value
 from admitq_api.feature_gates import FeatureGates, Gate
+from admitq_api.json_objects import JsonObject, aligned_objects_at, object_at, with_value
 from admitq_api.labels import Names
-from admitq_webhooks.validate.syntax import mapping, objects
-
-Object = Mapping[str, Any]
 
 
-def with_finalizer(obj: Object, names: Names) -> Object:
+def with_finalizer(obj: JsonObject, names: Names) -> JsonObject:
     """Return the object held by our finalizer, so that it outlives its use."""
-    found = mapping(obj, "metadata").get("finalizers")
+    found = object_at(obj, ("metadata",)).get("finalizers")
     finalizers = cast("list[Any]", found) if isinstance(found, list) else []
     if names.finalizer in finalizers:
         return obj
     return with_value(obj, ("metadata", "finalizers"), [*finalizers, names.finalizer])
 
 
-def workload(obj: Object, gates: FeatureGates) -> Object:
+def workload(obj: JsonObject, gates: FeatureGates) -> JsonObject:
     """Return the Workload without its minimum counts, where partial admission is switched off."""
-    pod_sets = objects(obj, "spec", "podSets")
+    pod_sets = aligned_objects_at(obj, ("spec", "podSets"))
     if gates.enabled(Gate.PARTIAL_ADMISSION) or not any("minCount" in pod_set for pod_set in pod_sets):
         return obj
     kept = [{key: value for key, value in pod_set.items() if key != "minCount"} for pod_set in pod_sets]

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from admitq.integrations.admission_gates import gates_of
-from admitq_api.field_errors import FieldError, Path
+from admitq_api.field_errors import ErrorPath, FieldError
 from admitq_api.labels import Names
 from admitq_api.syntax import dns_subdomain
 from admitq_webhooks.validate.syntax import duplicates
@@ -39,11 +39,11 @@ def validate_update(old: Mapping[str, Any], new: Mapping[str, Any], names: Names
     yield from _errors(after, before, path)
 
 
-def _path(names: Names) -> Path:
-    return Path("metadata.annotations").key(names.admission_gated_by)
+def _path(names: Names) -> ErrorPath:
+    return ErrorPath("metadata.annotations").key(names.admission_gated_by)
 
 
-def _errors(gates: Sequence[str], stored: Sequence[str], path: Path) -> Iterator[FieldError]:
+def _errors(gates: Sequence[str], stored: Sequence[str], path: ErrorPath) -> Iterator[FieldError]:
     """Check the form of gates, except what the stored list has in the same way."""
     for gate in gates:
         if gate in stored:

@@ -1,32 +1,31 @@
 """Rules of ClusterQueues that their schema cannot say."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Final
 
 from admitq_api.feature_gates import FeatureGates, Gate
-from admitq_api.field_errors import FieldError, Path, new_errors
+from admitq_api.field_errors import ErrorPath, FieldError, new_errors
+from admitq_api.json_objects import JsonObject, aligned_objects_at, object_at, text_at
 from admitq_api.meaning import same_meaning
 from admitq_api.selectors import validate_selector
 from admitq_api.syntax import dns_subdomain
 from admitq_webhooks.validate.quotas import QuotaRules, validate_fair_sharing, validate_resource_groups
-from admitq_webhooks.validate.syntax import is_being_deleted, mapping, named, objects, text, texts
+from admitq_webhooks.validate.syntax import is_being_deleted, named, texts_at
 
 MAX_CONCURRENT_FLAVORS: Final = 16
 
-Object = Mapping[str, Any]
 
-
-def validate_create(cluster_queue: Object, gates: FeatureGates) -> list[FieldError]:
+def validate_create(cluster_queue: JsonObject, gates: FeatureGates) -> list[FieldError]:
     """Check a new ClusterQueue."""
-    spec = mapping(cluster_queue, "spec")
+    spec = object_at(cluster_queue, ("spec",))
     return [*_spec(spec, gates), *_on_flavors(spec)]
 
 
-def validate_update(old: Object, new: Object, gates: FeatureGates) -> list[FieldError]:
+def validate_update(old: JsonObject, new: JsonObject, gates: FeatureGates) -> list[FieldError]:
     """Check a change. One that is being deleted is let go, whatever it says."""
     if is_being_deleted(old):
         return []
-    before, after = mapping(old, "spec"), mapping(new, "spec")
+    before, after = object_at(old, ("spec",)), object_at(new, ("spec",))
     errors = new_errors(_spec(after, gates), _spec(before, gates))
     errors.extend(_on_flavors(after, tolerated=_tolerated_lists(before, after, gates)))
     if gates.enabled(Gate.CONCURRENT_ADMISSION) and not same_meaning(
@@ -43,27 +42,29 @@ def validate_update(old: Object, new: Object, gates: FeatureGates) -> list[Field
     return errors
 
 
-def _flavor_names(spec: Object) -> list[str]:
+def _flavor_names(spec: JsonObject) -> list[str]:
     return [
-        text(flavor, "name")
-        for group in objects(spec, "resourceGroups")
-        for flavor in objects(group, "flavors")
+        text_at(flavor, ("name",))
+        for group in aligned_objects_at(spec, ("resourceGroups",))
+        for flavor in aligned_objects_at(group, ("flavors",))
     ]
 
 
-def _tolerated_lists(before: Object, after: Object, gates: FeatureGates) -> Mapping[str, frozenset[str]]:
+def _tolerated_lists(
+    before: JsonObject, after: JsonObject, gates: FeatureGates
+) -> Mapping[str, frozenset[str]]:
     """The lists of flavors by check that stay as they are, where the ClusterQueue names the same flavors."""
     same_flavors = frozenset(_flavor_names(before)) == frozenset(_flavor_names(after))
     if not same_flavors or gates.enabled(Gate.REJECT_UPDATES_WITH_INVALID_ON_FLAVORS):
         return {}
-    checks = objects(before, "admissionChecksStrategy", "admissionChecks")
-    return {text(check, "name"): frozenset(texts(check, "onFlavors")) for check in checks}
+    checks = aligned_objects_at(before, ("admissionChecksStrategy", "admissionChecks"))
+    return {text_at(check, ("name",)): frozenset(texts_at(check, ("onFlavors",))) for check in checks}
 
 
-def _spec(spec: Object, gates: FeatureGates) -> Iterator[FieldError]:
-    cohort = text(spec, "cohortName")
+def _spec(spec: JsonObject, gates: FeatureGates) -> Iterator[FieldError]:
+    cohort = text_at(spec, ("cohortName",))
     if cohort:
-        yield from named(Path("spec.cohortName"), cohort, dns_subdomain)
+        yield from named(ErrorPath("spec.cohortName"), cohort, dns_subdomain)
     yield from validate_resource_groups(
         spec,
         QuotaRules(
@@ -75,15 +76,15 @@ def _spec(spec: Object, gates: FeatureGates) -> Iterator[FieldError]:
     )
     yield from validate_selector(spec.get("namespaceSelector"), "spec.namespaceSelector")
     yield from validate_fair_sharing(spec)
-    yield from _preemption(mapping(spec, "preemption"))
-    yield from _fungibility(mapping(spec, "flavorFungibility"))
+    yield from _preemption(object_at(spec, ("preemption",)))
+    yield from _fungibility(object_at(spec, ("flavorFungibility",)))
     if gates.enabled(Gate.CONCURRENT_ADMISSION) and "concurrentAdmissionPolicy" in spec:
         yield from _concurrent_admission(spec)
 
 
-def _preemption(preemption: Object) -> Iterator[FieldError]:
-    reclaim = text(preemption, "reclaimWithinCohort") or "Never"
-    borrow = text(preemption, "borrowWithinCohort", "policy") or "Never"
+def _preemption(preemption: JsonObject) -> Iterator[FieldError]:
+    reclaim = text_at(preemption, ("reclaimWithinCohort",)) or "Never"
+    borrow = text_at(preemption, ("borrowWithinCohort", "policy")) or "Never"
     if reclaim == "Never" and borrow != "Never":
         yield FieldError.invalid(
             "spec.preemption",
@@ -93,10 +94,10 @@ def _preemption(preemption: Object) -> Iterator[FieldError]:
         )
 
 
-def _fungibility(fungibility: Object) -> Iterator[FieldError]:
+def _fungibility(fungibility: JsonObject) -> Iterator[FieldError]:
     preference = fungibility.get("preference")
-    borrow = text(fungibility, "whenCanBorrow") or "MayStopSearch"
-    preempt = text(fungibility, "whenCanPreempt") or "TryNextFlavor"
+    borrow = text_at(fungibility, ("whenCanBorrow",)) or "MayStopSearch"
+    preempt = text_at(fungibility, ("whenCanPreempt",)) or "TryNextFlavor"
     if preference is not None and (borrow, preempt) != ("TryNextFlavor", "TryNextFlavor"):
         yield FieldError.invalid(
             "spec.flavorFungibility.preference",
@@ -106,14 +107,16 @@ def _fungibility(fungibility: Object) -> Iterator[FieldError]:
 
 
 def _on_flavors(
-    spec: Object, *, tolerated: Mapping[str, frozenset[str]] | None = None
+    spec: JsonObject, *, tolerated: Mapping[str, frozenset[str]] | None = None
 ) -> Iterator[FieldError]:
     flavors = _flavor_names(spec)
-    path = Path("spec.admissionChecksStrategy.admissionChecks")
-    for place, check in enumerate(objects(spec, "admissionChecksStrategy", "admissionChecks")):
-        if tolerated and tolerated.get(text(check, "name")) == frozenset(texts(check, "onFlavors")):
+    path = ErrorPath("spec.admissionChecksStrategy.admissionChecks")
+    for place, check in enumerate(aligned_objects_at(spec, ("admissionChecksStrategy", "admissionChecks"))):
+        if tolerated and tolerated.get(text_at(check, ("name",))) == frozenset(
+            texts_at(check, ("onFlavors",))
+        ):
             continue
-        for index, flavor in enumerate(texts(check, "onFlavors")):
+        for index, flavor in enumerate(texts_at(check, ("onFlavors",))):
             if flavor not in flavors:
                 yield FieldError.invalid(
                     path.at(place, "onFlavors", index),
@@ -123,9 +126,9 @@ def _on_flavors(
                 )
 
 
-def _concurrent_admission(spec: Object) -> Iterator[FieldError]:
-    path = Path("spec.concurrentAdmissionPolicy")
-    groups = objects(spec, "resourceGroups")
+def _concurrent_admission(spec: JsonObject) -> Iterator[FieldError]:
+    path = ErrorPath("spec.concurrentAdmissionPolicy")
+    groups = aligned_objects_at(spec, ("resourceGroups",))
     if len(groups) != 1:
         yield FieldError.invalid(
             "spec.resourceGroups", len(groups), "must be exactly one with concurrentAdmissionPolicy"
@@ -133,18 +136,18 @@ def _concurrent_admission(spec: Object) -> Iterator[FieldError]:
     flavors = _flavor_names(spec)
     if len(flavors) > MAX_CONCURRENT_FLAVORS:
         yield FieldError.too_many("spec.resourceGroups[0].flavors", len(flavors), MAX_CONCURRENT_FLAVORS)
-    if text(spec, "queueingStrategy") == "StrictFIFO":
+    if text_at(spec, ("queueingStrategy",)) == "StrictFIFO":
         yield FieldError.invalid(
             "spec.queueingStrategy", "StrictFIFO", "cannot be used with concurrentAdmissionPolicy"
         )
-    migration = mapping(spec, "concurrentAdmissionPolicy", "migration")
+    migration = object_at(spec, ("concurrentAdmissionPolicy", "migration"))
     if "constraints" not in migration:
         return
-    if text(migration, "mode") != "TryPreferredFlavors":
+    if text_at(migration, ("mode",)) != "TryPreferredFlavors":
         yield FieldError.forbidden(
             path.at("migration", "constraints"), "may only be set when mode is TryPreferredFlavors"
         )
-    last = text(migration, "constraints", "lastAcceptableFlavorName")
+    last = text_at(migration, ("constraints", "lastAcceptableFlavorName"))
     if last and last not in flavors:
         yield FieldError.not_found(
             path.at("migration", "constraints", "lastAcceptableFlavorName"),

@@ -3,16 +3,17 @@
 from collections.abc import Mapping
 from typing import Any
 
-from admitq_api.field_errors import FieldError, Path
+from admitq_api.field_errors import ErrorPath, FieldError
+from admitq_api.json_objects import object_at, text_at
 from admitq_api.syntax import dns_subdomain
 from admitq_webhooks.validate.quotas import QuotaRules, validate_fair_sharing, validate_resource_groups
-from admitq_webhooks.validate.syntax import mapping, named, text
+from admitq_webhooks.validate.syntax import named
 
 
 def validate(cohort: Mapping[str, Any]) -> list[FieldError]:
     """Check a Cohort. A cycle of parents is accepted: it stops admission until it is broken."""
-    spec = mapping(cohort, "spec")
-    parent = text(spec, "parentName")
+    spec = object_at(cohort, ("spec",))
+    parent = text_at(spec, ("parentName",))
     rules = QuotaRules(
         has_parent=bool(parent),
         parent="parent",
@@ -20,7 +21,7 @@ def validate(cohort: Mapping[str, Any]) -> list[FieldError]:
         lending_up_to_nominal=False,
     )
     return [
-        *(named(Path("spec.parentName"), parent, dns_subdomain) if parent else ()),
+        *(named(ErrorPath("spec.parentName"), parent, dns_subdomain) if parent else ()),
         *validate_resource_groups(spec, rules),
         *validate_fair_sharing(spec),
     ]

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import takewhile
 from typing import Any, Final
 
@@ -10,26 +10,25 @@ from admitq.integrations.base import MOST_POD_SETS, Integration, PodSetTemplate
 from admitq.integrations.ownership import prebuilt_places, queue_name
 from admitq.workloads.increases import increases
 from admitq_api.feature_gates import Gate
-from admitq_api.field_errors import ErrorType, FieldError, Path, new_errors
+from admitq_api.field_errors import ErrorPath, ErrorType, FieldError, new_errors
+from admitq_api.json_objects import JsonObject, object_at
 from admitq_api.labels import DEFAULT_QUEUE, Names
 from admitq_api.syntax import dns_subdomain
 from admitq_webhooks.ancestors import has_managed_ancestor
 from admitq_webhooks.policy import Policy
 from admitq_webhooks.validate import admission_gates, topology_requests
-from admitq_webhooks.validate.syntax import is_being_deleted, mapping, named
+from admitq_webhooks.validate.syntax import is_being_deleted, named
 from admitq_webhooks.validate.topology_requests import TemplateAnnotations
 from admitq_webhooks.world import World
 
-Object = Mapping[str, Any]
-
-_LABELS: Final = Path("metadata.labels")
-_ANNOTATIONS: Final = Path("metadata.annotations")
+_LABELS: Final = ErrorPath("metadata.labels")
+_ANNOTATIONS: Final = ErrorPath("metadata.annotations")
 _POSITIVE: Final = re.compile(r"\+?0*[1-9][0-9]{0,9}")
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,10}")
 _IMMUTABLE: Final = "field is immutable"
 
 
-def validate_create(job: Object, integration: Integration, policy: Policy) -> list[FieldError]:
+def validate_create(job: JsonObject, integration: Integration, policy: Policy) -> list[FieldError]:
     """Check a new job; one that makes no pods, or is no member of one, is asked by its kind alone."""
     names, own = policy.names, integration.webhook.validate_create(job, policy.rules(job))
     if integration.lifecycle.is_skipped(job) or not _is_held(job, integration, names):
@@ -47,13 +46,13 @@ def validate_create(job: Object, integration: Integration, policy: Policy) -> li
 
 
 def validate_update(
-    old: Object,
-    new: Object,
+    old: JsonObject,
+    new: JsonObject,
     namespace: str,
     integration: Integration,
     policy: Policy,
     world: World,
-    workload: Object | None = None,
+    workload: JsonObject | None = None,
 ) -> list[FieldError]:
     """Check a change of a job, given the Workload it depends on. One that is being deleted is let go.
 
@@ -95,7 +94,7 @@ def validate_update(
 
 
 async def warnings(
-    job: Object, namespace: str, integration: Integration, policy: Policy, world: World
+    job: JsonObject, namespace: str, integration: Integration, policy: Policy, world: World
 ) -> tuple[str, ...]:
     """Tell what is allowed and yet of no use: to have a member held whose owner is queued itself.
 
@@ -115,7 +114,7 @@ async def warnings(
     return (f"{where}: the owner of this {integration.kind} is queued in its stead",)
 
 
-def _is_held(job: Object, integration: Integration, names: Names) -> bool:
+def _is_held(job: JsonObject, integration: Integration, names: Names) -> bool:
     """Whether rules of jobs apply: to all but objects that might have been members of one, and are not."""
     return integration.composition is None or _label(job, names.managed) == "true"
 
@@ -124,22 +123,22 @@ def _has_gates(policy: Policy) -> bool:
     return policy.gates.enabled(Gate.ADMISSION_GATED_BY)
 
 
-def _label(job: Object, key: str) -> Any:
-    return mapping(job, "metadata", "labels").get(key)
+def _label(job: JsonObject, key: str) -> Any:
+    return object_at(job, ("metadata", "labels")).get(key)
 
 
-def _annotation(job: Object, key: str) -> Any:
-    return mapping(job, "metadata", "annotations").get(key)
+def _annotation(job: JsonObject, key: str) -> Any:
+    return object_at(job, ("metadata", "annotations")).get(key)
 
 
-def _queue_name(job: Object, names: Names) -> Iterator[FieldError]:
+def _queue_name(job: JsonObject, names: Names) -> Iterator[FieldError]:
     name = _label(job, names.queue_name)
     if name:
         yield from named(_LABELS.key(names.queue_name), name, dns_subdomain)
 
 
 def _queue_name_update(
-    old: Object, new: Object, names: Names, *, suspended: bool, has_default: bool
+    old: JsonObject, new: JsonObject, names: Names, *, suspended: bool, has_default: bool
 ) -> Iterator[FieldError]:
     before, after = queue_name(old, names), queue_name(new, names)
     where = _LABELS.key(names.queue_name)
@@ -153,7 +152,7 @@ def _queue_name_update(
         yield FieldError.invalid(where, after, "queue-name must not be empty in namespace with default queue")
 
 
-def _prebuilt_name(job: Object, policy: Policy) -> tuple[Path, Any]:
+def _prebuilt_name(job: JsonObject, policy: Policy) -> tuple[ErrorPath, Any]:
     """Return where the prebuilt Workload is named, and its name."""
     paths = {"labels": _LABELS, "annotations": _ANNOTATIONS}
     by_annotation = policy.gates.enabled(Gate.WORKLOAD_IDENTIFIER_ANNOTATIONS)
@@ -162,7 +161,7 @@ def _prebuilt_name(job: Object, policy: Policy) -> tuple[Path, Any]:
     return paths[place].key(policy.names.prebuilt_workload_name), name
 
 
-def _prebuilt(job: Object, integration: Integration, policy: Policy) -> Iterator[FieldError]:
+def _prebuilt(job: JsonObject, integration: Integration, policy: Policy) -> Iterator[FieldError]:
     where, name = _prebuilt_name(job, policy)
     if name is None:
         return
@@ -173,7 +172,7 @@ def _prebuilt(job: Object, integration: Integration, policy: Policy) -> Iterator
 
 
 def _prebuilt_update(
-    old: Object, new: Object, integration: Integration, policy: Policy, *, suspended: bool
+    old: JsonObject, new: JsonObject, integration: Integration, policy: Policy, *, suspended: bool
 ) -> Iterator[FieldError]:
     _, before = _prebuilt_name(old, policy)
     where, after = _prebuilt_name(new, policy)
@@ -184,7 +183,7 @@ def _prebuilt_update(
         yield from _prebuilt(new, integration, policy)
 
 
-def _max_exec_time(job: Object, names: Names) -> Iterator[FieldError]:
+def _max_exec_time(job: JsonObject, names: Names) -> Iterator[FieldError]:
     where, value = _LABELS.key(names.max_exec_time), _label(job, names.max_exec_time)
     if value is None:
         return
@@ -197,7 +196,7 @@ def _max_exec_time(job: Object, names: Names) -> Iterator[FieldError]:
 
 
 def _max_exec_time_update(
-    old: Object, new: Object, names: Names, *, both_suspended: bool
+    old: JsonObject, new: JsonObject, names: Names, *, both_suspended: bool
 ) -> Iterator[FieldError]:
     before, after = _label(old, names.max_exec_time), _label(new, names.max_exec_time)
     if before == after:
@@ -214,7 +213,7 @@ def _max_exec_time_update(
 
 
 def _priority_class_update(
-    old: Object, new: Object, names: Names, *, suspended: bool
+    old: JsonObject, new: JsonObject, names: Names, *, suspended: bool
 ) -> Iterator[FieldError]:
     before, after = _label(old, names.priority_class), _label(new, names.priority_class)
     where = _LABELS.key(names.priority_class)
@@ -228,7 +227,7 @@ def _priority_class_update(
         )
 
 
-def _elastic(job: Object, integration: Integration, names: Names) -> Iterator[FieldError]:
+def _elastic(job: JsonObject, integration: Integration, names: Names) -> Iterator[FieldError]:
     if _annotation(job, names.elastic_job) == "true" and not integration.scaling.can_be_elastic:
         yield FieldError.forbidden(
             _ANNOTATIONS.key(names.elastic_job),
@@ -236,7 +235,7 @@ def _elastic(job: Object, integration: Integration, names: Names) -> Iterator[Fi
         )
 
 
-def _elastic_update(old: Object, new: Object, names: Names) -> Iterator[FieldError]:
+def _elastic_update(old: JsonObject, new: JsonObject, names: Names) -> Iterator[FieldError]:
     before, after = _annotation(old, names.elastic_job), _annotation(new, names.elastic_job)
     if (before == "true") != (after == "true"):
         yield FieldError.invalid(
@@ -244,7 +243,9 @@ def _elastic_update(old: Object, new: Object, names: Names) -> Iterator[FieldErr
         )
 
 
-def _increases(old: Object, new: Object, integration: Integration, policy: Policy) -> Iterator[FieldError]:
+def _increases(
+    old: JsonObject, new: JsonObject, integration: Integration, policy: Policy
+) -> Iterator[FieldError]:
     """Reject what a running job asks for beyond what it ran with, if the configuration says so.
 
     Pods, and jobs whose pods are queued one by one or in groups, get quota for what is new only. Elastic jobs
@@ -262,11 +263,11 @@ def _increases(old: Object, new: Object, integration: Integration, policy: Polic
     paths = {one.name: one.template_path for one in integration.pod_sets(new, policy.names)}
     for one in increases(listed(new, integration, policy), listed(old, integration, policy)):
         path = paths[one.pod_set]
-        where = Path().at(*(path[:-1] if one.pods else path))
+        where = ErrorPath().at(*(path[:-1] if one.pods else path))
         yield FieldError.forbidden(where, str(one), "suspend the job first, or create another one")
 
 
-def listed(job: Object, integration: Integration, policy: Policy) -> list[Object]:
+def listed(job: JsonObject, integration: Integration, policy: Policy) -> list[JsonObject]:
     """Return the podsets of a job as a Workload lists them."""
     return [
         {"name": one.name, "count": one.count, "template": one.template_in(job)}
@@ -274,7 +275,7 @@ def listed(job: Object, integration: Integration, policy: Policy) -> list[Object
     ]
 
 
-def _pod_sets(job: Object, integration: Integration, policy: Policy) -> Iterator[FieldError]:
+def _pod_sets(job: JsonObject, integration: Integration, policy: Policy) -> Iterator[FieldError]:
     """Check that a Workload can stand for a job that is to be queued.
 
     Some kinds say this themselves, in their own words (semantics, Per kind).
@@ -290,38 +291,38 @@ def _tells_of_too_many(errors: Iterable[FieldError]) -> bool:
     return any(one.type is ErrorType.TOO_MANY for one in errors)
 
 
-def _most_are_in(pod_sets: Sequence[PodSetTemplate]) -> Path:
+def _most_are_in(pod_sets: Sequence[PodSetTemplate]) -> ErrorPath:
     """The list of the job that most of its podsets are elements of."""
     lists = Counter(
         tuple(takewhile(lambda step: isinstance(step, str), one.template_path)) for one in pod_sets
     )
     [(path, _)] = lists.most_common(1)
-    return Path().at(*path)
+    return ErrorPath().at(*path)
 
 
 def _new_pod_sets_errors(
-    old: Object, new: Object, integration: Integration, policy: Policy
+    old: JsonObject, new: JsonObject, integration: Integration, policy: Policy
 ) -> Iterator[FieldError]:
     """Check what the change adds: a job that was so before we looked at it can still be let go."""
     if not any(_pod_sets(old, integration, policy)):
         yield from _pod_sets(new, integration, policy)
 
 
-def _topology(job: Object, integration: Integration, policy: Policy) -> Iterator[FieldError]:
+def _topology(job: JsonObject, integration: Integration, policy: Policy) -> Iterator[FieldError]:
     names = policy.names
     if not policy.gates.enabled(Gate.TOPOLOGY_AWARE_SCHEDULING):
         return
     elastic = _annotation(job, names.elastic_job) == "true" and policy.gates.enabled(Gate.ELASTIC_JOBS)
     templates: list[TemplateAnnotations] = []
     for pod_set in integration.pod_sets(job, names):
-        path = Path().at(*pod_set.annotations_path)
-        annotations = mapping(pod_set.template_in(job), "metadata", "annotations")
+        path = ErrorPath().at(*pod_set.annotations_path)
+        annotations = object_at(pod_set.template_in(job), ("metadata", "annotations"))
         templates.append(TemplateAnnotations(annotations, path, pod_set.count))
     yield from topology_requests.validate(templates, names, policy.gates, elastic=elastic)
 
 
 def _new_topology_errors(
-    old: Object, new: Object, integration: Integration, policy: Policy
+    old: JsonObject, new: JsonObject, integration: Integration, policy: Policy
 ) -> list[FieldError]:
     """Check what the change adds: a job that was wrong before it came to us can still be relabelled."""
     return new_errors(_topology(new, integration, policy), _topology(old, integration, policy))

@@ -9,11 +9,9 @@ from typing import Any, Final, NamedTuple, cast
 from admitq.integrations.base import Integration
 from admitq.integrations.ownership import controller_of
 from admitq.integrations.pods import has_ended
-from admitq_api.field_errors import FieldError, Path
+from admitq_api.field_errors import ErrorPath, FieldError
+from admitq_api.json_objects import JsonObject, aligned_objects_at, object_at
 from admitq_api.labels import Names
-from admitq_webhooks.validate.syntax import mapping, objects
-
-Object = Mapping[str, Any]
 
 
 class Mark(NamedTuple):
@@ -78,15 +76,15 @@ def _fields(mark: Mark, names: Names) -> Iterator[_Field]:
     return (_Field(place, getattr(names, mark.attribute)) for place in places)
 
 
-def pod_changes(old: Object, new: Object, names: Names) -> list[Path]:
+def pod_changes(old: JsonObject, new: JsonObject, names: Names) -> list[ErrorPath]:
     """Return the protected marks that differ between two states of a pod.
 
     A pod that is managed has all its marks, so that none can be added either. Other pods keep those that
     only admitq sets: pods of elastic jobs carry such marks.
     """
-    is_managed = mapping(old, "metadata", "labels").get(names.managed) == "true"
+    is_managed = object_at(old, ("metadata", "labels")).get(names.managed) == "true"
     return [
-        _path(Path(), one)
+        _path(ErrorPath(), one)
         for mark in MARKS
         if is_managed or not mark.by_users
         for one in _fields(mark, names)
@@ -94,19 +92,21 @@ def pod_changes(old: Object, new: Object, names: Names) -> list[Path]:
     ]
 
 
-def is_of_job(pod: Object, names: Names) -> bool:
+def is_of_job(pod: JsonObject, names: Names) -> bool:
     """Whether a pod is charged through its job: it names a podset, is not queued, and has not ended."""
-    labels = mapping(pod, "metadata", "labels")
+    labels = object_at(pod, ("metadata", "labels"))
     return names.podset in labels and labels.get(names.managed) != "true" and not has_ended(pod)
 
 
-def changed_labels(old: Object, new: Object) -> set[str]:
+def changed_labels(old: JsonObject, new: JsonObject) -> set[str]:
     """Return the keys of labels that a change removes from an object, or gives another value."""
-    before, after = (mapping(one, "metadata", "labels") for one in (old, new))
+    before, after = (object_at(one, ("metadata", "labels")) for one in (old, new))
     return {key for key, value in before.items() if after.get(key) != value}
 
 
-def detachments(old: Object, new: Object, names: Names, selected: Collection[str] = ()) -> list[Path]:
+def detachments(
+    old: JsonObject, new: JsonObject, names: Names, selected: Collection[str] = ()
+) -> list[ErrorPath]:
     """Return what a change takes away of that by which the controller of a job counts a pod as its own.
 
     The controller replaces a pod that it does not find any more, and both would run. It goes by the
@@ -124,9 +124,9 @@ def detachments(old: Object, new: Object, names: Names, selected: Collection[str
     reference = controller_of(old)
     is_lost = reference is not None and reference.get("uid") != (controller_of(new) or {}).get("uid")
     return [
-        *([Path("metadata.ownerReferences")] if is_lost else ()),
+        *([ErrorPath("metadata.ownerReferences")] if is_lost else ()),
         *(
-            Path("metadata.labels").key(key)
+            ErrorPath("metadata.labels").key(key)
             for key in sorted(changed_labels(old, new))
             if key in selected or key in _SELECTED_BY or ("/" in key and not _is_ours(key, names))
         ),
@@ -137,7 +137,7 @@ def _is_ours(key: str, names: Names) -> bool:
     return key.startswith(f"{names.group}/")
 
 
-def job_changes(old: Object, new: Object, integration: Integration, names: Names) -> list[Path]:
+def job_changes(old: JsonObject, new: JsonObject, integration: Integration, names: Names) -> list[ErrorPath]:
     """Return the protected marks that a change of a job takes away or changes.
 
     The templates of a job that is suspended before or after the change are free: its pods do not run, and
@@ -145,7 +145,7 @@ def job_changes(old: Object, new: Object, integration: Integration, names: Names
     of an object that the job wraps, and of what is added to it. Such templates are compared as a whole.
     """
     found = [
-        _path(Path(), one)
+        _path(ErrorPath(), one)
         for one in (_Field("annotations", getattr(names, attribute)) for attribute in JOB_MARKS)
         if _value(old, one) is not None and _differs(old, new, one)
     ]
@@ -160,32 +160,32 @@ def job_changes(old: Object, new: Object, integration: Integration, names: Names
         before, now = pod_set.template_in(old), after[pod_set.name]
         for one in fields:
             if _value(before, one) is not None and _differs(before, now, one):
-                written = _path(Path().at(*pod_set.template_path), one)
+                written = _path(ErrorPath().at(*pod_set.template_path), one)
                 places = [] if pod_set.template is None else _changed_places(old, new, one)
                 found += [place for place in places or [written] if place not in found]
     return found
 
 
-def _changed_places(old: Object, new: Object, field: _Field) -> list[Path]:
+def _changed_places(old: JsonObject, new: JsonObject, field: _Field) -> list[ErrorPath]:
     """Return all paths in the spec of a job at which a mark was added, changed or removed."""
-    before, after = (dict(_places(one.get("spec"), Path("spec"), field)) for one in (old, new))
+    before, after = (dict(_places(one.get("spec"), ErrorPath("spec"), field)) for one in (old, new))
     return [path for path in {**before, **after} if before.get(path) != after.get(path)]
 
 
-def _places(value: Any, path: Path, field: _Field) -> Iterator[tuple[Path, Any]]:
+def _places(value: Any, path: ErrorPath, field: _Field) -> Iterator[tuple[ErrorPath, Any]]:
     """Return each place of a mark at any depth: in a map of labels or annotations, or a list of gates."""
     if isinstance(value, list):
         for index, item in enumerate(cast("list[Any]", value)):
             yield from _places(item, path.at(index), field)
     elif isinstance(value, Mapping):
-        entries = cast("Object", value)
+        entries = cast("JsonObject", value)
         if (field.place or _GATES) in entries and (found := _value_in(entries, field)) is not None:
             yield path.at(field.place or _GATES).key(field.key), found
         for key, item in entries.items():
             yield from _places(item, path.at(key), field)
 
 
-def refusals(changed: list[Path], names: Names) -> list[FieldError]:
+def refusals(changed: list[ErrorPath], names: Names) -> list[FieldError]:
     """Return what is said to an account that may not change these marks."""
     allowed = (
         f"only {names.product}, the controllers that own the object, and accounts that may update "
@@ -200,23 +200,23 @@ def refusals(changed: list[Path], names: Names) -> list[FieldError]:
 _REMEDY: Final = "keep it as it is, or delete the object and create another"
 
 
-def _path(base: Path, field: _Field) -> Path:
+def _path(base: ErrorPath, field: _Field) -> ErrorPath:
     if not field.place:
         return base.at("spec", _GATES).key(field.key)
     return base.at("metadata", field.place).key(field.key)
 
 
-def _value(holder: Object, field: _Field) -> Any:
-    return _value_in(mapping(holder, "metadata" if field.place else "spec"), field)
+def _value(holder: JsonObject, field: _Field) -> Any:
+    return _value_in(object_at(holder, ("metadata" if field.place else "spec",)), field)
 
 
-def _value_in(holder: Object, field: _Field) -> Any:
+def _value_in(holder: JsonObject, field: _Field) -> Any:
     """Return the value of a mark in the object that holds the map or the list of gates."""
     if field.place:
-        return mapping(holder, field.place).get(field.key)
-    gates = objects(holder, _GATES)
+        return object_at(holder, (field.place,)).get(field.key)
+    gates = aligned_objects_at(holder, (_GATES,))
     return True if any(gate.get("name") == field.key for gate in gates) else None
 
 
-def _differs(old: Object, new: Object, field: _Field) -> bool:
+def _differs(old: JsonObject, new: JsonObject, field: _Field) -> bool:
     return _value(old, field) != _value(new, field)

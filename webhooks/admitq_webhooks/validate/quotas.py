@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final
 
-from admitq_api.field_errors import FieldError, Path
+from admitq_api.field_errors import ErrorPath, FieldError
+from admitq_api.json_objects import aligned_objects_at, object_at, text_at
 from admitq_api.quantity import QuantityError, parse
 from admitq_api.syntax import dns_subdomain, qualified_name
-from admitq_webhooks.validate.syntax import mapping, named, objects, text, texts
+from admitq_webhooks.validate.syntax import named, texts_at
 
 MAX_FLAVORS: Final = 256
 MAX_RESOURCES: Final = 256
@@ -38,10 +39,10 @@ class QuotaRules:
 
 def validate_resource_groups(spec: Mapping[str, Any], rules: QuotaRules) -> Iterator[FieldError]:
     """Check all groups of the spec of a ClusterQueue or a Cohort."""
-    path = Path("spec.resourceGroups")
-    groups = objects(spec, "resourceGroups")
-    flavors = sum(len(objects(group, "flavors")) for group in groups)
-    resources = sum(len(texts(group, "coveredResources")) for group in groups)
+    path = ErrorPath("spec.resourceGroups")
+    groups = aligned_objects_at(spec, ("resourceGroups",))
+    flavors = sum(len(aligned_objects_at(group, ("flavors",))) for group in groups)
+    resources = sum(len(texts_at(group, ("coveredResources",))) for group in groups)
     if flavors > MAX_FLAVORS:
         yield FieldError.too_many(path, flavors, MAX_FLAVORS)
     if resources > MAX_RESOURCES:
@@ -50,14 +51,17 @@ def validate_resource_groups(spec: Mapping[str, Any], rules: QuotaRules) -> Iter
     seen_flavors: set[str] = set()
     for place, group in enumerate(groups):
         at = path.at(place)
-        covered = texts(group, "coveredResources")
+        covered = texts_at(group, ("coveredResources",))
         yield from _covered(covered, at.at("coveredResources"), seen_resources)
-        entries = sum(len(objects(flavor, "resources")) for flavor in objects(group, "flavors"))
+        entries = sum(
+            len(aligned_objects_at(flavor, ("resources",)))
+            for flavor in aligned_objects_at(group, ("flavors",))
+        )
         if entries > MAX_QUOTAS_IN_GROUP:
             yield FieldError.too_many(at.at("flavors"), entries, MAX_QUOTAS_IN_GROUP)
-        for index, flavor in enumerate(objects(group, "flavors")):
+        for index, flavor in enumerate(aligned_objects_at(group, ("flavors",))):
             where = at.at("flavors", index)
-            name = text(flavor, "name")
+            name = text_at(flavor, ("name",))
             yield from named(where.at("name"), name, dns_subdomain)
             if name in seen_flavors:
                 yield FieldError.duplicate(where.at("name"), name, "a flavor belongs to one resource group")
@@ -65,7 +69,7 @@ def validate_resource_groups(spec: Mapping[str, Any], rules: QuotaRules) -> Iter
             yield from _flavor(flavor, covered, where, rules)
 
 
-def _covered(covered: list[str], path: Path, seen: set[str]) -> Iterator[FieldError]:
+def _covered(covered: list[str], path: ErrorPath, seen: set[str]) -> Iterator[FieldError]:
     for place, resource in enumerate(covered):
         yield from named(path.at(place), resource, qualified_name)
         if resource in seen:
@@ -74,19 +78,19 @@ def _covered(covered: list[str], path: Path, seen: set[str]) -> Iterator[FieldEr
 
 
 def _flavor(
-    flavor: Mapping[str, Any], covered: list[str], path: Path, rules: QuotaRules
+    flavor: Mapping[str, Any], covered: list[str], path: ErrorPath, rules: QuotaRules
 ) -> Iterator[FieldError]:
-    quotas = objects(flavor, "resources")
+    quotas = aligned_objects_at(flavor, ("resources",))
     if len(quotas) != len(covered):
         yield FieldError.invalid(
             path.at("resources"),
-            [text(quota, "name") for quota in quotas],
+            [text_at(quota, ("name",)) for quota in quotas],
             "flavors must have the same number of resources as coveredResources",
             f"list {', '.join(covered) or 'none'}, in this order",
         )
     for place, quota in enumerate(quotas):
         at = path.at("resources", place)
-        name = text(quota, "name")
+        name = text_at(quota, ("name",))
         if place < len(covered) and name != covered[place]:
             yield FieldError.invalid(
                 at.at("name"),
@@ -97,7 +101,7 @@ def _flavor(
         yield from _quota(quota, at, rules)
 
 
-def _quota(quota: Mapping[str, Any], path: Path, rules: QuotaRules) -> Iterator[FieldError]:
+def _quota(quota: Mapping[str, Any], path: ErrorPath, rules: QuotaRules) -> Iterator[FieldError]:
     amounts: dict[str, Fraction] = {}
     for name in _QUANTITIES:
         value = quota.get(name)
@@ -130,10 +134,10 @@ def _quota(quota: Mapping[str, Any], path: Path, rules: QuotaRules) -> Iterator[
 
 def validate_fair_sharing(spec: Mapping[str, Any]) -> Iterator[FieldError]:
     """Check the weight: 0, or so large that dividing by it makes sense."""
-    weight = mapping(spec, "fairSharing").get("weight")
+    weight = object_at(spec, ("fairSharing",)).get("weight")
     if weight is None:
         return
-    path = Path("spec.fairSharing.weight")
+    path = ErrorPath("spec.fairSharing.weight")
     try:
         value = parse(weight)
     except QuantityError as error:

@@ -3,15 +3,16 @@
 from collections.abc import Mapping
 from typing import Any
 
-from admitq_api.field_errors import FieldError, Path
-from admitq_webhooks.validate.syntax import labels, mapping, objects, taints, tolerations
+from admitq_api.field_errors import ErrorPath, FieldError
+from admitq_api.json_objects import aligned_objects_at, object_at
+from admitq_webhooks.validate.syntax import labels, taints, tolerations
 
 
 def validate(flavor: Mapping[str, Any]) -> list[FieldError]:
     """Check a ResourceFlavor."""
-    spec = mapping(flavor, "spec")
+    spec = object_at(flavor, ("spec",))
     return [
-        *labels(mapping(spec, "nodeLabels"), Path("spec.nodeLabels")),
-        *taints(objects(spec, "nodeTaints"), Path("spec.nodeTaints")),
-        *tolerations(objects(spec, "tolerations"), Path("spec.tolerations")),
+        *labels(object_at(spec, ("nodeLabels",)), ErrorPath("spec.nodeLabels")),
+        *taints(aligned_objects_at(spec, ("nodeTaints",)), ErrorPath("spec.nodeTaints")),
+        *tolerations(aligned_objects_at(spec, ("tolerations",)), ErrorPath("spec.tolerations")),
     ]

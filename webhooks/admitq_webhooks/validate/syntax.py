@@ -1,9 +1,10 @@
 """Checks of the small parts that many objects share: labels, annotations, taints, tolerations, gates."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from typing import Any, Final, cast
+from typing import Any, Final
 
-from admitq_api.field_errors import FieldError, Path
+from admitq_api.field_errors import ErrorPath, FieldError
+from admitq_api.json_objects import as_list, object_at, text_at, value_at
 from admitq_api.syntax import label_value, qualified_name
 
 EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
@@ -12,46 +13,18 @@ ANNOTATIONS_LIMIT: Final = 256 * 1024
 """Bytes that all annotations of an object may take, keys and values together."""
 
 
-def mapping(container: object, *steps: str) -> Mapping[str, Any]:
-    """Return the object below the steps; an empty one where there is none."""
-    found = container
-    for step in steps:
-        found = cast("Mapping[str, Any]", found).get(step) if isinstance(found, Mapping) else None
-    return cast("Mapping[str, Any]", found) if isinstance(found, Mapping) else {}
-
-
-def objects(container: object, *steps: str) -> list[Mapping[str, Any]]:
-    """Return the list of objects below the steps; what is no object counts as an empty one."""
-    parent = mapping(container, *steps[:-1])
-    found = parent.get(steps[-1])
-    items = cast("list[Any]", found) if isinstance(found, list) else []
-    return [cast("Mapping[str, Any]", item) if isinstance(item, Mapping) else {} for item in items]
-
-
-def texts(container: object, key: str) -> list[str]:
-    """Return the texts of a list; what is no text is shown as it is."""
-    found = mapping(container).get(key)
-    return [str(item) for item in cast("list[Any]", found)] if isinstance(found, list) else []
-
-
-def text(container: object, *steps: str) -> str:
-    """Return the text below the steps; empty where there is none."""
-    found = mapping(container, *steps[:-1]).get(steps[-1])
-    return found if isinstance(found, str) else ""
-
-
-def whole(value: object, default: int = 0) -> int:
-    """Return a whole number; the default where it is none."""
-    return value if isinstance(value, int) and not isinstance(value, bool) else default
+def texts_at(container: object, path: Iterable[str | int]) -> list[str]:
+    """Return the items of the list at a path as strings, so that messages can show items of other types."""
+    return [str(item) for item in as_list(value_at(container, path))]
 
 
 def is_being_deleted(stored: object) -> bool:
-    """Tell whether a stored object is on its way out. What a request says of itself is not to be believed."""
-    return bool(mapping(stored, "metadata").get("deletionTimestamp"))
+    """Whether a stored object is being deleted. The object in a request cannot be trusted to say so."""
+    return bool(object_at(stored, ("metadata",)).get("deletionTimestamp"))
 
 
 def named(
-    path: Path, value: object, check: Callable[[str], str | None], *, what: str = ""
+    path: ErrorPath, value: object, check: Callable[[str], str | None], *, what: str = ""
 ) -> Iterator[FieldError]:
     """Check a text against a rule that answers what is wrong."""
     if not isinstance(value, str):
@@ -69,7 +42,7 @@ def duplicates(values: Iterable[str]) -> Iterator[tuple[int, str]]:
         seen.add(value)
 
 
-def labels(values: Mapping[str, Any], path: Path) -> Iterator[FieldError]:
+def labels(values: Mapping[str, Any], path: ErrorPath) -> Iterator[FieldError]:
     """Check keys and values of labels, or of a node selector."""
     for key, value in values.items():
         if (wrong := qualified_name(key)) is not None:
@@ -77,7 +50,7 @@ def labels(values: Mapping[str, Any], path: Path) -> Iterator[FieldError]:
         yield from named(path.key(key), value, label_value, what="the value of a label")
 
 
-def annotations(values: Mapping[str, Any], path: Path) -> Iterator[FieldError]:
+def annotations(values: Mapping[str, Any], path: ErrorPath) -> Iterator[FieldError]:
     """Check keys and total size of annotations."""
     size = 0
     for key, value in values.items():
@@ -91,12 +64,12 @@ def annotations(values: Mapping[str, Any], path: Path) -> Iterator[FieldError]:
         yield FieldError.too_long(path, ANNOTATIONS_LIMIT)
 
 
-def tolerations(values: list[Mapping[str, Any]], path: Path) -> Iterator[FieldError]:
+def tolerations(values: list[Mapping[str, Any]], path: ErrorPath) -> Iterator[FieldError]:
     """Check tolerations by the rules that pods obey."""
     for place, toleration in enumerate(values):
         at = path.at(place)
-        key, value = text(toleration, "key"), text(toleration, "value")
-        operator, effect = text(toleration, "operator") or "Equal", text(toleration, "effect")
+        key, value = text_at(toleration, ("key",)), text_at(toleration, ("value",))
+        operator, effect = text_at(toleration, ("operator",)) or "Equal", text_at(toleration, ("effect",))
         if operator not in OPERATORS:
             yield FieldError.not_supported(at.at("operator"), operator, OPERATORS)
         if key:
@@ -119,20 +92,22 @@ def tolerations(values: list[Mapping[str, Any]], path: Path) -> Iterator[FieldEr
             )
 
 
-def taints(values: list[Mapping[str, Any]], path: Path) -> Iterator[FieldError]:
+def taints(values: list[Mapping[str, Any]], path: ErrorPath) -> Iterator[FieldError]:
     """Check taints by the rules that nodes obey."""
     for place, taint in enumerate(values):
         at = path.at(place)
-        yield from named(at.at("key"), text(taint, "key"), qualified_name)
+        yield from named(at.at("key"), text_at(taint, ("key",)), qualified_name)
         if "value" in taint:
             yield from named(at.at("value"), taint["value"], label_value)
-        if text(taint, "effect") not in EFFECTS:
+        if text_at(taint, ("effect",)) not in EFFECTS:
             yield FieldError.not_supported(at.at("effect"), taint.get("effect"), EFFECTS)
-    for place, pair in duplicates(f"{text(taint, 'key')}:{text(taint, 'effect')}" for taint in values):
+    for place, pair in duplicates(
+        f"{text_at(taint, ('key',))}:{text_at(taint, ('effect',))}" for taint in values
+    ):
         yield FieldError.duplicate(path.at(place), pair, "a key may have one taint of each effect")
 
 
-def known(path: Path, value: str, names: Collection[str], remedy: str) -> Iterator[FieldError]:
+def known(path: ErrorPath, value: str, names: Collection[str], remedy: str) -> Iterator[FieldError]:
     """Check that a name is one of those that exist."""
     if value not in names:
         yield FieldError.not_found(path, value, remedy)

@@ -7,10 +7,11 @@ from typing import Any, Final, NamedTuple, cast
 import orjson
 
 from admitq_api.feature_gates import FeatureGates, Gate
-from admitq_api.field_errors import FieldError, Path
+from admitq_api.field_errors import ErrorPath, FieldError
+from admitq_api.json_objects import as_int
 from admitq_api.labels import Names
 from admitq_api.syntax import qualified_name
-from admitq_webhooks.validate.syntax import duplicates, named, whole
+from admitq_webhooks.validate.syntax import duplicates, named
 
 _DIGITS: Final = re.compile(r"[0-9]{1,10}")
 _BOOLEANS: Final = frozenset(
@@ -29,7 +30,7 @@ class TemplateAnnotations(NamedTuple):
     """
 
     annotations: Mapping[str, Any]
-    path: Path
+    path: ErrorPath
     pods: int
 
 
@@ -108,7 +109,7 @@ def _constraints(template: TemplateAnnotations, names: Names) -> Iterator[FieldE
         )
         return
     topologies = [str(constraint.get("topology") or "") for constraint in constraints]
-    sizes = [whole(constraint.get("size")) for constraint in constraints]
+    sizes = [as_int(constraint.get("size")) for constraint in constraints]
     for topology in topologies:
         if (wrong := qualified_name(topology)) is not None:
             yield FieldError.invalid(where, topology, wrong)

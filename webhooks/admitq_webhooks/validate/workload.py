@@ -6,24 +6,13 @@ from typing import Any, Final
 
 from admitq_api.conditions import ConditionType, is_true
 from admitq_api.feature_gates import FeatureGates, Gate
-from admitq_api.field_errors import FieldError, Path, new_errors
+from admitq_api.field_errors import ErrorPath, FieldError, new_errors
+from admitq_api.json_objects import JsonObject, aligned_objects_at, as_int, object_at, text_at
 from admitq_api.labels import Names
 from admitq_api.meaning import same_meaning
 from admitq_api.quantity import INT64_MAX, QuantityError, amount, parse
 from admitq_webhooks.validate import admission_gates
-from admitq_webhooks.validate.syntax import (
-    annotations,
-    is_being_deleted,
-    labels,
-    mapping,
-    objects,
-    text,
-    texts,
-    tolerations,
-    whole,
-)
-
-Object = Mapping[str, Any]
+from admitq_webhooks.validate.syntax import annotations, is_being_deleted, labels, texts_at, tolerations
 
 PODS: Final = "pods"
 """The resource that counts pods themselves; it is derived, never asked for."""
@@ -36,7 +25,7 @@ _SIGNED_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,10}")
 _INT32: Final = range(-(2**31), 2**31)
 
 
-def validate_create(workload: Object, names: Names, gates: FeatureGates) -> list[FieldError]:
+def validate_create(workload: JsonObject, names: Names, gates: FeatureGates) -> list[FieldError]:
     """Check a new Workload."""
     errors = [*_validate(workload, None, names, gates)]
     if gates.enabled(Gate.ADMISSION_GATED_BY):
@@ -44,7 +33,7 @@ def validate_create(workload: Object, names: Names, gates: FeatureGates) -> list
     return errors
 
 
-def validate_update(old: Object, new: Object, names: Names, gates: FeatureGates) -> list[FieldError]:
+def validate_update(old: JsonObject, new: JsonObject, names: Names, gates: FeatureGates) -> list[FieldError]:
     """Check a change of a Workload or of its status. One that is being deleted is let go."""
     if is_being_deleted(old):
         return []
@@ -64,29 +53,29 @@ def validate_update(old: Object, new: Object, names: Names, gates: FeatureGates)
     return errors
 
 
-def _has_quota(workload: Object) -> bool:
-    return is_true(objects(workload, "status", "conditions"), ConditionType.QUOTA_RESERVED)
+def _has_quota(workload: JsonObject) -> bool:
+    return is_true(aligned_objects_at(workload, ("status", "conditions")), ConditionType.QUOTA_RESERVED)
 
 
-def _is_elastic(workload: Object, names: Names, gates: FeatureGates) -> bool:
-    annotation = mapping(workload, "metadata", "annotations").get(names.elastic_job)
+def _is_elastic(workload: JsonObject, names: Names, gates: FeatureGates) -> bool:
+    annotation = object_at(workload, ("metadata", "annotations")).get(names.elastic_job)
     return annotation == "true" and gates.enabled(Gate.ELASTIC_JOBS)
 
 
-def _is_replacement(workload: Object, names: Names) -> bool:
-    return names.workload_slice_replacement_for in mapping(workload, "metadata", "annotations")
+def _is_replacement(workload: JsonObject, names: Names) -> bool:
+    return names.workload_slice_replacement_for in object_at(workload, ("metadata", "annotations"))
 
 
-def _counts(workload: Object) -> dict[str, int]:
+def _counts(workload: JsonObject) -> dict[str, int]:
     """Return the pods of each podset; one without a count has one pod."""
     return {
-        text(pod_set, "name"): whole(pod_set.get("count"), 1)
-        for pod_set in objects(workload, "spec", "podSets")
+        text_at(pod_set, ("name",)): as_int(pod_set.get("count"), 1)
+        for pod_set in aligned_objects_at(workload, ("spec", "podSets"))
     }
 
 
 def _validate(
-    workload: Object, old: Object | None, names: Names, gates: FeatureGates
+    workload: JsonObject, old: JsonObject | None, names: Names, gates: FeatureGates
 ) -> Iterator[FieldError]:
     yield from _pod_sets(workload, names, gates)
     if _has_quota(workload):
@@ -97,17 +86,17 @@ def _validate(
         yield from _priority_boost(workload, names)
 
 
-def _pod_sets(workload: Object, names: Names, gates: FeatureGates) -> Iterator[FieldError]:
-    path = Path("spec.podSets")
-    pod_sets = objects(workload, "spec", "podSets")
+def _pod_sets(workload: JsonObject, names: Names, gates: FeatureGates) -> Iterator[FieldError]:
+    path = ErrorPath("spec.podSets")
+    pod_sets = aligned_objects_at(workload, ("spec", "podSets"))
     partial = [place for place, pod_set in enumerate(pod_sets) if pod_set.get("minCount") is not None]
     if len(partial) > 1:
         yield FieldError.invalid(
             path,
-            [text(pod_sets[place], "name") for place in partial],
+            [text_at(pod_sets[place], ("name",)) for place in partial],
             "at most one podSet can use minCount",
         )
-    if partial and mapping(workload, "metadata", "annotations").get(names.elastic_job) == "true":
+    if partial and object_at(workload, ("metadata", "annotations")).get(names.elastic_job) == "true":
         yield FieldError.invalid(
             path.at(partial[0], "minCount"),
             pod_sets[partial[0]].get("minCount"),
@@ -117,25 +106,27 @@ def _pod_sets(workload: Object, names: Names, gates: FeatureGates) -> Iterator[F
     for place, pod_set in enumerate(pod_sets):
         at = path.at(place)
         if gates.enabled(Gate.WORKLOAD_VALIDATION_FOR_POD_SET_METADATA):
-            metadata = mapping(pod_set, "template", "metadata")
+            metadata = object_at(pod_set, ("template", "metadata"))
             where = at.at("template", "metadata")
-            yield from labels(mapping(metadata, "labels"), where.at("labels"))
-            yield from annotations(mapping(metadata, "annotations"), where.at("annotations"))
-        yield from _resources(mapping(pod_set, "template", "spec"), at.at("template", "spec"), names, gates)
+            yield from labels(object_at(metadata, ("labels",)), where.at("labels"))
+            yield from annotations(object_at(metadata, ("annotations",)), where.at("annotations"))
+        yield from _resources(
+            object_at(pod_set, ("template", "spec")), at.at("template", "spec"), names, gates
+        )
         if gates.enabled(Gate.TAS_VALIDATE_WORKLOAD_SLICE_SIZE):
-            yield from _slices(mapping(pod_set, "topologyRequest"), at.at("topologyRequest"))
+            yield from _slices(object_at(pod_set, ("topologyRequest",)), at.at("topologyRequest"))
 
 
-def _resources(spec: Object, path: Path, names: Names, gates: FeatureGates) -> Iterator[FieldError]:
+def _resources(spec: JsonObject, path: ErrorPath, names: Names, gates: FeatureGates) -> Iterator[FieldError]:
     places = [
-        (path.at(kind, place, "resources"), mapping(container, "resources"))
+        (path.at(kind, place, "resources"), object_at(container, ("resources",)))
         for kind in ("initContainers", "containers")
-        for place, container in enumerate(objects(spec, kind))
+        for place, container in enumerate(aligned_objects_at(spec, (kind,)))
     ]
-    places.append((path.at("resources"), mapping(spec, "resources")))
+    places.append((path.at("resources"), object_at(spec, ("resources",))))
     for where, resources in places:
         for kind in ("requests", "limits"):
-            for resource, value in mapping(resources, kind).items():
+            for resource, value in object_at(resources, (kind,)).items():
                 field = where.at(kind).key(resource)
                 if resource == PODS:
                     yield FieldError.invalid(
@@ -156,7 +147,7 @@ def _is_negative(value: Any) -> bool:
         return False
 
 
-def _slices(request: Object, path: Path) -> Iterator[FieldError]:
+def _slices(request: JsonObject, path: ErrorPath) -> Iterator[FieldError]:
     topology, size = request.get("podSetSliceRequiredTopology"), request.get("podSetSliceSize")
     if topology is not None and size is None:
         yield FieldError.required(
@@ -166,10 +157,12 @@ def _slices(request: Object, path: Path) -> Iterator[FieldError]:
         yield FieldError.required(
             path.at("podSetSliceRequiredTopology"), "must be set when podSetSliceSize is specified"
         )
-    if size is not None and whole(size) <= 0:
+    if size is not None and as_int(size) <= 0:
         yield FieldError.invalid(path.at("podSetSliceSize"), size, "must be greater than 0")
-    for place, constraint in enumerate(objects(request, "podsetSliceRequiredTopologyConstraints")):
-        if whole(constraint.get("size")) <= 0:
+    for place, constraint in enumerate(
+        aligned_objects_at(request, ("podsetSliceRequiredTopologyConstraints",))
+    ):
+        if as_int(constraint.get("size")) <= 0:
             yield FieldError.invalid(
                 path.at("podsetSliceRequiredTopologyConstraints", place, "size"),
                 constraint.get("size"),
@@ -177,22 +170,22 @@ def _slices(request: Object, path: Path) -> Iterator[FieldError]:
             )
 
 
-def _admission(workload: Object, old: Object | None) -> Iterator[FieldError]:
-    path = Path("status.admission")
-    admission = mapping(workload, "status", "admission")
+def _admission(workload: JsonObject, old: JsonObject | None) -> Iterator[FieldError]:
+    path = ErrorPath("status.admission")
+    admission = object_at(workload, ("status", "admission"))
     if not admission:
-        stale = old is not None and _has_quota(old) and not mapping(old, "status", "admission")
+        stale = old is not None and _has_quota(old) and not object_at(old, ("status", "admission"))
         if not stale:
             yield FieldError.required(path, "must be set while the QuotaReserved condition is true")
         return
     counts = _counts(workload)
-    for place, assignment in enumerate(objects(admission, "podSetAssignments")):
+    for place, assignment in enumerate(aligned_objects_at(admission, ("podSetAssignments",))):
         at = path.at("podSetAssignments", place)
-        name = text(assignment, "name")
+        name = text_at(assignment, ("name",))
         if name not in counts:
             yield FieldError.not_found(at.at("name"), name, "name a podset of spec.podSets")
-        pods = whole(assignment.get("count"), counts.get(name, 1))
-        for resource, value in mapping(assignment, "resourceUsage").items():
+        pods = as_int(assignment.get("count"), counts.get(name, 1))
+        for resource, value in object_at(assignment, ("resourceUsage",)).items():
             if not _is_multiple(resource, value, pods):
                 yield FieldError.invalid(
                     at.at("resourceUsage").key(resource), value, f"is not a multiple of {pods}"
@@ -209,92 +202,100 @@ def _is_multiple(resource: str, value: Any, pods: int) -> bool:
         return True
 
 
-def _reclaimable(workload: Object, old: Object | None, *, may_scale_down: bool) -> Iterator[FieldError]:
-    path = Path("status.reclaimablePods")
+def _reclaimable(
+    workload: JsonObject, old: JsonObject | None, *, may_scale_down: bool
+) -> Iterator[FieldError]:
+    path = ErrorPath("status.reclaimablePods")
     counts = _counts(workload)
     # A scale-down leaves counts behind until the job controller refreshes them.
-    stale = objects(old, "status", "reclaimablePods") if old is not None and may_scale_down else []
-    for place, entry in enumerate(objects(workload, "status", "reclaimablePods")):
+    stale = (
+        aligned_objects_at(old, ("status", "reclaimablePods")) if old is not None and may_scale_down else []
+    )
+    for place, entry in enumerate(aligned_objects_at(workload, ("status", "reclaimablePods"))):
         if entry in stale:
             continue
-        name = text(entry, "name")
+        name = text_at(entry, ("name",))
         if name not in counts:
             yield FieldError.not_supported(path.at(place, "name"), name, counts)
-        elif whole(entry.get("count")) > counts[name]:
+        elif as_int(entry.get("count")) > counts[name]:
             yield FieldError.invalid(
                 path.at(place, "count"), entry.get("count"), f"should be less or equal to {counts[name]}"
             )
 
 
-def _pod_set_updates(workload: Object) -> Iterator[FieldError]:
-    path = Path("status.admissionChecks")
+def _pod_set_updates(workload: JsonObject) -> Iterator[FieldError]:
+    path = ErrorPath("status.admissionChecks")
     counts = _counts(workload)
-    for place, check in enumerate(objects(workload, "status", "admissionChecks")):
-        for index, update in enumerate(objects(check, "podSetUpdates")):
+    for place, check in enumerate(aligned_objects_at(workload, ("status", "admissionChecks"))):
+        for index, update in enumerate(aligned_objects_at(check, ("podSetUpdates",))):
             at = path.at(place, "podSetUpdates", index)
-            name = text(update, "name")
+            name = text_at(update, ("name",))
             if name not in counts:
                 yield FieldError.not_supported(at.at("name"), name, counts)
-            yield from labels(mapping(update, "labels"), at.at("labels"))
-            yield from annotations(mapping(update, "annotations"), at.at("annotations"))
-            yield from labels(mapping(update, "nodeSelector"), at.at("nodeSelector"))
-            yield from tolerations(objects(update, "tolerations"), at.at("tolerations"))
+            yield from labels(object_at(update, ("labels",)), at.at("labels"))
+            yield from annotations(object_at(update, ("annotations",)), at.at("annotations"))
+            yield from labels(object_at(update, ("nodeSelector",)), at.at("nodeSelector"))
+            yield from tolerations(aligned_objects_at(update, ("tolerations",)), at.at("tolerations"))
 
 
-def _priority_boost(workload: Object, names: Names) -> Iterator[FieldError]:
-    value = mapping(workload, "metadata", "annotations").get(names.priority_boost)
+def _priority_boost(workload: JsonObject, names: Names) -> Iterator[FieldError]:
+    value = object_at(workload, ("metadata", "annotations")).get(names.priority_boost)
     if value is None:
         return
     valid = isinstance(value, str) and _SIGNED_INTEGER.fullmatch(value) and int(value) in _INT32
     if not valid:
         yield FieldError.invalid(
-            Path("metadata.annotations").key(names.priority_boost), value, "must be a signed integer"
+            ErrorPath("metadata.annotations").key(names.priority_boost), value, "must be a signed integer"
         )
 
 
-def _pod_sets_unchanged(old: Object, new: Object, *, may_scale_down: bool) -> Iterator[FieldError]:
-    before, after = objects(old, "spec", "podSets"), objects(new, "spec", "podSets")
+def _pod_sets_unchanged(old: JsonObject, new: JsonObject, *, may_scale_down: bool) -> Iterator[FieldError]:
+    before, after = aligned_objects_at(old, ("spec", "podSets")), aligned_objects_at(new, ("spec", "podSets"))
     if same_meaning(before, after, _POD_SET_DEFAULTS):
         return
     if may_scale_down and _only_shrunk(before, after):
         return
     yield FieldError.invalid(
         "spec.podSets",
-        [text(pod_set, "name") for pod_set in after],
+        [text_at(pod_set, ("name",)) for pod_set in after],
         "field is immutable",
         "it holds while quota is reserved; change the job instead",
     )
 
 
-def _only_shrunk(before: list[Object], after: list[Object]) -> bool:
+def _only_shrunk(before: list[JsonObject], after: list[JsonObject]) -> bool:
     return len(before) == len(after) and all(
         same_meaning({**was, "count": 0}, {**is_now, "count": 0}, _POD_SET_DEFAULTS)
-        and whole(is_now.get("count"), 1) <= whole(was.get("count"), 1)
+        and as_int(is_now.get("count"), 1) <= as_int(was.get("count"), 1)
         for was, is_now in zip(before, after, strict=True)
     )
 
 
-def _reclaimable_not_shrunk(old: Object, new: Object, *, may_scale_down: bool) -> Iterator[FieldError]:
-    path = Path("status.reclaimablePods")
-    after = {text(entry, "name"): entry for entry in objects(new, "status", "reclaimablePods")}
+def _reclaimable_not_shrunk(
+    old: JsonObject, new: JsonObject, *, may_scale_down: bool
+) -> Iterator[FieldError]:
+    path = ErrorPath("status.reclaimablePods")
+    after = {
+        text_at(entry, ("name",)): entry for entry in aligned_objects_at(new, ("status", "reclaimablePods"))
+    }
     places = {name: place for place, name in enumerate(after)}
     counts = _counts(new)
-    for entry in objects(old, "status", "reclaimablePods"):
-        name, before = text(entry, "name"), whole(entry.get("count"))
+    for entry in aligned_objects_at(old, ("status", "reclaimablePods")):
+        name, before = text_at(entry, ("name",)), as_int(entry.get("count"))
         if may_scale_down and counts.get(name, 0) < before:
             continue
         if name not in after:
             yield FieldError.required(path.key(name), "cannot be removed")
-        elif whole(after[name].get("count")) < before:
+        elif as_int(after[name].get("count")) < before:
             yield FieldError.invalid(
                 path.at(places[name], "count"), after[name].get("count"), f"cannot be less than {before}"
             )
 
 
 def _admission_unchanged(
-    old: Object, new: Object, gates: FeatureGates, *, elastic: bool
+    old: JsonObject, new: JsonObject, gates: FeatureGates, *, elastic: bool
 ) -> Iterator[FieldError]:
-    before, after = mapping(old, "status", "admission"), mapping(new, "status", "admission")
+    before, after = object_at(old, ("status", "admission")), object_at(new, ("status", "admission"))
     if not before or not after:
         return
     if _has_quota(new) and not _has_quota(old):
@@ -311,47 +312,49 @@ def _admission_unchanged(
     if not is_same:
         yield FieldError.invalid(
             "status.admission",
-            text(after, "clusterQueue"),
+            text_at(after, ("clusterQueue",)),
             "field is immutable",
             "a reservation can be taken back, but not changed",
         )
 
 
-def _assignments_without(admission: Object, ignored: set[str]) -> list[Object]:
+def _assignments_without(admission: JsonObject, ignored: set[str]) -> list[JsonObject]:
     return [
         {key: value for key, value in assignment.items() if key not in ignored}
-        for assignment in objects(admission, "podSetAssignments")
+        for assignment in aligned_objects_at(admission, ("podSetAssignments",))
     ]
 
 
-def _without_assignments(admission: Object) -> Object:
+def _without_assignments(admission: JsonObject) -> JsonObject:
     return {key: value for key, value in admission.items() if key != "podSetAssignments"}
 
 
-def _updates_of_ready_checks_unchanged(old: Object, new: Object) -> Iterator[FieldError]:
+def _updates_of_ready_checks_unchanged(old: JsonObject, new: JsonObject) -> Iterator[FieldError]:
     ready = {
-        text(check, "name"): check
-        for check in objects(old, "status", "admissionChecks")
-        if text(check, "state") == "Ready"
+        text_at(check, ("name",)): check
+        for check in aligned_objects_at(old, ("status", "admissionChecks"))
+        if text_at(check, ("state",)) == "Ready"
     }
-    for place, check in enumerate(objects(new, "status", "admissionChecks")):
-        before = ready.get(text(check, "name"))
-        if before is None or text(check, "state") != "Ready":
+    for place, check in enumerate(aligned_objects_at(new, ("status", "admissionChecks"))):
+        before = ready.get(text_at(check, ("name",)))
+        if before is None or text_at(check, ("state",)) != "Ready":
             continue
-        if not same_meaning(objects(before, "podSetUpdates"), objects(check, "podSetUpdates")):
+        if not same_meaning(
+            aligned_objects_at(before, ("podSetUpdates",)), aligned_objects_at(check, ("podSetUpdates",))
+        ):
             yield FieldError.invalid(
-                Path("status.admissionChecks").at(place, "podSetUpdates"),
-                [text(update, "name") for update in objects(check, "podSetUpdates")],
+                ErrorPath("status.admissionChecks").at(place, "podSetUpdates"),
+                [text_at(update, ("name",)) for update in aligned_objects_at(check, ("podSetUpdates",))],
                 "field is immutable",
                 "it holds while the check is Ready",
             )
 
 
-def _cluster_was_nominated(old: Object, new: Object) -> Iterator[FieldError]:
-    before, after = text(old, "status", "clusterName"), text(new, "status", "clusterName")
+def _cluster_was_nominated(old: JsonObject, new: JsonObject) -> Iterator[FieldError]:
+    before, after = text_at(old, ("status", "clusterName")), text_at(new, ("status", "clusterName"))
     if not after or before:
         return
-    nominated = texts(mapping(old, "status"), "nominatedClusterNames")
+    nominated = texts_at(old, ("status", "nominatedClusterNames"))
     if after not in nominated:
         yield FieldError.invalid(
             "status.clusterName",

@@ -22,14 +22,15 @@ from admitq_api.v1beta1.placements import (
 )
 from admitq_api.v1beta1.table import PLURALS, changes, definitions
 
-Json = dict[str, Any]
 NAMES: Final = names_for(COMPAT_GROUP)
 OLDER, NEWER = "v1beta1", "v1beta2"
 TABLE = Path(__file__).parents[3] / "controlplane" / "cases" / "versions.yaml"
-CASES: Final[list[Json]] = yaml.safe_load(TABLE.read_text(encoding="utf-8").replace("${group}", COMPAT_GROUP))
+CASES: Final[list[dict[str, Any]]] = yaml.safe_load(
+    TABLE.read_text(encoding="utf-8").replace("${group}", COMPAT_GROUP)
+)
 
 
-def obj(kind: str, version: str, content: Json) -> Json:
+def obj(kind: str, version: str, content: dict[str, Any]) -> dict[str, Any]:
     return {
         "apiVersion": f"{COMPAT_GROUP}/{version}",
         "kind": kind,
@@ -38,11 +39,11 @@ def obj(kind: str, version: str, content: Json) -> Json:
     }
 
 
-def content(found: Json) -> Json:
+def content(found: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in found.items() if key not in ("apiVersion", "kind", "metadata")}
 
 
-def annotated(version: str, at: list[Any], value: Any) -> Json:
+def annotated(version: str, at: list[Any], value: Any) -> dict[str, Any]:
     text = orjson.dumps({"version": version, "fields": [{"at": at, "value": value}]}).decode()
     return {"name": "one", "annotations": {NAMES.other_version: text, "mine": "kept"}}
 
@@ -56,7 +57,7 @@ def test_every_kind_is_converted() -> None:
 
 
 @pytest.mark.parametrize("case", [pytest.param(case, id=case["it"]) for case in CASES])
-def test_the_table(case: Json) -> None:
+def test_the_table(case: dict[str, Any]) -> None:
     kind, newer = case["kind"], obj(case["kind"], NEWER, case["newer"])
     if "older" in case:
         older = obj(kind, OLDER, case["older"])
@@ -85,7 +86,7 @@ def test_an_object_in_the_version_that_is_asked_for_is_that_object() -> None:
         {},
     ],
 )
-def test_what_is_none_of_ours_is_refused(given: Json) -> None:
+def test_what_is_none_of_ours_is_refused(given: dict[str, Any]) -> None:
     with pytest.raises(NotConvertible, match="cannot be converted to"):
         converted(given, NEWER, NAMES)
 
@@ -106,7 +107,7 @@ def test_a_version_that_is_not_served_is_refused() -> None:
         ({"priorityClassSource": "scheduling.k8s.io/priorityclass"}, {}),
     ],
 )
-def test_a_class_that_cannot_be_referred_to_comes_back(older: Json, newer: Json) -> None:
+def test_a_class_that_cannot_be_referred_to_comes_back(older: dict[str, Any], newer: dict[str, Any]) -> None:
     up = converted(obj("Workload", OLDER, {"spec": older}), NEWER, NAMES)
     assert up["spec"] == newer
     assert converted(up, OLDER, NAMES)["spec"] == {key: value for key, value in older.items() if value}
@@ -124,7 +125,7 @@ def test_a_class_that_cannot_be_referred_to_comes_back(older: Json, newer: Json)
         ({"priorityClassName": "x"}, {"priorityClassName": "x"}),
     ],
 )
-def test_what_was_not_set_aside_is_not_put_back(claimed: Json, read: Json) -> None:
+def test_what_was_not_set_aside_is_not_put_back(claimed: dict[str, Any], read: dict[str, Any]) -> None:
     fields = [{"at": ["spec", field], "value": value} for field, value in claimed.items()]
     text = orjson.dumps({"version": OLDER, "fields": fields}).decode()
     stored = obj("Workload", NEWER, {"spec": {}})
@@ -219,7 +220,7 @@ AT_CONSTRAINTS: Final = ["spec", "podSets", {"name": "b"}, "topologyRequest", IT
     ],
 )
 def test_of_the_annotation_only_what_is_carried_so_is_taken(
-    kind: str, given: Json, at: Any, value: Any, spec: Json
+    kind: str, given: dict[str, Any], at: Any, value: Any, spec: dict[str, Any]
 ) -> None:
     older = {**obj(kind, OLDER, {"spec": given}), "metadata": annotated(NEWER, at, value)}
     up = converted(older, NEWER, NAMES)
@@ -251,7 +252,7 @@ counts = st.integers(min_value=1, max_value=9)
 
 
 @st.composite
-def spelled(draw: st.DrawFn) -> Json:
+def spelled(draw: st.DrawFn) -> dict[str, Any]:
     width = draw(st.integers(1, 3))
     values = st.lists(names, min_size=width, max_size=width)
     domain = st.fixed_dictionaries({"values": values, "count": counts})
@@ -260,7 +261,7 @@ def spelled(draw: st.DrawFn) -> Json:
 
 
 @st.composite
-def sliced(draw: st.DrawFn) -> Json:
+def sliced(draw: st.DrawFn) -> dict[str, Any]:
     """Any form that readers must accept, not only the one that is written here."""
     width, slices = draw(st.integers(1, 3)), []
     for _ in range(draw(st.integers(1, 3))):
@@ -289,12 +290,12 @@ def sliced(draw: st.DrawFn) -> Json:
 
 
 @given(spelled())
-def test_domains_come_back_from_slices_as_they_were(assignment: Json) -> None:
+def test_domains_come_back_from_slices_as_they_were(assignment: dict[str, Any]) -> None:
     assert spelled_out(in_slices(assignment)) == assignment
 
 
 @given(sliced())
-def test_slices_of_any_form_mean_the_same_after_a_round_trip(assignment: Json) -> None:
+def test_slices_of_any_form_mean_the_same_after_a_round_trip(assignment: dict[str, Any]) -> None:
     domains = spelled_out(assignment)
     assert spelled_out(in_slices(domains)) == domains
     assert sum(one["domainCount"] for one in assignment["slices"]) == len(domains["domains"])
@@ -307,7 +308,7 @@ def test_more_domains_than_a_slice_holds_are_split() -> None:
     assert slices[1]["valuesPerLevel"] == [{"universal": f"n{MOST_OF_A_SLICE}"}]
 
 
-def a_slice(**changed: Any) -> Json:
+def a_slice(**changed: Any) -> dict[str, Any]:
     return {
         "levels": ["rack"],
         "slices": [
@@ -341,7 +342,7 @@ def a_slice(**changed: Any) -> Json:
         {"levels": ["rack"], "slices": {}},
     ],
 )
-def test_slices_that_cannot_be_read_stay_as_they_are(given: Json) -> None:
+def test_slices_that_cannot_be_read_stay_as_they_are(given: dict[str, Any]) -> None:
     with pytest.raises(Unreadable):
         spelled_out(given)
     status = {"admission": {"podSetAssignments": [{"topologyAssignment": given}]}}
@@ -388,7 +389,9 @@ anything = st.recursive(
     st.dictionaries(st.sampled_from(("spec", "status", "value")), anything),
     st.one_of(anything, st.fixed_dictionaries({"annotations": anything})),
 )
-def test_no_object_is_too_odd_to_be_converted(kind: str, version: str, rest: Json, metadata: Any) -> None:
+def test_no_object_is_too_odd_to_be_converted(
+    kind: str, version: str, rest: dict[str, Any], metadata: Any
+) -> None:
     other = NEWER if version == OLDER else OLDER
     given = {**obj(kind, version, rest), "metadata": metadata}
     before = copy.deepcopy(given)

@@ -14,9 +14,8 @@ from admitq_api.v1beta1.conversion import converted
 from admitq_api.v1beta1.placements import spelled_out
 from admitq_api.v1beta1.table import PLURALS
 
-Json = dict[str, Any]
 NAMES: Final = names_for(COMPAT_GROUP)
-SCHEMAS: Final[dict[tuple[str, str], Json]] = {
+SCHEMAS: Final[dict[tuple[str, str], dict[str, Any]]] = {
     (definition["spec"]["names"]["kind"], version["name"]): version["schema"]["openAPIV3Schema"]
     for definition in crds(COMPAT_GROUP)
     for version in definition["spec"]["versions"]
@@ -40,7 +39,7 @@ GIVEN: Final = {
 """What is more than schemas say."""
 
 
-def valid(schema: Json) -> st.SearchStrategy[Any]:
+def valid(schema: dict[str, Any]) -> st.SearchStrategy[Any]:
     """What a schema accepts, as far as types, words, required fields and keys of lists go."""
     if "enum" in schema:
         return st.sampled_from(schema["enum"])
@@ -74,7 +73,7 @@ def valid(schema: Json) -> st.SearchStrategy[Any]:
             return st.sampled_from(("1", 2, "300m"))
 
 
-def _key(schema: Json) -> Callable[[Any], object] | None:
+def _key(schema: dict[str, Any]) -> Callable[[Any], object] | None:
     match schema.get("x-kubernetes-list-type"):
         case "map":
             keys = schema["x-kubernetes-list-map-keys"]
@@ -86,7 +85,7 @@ def _key(schema: Json) -> Callable[[Any], object] | None:
 
 
 @cache
-def objects(kind: str, version: str) -> st.SearchStrategy[Json]:
+def objects(kind: str, version: str) -> st.SearchStrategy[dict[str, Any]]:
     """Objects of a kind; the strategy is built once, not for every example."""
     properties = SCHEMAS[kind, version]["properties"]
     own = {name: valid(one) for name, one in properties.items() if name not in OF_EVERY_KIND}
@@ -106,7 +105,7 @@ def objects(kind: str, version: str) -> st.SearchStrategy[Json]:
 OF_EVERY_KIND: Final = ("apiVersion", "kind", "metadata")
 
 
-def unknown(value: Any, schema: Json, path: str = "") -> Iterator[str]:
+def unknown(value: Any, schema: dict[str, Any], path: str = "") -> Iterator[str]:
     """What the API server would leave out, for the schema does not have it."""
     if isinstance(value, dict) and "properties" in schema:
         for name, inner in value.items():
@@ -120,13 +119,13 @@ def unknown(value: Any, schema: Json, path: str = "") -> Iterator[str]:
             yield from unknown(inner, schema["items"], f"{path}[]")
 
 
-def assignments(obj: Json) -> list[Json]:
+def assignments(obj: dict[str, Any]) -> list[dict[str, Any]]:
     """Those of the pods, taken out of where they stand; how they are written is not what they say."""
     reserved = obj.get("status", {}).get("admission", {}).get("podSetAssignments", ())
     return [one.pop("topologyAssignment", {}) for one in reserved]
 
 
-def placed(assignment: Json) -> Any:
+def placed(assignment: dict[str, Any]) -> Any:
     """What an assignment says, if it says anything: schemas do not know how many values there must be."""
     parts = assignment.get("slices", ())
     fits = all(len(part["valuesPerLevel"]) == len(assignment["levels"]) for part in parts)

@@ -7,22 +7,13 @@ from admitq.controllers.job.case import JobCase, Lookups
 from admitq.controllers.job.steps import decide
 from admitq.controllers.plan import Count, Create, Delete, Patch, Plan, RemoveFinalizer, Tell
 from admitq.integrations.kinds.job import JOB
-from tests.unit.controllers.builders import (
-    KINDS,
-    NAMES,
-    TEMPLATE,
-    Object,
-    after,
-    at,
-    condition,
-    settings_with,
-)
+from tests.unit.controllers.builders import KINDS, NAMES, TEMPLATE, after, at, condition, settings_with
 
-FLAVOR: Object = {
+FLAVOR: dict[str, Any] = {
     "spec": {"nodeLabels": {"pool": "spot"}, "tolerations": [{"key": "spot", "operator": "Exists"}]}
 }
 
-RUNNING_TEMPLATE: Object = {
+RUNNING_TEMPLATE: dict[str, Any] = {
     "metadata": {
         "labels": {
             "app": "x",
@@ -52,7 +43,7 @@ EVICTED = condition("Evicted", True, "ClusterQueueStopped", "The ClusterQueue is
 def lookups(**known: Any) -> Lookups:
     """What is known besides the job: mappings by name, of flavors, classes and Workloads."""
 
-    def of(kind: str) -> Callable[[str], Object | None]:
+    def of(kind: str) -> Callable[[str], dict[str, Any] | None]:
         return known.get(kind, {}).get
 
     return Lookups(
@@ -64,7 +55,9 @@ def lookups(**known: Any) -> Lookups:
     )
 
 
-def case_of(job_: Object | None, *workloads: Object, now: float = 10, **parts: Any) -> JobCase:
+def case_of(
+    job_: dict[str, Any] | None, *workloads: dict[str, Any], now: float = 10, **parts: Any
+) -> JobCase:
     settings = settings_with(**parts.pop("settings", {}))
     known = parts.pop("known", {})
     return JobCase(
@@ -80,7 +73,7 @@ def case_of(job_: Object | None, *workloads: Object, now: float = 10, **parts: A
     )
 
 
-def decided(job_: Object | None, *workloads: Object, **parts: Any) -> Plan:
+def decided(job_: dict[str, Any] | None, *workloads: dict[str, Any], **parts: Any) -> Plan:
     return decide(case_of(job_, *workloads, **parts))
 
 
@@ -104,7 +97,7 @@ def reports(plan: Plan) -> list[Tell | Count]:
     return [one for found in of_patches for one in found if isinstance(one, Tell | Count)]
 
 
-def written(obj: Object, plan: Plan) -> Object:
+def written(obj: dict[str, Any], plan: Plan) -> dict[str, Any]:
     result = obj
     for action in plan.actions:
         if isinstance(action, Patch) and action.obj["metadata"]["name"] == obj["metadata"]["name"]:

@@ -5,7 +5,7 @@ from typing import Any
 from admitq.controllers.elastic_pods import STARTED_PODS, ElasticPodsController
 from admitq.controllers.plan import Create, Plan
 from admitq.runtime.store import Store
-from tests.unit.controllers.builders import NAMES, TEMPLATE, Object, admitted, condition, job, time, workload
+from tests.unit.controllers.builders import NAMES, TEMPLATE, admitted, condition, job, time, workload
 from tests.unit.controllers.job.decisions import RUNNING
 from tests.unit.controllers.world import World
 
@@ -14,15 +14,17 @@ ELASTIC = {NAMES.elastic_job: "true"}
 EVICTED = condition("Evicted", True, "Preempted", "Preempted", since=5)
 
 
-def running(pods: int, **parts: Any) -> Object:
+def running(pods: int, **parts: Any) -> dict[str, Any]:
     return job({**RUNNING, "parallelism": pods, "completions": 50}, annotations=ELASTIC, **parts)
 
 
-def waiting_job(pods: int) -> Object:
+def waiting_job(pods: int) -> dict[str, Any]:
     return job({"parallelism": pods, "completions": 50}, annotations=ELASTIC)
 
 
-def slice_(name: str, pods: int, of: Any = admitted, *conditions: Object, **parts: Any) -> Object:
+def slice_(
+    name: str, pods: int, of: Any = admitted, *conditions: dict[str, Any], **parts: Any
+) -> dict[str, Any]:
     """A slice of so many pods; ``replaces`` names another, ``made`` is when it was made."""
     replaces, made = parts.pop("replaces", None), parts.pop("made", 0)
     annotations = {**ELASTIC, NAMES.workload_slice_name: "first"}

@@ -9,16 +9,7 @@ from admitq.controllers.job.owners import Owners
 from admitq.integrations.kinds.pod import POD
 from admitq.runtime.resources import PODS
 from admitq.runtime.store import Key
-from tests.unit.controllers.builders import (
-    KINDS,
-    NAMES,
-    TEMPLATE,
-    Object,
-    condition,
-    settings_with,
-    time,
-    workload,
-)
+from tests.unit.controllers.builders import KINDS, NAMES, TEMPLATE, condition, settings_with, time, workload
 from tests.unit.controllers.world import World, cluster_scoped
 
 GROUP = Key("ns", group_key("g"))
@@ -28,7 +19,9 @@ GATES = [{"name": NAMES.admission_gate}, {"name": NAMES.topology_gate}]
 EVICTED = condition("Evicted", True, "Preempted", "Preempted for x", since=5)
 
 
-def pod(name: str = "p", *, group: str = "", total: int = 2, state: str = "held", **metadata: Any) -> Object:
+def pod(
+    name: str = "p", *, group: str = "", total: int = 2, state: str = "held", **metadata: Any
+) -> dict[str, Any]:
     """A managed pod: held, running, going (deleted, and its grace over), succeeded or failed."""
     labels = {NAMES.managed: "true", NAMES.queue_name: "lq", **metadata.pop("labels", {})}
     notes = {NAMES.role_hash: "r", **metadata.pop("annotations", {})}
@@ -37,7 +30,7 @@ def pod(name: str = "p", *, group: str = "", total: int = 2, state: str = "held"
         notes[NAMES.pod_group_total_count] = str(total)
     if state == "going":
         metadata["deletionTimestamp"] = metadata.pop("deletion", time(1))
-    spec: Object = dict(TEMPLATE["spec"])
+    spec: dict[str, Any] = dict(TEMPLATE["spec"])
     if state == "held":
         spec["schedulingGates"] = GATES
     if state in {"running", "going"}:
@@ -62,18 +55,22 @@ def pod(name: str = "p", *, group: str = "", total: int = 2, state: str = "held"
     }
 
 
-def pair(*states: str, **fields: Any) -> list[Object]:
+def pair(*states: str, **fields: Any) -> list[dict[str, Any]]:
     """Pods ``a`` and so on of group ``g`` in these states."""
     return [pod("abcdef"[number], group="g", state=state, **fields) for number, state in enumerate(states)]
 
 
-def owner(name: str) -> Object:
+def owner(name: str) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": f"uid-{name}"}
 
 
 def of_group(
-    make: Callable[..., Object], *conditions: Object, owners: str = "ab", count: int = 2, **parts: Any
-) -> Object:
+    make: Callable[..., dict[str, Any]],
+    *conditions: dict[str, Any],
+    owners: str = "ab",
+    count: int = 2,
+    **parts: Any,
+) -> dict[str, Any]:
     """A Workload of group ``g``."""
     admission = {
         "clusterQueue": "cq",
@@ -98,7 +95,9 @@ class PodWorld(World):
         self.pods = JobController(self.ctx, POD, Owners(self.ctx))
         self.client.delete = self._delete  # type: ignore[method-assign]
 
-    async def _delete(self, resource: Any, name: str, *, namespace: str | None, uid: str, **_: Any) -> Object:
+    async def _delete(
+        self, resource: Any, name: str, *, namespace: str | None, uid: str, **_: Any
+    ) -> dict[str, Any]:
         self.client.calls.append(("delete", f"{resource.plural}/{name}", uid))
         found = self.stores.of(resource).get(namespace or "", name)
         assert found is not None
@@ -124,16 +123,16 @@ class PodWorld(World):
             if "deletionTimestamp" in one["metadata"] and not one["metadata"].get("finalizers"):
                 self.stores.of(PODS).remove(one)
 
-    def seen(self) -> Object:
+    def seen(self) -> dict[str, Any]:
         """All pods and the Workloads, versions and times aside."""
         objects = [*self.stores.of(PODS).list(), *self.stores.of(KINDS.workloads).list()]
         return {one["metadata"]["name"]: stable(one) for one in objects}
 
 
-def stable(obj: Object) -> Object:
+def stable(obj: dict[str, Any]) -> dict[str, Any]:
     metadata = {key: value for key, value in obj["metadata"].items() if key != "resourceVersion"}
     return {**obj, "metadata": metadata}
 
 
-def gates(one: Object) -> list[str]:
+def gates(one: dict[str, Any]) -> list[str]:
     return [gate["name"] for gate in one["spec"].get("schedulingGates", [])]

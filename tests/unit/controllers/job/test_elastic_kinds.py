@@ -1,6 +1,7 @@
 """Every kind that can be elastic, its webhook, and what its jobs create."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
@@ -8,15 +9,15 @@ from admitq.controllers.job.slices import lets_run
 from admitq.controllers.plan import Plan
 from admitq.integrations.base import Integration, Rules
 from admitq.integrations.kinds.job import JOB
-from admitq.integrations.paths import Path, value_at, with_value
 from admitq.integrations.registry import registered
 from admitq_api.feature_gates import FeatureGates, Gate
-from tests.unit.controllers.builders import NAMES, Object, admitted, job, time, workload
+from admitq_api.json_objects import FieldPath, value_at, with_value
+from tests.unit.controllers.builders import NAMES, admitted, job, time, workload
 from tests.unit.controllers.job.decisions import decided, written
 from tests.unit.controllers.job.elastic_jobs import ELASTIC, EVICTED, created, slice_, waiting_job
 from tests.unit.integrations.examples import examples_of
 
-GROWN: Mapping[str, Path] = {
+GROWN: Mapping[str, FieldPath] = {
     "batch/job": ("spec", "parallelism"),
     "ray.io/rayjob": ("spec", "rayClusterSpec", "workerGroupSpecs", 0, "replicas"),
     "ray.io/raycluster": ("spec", "workerGroupSpecs", 0, "replicas"),
@@ -33,13 +34,13 @@ def test_every_kind_that_can_be_elastic_is_tried() -> None:
 
 @pytest.mark.parametrize("kind", ELASTIC_KINDS)
 def test_a_job_of_any_kind_grows_by_a_slice_and_shrinks_in_place(kind: Integration) -> None:
-    def decided_of(job_: Object, *workloads: Object) -> Plan:
+    def decided_of(job_: dict[str, Any], *workloads: dict[str, Any]) -> Plan:
         return decided(job_, *workloads, integration=kind)
 
-    def pods_of(slice_: Object) -> int:
+    def pods_of(slice_: dict[str, Any]) -> int:
         return sum(one["count"] for one in slice_["spec"]["podSets"])
 
-    def sized(job_: Object, pods: int) -> Object:
+    def sized(job_: dict[str, Any], pods: int) -> dict[str, Any]:
         """The job when it wants so many pods; kinds that have a bound have one that leaves room for them."""
         asked = GROWN[kind.framework]
         result = with_value(with_value(job_, asked, pods), (*asked[:-1], "maxReplicas"), 10)
@@ -127,7 +128,7 @@ def test_how_many_pods_a_job_of_any_kind_wants_changes_with_its_generation_alone
     ],
 )
 def test_what_an_elastic_job_creates_runs_on_while_a_larger_slice_waits(
-    workloads: list[Object], ordinary: bool, elastic: bool
+    workloads: list[dict[str, Any]], ordinary: bool, elastic: bool
 ) -> None:
     assert lets_run(workloads, elastic=False) is ordinary
     assert lets_run(workloads, elastic=True) is elastic
@@ -151,5 +152,5 @@ def test_an_elastic_job_has_its_pods_held() -> None:
         ({"metadata": {"annotations": ELASTIC}, "spec": {"template": None}}, {}),
     ],
 )
-def test_any_other_job_is_left_as_it_is(obj: Object, gates: Mapping[Gate, bool]) -> None:
+def test_any_other_job_is_left_as_it_is(obj: dict[str, Any], gates: Mapping[Gate, bool]) -> None:
     assert JOB.webhook.mutate(obj, rules(gates)) is obj

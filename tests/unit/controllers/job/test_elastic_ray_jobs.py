@@ -12,14 +12,13 @@ from admitq.controllers.job.controller import JobController
 from admitq.controllers.job.owners import Owners
 from admitq.integrations.kinds.rayjob import RAY_JOB
 from admitq.integrations.names import workload_name
-from admitq.integrations.paths import value_at
 from admitq.integrations.ray_cluster import CLUSTERS as CLUSTERS_OF_JOBS
 from admitq.runtime.store import Change, Key
+from admitq_api.json_objects import value_at
 from tests.unit.controllers.builders import (
     KINDS,
     NAMES,
     TEMPLATE,
-    Object,
     admitted,
     after,
     condition_of,
@@ -32,7 +31,7 @@ from tests.unit.controllers.world import World
 VERSIONS = count(1)
 
 
-def ray_job(**status: Any) -> Object:
+def ray_job(**status: Any) -> dict[str, Any]:
     """A RayJob that runs, of three workers."""
     group = {"groupName": "g", "replicas": 3, "template": {"metadata": MARKS, "spec": TEMPLATE["spec"]}}
     head = {"template": {"metadata": MARKS, "spec": TEMPLATE["spec"]}}
@@ -55,7 +54,9 @@ def ray_job(**status: Any) -> Object:
     }
 
 
-def made_cluster(workers: int, generation: int = 1, name: str = "j-1", owner: str = "uid-j") -> Object:
+def made_cluster(
+    workers: int, generation: int = 1, name: str = "j-1", owner: str = "uid-j"
+) -> dict[str, Any]:
     job_ = {"apiVersion": "ray.io/v1", "kind": "RayJob", "name": "j", "uid": owner, "controller": True}
     metadata = {
         "name": name,
@@ -68,7 +69,7 @@ def made_cluster(workers: int, generation: int = 1, name: str = "j-1", owner: st
     return {"metadata": {**metadata, "generation": generation}, "spec": spec}
 
 
-MARKS: Object = {"labels": {NAMES.podset: "g"}, "annotations": {NAMES.workload_slice_name: "first"}}
+MARKS: dict[str, Any] = {"labels": {NAMES.podset: "g"}, "annotations": {NAMES.workload_slice_name: "first"}}
 
 RAY_JOBS = resource_of(RAY_JOB)
 
@@ -77,7 +78,7 @@ CLUSTERS = resource_followed(RAY_JOB, CLUSTERS_OF_JOBS)
 RAY_KEY = Key("ns", "j")
 
 
-def with_quota(job_: Object) -> Object:
+def with_quota(job_: dict[str, Any]) -> dict[str, Any]:
     """The Workload that has quota for a RayJob as it states itself."""
     spec = {
         "podSets": [
@@ -98,14 +99,14 @@ def with_quota(job_: Object) -> Object:
 class Ray:
     """A RayJob that runs with quota for three workers, and its controller."""
 
-    def __init__(self, job_: Object | None = None, **settings: Any) -> None:
+    def __init__(self, job_: dict[str, Any] | None = None, **settings: Any) -> None:
         self.world = World(settings=settings_with(integrations=(RAY_JOB,), **settings))
         watch_started_pods(self.world).progressed("1")
         self.world.put(RAY_JOBS, job_ or ray_job())
         self.world.put(KINDS.workloads, with_quota(job_ or ray_job()))
         self.jobs = JobController(self.world.ctx, RAY_JOB, Owners(self.world.ctx))
 
-    async def scaled(self, *clusters: Object) -> list[tuple[str, list[int]]]:
+    async def scaled(self, *clusters: dict[str, Any]) -> list[tuple[str, list[int]]]:
         """What the slices that are not over ask for, by name, with these clusters."""
         self.world.put(CLUSTERS, *clusters)
         await self.jobs.reconcile(RAY_KEY)
@@ -170,7 +171,7 @@ async def test_a_cluster_that_is_made_anew_gets_a_slice_of_another_name() -> Non
     ],
     ids=["not scaled by Ray", "no cluster yet", "without the gate"],
 )
-async def test_any_other_job_goes_by_what_it_states(job_: Object, settings: Any) -> None:
+async def test_any_other_job_goes_by_what_it_states(job_: dict[str, Any], settings: Any) -> None:
     ray = Ray(job_, **settings)
     assert await ray.scaled(made_cluster(5, generation=2)) == [("first", [1, 3])]
     assert value_at(ray.world.get(RAY_JOBS, "j"), ("spec", "suspend")) is False
@@ -187,7 +188,7 @@ def test_a_cluster_that_ray_scales_concerns_the_job_that_it_was_made_for() -> No
     old, new, same = (followed.transform(dict(made_cluster(*one))) for one in ((3, 1), (4, 2), (4, 3)))
     assert "headGroupSpec" not in new["spec"]
 
-    def keys(before: Object, now: Object, name: str = "j-1") -> set[Key]:
+    def keys(before: dict[str, Any], now: dict[str, Any], name: str = "j-1") -> set[Key]:
         change = Change("modified", Key("ns", name), now, orjson.dumps(before))
         return {
             key for watch in part.spec.watches if watch.resource == CLUSTERS for key in watch.keys(change)

@@ -11,7 +11,6 @@ from tests.unit.controllers.builders import (
     KINDS,
     NAMES,
     OWNER,
-    Object,
     admitted,
     condition,
     condition_of,
@@ -38,7 +37,7 @@ FAILED = {"conditions": [{"type": "Failed", "status": "True", "message": "no"}]}
     ("status", "finished"),
     [(COMPLETE, ("True", "Succeeded", "done")), (FAILED, ("True", "Failed", "no"))],
 )
-def test_a_workload_ends_as_its_job_does(status: Object, finished: Any) -> None:
+def test_a_workload_ends_as_its_job_does(status: dict[str, Any], finished: Any) -> None:
     obj = admitted()
     assert condition_of(written(obj, decided(job(RUNNING, status), obj)), "Finished") == finished
 
@@ -83,7 +82,7 @@ def test_a_deleted_workload_stops_its_job_and_goes_when_it_has_stopped() -> None
 
 
 @pytest.mark.parametrize("gone", [None, job(deletionTimestamp=time(9))])
-def test_workloads_of_a_job_that_is_gone_are_finished_and_freed(gone: Object | None) -> None:
+def test_workloads_of_a_job_that_is_gone_are_finished_and_freed(gone: dict[str, Any] | None) -> None:
     obj = admitted()
     finished = written(obj, decided(gone, obj))
     assert condition_of(finished, "Finished")[1] == "OwnerNotFound"

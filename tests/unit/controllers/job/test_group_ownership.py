@@ -8,10 +8,10 @@ from admitq.controllers.indexes import strangers_in
 from admitq.controllers.registry import controllers
 from admitq.integrations.kinds.pod import POD
 from admitq.integrations.kinds.statefulset import STATEFUL_SET
-from admitq.integrations.paths import with_value
 from admitq.runtime.resources import NAMESPACES, PODS, PRIORITY_CLASSES
 from admitq.runtime.store import Change, Key
-from tests.unit.controllers.builders import KINDS, NAMES, Object, admitted, workload
+from admitq_api.json_objects import with_value
+from tests.unit.controllers.builders import KINDS, NAMES, admitted, workload
 from tests.unit.controllers.job.pod_groups import GROUP, PodWorld, of_group, owner, pair, pod
 from tests.unit.controllers.world import cluster_scoped
 
@@ -116,7 +116,7 @@ def test_changes_of_pods_and_workloads_concern_the_job_that_they_are_of() -> Non
     (part,) = (one for one in controllers(world.ctx, world.core).when_served if one.resource == PODS)
     keys = {watch.resource: watch.keys for watch in part.spec.watches}
 
-    def concerned(resource: Any, obj: Object) -> set[Key]:
+    def concerned(resource: Any, obj: dict[str, Any]) -> set[Key]:
         key = Key(obj["metadata"].get("namespace", ""), obj["metadata"]["name"])
         return set(keys[resource](Change("added", key, obj, None)))
 

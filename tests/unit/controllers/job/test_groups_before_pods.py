@@ -6,7 +6,7 @@ import pytest
 
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import PODS
-from tests.unit.controllers.builders import KINDS, Object, admitted, condition_of, reserved, time, workload
+from tests.unit.controllers.builders import KINDS, admitted, condition_of, reserved, time, workload
 from tests.unit.controllers.job.pod_groups import EVICTED, GROUP, PodWorld, of_group, owner, pair
 
 
@@ -58,7 +58,7 @@ async def test_a_start_that_the_api_refuses_for_good_ends_the_group() -> None:
     world.put(KINDS.workloads, of_group(admitted))
     original = world.client.merge_patch
 
-    async def refuse(resource: Any, *args: Any, **named: Any) -> Object:
+    async def refuse(resource: Any, *args: Any, **named: Any) -> dict[str, Any]:
         if resource == PODS:
             raise ApiError(422, "Invalid", "spec: immutable")
         return await original(resource, *args, **named)

@@ -14,7 +14,6 @@ from tests.unit.controllers.builders import (
     NAMES,
     OWNER,
     TEMPLATE,
-    Object,
     admitted,
     condition,
     condition_of,
@@ -32,14 +31,14 @@ IMPORTED = [
 SHAPE = role_hash(TEMPLATE["spec"])
 
 
-def imported(name: str = "p", *, state: str = "running", **parts: Any) -> Object:
+def imported(name: str = "p", *, state: str = "running", **parts: Any) -> dict[str, Any]:
     """A pod that ran before it was queued: without a role hash, a gate or a finalizer."""
     found = pod(name, state=state, finalizers=[], **parts)
     del found["metadata"]["annotations"][NAMES.role_hash]
     return found
 
 
-def imported_workload() -> Object:
+def imported_workload() -> dict[str, Any]:
     admission = {"clusterQueue": "cq", "podSetAssignments": [{"name": "main", "count": 1}]}
     spec = {"podSets": [{"name": "main", "count": 1, "template": TEMPLATE}]}
     return workload(*IMPORTED, owner=CONTROLLER, admission=admission, spec=spec)

@@ -6,10 +6,10 @@ import pytest
 
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import PODS
-from tests.unit.controllers.builders import KINDS, Object, admitted, reserved, time, workload
+from tests.unit.controllers.builders import KINDS, admitted, reserved, time, workload
 from tests.unit.controllers.job.pod_groups import EVICTED, PodWorld, of_group, pair
 
-HISTORIES: dict[str, tuple[list[str], Object | None]] = {
+HISTORIES: dict[str, tuple[list[str], dict[str, Any] | None]] = {
     "made": (["held", "held"], None),
     "started": (["held", "held"], of_group(admitted)),
     "evicted": (["running", "running"], of_group(admitted, EVICTED)),

@@ -6,7 +6,7 @@ import pytest
 
 from admitq.controllers.job.case import Ancestor
 from admitq.controllers.plan import Create, Patch, Plan, Tell
-from tests.unit.controllers.builders import Object, admitted, job, workload
+from tests.unit.controllers.builders import admitted, job, workload
 from tests.unit.controllers.job.decisions import COMPLETE, EVICTED, RUNNING, decided, kinds, told
 
 
@@ -55,7 +55,7 @@ def test_a_job_that_ended_inside_one_that_is_not_admitted_any_more_is_left_as_it
 @pytest.mark.parametrize("admitted_above", [True, False])
 @pytest.mark.parametrize("obj", [workload(), admitted()])
 def test_what_was_queued_before_it_came_to_be_inside_a_queued_job_holds_no_quota(
-    obj: Object, admitted_above: bool
+    obj: dict[str, Any], admitted_above: bool
 ) -> None:
     plan = decided(job(), obj, ancestor=Ancestor(job(), admitted=admitted_above))
     assert set(kinds(plan)) == {"free Workload", "delete Workload"}

@@ -7,7 +7,7 @@ import pytest
 from admitq.metrics.custom_labels import Location
 from admitq.runtime.resources import PODS
 from admitq.runtime.store import Key
-from tests.unit.controllers.builders import KINDS, NAMES, TEMPLATE, Object, admitted, condition, workload
+from tests.unit.controllers.builders import KINDS, NAMES, TEMPLATE, admitted, condition, workload
 from tests.unit.controllers.job.pod_groups import (
     EVICTED,
     GATES,
@@ -50,7 +50,7 @@ async def test_b10_two_values_of_a_label_to_copy_are_a_dispute() -> None:
     assert world.told.events[-1] == ("a", "ErrWorkloadCompose", note)
 
 
-def asking(found: Object, cpu: int) -> Object:
+def asking(found: dict[str, Any], cpu: int) -> dict[str, Any]:
     """The pod with another request."""
     container = {**TEMPLATE["spec"]["containers"][0], "resources": {"requests": {"cpu": str(cpu)}}}
     return {**found, "spec": {**found["spec"], "containers": [container]}}
@@ -228,7 +228,7 @@ async def test_pods_keep_waiting_for_their_place_where_a_topology_is_assigned() 
     ids=["never admitted", "evicted by another program", "evicted", "admitted"],
 )
 async def test_pods_of_a_group_that_run_without_a_grant_are_counted(
-    held: Object, states: tuple[str, ...], labels: dict[str, str], counted: list[Any]
+    held: dict[str, Any], states: tuple[str, ...], labels: dict[str, str], counted: list[Any]
 ) -> None:
     world = PodWorld()
     world.put(KINDS.workloads, held)

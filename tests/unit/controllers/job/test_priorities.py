@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from admitq.controllers.plan import Plan
-from tests.unit.controllers.builders import FINISHED, NAMES, Object, admitted, job, time, workload
+from tests.unit.controllers.builders import FINISHED, NAMES, admitted, job, time, workload
 from tests.unit.controllers.job.decisions import (
     COMPLETE,
     EVICTED,
@@ -28,7 +28,7 @@ BY_LABEL = {NAMES.queue_name: "lq", NAMES.priority_class: "high"}
 PODS_CLASS = {"template": {"spec": {"priorityClassName": "low", "containers": []}}}
 
 
-def reference(group: str, kind: str, name: str) -> Object:
+def reference(group: str, kind: str, name: str) -> dict[str, Any]:
     return {"group": group, "kind": kind, "name": name}
 
 
@@ -56,7 +56,9 @@ def reference(group: str, kind: str, name: str) -> Object:
         ),
     ],
 )
-def test_a_priority_comes_from_the_nearest_class(obj: Object, known: Any, priority: int, ref: Any) -> None:
+def test_a_priority_comes_from_the_nearest_class(
+    obj: dict[str, Any], known: Any, priority: int, ref: Any
+) -> None:
     spec = made(decided(obj, known=known))["spec"]
     assert (spec["priority"], spec.get("priorityClassRef")) == (priority, ref)
 
@@ -68,7 +70,9 @@ def test_a_priority_comes_from_the_nearest_class(obj: Object, known: Any, priori
         (job(PODS_CLASS), "PriorityClassNotFound", 'PriorityClass "low" not found'),
     ],
 )
-def test_without_its_class_a_job_gets_no_workload_and_is_told(obj: Object, reason: str, note: str) -> None:
+def test_without_its_class_a_job_gets_no_workload_and_is_told(
+    obj: dict[str, Any], reason: str, note: str
+) -> None:
     plan = decided(obj)
     assert (kinds(plan), told(plan)) == ([], [(reason, note)])
 
@@ -84,7 +88,7 @@ def test_without_its_class_a_job_gets_no_workload_and_is_told(obj: Object, reaso
         (workload(spec={"priorityClassRef": reference(NAMES.group, "WorkloadPriorityClass", "high")}), False),
     ],
 )
-def test_a_workload_follows_the_class_of_its_job_where_it_may(obj: Object, follows: bool) -> None:
+def test_a_workload_follows_the_class_of_its_job_where_it_may(obj: dict[str, Any], follows: bool) -> None:
     known = {"workload_priority_class": {"high": HIGH}}
     plan = decided(job(labels=BY_LABEL), obj, known=known)
     assert (("UpdatedWorkload", "Updated workload priority class: ns/job-j-1") in told(plan)) is follows
@@ -92,7 +96,7 @@ def test_a_workload_follows_the_class_of_its_job_where_it_may(obj: Object, follo
         assert written(obj, plan)["spec"]["priority"] == 100
 
 
-def of_class(name: str) -> Object:
+def of_class(name: str) -> dict[str, Any]:
     return {"priorityClassRef": reference(NAMES.group, "WorkloadPriorityClass", name)}
 
 
@@ -105,7 +109,7 @@ def of_class(name: str) -> Object:
         (admitted(spec=of_class("old")), []),
     ],
 )
-def test_nobody_escapes_a_stop_by_naming_a_class_that_is_not_there(obj: Object, done: Any) -> None:
+def test_nobody_escapes_a_stop_by_naming_a_class_that_is_not_there(obj: dict[str, Any], done: Any) -> None:
     plan = decided(job(RUNNING, labels=BY_LABEL), obj, settings={"pods_ready": None})
     assert kinds(plan) == done
     note = 'WorkloadPriorityClass "high" not found'

@@ -8,7 +8,6 @@ from admitq.runtime.resources import PODS
 from tests.unit.controllers.builders import (
     KINDS,
     NAMES,
-    Object,
     admitted,
     condition,
     condition_of,
@@ -61,7 +60,7 @@ async def test_a_condition_that_pods_alone_have_is_written_as_by_their_controlle
     world, writers = PodWorld(), list[str]()
     patch = world.client.merge_patch
 
-    async def noted(*what: Any, field_manager: str, **where: Any) -> Object:
+    async def noted(*what: Any, field_manager: str, **where: Any) -> dict[str, Any]:
         writers.append(field_manager)
         return await patch(*what, field_manager=field_manager, **where)
 
@@ -110,7 +109,7 @@ async def test_a_deleted_workload_still_says_whom_its_group_lacks() -> None:
     assert found[:2] == ("True", "PodsFailed")
 
 
-def condemned(one: Object) -> Object:
+def condemned(one: dict[str, Any]) -> dict[str, Any]:
     if "deletionTimestamp" not in one["metadata"]:
         return one
     ended = {"type": "TerminationTarget", "status": "True", "reason": "R"}

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from admitq.controllers.plan import Patch, Plan
-from tests.unit.controllers.builders import NAMES, Object, admitted, condition, condition_of, job
+from tests.unit.controllers.builders import NAMES, admitted, condition, condition_of, job
 from tests.unit.controllers.job.decisions import EVICTED, RUNNING, decided, written
 
 
@@ -22,7 +22,7 @@ from tests.unit.controllers.job.decisions import EVICTED, RUNNING, decided, writ
         ([condition("PodsReady", True, "Started")], {"ready": 1, "succeeded": 2}, ("True", "Started")),
     ],
 )
-def test_readiness_of_pods_is_followed(before: Any, status: Object, after_: Any) -> None:
+def test_readiness_of_pods_is_followed(before: Any, status: dict[str, Any], after_: Any) -> None:
     obj = admitted(*before)
     found = condition_of(written(obj, decided(job(RUNNING, {"active": 3, **status}), obj)), "PodsReady")
     assert (found and found[:2]) == after_
@@ -48,7 +48,9 @@ def test_pods_of_an_eviction_are_not_reported() -> None:
         ({}, None, None),
     ],
 )
-def test_reclaimable_pods_only_grow_while_quota_is_reserved(status: Object, before: Any, after_: Any) -> None:
+def test_reclaimable_pods_only_grow_while_quota_is_reserved(
+    status: dict[str, Any], before: Any, after_: Any
+) -> None:
     obj = admitted(condition("PodsReady", True, "Started"), **({"reclaimablePods": before} if before else {}))
     final = written(obj, decided(job(RUNNING, {"ready": 3, **status}), obj))
     expected = None if after_ is None else [{"name": "main", "count": after_}]

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from admitq.controllers.plan import Plan
-from admitq.integrations.paths import with_value
+from admitq_api.json_objects import with_value
 from tests.unit.controllers.builders import admitted, condition, condition_of, reserved, time, workload
 from tests.unit.controllers.job.decisions import decided, kinds, told, written
 from tests.unit.controllers.job.elastic_jobs import running, slice_, waiting_job

@@ -7,11 +7,10 @@ import pytest
 
 from admitq.controllers.plan import Plan
 from admitq.integrations.kinds.job import JOB
-from admitq.integrations.paths import Path, value_at, with_value
+from admitq_api.json_objects import FieldPath, value_at, with_value
 from tests.unit.controllers.builders import (
     NAMES,
     TEMPLATE,
-    Object,
     admitted,
     condition,
     condition_of,
@@ -96,7 +95,7 @@ def test_elastic_job_that_is_started_with_fewer_pods_than_it_wants_keeps_their_n
         (("spec", "podSets", 0, "count"), 9),
     ],
 )
-def test_slice_that_waits_is_restored_where_another_program_changed_it(path: Path, value: Any) -> None:
+def test_slice_that_waits_is_restored_where_another_program_changed_it(path: FieldPath, value: Any) -> None:
     second = slice_("second", 5, workload, replaces="first", made=1)
     changed = with_value(second, path, value)
     assert written(changed, decided(running(5), slice_("first", 3), changed)) == second
@@ -160,7 +159,7 @@ def test_one_with_checks_outstanding_does_not_stop_what_runs() -> None:
 UNMARKED = {**TEMPLATE, "metadata": {}}
 
 
-def by_hand(pods: int) -> Object:
+def by_hand(pods: int) -> dict[str, Any]:
     """An elastic job that somebody else let run."""
     return job({**RUNNING, "template": UNMARKED, "parallelism": pods, "completions": 50}, annotations=ELASTIC)
 
@@ -178,7 +177,7 @@ CHECKED = slice_("second", 3, reserved, replaces="first")
     ],
 )
 def test_elastic_job_without_quota_is_stopped_when_its_workload_had_time_to_get_some(
-    started: Any, of: Object, seconds: float | None
+    started: Any, of: dict[str, Any], seconds: float | None
 ) -> None:
     plan = decided(started(3), of)
     assert plan.again == seconds

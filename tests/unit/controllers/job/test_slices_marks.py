@@ -1,12 +1,14 @@
 """Marks of an admission in the templates of elastic jobs."""
 
-from admitq.integrations.paths import with_value
-from tests.unit.controllers.builders import NAMES, Object, admitted, job
+from typing import Any
+
+from admitq_api.json_objects import with_value
+from tests.unit.controllers.builders import NAMES, admitted, job
 from tests.unit.controllers.job.decisions import RUNNING, RUNNING_TEMPLATE, decided, written
 from tests.unit.controllers.job.elastic_jobs import ELASTIC, EVICTED, created, running, slice_
 
 
-def marked(template: Object) -> Object:
+def marked(template: dict[str, Any]) -> dict[str, Any]:
     """The template with everything that an admission injects."""
     annotations = {**template["metadata"].get("annotations", {}), NAMES.workload_slice_name: "former"}
     return with_value(template, ("metadata", "annotations"), {**annotations, "own": "kept"})

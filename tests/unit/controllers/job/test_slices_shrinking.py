@@ -11,13 +11,12 @@ from admitq.controllers.job.owners import Owners
 from admitq.controllers.job.steps import decide
 from admitq.controllers.plan import Create, Patch, Plan
 from admitq.integrations.kinds.job import JOB
-from admitq.integrations.paths import value_at
 from admitq.runtime.store import Key
+from admitq_api.json_objects import value_at
 from tests.unit.controllers.builders import (
     KINDS,
     NAMES,
     OWNER,
-    Object,
     admitted,
     condition,
     condition_of,
@@ -45,7 +44,7 @@ def test_a_job_that_shrinks_gives_quota_back_at_once_when_its_pods_have_ended() 
     assert (assignment["count"], assignment["resourceUsage"]) == (2, {"cpu": "2"})
 
 
-def shrinking(of_job: Object, pods: int | None, *slices: Object) -> Plan:
+def shrinking(of_job: dict[str, Any], pods: int | None, *slices: dict[str, Any]) -> Plan:
     """What is decided about a job that so many pods run of; None if that is not known."""
     case = case_of(of_job, *slices)
     counts = None if pods is None else {"main": pods}
@@ -116,7 +115,7 @@ async def test_pods_of_a_job_that_shrinks_are_counted_until_they_have_ended() ->
 STARTED = condition("PodsReady", True, "Started")
 
 
-def indexed(pods: int, **status: Any) -> Object:
+def indexed(pods: int, **status: Any) -> dict[str, Any]:
     spec = {**RUNNING, "parallelism": pods, "completions": pods, "completionMode": "Indexed"}
     return job(spec, {"ready": pods, **status}, annotations=ELASTIC)
 
@@ -131,7 +130,7 @@ def indexed(pods: int, **status: Any) -> Object:
     ],
 )
 def test_c15_reclaimable_pods_of_an_elastic_job_are_derived_from_the_job(
-    of_job: Object, before: int, after_: int
+    of_job: dict[str, Any], before: int, after_: int
 ) -> None:
     pods = of_job["spec"]["parallelism"]
     first = slice_("first", pods, admitted, STARTED, reclaimablePods=[{"name": "main", "count": before}])

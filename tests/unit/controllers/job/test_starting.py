@@ -1,5 +1,7 @@
 """The start of admitted jobs."""
 
+from typing import Any
+
 import pytest
 
 from admitq.controllers.job.slices import lets_run
@@ -11,7 +13,6 @@ from tests.unit.controllers.builders import (
     NAMES,
     RESERVED,
     TEMPLATE,
-    Object,
     admitted,
     condition,
     condition_of,
@@ -101,7 +102,7 @@ def test_a_flavor_that_is_gone_is_told_of_and_waited_for() -> None:
         (admitted(), {"active": 1}),
     ],
 )
-def test_what_may_not_run_is_not_started(obj: Object, status: Object) -> None:
+def test_what_may_not_run_is_not_started(obj: dict[str, Any], status: dict[str, Any]) -> None:
     assert kinds(decided(job(status=status), obj)) == []
 
 
@@ -116,18 +117,18 @@ ADMITTED_ALONE = {
 
 
 @pytest.mark.parametrize("obj", ADMITTED_ALONE.values(), ids=ADMITTED_ALONE.keys())
-def test_e_job_is_not_started_when_admitted_is_stated_without_quota(obj: Object) -> None:
+def test_e_job_is_not_started_when_admitted_is_stated_without_quota(obj: dict[str, Any]) -> None:
     assert "patch Job" not in kinds(decided(job(), obj))
 
 
 @pytest.mark.parametrize("obj", ADMITTED_ALONE.values(), ids=ADMITTED_ALONE.keys())
-def test_e_running_job_is_stopped_when_admitted_is_stated_without_quota(obj: Object) -> None:
+def test_e_running_job_is_stopped_when_admitted_is_stated_without_quota(obj: dict[str, Any]) -> None:
     plan = decided(job({"suspend": False}, {"ready": 3}), obj)
     assert (kinds(plan), plan.unless_admitted) == (["patch Job"], True)
     assert told(plan) == [("Stopped", "Not admitted by cluster queue")]
 
 
 @pytest.mark.parametrize("obj", ADMITTED_ALONE.values(), ids=ADMITTED_ALONE.keys())
-def test_e_child_of_a_job_does_not_run_when_admitted_is_stated_without_quota(obj: Object) -> None:
+def test_e_child_of_a_job_does_not_run_when_admitted_is_stated_without_quota(obj: dict[str, Any]) -> None:
     assert not lets_run([obj], elastic=False)
     assert lets_run([admitted()], elastic=False)

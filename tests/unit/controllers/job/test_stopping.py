@@ -1,5 +1,7 @@
 """The stop of jobs without an admission, and the release of quota."""
 
+from typing import Any
+
 import pytest
 
 from admitq.controllers.plan import Plan
@@ -9,7 +11,6 @@ from tests.unit.controllers.builders import (
     NAMES,
     RESERVED,
     TEMPLATE,
-    Object,
     admitted,
     condition,
     condition_of,
@@ -122,7 +123,7 @@ def test_a_suspended_job_that_still_carries_an_admission_is_restored() -> None:
     ids=["released", "admitted for other pods"],
 )
 def test_e_suspended_job_with_marks_of_an_admission_is_restored_before_its_workload_follows_it(
-    obj: Object,
+    obj: dict[str, Any],
 ) -> None:
     suspended = job({"suspend": True, "template": RUNNING_TEMPLATE})
     plan = decided(suspended, obj)

@@ -16,7 +16,6 @@ from tests.unit.controllers.builders import (
     NAMES,
     OWNER,
     TEMPLATE,
-    Object,
     admitted,
     condition,
     job,
@@ -205,7 +204,7 @@ def test_of_two_workloads_one_stays() -> None:
         ),
     ],
 )
-def test_a_workload_matches_what_asks_for_the_same(spec: Any, obj: Object, same: bool) -> None:
+def test_a_workload_matches_what_asks_for_the_same(spec: Any, obj: dict[str, Any], same: bool) -> None:
     assert (match_of(case_of(job(spec), obj)).workload is not None) is same
 
 

@@ -6,11 +6,11 @@ from typing import Any
 from admitq.controllers.plan import Patch, Plan, Tell
 from admitq.controllers.provisioning.decide import Case, decide
 from admitq.controllers.provisioning.requests import request_name, template_name
-from tests.unit.controllers.builders import KINDS, NAMES, Object, after, at, condition, time
+from tests.unit.controllers.builders import KINDS, NAMES, after, at, condition, time
 
 NAME = "job-j-1-c-1"
 
-FLAVOR: Object = {
+FLAVOR: dict[str, Any] = {
     "spec": {"nodeLabels": {"pool": "f"}, "tolerations": [{"key": "pool", "operator": "Exists"}]}
 }
 
@@ -21,15 +21,15 @@ EVICTED = condition("Evicted", True, "Preempted")
 MINE = {"kind": "Workload", "name": "job-j-1", "uid": "uid-w", "controller": True}
 
 
-def check(state: str = "Pending", **fields: Any) -> Object:
+def check(state: str = "Pending", **fields: Any) -> dict[str, Any]:
     return {"name": "c", "state": state, "lastTransitionTime": time(0), "message": "", **fields}
 
 
-def config(**spec: Any) -> Object:
+def config(**spec: Any) -> dict[str, Any]:
     return {"spec": {"provisioningClassName": "class", **spec}}
 
 
-def request(*conditions: Object, attempt: int = 1, **fields: Any) -> Object:
+def request(*conditions: dict[str, Any], attempt: int = 1, **fields: Any) -> dict[str, Any]:
     """A ProvisioningRequest of the Workload for the check ``c``."""
     name = request_name("job-j-1", "c", attempt)
     metadata = {"name": name, "namespace": "ns", "uid": f"uid-{name}", "ownerReferences": [MINE]}
@@ -44,11 +44,11 @@ def request(*conditions: Object, attempt: int = 1, **fields: Any) -> Object:
 
 
 def case(
-    obj: Object,
-    *requests: Object,
-    templates: tuple[Object, ...] = (),
-    taken: tuple[Object, ...] = (),
-    config: Object | None = config(),  # noqa: B008 never changed
+    obj: dict[str, Any],
+    *requests: dict[str, Any],
+    templates: tuple[dict[str, Any], ...] = (),
+    taken: tuple[dict[str, Any], ...] = (),
+    config: dict[str, Any] | None = config(),  # noqa: B008 never changed
     **fields: Any,
 ) -> Case:
     """A case; ``taken`` are requests and templates that others control."""
@@ -77,7 +77,7 @@ def told(plan: Plan) -> list[tuple[str, str, str]]:
     return [(one.type, one.reason, one.note) for one in of(plan, Tell)]
 
 
-def state_after(case: Case) -> tuple[Object, list[str]]:
+def state_after(case: Case) -> tuple[dict[str, Any], list[str]]:
     """What a decision says of the check, and the notes that tell of it."""
     plan = decide(case)
     result = case.workload
@@ -89,20 +89,20 @@ def state_after(case: Case) -> tuple[Object, list[str]]:
     return found, [one.note for one in of(plan, Tell)]
 
 
-def says(type_: str, status: bool = True, message: str = "m", since: float = 50) -> Object:
+def says(type_: str, status: bool = True, message: str = "m", since: float = 50) -> dict[str, Any]:
     return condition(type_, status, "R", message, since)
 
 
-def container(requests: Any = None, limits: Any = None, **fields: Any) -> Object:
+def container(requests: Any = None, limits: Any = None, **fields: Any) -> dict[str, Any]:
     resources = {"requests": requests, "limits": limits}
     return {"name": "c", "resources": {key: value for key, value in resources.items() if value}, **fields}
 
 
-def pod_set(name: str, *containers: Object, count: int = 1, **spec: Any) -> Object:
+def pod_set(name: str, *containers: dict[str, Any], count: int = 1, **spec: Any) -> dict[str, Any]:
     return {"name": name, "count": count, "template": {"spec": {"containers": list(containers), **spec}}}
 
 
-def assigned(*counts: tuple[str, int], flavor: str = "f", **parts: Any) -> Object:
+def assigned(*counts: tuple[str, int], flavor: str = "f", **parts: Any) -> dict[str, Any]:
     """The admission that assigns a flavor and so many pods to podsets."""
     assignments = [{"name": name, "count": count, "flavors": {"cpu": flavor}} for name, count in counts]
     return {"clusterQueue": "cq", "podSetAssignments": assignments, **parts}

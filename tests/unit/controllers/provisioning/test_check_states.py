@@ -9,7 +9,7 @@ from admitq.controllers.plan import Delete, Patch, Plan
 from admitq.controllers.provisioning.controller import activity
 from admitq.controllers.provisioning.decide import decide
 from admitq.controllers.provisioning.requests import request_name
-from tests.unit.controllers.builders import KINDS, NAMES, Object, admitted, at, reserved, time, workload
+from tests.unit.controllers.builders import KINDS, NAMES, admitted, at, reserved, time, workload
 from tests.unit.controllers.provisioning.cases import (
     EVICTED,
     GOING,
@@ -140,7 +140,9 @@ RETRY_60 = {"requeueAfterSeconds": 60}
         ),
     ],
 )
-def test_the_state_of_a_check_follows_its_request(obj: Object, asked: Object, expected: Object) -> None:
+def test_the_state_of_a_check_follows_its_request(
+    obj: dict[str, Any], asked: dict[str, Any], expected: dict[str, Any]
+) -> None:
     state, notes = state_after(case(obj, asked))
     assert state == expected
     before = obj["status"]["admissionChecks"][0]["state"]
@@ -240,7 +242,7 @@ def test_a_check_without_its_config_is_pending(state: str) -> None:
     ],
     ids=["ready", "without-quota", "to-be-retried", "rejected", "evicted"],
 )
-def test_nothing_is_asked_for_now(obj: Object) -> None:
+def test_nothing_is_asked_for_now(obj: dict[str, Any]) -> None:
     assert decide(case(obj)) == Plan()
 
 
@@ -277,7 +279,7 @@ PARAMETERS = {"apiGroup": NAMES.group, "kind": "ProvisioningRequestConfig", "nam
     ],
 )
 def test_a_check_says_whether_it_can_be_worked_on(
-    parameters: Any, found: Object | None, expected: tuple[str, str, str]
+    parameters: Any, found: dict[str, Any] | None, expected: tuple[str, str, str]
 ) -> None:
     obj: Mapping[str, Any] = {
         "metadata": {"name": "c", "resourceVersion": "1", "generation": 1},

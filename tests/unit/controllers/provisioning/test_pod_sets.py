@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from admitq.controllers.provisioning.requests import asked_pod_sets, pod_set_updates, template_name
-from admitq.integrations.paths import without_value
+from admitq_api.json_objects import without_value
 from tests.unit.controllers.builders import reserved
 from tests.unit.controllers.provisioning.cases import (
     FLAVORS,

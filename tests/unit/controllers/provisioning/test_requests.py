@@ -8,7 +8,7 @@ from admitq.controllers.plan import Create, Delete, Patch, Plan
 from admitq.controllers.provisioning.decide import decide
 from admitq.controllers.provisioning.requests import PROVISIONING_REQUESTS, request_name, template_name
 from admitq.runtime.resources import POD_TEMPLATES
-from tests.unit.controllers.builders import FINISHED, NAMES, Object, admitted, reserved, time, workload
+from tests.unit.controllers.builders import FINISHED, NAMES, admitted, reserved, time, workload
 from tests.unit.controllers.provisioning.cases import (
     EVICTED,
     GOING,
@@ -28,7 +28,7 @@ from tests.unit.controllers.provisioning.cases import (
 )
 
 
-def template(name: str = template_name(NAME, "main"), owner: Any = MINE, **metadata: Any) -> Object:
+def template(name: str = template_name(NAME, "main"), owner: Any = MINE, **metadata: Any) -> dict[str, Any]:
     labels = {NAMES.managed: "true"}
     identity = {"namespace": "ns", "uid": f"uid-{name}", "resourceVersion": "1", "labels": labels}
     return {"metadata": {"name": name, "ownerReferences": [owner], **identity, **metadata}}
@@ -77,7 +77,7 @@ def test_templates_come_first_then_the_request_then_the_templates_are_handed_ove
     assert decide(case(obj, made, config=wanted)) == Plan()
 
 
-def reset(state: str, since: float) -> Object:
+def reset(state: str, since: float) -> dict[str, Any]:
     """The check as an eviction leaves it."""
     message = f"Reset to Pending after eviction. Previously: {state}"
     return check(message=message, lastTransitionTime=time(since))
@@ -97,7 +97,7 @@ def reset(state: str, since: float) -> Object:
         (reset("Ready", since=45), request(says("BookingExpired")), 2),
     ],
 )
-def test_attempts_are_counted(listed: Object, asked: Object | None, attempt: int) -> None:
+def test_attempts_are_counted(listed: dict[str, Any], asked: dict[str, Any] | None, attempt: int) -> None:
     requests = () if asked is None else (asked,)
     [created] = of(decide(case(reserved(admissionChecks=[listed]), *requests)), Create)
     assert created.obj["metadata"]["name"] == f"ppt-job-j-1-c-{attempt}-main"
@@ -108,7 +108,7 @@ def test_a_request_that_waits_is_not_made_twice() -> None:
 
 
 @pytest.mark.parametrize("owner", [MINE, {**MINE, "uid": "uid-former"}])
-def test_a_request_is_made_anew_only_when_the_former_one_is_gone(owner: Object) -> None:
+def test_a_request_is_made_anew_only_when_the_former_one_is_gone(owner: dict[str, Any]) -> None:
     going = request(metadata={**GOING, "ownerReferences": [owner]})
     mine = (going,) if owner is MINE else ()
     made = case(reserved(admissionChecks=[check()]), *mine, taken=(going,))
@@ -134,7 +134,7 @@ STRANGER = {"kind": "Thing", "name": "t", "uid": "uid-t", "controller": True}
         ),
     ],
 )
-def test_a_name_that_a_stranger_has_is_told_and_tried_again(taken: Object, error: str) -> None:
+def test_a_name_that_a_stranger_has_is_told_and_tried_again(taken: dict[str, Any], error: str) -> None:
     obj = reserved(admissionChecks=[check()])
     plan = decide(case(obj, taken=(taken,)))
     assert told(plan) == [("Warning", "FailedCreate", error)]
@@ -177,7 +177,9 @@ def test_a_template_that_contradicts_its_flavor_is_told() -> None:
     ],
     ids=["finished", "evicted", "evicted-and-waiting", "evicted-without-cleaning-up"],
 )
-def test_who_needs_no_nodes_any_more_lets_go(obj: Object, cleans_up: bool, deleted: list[str]) -> None:
+def test_who_needs_no_nodes_any_more_lets_go(
+    obj: dict[str, Any], cleans_up: bool, deleted: list[str]
+) -> None:
     plan = decide(case(obj, request(), templates=(template(),), cleans_up=cleans_up))
     assert [one.obj["metadata"]["name"] for one in of(plan, Delete)] == deleted
     going = case(obj, request(metadata=GOING), templates=(template(**GOING),), cleans_up=cleans_up)
@@ -195,7 +197,9 @@ def test_who_needs_no_nodes_any_more_lets_go(obj: Object, cleans_up: bool, delet
     ],
     ids=["older", "of-another-class", "of-other-parameters", "not-needed", "of-a-check-that-is-gone"],
 )
-def test_only_the_latest_request_in_sync_is_kept(wanted: Object, requests: Any, deleted: list[str]) -> None:
+def test_only_the_latest_request_in_sync_is_kept(
+    wanted: dict[str, Any], requests: Any, deleted: list[str]
+) -> None:
     plan = decide(case(reserved(admissionChecks=[check("Ready")]), *requests, config=wanted))
     assert [one.obj["metadata"]["name"] for one in of(plan, Delete)] == deleted
 

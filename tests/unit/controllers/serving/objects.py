@@ -9,17 +9,8 @@ from admitq.integrations.base import Integration
 from admitq.integrations.kinds.pod import POD
 from admitq.integrations.kinds.statefulset import STATEFUL_SET
 from admitq.integrations.names import workload_name
-from admitq.integrations.paths import with_value
-from tests.unit.controllers.builders import (
-    KINDS,
-    NAMES,
-    SETTINGS,
-    TEMPLATE,
-    Object,
-    at,
-    settings_with,
-    workload,
-)
+from admitq_api.json_objects import with_value
+from tests.unit.controllers.builders import KINDS, NAMES, SETTINGS, TEMPLATE, at, settings_with, workload
 
 GATES = [{"name": NAMES.admission_gate}, {"name": "example.com/own"}, {"name": NAMES.topology_gate}]
 
@@ -28,11 +19,11 @@ SERVING = settings_with(integrations=(POD, STATEFUL_SET))
 NAME = workload_name("StatefulSet", "apps", "s", "uid-s")
 
 
-def held_template(parent: str) -> Object:
+def held_template(parent: str) -> dict[str, Any]:
     return {**TEMPLATE, "metadata": {"annotations": {NAMES.pod_suspending_parent: parent}}}
 
 
-def stateful_set(replicas: int = 3, *, status: Any = None, **metadata: Any) -> Object:
+def stateful_set(replicas: int = 3, *, status: Any = None, **metadata: Any) -> dict[str, Any]:
     labels = {NAMES.queue_name: "lq", **metadata.pop("labels", {})}
     return {
         "apiVersion": "apps/v1",
@@ -43,7 +34,7 @@ def stateful_set(replicas: int = 3, *, status: Any = None, **metadata: Any) -> O
     }
 
 
-def lws(replicas: int = 2, *, leader: bool = True, status: Any = None, **spec: Any) -> Object:
+def lws(replicas: int = 2, *, leader: bool = True, status: Any = None, **spec: Any) -> dict[str, Any]:
     template = held_template("leaderworkerset")
     group = {"size": 3, "workerTemplate": template, **({"leaderTemplate": template} if leader else {})}
     return {
@@ -60,7 +51,9 @@ def lws(replicas: int = 2, *, leader: bool = True, status: Any = None, **spec: A
     }
 
 
-def pod(name: str = "s-0", *, held: bool = True, labels: Any = None, parent: str = "statefulset") -> Object:
+def pod(
+    name: str = "s-0", *, held: bool = True, labels: Any = None, parent: str = "statefulset"
+) -> dict[str, Any]:
     owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "s", "uid": "uid-s", "controller": True}
     return {
         "apiVersion": "v1",
@@ -79,13 +72,13 @@ def pod(name: str = "s-0", *, held: bool = True, labels: Any = None, parent: str
     }
 
 
-def lws_pod(group: int, worker: int) -> Object:
+def lws_pod(group: int, worker: int) -> dict[str, Any]:
     prefix = "leaderworkerset.sigs.k8s.io/"
     labels = {f"{prefix}name": "l", f"{prefix}group-index": str(group), f"{prefix}worker-index": str(worker)}
     return pod(f"l-{group}-{worker}", labels=labels, parent="leaderworkerset")
 
 
-def owned(made: Object, job: Object, index: str | None = None) -> Object:
+def owned(made: dict[str, Any], job: dict[str, Any], index: str | None = None) -> dict[str, Any]:
     """The Workload as it would be made for the object."""
     metadata = job["metadata"]
     owner = {"kind": job["kind"], "name": metadata["name"], "uid": metadata["uid"]}
@@ -99,7 +92,7 @@ def owned(made: Object, job: Object, index: str | None = None) -> Object:
     return {**made, "metadata": {**made["metadata"], "annotations": notes, "ownerReferences": [owner]}}
 
 
-def of_set(made: Object, job: Object) -> Object:
+def of_set(made: dict[str, Any], job: dict[str, Any]) -> dict[str, Any]:
     named = {**made, "metadata": {**made["metadata"], "name": NAME}}
     template = job["spec"]["template"]
     named["spec"] = {**named["spec"], "podSets": [{"name": "main", "count": 3, "template": template}]}
@@ -107,8 +100,8 @@ def of_set(made: Object, job: Object) -> Object:
 
 
 def decided(
-    job: Object | None,
-    *workloads: Object,
+    job: dict[str, Any] | None,
+    *workloads: dict[str, Any],
     pods: Any = (),
     kind: Integration = STATEFUL_SET,
     settings: Any = SETTINGS,
@@ -148,7 +141,7 @@ def only_patch(plan: Plan) -> Any:
     return action.steps[0].patch
 
 
-def without_uid(job: Object) -> Object:
+def without_uid(job: dict[str, Any]) -> dict[str, Any]:
     """A Workload of the object whose name follows from no UID."""
     name = workload_name("StatefulSet", "apps", "s", "")
     return with_value(of_set(workload(), job), ("metadata", "name"), name)

@@ -8,9 +8,9 @@ import pytest
 from admitq.controllers.plan import Create, Tell
 from admitq.controllers.serving.controller import ServingController
 from admitq.integrations.kinds.statefulset import STATEFUL_SET
-from admitq.integrations.paths import with_value
 from admitq.runtime.store import Change, Key
-from tests.unit.controllers.builders import KINDS, NAMES, Object, admitted, workload
+from admitq_api.json_objects import with_value
+from tests.unit.controllers.builders import KINDS, NAMES, admitted, workload
 from tests.unit.controllers.serving.objects import (
     NAME,
     SERVING,
@@ -25,7 +25,7 @@ from tests.unit.controllers.serving.objects import (
 from tests.unit.controllers.world import World
 
 
-def older(*owners: Object, annotations: Any = None, **metadata: Any) -> Object:
+def older(*owners: dict[str, Any], annotations: Any = None, **metadata: Any) -> dict[str, Any]:
     """A Workload under the older name, which another release created."""
     made = without_uid(stateful_set())
     given = {"annotations": annotations or {}, "ownerReferences": list(owners), **metadata}
@@ -64,13 +64,15 @@ def test_b11_workload_of_a_stateful_set_under_its_older_name_is_adopted(owners: 
     ],
     ids=["controlled", "former StatefulSet", "pod of another", "job of another", "deleted"],
 )
-def test_b11_workload_under_the_older_name_that_belongs_elsewhere_is_not_adopted(found: Object) -> None:
+def test_b11_workload_under_the_older_name_that_belongs_elsewhere_is_not_adopted(
+    found: dict[str, Any],
+) -> None:
     plan = decided(stateful_set(), found)
     [made] = [one.obj for one in plan.actions if isinstance(one, Create)]
     assert made["metadata"]["name"] == NAME
 
 
-def with_podset(found: Object, **changes: Any) -> Object:
+def with_podset(found: dict[str, Any], **changes: Any) -> dict[str, Any]:
     """A Workload whose one podset differs by these fields."""
     [pod_set] = found["spec"]["podSets"]
     return with_value(found, ("spec", "podSets"), [{**pod_set, **changes}])

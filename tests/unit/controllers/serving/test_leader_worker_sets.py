@@ -7,7 +7,7 @@ import pytest
 from admitq.controllers.plan import Create, Delete, Patch, RemoveFinalizer
 from admitq.integrations.kinds.leaderworkerset import LEADER_WORKER_SET
 from admitq.integrations.names import workload_name
-from tests.unit.controllers.builders import NAMES, Object, condition, workload
+from tests.unit.controllers.builders import NAMES, condition, workload
 from tests.unit.controllers.serving.objects import decided, held_template, lws, lws_pod, owned
 
 
@@ -32,7 +32,7 @@ def test_groups_without_a_template_for_leaders_are_all_alike() -> None:
     assert [(one["name"], one["count"]) for one in made.obj["spec"]["podSets"]] == [("main", 3)]
 
 
-def of_group(index: int, **parts: Any) -> Object:
+def of_group(index: int, **parts: Any) -> dict[str, Any]:
     job = lws()
     template = held_template("leaderworkerset")
     pod_sets = [

@@ -9,7 +9,6 @@ from admitq.integrations.names import workload_name
 from tests.unit.controllers.builders import (
     NAMES,
     TEMPLATE,
-    Object,
     admitted,
     condition,
     reserved,
@@ -61,7 +60,7 @@ def test_a_workload_is_made_for_all_replicas_before_there_are_pods() -> None:
         ({**stateful_set(), "spec": {"template": TEMPLATE}}, {}),
     ],
 )
-def test_no_workload_is_made_where_none_is_needed(job: Object, fields: Any) -> None:
+def test_no_workload_is_made_where_none_is_needed(job: dict[str, Any], fields: Any) -> None:
     assert decided(job, **fields).actions == ()
 
 
@@ -84,7 +83,7 @@ def test_pods_are_told_their_group_their_role_and_their_queue() -> None:
     }
 
 
-def told(one: Object, patch: Any) -> Object:
+def told(one: dict[str, Any], patch: Any) -> dict[str, Any]:
     metadata = one["metadata"]
     merged = {key: {**metadata[key], **patch["metadata"][key]} for key in ("labels", "annotations")}
     return {**one, "metadata": {**metadata, **merged}}

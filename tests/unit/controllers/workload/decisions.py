@@ -5,28 +5,19 @@ from typing import Any
 
 from admitq.controllers.plan import Patch, Plan, Tell
 from admitq.controllers.workload.steps import decide_workload
-from tests.unit.controllers.builders import (
-    QUEUED,
-    Object,
-    after,
-    at,
-    cluster_queue,
-    condition,
-    settings_with,
-    time,
-)
+from tests.unit.controllers.builders import QUEUED, after, at, cluster_queue, condition, settings_with, time
 
 AWAITED = condition("PodsReady", False, "WaitForStart", "Not all pods are ready or succeeded")
 
 NOT_ADMITTED = condition("Admitted", False, "NoReservation", "The workload has no reservation")
 
 
-def decided(obj: Object, now: float = 0, **world: Any) -> Plan:
+def decided(obj: dict[str, Any], now: float = 0, **world: Any) -> Plan:
     settings = world.pop("settings", {})
     return decide_workload(obj, replace(QUEUED, settings=settings_with(**settings), **world), at(now))
 
 
-def written(obj: Object, plan: Plan) -> Object:
+def written(obj: dict[str, Any], plan: Plan) -> dict[str, Any]:
     """The Workload as the plan's patches leave it."""
     result = obj
     for action in plan.actions:
@@ -41,7 +32,7 @@ def told(plan: Plan) -> list[tuple[str, str, str]]:
     return [(one.type, one.reason, one.note) for one in plan.actions if isinstance(one, Tell)]
 
 
-def settled(obj: Object, now: float = 0, **world: Any) -> Object:
+def settled(obj: dict[str, Any], now: float = 0, **world: Any) -> dict[str, Any]:
     """The Workload when nothing more is decided."""
     for _ in range(10):
         plan = decided(obj, now, **world)
@@ -62,11 +53,11 @@ RULES = [
 CHECKED = cluster_queue(checks=RULES, flavors=["spot", "o"])
 
 
-def check(name: str, state: str, **fields: Any) -> Object:
+def check(name: str, state: str, **fields: Any) -> dict[str, Any]:
     return {"name": name, "state": state, "lastTransitionTime": time(0), "message": "", **fields}
 
 
-def on(flavor: str) -> Object:
+def on(flavor: str) -> dict[str, Any]:
     return {
         "clusterQueue": "cq",
         "podSetAssignments": [{"name": "main", "count": 3, "flavors": {"cpu": flavor}}],

@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from tests.unit.controllers.builders import (
-    Object,
     admitted,
     cluster_queue,
     condition,
@@ -58,7 +57,7 @@ def test_when_all_checks_are_ready_it_is_admitted() -> None:
         reserved(condition("Evicted", True, "Deactivated"), spec={"active": False}),
     ],
 )
-def test_what_is_being_evicted_is_not_admitted(obj: Object) -> None:
+def test_what_is_being_evicted_is_not_admitted(obj: dict[str, Any]) -> None:
     assert condition_of(settled(obj), "Admitted") is None
 
 

@@ -8,7 +8,6 @@ from admitq.core.applicable_checks import MOST_CHECKS
 from admitq_api.kinds.workload import WorkloadStatus
 from admitq_api.schema import schema_of
 from tests.unit.controllers.builders import (
-    Object,
     admitted,
     cluster_queue,
     condition,
@@ -93,7 +92,7 @@ def test_waiting_workload_keeps_its_list_while_more_checks_apply_than_it_can_lis
     ids=["every flavor", "its flavor"],
 )
 def test_reserved_workload_is_released_when_more_checks_apply_than_it_can_list(
-    queue: Object, which: str
+    queue: dict[str, Any], which: str
 ) -> None:
     obj = settled(reserved(AWAITED), cluster_queue=queue)
     assert condition_of(obj, "QuotaReserved") == too_many(which)
@@ -114,7 +113,7 @@ def test_reserved_workload_is_released_when_more_checks_apply_than_it_can_list(
     ids=["admitted", "evicted"],
 )
 def test_workload_whose_job_runs_or_stops_is_left_alone_when_more_checks_apply_than_it_can_list(
-    obj: Object,
+    obj: dict[str, Any],
 ) -> None:
     assert decided(obj, cluster_queue=cluster_queue(checks=NINE)).actions == ()
 

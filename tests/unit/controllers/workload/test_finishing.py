@@ -1,6 +1,7 @@
 """The end of Workloads: orphaned, finished, replaced by another slice."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -10,7 +11,6 @@ from tests.unit.controllers.builders import (
     FINISHED,
     KINDS,
     NAMES,
-    Object,
     admitted,
     condition,
     condition_of,
@@ -85,12 +85,12 @@ def test_a_finished_workload_is_kept_without_a_retention() -> None:
 
 
 @pytest.mark.parametrize("obj", [workload(FINISHED, spec={"active": False}), workload(FINISHED)])
-def test_nothing_happens_to_a_finished_workload(obj: Object) -> None:
+def test_nothing_happens_to_a_finished_workload(obj: dict[str, Any]) -> None:
     assert decided(obj, local_queue=None).actions == ()
 
 
 @pytest.mark.parametrize("by", [reserved, admitted])
-def test_a_slice_that_got_its_quota_ends_the_one_that_it_replaces(by: Callable[..., Object]) -> None:
+def test_a_slice_that_got_its_quota_ends_the_one_that_it_replaces(by: Callable[..., dict[str, Any]]) -> None:
     original, larger = admitted(name="original"), by(metadata={"labels": {NAMES.job_uid: "job-uid"}})
     plan = decided(larger, original=original)
     message = (
@@ -121,5 +121,7 @@ def test_slice_that_ended_another_goes_on_with_its_own_steps_at_once() -> None:
         (admitted(), None),
     ],
 )
-def test_until_then_and_thereafter_nothing_is_replaced(larger: Object, original: Object | None) -> None:
+def test_until_then_and_thereafter_nothing_is_replaced(
+    larger: dict[str, Any], original: dict[str, Any] | None
+) -> None:
     assert told(decided(larger, original=original)) == []

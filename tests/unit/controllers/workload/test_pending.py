@@ -6,15 +6,7 @@ import pytest
 
 from admitq.controllers.plan import Plan
 from admitq.translate.messages import Explanation
-from tests.unit.controllers.builders import (
-    NAMES,
-    Object,
-    condition,
-    condition_of,
-    local_queue,
-    time,
-    workload,
-)
+from tests.unit.controllers.builders import NAMES, condition, condition_of, local_queue, time, workload
 from tests.unit.controllers.workload.decisions import NOT_ADMITTED, decided, settled, told, written
 
 
@@ -80,7 +72,7 @@ def test_who_is_passed_over_for_an_equal_one_learns_why_from_the_first_look_on()
         ),
     ],
 )
-def test_a_waiting_workload_says_why(obj: Object, world: Any, reason: str, message: str) -> None:
+def test_a_waiting_workload_says_why(obj: dict[str, Any], world: Any, reason: str, message: str) -> None:
     told_to = written(obj, decided(obj, **world))
     assert condition_of(told_to, "QuotaReserved") == ("False", reason, message)
     assert condition_of(told_to, "Admitted") == (
@@ -160,7 +152,7 @@ def test_without_detailed_reasons_a_deactivation_is_not_told_there() -> None:
     assert condition_of(obj, "QuotaReserved") is None
 
 
-GATED: Object = {"annotations": {NAMES.admission_gated_by: "a.example/x,b.example/y"}}
+GATED: dict[str, Any] = {"annotations": {NAMES.admission_gated_by: "a.example/x,b.example/y"}}
 
 IS_GATED = condition("QuotaReserved", False, "AdmissionGated", "Admission is gated by: a.example/x")
 
@@ -173,7 +165,7 @@ IS_GATED = condition("QuotaReserved", False, "AdmissionGated", "Admission is gat
     ids=["without a queue", "gated"],
 )
 def test_the_first_word_of_quota_tells_of_pods_too_if_nothing_has(
-    metadata: Object, world: Any, said: list[Object], tracked: bool
+    metadata: dict[str, Any], world: Any, said: list[dict[str, Any]], tracked: bool
 ) -> None:
     obj = workload(*said, metadata=metadata)
     settings = {} if tracked else {"pods_ready": None}

@@ -1,5 +1,7 @@
 """Backoff after an eviction."""
 
+from typing import Any
+
 import pytest
 
 from admitq.controllers.plan import Plan
@@ -7,7 +9,6 @@ from admitq.workloads.transitions import Transition
 from admitq_api.conditions import ConditionType
 from tests.unit.controllers.builders import (
     ADMISSION,
-    Object,
     admitted,
     after,
     at,
@@ -41,7 +42,7 @@ def test_a_retry_without_a_time_comes_back_at_once() -> None:
 
 @pytest.mark.parametrize("reason", ["PodsReadyTimeout", "AdmissionCheck"])
 @pytest.mark.parametrize("former", [[], [condition("Requeued", True, "BackoffFinished", BACK[2])]])
-def test_a5_backoff_ends_at_its_time_while_quota_is_held(reason: str, former: list[Object]) -> None:
+def test_a5_backoff_ends_at_its_time_while_quota_is_held(reason: str, former: list[dict[str, Any]]) -> None:
     state = {"count": 1, "requeueAt": time(60)}
     obj = admitted(AWAITED, condition("Evicted", True, reason, "m", since=5), *former, requeueState=state)
     assert decided(obj, now=20) == Plan(again=40.0)
@@ -74,7 +75,7 @@ def test_a5_backoff_that_is_over_stays_over_when_the_job_stops(reason: str) -> N
     ids=["none-ended", "one-of-a-former-eviction", "another-time-is-waited-for"],
 )
 def test_a5_workload_whose_backoff_is_not_over_is_parked_when_the_job_stops(
-    requeued: list[Object], state: Object
+    requeued: list[dict[str, Any]], state: dict[str, Any]
 ) -> None:
     evicted = condition("Evicted", True, "PodsReadyTimeout", "m", since=5)
     transition = Transition(admitted(evicted, *requeued, requeueState=state), at(10))

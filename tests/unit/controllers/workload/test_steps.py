@@ -11,7 +11,6 @@ from admitq.translate.messages import unwritten
 from tests.unit.controllers.builders import (
     ADMISSION,
     FINISHED,
-    Object,
     admitted,
     cluster_queue,
     condition,
@@ -41,11 +40,11 @@ from tests.unit.controllers.workload.decisions import AWAITED, NOT_ADMITTED, che
         workload(FINISHED),
     ],
 )
-def test_a_settled_workload_costs_no_write(obj: Object) -> None:
+def test_a_settled_workload_costs_no_write(obj: dict[str, Any]) -> None:
     assert decided(obj, cluster_queue=cluster_queue(checks=_checks_of(obj))).actions == ()
 
 
-def _checks_of(obj: Object) -> list[Object]:
+def _checks_of(obj: dict[str, Any]) -> list[dict[str, Any]]:
     return [{"name": check["name"]} for check in obj["status"].get("admissionChecks", [])]
 
 

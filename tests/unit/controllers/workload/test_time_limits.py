@@ -10,7 +10,6 @@ from admitq_api.conditions import SECOND
 from tests.unit.controllers.builders import (
     ADMITTED,
     POLICY,
-    Object,
     admitted,
     after,
     at,
@@ -65,7 +64,7 @@ def test_a3_execution_is_added_up_where_another_program_ended_the_admission() ->
         ([condition("PodsReady", True, "Started")], None),
     ],
 )
-def test_pods_have_their_time_to_become_ready(ready: list[Object], again: float | None) -> None:
+def test_pods_have_their_time_to_become_ready(ready: list[dict[str, Any]], again: float | None) -> None:
     assert decided(admitted(*ready), now=10) == Plan(again=again)
 
 
@@ -80,7 +79,7 @@ def test_nobody_waits_for_pods_where_that_is_switched_off() -> None:
         (condition("PodsReady", False, "WaitForRecovery"), "WaitForRecovery"),
     ],
 )
-def test_pods_that_are_not_ready_in_time_cost_the_admission(ready: Object, cause: str) -> None:
+def test_pods_that_are_not_ready_in_time_cost_the_admission(ready: dict[str, Any], cause: str) -> None:
     obj = admitted(ready, requeueState={"count": 1})
     plan = decided(obj, now=300)
     evicted = written(obj, plan)
