@@ -125,7 +125,7 @@ def kinds(
 ) -> None:
     """Print the job kinds that admitq knows and what each can do."""
     from admitq.app.settings import load_settings
-    from admitq.integrations.abilities import ABILITIES, described
+    from admitq.integrations.capabilities import ABILITIES, described
     from admitq_api.configuration import ConfigurationError
 
     try:

@@ -25,8 +25,8 @@ from admitq.controllers.indexes import BY_CHAIN, chains, in_namespace
 from admitq.controllers.plan import Action, Delete, Plan, Tell, Ungate, act, gate_removed, plan
 from admitq.controllers.wiring import ControllerSpec, Wanted, Watch, WhenServed
 from admitq.core.model import Instant
-from admitq.integrations import pods
 from admitq.integrations.base import Integration
+from admitq.integrations.families import pods
 from admitq.integrations.ownership import controller_of
 from admitq.runtime.resources import PODS
 from admitq.runtime.store import Change, Key

@@ -10,7 +10,7 @@ from typing import Final
 
 from admitq.controllers.plan import Count
 from admitq.core.model import Instant
-from admitq.integrations import pods
+from admitq.integrations.families import pods
 from admitq.integrations.ownership import controller_of
 from admitq.translate.workloads import read_replaced_key
 from admitq.workloads.pod_counts import covered_counts, pod_counts

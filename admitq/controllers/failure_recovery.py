@@ -17,8 +17,8 @@ from admitq.controllers.plan import NOTHING, Count, Delete, Patch, Plan, Tell, a
 from admitq.controllers.settings import Nanoseconds
 from admitq.controllers.wiring import ControllerSpec, Followed, Watch, WhenServed
 from admitq.core.model import SECOND, Instant
-from admitq.integrations import pods
 from admitq.integrations.base import Step
+from admitq.integrations.families import pods
 from admitq.runtime.resources import NODES, PODS, Resource
 from admitq.runtime.store import Change, Key
 from admitq_api.conditions import with_condition

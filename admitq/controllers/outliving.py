@@ -15,7 +15,7 @@ from admitq.controllers.excess_pods import EXCESS_NOTE, EXCESS_POD_DELETED, coun
 from admitq.controllers.plan import Action, Delete, Tell
 from admitq.controllers.settings import Settings
 from admitq.core.model import Instant
-from admitq.integrations import pods as pods_of
+from admitq.integrations.families import pods as pods_of
 from admitq.runtime.resources import PODS
 from admitq.workloads.pod_counts import covered_counts, pod_counts
 from admitq.workloads.transitions import Transition, holds, is_admitted, since

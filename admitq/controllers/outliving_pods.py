@@ -25,8 +25,8 @@ from admitq.controllers.outliving import (
     remained,
 )
 from admitq.controllers.pod_index import NOT_ENDED, PodIndex, may_run, uids_of_job
-from admitq.integrations.job_pods import CONTROLLER_UID
-from admitq.integrations.pods import age
+from admitq.integrations.families.batch_jobs import CONTROLLER_UID
+from admitq.integrations.families.pods import age
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import PODS
 from admitq.workloads.transitions import ConditionType, holds

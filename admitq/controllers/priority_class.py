@@ -6,7 +6,7 @@ from admitq.controllers.context import Context
 from admitq.controllers.indexes import BY_PRIORITY_CLASS, workload_priority_class
 from admitq.controllers.plan import Patch, Plan, act, plan
 from admitq.integrations.base import Step
-from admitq.integrations.pods import label
+from admitq.integrations.families.pods import label
 from admitq.runtime.errors import ApiError
 from admitq.runtime.kinds import Kinds
 from admitq.runtime.store import Change, Key

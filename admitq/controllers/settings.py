@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from admitq.core.model import LabelSelector
 from admitq.integrations.base import Integration, OwnerKind
-from admitq.integrations.names import LONGEST, LONGEST_LABEL
+from admitq.integrations.workload_names import LONGEST, LONGEST_LABEL
 from admitq.metrics.custom_labels import Location, copied_to_workloads
 from admitq.translate.selectors import select_managed_namespaces
 from admitq.translate.settings import pods_ready

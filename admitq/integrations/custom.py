@@ -19,10 +19,10 @@ from admitq.integrations.base import (
     Scaling,
     never,
 )
+from admitq.integrations.job_fields import condition, count_pods
 from admitq.integrations.list_paths import elements, of_element
-from admitq.integrations.reading import condition, count_pods
+from admitq.integrations.pod_templates import pod_template
 from admitq.integrations.registry import enabled, registered
-from admitq.integrations.templates import pod_template
 from admitq_api.configuration import Configuration, ConfigurationError
 from admitq_api.configuration.custom_kinds import CustomKind, CustomPodSet, FinishedSign, Sign
 from admitq_api.feature_gates import FeatureGates

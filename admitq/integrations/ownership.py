@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from admitq.integrations.base import Difference, Integration, OwnerKind
-from admitq.integrations.names import LONGEST_LABEL
+from admitq.integrations.workload_names import LONGEST_LABEL
 from admitq_api.json_objects import JsonObject, value_at
 from admitq_api.labels import Names
 

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from admitq.core.model import ObjectKey, Workload
 from admitq.integrations.base import Integration, PodSetTemplate, Reference, Rules
-from admitq.integrations.names import LONGEST
+from admitq.integrations.workload_names import LONGEST
 from admitq.metrics.custom_labels import Location
 from admitq.simulator.documents import FieldPath, field_path
 from admitq.translate.reading import Reading

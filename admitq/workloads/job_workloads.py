@@ -6,11 +6,11 @@ The manager makes Workloads with it on a cluster, the simulator in memory.
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple, Protocol
 
-from admitq.integrations import pods
 from admitq.integrations.admission_gates import gates_of
 from admitq.integrations.base import Composition, Integration, PodIndexes, group_name, members_of
-from admitq.integrations.names import workload_name
+from admitq.integrations.families import pods
 from admitq.integrations.ownership import queue_name
+from admitq.integrations.workload_names import workload_name
 from admitq.metrics.custom_labels import Location
 from admitq.workloads.pod_charges import mismatch
 from admitq.workloads.podsets import same_pods, sanitised

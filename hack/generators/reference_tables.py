@@ -9,8 +9,8 @@ from typer.main import get_command
 
 from admitq.cli.commands import application
 from admitq.core.lifecycle import EDGES, MEANINGS, Phase
-from admitq.integrations.abilities import ABILITIES
 from admitq.integrations.base import Integration
+from admitq.integrations.capabilities import ABILITIES
 from admitq.integrations.registry import REGISTRY
 from admitq.metrics.table import TABLE, Type
 from admitq.workloads.evictions import EVICTIONS

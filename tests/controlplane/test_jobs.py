@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from admitq.integrations.names import workload_name
+from admitq.integrations.workload_names import workload_name
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import JOBS, PODS, PRIORITY_CLASSES
 from admitq_api.json_objects import value_at

@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from admitq.integrations.kinds.sparkapplication import SPARK_APPLICATION
-from admitq.integrations.names import workload_name
-from admitq.integrations.spec_shape import role_hash
+from admitq.integrations.pod_shape import role_hash
+from admitq.integrations.workload_names import workload_name
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import PODS, Resource
 from admitq_api.json_objects import value_at

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from admitq.integrations.names import workload_name
+from admitq.integrations.workload_names import workload_name
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import DEPLOYMENTS, PODS, REPLICA_SETS, STATEFUL_SETS, Resource
 from admitq_api.json_objects import value_at

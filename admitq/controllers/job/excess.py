@@ -13,7 +13,7 @@ from admitq.controllers.job import running, slices
 from admitq.controllers.job.case import JobCase
 from admitq.controllers.job.matching import increases_over
 from admitq.controllers.plan import Action, Count, Delete, Patch, Plan, Tell
-from admitq.integrations import pods
+from admitq.integrations.families import pods
 from admitq.integrations.ownership import queue_name
 from admitq.workloads.transitions import holds, is_admitted, is_reserved
 from admitq_api.conditions import SECOND, ConditionType, parse_time

@@ -8,7 +8,7 @@ from admitq.controllers.elastic_pods import STARTED_PODS, is_gated, pods_of_job
 from admitq.controllers.indexes import BY_CHAIN, chains
 from admitq.controllers.job.case import Lookups
 from admitq.controllers.plan import has_finalizer
-from admitq.integrations import pods
+from admitq.integrations.families import pods
 from admitq.runtime.resources import PRIORITY_CLASSES
 from admitq.workloads.transitions import holds
 from admitq_api.conditions import ConditionType

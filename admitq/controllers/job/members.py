@@ -22,8 +22,8 @@ from admitq.controllers.plan import (
     has_finalizer,
     plan,
 )
-from admitq.integrations import pods
 from admitq.integrations.base import Composition, Step, group_name, members_of
+from admitq.integrations.families import pods
 from admitq.integrations.ownership import belongs_to_others, controller_of, is_of_group, prebuilt_places
 from admitq.workloads.job_workloads import RoleMismatch, owner_references
 from admitq.workloads.pod_charges import NO_CHARGE, Charge, charge_of, granted

@@ -16,7 +16,7 @@ from admitq.controllers.job.case import CONCERN, JobCase, name_of
 from admitq.controllers.job.matching import Match, is_comparable, prebuilt_name
 from admitq.controllers.plan import Create, Patch, Plan, RemoveFinalizer, Tell, has_finalizer, plan
 from admitq.integrations.base import Step
-from admitq.integrations.names import workload_name
+from admitq.integrations.workload_names import workload_name
 from admitq.translate import messages
 from admitq.translate.workloads import read_replaced_key
 from admitq.workloads.job_workloads import has_same_pods, longest_execution, pod_sets_of, workload_for

@@ -30,10 +30,10 @@ from admitq.controllers.reasons import reported_reason
 from admitq.controllers.settings import Settings, WorkloadConventions
 from admitq.core.model import Instant
 from admitq.integrations.base import Integration, PodPlace, ServedGroup, Serving, Step
-from admitq.integrations.names import LONGEST_LABEL, workload_name
+from admitq.integrations.families.pods import annotation, has_ended, has_gate, label, mapping_at
+from admitq.integrations.families.serving import is_held_for
 from admitq.integrations.ownership import belongs_to_others, controller_of, prebuilt_name, queue_name
-from admitq.integrations.pods import annotation, has_ended, has_gate, label, mapping_at
-from admitq.integrations.serving import is_held_for
+from admitq.integrations.workload_names import LONGEST_LABEL, workload_name
 from admitq.runtime.kinds import Kinds
 from admitq.runtime.resources import PODS
 from admitq.workloads.job_workloads import (

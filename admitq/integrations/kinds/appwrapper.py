@@ -19,10 +19,10 @@ from admitq.integrations.base import (
     PodTemplates,
 )
 from admitq.integrations.children import Pods, differing_pods, first_difference, is_pod_within
-from admitq.integrations.names import LONGEST_LABEL
-from admitq.integrations.reading import is_condition_true
-from admitq.integrations.templates import entries_beside, items_beside, pod_template
-from admitq.integrations.wrapped_pods import pods_in
+from admitq.integrations.families.wrapped_pods import pods_in
+from admitq.integrations.job_fields import is_condition_true
+from admitq.integrations.pod_templates import entries_beside, items_beside, pod_template
+from admitq.integrations.workload_names import LONGEST_LABEL
 from admitq_api.json_objects import (
     FieldPath,
     JsonObject,

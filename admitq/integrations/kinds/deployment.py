@@ -18,9 +18,9 @@ from admitq.integrations.base import (
     Serving,
 )
 from admitq.integrations.children import is_selected, name_of
-from admitq.integrations.pods import DEPLOYMENT as HELD_BY
-from admitq.integrations.pods import label, mapping_at
-from admitq.integrations.serving import (
+from admitq.integrations.families.pods import DEPLOYMENT as HELD_BY
+from admitq.integrations.families.pods import label, mapping_at
+from admitq.integrations.families.serving import (
     has_no_ready_replicas,
     has_replicas,
     queue_marks,

@@ -8,7 +8,6 @@ whoever sees the Job next.
 
 from collections.abc import Mapping
 
-from admitq.integrations import partial_admission
 from admitq.integrations.base import (
     Delegation,
     Difference,
@@ -26,8 +25,9 @@ from admitq.integrations.base import (
     Step,
 )
 from admitq.integrations.children import LONGEST_STEM, is_generated, is_pod_within, is_selected, name_of
-from admitq.integrations.job_pods import COMPLETION_INDEX, ended_indexes, pods_at_a_time
-from admitq.integrations.reading import find_end
+from admitq.integrations.families import partial_admission
+from admitq.integrations.families.batch_jobs import COMPLETION_INDEX, ended_indexes, pods_at_a_time
+from admitq.integrations.job_fields import find_end
 from admitq_api.feature_gates import Gate
 from admitq_api.field_errors import FieldError
 from admitq_api.json_objects import (

@@ -6,7 +6,6 @@ may have its pod templates changed for as long as it is suspended.
 
 from collections.abc import Mapping
 
-from admitq.integrations import replicated_jobs
 from admitq.integrations.base import (
     Delegation,
     Difference,
@@ -18,7 +17,8 @@ from admitq.integrations.base import (
     PodTemplates,
     Scaling,
 )
-from admitq.integrations.reading import find_end
+from admitq.integrations.families import replicated_jobs
+from admitq.integrations.job_fields import find_end
 from admitq_api.json_objects import JsonObject, objects_at, value_at
 from admitq_api.labels import Names
 

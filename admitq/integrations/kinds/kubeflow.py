@@ -3,7 +3,7 @@
 from typing import Final
 
 from admitq.integrations.base import Integration
-from admitq.integrations.replica_jobs import Roles, replica_job
+from admitq.integrations.families.kubeflow_jobs import Roles, replica_job
 
 CONTROLLER: Final = "kubeflow.org/training-operator"
 

@@ -22,9 +22,9 @@ from admitq.integrations.base import (
     Serving,
 )
 from admitq.integrations.children import Pods, differing_pods, name_of
-from admitq.integrations.pods import LEADER_WORKER_SET as HELD_BY
-from admitq.integrations.pods import annotation, is_deleting, label, mapping_at, text_at
-from admitq.integrations.serving import (
+from admitq.integrations.families.pods import LEADER_WORKER_SET as HELD_BY
+from admitq.integrations.families.pods import annotation, is_deleting, label, mapping_at, text_at
+from admitq.integrations.families.serving import (
     IMMUTABLE,
     are_all_ready,
     has_no_ready_replicas,

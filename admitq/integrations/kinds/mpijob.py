@@ -8,8 +8,8 @@ from typing import Final
 
 from admitq.integrations.base import Difference, Elastic, Rules
 from admitq.integrations.children import Pods, differing_pods, name_of
-from admitq.integrations.job_pods import pods_at_a_time
-from admitq.integrations.replica_jobs import Roles, replica_job
+from admitq.integrations.families.batch_jobs import pods_at_a_time
+from admitq.integrations.families.kubeflow_jobs import Roles, replica_job
 from admitq_api.feature_gates import Gate
 from admitq_api.json_objects import JsonObject, object_at, value_at, with_value
 

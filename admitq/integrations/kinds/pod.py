@@ -7,7 +7,6 @@ end is accounted for (semantics, Per kind: Pod; Pods and pod groups).
 
 from typing import Any, Final
 
-from admitq.integrations import pod_groups, pods
 from admitq.integrations.base import (
     Composition,
     Delegation,
@@ -22,9 +21,10 @@ from admitq.integrations.base import (
     Rules,
     Scaling,
 )
+from admitq.integrations.families import pod_groups, pods
+from admitq.integrations.families.pod_cache import slim_pod
 from admitq.integrations.ownership import prebuilt_places
-from admitq.integrations.slim_pods import slim_pod
-from admitq.integrations.spec_shape import role_hash
+from admitq.integrations.pod_shape import role_hash
 from admitq_api.feature_gates import Gate
 from admitq_api.field_errors import ErrorPath, FieldError, new_errors
 from admitq_api.json_objects import JsonObject, value_at, with_value

@@ -6,7 +6,6 @@ one and is not queued itself.
 
 from typing import Final
 
-from admitq.integrations import ray_cluster, while_managed
 from admitq.integrations.base import (
     KNOWN_DISPATCHER,
     Delegation,
@@ -22,9 +21,10 @@ from admitq.integrations.base import (
     never,
 )
 from admitq.integrations.children import Pods, differing_pods, is_pod_within, name_of
-from admitq.integrations.job_pods import pods_at_a_time
-from admitq.integrations.names import LONGEST_LABEL
-from admitq.integrations.reading import is_condition_true
+from admitq.integrations.families import managed_job_rules, ray_clusters
+from admitq.integrations.families.batch_jobs import pods_at_a_time
+from admitq.integrations.job_fields import is_condition_true
+from admitq.integrations.workload_names import LONGEST_LABEL
 from admitq_api.field_errors import FieldError
 from admitq_api.json_objects import JsonObject, as_text, object_at, text_at, value_at
 from admitq_api.labels import Names
@@ -43,7 +43,7 @@ _LONGEST_PARTS: Final = 36
 
 def pod_sets(job: JsonObject, _names: Names) -> list[PodSetTemplate]:
     """The head and each group of workers."""
-    return ray_cluster.pod_sets(job, SPEC)
+    return ray_clusters.pod_sets(job, SPEC)
 
 
 def pods_ready(job: JsonObject) -> bool:
@@ -64,18 +64,18 @@ def differs(cluster: JsonObject, child: JsonObject, _is_elastic: Elastic) -> Dif
     if child.get("kind") == "Job":
         return _differing_cleanup(cluster, child)
     name, role = name_of(cluster), text_at(child, (*_LABELS, _ROLE))
-    group = ray_cluster.HEAD if role == ray_cluster.HEAD else text_at(child, (*_LABELS, _GROUP)).lower()
-    granted = next((one for one in ray_cluster.pod_sets(cluster, SPEC) if one.name == group), None)
+    group = ray_clusters.HEAD if role == ray_clusters.HEAD else text_at(child, (*_LABELS, _GROUP)).lower()
+    granted = next((one for one in ray_clusters.pod_sets(cluster, SPEC) if one.name == group), None)
     named = name_of(child) or as_text(value_at(child, ("metadata", "generateName")))
     # Long names are cut at either end, by versions of the operator.
     is_named = named.startswith(f"{name}-") or len(name) + len(group) > _LONGEST_PARTS
     if (
         granted is None
-        or role not in (ray_cluster.HEAD, _WORKER)
+        or role not in (ray_clusters.HEAD, _WORKER)
         or text_at(child, (*_LABELS, _CLUSTER)) != name
         or not is_named
         or f"-{role}" not in named
-        or (role == ray_cluster.HEAD and _is_second_head(cluster, child))
+        or (role == ray_clusters.HEAD and _is_second_head(cluster, child))
     ):
         return Difference.IDENTITY
     return None if is_pod_within(child, granted.template_in(cluster)) else Difference.REQUESTS
@@ -87,16 +87,16 @@ def _is_second_head(cluster: JsonObject, pod: JsonObject) -> bool:
     Older operators generate a name for each. Not all operators delete a second head.
     """
     known = text_at(cluster, ("status", "head", "podName"))
-    return known.endswith(f"-{ray_cluster.HEAD}") and name_of(pod) != known
+    return known.endswith(f"-{ray_clusters.HEAD}") and name_of(pod) != known
 
 
 def _differing_cleanup(cluster: JsonObject, job: JsonObject) -> Difference | None:
     """The Job is created when the cluster goes, and runs one pod like that of the head."""
     full = f"{name_of(cluster)}-redis-cleanup"
     is_named = name_of(job) == full or (len(full) > LONGEST_LABEL and name_of(job).endswith("-redis-cleanup"))
-    if not is_named or not ray_cluster.is_fault_tolerant(cluster, SPEC):
+    if not is_named or not ray_clusters.is_fault_tolerant(cluster, SPEC):
         return Difference.IDENTITY
-    heads = (one for one in ray_cluster.pod_sets(cluster, SPEC) if one.name == ray_cluster.HEAD)
+    heads = (one for one in ray_clusters.pod_sets(cluster, SPEC) if one.name == ray_clusters.HEAD)
     head = next((Pods(one.template_in(cluster), one.count) for one in heads), None)
     child = Pods(object_at(job, ("spec", "template")), pods_at_a_time(object_at(job, ("spec",))))
     return differing_pods(child, head)
@@ -104,12 +104,12 @@ def _differing_cleanup(cluster: JsonObject, job: JsonObject) -> Difference | Non
 
 def mutate(job: JsonObject, rules: Rules) -> JsonObject:
     """Hold the pods of an elastic cluster, be it queued itself or made by a RayJob that is."""
-    return ray_cluster.with_elastic_gates(job, SPEC, rules)
+    return ray_clusters.with_elastic_gates(job, SPEC, rules)
 
 
 def _errors(job: JsonObject, rules: Rules) -> list[FieldError]:
-    errors = ray_cluster.errors(job, SPEC, rules)
-    scales = ray_cluster.is_elastic(job, rules) and ray_cluster.is_autoscaling(job, SPEC)
+    errors = ray_clusters.errors(job, SPEC, rules)
+    scales = ray_clusters.is_elastic(job, rules) and ray_clusters.is_autoscaling(job, SPEC)
     if scales and value_at(job, MANAGED_BY) == KNOWN_DISPATCHER:
         errors.append(
             FieldError.invalid(
@@ -124,18 +124,18 @@ def _errors(job: JsonObject, rules: Rules) -> list[FieldError]:
 
 RAY_CLUSTER = Integration(
     framework="ray.io/raycluster",
-    group=ray_cluster.GROUP,
-    version=ray_cluster.VERSION,
+    group=ray_clusters.GROUP,
+    version=ray_clusters.VERSION,
     kind="RayCluster",
     plural="rayclusters",
     pod_sets=pod_sets,
     finished=never,
     is_active=is_active,
     pods_ready=pods_ready,
-    templates=PodTemplates(with_template=ray_cluster.with_template),
+    templates=PodTemplates(with_template=ray_clusters.with_template),
     scaling=Scaling(
         can_be_elastic=True,
-        slice_version=ray_cluster.slice_version,
+        slice_version=ray_clusters.slice_version,
     ),
     ownership=KindOwnership(
         creates=frozenset({("", "Pod"), ("batch", "Job")}),
@@ -143,15 +143,15 @@ RAY_CLUSTER = Integration(
     ),
     delegation=Delegation(
         managed_by_path=MANAGED_BY,
-        own_controller=ray_cluster.OPERATOR,
+        own_controller=ray_clusters.OPERATOR,
         dispatched_as=KNOWN_DISPATCHER,
         adopts_prebuilt_workload=True,
     ),
     webhook=KindWebhook(
         mutate=mutate,
         mutate_child=mutate,
-        validate_create=while_managed.on_create(_errors),
-        is_update_validated=while_managed.is_update_validated,
-        validate_update=while_managed.on_update(_errors),
+        validate_create=managed_job_rules.on_create(_errors),
+        is_update_validated=managed_job_rules.is_update_validated,
+        validate_update=managed_job_rules.on_update(_errors),
     ),
 )

@@ -6,7 +6,6 @@ the operator itself. A job that selects a cluster which is there makes no pods a
 
 from typing import Any, Final
 
-from admitq.integrations import ray_cluster, while_managed
 from admitq.integrations.base import (
     KNOWN_DISPATCHER,
     Delegation,
@@ -24,7 +23,8 @@ from admitq.integrations.base import (
     Scaling,
 )
 from admitq.integrations.children import Pods, differing_pods, name_of
-from admitq.integrations.job_pods import pods_at_a_time
+from admitq.integrations.families import managed_job_rules, ray_clusters
+from admitq.integrations.families.batch_jobs import pods_at_a_time
 from admitq_api.field_errors import FieldError
 from admitq_api.json_objects import JsonObject, as_text, object_at, value_at, without_value
 from admitq_api.labels import Names
@@ -57,7 +57,7 @@ def _deployment(job: JsonObject) -> str:
 
 def _submitter(job: JsonObject) -> JsonObject:
     """The container that the operator submits the job from."""
-    name, image = "ray-job-submitter", ray_cluster.head_image(job, SPEC)
+    name, image = "ray-job-submitter", ray_clusters.head_image(job, SPEC)
     return {"name": name, **image, "resources": _SUBMITTER_RESOURCES}
 
 
@@ -72,7 +72,7 @@ def pod_sets(job: JsonObject, _names: Names) -> list[PodSetTemplate]:
 
 def _pod_sets(job: JsonObject) -> list[PodSetTemplate]:
     sidecars = [_submitter(job)] if _mode(job) == _BY_SIDECAR else []
-    listed = ray_cluster.pod_sets(job, SPEC, sidecars)
+    listed = ray_clusters.pod_sets(job, SPEC, sidecars)
     if listed and _mode(job) == _BY_POD:
         own = object_at(value_at(job, SUBMITTER_TEMPLATE))
         default = None if own else {"spec": _submitter_spec(job)}
@@ -94,14 +94,14 @@ def differs(job: JsonObject, child: JsonObject, is_elastic: Elastic) -> Differen
         template, spec = object_at(child, ("spec", "template")), object_at(child, ("spec",))
         return differing_pods(Pods(template, pods_at_a_time(spec)), granted)
     named = as_text(value_at(job, ("status", "rayClusterName")))
-    if not (name_of(child) == named if named else ray_cluster.is_named_after(child, job)):
+    if not (name_of(child) == named if named else ray_clusters.is_named_after(child, job)):
         return Difference.IDENTITY
-    return ray_cluster.differing_cluster(pods, job, child, is_elastic)
+    return ray_clusters.differing_cluster(pods, job, child, is_elastic)
 
 
 def references(job: JsonObject) -> tuple[Reference, ...]:
     """The cluster that was made for the job, if Ray scales it."""
-    return ray_cluster.made_for(job, SPEC, [value_at(job, ("status", "rayClusterName"))])
+    return ray_clusters.made_for(job, SPEC, [value_at(job, ("status", "rayClusterName"))])
 
 
 def with_template(job: JsonObject, pod_set: PodSetTemplate, template: JsonObject, names: Names) -> JsonObject:
@@ -114,7 +114,7 @@ def with_template(job: JsonObject, pod_set: PodSetTemplate, template: JsonObject
         and not any(object_at(template.get("metadata")).values())
     ):
         return without_value(job, SUBMITTER_TEMPLATE)
-    return ray_cluster.with_template(job, pod_set, template, names)
+    return ray_clusters.with_template(job, pod_set, template, names)
 
 
 def finished(job: JsonObject) -> Finished | None:
@@ -159,14 +159,14 @@ def _errors(job: JsonObject, rules: Rules) -> list[FieldError]:
         detail = "a job that is queued must delete its cluster when it has finished"
         path = "spec.shutdownAfterJobFinishes"
         errors.append(FieldError.invalid(path, value_at(job, SHUTDOWN, False), detail, "set it to true"))
-    reserved = (ray_cluster.HEAD, SUBMITTER) if _mode(job) == _BY_POD else (ray_cluster.HEAD,)
-    return [*errors, *ray_cluster.errors(job, SPEC, rules, reserved)]
+    reserved = (ray_clusters.HEAD, SUBMITTER) if _mode(job) == _BY_POD else (ray_clusters.HEAD,)
+    return [*errors, *ray_clusters.errors(job, SPEC, rules, reserved)]
 
 
 RAY_JOB = Integration(
     framework="ray.io/rayjob",
-    group=ray_cluster.GROUP,
-    version=ray_cluster.VERSION,
+    group=ray_clusters.GROUP,
+    version=ray_clusters.VERSION,
     kind="RayJob",
     plural="rayjobs",
     pod_sets=pod_sets,
@@ -177,8 +177,8 @@ RAY_JOB = Integration(
         pod_sets_field=".".join(SPEC),
         with_template=with_template,
         references=references,
-        follows=(ray_cluster.CLUSTERS,),
-        resolved=ray_cluster.with_made,
+        follows=(ray_clusters.CLUSTERS,),
+        resolved=ray_clusters.with_made,
     ),
     lifecycle=JobLifecycle(
         is_on_hold=is_on_hold,
@@ -186,21 +186,21 @@ RAY_JOB = Integration(
     ),
     scaling=Scaling(
         can_be_elastic=True,
-        slice_version=ray_cluster.slice_version,
+        slice_version=ray_clusters.slice_version,
     ),
     ownership=KindOwnership(
-        creates=frozenset({(ray_cluster.GROUP, "RayCluster"), ("batch", "Job")}),
+        creates=frozenset({(ray_clusters.GROUP, "RayCluster"), ("batch", "Job")}),
         differs=differs,
     ),
     delegation=Delegation(
         managed_by_path=("spec", "managedBy"),
-        own_controller=ray_cluster.OPERATOR,
+        own_controller=ray_clusters.OPERATOR,
         dispatched_as=KNOWN_DISPATCHER,
         adopts_prebuilt_workload=True,
     ),
     webhook=KindWebhook(
-        validate_create=while_managed.on_create(_errors),
-        is_update_validated=while_managed.is_update_validated,
-        validate_update=while_managed.on_update(_errors),
+        validate_create=managed_job_rules.on_create(_errors),
+        is_update_validated=managed_job_rules.is_update_validated,
+        validate_update=managed_job_rules.on_update(_errors),
     ),
 )

@@ -7,7 +7,6 @@ through states in which its pods are still being deleted.
 
 from typing import Final
 
-from admitq.integrations import while_managed
 from admitq.integrations.base import (
     Difference,
     Elastic,
@@ -20,7 +19,8 @@ from admitq.integrations.base import (
     Rules,
 )
 from admitq.integrations.children import is_pod_within
-from admitq.integrations.spark_pods import (
+from admitq.integrations.families import managed_job_rules
+from admitq.integrations.families.spark_pods import (
     COMMON_NODE_SELECTOR,
     CONF,
     DRIVER,
@@ -173,8 +173,8 @@ SPARK_APPLICATION: Final = Integration(
         differs_below=differs_below,
     ),
     webhook=KindWebhook(
-        validate_create=while_managed.on_create(_errors),
-        is_update_validated=while_managed.is_update_validated,
-        validate_update=while_managed.on_update(_errors),
+        validate_create=managed_job_rules.on_create(_errors),
+        is_update_validated=managed_job_rules.is_update_validated,
+        validate_update=managed_job_rules.on_update(_errors),
     ),
 )

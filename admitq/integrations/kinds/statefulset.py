@@ -22,11 +22,9 @@ from admitq.integrations.base import (
     Serving,
 )
 from admitq.integrations.children import has_ordinal, is_pod_within, is_selected, name_of
-from admitq.integrations.names import LONGEST, LONGEST_LABEL, workload_name
-from admitq.integrations.ownership import controller_of
-from admitq.integrations.pods import STATEFUL_SET as HELD_BY
-from admitq.integrations.pods import annotation, label, mapping_at, text_at
-from admitq.integrations.serving import (
+from admitq.integrations.families.pods import STATEFUL_SET as HELD_BY
+from admitq.integrations.families.pods import annotation, label, mapping_at, text_at
+from admitq.integrations.families.serving import (
     IMMUTABLE,
     are_all_ready,
     has_no_ready_replicas,
@@ -37,6 +35,8 @@ from admitq.integrations.serving import (
     shape_changed,
     with_marks,
 )
+from admitq.integrations.ownership import controller_of
+from admitq.integrations.workload_names import LONGEST, LONGEST_LABEL, workload_name
 from admitq_api.conditions import ConditionType, Reason, find
 from admitq_api.feature_gates import Gate
 from admitq_api.field_errors import FieldError

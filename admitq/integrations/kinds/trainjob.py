@@ -9,7 +9,6 @@ back; an annotation marks the time between.
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from admitq.integrations import replicated_jobs, runtime_patches
 from admitq.integrations.base import (
     KNOWN_DISPATCHER,
     Delegation,
@@ -30,7 +29,8 @@ from admitq.integrations.base import (
     Step,
 )
 from admitq.integrations.children import name_of
-from admitq.integrations.reading import find_end
+from admitq.integrations.families import replicated_jobs, runtime_patches
+from admitq.integrations.job_fields import find_end
 from admitq_api.json_objects import (
     JsonObject,
     as_int,

@@ -142,7 +142,7 @@ SHOWN: Final = {
         "Without the gate of equivalence each of equal workloads is tried and told of for itself",
     ),
     Gate.SHORT_WORKLOAD_NAMES: Shown(
-        "unit/integrations/test_names.py: test_the_longest_name_can_be_that_of_a_label",
+        "unit/integrations/test_workload_names.py: test_the_longest_name_can_be_that_of_a_label",
         "unit/controllers/test_small_controllers.py: test_the_settings_are_those_of_the_configuration",
     ),
     Gate.SKIP_ANCESTOR_CHECK_FOR_DELETED_WORKLOADS: _both(

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from admitq.cli.commands import application
 from admitq.cli.processes import CONFIGURATION_ERROR
-from admitq.integrations.abilities import ABILITIES, described
+from admitq.integrations.capabilities import ABILITIES, described
 from admitq.integrations.kinds.job import JOB
 from admitq.integrations.registry import registered
 from localcluster.custom_kinds import configured

@@ -11,7 +11,7 @@ from admitq.controllers.job.controller import JobController, start_admitted
 from admitq.controllers.job.owners import Owners
 from admitq.integrations.base import OwnerKind
 from admitq.integrations.kinds.job import JOB
-from admitq.integrations.names import workload_name
+from admitq.integrations.workload_names import workload_name
 from admitq.runtime.errors import ApiError, PermanentlyRefused
 from admitq.runtime.resources import JOBS, NAMESPACES
 from admitq.runtime.store import Key

@@ -17,11 +17,11 @@ from admitq.controllers.plan import Plan
 from admitq.controllers.serving.decide import ServingCase
 from admitq.controllers.serving.decide import decide as decide_serving
 from admitq.integrations.base import Integration, Moment, Rules
+from admitq.integrations.families.pods import has_ended, has_gate
 from admitq.integrations.kinds.leaderworkerset import LEADER_WORKER_SET
 from admitq.integrations.kinds.pod import POD
 from admitq.integrations.kinds.statefulset import STATEFUL_SET
 from admitq.integrations.ownership import is_controlled_by
-from admitq.integrations.pods import has_ended, has_gate
 from admitq.workloads.transitions import holds, is_reserved
 from admitq_api.conditions import ConditionType
 from admitq_api.json_objects import value_at, with_value

@@ -7,8 +7,8 @@ import pytest
 import yaml
 
 from admitq.app.settings import load_settings
-from admitq.integrations.abilities import described
 from admitq.integrations.base import Integration
+from admitq.integrations.capabilities import described
 from admitq_api.configuration import ConfigurationError
 from admitq_api.field_errors import MapKey
 from admitq_api.json_objects import value_at, with_value

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from admitq.integrations.base import Moment
-from admitq.integrations.kinds.pod import POD
-from admitq.integrations.pod_groups import (
+from admitq.integrations.families.pod_cache import slim_pod
+from admitq.integrations.families.pod_groups import (
     compose,
     excess,
     finished,
@@ -24,9 +24,9 @@ from admitq.integrations.pod_groups import (
     replaced,
     stoppable,
 )
-from admitq.integrations.pods import condemned, is_condemned
-from admitq.integrations.slim_pods import slim_pod
-from admitq.integrations.spec_shape import role_hash
+from admitq.integrations.families.pods import condemned, is_condemned
+from admitq.integrations.kinds.pod import POD
+from admitq.integrations.pod_shape import role_hash
 from admitq_api.conditions import SECOND, format_time
 from admitq_api.labels import names_for
 

@@ -9,8 +9,8 @@ import pytest
 from admitq.core.model import LabelSelector, SelectorOperator, SelectorRequirement
 from admitq.integrations.kinds.job import JOB
 from admitq.integrations.kinds.pod import POD
+from admitq.integrations.pod_shape import role_hash
 from admitq.integrations.registry import REGISTRY
-from admitq.integrations.spec_shape import role_hash
 from admitq_webhooks.mutate.jobs import mutate
 from admitq_webhooks.validate.jobs import validate_create, validate_update
 from tests.unit.webhooks.support import NAMES, OPERATOR, PRIORITY, QUEUE, FakeWorld, ask, policy

@@ -9,8 +9,8 @@ from admitq.integrations.kinds.deployment import DEPLOYMENT
 from admitq.integrations.kinds.leaderworkerset import LEADER_WORKER_SET
 from admitq.integrations.kinds.pod import POD
 from admitq.integrations.kinds.statefulset import STATEFUL_SET
-from admitq.integrations.names import workload_name
 from admitq.integrations.registry import enabled
+from admitq.integrations.workload_names import workload_name
 from admitq_api.feature_gates import FeatureGates
 from admitq_api.json_objects import value_at
 from admitq_webhooks.mutate.jobs import mutate

@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final, NamedTuple, cast
 
 from admitq.integrations.base import Integration
+from admitq.integrations.families.pods import has_ended
 from admitq.integrations.ownership import controller_of
-from admitq.integrations.pods import has_ended
 from admitq_api.field_errors import ErrorPath, FieldError
 from admitq_api.json_objects import JsonObject, aligned_objects_at, object_at
 from admitq_api.labels import Names

@@ -10,9 +10,9 @@ from admitq.controllers import registry
 from admitq.controllers.indexes import resource_followed, resource_of
 from admitq.controllers.job.controller import JobController
 from admitq.controllers.job.owners import Owners
+from admitq.integrations.families.ray_clusters import CLUSTERS as CLUSTERS_OF_JOBS
 from admitq.integrations.kinds.rayjob import RAY_JOB
-from admitq.integrations.names import workload_name
-from admitq.integrations.ray_cluster import CLUSTERS as CLUSTERS_OF_JOBS
+from admitq.integrations.workload_names import workload_name
 from admitq.runtime.store import Change, Key
 from admitq_api.json_objects import value_at
 from tests.unit.controllers.builders import (

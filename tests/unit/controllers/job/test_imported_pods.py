@@ -6,7 +6,7 @@ import pytest
 
 from admitq.integrations.kinds.job import JOB
 from admitq.integrations.kinds.pod import POD
-from admitq.integrations.spec_shape import role_hash
+from admitq.integrations.pod_shape import role_hash
 from admitq.runtime.resources import JOBS, PODS
 from admitq.runtime.store import Key
 from tests.unit.controllers.builders import (

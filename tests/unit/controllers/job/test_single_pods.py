@@ -4,7 +4,7 @@ import pytest
 
 from admitq.controllers.job.controller import start_admitted
 from admitq.integrations.base import OwnerKind
-from admitq.integrations.names import workload_name
+from admitq.integrations.workload_names import workload_name
 from admitq.runtime.resources import PODS
 from admitq.runtime.store import Key
 from tests.unit.controllers.builders import (

@@ -8,7 +8,7 @@ from admitq.controllers.serving.decide import ServingCase, decide
 from admitq.integrations.base import Integration
 from admitq.integrations.kinds.pod import POD
 from admitq.integrations.kinds.statefulset import STATEFUL_SET
-from admitq.integrations.names import workload_name
+from admitq.integrations.workload_names import workload_name
 from admitq_api.json_objects import with_value
 from tests.unit.controllers.builders import KINDS, NAMES, SETTINGS, TEMPLATE, at, settings_with, workload
 

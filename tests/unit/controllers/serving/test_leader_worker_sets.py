@@ -6,7 +6,7 @@ import pytest
 
 from admitq.controllers.plan import Create, Delete, Patch, RemoveFinalizer
 from admitq.integrations.kinds.leaderworkerset import LEADER_WORKER_SET
-from admitq.integrations.names import workload_name
+from admitq.integrations.workload_names import workload_name
 from tests.unit.controllers.builders import NAMES, condition, workload
 from tests.unit.controllers.serving.objects import decided, held_template, lws, lws_pod, owned
 

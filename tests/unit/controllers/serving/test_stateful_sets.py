@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from admitq.controllers.plan import Count, Create, Delete, Patch, Plan, RemoveFinalizer, Tell
-from admitq.integrations.names import workload_name
+from admitq.integrations.workload_names import workload_name
 from tests.unit.controllers.builders import (
     NAMES,
     TEMPLATE,

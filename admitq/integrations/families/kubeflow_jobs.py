@@ -27,7 +27,7 @@ from admitq.integrations.base import (
     unchanged,
 )
 from admitq.integrations.children import is_pod_within
-from admitq.integrations.reading import count_pods, find_end, is_condition_true
+from admitq.integrations.job_fields import count_pods, find_end, is_condition_true
 from admitq_api.field_errors import MapKey
 from admitq_api.json_objects import JsonObject, as_int, object_at, text_at
 from admitq_api.labels import Names

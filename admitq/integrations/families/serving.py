@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from admitq.integrations.base import Rules
+from admitq.integrations.families.pods import annotation, label, mapping_at
 from admitq.integrations.ownership import queue_name
-from admitq.integrations.pods import annotation, label, mapping_at
-from admitq.integrations.spec_shape import spec_shape
+from admitq.integrations.pod_shape import spec_shape
 from admitq_api.field_errors import ErrorPath, FieldError
 from admitq_api.json_objects import FieldPath, JsonObject, value_at, with_value
 from admitq_api.labels import Names

@@ -6,7 +6,7 @@ One annotation names the fewest pods, another has as many completions as pods (s
 import re
 from typing import Any
 
-from admitq.integrations.job_pods import pods_at_a_time
+from admitq.integrations.families.batch_jobs import pods_at_a_time
 from admitq_api.field_errors import ErrorPath, FieldError
 from admitq_api.json_objects import JsonObject, object_at, value_at, with_value
 from admitq_api.labels import Names

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Final
 
-from admitq.integrations.pods import has_gate, mapping_at
-from admitq.integrations.spec_shape import spec_shape
+from admitq.integrations.families.pods import has_gate, mapping_at
+from admitq.integrations.pod_shape import spec_shape
 from admitq_api.json_objects import JsonObject, select_fields
 from admitq_api.labels import Names
 

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from admitq.integrations.job_pods import pods_at_a_time
+from admitq.integrations.families.batch_jobs import pods_at_a_time
+from admitq.integrations.job_fields import count_pods
 from admitq.integrations.list_paths import elements, of_element
-from admitq.integrations.reading import count_pods
 from admitq_api.json_objects import FieldPath, JsonObject, object_at, objects_at, text_at, value_at
 from admitq_api.path_notation import steps
 

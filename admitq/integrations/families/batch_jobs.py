@@ -3,7 +3,7 @@
 import re
 from typing import Any, Final
 
-from admitq.integrations.reading import count_pods
+from admitq.integrations.job_fields import count_pods
 from admitq_api.json_objects import JsonObject
 
 COMPLETION_INDEX: Final = "batch.kubernetes.io/job-completion-index"

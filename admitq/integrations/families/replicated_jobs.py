@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from admitq.integrations.base import Difference, PodIndexes, PodSetTemplate
 from admitq.integrations.children import Pods, differing_pods, first_difference, has_ordinal, name_of
-from admitq.integrations.job_pods import COMPLETION_INDEX, pods_at_a_time
+from admitq.integrations.families.batch_jobs import COMPLETION_INDEX, pods_at_a_time
 from admitq_api.json_objects import FieldPath, JsonObject, as_int, as_text, object_at
 
 _JOB_INDEX: Final = "jobset.sigs.k8s.io/job-index"

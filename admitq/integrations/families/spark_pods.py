@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from admitq.integrations.reading import count_pods
-from admitq.integrations.templates import entries_beside, items_beside, pod_template
+from admitq.integrations.job_fields import count_pods
+from admitq.integrations.pod_templates import entries_beside, items_beside, pod_template
 from admitq_api.json_objects import (
     FieldPath,
     JsonObject,

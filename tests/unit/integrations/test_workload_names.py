@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from admitq.integrations.names import workload_name
+from admitq.integrations.workload_names import workload_name
 from admitq_api.syntax import dns_subdomain
 
 

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from admitq.integrations.templates import entries_beside, items_beside, pod_template
+from admitq.integrations.pod_templates import entries_beside, items_beside, pod_template
 
 WELL: dict[str, Any] = {
     "metadata": {"labels": {"a": "b"}, "annotations": {}, "name": "n"},

@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from admitq.integrations import pods
 from admitq.integrations.base import (
     MOST_POD_SETS,
     Counts,
@@ -18,8 +17,9 @@ from admitq.integrations.base import (
     group_name,
     members_of,
 )
+from admitq.integrations.families import pods
 from admitq.integrations.ownership import queue_name
-from admitq.integrations.spec_shape import role_hash
+from admitq.integrations.pod_shape import role_hash
 from admitq_api.json_objects import JsonObject, value_at, with_value
 from admitq_api.labels import Names
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from admitq.integrations.spec_shape import role_hash, spec_shape
+from admitq.integrations.pod_shape import role_hash, spec_shape
 
 ONE: dict[str, Any] = {
     "containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}],
