@@ -7,6 +7,7 @@ import sys
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from enum import IntEnum
+from importlib import import_module
 from pathlib import Path
 
 import typer
@@ -50,6 +51,8 @@ def simulate(
     """
     collect_rarely()
     try:
+        if plots is not None:
+            _prepare_plots(plots)
         plan = read(
             [_file(name) for name in files], seed=seed, until=None if until is None else _until(until)
         )
@@ -59,7 +62,7 @@ def simulate(
             _play(simulation, plan)
             result = report(simulation)
         if plots is not None:
-            _draw(simulation, plots)
+            _write_plots(simulation, plots)
     except InputError as error:
         for problem in error.problems:
             typer.echo(f"admitq simulate: {problem}", err=True)
@@ -88,23 +91,43 @@ def _until(text: str) -> int:
 
 @contextmanager
 def _open_timeline(path: Path) -> Generator[Timeline]:
-    try:
+    with _reporting_files("--timeline", path):
         file = path.open("w", encoding="utf-8", newline="")
-    except OSError as error:
-        raise InputError([Problem(Place("--timeline"), "", f"{path}: {error.strerror}")]) from None
     with file:
         told = timeline_for(path.name, file)
         yield told
         told.close()
 
 
-def _draw(simulation: Simulation, folder: Path) -> None:
+def _prepare_plots(folder: Path) -> None:
+    """Report what keeps plots from being written, before the run takes its time."""
+    try:
+        import_module("admitq.simulator.plots")
+    except ModuleNotFoundError as error:
+        if error.name != "vl_convert":
+            raise
+        raise _option_error("--plots", "needs an optional package: run pip install 'admitq[plots]'") from None
+    with _reporting_files("--plots", folder):
+        folder.mkdir(parents=True, exist_ok=True)
+
+
+def _write_plots(simulation: Simulation, folder: Path) -> None:
     from admitq.simulator.plots import write_plots
 
-    try:
+    with _reporting_files("--plots", folder):
         write_plots(simulation, folder)
+
+
+@contextmanager
+def _reporting_files(option: str, path: Path) -> Generator[None]:
+    try:
+        yield
     except OSError as error:
-        raise InputError([Problem(Place("--plots"), "", f"{folder}: {error.strerror}")]) from None
+        raise _option_error(option, f"{path}: {error.strerror}") from None
+
+
+def _option_error(option: str, remedy: str) -> InputError:
+    return InputError([Problem(Place(option), "", remedy)])
 
 
 def _play(simulation: Simulation, plan: Plan) -> None:

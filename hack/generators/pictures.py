@@ -1,6 +1,6 @@
-"""Generates the pictures of docs/concepts from the scenarios that come with admitq.
+"""Generates the pictures of docs/concepts from the shipped scenarios.
 
-The same as `admitq simulate NAME --plots FOLDER`, for those pictures that the pages show.
+They are the plots that `admitq simulate NAME --plots FOLDER` writes, as far as the pages show them.
 """
 
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from admitq.simulator import Simulation, read, shipped_scenarios
-from admitq.simulator.plots import pictures
+from admitq.simulator.plots import plots
 
 FOLDER: Final = Path("docs/concepts/pictures")
 
@@ -17,7 +17,7 @@ SHOWN: Final[Mapping[str, Mapping[str, str]]] = {
     "preemption": {"use": "use-default-cpu", "waits": "waits"},
     "fair-sharing": {"use": "use-default-cpu"},
 }
-"""By scenario: which of its pictures are shown, and by what name."""
+"""By scenario: the name of a picture, and the plot that it shows."""
 
 
 def outputs() -> dict[Path, str]:
@@ -26,7 +26,7 @@ def outputs() -> dict[Path, str]:
     for scenario, shown in SHOWN.items():
         simulation = Simulation(read([shipped_scenarios()[scenario]]))
         simulation.run()
-        drawn = pictures(simulation)
+        drawn = plots(simulation)
         files |= {
             FOLDER / f"{scenario}-{name}.svg": drawn[f"{picture}.svg"] for name, picture in shown.items()
         }

@@ -89,6 +89,17 @@ def test_pictures_are_written(simulate: Command, tmp_path: Path) -> None:
     assert (tmp_path / "plots" / "waits.svg").read_text().startswith("<svg")
 
 
+def test_plots_without_their_package_name_the_extra_to_install(
+    simulate: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "vl_convert", None)
+    monkeypatch.delitem(sys.modules, "admitq.simulator.plots", raising=False)
+    result = simulate(write(tmp_path, THREE), "--plots", tmp_path / "plots")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "--plots: needs an optional package: run pip install 'admitq[plots]'" in result.stderr
+    assert not (tmp_path / "plots").exists()
+
+
 def test_on_a_terminal_a_bar_tells_how_far_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen, terminal = os.openpty()
     monkeypatch.setenv("TERM", "xterm")
