@@ -40,7 +40,7 @@ from admitq.runtime.resources import Resource
 from admitq.runtime.store import Change, Key, Store
 from admitq.runtime.watcher import Outcome, Watcher
 from admitq.serving.health import Check
-from admitq.translate.reading import configure_reading
+from admitq.translate.read_options import configure_reading
 from admitq.translate.selectors import read_label_selector
 from admitq.translate.settings import core_settings, defaults_to_know_of, pods_ready
 from admitq_api.configuration import Configuration, LeaderElection

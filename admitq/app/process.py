@@ -21,7 +21,7 @@ from admitq.runtime.credentials import Credentials, CredentialsError, load_crede
 from admitq.serving.health import Check
 from admitq.serving.server import Server
 from admitq_api.version import VERSION
-from admitq_webhooks.live import ServingCalls
+from admitq_webhooks.live_lookups import ServingCalls
 
 log = logger(__name__)
 

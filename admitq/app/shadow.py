@@ -30,7 +30,7 @@ from admitq.shadow.comparison import ComparisonFailed, Shadow
 from admitq.shadow.findings import Disagreement, Preempted
 from admitq.shadow.words import told
 from admitq.translate.observations import observations
-from admitq.translate.reading import configure_reading
+from admitq.translate.read_options import configure_reading
 from admitq.translate.settings import core_settings
 from admitq_api import conditions
 from admitq_api.conditions import ConditionType, Reason

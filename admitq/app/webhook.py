@@ -19,7 +19,7 @@ from admitq_api.v1beta1.table import definitions
 from admitq_api.webhook_names import conversion_service
 from admitq_webhooks.conversion import conversion
 from admitq_webhooks.large_reviews import LargeReviews
-from admitq_webhooks.live import ServingCalls, watched_world
+from admitq_webhooks.live_lookups import ServingCalls, watched_world
 from admitq_webhooks.policy import configured_policy
 from admitq_webhooks.readiness import answers
 from admitq_webhooks.review_child import Start

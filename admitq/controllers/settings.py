@@ -10,7 +10,7 @@ from admitq.integrations.workload_names import LONGEST, LONGEST_LABEL
 from admitq.metrics.custom_labels import Location, copied_to_workloads
 from admitq.translate.selectors import select_managed_namespaces
 from admitq.translate.settings import pods_ready
-from admitq.workloads.podsets import Marks
+from admitq.workloads.pod_templates import Marks
 from admitq_api.configuration import Configuration, sections
 from admitq_api.feature_gates import FeatureGates, Gate
 

@@ -20,8 +20,8 @@ from admitq.runtime.rate_limit import CallPriority, call_priority
 from admitq.translate import messages
 from admitq.translate.admissions import read_admission
 from admitq.translate.messages import Explanation
+from admitq.workloads.admission_patches import pending_patch, queued_since, reservation_patch
 from admitq.workloads.pod_counts import pod_counts
-from admitq.workloads.reservation import pending_patch, queued_since, reservation_patch
 from admitq.workloads.transitions import is_reserved
 from admitq_api.conditions import Reason
 from admitq_api.labels import Names

@@ -9,7 +9,7 @@ from admitq.core import events as happened
 from admitq.core.instructions import Preempt, ReserveQuota
 from admitq.core.model import ObjectKey
 from admitq.manager.admission_writer import AdmissionWriter
-from admitq.manager.background import BackgroundWrites
+from admitq.manager.background_writes import BackgroundWrites
 from admitq.manager.guarded_writes import backoff
 from admitq.manager.preemption_writer import PreemptionWriter
 from admitq.process.logs import logger

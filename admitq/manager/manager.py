@@ -5,8 +5,9 @@ older than the stores. Cycles run in a task of their own while the process leads
 instructions. No decision waits for a write: the core assumes its reservations, and a reservation that could
 not be written is reported to the core as an event.
 
-A long cycle gives the event loop its turns (``stretches``). Changes that arrive meanwhile are observed in
-order when it has ended, and whatever reads the state waits so long (``deferred``).
+A long cycle gives control back to the event loop every few milliseconds (``event_loop_blocking``). The core
+observes changes that arrive during a cycle, in their order, after the cycle. Code that reads the state waits
+for the end of the cycle, too (``deferred_work``).
 """
 
 import asyncio
@@ -34,15 +35,15 @@ from admitq.core.lifecycle import Phase
 from admitq.core.model import SECOND, Instant, ObjectKey
 from admitq.core.state import AdmissionState
 from admitq.manager.admission_writer import AdmissionWriter
-from admitq.manager.background import BackgroundWrites
+from admitq.manager.background_writes import BackgroundWrites
+from admitq.manager.change_observer import Intake
 from admitq.manager.decision_writes import DecisionWrites
-from admitq.manager.deferred import DeferredWork
+from admitq.manager.deferred_work import DeferredWork
+from admitq.manager.event_loop_blocking import Stretches
 from admitq.manager.guarded_writes import GuardedWrites
-from admitq.manager.intake import Intake
 from admitq.manager.preemption_writer import PreemptionWriter
 from admitq.manager.quarantine import UNREADABLE, Malformed, MalformedReports
 from admitq.manager.recovery import CYCLE, Recovery
-from admitq.manager.stretches import Stretches
 from admitq.metrics.measures.manager import ManagerMeasures
 from admitq.metrics.registry import Metrics
 from admitq.process.unexpected_errors import ErrorPart
@@ -54,7 +55,7 @@ from admitq.runtime.store import Change, Store
 from admitq.translate.messages import EffectivePriority
 from admitq.translate.observations import observations
 from admitq.translate.priorities import read_priority_leniently
-from admitq.translate.reading import Reading
+from admitq.translate.read_options import Reading
 from admitq.workloads.admission_status import CONCERN
 from admitq_api.labels import Names
 

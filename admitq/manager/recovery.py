@@ -3,8 +3,8 @@
 A function of the core that raises leaves its state half changed. Nothing is decided with it any more. A new
 state observes all objects and then takes the place of the old one. The object that the core failed on is
 quarantined until it changes: the core goes on as if the object could not be read, and an event, a condition
-and metrics report it. Where a cycle fails and it is not known over which workload, ``culprit_search`` finds
-the ClusterQueues with which cycles fail, and these are quarantined.
+and metrics report it. If a cycle fails and the workload is not known, ``failing_queue_search`` finds the
+ClusterQueues whose cycles fail, and quarantines these.
 
 A quarantined object must not let others admit more than the quota:
 
@@ -28,7 +28,7 @@ from typing import Any, Final, Generic, Protocol, Self, TypeAlias, TypeVar
 from admitq.core.events import Event
 from admitq.core.model import Instant, ObjectKey
 from admitq.core.waiting.heads import Pause
-from admitq.manager.culprit_search import CulpritSearch
+from admitq.manager.failing_queue_search import CulpritSearch
 from admitq.manager.guarded_writes import backoff
 from admitq.manager.quarantine import UNREADABLE, Malformed, what_is_left
 from admitq.metrics.registry import Metrics

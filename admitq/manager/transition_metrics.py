@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
 from admitq.core.model import Instant
-from admitq.workloads.reservation import queued_since
+from admitq.workloads.admission_patches import queued_since
 from admitq.workloads.transitions import condition, evictions_of, holds, is_reserved, since
 from admitq_api.conditions import SECOND, ConditionType, Reason, counted_as
 from admitq_api.json_objects import JsonObject, value_at

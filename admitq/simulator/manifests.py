@@ -20,7 +20,7 @@ from admitq.integrations.registry import followed, registered
 from admitq.simulator.documents import Document, FieldPath, InputError, Problem, field_path, without_nulls
 from admitq.simulator.problems import aliases, problems_of, unknown_field
 from admitq.translate.observations import Observation, observations
-from admitq.translate.reading import Reading
+from admitq.translate.read_options import Reading
 from admitq_api.json_objects import JsonObject, apply_merge_patch, value_at, with_value
 from admitq_api.labels import GROUPS, Names
 from admitq_api.stored_fields import MalformedField

@@ -30,7 +30,7 @@ from admitq.simulator.schema import (
 )
 from admitq.simulator.templates import Template, Translation, job_manifest
 from admitq.simulator.traces import REQUESTS, Row, Shape, read_trace
-from admitq.translate.reading import Reading, configure_reading
+from admitq.translate.read_options import Reading, configure_reading
 from admitq_api.json_objects import JsonObject, with_value
 from admitq_api.labels import Names
 

@@ -13,7 +13,7 @@ from admitq.integrations.base import Integration, PodSetTemplate, Reference, Rul
 from admitq.integrations.workload_names import LONGEST
 from admitq.metrics.custom_labels import Location
 from admitq.simulator.documents import FieldPath, field_path
-from admitq.translate.reading import Reading
+from admitq.translate.read_options import Reading
 from admitq.translate.workloads import read_workload
 from admitq.workloads.job_workloads import PriorityClasses, PriorityClassMissing, WithoutPodSets, workload_for
 from admitq_api.json_objects import JsonObject, value_at, with_value

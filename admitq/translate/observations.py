@@ -5,16 +5,13 @@ from dataclasses import dataclass
 
 from admitq.core import events as happened
 from admitq.translate.admission_checks import read_admission_check
-from admitq.translate.flavors import read_resource_flavor
+from admitq.translate.cluster_queues import read_cluster_queue, read_quarantined_cluster_queue
+from admitq.translate.cohorts import read_cohort
 from admitq.translate.limit_ranges import read_limit_range
+from admitq.translate.local_queues import read_local_queue
 from admitq.translate.metadata import key_of, read_labels
-from admitq.translate.queues import (
-    read_cluster_queue,
-    read_cohort,
-    read_local_queue,
-    read_quarantined_cluster_queue,
-)
-from admitq.translate.reading import Reading
+from admitq.translate.read_options import Reading
+from admitq.translate.resource_flavors import read_resource_flavor
 from admitq.translate.runtime_classes import read_overhead
 from admitq.translate.workloads import read_quota_holder, read_workload
 from admitq_api.json_objects import JsonObject

@@ -4,7 +4,7 @@ import re
 from contextlib import suppress
 from typing import Final, NamedTuple
 
-from admitq.translate.reading import Reading
+from admitq.translate.read_options import Reading
 from admitq_api.json_objects import JsonObject
 from admitq_api.labels import Names
 from admitq_api.stored_fields import MalformedField, require_int, require_object

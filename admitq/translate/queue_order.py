@@ -3,7 +3,7 @@
 from typing import Final
 
 from admitq.core.model import Instant
-from admitq.translate.reading import Reading
+from admitq.translate.read_options import Reading
 from admitq_api import conditions
 from admitq_api.conditions import ConditionType, Reason
 from admitq_api.json_objects import JsonObject

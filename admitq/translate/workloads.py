@@ -10,7 +10,7 @@ from admitq.translate.metadata import key_of, read_time
 from admitq.translate.pod_sets import read_pod_set
 from admitq.translate.priorities import read_base_priority_leniently, read_priority
 from admitq.translate.queue_order import read_queue_order_timestamp
-from admitq.translate.reading import Reading
+from admitq.translate.read_options import Reading
 from admitq_api import conditions
 from admitq_api.conditions import ConditionType, Reason
 from admitq_api.json_objects import JsonObject

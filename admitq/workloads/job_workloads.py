@@ -13,7 +13,7 @@ from admitq.integrations.ownership import queue_name
 from admitq.integrations.workload_names import workload_name
 from admitq.metrics.custom_labels import Location
 from admitq.workloads.pod_charges import mismatch
-from admitq.workloads.podsets import same_pods, sanitised
+from admitq.workloads.pod_templates import same_pods, sanitised
 from admitq_api.json_objects import JsonObject, create_merge_patch, value_at
 from admitq_api.labels import Names
 from admitq_api.syntax import label_value

@@ -14,8 +14,8 @@ from admitq.core.model import SECOND, PodSet, PreemptionPolicy, Workload
 from admitq.core.requests import asking
 from admitq.core.settings import Settings
 from admitq.core.state import AdmissionState
-from admitq.manager.deferred import DeferredWork
-from admitq.manager.stretches import Stretches
+from admitq.manager.deferred_work import DeferredWork
+from admitq.manager.event_loop_blocking import Stretches
 from admitq.metrics.registry import Metrics
 from admitq.process.garbage import collect_rarely, spare_what_is_there
 from benchmarks.core_worlds import (

@@ -231,7 +231,7 @@ FURTHER: Final[Mapping[str, Sequence[Row]]] = {
     "slices": (
         Row(
             "reserve-replacement-slice",
-            ("workload.finish_replaced_slice", "reservation.reservation_patch"),
+            ("workload.finish_replaced_slice", "admission_patches.reservation_patch"),
             slice_waits,
             reserve(admit=False),
             _runs_with(2),
@@ -240,7 +240,7 @@ FURTHER: Final[Mapping[str, Sequence[Row]]] = {
         ),
         Row(
             "admit-replacement-slice",
-            ("workload.finish_replaced_slice", "reservation.reservation_patch"),
+            ("workload.finish_replaced_slice", "admission_patches.reservation_patch"),
             slice_waits,
             reserve(admit=True),
             _runs_with(2),
@@ -377,7 +377,7 @@ FURTHER: Final[Mapping[str, Sequence[Row]]] = {
         ),
         Row(
             "reserve-replacement-without-job",
-            ("workload.finish_replaced_slice", "reservation.reservation_patch"),
+            ("workload.finish_replaced_slice", "admission_patches.reservation_patch"),
             replacement_waits,
             reserve(admit=True),
             {"Admitted": "True Admitted", "pods": [2]},

@@ -117,16 +117,16 @@ TABLE: Final[Mapping[str, tuple[Row, ...]]] = {
     "reservations": (
         Row(
             "reserve",
-            ("reservation.reservation_patch", "workload.admit"),
+            ("admission_patches.reservation_patch", "workload.admit"),
             job_waits,
             reserve(admit=False),
             _RUNS,
             grow,
         ),
-        Row("admit", ("reservation.reservation_patch",), job_waits, reserve(admit=True), _RUNS, grow),
+        Row("admit", ("admission_patches.reservation_patch",), job_waits, reserve(admit=True), _RUNS, grow),
         Row(
             "reserve-before-checks",
-            ("reservation.reservation_patch", "workload.sync_checks", "workload.admit"),
+            ("admission_patches.reservation_patch", "workload.sync_checks", "workload.admit"),
             job_checked,
             reserve(admit=False),
             {**_RESERVED, "Admitted": "False UnsatisfiedAdmissionChecks", "checks": [("Pending", 0)]},
@@ -135,7 +135,7 @@ TABLE: Final[Mapping[str, tuple[Row, ...]]] = {
         _alone(
             "admit-without-job",
             (
-                "reservation.reservation_patch",
+                "admission_patches.reservation_patch",
                 "transitions.await_pods",
                 "workload.report_awaited_pods",
                 "workload.drop_resource_requests",
@@ -147,14 +147,14 @@ TABLE: Final[Mapping[str, tuple[Row, ...]]] = {
         ),
         _alone(
             "reserve-without-local-queue",
-            ("reservation.reservation_patch", "workload.admit"),
+            ("admission_patches.reservation_patch", "workload.admit"),
             alone_lost,
             reserve(admit=False),
             _ADMITTED,
         ),
         _alone(
             "reserve-without-cluster-queue",
-            ("reservation.reservation_patch", "workload.admit"),
+            ("admission_patches.reservation_patch", "workload.admit"),
             alone_lost,
             reserve(admit=False, queue="missing"),
             _ADMITTED,
@@ -180,7 +180,7 @@ TABLE: Final[Mapping[str, tuple[Row, ...]]] = {
         ),
         Row(
             "say-why-it-waits",
-            ("reservation.pending_patch", "workload.report_pending"),
+            ("admission_patches.pending_patch", "workload.report_pending"),
             job_waits,
             status(lambda one: one.set(ConditionType.QUOTA_RESERVED, False, Reason.PENDING_EVALUATION, "m")),
             {**_STOPPED, "LocalQueues": {"lq": _queue(admitted=0, cpu=0, pending=1)}},

@@ -6,7 +6,7 @@ import pytest
 
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import JOBS
-from admitq.workloads.check_states import State, Statement
+from admitq.workloads.admission_check_states import State, Statement
 from admitq_api.conditions import parse_time
 from admitq_api.json_objects import value_at
 from localcluster.installation import Installation

@@ -16,7 +16,7 @@ from admitq.runtime.resources import JOBS
 from admitq_api.conditions import format_time
 from admitq_api.json_objects import value_at
 from admitq_api.labels import names_for
-from admitq_webhooks.live import watched_world
+from admitq_webhooks.live_lookups import watched_world
 from localcluster.installation import Installation
 from localcluster.waiting import eventually
 from tests.controlplane.conftest import StagesBeside

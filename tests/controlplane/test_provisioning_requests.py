@@ -12,7 +12,7 @@ import yaml
 from admitq.controllers.provisioning.requests import PROVISIONING_REQUESTS
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import JOBS, POD_TEMPLATES, Resource
-from admitq.workloads.check_states import State, Statement
+from admitq.workloads.admission_check_states import State, Statement
 from admitq_api.json_objects import value_at
 from admitq_api.labels import DEFAULT_GROUP
 from localcluster import crds

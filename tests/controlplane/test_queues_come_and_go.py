@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from admitq.runtime.resources import JOBS
-from admitq.workloads.check_states import State, Statement
+from admitq.workloads.admission_check_states import State, Statement
 from admitq_api.conditions import Reason
 from admitq_api.json_objects import value_at
 from localcluster.waiting import eventually

@@ -36,7 +36,7 @@ from admitq.serving.rotation import OwnAuthority, Target
 from admitq.serving.server import Server
 from admitq.serving.tls import LiveCertificate
 from admitq_api.labels import Names, names_for
-from admitq_webhooks.live import LiveWorld, ServingCalls, watched_world
+from admitq_webhooks.live_lookups import LiveWorld, ServingCalls, watched_world
 from admitq_webhooks.policy import Policy
 from admitq_webhooks.readiness import answers
 from admitq_webhooks.routes import routes, webhook_rules

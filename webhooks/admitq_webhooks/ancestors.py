@@ -7,9 +7,9 @@ from admitq.integrations.base import Integration
 from admitq.integrations.ownership import Ancestry, Lineage, NestedTooDeep, Owner, OwnerMissing
 from admitq_api.feature_gates import Gate
 from admitq_api.field_errors import FieldError
+from admitq_webhooks.lookups import World
 from admitq_webhooks.policy import Policy
-from admitq_webhooks.referenced import resolved
-from admitq_webhooks.world import World
+from admitq_webhooks.references import resolved
 
 
 class Unclear(Exception):

@@ -14,6 +14,7 @@ from typing import Any, Final
 from admitq.process.unexpected_errors import LOG_ONLY, ErrorPart, UnexpectedErrors
 from admitq.serving.http import JSON, Handler, Request, Response, text
 from admitq.serving.server import MEBIBYTE
+from admitq_webhooks.lookups import LookupFailed, World
 from admitq_webhooks.review import refusal
 from admitq_webhooks.review_child import (
     LENGTH_BYTES,
@@ -27,7 +28,6 @@ from admitq_webhooks.review_child import (
     encode,
 )
 from admitq_webhooks.routes import REVIEW_SECONDS, Observer
-from admitq_webhooks.world import LookupFailed, World
 
 LARGE_BYTES: Final = 128 * 1024
 """Bodies from this size on are reviewed in the child; parsing a smaller one takes a few milliseconds."""

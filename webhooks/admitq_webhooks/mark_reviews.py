@@ -8,10 +8,10 @@ from admitq.integrations.ownership import controller_of
 from admitq.serving.access_reviews import Access
 from admitq_api.field_errors import ErrorPath, FieldError
 from admitq_api.json_objects import JsonObject, value_at
+from admitq_webhooks.lookups import World
 from admitq_webhooks.policy import Policy
 from admitq_webhooks.review import AdmissionRequest
 from admitq_webhooks.validate import marks
-from admitq_webhooks.world import World
 
 _BUILT_IN: Final = frozenset(
     {

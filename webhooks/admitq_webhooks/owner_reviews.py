@@ -12,14 +12,14 @@ from admitq.integrations.base import Integration
 from admitq.integrations.ownership import controller_of, has_known_controller, queue_name
 from admitq.serving.access_reviews import Access
 from admitq.serving.authorization import User
-from admitq.workloads.increases import increases
+from admitq.workloads.request_increases import increases
 from admitq_api.field_errors import ErrorPath, FieldError
 from admitq_api.json_objects import JsonObject, value_at, with_value
 from admitq_webhooks.ancestors import Unclear, lineage
+from admitq_webhooks.lookups import World
 from admitq_webhooks.policy import Policy
 from admitq_webhooks.review import AdmissionRequest
 from admitq_webhooks.validate.jobs import listed
-from admitq_webhooks.world import World
 
 _REFERENCES: Final = ("metadata", "ownerReferences")
 

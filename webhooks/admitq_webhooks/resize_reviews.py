@@ -9,9 +9,9 @@ from admitq.workloads.transitions import is_reserved
 from admitq_api.field_errors import ErrorPath, FieldError
 from admitq_api.json_objects import JsonObject, object_at, value_at
 from admitq_api.labels import Names
+from admitq_webhooks.lookups import World
 from admitq_webhooks.policy import Policy
 from admitq_webhooks.review import AdmissionRequest
-from admitq_webhooks.world import World
 
 _REMEDY: Final = "create the pod, or its job, again with these requests"
 _MAIN: Final = "main"

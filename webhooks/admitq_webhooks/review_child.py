@@ -23,9 +23,9 @@ from admitq.serving.authorization import User
 from admitq.serving.http import Request, Response
 from admitq_api.configuration import Configuration
 from admitq_api.feature_gates import FeatureGates
+from admitq_webhooks.lookups import LookupFailed
 from admitq_webhooks.policy import Policy, configured_policy
 from admitq_webhooks.routes import routes
-from admitq_webhooks.world import LookupFailed
 
 LENGTH_BYTES: Final = 4
 """Each message is preceded by its length in bytes, in big-endian order."""

@@ -15,11 +15,12 @@ from admitq_api.json_objects import value_at, with_value
 from admitq_api.labels import Names
 from admitq_webhooks import mark_reviews, owner_reviews, resize_reviews
 from admitq_webhooks.ancestors import Unclear
+from admitq_webhooks.lookups import LookupFailed, World
 from admitq_webhooks.match_conditions import match_conditions
 from admitq_webhooks.mutate import jobs as mutate_jobs
 from admitq_webhooks.mutate import kinds as mutate_kinds
 from admitq_webhooks.policy import Policy
-from admitq_webhooks.referenced import resolved
+from admitq_webhooks.references import resolved
 from admitq_webhooks.review import (
     AdmissionRequest,
     Allowed,
@@ -34,7 +35,6 @@ from admitq_webhooks.review import (
 from admitq_webhooks.validate import cluster_queue, cohort, resource_flavor, workload
 from admitq_webhooks.validate import jobs as validate_jobs
 from admitq_webhooks.validate.syntax import is_being_deleted
-from admitq_webhooks.world import LookupFailed, World
 
 REVIEW_SECONDS: Final = 5.0
 """Longest time for a verdict; the API server waits 10 s, so that it gets a reason and not a timeout."""

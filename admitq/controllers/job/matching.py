@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 from admitq.controllers.job.case import JobCase
 from admitq.integrations import ownership
-from admitq.workloads.increases import Increase, increases
 from admitq.workloads.job_workloads import has_same_pods, longest_execution, pod_sets_of
+from admitq.workloads.request_increases import Increase, increases
 from admitq.workloads.transitions import is_admitted, is_reserved
 from admitq_api.json_objects import JsonObject, value_at
 

@@ -28,7 +28,7 @@ from admitq.integrations.ownership import belongs_to_others, controller_of, is_o
 from admitq.workloads.job_workloads import RoleMismatch, owner_references
 from admitq.workloads.pod_charges import NO_CHARGE, Charge, charge_of, granted
 from admitq.workloads.pod_counts import assigned_counts, pod_counts
-from admitq.workloads.podsets import infos_of, inject
+from admitq.workloads.pod_templates import infos_of, inject
 from admitq.workloads.transitions import condition, holds, is_over, is_reserved
 from admitq_api.conditions import ConditionType, Reason
 from admitq_api.json_objects import JsonObject, create_merge_patch, value_at

@@ -8,7 +8,7 @@ from admitq.controllers.job import members, slices
 from admitq.controllers.job.case import CONCERN, JobCase
 from admitq.controllers.plan import NOTHING, Patch, Plan, plan
 from admitq.runtime.rate_limit import CallPriority
-from admitq.workloads.podsets import Conflict, FlavorMissing, infos_of, inject, restore
+from admitq.workloads.pod_templates import Conflict, FlavorMissing, infos_of, inject, restore
 from admitq.workloads.transitions import condition
 from admitq_api.conditions import ConditionType, Reason
 from admitq_api.json_objects import JsonObject, create_merge_patch, value_at

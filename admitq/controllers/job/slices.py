@@ -21,7 +21,7 @@ from admitq.translate import messages
 from admitq.translate.workloads import read_replaced_key
 from admitq.workloads.job_workloads import has_same_pods, longest_execution, pod_sets_of, workload_for
 from admitq.workloads.pod_counts import covered_counts, pod_counts
-from admitq.workloads.podsets import injected_annotations, injected_labels
+from admitq.workloads.pod_templates import injected_annotations, injected_labels
 from admitq.workloads.transitions import condition, holds, is_admitted, is_over, is_reserved
 from admitq_api.conditions import ConditionType, Reason
 from admitq_api.json_objects import JsonObject, value_at

@@ -29,7 +29,7 @@ from admitq.workloads.job_workloads import (
     priority_update,
     without_lifted_gates,
 )
-from admitq.workloads.podsets import Conflict, FlavorMissing
+from admitq.workloads.pod_templates import Conflict, FlavorMissing
 from admitq.workloads.transitions import (
     holds,
     holds_quota,

@@ -36,8 +36,8 @@ from admitq.integrations.base import Step
 from admitq.integrations.ownership import is_controlled_by
 from admitq.runtime.kinds import Kinds
 from admitq.runtime.resources import POD_TEMPLATES, Resource
-from admitq.workloads.check_states import State, Statement, check_named, checks_of, with_statement
-from admitq.workloads.podsets import Conflict, FlavorMissing, Flavors
+from admitq.workloads.admission_check_states import State, Statement, check_named, checks_of, with_statement
+from admitq.workloads.pod_templates import Conflict, FlavorMissing, Flavors
 from admitq.workloads.transitions import Transition, holds, is_active, is_reserved
 from admitq_api.conditions import ConditionType
 from admitq_api.json_objects import JsonObject, value_at

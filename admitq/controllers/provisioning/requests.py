@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 from admitq.runtime.kinds import kinds_of
 from admitq.runtime.resources import POD_TEMPLATES, Resource
 from admitq.workloads.pod_counts import assigned_counts
-from admitq.workloads.podsets import Flavors, exact, inject, of_flavors
+from admitq.workloads.pod_templates import Flavors, exact, inject, of_flavors
 from admitq_api.json_objects import JsonObject, value_at
 from admitq_api.labels import Names
 from admitq_api.syntax import label_value, qualified_name

@@ -11,7 +11,7 @@ from admitq.controllers.wiring import ControllerSpec, Watch, WhenServed
 from admitq.integrations.ownership import controller_of
 from admitq.runtime.resources import POD_TEMPLATES
 from admitq.runtime.store import Change, Key
-from admitq.workloads.check_states import checks_of
+from admitq.workloads.admission_check_states import checks_of
 from admitq_api.json_objects import JsonObject
 
 PROVISIONING: Final = "provisioningrequest"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from admitq.controllers.provisioning.requests import pod_set_updates, unusable_detail
-from admitq.workloads.check_states import State, Statement
+from admitq.workloads.admission_check_states import State, Statement
 from admitq.workloads.transitions import RESET, holds
 from admitq_api import conditions
 from admitq_api.conditions import SECOND, ConditionType, parse_time

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from admitq.core.model import ObjectKey, Workload
 from admitq.core.statuses import PendingWorkload
 from admitq.metrics.custom_labels import Source
-from admitq.metrics.measures.census import WorkloadCensus
 from admitq.metrics.measures.queues import QueueMeasures
 from admitq.metrics.measures.scope import Labels, MeasureScope, in_units, labelled, set_counts
+from admitq.metrics.measures.workload_counts import WorkloadCensus
 from admitq_api.json_objects import JsonObject
 
 

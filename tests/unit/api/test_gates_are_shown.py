@@ -35,8 +35,8 @@ SHOWN: Final = {
         "unit/webhooks/test_job_changes.py: test_gates_are_not_looked_at_while_their_feature_is_off",
     ),
     Gate.ASSIGN_QUEUE_LABELS_FOR_PODS: Shown(
-        "unit/workloads/test_podsets.py: test_pods_are_marked_with_podset_queues_and_workload",
-        "unit/workloads/test_podsets.py: test_marks_can_be_switched_off",
+        "unit/workloads/test_pod_templates.py: test_pods_are_marked_with_podset_queues_and_workload",
+        "unit/workloads/test_pod_templates.py: test_marks_can_be_switched_off",
     ),
     Gate.CLEANUP_PROVISIONING_REQUESTS_ON_EVICTION: _both(
         "unit/controllers/provisioning/test_requests.py: test_who_needs_no_nodes_any_more_lets_go"

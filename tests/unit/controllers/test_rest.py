@@ -23,8 +23,8 @@ from admitq.core.model import Admission, PodSetAssignment
 from admitq.integrations.base import Integration, Moment, Rules
 from admitq.integrations.ownership import controller_of, is_of_group
 from admitq.integrations.registry import registered
+from admitq.workloads.admission_patches import reservation_patch
 from admitq.workloads.job_workloads import pod_sets_of
-from admitq.workloads.reservation import reservation_patch
 from admitq.workloads.transitions import Transition, condition, holds, is_reserved
 from admitq_api.conditions import SECOND, ConditionType
 from admitq_api.json_objects import FieldPath, value_at, with_value

@@ -11,7 +11,7 @@ from admitq.controllers.workload.controller import WorkloadController
 from admitq.integrations.kinds.job import JOB
 from admitq.runtime.errors import ApiError
 from admitq.runtime.store import Key
-from admitq.workloads.podsets import Marks
+from admitq.workloads.pod_templates import Marks
 from admitq_api.conditions import SECOND
 from admitq_api.configuration import Configuration, load_configuration
 from admitq_api.feature_gates import FeatureGates, gate_named

@@ -4,8 +4,8 @@ import pytest
 
 from admitq.integrations.base import Finished
 from admitq.integrations.kinds.appwrapper import APP_WRAPPER
-from admitq.workloads import podsets
-from admitq.workloads.podsets import PodSetInfo
+from admitq.workloads import pod_templates
+from admitq.workloads.pod_templates import PodSetInfo
 from admitq_api.field_errors import ErrorPath
 from admitq_api.labels import names_for
 from admitq_api.syntax import dns_label
@@ -150,7 +150,7 @@ def test_what_is_given_to_pods_stands_beside_what_is_wrapped() -> None:
     job = wrapper(component("v1", "Service", {}), component("ray.io/v1", "RayCluster", RAY))
     worker = APP_WRAPPER.pod_sets(job, NAMES)[1]
     running = APP_WRAPPER.templates.with_template(
-        job, worker, podsets.inject(worker.template_in(job), GIVEN), NAMES
+        job, worker, pod_templates.inject(worker.template_in(job), GIVEN), NAMES
     )
     service, cluster = running["spec"]["components"]
     assert service == job["spec"]["components"][0]
@@ -176,7 +176,7 @@ def test_infos_of_the_owner_stay() -> None:
     [pod_set] = APP_WRAPPER.pod_sets(job, NAMES)
     original = pod_set.template_in(job)
     assert original["metadata"]["labels"] == {"team": "a"}
-    running = APP_WRAPPER.templates.with_template(job, pod_set, podsets.inject(original, GIVEN), NAMES)
+    running = APP_WRAPPER.templates.with_template(job, pod_set, pod_templates.inject(original, GIVEN), NAMES)
     assert APP_WRAPPER.templates.with_template(running, pod_set, original, NAMES) == job
 
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from admitq.integrations.base import Integration, Rules, never_elastic
 from admitq.integrations.registry import registered
-from admitq.workloads import podsets
-from admitq.workloads.podsets import PodSetInfo
+from admitq.workloads import pod_templates
+from admitq.workloads.pod_templates import PodSetInfo
 from admitq_api.feature_gates import FeatureGates, Gate
 from admitq_api.json_objects import create_merge_patch, with_value, without_value
 from admitq_api.labels import names_for
@@ -165,7 +165,7 @@ GIVEN = PodSetInfo(
 def injected(kind: Integration, job: Any) -> Any:
     """The job as a start leaves it."""
     for pod_set in kind.pod_sets(job, NAMES):
-        template = podsets.inject(pod_set.template_in(job), GIVEN)
+        template = pod_templates.inject(pod_set.template_in(job), GIVEN)
         job = kind.templates.with_template(job, pod_set, template, NAMES)
     return job
 
@@ -175,11 +175,11 @@ def injected(kind: Integration, job: Any) -> Any:
 @settings(max_examples=30)
 def test_a_template_that_is_written_is_read_again(kind: Integration, data: st.DataObject) -> None:
     job = data.draw(abridged(kind))
-    before = [podsets.sanitised(one.template_in(job)) for one in kind.pod_sets(job, NAMES)]
+    before = [pod_templates.sanitised(one.template_in(job)) for one in kind.pod_sets(job, NAMES)]
     running = injected(kind, job)
     after = kind.pod_sets(running, NAMES)
-    assert [podsets.sanitised(one.template_in(running)) for one in after] == [
-        podsets.inject(template, GIVEN) for template in before
+    assert [pod_templates.sanitised(one.template_in(running)) for one in after] == [
+        pod_templates.inject(template, GIVEN) for template in before
     ]
 
 
@@ -188,12 +188,12 @@ def test_a_template_that_is_written_is_read_again(kind: Integration, data: st.Da
 @settings(max_examples=30)
 def test_what_is_injected_is_taken_out_without_a_trace(kind: Integration, data: st.DataObject) -> None:
     job = data.draw(abridged(kind))
-    remembered = [podsets.sanitised(one.template_in(job)) for one in kind.pod_sets(job, NAMES)]
+    remembered = [pod_templates.sanitised(one.template_in(job)) for one in kind.pod_sets(job, NAMES)]
     running = injected(kind, job)
     assert not remembered or create_merge_patch(job, running)
     stopped = running
     for pod_set, original in zip(kind.pod_sets(running, NAMES), remembered, strict=True):
-        restored = podsets.restore(pod_set.template_in(stopped), original)
+        restored = pod_templates.restore(pod_set.template_in(stopped), original)
         stopped = kind.templates.with_template(stopped, pod_set, restored, NAMES)
     assert without_empties(stopped) == without_empties(job)
 

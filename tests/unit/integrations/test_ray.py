@@ -10,7 +10,7 @@ from admitq_api.feature_gates import FeatureGates, Gate
 from admitq_api.json_objects import FieldPath, create_merge_patch, value_at, with_value
 from admitq_api.labels import names_for
 from admitq_webhooks.mutate.jobs import mutate
-from admitq_webhooks.referenced import resolved
+from admitq_webhooks.references import resolved
 from tests.unit.webhooks.support import OPERATOR, FakeWorld, policy
 
 NAMES = names_for()

@@ -4,8 +4,8 @@ import pytest
 
 from admitq.integrations.base import Finished, Rules
 from admitq.integrations.kinds.sparkapplication import SPARK_APPLICATION
-from admitq.workloads import podsets
-from admitq.workloads.podsets import PodSetInfo
+from admitq.workloads import pod_templates
+from admitq.workloads.pod_templates import PodSetInfo
 from admitq_api.feature_gates import FeatureGates, Gate
 from admitq_api.labels import names_for
 
@@ -238,7 +238,7 @@ GIVEN = PodSetInfo(
 def injected(job: Any, given: PodSetInfo = GIVEN) -> Any:
     for pod_set in SPARK_APPLICATION.pod_sets(job, NAMES):
         job = SPARK_APPLICATION.templates.with_template(
-            job, pod_set, podsets.inject(pod_set.template_in(job), given), NAMES
+            job, pod_set, pod_templates.inject(pod_set.template_in(job), given), NAMES
         )
     return job
 
@@ -273,7 +273,7 @@ def test_scheduling_gates_need_a_template() -> None:
         "spec": {"containers": [{"name": "spark-kubernetes-executor"}], "schedulingGates": [{"name": "gate"}]}
     }
     for pod_set in SPARK_APPLICATION.pod_sets(running, NAMES):
-        restored = podsets.restore(pod_set.template_in(running), template(job, pod_set.name))
+        restored = pod_templates.restore(pod_set.template_in(running), template(job, pod_set.name))
         running = SPARK_APPLICATION.templates.with_template(running, pod_set, restored, NAMES)
     assert running == job
 

@@ -21,7 +21,7 @@ from admitq.runtime.errors import ApiError
 from admitq.runtime.kinds import kinds_of
 from admitq.runtime.rate_limit import CallPriority, current_priority
 from admitq.runtime.store import Store
-from admitq.workloads.reservation import pending_patch, reservation_patch
+from admitq.workloads.admission_patches import pending_patch, reservation_patch
 from admitq.workloads.transitions import is_reserved
 from admitq_api import conditions
 from admitq_api.labels import names_for

@@ -10,9 +10,9 @@ from admitq.core import cycle
 from admitq.core.events import Event
 from admitq.core.model import ObjectKey
 from admitq.core.state import AdmissionState
-from admitq.manager import stretches
-from admitq.manager.deferred import DeferredWork
-from admitq.manager.stretches import LONGEST, WINDOW_SECONDS, Stretches
+from admitq.manager import event_loop_blocking
+from admitq.manager.deferred_work import DeferredWork
+from admitq.manager.event_loop_blocking import LONGEST, WINDOW_SECONDS, Stretches
 from admitq.metrics.registry import Metrics
 from admitq.process.unexpected_errors import LOG_ONLY
 from tests.unit.controllers.builders import KINDS
@@ -24,7 +24,7 @@ QUEUES = ("-1", "-2", "-3")
 @pytest.fixture(autouse=True)
 def turn_after_each_step(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every step of a cycle counts as long."""
-    monkeypatch.setattr(stretches, "SLICE_SECONDS", 0.0)
+    monkeypatch.setattr(event_loop_blocking, "SLICE_SECONDS", 0.0)
 
 
 def contend(here: Running) -> None:
@@ -190,7 +190,7 @@ def test_longest_stretch_is_shown_for_one_to_two_minutes() -> None:
 
 
 def test_turn_is_due_after_a_slice(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stretches, "SLICE_SECONDS", 0.02)
+    monkeypatch.setattr(event_loop_blocking, "SLICE_SECONDS", 0.02)
     clock = Clock()
     counted = Stretches(Metrics(), clock)
     clock.now += 0.01

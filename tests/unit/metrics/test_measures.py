@@ -15,7 +15,7 @@ from admitq.metrics.measures.gauges import PendingWorkloads
 from admitq.metrics.measures.manager import ManagerMeasures
 from admitq.metrics.measures.scope import MeasureScope
 from admitq.metrics.registry import Metrics
-from admitq.translate.queues import read_cluster_queue
+from admitq.translate.cluster_queues import read_cluster_queue
 from admitq.translate.workloads import read_workload
 from admitq_api.labels import DEFAULT_GROUP, names_for
 from tests.unit.metrics.metric_table import PROMISED

@@ -30,7 +30,7 @@ from admitq.metrics.measures.scope import MeasureScope
 from admitq.metrics.measures.workloads import WorkloadMeasures
 from admitq.metrics.registry import Metrics, clashes
 from admitq.metrics.table import TABLE
-from admitq.translate.queues import read_cluster_queue
+from admitq.translate.cluster_queues import read_cluster_queue
 from admitq.translate.workloads import read_workload
 from admitq_api.labels import names_for
 from tests.unit.metrics.metric_table import PROMISED, Row

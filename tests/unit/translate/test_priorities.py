@@ -3,7 +3,7 @@
 import pytest
 
 from admitq.translate.priorities import read_priority, read_priority_leniently
-from admitq.translate.reading import Reading
+from admitq.translate.read_options import Reading
 from admitq.translate.workloads import read_workload
 from admitq_api.stored_fields import MalformedField
 from tests.unit.translate.builders import NAMES, workload

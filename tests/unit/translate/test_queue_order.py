@@ -6,7 +6,7 @@ import pytest
 
 from admitq.core.model import SECOND
 from admitq.translate.queue_order import read_queue_order_timestamp
-from admitq.translate.reading import Reading
+from admitq.translate.read_options import Reading
 from admitq.translate.workloads import read_workload
 from admitq_api import conditions
 from tests.unit.translate.builders import CREATED, LATER, NAMES, condition, workload

@@ -15,12 +15,9 @@ from admitq.core.model import (
     SelectorRequirement,
     StopPolicy,
 )
-from admitq.translate.queues import (
-    read_cluster_queue,
-    read_cohort,
-    read_local_queue,
-    read_quarantined_cluster_queue,
-)
+from admitq.translate.cluster_queues import read_cluster_queue, read_quarantined_cluster_queue
+from admitq.translate.cohorts import read_cohort
+from admitq.translate.local_queues import read_local_queue
 from admitq_api import conditions
 from admitq_api.json_objects import with_value
 from admitq_api.stored_fields import MalformedField

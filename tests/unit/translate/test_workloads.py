@@ -7,7 +7,7 @@ import pytest
 
 from admitq.core.model import SECOND, ObjectKey
 from admitq.translate.admissions import format_admission
-from admitq.translate.reading import Reading
+from admitq.translate.read_options import Reading
 from admitq.translate.workloads import read_quota_holder, read_workload
 from admitq_api import conditions
 from admitq_api.json_objects import with_value

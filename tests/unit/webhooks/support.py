@@ -16,9 +16,9 @@ from admitq.serving.authorization import User
 from admitq.serving.http import Handler, Request
 from admitq_api.feature_gates import FeatureGates
 from admitq_api.labels import names_for
+from admitq_webhooks.lookups import LookupFailed
 from admitq_webhooks.policy import Policy
 from admitq_webhooks.routes import routes
-from admitq_webhooks.world import LookupFailed
 
 NAMES = names_for()
 OPERATOR = User("operator", "", (), ())

@@ -16,10 +16,10 @@ from admitq.serving.http import Request, Response, text
 from admitq.serving.server import MEBIBYTE
 from admitq_api.configuration import load_configuration
 from admitq_webhooks.large_reviews import COMMAND, HELD_BYTES, LARGE_BYTES, LargeReviews
+from admitq_webhooks.lookups import World
 from admitq_webhooks.policy import configured_policy
 from admitq_webhooks.review_child import LOOKUPS, Start
 from admitq_webhooks.routes import routes
-from admitq_webhooks.world import World
 from tests.unit.serving.support import until
 from tests.unit.webhooks.support import QUEUE, FakeWorld, a_job, review
 

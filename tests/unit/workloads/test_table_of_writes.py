@@ -13,7 +13,7 @@ from admitq.controllers.provisioning import decide as provisioning
 from admitq.controllers.serving import decide as serving
 from admitq.controllers.workload import steps as workload_steps
 from admitq.manager import preemption_writer
-from admitq.workloads import reservation, transitions
+from admitq.workloads import admission_patches, transitions
 from admitq.workloads.transitions import Transition
 from admitq_api.conditions import format_time, parse_time
 from admitq_api.json_objects import JsonObject
@@ -30,7 +30,7 @@ NOW = parse_time(TIME)
 
 MODULES: Final[dict[str, ModuleType | type]] = {
     "transitions": Transition,
-    "reservation": reservation,
+    "admission_patches": admission_patches,
     "workload": workload_steps,
     "job": steps,
     "releases": releases,
@@ -78,8 +78,8 @@ def test_e_table_covers_every_transition() -> None:
 
 
 def test_e_table_covers_every_write_of_the_manager() -> None:
-    made = {name for name in vars(reservation) if name.endswith("_patch")}
-    assert {f"reservation.{name}" for name in made} <= listed()
+    made = {name for name in vars(admission_patches) if name.endswith("_patch")}
+    assert {f"admission_patches.{name}" for name in made} <= listed()
     # Preemptions are written as the transition of this name alone.
     assert preemption_writer.Transition is transitions.Transition
 

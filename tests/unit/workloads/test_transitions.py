@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from admitq.workloads.reservation import queued_since
+from admitq.workloads.admission_patches import queued_since
 from admitq.workloads.transitions import (
     Transition,
     evictions_of,

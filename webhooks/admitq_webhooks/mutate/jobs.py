@@ -11,9 +11,9 @@ from admitq_api.json_objects import JsonObject, object_at, value_at, with_value
 from admitq_api.labels import DEFAULT_PRIORITY_CLASS, DEFAULT_QUEUE
 from admitq_webhooks import owner_reviews
 from admitq_webhooks.ancestors import has_managed_ancestor
+from admitq_webhooks.lookups import World
 from admitq_webhooks.policy import Policy
 from admitq_webhooks.review import NO_USER
-from admitq_webhooks.world import World
 
 
 async def mutate(

@@ -8,18 +8,18 @@ from typing import Any, Final
 
 from admitq.integrations.base import MOST_POD_SETS, Integration, PodSetTemplate
 from admitq.integrations.ownership import prebuilt_places, queue_name
-from admitq.workloads.increases import increases
+from admitq.workloads.request_increases import increases
 from admitq_api.feature_gates import Gate
 from admitq_api.field_errors import ErrorPath, ErrorType, FieldError, new_errors
 from admitq_api.json_objects import JsonObject, object_at
 from admitq_api.labels import DEFAULT_QUEUE, Names
 from admitq_api.syntax import dns_subdomain
 from admitq_webhooks.ancestors import has_managed_ancestor
+from admitq_webhooks.lookups import World
 from admitq_webhooks.policy import Policy
 from admitq_webhooks.validate import admission_gates, topology_requests
 from admitq_webhooks.validate.syntax import is_being_deleted, named
 from admitq_webhooks.validate.topology_requests import TemplateAnnotations
-from admitq_webhooks.world import World
 
 _LABELS: Final = ErrorPath("metadata.labels")
 _ANNOTATIONS: Final = ErrorPath("metadata.annotations")

@@ -6,7 +6,7 @@ import pytest
 
 from admitq.controllers.job.slices import lets_run
 from admitq.controllers.plan import Patch
-from admitq.workloads.podsets import Marks
+from admitq.workloads.pod_templates import Marks
 from tests.unit.controllers.builders import (
     ADMISSION,
     ADMITTED,

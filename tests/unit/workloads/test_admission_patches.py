@@ -3,7 +3,7 @@
 from typing import Any
 
 from admitq.core.model import SECOND, Admission, PodSetAssignment
-from admitq.workloads.reservation import pending_patch, queued_since, reservation_patch
+from admitq.workloads.admission_patches import pending_patch, queued_since, reservation_patch
 from admitq_api import conditions
 
 NOW = conditions.parse_time("2026-03-01T10:00:00Z")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from admitq.manager.culprit_search import CulpritSearch, Group
+from admitq.manager.failing_queue_search import CulpritSearch, Group
 
 TREES: list[Group] = [("a",), ("b1", "b2", "b3"), ("c1", "c2"), ("d",)]
 ALL = {name for group in TREES for name in group}

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from admitq.workloads.increases import Increase, increases
+from admitq.workloads.request_increases import Increase, increases
 
 
 def pod_set(name: str = "main", count: int = 1, *, spec: Any = None, **requests: str) -> dict[str, Any]:

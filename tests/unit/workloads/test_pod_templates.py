@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from admitq.workloads import podsets
-from admitq.workloads.podsets import Conflict, FlavorMissing, Marks, PodSetInfo
+from admitq.workloads import pod_templates
+from admitq.workloads.pod_templates import Conflict, FlavorMissing, Marks, PodSetInfo
 from admitq_api.labels import names_for
 
 NAMES = names_for()
@@ -40,7 +40,7 @@ def workload(flavors: dict[str, str], *, queue: str = "main-queue", checks: Any 
 
 
 def only_info(obj: dict[str, Any], marks: Marks = ALL_MARKS) -> PodSetInfo:
-    [info] = podsets.infos_of(obj, FLAVORS.get, NAMES, marks)
+    [info] = pod_templates.infos_of(obj, FLAVORS.get, NAMES, marks)
     return info
 
 
@@ -139,7 +139,7 @@ TEMPLATES: list[dict[str, Any]] = [
 @pytest.mark.parametrize("template", TEMPLATES)
 def test_what_is_injected_is_restored(template: Any) -> None:
     kept = copy.deepcopy(template)
-    injected = podsets.inject(template, INFO)
+    injected = pod_templates.inject(template, INFO)
     assert template == kept
     for path in (
         ("metadata", "labels"),
@@ -148,18 +148,18 @@ def test_what_is_injected_is_restored(template: Any) -> None:
         ("spec", "tolerations"),
         ("spec", "schedulingGates"),
     ):
-        assert podsets.value_at(injected, path)
-    assert podsets.restore(injected, template) == template
+        assert pod_templates.value_at(injected, path)
+    assert pod_templates.restore(injected, template) == template
 
 
 @pytest.mark.parametrize("template", TEMPLATES)
 def test_injecting_twice_is_injecting_once(template: Any) -> None:
-    once = podsets.inject(template, INFO)
-    assert podsets.inject(once, INFO) == once
+    once = pod_templates.inject(template, INFO)
+    assert pod_templates.inject(once, INFO) == once
 
 
 def test_nothing_to_inject_leaves_the_template_as_it_is() -> None:
-    assert podsets.inject(TEMPLATES[2], PodSetInfo("main", 1)) == TEMPLATES[2]
+    assert pod_templates.inject(TEMPLATES[2], PodSetInfo("main", 1)) == TEMPLATES[2]
 
 
 @pytest.mark.parametrize(
@@ -172,19 +172,19 @@ def test_nothing_to_inject_leaves_the_template_as_it_is() -> None:
 )
 def test_what_the_job_says_is_never_overwritten(template: Any) -> None:
     with pytest.raises(Conflict, match="mine"):
-        podsets.inject(template, INFO)
+        pod_templates.inject(template, INFO)
 
 
 def test_tolerations_that_differ_in_notation_only_are_not_repeated() -> None:
     template = {"spec": {"tolerations": [{"key": "k", "operator": "", "value": "v"}]}}
     info = PodSetInfo("main", 1, tolerations=({"key": "k", "operator": "Equal", "value": "v"},))
-    assert podsets.inject(template, info) == template
+    assert pod_templates.inject(template, info) == template
 
 
 def test_labels_of_the_platform_survive_the_restoration() -> None:
     running = {"metadata": {"labels": {"controller-uid": "u", "added": "x", "app": "a"}}}
     original = {"metadata": {"labels": {"app": "a"}}}
-    restored = podsets.restore(running, original, keep_labels=["controller-uid", "absent"])
+    restored = pod_templates.restore(running, original, keep_labels=["controller-uid", "absent"])
     assert restored["metadata"]["labels"] == {"app": "a", "controller-uid": "u"}
 
 
@@ -198,7 +198,7 @@ def test_a_workload_keeps_labels_and_annotations_only_of_the_metadata() -> None:
         },
         "spec": {"containers": [{"name": "c", "brandNewField": {"x": 1}}]},
     }
-    assert podsets.sanitised(template, ["controller-uid"]) == {
+    assert pod_templates.sanitised(template, ["controller-uid"]) == {
         "metadata": {"labels": {"a": "b"}, "annotations": {"c": "d"}},
         "spec": {"containers": [{"name": "c", "brandNewField": {"x": 1}}]},
     }
@@ -221,7 +221,7 @@ def test_repeated_merge_keys_count_once_and_the_last_wins() -> None:
             "imagePullSecrets": [{"name": "s"}, {"name": "s"}],
         }
     }
-    kept = podsets.sanitised(template)["spec"]
+    kept = pod_templates.sanitised(template)["spec"]
     for one in (*kept["containers"], *kept["initContainers"]):
         assert one["env"] == [{"name": "B", "value": "2"}, {"name": "A", "value": "3"}]
         assert [port.get("name") for port in one["ports"]] == [None, "http"]
@@ -233,7 +233,7 @@ def test_a_port_is_tcps_as_it_is_stored() -> None:
     stored = with_container(
         ports=[{"containerPort": 80, "protocol": "TCP"}, {"containerPort": 53, "protocol": "UDP"}]
     )
-    assert podsets.sanitised(job) == podsets.sanitised(stored) == stored
+    assert pod_templates.sanitised(job) == pod_templates.sanitised(stored) == stored
 
 
 def with_container(**fields: Any) -> dict[str, Any]:
@@ -314,8 +314,8 @@ def requesting(cpu: Any) -> dict[str, Any]:
     ],
 )
 def test_pods_are_compared_by_what_they_mean(left: Any, right: Any, same: bool) -> None:
-    assert podsets.same_pods(left, right) is same
+    assert pod_templates.same_pods(left, right) is same
 
 
 def test_tolerations_can_be_left_out_of_the_comparison() -> None:
-    assert podsets.same_pods({"spec": {"tolerations": [{"key": "a"}]}}, {}, tolerations=False)
+    assert pod_templates.same_pods({"spec": {"tolerations": [{"key": "a"}]}}, {}, tolerations=False)

@@ -2,7 +2,7 @@
 
 from admitq.integrations.base import Integration, Reference
 from admitq_api.json_objects import JsonObject
-from admitq_webhooks.world import World
+from admitq_webhooks.lookups import World
 
 
 async def resolved(job: JsonObject, namespace: str, integration: Integration, world: World) -> JsonObject:

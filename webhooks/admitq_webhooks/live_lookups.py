@@ -26,7 +26,7 @@ from admitq.serving.authorization import ReviewFailed, User
 from admitq.serving.rotation import ApiFailed, Target
 from admitq_api.json_objects import select_fields, value_at
 from admitq_api.labels import Names
-from admitq_webhooks.world import LookupFailed
+from admitq_webhooks.lookups import LookupFailed
 
 _TARGETS: Final[Mapping[str, Resource]] = {
     resource.plural: resource for resource in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, CRDS)

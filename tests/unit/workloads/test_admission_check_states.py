@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from admitq.workloads.check_states import State, Statement, with_statement
+from admitq.workloads.admission_check_states import State, Statement, with_statement
 from admitq_api.conditions import MAX_MESSAGE, SECOND, format_time
 
 NOW = 1_800_000_000 * SECOND

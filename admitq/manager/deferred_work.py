@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from functools import partial
 
-from admitq.manager.stretches import Stretches
+from admitq.manager.event_loop_blocking import Stretches
 from admitq.process.unexpected_errors import ErrorPart, UnexpectedErrors
 
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from admitq.translate.reading import configure_reading
+from admitq.translate.read_options import configure_reading
 from admitq_api.configuration import Configuration, load_configuration
 from admitq_api.feature_gates import FeatureGates, gate_named
 from tests.unit.translate.builders import NAMES

@@ -13,8 +13,8 @@ from admitq.serving.access_reviews import Access
 from admitq.serving.authorization import ReviewFailed, User
 from admitq.serving.rotation import ApiFailed, Target
 from admitq_api.labels import names_for
-from admitq_webhooks.live import LiveWorld, ServingCalls, slim, watched_world
-from admitq_webhooks.world import LookupFailed
+from admitq_webhooks.live_lookups import LiveWorld, ServingCalls, slim, watched_world
+from admitq_webhooks.lookups import LookupFailed
 
 KINDS = kinds_of(names_for())
 NOT_FOUND = ApiError(404, "NotFound", "gone")

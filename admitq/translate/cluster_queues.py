@@ -1,0 +1,109 @@
+"""ClusterQueues: quotas, policies and admission checks."""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from admitq.core.model import (
+    BorrowWithinCohort,
+    ClusterQueue,
+    FlavorFungibility,
+    PreemptionPolicy,
+    QueueingStrategy,
+    ResourceGroup,
+)
+from admitq.core.preemption.policies import NEVER, POLICIES
+from admitq.translate.admission_checks import read_admission_check_rules
+from admitq.translate.metadata import read_time
+from admitq.translate.quotas import read_fair_weight, read_resource_groups, read_stop_policy
+from admitq.translate.selectors import read_label_selector
+from admitq_api.json_objects import JsonObject
+from admitq_api.stored_fields import MalformedField, optional_int, require_object, require_text
+
+
+def _read_preemption_policy(spec: Mapping[str, Any]) -> PreemptionPolicy:
+    path = "spec.preemption"
+    preemption = require_object(spec.get("preemption"), path)
+    borrow = require_object(preemption.get("borrowWithinCohort"), f"{path}.borrowWithinCohort")
+
+    def policy(of: Mapping[str, Any], name: str, field: str) -> str:
+        value = of.get(name) or NEVER
+        if value not in POLICIES:
+            raise MalformedField(field, f"must be one of {', '.join(POLICIES)}")
+        return value
+
+    return PreemptionPolicy(
+        reclaim_within_cohort=policy(preemption, "reclaimWithinCohort", f"{path}.reclaimWithinCohort"),
+        within_cluster_queue=policy(preemption, "withinClusterQueue", f"{path}.withinClusterQueue"),
+        borrow_within_cohort=BorrowWithinCohort(
+            policy(borrow, "policy", f"{path}.borrowWithinCohort.policy"),
+            optional_int(
+                borrow.get("maxPriorityThreshold"), f"{path}.borrowWithinCohort.maxPriorityThreshold"
+            ),
+        ),
+    )
+
+
+def read_cluster_queue(obj: JsonObject) -> ClusterQueue:
+    """Read a ClusterQueue.
+
+    Raises:
+        MalformedField: a quantity is not readable, or an operator or an enum value is unknown.
+    """
+    metadata, spec = obj["metadata"], require_object(obj.get("spec"), "spec")
+    fungibility = require_object(spec.get("flavorFungibility"), "spec.flavorFungibility")
+    strategy = spec.get("queueingStrategy") or QueueingStrategy.BEST_EFFORT_FIFO
+    try:
+        queueing = QueueingStrategy(strategy)
+    except ValueError as error:
+        raise MalformedField(
+            "spec.queueingStrategy", f"must be one of {', '.join(QueueingStrategy)}"
+        ) from error
+    return ClusterQueue(
+        name=metadata["name"],
+        uid=metadata.get("uid", ""),
+        cohort=require_text(spec.get("cohortName"), "spec.cohortName") or None,
+        resource_groups=read_resource_groups(spec.get("resourceGroups")),
+        queueing_strategy=queueing,
+        namespace_selector=read_label_selector(spec.get("namespaceSelector"), "spec.namespaceSelector"),
+        stop_policy=read_stop_policy(spec.get("stopPolicy")),
+        admission_checks=read_admission_check_rules(obj),
+        flavor_fungibility=FlavorFungibility(
+            when_can_borrow=require_text(fungibility.get("whenCanBorrow"), "spec.flavorFungibility")
+            or "MayStopSearch",
+            when_can_preempt=require_text(fungibility.get("whenCanPreempt"), "spec.flavorFungibility")
+            or "TryNextFlavor",
+            preference=require_text(fungibility.get("preference"), "spec.flavorFungibility.preference")
+            or None,
+        ),
+        preemption=_read_preemption_policy(spec),
+        fair_weight=read_fair_weight(spec),
+        usage_based_admission=require_object(spec.get("admissionScope"), "spec.admissionScope").get(
+            "admissionMode"
+        )
+        == "UsageBasedAdmissionFairSharing",
+        terminating="deletionTimestamp" in metadata,
+        created_at=read_time(metadata.get("creationTimestamp")),
+    )
+
+
+def read_quarantined_cluster_queue(obj: JsonObject) -> ClusterQueue:
+    """Read the quota and cohort of a ClusterQueue, whatever else of it cannot be read.
+
+    A quota that cannot be read is none: what its workloads hold then counts against its cohort.
+
+    Raises:
+        MalformedField: the name of the cohort is not a string.
+    """
+    metadata, spec = obj["metadata"], require_object(obj.get("spec"), "spec")
+    groups: tuple[ResourceGroup, ...] = ()
+    with suppress(MalformedField, KeyError, TypeError, ValueError, AttributeError):
+        groups = read_resource_groups(spec.get("resourceGroups"))
+    return ClusterQueue(
+        name=metadata["name"],
+        uid=metadata.get("uid", ""),
+        cohort=require_text(spec.get("cohortName"), "spec.cohortName") or None,
+        resource_groups=groups,
+        created_at=read_time(metadata.get("creationTimestamp")),
+        quarantined=True,
+    )
