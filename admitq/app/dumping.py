@@ -58,10 +58,10 @@ class Dumping:
     def begin(self) -> None:
         """Take the state and have it written; nothing while the last one is still being written."""
         if self._writing is not None and self._writing.is_alive():
-            log.warning("a state is being written already")
+            log.warning("state dump already running")
             return
         if self._state.is_in_cycle:
-            log.warning("a cycle failed, and there is no state to write before it is made anew")
+            log.warning("state dump refused during recovery")
             return
         taken, cached = self._state.taken(), self._cached()
         self._writing = threading.Thread(target=_write, args=(taken, cached), name="dump", daemon=True)
@@ -74,7 +74,7 @@ class Dumping:
 
 
 def _write(taken: Dump, cached: Mapping[str, int]) -> None:
-    log.info("caches", objects=dict(cached))
+    log.info("state dump: cached objects", objects=dict(cached))
     for part, begin, values in parts(taken):
-        log.info("state", part=part, begin=begin, values=orjson.dumps(values).decode())
-    log.info("state written")
+        log.info("state dump: part of state", part=part, begin=begin, values=orjson.dumps(values).decode())
+    log.info("state dump: finished")

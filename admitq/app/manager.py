@@ -328,7 +328,7 @@ class ManagerPart:
             TimeoutError: the stores were not complete in time.
         """
         for default in defaults_to_know_of(self._settings.configuration):
-            log.warning("a default of the configuration applies", default=default)
+            log.warning("configuration default applies", default=default)
         await self._open.enter_async_context(self._client)
         for watcher in self._watchers:
             tasks.create_task(watcher.run(), name=f"watch {watcher.resource}")
@@ -349,7 +349,7 @@ class ManagerPart:
             with self._metrics.errors.contain(ErrorPart.METRICS):
                 self._metrics.become("leader")
             self._while_served.report()
-        log.info("leading")
+        log.info("started leading")
         tasks.create_task(self._recorder.run(), name="events")
         for name, controller in self._controllers.items():
             tasks.create_task(controller.run(), name=name)

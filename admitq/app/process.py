@@ -65,17 +65,17 @@ def run(
     try:
         credentials = load_credentials(kubeconfig)
     except CredentialsError as error:
-        log.critical("no way to reach the cluster", reason=str(error))
+        log.critical("no credentials for the cluster", error=str(error))
         return FAILED
     code = OK
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             runner.run(_serve(command, components, settings, credentials, shadow))
     except* Stopped:
-        log.info("stopped")
+        log.info("process stopped")
     except* Exception as failures:
         code = FAILED
-        log.exception("ended", failures=[repr(failure) for failure in failures.exceptions])
+        log.exception("process failed, exiting", failures=[repr(failure) for failure in failures.exceptions])
     return code
 
 
@@ -112,16 +112,16 @@ async def _serve(
             metrics.increment("api_requests_total", **labels)
 
     log.info(
-        "starting",
+        "process is starting",
         version=VERSION,
         api_group=settings.names.group,
         components=list(components),
         shadow=shadow is not None,
     )
     for note in settings.notes():
-        log.warning("a setting does less than it says", setting=note)
+        log.warning("setting has no effect", setting=note)
     for left_out in sorted(ACTING - acting if acting else ()):
-        log.warning("left to another process", component=left_out, left_out=LEFT_TO_OTHERS[left_out])
+        log.warning("component left to another process", component=left_out, duties=LEFT_TO_OTHERS[left_out])
     async with Client(
         credentials,
         user_agent=user_agent(command),
@@ -169,7 +169,7 @@ async def _listen(
 
 async def _start(parts: "Sequence[Part | None]", tasks: asyncio.TaskGroup) -> None:
     await asyncio.gather(*(part.start(tasks) for part in parts if part is not None))
-    log.info("started")
+    log.info("process started")
 
 
 async def _until_told(
@@ -181,7 +181,7 @@ async def _until_told(
         loop.add_signal_handler(number, told.set)
     loop.add_signal_handler(signal.SIGUSR2, _no_state if manager is None else manager.dump)
     await told.wait()
-    log.info("stopping")
+    log.info("process is stopping")
     stops = [server.stop() for server in servers]
     await asyncio.gather(*stops, *([] if webhooks is None else [webhooks.stop()]))
     raise Stopped
@@ -189,4 +189,4 @@ async def _until_told(
 
 def _no_state() -> None:
     """Answer who asks for the state where nothing is decided, rather than end as the signal would have it."""
-    log.info("nothing is decided here: ask the process that runs core, jobs or cycle for its state")
+    log.info("no state to dump here", remedy="signal the process that runs core, jobs or cycle")

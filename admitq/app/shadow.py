@@ -157,7 +157,7 @@ class ShadowPart:
             tasks.create_task(watcher.run(), name=f"watch {watcher.resource}")
         patience = self._settings.configuration.controller.cache_sync_timeout.total_seconds()
         await all_synced(self._watchers, patience)
-        log.info("following the manager in charge, writing nothing")
+        log.info("shadow started comparing decisions")
         tasks.create_task(self._run(), name="shadow")
 
     async def stop(self) -> None:
@@ -224,7 +224,7 @@ class ShadowPart:
                     self._metrics.increment(
                         "shadow_disagreements_total", cluster_queue=finding.cluster_queue, kind=finding.kind
                     )
-                    log.warning("the manager in charge decided otherwise", **told(finding))
+                    log.warning("manager in charge decided differently", **told(finding))
 
     # --- observations in --------------------------------------------------------------------------
 

@@ -153,7 +153,7 @@ class WhileServed:
         try:
             served = await served_of(self._client, [part.resource for part in missing])
         except ApiError as error:
-            log.info("what is served cannot be told", error=str(error))
+            log.info("discovery failed, retrying", error=str(error))
             return
         for part in missing:
             if part.resource in served:
@@ -166,7 +166,7 @@ class WhileServed:
                 for part in missing
                 if part.resource not in served
             }
-            log.info("kinds that are not installed are waited for", waiting=waiting)
+            log.info("waiting for missing kinds", waiting=waiting)
 
     async def _while_served(self, part: WhenServed) -> None:
         resource = part.resource
@@ -248,7 +248,7 @@ class WhileServed:
             self._running.discard(part.resource)
             self.report()
             log.warning(
-                "kind is not managed and is waited for; Workloads of its jobs stay as they are",
+                "kind is no longer served",
                 name=part.spec.name,
                 awaited=f"{part.resource.api_version} {part.resource.kind}",
             )

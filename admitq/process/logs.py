@@ -1,6 +1,11 @@
-"""Structured logs: JSON lines for machines, colours for a terminal, and never a secret."""
+"""Structured logs: JSON lines for machines, readable lines for a terminal, and never a secret.
+
+Every module of the product logs through `logger`: a constant event of a few words, and fields for the rest.
+Until a command calls `configure`, events go to the standard library's logging, each as one line of text.
+"""
 
 import logging
+import os
 import sys
 from collections.abc import MutableMapping
 from types import ModuleType
@@ -8,27 +13,34 @@ from typing import Any, Final, Literal, cast
 
 import orjson
 
-_HAS_NO_RICH = "rich" not in sys.modules
-if _HAS_NO_RICH:
-    # structlog loads rich where it finds it, and that loads pygments, all to colour tracebacks for people. It
-    # takes as long as a tenth of everything else that a process loads, and processes have to start quickly.
+_IS_RICH_NOT_LOADED = "rich" not in sys.modules
+if _IS_RICH_NOT_LOADED:
+    # structlog imports rich where it is installed, and rich imports pygments, only to colour tracebacks. Both
+    # take a tenth of the time that all other imports of a process take, and processes must start quickly.
     sys.modules["rich"] = cast("ModuleType", None)
 import structlog  # noqa: E402
 
-if _HAS_NO_RICH:
+if _IS_RICH_NOT_LOADED:
     del sys.modules["rich"]
 
-Format = Literal["json", "console"]
+Format = Literal["auto", "json", "console"]
 
 HIDDEN: Final = "[hidden]"
 _SECRET_WORDS: Final = ("token", "password", "secret", "authorization", "private_key", "kubeconfig")
 
 
 def hide_secrets(_: Any, __: str, entry: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """Replace the value of every key that names a secret."""
+    """Replace the value of every field whose name is that of a secret."""
     for key in entry:
         if any(word in key.lower() for word in _SECRET_WORDS):
             entry[key] = HIDDEN
+    return entry
+
+
+def _drop_program_fields(_: Any, __: str, entry: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Drop the fields that tell programs where a line comes from."""
+    entry.pop("logger", None)
+    entry.pop("component", None)
     return entry
 
 
@@ -36,33 +48,75 @@ def _serialise(entry: Any, **_: Any) -> str:
     return orjson.dumps(entry, default=repr).decode()
 
 
-def configure(*, level: str = "info", output: Format = "json", component: str) -> None:
-    """Send every log line, the standard library's too, to standard error in one format.
+def _standard_record(
+    _: Any, __: str, entry: MutableMapping[str, Any]
+) -> tuple[tuple[str], MutableMapping[str, Any]]:
+    """Return the arguments for a logger of the standard library: event and fields as one text."""
+    options = {key: entry.pop(key) for key in ("exc_info", "stack_info") if key in entry}
+    event = str(entry.pop("event", ""))
+    fields = [f"{key}={value!r}" for key, value in entry.items()]
+    return (" ".join([event, *fields]),), options
+
+
+def _configure_defaults() -> None:
+    """Send events to the standard library, which writes warnings and errors to standard error.
+
+    The default of structlog is standard output, where commands print their results.
+    """
+    structlog.configure(
+        processors=[structlog.stdlib.filter_by_level, hide_secrets, _standard_record],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.stdlib.BoundLogger,
+    )
+
+
+if not structlog.is_configured():
+    _configure_defaults()
+
+
+def configure(*, level: str = "info", output: Format = "auto", component: str) -> None:
+    """Write all log lines, also those of the standard library's loggers, to standard error in one format.
 
     Args:
         level: the least severe level that is written: debug, info, warning or error.
-        output: "json" for one object a line, "console" for people.
-        component: which process writes, put on every line.
+        output: "json" for one JSON object a line; "console" for readable lines of time, level, event and
+            fields; "auto" for "console" if standard error is a terminal, and "json" otherwise.
+        component: the process or command that writes: field ``component`` of JSON lines.
 
     Raises:
-        ValueError: the level has another name.
+        ValueError: `level` is not a level.
     """
     threshold = logging.getLevelNamesMapping().get(level.upper())
     if threshold is None:
         raise ValueError(f"log level {level!r} is not one of debug, info, warning, error")
+
+    def add_component(_: Any, __: str, entry: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+        entry["component"] = component
+        return entry
+
+    is_terminal = sys.stderr.isatty()
+    is_console = output == "console" or (output == "auto" and is_terminal)
+    time_format = "%Y-%m-%dT%H:%M:%SZ" if is_console else "iso"
     shared: list[structlog.types.Processor] = [
         structlog.contextvars.merge_contextvars,
+        add_component,
         structlog.stdlib.add_log_level,
         structlog.stdlib.add_logger_name,
         structlog.stdlib.ExtraAdder(),
-        structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
+        structlog.processors.TimeStamper(fmt=time_format, utc=True, key="time"),
         hide_secrets,
     ]
     final: list[structlog.types.Processor]
-    if output == "json":
-        final = [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(_serialise)]
+    if is_console:
+        renderer = structlog.dev.ConsoleRenderer(
+            colors=is_terminal and not os.environ.get("NO_COLOR"),
+            timestamp_key="time",
+            # Where rich is loaded, structlog would print the local variables of each frame, secrets included.
+            exception_formatter=structlog.dev.plain_traceback,
+        )
+        final = [_drop_program_fields, renderer]
     else:
-        final = [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())]
+        final = [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(_serialise)]
     structlog.configure(
         processors=[
             structlog.stdlib.filter_by_level,
@@ -84,10 +138,9 @@ def configure(*, level: str = "info", output: Format = "json", component: str) -
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(threshold)
-    # Library chatter at debug would repeat request headers, tokens included.
-    for noisy in ("aiohttp", "asyncio"):
-        logging.getLogger(noisy).setLevel(max(threshold, logging.INFO))
-    structlog.contextvars.bind_contextvars(component=component)
+    # At debug, these libraries would log the headers of requests, tokens included.
+    for library in ("aiohttp", "asyncio"):
+        logging.getLogger(library).setLevel(max(threshold, logging.INFO))
 
 
 def logger(name: str) -> structlog.stdlib.BoundLogger:

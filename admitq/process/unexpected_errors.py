@@ -6,14 +6,15 @@ that an alert watches. Where the state after the exception is not known, as in t
 (``recovery``).
 """
 
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from types import TracebackType
 from typing import Final, Self
 
-log = logging.getLogger(__name__)
+from admitq.process.logs import logger
+
+log = logger(__name__)
 
 
 class ErrorPart(StrEnum):
@@ -52,7 +53,7 @@ class UnexpectedErrors:
             route: the path of the webhook that was asked; empty for other parts than reviews.
         """
         fields = {"part": str(part), "item": str(item)} | ({"route": route} if route else {})
-        log.error("unexpected error", exc_info=error, extra=fields)
+        log.error("unexpected error", exc_info=error, **fields)
         self.add(part, route)
 
     def add(self, part: ErrorPart, route: str = "") -> None:
@@ -60,7 +61,7 @@ class UnexpectedErrors:
         try:
             self.count(part, route)
         except Exception:
-            log.exception("unexpected error was not counted", extra={"part": str(part)})
+            log.exception("unexpected error was not counted", part=str(part))
 
     def contain(self, part: ErrorPart, item: object = "") -> "Contained":
         """Give a context out of which no exception comes but those that end a task, such as a cancellation.

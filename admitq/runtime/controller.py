@@ -5,18 +5,18 @@ many seconds later it wants to look again.
 """
 
 import asyncio
-import logging
 import time
 from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Generic, TypeVar
 
+from admitq.process.logs import logger
 from admitq.process.unexpected_errors import LOG_ONLY, ErrorPart, UnexpectedErrors
 from admitq.runtime.errors import ApiError, NotLeadingError, PermanentlyRefused
 from admitq.runtime.workqueue import WorkQueue
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 KeyT = TypeVar("KeyT", bound=Hashable)
 
@@ -136,16 +136,16 @@ class Controller(Generic[KeyT]):
                 again = await self._reconcile(key)
         except ApiError as error:
             if error.is_conflict:
-                log.debug("%s %s: %s", self.name, key, error)
+                log.debug("reconcile conflict", controller=self.name, key=str(key), error=str(error))
                 self.queue.retry(key, at_most=1.0)
                 return Result.CONFLICT
             if error.is_transient:
-                log.info("%s %s: %s", self.name, key, error)
+                log.info("reconcile failed, retrying", controller=self.name, key=str(key), error=str(error))
                 self.queue.retry(key, at_least=error.retry_after or 0.0, at_most=LONGEST_TRANSIENT_RETRY_S)
                 return Result.TRANSIENT
             return self._failed(key, error)
         except NotLeadingError as error:
-            log.info("%s %s: %s", self.name, key, error)
+            log.info("reconcile without leadership", controller=self.name, key=str(key), error=str(error))
             self.queue.retry(key, at_least=1.0, at_most=LONGEST_TRANSIENT_RETRY_S)
             return Result.TRANSIENT
         except PermanentlyRefused as refusal:
@@ -165,17 +165,23 @@ class Controller(Generic[KeyT]):
         failures = self._failures[key] = self._failures.get(key, 0) + 1
         if failures < self._quarantine_after:
             seconds = self.queue.retry(key)
-            log.warning("%s %s failed, again in %.3f s", self.name, key, seconds, exc_info=error)
+            log.warning(
+                "reconcile failed, retrying",
+                controller=self.name,
+                key=str(key),
+                retry_seconds=round(seconds, 3),
+                exc_info=error,
+            )
             return Result.ERROR
         self._forget(key)
         if self.queue.is_waiting(key):  # it changed while the old state failed
             return Result.ERROR
         self.quarantined[key] = f"{type(error).__name__}: {error}"
         log.error(
-            "%s %s failed %d times and is set aside until it changes",
-            self.name,
-            key,
-            failures,
+            "reconcile failed repeatedly, key quarantined",
+            controller=self.name,
+            key=str(key),
+            failures=failures,
             exc_info=error,
         )
         self._tell_quarantine(key)
@@ -189,7 +195,9 @@ class Controller(Generic[KeyT]):
         if self.queue.is_waiting(key):  # it changed while the old state was refused
             return Result.ERROR
         self.quarantined[key] = str(refusal)
-        log.warning("%s %s is refused until it changes: %s", self.name, key, refusal)
+        log.warning(
+            "key quarantined until it changes", controller=self.name, key=str(key), reason=str(refusal)
+        )
         self._tell_quarantine(key)
         return Result.QUARANTINED
 

@@ -4,17 +4,17 @@ Kubernetes lets every authenticated user ask this (ClusterRole ``system:discover
 right of our own, and the answer is what is served: not what a definition says that may still be rejected.
 """
 
-import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, cast
 from urllib.parse import quote
 
+from admitq.process.logs import logger
 from admitq.runtime.client import Client
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import Resource
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 
 async def group_versions(client: Client) -> frozenset[tuple[str, str]]:
@@ -70,7 +70,7 @@ async def served_of(client: Client, wanted: Iterable[Resource]) -> frozenset[Res
         try:
             served = await resources_of(client, group, version)
         except ApiError as error:
-            log.info("%s/%s cannot be looked into: %s", group, version, error)
+            log.info("discovery of version failed", group=group, version=version, error=str(error))
             continue
         found |= {one for one in remaining if replace(one, view="") in served}
     return frozenset(found)

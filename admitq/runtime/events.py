@@ -9,7 +9,6 @@ same object in the same ``resourceVersion``. The series keeps the note of its fi
 """
 
 import asyncio
-import logging
 import re
 import secrets
 import time
@@ -20,13 +19,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final, Literal
 
+from admitq.process.logs import logger
 from admitq.process.unexpected_errors import LOG_ONLY, ErrorPart, UnexpectedErrors
 from admitq.runtime.client import Client
 from admitq.runtime.errors import ApiError, NotLeadingError
 from admitq.runtime.rate_limit import CallPriority, call_priority
 from admitq.runtime.resources import EVENTS
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 MAX_NOTE_BYTES: Final = 1024
 MAX_WORD: Final = 128
@@ -261,7 +261,7 @@ class EventRecorder:
                 if error.is_transient and attempt + 1 < self._limits.attempts:
                     await asyncio.sleep(max(error.retry_after or 0.0, 0.2 * 2**attempt))
                     continue
-                log.info("event %s is not written: %s", series.event["reason"], error)
+                log.info("event was not written", reason=series.event["reason"], error=str(error))
                 self._drop("refused")
             except NotLeadingError:
                 self._drop("not leading")

@@ -6,7 +6,6 @@ The thread keeps the lease while the main event loop is busy, and gives it up wh
 """
 
 import asyncio
-import logging
 import os
 import random
 import socket
@@ -18,13 +17,14 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import NoReturn
 
+from admitq.process.logs import logger
 from admitq.process.unexpected_errors import LOG_ONLY, ErrorPart, UnexpectedErrors
 from admitq.runtime.client import Client
 from admitq.runtime.credentials import Credentials
 from admitq.runtime.errors import ApiError, NotLeadingError
 from admitq.runtime.lease_claim import JITTER, Clocks, LeaseClaim, LeaseTiming, steady_seconds
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 
 class Milestone(StrEnum):
@@ -39,7 +39,7 @@ class Milestone(StrEnum):
 
 def exit_process(reason: str) -> NoReturn:
     """End the process at once, before it acts beside the next leader."""
-    log.critical("leadership lost: %s", reason)
+    log.critical("leadership lost, exiting", reason=reason)
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(1)
@@ -132,7 +132,7 @@ class Elector:
             try:
                 self._loop.call_soon_threadsafe(self._stopping.set)
             except RuntimeError:
-                log.debug("the elector had ended by itself")
+                log.debug("elector had ended already")
         await asyncio.to_thread(self._thread.join, 2 * self._timing.call)
 
     # The elector's thread
@@ -143,7 +143,7 @@ class Elector:
         try:
             self._loop.run_until_complete(self._campaign())
         except Exception as error:
-            log.exception("the elector failed")
+            log.exception("leader election failed")
             self._lose(f"the elector failed: {error}")
         finally:
             self._loop.close()
@@ -172,7 +172,7 @@ class Elector:
         # The main event loop is checked from now on; the time as a candidate does not count.
         self._beat()
         self._note(Milestone.ACQUIRED)
-        log.info("%s leads", self.identity)
+        log.info("lease acquired", identity=self.identity)
         if not self._to_main(self._leading.set):
             return "the main event loop has ended"
         while True:
@@ -201,7 +201,7 @@ class Elector:
         try:
             is_held = await self._claim.take(client)
         except ApiError as error:
-            log.warning("lease %s: %s", self._claim, error)
+            log.warning("lease request failed", lease=str(self._claim), error=str(error))
         except Exception as error:  # noqa: BLE001 - the next attempt may succeed while the claim is valid
             self._errors.report(ErrorPart.LEASE, error, str(self._claim))
         else:
@@ -215,10 +215,10 @@ class Elector:
         try:
             is_released = await self._claim.release(client)
         except ApiError as error:
-            log.warning("the lease is not released and will run out: %s", error)
+            log.warning("lease was not released", lease=str(self._claim), error=str(error))
             return
         if is_released:
-            log.info("%s has released the lease", self.identity)
+            log.info("lease released", identity=self.identity)
             self._note(Milestone.RELEASED)
 
     def _lose(self, reason: str) -> None:

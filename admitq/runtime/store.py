@@ -14,7 +14,6 @@ Rules of this file:
 
 import contextlib
 import functools
-import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -23,10 +22,11 @@ from typing import Any, Literal, NamedTuple
 
 import orjson
 
+from admitq.process.logs import logger
 from admitq.process.unexpected_errors import LOG_ONLY, ErrorPart, UnexpectedErrors
 from admitq.runtime.resources import Resource
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 TOMBSTONE_LIFE_S = 600.0
 """How long a deletion is remembered. A response cannot be later than a call's deadline, far shorter."""
@@ -335,7 +335,7 @@ class Store:
     def _quarantine(self, key: Key, version: str, error: Exception) -> None:
         reason = f"{type(error).__name__}: {error}"
         self.quarantined[key] = Quarantined(version, reason)
-        log.warning("set aside %s %s: %s", self.resource, key, reason)
+        log.warning("object quarantined", resource=str(self.resource), object=str(key), reason=reason)
         self._tell_quarantine()
 
     def _take_back(self, key: Key) -> None:

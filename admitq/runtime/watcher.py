@@ -8,13 +8,13 @@ the resource may come and go: then a watcher ends when the API does not serve it
 
 import asyncio
 import contextlib
-import logging
 import random
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from admitq.process.logs import logger
 from admitq.process.unexpected_errors import LOG_ONLY, ErrorPart, UnexpectedErrors
 from admitq.runtime.client import Client, Page, WatchEvent
 from admitq.runtime.errors import ApiError
@@ -22,7 +22,7 @@ from admitq.runtime.rate_limit import CallPriority, call_priority
 from admitq.runtime.resources import Resource
 from admitq.runtime.store import Handler, Store
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 
 class Outcome(StrEnum):
@@ -206,15 +206,15 @@ class Watcher:
 
     def _failed(self, error: ApiError) -> Outcome:
         if error.is_gone or _is_from_the_future(error):
-            log.info("%s: listing again: %s", self.resource, error)
+            log.info("watch expired, listing again", resource=str(self.resource), error=str(error))
             self._version = ""
             return Outcome.EXPIRED
         if error.reason in {"MalformedResponse", "LineTooLong"}:
-            log.warning("%s: listing again: %s", self.resource, error)
+            log.warning("malformed answer, listing again", resource=str(self.resource), error=str(error))
             self._version = ""
             return Outcome.MALFORMED
         if error.is_not_found:
-            log.info("%s: not served: %s", self.resource, error)
+            log.info("resource is not served", resource=str(self.resource), error=str(error))
             self._version = ""
             return Outcome.MISSING
         silent = error.reason == "Timeout"
@@ -222,7 +222,7 @@ class Watcher:
         self._silences = self._silences + 1 if silent else 0
         if self._failures >= RELIST_AFTER or self._silences >= RELIST_AFTER_SILENCES:
             self._version = ""
-        log.info("%s: %s", self.resource, error)
+        log.info("watch failed, retrying", resource=str(self.resource), error=str(error))
         return Outcome.SILENT if silent else Outcome.FAILED
 
     def _tell(self, outcome: Outcome) -> None:

@@ -6,19 +6,19 @@ somebody else, such as cert-manager, renews.
 
 import asyncio
 import base64
-import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol, cast
 
+from admitq.process.logs import logger
 from admitq.process.unexpected_errors import LOG_ONLY, ErrorPart, UnexpectedErrors
 from admitq.serving import certificates
 from admitq.serving.certificates import Authority, KeyPair, Unusable
 from admitq.serving.tls import LiveCertificate
 
-_log = logging.getLogger(__name__)
+log = logger(__name__)
 
 PERIOD_SECONDS: Final = 60.0
 RETRY_SECONDS: Final = 2.0
@@ -180,7 +180,7 @@ class OwnAuthority:
                 await self.step()
                 wait = self._period if self.first.is_set() else RETRY_SECONDS
             except (ApiFailed, Unusable) as error:
-                _log.warning("certificates could not be brought up to date", extra={"reason": str(error)})
+                log.warning("certificate update failed, retrying", error=str(error))
                 wait = RETRY_SECONDS
             except Exception as error:  # noqa: BLE001 what is shown serves on
                 self._errors.report(ErrorPart.CERTIFICATES, error, self._name)
@@ -220,7 +220,7 @@ class OwnAuthority:
             if current is not None and wanted == current:
                 return current
             if await self._write(secret, wanted):
-                _log.info("authority changed", extra={"secret": f"{namespace}/{name}"})
+                log.info("certificate authority changed", stored_in=f"{namespace}/{name}")
                 # One step may make the next one due; whether clients know of it yet is seen afresh.
                 distributed = False
         raise ApiFailed(f"Secret {namespace}/{name} changed {ATTEMPTS} times while it was being written")
@@ -251,7 +251,7 @@ class OwnAuthority:
             except ApiFailed as error:
                 # The leaf must not go stale because one of several clients cannot be told.
                 everywhere = False
-                _log.warning("bundle not written", extra={"target": str(target), "reason": str(error)})
+                log.warning("certificate bundle was not written", target=str(target), error=str(error))
         self._missing = tuple(missing)
         return everywhere and not missing
 
@@ -263,7 +263,7 @@ class OwnAuthority:
         operations = bundle_operations(obj, bundle)
         if operations:
             await self._api.patch_configuration(target, operations)
-            _log.info("bundle written", extra={"target": str(target)})
+            log.info("certificate bundle written", target=str(target))
         return True
 
     def _renew_leaf(self, authority: Authority) -> None:
@@ -277,7 +277,7 @@ class OwnAuthority:
             return
         leaf = certificates.make_leaf(authority.active, now, names=self._hosts, name=self._name)
         self.live.use(leaf)
-        _log.info("serving certificate renewed")
+        log.info("serving certificate renewed")
 
 
 def _authority_of(secret: Mapping[str, Any] | None) -> Authority | None:
@@ -287,7 +287,9 @@ def _authority_of(secret: Mapping[str, Any] | None) -> Authority | None:
     try:
         return certificates.from_secret_data(data)
     except Unusable as error:
-        _log.error("the Secret holds no usable authority, a new one is made", extra={"reason": str(error)})
+        log.error(  # noqa: TRY400 - the error says it all
+            "stored certificate authority is unusable, replacing", error=str(error)
+        )
         return None
 
 
@@ -338,7 +340,7 @@ class FromFiles:
                 self._trouble = ""
             except (OSError, Unusable) as error:
                 if str(error) != self._trouble:
-                    _log.warning("certificate files cannot be used", extra={"reason": str(error)})
+                    log.warning("certificate files are unusable", error=str(error))
                 self._trouble = str(error)
             except Exception as error:  # noqa: BLE001 what is shown serves on
                 if repr(error) != self._trouble:
@@ -355,7 +357,7 @@ class FromFiles:
         """
         certificate, key, trust = await asyncio.to_thread(self._read)
         if self.live.use(KeyPair(certificate, key)):
-            _log.info("serving certificate loaded", extra={"folder": str(self._folder)})
+            log.info("serving certificate loaded", folder=str(self._folder))
         self._trust = trust
         self.first.set()
         if self._on_expiry is not None:

@@ -7,7 +7,6 @@ answer, caps on connections, a limit on what bodies may hold together, and a sto
 import asyncio
 import errno
 import ipaddress
-import logging
 import socket
 import ssl
 import time
@@ -23,11 +22,12 @@ from aiohttp.web_response import Response as AiohttpResponse
 from aiohttp.web_response import StreamResponse
 from aiohttp.web_server import Server as AiohttpServer
 
+from admitq.process.logs import logger
 from admitq.process.unexpected_errors import LOG_ONLY, ErrorPart, UnexpectedErrors
 from admitq.serving.connections import Connection, Connections, Phase
 from admitq.serving.http import Handler, Request, Response, text
 
-_log = logging.getLogger(__name__)
+log = logger(__name__)
 
 MEBIBYTE: Final = 2**20
 _PIECE: Final = 2**16
@@ -383,7 +383,7 @@ class Server:
             async with asyncio.timeout(self.limits.answer_seconds):
                 return await self._handler(asked)
         except TimeoutError:
-            _log.error("no answer in time", extra={"path": asked.path})
+            log.error("handler exceeded deadline", path=asked.path)  # noqa: TRY400 - no bug to trace
             return text(504, "no answer in time, try again")
         except Exception as error:  # noqa: BLE001 one request that fails must not end the connection of others
             self._errors.report(ErrorPart.SERVER, error, asked.path)

@@ -432,7 +432,7 @@ class Scene:
                 if "exception" not in line:
                     continue
                 last = line["exception"].splitlines()[-1]
-                key = re.search(rf"{self.stage.namespace}/(\S+) failed", line["event"])
+                key = re.fullmatch(rf"{self.stage.namespace}/(\S+)", line.get("key", ""))
                 if key and key[1] in self.in_quarantine and "ApiError: 4" in last:
                     times[key[1]] += 1
                 else:

@@ -120,12 +120,12 @@ class Place:
 
         async def written() -> str:
             text = self.cluster.log(name).read_text()
-            return text if '"event":"state written"' in text else ""
+            return text if '"event":"state dump: finished"' in text else ""
 
         text = await eventually(written, what=f"{name} has written its state")
         lines = [json.loads(line) for line in text.splitlines()]
-        [cached] = [line["objects"] for line in lines if line["event"] == "caches"]
-        whole = assembled(line for line in lines if line["event"] == "state")
+        [cached] = [line["objects"] for line in lines if line["event"] == "state dump: cached objects"]
+        whole = assembled(line for line in lines if line["event"] == "state dump: part of state")
         return cached, AdmissionState.from_dict(whole)
 
     async def end(self, name: str, process: Process) -> None:
@@ -134,7 +134,7 @@ class Place:
         await eventually(lambda: all(map(_is_free, self.ports.values())), what="all ports are free")
         self.cluster.terminate(name, patience_s=40.0)
         last = self.cluster.log(name).read_text().splitlines()[-1]
-        assert '"event":"stopped"' in last, last
+        assert '"event":"process stopped"' in last, last
 
 
 def _is_free(port: int) -> bool:

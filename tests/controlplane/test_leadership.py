@@ -47,7 +47,7 @@ async def test_a_manager_whose_lease_is_stolen_ends_and_comes_back_when_it_is_fr
     assert first is not None
     await hold(stage, installation, "thief")
     await eventually(lambda: not first.alive(), what="the end of the manager")
-    assert "leadership lost: thief holds the lease" in installation.log("manager").read_text()
+    assert '"reason":"thief holds the lease"' in installation.log("manager").read_text()
 
     ended = datetime.now(UTC)
     await stage.job("after")

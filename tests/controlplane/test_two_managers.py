@@ -245,7 +245,7 @@ async def test_two_who_lead_start_a_job_and_end_it_once(
     try:
         await played(stories, client, names)
         logs = [installation.log("manager", replica=one).read_text() for one in range(2)]
-        assert all('"event":"leading"' in log for log in logs)
+        assert all('"event":"started leading"' in log for log in logs)
     finally:
         await asyncio.to_thread(installation.stop, ("manager",), replica=1)
 

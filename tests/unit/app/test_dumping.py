@@ -32,8 +32,8 @@ def test_the_lines_of_a_dump_make_the_whole_state_again(monkeypatch: pytest.Monk
         dumped.begin()
         dumped.wait()
     first, *parts, last = lines
-    assert (first["event"], first["objects"]) == ("caches", {"workloads": 5})
-    assert last["event"] == "state written"
+    assert (first["event"], first["objects"]) == ("state dump: cached objects", {"workloads": 5})
+    assert last["event"] == "state dump: finished"
     whole = assembled(parts)
     assert all(len(values) <= 2 for line in parts if isinstance(values := json.loads(line["values"]), list))
     assert len([line for line in parts if line["part"] == "objects.workloads"]) == 3
@@ -59,7 +59,7 @@ def test_a_dump_is_written_beside_those_who_decide_and_one_at_a_time(
     assert written.wait(60), "begin returned while it is being written"
     with capture_logs() as lines:
         dumped.begin()
-    assert [line["event"] for line in lines] == ["a state is being written already"]
+    assert [line["event"] for line in lines] == ["state dump already running"]
     go_on.set()
     dumped.wait()
     assert len(seen) == 1

@@ -1,7 +1,6 @@
 """An unexpected exception costs one item of work: it is counted, and the next item is done."""
 
 import asyncio
-import logging
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager
@@ -12,6 +11,7 @@ from typing import Any, Self, cast
 
 import orjson
 import pytest
+from structlog.testing import capture_logs
 
 from admitq.app import endpoints
 from admitq.app.settings import load_settings
@@ -596,13 +596,14 @@ async def test_unexpected_error_is_counted_and_next_item_is_done(
     work: Callable[[Stage], Awaitable[Metrics]],
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setattr(guarded_writes, "backoff", lambda _: 0.0)
-    metrics = await work(Stage(monkeypatch, tmp_path))
+    with capture_logs() as lines:
+        metrics = await work(Stage(monkeypatch, tmp_path))
     assert counted(metrics) == {part: 1}
-    told = [record for record in caplog.records if record.getMessage() == "unexpected error"]
-    assert [(record.levelno, record.exc_info is not None) for record in told] == [(logging.ERROR, True)]
+    [line] = [line for line in lines if line["event"] == "unexpected error"]
+    assert (line["log_level"], line["part"]) == ("error", part)
+    assert isinstance(line["exc_info"], Exception)
 
 
 def test_cancellation_is_no_unexpected_error() -> None:

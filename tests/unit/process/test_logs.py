@@ -1,10 +1,16 @@
-"""Log lines are JSON, whoever writes them, and hold no secret."""
+"""Log lines are JSON for machines and readable for people, and hold no secret."""
 
+import io
 import json
 import logging
+import re
+import subprocess
+import sys
+import threading
 from collections.abc import Iterator
 
 import pytest
+import structlog
 
 from admitq.process import logs
 
@@ -13,9 +19,24 @@ from admitq.process import logs
 def _restored() -> Iterator[None]:  # pyright: ignore[reportUnusedFunction] a fixture for all
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
+    configuration = structlog.get_config()
     yield
     root.handlers[:] = handlers
     root.setLevel(level)
+    structlog.configure(**configuration)
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def use_terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    """Make standard error a terminal; called by the test, since pytest replaces the stream after fixtures."""
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setenv("NO_COLOR", "1")
+    return terminal
 
 
 def written(capsys: pytest.CaptureFixture[str]) -> list[dict[str, object]]:
@@ -35,7 +56,62 @@ def test_our_lines_and_the_standard_librarys_are_json_with_the_component(
         "manager",
         "info",
     )
-    assert (second["event"], second["logger"]) == ("careful now", "two")
+    assert (second["event"], second["logger"], second["component"]) == ("careful now", "two", "manager")
+
+
+def test_lines_of_other_threads_have_the_component(capsys: pytest.CaptureFixture[str]) -> None:
+    logs.configure(component="manager")
+    thread = threading.Thread(target=lambda: logs.logger("one").info("lease acquired"))
+    thread.start()
+    thread.join()
+    assert written(capsys)[0]["component"] == "manager"
+
+
+def test_terminal_gets_readable_lines_without_logger_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = use_terminal(monkeypatch)
+    logs.configure(component="manager")
+    logs.logger("admitq.runtime.watcher").info("watch failed, retrying", resource="jobs.batch")
+    line = terminal.getvalue()
+    time = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"
+    assert re.match(time + r" \[info +\] watch failed, retrying +resource=jobs\.batch", line)
+    assert "admitq.runtime.watcher" not in line
+    assert "manager" not in line
+
+
+def test_terminal_gets_json_when_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = use_terminal(monkeypatch)
+    logs.configure(component="manager", output="json")
+    logs.logger("one").info("started")
+    assert json.loads(terminal.getvalue())["event"] == "started"
+
+
+def test_console_lines_go_to_a_file_when_asked(capsys: pytest.CaptureFixture[str]) -> None:
+    logs.configure(component="manager", output="console")
+    logs.logger("one").info("started", port=8080)
+    line = capsys.readouterr().err
+    assert "port=8080" in line
+    assert "\x1b" not in line
+
+
+def test_console_traceback_shows_no_local_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = use_terminal(monkeypatch)
+    logs.configure(component="manager")
+    bearer = "s3cr3t"
+    try:
+        raise ValueError(f"broken by {len(bearer)} characters")
+    except ValueError:
+        logs.logger("one").exception("failed")
+    assert "ValueError: broken by 6 characters" in terminal.getvalue()
+    assert "s3cr3t" not in terminal.getvalue()
+
+
+def test_event_before_configuration_goes_to_standard_error_if_it_is_a_warning() -> None:
+    program = (
+        "from admitq.process.logs import logger; log = logger('one'); "
+        "log.info('quiet'); log.warning('careful', name='a', token='s3cr3t')"
+    )
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert (result.stdout, result.stderr) == ("", "careful name='a' token='[hidden]'\n")
 
 
 def test_exceptions_stay_on_one_line(capsys: pytest.CaptureFixture[str]) -> None:
@@ -48,9 +124,12 @@ def test_exceptions_stay_on_one_line(capsys: pytest.CaptureFixture[str]) -> None
     assert "ValueError" in str(line["exception"])
 
 
+@pytest.mark.parametrize("output", ["json", "console"])
 @pytest.mark.parametrize("key", ["token", "bearer_token", "Authorization", "client_secret", "kubeconfig"])
-def test_values_of_secret_keys_are_hidden(key: str, capsys: pytest.CaptureFixture[str]) -> None:
-    logs.configure(component="manager")
+def test_values_of_secret_keys_are_hidden(
+    key: str, output: logs.Format, capsys: pytest.CaptureFixture[str]
+) -> None:
+    logs.configure(component="manager", output=output)
     logs.logger("one").info("loaded", **{key: "s3cr3t"})
     assert "s3cr3t" not in capsys.readouterr().err
 

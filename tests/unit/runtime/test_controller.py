@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from admitq.runtime.controller import QUARANTINE_AFTER, Controller, Reconciled, Result
 from admitq.runtime.errors import ApiError, NotLeadingError, PermanentlyRefused
@@ -112,24 +113,24 @@ async def test_what_the_api_server_refused_is_asked_again_after_a_while():
     assert told == [1, 0]
 
 
-async def test_d24_permanently_refused_key_is_quarantined_at_once_without_a_stack_trace(
-    caplog: pytest.LogCaptureFixture,
-):
+async def test_d24_permanently_refused_key_is_quarantined_at_once_without_a_stack_trace():
     reconciler = Reconciler(a=[PermanentlyRefused("no podsets")] * 2)
     controller = Controller("test", reconciler, observe=reconciler.observe, refused_retry=0.001)
-    async with running(controller):
-        controller.add("a")
-        await soon(lambda: "a" in controller.quarantined)
-        assert controller.quarantined == {"a": "no podsets"}
-        controller.add_after("a", 0.001)
-        await soon(lambda: len(reconciler.results) == 2)
-        assert reconciler.calls["a"] == 1
-        controller.add("a")
-        await soon(lambda: reconciler.calls["a"] == 2)
-        controller.add("a")
-        await soon(lambda: reconciler.calls["a"] == 3)
-        await soon(lambda: not controller.quarantined)
-    assert [record.exc_info for record in caplog.records] == [None, None]
+    with capture_logs() as lines:
+        async with running(controller):
+            controller.add("a")
+            await soon(lambda: "a" in controller.quarantined)
+            assert controller.quarantined == {"a": "no podsets"}
+            controller.add_after("a", 0.001)
+            await soon(lambda: len(reconciler.results) == 2)
+            assert reconciler.calls["a"] == 1
+            controller.add("a")
+            await soon(lambda: reconciler.calls["a"] == 2)
+            controller.add("a")
+            await soon(lambda: reconciler.calls["a"] == 3)
+            await soon(lambda: not controller.quarantined)
+    expected = ("key quarantined until it changes", False)
+    assert [(line["event"], "exc_info" in line) for line in lines] == [expected] * 2
 
 
 async def test_d24_change_during_a_permanent_refusal_is_not_lost():
