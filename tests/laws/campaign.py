@@ -1,7 +1,7 @@
-"""Plays many histories, in parallel, and goes on where it was stopped (``hack/laws``).
+"""Play many histories in parallel; a later call continues where an earlier one stopped (``hack/laws``).
 
-What is finished is kept by a fingerprint of the core and of the laws: when either changes, all is to be
-proven again.
+Finished histories are recorded under a fingerprint of the core and the laws. When either changes, all are
+played again.
 """
 
 import argparse
@@ -13,15 +13,15 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from pathlib import Path
 
-from tests.laws.history import failure, generate, report
+from tests.laws.history import find_failure, generate, report
 
 ROOT = Path(__file__).resolve().parents[2]
 TOGETHER = 10
-"""How many histories a worker is given at once."""
+"""How many histories a worker process gets at once."""
 
 
 def fingerprint(length: int) -> str:
-    """What the results depend on."""
+    """Return a fingerprint of everything that the results depend on."""
     digest = hashlib.sha256(str(length).encode())
     for folder in ("admitq/core", "tests/laws"):
         for path in sorted((ROOT / folder).rglob("*.py")):
@@ -30,7 +30,7 @@ def fingerprint(length: int) -> str:
 
 
 class Record:
-    """What is finished, on disk: one line a chunk of seeds, with those that failed."""
+    """Finished histories on disk: one line for each chunk of seeds, with the failing ones."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -39,32 +39,32 @@ class Record:
         self.finished: set[int] = set()
         if self.path.exists():
             for line in self.path.read_text().splitlines():
-                self._take(*json.loads(line))
+                self._add(*json.loads(line))
 
-    def _take(self, seeds: list[int], failing: list[int]) -> None:
+    def _add(self, seeds: list[int], failing: list[int]) -> None:
         self.finished.update(seeds)
         self.failing += failing
 
     def add(self, seeds: list[int], failing: list[int]) -> None:
-        """Note that these were played."""
-        self._take(seeds, failing)
+        """Record that these seeds were played."""
+        self._add(seeds, failing)
         with self.path.open("a") as file:
             file.write(json.dumps([seeds, failing]) + "\n")
 
 
 def play_all(seeds: list[int], length: int) -> tuple[list[int], list[int]]:
-    """Play histories; tells which broke a law."""
-    return seeds, [seed for seed in seeds if failure(generate(seed, length)) is not None]
+    """Play histories; return their seeds and those that broke a law."""
+    return seeds, [seed for seed in seeds if find_failure(generate(seed, length)) is not None]
 
 
 def chunks(seeds: Sequence[int]) -> Iterator[list[int]]:
-    """Seeds in portions."""
+    """Yield the seeds in portions."""
     for index in range(0, len(seeds), TOGETHER):
         yield list(seeds[index : index + TOGETHER])
 
 
 def campaign(seeds: Sequence[int], length: int, jobs: int, record: Record) -> None:
-    """Play what is not finished, and tell how it goes."""
+    """Play the histories that are not finished, and print the progress."""
     left = [seed for seed in seeds if seed not in record.finished]
     played, begin = 0, time.monotonic()
     portions = chunks(left)
@@ -90,7 +90,7 @@ def campaign(seeds: Sequence[int], length: int, jobs: int, record: Record) -> No
 
 
 def main() -> int:
-    """The command."""
+    """Run the command."""
     parser = argparse.ArgumentParser(prog="hack/laws", description=__doc__)
     parser.add_argument("--histories", type=int, default=1000, metavar="N", help="how many (1000)")
     parser.add_argument("--seed", type=int, default=100_000, metavar="S", help="of the first (100000)")
@@ -104,9 +104,9 @@ def main() -> int:
     failing = sorted(set(record.failing) & set(seeds))
     print(f"\n{len(seeds):,} histories from seed {chosen.seed}: {len(failing)} failing")
     for seed in failing[:5]:
-        told = report(seed, generate(seed, chosen.length))
-        (folder / f"seed-{seed}.txt").write_text(told)
-        print(f"\n{told}\n(in {folder / f'seed-{seed}.txt'})")
+        description = report(seed, generate(seed, chosen.length))
+        (folder / f"seed-{seed}.txt").write_text(description)
+        print(f"\n{description}\n(in {folder / f'seed-{seed}.txt'})")
     if failing:
         print(f"failing seeds: {failing}")
     return 1 if failing else 0

@@ -1,4 +1,4 @@
-"""What a cycle of the core decides, compared with the reference model."""
+"""Compare the decisions of a cycle of the core with the reference model."""
 
 from admitq.core.instructions import (
     Instruction,
@@ -8,7 +8,7 @@ from admitq.core.instructions import (
     ReserveQuota,
 )
 from admitq.core.model import ObjectKey
-from tests.laws.law import law
+from tests.laws.law import check_law
 from tests.laws.reference.assignment import Assignment
 from tests.laws.reference.cycle import Outcome, Preemption
 from tests.laws.reference.observed import Observed
@@ -17,24 +17,24 @@ from tests.laws.reference.tree import Node, queue_node
 
 
 def check_second_passes(expected: list[tuple[Turn, str]], instructions: list[Instruction]) -> None:
-    """Those are tried once more whose turn it is, and keep what they have."""
+    """Check that the core makes the second passes that are due, with the expected refusals."""
     foreseen = [(turn.key, turn.uid, refusal) for turn, refusal in expected]
-    told = [
+    decided = [
         (each.key, each.uid, type(each.refusal).__name__)
         for each in instructions
         if isinstance(each, ReportSecondPass)
     ]
-    law(told == foreseen, "model: other second passes", f"core  {told}", f"model {foreseen}")
+    check_law(decided == foreseen, "model: other second passes", f"core  {decided}", f"model {foreseen}")
 
 
-def compare(observed: Observed, outcome: Outcome, instructions: list[Instruction]) -> None:
-    """The cycle did what the model says; what happens in one tree is nothing to another."""
+def compare_cycle(observed: Observed, outcome: Outcome, instructions: list[Instruction]) -> None:
+    """Check that a cycle decided as the model says; the order between cohort trees does not matter."""
     tree = observed.tree()
 
     def root(key: ObjectKey) -> Node:
         return tree.root(queue_node(observed.waits_in(key) or ""))
 
-    expected = [(key, admission_parts(assignment)) for key, assignment in outcome.reservations]
+    expected = [(key, assigned_podsets(assignment)) for key, assignment in outcome.reservations]
     decided = [
         (
             each.key,
@@ -48,7 +48,7 @@ def compare(observed: Observed, outcome: Outcome, instructions: list[Instruction
     ]
     for some in (expected, decided):
         some.sort(key=lambda each: root(each[0]))
-    law(decided == expected, "model: other reservations", f"core  {decided}", f"model {expected}")
+    check_law(decided == expected, "model: other reservations", f"core  {decided}", f"model {expected}")
     preempted = [
         Preemption(each.key, each.preemptor, each.reason)
         for each in instructions
@@ -56,15 +56,15 @@ def compare(observed: Observed, outcome: Outcome, instructions: list[Instruction
     ]
     foreseen = sorted(outcome.preemptions, key=lambda each: root(each.preemptor))
     preempted.sort(key=lambda each: root(each.preemptor))
-    law(preempted == foreseen, "model: other preemptions", f"core  {preempted}", f"model {foreseen}")
+    check_law(preempted == foreseen, "model: other preemptions", f"core  {preempted}", f"model {foreseen}")
     for each in instructions:
         if isinstance(each, ReportPending) and each.key in outcome.refusals:
-            told = type(each.refusal).__name__
-            law(told == outcome.refusals[each.key], "model: another refusal", each, outcome.refusals)
+            refusal = type(each.refusal).__name__
+            check_law(refusal == outcome.refusals[each.key], "model: another refusal", each, outcome.refusals)
 
 
-def admission_parts(assignment: Assignment) -> dict[str, tuple[int, dict[str, str], dict[str, int]]]:
-    """An assignment as an admission tells it."""
+def assigned_podsets(assignment: Assignment) -> dict[str, tuple[int, dict[str, str], dict[str, int]]]:
+    """Return an assignment in the form of an admission."""
     return {
         name: (count, assignment.flavors[name], assignment.amounts[name])
         for name, count in assignment.counts.items()

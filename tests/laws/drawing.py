@@ -1,6 +1,6 @@
-"""Draws objects of every kind for small, crowded worlds: few names, little quota, many at odds over it.
+"""Draw objects of every kind for small, crowded clusters: few names, little quota, many conflicts.
 
-Amounts are small integers (CPU in milli-CPU, so that a container asks for thousandths of a core).
+Amounts are small integers (CPU in milli-CPU, so that a container requests thousandths of a core).
 """
 
 import random
@@ -74,14 +74,14 @@ T = TypeVar("T")
 
 
 def exact(**amounts: int) -> ExactAmounts:
-    """Amounts in the units that quota is counted in, as a pod states them."""
+    """Return amounts as a pod states them, from amounts in the units of quota."""
     return tuple(
         sorted((name, Fraction(amount, 1000 if name == "cpu" else 1)) for name, amount in amounts.items())
     )
 
 
 def asking(**amounts: int) -> PodTemplate:
-    """A pod of one container that states its requests."""
+    """Return a pod with one container that requests these amounts."""
     return PodTemplate((ContainerResources(exact(**amounts)),))
 
 
@@ -133,33 +133,33 @@ _OWN_POLICIES = ("Never", "LowerPriority", "LowerPriority", "LowerOrNewerEqualPr
 
 
 class Draw(random.Random):
-    """A source of chance with a vocabulary. The same seed draws the same.
+    """A random source that draws objects. The same seed draws the same objects.
 
-    In a *crowded* world nearly everything is in one cohort and at odds over one flavor.
+    If it is *crowded*, nearly everything is in one cohort and contends for one flavor.
     """
 
     crowded = False
 
     def chance(self, probability: float) -> bool:
-        """Whether something of this probability happens."""
+        """Return True with this probability."""
         return self.random() < probability
 
     def often(self, usual: T, *others: T) -> T:
-        """The usual four times out of five."""
+        """Draw the usual value four times out of five."""
         return usual if self.chance(0.8) else self.choice(others)
 
     def mostly(self, usual: T, *others: T) -> T:
-        """The usual nineteen times out of twenty."""
+        """Draw the usual value nineteen times out of twenty."""
         return usual if self.chance(0.95) else self.choice(others)
 
     def some(self, of: Sequence[T], probability: float = 0.6) -> list[T]:
-        """A part of what there is, in order."""
+        """Draw a part of the values, in order."""
         return [each for each in of if self.chance(probability)]
 
     # --- configuration ----------------------------------------------------------------------------
 
     def settings(self) -> Settings:
-        """A configuration."""
+        """Draw a configuration."""
         return Settings(
             fair_sharing=FairSharing(self.choice(_STRATEGIES)) if self.chance(0.4) else None,
             admission_fair_sharing=self.admission_fair_sharing() if self.chance(0.25) else None,
@@ -169,13 +169,13 @@ class Draw(random.Random):
         )
 
     def admission_fair_sharing(self) -> AdmissionFairSharing:
-        """How past use counts."""
+        """Draw how past usage counts."""
         half_life = self.choice((0, 10, 100)) * SECOND
         weights = self.choice(((), (("cpu", Fraction(2)),), (("cpu", Fraction(0)), ("mem", Fraction(1, 2)))))
         return AdmissionFairSharing(half_life, 5 * SECOND, weights)
 
     def resources(self) -> Resources:
-        """How requests are counted; names that are not covered are either left out or let pass."""
+        """Draw how requests are counted: uncovered resources are excluded, ignored or refused."""
         if self.chance(0.6):
             return Resources()
         ignore = self.chance(0.4)
@@ -186,7 +186,7 @@ class Draw(random.Random):
         )
 
     def gates(self) -> Gates:
-        """Mostly the defaults."""
+        """Draw feature gates, mostly the defaults."""
         if self.chance(0.6):
             return Gates()
         return Gates(
@@ -207,7 +207,7 @@ class Draw(random.Random):
     # --- quota ------------------------------------------------------------------------------------
 
     def quota(self) -> ResourceQuota:
-        """Little of it, mostly without limits."""
+        """Draw a small quota, mostly without limits."""
         if self.crowded:
             unlimited = self.often(None, 1, 2)
             return ResourceQuota(self.choice((1, 2, 3, 4)), unlimited, self.mostly(None, 1, 2))
@@ -215,7 +215,7 @@ class Draw(random.Random):
         return ResourceQuota(self.choice((0, 1, 2, 3, 4, 5, 6)), self.choice(limits), self.choice(limits))
 
     def groups(self) -> tuple[ResourceGroup, ...]:
-        """A group around CPU in up to three flavors, perhaps a second one of GPUs."""
+        """Draw a group of CPU with up to three flavors, and sometimes a second group of GPUs."""
         if self.crowded:
             names = self.often(("f1",), ("f1", "f2"))
             return (ResourceGroup(("cpu",), tuple(self.flavor_quotas(name, ("cpu",)) for name in names)),)
@@ -228,22 +228,22 @@ class Draw(random.Random):
         return tuple(groups)
 
     def flavor_quotas(self, name: str, resources: tuple[str, ...]) -> FlavorQuotas:
-        """Quotas of one flavor."""
+        """Draw the quotas of one flavor."""
         return FlavorQuotas(name, tuple((resource, self.quota()) for resource in resources))
 
     def weight(self) -> Fraction:
-        """A weight, rarely nothing."""
+        """Draw a weight, rarely 0."""
         return self.often(Fraction(1), Fraction(2), Fraction(1, 2), Fraction(0))
 
     def preemption(self) -> PreemptionPolicy:
-        """Who may be preempted; borrowing by preemption needs reclaiming."""
+        """Draw a preemption policy; borrowing while preempting requires reclaiming."""
         reclaim = self.choice(_POLICIES)
         borrow = self.choice(("Never", "LowerPriority")) if reclaim != "Never" else "Never"
         threshold = self.choice((None, 0, 1, 2)) if borrow != "Never" else None
         return PreemptionPolicy(reclaim, self.choice(_OWN_POLICIES), BorrowWithinCohort(borrow, threshold))
 
     def fungibility(self) -> FlavorFungibility:
-        """How flavors are searched; a preference only where both others try the next."""
+        """Draw how flavors are searched; a preference only where both policies are TryNextFlavor."""
         borrow = self.choice(("MayStopSearch", "MayStopSearch", "TryNextFlavor"))
         preempt = self.choice(("TryNextFlavor", "TryNextFlavor", "MayStopSearch"))
         preference = None
@@ -252,17 +252,17 @@ class Draw(random.Random):
         return FlavorFungibility(borrow, preempt, preference)
 
     def selector(self) -> LabelSelector | None:
-        """Which namespaces are selected: mostly all."""
+        """Draw a namespace selector, mostly of all namespaces."""
         return self.often(LabelSelector(), TEAM_BLUE, NOT_RED, self.choice((TEAM_BLUE, None)))
 
     def stop_policy(self) -> StopPolicy:
-        """Mostly none."""
+        """Draw a stop policy, mostly none."""
         if self.chance(0.95):
             return StopPolicy.NONE
         return self.choice((StopPolicy.HOLD, StopPolicy.HOLD_AND_DRAIN))
 
     def check_rules(self) -> tuple[AdmissionCheckRule, ...]:
-        """Mostly none."""
+        """Draw admission checks, mostly none."""
         if self.chance(0.9):
             return ()
         return tuple(
@@ -270,7 +270,7 @@ class Draw(random.Random):
         )
 
     def cluster_queue(self, name: str, now: Instant = 0) -> ClusterQueue:
-        """A ClusterQueue, mostly in a cohort; created now, or at an instant that is not known."""
+        """Draw a ClusterQueue, mostly in a cohort, with the present or an unknown time of creation."""
         return ClusterQueue(
             name,
             cohort=self.often("w", "x")
@@ -290,13 +290,13 @@ class Draw(random.Random):
         )
 
     def cohort(self, name: str) -> Cohort:
-        """A cohort, perhaps below another, perhaps in a circle."""
+        """Draw a cohort, sometimes with a parent, rarely in a cycle."""
         groups = self.groups() if self.chance(0.1 if self.crowded else 0.4) else ()
         above = COHORTS if self.chance(0.1) else COHORTS[COHORTS.index(name) + 1 :]
         return Cohort(name, self.choice((None, *above)), groups, self.weight())
 
     def local_queue(self, key: ObjectKey) -> LocalQueue:
-        """A LocalQueue."""
+        """Draw a LocalQueue."""
         return LocalQueue(
             key,
             self.choice(QUEUES),
@@ -308,7 +308,7 @@ class Draw(random.Random):
     # --- what ClusterQueues refer to --------------------------------------------------------------
 
     def flavor(self, name: str) -> ResourceFlavor:
-        """A flavor, mostly plain."""
+        """Draw a flavor, mostly without taints."""
         return ResourceFlavor(
             name,
             self.choice(((), (("pool", name),), (("pool", name), ("zone", "one")))),
@@ -318,11 +318,11 @@ class Draw(random.Random):
         )
 
     def check(self, name: str) -> AdmissionCheck:
-        """A check, mostly active."""
+        """Draw an admission check, mostly active."""
         return AdmissionCheck(name, "controller", self.chance(0.9))
 
     def limit_range(self) -> LimitRange:
-        """Bounds and defaults that some of the templates meet."""
+        """Draw bounds and defaults that some of the templates meet."""
         items = (
             LimitRangeItem(LimitedType.CONTAINER, maximum=exact(cpu=3)),
             LimitRangeItem(LimitedType.CONTAINER, maximum=exact(cpu=2, mem=4)),
@@ -337,13 +337,13 @@ class Draw(random.Random):
     # --- workloads --------------------------------------------------------------------------------
 
     def template(self) -> PodTemplate:
-        """What a pod asks for."""
+        """Draw a pod template."""
         if self.crowded and self.chance(0.95):
             return asking(cpu=self.choice((1, 1, 2, 2, 3)))
         return self.choice(_USUAL_TEMPLATES if self.chance(0.92) else _ODD_TEMPLATES)
 
     def pod_set(self, name: str, group: str | None) -> PodSet:
-        """Pods of one shape."""
+        """Draw a podset."""
         count = self.mostly(self.choice((1, 1, 1, 2, 2, 3)), 0)
         return PodSet(
             name,
@@ -357,7 +357,7 @@ class Draw(random.Random):
         )
 
     def pod_sets(self) -> tuple[PodSet, ...]:
-        """One podset or two, those perhaps a group; at most one may have fewer pods than it states."""
+        """Draw one or two podsets, sometimes of one group; at most one has a ``min_count``."""
         if self.chance(0.95 if self.crowded else 0.7):
             return (self.pod_set("main", None),)
         group = "together" if self.chance(0.3) else None
@@ -367,21 +367,21 @@ class Draw(random.Random):
         return first, second
 
     def grown(self, pod_sets: tuple[PodSet, ...]) -> tuple[PodSet, ...]:
-        """More pods of the same shapes; an elastic job makes do with no fewer than it states."""
+        """Return the podsets with more pods; podsets of elastic jobs have no ``min_count``."""
         return tuple(
             replace(each, count=each.count + self.choice((0, 1, 1, 2)), min_count=None) for each in pod_sets
         )
 
     def shrunk(self, pod_sets: tuple[PodSet, ...]) -> tuple[PodSet, ...]:
-        """Fewer pods of the same shapes, perhaps."""
+        """Return the podsets with as many pods or fewer."""
         return tuple(replace(each, count=self.randint(0, each.count), min_count=None) for each in pod_sets)
 
     def queued_at(self, now: Instant) -> Instant:
-        """Now; or, three times in ten, an instant that many share."""
+        """Return the present time; three times in ten a time that many workloads share."""
         return now // (8 * SECOND) * 8 * SECOND if self.chance(0.3) else now
 
     def workload(self, key: ObjectKey, uid: str, now: Instant) -> Workload:
-        """A workload that is new."""
+        """Draw a new workload."""
         return Workload(
             key,
             uid,

@@ -1,8 +1,8 @@
-"""The one place where the laws look inside the core: whom a cycle takes, and where their scans go on.
+"""Looks inside the core, where nothing else of the laws does: the heads of each cycle and their scans.
 
-Which of the parked a change wakes is up to the core, as long as nobody is forgotten. So the model is told who
-the heads of a cycle are, and finds everything else by itself; but for what LocalQueues have used, which
-depends on when somebody looked, and is held against a model of its own (``test_books``).
+The core decides which parked workloads a change wakes, as long as it misses none. So the model gets the heads
+of a cycle and computes everything else itself. The one exception is the past usage of LocalQueues: it depends
+on the times of sampling, and `test_books` compares it with a model of its own.
 """
 
 from collections.abc import Collection, Generator, Iterable, Iterator, Mapping
@@ -47,8 +47,8 @@ def _head(
     )
 
 
-class Taken(NamedTuple):
-    """Whom a cycle takes, and what LocalQueues have used so far, if that counts."""
+class RecordedCycle(NamedTuple):
+    """The heads of a cycle, and the past usage of LocalQueues if it counts."""
 
     heads: list[Head]
     used: Mapping[ObjectKey, Used] | None
@@ -59,27 +59,27 @@ def _used(world: World) -> Mapping[ObjectKey, Used] | None:
     return None if usage_of is None else {key: Used(*usage_of(key)) for key in world.local_queues}
 
 
-def used_by_local_queues(core: AdmissionState) -> Mapping[ObjectKey, Used] | None:
-    """What LocalQueues have used so far, if that counts."""
+def local_queue_usage(core: AdmissionState) -> Mapping[ObjectKey, Used] | None:
+    """Return the past usage of LocalQueues, if it counts."""
     return _used(core._world)  # pyright: ignore[reportPrivateUsage]
 
 
 @contextmanager
-def taken_heads(
+def record_cycles(
     preemptors: Mapping[str, tuple[str, int]], displaced: Mapping[ObjectKey, Collection[str]]
-) -> Generator[list[Taken]]:
-    """The heads of each cycle that is run meanwhile.
+) -> Generator[list[RecordedCycle]]:
+    """Record the heads of each cycle that runs in this context.
 
     Args:
-        preemptors: by ClusterQueue, uid and generation of who waits for victims there.
-        displaced: by workload, uids of those who were to leave for it.
+        preemptors: by ClusterQueue, uid and generation of its workload that waits for preemption.
+        displaced: by workload, uids of the workloads that were preempted for it.
     """
-    cycles: list[Taken] = []
+    cycles: list[RecordedCycle] = []
 
     def run_cycle(
         world: World, heads: Iterable[tuple[ClusterQueueEntry, Pending]], now: Instant
     ) -> Iterator[None]:
-        cycles.append(Taken([], _used(world)))
+        cycles.append(RecordedCycle([], _used(world)))
         return cycle.run_cycle(world, heads, now)
 
     def nominate(running: Cycle, queue: ClusterQueueEntry, pending: Pending) -> Entry:

@@ -1,4 +1,4 @@
-"""Histories: made from a seed, played, and made smaller when they break a law."""
+"""Histories: generated from a seed, played, and shrunk when they break a law."""
 
 import random
 import traceback
@@ -6,30 +6,30 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from tests.laws.drawing import Draw
-from tests.laws.operations import OPERATIONS, OPERATIONS_ON_SLICES, begin
+from tests.laws.operations import OPERATIONS, OPERATIONS_ON_SLICES, create_objects
 from tests.laws.player import Player
 
 
 class Step(NamedTuple):
-    """An operation by name, and the seed that it draws from."""
+    """An operation by name, and the seed from which it draws."""
 
     operation: str
     seed: int
 
 
 class History(NamedTuple):
-    """A world by its seed, and what happens in it."""
+    """The seed of the first objects, and the steps that follow."""
 
     world: int
     steps: tuple[Step, ...]
 
 
 ELASTIC = 10**9
-"""From this seed on, histories are of worlds in which jobs are elastic."""
+"""From this seed on, histories have elastic jobs."""
 
 
 def generate(seed: int, length: int) -> History:
-    """The history of a seed."""
+    """Generate the history of a seed."""
     draw = random.Random(seed)  # noqa: S311 a history, not a secret
     operations = OPERATIONS if seed < ELASTIC else OPERATIONS_ON_SLICES
     names = list(operations)
@@ -39,25 +39,33 @@ def generate(seed: int, length: int) -> History:
 
 
 def play(history: History) -> Player:
-    """Play a history; what breaks a law is raised."""
-    player = start(history.world)
+    """Play a history.
+
+    Raises:
+        LawBroken: the core breaks a law.
+    """
+    player = create_player(history.world)
     for step in history.steps:
-        take(player, step)
+        apply_step(player, step)
     player.core.validate()
     return player
 
 
-def start(world: int) -> Player:
-    """A world, and who plays in it."""
+def create_player(world: int) -> Player:
+    """Create the player of a history, with the first objects."""
     draw = Draw(world)
     draw.crowded = draw.chance(0.6)
     player = Player(draw.settings(), crowded=draw.crowded, watches_statuses=draw.chance(0.3))
-    begin(player, draw)
+    create_objects(player, draw)
     return player
 
 
-def take(player: Player, step: Step) -> None:
-    """One step; what breaks a law is raised."""
+def apply_step(player: Player, step: Step) -> None:
+    """Apply one step.
+
+    Raises:
+        LawBroken: the core breaks a law.
+    """
     operation, _ = OPERATIONS_ON_SLICES[step.operation]
     draw = Draw(step.seed)
     draw.crowded = player.crowded
@@ -65,11 +73,11 @@ def take(player: Player, step: Step) -> None:
     if step.seed % 2 == 0:
         player.core.validate()
     if step.seed % 3 == 0:
-        player.statuses.check_books()
+        player.statuses.check_statuses()
 
 
-def failure(history: History) -> str | None:
-    """How a history breaks a law: the kind of error and the first line that tells; None if it does not."""
+def find_failure(history: History) -> str | None:
+    """Play a history; return the type of the error and its first line, or None if it passes."""
     try:
         play(history)
     except Exception as error:  # noqa: BLE001 whatever goes wrong in the core is what is looked for
@@ -78,14 +86,16 @@ def failure(history: History) -> str | None:
     return None
 
 
-def law_of(told: str | None) -> str | None:
-    """What was broken, without the names of the objects that broke it."""
-    return None if told is None else " ".join(told.split()[:4])
+def broken_law(failure: str | None) -> str | None:
+    """Return the law that a failure names, without the objects that broke it."""
+    return None if failure is None else " ".join(failure.split()[:4])
 
 
-def shrunk(history: History, fails: Callable[[History], str | None] = failure, tries: int = 400) -> History:
-    """A shorter history that breaks the same law, found by leaving out ever smaller parts."""
-    broken = law_of(fails(history))
+def shrink(
+    history: History, fails: Callable[[History], str | None] = find_failure, tries: int = 400
+) -> History:
+    """Return a shorter history that breaks the same law. It leaves out ever smaller parts."""
+    broken = broken_law(fails(history))
     steps: Sequence[Step] = history.steps
     size = max(1, len(steps) // 2)
     while size and tries > 0:
@@ -93,7 +103,7 @@ def shrunk(history: History, fails: Callable[[History], str | None] = failure, t
         while index < len(steps) and tries > 0:
             fewer = (*steps[:index], *steps[index + size :])
             tries -= 1
-            if law_of(fails(History(history.world, fewer))) == broken:
+            if broken_law(fails(History(history.world, fewer))) == broken:
                 steps = fewer
             else:
                 index += size
@@ -102,15 +112,15 @@ def shrunk(history: History, fails: Callable[[History], str | None] = failure, t
 
 
 def report(seed: int, history: History) -> str:
-    """What is to be told of a history that breaks a law."""
-    told = failure(history)
-    shorter = shrunk(history)
-    lines = [f"seed {seed} ({len(history.steps)} steps) breaks a law: {told}", "", "shortened to:"]
+    """Describe a failing history: the failure, the shortened history, its traceback, how to replay it."""
+    failure = find_failure(history)
+    shorter = shrink(history)
+    lines = [f"seed {seed} ({len(history.steps)} steps) breaks a law: {failure}", "", "shortened to:"]
     lines += [f"  {step.operation} {step.seed}" for step in shorter.steps]
-    lines += ["", "which breaks it so:"]
+    lines += ["", "which fails with:"]
     try:
         play(shorter)
-    except Exception:  # noqa: BLE001 whatever goes wrong is what is told
+    except Exception:  # noqa: BLE001 any error is what the report is about
         lines += traceback.format_exc().splitlines()
     lines += ["", f"replay: play({shorter!r})"]
     return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""A law that does not hold, and what laws compare: events, decisions, values that are handed out."""
+"""How a law fails, and what laws compare: events, decisions and returned values."""
 
 import random
 from collections.abc import Iterable, Sequence
@@ -24,31 +24,31 @@ REFRESHES = (RefreshClusterQueue, RefreshLocalQueue, RefreshCohort)
 
 
 class LawBroken(AssertionError):
-    """The core does not do as it must."""
+    """The core breaks a law."""
 
 
-def law(holds: object, message: str, *details: object) -> None:
+def check_law(holds: object, message: str, *details: object) -> None:
     """Raise if a law does not hold."""
     if not holds:
         raise LawBroken("\n  ".join([message, *map(str, details)]))
 
 
-def floats_in(value: object) -> bool:
-    """Whether a value handed out has a float anywhere in it."""
+def contains_float(value: object) -> bool:
+    """Whether a returned value contains a float at any depth."""
     if isinstance(value, float):
         return True
     if value is None or isinstance(value, (str, int, Fraction, Enum)):
         return False
     if is_dataclass(value):
-        return any(floats_in(getattr(value, each.name)) for each in fields(value))
+        return any(contains_float(getattr(value, each.name)) for each in fields(value))
     if isinstance(value, dict):
-        return any(floats_in(key) or floats_in(item) for key, item in value.items())
+        return any(contains_float(key) or contains_float(item) for key, item in value.items())
     assert isinstance(value, (list, tuple)), f"{value!r} is handed out"
-    return any(floats_in(item) for item in value)
+    return any(contains_float(item) for item in value)
 
 
-def object_of(event: Event) -> tuple[str, Any]:
-    """The object that an event is about; events on one object keep their order."""
+def changed_object(event: Event) -> tuple[str, Any]:
+    """Return the object that an event changes. Events on one object must keep their order."""
     kind = type(event).__name__
     for ending in ("Changed", "Deleted"):
         kind = kind.removesuffix(ending)
@@ -80,28 +80,30 @@ def object_of(event: Event) -> tuple[str, Any]:
             return (kind, event.name)
 
 
-def reordered(batch: Iterable[Event], seed: int) -> list[Event]:
-    """Another order of the events in which those on one object keep theirs."""
+def shuffle_between_objects(batch: Iterable[Event], seed: int) -> list[Event]:
+    """Return the events in another order, in which events on one object keep theirs."""
     by_object: dict[tuple[str, Any], list[Event]] = {}
     for event in batch:
-        by_object.setdefault(object_of(event), []).append(event)
+        by_object.setdefault(changed_object(event), []).append(event)
     turns = [name for name, events in by_object.items() for _ in events]
     random.Random(seed).shuffle(turns)  # noqa: S311 an order, not a secret
     return [by_object[name].pop(0) for name in turns]
 
 
-def decisions(instructions: Iterable[Instruction]) -> list[Instruction]:
-    """Reservations and preemptions, in order."""
+def select_decisions(instructions: Iterable[Instruction]) -> list[Instruction]:
+    """Return the reservations and preemptions, in order."""
     return [each for each in instructions if isinstance(each, (ReserveQuota, Preempt))]
 
 
-def told(instructions: Iterable[Instruction], *, with_refusals: bool) -> Sequence[Instruction]:
-    """What a restored state must tell as well: decisions in order, then refusals in any order.
+def comparable_instructions(
+    instructions: Iterable[Instruction], *, with_refusals: bool
+) -> Sequence[Instruction]:
+    """Return what a restored state must return as well: decisions in order, then refusals in any order.
 
-    Statuses may be refreshed without need.
+    A restored state may refresh statuses without need.
 
     Args:
-        instructions: what a state tells.
+        instructions: what a state returned.
         with_refusals: whether refusals must be the same.
     """
     kept = [each for each in instructions if not isinstance(each, REFRESHES)]
@@ -112,12 +114,12 @@ def told(instructions: Iterable[Instruction], *, with_refusals: bool) -> Sequenc
     return [*others, *refusals]
 
 
-def has_refused_in_part(state: AdmissionState) -> bool:
-    """Whether some outdated refusals were refreshed, and others will be in a later call.
+def has_partly_refreshed_refusals(state: AdmissionState) -> bool:
+    """Whether the core refreshed some outdated refusals and will refresh others in a later call.
 
-    Refusals are refreshed in portions. A dump does not hold which of them belong to the portions that are to
-    come, and a restored state begins with all. So the two may refresh a refusal in different calls, between
-    which quota was taken.
+    The core refreshes refusals in portions. A dump does not contain the portions that are left, and a
+    restored state begins with all. So the two may refresh a refusal in different calls, and quota may be
+    reserved between them.
     """
     waiting = state._world.waiting  # pyright: ignore[reportPrivateUsage]
     return waiting.has_outdated_refusals and not waiting.heads.exist()

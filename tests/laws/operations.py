@@ -1,7 +1,7 @@
-"""What may happen in a history. Each operation draws from a seed of its own and from the world as it stands.
+"""What may happen in a history. Each operation draws from a seed of its own and from the present state.
 
-So an operation means something wherever it stands, and a history stays one when operations are left out:
-that is what lets a failing one shrink.
+So an operation is valid at any place, and a history stays valid without some of its operations. This is what
+makes shrinking possible.
 """
 
 from collections.abc import Callable, Mapping
@@ -31,7 +31,7 @@ Operation = Callable[[Player, Draw], None]
 
 
 def submit(player: Player, draw: Draw) -> None:
-    """Workloads are created, some where finished ones were."""
+    """Create workloads, some in place of finished ones."""
     for key in draw.sample(WORKLOADS, draw.randint(3, 8)):
         former = player.observed.workloads.get(key)
         if former is not None and former.finished:
@@ -41,12 +41,12 @@ def submit(player: Player, draw: Draw) -> None:
 
 
 def create_again(player: Player, draw: Draw) -> None:
-    """A workload was deleted and another of its name created before anyone looked."""
+    """A workload was deleted and created again with the same name before it was observed."""
     player.send(happened.WorkloadChanged(draw.workload(draw.choice(WORKLOADS), player.uid(), player.now)))
 
 
 def delete_workload(player: Player, draw: Draw) -> None:
-    """A workload is gone; or one that was there before is, which nobody knows any more."""
+    """A workload is deleted; sometimes the event names a former workload of the same name."""
     key = draw.choice(WORKLOADS)
     workload = player.observed.workloads.get(key)
     uid = "" if workload is None else workload.uid
@@ -54,7 +54,7 @@ def delete_workload(player: Player, draw: Draw) -> None:
 
 
 def change_workload(player: Player, draw: Draw) -> None:
-    """Something of a workload changes that its user, a controller or a webhook may change."""
+    """Change one field of a workload that its user, a controller or a webhook may change."""
     known = sorted(player.observed.workloads)
     if not known:
         return
@@ -89,18 +89,18 @@ def change_workload(player: Player, draw: Draw) -> None:
         ]
     if player.observed.admission(workload.key) is None:
         changes.append({"pod_sets": draw.pod_sets(), "reclaimable_pods": ()})
-    player.put(workload, **draw.choice(changes))
+    player.observe_workload(workload, **draw.choice(changes))
 
 
 def replace_workload(player: Player, draw: Draw) -> None:
-    """An elastic job grows: a workload for all of its pods is to replace the one that has quota.
+    """An elastic job grows: a new workload with all of its pods replaces the one that has quota.
 
-    Mostly one that has it, also one that replaced another, or that another is to replace already; rarely one
-    that waits, or is over.
+    Mostly the original has quota. Sometimes it replaced another workload itself, or has a replacement
+    already; rarely it waits or is finished.
     """
     workloads = player.observed.workloads
     for _ in range(draw.randint(1, 3)):
-        holding = player.holding(lambda workload: not workload.evicted)
+        holding = player.workloads_with_quota(lambda workload: not workload.evicted)
         known = holding if holding and draw.chance(0.9) else sorted(workloads)
         original = workloads[draw.choice(known)] if known else None
         free = [
@@ -130,48 +130,50 @@ def replace_workload(player: Player, draw: Draw) -> None:
 
 
 def resize(player: Player, draw: Draw) -> None:
-    """An elastic job shrinks while it runs, or what waits to replace another follows its job."""
+    """An elastic job shrinks while it runs, or a waiting replacement follows a change of its job."""
     known = sorted(player.observed.workloads)
     for key in draw.sample(known, min(3, len(known))):
         workload = player.observed.workloads[key]
         if workload.finished:
             continue
         if workload.admission is not None:
-            player.put(workload, pod_sets=draw.shrunk(workload.pod_sets))
+            player.observe_workload(workload, pod_sets=draw.shrunk(workload.pod_sets))
             if draw.chance(0.7):
-                player.give_back(key)
+                player.observe_smaller_assignment(key)
         elif workload.replaces is not None and player.observed.admission(key) is None:
-            player.put(workload, pod_sets=draw.grown(workload.pod_sets))
+            player.observe_workload(workload, pod_sets=draw.grown(workload.pod_sets))
 
 
-def replace_otherwise(player: Player, draw: Draw) -> None:
-    """What workloads are to replace is told otherwise: of one, or of some so that it leads in a circle."""
+def change_replaced_workload(player: Player, draw: Draw) -> None:
+    """A replacement gets another original: one workload, or several so that they form a cycle."""
     workloads = player.observed.workloads
     known = [key for key in sorted(workloads) if not workloads[key].finished]
     if not known:
         return
     if draw.chance(0.5):
-        player.put(workloads[draw.choice(known)], replaces=draw.choice((None, draw.choice(known))))
+        player.observe_workload(
+            workloads[draw.choice(known)], replaces=draw.choice((None, draw.choice(known)))
+        )
         return
-    holding = player.holding()
+    holding = player.workloads_with_quota()
     among = holding if len(holding) > 1 and draw.chance(0.7) else known
     circle = draw.sample(among, min(len(among), draw.randint(2, 4)))
     for key, original in zip(circle, (*circle[1:], circle[0]), strict=True):
-        player.put(workloads[key], replaces=original)
+        player.observe_workload(workloads[key], replaces=original)
 
 
-def finish_replaced(player: Player, draw: Draw) -> None:
-    """Those are finished whose replacement is observed to have quota, some at once and some later."""
-    for key in player.replaced():
+def finish_replaced_workloads(player: Player, draw: Draw) -> None:
+    """Workloads finish whose replacement is observed to have quota, some now and some later."""
+    for key in player.replaced_workloads():
         if draw.chance(0.6):
-            player.put(player.observed.workloads[key], finished=True)
+            player.observe_workload(player.observed.workloads[key], finished=True)
 
 
 # --- answers --------------------------------------------------------------------------------------------
 
 
 def answer_reservations(player: Player, draw: Draw) -> None:
-    """Decided reservations are observed, or could not be written, or are still on their way."""
+    """Decided reservations are observed, or failed to be written, or are still being written."""
     for key in sorted(player.observed.assumed):
         if draw.chance(0.7):
             player.write_reservation(key)
@@ -180,25 +182,25 @@ def answer_reservations(player: Player, draw: Draw) -> None:
 
 
 def answer_preemptions(player: Player, draw: Draw) -> None:
-    """Those told to stop are evicted, or that could not be written, or nothing is heard of it."""
-    for key, uid in sorted(player.told_to_stop.items()):
+    """Preempted workloads are evicted, or the write failed, or it is still being written."""
+    for key, uid in sorted(player.requested_preemptions.items()):
         if draw.chance(0.6):
             player.evict(key)
         elif draw.chance(0.5):
-            player.told_to_stop.pop(key, None)
+            player.requested_preemptions.pop(key, None)
             player.send(happened.PreemptionFailed(key, uid))
 
 
 def stop_evicted(player: Player, draw: Draw) -> None:
-    """Jobs of evicted workloads have stopped, some at once and some later."""
-    for key in player.holding(lambda workload: workload.evicted):
+    """Jobs of evicted workloads have stopped, some now and some later."""
+    for key in player.workloads_with_quota(lambda workload: workload.evicted):
         if draw.chance(0.7):
-            player.stop(key)
+            player.observe_stopped(key)
 
 
 def evict(player: Player, draw: Draw) -> None:
-    """Somebody else evicts: a check, a timeout, a user."""
-    holding = player.holding(lambda workload: not workload.evicted)
+    """Something other than preemption evicts a workload: a check, a timeout, a user."""
+    holding = player.workloads_with_quota(lambda workload: not workload.evicted)
     if holding:
         workload = player.observed.workloads[draw.choice(holding)]
         changes = draw.choice(
@@ -210,40 +212,40 @@ def evict(player: Player, draw: Draw) -> None:
                 {"admission_checks": (("check", "Retry"),)},
             )
         )
-        player.put(workload, evicted=True, evicted_at=player.now // SECOND * SECOND, **changes)
+        player.observe_workload(workload, evicted=True, evicted_at=player.now // SECOND * SECOND, **changes)
 
 
 def finish(player: Player, draw: Draw) -> None:
-    """Workloads that hold quota come to their end."""
-    for key in player.holding():
+    """Workloads that hold quota finish."""
+    for key in player.workloads_with_quota():
         if draw.chance(0.4):
-            player.put(player.observed.workloads[key], finished=True)
+            player.observe_workload(player.observed.workloads[key], finished=True)
 
 
 def pods_ready(player: Player, draw: Draw) -> None:
     """Pods of admitted workloads become ready."""
-    for key in player.holding(lambda workload: workload.admitted and not workload.pods_ready):
+    for key in player.workloads_with_quota(lambda workload: workload.admitted and not workload.pods_ready):
         if draw.chance(0.8):
-            player.put(player.observed.workloads[key], pods_ready=True)
+            player.observe_workload(player.observed.workloads[key], pods_ready=True)
 
 
 def pass_checks(player: Player, draw: Draw) -> None:
     """Outstanding checks become ready, and workloads that hold quota are admitted."""
-    for key in player.holding(lambda workload: not workload.admitted and not workload.evicted):
+    for key in player.workloads_with_quota(lambda workload: not workload.admitted and not workload.evicted):
         if draw.chance(0.6):
             ready = tuple((name, "Ready") for name in CHECKS)
-            player.put(player.observed.workloads[key], admitted=True, admission_checks=ready)
+            player.observe_workload(player.observed.workloads[key], admitted=True, admission_checks=ready)
 
 
 def leave_places_open(player: Player, draw: Draw) -> None:
-    """Places for pods are put off, or those that were put off are found."""
-    for key in player.holding(lambda workload: not workload.evicted):
+    """The placement of pods is deferred, or a deferred placement is found."""
+    for key in player.workloads_with_quota(lambda workload: not workload.evicted):
         workload = player.observed.workloads[key]
         parts = () if workload.admission is None else workload.admission.pod_set_assignments
         is_open = any(part.is_place_open for part in parts)
         if workload.admission is not None and draw.chance(0.5 if is_open else 0.2):
             changed = tuple(replace(part, is_place_open=not is_open) for part in parts)
-            player.put(
+            player.observe_workload(
                 workload,
                 admitted=is_open,
                 admission=replace(workload.admission, pod_set_assignments=changed),
@@ -255,7 +257,7 @@ def leave_places_open(player: Player, draw: Draw) -> None:
 
 
 def change_quota(player: Player, draw: Draw) -> None:
-    """Quota is cut or raised."""
+    """Quota is decreased or increased."""
     queue = player.observed.cluster_queues.get(draw.choice(QUEUES))
     if queue is not None:
         groups = draw.groups()
@@ -273,7 +275,7 @@ def change_quota(player: Player, draw: Draw) -> None:
 
 
 def change_cluster_queue(player: Player, draw: Draw) -> None:
-    """Something else of a ClusterQueue is edited, or it is created anew."""
+    """Another field of a ClusterQueue changes, or it is created."""
     name = draw.choice(QUEUES)
     queue, fresh = player.observed.cluster_queues.get(name), draw.cluster_queue(name, player.now)
     if queue is not None and draw.chance(0.8):
@@ -298,12 +300,12 @@ def change_cluster_queue(player: Player, draw: Draw) -> None:
 
 
 def delete_cluster_queue(player: Player, draw: Draw) -> None:
-    """A ClusterQueue is gone."""
+    """A ClusterQueue is deleted."""
     player.send(happened.ClusterQueueDeleted(draw.choice(QUEUES)))
 
 
 def change_cohort(player: Player, draw: Draw) -> None:
-    """The tree is edited."""
+    """A cohort changes or is deleted."""
     name = draw.choice(COHORTS)
     if draw.chance(0.8):
         player.send(happened.CohortChanged(draw.cohort(name)))
@@ -312,7 +314,7 @@ def change_cohort(player: Player, draw: Draw) -> None:
 
 
 def change_local_queue(player: Player, draw: Draw) -> None:
-    """A LocalQueue is edited, deleted or created; another of its name may lead elsewhere."""
+    """A LocalQueue is changed, deleted or created; a new one may have another ClusterQueue."""
     key = draw.choice(LOCAL_QUEUES)
     queue = player.observed.local_queues.get(key)
     if queue is not None and draw.chance(0.5):
@@ -326,7 +328,7 @@ def change_local_queue(player: Player, draw: Draw) -> None:
 
 
 def change_flavor(player: Player, draw: Draw) -> None:
-    """A flavor is edited, deleted or created."""
+    """A flavor is changed, deleted or created."""
     name = draw.choice(FLAVORS)
     if draw.chance(0.25):
         player.send(happened.ResourceFlavorDeleted(name))
@@ -334,8 +336,8 @@ def change_flavor(player: Player, draw: Draw) -> None:
         player.send(happened.ResourceFlavorChanged(draw.flavor(name)))
 
 
-def repair(player: Player, draw: Draw) -> None:
-    """What was deleted or stopped is put back, so that worlds do not die out."""
+def restore_objects(player: Player, draw: Draw) -> None:
+    """Create missing objects again and end stop policies, so that workloads can be admitted."""
     observed = player.observed
     for name in FLAVORS:
         if name not in observed.flavors:
@@ -361,7 +363,7 @@ def repair(player: Player, draw: Draw) -> None:
 
 
 def change_check(player: Player, draw: Draw) -> None:
-    """A check is edited or deleted."""
+    """An admission check is changed or deleted."""
     name = draw.choice(CHECKS)
     if draw.chance(0.2):
         player.send(happened.AdmissionCheckDeleted(name))
@@ -370,13 +372,13 @@ def change_check(player: Player, draw: Draw) -> None:
 
 
 def change_topology(player: Player, draw: Draw) -> None:
-    """A topology comes or goes."""
+    """A topology is created or deleted."""
     gone = draw.chance(0.3)
     player.send(happened.TopologyDeleted(TOPOLOGY) if gone else happened.TopologyChanged(TOPOLOGY))
 
 
 def change_namespace(player: Player, draw: Draw) -> None:
-    """Labels of a namespace change, or it is gone."""
+    """Labels of a namespace change, or it is deleted."""
     name = draw.choice(NAMESPACES)
     if draw.chance(0.15):
         player.send(happened.NamespaceDeleted(name))
@@ -387,7 +389,7 @@ def change_namespace(player: Player, draw: Draw) -> None:
 
 
 def change_limit_range(player: Player, draw: Draw) -> None:
-    """Rules of a namespace for its pods change."""
+    """A LimitRange of a namespace changes."""
     key = draw.choice(LOCAL_QUEUES)._replace(name=draw.choice(("r1", "r2")))
     if draw.chance(0.5):
         player.send(happened.LimitRangeDeleted(key))
@@ -396,7 +398,7 @@ def change_limit_range(player: Player, draw: Draw) -> None:
 
 
 def change_runtime_class(player: Player, draw: Draw) -> None:
-    """What pods of a RuntimeClass need beside what they ask for changes."""
+    """The overhead of a RuntimeClass changes."""
     name = draw.choice(RUNTIME_CLASSES)
     if draw.chance(0.3):
         player.send(happened.RuntimeClassDeleted(name))
@@ -413,31 +415,31 @@ def wait(player: Player, draw: Draw) -> None:
 
 
 def run(player: Player, draw: Draw) -> None:
-    """Cycles are run, often after some time."""
+    """Run cycles, often after some time."""
     player.now += draw.choice((0, 0, SECOND // 4, SECOND))
-    player.run(draw.choice((None, None, None, 1, 2)), draw)
+    player.run_cycles(draw.choice((None, None, None, 1, 2)), draw)
 
 
-def live(player: Player, draw: Draw) -> None:
-    """A busy while: what was asked for is answered, some finish, others come, and cycles run."""
+def run_busy_period(player: Player, draw: Draw) -> None:
+    """Carry out requests, finish and submit some workloads, and run cycles."""
     for operation in (answer_reservations, answer_preemptions, stop_evicted, finish, submit, run):
         operation(player, draw)
 
 
 def settle(player: Player, draw: Draw) -> None:
-    """Everything that is asked for happens until nothing is."""
+    """Carry out all requests until there are none."""
     player.settle(draw)
 
 
 def restart(player: Player, draw: Draw) -> None:
-    """A restored state goes on beside the old one, or in its place."""
+    """Go on with a restored state beside the old one, or in its place."""
     player.restart()
     if draw.chance(0.5) and player.twin is not None:
         player.core, player.twin = player.twin, player.core
 
 
 def observe_everything_again(player: Player, draw: Draw) -> None:
-    """Observations are levels: repeated, they say nothing new."""
+    """Repeat all observations: they are levels, so that repeating them changes nothing."""
     observed = player.observed
     for event in (
         *map(happened.ResourceFlavorChanged, observed.flavors.values()),
@@ -476,35 +478,35 @@ OPERATIONS = _by_name(
     (change_cohort, 4),
     (change_local_queue, 3),
     (change_flavor, 2),
-    (repair, 5),
+    (restore_objects, 5),
     (change_check, 2),
     (change_topology, 1),
     (change_namespace, 2),
     (change_limit_range, 2),
     (change_runtime_class, 1),
     (wait, 4),
-    (live, 22),
+    (run_busy_period, 22),
     (run, 24),
     (settle, 3),
     (restart, 2),
     (observe_everything_again, 1),
 )
-"""By name, what an operation does and how often it happens among the others."""
+"""Operations by name, each with its relative frequency."""
 
 OPERATIONS_ON_SLICES = {
     **OPERATIONS,
     **_by_name(
         (replace_workload, 40),
         (resize, 6),
-        (replace_otherwise, 4),
-        (finish_replaced, 12),
+        (change_replaced_workload, 4),
+        (finish_replaced_workloads, 12),
     ),
 }
-"""The same, where jobs are elastic."""
+"""The same for histories with elastic jobs."""
 
 
-def begin(player: Player, draw: Draw) -> None:
-    """A world in which something can happen."""
+def create_objects(player: Player, draw: Draw) -> None:
+    """Create the first objects of a history."""
     for name in FLAVORS:
         player.send(happened.ResourceFlavorChanged(draw.flavor(name)))
     for name in CHECKS:

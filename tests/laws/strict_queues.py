@@ -1,10 +1,10 @@
-"""Law C13: the first workload of a StrictFIFO queue takes part in cycles."""
+"""Law C13: the first workload of a StrictFIFO queue takes part in the cycles of its cohort tree."""
 
 from collections import Counter
 from typing import TYPE_CHECKING
 
 from admitq.core.model import ObjectKey
-from tests.laws.law import law
+from tests.laws.law import check_law
 from tests.laws.reference.cycle import Head
 from tests.laws.reference.tree import Node, queue_node
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 class StrictQueues:
-    """The checks of StrictFIFO queues.
+    """Checks of StrictFIFO queues.
 
     Args:
-        player: the history.
+        player: the player of the history.
     """
 
     def __init__(self, player: "Player") -> None:
@@ -24,8 +24,8 @@ class StrictQueues:
         self._observed = player.observed
         self._attempts = player.attempts
 
-    def strict_firsts(self) -> dict[str, ObjectKey]:
-        """By StrictFIFO ClusterQueue that may admit, its first workload."""
+    def first_workloads(self) -> dict[str, ObjectKey]:
+        """Return the first workload of each active StrictFIFO ClusterQueue."""
         observed = self._observed
         return {
             name: keys[0]
@@ -33,36 +33,36 @@ class StrictQueues:
             if observed.is_strict(name)
             and observed.is_active(name)
             and self.root_of(name) is not None
-            and (keys := self._player.rest.to_be_tried(name))
+            and (keys := self._player.rest.retried_workloads(name))
         }
 
     def root_of(self, name: str) -> Node | None:
-        """The root of the tree of a ClusterQueue; None if it is unknown or has no tree."""
+        """Return the root of a ClusterQueue's cohort tree; None without one, or in a cycle of cohorts."""
         tree = self._observed.tree()
         if name not in self._observed.cluster_queues or tree.path(queue_node(name)) is None:
             return None
         return tree.root(queue_node(name))
 
-    def check_strict_heads(self, heads: list[Head]) -> None:
-        """The first of each StrictFIFO queue takes part in a cycle of its tree."""
+    def check_first_workloads_take_part(self, heads: list[Head]) -> None:
+        """Check that the first workload of each StrictFIFO queue takes part in a cycle of its tree."""
         running = {self.root_of(head.queue) for head in heads}
         taken = {head.queue for head in heads}
-        for name, key in self.strict_firsts().items():
+        for name, key in self.first_workloads().items():
             takes_part = name in taken or self.root_of(name) not in running
-            law(takes_part, "C13: the first is not in a cycle of its tree", name, key)
+            check_law(takes_part, "C13: the first is not in a cycle of its tree", name, key)
 
-    def check_strict_heads_saw_all(self) -> None:
-        """The first of each StrictFIFO queue was tried after quota of its tree was last taken."""
+    def check_first_workloads_evaluated(self) -> None:
+        """Check that each first workload was evaluated after the last reservation in its tree."""
         observed = self._observed
         taken = Counter[Node | None]()
         for key, workload in observed.workloads.items():
             holder = observed.holder(key)
             if holder is not None:
                 root = self.root_of(holder.queue)
-                taken[root] = max(taken[root], self._attempts.took_in.get(workload.uid, 0))
-        for name, key in self.strict_firsts().items():
+                taken[root] = max(taken[root], self._attempts.reserved_in.get(workload.uid, 0))
+        for name, key in self.first_workloads().items():
             tried, last = (
-                self._attempts.tried_in.get((name, self._player.shape(key)), 0),
+                self._attempts.evaluated_in.get((name, self._player.shape(key)), 0),
                 taken[self.root_of(name)],
             )
-            law(tried > last or not last, "C13: not tried since quota was taken", name, key)
+            check_law(tried > last or not last, "C13: not tried since quota was taken", name, key)

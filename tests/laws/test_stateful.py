@@ -1,11 +1,11 @@
-"""The same laws over histories that hypothesis makes, seeking out what breaks them and making that simple."""
+"""The same laws over histories that hypothesis generates and shrinks."""
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from tests.laws.history import Step, start, take
+from tests.laws.history import Step, apply_step, create_player
 from tests.laws.operations import OPERATIONS
 from tests.laws.player import Player
 
@@ -14,17 +14,17 @@ NAMES = [name for name, (_, weight) in OPERATIONS.items() for _ in range(weight)
 
 
 class Histories(RuleBasedStateMachine):
-    """A world, and what happens in it one after the other."""
+    """A state machine whose rules are the operations."""
 
     player: Player
 
     @initialize(world=SEEDS)
     def begin(self, world: int) -> None:
-        self.player = start(world)
+        self.player = create_player(world)
 
     @rule(name=st.sampled_from(NAMES), seed=SEEDS)
     def happen(self, name: str, seed: int) -> None:
-        take(self.player, Step(name, seed))
+        apply_step(self.player, Step(name, seed))
 
 
 TestHistories = pytest.mark.timeout(900)(Histories.TestCase)

@@ -1,4 +1,4 @@
-"""Searches for victims where many hold quota: as the model finds them, and none of them to spare."""
+"""Searches for targets among many holders of quota find those of the model, and none that could be spared."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -13,19 +13,19 @@ from admitq.core.model import Admission, ObjectKey, PodSet, PodSetAssignment, Wo
 from admitq.core.preemption import Preemptor, find_victims
 from admitq.core.state import AdmissionState
 from tests.laws.drawing import COHORTS, FLAVORS, LOCAL_QUEUES, NAMESPACES, QUEUES, WORKLOADS, Draw, asking
-from tests.laws.heads import used_by_local_queues
-from tests.laws.law import law
+from tests.laws.heads import local_queue_usage
+from tests.laws.law import check_law
 from tests.laws.reference.fair_sharing import Fair
 from tests.laws.reference.observed import Observed
 from tests.laws.reference.preemption import Classical, Question, Victim
 from tests.laws.reference.tree import Tree, queue_node
 
 MOST_SUBSETS = 8
-"""Victims of which every subset is tried."""
+"""Every subset of at most so many targets is tested."""
 
 
 class World:
-    """Queues full of workloads."""
+    """ClusterQueues full of workloads."""
 
     def __init__(self, seed: int) -> None:
         self.draw = draw = Draw(seed)
@@ -49,7 +49,7 @@ class World:
             self.send(happened.WorkloadChanged(self.holder(key, f"{draw.randrange(100)}-{number}")))
 
     def holder(self, key: ObjectKey, uid: str) -> Workload:
-        """A workload that holds some quota somewhere."""
+        """Draw a workload that holds quota."""
         draw = self.draw
         name = draw.choice(QUEUES)
         taken = {pair: draw.choice((0, 1, 1, 2, 3)) for pair in self.pairs(name) if draw.chance(0.7)}
@@ -70,7 +70,7 @@ class World:
         )
 
     def pairs(self, name: str) -> list[FlavorResource]:
-        """What a ClusterQueue gives."""
+        """Return the (flavor, resource) pairs of a ClusterQueue."""
         groups = self.observed.cluster_queues[name].resource_groups
         return [
             FlavorResource(flavor.name, resource)
@@ -85,7 +85,7 @@ class World:
 
 
 def fits(tree: Tree, question: Question, *, borrowing: bool) -> bool:
-    """Whether there is room, perhaps by borrowing."""
+    """Whether the requested amounts fit, with or without borrowing."""
     node = queue_node(question.queue)
     return tree.fits(question.queue, question.usage) and (
         borrowing or not any(n and tree.borrows_with(node, pair, n) for pair, n in question.usage.items())
@@ -93,7 +93,7 @@ def fits(tree: Tree, question: Question, *, borrowing: bool) -> bool:
 
 
 def suffices(question: Question, victims: Iterable[Victim], *, borrowing: bool) -> bool:
-    """Whether there is room once these are gone."""
+    """Whether the requested amounts fit once these targets have left."""
     tree = question.observed.tree()
     for victim in victims:
         tree.remove(victim.holder.queue, victim.holder.usage)
@@ -101,7 +101,7 @@ def suffices(question: Question, victims: Iterable[Victim], *, borrowing: bool) 
 
 
 def check_none_to_spare(question: Question, victims: list[Victim]) -> None:
-    """No fewer of them would do, in whichever attempt they were found."""
+    """Check that no proper subset of the targets suffices, in the attempt that found them."""
     assert suffices(question, victims, borrowing=True)
     assert len(victims) <= MOST_SUBSETS
     fewer = [some for size in range(len(victims)) for some in combinations(victims, size)]
@@ -113,7 +113,7 @@ def check_none_to_spare(question: Question, victims: list[Victim]) -> None:
 
 
 def demands(world: World, name: str) -> Mapping[FlavorResource, int]:
-    """What a preemptor of a ClusterQueue would take: of each resource in one flavor."""
+    """Draw the amounts that a preemptor of a ClusterQueue requests: each resource in one flavor."""
     flavors: dict[str, FlavorResource] = {}
     for pair in world.draw.sample(world.pairs(name), k=len(world.pairs(name))):
         flavors.setdefault(pair.resource, pair)
@@ -121,7 +121,7 @@ def demands(world: World, name: str) -> Mapping[FlavorResource, int]:
 
 
 def search(world: World, name: str, preemptor: Workload) -> int:
-    """Hold one search against the model; tells how many victims there were."""
+    """Compare one search with the model; return the number of targets."""
     tree = world.observed.tree()
     node = queue_node(name)
     if tree.path(node) is None or not world.observed.is_active(name):
@@ -132,14 +132,14 @@ def search(world: World, name: str, preemptor: Workload) -> int:
         return 0
     inner = world.core._world  # pyright: ignore[reportPrivateUsage]
     question = Question(
-        world.observed, tree, name, preemptor, usage, contested, used=used_by_local_queues(world.core)
+        world.observed, tree, name, preemptor, usage, contested, used=local_queue_usage(world.core)
     )
     fair = world.observed.settings.fair_sharing is not None
     expected = (Fair(question) if fair else Classical(question)).victims()
     found = find_victims(inner, Preemptor(inner.cluster_queues[name], preemptor), usage, contested)
     core = [(each.entry.workload.key, each.reason) for each in found]
     model = [(each.holder.key, each.reason) for each in expected]
-    law(core == model, "other victims", f"core  {core}", f"model {model}", question.usage, contested)
+    check_law(core == model, "other victims", f"core  {core}", f"model {model}", question.usage, contested)
     if expected:
         check_none_to_spare(question, expected)
     world.core.validate()

@@ -27,7 +27,7 @@ from tests.laws.waking_objects import F1, NOW, TEAM, TO_A, WAITING, Case, Shown
 
 
 def observed(value: Shown) -> Event:
-    """The event that shows an object."""
+    """Return the event that reports an object."""
     match value:
         case ClusterQueue():
             return happened.ClusterQueueChanged(value)
@@ -51,23 +51,23 @@ SURROUNDINGS: tuple[Shown, ...] = (F1, TEAM, TO_A, TO_B)
 NO_INPUT: Final = {
     "ClusterQueue.name": "identity",
     "ClusterQueue.uid": "identity",
-    "ClusterQueue.usage_based_admission": "decides who is first, and nobody's fitting",
+    "ClusterQueue.usage_based_admission": "decides the order, and not whether a workload fits",
     "Cohort.name": "identity",
     "LocalQueue.key": "identity",
     "LocalQueue.uid": "identity",
-    "LocalQueue.fair_weight": "decides who is first, and nobody's fitting",
-    "LocalQueue.consumed": "decides who is first, and nobody's fitting",
+    "LocalQueue.fair_weight": "decides the order, and not whether a workload fits",
+    "LocalQueue.consumed": "decides the order, and not whether a workload fits",
     "ResourceFlavor.name": "identity",
     "AdmissionCheck.name": "identity",
-    "AdmissionCheck.controller_name": "immutable; unit tests of activity tell what combinations it forbids",
+    "AdmissionCheck.controller_name": "immutable; tests of activity cover the forbidden combinations",
     "Workload.key": "identity",
-    "Workload.generation": "only ends that a preemptor stays first",
-    "Workload.reserved_at": "decides who is preempted first, and not whether anybody is",
+    "Workload.generation": "only ends the precedence of a preemptor",
+    "Workload.reserved_at": "decides the order of targets, and not whether there are any",
     "Workload.evicted_at": "does not change during an eviction",
-    "Workload.evicted": "decides who is preempted first, and not whether anybody is",
+    "Workload.evicted": "decides the order of targets, and not whether there are any",
     "PodSet.name": "identity",
 }
-"""Fields that no edit of makes a workload fit, and why."""
+"""Fields whose change never makes a workload fit, with the reason."""
 
 KINDS: Final = (
     ClusterQueue,
@@ -83,7 +83,7 @@ KINDS: Final = (
 
 
 def decided(state: AdmissionState, now: int) -> list[tuple[str, ObjectKey]]:
-    """What cycles decide for workloads: ``admitted``, or ``preempts``."""
+    """Return what cycles decide for workloads: ``admitted`` or ``preempts``."""
     result: list[tuple[str, ObjectKey]] = []
     for each in state.handle(happened.CyclesRequested(), now=now):
         if isinstance(each, ReserveQuota):
@@ -102,17 +102,17 @@ def name_of(case: Case) -> str:
 
 
 @pytest.mark.parametrize("case", CASES, ids=name_of)
-def test_an_edit_lets_in_who_was_parked(case: Case) -> None:
+def test_parked_workload_is_woken_by_the_change_that_lets_it_in(case: Case) -> None:
     state = AdmissionState(case.settings)
     for value in (*SURROUNDINGS, *case.world):
         state.handle(observed(value), now=NOW)
-    assert not of_waiting(decided(state, NOW)), "it does not wait"
-    assert not decided(state, NOW), "something else happens still"
+    assert not of_waiting(decided(state, NOW)), "the workload does not wait"
+    assert not decided(state, NOW), "other workloads are still decided"
     state.validate()
     if case.edit is not None:
         state.handle(observed(case.edit), now=case.now)
     expected = "preempts" if case.preempts else "admitted"
-    assert expected in of_waiting(decided(state, case.now)), "it is not woken"
+    assert expected in of_waiting(decided(state, case.now)), "the workload is not woken"
     state.validate()
 
 

@@ -1,4 +1,4 @@
-"""Cases: a workload that is parked, and the change that lets it in."""
+"""Cases of a parked workload and the change that lets it in."""
 
 from dataclasses import replace
 from fractions import Fraction
@@ -52,7 +52,7 @@ def quota(nominal: int, borrowing: int | None = None, lending: int | None = None
 
 
 def cpu(*of: tuple[str, ResourceQuota]) -> tuple[ResourceGroup, ...]:
-    """One group of CPU in these flavors."""
+    """Return one resource group of CPU with these flavors."""
     return (ResourceGroup(("cpu",), tuple(FlavorQuotas(name, (("cpu", each),)) for name, each in of)),)
 
 
@@ -62,7 +62,7 @@ def queue(name: str = "a", nominal: int = 2, **changes: Any) -> ClusterQueue:
 
 
 def holding(amount: int = 2, in_queue: str = "a", **changes: Any) -> Workload:
-    """A workload that holds CPU in flavor f1."""
+    """Return a workload that holds CPU in flavor f1."""
     assigned = PodSetAssignment("main", (("cpu", "f1"),), (("cpu", amount),), 1)
     plain = Workload(
         OTHER,
@@ -87,7 +87,7 @@ RECLAIM_ANY = PreemptionPolicy(reclaim_within_cohort="Any")
 
 IN_POOL = queue(cohort="pool", nominal=0)
 BORROWER = (queue("b", 0, cohort="pool"), holding(2, "b"))
-"""Somebody who borrows all of what the pool has."""
+"""A ClusterQueue and a workload that borrows all quota of the pool."""
 
 LABELLED = ResourceFlavor("f1", node_labels=(("zone", "one"),))
 TAINTED = ResourceFlavor("f1", node_taints=(Taint("spot", "", "NoSchedule"),))
@@ -485,7 +485,7 @@ CASES: tuple[Case, ...] = (
             note=f"of the third of a circle, {note}",
         )
         for edit, note in (
-            (replace(IN_A_CIRCLE[-1], replaces=None), "which replaces nobody any more"),
+            (replace(IN_A_CIRCLE[-1], replaces=None), "which replaces no other any more"),
             (replace(IN_A_CIRCLE[-1], finished=True), "which is finished"),
             (happened.WorkloadDeleted(THIRD, "third"), "which is deleted"),
         )

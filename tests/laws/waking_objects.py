@@ -1,4 +1,4 @@
-"""Objects of which the cases of waking are made."""
+"""Objects for the cases of waking."""
 
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -25,13 +25,13 @@ WAITING: Final = ObjectKey("team", "waiting")
 
 
 def waiting(**changes: Any) -> Workload:
-    """The workload that waits: two CPUs, unless said otherwise."""
+    """Return the waiting workload; it requests two CPUs by default."""
     plain = Workload(WAITING, "waiting", "to-a", NOW, (PodSet("main", 1, asking(cpu=2)),))
     return replace(plain, **changes)
 
 
 Shown = ClusterQueue | Cohort | LocalQueue | ResourceFlavor | AdmissionCheck | Workload | Event
-"""An object, which is observed, or an event as it is."""
+"""An object to observe, or an event."""
 
 
 BLUE = (("team", "blue"),)
@@ -45,14 +45,14 @@ PLAIN: Final = Settings()
 
 @dataclass(frozen=True)
 class Case:
-    """A world on top of the surroundings, and the one edit."""
+    """The objects beside the common ones, and the one change."""
 
     of: str
-    """The input that is edited, as ``Kind.field``."""
+    """The changed input, as ``Kind.field``."""
     world: tuple[Shown, ...]
     edit: Shown | None
     preempts: bool = False
-    """Whether the edit lets the workload preempt, where others let it be admitted."""
+    """Whether the change lets the workload preempt; otherwise it is admitted."""
     settings: Settings = PLAIN
     now: int = NOW
     note: str = ""

@@ -1,19 +1,19 @@
-"""The reference model: a second, slow, obvious implementation of every decision, from the rules alone.
+"""The reference model: a second, slow, obvious implementation of every decision.
 
-Nothing is kept between two questions that could be computed again: who holds what, quota, fitness, victims
-and the order of a cycle all follow from what was observed. It reads the same frozen values as the core
-(model, settings, events) and shares no other code with it, so that the two agree only by both being right.
+It keeps nothing between two questions that it can compute again: holders of quota, what fits, targets and the
+order of a cycle all follow from what was observed. It reads the same frozen values as the core (model,
+settings, events) and shares no other code with it. So the two agree only if both are right.
 
 =====================  ====================================================================
 module                 answers
 =====================  ====================================================================
-observed               what exists, what was decided and not answered yet, who waits where
-requests               what a pod, and so a podset, asks for
+observed               which objects exist, which decisions are unanswered, which workload waits where
+requests               the requests of a pod and of a podset
 tree                   quota, usage and what is available at every node
-assignment             which flavors a workload gets, and how
-preemption             whom classical preemption takes
-fair_sharing           shares, the order of fair sharing, and whom it preempts
-cycle                  what one cycle does with its heads
-second_pass            who holds quota and is tried once more, and when
+assignment             the flavors of a workload
+preemption             the targets of classical preemption
+fair_sharing           shares, the order of fair sharing and its targets
+cycle                  the decisions of one cycle over its heads
+second_pass            workloads with quota that wait for places, and when they are evaluated again
 =====================  ====================================================================
 """

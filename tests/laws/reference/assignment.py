@@ -1,4 +1,4 @@
-"""Which flavors a workload gets (semantics, Flavor assignment), scanned in order every time."""
+"""Flavor assignment (semantics, Flavor assignment): every search scans the flavors in order."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,7 +26,7 @@ PODS = "pods"
 
 
 class Mode(IntEnum):
-    """How quota can serve a request, worst first."""
+    """How quota can serve a request, the worst first."""
 
     NO_FIT = 0
     NO_CANDIDATES = 1
@@ -43,10 +43,10 @@ class Prospect(NamedTuple):
 
 
 Oracle = Callable[[FlavorResource, int], Prospect]
-"""What preemption could do for an amount of one (flavor, resource)."""
+"""Returns what preemption could do for an amount of one (flavor, resource)."""
 
 Pins = Mapping[tuple[str, str], str]
-"""The flavor that alone may be taken, by podset and resource."""
+"""By podset and resource, the only flavor that may be assigned."""
 
 Scan = tuple[str, str]
 """A podset and the first resource that it requests of a resource group."""
@@ -63,16 +63,16 @@ class Assignment:
     amounts: dict[str, dict[str, int]] = field(default_factory=dict)
     usage: dict[FlavorResource, int] = field(default_factory=dict)
     contested: set[FlavorResource] = field(default_factory=set)
-    """What preemption has to free."""
+    """The (flavor, resource) pairs that need preemption."""
     tried: dict[Scan, int] = field(default_factory=dict)
-    """Scans that stopped before the last flavor, and where."""
+    """Scans that stopped before the last flavor, with the index of their last flavor."""
 
 
 # --- preference -----------------------------------------------------------------------------------------
 
 
 def rank(prospect: Prospect, preference: str | None) -> tuple[int, int, int]:
-    """How good a prospect is: the greater the better."""
+    """Return how good a prospect is: the greater the better."""
     mode, level = prospect
     if mode is Mode.NO_FIT:
         return (0, 0, 0)
@@ -83,7 +83,7 @@ def rank(prospect: Prospect, preference: str | None) -> tuple[int, int, int]:
 
 
 def keeps_searching(prospect: Prospect, fungibility: FlavorFungibility) -> bool:
-    """Whether the next flavor is to be looked at too."""
+    """Whether the next flavor is evaluated, too."""
     if prospect.mode in (Mode.NO_FIT, Mode.NO_CANDIDATES):
         return True
     if prospect.mode in (Mode.PREEMPT, Mode.RECLAIM) and fungibility.when_can_preempt == "TryNextFlavor":
@@ -120,7 +120,7 @@ def _tolerates(toleration: Toleration, taint: Taint) -> bool:
 
 
 def accepts(flavor: ResourceFlavor | None, pod_set: PodSet) -> bool:
-    """Whether the flavor's nodes may hold the pods, whatever quota there is."""
+    """Whether nodes of the flavor may run the pods, whatever quota there is."""
     if flavor is None:
         return False
     tolerations = (*pod_set.tolerations, *flavor.tolerations)
@@ -157,12 +157,12 @@ class Search:
         start: Mapping[Scan, int] | None = None,
         only: Pins | None = None,
     ) -> Assignment:
-        """Flavors for all podsets.
+        """Find flavors for all podsets.
 
         Args:
-            demands: what each podset asks for, in order.
-            start: after which index scans go on.
-            only: flavors to be restricted to.
+            demands: requests of each podset, in order.
+            start: index after which a scan continues.
+            only: the only flavors that may be assigned.
         """
         result = Assignment()
         for together in self._grouped(demands):
@@ -173,7 +173,7 @@ class Search:
 
     @staticmethod
     def _grouped(demands: Sequence[Demand]) -> list[list[Demand]]:
-        """Podsets of one name of a group together, where the first of them stands."""
+        """Return podsets of one group together, at the place of the first."""
         groups: dict[str | int, list[Demand]] = {}
         for index, demand in enumerate(demands):
             name = demand.pod_set.group
@@ -284,7 +284,7 @@ class Search:
         wanted: dict[str, int],
         only: Pins | None,
     ) -> dict[str, Prospect]:
-        """What one flavor offers, by resource, as far as there is anything to be had."""
+        """Return the prospect of each resource in one flavor."""
         no_fit = dict.fromkeys(wanted, Prospect(Mode.NO_FIT, 0))
         if not all(accepts(self.flavors.get(flavor.name), pod_set) for pod_set in pod_sets):
             return no_fit

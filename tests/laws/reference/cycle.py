@@ -1,4 +1,4 @@
-"""What one cycle does with its heads (semantics, Cycle): nominate all, then process one after the other."""
+"""The decisions of one cycle over its heads (semantics, Cycle): nominate all, then process one by one."""
 
 from collections.abc import Collection, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -9,31 +9,31 @@ from admitq.core.amounts import FlavorResource
 from admitq.core.instructions import PreemptionReason
 from admitq.core.model import Instant, ObjectKey, Workload
 from tests.laws.reference.assignment import Assignment, Mode, Pins, Prospect, Scan, Search
-from tests.laws.reference.fair_sharing import Contender, Fair, next_of
-from tests.laws.reference.observed import Holder, Observed, beyond
+from tests.laws.reference.fair_sharing import Contender, Fair, next_contender
+from tests.laws.reference.observed import Holder, Observed, usage_beyond
 from tests.laws.reference.preemption import Classical, Question, Used, Victim
 from tests.laws.reference.requests import Demand, requests
 from tests.laws.reference.tree import Node, queue_node
 
 MOST_ATTEMPTS = 64
-"""After so many a scan of flavors ends."""
+"""A scan of flavors ends after so many attempts."""
 
 
 class Head(NamedTuple):
-    """The first of a ClusterQueue, and where its scans of flavors go on."""
+    """The head of a ClusterQueue, and where its scans of flavors continue."""
 
     queue: str
     key: ObjectKey
     start: Mapping[Scan, int]
     is_preemptor: bool = False
-    displaced: Collection[str] = ()
-    """Uids of those who were to leave for it since it began to wait."""
+    preempted_uids: Collection[str] = ()
+    """Uids of the workloads that were preempted for it since it began to wait."""
     attempts: int = 1
-    """Which attempt of its scan of flavors this is."""
+    """The number of this attempt within its scan of flavors."""
 
 
 class Preemption(NamedTuple):
-    """A workload that is told to stop, and for whom."""
+    """A preempted workload and its preemptor."""
 
     victim: ObjectKey
     preemptor: ObjectKey
@@ -42,23 +42,23 @@ class Preemption(NamedTuple):
 
 @dataclass
 class Outcome:
-    """What a cycle decided."""
+    """The decisions of a cycle."""
 
     reservations: list[tuple[ObjectKey, Assignment]] = field(default_factory=list)
     preemptions: list[Preemption] = field(default_factory=list)
     refusals: dict[ObjectKey, str] = field(default_factory=dict)
-    """Names of refusals, by workload."""
+    """The type names of refusals by workload."""
     tried: dict[ObjectKey, dict[Scan, int]] = field(default_factory=dict)
     waiting_for_victims: set[ObjectKey] = field(default_factory=set)
-    displaced: dict[ObjectKey, set[str]] = field(default_factory=dict)
-    """Uids of those who are to leave, by preemptor."""
+    preempted_uids: dict[ObjectKey, set[str]] = field(default_factory=dict)
+    """By preemptor, uids of its targets."""
 
-    def lets_in(self, key: ObjectKey) -> bool:
-        """Whether a workload gets quota."""
+    def admits(self, key: ObjectKey) -> bool:
+        """Whether a workload reserves quota."""
         return any(each == key for each, _ in self.reservations)
 
     def preempts_for(self, key: ObjectKey) -> bool:
-        """Whether somebody is told to leave for a workload."""
+        """Whether another workload is preempted for a workload."""
         return any(each.preemptor == key for each in self.preemptions)
 
 
@@ -73,19 +73,19 @@ class Entry:
     refusal: str | None = None
     deferred: bool = False
     original: Holder | None = None
-    """Whose quota it takes over (semantics, Elastic jobs)."""
-    held_up: bool = False
-    """Whether it leaves quota to one for whom it was to leave, and who looks at other flavors next."""
+    """The workload whose quota it takes over (semantics, Elastic jobs)."""
+    must_wait: bool = False
+    """Whether it was preempted for another head that tries further flavors in the next cycle."""
 
     @property
     def usage(self) -> Mapping[FlavorResource, int]:
-        """What it would take: of a replacement, what it takes beyond its original."""
+        """What it would reserve; of a replacement, only what exceeds its original."""
         usage = self.assignment.usage
-        return usage if self.original is None else beyond(usage, self.original.usage)
+        return usage if self.original is None else usage_beyond(usage, self.original.usage)
 
 
 class Cycle:
-    """One cycle. ``tree`` is what the cycle reckons with; ``held`` what is really held."""
+    """One cycle. ``tree`` is what the cycle supposes, ``held`` what is really held."""
 
     def __init__(
         self, observed: Observed, now: Instant, used: Mapping[ObjectKey, Used] | None = None
@@ -97,10 +97,10 @@ class Cycle:
         self.tree = observed.tree()
         self.held = observed.tree()
         self.victims: dict[ObjectKey, Holder] = {}
-        self.gone: tuple[ObjectKey, ...] = ()
-        """Victims so far, while they are off the tree to resolve an overlap."""
+        self.removed_victims: tuple[ObjectKey, ...] = ()
+        """Targets so far that are removed from the tree while an overlap is resolved."""
         self.admitted_now = False
-        """Whether the cycle admitted somebody, whose pods cannot be ready yet."""
+        """Whether the cycle admitted a workload, whose pods cannot be ready yet."""
         self.outcome = Outcome()
 
     def run(self, heads: Iterable[Head]) -> Outcome:
@@ -111,10 +111,10 @@ class Cycle:
         }
         for entry in self._in_order(entries):
             refusal = entry.refusal or self._process(entry)
-            if entry.held_up or self._looks_further(entry):
+            if entry.must_wait or self._tries_further_flavors(entry):
                 for other in entries:
-                    if self._is_to_leave_for(other, entry) and other.refusal is None:
-                        other.held_up = other.assignment.mode is not Mode.NO_FIT
+                    if self._was_preempted_for(other, entry) and other.refusal is None:
+                        other.must_wait = other.assignment.mode is not Mode.NO_FIT
             if refusal is not None:
                 self.outcome.refusals[entry.head.key] = refusal
             if refusal == "PodsNotReady":
@@ -124,7 +124,7 @@ class Cycle:
     # --- nominate ---------------------------------------------------------------------------------
 
     def nominate(self, head: Head) -> Entry:
-        """Refuse a head, or find flavors and victims for it."""
+        """Refuse a head, or find its flavors and targets."""
         workload = self.observed.workloads[head.key]
         refusal = self._inadmissible(workload, head.queue)
         if refusal is not None:
@@ -137,7 +137,7 @@ class Cycle:
         return Entry(head, workload, *found, original=original)
 
     def _inadmissible(self, workload: Workload, queue: str) -> str | None:
-        """Why a workload gets nothing in a ClusterQueue, whatever quota there is."""
+        """Return why a workload gets nothing in a ClusterQueue, whatever quota there is."""
         observed, checks = self.observed, workload.admission_checks
         if queue not in observed.cluster_queues:
             return "ClusterQueueNotFound"
@@ -151,7 +151,7 @@ class Cycle:
         return next((name for name, holds in refusals.items() if holds), None)
 
     def second_pass(self, key: ObjectKey) -> str:
-        """Why no places are found for one that holds quota: if nothing else is in the way, there are none."""
+        """Return why a second pass fails; without another reason, because there are no places."""
         workload = self.observed.workloads[key]
         assert workload.admission is not None, "it holds quota"
         return self._inadmissible(workload, workload.admission.cluster_queue) or "NoFlavorFits"
@@ -164,7 +164,7 @@ class Cycle:
         start: Mapping[Scan, int],
         only: Pins | None = None,
     ) -> tuple[Assignment, list[Victim]]:
-        """Flavors for these pods, and victims where it takes them."""
+        """Find flavors for these pods, and targets if they need preemption."""
         search = Search(
             self.observed.cluster_queues[head.queue],
             self.tree,
@@ -185,22 +185,22 @@ class Cycle:
         original: Holder,
         only: Pins | None = None,
     ) -> tuple[Assignment, list[Victim]]:
-        """Of the flavors that the original has, as if that was gone; nobody preempts his own original.
+        """Find flavors among those of the original, as if it had left. Its own original is never a target.
 
-        There is no partial admission, and no other flavor is tried in another cycle.
+        There is no partial admission, and no later cycle tries another flavor.
         """
-        gone, self.gone = self.gone, (*self.gone, original.key)
+        gone, self.removed_victims = self.removed_victims, (*self.removed_victims, original.key)
         with self._without([original]):
             start = {} if only is not None else head.start
             assignment, targets = self._attempt(head, workload, demands, start, only or original.flavors)
-        self.gone = gone
+        self.removed_victims = gone
         assignment.tried = {}
         return assignment, targets
 
     def _assign(
         self, head: Head, workload: Workload, demands: tuple[Demand, ...]
     ) -> tuple[Assignment, list[Victim]]:
-        """Flavors and victims, with as many pods as possible."""
+        """Find flavors and targets for as many pods as possible."""
 
         def suffices(result: tuple[Assignment, list[Victim]]) -> bool:
             return result[0].mode is Mode.FIT or bool(result[1])
@@ -229,12 +229,12 @@ class Cycle:
 
     @staticmethod
     def _spare(demand: Demand) -> int:
-        """How many of a podset's pods may be left out."""
+        """Return how many pods of a podset partial admission may leave out."""
         least = demand.pod_set.min_count
         return 0 if least is None else max(0, demand.count - least)
 
     def _foresee(self, head: Head, workload: Workload, pair: FlavorResource, amount: int) -> Prospect:
-        """What preemption could do for one (flavor, resource)."""
+        """Return what preemption could do for one (flavor, resource)."""
         targets = self._targets(head, workload, {pair: amount}, {pair})
         with self._without(target.holder for target in targets):
             level = self.tree.level(head.queue, pair, amount).level
@@ -251,7 +251,7 @@ class Cycle:
         contested: Collection[FlavorResource],
     ) -> list[Victim]:
         question = Question(
-            self.observed, self.tree, head.queue, workload, usage, contested, self.gone, self.used
+            self.observed, self.tree, head.queue, workload, usage, contested, self.removed_victims, self.used
         )
         search = Classical(question) if self.settings.fair_sharing is None else Fair(question)
         return search.victims()
@@ -262,7 +262,7 @@ class Cycle:
         if self.settings.fair_sharing is None:
             left = sorted(entries, key=self._classical_order)
             while left:
-                entry = self._not_displaced(left)[0]
+                entry = self._not_behind_preemptors(left)[0]
                 left.remove(entry)
                 yield entry
             return
@@ -274,32 +274,32 @@ class Cycle:
                 trees.setdefault(self._root(entry), []).append(entry)
         for left in trees.values():
             while left:
-                contenders = [(self._contender(entry), entry) for entry in self._not_displaced(left)]
-                _, entry = next_of(self.tree, self.settings.gates, contenders)
+                contenders = [(self._contender(entry), entry) for entry in self._not_behind_preemptors(left)]
+                _, entry = next_contender(self.tree, self.settings.gates, contenders)
                 left.remove(entry)
                 yield entry
 
-    def _not_displaced(self, entries: list[Entry]) -> list[Entry]:
-        """Those who were not to leave for another of their tree that may get something."""
+    def _not_behind_preemptors(self, entries: list[Entry]) -> list[Entry]:
+        """Return the entries that were not preempted for another entry that may get something."""
         return [
             entry
             for entry in entries
             if entry.refusal is not None
             or not any(
-                self._is_to_leave_for(entry, other)
+                self._was_preempted_for(entry, other)
                 for other in entries
-                if self._looks_further(other)
+                if self._tries_further_flavors(other)
                 or (other.refusal is None and other.assignment.mode is not Mode.NO_FIT)
             )
         ]
 
-    def _is_to_leave_for(self, entry: Entry, other: Entry) -> bool:
-        """Whether the one was to leave for the other, of the same tree."""
-        return entry.workload.uid in other.head.displaced and self._root(entry) == self._root(other)
+    def _was_preempted_for(self, entry: Entry, other: Entry) -> bool:
+        """Whether an entry was preempted for another of the same tree."""
+        return entry.workload.uid in other.head.preempted_uids and self._root(entry) == self._root(other)
 
     @staticmethod
-    def _looks_further(entry: Entry) -> bool:
-        """Whether it found nothing, and will look at other flavors in the next cycle."""
+    def _tries_further_flavors(entry: Entry) -> bool:
+        """Whether nothing fits, and it tries further flavors in the next cycle."""
         found_nothing = entry.refusal is None and entry.assignment.mode is Mode.NO_FIT
         return found_nothing and bool(entry.assignment.tried) and entry.head.attempts < MOST_ATTEMPTS
 
@@ -324,19 +324,19 @@ class Cycle:
     # --- process ----------------------------------------------------------------------------------
 
     def _process(self, entry: Entry) -> str | None:
-        """Why the entry gets nothing; None if it does."""
-        if entry.held_up:
+        """Decide over an entry; return its refusal, or None if it reserves."""
+        if entry.must_wait:
             return "TakenInThisCycle"
-        if entry.assignment.mode is not Mode.NO_FIT and self._lost_its_original(entry):
+        if entry.assignment.mode is not Mode.NO_FIT and self._is_original_preempted(entry):
             return "TakenInThisCycle"
         if self._overlaps(entry) and self.settings.gates.recompute_assignment_upon_preemption_targets_overlap:
-            self._assign_again(entry)
+            self._recompute(entry)
         mode, usage = entry.assignment.mode, entry.usage
         if mode is Mode.NO_FIT:
             return "NoFlavorFits"
         preempts = mode is not Mode.FIT
         if preempts and not entry.targets:
-            self._keep_capacity(entry)
+            self._reserve_capacity(entry)
             return "NobodyToPreempt"
         if preempts and entry.workload.has_closed_preemption_gate:
             return "PreemptionGated"
@@ -355,7 +355,7 @@ class Cycle:
             return "WaitingForVictims"
         if self.settings.block_admission and (self.admitted_now or self.observed.waits_for_pods()):
             return "PodsNotReady"
-        self._take(entry)
+        self._reserve(entry)
         self.outcome.reservations.append((entry.head.key, entry.assignment))
         flavors = {flavor for some in entry.assignment.flavors.values() for flavor in some.values()}
         outstanding = self.observed.outstanding_checks(entry.head.key, entry.head.queue, flavors)
@@ -363,27 +363,27 @@ class Cycle:
             self.admitted_now = True
         return None
 
-    def _take(self, entry: Entry) -> None:
-        """Count with a reservation: nothing is counted twice that one takes over from another."""
+    def _reserve(self, entry: Entry) -> None:
+        """Add a reservation to the trees, without what it takes over from another workload."""
         head, usage = entry.head, entry.assignment.usage
         former = self.observed.former(head.key, head.queue)
-        heir = self.observed.heir_to_be(head.key, head.queue, self.now)
+        heir = self.observed.later_replacement(head.key, head.queue, self.now)
         for tree in (self.tree, self.held):
-            tree.add(head.queue, usage if former is None else beyond(usage, former.usage))
+            tree.add(head.queue, usage if former is None else usage_beyond(usage, former.usage))
             if heir is not None:
                 tree.remove(head.queue, heir.usage)
-                tree.add(head.queue, beyond(heir.usage, usage))
+                tree.add(head.queue, usage_beyond(heir.usage, usage))
 
-    def _lost_its_original(self, entry: Entry) -> bool:
-        """Whether it is preempted for another in this cycle."""
-        told = {each.victim for each in self.outcome.preemptions}
-        return entry.original is not None and entry.original.key in told
+    def _is_original_preempted(self, entry: Entry) -> bool:
+        """Whether this cycle preempted its original for another head."""
+        preempted = {each.victim for each in self.outcome.preemptions}
+        return entry.original is not None and entry.original.key in preempted
 
     def _overlaps(self, entry: Entry) -> bool:
         return any(target.holder.key in self.victims for target in entry.targets)
 
-    def _assign_again(self, entry: Entry) -> None:
-        """Once more, with the victims so far gone, among the flavors that were nominated, if that will do."""
+    def _recompute(self, entry: Entry) -> None:
+        """Search again without the targets so far, in the nominated flavors; keep a result that suffices."""
         nominated = {
             (pod_set, resource): flavor
             for pod_set, flavors in entry.assignment.flavors.items()
@@ -394,7 +394,7 @@ class Cycle:
             for demand in requests(self.observed, entry.workload).demands
         )
         with self._without(self.victims.values()):
-            self.gone = tuple(self.victims)
+            self.removed_victims = tuple(self.victims)
             if entry.original is None:
                 found = self._attempt(entry.head, entry.workload, demands, {}, nominated)
             else:
@@ -402,13 +402,13 @@ class Cycle:
                     entry.head, entry.workload, demands, entry.original, nominated
                 )
             assignment, targets = found
-            self.gone = ()
+            self.removed_victims = ()
         if assignment.mode is Mode.FIT or targets:
             entry.assignment, entry.targets = assignment, targets
             entry.deferred = assignment.mode is Mode.FIT
 
-    def _keep_capacity(self, entry: Entry) -> None:
-        """Whoever cannot reclaim at any time keeps what it will need from those behind it in this cycle."""
+    def _reserve_capacity(self, entry: Entry) -> None:
+        """Reserve capacity for a head without targets that cannot reclaim at any time."""
         queue = self.observed.cluster_queues[entry.head.queue]
         if queue.preemption.reclaim_within_cohort == "Any":
             return
@@ -427,7 +427,7 @@ class Cycle:
     def _preempt(self, entry: Entry) -> None:
         for target in entry.targets:
             self.victims[target.holder.key] = target.holder
-            self.outcome.displaced.setdefault(entry.head.key, set()).add(target.holder.workload.uid)
+            self.outcome.preempted_uids.setdefault(entry.head.key, set()).add(target.holder.workload.uid)
             if not target.holder.evicted:
                 self.outcome.preemptions.append(Preemption(target.holder.key, entry.head.key, target.reason))
         self.tree.add(entry.head.queue, entry.usage)

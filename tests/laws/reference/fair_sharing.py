@@ -1,4 +1,4 @@
-"""Shares between ClusterQueues, and what they decide (semantics, Fair sharing)."""
+"""Shares of ClusterQueues and cohorts, the order of a cycle and the targets (semantics, Fair sharing)."""
 
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
@@ -14,7 +14,7 @@ from tests.laws.reference.tree import Node, Tree, queue_node
 
 
 class Share(NamedTuple):
-    """Dominant resource share: finite shares compare first, infinite ones by what they would be."""
+    """Dominant resource share. Infinite shares come after finite ones, ordered by their unweighted ratio."""
 
     infinite: bool
     value: Fraction
@@ -24,7 +24,7 @@ NO_SHARE = Share(infinite=False, value=Fraction(0))
 
 
 def share(tree: Tree, node: Node) -> Share:
-    """1000 · what is borrowed of a resource / what the parent could lend of it, at most, by weight."""
+    """Return max over resources of 1000 · borrowed / what the parent could lend, divided by the weight."""
     above = tree.parents[node]
     if above is None:
         return NO_SHARE
@@ -44,11 +44,11 @@ def share(tree: Tree, node: Node) -> Share:
     return Share(infinite=False, value=ratio / weight)
 
 
-# --- whose turn it is -----------------------------------------------------------------------------------
+# --- order of a cycle -----------------------------------------------------------------------------------
 
 
 class Contender(NamedTuple):
-    """A head that is to be processed in a cycle."""
+    """A head that waits for its turn in a cycle."""
 
     queue: str
     workload: Workload
@@ -59,8 +59,10 @@ class Contender(NamedTuple):
 C = TypeVar("C")
 
 
-def next_of(tree: Tree, gates: Gates, contenders: Sequence[tuple[Contender, C]]) -> tuple[Contender, C]:
-    """Who of a tree is processed next: the winner of its tournament."""
+def next_contender(
+    tree: Tree, gates: Gates, contenders: Sequence[tuple[Contender, C]]
+) -> tuple[Contender, C]:
+    """Return the contender of a tree that is processed next: the winner of its tournament."""
     root = tree.root(queue_node(contenders[0][0].queue))
     standing: dict[tuple[str, Node], tuple[bool, Share]] = {}
     for contender, _ in contenders:
@@ -96,10 +98,10 @@ def next_of(tree: Tree, gates: Gates, contenders: Sequence[tuple[Contender, C]])
     return winner
 
 
-# --- whom it preempts -----------------------------------------------------------------------------------
+# --- targets --------------------------------------------------------------------------------------------
 
 Judge = Callable[[Share, Share, Share], bool]
-"""Of the preemptor's share, the target's before and the target's after."""
+"""Compares the preemptor's share with the target's share before and after it leaves."""
 
 _STRATEGIES: Mapping[PreemptionStrategy, Judge] = {
     PreemptionStrategy.LESS_THAN_OR_EQUAL_TO_FINAL_SHARE: lambda own, _before, after: own <= after,
@@ -108,7 +110,7 @@ _STRATEGIES: Mapping[PreemptionStrategy, Judge] = {
 
 
 class Fair:
-    """One search for victims by shares."""
+    """One search for targets by shares."""
 
     def __init__(self, question: Question) -> None:
         self.question = question
@@ -121,7 +123,7 @@ class Fair:
         self.taken: list[Victim] = []
 
     def victims(self) -> list[Victim]:
-        """Who is preempted, in order; empty if nobody's quota suffices."""
+        """Return the targets in order; none if no targets suffice."""
         candidates = self._candidates()
         self.tree.add(self.question.queue, self.question.usage)
         fits, rejected = self._first_strategy(candidates)
@@ -135,14 +137,14 @@ class Fair:
         return self.taken if fits else []
 
     def _candidates(self) -> dict[str, list[Holder]]:
-        """By ClusterQueue, who may be preempted, in candidate order."""
+        """Return the candidates of each ClusterQueue, in candidate order."""
         question, tree = self.question, self.tree
         result: dict[str, list[Holder]] = {}
         for name in tree.queues_below(tree.root(question.node)):
             own = name == question.queue
             policy = self.policy.within_cluster_queue if own else self.policy.reclaim_within_cohort
             if own or tree.exceeds(queue_node(name), question.contested):
-                result[name] = question.in_order(
+                result[name] = question.candidates_in_order(
                     holder
                     for holder in question.holders_in({name})
                     if satisfies(policy, question.workload, holder.workload)
@@ -152,7 +154,7 @@ class Fair:
     # --- the target ClusterQueue ------------------------------------------------------------------
 
     def _next_target(self, candidates: Mapping[str, Sequence[Holder]]) -> str | None:
-        """Down from the root into the child with the highest share that leads to candidates."""
+        """Return the next target ClusterQueue: descend into the child with the highest share."""
         own_path = [self.question.node, *self.tree.ancestors(self.question.node)]
         if not self._leads_to_candidates(own_path[-1], candidates, own_path):
             return None
@@ -182,7 +184,7 @@ class Fair:
     def _leads_to_candidates(
         self, node: Node, candidates: Mapping[str, Sequence[Holder]], own_path: list[Node]
     ) -> bool:
-        """Through nodes that borrow something contested, or are the preemptor's own."""
+        """Whether a node leads to candidates, through nodes that borrow or are the preemptor's own."""
         if node not in own_path and not self.tree.exceeds(node, self.question.contested):
             return False
         if not node.cohort:
@@ -192,7 +194,7 @@ class Fair:
         )
 
     def _just_below_common(self, name: str) -> tuple[Node, Node]:
-        """The ancestors of preemptor and target that are siblings."""
+        """Return the ancestors of preemptor and target just below their lowest common ancestor."""
         own = [self.question.node, *self.tree.ancestors(self.question.node)]
         other = [queue_node(name), *self.tree.ancestors(queue_node(name))]
         common = next(each for each in own if each in other)
@@ -210,7 +212,7 @@ class Fair:
                 if reason is None:
                     rejected.setdefault(name, []).append(holder)
                     continue
-                self._take(holder, reason)
+                self._reserve(holder, reason)
                 if self._fits():
                     return True, rejected
                 break
@@ -222,7 +224,7 @@ class Fair:
             own, target = self._just_below_common(name)
             before = share(self.tree, target)
             if self.strategies[1](share(self.tree, own), before, before):
-                self._take(left[name][0], PreemptionReason.IN_COHORT_FAIR_SHARING)
+                self._reserve(left[name][0], PreemptionReason.IN_COHORT_FAIR_SHARING)
                 if self._fits():
                     return True
             del left[name]
@@ -244,7 +246,7 @@ class Fair:
         accepted = judge(share(tree, own), before, after)
         return PreemptionReason.IN_COHORT_FAIR_SHARING if accepted else None
 
-    def _take(self, holder: Holder, reason: PreemptionReason) -> None:
+    def _reserve(self, holder: Holder, reason: PreemptionReason) -> None:
         self.tree.remove(holder.queue, holder.usage)
         self.taken.append(Victim(holder, reason))
 
@@ -256,7 +258,7 @@ class Fair:
         return fits
 
     def _give_back(self) -> None:
-        """Whoever need not go after all, from the last but one to the first; the last takes the place."""
+        """Remove targets that can be spared, from the last but one to the first; the last takes the place."""
         targets = self.taken
         for index in range(len(targets) - 2, -1, -1):
             holder = targets[index].holder

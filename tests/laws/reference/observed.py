@@ -1,4 +1,4 @@
-"""What exists, and what was decided and is not answered yet; who waits where, and who holds what."""
+"""Which objects exist, which decisions are unanswered, which workload waits where and which holds what."""
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -31,7 +31,7 @@ from tests.laws.reference.tree import Tree
 
 
 class Assumed(NamedTuple):
-    """A reservation that was decided and whose write is not answered yet."""
+    """A decided reservation whose write has no answer yet."""
 
     admission: Admission
     at: Instant
@@ -39,7 +39,7 @@ class Assumed(NamedTuple):
 
 
 class Failed(NamedTuple):
-    """How many reservations in a row could not be written, and until when no other is tried."""
+    """How many reservations in a row could not be written, and until when none is decided."""
 
     in_a_row: int
     until: Instant
@@ -53,17 +53,17 @@ class Holder(NamedTuple):
     usage: dict[FlavorResource, int]
     reserved_at: Instant
     evicted: bool
-    """Told to stop: observed so, or about to be."""
+    """Whether it is evicted, or its eviction was decided."""
     admission: Admission
 
     @property
     def key(self) -> ObjectKey:
-        """Its name."""
+        """Its key."""
         return self.workload.key
 
     @property
     def flavors(self) -> dict[tuple[str, str], str]:
-        """What it was assigned, by podset and resource."""
+        """Its assigned flavors by podset and resource."""
         admission = self.admission
         return {
             (part.name, resource): name
@@ -73,7 +73,7 @@ class Holder(NamedTuple):
 
 
 def selects(selector: LabelSelector | None, labels: Labels | None) -> bool:
-    """Whether a namespace is selected: none by no selector, and no namespace that is not known."""
+    """Whether a namespace is selected. No selector selects none; an unknown namespace is not selected."""
     if selector is None or labels is None:
         return False
     values = dict(labels)
@@ -92,7 +92,7 @@ def selects(selector: LabelSelector | None, labels: Labels | None) -> bool:
 
 @dataclass
 class Observed:
-    """The whole world, as the core has been told of it."""
+    """All observed objects, and the decisions without an answer."""
 
     settings: Settings = field(default_factory=Settings)
     cluster_queues: dict[str, ClusterQueue] = field(default_factory=dict)
@@ -109,12 +109,12 @@ class Observed:
     failed: dict[ObjectKey, Failed] = field(default_factory=dict)
     """Workloads whose last reservation could not be written, unless they changed since."""
     preempting: set[ObjectKey] = field(default_factory=set)
-    """Victims whose eviction was decided and is not observed yet."""
+    """Targets whose eviction was decided and is not observed yet."""
 
     # --- events -----------------------------------------------------------------------------------
 
     def observe(self, event: Event, now: Instant) -> None:
-        """Take in an event other than a request for cycles."""
+        """Apply an event other than a request for cycles."""
         match event:
             case happened.ClusterQueueChanged(queue):
                 self.cluster_queues[queue.name] = queue
@@ -171,7 +171,7 @@ class Observed:
                 raise AssertionError(event)
 
     def _hold_back(self, key: ObjectKey, now: Instant) -> None:
-        """Each failure in a row doubles the wait: 50 ms, 100 ms and so on, and never more than 30 s."""
+        """Each failure in a row doubles the backoff: 50 ms, 100 ms and so on, at most 30 s."""
         count = self.failed[key].in_a_row + 1 if key in self.failed else 1
         self.failed[key] = Failed(count, now + min(SECOND * 2 ** (count - 1) // 20, 30 * SECOND))
 
@@ -192,7 +192,7 @@ class Observed:
         self._settle_preemption(key)
 
     def _settle_preemption(self, key: ObjectKey) -> None:
-        """An eviction that is observed, or of one that holds nothing any more, is expected no longer."""
+        """Stop expecting an eviction that is observed, or of a workload that holds nothing any more."""
         holds_nothing = self.admission(key) is None
         if holds_nothing or (self.workloads[key].evicted and self.workloads[key].admission is not None):
             self.preempting.discard(key)
@@ -203,10 +203,10 @@ class Observed:
         self.failed.pop(key, None)
         self.preempting.discard(key)
 
-    # --- who holds what ---------------------------------------------------------------------------
+    # --- held quota -------------------------------------------------------------------------------
 
     def admission(self, key: ObjectKey) -> Admission | None:
-        """What a workload holds, also by a decision that is being written."""
+        """Return what a workload holds, also by a decision that is being written."""
         workload = self.workloads[key]
         if workload.finished:
             return None
@@ -214,8 +214,8 @@ class Observed:
             return workload.admission
         return self.assumed[key].admission if key in self.assumed else None
 
-    def is_void(self, key: ObjectKey) -> bool:
-        """Whether the reservation that an inactive workload shows is not charged to a later ClusterQueue."""
+    def is_not_charged(self, key: ObjectKey) -> bool:
+        """Whether the reservation of an inactive workload belongs to a former ClusterQueue of this name."""
         workload = self.workloads[key]
         if workload.admission is None or workload.active or not (workload.evicted and workload.evicted_at):
             return False
@@ -223,9 +223,9 @@ class Observed:
         return queue is not None and max(workload.evicted_at, workload.reserved_at) < queue.created_at
 
     def holder(self, key: ObjectKey) -> Holder | None:
-        """A workload as one that holds quota."""
+        """Return a workload as a holder of quota; None if it holds none."""
         admission, workload = self.admission(key), self.workloads[key]
-        if admission is None or self.is_void(key):
+        if admission is None or self.is_not_charged(key):
             return None
         observed = workload.admission is not None
         return Holder(
@@ -238,16 +238,16 @@ class Observed:
         )
 
     def holders(self) -> Iterator[Holder]:
-        """All that hold quota, by name."""
+        """Return all holders of quota by key."""
         for key in sorted(self.workloads):
             holder = self.holder(key)
             if holder is not None:
                 yield holder
 
     def _usage(self, workload: Workload, admission: Admission) -> dict[FlavorResource, int]:
-        """What was assigned, in proportion to the pods that are still to run.
+        """Return the assigned usage in proportion to the pods that are still to run.
 
-        Pods that a scale-down has removed are not to be run, nor are reclaimable ones.
+        Pods that a scale-down removed and reclaimable pods do not count.
         """
         counts = {pod_set.name: pod_set.count for pod_set in workload.pod_sets}
         reclaimable = dict(workload.reclaimable_pods) if self.settings.gates.reclaimable_pods else {}
@@ -264,7 +264,7 @@ class Observed:
         return {pair: amount for pair, amount in usage.items() if amount}
 
     def _reserved_at(self, key: ObjectKey) -> Instant:
-        """Since when one who holds quota does: stamps of conditions have whole seconds."""
+        """Return since when a workload holds quota. Timestamps of conditions have whole seconds."""
         workload = self.workloads[key]
         return (
             workload.reserved_at
@@ -272,24 +272,25 @@ class Observed:
             else self.assumed[key].at // SECOND * SECOND
         )
 
-    # --- who takes over what ----------------------------------------------------------------------
+    # --- replacements -----------------------------------------------------------------------------
 
     def former(self, key: ObjectKey, queue: str) -> Holder | None:
-        """With whom a workload shares what it is counted with if it gets quota in a ClusterQueue.
+        """Return the workload whose quota another takes over if it gets quota in a ClusterQueue.
 
-        The one that it replaces, with all that this was assigned, while it holds quota there; unless another
-        replaced it already, or whom the workload is to replace leads back to the workload.
+        It is the one that the workload replaces, with all that it was assigned, while it holds quota there.
+        There is none if another workload replaced it already, or if the chain of replacements leads back to
+        the workload.
         """
         name = self.workloads[key].replaces
         if name is None or name == key or name not in self.workloads:
             return None
         former = self.holder(name)
-        if former is None or former.queue != queue or self.leads_back(key) or self.heir(name):
+        if former is None or former.queue != queue or self.leads_back(key) or self.replacement(name):
             return None
         return former._replace(usage=self.assigned(name))
 
-    def line(self, key: ObjectKey) -> list[ObjectKey]:
-        """A workload, whom it is to replace, whom that is to, and so on, everybody once."""
+    def replacement_chain(self, key: ObjectKey) -> list[ObjectKey]:
+        """Return a workload, the one that it replaces, the one that this replaces, and so on, each once."""
         line = [key]
         while (at := self.workloads[line[-1]].replaces) is not None:
             if at not in self.workloads or at in line or self.workloads[at].finished:
@@ -298,37 +299,39 @@ class Observed:
         return line
 
     def leads_back(self, key: ObjectKey) -> bool:
-        """Whether a workload is to replace itself in the end: one that replaces one that replaces it, say."""
-        return self.workloads[self.line(key)[-1]].replaces == key
+        """Whether the chain of replacements leads back to the workload."""
+        return self.workloads[self.replacement_chain(key)[-1]].replaces == key
 
     def assigned(self, key: ObjectKey) -> dict[FlavorResource, int]:
-        """What a workload holds, whoever it is counted for."""
+        """Return what a workload holds, also if another workload counts it."""
         admission = self.admission(key)
         return {} if admission is None else self._usage(self.workloads[key], admission)
 
     def original(self, key: ObjectKey, queue: str) -> Holder | None:
-        """Whose quota a workload takes over if it gets quota in a ClusterQueue.
+        """Return the workload whose flavors a replacement keeps, if it gets quota in a ClusterQueue.
 
-        What is evicted is replaced by nobody: its replacement asks like any other workload (semantics,
+        An evicted workload is no original: its replacement is evaluated like any other workload (semantics,
         Elastic jobs).
         """
         former = self.former(key, queue)
         return None if former is None or former.evicted or not former.workload.active else former
 
-    def heir(self, name: ObjectKey) -> ObjectKey | None:
-        """Who took the place of one that still holds quota: the first who got quota after it did."""
+    def replacement(self, name: ObjectKey) -> ObjectKey | None:
+        """Return the workload that replaced one that still holds quota: the first that got quota after it."""
         former = self.admission(name) if name in self.workloads else None
-        return None if former is None else self._heir(name, former.cluster_queue, self._reserved_at(name))
+        return (
+            None if former is None else self._replacement(name, former.cluster_queue, self._reserved_at(name))
+        )
 
-    def heir_to_be(self, name: ObjectKey, queue: str, now: Instant) -> Holder | None:
-        """Who counts with less once one gets quota that it was to replace, and that waited until now.
+    def later_replacement(self, name: ObjectKey, queue: str, now: Instant) -> Holder | None:
+        """Return the workload that counts with less once its original gets quota now.
 
-        Stamps have whole seconds, so that it is not known who of two had quota before the other.
+        Timestamps have whole seconds, so that it is unknown which of the two had quota first.
         """
-        key = self._heir(name, queue, now // SECOND * SECOND)
+        key = self._replacement(name, queue, now // SECOND * SECOND)
         return None if key is None else self.holder(key)
 
-    def _heir(self, name: ObjectKey, queue: str, since: Instant) -> ObjectKey | None:
+    def _replacement(self, name: ObjectKey, queue: str, since: Instant) -> ObjectKey | None:
         heirs = [
             (self._reserved_at(key), workload.uid, key)
             for key, workload in self.workloads.items()
@@ -341,14 +344,14 @@ class Observed:
         return min(heirs)[2] if heirs else None
 
     def _counted(self, workload: Workload, admission: Admission) -> dict[FlavorResource, int]:
-        """What a workload counts with: of quota that it takes over nothing is counted twice."""
+        """Return the usage that counts for a workload, without what it takes over from another."""
         usage, name = self._usage(workload, admission), workload.replaces
-        if name is None or self.heir(name) != workload.key or self.is_void(name):
+        if name is None or self.replacement(name) != workload.key or self.is_not_charged(name):
             return usage
-        return beyond(usage, self.assigned(name))
+        return usage_beyond(usage, self.assigned(name))
 
     def without(self, keys: Collection[ObjectKey]) -> "Observed":
-        """The same, but that these hold nothing."""
+        """Return the same objects, but with no quota for these workloads."""
         return replace(
             self,
             assumed={key: held for key, held in self.assumed.items() if key not in keys},
@@ -359,18 +362,18 @@ class Observed:
         )
 
     def tree(self) -> Tree:
-        """The trees with what everybody holds."""
+        """Return the cohort trees with the usage of all holders."""
         tree = Tree(self.cluster_queues, self.cohorts)
         for key, workload in self.workloads.items():
             admission = self.admission(key)
-            if admission is not None and not self.is_void(key):
+            if admission is not None and not self.is_not_charged(key):
                 tree.add(admission.cluster_queue, self._counted(workload, admission))
         return tree
 
     def waits_for_pods(self) -> bool:
-        """Whether pods of a workload that is admitted, or about to be, are not ready.
+        """Whether pods of an admitted workload, or of one that is about to be, are not ready.
 
-        Workloads that are admitted in a ClusterQueue which does not exist do not count.
+        Workloads of a ClusterQueue that does not exist do not count.
         """
         queues = self.cluster_queues
         admitted = [
@@ -385,14 +388,14 @@ class Observed:
             and each.admission.cluster_queue in queues
             and each.admitted
             and not each.finished
-            and not self.is_void(key)
+            and not self.is_not_charged(key)
         ]
         return not all(self.workloads[key].pods_ready for key in admitted)
 
-    # --- who waits --------------------------------------------------------------------------------
+    # --- pending workloads --------------------------------------------------------------------------------
 
     def is_active(self, name: str) -> bool:
-        """Whether a ClusterQueue admits; the restrictions on MultiKueue checks need no history."""
+        """Whether a ClusterQueue admits. Histories have no MultiKueue checks, which have further rules."""
         queue = self.cluster_queues[name]
         flavors = {flavor.name for group in queue.resource_groups for flavor in group.flavors}
         if queue.terminating or queue.stop_policy is not StopPolicy.NONE or not flavors <= set(self.flavors):
@@ -404,11 +407,11 @@ class Observed:
         return all(check is not None and check.active for check in checks)
 
     def is_strict(self, name: str) -> bool:
-        """Whether the first of a ClusterQueue holds up all others."""
+        """Whether the head of a ClusterQueue blocks the queue."""
         return self.cluster_queues[name].queueing_strategy is QueueingStrategy.STRICT_FIFO
 
     def waits_in(self, key: ObjectKey) -> str | None:
-        """The ClusterQueue that a workload waits in."""
+        """Return the ClusterQueue in which a workload waits; None if it does not wait."""
         workload = self.workloads[key]
         if (
             self.admission(key) is not None
@@ -430,29 +433,29 @@ class Observed:
             return None
         return local_queue.cluster_queue
 
-    def is_kept_back(self, key: ObjectKey, now: Instant) -> bool:
-        """Whether a workload may not be tried yet."""
+    def is_held_back(self, key: ObjectKey, now: Instant) -> bool:
+        """Whether a workload may not be evaluated yet."""
         workload = self.workloads[key]
         until = self.failed[key].until if key in self.failed else 0
         return workload.requeue_blocked or max(workload.requeue_at or 0, until) > now
 
     def is_selected(self, key: ObjectKey, queue: str) -> bool:
-        """Whether the ClusterQueue admits from the workload's namespace."""
+        """Whether the ClusterQueue selects the workload's namespace."""
         return selects(self.cluster_queues[queue].namespace_selector, self.namespaces.get(key.namespace))
 
     def waiting(self, queue: str, now: Instant) -> list[ObjectKey]:
-        """Who may be tried in a ClusterQueue now, in the order of queues."""
+        """Return the workloads of a ClusterQueue that may be evaluated now, in queue order."""
         keys = [
             key
             for key in self.workloads
             if self.waits_in(key) == queue
-            and not self.is_kept_back(key, now)
+            and not self.is_held_back(key, now)
             and self.is_selected(key, queue)
         ]
         return sorted(keys, key=lambda key: queue_order(self.workloads[key]))
 
     def outstanding_checks(self, key: ObjectKey, queue: str, flavors: Collection[str]) -> list[str]:
-        """Checks of a ClusterQueue that apply with these flavors and are not ready for a workload."""
+        """Return the admission checks that apply with these flavors and are not Ready for a workload."""
         states = dict(self.workloads[key].admission_checks)
         return [
             rule.name
@@ -462,7 +465,7 @@ class Observed:
         ]
 
     def answered(self, key: ObjectKey) -> Workload:
-        """A workload as it is observed once its reservation is written."""
+        """Return a workload as it is observed once its reservation is written."""
         assumed, workload = self.assumed[key], self.workloads[key]
         return replace(
             workload,
@@ -474,18 +477,18 @@ class Observed:
         )
 
 
-def beyond(
+def usage_beyond(
     usage: Mapping[FlavorResource, int], former: Mapping[FlavorResource, int]
 ) -> dict[FlavorResource, int]:
-    """What is used beyond what a former one used."""
+    """Return the usage that exceeds another one."""
     return {pair: more for pair, amount in usage.items() if (more := amount - former.get(pair, 0)) > 0}
 
 
 def queue_order(workload: Workload) -> tuple[int, int, str]:
-    """Higher priority, then earlier queued, then uid."""
+    """Return the sort key of queue order: higher priority, then earlier queued, then uid."""
     return (-workload.priority, workload.queued_at, workload.uid)
 
 
-def by_namespace(limit_ranges: Mapping[ObjectKey, LimitRange], namespace: str) -> list[LimitRange]:
-    """The LimitRanges of a namespace, by name."""
+def limit_ranges_of(limit_ranges: Mapping[ObjectKey, LimitRange], namespace: str) -> list[LimitRange]:
+    """Return the LimitRanges of a namespace by name."""
     return [limit_ranges[key] for key in sorted(limit_ranges) if key.namespace == namespace]

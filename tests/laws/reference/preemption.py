@@ -1,4 +1,4 @@
-"""Whom classical preemption takes (semantics, Preemption), attempt by attempt."""
+"""The targets of classical preemption (semantics, Preemption), attempt by attempt."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -13,14 +13,14 @@ from tests.laws.reference.tree import Node, Tree, queue_node
 
 
 class Victim(NamedTuple):
-    """Who is to be preempted, and why."""
+    """A target of preemption, with the reason."""
 
     holder: Holder
     reason: PreemptionReason
 
 
 class Used(NamedTuple):
-    """What a LocalQueue used, by its weight: infinite without one."""
+    """Past usage of a LocalQueue divided by its weight; infinite with weight 0."""
 
     infinite: bool
     value: Fraction
@@ -31,39 +31,39 @@ NEVER_USED = Used(infinite=False, value=Fraction(0))
 
 @dataclass(frozen=True)
 class Question:
-    """For whom, for how much, and among whom victims are sought."""
+    """The preemptor of a search, what it requests, and the candidates."""
 
     observed: Observed
     tree: Tree
     queue: str
     workload: Workload
     usage: Mapping[FlavorResource, int]
-    """All that the preemptor would take."""
+    """All that the preemptor requests."""
     contested: Collection[FlavorResource]
-    """What of it has to be preempted for."""
-    gone: Collection[ObjectKey] = ()
-    """Who is off the tree already."""
+    """The part that needs preemption."""
+    removed_victims: Collection[ObjectKey] = ()
+    """Targets that are removed from the tree already."""
     used: Mapping[ObjectKey, Used] | None = None
-    """What LocalQueues used, if admission fair sharing is configured."""
+    """Past usage of LocalQueues, with admission fair sharing."""
 
     @property
     def node(self) -> Node:
-        """The preemptor's ClusterQueue."""
+        """The node of the preemptor's ClusterQueue."""
         return queue_node(self.queue)
 
     def holders_in(self, queues: Collection[str]) -> Iterator[Holder]:
-        """Who uses something contested there. Only ClusterQueues that are active take part in a cycle."""
+        """Return holders of contested resources in these ClusterQueues, as far as they are active."""
         for holder in self.observed.holders():
             if (
                 holder.queue in queues
-                and holder.key not in self.gone
+                and holder.key not in self.removed_victims
                 and self.observed.is_active(holder.queue)
                 and any(holder.usage.get(pair, 0) for pair in self.contested)
             ):
                 yield holder
 
     def candidate_order(self, holder: Holder) -> tuple[bool, bool, int, int, str]:
-        """Evicted first, other ClusterQueues before the own, lower priority, later reserved, uid."""
+        """Return the sort key: evicted, other ClusterQueue, low priority, reserved late, uid."""
         return (
             not holder.evicted,
             holder.queue == self.queue,
@@ -72,11 +72,11 @@ class Question:
             holder.workload.uid,
         )
 
-    def in_order(self, holders: Iterable[Holder]) -> list[Holder]:
-        """In candidate order.
+    def candidates_in_order(self, holders: Iterable[Holder]) -> list[Holder]:
+        """Return the candidates in order.
 
-        Within a ClusterQueue whose LocalQueues take turns, workloads of those that used more come first
-        after the evicted; ClusterQueues are merged by their next candidates.
+        In a ClusterQueue with admission fair sharing, after evicted workloads, those of LocalQueues with more
+        past usage come first. ClusterQueues are merged by their next candidates.
         """
         by_queue: dict[str, list[Holder]] = {}
         for holder in sorted(holders, key=self.candidate_order):
@@ -92,7 +92,7 @@ class Question:
         return result
 
     def _by_use(self, holder: Holder) -> tuple[bool, bool, Fraction]:
-        """Evicted first, then those of the LocalQueue that used most, where that counts."""
+        """Return the sort key: evicted first, then higher past usage of the LocalQueue, where that counts."""
         if self.used is None or not self.observed.cluster_queues[holder.queue].usage_based_admission:
             return (not holder.evicted, False, Fraction(0))
         key = ObjectKey(holder.key.namespace, holder.workload.queue_name)
@@ -101,7 +101,7 @@ class Question:
 
 
 def satisfies(policy: str, preemptor: Workload, candidate: Workload) -> bool:
-    """Whether a policy lets the one be preempted for the other."""
+    """Whether a policy lets a preemptor preempt a candidate."""
     match policy:
         case "Any":
             return True
@@ -131,7 +131,7 @@ _REASONS = {
 
 
 class Classical:
-    """One search for victims."""
+    """One classical search for targets."""
 
     def __init__(self, question: Question) -> None:
         self.question = question
@@ -139,7 +139,7 @@ class Classical:
         self.policy = question.observed.cluster_queues[question.queue].preemption
 
     def victims(self) -> list[Victim]:
-        """Who is preempted, in order; empty if nobody's quota suffices."""
+        """Return the targets in order; none if no targets suffice."""
         groups = self._candidates()
         for borrowing in self._attempts(groups):
             victims = self._attempt(self._in_order(groups, borrowing=borrowing), borrowing=borrowing)
@@ -150,7 +150,7 @@ class Classical:
     # --- candidates -------------------------------------------------------------------------------
 
     def _candidates(self) -> list[list[_Candidate]]:
-        """Those over whom there is hierarchical advantage, others of other ClusterQueues, and the own."""
+        """Return candidates with hierarchical advantage, others of other queues, and those of the own."""
         question = self.question
         own = [
             _Candidate(holder, "own")
@@ -160,17 +160,17 @@ class Classical:
         return [*self._across_queues(), own]
 
     def _in_order(self, groups: list[list[_Candidate]], *, borrowing: bool) -> list[_Candidate]:
-        """Those who may be taken in an attempt: whoever may not takes nobody's place in the order."""
+        """Return the candidates that an attempt allows. A forbidden one takes no place in the order."""
         lists: list[list[_Candidate]] = []
         for group in groups:
             kinds = {each.holder.key: each for each in group if not (borrowing and each.kind == "reclaim")}
-            in_order = self.question.in_order(each.holder for each in kinds.values())
+            in_order = self.question.candidates_in_order(each.holder for each in kinds.values())
             lists.append([kinds[holder.key] for holder in in_order])
         evicted = [each for some in lists for each in some if each.holder.evicted]
         return evicted + [each for some in lists for each in some if not each.holder.evicted]
 
     def _across_queues(self) -> tuple[list[_Candidate], list[_Candidate]]:
-        """Candidates of other ClusterQueues: those over whom there is hierarchical advantage, and others."""
+        """Return candidates of other ClusterQueues, with and without hierarchical advantage."""
         hierarchical: list[_Candidate] = []
         priority: list[_Candidate] = []
         if self.policy.reclaim_within_cohort == "Never":
@@ -205,7 +205,7 @@ class Classical:
         }
 
     def _exceeding(self, node: Node, visited: Node) -> set[str]:
-        """ClusterQueues below that use more than their quota, through cohorts that do."""
+        """Return ClusterQueues below that exceed their quota, through cohorts that exceed theirs."""
         queues: set[str] = set()
         for child in self.tree.children[node]:
             if child == visited or not self.tree.exceeds(child, self.question.contested):
@@ -227,7 +227,7 @@ class Classical:
     # --- attempts ---------------------------------------------------------------------------------
 
     def _attempts(self, groups: list[list[_Candidate]]) -> list[bool]:
-        """Whether each attempt may leave the preemptor borrowing."""
+        """Return for each attempt whether the preemptor may borrow."""
         question, never = self.question, self.policy.borrow_within_cohort.policy == "Never"
         kinds = {each.kind for group in groups for each in group}
         under_nominal = all(
@@ -274,7 +274,7 @@ class Classical:
         )
 
     def _give_back(self, taken: list[_Candidate], *, borrowing: bool) -> list[_Candidate]:
-        """Whoever need not go after all, from the last but one to the first; the last takes the place."""
+        """Remove targets that can be spared, from the last but one to the first; the last takes the place."""
         targets = list(taken)
         for index in range(len(taken) - 2, -1, -1):
             each = targets[index]

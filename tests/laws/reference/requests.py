@@ -16,7 +16,7 @@ from admitq.core.model import (
     Workload,
 )
 from admitq.core.settings import Resources
-from tests.laws.reference.observed import Observed, by_namespace
+from tests.laws.reference.observed import Observed, limit_ranges_of
 
 Exact = dict[str, Fraction]
 
@@ -92,7 +92,7 @@ def _is_within(requests: Mapping[str, Fraction], items: list[LimitRangeItem]) ->
 
 def pod(observed: Observed, namespace: str, template: PodTemplate) -> Pod:
     """A pod of the template in the namespace."""
-    items = [item for each in by_namespace(observed.limit_ranges, namespace) for item in each.items]
+    items = [item for each in limit_ranges_of(observed.limit_ranges, namespace) for item in each.items]
     of_containers = [item for item in items if item.type is LimitedType.CONTAINER]
     of_pods = [item for item in items if item.type is LimitedType.POD]
     containers = [_adjusted(container, of_containers) for container in template.containers]

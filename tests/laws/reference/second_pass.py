@@ -1,7 +1,7 @@
-"""Who holds quota, lacks places for its pods, and is tried once more (semantics, Second pass).
+"""Workloads that hold quota, lack places for their pods and are evaluated again (semantics, Second pass).
 
-There are no places yet, so that every second pass fails. After n of them in a row the next comes 2ⁿ seconds
-later, at most 30.
+No topology is implemented yet, so that every second pass fails. After n failures in a row the next pass comes
+2ⁿ seconds later, at most 30.
 """
 
 from typing import NamedTuple
@@ -12,7 +12,7 @@ from tests.laws.reference.observed import Observed
 LONGEST = 30
 
 
-def lacks_places(workload: Workload) -> bool:
+def waits_for_second_pass(workload: Workload) -> bool:
     """Whether places for its pods are all that a workload waits for."""
     admission, checks = workload.admission, workload.admission_checks
     if admission is None or workload.finished or workload.evicted or not workload.active:
@@ -26,7 +26,7 @@ def lacks_places(workload: Workload) -> bool:
 
 
 class Turn(NamedTuple):
-    """When a workload is to be tried next, and how often that failed."""
+    """When a workload is evaluated next, and how often that failed."""
 
     at: Instant
     key: ObjectKey
@@ -35,24 +35,24 @@ class Turn(NamedTuple):
 
 
 class SecondPasses:
-    """Everybody's next turn, which depends on when the former were."""
+    """The next second pass of each workload, which depends on the times of the former ones."""
 
     def __init__(self) -> None:
         self._turns: dict[ObjectKey, Turn] = {}
 
     def observe(self, observed: Observed, now: Instant) -> None:
-        """Something happened."""
-        lacking = {key: each.uid for key, each in observed.workloads.items() if lacks_places(each)}
+        """Update the passes after an event."""
+        lacking = {key: each.uid for key, each in observed.workloads.items() if waits_for_second_pass(each)}
         self._turns = {key: each for key, each in self._turns.items() if lacking.get(key) == each.uid}
         for key, uid in lacking.items():
             self._turns.setdefault(key, Turn(now + SECOND, key, uid, 0))
 
     def next_at(self) -> Instant | None:
-        """When the first is due."""
+        """Return when the first pass is due."""
         return min((each.at for each in self._turns.values()), default=None)
 
     def take_due(self, now: Instant) -> list[Turn]:
-        """Those that are due, in order; each of them fails."""
+        """Return the passes that are due, in order. Each of them fails."""
         due = sorted(each for each in self._turns.values() if each.at <= now)
         for each in due:
             failed = each.failed + 1
