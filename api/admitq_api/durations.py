@@ -16,6 +16,8 @@ _MICROSECONDS = {
 }
 _PART = r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:ns|us|µs|μs|ms|s|m|h)"
 _DURATION = re.compile(rf"(?P<sign>[+-]?)(?P<parts>(?:{_PART})+|0)")
+PATTERN = rf"^\+?(?:(?:{_PART})+|0)$"
+"""The same for a JSON schema, of durations that are not negative."""
 _EACH = re.compile(r"([0-9.]+)(ns|us|µs|μs|ms|s|m|h)")
 _LONGEST = timedelta(microseconds=(2**63 - 1) // 1000)
 

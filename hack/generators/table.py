@@ -6,6 +6,7 @@ from pathlib import Path
 from generators import (
     api_reference,
     chart,
+    chart_schema,
     pictures,
     pod_template,
     reference_tables,
@@ -23,6 +24,7 @@ GENERATORS: tuple[Generator, ...] = (
     api_reference.outputs,
     versions_reference.outputs,
     chart.outputs,
+    chart_schema.outputs,
     reference_tables.outputs,
     scenario_reference.outputs,
     pictures.outputs,

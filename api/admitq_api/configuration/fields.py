@@ -98,7 +98,7 @@ LabelValue = Annotated[str, checked(label_value)]
 Count = Annotated[int, Field(ge=0)]
 PathName = Annotated[str, AfterValidator(_path_name)]
 Selector = dict[str, Any]
-QuantityText = Annotated[str, BeforeValidator(_quantity)]
+QuantityText = Annotated[str, BeforeValidator(_quantity, json_schema_input_type=str | int | float)]
 
 
 class Section(BaseModel):

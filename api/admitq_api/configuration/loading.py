@@ -136,7 +136,7 @@ def _without_nulls(value: Any) -> Any:
     return value
 
 
-_ABSENT_IF_EMPTY: Final = (
+ABSENT_IF_EMPTY: Final = (
     "namespace",
     "webhook.certDir",
     "health.readinessEndpointName",
@@ -151,7 +151,7 @@ _ABSENT_IF_EMPTY: Final = (
     "resources.quotaCheckStrategy",
     "tls.minVersion",
 )
-_ABSENT_IF_ZERO: Final = (
+ABSENT_IF_ZERO: Final = (
     "leaderElection.leaseDuration",
     "leaderElection.renewDeadline",
     "leaderElection.retryPeriod",
@@ -161,7 +161,7 @@ _ABSENT_IF_ZERO: Final = (
 
 def _without_zeroes(given: dict[str, Any]) -> dict[str, Any]:
     """A file without the fields that stand for their defaults."""
-    for paths, zeroes in ((_ABSENT_IF_EMPTY, ("",)), (_ABSENT_IF_ZERO, ("0", "0s"))):
+    for paths, zeroes in ((ABSENT_IF_EMPTY, ("",)), (ABSENT_IF_ZERO, ("0", "0s"))):
         for path in paths:
             *sections, last = path.split(".")
             place: Any = given
