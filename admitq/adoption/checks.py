@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 
 from admitq.adoption.cluster import NEWER, Cluster, holds, is_running, title, version_read
 from admitq.adoption.lost import lost
-from admitq.integrations.registry import framework_names
+from admitq.integrations.registry import list_framework_names
 from admitq_api.configuration import Configuration, ConfigurationError
 from admitq_api.feature_gates import EITHER_WAY, Gate, note_of
 from admitq_api.json_objects import JsonObject, value_at
@@ -134,7 +134,7 @@ def _configuration(cluster: Cluster) -> Iterator[str]:
         if isinstance(loaded, ConfigurationError):
             yield from (f"{problem} ({one.place})" for problem in str(loaded).splitlines())
         else:
-            for name in sorted({*loaded.integrations.frameworks} - {*framework_names()}):
+            for name in sorted({*loaded.integrations.frameworks} - {*list_framework_names()}):
                 yield f"integrations.frameworks: {name} ({one.place})"
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from admitq.core.selectors import selects_namespace
 from admitq.integrations import custom
 from admitq.integrations.base import Integration
-from admitq.integrations.registry import framework_names
+from admitq.integrations.registry import list_framework_names
 from admitq.metrics.custom_labels import CustomLabel
 from admitq.metrics.registry import clashes
 from admitq.serving.tls import TlsSettings
@@ -72,16 +72,16 @@ def load_settings(file: Path | None, feature_gates: str = "") -> Settings:
     )
     _spare_the_system(configuration)
     gates = configuration.gates(feature_gates)
-    missing = set(configuration.integrations.frameworks).difference(framework_names())
+    missing = set(configuration.integrations.frameworks).difference(list_framework_names())
     if missing:
         raise ConfigurationError(
             [
                 f"integrations.frameworks: {name!r} is not built in yet: "
-                f"use one of {', '.join(framework_names())}"
+                f"use one of {', '.join(list_framework_names())}"
                 for name in sorted(missing)
             ]
         )
-    integrations, known = custom.configured_kinds(configuration, gates)
+    integrations, known = custom.load_enabled_and_all_kinds(configuration, gates)
     return Settings(
         configuration,
         configuration.names,

@@ -125,7 +125,7 @@ def kinds(
 ) -> None:
     """Print the job kinds that admitq knows and what each can do."""
     from admitq.app.settings import load_settings
-    from admitq.integrations.capabilities import ABILITIES, described
+    from admitq.integrations.capabilities import CAPABILITIES, describe_kind
     from admitq_api.configuration import ConfigurationError
 
     try:
@@ -134,7 +134,7 @@ def kinds(
         typer.echo(f"admitq kinds: {error}", err=True)
         raise typer.Exit(CONFIGURATION_ERROR) from error
     if as_json:
-        typer.echo(json.dumps([described(one) for one in known], indent=2))
+        typer.echo(json.dumps([describe_kind(one) for one in known], indent=2))
         return
     from rich.console import Console
     from rich.table import Table
@@ -143,7 +143,7 @@ def kinds(
     for column in ("Framework", "API version", "Kind", "Can do"):
         table.add_column(column, overflow="fold")
     for one in known:
-        can = ", ".join(ability.title for ability in ABILITIES if ability.has(one))
+        can = ", ".join(ability.title for ability in CAPABILITIES if ability.is_supported_by(one))
         table.add_row(one.framework, one.api_version, one.kind, can)
     console = Console()
     # Who reads this through a pipe wants one line for each kind, however long.

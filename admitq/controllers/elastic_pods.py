@@ -27,7 +27,7 @@ from admitq.controllers.wiring import ControllerSpec, Wanted, Watch, WhenServed
 from admitq.core.model import Instant
 from admitq.integrations.base import Integration
 from admitq.integrations.families import pods
-from admitq.integrations.ownership import controller_of
+from admitq.integrations.ownership import get_controller
 from admitq.runtime.resources import PODS
 from admitq.runtime.store import Change, Key
 from admitq.workloads.pod_counts import covered_counts
@@ -81,13 +81,13 @@ def is_gated(pod: JsonObject, names: Names) -> bool:
 
 def to_ungate(members: Iterable[JsonObject], room: Mapping[str, int], names: Names) -> list[JsonObject]:
     """The pods to let go, oldest first: of each podset as many as have room beside those that have been."""
-    alive = sorted((one for one in members if not pods.has_ended(one)), key=pods.age)
+    alive = sorted((one for one in members if not pods.has_ended(one)), key=pods.get_age_key)
     free = Counter(room)
-    free.subtract(pods.label(one, names.podset) for one in alive if not is_gated(one, names))
+    free.subtract(pods.get_label(one, names.podset) for one in alive if not is_gated(one, names))
     found: list[JsonObject] = []
     for one in alive:
-        name = pods.label(one, names.podset)
-        if is_gated(one, names) and not pods.is_deleting(one) and free[name] > 0:
+        name = pods.get_label(one, names.podset)
+        if is_gated(one, names) and not pods.is_being_deleted(one) and free[name] > 0:
             free[name] -= 1
             found.append(one)
     return found
@@ -102,14 +102,15 @@ def pods_of_job(
     of a pod is the job, or of a kind that the controller of the job creates.
     """
     creates = {
-        (one.group, one.kind): one.ownership.creates or frozenset[tuple[str, str]]() for one in integrations
+        (one.group, one.kind): one.ownership.created_kinds or frozenset[tuple[str, str]]()
+        for one in integrations
     }
-    jobs = [reference for one in slices if (reference := controller_of(one)) is not None]
+    jobs = [reference for one in slices if (reference := get_controller(one)) is not None]
     uids = {one.get("uid") for one in jobs}
     between = {kind for one in jobs for kind in creates.get(_kind(one), ())}
 
     def is_of_job(pod: JsonObject) -> bool:
-        reference = controller_of(pod)
+        reference = get_controller(pod)
         return reference is not None and (reference.get("uid") in uids or _kind(reference) in between)
 
     return [one for one in named if is_of_job(one)]
@@ -149,9 +150,9 @@ def stop_excess(slices: Sequence[JsonObject], excess: Iterable[JsonObject], name
 
 def slim(pod: JsonObject, names: Names) -> dict[str, Any]:
     """What is asked of a pod; next to nothing of one that no elastic job made."""
-    metadata = pods.mapping_at(pod, "metadata")
+    metadata = pods.get_mapping(pod, "metadata")
     kept = select_fields(metadata, _KEPT_METADATA)
-    if not (chain := pods.annotation(pod, names.workload_slice_name)):
+    if not (chain := pods.get_annotation(pod, names.workload_slice_name)):
         return {"metadata": kept}
     return {
         "apiVersion": PODS.api_version,
@@ -159,11 +160,11 @@ def slim(pod: JsonObject, names: Names) -> dict[str, Any]:
         "metadata": {
             **kept,
             **select_fields(metadata, ("ownerReferences",)),
-            "labels": {names.podset: pods.label(pod, names.podset)},
+            "labels": {names.podset: pods.get_label(pod, names.podset)},
             "annotations": {names.workload_slice_name: chain},
         },
         "spec": {"schedulingGates": value_at(pod, ("spec", "schedulingGates"), [])},
-        "status": {"phase": pods.phase(pod)},
+        "status": {"phase": pods.get_phase(pod)},
     }
 
 
@@ -196,7 +197,7 @@ class ElasticPodsController:
 
     async def _has_newer_slices(self, namespace: str, slices: Iterable[JsonObject]) -> bool:
         ctx, label = self._ctx, self._ctx.names.job_uid
-        for uid in {(controller_of(one) or {}).get("uid", "") for one in slices}:
+        for uid in {(get_controller(one) or {}).get("uid", "") for one in slices}:
             current, _ = await ctx.client.list(
                 ctx.kinds.workloads, namespace, label_selector=f"{label}={uid}"
             )

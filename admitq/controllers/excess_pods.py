@@ -11,7 +11,7 @@ from typing import Final
 from admitq.controllers.plan import Count
 from admitq.core.model import Instant
 from admitq.integrations.families import pods
-from admitq.integrations.ownership import controller_of
+from admitq.integrations.ownership import get_controller
 from admitq.translate.workloads import read_replaced_key
 from admitq.workloads.pod_counts import covered_counts, pod_counts
 from admitq.workloads.transitions import holds, is_over, is_reserved
@@ -71,14 +71,14 @@ def excess_pods(
     by_podset: dict[str, list[JsonObject]] = {}
     for one in members:
         if not pods.has_gate(one, names.elastic_gate) and not pods.has_ended(one):
-            by_podset.setdefault(pods.label(one, names.podset), []).append(one)
+            by_podset.setdefault(pods.get_label(one, names.podset), []).append(one)
     found: list[JsonObject] = []
     for name, running in by_podset.items():
-        staying = sum(not pods.is_deleting(one) for one in running)
+        staying = sum(not pods.is_being_deleted(one) for one in running)
         surplus = max(0, staying - wanted[name]) if name in wanted else 0
         beyond = _beyond(running, reserved.get(name, 0), now)
         found += beyond[: max(0, len(beyond) - surplus)]
-    return sorted(found, key=pods.age, reverse=True)
+    return sorted(found, key=pods.get_age_key, reverse=True)
 
 
 def _beyond(running: Iterable[JsonObject], count: int, now: Instant) -> list[JsonObject]:
@@ -87,13 +87,15 @@ def _beyond(running: Iterable[JsonObject], count: int, now: Instant) -> list[Jso
     A deleted pod counts until its grace period ends, against pods that were created after its deletion: of a
     job that shrinks, the pods that stay are as old as those that go.
     """
-    by_age = sorted(running, key=pods.age)
+    by_age = sorted(running, key=pods.get_age_key)
     deleted_at = sorted(
-        at for one in by_age if (at := _deleted_at(one)) is not None and (pods.grace_ends(one) or 0) > now
+        at
+        for one in by_age
+        if (at := _deleted_at(one)) is not None and (pods.get_grace_period_end(one) or 0) > now
     )
     kept, beyond = 0, list[JsonObject]()
     for one in by_age:
-        if pods.is_deleting(one):
+        if pods.is_being_deleted(one):
             continue
         if kept + bisect_right(deleted_at, _created_at(one)) < count:
             kept += 1
@@ -104,14 +106,14 @@ def _beyond(running: Iterable[JsonObject], count: int, now: Instant) -> list[Jso
 
 def _created_at(pod: JsonObject) -> Instant:
     try:
-        return parse_time(pods.text_at(pod, "metadata", "creationTimestamp"))
+        return parse_time(pods.get_text(pod, "metadata", "creationTimestamp"))
     except ValueError:
         return 0
 
 
 def _deleted_at(pod: JsonObject) -> Instant | None:
     """When the deletion of a pod was requested; None for others. The API server adds the grace period."""
-    if (ends := pods.grace_ends(pod)) is None:
+    if (ends := pods.get_grace_period_end(pod)) is None:
         return None
     grace = value_at(pod, ("metadata", "deletionGracePeriodSeconds"))
     return ends - (grace if isinstance(grace, int) else _DEFAULT_GRACE_SECONDS) * SECOND
@@ -119,7 +121,7 @@ def _deleted_at(pod: JsonObject) -> Instant | None:
 
 def job_kind(workload: JsonObject) -> str:
     """The kind of the job that controls a Workload, as metrics name it."""
-    controller = controller_of(workload) or {}
+    controller = get_controller(workload) or {}
     group, _, _ = str(controller.get("apiVersion", "")).rpartition("/")
     return kind_label(group, str(controller.get("kind", "")))
 

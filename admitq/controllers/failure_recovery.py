@@ -17,7 +17,7 @@ from admitq.controllers.plan import NOTHING, Count, Delete, Patch, Plan, Tell, a
 from admitq.controllers.settings import Nanoseconds
 from admitq.controllers.wiring import ControllerSpec, Followed, Watch, WhenServed
 from admitq.core.model import SECOND, Instant
-from admitq.integrations.base import Step
+from admitq.integrations.base import PatchStep
 from admitq.integrations.families import pods
 from admitq.runtime.resources import NODES, PODS, Resource
 from admitq.runtime.store import Change, Key
@@ -59,7 +59,7 @@ def decide(case: PodCase) -> Plan:
     whose node is gone altogether is Kubernetes' own business, which deletes it.
     """
     pod = case.pod
-    grace_ends = pods.grace_ends(pod)
+    grace_ends = pods.get_grace_period_end(pod)
     if not _has_opted_in(pod, case.names) or grace_ends is None or not is_unreachable(case.node):
         return NOTHING
     if (left := grace_ends + case.delay - case.now) >= 0:
@@ -71,7 +71,7 @@ def decide(case: PodCase) -> Plan:
     seconds = (case.now - grace_ends) // SECOND
     node = value_at(case.node, ("metadata", "name"), "")
     note = f"Pod was still terminating {seconds}s after its grace period, and node {node} is unreachable"
-    failed = Step(create_merge_patch(pod, _failed(pod, note, case)), "status")
+    failed = PatchStep(create_merge_patch(pod, _failed(pod, note, case)), "status")
     return plan(
         None if has_ended else Patch(PLACED_PODS, pod, (failed,), CONCERN),
         None if is_forced else Delete(PLACED_PODS, pod, by_force=True),
@@ -81,7 +81,7 @@ def decide(case: PodCase) -> Plan:
 
 
 def _has_opted_in(pod: JsonObject, names: Names) -> bool:
-    return pods.annotation(pod, names.safe_to_forcefully_delete) == "true"
+    return pods.get_annotation(pod, names.safe_to_forcefully_delete) == "true"
 
 
 def is_unreachable(node: JsonObject | None) -> bool:
@@ -97,14 +97,14 @@ def _was_deleted_by_force(pod: JsonObject) -> bool:
 
 def _failed(pod: JsonObject, message: str, case: PodCase) -> JsonObject:
     told = with_condition(
-        [one for one in pods.conditions(pod) if isinstance(one, Mapping)],
+        [one for one in pods.list_conditions(pod) if isinstance(one, Mapping)],
         type=f"{case.names.product_in_reasons}FailureRecovery",
         status=True,
         reason=f"{case.names.product_in_reasons}ForcefullyDeleted",
         message=message,
         now=case.now,
     )
-    return {**pod, "status": {**pods.mapping_at(pod, "status"), "phase": "Failed", "conditions": told}}
+    return {**pod, "status": {**pods.get_mapping(pod, "status"), "phase": "Failed", "conditions": told}}
 
 
 # --- watching -------------------------------------------------------------------------------------
@@ -113,16 +113,16 @@ def _failed(pod: JsonObject, message: str, case: PodCase) -> JsonObject:
 def slim_pod(pod: JsonObject, names: Names) -> dict[str, Any]:
     """What is asked of a pod that opted in; of others no more than a store must have."""
     identity = ("name", "namespace", "uid", "resourceVersion")
-    metadata = pods.mapping_at(pod, "metadata")
+    metadata = pods.get_mapping(pod, "metadata")
     if not _has_opted_in(pod, names):
         return {"metadata": select_fields(metadata, identity)}
     kept = (*identity, "annotations", "finalizers", "deletionTimestamp", "deletionGracePeriodSeconds")
-    status = pods.mapping_at(pod, "status")
+    status = pods.get_mapping(pod, "status")
     return {
         "apiVersion": PODS.api_version,
         "kind": PODS.kind,
         "metadata": select_fields(metadata, kept),
-        "spec": {"nodeName": pods.text_at(pod, "spec", "nodeName")},
+        "spec": {"nodeName": pods.get_text(pod, "spec", "nodeName")},
         "status": select_fields(status, ("phase", "conditions")),
     }
 
@@ -130,7 +130,7 @@ def slim_pod(pod: JsonObject, names: Names) -> dict[str, Any]:
 def slim_node(node: JsonObject) -> dict[str, Any]:
     """What is asked of a node: its name and its taints."""
     identity = ("name", "uid", "resourceVersion")
-    metadata = pods.mapping_at(node, "metadata")
+    metadata = pods.get_mapping(node, "metadata")
     return {
         "metadata": select_fields(metadata, identity),
         "spec": {"taints": value_at(node, ("spec", "taints"), [])},
@@ -138,7 +138,7 @@ def slim_node(node: JsonObject) -> dict[str, Any]:
 
 
 def _node_of_terminating(pod: JsonObject) -> Iterator[str]:
-    if pods.is_deleting(pod) and (node := pods.text_at(pod, "spec", "nodeName")):
+    if pods.is_being_deleted(pod) and (node := pods.get_text(pod, "spec", "nodeName")):
         yield node
 
 
@@ -160,7 +160,7 @@ class FailureRecoveryController:
         pod = None if placed is None else placed.get(*key)
         if pod is None or nodes is None:
             return None
-        node = nodes.get("", pods.text_at(pod, "spec", "nodeName"))
+        node = nodes.get("", pods.get_text(pod, "spec", "nodeName"))
         return await act(ctx, decide(PodCase(pod, node, ctx.names, self._delay, ctx.clock())))
 
     def when_served(self) -> WhenServed:
@@ -190,4 +190,4 @@ class FailureRecoveryController:
 
 
 def _terminating(change: Change) -> tuple[Key, ...]:
-    return (change.key,) if change.new is not None and pods.is_deleting(change.new) else ()
+    return (change.key,) if change.new is not None and pods.is_being_deleted(change.new) else ()

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from admitq.controllers.context import Context
 from admitq.controllers.plan import Patch, Plan, RemoveFinalizer, act, has_finalizer, plan
-from admitq.integrations.base import Step
+from admitq.integrations.base import PatchStep
 from admitq.runtime.resources import Resource
 from admitq.runtime.store import Key
 from admitq_api.json_objects import JsonObject, value_at
@@ -21,7 +21,7 @@ def hold_while_in_use(resource: Resource, obj: JsonObject, finalizer: str, *, in
     if held:
         return None
     finalizers = [*value_at(obj, ("metadata", "finalizers"), []), finalizer]
-    return plan(Patch(resource, obj, (Step({"metadata": {"finalizers": finalizers}}),), "finalizer"))
+    return plan(Patch(resource, obj, (PatchStep({"metadata": {"finalizers": finalizers}}),), "finalizer"))
 
 
 class InUseController:

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from admitq.integrations.base import FollowedKind, Integration, OwnerKind
-from admitq.integrations.ownership import controller_of, is_of_group
+from admitq.integrations.base import Integration, OwnerKind, ReferencedKind
+from admitq.integrations.ownership import get_controller, is_group_workload
 from admitq.runtime.kinds import kinds_of
 from admitq.runtime.resources import POD_TEMPLATES, PODS, Resource
 from admitq.runtime.store import Index, Key
@@ -34,7 +34,7 @@ def resource_of(integration: Integration) -> Resource:
     return Resource(one.group, one.version, one.plural, one.kind, namespaced=True)
 
 
-def resource_followed(integration: Integration, followed: FollowedKind) -> Resource:
+def resource_followed(integration: Integration, followed: ReferencedKind) -> Resource:
     """A kind that jobs of another kind refer to as a resource, held for their sake alone."""
     group, version, kind = followed.kind
     view = f"followed by {integration.plural}"
@@ -85,7 +85,7 @@ def _namespace(obj: JsonObject) -> str:
 
 def owners(obj: JsonObject) -> Iterator[str]:
     """The controller of an object, as indexes call it."""
-    reference = controller_of(obj)
+    reference = get_controller(obj)
     if reference is not None:
         group = reference.get("apiVersion", "").rpartition("/")[0]
         yield owner_value(group, reference.get("kind", ""), _namespace(obj), reference.get("name", ""))
@@ -93,7 +93,7 @@ def owners(obj: JsonObject) -> Iterator[str]:
 
 def _owner_of_workload(names: Names) -> Index:
     def owner(workload: JsonObject) -> Iterator[str]:
-        if is_of_group(workload, names):
+        if is_group_workload(workload, names):
             group = group_key(value_at(workload, ("metadata", "name"), ""))
             yield owner_value(PODS.group, PODS.kind, _namespace(workload), group)
         else:
@@ -137,9 +137,9 @@ def parents_of_pod(pod: JsonObject, names: Names, integrations: Iterable[Integra
     """The object that a pod serves in one of its groups, as indexes call it."""
     held_by = value_at(pod, ("metadata", "annotations", names.pod_suspending_parent))
     for one in integrations:
-        if one.serving is None or one.serving.parent != held_by:
+        if one.serving is None or one.serving.suspending_parent != held_by:
             continue
-        if (place := one.serving.place_of(pod)) is not None:
+        if (place := one.serving.locate_pod(pod)) is not None:
             yield owner_value(one.group, one.kind, _namespace(pod), place.parent)
 
 
@@ -217,10 +217,10 @@ def indexes_of_jobs(
     def priority_classes(job: JsonObject) -> Iterator[str]:
         if label := value_at(job, ("metadata", "labels", names.priority_class)):
             yield priority_class_value("WorkloadPriorityClass", label)
-        if own := integration.templates.priority_class(job):
+        if own := integration.templates.find_priority_class(job):
             yield priority_class_value("PriorityClass", own)
-        for pod_set in integration.pod_sets(job, names):
-            if named := value_at(pod_set.template_in(job), ("spec", "priorityClassName")):
+        for pod_set in integration.list_pod_sets(job, names):
+            if named := value_at(pod_set.get_template(job), ("spec", "priorityClassName")):
                 yield priority_class_value("PriorityClass", named)
 
     def prebuilt(job: JsonObject) -> Iterator[str]:
@@ -229,7 +229,7 @@ def indexes_of_jobs(
                 yield in_namespace(_namespace(job), name)
 
     def references(job: JsonObject) -> Iterator[str]:
-        for reference in integration.templates.references(job):
+        for reference in integration.templates.list_references(job):
             yield reference_value(*reference)
 
     found = {
@@ -243,7 +243,7 @@ def indexes_of_jobs(
         return found
 
     def groups(member: JsonObject) -> Iterator[str]:
-        if group := composition.group_of(member, names):
+        if group := composition.get_group(member, names):
             yield in_namespace(_namespace(member), group)
 
     serving = tuple(one for one in switched_on if one.serving is not None)

@@ -6,7 +6,7 @@ A test that fails refuses the patch. Everything else of the object may have chan
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from admitq.integrations.base import Step
+from admitq.integrations.base import PatchStep
 from admitq_api.json_objects import JsonObject, apply_merge_patch, value_at
 from admitq_api.json_patch import json_patch, pointer
 
@@ -40,7 +40,7 @@ def ungating(pod: JsonObject, gate: str) -> Operations:
     )
 
 
-def if_as_seen(obj: JsonObject, step: Step) -> Operations:
+def if_as_seen(obj: JsonObject, step: PatchStep) -> Operations:
     """Do what a merge patch does, if this very object is as it was seen at the step's paths.
 
     A mapping that is added, such as the first annotation, would replace one that another writer has added
@@ -50,7 +50,10 @@ def if_as_seen(obj: JsonObject, step: Step) -> Operations:
     added = (one["path"] for one in changes if one["op"] == "add" and isinstance(one["value"], Mapping))
     return (
         _is_this(obj),
-        *({"op": "test", "path": pointer(path), "value": value_at(obj, path)} for path in step.as_seen),
+        *(
+            {"op": "test", "path": pointer(path), "value": value_at(obj, path)}
+            for path in step.required_unchanged
+        ),
         *({"op": "test", "path": path, "value": None} for path in added),
         *changes,
     )

@@ -99,9 +99,9 @@ def excess_of(
     allowed = covered_counts(workload) if may_have_pods(workload) else {}
     only_one = next(iter(counts)) if len(counts) == 1 else ""
     by_podset: dict[str, list[JsonObject]] = {}
-    for pod in sorted(pods, key=pods_of.age):
-        if not pods_of.is_deleting(pod):
-            by_podset.setdefault(pods_of.label(pod, names.podset) or only_one, []).append(pod)
+    for pod in sorted(pods, key=pods_of.get_age_key):
+        if not pods_of.is_being_deleted(pod):
+            by_podset.setdefault(pods_of.get_label(pod, names.podset) or only_one, []).append(pod)
     unnamed = by_podset.pop("", [])
     left = sum(max(0, count - len(by_podset.get(name, ()))) for name, count in allowed.items())
     beyond = [
@@ -110,7 +110,7 @@ def excess_of(
         if name in counts or not allowed
         for one in found[allowed.get(name, 0) :]
     ]
-    return sorted((*beyond, *unnamed[left:]), key=pods_of.age, reverse=True)
+    return sorted((*beyond, *unnamed[left:]), key=pods_of.get_age_key, reverse=True)
 
 
 def may_delete_pods(settings: Settings) -> bool:

@@ -25,8 +25,8 @@ from admitq.controllers.outliving import (
     remained,
 )
 from admitq.controllers.pod_index import NOT_ENDED, PodIndex, may_run, uids_of_job
-from admitq.integrations.families.batch_jobs import CONTROLLER_UID
-from admitq.integrations.families.pods import age
+from admitq.integrations.families.batch_jobs import CONTROLLER_UID_LABEL
+from admitq.integrations.families.pods import get_age_key
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import PODS
 from admitq.workloads.transitions import ConditionType, holds
@@ -73,7 +73,7 @@ def _expected_end(pod: JsonObject) -> tuple[bool, str, tuple[str, str]]:
     its grace period. Of pods that differ in neither, the newest has most of its work before it.
     """
     deleted = value_at(pod, ("metadata", "deletionTimestamp"))
-    return deleted is None, deleted or "", age(pod)
+    return deleted is None, deleted or "", get_age_key(pod)
 
 
 @dataclass(slots=True)
@@ -166,7 +166,7 @@ class OutlivingPods:
         for one, uids in asked:
             if not _has_labelled_pods(one, job):
                 continue
-            listed = await self._list(one["metadata"]["namespace"], f"{CONTROLLER_UID}={min(uids)}")
+            listed = await self._list(one["metadata"]["namespace"], f"{CONTROLLER_UID_LABEL}={min(uids)}")
             if listed.pods:
                 found[_uid(one)] = Remaining(listed.pods)
         return found

@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 from admitq.controllers.context import Context, Metrics
 from admitq.controllers.json_patches import Operations, finalizer_removal, if_as_seen, ungating
 from admitq.core.model import SECOND, Instant
-from admitq.integrations.base import Step
+from admitq.integrations.base import PatchStep
 from admitq.runtime.errors import ApiError
 from admitq.runtime.rate_limit import CallPriority, call_priority
 from admitq.runtime.resources import PODS, Resource
@@ -48,7 +48,7 @@ class Patch:
 
     resource: Resource
     obj: JsonObject
-    steps: tuple[Step, ...]
+    steps: tuple[PatchStep, ...]
     concern: str
     reports: "tuple[Tell | Count, ...]" = ()
     priority: CallPriority = CallPriority.STATUS
@@ -171,7 +171,7 @@ def status_patch(
     if patch is None:
         return None
     return Patch(
-        resource, obj, (Step(dict(patch), "status"),), concern, priority=_status_priority(obj, patch)
+        resource, obj, (PatchStep(dict(patch), "status"),), concern, priority=_status_priority(obj, patch)
     )
 
 
@@ -269,13 +269,13 @@ async def _patch(ctx: Context, action: Patch) -> JsonObject:
     version = action.obj["metadata"]["resourceVersion"]
     reports = action.reports
     for step in action.steps:
-        if step.as_seen:
+        if step.required_unchanged:
             operations = if_as_seen(answer, step)
             written = await _json_patched(ctx, action.resource, answer, operations, action.concern)
         else:
             metadata = {**(step.patch.get("metadata") or {}), "resourceVersion": version}
             body = {**step.patch, "metadata": metadata}
-            written = await _written(ctx, action, answer, Step(body, step.subresource))
+            written = await _written(ctx, action, answer, PatchStep(body, step.subresource))
         ctx.observed(action.resource, written)
         answer, version = written, written["metadata"]["resourceVersion"]
         for one in reports:
@@ -292,7 +292,7 @@ def _report(ctx: Context, report: Tell | Count, written: JsonObject, newest: Map
             count(ctx.metrics, written)
 
 
-async def _written(ctx: Context, action: Patch, upon: JsonObject, step: Step) -> dict[str, Any]:
+async def _written(ctx: Context, action: Patch, upon: JsonObject, step: PatchStep) -> dict[str, Any]:
     manager = ctx.names.field_manager(action.concern)
     if action.concern == admission_status.CONCERN:
         return await admission_status.write(

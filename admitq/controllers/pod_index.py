@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum, auto
 from typing import Final, TypeAlias
 
-from admitq.integrations.ownership import controller_of
+from admitq.integrations.ownership import get_controller
 from admitq.runtime.resources import PODS
 from admitq_api.json_objects import JsonObject, select_fields, value_at
 from admitq_api.labels import Names
@@ -90,7 +90,7 @@ def uids_of_job(workload: JsonObject, names: Names) -> set[str]:
     """UIDs of the job of a Workload: that in a label, and that of its controller."""
     stated = (
         value_at(workload, ("metadata", "labels", names.job_uid)),
-        value_at(controller_of(workload), ("uid",)),
+        value_at(get_controller(workload), ("uid",)),
     )
     return {uid for uid in stated if uid}
 

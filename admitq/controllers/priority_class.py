@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from admitq.controllers.context import Context
 from admitq.controllers.indexes import BY_PRIORITY_CLASS, workload_priority_class
 from admitq.controllers.plan import Patch, Plan, act, plan
-from admitq.integrations.base import Step
-from admitq.integrations.families.pods import label
+from admitq.integrations.base import PatchStep
+from admitq.integrations.families.pods import get_label
 from admitq.runtime.errors import ApiError
 from admitq.runtime.kinds import Kinds
 from admitq.runtime.store import Change, Key
@@ -32,7 +32,7 @@ def decide(kinds: Kinds, priority_class: JsonObject, workload: JsonObject) -> Pl
     value = priority_class.get("value") or 0
     if holds(workload, ConditionType.FINISHED) or value_at(workload, ("spec", "priority")) == value:
         return None
-    return plan(Patch(kinds.workloads, workload, (Step({"spec": {"priority": value}}),), CONCERN))
+    return plan(Patch(kinds.workloads, workload, (PatchStep({"spec": {"priority": value}}),), CONCERN))
 
 
 class PriorityClassController:
@@ -51,7 +51,7 @@ class PriorityClassController:
         if workload is None or self._decided(workload) is None:
             return
         before = [] if change.old is None else [*workload_priority_class(change.old)]
-        is_copy = label(workload, self._ctx.names.multikueue_origin)
+        is_copy = get_label(workload, self._ctx.names.multikueue_origin)
         if before != [*workload_priority_class(workload)] and not is_copy:
             yield change.key
 

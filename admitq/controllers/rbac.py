@@ -59,7 +59,7 @@ _OWNERS: Final[Mapping[OwnerKind, Resource]] = {OwnerKind("apps", "v1", "Replica
 
 def known_owners(integration: Integration) -> tuple[Resource, ...]:
     """The resources of the kinds that stand between a kind's jobs and who controls them."""
-    return tuple(_OWNERS[kind] for kind in integration.ownership.known_owners)
+    return tuple(_OWNERS[kind] for kind in integration.ownership.intermediate_owners)
 
 
 def of_kind(integration: Integration) -> tuple[Permission, ...]:
@@ -67,7 +67,7 @@ def of_kind(integration: Integration) -> tuple[Permission, ...]:
     jobs = resource_of(integration)
     if integration.serving is not None:
         # Watched where Workloads are made for its groups, and never written; else only looked up as an owner.
-        watched = () if integration.serving.groups is None else _WATCH
+        watched = () if integration.serving.list_groups is None else _WATCH
         return (_may(jobs, *watched, "get"),)
     return (
         # Read one by one: a job that the watch does not show, before its Workload is given up.
@@ -77,7 +77,7 @@ def of_kind(integration: Integration) -> tuple[Permission, ...]:
         *((_may(jobs, "patch", subresource="status"),) if integration.lifecycle.patches_status else ()),
         # Read one by one: whether something that is queued controls a job through these.
         *(_may(owner, "get") for owner in known_owners(integration)),
-        *_watched(*(resource_followed(integration, one) for one in integration.templates.follows)),
+        *_watched(*(resource_followed(integration, one) for one in integration.templates.referenced_kinds)),
     )
 
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from admitq.controllers.context import Stores
 from admitq.controllers.indexes import BY_GROUP, in_namespace, named_group, resource_of
 from admitq.integrations.base import Integration
-from admitq.integrations.ownership import queue_name
+from admitq.integrations.ownership import get_queue_name
 from admitq.runtime.store import Key
 from admitq_api.json_objects import JsonObject
 from admitq_api.labels import Names
@@ -79,7 +79,7 @@ class RefusedJobs:
         """The queue that a job names; that it names another one is a change, which ends its quarantine."""
         integration = self._integrations.get(controller)
         job = None if integration is None else self._find(integration, key)
-        name = "" if job is None else queue_name(job, self._names)
+        name = "" if job is None else get_queue_name(job, self._names)
         return Key(key.namespace, name) if name else None
 
     def _find(self, integration: Integration, key: Key) -> JsonObject | None:

@@ -48,8 +48,8 @@ from admitq.controllers.refused_jobs import RefusedJobs
 from admitq.controllers.serving.controller import ServingController
 from admitq.controllers.wiring import ControllerSpec, Followed, Keys, Watch, WhenServed
 from admitq.controllers.workload.controller import WorkloadController
-from admitq.integrations.base import FollowedKind, Integration, OwnerKind
-from admitq.integrations.ownership import DEEPEST, controller_of, is_of_group
+from admitq.integrations.base import Integration, OwnerKind, ReferencedKind
+from admitq.integrations.ownership import MAX_OWNER_DEPTH, get_controller, is_group_workload
 from admitq.runtime.kinds import kinds_of
 from admitq.runtime.resources import LIMIT_RANGES, NAMESPACES, PRIORITY_CLASSES, RUNTIME_CLASSES, Resource
 from admitq.runtime.store import Change, Index, Key
@@ -163,7 +163,7 @@ def _lets_run(workload: JsonObject | None) -> Sequence[object] | None:
     if workload is None:
         return None
     ends = (ConditionType.FINISHED, ConditionType.EVICTED)
-    return [controller_of(workload), is_admitted(workload), *(holds(workload, one) for one in ends)]
+    return [get_controller(workload), is_admitted(workload), *(holds(workload, one) for one in ends)]
 
 
 class _WorkloadKeys:
@@ -236,7 +236,7 @@ class _JobKeys:
     def _job(self, obj: JsonObject) -> Key:
         metadata = obj["metadata"]
         composition = self._integration.composition
-        group = "" if composition is None else composition.group_of(obj, self._ctx.names)
+        group = "" if composition is None else composition.get_group(obj, self._ctx.names)
         return Key(metadata.get("namespace", ""), group_key(group) if group else metadata["name"])
 
     def _jobs(self, found: Iterable[Key]) -> Iterator[Key]:
@@ -254,11 +254,11 @@ class _JobKeys:
         store = self._ctx.stores.of(self._resource)
         named = in_namespace(*change.key)
         if self._integration.composition is not None and (
-            is_of_group(change.object, self._ctx.names) or store.keys_by_index(BY_GROUP, named)
+            is_group_workload(change.object, self._ctx.names) or store.keys_by_index(BY_GROUP, named)
         ):
             yield Key(change.key.namespace, group_key(change.key.name))
         for obj in _both(change):
-            reference = controller_of(obj)
+            reference = get_controller(obj)
             if reference is None:
                 continue
             group, kind = str(reference.get("apiVersion", "")).rpartition("/")[0], reference.get("kind", "")
@@ -274,7 +274,7 @@ class _JobKeys:
         """Jobs of the kind that jobs of any kinds stand between: they follow the same ancestor."""
         ctx = self._ctx
         inside, depth = {owner}, 0
-        while inside and depth < DEEPEST:
+        while inside and depth < MAX_OWNER_DEPTH:
             children: set[str] = set()
             for one in ctx.settings.integrations:
                 store = ctx.stores.find(resource_of(one))
@@ -300,14 +300,14 @@ class _JobKeys:
         def keys(change: Change) -> Iterable[Key]:
             if not priority_class.value_changed(change):
                 return ()
-            if any(one.required for one in self._integration.templates.follows):
+            if any(one.is_required for one in self._integration.templates.referenced_kinds):
                 return self._ctx.stores.of(self._resource).keys()
             value = priority_class_value(kind, change.key.name)
             return self._jobs(self._ctx.stores.of(self._resource).keys_by_index(BY_PRIORITY_CLASS, value))
 
         return keys
 
-    def following(self, followed: FollowedKind) -> Keys:
+    def following(self, followed: ReferencedKind) -> Keys:
         """Jobs that refer to an object which came, went, or describes other pods."""
 
         def keys(change: Change) -> Iterable[Key]:
@@ -329,8 +329,8 @@ class _JobKeys:
 # --- the table ------------------------------------------------------------------------------------
 
 
-def _followed(integration: Integration, one: FollowedKind) -> Followed:
-    kept = one.kept
+def _followed(integration: Integration, one: ReferencedKind) -> Followed:
+    kept = one.trim_for_cache
     transform = None if kept is None else lambda obj: dict(kept(obj))
     return Followed(resource_followed(integration, one), transform)
 
@@ -349,20 +349,20 @@ def _of_jobs(ctx: Context, controller: JobController) -> WhenServed:
             Watch(NAMESPACES, keys.in_namespace),
             *(
                 Watch(resource_followed(integration, one), keys.following(one))
-                for one in integration.templates.follows
+                for one in integration.templates.referenced_kinds
             ),
         ),
         workers=ctx.settings.workers(integration.kind, integration.group, WORKERS_OF_JOBS),
         urgent_workers=URGENT_WORKERS_OF_JOBS,
     )
     indexes = indexes_of_jobs(integration, ctx.names, ctx.settings.integrations)
-    labels, slim = integration.watch.watched_labels, integration.watch.slim
+    labels, slim = integration.watch.get_label_selector, integration.watch.trim_for_cache
     return WhenServed(
         controller.resource,
         indexes,
         spec,
         known=keys.of_workloads,
-        follows=tuple(_followed(integration, one) for one in integration.templates.follows),
+        follows=tuple(_followed(integration, one) for one in integration.templates.referenced_kinds),
         label_selector=None if labels is None else labels(ctx.names),
         transform=None if slim is None else lambda obj: dict(slim(obj, ctx.names)),
     )
@@ -424,7 +424,7 @@ def controllers(ctx: Context, core: CoreView) -> Controllers:
     serving = [
         ServingController(ctx, one, one.serving)
         for one in settings.integrations
-        if one.serving is not None and one.serving.groups is not None
+        if one.serving is not None and one.serving.list_groups is not None
     ]
     concerned = _WorkloadKeys(ctx)
     workload = ControllerSpec(

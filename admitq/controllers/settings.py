@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from admitq.core.model import LabelSelector
 from admitq.integrations.base import Integration, OwnerKind
-from admitq.integrations.workload_names import LONGEST, LONGEST_LABEL
+from admitq.integrations.workload_names import MAX_LABEL_LENGTH, MAX_NAME_LENGTH
 from admitq.metrics.custom_labels import Location, copied_to_workloads
 from admitq.translate.selectors import select_managed_namespaces
 from admitq.translate.settings import pods_ready
@@ -40,7 +40,7 @@ class WorkloadConventions:
     label_keys_to_copy: tuple[str, ...] = ()
     metric_values_to_copy: tuple[Location, ...] = ()
     """Labels and annotations of jobs that metrics read from their Workloads."""
-    longest_workload_name: int = LONGEST
+    longest_workload_name: int = MAX_NAME_LENGTH
     """Most characters of a name."""
     partial_admission: bool = True
     """Podsets state a minimum count, if their job does."""
@@ -155,7 +155,7 @@ def settings_of(
     retention = configuration.object_retention_policies.workloads
     return Settings(
         integrations=tuple(integrations),
-        external_frameworks=tuple(map(OwnerKind.named, configuration.integrations.external_frameworks)),
+        external_frameworks=tuple(map(OwnerKind.parse, configuration.integrations.external_frameworks)),
         namespace_selector=select_managed_namespaces(configuration),
         without_queue_name=configuration.manage_jobs_without_queue_name,
         concurrency=configuration.controller.group_kind_concurrency,
@@ -204,7 +204,7 @@ def _conventions(configuration: Configuration, gates: FeatureGates) -> WorkloadC
         metric_values_to_copy=copied_to_workloads(configuration.metrics.custom_labels)
         if gates[Gate.CUSTOM_METRIC_LABELS]
         else (),
-        longest_workload_name=LONGEST_LABEL if gates[Gate.SHORT_WORKLOAD_NAMES] else LONGEST,
+        longest_workload_name=MAX_LABEL_LENGTH if gates[Gate.SHORT_WORKLOAD_NAMES] else MAX_NAME_LENGTH,
         partial_admission=gates[Gate.PARTIAL_ADMISSION],
         topology_requests=gates[Gate.TOPOLOGY_AWARE_SCHEDULING],
     )

@@ -16,10 +16,10 @@ from admitq_api.field_errors import FieldError
 from admitq_api.json_objects import FieldPath, JsonObject, create_merge_patch, value_at, with_value
 from admitq_api.labels import COMPAT_GROUP, Names, names_for
 
-MOST_POD_SETS: Final = 18
+MAX_POD_SETS: Final = 18
 """How many podsets a Workload may have."""
 
-KNOWN_DISPATCHER: Final = names_for(COMPAT_GROUP).multikueue_controller
+KUEUE_MULTIKUEUE_CONTROLLER: Final = names_for(COMPAT_GROUP).multikueue_controller
 """The one dispatcher that some kinds let a job name in ``managedBy``, whatever the group of our labels is."""
 
 
@@ -31,13 +31,13 @@ class OwnerKind(NamedTuple):
     kind: str
 
     @classmethod
-    def named(cls, text: str) -> "OwnerKind":
+    def parse(cls, text: str) -> "OwnerKind":
         """The kind that the configuration calls ``Kind.version.group``."""
         kind, version, group = text.split(".", 2)
         return cls(group, version, kind)
 
 
-class FollowedKind(NamedTuple):
+class ReferencedKind(NamedTuple):
     """A kind of objects that jobs refer to.
 
     Without a ``required`` one nobody knows the pods of a job. Any other was made for the job, which controls
@@ -49,11 +49,11 @@ class FollowedKind(NamedTuple):
     kind: OwnerKind
     plural: str
     namespaced: bool
-    required: bool = True
-    kept: Callable[[JsonObject], JsonObject] | None = None
+    is_required: bool = True
+    trim_for_cache: Callable[[JsonObject], JsonObject] | None = None
 
 
-class Reference(NamedTuple):
+class ObjectReference(NamedTuple):
     """Another object that a job's pods follow from; the namespace is empty where the kind has none."""
 
     kind: OwnerKind
@@ -66,7 +66,7 @@ class Reference(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class RuleContext:
     """What the rules of a kind depend on beside the job.
 
     ``is_managed`` tells whether the job is ours to hold: it names a queue, or need not. ``workload`` is the
@@ -77,20 +77,20 @@ class Rules:
     names: Names
     gates: FeatureGates = field(default_factory=FeatureGates)
     is_managed: bool = True
-    workload: JsonObject | None = None
-    before: JsonObject | None = None
+    deciding_workload: JsonObject | None = None
+    stored_object: JsonObject | None = None
 
 
-class PodIndexes(NamedTuple):
+class PodIndexLabels(NamedTuple):
     """The labels that number the pods of a podset, for placement in that order.
 
     ``pod`` numbers pods; where a podset has ``groups`` subgroups, within one of them, and ``group`` numbers
     the subgroups.
     """
 
-    pod: str
-    group: str | None = None
-    groups: int | None = None
+    pod_label: str
+    group_label: str | None = None
+    group_count: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,16 +108,16 @@ class PodSetTemplate:
     template_path: FieldPath
     min_count: int | None = None
     template: JsonObject | None = None
-    annotations: FieldPath | None = None
-    indexes: PodIndexes | None = None
+    own_annotations_path: FieldPath | None = None
+    index_labels: PodIndexLabels | None = None
     """How the pods are numbered, where their controller numbers them."""
 
     @property
     def annotations_path(self) -> FieldPath:
         """Where in the job the annotations of the pods are written."""
-        return self.annotations or (*self.template_path, "metadata", "annotations")
+        return self.own_annotations_path or (*self.template_path, "metadata", "annotations")
 
-    def template_in(self, job: JsonObject) -> JsonObject:
+    def get_template(self, job: JsonObject) -> JsonObject:
         """The pod template of the job as it is; empty if there is none."""
         if self.template is not None:
             return self.template
@@ -125,14 +125,14 @@ class PodSetTemplate:
         return found if isinstance(found, Mapping) else {}
 
 
-class Finished(NamedTuple):
+class JobOutcome(NamedTuple):
     """How a job ended."""
 
     success: bool
     message: str
 
 
-class Step(NamedTuple):
+class PatchStep(NamedTuple):
     """One merge patch of a job, to its main resource or to a subresource.
 
     It is written only over the version of the job that it was decided on. With ``as_seen``, only what is at
@@ -141,17 +141,17 @@ class Step(NamedTuple):
 
     patch: dict[str, Any]
     subresource: str | None = None
-    as_seen: tuple[tuple[str, ...], ...] = ()
+    required_unchanged: tuple[tuple[str, ...], ...] = ()
 
 
-class Moment(NamedTuple):
+class CompositionOptions(NamedTuple):
     """When members are looked at, in nanoseconds, and whether one that is being deleted holds nothing."""
 
     now: int
-    deleted_hold_nothing: bool = False
+    deleted_pods_release_quota: bool = False
 
 
-Counts = Mapping[str, int]
+PodCountsByPodSet = Mapping[str, int]
 """Pods by podset."""
 
 
@@ -167,33 +167,33 @@ class Composition:
 
     is_member: Callable[[JsonObject, Names], bool]
     """Whether an object of the kind is queued."""
-    is_screened: Callable[[JsonObject, Names], bool]
+    is_reviewed_by_webhook: Callable[[JsonObject, Names], bool]
     """Whether the webhook has looked up the ancestors of a member when it was created."""
-    group_of: Callable[[JsonObject, Names], str]
+    get_group: Callable[[JsonObject, Names], str]
     """Name of the group that a member is one of, and of its Workload; empty for one that is a job alone."""
-    compose: Callable[[Sequence[JsonObject], Names, Moment], JsonObject]
+    compose: Callable[[Sequence[JsonObject], Names, CompositionOptions], JsonObject]
     """The job that these members are; one that is being deleted as a whole has a ``deletionTimestamp``."""
-    problem: Callable[[JsonObject, Names, Sequence[str]], str | None]
+    find_problem: Callable[[JsonObject, Names, Sequence[str]], str | None]
     """Why no Workload can be made for the members as they are; labels with these keys must agree."""
     is_equivalent: Callable[[JsonObject, Sequence[JsonObject]], bool | None]
     """Whether these podsets of a Workload stand for the members; None leaves it to the common rule."""
-    pod_set_of: Callable[[JsonObject, JsonObject], str]
+    get_pod_set: Callable[[JsonObject, JsonObject], str]
     """Name of the podset of the job (first) that a member (second) belongs to."""
-    held: Callable[[JsonObject, Counts | None, Names], Sequence[JsonObject]]
+    list_startable: Callable[[JsonObject, PodCountsByPodSet | None, Names], Sequence[JsonObject]]
     """Members that wait at their gate; if an admission is told, those that it has room for."""
-    released: Callable[[JsonObject, bool, Names], JsonObject]
+    without_gates: Callable[[JsonObject, bool, Names], JsonObject]
     """The member let go; it goes on waiting for its place if there is a topology."""
-    stoppable: Callable[[JsonObject, bool, Names], Sequence[JsonObject]]
+    list_stoppable: Callable[[JsonObject, bool, Names], Sequence[JsonObject]]
     """Members that a stop has to end: those that run, or everyone."""
-    condemned: Callable[[JsonObject, str, str, int], JsonObject]
+    mark_for_termination: Callable[[JsonObject, str, str, int], JsonObject]
     """The member told why it is ended: reason, message, and the instant in nanoseconds."""
-    excess: Callable[[JsonObject, Counts | None, Names], Sequence[JsonObject]]
+    list_excess: Callable[[JsonObject, PodCountsByPodSet | None, Names], Sequence[JsonObject]]
     """Members beyond those of an admission, or, without one, beyond the group's size."""
-    replaced: Callable[[JsonObject, Counts, Names], Sequence[JsonObject]]
+    list_replaced: Callable[[JsonObject, PodCountsByPodSet, Names], Sequence[JsonObject]]
     """Members that have ended, and are not needed to tell that others must come in their place."""
-    lacks: Callable[[JsonObject, Counts], bool]
+    needs_more_members: Callable[[JsonObject, PodCountsByPodSet], bool]
     """Whether others must come in the place of members that have ended."""
-    finalizer: Callable[[Names], str]
+    get_finalizer: Callable[[Names], str]
     """What holds members until their end is accounted for."""
 
 
@@ -204,14 +204,14 @@ class ServedGroup(NamedTuple):
     """
 
     name: str
-    number: str = ""
+    group_index: str = ""
 
 
-class PodPlace(NamedTuple):
+class PodLocation(NamedTuple):
     """Where a pod belongs: the name of the object that it serves, and which of its groups it is in."""
 
     parent: str
-    number: str = ""
+    group_index: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,39 +223,39 @@ class Serving:
     with the podsets of the kind, before there are any pods; and pods are told that they are its own.
     """
 
-    parent: str
+    suspending_parent: str
     """What pods say of who had them held (annotation ``pod-suspending-parent``)."""
-    groups: Callable[[JsonObject, Sequence[JsonObject]], Sequence[ServedGroup]] | None = None
+    list_groups: Callable[[JsonObject, Sequence[JsonObject]], Sequence[ServedGroup]] | None = None
     """The groups that the object has, given its pods."""
-    templates: Callable[[JsonObject], Sequence[JsonObject]] = lambda _job: ()
+    list_templates: Callable[[JsonObject], Sequence[JsonObject]] = lambda _job: ()
     """The pod templates of the object."""
-    place_of: Callable[[JsonObject], PodPlace | None] = lambda _pod: None
+    locate_pod: Callable[[JsonObject], PodLocation | None] = lambda _pod: None
     """Where a pod belongs, by what its controllers wrote into it; None for one of another kind."""
-    role_of: Callable[[JsonObject, JsonObject], str] = lambda _job, _pod: "main"
+    get_role: Callable[[JsonObject, JsonObject], str] = lambda _job, _pod: "main"
     """Name of the podset of the object (first) that a pod (second) is of."""
     index_label: str = ""
     """The label of a pod that carries its index in the group."""
     is_outdated: Callable[[JsonObject, JsonObject], bool] = lambda _job, _pod: False
     """Whether a pod (second) only waits to make room for one of a newer revision of the object."""
-    on_hold: str = ""
+    on_hold_message: str = ""
     """What is told of a Workload whose object wants no pods for now."""
-    is_found_without_uid: bool = False
+    may_have_name_without_uid: bool = False
     """Whether a Workload may have a name that follows from no UID, where there is none whose name does."""
 
 
-def members_of(job: JsonObject) -> Sequence[JsonObject]:
+def list_members(job: JsonObject) -> Sequence[JsonObject]:
     """The members of a composed job; none of any other."""
     members = job.get("members")
     return members if isinstance(members, list) else ()
 
 
-def group_name(job: JsonObject) -> str:
+def get_group_name(job: JsonObject) -> str:
     """The name of the group that a composed job is; empty for any other job."""
     name = job.get("group")
     return name if isinstance(name, str) else ""
 
 
-class Difference(StrEnum):
+class ChildDifference(StrEnum):
     """In what an object differs from those that a job's controller creates for the job."""
 
     IDENTITY = "name or labels"
@@ -263,62 +263,64 @@ class Difference(StrEnum):
     REQUESTS = "requests"
 
 
-Elastic = Callable[[JsonObject], bool]
+ElasticityCheck = Callable[[JsonObject], bool]
 """Whether an object may change its number of pods while it runs, each of them held until it has quota."""
 
 
-def never_elastic(_obj: JsonObject) -> bool:
+def is_never_elastic(_obj: JsonObject) -> bool:
     """Answer where no job may change its number of pods while it runs."""
     return False
 
 
-def never_differs(_job: JsonObject, _child: JsonObject, _is_elastic: Elastic) -> None:
+def accept_every_child(_job: JsonObject, _child: JsonObject, _is_elastic: ElasticityCheck) -> None:
     """Answer of kinds that cannot tell which objects their controller creates."""
 
 
-def never(_job: JsonObject) -> None:
+def return_none(_job: JsonObject) -> None:
     """Answer of kinds that lack an ability: nothing."""
 
 
-def no_errors(*_: object) -> tuple[FieldError, ...]:
+def return_no_errors(*_: object) -> tuple[FieldError, ...]:
     """Answer of kinds without validation of their own."""
     return ()
 
 
-def unchanged(job: JsonObject, _rules: Rules) -> JsonObject:
+def return_unchanged(job: JsonObject, _rules: RuleContext) -> JsonObject:
     """Answer of kinds without defaults of their own."""
     return job
 
 
-def no_references(_job: JsonObject) -> tuple[Reference, ...]:
+def return_no_references(_job: JsonObject) -> tuple[ObjectReference, ...]:
     """Answer of kinds that say all of their pods themselves."""
     return ()
 
 
-def as_it_is(job: JsonObject, _found: Mapping[Reference, JsonObject]) -> JsonObject:
+def resolve_nothing(job: JsonObject, _found: Mapping[ObjectReference, JsonObject]) -> JsonObject:
     """Answer of kinds that say all of their pods themselves."""
     return job
 
 
-def at_its_path(job: JsonObject, pod_set: PodSetTemplate, template: JsonObject, _names: Names) -> JsonObject:
+def set_template_at_path(
+    job: JsonObject, pod_set: PodSetTemplate, template: JsonObject, _names: Names
+) -> JsonObject:
     """The job with another template for a podset, where it holds templates as they stand."""
     return with_value(job, pod_set.template_path, template)
 
 
-def start_at_once(job: JsonObject, started: JsonObject, _names: Names) -> tuple[Step, ...]:
+def start_in_one_step(job: JsonObject, started: JsonObject, _names: Names) -> tuple[PatchStep, ...]:
     """Start by one patch: most kinds accept injected templates and the end of suspension together."""
-    return (Step(create_merge_patch(job, started)),)
+    return (PatchStep(create_merge_patch(job, started)),)
 
 
-def generation(job: JsonObject, _names: Names) -> str:
+def get_generation(job: JsonObject, _names: Names) -> str:
     """The generation of the job's spec."""
     return str(value_at(job, ("metadata", "generation"), 1))
 
 
-def stop_at_once(job: JsonObject, stopped: JsonObject, _names: Names) -> tuple[Step, ...]:
+def stop_in_one_step(job: JsonObject, stopped: JsonObject, _names: Names) -> tuple[PatchStep, ...]:
     """Stop by one patch: most kinds accept suspension and restored templates together."""
     patch = create_merge_patch(job, stopped)
-    return (Step(patch),) if patch else ()
+    return (PatchStep(patch),) if patch else ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -327,17 +329,19 @@ class PodTemplates:
 
     pod_sets_field: str = "spec"
     """The field that describes the pods: what a job lacks that has no podset."""
-    with_template: Callable[[JsonObject, PodSetTemplate, JsonObject, Names], JsonObject] = at_its_path
+    with_template: Callable[[JsonObject, PodSetTemplate, JsonObject, Names], JsonObject] = (
+        set_template_at_path
+    )
     """The job with another pod template for one of its podsets: injected for a start, or restored. What
     ``pod_sets`` reads of the result is that template, as far as the kind can say it."""
-    references: Callable[[JsonObject], Sequence[Reference]] = no_references
+    list_references: Callable[[JsonObject], Sequence[ObjectReference]] = return_no_references
     """Other objects that determine the job's pods."""
-    follows: tuple[FollowedKind, ...] = ()
+    referenced_kinds: tuple[ReferencedKind, ...] = ()
     """The kinds of those objects, watched with the jobs; a reference to another kind finds nothing."""
-    resolved: Callable[[JsonObject, Mapping[Reference, JsonObject]], JsonObject] = as_it_is
+    resolve: Callable[[JsonObject, Mapping[ObjectReference, JsonObject]], JsonObject] = resolve_nothing
     """The job with what ``pod_sets`` needs of those that were found, under a key that no job has. All other
     functions but ``mutate`` are given this; they leave the key alone, so that patches do not have it."""
-    priority_class: Callable[[JsonObject], str | None] = never
+    find_priority_class: Callable[[JsonObject], str | None] = return_none
     """PriorityClass that the job names outside its pod templates."""
     platform_labels: frozenset[str] = frozenset()
     """Labels that Kubernetes itself puts on the job's templates; left out of Workloads, kept in jobs."""
@@ -351,13 +355,13 @@ class JobLifecycle:
     """How jobs of a kind are suspended, started, stopped and ended."""
 
     suspend_path: FieldPath = ("spec", "suspend")
-    suspended: Callable[[JsonObject, Names], bool] | None = None
+    is_suspended: Callable[[JsonObject, Names], bool] | None = None
     """Whether the job is suspended, where no one field says so; ``mutate`` then suspends it, too."""
-    is_half_stopped: Callable[[JsonObject, Names], bool] = lambda _job, _names: False
+    is_stop_in_progress: Callable[[JsonObject, Names], bool] = lambda _job, _names: False
     """Whether a stop was begun and not ended; such a job does not count as suspended."""
-    start: Callable[[JsonObject, JsonObject, Names], tuple[Step, ...]] = start_at_once
+    plan_start: Callable[[JsonObject, JsonObject, Names], tuple[PatchStep, ...]] = start_in_one_step
     """Steps from the job to the started job that is given, each a patch upon the answer of the last."""
-    stop: Callable[[JsonObject, JsonObject, Names], tuple[Step, ...]] = stop_at_once
+    plan_stop: Callable[[JsonObject, JsonObject, Names], tuple[PatchStep, ...]] = stop_in_one_step
     """Steps from the job to the stopped job that is given, each a patch upon the answer of the last.
 
     Fewer steps than it takes, or none, mean that the job must change first: it is asked again when it has."""
@@ -369,7 +373,7 @@ class JobLifecycle:
     """Whether a job that is being deleted may have pods to the last; its Workload stays until it is gone."""
     is_on_hold: Callable[[JsonObject], bool] = lambda _job: False
     """Whether the job needs no quota for now; its Workload is kept and not queued."""
-    is_skipped: Callable[[JsonObject], bool] = lambda _job: False
+    is_ignored: Callable[[JsonObject], bool] = lambda _job: False
     """Whether admitq ignores a job whatever its labels are, because the job creates no pods of its own."""
 
 
@@ -377,13 +381,13 @@ class JobLifecycle:
 class Scaling:
     """How the number of pods of a job may change."""
 
-    with_counts: Callable[[JsonObject, Mapping[str, int], Names], JsonObject] | None = None
+    with_pod_counts: Callable[[JsonObject, Mapping[str, int], Names], JsonObject] | None = None
     """The job with these pod counts by podset: what makes partial admission possible for the kind."""
-    reclaimable: Callable[[JsonObject], Mapping[str, int] | None] = never
+    count_reclaimable_pods: Callable[[JsonObject], Mapping[str, int] | None] = return_none
     """Pods by podset that ended and need no replacement."""
     can_be_elastic: bool = False
     """Whether a job may change its number of pods while it runs."""
-    slice_version: Callable[[JsonObject, Names], str] = generation
+    get_slice_version: Callable[[JsonObject, Names], str] = get_generation
     """The part of a Workload's name that differs between slices of one elastic job. Takes the resolved
     job."""
 
@@ -392,24 +396,28 @@ class Scaling:
 class KindOwnership:
     """How jobs of a kind relate to their owners and to the objects that their controller creates."""
 
-    known_owners: tuple[OwnerKind, ...] = ()
+    intermediate_owners: tuple[OwnerKind, ...] = ()
     """Kinds that are no jobs of ours but stand between a job and the job that controls it."""
     is_held_by_parent: Callable[[JsonObject, Names], bool] = lambda _job, _names: False
     """Whether the object is held by a mark of its parent. Such an object needs no queue, and its ancestors
     are not looked up."""
-    creates: frozenset[tuple[str, str]] | None = None
+    created_kinds: frozenset[tuple[str, str]] | None = None
     """Group and kind of the objects that the kind's own controller creates; None if any. The owner reference
     of an object of another kind is not trusted."""
-    differs: Callable[[JsonObject, JsonObject, Elastic], Difference | None] = never_differs
+    compare_child: Callable[[JsonObject, JsonObject, ElasticityCheck], ChildDifference | None] = (
+        accept_every_child
+    )
     """In what an object (second) differs from those that the controller creates for a job (first): names and
     ordinals, number of pods, requests. None if the controller may have created it. Objects of kinds that the
     controller does not create (``creates``) are not asked about. The job is resolved as far as possible."""
-    differs_below: Callable[[JsonObject, JsonObject, Elastic], Difference | None] = never_differs
+    compare_grandchild: Callable[[JsonObject, JsonObject, ElasticityCheck], ChildDifference | None] = (
+        accept_every_child
+    )
     """In what an object (second) differs from those that children of a job (first) create, as ``differs``."""
     covers_children: bool = True
     """Whether objects that a queued job creates are queued with this job; otherwise they are queued with an
     ancestor of the job."""
-    implies: tuple[str, ...] = ()
+    implied_frameworks: tuple[str, ...] = ()
     """Frameworks that this one needs: their webhooks and controllers hold the objects that its jobs
     create."""
     is_implied: bool = False
@@ -425,7 +433,7 @@ class Delegation:
     """Where the job names the controller that runs it; None if the kind has no such field."""
     own_controller: str = ""
     """The value of this field that names the kind's own controller."""
-    dispatched_as: str = ""
+    dispatch_controller: str = ""
     """The value of this field for a job that runs in another cluster, if the kind accepts only one value; by
     default admitq's dispatcher."""
     adopts_prebuilt_workload: bool = False
@@ -436,26 +444,26 @@ class Delegation:
 class KindWebhook:
     """What the webhooks add to objects of a kind and check of them, beyond the rules of all jobs."""
 
-    mutate: Callable[[JsonObject, Rules], JsonObject] = unchanged
+    mutate: Callable[[JsonObject, RuleContext], JsonObject] = return_unchanged
     """Defaults of the kind beyond the queue, the priority class and the suspension."""
-    mutate_any: Callable[[JsonObject, Rules], JsonObject] = unchanged
+    mutate_every_object: Callable[[JsonObject, RuleContext], JsonObject] = return_unchanged
     """Changes of every new object of the kind that the webhook reviews, queued or not."""
-    mutate_child: Callable[[JsonObject, Rules], JsonObject] = unchanged
+    mutate_child: Callable[[JsonObject, RuleContext], JsonObject] = return_unchanged
     """Changes of an object that has a queued ancestor and is not queued itself."""
     mutates_updates: bool = False
     """Whether the mutating webhook also reviews updates."""
-    validate_create: Callable[[JsonObject, Rules], Sequence[FieldError]] = no_errors
+    validate_create: Callable[[JsonObject, RuleContext], Sequence[FieldError]] = return_no_errors
     """Rules of the kind for new objects; not checked on updates."""
-    is_update_validated: Callable[[JsonObject, Rules], bool] = lambda _old, _rules: True
+    should_validate_update: Callable[[JsonObject, RuleContext], bool] = lambda _old, _rules: True
     """Whether a change is validated at all, by the rules of all jobs and those of the kind.
 
     Takes the old object, and what the rules of the new one depend on."""
-    validate_update: Callable[[JsonObject, JsonObject, Rules], Sequence[FieldError]] = no_errors
+    validate_update: Callable[[JsonObject, JsonObject, RuleContext], Sequence[FieldError]] = return_no_errors
     """Rules of the kind for updates (old object, new object); includes those of ``validate_create``."""
-    workload_asked: Callable[[JsonObject, JsonObject, Rules], Sequence[str]] | None = None
+    list_deciding_workloads: Callable[[JsonObject, JsonObject, RuleContext], Sequence[str]] | None = None
     """Names of the Workload that decides whether an update (old, new) is valid: the first that exists counts.
     None if no update depends on a Workload."""
-    scaled_at: FieldPath | None = None
+    scale_field: FieldPath | None = None
     """The field that the subresource ``scale`` changes; None if no rule depends on it."""
 
 
@@ -463,9 +471,9 @@ class KindWebhook:
 class KindWatch:
     """Which objects of a kind the manager watches, and what it keeps of them in memory."""
 
-    watched_labels: Callable[[Names], str] | None = None
+    get_label_selector: Callable[[Names], str] | None = None
     """Selector of the objects that the manager watches; None for all."""
-    slim: Callable[[JsonObject, Names], JsonObject] | None = None
+    trim_for_cache: Callable[[JsonObject, Names], JsonObject] | None = None
     """What of an object the manager keeps in memory; None for all of it."""
 
 
@@ -487,12 +495,12 @@ class Integration:
     kind: str
     plural: str
 
-    pod_sets: Callable[[JsonObject, Names], Sequence[PodSetTemplate]]
+    list_pod_sets: Callable[[JsonObject, Names], Sequence[PodSetTemplate]]
     """The podsets, in the order in which the Workload lists them."""
-    finished: Callable[[JsonObject], Finished | None]
+    find_outcome: Callable[[JsonObject], JobOutcome | None]
     is_active: Callable[[JsonObject], bool]
     """Whether pods of the job may still hold resources."""
-    pods_ready: Callable[[JsonObject], bool]
+    are_pods_ready: Callable[[JsonObject], bool]
 
     templates: PodTemplates = field(default_factory=PodTemplates)
     lifecycle: JobLifecycle = field(default_factory=JobLifecycle)
@@ -516,30 +524,32 @@ class Integration:
         """Group, version and kind."""
         return (self.group, self.version, self.kind)
 
-    def dispatcher(self, names: Names) -> str:
+    def get_dispatcher(self, names: Names) -> str:
         """What a job that is left to another cluster names as the controller that is to run it."""
-        return self.delegation.dispatched_as or names.multikueue_controller
+        return self.delegation.dispatch_controller or names.multikueue_controller
 
     def may_manage(self, obj: JsonObject, names: Names) -> bool:
         """Whether admitq may manage an object: of an implied kind, only objects that their parents hold."""
         return not self.ownership.is_implied or self.ownership.is_held_by_parent(obj, names)
 
-    def requires(self, reference: Reference) -> bool:
+    def is_required(self, reference: ObjectReference) -> bool:
         """Whether nobody knows the pods of a job of the kind without what it refers to."""
-        return all(one.required for one in self.templates.follows if one.kind == reference.kind)
+        return all(one.is_required for one in self.templates.referenced_kinds if one.kind == reference.kind)
 
-    def may_create(self, child: JsonObject) -> bool:
+    def may_create_kind_of(self, child: JsonObject) -> bool:
         """Whether objects of the child's kind are made by this kind's controller at all."""
-        if self.ownership.creates is None:
+        if self.ownership.created_kinds is None:
             return True
         group, _, _ = str(child.get("apiVersion", "")).rpartition("/")
-        return (group, str(child.get("kind"))) in self.ownership.creates
+        return (group, str(child.get("kind"))) in self.ownership.created_kinds
 
-    def makes(self, job: JsonObject, child: JsonObject, is_elastic: Elastic = never_elastic) -> bool:
+    def may_have_created(
+        self, job: JsonObject, child: JsonObject, is_elastic: ElasticityCheck = is_never_elastic
+    ) -> bool:
         """Whether the kind's controller may have created the child for the job."""
-        return self.ownership.differs(job, child, is_elastic) is None
+        return self.ownership.compare_child(job, child, is_elastic) is None
 
-    def covers(self, child: JsonObject) -> bool:
+    def covers_child(self, child: JsonObject) -> bool:
         """Whether a child of a queued job of the kind is queued with it.
 
         Pods of kinds that serve are queued in their job's stead, each or in groups, and carry marks that hold
@@ -550,10 +560,10 @@ class Integration:
 
     def is_suspended(self, job: JsonObject, names: Names) -> bool:
         """Whether the job is suspended, and no stop of it is under way."""
-        if self.lifecycle.suspended is not None:
-            return self.lifecycle.suspended(job, names)
+        if self.lifecycle.is_suspended is not None:
+            return self.lifecycle.is_suspended(job, names)
         is_set = value_at(job, self.lifecycle.suspend_path) is True
-        return is_set and not self.lifecycle.is_half_stopped(job, names)
+        return is_set and not self.lifecycle.is_stop_in_progress(job, names)
 
     def with_suspend(self, job: JsonObject, suspend: bool) -> JsonObject:
         """The job with its suspension set or lifted."""

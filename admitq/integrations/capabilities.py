@@ -4,11 +4,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from admitq.integrations.base import Integration, never
+from admitq.integrations.base import Integration, return_none
 
 
 @dataclass(frozen=True, slots=True)
-class Ability:
+class Capability:
     """Something that not every kind can do.
 
     ``key`` is its name in JSON, ``title`` heads its column.
@@ -17,55 +17,55 @@ class Ability:
     key: str
     title: str
     meaning: str
-    has: Callable[[Integration], bool]
+    is_supported_by: Callable[[Integration], bool]
 
 
-ABILITIES: Final[tuple[Ability, ...]] = (
-    Ability(
+CAPABILITIES: Final[tuple[Capability, ...]] = (
+    Capability(
         "partialAdmission",
         "partial",
         "A job that says so is admitted with fewer pods where all of them do not fit.",
-        lambda one: one.scaling.with_counts is not None,
+        lambda one: one.scaling.with_pod_counts is not None,
     ),
-    Ability(
+    Capability(
         "elastic",
         "elastic",
         "A job that says so is scaled while it runs: up when there is quota for more, down at once.",
         lambda one: one.scaling.can_be_elastic,
     ),
-    Ability(
+    Capability(
         "reclaimablePods",
         "reclaimable",
         "Pods that have ended and need no successor give their quota back while the others run.",
-        lambda one: one.scaling.reclaimable is not never,
+        lambda one: one.scaling.count_reclaimable_pods is not return_none,
     ),
-    Ability(
+    Capability(
         "prebuiltWorkload",
         "prebuilt",
         "A job can be given a Workload that somebody else made.",
         lambda one: one.delegation.adopts_prebuilt_workload,
     ),
-    Ability(
+    Capability(
         "otherClusters",
         "other clusters",
         "A job says who runs it, so that it can be left to another cluster.",
         lambda one: one.delegation.managed_by_path is not None,
     ),
-    Ability(
+    Capability(
         "ownPriorityClass",
         "priority class",
         "A job may name a PriorityClass for all of its pods.",
-        lambda one: one.templates.priority_class is not never,
+        lambda one: one.templates.find_priority_class is not return_none,
     ),
 )
 
 
-def described(one: Integration) -> dict[str, Any]:
+def describe_kind(one: Integration) -> dict[str, Any]:
     """A kind and its abilities, as JSON tells them."""
     return {
         "framework": one.framework,
         "apiVersion": one.api_version,
         "kind": one.kind,
         "gate": None if one.gate is None else str(one.gate),
-        **{ability.key: ability.has(one) for ability in ABILITIES},
+        **{ability.key: ability.is_supported_by(one) for ability in CAPABILITIES},
     }

@@ -13,19 +13,19 @@ from fractions import Fraction
 from math import ceil
 from typing import Any, Final
 
-from admitq.integrations.base import Difference
+from admitq.integrations.base import ChildDifference
 from admitq_api.json_objects import JsonObject, as_text, object_at, objects_at, text_fields_at, value_at
 from admitq_api.quantity import QuantityError, parse
 
 _ORDINAL: Final = re.compile(r"0|[1-9][0-9]{0,8}")
 _GENERATED: Final = re.compile(r"[a-z0-9]{5}")
-LONGEST_STEM: Final = 58
+MAX_GENERATED_STEM: Final = 58
 """Characters that the API server keeps of ``generateName``, before the five that it adds."""
 _MILLI: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Pods:
+class PodsOfTemplate:
     """Pods of one template, and how many."""
 
     template: JsonObject
@@ -35,7 +35,7 @@ class Pods:
 # --- names ----------------------------------------------------------------------------------------
 
 
-def name_of(obj: JsonObject) -> str:
+def get_name(obj: JsonObject) -> str:
     """Name of an object; empty without one."""
     name: Any = value_at(obj, ("metadata", "name"), "")
     return name if isinstance(name, str) else ""
@@ -54,8 +54,8 @@ def is_generated(obj: JsonObject, stem: str) -> bool:
 
     A mutating webhook reviews an object before its name is generated.
     """
-    kept = stem[:LONGEST_STEM]
-    name = name_of(obj)
+    kept = stem[:MAX_GENERATED_STEM]
+    name = get_name(obj)
     if not name:
         return as_text(value_at(obj, ("metadata", "generateName"))) in (stem, kept)
     return name.startswith(kept) and bool(_GENERATED.fullmatch(name[len(kept) :]))
@@ -73,7 +73,9 @@ def is_selected(owner: JsonObject, child: JsonObject) -> bool:
 # --- pods and what they are charged -----------------------------------------------------------------
 
 
-def differing_pods(child: Pods, granted: Pods | None, *, counted: bool = True) -> Difference | None:
+def compare_pods(
+    child: PodsOfTemplate, granted: PodsOfTemplate | None, *, counted: bool = True
+) -> ChildDifference | None:
     """In what pods of a child differ from those that its owner was charged for; None if they are no more.
 
     Args:
@@ -82,18 +84,18 @@ def differing_pods(child: Pods, granted: Pods | None, *, counted: bool = True) -
         counted: whether their number is compared, too.
     """
     if granted is None:
-        return Difference.PODS if child.count else None
+        return ChildDifference.PODS if child.count else None
     if counted and child.count > granted.count:
-        return Difference.PODS
-    return None if has_no_larger_charge(child.template, granted.template) else Difference.REQUESTS
+        return ChildDifference.PODS
+    return None if is_template_within(child.template, granted.template) else ChildDifference.REQUESTS
 
 
-def first_difference(found: Iterable[Difference | None]) -> Difference | None:
+def find_first_difference(found: Iterable[ChildDifference | None]) -> ChildDifference | None:
     """The first that there is."""
     return next((one for one in found if one is not None), None)
 
 
-def has_no_larger_charge(child: JsonObject, template: JsonObject) -> bool:
+def is_template_within(child: JsonObject, template: JsonObject) -> bool:
     """Whether pods of the child's template are charged at most what those of a template are.
 
     Compares requests of all containers, pod-level requests, overhead, runtime class and resource claims.
@@ -116,10 +118,10 @@ def _is_within(child: JsonObject, template: JsonObject, *, is_pod: bool) -> bool
             _are_containers_within(objects_at(child, (field,)), objects_at(template, (field,)), is_pod=is_pod)
             for field in ("containers", "initContainers")
         )
-        and _claims(child) <= _claims(template)
-        and _is_at_most(_requests(child), _requests(template), is_pod=is_pod)
+        and _count_claims(child) <= _count_claims(template)
+        and _is_at_most(_get_requests(child), _get_requests(template), is_pod=is_pod)
         and _is_at_most(
-            *(_amounts(object_at(one, ("overhead",))) for one in (child, template)), is_pod=is_pod
+            *(_parse_amounts(object_at(one, ("overhead",))) for one in (child, template)), is_pod=is_pod
         )
         and (is_pod or child.get("runtimeClassName") == template.get("runtimeClassName"))
     )
@@ -138,7 +140,7 @@ def _are_containers_within(
             return False
         left.remove(other)
         is_equal = one.get("restartPolicy") == other.get("restartPolicy")
-        if not is_equal or not _is_at_most(_requests(one), _requests(other), is_pod=is_pod):
+        if not is_equal or not _is_at_most(_get_requests(one), _get_requests(other), is_pod=is_pod):
             return False
     return True
 
@@ -156,24 +158,24 @@ def _is_at_most(amounts: dict[str, Any], others: dict[str, Any], *, is_pod: bool
     return True
 
 
-def _claims(spec: JsonObject) -> Counter[tuple[Any, Any]]:
+def _count_claims(spec: JsonObject) -> Counter[tuple[Any, Any]]:
     return Counter(
         (str(one.get("resourceClaimName")), str(one.get("resourceClaimTemplateName")))
         for one in objects_at(spec, ("resourceClaims",))
     )
 
 
-def _requests(holder: JsonObject) -> dict[str, Any]:
+def _get_requests(holder: JsonObject) -> dict[str, Any]:
     """Requests, and the limits that stand in for those that are not written."""
     resources = object_at(holder, ("resources",))
-    return _amounts({**object_at(resources, ("limits",)), **object_at(resources, ("requests",))})
+    return _parse_amounts({**object_at(resources, ("limits",)), **object_at(resources, ("requests",))})
 
 
-def _amounts(quantities: JsonObject) -> dict[str, Any]:
-    return {resource: _amount(quantity) for resource, quantity in quantities.items()}
+def _parse_amounts(quantities: JsonObject) -> dict[str, Any]:
+    return {resource: _parse_amount(quantity) for resource, quantity in quantities.items()}
 
 
-def _amount(quantity: Any) -> Fraction | str:
+def _parse_amount(quantity: Any) -> Fraction | str:
     """A quantity as the API server stores it in a pod template, where it rounds up to thousandths."""
     try:
         return Fraction(ceil(parse(quantity) * _MILLI), _MILLI)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from admitq.integrations.base import Finished
+from admitq.integrations.base import JobOutcome
 from admitq_api.json_objects import JsonObject, as_int, as_text, objects_at
 
 
@@ -12,17 +12,17 @@ def count_pods(value: Any, default: int = 1) -> int:
     return max(0, as_int(value, default))
 
 
-def condition(job: JsonObject, type_: str) -> JsonObject | None:
+def find_condition(job: JsonObject, type_: str) -> JsonObject | None:
     """Return the condition of a type in the job's status."""
     return next((one for one in objects_at(job, ("status", "conditions")) if one.get("type") == type_), None)
 
 
 def is_condition_true(job: JsonObject, type_: str) -> bool:
     """Whether a condition of the job is true."""
-    return (condition(job, type_) or {}).get("status") == "True"
+    return (find_condition(job, type_) or {}).get("status") == "True"
 
 
-def find_end(job: JsonObject, success_of: Mapping[str, bool]) -> Finished | None:
+def find_end(job: JsonObject, success_of: Mapping[str, bool]) -> JobOutcome | None:
     """Return how the job ended, by the first condition that ends it.
 
     Args:
@@ -32,5 +32,5 @@ def find_end(job: JsonObject, success_of: Mapping[str, bool]) -> Finished | None
     for one in objects_at(job, ("status", "conditions")):
         success = success_of.get(as_text(one.get("type")))
         if success is not None and one.get("status") == "True":
-            return Finished(success, as_text(one.get("message")))
+            return JobOutcome(success, as_text(one.get("message")))
     return None

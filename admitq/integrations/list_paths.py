@@ -6,7 +6,7 @@ from admitq_api.json_objects import FieldPath, JsonObject, as_list, value_at
 from admitq_api.path_notation import EACH
 
 
-def elements(job: JsonObject, path: FieldPath) -> Sequence[int | None]:
+def list_element_indexes(job: JsonObject, path: FieldPath) -> Sequence[int | None]:
     """The elements of the list that the path leads through; one None where it leads through none."""
     if EACH not in path:
         return (None,)
@@ -14,6 +14,6 @@ def elements(job: JsonObject, path: FieldPath) -> Sequence[int | None]:
     return [index for index, item in enumerate(listed) if isinstance(item, Mapping)]
 
 
-def of_element(path: FieldPath, index: int | None) -> FieldPath:
+def get_element_path(path: FieldPath, index: int | None) -> FieldPath:
     """The path for one element of the list."""
     return tuple(index if step == EACH and index is not None else step for step in path)

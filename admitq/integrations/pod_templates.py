@@ -24,15 +24,15 @@ _POD_TEMPLATE: Final[Mapping[str, Any]] = {
 """The parts of a pod template that are worked with, and what they are."""
 
 
-def pod_template(value: Any) -> JsonObject:
+def clean_pod_template(value: Any) -> JsonObject:
     """A pod template without those parts that have the wrong type; the same one if all is well.
 
     For templates that stand where the API server does not check them.
     """
-    return _shaped(value, _POD_TEMPLATE) or {}
+    return _keep_typed(value, _POD_TEMPLATE) or {}
 
 
-def _shaped(value: Any, shape: Any) -> Any:
+def _keep_typed(value: Any, shape: Any) -> Any:
     """The value as far as it has the shape; None if it is of another type altogether."""
     if shape is str:
         return value if isinstance(value, str) else None
@@ -40,13 +40,15 @@ def _shaped(value: Any, shape: Any) -> Any:
         if not isinstance(value, list):
             return None
         [each] = cast("list[Any]", shape)
-        return [shaped for item in cast("list[Any]", value) if (shaped := _shaped(item, each)) is not None]
+        return [
+            shaped for item in cast("list[Any]", value) if (shaped := _keep_typed(item, each)) is not None
+        ]
     if not isinstance(value, Mapping):
         return None
     if shape is text_fields_at:
         return text_fields_at(value)
     result = {
-        key: _shaped(item, shape[key]) if key in shape else item
+        key: _keep_typed(item, shape[key]) if key in shape else item
         for key, item in cast("JsonObject", value).items()
     }
     return {key: item for key, item in result.items() if item is not None or key not in shape}
@@ -55,7 +57,7 @@ def _shaped(value: Any, shape: Any) -> Any:
 # --- what was added to what is there -----------------------------------------------------------------
 
 
-def entries_beside(
+def select_entries_to_add(
     wanted: Mapping[str, str], base: Mapping[str, str], own: Mapping[str, str]
 ) -> dict[str, str]:
     """What must stand beside the base so that both together are what is wanted.
@@ -65,7 +67,7 @@ def entries_beside(
     return {key: value for key, value in wanted.items() if key in own or base.get(key) != value}
 
 
-def items_beside(wanted: Iterable[JsonObject], base: Iterable[JsonObject]) -> list[JsonObject]:
+def select_items_to_add(wanted: Iterable[JsonObject], base: Iterable[JsonObject]) -> list[JsonObject]:
     """What must stand behind the items of the base so that both together are what is wanted."""
     rest, added = [*base], list[JsonObject]()
     for item in wanted:

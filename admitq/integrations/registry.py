@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache
 
-from admitq.integrations.base import FollowedKind, Integration, OwnerKind
+from admitq.integrations.base import Integration, OwnerKind, ReferencedKind
 from admitq.integrations.kinds.appwrapper import APP_WRAPPER
 from admitq.integrations.kinds.deployment import DEPLOYMENT
 from admitq.integrations.kinds.job import JOB
@@ -22,7 +22,7 @@ from admitq.integrations.kinds.trainjob import TRAIN_JOB
 from admitq_api.entry_points import installed_kinds
 from admitq_api.feature_gates import FeatureGates
 
-REGISTRY: tuple[Integration, ...] = (
+BUILT_IN_KINDS: tuple[Integration, ...] = (
     JOB,
     JOBSET,
     RAY_JOB,
@@ -50,14 +50,14 @@ class UnusableIntegration(ValueError):
 
 
 @cache
-def registered() -> tuple[Integration, ...]:
+def load_integrations() -> tuple[Integration, ...]:
     """All kinds: admitq's own first, then those of packages in the order of their entry points' names.
 
     Raises:
         UnusableIntegration: a package's entry point is broken, is not called as its framework, or takes a
             framework name or a kind that is taken already.
     """
-    found = list(REGISTRY)
+    found = list(BUILT_IN_KINDS)
     for entry_point in installed_kinds():
         try:
             integration = entry_point.load()
@@ -76,12 +76,12 @@ def registered() -> tuple[Integration, ...]:
     return tuple(found)
 
 
-def framework_names() -> tuple[str, ...]:
+def list_framework_names() -> tuple[str, ...]:
     """Names that ``integrations.frameworks`` of the configuration may hold."""
-    return tuple(integration.framework for integration in registered())
+    return tuple(integration.framework for integration in load_integrations())
 
 
-def enabled(frameworks: Iterable[str], gates: FeatureGates) -> tuple[Integration, ...]:
+def select_enabled(frameworks: Iterable[str], gates: FeatureGates) -> tuple[Integration, ...]:
     """The integrations of these frameworks whose gates are open, and of those that they imply.
 
     Their order is the registry's. One that is only implied minds what its parents had held, and nothing else.
@@ -90,10 +90,12 @@ def enabled(frameworks: Iterable[str], gates: FeatureGates) -> tuple[Integration
         KeyError: a framework is not known.
     """
     wanted = set(frameworks)
-    if unknown := wanted.difference(framework_names()):
+    if unknown := wanted.difference(list_framework_names()):
         raise KeyError(", ".join(sorted(unknown)))
-    open_ones = [one for one in registered() if one.gate is None or gates.enabled(one.gate)]
-    implied = {name for one in open_ones if one.framework in wanted for name in one.ownership.implies}
+    open_ones = [one for one in load_integrations() if one.gate is None or gates.enabled(one.gate)]
+    implied = {
+        name for one in open_ones if one.framework in wanted for name in one.ownership.implied_frameworks
+    }
     return tuple(
         one if one.framework in wanted else replace(one, ownership=replace(one.ownership, is_implied=True))
         for one in open_ones
@@ -101,8 +103,8 @@ def enabled(frameworks: Iterable[str], gates: FeatureGates) -> tuple[Integration
     )
 
 
-def followed(group: str, version: str, kind: str) -> FollowedKind | None:
+def find_referenced_kind(group: str, version: str, kind: str) -> ReferencedKind | None:
     """The kind that jobs refer to for what their pods are, of this group, version and name."""
     wanted = OwnerKind(group, version, kind)
-    known = (two for one in registered() for two in one.templates.follows if two.required)
+    known = (two for one in load_integrations() for two in one.templates.referenced_kinds if two.is_required)
     return next((one for one in known if one.kind == wanted), None)

@@ -2,17 +2,17 @@
 
 import hashlib
 
-LONGEST = 253
+MAX_NAME_LENGTH = 253
 """Longest name of a Kubernetes object."""
 
-LONGEST_LABEL = 63
+MAX_LABEL_LENGTH = 63
 """Longest name that is also the value of a label."""
 
 _HASH_LENGTH = 5
 
 
-def workload_name(
-    kind: str, group: str, owner_name: str, owner_uid: str, *, extra: str = "", longest: int = LONGEST
+def create_workload_name(
+    kind: str, group: str, owner_name: str, owner_uid: str, *, extra: str = "", longest: int = MAX_NAME_LENGTH
 ) -> str:
     """Name of the Workload of an owner: ``<kind>-<owner name>-<hash>``, lower case, at most ``longest``.
 

@@ -8,37 +8,37 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 
-class Free(NamedTuple):
+class AnyValue(NamedTuple):
     """A value that may change in any way, come and go."""
 
 
-class Each(NamedTuple):
+class ListItems(NamedTuple):
     """A list whose elements may change in these fields; none is added and none removed."""
 
-    of: "Fields"
+    item_fields: "WritableFields"
 
 
-class Entries(NamedTuple):
+class MapValues(NamedTuple):
     """A map whose values may change in these fields; no key is added and none removed."""
 
-    of: "Fields"
+    value_fields: "WritableFields"
 
 
-class Prefixed(NamedTuple):
+class PrefixedEntries(NamedTuple):
     """A map in which entries may change whose keys begin with one of the prefixes."""
 
     prefixes: tuple[str, ...]
 
 
-class Created(NamedTuple):
+class OptionalTemplate(NamedTuple):
     """A pod template that may change in these fields, and that the manager may create and delete.
 
     One that it creates has containers with a name, an image and resources only. The images are among those of
     the containers at ``images`` in the object; without a path containers have none.
     """
 
-    of: "Fields"
-    images: tuple[str, ...] = ()
+    template_fields: "WritableFields"
+    image_path: tuple[str, ...] = ()
 
 
 class OwnPatches(NamedTuple):
@@ -48,85 +48,103 @@ class OwnPatches(NamedTuple):
     """
 
 
-Value = Free | Each | Entries | Prefixed | Created | OwnPatches | Mapping[str, "Value"]
-Fields = Mapping[str, Value]
+WritableValue = (
+    AnyValue
+    | ListItems
+    | MapValues
+    | PrefixedEntries
+    | OptionalTemplate
+    | OwnPatches
+    | Mapping[str, "WritableValue"]
+)
+WritableFields = Mapping[str, WritableValue]
 """What may change below each key; all other keys stay as they are. An absent map counts as an empty one."""
 
-FREE: Final = Free()
+ANY_VALUE: Final = AnyValue()
 
-INJECTED: Final[Fields] = {"nodeSelector": FREE, "tolerations": FREE, "schedulingGates": FREE}
+INJECTED_SPEC_FIELDS: Final[WritableFields] = {
+    "nodeSelector": ANY_VALUE,
+    "tolerations": ANY_VALUE,
+    "schedulingGates": ANY_VALUE,
+}
 """What an admission injects into the spec of pods."""
 
-TEMPLATE: Final[Fields] = {"metadata": {"labels": FREE, "annotations": FREE}, "spec": INJECTED}
+INJECTED_TEMPLATE_FIELDS: Final[WritableFields] = {
+    "metadata": {"labels": ANY_VALUE, "annotations": ANY_VALUE},
+    "spec": INJECTED_SPEC_FIELDS,
+}
 """What an admission injects into a pod template."""
 
 
-def _replicas(field: str) -> Fields:
-    return {"runPolicy": {"suspend": FREE}, field: Entries({"template": TEMPLATE})}
+def _create_replica_fields(field: str) -> WritableFields:
+    return {"runPolicy": {"suspend": ANY_VALUE}, field: MapValues({"template": INJECTED_TEMPLATE_FIELDS})}
 
 
-_RAY_CLUSTER: Final[Fields] = {
-    "headGroupSpec": {"template": TEMPLATE},
-    "workerGroupSpecs": Each({"template": TEMPLATE}),
+_RAY_CLUSTER: Final[WritableFields] = {
+    "headGroupSpec": {"template": INJECTED_TEMPLATE_FIELDS},
+    "workerGroupSpecs": ListItems({"template": INJECTED_TEMPLATE_FIELDS}),
 }
 
 
 _RAY_JOB_IMAGES: Final = ("spec", "rayClusterSpec", "headGroupSpec", "template", "spec", "containers")
 
-_SPARK_ROLE: Final[Fields] = {
-    "labels": FREE,
-    "annotations": FREE,
-    "nodeSelector": FREE,
-    "tolerations": FREE,
-    "template": Created({"spec": {"schedulingGates": FREE}}),
+_SPARK_ROLE: Final[WritableFields] = {
+    "labels": ANY_VALUE,
+    "annotations": ANY_VALUE,
+    "nodeSelector": ANY_VALUE,
+    "tolerations": ANY_VALUE,
+    "template": OptionalTemplate({"spec": {"schedulingGates": ANY_VALUE}}),
 }
 
 
-SPEC: Final[Mapping[str, Fields]] = {
+SPEC_FIELDS: Final[Mapping[str, WritableFields]] = {
     "batch/job": {
-        "suspend": FREE,
+        "suspend": ANY_VALUE,
         # Partial admission starts a Job with fewer pods.
-        "parallelism": FREE,
-        "completions": FREE,
-        "template": TEMPLATE,
+        "parallelism": ANY_VALUE,
+        "completions": ANY_VALUE,
+        "template": INJECTED_TEMPLATE_FIELDS,
     },
     "jobset.x-k8s.io/jobset": {
-        "suspend": FREE,
-        "replicatedJobs": Each({"template": {"spec": {"template": TEMPLATE}}}),
+        "suspend": ANY_VALUE,
+        "replicatedJobs": ListItems({"template": {"spec": {"template": INJECTED_TEMPLATE_FIELDS}}}),
     },
-    "ray.io/raycluster": {"suspend": FREE, **_RAY_CLUSTER},
+    "ray.io/raycluster": {"suspend": ANY_VALUE, **_RAY_CLUSTER},
     "ray.io/rayjob": {
-        "suspend": FREE,
+        "suspend": ANY_VALUE,
         "rayClusterSpec": _RAY_CLUSTER,
-        "submitterPodTemplate": Created(TEMPLATE, images=_RAY_JOB_IMAGES),
+        "submitterPodTemplate": OptionalTemplate(INJECTED_TEMPLATE_FIELDS, image_path=_RAY_JOB_IMAGES),
     },
-    "ray.io/rayservice": {"rayClusterConfig": {"suspend": FREE, **_RAY_CLUSTER}},
-    "trainer.kubeflow.org/trainjob": {"suspend": FREE, "runtimePatches": OwnPatches()},
-    "kubeflow.org/mpijob": _replicas("mpiReplicaSpecs"),
-    "kubeflow.org/tfjob": _replicas("tfReplicaSpecs"),
-    "kubeflow.org/pytorchjob": _replicas("pytorchReplicaSpecs"),
-    "kubeflow.org/xgboostjob": _replicas("xgbReplicaSpecs"),
-    "kubeflow.org/paddlejob": _replicas("paddleReplicaSpecs"),
-    "kubeflow.org/jaxjob": _replicas("jaxReplicaSpecs"),
-    "workload.codeflare.dev/appwrapper": {"suspend": FREE, "components": Each({"podSetInfos": FREE})},
+    "ray.io/rayservice": {"rayClusterConfig": {"suspend": ANY_VALUE, **_RAY_CLUSTER}},
+    "trainer.kubeflow.org/trainjob": {"suspend": ANY_VALUE, "runtimePatches": OwnPatches()},
+    "kubeflow.org/mpijob": _create_replica_fields("mpiReplicaSpecs"),
+    "kubeflow.org/tfjob": _create_replica_fields("tfReplicaSpecs"),
+    "kubeflow.org/pytorchjob": _create_replica_fields("pytorchReplicaSpecs"),
+    "kubeflow.org/xgboostjob": _create_replica_fields("xgbReplicaSpecs"),
+    "kubeflow.org/paddlejob": _create_replica_fields("paddleReplicaSpecs"),
+    "kubeflow.org/jaxjob": _create_replica_fields("jaxReplicaSpecs"),
+    "workload.codeflare.dev/appwrapper": {
+        "suspend": ANY_VALUE,
+        "components": ListItems({"podSetInfos": ANY_VALUE}),
+    },
     "sparkoperator.k8s.io/sparkapplication": {
-        "suspend": FREE,
+        "suspend": ANY_VALUE,
         "driver": _SPARK_ROLE,
         "executor": _SPARK_ROLE,
-        "sparkConf": Prefixed(
+        "sparkConf": PrefixedEntries(
             ("spark.kubernetes.driver.node.selector.", "spark.kubernetes.executor.node.selector.")
         ),
     },
-    "pod": INJECTED,
+    "pod": INJECTED_SPEC_FIELDS,
 }
 """The fields of the spec that the manager writes, by framework.
 
 It never writes kinds that only have their pods queue."""
 
-STATUS: Final[Mapping[str, Fields]] = {
+STATUS_FIELDS: Final[Mapping[str, WritableFields]] = {
     # A stop takes the start time back, so that the template may change.
-    "batch/job": {"startTime": FREE},
+    "batch/job": {"startTime": ANY_VALUE},
     # Why a pod is stopped; failure recovery declares a pod failed.
-    "pod": {"conditions": FREE, "phase": FREE},
+    "pod": {"conditions": ANY_VALUE, "phase": ANY_VALUE},
 }
 """The fields of the status that the manager writes, by framework."""

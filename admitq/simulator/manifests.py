@@ -15,8 +15,8 @@ import orjson
 from pydantic import BaseModel, ValidationError
 
 from admitq.core.events import Event
-from admitq.integrations.base import FollowedKind, Integration, Reference
-from admitq.integrations.registry import followed, registered
+from admitq.integrations.base import Integration, ObjectReference, ReferencedKind
+from admitq.integrations.registry import find_referenced_kind, load_integrations
 from admitq.simulator.documents import Document, FieldPath, InputError, Problem, field_path, without_nulls
 from admitq.simulator.problems import aliases, problems_of, unknown_field
 from admitq.translate.observations import Observation, observations
@@ -78,7 +78,7 @@ class Manifests:
 
     def __init__(self, names: Names, how: Reading, custom: Iterable[Integration] = ()) -> None:
         self.names = names
-        self._kinds = {one.gvk: one for one in (*registered(), *custom)}
+        self._kinds = {one.gvk: one for one in (*load_integrations(), *custom)}
         self._observations = observations(names, how)
         self._objects: dict[ObjectId, Document] = {}
         self._followed: set[ObjectId] = set()
@@ -122,15 +122,15 @@ class Manifests:
                 return None
         elif (group, kind) not in _FOREIGN and _CLASSES.get(kind) != group:
             integration = self.integration_of(document.value)
-            if integration is None and followed(group, version, kind) is None:
+            if integration is None and find_referenced_kind(group, version, kind) is None:
                 return None
             if integration is not None and (
-                integration.serving is not None or integration.lifecycle.is_skipped(document.value)
+                integration.serving is not None or integration.lifecycle.is_ignored(document.value)
             ):
                 # What is meant to run for ever has no course that could be simulated.
                 return None
         namespace = "" if kind in _CLASSES else _OBSERVED.get(kind, ("", "default"))[1]
-        if (other := followed(group, version, kind)) is not None and not other.namespaced:
+        if (other := find_referenced_kind(group, version, kind)) is not None and not other.namespaced:
             namespace = ""
         if namespace:
             namespace = value_at(document.value, ("metadata", "namespace"), namespace)
@@ -161,7 +161,7 @@ class Manifests:
             if name.kind not in _OBSERVED and name.kind not in _CLASSES and name not in self._followed
         )
 
-    def referenced(self, reference: Reference) -> JsonObject | None:
+    def referenced(self, reference: ObjectReference) -> JsonObject | None:
         """What a job refers to."""
         return self._value(ObjectId(reference.kind.kind, reference.namespace, reference.name))
 
@@ -262,9 +262,9 @@ def _without_nulls(document: Document) -> Document:
     return replace(document, value=without_nulls(document.value))
 
 
-def _followed_kind(document: Document) -> FollowedKind | None:
+def _followed_kind(document: Document) -> ReferencedKind | None:
     group, _, version = _text(document, ("apiVersion",)).rpartition("/")
-    return followed(group, version, _text(document, ("kind",)))
+    return find_referenced_kind(group, version, _text(document, ("kind",)))
 
 
 def _remedy_for_kind() -> str:

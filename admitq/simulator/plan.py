@@ -144,14 +144,14 @@ def _configured(files: Files) -> tuple[Settings, Reading, tuple[Integration, ...
         )
         return settings, Reading(), ()
     # The models of the whole file take long to import, for scenarios that have none.
-    from admitq.integrations.custom import configured  # noqa: PLC0415
+    from admitq.integrations.custom import load_custom_integrations  # noqa: PLC0415
     from admitq.translate.settings import core_settings  # noqa: PLC0415
     from admitq_api.configuration import ConfigurationError, load_configuration  # noqa: PLC0415
 
     try:
         configuration = load_configuration(orjson.dumps(document.value).decode())
         gates = configuration.gates()
-        custom = configured(configuration)
+        custom = load_custom_integrations(configuration)
     except ConfigurationError as error:
         raise InputError(_configuration_problem(document, line) for line in error.problems) from None
     if configuration.api_group != names.group:

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from admitq.core.model import ObjectKey, Workload
-from admitq.integrations.base import Integration, PodSetTemplate, Reference, Rules
-from admitq.integrations.workload_names import LONGEST
+from admitq.integrations.base import Integration, ObjectReference, PodSetTemplate, RuleContext
+from admitq.integrations.workload_names import MAX_NAME_LENGTH
 from admitq.metrics.custom_labels import Location
 from admitq.simulator.documents import FieldPath, field_path
 from admitq.translate.read_options import Reading
@@ -32,7 +32,7 @@ Blame = Callable[[FieldPath, str], Exception]
 class _Conventions:
     partial_admission: bool
     topology_requests: bool = False
-    longest_workload_name: int = LONGEST
+    longest_workload_name: int = MAX_NAME_LENGTH
     label_keys_to_copy: tuple[str, ...] = ()
     metric_values_to_copy: tuple[Location, ...] = ()
 
@@ -108,16 +108,21 @@ class Template:
             return ()
         indexes = f"0-{ended - 1}" if ended > 1 else "0"
         reported = with_value(job, ("status",), {"succeeded": ended, "completedIndexes": indexes})
-        return tuple(sorted((self.integration.scaling.reclaimable(reported) or {}).items()))
+        return tuple(sorted((self.integration.scaling.count_reclaimable_pods(reported) or {}).items()))
 
     def _with_count(self, count: int) -> JsonObject | None:
         job, integration = self.job, self.integration
-        if job is None or integration is None or integration.scaling.with_counts is None or not self.has_pods:
+        if (
+            job is None
+            or integration is None
+            or integration.scaling.with_pod_counts is None
+            or not self.has_pods
+        ):
             return job
         pod_set = self.workload.pod_sets[0]
         if count == pod_set.count:
             return job
-        return integration.scaling.with_counts(job, {pod_set.name: count}, self.names)
+        return integration.scaling.with_pod_counts(job, {pod_set.name: count}, self.names)
 
 
 def job_manifest(
@@ -166,7 +171,7 @@ class Translation:
     names: Names
     integration_of: Callable[[JsonObject], Integration | None]
     lookups: PriorityClasses
-    referenced: Callable[[Reference], JsonObject | None]
+    referenced: Callable[[ObjectReference], JsonObject | None]
     how: Reading
     partial_admission: bool = True
 
@@ -175,14 +180,16 @@ class Translation:
         integration = self.integration_of(obj)
         if integration is None:
             return Template(self._translated(with_value(obj, ("status",), None), (), blame), self.names)
-        job = integration.webhook.mutate(with_value(obj, ("metadata", "uid"), "template"), Rules(self.names))
-        found: dict[Reference, JsonObject] = {}
-        for reference in filter(integration.requires, integration.templates.references(job)):
+        job = integration.webhook.mutate(
+            with_value(obj, ("metadata", "uid"), "template"), RuleContext(self.names)
+        )
+        found: dict[ObjectReference, JsonObject] = {}
+        for reference in filter(integration.is_required, integration.templates.list_references(job)):
             one = self.referenced(reference)
             if one is None:
                 raise blame(("spec",), f"{reference} is not among the manifests: add it")
             found[reference] = one
-        job = integration.templates.resolved(job, found)
+        job = integration.templates.resolve(job, found)
         source = _Source(integration, self.names, job, _Conventions(self.partial_admission), self.lookups)
         try:
             raw = workload_for(source)
@@ -190,7 +197,7 @@ class Translation:
             raise blame(("metadata", "labels", self.names.priority_class), f"{error}") from None
         except WithoutPodSets as error:
             raise blame(("spec",), f"{error}") from None
-        workload = self._translated(raw, integration.pod_sets(job, self.names), blame)
+        workload = self._translated(raw, integration.list_pod_sets(job, self.names), blame)
         deadline = value_at(job, ("spec", "activeDeadlineSeconds"))
         return Template(
             workload,

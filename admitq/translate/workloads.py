@@ -4,7 +4,7 @@ from functools import lru_cache
 from typing import Any
 
 from admitq.core.model import Instant, ObjectKey, PodSet, ResourceProblem, Workload
-from admitq.integrations.admission_gates import holding_gates
+from admitq.integrations.admission_gates import list_holding_gates
 from admitq.translate.admissions import read_admission, read_admission_leniently
 from admitq.translate.metadata import key_of, read_time
 from admitq.translate.pod_sets import read_pod_set
@@ -78,7 +78,7 @@ def _read_admission_gates(obj: JsonObject, state: list[Any], names: Names, how: 
 
     A reported gate applies until the status reports its removal.
     """
-    gates = holding_gates(obj, names) if how.gated else ()
+    gates = list_holding_gates(obj, names) if how.gated else ()
     return tuple(gates) or conditions.gates_told(state)
 
 

@@ -6,11 +6,11 @@ The manager makes Workloads with it on a cluster, the simulator in memory.
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple, Protocol
 
-from admitq.integrations.admission_gates import gates_of
-from admitq.integrations.base import Composition, Integration, PodIndexes, group_name, members_of
+from admitq.integrations.admission_gates import list_gates
+from admitq.integrations.base import Composition, Integration, PodIndexLabels, get_group_name, list_members
 from admitq.integrations.families import pods
-from admitq.integrations.ownership import queue_name
-from admitq.integrations.workload_names import workload_name
+from admitq.integrations.ownership import get_queue_name
+from admitq.integrations.workload_names import create_workload_name
 from admitq.metrics.custom_labels import Location
 from admitq.workloads.pod_charges import mismatch
 from admitq.workloads.pod_templates import same_pods, sanitised
@@ -156,7 +156,7 @@ def priority_of(case: JobSource) -> Priority:
             raise PriorityClassMissing("WorkloadPriorityClass", label)
         return _priority(case.names.group, "WorkloadPriorityClass", found)
     job: JsonObject = case.job or {}
-    if own := case.integration.templates.priority_class(job) or _pods_class(case, job):
+    if own := case.integration.templates.find_priority_class(job) or _pods_class(case, job):
         found = case.lookups.priority_class(own)
         if found is None:
             raise PriorityClassMissing("PriorityClass", own)
@@ -178,8 +178,8 @@ def _priority(group: str, kind: str, priority_class: JsonObject) -> Priority:
 
 
 def _pods_class(case: JobSource, job: JsonObject) -> str | None:
-    for pod_set in case.integration.pod_sets(job, case.names)[:1]:
-        return value_at(pod_set.template_in(job), ("spec", "priorityClassName"))
+    for pod_set in case.integration.list_pod_sets(job, case.names)[:1]:
+        return value_at(pod_set.get_template(job), ("spec", "priorityClassName"))
     return None
 
 
@@ -187,22 +187,22 @@ def pod_sets_of(case: JobSource) -> list[dict[str, Any]]:
     """The job's podsets as its Workload lists them."""
     job: JsonObject = case.job or {}
     listed: list[dict[str, Any]] = []
-    for pod_set in case.integration.pod_sets(job, case.names):
-        template = sanitised(pod_set.template_in(job), case.integration.templates.platform_labels)
+    for pod_set in case.integration.list_pod_sets(job, case.names):
+        template = sanitised(pod_set.get_template(job), case.integration.templates.platform_labels)
         described: dict[str, Any] = {"name": pod_set.name, "count": pod_set.count, "template": template}
         if pod_set.min_count is not None and case.conventions.partial_admission:
             described["minCount"] = pod_set.min_count
-        if pod_set.indexes is not None and case.conventions.topology_requests:
-            described["topologyRequest"] = _topology_request(pod_set.indexes)
+        if pod_set.index_labels is not None and case.conventions.topology_requests:
+            described["topologyRequest"] = _topology_request(pod_set.index_labels)
         listed.append(described)
     return listed
 
 
-def _topology_request(indexes: PodIndexes) -> dict[str, Any]:
+def _topology_request(indexes: PodIndexLabels) -> dict[str, Any]:
     request = {
-        "podIndexLabel": indexes.pod,
-        "subGroupIndexLabel": indexes.group,
-        "subGroupCount": indexes.groups,
+        "podIndexLabel": indexes.pod_label,
+        "subGroupIndexLabel": indexes.group_label,
+        "subGroupCount": indexes.group_count,
     }
     return {field: value for field, value in request.items() if value is not None}
 
@@ -225,16 +225,16 @@ def longest_execution(case: JobSource) -> int | None:
 def _active_by_role(job: JsonObject, composition: Composition) -> dict[str, list[JsonObject]]:
     """The members of a group that are to run, oldest first, by the podset that each names."""
     found: dict[str, list[JsonObject]] = {}
-    for member in members_of(job) if group_name(job) else ():
+    for member in list_members(job) if get_group_name(job) else ():
         if not pods.is_inactive(member):
-            found.setdefault(composition.pod_set_of(job, member), []).append(member)
+            found.setdefault(composition.get_pod_set(job, member), []).append(member)
     return found
 
 
 def _spec(case: JobSource) -> dict[str, Any]:
     composition = case.integration.composition
     if composition is not None:
-        problem = composition.problem(case.job or {}, case.names, case.conventions.label_keys_to_copy)
+        problem = composition.find_problem(case.job or {}, case.names, case.conventions.label_keys_to_copy)
         if problem is not None:
             raise Unfit(problem)
         if (differing := mismatch(_active_by_role(case.job or {}, composition))) is not None:
@@ -245,7 +245,7 @@ def _spec(case: JobSource) -> dict[str, Any]:
     priority = priority_of(case)
     spec = {
         "podSets": pod_sets,
-        "queueName": queue_name(case.job or {}, case.names),
+        "queueName": get_queue_name(case.job or {}, case.names),
         "priority": priority.value,
         "priorityClassRef": priority.reference,
         "maximumExecutionTimeSeconds": longest_execution(case),
@@ -267,14 +267,14 @@ def workload_for(case: JobSource) -> dict[str, Any]:
         for key, value in value_at(metadata, ("annotations",), {}).items()
         if key.startswith(names.provisioning_annotation_prefix) or key == names.admission_gated_by
     }
-    if group_name(job):
+    if get_group_name(job):
         annotations[names.is_group_workload] = "true"
     labels = _copied_labels(case)
     for place, values in (("labels", labels), ("annotations", annotations)):
         for key, value in _metric_values(case, place).items():
             values.setdefault(key, value)
     workload_metadata: dict[str, Any] = {
-        "name": group_name(job) or _name(case),
+        "name": get_group_name(job) or _name(case),
         "namespace": metadata["namespace"],
         "labels": labels | job_uid_label(case),
         "finalizers": [names.finalizer],
@@ -295,7 +295,7 @@ def _copied_labels(case: JobSource) -> dict[str, str]:
     job: JsonObject = case.job or {}
     return {
         key: value
-        for one in members_of(job) or (job,)
+        for one in list_members(job) or (job,)
         for key, value in value_at(one, ("metadata", "labels"), {}).items()
         if key in case.conventions.label_keys_to_copy
     }
@@ -308,7 +308,7 @@ def _metric_values(case: JobSource, place: str) -> dict[str, str]:
     for location in case.conventions.metric_values_to_copy:
         if location.place != place:
             continue
-        members = members_of(job) or (job,)
+        members = list_members(job) or (job,)
         given = {value_at(one, ("metadata", place, location.key)) for one in members} - {None}
         if len(given) == 1:
             found[location.key] = given.pop()
@@ -317,7 +317,7 @@ def _metric_values(case: JobSource, place: str) -> dict[str, str]:
 
 def _name(case: JobSource) -> str:
     metadata = (case.job or {})["metadata"]
-    return workload_name(
+    return create_workload_name(
         case.integration.kind,
         case.integration.group,
         metadata["name"],
@@ -338,8 +338,8 @@ def owner_references(case: JobSource) -> list[dict[str, Any]]:
     They do not block the deletion of owners: that would need a permission on every kind of job, for nothing.
     """
     job: JsonObject = case.job or {}
-    if group_name(job):
-        return [_reference(case, one) for one in members_of(job)]
+    if get_group_name(job):
+        return [_reference(case, one) for one in list_members(job)]
     return [{**_reference(case, job), "controller": True}]
 
 
@@ -391,8 +391,8 @@ def without_lifted_gates(workload: JsonObject, jobs: Iterable[JsonObject], names
 
     It gets none: whoever may change Workloads may lift a gate there.
     """
-    left = {gate for one in jobs for gate in gates_of(one, names)}
-    gates = gates_of(workload, names)
+    left = {gate for one in jobs for gate in list_gates(one, names)}
+    gates = list_gates(workload, names)
     kept = [gate for gate in gates if gate in left]
     if kept == gates:
         return {}

@@ -12,8 +12,8 @@ from typing import Any
 from admitq.app.decisive import decisive
 from admitq.controllers.rbac import PODS_LET_GO, Permission, known_owners, merged, of_gates, of_kind, rbac
 from admitq.integrations.base import Integration
-from admitq.integrations.custom import integration
-from admitq.integrations.registry import REGISTRY
+from admitq.integrations.custom import create_integration
+from admitq.integrations.registry import BUILT_IN_KINDS
 from admitq.runtime.kinds import kinds_of
 from admitq_api.configuration.custom_kinds import CustomKind, CustomPodSet, FinishedSign, Sign
 from admitq_api.feature_gates import FeatureGates
@@ -23,7 +23,7 @@ from admitq_api.v1beta1.table import definitions
 API_GROUP = "${apiGroup}"
 """Stands for the API group that the chart is installed with."""
 
-CUSTOM = integration(
+CUSTOM = create_integration(
     CustomKind(
         group="custom.group",
         version="custom-version",
@@ -97,12 +97,12 @@ _REVIEWS = (
 )
 """Who reads the metrics is asked of the API server."""
 
-_OF_KINDS = {one.framework: of_kind(one) for one in REGISTRY}
+_OF_KINDS = {one.framework: of_kind(one) for one in BUILT_IN_KINDS}
 
 MANAGER_CLUSTER = (
     *_rules(
         permission
-        for controller, permissions in rbac(names_for(DEFAULT_GROUP), REGISTRY).items()
+        for controller, permissions in rbac(names_for(DEFAULT_GROUP), BUILT_IN_KINDS).items()
         for permission in permissions
         if permission not in (*_OF_KINDS.get(controller, ()), PODS_LET_GO)
     ),
@@ -113,9 +113,9 @@ MANAGER_CLUSTER = (
 
 MANAGER_KINDS = {
     one.framework: _rules(
-        chain.from_iterable(_OF_KINDS[name] for name in (one.framework, *one.ownership.implies))
+        chain.from_iterable(_OF_KINDS[name] for name in (one.framework, *one.ownership.implied_frameworks))
     )
-    for one in REGISTRY
+    for one in BUILT_IN_KINDS
 }
 """What the manager may do besides for each kind of jobs that is switched on."""
 
@@ -144,7 +144,7 @@ class GateRules:
 
 MANAGER_GATES = tuple(
     GateRules(str(one.gate), FeatureGates()[one.gate], one.frameworks, _rules(one.permissions))
-    for one in of_gates(REGISTRY)
+    for one in of_gates(BUILT_IN_KINDS)
 )
 """What the manager may do besides for each of these feature gates that is on."""
 
@@ -171,11 +171,11 @@ SHADOW_CLUSTER = (
 
 def _creates_jobs(kind: Integration) -> bool:
     """Whether objects of the kind can own jobs, or what stands between those and their owners."""
-    if kind.ownership.creates is None:
+    if kind.ownership.created_kinds is None:
         return True
-    owned = {(one.group, one.kind) for one in REGISTRY}
-    owned |= {(owner.group, owner.kind) for one in REGISTRY for owner in known_owners(one)}
-    return not owned.isdisjoint(kind.ownership.creates)
+    owned = {(one.group, one.kind) for one in BUILT_IN_KINDS}
+    owned |= {(owner.group, owner.kind) for one in BUILT_IN_KINDS for owner in known_owners(one)}
+    return not owned.isdisjoint(kind.ownership.created_kinds)
 
 
 _LOOKED_UP = ("admissionchecks", "clusterqueues", "localqueues", "workloadpriorityclasses")
@@ -220,22 +220,26 @@ def _looked_up(one: Integration) -> tuple[Rule, ...]:
         # Owners are looked up, and only kinds that create jobs can own one; and what is scaled.
         *(
             (Rule((one.group,), (one.plural,), ("get",)),)
-            if _creates_jobs(one) or one.webhook.scaled_at
+            if _creates_jobs(one) or one.webhook.scale_field
             else ()
         ),
         *(Rule((owner.group,), (owner.plural,), ("get",)) for owner in known_owners(one)),
         # What the pods of a job follow from is looked up to check them.
         *(
             Rule((other.kind.group,), (other.plural,), ("get",))
-            for other in one.templates.follows
-            if other.required
+            for other in one.templates.referenced_kinds
+            if other.is_required
         ),
         # A change may depend on what has become of the Workload.
-        *((Rule((API_GROUP,), ("workloads",), ("get",)),) if one.webhook.workload_asked is not None else ()),
+        *(
+            (Rule((API_GROUP,), ("workloads",), ("get",)),)
+            if one.webhook.list_deciding_workloads is not None
+            else ()
+        ),
     )
 
 
-WEBHOOK_KINDS = {one.framework: _looked_up(one) for one in REGISTRY}
+WEBHOOK_KINDS = {one.framework: _looked_up(one) for one in BUILT_IN_KINDS}
 """What the webhook may do besides for each kind of jobs that is switched on."""
 
 WEBHOOK_CUSTOM = _looked_up(CUSTOM)
@@ -292,7 +296,7 @@ AUDIENCES = (
             group=kind.group,
             frameworks=(kind.framework,),
         )
-        for kind in REGISTRY
+        for kind in BUILT_IN_KINDS
         if kind.group
     ),
 )

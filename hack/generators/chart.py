@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import yaml
 
-from admitq.integrations.registry import REGISTRY
+from admitq.integrations.registry import BUILT_IN_KINDS
 from admitq_api.crds import crds
 from admitq_api.labels import COMPAT_GROUP, DEFAULT_GROUP, GROUPS, names_for
 from admitq_webhooks.routes import webhook_rules
@@ -134,7 +134,7 @@ def webhooks() -> str:
     return _for_any_group(
         _text(
             {
-                **_webhooks(webhook_rules(names_for(DEFAULT_GROUP), REGISTRY)),
+                **_webhooks(webhook_rules(names_for(DEFAULT_GROUP), BUILT_IN_KINDS)),
                 "custom": _custom_webhooks(),
             }
         )

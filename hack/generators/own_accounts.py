@@ -10,25 +10,25 @@ from itertools import count
 from typing import Any, Final
 
 from admitq.integrations.base import Integration
-from admitq.integrations.registry import REGISTRY
+from admitq.integrations.registry import BUILT_IN_KINDS
 from admitq.integrations.written_fields import (
-    INJECTED,
-    SPEC,
-    STATUS,
-    TEMPLATE,
-    Created,
-    Each,
-    Entries,
-    Fields,
-    Free,
+    INJECTED_SPEC_FIELDS,
+    INJECTED_TEMPLATE_FIELDS,
+    SPEC_FIELDS,
+    STATUS_FIELDS,
+    AnyValue,
+    ListItems,
+    MapValues,
+    OptionalTemplate,
     OwnPatches,
-    Prefixed,
-    Value,
+    PrefixedEntries,
+    WritableFields,
+    WritableValue,
 )
 from admitq_api.labels import DEFAULT_GROUP, names_for
 
 _NAMES: Final = names_for(DEFAULT_GROUP)
-_CREATED_SPEC: Final = ("containers", "restartPolicy", *INJECTED)
+_CREATED_SPEC: Final = ("containers", "restartPolicy", *INJECTED_SPEC_FIELDS)
 _CREATED_CONTAINER: Final = ("name", "image", "resources")
 
 _HELD: Final = ("admissionchecks", "clusterqueues", "resourceflavors", "topologies")
@@ -37,17 +37,19 @@ _HELD: Final = ("admissionchecks", "clusterqueues", "resourceflavors", "topologi
 
 def rules() -> list[dict[str, Any]]:
     """Return what the chart needs of each kind whose objects our accounts write."""
-    jobs = [_rule(one) for one in REGISTRY if one.framework in SPEC]
+    jobs = [_rule(one) for one in BUILT_IN_KINDS if one.framework in SPEC_FIELDS]
     return [*jobs, *map(_rule_of_held, _HELD)]
 
 
 def _rule(kind: Integration) -> dict[str, Any]:
     metadata = _pod_metadata() if kind.framework == "pod" else _job_metadata()
-    spec = f"{metadata} && {unchanged('dyn(oldObject).spec', 'dyn(object).spec', SPEC[kind.framework])}"
+    spec = (
+        f"{metadata} && {unchanged('dyn(oldObject).spec', 'dyn(object).spec', SPEC_FIELDS[kind.framework])}"
+    )
     status = "false"
-    if kind.framework in STATUS:
+    if kind.framework in STATUS_FIELDS:
         before, after = "dyn(oldObject).?status.orValue({})", "dyn(object).?status.orValue({})"
-        status = f"{_same_metadata()} && {unchanged(before, after, STATUS[kind.framework])}"
+        status = f"{_same_metadata()} && {unchanged(before, after, STATUS_FIELDS[kind.framework])}"
     return {
         "group": kind.group,
         "resource": kind.plural,
@@ -111,7 +113,7 @@ def _finalizers(own: str, *, may_come: bool = False) -> str:
 # --- fields -------------------------------------------------------------------------------------------
 
 
-def unchanged(before: str, after: str, fields: Fields, depth: Iterator[int] | None = None) -> str:
+def unchanged(before: str, after: str, fields: WritableFields, depth: Iterator[int] | None = None) -> str:
     """Return an expression that is true if nothing but these fields differs between two maps.
 
     Args:
@@ -129,30 +131,30 @@ def unchanged(before: str, after: str, fields: Fields, depth: Iterator[int] | No
         f"{old}.all({key}, {key} in {listed} || {key} in {new})",
     ]
     for name, value in fields.items():
-        if not isinstance(value, Free):
+        if not isinstance(value, AnyValue):
             same = f"{old}.?{name} == {new}.?{name}"
             parts.append(f"({same} || {_deep(old, new, name, value, depth)})")
     # CEL has no variables here but those of macros: a list of one element binds a value to a name.
     return f"[{before}].all({old}, [{after}].all({new}, {' && '.join(parts)}))"
 
 
-def _deep(before: str, after: str, name: str, value: Value, depth: Iterator[int]) -> str:
+def _deep(before: str, after: str, name: str, value: WritableValue, depth: Iterator[int]) -> str:
     """Return an expression that is true if a value changed only where it may; it is known to differ."""
-    empty = "[]" if isinstance(value, Each | OwnPatches) else "{}"
+    empty = "[]" if isinstance(value, ListItems | OwnPatches) else "{}"
     old, new = (f"{one}.?{name}.orValue({empty})" for one in (before, after))
     match value:
-        case Each(of):
+        case ListItems(of):
             number = next(depth)
             x, y = f"x{number}", f"y{number}"
             found = f"{new}.all({x}, {old}.exists({y}, {unchanged(y, x, of, depth)}))"
             return f"{new}.size() == {old}.size() && {found}"
-        case Entries(of):
+        case MapValues(of):
             e = f"e{next(depth)}"
             inner = unchanged(f"{old}[{e}]", f"{new}[{e}]", of, depth)
             return f"{old}.all({e}, {e} in {new}) && {new}.all({e}, {e} in {old} && {inner})"
-        case Prefixed(prefixes):
+        case PrefixedEntries(prefixes):
             return _prefixed(old, new, prefixes)
-        case Created(of, images):
+        case OptionalTemplate(of, images):
             made = _made(f"{after}.{name}.spec", images)
             kept = unchanged(old, new, of, depth)
             return f"!has({after}.{name}) || (has({before}.{name}) ? {kept} : {made})"
@@ -188,6 +190,6 @@ def _own_patches(old: str, new: str) -> str:
         "p.?trainingRuntimeSpec.template.spec.replicatedJobs.orValue([]).all(r, "
         "r.all(k, k in ['name', 'template']) && r.?template.orValue({}).all(k, k == 'spec') && "
         "r.?template.spec.orValue({}).all(k, k == 'template') && "
-        f"{template}.metadata.orValue({{}}).all(k, k in {list(TEMPLATE['metadata'])}) && "
-        f"{template}.spec.orValue({{}}).all(k, k in {list(INJECTED)})))"
+        f"{template}.metadata.orValue({{}}).all(k, k in {list(INJECTED_TEMPLATE_FIELDS['metadata'])}) && "
+        f"{template}.spec.orValue({{}}).all(k, k in {list(INJECTED_SPEC_FIELDS)})))"
     )

@@ -7,13 +7,15 @@ and are created by controllers, which the policy exempts.
 
 from typing import Any, Final, NamedTuple
 
-from admitq.integrations.registry import REGISTRY
+from admitq.integrations.registry import BUILT_IN_KINDS
 from admitq_api.labels import DEFAULT_GROUP, names_for
 
 _LABEL: Final = names_for(DEFAULT_GROUP).priority_class
 
 _ANY_PODS: Final = tuple(
-    one.framework for one in REGISTRY if one.framework == "pod" or "pod" in one.ownership.implies
+    one.framework
+    for one in BUILT_IN_KINDS
+    if one.framework == "pod" or "pod" in one.ownership.implied_frameworks
 )
 
 
@@ -70,7 +72,7 @@ _CLASSES: Final = {
         "spec.executor.priorityClassName",
     ),
     "pod": ("spec.priorityClassName",),
-    **{one.framework: _RUN_POLICY for one in REGISTRY if one.group == "kubeflow.org"},
+    **{one.framework: _RUN_POLICY for one in BUILT_IN_KINDS if one.group == "kubeflow.org"},
 }
 
 _OTHERS: Final = (
@@ -101,7 +103,7 @@ def carriers() -> tuple[Carrier, ...]:
             _TEMPLATES[one.framework],
             _CLASSES.get(one.framework, ()),
         )
-        for one in REGISTRY
+        for one in BUILT_IN_KINDS
     )
     return (*own, *_OTHERS)
 

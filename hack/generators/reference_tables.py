@@ -10,8 +10,8 @@ from typer.main import get_command
 from admitq.cli.commands import application
 from admitq.core.lifecycle import EDGES, MEANINGS, Phase
 from admitq.integrations.base import Integration
-from admitq.integrations.capabilities import ABILITIES
-from admitq.integrations.registry import REGISTRY
+from admitq.integrations.capabilities import CAPABILITIES
+from admitq.integrations.registry import BUILT_IN_KINDS
 from admitq.metrics.table import TABLE, Type
 from admitq.workloads.evictions import EVICTIONS
 from admitq_api.labels import DEFAULT_GROUP, names_for
@@ -76,23 +76,23 @@ def kinds() -> str:
             _guide(one),
             f"`{one.api_version}`",
             f"`{one.framework}`",
-            *("yes" if ability.has(one) else "" for ability in ABILITIES),
+            *("yes" if ability.is_supported_by(one) else "" for ability in CAPABILITIES),
         )
-        for one in REGISTRY
+        for one in BUILT_IN_KINDS
     ]
-    gates = [(f"`{one.framework}`", f"`{one.gate}`") for one in REGISTRY if one.gate is not None]
+    gates = [(f"`{one.framework}`", f"`{one.gate}`") for one in BUILT_IN_KINDS if one.gate is not None]
     return _page(
         "Kinds of jobs",
         "The framework is the name in `integrations.frameworks` of the configuration: "
         "[Kinds of jobs](../guides/kinds.md) tells how kinds are switched on. `admitq kinds` prints this "
         "table, with kinds from installed packages.",
-        *table(("kind", "API version", "framework", *(ability.title for ability in ABILITIES)), rows),
+        *table(("kind", "API version", "framework", *(ability.title for ability in CAPABILITIES)), rows),
         "",
         "## Abilities",
         "",
         *table(
             ("ability", "in JSON", "meaning"),
-            [(one.title, f"`{one.key}`", one.meaning) for one in ABILITIES],
+            [(one.title, f"`{one.key}`", one.meaning) for one in CAPABILITIES],
         ),
         *(
             ["", "## Feature gates", "", *table(("framework", "needs the gate as well"), gates)]

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from admitq.adoption.checks import CHECKS
-from admitq.integrations.registry import REGISTRY
+from admitq.integrations.registry import BUILT_IN_KINDS
 from admitq_api.crds import KINDS, crds
 from admitq_api.feature_gates import CHECKED_ONLY, EITHER_WAY, Gate, note_of
 from admitq_api.labels import COMPAT_GROUP, names_for
@@ -45,7 +45,7 @@ def compared() -> list[str]:
     idle = [gate for gate in less if gate not in CHECKED_ONLY]
     same: list[tuple[str, ...]] = [
         ("API", f"`{names.group}`, {_listed(versions)}: {', '.join(kind.__name__ for kind in KINDS)}"),
-        ("kinds of jobs", ", ".join(one.kind for one in REGISTRY)),
+        ("kinds of jobs", ", ".join(one.kind for one in BUILT_IN_KINDS)),
         ("names", "labels, annotations, gates, finalizers, field managers, webhooks and their paths"),
         ("metrics", f"`{names.metric_prefix}_…`, with their labels"),
         ("feature gates", f"{len(Gate) - len(less)} of {len(Gate)}"),

@@ -21,7 +21,7 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling
 
 from admitq.controllers.indexes import resource_of
-from admitq.integrations.registry import framework_names, registered
+from admitq.integrations.registry import list_framework_names, load_integrations
 from admitq.runtime.client import Client
 from admitq.runtime.credentials import load_credentials
 from admitq.runtime.errors import ApiError
@@ -211,7 +211,7 @@ def _stop(cluster: LocalCluster, *, failed: bool) -> None:
 def _every_kind() -> dict[str, Any]:
     """The configuration that switches every kind of job on, and tells of some more."""
     return {
-        "integrations": {"frameworks": list(framework_names()), "custom": custom_kinds.configured()},
+        "integrations": {"frameworks": list(list_framework_names()), "custom": custom_kinds.configured()},
         "failureRecovery": {"forceDeleteAfter": "300ms"},
         "featureGates": {"FailureRecoveryPolicy": True, "SparkApplicationIntegration": True},
     }
@@ -335,7 +335,7 @@ class fresh_namespace:  # noqa: N801 - reads as the statement it is
 @cache
 def _contents() -> tuple[Resource, ...]:
     """What admitq would go on to look at; all else is owned by some of it, or costs nothing."""
-    jobs = [resource_of(one) for one in registered()]
+    jobs = [resource_of(one) for one in load_integrations()]
     kinds = [kinds_of(names_for(group)) for group in GROUPS]
     return (*jobs, *(resource for one in kinds for resource in (one.local_queues, one.workloads)))
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Final
 
 from admitq.integrations.base import Integration
-from admitq.integrations.registry import registered
+from admitq.integrations.registry import load_integrations
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import JOBS, PODS
 from admitq_api.json_objects import value_at
@@ -196,7 +196,7 @@ _ALIKE: Final = {"TFJob", "XGBoostJob", "PaddleJob", "JAXJob"}
 """Kinds of Kubeflow that differ from PyTorchJobs in nothing that rows are about."""
 OF_OTHER_PROJECTS: Final = tuple(
     one
-    for one in registered()
+    for one in load_integrations()
     if one.group not in {"", "apps", "batch"}
     and one.kind not in _ALIKE
     and load(one, DEFAULT_GROUP).suspended

@@ -10,7 +10,7 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, Final
 
-from admitq.integrations.ownership import controller_of
+from admitq.integrations.ownership import get_controller
 from admitq.runtime.client import Propagation
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import DEPLOYMENTS, JOBS, PODS
@@ -486,7 +486,7 @@ async def t6_pod_names_an_admitted_job_as_its_controller(arena: Arena, queue: st
     async def is_without_controller() -> bool:
         # The webhook stores the reference of a pod that the Job could have created as that of a plain owner.
         # Of one that it could not, the Job controller removes it.
-        return controller_of(await arena.admin.get(PODS, forged.name)) is None
+        return get_controller(await arena.admin.get(PODS, forged.name)) is None
 
     await arena.admin.until(is_without_controller)
     later = arena.tenant.change(PODS, forged.name, {"metadata": controlled_by(owner)})

@@ -15,7 +15,7 @@ import yaml
 
 from admitq.controllers.indexes import resource_of
 from admitq.integrations.base import Integration
-from admitq.integrations.registry import registered
+from admitq.integrations.registry import load_integrations
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import PODS, Resource
 from admitq_api.json_objects import FieldPath, create_merge_patch, value_at
@@ -27,7 +27,7 @@ from tests.controlplane.pods_of_jobs import some_pods
 from tests.controlplane.stage import Stage, condition_of
 from tests.unit.integrations.examples import custom_kinds
 
-KINDS = (*registered(), *custom_kinds())
+KINDS = (*load_integrations(), *custom_kinds())
 """Every kind that there are cases of."""
 
 FOLDER = Path(__file__).parent / "kinds"
@@ -224,7 +224,9 @@ class KindCase:
         """Definitions that the kind is of, follows from, or makes jobs of."""
         kinds = [self.integration, *([self.child.integration] if self.child else [])]
         wanted = [f"{one.plural}.{one.group}" for one in kinds]
-        wanted += [f"{one.plural}.{one.kind.group}" for kind in kinds for one in kind.templates.follows]
+        wanted += [
+            f"{one.plural}.{one.kind.group}" for kind in kinds for one in kind.templates.referenced_kinds
+        ]
         return [name for name in wanted if name in {*crds.NAMES, *crds.OWN_NAMES}]
 
     def queue(self, group: str) -> str:
@@ -278,7 +280,7 @@ def load(integration: Integration, group: str) -> KindCase:
     changes = [*(one for one in common if "becomes" in one), *given.get("mutation", ())]
     given["mutation"] = tuple(_made(Mutation, one, where) for one in changes)
     if isinstance(page := given.get("objects"), str):
-        followed = {one.kind for one in integration.templates.follows}
+        followed = {one.kind for one in integration.templates.referenced_kinds}
         given["objects"] = [one for one in _shown(page, group) if _kind_of(one) in followed]
     for name in ("resources", "objects"):
         if name in given:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from admitq.integrations.ownership import controller_of
+from admitq.integrations.ownership import get_controller
 from admitq.runtime.resources import JOBS
 from admitq.workloads.evictions import Returns, returning
 from admitq.workloads.transitions import holds, holds_quota, is_active, is_over, is_reserved
@@ -207,10 +207,10 @@ def _of_each(seen: Snapshot, now: str) -> Iterator[str]:
             yield f"{name} is admitted without quota"
         if not reserved and value_at(workload, ("status", "admission")) is not None:
             yield f"{name} has an admission without quota"
-        if reserved and holds(workload, ConditionType.EVICTED) and controller_of(workload) is not None:
+        if reserved and holds(workload, ConditionType.EVICTED) and get_controller(workload) is not None:
             yield f"{name} is evicted, and its quota is not released"
         if not is_active(workload):
-            if reserved and controller_of(workload) is not None:
+            if reserved and get_controller(workload) is not None:
                 yield f"{name} is inactive and holds quota"
             continue
         lacks_check = value_at(workload, ("status", "admissionChecks"), [])
@@ -268,7 +268,7 @@ def _nominal(cluster_queue: JsonObject) -> int:
 def _of_jobs(seen: Snapshot) -> Iterator[str]:
     for job in seen.jobs:
         name, uid = job["metadata"]["name"], job["metadata"]["uid"]
-        mine = [one for one in seen.workloads if (controller_of(one) or {}).get("uid") == uid]
+        mine = [one for one in seen.workloads if (get_controller(one) or {}).get("uid") == uid]
         living = [one for one in mine if not holds(one, ConditionType.FINISHED)]
         yield from _of_number(name, mine, living)
         admitted = any(holds(one, ConditionType.ADMITTED) for one in living)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from admitq.integrations.workload_names import workload_name
+from admitq.integrations.workload_names import create_workload_name
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import JOBS, PODS, PRIORITY_CLASSES
 from admitq_api.json_objects import value_at
@@ -528,7 +528,7 @@ async def test_a_job_that_a_workload_cannot_stand_for_says_so(stage: Stage) -> N
 async def test_a_workload_name_that_a_stranger_took_is_told_on_the_job(stage: Stage) -> None:
     await stage.queues()
     job = await stage.job(queue=None, suspend=True)
-    taken = workload_name("Job", "batch", "j", job["metadata"]["uid"])
+    taken = create_workload_name("Job", "batch", "j", job["metadata"]["uid"])
     template = job["spec"]["template"]["spec"]
     pods = {"name": "main", "count": 1, "template": {"spec": {"containers": template["containers"]}}}
     await stage.create(stage.kinds.workloads, taken, {"spec": {"queueName": "other", "podSets": [pods]}})

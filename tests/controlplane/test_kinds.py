@@ -53,7 +53,7 @@ def test_cases_leave_out_only_stories_that_there_are_and_say_why(kind: Integrati
     assert (case.reclaimable is None) == ("reclaimable" not in case.play)
     assert ("change" in case.cannot) == (case.edit is None)
     played = kind.group not in ("", "apps", "batch")
-    assert (case.pod is not None) == (played and ("", "Pod") in (kind.ownership.creates or ()))
+    assert (case.pod is not None) == (played and ("", "Pod") in (kind.ownership.created_kinds or ()))
 
 
 @those("run")

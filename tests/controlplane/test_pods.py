@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from admitq.integrations.kinds.sparkapplication import SPARK_APPLICATION
-from admitq.integrations.pod_shape import role_hash
-from admitq.integrations.workload_names import workload_name
+from admitq.integrations.pod_shape import compute_role_hash
+from admitq.integrations.workload_names import create_workload_name
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import PODS, Resource
 from admitq_api.json_objects import value_at
@@ -157,7 +157,7 @@ async def test_a_pod_is_held_admitted_run_and_freed(stage: Stage) -> None:
     assert created["metadata"]["finalizers"] == [names.managed_finalizer]
     assert created["metadata"]["labels"][names.managed] == "true"
     assert len(created["metadata"]["annotations"][names.role_hash]) == 8
-    name = workload_name("Pod", "", "p", created["metadata"]["uid"])
+    name = create_workload_name("Pod", "", "p", created["metadata"]["uid"])
     await until_workload(stage, name, "Finished", "Succeeded")
     await until_freed(stage, PODS, "p")
     ran = await stage.get(PODS, "p")
@@ -188,7 +188,7 @@ async def test_a_pod_is_held_admitted_run_and_freed(stage: Stage) -> None:
 async def test_a_failed_pod_ends_as_failed(stage: Stage) -> None:
     await stage.queues()
     created = await pod(stage, "p", seconds=0, annotations={EXIT_CODE: "3"})
-    name = workload_name("Pod", "", "p", created["metadata"]["uid"])
+    name = create_workload_name("Pod", "", "p", created["metadata"]["uid"])
     await until_workload(stage, name, "Finished", "Failed")
 
 
@@ -197,10 +197,10 @@ async def test_pods_wait_for_quota_one_after_the_other(stage: Stage) -> None:
     first = await pod(stage, "first")
     await until_phases(stage, first="Running")
     await until_workload(
-        stage, workload_name("Pod", "", "first", first["metadata"]["uid"]), "PodsReady", "Started"
+        stage, create_workload_name("Pod", "", "first", first["metadata"]["uid"]), "PodsReady", "Started"
     )
     second = await pod(stage, "second")
-    name = workload_name("Pod", "", "second", second["metadata"]["uid"])
+    name = create_workload_name("Pod", "", "second", second["metadata"]["uid"])
     await until_workload(stage, name, "QuotaReserved", "WaitingForQuota")
     await until_phases(stage, second="held")
     await stage.client.delete(PODS, "first", stage.namespace)
@@ -220,7 +220,9 @@ async def test_a_preempted_pod_is_ended_and_its_workload_with_it(stage: Stage) -
         return [reason for reason, _ in await stage.events("Pod", "low")][:3]
 
     await stage.until(told, ["CreatedWorkload", "Started", "Stopped"])
-    await stage.until_gone(stage.kinds.workloads, workload_name("Pod", "", "low", low["metadata"]["uid"]))
+    await stage.until_gone(
+        stage.kinds.workloads, create_workload_name("Pod", "", "low", low["metadata"]["uid"])
+    )
 
 
 async def test_a_pod_that_is_preempted_before_it_starts_competes_again(stage: Stage) -> None:
@@ -230,10 +232,10 @@ async def test_a_pod_that_is_preempted_before_it_starts_competes_again(stage: St
     await stage.queues(cpu=1, preemption=preempts, admissionChecksStrategy=checks)
     classes, high = stage.kinds.workload_priority_classes, stage.own("high")
     await stage.create(classes, high, {"value": 100})
-    low = workload_name("Pod", "", "low", (await pod(stage, "low"))["metadata"]["uid"])
+    low = create_workload_name("Pod", "", "low", (await pod(stage, "low"))["metadata"]["uid"])
     await until_workload(stage, low, "Admitted", "UnsatisfiedAdmissionChecks")
     preemptor = await pod(stage, "high", labels={stage.names.priority_class: high})
-    taker = workload_name("Pod", "", "high", preemptor["metadata"]["uid"])
+    taker = create_workload_name("Pod", "", "high", preemptor["metadata"]["uid"])
     await until_workload(stage, taker, "Admitted", "UnsatisfiedAdmissionChecks")
     await until_workload(stage, low, "Requeued", "Preempted", "True")
     await stage.client.delete(PODS, "high", stage.namespace)
@@ -254,7 +256,7 @@ async def test_deleting_the_workload_of_a_pod_ends_the_pod(stage: Stage) -> None
     await stage.queues()
     created = await pod(stage, "p")
     await until_phases(stage, p="Running")
-    name = workload_name("Pod", "", "p", created["metadata"]["uid"])
+    name = create_workload_name("Pod", "", "p", created["metadata"]["uid"])
     await stage.client.delete(stage.kinds.workloads, name, stage.namespace)
     await stage.until_gone(PODS, "p")
     await stage.until_gone(stage.kinds.workloads, name)
@@ -527,10 +529,10 @@ async def test_b7_pods_that_an_importer_takes_over_run_on_and_end(stage: Stage) 
     member = await pod(stage, "g-0", queue=None)
     await until_phases(stage, alone="Running", g_0="Running")
     assert [one["metadata"].get("finalizers") for one in (alone, member)] == [None, None]
-    name = workload_name("Pod", "", "alone", alone["metadata"]["uid"])
+    name = create_workload_name("Pod", "", "alone", alone["metadata"]["uid"])
     await imported(stage, name, "main", alone["spec"], **controlled_by(alone))
     of_group = {"annotations": {names.is_group_workload: "true"}}
-    await imported(stage, "g", role_hash(member["spec"]), member["spec"], **of_group)
+    await imported(stage, "g", compute_role_hash(member["spec"]), member["spec"], **of_group)
     # The webhook lets no running pod get a queue, so that only the label by which pods are managed is added.
     managed = {names.managed: "true"}
     await stage.change(PODS, "alone", {"metadata": {"labels": managed}})

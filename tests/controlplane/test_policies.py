@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Callable
 
 import pytest
 
-from admitq.integrations.registry import registered
+from admitq.integrations.registry import load_integrations
 from admitq.runtime.client import Client
 from admitq.runtime.credentials import load_credentials
 from admitq.runtime.resources import JOBS
@@ -280,7 +280,7 @@ async def test_a_namespace_that_no_watch_told_of_is_read(
     """With what the chart grants the webhook, for a job that comes together with its namespace."""
     credentials = load_credentials(admitq_running.kubeconfig("webhook"))
     async with Client(credentials, user_agent="admitq-tests") as client:
-        world, _ = watched_world(client, names_for(api_group), registered())
+        world, _ = watched_world(client, names_for(api_group), load_integrations())
         labels = await world.namespace_labels(admitq_namespace)
     assert labels is not None
     assert labels["kubernetes.io/metadata.name"] == admitq_namespace

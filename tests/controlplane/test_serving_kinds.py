@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from admitq.integrations.workload_names import workload_name
+from admitq.integrations.workload_names import create_workload_name
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import DEPLOYMENTS, PODS, REPLICA_SETS, STATEFUL_SETS, Resource
 from admitq_api.json_objects import value_at
@@ -84,7 +84,7 @@ async def end_pods(stage: Stage, name: str = "s") -> None:
 
 def name_of(stateful_set: dict[str, Any]) -> str:
     metadata = stateful_set["metadata"]
-    return workload_name("StatefulSet", "apps", metadata["name"], metadata["uid"])
+    return create_workload_name("StatefulSet", "apps", metadata["name"], metadata["uid"])
 
 
 async def until_workload(stage: Stage, name: str, type_: str, status: str, reason: str) -> dict[str, Any]:
@@ -299,7 +299,7 @@ async def test_a_copy_from_another_cluster_has_no_workload_made(stage: Stage) ->
 
 def lws_name(lws: dict[str, Any], number: int) -> str:
     metadata = lws["metadata"]
-    return workload_name(LWS.kind, LWS.group, f"{metadata['name']}-{number}", metadata["uid"])
+    return create_workload_name(LWS.kind, LWS.group, f"{metadata['name']}-{number}", metadata["uid"])
 
 
 async def test_groups_of_the_leader_worker_set_in_the_guide_wait_each_as_a_whole(
@@ -342,7 +342,7 @@ async def test_groups_of_the_leader_worker_set_in_the_guide_wait_each_as_a_whole
 
 async def test_b11_workload_under_the_older_name_of_a_stateful_set_is_adopted(stage: Stage) -> None:
     await stage.queues()
-    name = workload_name("StatefulSet", "apps", "s", "")
+    name = create_workload_name("StatefulSet", "apps", "s", "")
     # Another release creates it from the template as it is stored, with all defaults.
     model = await serve(stage, STATEFUL_SETS, "model", replicas=0)
     pod_sets = [{"name": "main", "count": 2, "template": model["spec"]["template"]}]

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pytest
 
-from admitq.integrations.registry import framework_names
+from admitq.integrations.registry import list_framework_names
 from admitq.runtime.client import Client
 from admitq.runtime.resources import (
     DEPLOYMENTS,
@@ -45,7 +45,7 @@ from tests.controlplane.test_serving_kinds import LWS, play_group, pods_of, scal
 
 BOTH_LEAD: Final[Mapping[str, Any]] = {
     "leaderElection": {"leaderElect": False},
-    "integrations": {"frameworks": list(framework_names()), "custom": configured()},
+    "integrations": {"frameworks": list(list_framework_names()), "custom": configured()},
     "featureGates": {"SparkApplicationIntegration": True},
     "objectRetentionPolicies": {"workloads": {"afterDeactivatedByKueue": "1s"}},
 }

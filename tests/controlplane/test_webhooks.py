@@ -13,7 +13,7 @@ import pytest
 
 from admitq.core.model import LabelSelector
 from admitq.integrations.kinds.deployment import DEPLOYMENT
-from admitq.integrations.registry import registered
+from admitq.integrations.registry import load_integrations
 from admitq.runtime.client import Client
 from admitq.runtime.errors import ApiError
 from admitq.runtime.kinds import Kinds, kinds_of
@@ -112,18 +112,18 @@ def configuration(
 async def asked(client: Client, namespace: str, installed: str) -> AsyncGenerator[Asked]:
     """Webhooks that the API server asks about everything of this test; Deployments are switched off."""
     names = names_for(installed)
-    world, watchers = watched_world(client, names, registered())
+    world, watchers = watched_world(client, names, load_integrations())
     policy = Policy(
         names=names,
-        integrations=tuple(one for one in registered() if one is not DEPLOYMENT),
+        integrations=tuple(one for one in load_integrations() if one is not DEPLOYMENT),
         own_namespace="admitq-system",
         namespace_selector=LabelSelector(),
     )
     live = LiveCertificate()
-    server = Server(by_path(routes(policy, world, registered())), tls=live.context)
+    server = Server(by_path(routes(policy, world, load_integrations())), tls=live.context)
     _, port = await server.start("127.0.0.1", 0)
     name = f"webhooks-{namespace}"
-    rules = webhook_rules(names, registered())
+    rules = webhook_rules(names, load_integrations())
     url = f"https://127.0.0.1:{port}"
     mutating = configuration("MutatingWebhookConfiguration", name, url, rules["mutating"], namespace)
     validating = configuration("ValidatingWebhookConfiguration", name, url, rules["validating"], namespace)

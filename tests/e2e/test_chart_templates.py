@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from admitq.integrations.registry import framework_names
+from admitq.integrations.registry import list_framework_names
 from admitq_api.configuration import load_configuration
 from admitq_api.crds import crds
 from admitq_api.feature_gates import Gate
@@ -137,7 +137,7 @@ def test_crds_are_those_of_the_group(group: str, render: Callable[..., Rendered]
 EVERYTHING: dict[str, Any] = {
     "config": {
         "featureGates": {gate.value: True for gate in Gate},
-        "integrations": {"frameworks": list(framework_names()), "custom": custom_kinds.configured()},
+        "integrations": {"frameworks": list(list_framework_names()), "custom": custom_kinds.configured()},
     },
     "extraKinds": [{"group": "example.com", "version": "v1", "kind": "Sweep", "plural": "sweeps"}],
     "certManager": {"enabled": True},

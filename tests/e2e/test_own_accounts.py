@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from admitq.integrations.base import Integration
-from admitq.integrations.registry import REGISTRY, framework_names
-from admitq.integrations.written_fields import SPEC
+from admitq.integrations.registry import BUILT_IN_KINDS, list_framework_names
+from admitq.integrations.written_fields import SPEC_FIELDS
 from admitq_api.json_objects import create_merge_patch, with_value
 from admitq_api.labels import DEFAULT_GROUP, names_for
 from localcluster import LocalCluster, crds
@@ -33,14 +33,18 @@ TEAM = "team"
 MERGE = "application/merge-patch+json"
 JSON = "application/json-patch+json"
 
-KINDS = [one for one in REGISTRY if one.framework in SPEC and one.framework not in {"pod", "batch/job"}]
+KINDS = [
+    one
+    for one in BUILT_IN_KINDS
+    if one.framework in SPEC_FIELDS and one.framework not in {"pod", "batch/job"}
+]
 
 VALUES = {
     # Nothing listens there, and nothing needs to: no webhook is asked by what is tried here.
     "webhook.url": "https://127.0.0.1:1",
     "webhook.failurePolicy": "Ignore",
     "config.featureGates.FailureRecoveryPolicy": "true",
-    **{f"config.integrations.frameworks[{at}]": name for at, name in enumerate(framework_names())},
+    **{f"config.integrations.frameworks[{at}]": name for at, name in enumerate(list_framework_names())},
 }
 
 IMAGE = {"spec": {"containers": [{"name": "main", "image": "evil"}]}}
@@ -288,14 +292,14 @@ def tried_on(kind: Integration, api: Api, thief: Thief, group: str) -> list[str]
     root = f"/apis/{kind.api_version}/namespaces/{TEAM}/{kind.plural}"
     given = next(one for one in guide_manifests() if is_of(one, kind))
     stored = api.request("POST", root, kind.with_suspend(in_group(group, given), True))
-    stored = kind.templates.resolved(stored, dict.fromkeys(kind.templates.references(stored), RUNTIME))
+    stored = kind.templates.resolve(stored, dict.fromkeys(kind.templates.list_references(stored), RUNTIME))
     path, names = f"{root}/{stored['metadata']['name']}", names_for(group)
     started = kind.with_suspend(in_group(group, injected(kind, stored)), False)
     patches = [
         (step.patch, True)
         for job, steps in (
-            (stored, kind.lifecycle.start(stored, started, names)),
-            (started, kind.lifecycle.stop(started, stored, names)),
+            (stored, kind.lifecycle.plan_start(stored, started, names)),
+            (started, kind.lifecycle.plan_stop(started, stored, names)),
         )
         for step in steps
         if step.subresource is None and job
@@ -304,7 +308,7 @@ def tried_on(kind: Integration, api: Api, thief: Thief, group: str) -> list[str]
     # A TrainJob has the images of its runtime, unless it names its own.
     changed = with_value(stored["spec"], next(images, ("trainer", "image")), "evil")
     patches.append(({"spec": create_merge_patch(stored["spec"], changed)}, False))
-    if "runtimePatches" in SPEC[kind.framework]:
+    if "runtimePatches" in SPEC_FIELDS[kind.framework]:
         patches.append(({"spec": {"runtimePatches": [evil_patch(names.trainjob_manager)]}}, False))
     wrong: list[str] = []
     for patch, is_allowed in patches:

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from admitq.integrations.registry import framework_names
+from admitq.integrations.registry import list_framework_names
 from admitq_api.labels import names_for
 from localcluster import LocalCluster, crds, processes
 from tests.e2e.conftest import CHART
@@ -30,7 +30,7 @@ VALUES = {
     "priorityClassPolicy.workloadPriorityClasses.urgent.groups[0]": "leads",
     "priorityClassPolicy.workloadPriorityClasses.never.users[0]": "nobody",
     "priorityClassPolicy.priorityClasses.critical.groups[0]": "leads",
-    **{f"config.integrations.frameworks[{at}]": name for at, name in enumerate(framework_names())},
+    **{f"config.integrations.frameworks[{at}]": name for at, name in enumerate(list_framework_names())},
 }
 
 

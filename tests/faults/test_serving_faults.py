@@ -16,7 +16,7 @@ import orjson
 import pytest
 
 from admitq.core.model import LabelSelector
-from admitq.integrations.registry import registered
+from admitq.integrations.registry import load_integrations
 from admitq.serving.certificates import KeyPair, make_authority, make_leaf
 from admitq.serving.http import by_path
 from admitq.serving.server import Limits, Server
@@ -96,10 +96,10 @@ class Webhook:
 @pytest.fixture
 async def webhook() -> AsyncGenerator[Webhook]:
     """A webhook server with short deadlines."""
-    policy = Policy(names=NAMES, integrations=registered(), namespace_selector=LabelSelector())
+    policy = Policy(names=NAMES, integrations=load_integrations(), namespace_selector=LabelSelector())
     live = LiveCertificate()
     drops: list[str] = []
-    handler = by_path(routes(policy, FakeWorld(), registered()))
+    handler = by_path(routes(policy, FakeWorld(), load_integrations()))
     server = Server(handler, tls=live.context, limits=LIMITS, on_drop=drops.append)
     _, port = await server.start("127.0.0.1", 0)
     found = Webhook(server, port, live, make_authority(time.time_ns(), name="test"), drops)
@@ -219,8 +219,8 @@ async def test_certificates_change_under_reviews_and_none_fails(webhook: Webhook
 
 
 async def test_a_replica_stops_under_reviews_and_none_fails(webhook: Webhook) -> None:
-    policy = Policy(names=NAMES, integrations=registered(), namespace_selector=LabelSelector())
-    other = Server(by_path(routes(policy, FakeWorld(), registered())), tls=webhook.live.context)
+    policy = Policy(names=NAMES, integrations=load_integrations(), namespace_selector=LabelSelector())
+    other = Server(by_path(routes(policy, FakeWorld(), load_integrations())), tls=webhook.live.context)
     _, other_port = await other.start("127.0.0.1", 0)
     ports = [webhook.port, other_port]
     stop = asyncio.Event()

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from admitq.integrations.ownership import controller_of
+from admitq.integrations.ownership import get_controller
 from admitq.workloads.transitions import holds, is_reserved
 from admitq_api.conditions import ConditionType
 from admitq_api.json_objects import JsonObject, value_at
@@ -125,7 +125,7 @@ def _held_cpu(workload: JsonObject) -> int:
 def _of_owners(now: dict[Place, JsonObject], names: Names) -> Iterator[str]:
     unfinished: Counter[str] = Counter()
     for (kind, _), obj in now.items():
-        owner = controller_of(obj) if kind == "Workload" else None
+        owner = get_controller(obj) if kind == "Workload" else None
         if owner is not None and not holds(obj, ConditionType.FINISHED):
             unfinished[owner["uid"]] += 1
     for (kind, name), obj in now.items():
@@ -136,7 +136,7 @@ def _of_owners(now: dict[Place, JsonObject], names: Names) -> Iterator[str]:
 
 
 def _running(workload: JsonObject, now: dict[Place, JsonObject]) -> Iterator[str]:
-    owner = controller_of(workload)
+    owner = get_controller(workload)
     for (kind, name), obj in now.items():
         is_owner = owner is not None and obj["metadata"]["uid"] == owner["uid"]
         if is_owner and (not _is_suspended(obj) or value_at(obj, ("status", "active"), 0)):
@@ -145,7 +145,7 @@ def _running(workload: JsonObject, now: dict[Place, JsonObject]) -> Iterator[str
 
 def _admitted(obj: JsonObject, now: dict[Place, JsonObject], names: Names) -> bool:
     """Whether a Workload of the object, of its owner or of its group, is admitted."""
-    owner = controller_of(obj)
+    owner = get_controller(obj)
     uids = {obj["metadata"]["uid"], *(() if owner is None else (owner["uid"],))}
     group = value_at(obj, ("metadata", "labels", names.pod_group_name), "")
     for (kind, name), workload in now.items():

@@ -22,8 +22,8 @@ import admitq_api
 import admitq_webhooks
 from admitq.app.settings import load_settings
 from admitq.controllers.rbac import rbac
-from admitq.integrations.base import KNOWN_DISPATCHER
-from admitq.integrations.registry import REGISTRY, framework_names
+from admitq.integrations.base import KUEUE_MULTIKUEUE_CONTROLLER
+from admitq.integrations.registry import BUILT_IN_KINDS, list_framework_names
 from admitq.metrics.registry import Metrics
 from admitq.metrics.table import TABLE
 from admitq_api import labels
@@ -100,7 +100,9 @@ def test_no_constant_of_any_module_is_of_a_group() -> None:
         for at, text in texts(members(module), module.__name__):
             walked += 1
             # JobSets and others allow one dispatcher, whatever group we speak.
-            if text != KNOWN_DISPATCHER and any(pattern.search(text) for pattern in OF_ONE.values()):
+            if text != KUEUE_MULTIKUEUE_CONTROLLER and any(
+                pattern.search(text) for pattern in OF_ONE.values()
+            ):
                 knowing.add(at.partition("[")[0])
     assert walked > 5000
     # Who asks for no group gets our own.
@@ -113,7 +115,7 @@ def everything_of(group: str, file: Path) -> dict[str, Any]:
     names = names_for(group)
     file.write_text(
         f"apiVersion: {names.config_api_version}\nkind: Configuration\napiGroup: {group}\n"
-        f"integrations: {{frameworks: [{', '.join(framework_names())}]}}\n"
+        f"integrations: {{frameworks: [{', '.join(list_framework_names())}]}}\n"
         f"multiKueue: {{dispatcherName: {names.dispatcher_incremental}, "
         "incrementalDispatcherConfig: {stepSize: 2}}\n"
         f"featureGates: {{{', '.join(f'{gate}: true' for gate in Gate)}}}\n"
@@ -126,7 +128,7 @@ def everything_of(group: str, file: Path) -> dict[str, Any]:
         "keys": list(settings.names.rows()),
         "CRDs": crds(group),
         "webhooks": webhook_rules(settings.names, settings.known),
-        "rules": rbac(settings.names, REGISTRY),
+        "rules": rbac(settings.names, BUILT_IN_KINDS),
         "configuration": settings.configuration,
         "metrics": exposed,
     }
@@ -212,7 +214,7 @@ RayCluster RayJob RayService ResourceFlavor SparkApplication StatefulSet TFJob T
 
 
 def test_webhooks_of_the_group_of_others_are_theirs() -> None:
-    made = webhook_rules(names_for(COMPAT_GROUP), REGISTRY)
+    made = webhook_rules(names_for(COMPAT_GROUP), BUILT_IN_KINDS)
     names = {verb: {one["name"] for one in hooks} for verb, hooks in made.items()}
     mutating: set[str] = set(THEIR_WEBHOOKS.split())
     assert names["mutating"] == {f"m{kind.lower()}.{COMPAT_GROUP}" for kind in mutating}

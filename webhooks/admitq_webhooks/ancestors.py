@@ -4,7 +4,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from admitq.integrations.base import Integration
-from admitq.integrations.ownership import Ancestry, Lineage, NestedTooDeep, Owner, OwnerMissing
+from admitq.integrations.ownership import (
+    AncestorFinder,
+    AncestorSearchResult,
+    NestedTooDeep,
+    Owner,
+    OwnerMissing,
+)
 from admitq_api.feature_gates import Gate
 from admitq_api.field_errors import FieldError
 from admitq_webhooks.lookups import World
@@ -34,7 +40,9 @@ async def has_managed_ancestor(job: Mapping[str, Any], namespace: str, policy: P
     return (await lineage(job, namespace, policy, world)).ancestor is not None
 
 
-async def lineage(job: Mapping[str, Any], namespace: str, policy: Policy, world: World) -> Lineage:
+async def lineage(
+    job: Mapping[str, Any], namespace: str, policy: Policy, world: World
+) -> AncestorSearchResult:
     """Return what the controller references of a job lead to.
 
     Raises:
@@ -49,7 +57,7 @@ async def lineage(job: Mapping[str, Any], namespace: str, policy: Policy, world:
     async def resolve(integration: Integration, owner: Mapping[str, Any]) -> Mapping[str, Any]:
         return await resolved(owner, namespace, integration, world)
 
-    ancestry = Ancestry(
+    ancestry = AncestorFinder(
         find,
         policy.integrations,
         policy.names,
@@ -59,7 +67,7 @@ async def lineage(job: Mapping[str, Any], namespace: str, policy: Policy, world:
         resolve=resolve,
     )
     try:
-        return await ancestry.of(job)
+        return await ancestry.find(job)
     except OwnerMissing as error:
         raise Unclear(
             FieldError.invalid(

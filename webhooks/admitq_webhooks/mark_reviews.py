@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
 from admitq.integrations.base import Integration, OwnerKind
-from admitq.integrations.ownership import controller_of
+from admitq.integrations.ownership import get_controller
 from admitq.serving.access_reviews import Access
 from admitq_api.field_errors import ErrorPath, FieldError
 from admitq_api.json_objects import JsonObject, value_at
@@ -68,7 +68,7 @@ async def review_pod(request: AdmissionRequest, policy: Policy, world: World) ->
 
 async def _selector(pod: JsonObject, namespace: str, world: World) -> set[str]:
     """The keys of labels by which the Job of a pod finds its pods; users can choose them."""
-    reference = controller_of(pod) or {}
+    reference = get_controller(pod) or {}
     if (reference.get("apiVersion"), reference.get("kind")) != ("batch/v1", "Job"):
         return set()
     job = await world.owner("batch", "v1", "Job", namespace, str(reference.get("name", "")))
@@ -114,7 +114,7 @@ def _controllers(old: JsonObject, policy: Policy) -> Iterator[OwnerKind]:
     The stored object says which; what a request adds is not believed. Only kinds that create pods or jobs
     count, for the right to write the status of another kind says nothing.
     """
-    reference = controller_of(old)
+    reference = get_controller(old)
     if reference is not None:
         group, _, version = str(reference.get("apiVersion", "")).rpartition("/")
         kind = OwnerKind(group, version, str(reference.get("kind", "")))

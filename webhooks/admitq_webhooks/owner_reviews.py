@@ -9,7 +9,7 @@ not queued itself.
 from typing import Final
 
 from admitq.integrations.base import Integration
-from admitq.integrations.ownership import controller_of, has_known_controller, queue_name
+from admitq.integrations.ownership import get_controller, get_queue_name, has_known_controller
 from admitq.serving.access_reviews import Access
 from admitq.serving.authorization import User
 from admitq.workloads.request_increases import increases
@@ -35,7 +35,7 @@ async def may_name_controller(
     Raises:
         LookupFailed: it is not known what the account may do.
     """
-    reference = controller_of(obj)
+    reference = get_controller(obj)
     if (
         reference is None
         or not has_known_controller(obj, policy.integrations, policy.external_frameworks)
@@ -58,10 +58,10 @@ async def review(
     Raises:
         LookupFailed: it is not known what the account may do; the change must not be stored.
     """
-    before, after = (value_at(controller_of(one), ("uid",)) for one in (request.old, request.obj))
+    before, after = (value_at(get_controller(one), ("uid",)) for one in (request.old, request.obj))
     was_queued, is_queued = (
         policy.manage_jobs_without_queue_name
-        or bool(queue_name(one, policy.names))
+        or bool(get_queue_name(one, policy.names))
         or integration.ownership.is_held_by_parent(one, policy.names)
         for one in (request.old, request.obj)
     )
@@ -100,21 +100,24 @@ async def review_increase(
     if (
         integration.composition is not None
         or policy.manage_jobs_without_queue_name
-        or queue_name(new, policy.names)
+        or get_queue_name(new, policy.names)
         or not has_known_controller(new, policy.integrations, policy.external_frameworks)
         or not increases(*(listed(one, integration, policy) for one in (new, old)))
     ):
         return []
     try:
         found = await lineage(new, request.namespace, policy, world)
-        if found.claimed is None or (await lineage(old, request.namespace, policy, world)).ancestor is None:
+        if (
+            found.claimed_ancestor is None
+            or (await lineage(old, request.namespace, policy, world)).ancestor is None
+        ):
             return []
     except Unclear:
         # An owner that is gone has no quota that could be exceeded.
         return []
     if await may_name_controller(request.user, new, request.namespace, policy, world):
         return []
-    owner = f"{found.claimed.get('kind')} {value_at(found.claimed, ('metadata', 'name'))}"
+    owner = f"{found.claimed_ancestor.get('kind')} {value_at(found.claimed_ancestor, ('metadata', 'name'))}"
     reason = f"this {integration.kind} follows {owner}, which was not charged for its {found.difference}"
     return [FieldError.forbidden(integration.templates.pod_sets_field, reason, f"change {owner}")]
 
@@ -130,7 +133,7 @@ def without_control(obj: JsonObject) -> JsonObject:
 
 def warnings(given: JsonObject, changed: JsonObject, integration: Integration) -> tuple[str, ...]:
     """Return what the creator of a job should know whose controller reference was changed."""
-    if controller_of(given) is None or controller_of(changed) is not None:
+    if get_controller(given) is None or get_controller(changed) is not None:
         return ()
     text = "metadata.ownerReferences: controller was removed, only the controller of the owner may set it"
     return (f"{text}; the {integration.kind} is queued",)

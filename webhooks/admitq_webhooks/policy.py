@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 
 from admitq.core.model import LabelSelector
 from admitq.core.selectors import matches
-from admitq.integrations.base import Integration, OwnerKind, Rules
-from admitq.integrations.ownership import queue_name
+from admitq.integrations.base import Integration, OwnerKind, RuleContext
+from admitq.integrations.ownership import get_queue_name
 from admitq.translate.selectors import select_managed_namespaces
 from admitq_api.configuration import Configuration
 from admitq_api.feature_gates import FeatureGates
@@ -60,10 +60,12 @@ class Policy:
 
     def rules(
         self, job: JsonObject, *, workload: JsonObject | None = None, before: JsonObject | None = None
-    ) -> Rules:
+    ) -> RuleContext:
         """Return what the rules of a job's kind depend on."""
-        is_managed = self.manage_jobs_without_queue_name or bool(queue_name(job, self.names))
-        return Rules(self.names, self.gates, is_managed=is_managed, workload=workload, before=before)
+        is_managed = self.manage_jobs_without_queue_name or bool(get_queue_name(job, self.names))
+        return RuleContext(
+            self.names, self.gates, is_managed=is_managed, deciding_workload=workload, stored_object=before
+        )
 
 
 def configured_policy(
@@ -82,7 +84,7 @@ def configured_policy(
         namespace_selector=select_managed_namespaces(configuration),
         manage_jobs_without_queue_name=configuration.manage_jobs_without_queue_name,
         external_frameworks=tuple(
-            OwnerKind.named(text) for text in configuration.integrations.external_frameworks
+            OwnerKind.parse(text) for text in configuration.integrations.external_frameworks
         ),
         rejects_increases=configuration.webhook.reject_increases_of_running_jobs,
     )

@@ -1,6 +1,6 @@
 """What the pods of a job follow from besides the job itself, looked up for a review."""
 
-from admitq.integrations.base import Integration, Reference
+from admitq.integrations.base import Integration, ObjectReference
 from admitq_api.json_objects import JsonObject
 from admitq_webhooks.lookups import World
 
@@ -11,9 +11,9 @@ async def resolved(job: JsonObject, namespace: str, integration: Integration, wo
     Raises:
         LookupFailed: the cluster cannot be asked.
     """
-    followed = {one.kind: one for one in integration.templates.follows if one.required}
-    found: dict[Reference, JsonObject] = {}
-    for reference in integration.templates.references(job):
+    followed = {one.kind: one for one in integration.templates.referenced_kinds if one.is_required}
+    found: dict[ObjectReference, JsonObject] = {}
+    for reference in integration.templates.list_references(job):
         kind = followed.get(reference.kind)
         if kind is None:
             continue
@@ -22,4 +22,4 @@ async def resolved(job: JsonObject, namespace: str, integration: Integration, wo
         one = await world.owner(*reference.kind, where, reference.name)
         if one is not None:
             found[reference] = one
-    return integration.templates.resolved(job, found) if found else job
+    return integration.templates.resolve(job, found) if found else job

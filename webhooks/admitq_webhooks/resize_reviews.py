@@ -3,7 +3,12 @@
 from collections.abc import AsyncIterator
 from typing import Final
 
-from admitq.integrations.ownership import DEEPEST, controller_of, has_known_controller, queue_name
+from admitq.integrations.ownership import (
+    MAX_OWNER_DEPTH,
+    get_controller,
+    get_queue_name,
+    has_known_controller,
+)
 from admitq.workloads.pod_charges import NO_CHARGE, charge_of, granted
 from admitq.workloads.transitions import is_reserved
 from admitq_api.field_errors import ErrorPath, FieldError
@@ -75,10 +80,10 @@ async def _is_of(workload: JsonObject, pod: JsonObject, namespace: str, policy: 
     owners = {one.get("uid") for one in value_at(workload, ("metadata", "ownerReferences"), [])}
     owners |= {value_at(workload, ("metadata", "labels", policy.names.job_uid))}
     owners.discard(None)
-    if value_at(pod, ("metadata", "uid")) in owners or value_at(controller_of(pod), ("uid",)) in owners:
+    if value_at(pod, ("metadata", "uid")) in owners or value_at(get_controller(pod), ("uid",)) in owners:
         return True
     async for owner in _followed(pod, namespace, policy, world):
-        if value_at(controller_of(owner), ("uid",)) in owners:
+        if value_at(get_controller(owner), ("uid",)) in owners:
             return True
     return False
 
@@ -86,7 +91,7 @@ async def _is_of(workload: JsonObject, pod: JsonObject, namespace: str, policy: 
 async def _follows_queued(pod: JsonObject, namespace: str, policy: Policy, world: World) -> bool:
     """Whether a pod follows a job that is queued, whatever the pod and the job ask for by now."""
     async for owner in _followed(pod, namespace, policy, world):
-        if policy.manage_jobs_without_queue_name or queue_name(owner, policy.names):
+        if policy.manage_jobs_without_queue_name or get_queue_name(owner, policy.names):
             return True
     return False
 
@@ -96,8 +101,8 @@ async def _followed(
 ) -> AsyncIterator[JsonObject]:
     """The controller of a pod, that of the controller, and so on, as long as their kinds are followed."""
     current = pod
-    for _ in range(DEEPEST):
-        reference = controller_of(current)
+    for _ in range(MAX_OWNER_DEPTH):
+        reference = get_controller(current)
         if reference is None or not has_known_controller(
             current, policy.integrations, policy.external_frameworks
         ):

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol, cast
 
 from admitq.integrations.base import Integration
-from admitq.integrations.custom import configured_kinds
+from admitq.integrations.custom import load_enabled_and_all_kinds
 from admitq.process import logs
 from admitq.process.garbage import collect_rarely
 from admitq.process.unexpected_errors import UnexpectedErrors
@@ -237,5 +237,5 @@ def main() -> None:
         return
     if not isinstance(start, Start):
         raise TypeError(f"the first message is a {type(start).__name__}")
-    enabled, known = configured_kinds(start.configuration, start.gates)
+    enabled, known = load_enabled_and_all_kinds(start.configuration, start.gates)
     asyncio.run(serve(channel, configured_policy(start.configuration, start.gates, enabled), known))

@@ -153,9 +153,9 @@ def webhooks(names: Names, integrations: Iterable[Integration]) -> tuple[Webhook
         operations = CREATE if verb == "mutate" and not one.webhook.mutates_updates else CREATE_UPDATE
         frameworks = (
             one.framework,
-            *(other.framework for other in kinds if one.framework in other.ownership.implies),
+            *(other.framework for other in kinds if one.framework in other.ownership.implied_frameworks),
         )
-        is_asked = verb == "validate" and one.webhook.scaled_at is not None
+        is_asked = verb == "validate" and one.webhook.scale_field is not None
         resources = (one.plural, f"{one.plural}/{SCALE}") if is_asked else (one.plural,)
         return Webhook(
             verb, one.group, one.version, one.kind, resources, operations, frameworks, is_of_users=True
@@ -284,7 +284,7 @@ def _job_review(verb: Verb, integration: Integration, policy: Policy, world: Wor
         refused += await owner_reviews.review_increase(request, old, new, integration, policy, world)
         if refused:
             return Refused(tuple(refused))
-        names, ask = policy.names, integration.webhook.workload_asked
+        names, ask = policy.names, integration.webhook.list_deciding_workloads
         found: Mapping[str, Any] | None = None
         for asked in () if ask is None else ask(old, new, policy.rules(new)):
             found = found or await world.owner(names.group, names.version, "Workload", namespace, asked)
@@ -306,7 +306,7 @@ async def _scaled(
     request: AdmissionRequest, integration: Integration, world: World
 ) -> AdmissionRequest | None:
     """Take a change of the number of replicas for one of the object itself; None if that is gone."""
-    path = integration.webhook.scaled_at or ()
+    path = integration.webhook.scale_field or ()
     name = value_at(request.obj, ("metadata", "name"), "")
     found = await world.owner(*integration.gvk, request.namespace, name)
     if found is None:

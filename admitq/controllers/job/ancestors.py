@@ -5,8 +5,8 @@ from admitq.controllers.indexes import BY_OWNER, owner_value
 from admitq.controllers.job.case import Ancestor
 from admitq.controllers.job.owners import Owners
 from admitq.controllers.job.slices import lets_run
-from admitq.integrations.base import Difference, Integration, members_of
-from admitq.integrations.ownership import Ancestry, controller_of, is_controlled_by, queue_name
+from admitq.integrations.base import ChildDifference, Integration, list_members
+from admitq.integrations.ownership import AncestorFinder, get_controller, get_queue_name, is_controlled_by
 from admitq.workloads.transitions import holds, is_reserved
 from admitq_api.conditions import ConditionType
 from admitq_api.json_objects import JsonObject, value_at
@@ -24,7 +24,7 @@ class Ancestors:
     def __init__(self, ctx: Context, integration: Integration, owners: Owners) -> None:
         self._ctx = ctx
         self._integration = integration
-        self._ancestry = Ancestry(
+        self._ancestry = AncestorFinder(
             owners.find,
             ctx.settings.integrations,
             ctx.names,
@@ -47,15 +47,15 @@ class Ancestors:
             ApiError: the API server cannot be asked.
         """
         # The webhook has looked up the ancestors of a member at its creation.
-        if controller_of(job) is None or self._integration.composition is not None:
+        if get_controller(job) is None or self._integration.composition is not None:
             return None
-        found = await self._ancestry.of(job)
+        found = await self._ancestry.find(job)
         if found.ancestor is not None:
             return self._describe(found.ancestor)
-        is_queued = self._ctx.settings.without_queue_name or bool(queue_name(job, self._ctx.names))
-        if found.claimed is None or found.difference is not Difference.PODS or is_queued:
+        is_queued = self._ctx.settings.without_queue_name or bool(get_queue_name(job, self._ctx.names))
+        if found.claimed_ancestor is None or found.difference is not ChildDifference.PODS or is_queued:
             return None
-        return Ancestor(found.claimed, admitted=False, difference=found.difference)
+        return Ancestor(found.claimed_ancestor, admitted=False, difference=found.difference)
 
     async def have_members_ancestor(self, job: JsonObject) -> bool:
         """Whether a member that no webhook has reviewed belongs to a job that is queued.
@@ -70,10 +70,10 @@ class Ancestors:
         composition, names = self._integration.composition, self._ctx.names
         if composition is None:
             return False
-        for member in members_of(job):
-            if composition.is_screened(member, names) or controller_of(member) is None:
+        for member in list_members(job):
+            if composition.is_reviewed_by_webhook(member, names) or get_controller(member) is None:
                 continue
-            if (await self._ancestry.of(member)).ancestor is not None:
+            if (await self._ancestry.find(member)).ancestor is not None:
                 return True
         return False
 

@@ -10,14 +10,14 @@ from admitq.controllers.plan import Count, Plan, Tell, plan, status_patch, workl
 from admitq.controllers.settings import Settings, WorkloadConventions
 from admitq.core.model import Instant
 from admitq.integrations.base import (
+    ChildDifference,
     Composition,
-    Difference,
     Integration,
-    Reference,
-    group_name,
-    members_of,
+    ObjectReference,
+    get_group_name,
+    list_members,
 )
-from admitq.integrations.ownership import is_controlled_by, queue_name
+from admitq.integrations.ownership import get_queue_name, is_controlled_by
 from admitq.runtime.kinds import Kinds
 from admitq.runtime.resources import Resource
 from admitq.workloads.transitions import Transition
@@ -37,7 +37,7 @@ class Ancestor:
     """Whether its latest unfinished Workload is admitted."""
     holds_quota: bool = False
     """Whether quota is reserved for it, admitted or not."""
-    difference: Difference | None = None
+    difference: ChildDifference | None = None
     """In what this job differs from those that run with it; it is stopped for that, and ``admitted`` is
     False."""
 
@@ -79,7 +79,7 @@ class JobCase:
     namespace_ends: bool = False
     """Nothing can be created in the namespace any more."""
     ancestor: Ancestor | None = None
-    missing: tuple[Reference, ...] = ()
+    missing: tuple[ObjectReference, ...] = ()
     outliving: Mapping[str, Remaining] = field(default_factory=dict[str, Remaining])
     """Pods that can still run although their job is gone or going, by the UID of their Workload."""
 
@@ -102,12 +102,12 @@ class JobCase:
     @property
     def group(self) -> str:
         """Name of the group that the job is; empty for a job of one object."""
-        return "" if self.job is None else group_name(self.job)
+        return "" if self.job is None else get_group_name(self.job)
 
     @property
     def objects(self) -> Sequence[JsonObject]:
         """The objects that the job is made of."""
-        return () if self.job is None else members_of(self.job) or (self.job,)
+        return () if self.job is None else list_members(self.job) or (self.job,)
 
     @cached_property
     def owned(self) -> list[JsonObject]:
@@ -148,7 +148,7 @@ class JobCase:
     @property
     def queue_name(self) -> str:
         """The LocalQueue that the job names."""
-        return "" if self.job is None else queue_name(self.job, self.names)
+        return "" if self.job is None else get_queue_name(self.job, self.names)
 
     def annotation(self, key: str) -> str | None:
         """An annotation of the job."""

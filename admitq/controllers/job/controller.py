@@ -23,7 +23,13 @@ from admitq.controllers.outliving_pods import OutlivingPods
 from admitq.controllers.plan import Plan
 from admitq.core.selectors import selects_namespace
 from admitq.integrations.base import Integration, OwnerKind
-from admitq.integrations.ownership import NestedTooDeep, OwnerMissing, controller_of, is_of_group, is_served
+from admitq.integrations.ownership import (
+    NestedTooDeep,
+    OwnerMissing,
+    get_controller,
+    is_group_workload,
+    is_served_workload,
+)
 from admitq.runtime.errors import ApiError, PermanentlyRefused
 from admitq.runtime.rate_limit import CallPriority, call_priority
 from admitq.runtime.resources import NAMESPACES
@@ -78,9 +84,11 @@ class JobController:
     def key_of(self, workload: JsonObject) -> Key | None:
         """Return the key of the job that a Workload belongs to; None if the job is of another kind."""
         metadata = workload["metadata"]
-        reference = controller_of(workload)
+        reference = get_controller(workload)
         if reference is None:
-            of_group = self.integration.composition is not None and is_of_group(workload, self._ctx.names)
+            of_group = self.integration.composition is not None and is_group_workload(
+                workload, self._ctx.names
+            )
             return Key(metadata["namespace"], group_key(metadata["name"])) if of_group else None
         group, _, version = str(reference.get("apiVersion", "")).rpartition("/")
         if (group, version, reference.get("kind")) != self.integration.gvk:
@@ -196,7 +204,7 @@ class JobController:
         The controller of serving objects handles its Workloads itself.
         """
         names = self._ctx.names
-        return is_served(workload, names) or (
+        return is_served_workload(workload, names) or (
             members.awaits_first(workload, names) and not members.is_evicted_before_first(workload, names)
         )
 

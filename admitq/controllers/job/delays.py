@@ -6,7 +6,7 @@ from admitq.controllers.job.case import JobCase
 from admitq.controllers.job.slices import is_shrinking
 from admitq.controllers.outliving import next_look
 from admitq.core.model import SECOND
-from admitq.integrations.base import members_of
+from admitq.integrations.base import list_members
 from admitq_api.json_objects import value_at
 
 SHRINKING_RETRY_SECONDS: Final = 1.0
@@ -27,6 +27,6 @@ def next_look_at(case: JobCase, again: float | None) -> float | None:
 def _until_grace_ends(case: JobCase) -> float | None:
     """Seconds until a member that was deleted counts as gone, if nothing is heard of it until then."""
     changes = value_at(case.job, ("changes",))
-    if changes is None or not members_of(case.job or {}):
+    if changes is None or not list_members(case.job or {}):
         return None
     return max(0.0, (changes - case.now) / SECOND) + 0.1

@@ -14,7 +14,7 @@ from admitq.controllers.job.case import JobCase
 from admitq.controllers.job.matching import increases_over
 from admitq.controllers.plan import Action, Count, Delete, Patch, Plan, Tell
 from admitq.integrations.families import pods
-from admitq.integrations.ownership import queue_name
+from admitq.integrations.ownership import get_queue_name
 from admitq.workloads.transitions import holds, is_admitted, is_reserved
 from admitq_api.conditions import SECOND, ConditionType, parse_time
 from admitq_api.json_objects import JsonObject
@@ -86,7 +86,7 @@ def stop_child(case: JobCase) -> Plan | None:
     """Stop a job that runs although the job that it follows may not, or does not allow it so many pods."""
     if case.ancestor is None or case.job is None:
         return None
-    begun = case.integration.lifecycle.is_half_stopped(case.job, case.names)
+    begun = case.integration.lifecycle.is_stop_in_progress(case.job, case.names)
     stopping = running.stop(case, None, "", running.NOT_ADMITTED)
     if stopping is None or begun:
         return stopping
@@ -97,14 +97,14 @@ def stop_child(case: JobCase) -> Plan | None:
     reports: list[Tell | Count] = [case.tell("Suspended", note)]
     number = _number_of_pods(case) if difference is not None or not case.ancestor.holds_quota else 0
     if number:
-        queue = queue_name(case.ancestor.job, case.names)
+        queue = get_queue_name(case.ancestor.job, case.names)
         reports.append(counted(_unreserved(case, queue), _kind_of(case), number))
     return _after_first_step(stopping, reports)
 
 
 def end_begun_stop(case: JobCase, workload: JsonObject) -> Plan | None:
     """A stop that was begun is ended, whatever has been decided since."""
-    if not case.integration.lifecycle.is_half_stopped(case.job or {}, case.names):
+    if not case.integration.lifecycle.is_stop_in_progress(case.job or {}, case.names):
         return None
     return running.stop(case, workload, "", running.NOT_ADMITTED)
 
@@ -140,7 +140,7 @@ def _is_stopped(case: JobCase) -> bool:
     job: JsonObject = case.job or {}
     if case.composition is not None:
         return False
-    return case.integration.is_suspended(job, case.names) or case.integration.lifecycle.is_half_stopped(
+    return case.integration.is_suspended(job, case.names) or case.integration.lifecycle.is_stop_in_progress(
         job, case.names
     )
 
@@ -167,7 +167,7 @@ def _pods_without_grant(case: JobCase, workload: JsonObject | None, actions: Ite
     )
     if case.composition is not None:
         ended = (one.obj for one in actions if isinstance(one, Delete) and one.resource == case.resource)
-        return sum(not (is_over and pods.label(one, case.names.podset)) for one in ended)
+        return sum(not (is_over and pods.get_label(one, case.names.podset)) for one in ended)
     if slices.is_elastic(case) or (is_over and running.is_marked(case)):
         return 0
     return _number_of_pods(case)
@@ -175,7 +175,7 @@ def _pods_without_grant(case: JobCase, workload: JsonObject | None, actions: Ite
 
 def _number_of_pods(case: JobCase) -> int:
     """How many pods the job runs at a time."""
-    return sum(one.count for one in case.integration.pod_sets(case.job or {}, case.names))
+    return sum(one.count for one in case.integration.list_pod_sets(case.job or {}, case.names))
 
 
 def _unreserved(case: JobCase, queue: str) -> JsonObject:

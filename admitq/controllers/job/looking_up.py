@@ -35,7 +35,7 @@ def _running_pods(ctx: Context, slice_: JsonObject) -> Mapping[str, int] | None:
         return None
     named = [pod for chain in chains(ctx.names)(dict(slice_)) for pod in store.by_index(BY_CHAIN, chain)]
     return Counter(
-        pods.label(pod, ctx.names.podset)
+        pods.get_label(pod, ctx.names.podset)
         for pod in pods_of_job((slice_,), named, ctx.settings.integrations)
         if not is_gated(pod, ctx.names) and not pods.has_ended(pod)
     )

@@ -22,7 +22,7 @@ def prebuilt_name(case: JobCase) -> str:
     """Name of the Workload that the job adopts; empty if one is created for it."""
     if not case.integration.delegation.adopts_prebuilt_workload:
         return ""
-    return ownership.prebuilt_name(
+    return ownership.get_prebuilt_name(
         case.job or {}, case.names, by_annotation=case.settings.names_by_annotation
     )
 
@@ -41,7 +41,7 @@ def match_of(case: JobCase) -> Match:
 
 def is_comparable(case: JobCase) -> bool:
     """Whether what the job runs can be told, and still matters."""
-    return not case.missing and case.integration.finished(case.job or {}) is None
+    return not case.missing and case.integration.find_outcome(case.job or {}) is None
 
 
 def is_equivalent(case: JobCase, workload: JsonObject) -> bool:

@@ -22,9 +22,14 @@ from admitq.controllers.plan import (
     has_finalizer,
     plan,
 )
-from admitq.integrations.base import Composition, Step, group_name, members_of
+from admitq.integrations.base import Composition, PatchStep, get_group_name, list_members
 from admitq.integrations.families import pods
-from admitq.integrations.ownership import belongs_to_others, controller_of, is_of_group, prebuilt_places
+from admitq.integrations.ownership import (
+    get_controller,
+    has_other_owner,
+    is_group_workload,
+    list_prebuilt_names,
+)
 from admitq.workloads.job_workloads import RoleMismatch, owner_references
 from admitq.workloads.pod_charges import NO_CHARGE, Charge, charge_of, granted
 from admitq.workloads.pod_counts import assigned_counts, pod_counts
@@ -48,7 +53,7 @@ def awaits_start(case: JobCase) -> bool:
     job: JsonObject = case.job or {}
     if case.composition is None:
         return case.integration.is_suspended(job, case.names)
-    return bool(case.composition.held(job, None, case.names))
+    return bool(case.composition.list_startable(job, None, case.names))
 
 
 def start(case: JobCase, workload: JsonObject, note: str) -> Plan:
@@ -74,8 +79,8 @@ def start(case: JobCase, workload: JsonObject, note: str) -> Plan:
     actions: list[Action] = []
     refused: list[Action] = []
     allowed = granted(workload) if case.group else {}
-    for member in composition.held(job, _assigned(workload), case.names):
-        pod_set = composition.pod_set_of(job, member)
+    for member in composition.list_startable(job, _assigned(workload), case.names):
+        pod_set = composition.get_pod_set(job, member)
         if (info := infos.get(pod_set)) is None:
             continue
         if case.group and (more := _beyond(member, allowed.get(pod_set, NO_CHARGE))):
@@ -86,8 +91,8 @@ def start(case: JobCase, workload: JsonObject, note: str) -> Plan:
             )
             refused.append(Tell(member, "Warning", RoleMismatch.reason, note))
             continue
-        released = composition.released(inject(member, info), pod_set in placed, case.names)
-        patch = Step(create_merge_patch(member, released))
+        released = composition.without_gates(inject(member, info), pod_set in placed, case.names)
+        patch = PatchStep(create_merge_patch(member, released))
         lifted = [gate for gate in gates if pods.has_gate(member, gate) and not pods.has_gate(released, gate)]
         actions += (
             Patch(case.resource, member, (patch,), CONCERN),
@@ -108,10 +113,10 @@ def stop(case: JobCase, message: str, reason: str, *, everyone: bool) -> Plan | 
     if composition is None:
         return None
     actions: list[Action] = []
-    for member in composition.stoppable(case.job or {}, everyone, case.names):
-        condemned = composition.condemned(member, reason, message, case.now)
+    for member in composition.list_stoppable(case.job or {}, everyone, case.names):
+        condemned = composition.mark_for_termination(member, reason, message, case.now)
         if patch := create_merge_patch(member, condemned):
-            actions.append(Patch(case.resource, member, (Step(patch, "status"),), CONCERN))
+            actions.append(Patch(case.resource, member, (PatchStep(patch, "status"),), CONCERN))
         actions += (Delete(case.resource, member), Tell(member, "Normal", "Stopped", message))
     return plan(*actions) if actions else None
 
@@ -120,7 +125,7 @@ def stop(case: JobCase, message: str, reason: str, *, everyone: bool) -> Plan | 
 
 
 def _free(case: JobCase, composition: Composition, members: Iterable[JsonObject]) -> tuple[Action, ...]:
-    finalizer = composition.finalizer(case.names)
+    finalizer = composition.get_finalizer(case.names)
     return tuple(
         RemoveFinalizer(case.resource, one, finalizer) for one in members if has_finalizer(one, finalizer)
     )
@@ -135,7 +140,7 @@ def forgotten(case: JobCase) -> Plan | None:
     """Without a Workload, nobody has to know of a member that has ended."""
     if case.composition is None:
         return None
-    ended = case.composition.replaced(case.job or {}, {}, case.names)
+    ended = case.composition.list_replaced(case.job or {}, {}, case.names)
     return plan(*_free(case, case.composition, ended)) if ended else None
 
 
@@ -143,7 +148,7 @@ def replaced(case: JobCase, workload: JsonObject) -> Plan | None:
     """Let members go in whose place others stand."""
     if case.composition is None or not case.group:
         return None
-    ended = case.composition.replaced(case.job or {}, pod_counts(workload), case.names)
+    ended = case.composition.list_replaced(case.job or {}, pod_counts(workload), case.names)
     return plan(*_free(case, case.composition, ended)) if ended else None
 
 
@@ -158,14 +163,14 @@ def workload_of(
     It is if it was created for a group, or if the pods name it and it belongs to nothing else. Without
     validation it is if it belongs to nothing else.
     """
-    if found is None or is_of_group(found, names):
+    if found is None or is_group_workload(found, names):
         return found
-    named = {name for _, name in prebuilt_places(job, names, by_annotation=by_annotation)}
-    is_claimed = not validate or group_name(job) in named
-    uids = {value_at(one, ("metadata", "uid")) for one in members_of(job)}
+    named = {name for _, name in list_prebuilt_names(job, names, by_annotation=by_annotation)}
+    is_claimed = not validate or get_group_name(job) in named
+    uids = {value_at(one, ("metadata", "uid")) for one in list_members(job)}
     references = value_at(found, ("metadata", "ownerReferences"), [])
     is_owned = any(one.get("uid") in uids for one in references)
-    is_free = controller_of(found) is None and (is_owned or not belongs_to_others(found, uids, names))
+    is_free = get_controller(found) is None and (is_owned or not has_other_owner(found, uids, names))
     return found if is_claimed and is_free else None
 
 
@@ -173,7 +178,7 @@ def awaits_first(workload: JsonObject, names: Names) -> bool:
     """Whether the Workload of a group was created before its first pod: it has never had an owner."""
     metadata = value_at(workload, ("metadata",), {})
     is_unowned = not metadata.get("ownerReferences") and "deletionTimestamp" not in metadata
-    return is_unowned and is_of_group(workload, names) and not holds(workload, ConditionType.FINISHED)
+    return is_unowned and is_group_workload(workload, names) and not holds(workload, ConditionType.FINISHED)
 
 
 def is_evicted_before_first(workload: JsonObject, names: Names) -> bool:
@@ -195,7 +200,7 @@ def name_taken(case: JobCase) -> Plan | None:
         f'A Workload named "{case.group}" already exists but is not a pod group workload; '
         "this pod group cannot be admitted"
     )
-    ended = case.composition.replaced(case.job or {}, {}, case.names)
+    ended = case.composition.list_replaced(case.job or {}, {}, case.names)
     return plan(*_free(case, case.composition, ended), case.tell("WorkloadNameConflict", note, warning=True))
 
 
@@ -213,7 +218,7 @@ def excess(case: JobCase) -> Plan | None:
     kind = kind_label(case.integration.group, case.integration.kind)
     unreserved = {"metadata": case.objects[0]["metadata"], "spec": {"queueName": case.queue_name}}
     actions: list[Action] = []
-    for member in case.composition.excess(case.job or {}, counts, case.names):
+    for member in case.composition.list_excess(case.job or {}, counts, case.names):
         actions += (
             *_free(case, case.composition, (member,)),
             Delete(case.resource, member),
@@ -235,9 +240,9 @@ def owners(case: JobCase, workload: JsonObject) -> Plan | None:
     if not added:
         return None
     metadata: dict[str, Any] = {"ownerReferences": [*references, *added]}
-    if not is_of_group(workload, case.names):
+    if not is_group_workload(workload, case.names):
         metadata["annotations"] = {case.names.is_group_workload: "true"}
-    patch = Step({"metadata": metadata})
+    patch = PatchStep({"metadata": metadata})
     note = f"Added {len(added)} owner reference(s)"
     return plan(
         Patch(case.kinds.workloads, workload, (patch,), CONCERN),
@@ -252,7 +257,7 @@ def awaited(case: JobCase, workload: JsonObject) -> Plan | None:
     """
     if case.composition is None or not case.group or holds(workload, ConditionType.FINISHED):
         return None
-    lacks = case.composition.lacks(case.job or {}, pod_counts(workload))
+    lacks = case.composition.needs_more_members(case.job or {}, pod_counts(workload))
     waiting = condition(workload, ConditionType.WAITING_FOR_REPLACEMENT_PODS)
     if not lacks and waiting is None:
         return None

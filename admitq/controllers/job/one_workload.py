@@ -21,7 +21,7 @@ from admitq.controllers.plan import (
     plan,
 )
 from admitq.core.model import ObjectKey
-from admitq.integrations.base import Step
+from admitq.integrations.base import PatchStep
 from admitq.workloads.job_workloads import (
     PriorityClassMissing,
     Unfit,
@@ -40,7 +40,7 @@ from admitq_api.json_objects import JsonObject, value_at
 def without_workload(case: JobCase, match: Match) -> Plan:
     """No Workload stands for the job as it is: stop it, or bring one about."""
     job: JsonObject = case.job or {}
-    if case.integration.finished(job) is not None:
+    if case.integration.find_outcome(job) is not None:
         return plan(*members.freed(case))
     if not match.others and (forgotten := members.forgotten(case)):
         return forgotten
@@ -61,7 +61,7 @@ def without_workload(case: JobCase, match: Match) -> Plan:
 
 def incomplete(case: JobCase) -> Plan | None:
     """Report a missing object that defines pods of the job. Its creation triggers the next decision."""
-    required = [one for one in case.missing if case.integration.requires(one)]
+    required = [one for one in case.missing if case.integration.is_required(one)]
     if not required:
         return None
     missing = ", ".join(map(str, required))
@@ -99,7 +99,8 @@ def _update(case: JobCase, workload: JsonObject) -> Plan:
         return plan(case.tell(missing.reason, str(missing), warning=True))
     note = f"Updated not matching Workload for suspended job: {name_of(workload)}"
     return plan(
-        Patch(case.kinds.workloads, workload, (Step(patch),), CONCERN), case.tell("UpdatedWorkload", note)
+        Patch(case.kinds.workloads, workload, (PatchStep(patch),), CONCERN),
+        case.tell("UpdatedWorkload", note),
     )
 
 

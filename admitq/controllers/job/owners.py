@@ -11,7 +11,7 @@ from typing import Final
 
 from admitq.controllers.context import Context
 from admitq.controllers.indexes import resource_followed, resource_of
-from admitq.integrations.base import Integration, OwnerKind, Reference
+from admitq.integrations.base import Integration, ObjectReference, OwnerKind
 from admitq.integrations.ownership import Owner
 from admitq.process.logs import logger
 from admitq.runtime.discovery import resource_of_kind
@@ -74,16 +74,16 @@ class Owners:
 
     async def resolved(self, integration: Integration, owner: JsonObject) -> JsonObject:
         """An owner of a kind with what says which pods it has besides, as far as that is watched."""
-        followed = {one.kind: one for one in integration.templates.follows if one.required}
-        found: dict[Reference, JsonObject] = {}
-        for reference in integration.templates.references(owner) if followed else ():
+        followed = {one.kind: one for one in integration.templates.referenced_kinds if one.is_required}
+        found: dict[ObjectReference, JsonObject] = {}
+        for reference in integration.templates.list_references(owner) if followed else ():
             if (kind := followed.get(reference.kind)) is None:
                 continue
             store = self._ctx.stores.find(resource_followed(integration, kind))
             one = None if store is None else store.get(reference.namespace, reference.name)
             if one is not None:
                 found[reference] = one
-        return integration.templates.resolved(owner, found) if found else owner
+        return integration.templates.resolve(owner, found) if found else owner
 
     async def _resource(self, kind: OwnerKind) -> Resource | None:
         at, resource = self._resources.get(kind, (None, None))

@@ -7,8 +7,8 @@ from admitq.controllers.job import excess
 from admitq.controllers.job.case import CONCERN, JobCase
 from admitq.controllers.job.matching import Match, is_comparable, is_equivalent, prebuilt_name
 from admitq.controllers.plan import Patch, Plan, Tell, plan
-from admitq.integrations.base import Step, members_of
-from admitq.integrations.ownership import belongs_to_others, controller_of, is_served
+from admitq.integrations.base import PatchStep, list_members
+from admitq.integrations.ownership import get_controller, has_other_owner, is_served_workload
 from admitq.workloads.job_workloads import job_uid_label, owner_references
 from admitq.workloads.transitions import is_over
 from admitq_api.json_objects import JsonObject, select_fields, value_at
@@ -32,13 +32,13 @@ class Claim(Enum):
 def claim_on(case: JobCase, workload: JsonObject) -> Claim:
     """What the job may do with the Workload that it names."""
     uid = str(value_at(case.job, ("metadata", "uid"), ""))
-    controller = controller_of(workload)
+    controller = get_controller(workload)
     if controller is not None:
         return Claim.OWNED if controller.get("uid") == uid else Claim.FOREIGN
     is_marked = value_at(workload, ("metadata", "annotations", case.names.is_group_workload)) == "true"
-    if is_marked or is_served(workload, case.names) or belongs_to_others(workload, {uid}, case.names):
+    if is_marked or is_served_workload(workload, case.names) or has_other_owner(workload, {uid}, case.names):
         return Claim.FOREIGN
-    if belongs_to_others(workload, set(), case.names):
+    if has_other_owner(workload, set(), case.names):
         # Only the job's own references and label are left: it had adopted the Workload before.
         return Claim.OWNED
     if not is_comparable(case):
@@ -55,7 +55,7 @@ def match_of(case: JobCase) -> Match:
     """Match a job, which names a prebuilt Workload, with that Workload, if the job may have it."""
     found = case.lookups.workload(prebuilt_name(case))
     is_claimed = found is not None and (
-        controller_of(found) is None if case.group else claim_on(case, found) in (Claim.OWNED, Claim.FREE)
+        get_controller(found) is None if case.group else claim_on(case, found) in (Claim.OWNED, Claim.FREE)
     )
     match = found if is_claimed else None
     name = None if match is None else match["metadata"]["name"]
@@ -72,14 +72,14 @@ def adopt(case: JobCase) -> Plan | None:
     if workload is None or is_over(workload) or claim_on(case, workload) not in (Claim.OWNED, Claim.FREE):
         return None
     metadata: dict[str, Any] = {}
-    if controller_of(workload) is None:
+    if get_controller(workload) is None:
         metadata["ownerReferences"] = owner_references(case)
     label = job_uid_label(case)
     if label != select_fields(value_at(workload, ("metadata", "labels"), {}), label):
         metadata["labels"] = label
     if not metadata:
         return None
-    return plan(Patch(case.kinds.workloads, workload, (Step({"metadata": metadata}),), CONCERN))
+    return plan(Patch(case.kinds.workloads, workload, (PatchStep({"metadata": metadata}),), CONCERN))
 
 
 def refusal(case: JobCase) -> Tell | None:
@@ -104,7 +104,7 @@ def refuse_group(case: JobCase) -> Plan | None:
     """Refuse a pod group a Workload that it does not own yet, and whose podsets have no room for its pods."""
     if not case.group or not prebuilt_name(case) or not is_comparable(case):
         return None
-    uids = {str(one["metadata"].get("uid", "")) for one in members_of(case.job or {})}
+    uids = {str(one["metadata"].get("uid", "")) for one in list_members(case.job or {})}
     for workload in case.workloads:
         references = value_at(workload, ("metadata", "ownerReferences"), [])
         is_owned = any(one.get("uid") in uids for one in references)

@@ -5,7 +5,7 @@ from typing import Final
 
 from admitq.controllers.job.case import JobCase
 from admitq.controllers.plan import Plan
-from admitq.integrations.base import never
+from admitq.integrations.base import return_none
 from admitq_api.json_objects import JsonObject, value_at
 
 CONCERN: Final = "reclaimable-pods"
@@ -13,7 +13,10 @@ CONCERN: Final = "reclaimable-pods"
 
 def is_reported(case: JobCase) -> bool:
     """Whether reclaimable pods of the job are reported at all."""
-    return case.settings.jobs.reclaimable_pods and case.integration.scaling.reclaimable is not never
+    return (
+        case.settings.jobs.reclaimable_pods
+        and case.integration.scaling.count_reclaimable_pods is not return_none
+    )
 
 
 def reported_counts(workload: JsonObject) -> dict[str, int]:
@@ -39,6 +42,6 @@ def lower(case: JobCase, workload: JsonObject, sizes: Mapping[str, int]) -> Plan
     before = reported_counts(workload)
     if not (before and is_reported(case)):
         return None
-    of_job = case.integration.scaling.reclaimable(case.job or {}) or {}
+    of_job = case.integration.scaling.count_reclaimable_pods(case.job or {}) or {}
     counts = {name: min(count, of_job.get(name, 0), sizes.get(name, 0)) for name, count in before.items()}
     return None if counts == before else report(case, workload, counts)

@@ -25,7 +25,7 @@ from admitq.controllers.plan import (
 )
 from admitq.controllers.reasons import reported_reason
 from admitq.core.model import Instant
-from admitq.integrations.ownership import is_of_pod_alone, is_served
+from admitq.integrations.ownership import is_served_workload, is_single_pod_workload
 from admitq.workloads.transitions import (
     condition,
     holds,
@@ -87,7 +87,7 @@ def after_pods(case: JobCase, workload: JsonObject, freeing: Plan | None) -> Pla
 def _is_evicted_with_its_pod(case: JobCase, workload: JsonObject) -> bool:
     """Whether an eviction has deleted the single pod for which the Workload holds quota."""
     is_evicted = holds(workload, ConditionType.EVICTED) and is_reserved(workload) and not is_over(workload)
-    return is_evicted and case.job is not None and is_of_pod_alone(workload)
+    return is_evicted and case.job is not None and is_single_pod_workload(workload)
 
 
 def _is_evicted_without_pods(case: JobCase, workload: JsonObject) -> bool:
@@ -134,7 +134,7 @@ def workload_finished(case: JobCase, workload: JsonObject) -> Plan | None:
     """Report a finished Workload once, and remove its finalizer."""
     if not holds(workload, ConditionType.FINISHED):
         return None
-    if case.integration.finished(case.job or {}) is None and (
+    if case.integration.find_outcome(case.job or {}) is None and (
         stopping := running.stop(case, workload, "Workload is finished", running.WORKLOAD_FINISHED)
     ):
         return excess.with_excess(case, workload, stopping)
@@ -153,7 +153,7 @@ def workload_deleted(case: JobCase, workload: JsonObject) -> Plan | None:
     if "deletionTimestamp" not in workload["metadata"]:
         return None
     job: JsonObject = case.job or {}
-    if case.integration.finished(job) is None:
+    if case.integration.find_outcome(job) is None:
         if stopping := running.stop(case, workload, "Workload is deleted", running.WORKLOAD_DELETED):
             return stopping
         if case.integration.is_active(job):
@@ -169,7 +169,7 @@ def on_hold(case: JobCase, workload: JsonObject) -> Plan | None:
 
     A deactivated Workload is left to the Workload controller, which reports the deactivation.
     """
-    if is_served(workload, case.names) or not is_active(workload):
+    if is_served_workload(workload, case.names) or not is_active(workload):
         return None
     on_hold = case.integration.lifecycle.is_on_hold(case.job or {})
     if on_hold == is_on_hold(workload):
@@ -188,7 +188,7 @@ def on_hold(case: JobCase, workload: JsonObject) -> Plan | None:
 
 def job_finished(case: JobCase, workload: JsonObject) -> Plan | None:
     """The Workload ends as its job did."""
-    ended = case.integration.finished(case.job or {})
+    ended = case.integration.find_outcome(case.job or {})
     if ended is None:
         return None
     reason = Reason.SUCCEEDED if ended.success else Reason.FAILED
@@ -223,7 +223,11 @@ def _requeue(case: JobCase, workload: JsonObject) -> Plan | None:
     """
     transition = case.begin(workload)
     outliving.withdraw(transition)
-    ends = is_of_pod_alone(workload) and case.job is not None and "deletionTimestamp" in case.job["metadata"]
+    ends = (
+        is_single_pod_workload(workload)
+        and case.job is not None
+        and "deletionTimestamp" in case.job["metadata"]
+    )
     stays_out = ends and case.settings.pods.skip_reassignment
     transition.requeue(reported_reason(Reason.PENDING_EVALUATION, case.settings), may_return=not stays_out)
     return case.end(workload, transition)
@@ -234,7 +238,7 @@ def _retention_over(case: JobCase, workload: JsonObject, reason: str) -> Plan | 
 
     So are all members of one that is put together, and let go.
     """
-    if is_served(workload, case.names):
+    if is_served_workload(workload, case.names):
         # The controller of the members would create them again.
         return None
     retention = case.settings.retention.after_deactivated

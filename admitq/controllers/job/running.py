@@ -41,16 +41,16 @@ def started(case: JobCase, workload: JsonObject) -> JsonObject:
         for info in infos_of(workload, case.lookups.flavor, case.names, case.settings.jobs.marks)
     }
     counts: dict[str, int] = {}
-    for pod_set in case.integration.pod_sets(result, case.names):
+    for pod_set in case.integration.list_pod_sets(result, case.names):
         info = infos.get(pod_set.name)
         if info is None:
             continue
-        template = inject(pod_set.template_in(result), info)
+        template = inject(pod_set.get_template(result), info)
         result = case.integration.templates.with_template(result, pod_set, template, case.names)
         if info.count != pod_set.count and not slices.is_elastic(case):
             counts[pod_set.name] = info.count
-    if counts and case.integration.scaling.with_counts is not None:
-        result = case.integration.scaling.with_counts(result, counts, case.names)
+    if counts and case.integration.scaling.with_pod_counts is not None:
+        result = case.integration.scaling.with_pod_counts(result, counts, case.names)
     return case.integration.with_suspend(result, False)
 
 
@@ -60,21 +60,23 @@ def stopped(case: JobCase, workload: JsonObject | None) -> JsonObject:
     counts: dict[str, int] = {}
     kept = case.integration.templates.platform_labels | case.integration.templates.own_labels
     listed = value_at(workload, ("spec", "podSets"), [])
-    for pod_set, original in zip(case.integration.pod_sets(result, case.names), listed, strict=False):
-        restored = restore(pod_set.template_in(result), original.get("template") or {}, kept)
+    for pod_set, original in zip(case.integration.list_pod_sets(result, case.names), listed, strict=False):
+        restored = restore(pod_set.get_template(result), original.get("template") or {}, kept)
         result = case.integration.templates.with_template(result, pod_set, restored, case.names)
         # Only a partial admission changes counts; any other count is what the job's owner wants now.
         if original.get("minCount") is not None and original.get("count") != pod_set.count:
             counts[pod_set.name] = original["count"]
-    if counts and case.integration.scaling.with_counts is not None:
-        result = case.integration.scaling.with_counts(result, counts, case.names)
+    if counts and case.integration.scaling.with_pod_counts is not None:
+        result = case.integration.scaling.with_pod_counts(result, counts, case.names)
     return case.integration.with_suspend(result, True)
 
 
 def is_marked(case: JobCase) -> bool:
     """Whether the job's templates carry marks of an admission."""
     job: JsonObject = case.job or {}
-    return _are_marked(case, (one.template_in(job) for one in case.integration.pod_sets(job, case.names)))
+    return _are_marked(
+        case, (one.get_template(job) for one in case.integration.list_pod_sets(job, case.names))
+    )
 
 
 def is_started_by_others(case: JobCase, workload: JsonObject) -> bool:
@@ -116,10 +118,10 @@ def stop(case: JobCase, workload: JsonObject | None, message: str, reason: str) 
         is_marked(case) and create_merge_patch(job, target)
     ):
         return None
-    steps = case.integration.lifecycle.stop(job, target, case.names)
+    steps = case.integration.lifecycle.plan_stop(job, target, case.names)
     if not steps:
         return NOTHING
-    begun = case.integration.lifecycle.is_half_stopped(job, case.names)
+    begun = case.integration.lifecycle.is_stop_in_progress(job, case.names)
     told = None if begun or not message else case.tell("Stopped", message)
     return plan(Patch(case.resource, job, steps, CONCERN, priority=CallPriority.EVICTION), told)
 
@@ -135,5 +137,5 @@ def start(case: JobCase, workload: JsonObject) -> Plan:
     if case.composition is not None:
         return members.start(case, workload, note)
     job: JsonObject = case.job or {}
-    steps = case.integration.lifecycle.start(job, started(case, workload), case.names)
+    steps = case.integration.lifecycle.plan_start(job, started(case, workload), case.names)
     return plan(Patch(case.resource, job, steps, CONCERN), case.tell("Started", note), starts=workload)

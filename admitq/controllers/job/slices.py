@@ -15,8 +15,8 @@ from admitq.controllers.job import reclaim
 from admitq.controllers.job.case import CONCERN, JobCase, name_of
 from admitq.controllers.job.matching import Match, is_comparable, prebuilt_name
 from admitq.controllers.plan import Create, Patch, Plan, RemoveFinalizer, Tell, has_finalizer, plan
-from admitq.integrations.base import Step
-from admitq.integrations.workload_names import workload_name
+from admitq.integrations.base import PatchStep
+from admitq.integrations.workload_names import create_workload_name
 from admitq.translate import messages
 from admitq.translate.workloads import read_replaced_key
 from admitq.workloads.job_workloads import has_same_pods, longest_execution, pod_sets_of, workload_for
@@ -79,7 +79,7 @@ def settle(case: JobCase) -> Plan | None:
         return ended
     if not is_comparable(case):
         # A job that has ended grows no more; one that cannot be told just now may.
-        has_ended = case.integration.finished(case.job or {}) is not None
+        has_ended = case.integration.find_outcome(case.job or {}) is not None
         return _over(case, waiting[0], holding[0]) if has_ended and holding and waiting else None
     misfit = next((one for one in (*holding, *waiting) if not _has_shape(case, one)), None)
     if misfit is not None:
@@ -115,7 +115,11 @@ def _sizes(case: JobCase, held: JsonObject, wanted: Counts) -> Counts:
     counts, running = pod_counts(held), case.lookups.running_pods(held)
     if running is None:
         return counts
-    ended = (case.integration.scaling.reclaimable(case.job or {}) or {}) if reclaim.is_reported(case) else {}
+    ended = (
+        (case.integration.scaling.count_reclaimable_pods(case.job or {}) or {})
+        if reclaim.is_reported(case)
+        else {}
+    )
     return {
         name: max(count, min(counts[name], running.get(name, 0) + ended.get(name, 0)))
         for name, count in wanted.items()
@@ -254,7 +258,7 @@ def _followed(case: JobCase, workload: JsonObject, held: JsonObject, wanted: Cou
 
 def _updated(case: JobCase, workload: JsonObject, patch: dict[str, Any]) -> Plan:
     note = f"Updated workload slice: {name_of(workload)}"
-    write = Patch(case.kinds.workloads, workload, (Step(patch),), CONCERN)
+    write = Patch(case.kinds.workloads, workload, (PatchStep(patch),), CONCERN)
     return plan(write, case.tell("UpdatedWorkload", note))
 
 
@@ -358,10 +362,10 @@ def _new_name(case: JobCase) -> str:
     What a job follows may be made anew, and count its generations from the beginning.
     """
     metadata = (case.job or {})["metadata"]
-    version = case.integration.scaling.slice_version(case.job or {}, case.names)
+    version = case.integration.scaling.get_slice_version(case.job or {}, case.names)
     taken = {one["metadata"]["name"] for one in case.owned}
     names = (
-        workload_name(
+        create_workload_name(
             case.integration.kind,
             case.integration.group,
             metadata["name"],
@@ -377,7 +381,7 @@ def _new_name(case: JobCase) -> str:
 def _chain_in(case: JobCase) -> str | None:
     """The chain that pods of the job are of, if it runs: what they have counts towards the same quota."""
     templates = [
-        one.template_in(case.job or {}) for one in case.integration.pod_sets(case.job or {}, case.names)
+        one.get_template(case.job or {}) for one in case.integration.list_pod_sets(case.job or {}, case.names)
     ]
     chains = [value_at(one, ("metadata", "annotations", case.names.workload_slice_name)) for one in templates]
     return next((chain for chain in chains if isinstance(chain, str) and chain), None)

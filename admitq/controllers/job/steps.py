@@ -21,8 +21,8 @@ from admitq.controllers.plan import (
     Tell,
     plan,
 )
-from admitq.integrations.base import Step, members_of
-from admitq.integrations.ownership import is_served
+from admitq.integrations.base import PatchStep, list_members
+from admitq.integrations.ownership import is_served_workload
 from admitq.workloads.job_workloads import (
     PriorityClassMissing,
     Unfit,
@@ -97,7 +97,7 @@ def _skipped(case: JobCase) -> Plan | None:
 
     One that has quota may still run what it was before it changed, and is stopped like any other.
     """
-    is_skipped = case.integration.lifecycle.is_skipped(case.job or {}) and not _holds_quota(case)
+    is_skipped = case.integration.lifecycle.is_ignored(case.job or {}) and not _holds_quota(case)
     return one_workload.without_waiting(case) if is_skipped else None
 
 
@@ -109,7 +109,7 @@ def _nested(case: JobCase) -> Plan | None:
     """
     if case.ancestor is None:
         return None
-    if case.ancestor.admitted or case.job is None or case.integration.finished(case.job) is not None:
+    if case.ancestor.admitted or case.job is None or case.integration.find_outcome(case.job) is not None:
         return one_workload.without_waiting(case)
     return excess.stop_child(case) or one_workload.without_waiting(case)
 
@@ -121,7 +121,7 @@ def _unmanaged(case: JobCase) -> Plan | None:
     """
     if case.queue_name or case.settings.without_queue_name:
         return None
-    is_kept = _holds_quota(case) or any(is_served(one, case.names) for one in case.owned)
+    is_kept = _holds_quota(case) or any(is_served_workload(one, case.names) for one in case.owned)
     return None if is_kept else one_workload.without_waiting(case)
 
 
@@ -130,7 +130,7 @@ def _unmanaged(case: JobCase) -> Plan | None:
 
 def _class_followed(case: JobCase, workload: JsonObject) -> Plan | Tell | None:
     """What makes the Workload follow the label of the job's class, or tells that there is no such class."""
-    if is_served(workload, case.names):
+    if is_served_workload(workload, case.names):
         return None
     try:
         patch = priority_update(case, workload, reserved=is_reserved(workload))
@@ -139,7 +139,7 @@ def _class_followed(case: JobCase, workload: JsonObject) -> Plan | Tell | None:
     if not patch:
         return None
     return plan(
-        Patch(case.kinds.workloads, workload, (Step(patch),), CONCERN),
+        Patch(case.kinds.workloads, workload, (PatchStep(patch),), CONCERN),
         case.tell("UpdatedWorkload", f"Updated workload priority class: {name_of(workload)}"),
     )
 
@@ -162,11 +162,11 @@ def _class_missing(case: JobCase, workload: JsonObject) -> Tell | None:
 
 def _gates_lifted(case: JobCase, workload: JsonObject) -> Plan | None:
     """An admission gate that is taken off the job is taken off its Workload; of a group, off all its pods."""
-    if prebuilt_name(case) or is_served(workload, case.names):
+    if prebuilt_name(case) or is_served_workload(workload, case.names):
         return None
     job = case.job or {}
-    patch = without_lifted_gates(workload, members_of(job) or (job,), case.names)
-    return plan(Patch(case.kinds.workloads, workload, (Step(patch),), CONCERN)) if patch else None
+    patch = without_lifted_gates(workload, list_members(job) or (job,), case.names)
+    return plan(Patch(case.kinds.workloads, workload, (PatchStep(patch),), CONCERN)) if patch else None
 
 
 def _reclaim(case: JobCase, workload: JsonObject) -> Plan | None:
@@ -177,7 +177,7 @@ def _reclaim(case: JobCase, workload: JsonObject) -> Plan | None:
     """
     if not reclaim.is_reported(case):
         return None
-    reclaimable = case.integration.scaling.reclaimable(case.job or {})
+    reclaimable = case.integration.scaling.count_reclaimable_pods(case.job or {})
     is_derived = slices.has_size_of_job(case, workload)
     if reclaimable is None and not is_derived:
         return None
@@ -199,7 +199,7 @@ def _pods_ready(case: JobCase, workload: JsonObject) -> Plan | None:
     if holds(workload, ConditionType.EVICTED) and is_reserved(workload):
         return None
     job: JsonObject = case.job or {}
-    ready = not case.integration.is_suspended(job, case.names) and case.integration.pods_ready(job)
+    ready = not case.integration.is_suspended(job, case.names) and case.integration.are_pods_ready(job)
     transition = case.begin(workload)
     transition.pods_ready(admitted=is_admitted(workload), ready=ready)
     return case.end(workload, transition, concern=concern_of(ConditionType.PODS_READY))
@@ -220,14 +220,14 @@ def _suspended(case: JobCase, workload: JsonObject) -> Plan | None:
         return _tell_pending_checks(case, workload)
     if stopping := excess.stop_unadmitted(case, workload):
         return stopping
-    if is_served(workload, case.names):
+    if is_served_workload(workload, case.names):
         return NOTHING
     if case.queue_name != value_at(workload, ("spec", "queueName"), ""):
         if not case.queue_name and prebuilt_name(case):
             # Whoever made the Workload has said where it queues.
             return NOTHING
         patch = {"spec": {"queueName": case.queue_name or None}}
-        return plan(Patch(case.kinds.workloads, workload, (Step(patch),), CONCERN))
+        return plan(Patch(case.kinds.workloads, workload, (PatchStep(patch),), CONCERN))
     return NOTHING
 
 

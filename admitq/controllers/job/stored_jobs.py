@@ -18,8 +18,8 @@ from admitq.controllers.indexes import (
 from admitq.controllers.job import members
 from admitq.controllers.job.case import JobCase
 from admitq.controllers.job.slices import is_elastic
-from admitq.integrations.base import Composition, Integration, Moment, OwnerKind, Reference
-from admitq.integrations.ownership import is_controlled_by, is_served
+from admitq.integrations.base import Composition, CompositionOptions, Integration, ObjectReference, OwnerKind
+from admitq.integrations.ownership import is_controlled_by, is_served_workload
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import Resource
 from admitq.runtime.store import Key, Store
@@ -49,7 +49,7 @@ class StoredJobs:
         self._integration = integration
         self._resource = resource_of(integration)
         self._followed: Mapping[OwnerKind, Resource] = {
-            one.kind: resource_followed(integration, one) for one in integration.templates.follows
+            one.kind: resource_followed(integration, one) for one in integration.templates.referenced_kinds
         }
 
     def find_job(self, key: Key, store: Store, foreign: Sequence[JsonObject]) -> JsonObject | None:
@@ -71,7 +71,7 @@ class StoredJobs:
         """Return members that name the Workload of a serving object as their group, but are not its pods."""
         group = named_group(key.name)
         workload = self._ctx.stores.of(self._ctx.kinds.workloads).get(key.namespace, group) if group else None
-        if workload is None or not is_served(workload, self._ctx.names):
+        if workload is None or not is_served_workload(workload, self._ctx.names):
             return ()
         found = store.by_index(BY_GROUP, in_namespace(key.namespace, group))
         return strangers_in(workload, found, self._ctx.names, self._ctx.settings.integrations)
@@ -79,10 +79,14 @@ class StoredJobs:
     def compose(self, composition: Composition, found: Sequence[JsonObject], group: str) -> JsonObject | None:
         """Compose a group of those objects that are its members; None if there are none."""
         names, settings = self._ctx.names, self._ctx.settings
-        present = [one for one in found if self._is_member(one) and composition.group_of(one, names) == group]
+        present = [
+            one for one in found if self._is_member(one) and composition.get_group(one, names) == group
+        ]
         if not present:
             return None
-        moment = Moment(self._ctx.clock(), deleted_hold_nothing=settings.pods.fast_quota_release)
+        moment = CompositionOptions(
+            self._ctx.clock(), deleted_pods_release_quota=settings.pods.fast_quota_release
+        )
         return composition.compose(present, names, moment)
 
     def _is_member(self, obj: JsonObject) -> bool:
@@ -131,7 +135,7 @@ class StoredJobs:
         return Presence.UNMANAGED if any(is_controlled_by(one, found) for one in kept) else Presence.ABSENT
 
     async def _has_no_members(self, key: Key) -> bool:
-        selector = self._integration.watch.watched_labels
+        selector = self._integration.watch.get_label_selector
         listed, _ = await self._ctx.client.list(
             self._resource,
             key.namespace,
@@ -147,18 +151,18 @@ class StoredJobs:
         counted = is_elastic(case)
         references = [
             one
-            for one in self._integration.templates.references(case.job)
-            if counted or self._integration.requires(one)
+            for one in self._integration.templates.list_references(case.job)
+            if counted or self._integration.is_required(one)
         ]
         found = {one: obj for one in references if (obj := self._find_referenced(one, case.job)) is not None}
         missing = tuple(one for one in references if one not in found)
-        return replace(case, job=self._integration.templates.resolved(case.job, found), missing=missing)
+        return replace(case, job=self._integration.templates.resolve(case.job, found), missing=missing)
 
-    def _find_referenced(self, reference: Reference, job: JsonObject) -> JsonObject | None:
+    def _find_referenced(self, reference: ObjectReference, job: JsonObject) -> JsonObject | None:
         resource = self._followed.get(reference.kind)
         store = None if resource is None else self._ctx.stores.find(resource)
         found = None if store is None else store.get(reference.namespace, reference.name)
-        if found is None or self._integration.requires(reference):
+        if found is None or self._integration.is_required(reference):
             return found
         # A status may name any object. An object of another job says nothing about this one.
         return found if is_controlled_by(found, job) else None

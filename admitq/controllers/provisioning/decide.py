@@ -32,7 +32,7 @@ from admitq.controllers.provisioning.verdicts import (
     verdict,
 )
 from admitq.core.model import Instant
-from admitq.integrations.base import Step
+from admitq.integrations.base import PatchStep
 from admitq.integrations.ownership import is_controlled_by
 from admitq.runtime.kinds import Kinds
 from admitq.runtime.resources import POD_TEMPLATES, Resource
@@ -192,7 +192,7 @@ def _hand_over(case: Case) -> Plan | None:
         for pod_set in value_at(asked.request, ("spec", "podSets"), []):
             template = mine.get(value_at(pod_set, ("podTemplateRef", "name"), ""))
             if template is not None and "deletionTimestamp" not in template["metadata"]:
-                step = Step({"metadata": {"ownerReferences": [owner]}})
+                step = PatchStep({"metadata": {"ownerReferences": [owner]}})
                 patches.append(Patch(POD_TEMPLATES, template, (step,), CONCERN))
     return plan(*patches) if patches else None
 

@@ -8,7 +8,7 @@ from admitq.controllers.indexes import BY_CHECK, BY_CONFIG, BY_OWNER, owners
 from admitq.controllers.provisioning.controller import ProvisioningController
 from admitq.controllers.provisioning.requests import PROVISIONING_REQUESTS
 from admitq.controllers.wiring import ControllerSpec, Watch, WhenServed
-from admitq.integrations.ownership import controller_of
+from admitq.integrations.ownership import get_controller
 from admitq.runtime.resources import POD_TEMPLATES
 from admitq.runtime.store import Change, Key
 from admitq.workloads.admission_check_states import checks_of
@@ -34,7 +34,7 @@ class _Concerned:
     def owner(self, change: Change) -> Iterator[Key]:
         """The Workload that a request or a template was made for."""
         for obj in _both(change):
-            reference = controller_of(obj)
+            reference = get_controller(obj)
             if reference is not None and reference.get("kind") == "Workload":
                 yield Key(change.key.namespace, reference.get("name", ""))
 

@@ -29,11 +29,11 @@ from admitq.controllers.plan import (
 from admitq.controllers.reasons import reported_reason
 from admitq.controllers.settings import Settings, WorkloadConventions
 from admitq.core.model import Instant
-from admitq.integrations.base import Integration, PodPlace, ServedGroup, Serving, Step
-from admitq.integrations.families.pods import annotation, has_ended, has_gate, label, mapping_at
-from admitq.integrations.families.serving import is_held_for
-from admitq.integrations.ownership import belongs_to_others, controller_of, prebuilt_name, queue_name
-from admitq.integrations.workload_names import LONGEST_LABEL, workload_name
+from admitq.integrations.base import Integration, PatchStep, PodLocation, ServedGroup, Serving
+from admitq.integrations.families.pods import get_annotation, get_label, get_mapping, has_ended, has_gate
+from admitq.integrations.families.serving import is_suspended_by
+from admitq.integrations.ownership import get_controller, get_prebuilt_name, get_queue_name, has_other_owner
+from admitq.integrations.workload_names import MAX_LABEL_LENGTH, create_workload_name
 from admitq.runtime.kinds import Kinds
 from admitq.runtime.resources import PODS
 from admitq.workloads.job_workloads import (
@@ -86,11 +86,15 @@ class ServingCase:
 
     def members(self, group: ServedGroup) -> list[JsonObject]:
         """The pods of a group."""
-        return [pod for pod in self.pods if (self.place_of(pod) or PodPlace("")).number == group.number]
+        return [
+            pod
+            for pod in self.pods
+            if (self.place_of(pod) or PodLocation("")).group_index == group.group_index
+        ]
 
-    def place_of(self, pod: JsonObject) -> PodPlace | None:
+    def place_of(self, pod: JsonObject) -> PodLocation | None:
         """Where a pod belongs."""
-        return self.serving.place_of(pod)
+        return self.serving.locate_pod(pod)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,15 +133,18 @@ def decide(case: ServingCase) -> Plan:
 
 def _groups(case: ServingCase, job: JsonObject) -> Iterator[tuple[str, ServedGroup]]:
     """The groups of an object, each with the name of its Workload."""
-    for group in case.serving.groups(job, case.pods) if case.serving.groups else ():
+    for group in case.serving.list_groups(job, case.pods) if case.serving.list_groups else ():
         yield _workload_name(case, job, group), group
 
 
 def _is_ours(case: ServingCase, job: JsonObject) -> bool:
     """Whether our webhook has had the pods held, for this very object."""
-    if not queue_name(job, case.names) and not case.settings.without_queue_name:
+    if not get_queue_name(job, case.names) and not case.settings.without_queue_name:
         return False
-    return any(is_held_for(one, case.serving.parent, case.names) for one in case.serving.templates(job))
+    return any(
+        is_suspended_by(one, case.serving.suspending_parent, case.names)
+        for one in case.serving.list_templates(job)
+    )
 
 
 def _must_end(workload: JsonObject) -> bool:
@@ -153,7 +160,9 @@ def is_owned(workload: JsonObject, job: JsonObject) -> bool:
 
 def _workload_name(case: ServingCase, job: JsonObject, group: ServedGroup) -> str:
     by_annotation = case.settings.names_by_annotation
-    prebuilt = prebuilt_name(job, case.names, by_annotation=by_annotation) if _is_remote(case, job) else ""
+    prebuilt = (
+        get_prebuilt_name(job, case.names, by_annotation=by_annotation) if _is_remote(case, job) else ""
+    )
     if prebuilt:
         return prebuilt
     name = _derived_name(case, group, job["metadata"]["uid"])
@@ -167,12 +176,12 @@ def _workload_name(case: ServingCase, job: JsonObject, group: ServedGroup) -> st
 
 def _derived_name(case: ServingCase, group: ServedGroup, uid: str) -> str:
     one, longest = case.integration, case.settings.conventions.longest_workload_name
-    return workload_name(one.kind, one.group, group.name, uid, longest=longest)
+    return create_workload_name(one.kind, one.group, group.name, uid, longest=longest)
 
 
 def _older(case: ServingCase, group: ServedGroup) -> JsonObject | None:
     """The Workload under the older name of a group, which follows from no UID, if the kind has such names."""
-    is_found = case.serving.is_found_without_uid
+    is_found = case.serving.may_have_name_without_uid
     return case.lookups.workload(_derived_name(case, group, "")) if is_found else None
 
 
@@ -192,7 +201,7 @@ def _is_adoptable(case: ServingCase, job: JsonObject, workload: JsonObject) -> b
     """
     if not _is_free(case, job, workload):
         return False
-    labelled = label(workload, case.names.job_uid) == value_at(job, ("metadata", "uid"))
+    labelled = get_label(workload, case.names.job_uid) == value_at(job, ("metadata", "uid"))
     return labelled or _has_pod_sets_of(case, job, workload)
 
 
@@ -205,14 +214,14 @@ def _has_pod_sets_of(case: ServingCase, job: JsonObject, workload: JsonObject) -
 def _is_free(case: ServingCase, job: JsonObject, workload: JsonObject) -> bool:
     """Whether a Workload is unfinished, has no controller, and belongs to nothing but the object's pods."""
     own = {value_at(one, ("metadata", "uid"), "") for one in (job, *case.pods)}
-    is_foreign = belongs_to_others(workload, own, case.names)
+    is_foreign = has_other_owner(workload, own, case.names)
     is_ending = "deletionTimestamp" in workload["metadata"] or holds(workload, ConditionType.FINISHED)
-    return controller_of(workload) is None and not is_foreign and not is_ending and not _is_remote(case, job)
+    return get_controller(workload) is None and not is_foreign and not is_ending and not _is_remote(case, job)
 
 
 def _is_remote(case: ServingCase, job: JsonObject) -> bool:
     """Whether the object is a copy that another cluster sent, with its Workloads."""
-    return bool(label(job, case.names.multikueue_origin))
+    return bool(get_label(job, case.names.multikueue_origin))
 
 
 # --- Workloads ------------------------------------------------------------------------------------
@@ -243,7 +252,7 @@ def _unwanted(
     name = workload["metadata"]["name"]
     if name in groups or not is_owned(workload, job) or _is_remote(case, job):
         return
-    index = annotation(workload, case.names.component_workload_index)
+    index = get_annotation(workload, case.names.component_workload_index)
     if "deletionTimestamp" not in workload["metadata"]:
         yield Delete(case.kinds.workloads, workload, as_seen=True)
     elif not _has_pods(case, ServedGroup(name, index)) and has_finalizer(workload, case.names.finalizer):
@@ -337,7 +346,7 @@ def _identity(case: ServingCase, job: JsonObject, group: ServedGroup) -> dict[st
         names.job_owner_gvk: f"{one.api_version}, Kind={one.kind}",
         names.job_owner_name: job["metadata"]["name"],
     }
-    return identity | ({names.component_workload_index: group.number} if group.number else {})
+    return identity | ({names.component_workload_index: group.group_index} if group.group_index else {})
 
 
 def _owner(case: ServingCase, job: JsonObject) -> dict[str, str]:
@@ -360,12 +369,12 @@ def _adopted(
         "labels": job_uid_label(source),
         "ownerReferences": owners if is_owned(workload, job) else [*owners, _owner(case, job)],
     }
-    return Patch(case.kinds.workloads, workload, (Step({"metadata": metadata}),), CONCERN)
+    return Patch(case.kinds.workloads, workload, (PatchStep({"metadata": metadata}),), CONCERN)
 
 
 def _lacks_identity(case: ServingCase, job: JsonObject, group: ServedGroup, workload: JsonObject) -> bool:
     """Whether a Workload of the object lacks its annotations: another program created it, or removed them."""
-    return any(annotation(workload, key) != value for key, value in _identity(case, job, group).items())
+    return any(get_annotation(workload, key) != value for key, value in _identity(case, job, group).items())
 
 
 def _is_taken(case: ServingCase, job: JsonObject, name: str) -> bool:
@@ -401,7 +410,7 @@ def _changed(
     if active and on_hold and not was_on_hold:
         if is_reserved(workload) and _has_pods(case, group):
             return
-        yield from _back_in_queue(case, workload, Reason.ON_HOLD, case.serving.on_hold)
+        yield from _back_in_queue(case, workload, Reason.ON_HOLD, case.serving.on_hold_message)
         return
     if not is_reserved(workload):
         stays = on_hold or _stands_for(source, workload)
@@ -410,7 +419,7 @@ def _changed(
         patch = priority_update(source, workload, reserved=True)
     patch = {**patch, **without_lifted_gates(workload, [job], case.names)}
     if patch:
-        yield Patch(case.kinds.workloads, workload, (Step(patch),), CONCERN)
+        yield Patch(case.kinds.workloads, workload, (PatchStep(patch),), CONCERN)
         if "priorityClassRef" in patch.get("spec", {}):
             note = f"Updated workload priority class: {name_of(workload)}"
             yield Tell(job, "Normal", "UpdatedWorkload", note)
@@ -430,7 +439,7 @@ def _back_in_queue(case: ServingCase, workload: JsonObject, reason: str, message
 
 def _stands_for(source: GroupSource, workload: JsonObject) -> bool:
     return (
-        value_at(workload, ("spec", "queueName"), "") == queue_name(source.job or {}, source.names)
+        value_at(workload, ("spec", "queueName"), "") == get_queue_name(source.job or {}, source.names)
         and not priority_update(source, workload, reserved=False)
         and _are_equal(source, workload)
     )
@@ -459,18 +468,18 @@ def _outdated(
         if has_gate(pod, case.names.admission_gate) and case.serving.is_outdated(job, pod):
             lifted = [gate for gate in ours if has_gate(pod, gate)]
             left = [one for one in value_at(pod, _GATES, []) if value_at(one, ("name",)) not in lifted]
-            yield Patch(PODS, pod, (Step({"spec": {"schedulingGates": left}}),), CONCERN)
+            yield Patch(PODS, pod, (PatchStep({"spec": {"schedulingGates": left}}),), CONCERN)
             yield from (gate_removed(gate, pod, workload, case.now, is_group=True) for gate in lifted)
 
 
 def _told(case: ServingCase, job: JsonObject, group: ServedGroup, name: str) -> Iterator[Action]:
     """Pods that do not say yet, or no longer rightly, which group they are of and where it queues."""
-    size = sum(one.count for one in case.integration.pod_sets(job, case.names))
+    size = sum(one.count for one in case.integration.list_pod_sets(job, case.names))
     for pod in case.members(group):
         if "deletionTimestamp" in pod["metadata"] or has_ended(pod) or case.serving.is_outdated(job, pod):
             continue
         if patch := create_merge_patch(pod, _marked(case, job, pod, name, size)):
-            yield Patch(PODS, pod, (Step(patch),), CONCERN)
+            yield Patch(PODS, pod, (PatchStep(patch),), CONCERN)
 
 
 def _marked(case: ServingCase, job: JsonObject, pod: JsonObject, name: str, size: int) -> JsonObject:
@@ -482,27 +491,27 @@ def _marked(case: ServingCase, job: JsonObject, pod: JsonObject, name: str, size
         names.pod_group_fast_admission: "true",
         names.pod_group_serving: "true",
         names.pod_group_pod_index_label: case.serving.index_label,
-        names.role_hash: case.serving.role_of(job, pod),
+        names.role_hash: case.serving.get_role(job, pod),
     }
-    in_annotations = case.settings.names_by_annotation or len(name) > LONGEST_LABEL
+    in_annotations = case.settings.names_by_annotation or len(name) > MAX_LABEL_LENGTH
     identity = annotations if in_annotations else labels
     identity |= {names.prebuilt_workload_name: name, names.pod_group_name: name}
     marked = pod
     # A pod that was let go stays in the queue that it was admitted in, and has a class if it had one.
     for key, value in (
-        (names.queue_name, queue_name(job, names)),
-        (names.priority_class, label(job, names.priority_class)),
+        (names.queue_name, get_queue_name(job, names)),
+        (names.priority_class, get_label(job, names.priority_class)),
     ):
-        if value and (held or (key == names.priority_class and label(pod, key))):
+        if value and (held or (key == names.priority_class and get_label(pod, key))):
             labels[key] = value
         elif held:
             marked = without_value_pruned(marked, ("metadata", "labels", key))
-    metadata = mapping_at(marked, "metadata")
+    metadata = get_mapping(marked, "metadata")
     return {
         **marked,
         "metadata": {
             **metadata,
-            "labels": {**mapping_at(metadata, "labels"), **labels},
-            "annotations": {**mapping_at(metadata, "annotations"), **annotations},
+            "labels": {**get_mapping(metadata, "labels"), **labels},
+            "annotations": {**get_mapping(metadata, "annotations"), **annotations},
         },
     }

@@ -5,7 +5,7 @@ from typing import Final
 from admitq.controllers.plan import Patch as Write
 from admitq.controllers.plan import Plan, plan
 from admitq.controllers.workload.case import CONCERN, WorkloadCase
-from admitq.integrations.base import Step
+from admitq.integrations.base import PatchStep
 from admitq.runtime.rate_limit import CallPriority
 from admitq.workloads.transitions import condition
 from admitq_api.conditions import ConditionType, Reason
@@ -18,7 +18,7 @@ def set_inactive(case: WorkloadCase) -> Plan | None:
     """Set ``spec.active`` to false, which the owner of the Workload can undo."""
     if not case.active or not case.is_true(ConditionType.DEACTIVATION_TARGET):
         return None
-    step = Step({"spec": {"active": False}})
+    step = PatchStep({"spec": {"active": False}})
     workloads = case.inputs.kinds.workloads
     return plan(Write(workloads, case.workload, (step,), CONCERN, priority=CallPriority.EVICTION))
 

@@ -8,7 +8,7 @@ from admitq.controllers.workload.case import WorkloadCase
 from admitq.controllers.workload.queue_stops import TERMINATING_OR_MISSING, is_usable, stop_policy
 from admitq.core.model import Instant
 from admitq.core.refusals import NamespaceMismatch
-from admitq.integrations.admission_gates import holding_gates
+from admitq.integrations.admission_gates import list_holding_gates
 from admitq.translate.messages import Explanation, is_unwritten, pending_condition
 from admitq.workloads.transitions import condition, is_on_hold, is_reserved
 from admitq_api.conditions import GATED_BY, SECOND, ConditionType, Reason, gates_told, parse_time
@@ -37,7 +37,9 @@ Other messages are results of an evaluation."""
 
 
 def _admission_gates(case: WorkloadCase) -> list[str]:
-    return holding_gates(case.workload, case.inputs.names) if case.settings.pending.admission_gates else []
+    return (
+        list_holding_gates(case.workload, case.inputs.names) if case.settings.pending.admission_gates else []
+    )
 
 
 def report_admission_gates(case: WorkloadCase) -> Plan | None:

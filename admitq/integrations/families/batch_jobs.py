@@ -6,22 +6,22 @@ from typing import Any, Final
 from admitq.integrations.job_fields import count_pods
 from admitq_api.json_objects import JsonObject
 
-COMPLETION_INDEX: Final = "batch.kubernetes.io/job-completion-index"
+COMPLETION_INDEX_LABEL: Final = "batch.kubernetes.io/job-completion-index"
 """The label that numbers the pods of an indexed Job."""
 
-CONTROLLER_UID: Final = "batch.kubernetes.io/controller-uid"
+CONTROLLER_UID_LABEL: Final = "batch.kubernetes.io/controller-uid"
 """The label of pods that has the UID of their Job."""
 
 _RANGE = re.compile(r"([0-9]{1,20})(?:-([0-9]{1,20}))?")
 
 
-def pods_at_a_time(spec: JsonObject) -> int:
+def count_parallel_pods(spec: JsonObject) -> int:
     """Pods that a Job of this spec runs at a time: never more than it has completions to reach."""
     parallelism = count_pods(spec.get("parallelism"))
     return min(parallelism, count_pods(spec.get("completions"), parallelism))
 
 
-def _ranges(text: Any) -> list[tuple[int, int]]:
+def _parse_ranges(text: Any) -> list[tuple[int, int]]:
     """First and last of each range that a list such as ``1,3-5`` names; what cannot be read names none."""
     found: list[tuple[int, int]] = []
     for part in text.split(",") if isinstance(text, str) else ():
@@ -31,10 +31,12 @@ def _ranges(text: Any) -> list[tuple[int, int]]:
     return found
 
 
-def ended_indexes(status: JsonObject, completions: int) -> int:
+def count_ended_indexes(status: JsonObject, completions: int) -> int:
     """Indexes that completed or failed, each once. Ranges are not spelled out: they may be huge."""
     ended, following = 0, 0
-    for first, last in sorted(_ranges(status.get("completedIndexes")) + _ranges(status.get("failedIndexes"))):
+    for first, last in sorted(
+        _parse_ranges(status.get("completedIndexes")) + _parse_ranges(status.get("failedIndexes"))
+    ):
         start, end = max(first, following), min(last + 1, completions)
         ended += max(0, end - start)
         following = max(following, end)

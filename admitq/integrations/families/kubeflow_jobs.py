@@ -11,20 +11,20 @@ from dataclasses import dataclass
 from typing import Final
 
 from admitq.integrations.base import (
-    KNOWN_DISPATCHER,
+    KUEUE_MULTIKUEUE_CONTROLLER,
+    ChildDifference,
     Delegation,
-    Difference,
-    Elastic,
-    Finished,
+    ElasticityCheck,
     Integration,
     JobLifecycle,
+    JobOutcome,
     KindOwnership,
     KindWebhook,
-    PodIndexes,
+    PodIndexLabels,
     PodSetTemplate,
     PodTemplates,
-    Rules,
-    unchanged,
+    RuleContext,
+    return_unchanged,
 )
 from admitq.integrations.children import is_pod_within
 from admitq.integrations.job_fields import count_pods, find_end, is_condition_true
@@ -42,61 +42,67 @@ FINISHING_CONDITIONS: Final = {"Succeeded": True, "Failed": False}
 
 PODS_ONLY: Final = frozenset({("", "Pod")})
 
-_REPLICA_INDEX: Final = "training.kubeflow.org/replica-index"
+_REPLICA_INDEX_LABEL: Final = "training.kubeflow.org/replica-index"
 _INDEX: Final = re.compile(r"[0-9]{1,9}")
 
 
 @dataclass(frozen=True, slots=True)
-class Roles:
+class ReplicaRoles:
     """Where a kind holds its templates, and for which roles, in the order of the podsets."""
 
     field: str
-    names: tuple[str, ...]
-    any_case: bool = False
+    role_names: tuple[str, ...]
+    ignores_case: bool = False
     """Whether the controller takes the name of a role in upper and lower case alike."""
 
-    def pod_sets(self, job: JsonObject, _names: Names) -> list[PodSetTemplate]:
+    def list_pod_sets(self, job: JsonObject, _names: Names) -> list[PodSetTemplate]:
         """A podset for each role that the job has."""
-        return self.pod_sets_of(job)
+        return self.list_role_pod_sets(job)
 
-    def pod_sets_of(self, job: JsonObject) -> list[PodSetTemplate]:
+    def list_role_pod_sets(self, job: JsonObject) -> list[PodSetTemplate]:
         """A podset for each role that the job has."""
         path = ("spec", self.field)
         replicas = object_at(job, path)
         found: list[PodSetTemplate] = []
-        for role in self.names:
-            key = self._key(replicas, role)
+        for role in self.role_names:
+            key = self._find_role_key(replicas, role)
             if isinstance(replicas.get(key), Mapping):
                 count = count_pods(replicas[key].get("replicas"))
                 template = (*path, MapKey(key), "template")
                 found.append(
-                    PodSetTemplate(role.lower(), count, template, indexes=PodIndexes(_REPLICA_INDEX))
+                    PodSetTemplate(
+                        role.lower(), count, template, index_labels=PodIndexLabels(_REPLICA_INDEX_LABEL)
+                    )
                 )
         return found
 
-    def _key(self, replicas: JsonObject, role: str) -> str:
-        if role in replicas or not self.any_case:
+    def _find_role_key(self, replicas: JsonObject, role: str) -> str:
+        if role in replicas or not self.ignores_case:
             return role
         return next((key for key in replicas if key.lower() == role.lower()), role)
 
-    def priority_class(self, job: JsonObject) -> str | None:
+    def find_priority_class(self, job: JsonObject) -> str | None:
         """The class of the run policy, or that of the first role which has one."""
         policy = (*RUN_POLICY, "schedulingPolicy", "priorityClass")
-        pods = ((*pod_set.template_path, "spec", "priorityClassName") for pod_set in self.pod_sets_of(job))
+        pods = (
+            (*pod_set.template_path, "spec", "priorityClassName") for pod_set in self.list_role_pod_sets(job)
+        )
         return next((name for path in (policy, *pods) if (name := text_at(job, path))), None)
 
-    def differs(self, job: JsonObject, pod: JsonObject, _is_elastic: Elastic) -> Difference | None:
+    def compare_child(
+        self, job: JsonObject, pod: JsonObject, _is_elastic: ElasticityCheck
+    ) -> ChildDifference | None:
         """In what a pod differs from the job's replica of its name, of which there is only one."""
         owner, name = (text_at(one, ("metadata", "name")) for one in (job, pod))
-        for pod_set in self.pod_sets_of(job):
+        for pod_set in self.list_role_pod_sets(job):
             prefix = f"{owner}-{pod_set.name}-"
             index = name.removeprefix(prefix)
             if name.startswith(prefix) and _INDEX.fullmatch(index) and int(index) < pod_set.count:
-                return None if is_pod_within(pod, pod_set.template_in(job)) else Difference.REQUESTS
-        return Difference.IDENTITY
+                return None if is_pod_within(pod, pod_set.get_template(job)) else ChildDifference.REQUESTS
+        return ChildDifference.IDENTITY
 
 
-def finished(job: JsonObject) -> Finished | None:
+def find_outcome(job: JsonObject) -> JobOutcome | None:
     """As the job's conditions say."""
     return find_end(job, FINISHING_CONDITIONS)
 
@@ -107,21 +113,21 @@ def is_active(job: JsonObject) -> bool:
     return any(as_int(object_at(one).get("active")) > 0 for one in statuses.values())
 
 
-def pods_ready(job: JsonObject) -> bool:
+def are_pods_ready(job: JsonObject) -> bool:
     """When the controller says that the job runs."""
     return is_condition_true(job, "Running")
 
 
-def replica_job(
+def create_replica_job_kind(
     name: str,
     version: str,
-    roles: Roles,
+    roles: ReplicaRoles,
     *,
     controller: str,
     creates: frozenset[tuple[str, str]] = PODS_ONLY,
-    differs: Callable[[JsonObject, JsonObject, Elastic], Difference | None] | None = None,
+    differs: Callable[[JsonObject, JsonObject, ElasticityCheck], ChildDifference | None] | None = None,
     adopts_prebuilt_workload: bool = True,
-    mutate: Callable[[JsonObject, Rules], JsonObject] = unchanged,
+    mutate: Callable[[JsonObject, RuleContext], JsonObject] = return_unchanged,
 ) -> Integration:
     """The record of a kind of this family.
 
@@ -141,24 +147,24 @@ def replica_job(
         version=version,
         kind=name,
         plural=f"{name.lower()}s",
-        pod_sets=roles.pod_sets,
-        finished=finished,
+        list_pod_sets=roles.list_pod_sets,
+        find_outcome=find_outcome,
         is_active=is_active,
-        pods_ready=pods_ready,
+        are_pods_ready=are_pods_ready,
         templates=PodTemplates(
             pod_sets_field=f"spec.{roles.field}",
-            priority_class=roles.priority_class,
+            find_priority_class=roles.find_priority_class,
         ),
         lifecycle=JobLifecycle(suspend_path=SUSPEND),
         ownership=KindOwnership(
-            creates=creates,
-            differs=differs or roles.differs,
+            created_kinds=creates,
+            compare_child=differs or roles.compare_child,
         ),
         delegation=Delegation(
             adopts_prebuilt_workload=adopts_prebuilt_workload,
             managed_by_path=MANAGED_BY,
             own_controller=controller,
-            dispatched_as=KNOWN_DISPATCHER,
+            dispatch_controller=KUEUE_MULTIKUEUE_CONTROLLER,
         ),
         webhook=KindWebhook(mutate=mutate),
     )

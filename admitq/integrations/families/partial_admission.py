@@ -6,7 +6,7 @@ One annotation names the fewest pods, another has as many completions as pods (s
 import re
 from typing import Any
 
-from admitq.integrations.families.batch_jobs import pods_at_a_time
+from admitq.integrations.families.batch_jobs import count_parallel_pods
 from admitq_api.field_errors import ErrorPath, FieldError
 from admitq_api.json_objects import JsonObject, object_at, value_at, with_value
 from admitq_api.labels import Names
@@ -17,34 +17,36 @@ COMPLETIONS = ("spec", "completions")
 _WHOLE_NUMBER = re.compile(r"-?[0-9]{1,10}")
 
 
-def _annotation(job: JsonObject, key: str) -> Any:
+def _get_annotation(job: JsonObject, key: str) -> Any:
     return value_at(job, ("metadata", "annotations", key))
 
 
-def min_count(job: JsonObject, names: Names) -> int | None:
+def get_min_count(job: JsonObject, names: Names) -> int | None:
     """The fewest pods that the Job makes do with; None where it needs all."""
-    text = _annotation(job, names.job_min_parallelism)
+    text = _get_annotation(job, names.job_min_parallelism)
     fewest = int(text) if isinstance(text, str) and _WHOLE_NUMBER.fullmatch(text) else 0
     return fewest if fewest > 0 else None
 
 
-def with_count(job: JsonObject, count: int, names: Names) -> JsonObject:
+def with_pod_count(job: JsonObject, count: int, names: Names) -> JsonObject:
     """The Job with another parallelism; with as many completions where its owner keeps the two equal."""
     changed = with_value(job, PARALLELISM, count)
-    if _annotation(job, names.job_completions_equal_parallelism) == "true":
+    if _get_annotation(job, names.job_completions_equal_parallelism) == "true":
         changed = with_value(changed, COMPLETIONS, count)
     return changed
 
 
-def of_suspended(job: JsonObject, names: Names) -> list[FieldError]:
+def find_annotation_errors(job: JsonObject, names: Names) -> list[FieldError]:
     """Check the two annotations."""
-    return _min_parallelism_errors(job, names) + _equal_completions_errors(job, names)
+    return _find_min_parallelism_errors(job, names) + _find_equal_completions_errors(job, names)
 
 
-def of_running(old: JsonObject, new: JsonObject, names: Names, *, was_running: bool) -> list[FieldError]:
+def find_running_job_errors(
+    old: JsonObject, new: JsonObject, names: Names, *, was_running: bool
+) -> list[FieldError]:
     """Check that nothing undoes a partial admission."""
     errors: list[FieldError] = []
-    is_partial = _annotation(old, names.job_min_parallelism) is not None
+    is_partial = _get_annotation(old, names.job_min_parallelism) is not None
     if is_partial and was_running and value_at(old, PARALLELISM) != value_at(new, PARALLELISM):
         errors.append(
             FieldError.forbidden(
@@ -53,7 +55,7 @@ def of_running(old: JsonObject, new: JsonObject, names: Names, *, was_running: b
             )
         )
     key = names.job_completions_equal_parallelism
-    if _annotation(old, key) != _annotation(new, key):
+    if _get_annotation(old, key) != _get_annotation(new, key):
         errors.append(
             FieldError.forbidden(
                 ErrorPath("metadata.annotations").key(key), "is immutable while the job runs"
@@ -62,28 +64,28 @@ def of_running(old: JsonObject, new: JsonObject, names: Names, *, was_running: b
     return errors
 
 
-def _min_parallelism_errors(job: JsonObject, names: Names) -> list[FieldError]:
+def _find_min_parallelism_errors(job: JsonObject, names: Names) -> list[FieldError]:
     key = names.job_min_parallelism
-    text = _annotation(job, key)
+    text = _get_annotation(job, key)
     if text is None:
         return []
     field = ErrorPath("metadata.annotations").key(key)
-    count = pods_at_a_time(object_at(job, ("spec",)))
+    count = count_parallel_pods(object_at(job, ("spec",)))
     if not (isinstance(text, str) and _WHOLE_NUMBER.fullmatch(text)):
         return [FieldError.invalid(field, text, "must be a whole number")]
     errors: list[FieldError] = []
     if not 0 < int(text) < count:
         errors.append(FieldError.invalid(field, int(text), f"should be between 0 and {count - 1}"))
-    if _annotation(job, names.elastic_job) == "true":
+    if _get_annotation(job, names.elastic_job) == "true":
         errors.append(
             FieldError.invalid(field, text, "partial admission and elastic job cannot be used together")
         )
     return errors
 
 
-def _equal_completions_errors(job: JsonObject, names: Names) -> list[FieldError]:
+def _find_equal_completions_errors(job: JsonObject, names: Names) -> list[FieldError]:
     key = names.job_completions_equal_parallelism
-    text = _annotation(job, key)
+    text = _get_annotation(job, key)
     field = ErrorPath("metadata.annotations").key(key)
     if text is None or text == "false":
         return []

@@ -10,17 +10,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from admitq.integrations.base import (
-    MOST_POD_SETS,
-    Difference,
-    Elastic,
-    FollowedKind,
+    MAX_POD_SETS,
+    ChildDifference,
+    ElasticityCheck,
+    ObjectReference,
     OwnerKind,
     PodSetTemplate,
-    Reference,
-    Rules,
-    generation,
+    ReferencedKind,
+    RuleContext,
+    get_generation,
 )
-from admitq.integrations.children import Pods, differing_pods, first_difference, name_of
+from admitq.integrations.children import PodsOfTemplate, compare_pods, find_first_difference, get_name
 from admitq_api.feature_gates import Gate
 from admitq_api.field_errors import ErrorPath, FieldError
 from admitq_api.json_objects import (
@@ -44,27 +44,29 @@ OPERATOR: Final = "ray.io/kuberay-operator"
 
 HEAD: Final = "head"
 
-FAULT_TOLERANT: Final = "ray.io/ft-enabled"
+FAULT_TOLERANCE_ANNOTATION: Final = "ray.io/ft-enabled"
 """The older annotation that switches fault tolerance on."""
 
-_AUTOSCALER_AMOUNTS: Final = {"cpu": "500m", "memory": "512Mi"}
-_CLEANUP_AMOUNTS: Final = {"cpu": "200m", "memory": "256Mi"}
+_AUTOSCALER_REQUESTS: Final = {"cpu": "500m", "memory": "512Mi"}
+_CLEANUP_REQUESTS: Final = {"cpu": "200m", "memory": "256Mi"}
 """Of the pod that takes the head's place when a cluster has gone, to clean up what it kept in Redis."""
 
 _HEAD_TEMPLATE: Final[FieldPath] = ("headGroupSpec", "template")
 _CONTAINERS: Final[FieldPath] = ("spec", "containers")
 _GROUPS: Final[FieldPath] = ("spec", "workerGroupSpecs")
 
-_MADE: Final = "madeClusters"
+_CLUSTERS_KEY: Final = "madeClusters"
 """The key under which a resolved job has the clusters that were made for it."""
-_COUNTED: Final = ("groupName", "replicas", "minReplicas", "maxReplicas", "numOfHosts", "suspend")
-_IDENTITY: Final = ("name", "namespace", "uid", "resourceVersion", "generation", "ownerReferences")
+_GROUP_FIELDS: Final = ("groupName", "replicas", "minReplicas", "maxReplicas", "numOfHosts", "suspend")
+_METADATA_FIELDS: Final = ("name", "namespace", "uid", "resourceVersion", "generation", "ownerReferences")
 
 
 # --- podsets --------------------------------------------------------------------------------------
 
 
-def pod_sets(job: JsonObject, at: FieldPath, sidecars: Sequence[JsonObject] = ()) -> list[PodSetTemplate]:
+def list_pod_sets(
+    job: JsonObject, at: FieldPath, sidecars: Sequence[JsonObject] = ()
+) -> list[PodSetTemplate]:
     """The head and each group of workers of the cluster that is described at a path.
 
     Args:
@@ -74,18 +76,22 @@ def pod_sets(job: JsonObject, at: FieldPath, sidecars: Sequence[JsonObject] = ()
     """
     if not object_at(value_at(job, at)):
         return []
-    made = _made(job)
+    made = _get_clusters(job)
     workers = Counter[str]()
     for cluster in made:
-        workers.update({_name(group): _pod_count(group) for group in as_list(value_at(cluster, _GROUPS))})
-    head = PodSetTemplate(HEAD, len(made) or 1, (*at, *_HEAD_TEMPLATE), template=_head(job, at, sidecars))
+        workers.update(
+            {_get_pod_set_name(group): _count_pods(group) for group in as_list(value_at(cluster, _GROUPS))}
+        )
+    head = PodSetTemplate(
+        HEAD, len(made) or 1, (*at, *_HEAD_TEMPLATE), template=_add_operator_containers(job, at, sidecars)
+    )
     groups = enumerate(as_list(value_at(job, (*at, "workerGroupSpecs"))))
     return [
         head,
         *(
             PodSetTemplate(
-                _name(group),
-                workers[_name(group)] if made else _pod_count(group),
+                _get_pod_set_name(group),
+                workers[_get_pod_set_name(group)] if made else _count_pods(group),
                 (*at, "workerGroupSpecs", index, "template"),
             )
             for index, group in groups
@@ -93,11 +99,11 @@ def pod_sets(job: JsonObject, at: FieldPath, sidecars: Sequence[JsonObject] = ()
     ]
 
 
-def _name(group: Any) -> str:
+def _get_pod_set_name(group: Any) -> str:
     return as_text(value_at(group, ("groupName",))).lower()
 
 
-def _pod_count(group: Any) -> int:
+def _count_pods(group: Any) -> int:
     """Pods of a group: the operator keeps within its bounds, and several hosts make one replica."""
     if value_at(group, ("suspend",)) is True:
         return 0
@@ -106,7 +112,9 @@ def _pod_count(group: Any) -> int:
     return replicas * max(as_int(value_at(group, ("numOfHosts",)), 1), 1)
 
 
-def _head(job: JsonObject, at: FieldPath, sidecars: Sequence[JsonObject]) -> JsonObject | None:
+def _add_operator_containers(
+    job: JsonObject, at: FieldPath, sidecars: Sequence[JsonObject]
+) -> JsonObject | None:
     """The head with all that the operator makes of it; None if that is the template as it stands."""
     template = object_at(value_at(job, (*at, *_HEAD_TEMPLATE)))
     containers = as_list(value_at(template, _CONTAINERS))
@@ -114,32 +122,32 @@ def _head(job: JsonObject, at: FieldPath, sidecars: Sequence[JsonObject]) -> Jso
         return None
     reckoned: list[Any] = list(containers)
     if is_fault_tolerant(job, at):
-        reckoned[0] = _at_least(reckoned[0], _CLEANUP_AMOUNTS)
+        reckoned[0] = _with_minimum_requests(reckoned[0], _CLEANUP_REQUESTS)
     if is_autoscaling(job, at):
-        reckoned.append(_autoscaler(job, at))
+        reckoned.append(_create_autoscaler(job, at))
     reckoned.extend(sidecars)
     return None if reckoned == containers else with_value(template, _CONTAINERS, reckoned)
 
 
-def head_image(job: JsonObject, at: FieldPath) -> dict[str, str]:
+def get_head_image(job: JsonObject, at: FieldPath) -> dict[str, str]:
     """The image of the head's Ray container, as a field of a container; none if it has none."""
     image = as_text(value_at(job, (*at, *_HEAD_TEMPLATE, *_CONTAINERS, 0, "image")))
     return {"image": image} if image else {}
 
 
-def _autoscaler(job: JsonObject, at: FieldPath) -> JsonObject:
-    amounts = {"requests": _AUTOSCALER_AMOUNTS, "limits": _AUTOSCALER_AMOUNTS}
+def _create_autoscaler(job: JsonObject, at: FieldPath) -> JsonObject:
+    amounts = {"requests": _AUTOSCALER_REQUESTS, "limits": _AUTOSCALER_REQUESTS}
     options = (*at, "autoscalerOptions")
     own = value_at(job, (*options, "resources"))
     image = as_text(value_at(job, (*options, "image")))
     return {
         "name": "autoscaler",
-        **({"image": image} if image else head_image(job, at)),
+        **({"image": image} if image else get_head_image(job, at)),
         "resources": own if isinstance(own, Mapping) else amounts,
     }
 
 
-def _at_least(container: JsonObject, amounts: Mapping[str, str]) -> JsonObject:
+def _with_minimum_requests(container: JsonObject, amounts: Mapping[str, str]) -> JsonObject:
     """The container with requests of at least so much, and with limits that allow for them."""
     result = container
     for resource, least in amounts.items():
@@ -173,7 +181,9 @@ def with_template(
 # --- the clusters that were made for a job --------------------------------------------------------
 
 
-def made_for(job: JsonObject, at: FieldPath, names: Iterable[Any]) -> tuple[Reference, ...]:
+def list_cluster_references(
+    job: JsonObject, at: FieldPath, names: Iterable[Any]
+) -> tuple[ObjectReference, ...]:
     """The clusters that a job's status names, where they tell more of the pods than the job does.
 
     They do where Ray adds and removes workers, for it changes the cluster and not the job, and where one
@@ -185,27 +195,31 @@ def made_for(job: JsonObject, at: FieldPath, names: Iterable[Any]) -> tuple[Refe
     if not is_autoscaling(job, at) and len(named) < 2:
         return ()
     namespace = as_text(value_at(job, ("metadata", "namespace")))
-    return tuple(Reference(CLUSTERS.kind, namespace, name) for name in named)
+    return tuple(ObjectReference(CLUSTER_KIND.kind, namespace, name) for name in named)
 
 
-def with_made(job: JsonObject, found: Mapping[Reference, JsonObject]) -> JsonObject:
+def with_clusters(job: JsonObject, found: Mapping[ObjectReference, JsonObject]) -> JsonObject:
     """The job with the clusters that were made for it."""
-    return with_value(job, (_MADE,), [found[one] for one in sorted(found)]) if found else job
+    return with_value(job, (_CLUSTERS_KEY,), [found[one] for one in sorted(found)]) if found else job
 
 
-def _made(job: JsonObject) -> list[Any]:
-    return as_list(value_at(job, (_MADE,)))
+def _get_clusters(job: JsonObject) -> list[Any]:
+    return as_list(value_at(job, (_CLUSTERS_KEY,)))
 
 
-def _counted(cluster: JsonObject) -> JsonObject:
+def _trim_cluster(cluster: JsonObject) -> JsonObject:
     """What tells how many workers a cluster has, and whose it is."""
     metadata, groups = object_at(value_at(cluster, ("metadata",))), as_list(value_at(cluster, _GROUPS))
-    kept = [select_fields(object_at(one), _COUNTED) for one in groups]
-    return {"metadata": select_fields(metadata, _IDENTITY), "spec": {"workerGroupSpecs": kept}}
+    kept = [select_fields(object_at(one), _GROUP_FIELDS) for one in groups]
+    return {"metadata": select_fields(metadata, _METADATA_FIELDS), "spec": {"workerGroupSpecs": kept}}
 
 
-CLUSTERS: Final = FollowedKind(
-    OwnerKind(GROUP, VERSION, "RayCluster"), "rayclusters", namespaced=True, required=False, kept=_counted
+CLUSTER_KIND: Final = ReferencedKind(
+    OwnerKind(GROUP, VERSION, "RayCluster"),
+    "rayclusters",
+    namespaced=True,
+    is_required=False,
+    trim_for_cache=_trim_cluster,
 )
 
 
@@ -219,53 +233,59 @@ def is_autoscaling(job: JsonObject, at: FieldPath) -> bool:
 
 def is_fault_tolerant(job: JsonObject, at: FieldPath) -> bool:
     """Whether the cluster's state is kept in Redis, which is cleaned up when the cluster goes."""
-    annotated = as_text(value_at(job, ("metadata", "annotations", FAULT_TOLERANT))).lower() == "true"
+    annotated = (
+        as_text(value_at(job, ("metadata", "annotations", FAULT_TOLERANCE_ANNOTATION))).lower() == "true"
+    )
     return annotated or value_at(job, (*at, "gcsFaultToleranceOptions")) is not None
 
 
-def is_named_after(cluster: JsonObject, job: JsonObject) -> bool:
+def has_generated_name(cluster: JsonObject, job: JsonObject) -> bool:
     """Whether a cluster has a name that the operator generates from that of the job it creates it for."""
-    return bool(re.fullmatch(rf"{re.escape(name_of(job))}(-raycluster)?-[a-z0-9]{{5}}", name_of(cluster)))
+    return bool(re.fullmatch(rf"{re.escape(get_name(job))}(-raycluster)?-[a-z0-9]{{5}}", get_name(cluster)))
 
 
-def differing_cluster(
-    granted: Sequence[PodSetTemplate], job: JsonObject, cluster: JsonObject, is_elastic: Elastic
-) -> Difference | None:
+def compare_cluster(
+    granted: Sequence[PodSetTemplate], job: JsonObject, cluster: JsonObject, is_elastic: ElasticityCheck
+) -> ChildDifference | None:
     """In what a RayCluster has more or larger pods than a job was charged for.
 
     The pods of elastic jobs are held until there is quota for each of them, and Ray changes their number. So
     it is not compared where both job and cluster are elastic.
     """
     counted = not (is_elastic(job) and is_elastic(cluster))
-    known = {one.name: Pods(one.template_in(job), one.count) for one in granted}
-    return first_difference(
-        differing_pods(Pods(one.template_in(cluster), one.count), known.pop(one.name, None), counted=counted)
-        for one in pod_sets(cluster, ("spec",))
+    known = {one.name: PodsOfTemplate(one.get_template(job), one.count) for one in granted}
+    return find_first_difference(
+        compare_pods(
+            PodsOfTemplate(one.get_template(cluster), one.count), known.pop(one.name, None), counted=counted
+        )
+        for one in list_pod_sets(cluster, ("spec",))
     )
 
 
-def slice_version(job: JsonObject, names: Names) -> str:
+def get_slice_version(job: JsonObject, names: Names) -> str:
     """The generation of the job and that of its cluster: as the job is told, or of what was made for it."""
     told = as_text(value_at(job, ("metadata", "annotations", names.ray_cluster_generation)))
     of_clusters = (
-        [told] if told else [str(as_int(value_at(one, ("metadata", "generation")))) for one in _made(job)]
+        [told]
+        if told
+        else [str(as_int(value_at(one, ("metadata", "generation")))) for one in _get_clusters(job)]
     )
-    return "_".join([generation(job, names), *of_clusters])
+    return "_".join([get_generation(job, names), *of_clusters])
 
 
-def is_elastic(job: JsonObject, rules: Rules) -> bool:
+def is_elastic(job: JsonObject, rules: RuleContext) -> bool:
     """Whether the job may grow and shrink while it runs."""
     annotation = value_at(job, ("metadata", "annotations", rules.names.elastic_job))
     return annotation == "true" and rules.gates.enabled(Gate.ELASTIC_JOBS)
 
 
-def with_elastic_gates(job: JsonObject, at: FieldPath, rules: Rules) -> JsonObject:
+def with_elastic_gates(job: JsonObject, at: FieldPath, rules: RuleContext) -> JsonObject:
     """The job, if it is elastic, with the gate that holds every pod until a Workload is admitted for it."""
     if not is_elastic(job, rules):
         return job
     gate = {"name": rules.names.elastic_gate}
     result = job
-    for pod_set in pod_sets(job, at):
+    for pod_set in list_pod_sets(job, at):
         path = (*pod_set.template_path, "spec", "schedulingGates")
         gates = as_list(value_at(job, path))
         if gate not in gates and isinstance(value_at(job, pod_set.template_path[:-1]), Mapping):
@@ -276,8 +296,8 @@ def with_elastic_gates(job: JsonObject, at: FieldPath, rules: Rules) -> JsonObje
 # --- rules ----------------------------------------------------------------------------------------
 
 
-def errors(
-    job: JsonObject, at: FieldPath, rules: Rules, reserved: Sequence[str] = (HEAD,)
+def find_errors(
+    job: JsonObject, at: FieldPath, rules: RuleContext, reserved: Sequence[str] = (HEAD,)
 ) -> list[FieldError]:
     """What is wrong with the cluster of a managed job (semantics, Per kind).
 
@@ -295,8 +315,8 @@ def errors(
             )
         )
     groups = as_list(value_at(job, (*at, "workerGroupSpecs")))
-    if len(groups) + len(reserved) > MOST_POD_SETS:
-        most = MOST_POD_SETS - len(reserved)
+    if len(groups) + len(reserved) > MAX_POD_SETS:
+        most = MAX_POD_SETS - len(reserved)
         found.append(FieldError.too_many(where.at("workerGroupSpecs"), len(groups), most))
     for index, group in enumerate(groups):
         name = as_text(value_at(group, ("groupName",)))

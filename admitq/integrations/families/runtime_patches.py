@@ -24,17 +24,17 @@ _METADATA: Final = ("labels", "annotations")
 _SPEC_PATH: Final = ("trainingRuntimeSpec", "template", "spec")
 
 
-def merged(own: Any, patch: Any, field: str = "") -> Any:
+def merge(own: Any, patch: Any, field: str = "") -> Any:
     """The value with a strategic merge patch applied; ``field`` is the name of the field that has it."""
     if isinstance(own, Mapping) and isinstance(patch, Mapping):
-        changed = {key: merged(own.get(key), value, key) for key, value in patch.items() if value is not None}
+        changed = {key: merge(own.get(key), value, key) for key, value in patch.items() if value is not None}
         return {**own, **changed}
     if isinstance(own, list) and isinstance(patch, list) and field in _MERGE_KEYS:
-        return _merged_entries(own, patch, _MERGE_KEYS[field])
+        return _merge_entries(own, patch, _MERGE_KEYS[field])
     return patch
 
 
-def _merged_entries(own: list[Any], patch: list[Any], key: str) -> list[Any]:
+def _merge_entries(own: list[Any], patch: list[Any], key: str) -> list[Any]:
     result = list(own)
     for one in patch:
         same = (
@@ -44,11 +44,11 @@ def _merged_entries(own: list[Any], patch: list[Any], key: str) -> list[Any]:
         if place is None:
             result.append(one)
         else:
-            result[place] = merged(result[place], one)
+            result[place] = merge(result[place], one)
     return result
 
 
-def applied(template: Any, patches: Any, replicated_job: str, *, without: str = "") -> Any:
+def apply_patches(template: Any, patches: Any, replicated_job: str, *, without: str = "") -> Any:
     """The job template of a replicated job with all patches in their order, but those of one manager."""
     result = template
     for patch in as_list(patches):
@@ -57,20 +57,24 @@ def applied(template: Any, patches: Any, replicated_job: str, *, without: str = 
         for one in as_list(value_at(patch, (*_SPEC_PATH, "replicatedJobs"))):
             change = value_at(one, ("template",))
             if value_at(one, ("name",)) == replicated_job and isinstance(change, Mapping):
-                result = merged(result, change)
+                result = merge(result, change)
     return result
 
 
-def difference(base: JsonObject, wanted: JsonObject) -> JsonObject:
+def create_patch(base: JsonObject, wanted: JsonObject) -> JsonObject:
     """The patch that makes one pod template the other, in what an admission may add; empty if they agree."""
     metadata = {
         field: changed
         for field in _METADATA
-        if (changed := _changed(value_at(base, ("metadata", field)), value_at(wanted, ("metadata", field))))
+        if (
+            changed := _find_changed_entries(
+                value_at(base, ("metadata", field)), value_at(wanted, ("metadata", field))
+            )
+        )
     }
     spec: dict[str, Any] = {}
     before, after = object_at(base.get("spec")), object_at(wanted.get("spec"))
-    if selector := _changed(before.get("nodeSelector"), after.get("nodeSelector")):
+    if selector := _find_changed_entries(before.get("nodeSelector"), after.get("nodeSelector")):
         spec["nodeSelector"] = selector
     if (tolerations := as_list(after.get("tolerations"))) != as_list(before.get("tolerations")):
         spec["tolerations"] = tolerations
@@ -81,7 +85,7 @@ def difference(base: JsonObject, wanted: JsonObject) -> JsonObject:
     return {name: part for name, part in parts.items() if part}
 
 
-def _changed(before: Any, after: Any) -> dict[str, Any]:
+def _find_changed_entries(before: Any, after: Any) -> dict[str, Any]:
     own = object_at(before)
     return {key: value for key, value in object_at(after).items() if own.get(key) != value}
 

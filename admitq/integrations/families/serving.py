@@ -6,10 +6,10 @@ Pure functions on raw objects of any shape (semantics, Per kind; StatefulSet and
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from admitq.integrations.base import Rules
-from admitq.integrations.families.pods import annotation, label, mapping_at
-from admitq.integrations.ownership import queue_name
-from admitq.integrations.pod_shape import spec_shape
+from admitq.integrations.base import RuleContext
+from admitq.integrations.families.pods import get_annotation, get_label, get_mapping
+from admitq.integrations.ownership import get_queue_name
+from admitq.integrations.pod_shape import get_spec_shape
 from admitq_api.field_errors import ErrorPath, FieldError
 from admitq_api.json_objects import FieldPath, JsonObject, value_at, with_value
 from admitq_api.labels import Names
@@ -19,7 +19,7 @@ IMMUTABLE: Final = "field is immutable"
 _LARGEST: Final = 2**31 - 1
 
 
-def replicas_of(obj: JsonObject, *path: str, default: int = 1) -> int:
+def get_replicas(obj: JsonObject, *path: str, default: int = 1) -> int:
     """A number of replicas; the API's default where there is none, or nothing that could be one."""
     found = value_at(obj, path or ("spec", "replicas"))
     is_number = isinstance(found, int) and not isinstance(found, bool)
@@ -28,53 +28,56 @@ def replicas_of(obj: JsonObject, *path: str, default: int = 1) -> int:
 
 def has_no_ready_replicas(obj: JsonObject, _names: Names) -> bool:
     """Whether nothing of the object is up, so that it can still move to another queue."""
-    return replicas_of(obj, "status", "readyReplicas", default=0) == 0
+    return get_replicas(obj, "status", "readyReplicas", default=0) == 0
 
 
 def has_replicas(obj: JsonObject) -> bool:
     """Whether anything of the object is there."""
-    return replicas_of(obj, "status", "replicas", default=0) > 0
+    return get_replicas(obj, "status", "replicas", default=0) > 0
 
 
-def are_all_ready(obj: JsonObject) -> bool:
+def are_all_replicas_ready(obj: JsonObject) -> bool:
     """Whether as many of the object are ready as it is to have."""
-    return replicas_of(obj, "status", "readyReplicas", default=0) >= replicas_of(obj)
+    return get_replicas(obj, "status", "readyReplicas", default=0) >= get_replicas(obj)
 
 
-def queue_marks(obj: JsonObject, names: Names) -> dict[str, str]:
+def get_queue_labels(obj: JsonObject, names: Names) -> dict[str, str]:
     """Labels of the object that its pods are queued by."""
-    found = {names.queue_name: queue_name(obj, names), names.priority_class: label(obj, names.priority_class)}
+    found = {
+        names.queue_name: get_queue_name(obj, names),
+        names.priority_class: get_label(obj, names.priority_class),
+    }
     return {key: value for key, value in found.items() if value}
 
 
-def with_marks(
+def with_template_metadata(
     obj: JsonObject, template: FieldPath, labels: Mapping[str, str], annotations: Mapping[str, str]
 ) -> JsonObject:
     """The object with these labels and annotations in one of its pod templates."""
     for place, added in (("labels", labels), ("annotations", annotations)):
         path = (*template, "metadata", place)
         if added:
-            obj = with_value(obj, path, {**mapping_at(obj, *map(str, path)), **added})
+            obj = with_value(obj, path, {**get_mapping(obj, *map(str, path)), **added})
     return obj
 
 
-def is_held_for(template: JsonObject, parent: str, names: Names) -> bool:
+def is_suspended_by(template: JsonObject, parent: str, names: Names) -> bool:
     """Whether pods of the template are held for this kind of parent, and not for what contains it."""
-    return annotation(template, names.pod_suspending_parent) == parent
+    return get_annotation(template, names.pod_suspending_parent) == parent
 
 
-def queue_removed(old: JsonObject, new: JsonObject, rules: Rules) -> Iterator[FieldError]:
+def find_queue_removal(old: JsonObject, new: JsonObject, rules: RuleContext) -> Iterator[FieldError]:
     """Refuse to take an object out of its queue: its pods would wait for ever."""
     names = rules.names
-    if queue_name(old, names) and not queue_name(new, names) and has_no_ready_replicas(new, names):
+    if get_queue_name(old, names) and not get_queue_name(new, names) and has_no_ready_replicas(new, names):
         where = ErrorPath("metadata.labels").key(names.queue_name)
         yield FieldError.invalid(where, "", IMMUTABLE, "name another queue, or create the object anew")
 
 
-def shape_changed(old: JsonObject, new: JsonObject, template: FieldPath) -> Iterator[FieldError]:
+def find_shape_changes(old: JsonObject, new: JsonObject, template: FieldPath) -> Iterator[FieldError]:
     """Refuse, field by field, what would make the pods of a template ask for something else."""
     path = (*map(str, template), "spec")
-    before, after = (spec_shape(mapping_at(one, *path)) for one in (old, new))
+    before, after = (get_spec_shape(get_mapping(one, *path)) for one in (old, new))
     for field in sorted({*before, *after}):
         # By meaning, as another program may write the object back: a custom resource keeps any notation.
         if not same_meaning({field: before.get(field)}, {field: after.get(field)}):

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from admitq.integrations.job_fields import count_pods
-from admitq.integrations.pod_templates import entries_beside, items_beside, pod_template
+from admitq.integrations.pod_templates import clean_pod_template, select_entries_to_add, select_items_to_add
 from admitq_api.json_objects import (
     FieldPath,
     JsonObject,
@@ -33,9 +33,9 @@ DYNAMIC_ALLOCATION: Final = ("spec", "dynamicAllocation")
 
 _MEBIBYTE: Final = 2**20
 _DEFAULT_MEMORY: Final = 1024
-_LEAST_OVERHEAD: Final = 384
+_MIN_OVERHEAD: Final = 384
 """Mebibytes."""
-_LARGEST: Final = 2**43
+_MAX_MEBIBYTES: Final = 2**43
 """Mebibytes that still are a number of bytes in 63 bits."""
 
 _JVM_TYPES: Final = frozenset({"Java", "Scala"})
@@ -80,9 +80,9 @@ def allocates_dynamically(app: JsonObject) -> bool:
     return text_fields_at(app, CONF).get("spark.dynamicAllocation.enabled", "").lower() == "true"
 
 
-def executors(app: JsonObject) -> int:
+def count_executors(app: JsonObject) -> int:
     """How many executors the driver asks for when it starts."""
-    configured = _number(text_fields_at(app, CONF).get("spark.executor.instances"))
+    configured = _parse_number(text_fields_at(app, CONF).get("spark.executor.instances"))
     instances = value_at(app, (*EXECUTOR.path, "instances"))
     if instances is None:
         instances = configured
@@ -92,14 +92,14 @@ def executors(app: JsonObject) -> int:
     return max(count_pods(one, 0) for one in (instances, *bounds))
 
 
-def _number(written: str | None) -> int | None:
+def _parse_number(written: str | None) -> int | None:
     return int(written) if written is not None and _WHOLE_NUMBER.fullmatch(written) else None
 
 
 # --- what they ask for -------------------------------------------------------------------------------
 
 
-def _mebibytes(written: Any, unit: int = _MEBIBYTE) -> int | None:
+def _parse_mebibytes(written: Any, unit: int = _MEBIBYTE) -> int | None:
     """Whole mebibytes of a size as Java writes it, such as 512m or 4g; None if it is none.
 
     A number without a unit is in ``unit`` bytes. Spark would refuse the notation of Kubernetes; it is read
@@ -110,9 +110,9 @@ def _mebibytes(written: Any, unit: int = _MEBIBYTE) -> int | None:
     match = _JAVA_SIZE.fullmatch(written.strip().lower())
     if match is not None and (not match[2] or match[2] in _JAVA_UNITS):
         size = int(match[1]) * (_JAVA_UNITS[match[2]] if match[2] else unit) // _MEBIBYTE
-        return min(size, _LARGEST)
+        return min(size, _MAX_MEBIBYTES)
     try:
-        return min(max(0, math.ceil(parse(written) / _MEBIBYTE)), _LARGEST)
+        return min(max(0, math.ceil(parse(written) / _MEBIBYTE)), _MAX_MEBIBYTES)
     except QuantityError:
         return None
 
@@ -124,25 +124,27 @@ def _is_quantity(written: Any) -> bool:
         return False
 
 
-def _first(*sizes: int | None) -> int:
+def _first_known(*sizes: int | None) -> int:
     return next((size for size in sizes if size is not None), 0)
 
 
-def _memory(app: JsonObject, role: Role) -> int:
+def _compute_memory(app: JsonObject, role: Role) -> int:
     """Mebibytes that a pod asks for: the heap, what the virtual machine needs besides, and what is apart."""
     conf, own = text_fields_at(app, CONF), object_at(app, role.path)
     prefix = f"spark.{role.name}"
-    heap = _first(_mebibytes(own.get("memory")), _mebibytes(conf.get(f"{prefix}.memory")), _DEFAULT_MEMORY)
-    overhead = _mebibytes(own.get("memoryOverhead"))
+    heap = _first_known(
+        _parse_mebibytes(own.get("memory")), _parse_mebibytes(conf.get(f"{prefix}.memory")), _DEFAULT_MEMORY
+    )
+    overhead = _parse_mebibytes(own.get("memoryOverhead"))
     if overhead is None:
-        overhead = _mebibytes(conf.get(f"{prefix}.memoryOverhead"))
+        overhead = _parse_mebibytes(conf.get(f"{prefix}.memoryOverhead"))
     if overhead is None:
-        least = _first(_mebibytes(conf.get(f"{prefix}.minMemoryOverhead")), _LEAST_OVERHEAD)
-        overhead = max(least, min(int(_overhead_factor(app, role) * heap), _LARGEST))
-    return heap + overhead + (_apart(app) if role is EXECUTOR else 0)
+        least = _first_known(_parse_mebibytes(conf.get(f"{prefix}.minMemoryOverhead")), _MIN_OVERHEAD)
+        overhead = max(least, min(int(_get_overhead_factor(app, role) * heap), _MAX_MEBIBYTES))
+    return heap + overhead + (_compute_off_heap_memory(app) if role is EXECUTOR else 0)
 
 
-def _overhead_factor(app: JsonObject, role: Role) -> float:
+def _get_overhead_factor(app: JsonObject, role: Role) -> float:
     conf = text_fields_at(app, CONF)
     for written in (
         conf.get(f"spark.{role.name}.memoryOverheadFactor"),
@@ -153,23 +155,23 @@ def _overhead_factor(app: JsonObject, role: Role) -> float:
             factor = float(written) if isinstance(written, str) else math.nan
         except ValueError:
             continue
-        if 0 <= factor < _LARGEST:
+        if 0 <= factor < _MAX_MEBIBYTES:
             return factor
     return _JVM_OVERHEAD if text_at(app, ("spec", "type")) in _JVM_TYPES else _OTHER_OVERHEAD
 
 
-def _apart(app: JsonObject) -> int:
+def _compute_off_heap_memory(app: JsonObject) -> int:
     """Mebibytes of an executor outside of the virtual machine's heap."""
     conf = text_fields_at(app, CONF)
     size = 0
     if conf.get("spark.memory.offHeap.enabled", "").lower() == "true":
-        size += _first(_mebibytes(conf.get("spark.memory.offHeap.size"), unit=1))
+        size += _first_known(_parse_mebibytes(conf.get("spark.memory.offHeap.size"), unit=1))
     if value_at(app, ("spec", "type")) == "Python":
-        size += _first(_mebibytes(conf.get("spark.executor.pyspark.memory")))
+        size += _first_known(_parse_mebibytes(conf.get("spark.executor.pyspark.memory")))
     return size
 
 
-def _cpu(app: JsonObject, role: Role) -> tuple[str, str | None]:
+def _get_cpu(app: JsonObject, role: Role) -> tuple[str, str | None]:
     """What a pod asks for of CPUs, and its limit, if any."""
     conf, own = text_fields_at(app, CONF), object_at(app, role.path)
     prefix = f"spark.kubernetes.{role.name}"
@@ -178,29 +180,29 @@ def _cpu(app: JsonObject, role: Role) -> tuple[str, str | None]:
     for request in (own.get("coreRequest"), conf.get(f"{prefix}.request.cores")):
         if _is_quantity(request):
             return str(request), limit
-    cores = as_int(own.get("cores")) or _number(conf.get(f"spark.{role.name}.cores")) or 1
+    cores = as_int(own.get("cores")) or _parse_number(conf.get(f"spark.{role.name}.cores")) or 1
     return str(max(1, cores)), limit
 
 
-def _devices(app: JsonObject, role: Role) -> Iterator[tuple[str, str]]:
+def _list_devices(app: JsonObject, role: Role) -> Iterator[tuple[str, str]]:
     """Name and number of each device that a pod asks for."""
     conf, gpu = text_fields_at(app, CONF), object_at(app, (*role.path, "gpu"))
     named = re.compile(rf"spark\.{role.name}\.resource\.(.+)\.amount")
     for key, amount in conf.items():
         match = named.fullmatch(key)
         vendor = conf.get(f"spark.{role.name}.resource.{match[1]}.vendor") if match else None
-        if match and vendor and _number(amount):
+        if match and vendor and _parse_number(amount):
             yield f"{vendor}/{match[1]}", amount
     if (name := text_at(gpu, ("name",))) and as_int(gpu.get("quantity")) > 0:
         yield name, str(gpu["quantity"])
 
 
-def _resources(app: JsonObject, role: Role, container: JsonObject) -> JsonObject:
+def _compute_resources(app: JsonObject, role: Role, container: JsonObject) -> JsonObject:
     """Resources of Spark's container; those of the template that Spark says nothing of stay."""
-    cpu, cpu_limit = _cpu(app, role)
-    memory = f"{_memory(app, role)}Mi"
-    limit = _mebibytes(value_at(app, (*role.path, "memoryLimit")))
-    devices = dict(_devices(app, role))
+    cpu, cpu_limit = _get_cpu(app, role)
+    memory = f"{_compute_memory(app, role)}Mi"
+    limit = _parse_mebibytes(value_at(app, (*role.path, "memoryLimit")))
+    devices = dict(_list_devices(app, role))
     requests = {"cpu": cpu, "memory": memory, **devices}
     limits = {"memory": memory if limit is None else f"{limit}Mi", **devices}
     if cpu_limit is not None:
@@ -216,39 +218,41 @@ def _resources(app: JsonObject, role: Role, container: JsonObject) -> JsonObject
 # --- their template ----------------------------------------------------------------------------------
 
 
-def _own_template(app: JsonObject, role: Role) -> JsonObject:
+def _get_role_template(app: JsonObject, role: Role) -> JsonObject:
     """The template that the role brings."""
-    return pod_template(value_at(app, (*role.path, "template")))
+    return clean_pod_template(value_at(app, (*role.path, "template")))
 
 
-def _containers(app: JsonObject, role: Role) -> list[JsonObject]:
+def _compute_containers(app: JsonObject, role: Role) -> list[JsonObject]:
     own = object_at(app, role.path)
-    found = objects_at(_own_template(app, role), ("spec", "containers"))
+    found = objects_at(_get_role_template(app, role), ("spec", "containers"))
     place = next((at for at, one in enumerate(found) if one.get("name") == role.container), 0)
     spark = found[place] if found else {"name": role.container}
-    spark = {**spark, "resources": _resources(app, role, spark)}
+    spark = {**spark, "resources": _compute_resources(app, role, spark)}
     image = text_at(own, ("image",)) or text_at(app, ("spec", "image"))
     if image:
         spark = {**spark, "image": image}
-    return _with_others([*found[:place], spark, *found[place + 1 :]], objects_at(own, ("sidecars",)))
+    return _with_missing_containers(
+        [*found[:place], spark, *found[place + 1 :]], objects_at(own, ("sidecars",))
+    )
 
 
-def _with_others(containers: list[JsonObject], others: list[JsonObject]) -> list[JsonObject]:
+def _with_missing_containers(containers: list[JsonObject], others: list[JsonObject]) -> list[JsonObject]:
     """Containers with others that are not there yet."""
     present = [(one.get("name"), one.get("image")) for one in containers]
     return [*containers, *(one for one in others if (one.get("name"), one.get("image")) not in present)]
 
 
-def _node_selector_of_all(app: JsonObject, template: JsonObject) -> dict[str, str]:
+def _get_shared_node_selector(app: JsonObject, template: JsonObject) -> dict[str, str]:
     """The node selector of a role's pods, but for what is said of this role."""
     return {
         **text_fields_at(template, ("spec", "nodeSelector")),
-        **_configured(app, "spark.kubernetes.node.selector."),
+        **_get_configured_entries(app, "spark.kubernetes.node.selector."),
         **text_fields_at(app, COMMON_NODE_SELECTOR),
     }
 
 
-def _configured(app: JsonObject, prefix: str) -> dict[str, str]:
+def _get_configured_entries(app: JsonObject, prefix: str) -> dict[str, str]:
     return {
         key[len(prefix) :]: value
         for key, value in text_fields_at(app, CONF).items()
@@ -256,21 +260,21 @@ def _configured(app: JsonObject, prefix: str) -> dict[str, str]:
     }
 
 
-def _selector_prefix(role: Role) -> str:
+def _get_selector_prefix(role: Role) -> str:
     return f"spark.kubernetes.{role.name}.node.selector."
 
 
-def template_of(app: JsonObject, role: Role) -> JsonObject:
+def compute_template(app: JsonObject, role: Role) -> JsonObject:
     """The template of a role's pods."""
-    own, template = object_at(app, role.path), _own_template(app, role)
-    spec: dict[str, Any] = {**object_at(template, ("spec",)), "containers": _containers(app, role)}
+    own, template = object_at(app, role.path), _get_role_template(app, role)
+    spec: dict[str, Any] = {**object_at(template, ("spec",)), "containers": _compute_containers(app, role)}
     fields: dict[str, Any] = {
-        "initContainers": _with_others(
+        "initContainers": _with_missing_containers(
             objects_at(spec, ("initContainers",)), objects_at(own, ("initContainers",))
         ),
         "nodeSelector": {
-            **_node_selector_of_all(app, template),
-            **_configured(app, _selector_prefix(role)),
+            **_get_shared_node_selector(app, template),
+            **_get_configured_entries(app, _get_selector_prefix(role)),
             **text_fields_at(own, ("nodeSelector",)),
         },
         "tolerations": [*objects_at(spec, ("tolerations",)), *objects_at(own, ("tolerations",))],
@@ -282,38 +286,40 @@ def template_of(app: JsonObject, role: Role) -> JsonObject:
         part: {**text_fields_at(template, ("metadata", part)), **text_fields_at(own, (part,))}
         for part in ("labels", "annotations")
     }
-    return pod_template({"metadata": {key: value for key, value in metadata.items() if value}, "spec": spec})
+    return clean_pod_template(
+        {"metadata": {key: value for key, value in metadata.items() if value}, "spec": spec}
+    )
 
 
-def selects_nodes_for_all(app: JsonObject) -> bool:
+def has_common_node_selector(app: JsonObject) -> bool:
     """Whether the application has a node selector for all pods; its roles may have none of their own then."""
     return value_at(app, COMMON_NODE_SELECTOR) is not None
 
 
-def selects_nodes_by_role(app: JsonObject) -> bool:
+def supports_node_selector_by_role(app: JsonObject) -> bool:
     """Whether the application's Spark can be configured with a node selector for each role."""
     match = _VERSION.match(text_at(app, ("spec", "sparkVersion")))
     return match is not None and (int(match[1]), int(match[2])) >= (3, 3)
 
 
-def with_template_of(app: JsonObject, role: Role, template: JsonObject) -> JsonObject:
+def with_role_template(app: JsonObject, role: Role, template: JsonObject) -> JsonObject:
     """The application with other labels, annotations, nodes, tolerations and gates for a role's pods."""
-    own, base = object_at(app, role.path), _own_template(app, role)
+    own, base = object_at(app, role.path), _get_role_template(app, role)
     result = app
     for part in ("labels", "annotations"):
         path = ("metadata", part)
-        entries = entries_beside(
+        entries = select_entries_to_add(
             text_fields_at(template, path), text_fields_at(base, path), text_fields_at(own, (part,))
         )
-        result = _with(result, (*role.path, part), entries)
+        result = _with_field(result, (*role.path, part), entries)
     tolerations = ("spec", "tolerations")
-    items = items_beside(objects_at(template, tolerations), objects_at(base, tolerations))
-    result = _with(result, (*role.path, "tolerations"), items)
+    items = select_items_to_add(objects_at(template, tolerations), objects_at(base, tolerations))
+    result = _with_field(result, (*role.path, "tolerations"), items)
     result = _with_node_selector(result, role, text_fields_at(template, ("spec", "nodeSelector")))
     return _with_gates(result, role, objects_at(template, ("spec", "schedulingGates")))
 
 
-def _with(app: JsonObject, path: FieldPath, value: Mapping[str, Any] | list[JsonObject]) -> JsonObject:
+def _with_field(app: JsonObject, path: FieldPath, value: Mapping[str, Any] | list[JsonObject]) -> JsonObject:
     """The application with a value, or without one where there is none to write."""
     if value == (value_at(app, path) or type(value)()):
         return app
@@ -322,14 +328,14 @@ def _with(app: JsonObject, path: FieldPath, value: Mapping[str, Any] | list[Json
 
 def _with_node_selector(app: JsonObject, role: Role, wanted: Mapping[str, str]) -> JsonObject:
     """The application with another node selector for a role, written where the operator takes it."""
-    base = _node_selector_of_all(app, _own_template(app, role))
-    prefix, path = _selector_prefix(role), (*role.path, "nodeSelector")
-    configured, own = _configured(app, prefix), text_fields_at(app, path)
-    if not selects_nodes_for_all(app):
-        return _with(app, path, entries_beside(wanted, {**base, **configured}, own))
-    entries = entries_beside(wanted, {**base, **own}, configured)
+    base = _get_shared_node_selector(app, _get_role_template(app, role))
+    prefix, path = _get_selector_prefix(role), (*role.path, "nodeSelector")
+    configured, own = _get_configured_entries(app, prefix), text_fields_at(app, path)
+    if not has_common_node_selector(app):
+        return _with_field(app, path, select_entries_to_add(wanted, {**base, **configured}, own))
+    entries = select_entries_to_add(wanted, {**base, **own}, configured)
     others = {key: value for key, value in object_at(app, CONF).items() if not key.startswith(prefix)}
-    return _with(app, CONF, {**others, **{prefix + key: value for key, value in entries.items()}})
+    return _with_field(app, CONF, {**others, **{prefix + key: value for key, value in entries.items()}})
 
 
 def _with_gates(app: JsonObject, role: Role, gates: list[JsonObject]) -> JsonObject:
@@ -342,5 +348,5 @@ def _with_gates(app: JsonObject, role: Role, gates: list[JsonObject]) -> JsonObj
     template = value_at(app, path)
     if not isinstance(template, Mapping):
         template = plain
-    template = _with(template, ("spec", "schedulingGates"), gates)
+    template = _with_field(template, ("spec", "schedulingGates"), gates)
     return without_value(app, path) if template == plain else with_value(app, path, template)

@@ -9,24 +9,34 @@ whoever sees the Job next.
 from collections.abc import Mapping
 
 from admitq.integrations.base import (
+    ChildDifference,
     Delegation,
-    Difference,
-    Elastic,
-    Finished,
+    ElasticityCheck,
     Integration,
     JobLifecycle,
+    JobOutcome,
     KindOwnership,
     KindWebhook,
-    PodIndexes,
+    PatchStep,
+    PodIndexLabels,
     PodSetTemplate,
     PodTemplates,
-    Rules,
+    RuleContext,
     Scaling,
-    Step,
 )
-from admitq.integrations.children import LONGEST_STEM, is_generated, is_pod_within, is_selected, name_of
+from admitq.integrations.children import (
+    MAX_GENERATED_STEM,
+    get_name,
+    is_generated,
+    is_pod_within,
+    is_selected,
+)
 from admitq.integrations.families import partial_admission
-from admitq.integrations.families.batch_jobs import COMPLETION_INDEX, ended_indexes, pods_at_a_time
+from admitq.integrations.families.batch_jobs import (
+    COMPLETION_INDEX_LABEL,
+    count_ended_indexes,
+    count_parallel_pods,
+)
 from admitq.integrations.job_fields import find_end
 from admitq_api.feature_gates import Gate
 from admitq_api.field_errors import FieldError
@@ -55,21 +65,25 @@ FINISHING_CONDITIONS = {"Complete": True, "Failed": False}
 PLATFORM_LABELS = frozenset({"batch.kubernetes.io/controller-uid", "controller-uid", "job-name"})
 """Written by the API server into each Job's template, besides ``JOB_NAME``."""
 
-JOB_NAME = "batch.kubernetes.io/job-name"
+JOB_NAME_LABEL = "batch.kubernetes.io/job-name"
 """As stable as the Job's name, so that it stays in the Workload."""
 
 
-def _pod_count(job: JsonObject) -> int:
-    return pods_at_a_time(object_at(job, ("spec",)))
+def _count_pods(job: JsonObject) -> int:
+    return count_parallel_pods(object_at(job, ("spec",)))
 
 
-def pod_sets(job: JsonObject, names: Names) -> list[PodSetTemplate]:
+def list_pod_sets(job: JsonObject, names: Names) -> list[PodSetTemplate]:
     """One podset of all pods that run at a time."""
-    fewest = partial_admission.min_count(job, names)
-    return [PodSetTemplate(MAIN, _pod_count(job), TEMPLATE, fewest, indexes=PodIndexes(COMPLETION_INDEX))]
+    fewest = partial_admission.get_min_count(job, names)
+    return [
+        PodSetTemplate(
+            MAIN, _count_pods(job), TEMPLATE, fewest, index_labels=PodIndexLabels(COMPLETION_INDEX_LABEL)
+        )
+    ]
 
 
-def finished(job: JsonObject) -> Finished | None:
+def find_outcome(job: JsonObject) -> JobOutcome | None:
     """As the Job's conditions say."""
     return find_end(job, FINISHING_CONDITIONS)
 
@@ -80,24 +94,24 @@ def is_active(job: JsonObject) -> bool:
     return as_int(status.get("active")) != 0 or as_int(status.get("terminating")) != 0
 
 
-def pods_ready(job: JsonObject) -> bool:
+def are_pods_ready(job: JsonObject) -> bool:
     """When every pod that is to run at a time is ready or has succeeded."""
     status = object_at(job, ("status",))
     uncounted = value_at(status, ("uncountedTerminatedPods", "succeeded"))
     succeeded = as_int(status.get("succeeded")) + (len(uncounted) if isinstance(uncounted, list) else 0)
-    return succeeded + as_int(status.get("ready")) >= _pod_count(job)
+    return succeeded + as_int(status.get("ready")) >= _count_pods(job)
 
 
-def reclaimable(job: JsonObject) -> Mapping[str, int] | None:
+def count_reclaimable_pods(job: JsonObject) -> Mapping[str, int] | None:
     """Pods that ended while fewer completions are left than pods may run at a time.
 
     A Job without completions starts no pod once one has succeeded. After a scale-down more of its pods may
     run than the difference of its size and its successes.
     """
-    count = _pod_count(job)
+    count = _count_pods(job)
     completions = as_int(value_at(job, ("spec", "completions")), count)
     if value_at(job, ("spec", "completionMode")) == "Indexed":
-        terminal = ended_indexes(object_at(job, ("status",)), completions)
+        terminal = count_ended_indexes(object_at(job, ("status",)), completions)
     else:
         terminal = as_int(value_at(job, ("status", "succeeded")))
     if count <= 1 or terminal <= 0:
@@ -108,12 +122,12 @@ def reclaimable(job: JsonObject) -> Mapping[str, int] | None:
     return {MAIN: min(count, max(0, count - running))}
 
 
-def is_half_stopped(job: JsonObject, names: Names) -> bool:
+def is_stop_in_progress(job: JsonObject, names: Names) -> bool:
     """Between the first and the last step of a stop."""
     return value_at(job, (*ANNOTATIONS, names.stopping)) == "true"
 
 
-def stop(job: JsonObject, stopped: JsonObject, names: Names) -> tuple[Step, ...]:
+def plan_stop(job: JsonObject, stopped: JsonObject, names: Names) -> tuple[PatchStep, ...]:
     """Suspend and mark; without pods, take back the start time, then restore and unmark.
 
     While pods start, the Job controller counts them in the status several times a second. The stop of a Job
@@ -123,49 +137,49 @@ def stop(job: JsonObject, stopped: JsonObject, names: Names) -> tuple[Step, ...]
     suspended = with_value(with_value(job, SUSPEND, True), mark, "true")
     patch = create_merge_patch(job, suspended)
     if is_active(job):
-        return (Step(patch, as_seen=_SPEC_AND_CONDITIONS),) if patch else ()
+        return (PatchStep(patch, required_unchanged=_SPEC_AND_CONDITIONS),) if patch else ()
     started = value_at(job, ("status", "startTime")) is not None
     steps = (
-        Step(patch),
-        Step({"status": {"startTime": None}} if started else {}, "status"),
-        Step(create_merge_patch(suspended, with_value(stopped, mark, None))),
+        PatchStep(patch),
+        PatchStep({"status": {"startTime": None}} if started else {}, "status"),
+        PatchStep(create_merge_patch(suspended, with_value(stopped, mark, None))),
     )
     return tuple(step for step in steps if step.patch)
 
 
-def with_counts(job: JsonObject, counts: Mapping[str, int], names: Names) -> JsonObject:
+def with_pod_counts(job: JsonObject, counts: Mapping[str, int], names: Names) -> JsonObject:
     """The Job with as many pods as were admitted."""
-    return partial_admission.with_count(job, counts[MAIN], names) if MAIN in counts else job
+    return partial_admission.with_pod_count(job, counts[MAIN], names) if MAIN in counts else job
 
 
-def differs(job: JsonObject, pod: JsonObject, _is_elastic: Elastic) -> Difference | None:
+def compare_child(job: JsonObject, pod: JsonObject, _is_elastic: ElasticityCheck) -> ChildDifference | None:
     """In what a pod differs from those that the Job controller creates.
 
     That controller counts all pods that have its selector and name it as their controller. It deletes those
     beyond the Job's parallelism, and one of two with the same index.
     """
-    if not is_selected(job, pod) or not _has_name_of(job, pod):
-        return Difference.IDENTITY
-    return None if is_pod_within(pod, object_at(job, TEMPLATE)) else Difference.REQUESTS
+    if not is_selected(job, pod) or not _has_generated_name(job, pod):
+        return ChildDifference.IDENTITY
+    return None if is_pod_within(pod, object_at(job, TEMPLATE)) else ChildDifference.REQUESTS
 
 
-def _has_name_of(job: JsonObject, pod: JsonObject) -> bool:
+def _has_generated_name(job: JsonObject, pod: JsonObject) -> bool:
     if value_at(job, ("spec", "managedBy")) not in (None, OWN_CONTROLLER):
         # Another controller names pods as it likes.
         return True
     tail = "-"
     if value_at(job, ("spec", "completionMode")) == "Indexed":
-        index = text_at(pod, (*ANNOTATIONS, COMPLETION_INDEX))
+        index = text_at(pod, (*ANNOTATIONS, COMPLETION_INDEX_LABEL))
         completions = as_int(value_at(job, ("spec", "completions")))
         if not index.isascii() or not index.isdigit() or not int(index[:10]) < completions:
             return False
         tail = f"-{index}-"
-    longest = LONGEST_STEM - len(tail)
-    stems = (f"{name}{tail}" for name in (name_of(job), name_of(job)[:longest]))
+    longest = MAX_GENERATED_STEM - len(tail)
+    stems = (f"{name}{tail}" for name in (get_name(job), get_name(job)[:longest]))
     return any(is_generated(pod, stem) for stem in stems)
 
 
-def mutate(job: JsonObject, rules: Rules) -> JsonObject:
+def mutate(job: JsonObject, rules: RuleContext) -> JsonObject:
     """Hold the pods of an elastic Job."""
     gate = {"name": rules.names.elastic_gate}
     gates = as_list(value_at(job, (*TEMPLATE, "spec", "schedulingGates")))
@@ -177,17 +191,17 @@ def mutate(job: JsonObject, rules: Rules) -> JsonObject:
     return with_value(job, (*TEMPLATE, "spec", "schedulingGates"), [*gates, gate])
 
 
-def validate_create(job: JsonObject, rules: Rules) -> list[FieldError]:
+def validate_create(job: JsonObject, rules: RuleContext) -> list[FieldError]:
     """Check the two annotations of partial admission."""
-    return partial_admission.of_suspended(job, rules.names)
+    return partial_admission.find_annotation_errors(job, rules.names)
 
 
-def validate_update(old: JsonObject, new: JsonObject, rules: Rules) -> list[FieldError]:
+def validate_update(old: JsonObject, new: JsonObject, rules: RuleContext) -> list[FieldError]:
     """Check the annotations while suspended; while running, that nothing undoes a partial admission."""
     if value_at(new, SUSPEND) is True:
         return validate_create(new, rules)
     was_running = value_at(old, SUSPEND) is not True
-    return partial_admission.of_running(old, new, rules.names, was_running=was_running)
+    return partial_admission.find_running_job_errors(old, new, rules.names, was_running=was_running)
 
 
 JOB = Integration(
@@ -196,29 +210,29 @@ JOB = Integration(
     version="v1",
     kind="Job",
     plural="jobs",
-    pod_sets=pod_sets,
-    finished=finished,
+    list_pod_sets=list_pod_sets,
+    find_outcome=find_outcome,
     is_active=is_active,
-    pods_ready=pods_ready,
+    are_pods_ready=are_pods_ready,
     templates=PodTemplates(
         platform_labels=PLATFORM_LABELS,
-        own_labels=frozenset({JOB_NAME}),
+        own_labels=frozenset({JOB_NAME_LABEL}),
     ),
     lifecycle=JobLifecycle(
         suspend_path=SUSPEND,
         ends_after_pods=True,
-        is_half_stopped=is_half_stopped,
-        stop=stop,
+        is_stop_in_progress=is_stop_in_progress,
+        plan_stop=plan_stop,
         patches_status=True,
     ),
     scaling=Scaling(
-        with_counts=with_counts,
-        reclaimable=reclaimable,
+        with_pod_counts=with_pod_counts,
+        count_reclaimable_pods=count_reclaimable_pods,
         can_be_elastic=True,
     ),
     ownership=KindOwnership(
-        creates=frozenset({("", "Pod")}),
-        differs=differs,
+        created_kinds=frozenset({("", "Pod")}),
+        compare_child=compare_child,
     ),
     delegation=Delegation(
         managed_by_path=("spec", "managedBy"),

@@ -7,11 +7,11 @@ may have its pod templates changed for as long as it is suspended.
 from collections.abc import Mapping
 
 from admitq.integrations.base import (
+    ChildDifference,
     Delegation,
-    Difference,
-    Elastic,
-    Finished,
+    ElasticityCheck,
     Integration,
+    JobOutcome,
     KindOwnership,
     PodSetTemplate,
     PodTemplates,
@@ -29,12 +29,12 @@ FINISHING_CONDITIONS = {"Completed": True, "Failed": False}
 """Whether the JobSet succeeded, by the condition that ends it."""
 
 
-def pod_sets(jobset: JsonObject, _names: Names) -> list[PodSetTemplate]:
+def list_pod_sets(jobset: JsonObject, _names: Names) -> list[PodSetTemplate]:
     """One podset for each replicated job, with the pods of all its replicas."""
-    return replicated_jobs.pod_sets(value_at(jobset, REPLICATED_JOBS), REPLICATED_JOBS)
+    return replicated_jobs.list_pod_sets(value_at(jobset, REPLICATED_JOBS), REPLICATED_JOBS)
 
 
-def finished(jobset: JsonObject) -> Finished | None:
+def find_outcome(jobset: JsonObject) -> JobOutcome | None:
     """As the JobSet's conditions say."""
     return find_end(jobset, FINISHING_CONDITIONS)
 
@@ -44,19 +44,23 @@ def is_active(jobset: JsonObject) -> bool:
     return replicated_jobs.is_active(objects_at(jobset, STATUSES))
 
 
-def pods_ready(jobset: JsonObject) -> bool:
+def are_pods_ready(jobset: JsonObject) -> bool:
     """When all of its jobs are ready or have succeeded."""
-    return replicated_jobs.pods_ready(value_at(jobset, REPLICATED_JOBS), objects_at(jobset, STATUSES))
+    return replicated_jobs.are_pods_ready(value_at(jobset, REPLICATED_JOBS), objects_at(jobset, STATUSES))
 
 
-def reclaimable(jobset: JsonObject) -> Mapping[str, int]:
+def count_reclaimable_pods(jobset: JsonObject) -> Mapping[str, int]:
     """The pods of jobs that succeeded."""
-    return replicated_jobs.reclaimable(value_at(jobset, REPLICATED_JOBS), objects_at(jobset, STATUSES))
+    return replicated_jobs.count_reclaimable_pods(
+        value_at(jobset, REPLICATED_JOBS), objects_at(jobset, STATUSES)
+    )
 
 
-def differs(jobset: JsonObject, job: JsonObject, _is_elastic: Elastic) -> Difference | None:
+def compare_child(
+    jobset: JsonObject, job: JsonObject, _is_elastic: ElasticityCheck
+) -> ChildDifference | None:
     """In what a Job differs from the replicated job of its name."""
-    return replicated_jobs.differing_job(jobset, value_at(jobset, REPLICATED_JOBS), job)
+    return replicated_jobs.compare_job(jobset, value_at(jobset, REPLICATED_JOBS), job)
 
 
 JOBSET = Integration(
@@ -65,15 +69,15 @@ JOBSET = Integration(
     version="v1alpha2",
     kind="JobSet",
     plural="jobsets",
-    pod_sets=pod_sets,
-    finished=finished,
+    list_pod_sets=list_pod_sets,
+    find_outcome=find_outcome,
     is_active=is_active,
-    pods_ready=pods_ready,
+    are_pods_ready=are_pods_ready,
     templates=PodTemplates(pod_sets_field=".".join(REPLICATED_JOBS)),
-    scaling=Scaling(reclaimable=reclaimable),
+    scaling=Scaling(count_reclaimable_pods=count_reclaimable_pods),
     ownership=KindOwnership(
-        creates=frozenset({("batch", "Job")}),
-        differs=differs,
+        created_kinds=frozenset({("batch", "Job")}),
+        compare_child=compare_child,
     ),
     delegation=Delegation(
         managed_by_path=("spec", "managedBy"),

@@ -3,24 +3,30 @@
 from typing import Final
 
 from admitq.integrations.base import Integration
-from admitq.integrations.families.kubeflow_jobs import Roles, replica_job
+from admitq.integrations.families.kubeflow_jobs import ReplicaRoles, create_replica_job_kind
 
 CONTROLLER: Final = "kubeflow.org/training-operator"
 
 
-def _training_job(name: str, field: str, *roles: str, adopts_prebuilt_workload: bool = True) -> Integration:
-    return replica_job(
+def _create_training_job_kind(
+    name: str, field: str, *roles: str, adopts_prebuilt_workload: bool = True
+) -> Integration:
+    return create_replica_job_kind(
         name,
         "v1",
         # The controller corrects the case of a role's name before it looks for the role.
-        Roles(field, roles, any_case=True),
+        ReplicaRoles(field, roles, ignores_case=True),
         controller=CONTROLLER,
         adopts_prebuilt_workload=adopts_prebuilt_workload,
     )
 
 
-TF_JOB: Final = _training_job("TFJob", "tfReplicaSpecs", "Chief", "Master", "PS", "Worker", "Evaluator")
-PYTORCH_JOB: Final = _training_job("PyTorchJob", "pytorchReplicaSpecs", "Master", "Worker")
-XGBOOST_JOB: Final = _training_job("XGBoostJob", "xgbReplicaSpecs", "Master", "Worker")
-PADDLE_JOB: Final = _training_job("PaddleJob", "paddleReplicaSpecs", "Master", "Worker")
-JAX_JOB: Final = _training_job("JAXJob", "jaxReplicaSpecs", "Worker", adopts_prebuilt_workload=False)
+TF_JOB: Final = _create_training_job_kind(
+    "TFJob", "tfReplicaSpecs", "Chief", "Master", "PS", "Worker", "Evaluator"
+)
+PYTORCH_JOB: Final = _create_training_job_kind("PyTorchJob", "pytorchReplicaSpecs", "Master", "Worker")
+XGBOOST_JOB: Final = _create_training_job_kind("XGBoostJob", "xgbReplicaSpecs", "Master", "Worker")
+PADDLE_JOB: Final = _create_training_job_kind("PaddleJob", "paddleReplicaSpecs", "Master", "Worker")
+JAX_JOB: Final = _create_training_job_kind(
+    "JAXJob", "jaxReplicaSpecs", "Worker", adopts_prebuilt_workload=False
+)

@@ -8,32 +8,38 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from admitq.integrations.base import (
-    Difference,
-    Elastic,
+    ChildDifference,
+    ElasticityCheck,
     Integration,
     JobLifecycle,
     KindOwnership,
     KindWebhook,
-    PodIndexes,
-    PodPlace,
+    PodIndexLabels,
+    PodLocation,
     PodSetTemplate,
-    Rules,
+    RuleContext,
     ServedGroup,
     Serving,
 )
-from admitq.integrations.children import Pods, differing_pods, name_of
+from admitq.integrations.children import PodsOfTemplate, compare_pods, get_name
 from admitq.integrations.families.pods import LEADER_WORKER_SET as HELD_BY
-from admitq.integrations.families.pods import annotation, is_deleting, label, mapping_at, text_at
+from admitq.integrations.families.pods import (
+    get_annotation,
+    get_label,
+    get_mapping,
+    get_text,
+    is_being_deleted,
+)
 from admitq.integrations.families.serving import (
     IMMUTABLE,
-    are_all_ready,
+    are_all_replicas_ready,
+    find_queue_removal,
+    find_shape_changes,
+    get_queue_labels,
+    get_replicas,
     has_no_ready_replicas,
     has_replicas,
-    queue_marks,
-    queue_removed,
-    replicas_of,
-    shape_changed,
-    with_marks,
+    with_template_metadata,
 )
 from admitq_api.conditions import find
 from admitq_api.feature_gates import Gate
@@ -41,80 +47,84 @@ from admitq_api.field_errors import FieldError
 from admitq_api.json_objects import JsonObject, value_at, with_value, without_value
 from admitq_api.labels import Names
 
-_GROUP: Final = ("spec", "leaderWorkerTemplate")
-_LEADER: Final = (*_GROUP, "leaderTemplate")
-_WORKER: Final = (*_GROUP, "workerTemplate")
-_SIZE: Final = (*_GROUP, "size")
-_MOST_REPLICAS: Final = 1_000_000
+_GROUP_TEMPLATE: Final = ("spec", "leaderWorkerTemplate")
+_LEADER_TEMPLATE: Final = (*_GROUP_TEMPLATE, "leaderTemplate")
+_WORKER_TEMPLATE: Final = (*_GROUP_TEMPLATE, "workerTemplate")
+_GROUP_SIZE: Final = (*_GROUP_TEMPLATE, "size")
+_MAX_REPLICAS: Final = 1_000_000
 
-_PREFIX: Final = "leaderworkerset.sigs.k8s.io/"
-_NAME: Final = f"{_PREFIX}name"
-_GROUP_INDEX: Final = f"{_PREFIX}group-index"
-_WORKER_INDEX: Final = f"{_PREFIX}worker-index"
+_LABEL_PREFIX: Final = "leaderworkerset.sigs.k8s.io/"
+_NAME_LABEL: Final = f"{_LABEL_PREFIX}name"
+_GROUP_INDEX_LABEL: Final = f"{_LABEL_PREFIX}group-index"
+_WORKER_INDEX_LABEL: Final = f"{_LABEL_PREFIX}worker-index"
 
 
 def _has_leader(lws: JsonObject) -> bool:
-    return bool(mapping_at(lws, *_LEADER))
+    return bool(get_mapping(lws, *_LEADER_TEMPLATE))
 
 
-def pod_sets(lws: JsonObject, _names: Names) -> list[PodSetTemplate]:
+def list_pod_sets(lws: JsonObject, _names: Names) -> list[PodSetTemplate]:
     """The podsets of one group: its leader and the workers, or all alike."""
-    size = max(1, replicas_of(lws, *_SIZE))
+    size = max(1, get_replicas(lws, *_GROUP_SIZE))
     if not _has_leader(lws):
-        return [_pod_set(lws, "main", size, _WORKER)]
-    leader = _pod_set(lws, "leader", 1, _LEADER)
-    return [leader, _pod_set(lws, "worker", size - 1, _WORKER)] if size > 1 else [leader]
+        return [_create_pod_set(lws, "main", size, _WORKER_TEMPLATE)]
+    leader = _create_pod_set(lws, "leader", 1, _LEADER_TEMPLATE)
+    return [leader, _create_pod_set(lws, "worker", size - 1, _WORKER_TEMPLATE)] if size > 1 else [leader]
 
 
-def _pod_set(lws: JsonObject, name: str, count: int, path: tuple[str, ...]) -> PodSetTemplate:
+def _create_pod_set(lws: JsonObject, name: str, count: int, path: tuple[str, ...]) -> PodSetTemplate:
     """What the controller of LeaderWorkerSets writes into templates tells of nothing that is asked for."""
-    template: JsonObject = mapping_at(lws, *path)
-    for key in mapping_at(template, "metadata", "labels"):
-        if str(key).startswith(_PREFIX) and key != _NAME:
+    template: JsonObject = get_mapping(lws, *path)
+    for key in get_mapping(template, "metadata", "labels"):
+        if str(key).startswith(_LABEL_PREFIX) and key != _NAME_LABEL:
             template = without_value(template, ("metadata", "labels", key))
-    return PodSetTemplate(name, count, path, template=template, indexes=PodIndexes(_WORKER_INDEX))
+    return PodSetTemplate(
+        name, count, path, template=template, index_labels=PodIndexLabels(_WORKER_INDEX_LABEL)
+    )
 
 
-def _place_of(pod: JsonObject) -> PodPlace | None:
-    name, index = label(pod, _NAME), label(pod, _GROUP_INDEX)
-    return PodPlace(name, index) if name and _number(index) is not None else None
+def _locate_pod(pod: JsonObject) -> PodLocation | None:
+    name, index = get_label(pod, _NAME_LABEL), get_label(pod, _GROUP_INDEX_LABEL)
+    return PodLocation(name, index) if name and _parse_number(index) is not None else None
 
 
-def _number(text: str) -> int | None:
+def _parse_number(text: str) -> int | None:
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 10 else None
 
 
-def _role_of(lws: JsonObject, pod: JsonObject) -> str:
+def _get_role(lws: JsonObject, pod: JsonObject) -> str:
     if not _has_leader(lws):
         return "main"
-    return "leader" if label(pod, _WORKER_INDEX) == "0" else "worker"
+    return "leader" if get_label(pod, _WORKER_INDEX_LABEL) == "0" else "worker"
 
 
-def groups(lws: JsonObject, pods: Sequence[JsonObject]) -> list[ServedGroup]:
+def list_groups(lws: JsonObject, pods: Sequence[JsonObject]) -> list[ServedGroup]:
     """A group for each replica, and those that a rollout adds for a while."""
-    name, replicas = text_at(lws, "metadata", "name"), replicas_of(lws)
-    indexes = set(range(min(replicas, _MOST_REPLICAS)))
-    if _is_rolled_out(lws):
-        most = replicas + _surge(lws, replicas)
-        found = (_number(label(pod, _GROUP_INDEX)) for pod in pods if not is_deleting(pod))
+    name, replicas = get_text(lws, "metadata", "name"), get_replicas(lws)
+    indexes = set(range(min(replicas, _MAX_REPLICAS)))
+    if _is_rollout_in_progress(lws):
+        most = replicas + _get_max_surge(lws, replicas)
+        found = (
+            _parse_number(get_label(pod, _GROUP_INDEX_LABEL)) for pod in pods if not is_being_deleted(pod)
+        )
         indexes |= {index for index in found if index is not None and replicas <= index < most}
     return [ServedGroup(f"{name}-{index}", str(index)) for index in sorted(indexes)]
 
 
-def _is_rolled_out(lws: JsonObject) -> bool:
+def _is_rollout_in_progress(lws: JsonObject) -> bool:
     listed = value_at(lws, ("status", "conditions"), [])
     found: Mapping[str, Any] = find(listed, "UpdateInProgress") or {}
     return found.get("status") == "True"
 
 
-def _surge(lws: JsonObject, replicas: int) -> int:
+def _get_max_surge(lws: JsonObject, replicas: int) -> int:
     path = ("spec", "rolloutStrategy", "rollingUpdateConfiguration", "maxSurge")
-    text = text_at(lws, *path)
-    percent = _number(text.removesuffix("%")) if text.endswith("%") else None
-    return replicas_of(lws, *path, default=0) if percent is None else -(-replicas * percent // 100)
+    text = get_text(lws, *path)
+    percent = _parse_number(text.removesuffix("%")) if text.endswith("%") else None
+    return get_replicas(lws, *path, default=0) if percent is None else -(-replicas * percent // 100)
 
 
-def differs(lws: JsonObject, child: JsonObject, _is_elastic: Elastic) -> Difference | None:
+def compare_child(lws: JsonObject, child: JsonObject, _is_elastic: ElasticityCheck) -> ChildDifference | None:
     """In what a StatefulSet differs from the one that the controller creates for leaders.
 
     It has the name of the LeaderWorkerSet, and a replica for each group. The StatefulSets of workers are
@@ -124,51 +134,51 @@ def differs(lws: JsonObject, child: JsonObject, _is_elastic: Elastic) -> Differe
     """
     if child.get("kind") != "StatefulSet":
         return None
-    if name_of(child) != name_of(lws):
-        return Difference.IDENTITY
-    groups = replicas_of(lws) + _surge(lws, replicas_of(lws))
-    template = mapping_at(lws, *(_LEADER if _has_leader(lws) else _WORKER))
-    leaders = Pods(mapping_at(child, "spec", "template"), replicas_of(child))
-    return differing_pods(leaders, Pods(template, groups))
+    if get_name(child) != get_name(lws):
+        return ChildDifference.IDENTITY
+    groups = get_replicas(lws) + _get_max_surge(lws, get_replicas(lws))
+    template = get_mapping(lws, *(_LEADER_TEMPLATE if _has_leader(lws) else _WORKER_TEMPLATE))
+    leaders = PodsOfTemplate(get_mapping(child, "spec", "template"), get_replicas(child))
+    return compare_pods(leaders, PodsOfTemplate(template, groups))
 
 
-def mutate(lws: JsonObject, rules: Rules) -> JsonObject:
+def mutate(lws: JsonObject, rules: RuleContext) -> JsonObject:
     """The LeaderWorkerSet with templates whose pods are held, in its queue."""
     names = rules.names
     notes = {names.pod_suspending_parent: HELD_BY, names.pod_group_serving: "true"}
-    labels = queue_marks(lws, names)
-    result = with_marks(lws, _WORKER, labels, notes)
+    labels = get_queue_labels(lws, names)
+    result = with_template_metadata(lws, _WORKER_TEMPLATE, labels, notes)
     if not _has_leader(lws):
         return result
-    result = with_marks(result, _LEADER, labels, notes)
-    grouped = annotation(mapping_at(lws, *_WORKER), names.podset_group_name)
+    result = with_template_metadata(result, _LEADER_TEMPLATE, labels, notes)
+    grouped = get_annotation(get_mapping(lws, *_WORKER_TEMPLATE), names.podset_group_name)
     if rules.gates.enabled(Gate.TOPOLOGY_AWARE_SCHEDULING) and not grouped:
         # Workers are counted from one; the leader is number zero.
-        path = (*_WORKER, "metadata", "annotations", names.pod_index_offset)
+        path = (*_WORKER_TEMPLATE, "metadata", "annotations", names.pod_index_offset)
         result = with_value(result, path, "1")
     return result
 
 
-def validate_create(lws: JsonObject, _rules: Rules) -> list[FieldError]:
+def validate_create(lws: JsonObject, _rules: RuleContext) -> list[FieldError]:
     """Check the number of groups."""
     found = value_at(lws, ("spec", "replicas"))
-    if found is None or 0 <= replicas_of(lws, default=-1) <= _MOST_REPLICAS:
+    if found is None or 0 <= get_replicas(lws, default=-1) <= _MAX_REPLICAS:
         return []
-    return [FieldError.invalid("spec.replicas", found, f"must be between 0 and {_MOST_REPLICAS}")]
+    return [FieldError.invalid("spec.replicas", found, f"must be between 0 and {_MAX_REPLICAS}")]
 
 
-def validate_update(old: JsonObject, new: JsonObject, rules: Rules) -> list[FieldError]:
+def validate_update(old: JsonObject, new: JsonObject, rules: RuleContext) -> list[FieldError]:
     """Check that the pods of a group stay what quota was reserved for."""
-    errors = [*validate_create(new, rules), *queue_removed(old, new, rules)]
-    return [*errors, *_changed(old, new, rules)] if rules.is_managed else errors
+    errors = [*validate_create(new, rules), *find_queue_removal(old, new, rules)]
+    return [*errors, *_find_group_changes(old, new, rules)] if rules.is_managed else errors
 
 
-def _changed(old: JsonObject, new: JsonObject, rules: Rules) -> Iterator[FieldError]:
-    for template in (_LEADER, _WORKER):
-        yield from shape_changed(old, new, template)
-    size = replicas_of(new, *_SIZE)
-    if rules.gates.enabled(Gate.LWS_IMMUTABLE_GROUP_SIZE) and replicas_of(old, *_SIZE) != size:
-        yield FieldError.invalid(".".join(_SIZE), size, IMMUTABLE, "create the object anew")
+def _find_group_changes(old: JsonObject, new: JsonObject, rules: RuleContext) -> Iterator[FieldError]:
+    for template in (_LEADER_TEMPLATE, _WORKER_TEMPLATE):
+        yield from find_shape_changes(old, new, template)
+    size = get_replicas(new, *_GROUP_SIZE)
+    if rules.gates.enabled(Gate.LWS_IMMUTABLE_GROUP_SIZE) and get_replicas(old, *_GROUP_SIZE) != size:
+        yield FieldError.invalid(".".join(_GROUP_SIZE), size, IMMUTABLE, "create the object anew")
 
 
 LEADER_WORKER_SET = Integration(
@@ -177,15 +187,15 @@ LEADER_WORKER_SET = Integration(
     version="v1",
     kind="LeaderWorkerSet",
     plural="leaderworkersets",
-    pod_sets=pod_sets,
-    finished=lambda _job: None,
+    list_pod_sets=list_pod_sets,
+    find_outcome=lambda _job: None,
     is_active=has_replicas,
-    pods_ready=are_all_ready,
-    lifecycle=JobLifecycle(suspended=has_no_ready_replicas),
+    are_pods_ready=are_all_replicas_ready,
+    lifecycle=JobLifecycle(is_suspended=has_no_ready_replicas),
     ownership=KindOwnership(
-        creates=frozenset({("", "Service"), ("apps", "StatefulSet"), ("apps", "ControllerRevision")}),
-        differs=differs,
-        implies=("pod",),
+        created_kinds=frozenset({("", "Service"), ("apps", "StatefulSet"), ("apps", "ControllerRevision")}),
+        compare_child=compare_child,
+        implied_frameworks=("pod",),
     ),
     webhook=KindWebhook(
         mutate=mutate,
@@ -194,11 +204,11 @@ LEADER_WORKER_SET = Integration(
         validate_update=validate_update,
     ),
     serving=Serving(
-        parent=HELD_BY,
-        groups=groups,
-        templates=lambda job: (mapping_at(job, *_WORKER),),
-        place_of=_place_of,
-        role_of=_role_of,
-        index_label=_WORKER_INDEX,
+        suspending_parent=HELD_BY,
+        list_groups=list_groups,
+        list_templates=lambda job: (get_mapping(job, *_WORKER_TEMPLATE),),
+        locate_pod=_locate_pod,
+        get_role=_get_role,
+        index_label=_WORKER_INDEX_LABEL,
     ),
 )

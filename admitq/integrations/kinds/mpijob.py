@@ -6,47 +6,49 @@ the workers' pods itself.
 
 from typing import Final
 
-from admitq.integrations.base import Difference, Elastic, Rules
-from admitq.integrations.children import Pods, differing_pods, name_of
-from admitq.integrations.families.batch_jobs import pods_at_a_time
-from admitq.integrations.families.kubeflow_jobs import Roles, replica_job
+from admitq.integrations.base import ChildDifference, ElasticityCheck, RuleContext
+from admitq.integrations.children import PodsOfTemplate, compare_pods, get_name
+from admitq.integrations.families.batch_jobs import count_parallel_pods
+from admitq.integrations.families.kubeflow_jobs import ReplicaRoles, create_replica_job_kind
 from admitq_api.feature_gates import Gate
 from admitq_api.json_objects import JsonObject, object_at, value_at, with_value
 
-ROLES: Final = Roles("mpiReplicaSpecs", ("Launcher", "Worker"))
+ROLES: Final = ReplicaRoles("mpiReplicaSpecs", ("Launcher", "Worker"))
 
 
-def mutate(job: JsonObject, rules: Rules) -> JsonObject:
+def mutate(job: JsonObject, rules: RuleContext) -> JsonObject:
     """Where the launcher works too it has index 0, and those of the workers begin with 1."""
     if not rules.gates.enabled(Gate.TOPOLOGY_AWARE_SCHEDULING):
         return job
     if value_at(job, ("spec", "runLauncherAsWorker")) is not True:
         return job
-    for pod_set in ROLES.pod_sets(job, rules.names):
+    for pod_set in ROLES.list_pod_sets(job, rules.names):
         if pod_set.name == "worker":
             offset = (*pod_set.template_path, "metadata", "annotations", rules.names.pod_index_offset)
             return with_value(job, offset, "1")
     return job
 
 
-def differs(job: JsonObject, child: JsonObject, is_elastic: Elastic) -> Difference | None:
+def compare_child(job: JsonObject, child: JsonObject, is_elastic: ElasticityCheck) -> ChildDifference | None:
     """In what the child differs from the launcher's Job, or from a pod of the workers."""
     if child.get("kind") != "Job":
-        return ROLES.differs(job, child, is_elastic)
-    if name_of(child) != f"{name_of(job)}-launcher":
-        return Difference.IDENTITY
-    launchers = (one for one in ROLES.pod_sets_of(job) if one.name == "launcher")
-    granted = next((Pods(one.template_in(job), one.count) for one in launchers), None)
-    pods = Pods(object_at(child, ("spec", "template")), pods_at_a_time(object_at(child, ("spec",))))
-    return differing_pods(pods, granted)
+        return ROLES.compare_child(job, child, is_elastic)
+    if get_name(child) != f"{get_name(job)}-launcher":
+        return ChildDifference.IDENTITY
+    launchers = (one for one in ROLES.list_role_pod_sets(job) if one.name == "launcher")
+    granted = next((PodsOfTemplate(one.get_template(job), one.count) for one in launchers), None)
+    pods = PodsOfTemplate(
+        object_at(child, ("spec", "template")), count_parallel_pods(object_at(child, ("spec",)))
+    )
+    return compare_pods(pods, granted)
 
 
-MPI_JOB: Final = replica_job(
+MPI_JOB: Final = create_replica_job_kind(
     "MPIJob",
     "v2beta1",
     ROLES,
     controller="kubeflow.org/mpi-operator",
     creates=frozenset({("", "Pod"), ("batch", "Job")}),
-    differs=differs,
+    differs=compare_child,
     mutate=mutate,
 )

@@ -8,23 +8,23 @@ end is accounted for (semantics, Per kind: Pod; Pods and pod groups).
 from typing import Any, Final
 
 from admitq.integrations.base import (
+    ChildDifference,
     Composition,
     Delegation,
-    Difference,
-    Elastic,
+    ElasticityCheck,
     Integration,
     JobLifecycle,
     KindOwnership,
     KindWatch,
     KindWebhook,
     OwnerKind,
-    Rules,
+    RuleContext,
     Scaling,
 )
 from admitq.integrations.families import pod_groups, pods
-from admitq.integrations.families.pod_cache import slim_pod
-from admitq.integrations.ownership import prebuilt_places
-from admitq.integrations.pod_shape import role_hash
+from admitq.integrations.families.pod_cache import trim_pod
+from admitq.integrations.ownership import list_prebuilt_names
+from admitq.integrations.pod_shape import compute_role_hash
 from admitq_api.feature_gates import Gate
 from admitq_api.field_errors import ErrorPath, FieldError, new_errors
 from admitq_api.json_objects import JsonObject, value_at, with_value
@@ -35,8 +35,8 @@ _GATES: Final = ("spec", "schedulingGates")
 _FINALIZERS: Final = ("metadata", "finalizers")
 _LABELS: Final = ("metadata", "labels")
 _ANNOTATIONS: Final = ("metadata", "annotations")
-_SPARK_ROLE: Final = "spark-role"
-_SPARK_APP: Final = "spark-app-selector"
+_SPARK_ROLE_LABEL: Final = "spark-role"
+_SPARK_APP_LABEL: Final = "spark-app-selector"
 
 
 def is_member(pod: JsonObject, names: Names) -> bool:
@@ -47,23 +47,27 @@ def is_member(pod: JsonObject, names: Names) -> bool:
     return pods.is_managed(pod, names) and not pods.awaits_group(pod, names)
 
 
-def is_screened(pod: JsonObject, names: Names) -> bool:
+def is_reviewed_by_webhook(pod: JsonObject, names: Names) -> bool:
     """Whether the webhook held the pod, which leaves a role hash, or its parent has it queued."""
-    return pods.annotation(pod, names.role_hash) != "" or pods.is_suspended_by_parent(pod, names)
+    return pods.get_annotation(pod, names.role_hash) != "" or pods.is_suspended_by_parent(pod, names)
 
 
-def differs(driver: JsonObject, pod: JsonObject, _is_elastic: Elastic) -> Difference | None:
+def compare_child(
+    driver: JsonObject, pod: JsonObject, _is_elastic: ElasticityCheck
+) -> ChildDifference | None:
     """In what a pod differs from those that another creates: executors of a Spark application's driver."""
-    app = pods.label(driver, _SPARK_APP)
-    roles = pods.label(driver, _SPARK_ROLE), pods.label(pod, _SPARK_ROLE)
-    is_executor = app != "" and app == pods.label(pod, _SPARK_APP) and roles == ("driver", "executor")
-    return None if is_executor else Difference.IDENTITY
+    app = pods.get_label(driver, _SPARK_APP_LABEL)
+    roles = pods.get_label(driver, _SPARK_ROLE_LABEL), pods.get_label(pod, _SPARK_ROLE_LABEL)
+    is_executor = (
+        app != "" and app == pods.get_label(pod, _SPARK_APP_LABEL) and roles == ("driver", "executor")
+    )
+    return None if is_executor else ChildDifference.IDENTITY
 
 
 # --- admission --------------------------------------------------------------------------------------
 
 
-def mutate(pod: JsonObject, rules: Rules) -> JsonObject:
+def mutate(pod: JsonObject, rules: RuleContext) -> JsonObject:
     """The pod held: marked as managed, at its gates, with a finalizer and its role.
 
     A role that the pod brings is kept: it names the podset of a prebuilt Workload.
@@ -75,10 +79,10 @@ def mutate(pod: JsonObject, rules: Rules) -> JsonObject:
     result = _with_item(result, _GATES, {"name": names.admission_gate})
     if rules.gates.enabled(Gate.TOPOLOGY_AWARE_SCHEDULING):
         result = _with_item(result, _GATES, {"name": names.topology_gate})
-        index_label = pods.annotation(pod, names.pod_group_pod_index_label)
-        if index := pods.label(pod, index_label):
+        index_label = pods.get_annotation(pod, names.pod_group_pod_index_label)
+        if index := pods.get_label(pod, index_label):
             result = with_value(result, (*_LABELS, names.pod_group_pod_index), index)
-    role = pods.annotation(pod, names.role_hash) or role_hash(pods.mapping_at(pod, "spec"))
+    role = pods.get_annotation(pod, names.role_hash) or compute_role_hash(pods.get_mapping(pod, "spec"))
     return with_value(result, (*_ANNOTATIONS, names.role_hash), role)
 
 
@@ -88,34 +92,34 @@ def _with_item(pod: JsonObject, path: tuple[str, ...], item: Any) -> JsonObject:
     return pod if item in items else with_value(pod, path, [*items, item])
 
 
-def validate_create(pod: JsonObject, rules: Rules) -> list[FieldError]:
+def validate_create(pod: JsonObject, rules: RuleContext) -> list[FieldError]:
     """Check the mark of managed pods, and what a pod says of its group."""
     names = rules.names
     value = value_at(pod, (*_LABELS, names.managed))
     if value is None:
         return []
     if value != "true":
-        return [FieldError.invalid(_label(names.managed), value, 'can only be "true"')]
-    return [*_group_errors(pod, names), *_prebuilt_errors(pod, rules)]
+        return [FieldError.invalid(_label_path(names.managed), value, 'can only be "true"')]
+    return [*_find_group_errors(pod, names), *_find_prebuilt_errors(pod, rules)]
 
 
-def _label(key: str) -> ErrorPath:
+def _label_path(key: str) -> ErrorPath:
     return ErrorPath("metadata.labels").key(key)
 
 
-def _annotation(key: str) -> ErrorPath:
+def _annotation_path(key: str) -> ErrorPath:
     return ErrorPath("metadata.annotations").key(key)
 
 
 def _group_path(pod: JsonObject, names: Names) -> ErrorPath:
     key = names.pod_group_name
-    return _annotation(key) if pods.annotation(pod, key) else _label(key)
+    return _annotation_path(key) if pods.get_annotation(pod, key) else _label_path(key)
 
 
-def _group_errors(pod: JsonObject, names: Names) -> list[FieldError]:
-    group, total = pods.group_of(pod, names), value_at(pod, (*_ANNOTATIONS, names.pod_group_total_count))
-    where, name_key = _annotation(names.pod_group_total_count), names.pod_group_name
-    place = "annotation" if pods.annotation(pod, name_key) else "label"
+def _find_group_errors(pod: JsonObject, names: Names) -> list[FieldError]:
+    group, total = pods.get_pod_group(pod, names), value_at(pod, (*_ANNOTATIONS, names.pod_group_total_count))
+    where, name_key = _annotation_path(names.pod_group_total_count), names.pod_group_name
+    place = "annotation" if pods.get_annotation(pod, name_key) else "label"
     both = f"both the '{names.pod_group_total_count}' annotation and the '{name_key}' {place} should be set"
     errors: list[FieldError] = []
     if group and (wrong := dns_subdomain(group)):
@@ -123,24 +127,24 @@ def _group_errors(pod: JsonObject, names: Names) -> list[FieldError]:
     if group and total is None:
         errors.append(FieldError.required(where, both))
     if total is not None and not group:
-        errors.append(FieldError.required(_label(name_key), both))
-    if total is not None and pods.whole_number(total) is None:
+        errors.append(FieldError.required(_label_path(name_key), both))
+    if total is not None and pods.parse_positive_int(total) is None:
         errors.append(FieldError.invalid(where, total, "must be a whole number, at least 1"))
     return errors
 
 
-def _prebuilt_errors(pod: JsonObject, rules: Rules) -> list[FieldError]:
-    group, key = pods.group_of(pod, rules.names), rules.names.prebuilt_workload_name
+def _find_prebuilt_errors(pod: JsonObject, rules: RuleContext) -> list[FieldError]:
+    group, key = pods.get_pod_group(pod, rules.names), rules.names.prebuilt_workload_name
     by_annotation = rules.gates.enabled(Gate.WORKLOAD_IDENTIFIER_ANNOTATIONS)
-    places = prebuilt_places(pod, rules.names, by_annotation=by_annotation)
+    places = list_prebuilt_names(pod, rules.names, by_annotation=by_annotation)
     place, prebuilt = next((one for one in places if one[1]), ("", ""))
     if not group or not prebuilt or prebuilt == group:
         return []
-    where = _annotation(key) if place == "annotations" else _label(key)
+    where = _annotation_path(key) if place == "annotations" else _label_path(key)
     return [FieldError.invalid(where, prebuilt, "prebuilt workload and pod group should be equal")]
 
 
-def validate_update(old: JsonObject, new: JsonObject, rules: Rules) -> list[FieldError]:
+def validate_update(old: JsonObject, new: JsonObject, rules: RuleContext) -> list[FieldError]:
     """Check what the change adds: the group is immutable, and an unretriable pod stays so.
 
     Marks of ours, such as the role, are protected for all kinds alike.
@@ -149,14 +153,16 @@ def validate_update(old: JsonObject, new: JsonObject, rules: Rules) -> list[Fiel
     """
     names = rules.names
     errors = new_errors(validate_create(new, rules), validate_create(old, rules))
-    before, after = pods.group_of(old, names), pods.group_of(new, names)
+    before, after = pods.get_pod_group(old, names), pods.get_pod_group(new, names)
     if before and before != after:
         errors.append(FieldError.invalid(_group_path(old, names), after, "field is immutable"))
     key = names.retriable_in_group
-    if pods.annotation(old, key) == "false" and pods.annotation(new, key) != "false":
+    if pods.get_annotation(old, key) == "false" and pods.get_annotation(new, key) != "false":
         errors.append(
             FieldError.forbidden(
-                _annotation(key), "unretriable pod group can't be converted to retriable", 'leave it "false"'
+                _annotation_path(key),
+                "unretriable pod group can't be converted to retriable",
+                'leave it "false"',
             )
         )
     return errors
@@ -168,20 +174,20 @@ POD = Integration(
     version="v1",
     kind="Pod",
     plural="pods",
-    pod_sets=pod_groups.pod_sets,
-    finished=pod_groups.finished,
+    list_pod_sets=pod_groups.list_pod_sets,
+    find_outcome=pod_groups.find_outcome,
     is_active=pod_groups.is_active,
-    pods_ready=pod_groups.pods_ready,
+    are_pods_ready=pod_groups.are_pods_ready,
     lifecycle=JobLifecycle(
-        suspended=pod_groups.is_suspended,
+        is_suspended=pod_groups.is_suspended,
         patches_status=True,
     ),
-    scaling=Scaling(reclaimable=pod_groups.reclaimable),
+    scaling=Scaling(count_reclaimable_pods=pod_groups.count_reclaimable_pods),
     ownership=KindOwnership(
         is_held_by_parent=pods.is_suspended_by_parent,
-        known_owners=(OwnerKind("apps", "v1", "ReplicaSet"),),
-        creates=frozenset({("", "Pod")}),
-        differs=differs,
+        intermediate_owners=(OwnerKind("apps", "v1", "ReplicaSet"),),
+        created_kinds=frozenset({("", "Pod")}),
+        compare_child=compare_child,
         # A driver that is queued as a pod has quota for itself alone.
         covers_children=False,
     ),
@@ -192,24 +198,24 @@ POD = Integration(
         validate_update=validate_update,
     ),
     watch=KindWatch(
-        watched_labels=lambda names: f"{names.managed}=true",
-        slim=slim_pod,
+        get_label_selector=lambda names: f"{names.managed}=true",
+        trim_for_cache=trim_pod,
     ),
     composition=Composition(
         is_member=is_member,
-        is_screened=is_screened,
-        group_of=pods.group_of,
+        is_reviewed_by_webhook=is_reviewed_by_webhook,
+        get_group=pods.get_pod_group,
         compose=pod_groups.compose,
-        problem=pod_groups.problem,
+        find_problem=pod_groups.find_problem,
         is_equivalent=pod_groups.is_equivalent,
-        pod_set_of=pod_groups.pod_set_of,
-        held=pod_groups.held,
-        released=pod_groups.released,
-        stoppable=pod_groups.stoppable,
-        condemned=pods.condemned,
-        excess=pod_groups.excess,
-        replaced=pod_groups.replaced,
-        lacks=pod_groups.lacks,
-        finalizer=lambda names: names.managed_finalizer,
+        get_pod_set=pod_groups.get_pod_set,
+        list_startable=pod_groups.list_startable,
+        without_gates=pod_groups.without_gates,
+        list_stoppable=pod_groups.list_stoppable,
+        mark_for_termination=pods.mark_for_termination,
+        list_excess=pod_groups.list_excess,
+        list_replaced=pod_groups.list_replaced,
+        needs_more_members=pod_groups.needs_more_members,
+        get_finalizer=lambda names: names.managed_finalizer,
     ),
 )

@@ -7,22 +7,22 @@ being deleted.
 from typing import Final
 
 from admitq.integrations.base import (
-    KNOWN_DISPATCHER,
+    KUEUE_MULTIKUEUE_CONTROLLER,
+    ChildDifference,
     Delegation,
-    Difference,
-    Elastic,
+    ElasticityCheck,
     Integration,
     JobLifecycle,
     KindOwnership,
     KindWebhook,
+    ObjectReference,
     PodSetTemplate,
     PodTemplates,
-    Reference,
-    Rules,
+    RuleContext,
     Scaling,
-    never,
+    return_none,
 )
-from admitq.integrations.children import name_of
+from admitq.integrations.children import get_name
 from admitq.integrations.families import managed_job_rules, ray_clusters
 from admitq.integrations.job_fields import is_condition_true
 from admitq_api.field_errors import FieldError
@@ -30,30 +30,34 @@ from admitq_api.json_objects import JsonObject, value_at
 from admitq_api.labels import Names
 
 SPEC: Final = ("spec", "rayClusterConfig")
-SERVES: Final = ("status", "activeServiceStatus", "rayClusterName")
-IS_TO_SERVE: Final = ("status", "pendingServiceStatus", "rayClusterName")
+ACTIVE_CLUSTER: Final = ("status", "activeServiceStatus", "rayClusterName")
+PENDING_CLUSTER: Final = ("status", "pendingServiceStatus", "rayClusterName")
 
 
-def pod_sets(job: JsonObject, _names: Names) -> list[PodSetTemplate]:
+def list_pod_sets(job: JsonObject, _names: Names) -> list[PodSetTemplate]:
     """The head and each group of workers."""
-    return ray_clusters.pod_sets(job, SPEC)
+    return ray_clusters.list_pod_sets(job, SPEC)
 
 
-def references(job: JsonObject) -> tuple[Reference, ...]:
+def list_references(job: JsonObject) -> tuple[ObjectReference, ...]:
     """The cluster that serves, if Ray scales it, and the one that is to take over, while there are both."""
-    return ray_clusters.made_for(job, SPEC, [value_at(job, SERVES), value_at(job, IS_TO_SERVE)])
+    return ray_clusters.list_cluster_references(
+        job, SPEC, [value_at(job, ACTIVE_CLUSTER), value_at(job, PENDING_CLUSTER)]
+    )
 
 
-def differs(job: JsonObject, cluster: JsonObject, is_elastic: Elastic) -> Difference | None:
+def compare_child(
+    job: JsonObject, cluster: JsonObject, is_elastic: ElasticityCheck
+) -> ChildDifference | None:
     """In what a RayCluster differs from those that the operator creates for the service.
 
     A cluster that has been replaced goes on for a while, and the status does not name it any more. So other
     names are accepted, too.
     """
-    is_known = name_of(cluster) in {value_at(job, path) for path in (SERVES, IS_TO_SERVE)}
-    if not is_known and not ray_clusters.is_named_after(cluster, job):
-        return Difference.IDENTITY
-    return ray_clusters.differing_cluster(ray_clusters.pod_sets(job, SPEC), job, cluster, is_elastic)
+    is_known = get_name(cluster) in {value_at(job, path) for path in (ACTIVE_CLUSTER, PENDING_CLUSTER)}
+    if not is_known and not ray_clusters.has_generated_name(cluster, job):
+        return ChildDifference.IDENTITY
+    return ray_clusters.compare_cluster(ray_clusters.list_pod_sets(job, SPEC), job, cluster, is_elastic)
 
 
 def is_ready(job: JsonObject) -> bool:
@@ -66,13 +70,13 @@ def is_cleaning_up(job: JsonObject) -> bool:
     return ray_clusters.is_fault_tolerant(job, SPEC)
 
 
-def mutate(job: JsonObject, rules: Rules) -> JsonObject:
+def mutate(job: JsonObject, rules: RuleContext) -> JsonObject:
     """Hold the pods of an elastic service."""
     return ray_clusters.with_elastic_gates(job, SPEC, rules)
 
 
-def _errors(job: JsonObject, rules: Rules) -> list[FieldError]:
-    return ray_clusters.errors(job, SPEC, rules)
+def _find_errors(job: JsonObject, rules: RuleContext) -> list[FieldError]:
+    return ray_clusters.find_errors(job, SPEC, rules)
 
 
 RAY_SERVICE = Integration(
@@ -81,16 +85,16 @@ RAY_SERVICE = Integration(
     version=ray_clusters.VERSION,
     kind="RayService",
     plural="rayservices",
-    pod_sets=pod_sets,
-    finished=never,
+    list_pod_sets=list_pod_sets,
+    find_outcome=return_none,
     is_active=is_ready,
-    pods_ready=is_ready,
+    are_pods_ready=is_ready,
     templates=PodTemplates(
         pod_sets_field=".".join(SPEC),
         with_template=ray_clusters.with_template,
-        references=references,
-        follows=(ray_clusters.CLUSTERS,),
-        resolved=ray_clusters.with_made,
+        list_references=list_references,
+        referenced_kinds=(ray_clusters.CLUSTER_KIND,),
+        resolve=ray_clusters.with_clusters,
     ),
     lifecycle=JobLifecycle(
         suspend_path=(*SPEC, "suspend"),
@@ -98,22 +102,22 @@ RAY_SERVICE = Integration(
     ),
     scaling=Scaling(
         can_be_elastic=True,
-        slice_version=ray_clusters.slice_version,
+        get_slice_version=ray_clusters.get_slice_version,
     ),
     ownership=KindOwnership(
-        creates=frozenset({(ray_clusters.GROUP, "RayCluster")}),
-        differs=differs,
+        created_kinds=frozenset({(ray_clusters.GROUP, "RayCluster")}),
+        compare_child=compare_child,
     ),
     delegation=Delegation(
         managed_by_path=("spec", "managedBy"),
         own_controller=ray_clusters.OPERATOR,
-        dispatched_as=KNOWN_DISPATCHER,
+        dispatch_controller=KUEUE_MULTIKUEUE_CONTROLLER,
         adopts_prebuilt_workload=True,
     ),
     webhook=KindWebhook(
         mutate=mutate,
-        validate_create=managed_job_rules.on_create(_errors),
-        is_update_validated=managed_job_rules.is_update_validated,
-        validate_update=managed_job_rules.on_update(_errors),
+        validate_create=managed_job_rules.check_new_jobs(_find_errors),
+        should_validate_update=managed_job_rules.should_validate_update,
+        validate_update=managed_job_rules.check_updated_jobs(_find_errors),
     ),
 )

@@ -8,15 +8,15 @@ through states in which its pods are still being deleted.
 from typing import Final
 
 from admitq.integrations.base import (
-    Difference,
-    Elastic,
-    Finished,
+    ChildDifference,
+    ElasticityCheck,
     Integration,
+    JobOutcome,
     KindOwnership,
     KindWebhook,
     PodSetTemplate,
     PodTemplates,
-    Rules,
+    RuleContext,
 )
 from admitq.integrations.children import is_pod_within
 from admitq.integrations.families import managed_job_rules
@@ -28,11 +28,11 @@ from admitq.integrations.families.spark_pods import (
     EXECUTOR,
     Role,
     allocates_dynamically,
-    executors,
-    selects_nodes_by_role,
-    selects_nodes_for_all,
-    template_of,
-    with_template_of,
+    compute_template,
+    count_executors,
+    has_common_node_selector,
+    supports_node_selector_by_role,
+    with_role_template,
 )
 from admitq_api.feature_gates import Gate
 from admitq_api.field_errors import ErrorPath, FieldError
@@ -57,20 +57,20 @@ ACTIVE_STATES: Final = frozenset(
 """In which pods may still be there."""
 
 
-def _state(app: JsonObject) -> str:
+def _get_state(app: JsonObject) -> str:
     return text_at(app, ("status", "applicationState", "state"))
 
 
-def pod_sets(app: JsonObject, _names: Names) -> list[PodSetTemplate]:
+def list_pod_sets(app: JsonObject, _names: Names) -> list[PodSetTemplate]:
     """The driver, and the executors that it starts with."""
-    counts = {DRIVER.name: 1, EXECUTOR.name: executors(app)}
+    counts = {DRIVER.name: 1, EXECUTOR.name: count_executors(app)}
     return [
         PodSetTemplate(
             name,
             counts[name],
             role.path,
-            template=template_of(app, role),
-            annotations=(*role.path, "annotations"),
+            template=compute_template(app, role),
+            own_annotations_path=(*role.path, "annotations"),
         )
         for name, role in ROLES.items()
     ]
@@ -81,20 +81,20 @@ def with_template(
 ) -> JsonObject:
     """The application with what the template says in the fields of the role."""
     role = ROLES.get(pod_set.name)
-    return app if role is None else with_template_of(app, role, template)
+    return app if role is None else with_role_template(app, role, template)
 
 
-def finished(app: JsonObject) -> Finished | None:
+def find_outcome(app: JsonObject) -> JobOutcome | None:
     """As the application's state says; a failed submission that is to be repeated is not the end."""
-    state, message = _state(app), text_at(app, ("status", "applicationState", "errorMessage"))
+    state, message = _get_state(app), text_at(app, ("status", "applicationState", "errorMessage"))
     if state == "COMPLETED":
-        return Finished(True, message or "SparkApplication completed")
-    if state == "FAILED" or (state == "SUBMISSION_FAILED" and not _is_submitted_again(app)):
-        return Finished(False, message or "SparkApplication failed")
+        return JobOutcome(True, message or "SparkApplication completed")
+    if state == "FAILED" or (state == "SUBMISSION_FAILED" and not _will_be_resubmitted(app)):
+        return JobOutcome(False, message or "SparkApplication failed")
     return None
 
 
-def _is_submitted_again(app: JsonObject) -> bool:
+def _will_be_resubmitted(app: JsonObject) -> bool:
     policy = object_at(app, ("spec", "restartPolicy"))
     if policy.get("type") == "OnFailure":
         attempts = as_int(value_at(app, ("status", "submissionAttempts")))
@@ -102,33 +102,35 @@ def _is_submitted_again(app: JsonObject) -> bool:
     return policy.get("type") == "Always"
 
 
-def pods_ready(app: JsonObject) -> bool:
+def are_pods_ready(app: JsonObject) -> bool:
     """When the driver runs, and as many executors as there are to be run or have run."""
     states = object_at(app, ("status", "executorState")).values()
     settled = sum(state in ("RUNNING", "COMPLETED") for state in states)
-    return _state(app) == "RUNNING" and settled >= executors(app)
+    return _get_state(app) == "RUNNING" and settled >= count_executors(app)
 
 
-def differs(app: JsonObject, pod: JsonObject, _is_elastic: Elastic) -> Difference | None:
+def compare_child(app: JsonObject, pod: JsonObject, _is_elastic: ElasticityCheck) -> ChildDifference | None:
     """In what a pod differs from the driver's: its name, and the requests that Spark derives from fields."""
     configured = text_fields_at(app, CONF).get("spark.kubernetes.driver.pod.name")
     default = f"{text_at(app, ('metadata', 'name'))}-driver"
     name = text_at(app, (*DRIVER.path, "podName")) or configured or default
     if text_at(pod, ("metadata", "name")) != name:
-        return Difference.IDENTITY
-    return _differing_requests(app, pod, DRIVER)
+        return ChildDifference.IDENTITY
+    return _compare_requests(app, pod, DRIVER)
 
 
-def differs_below(app: JsonObject, pod: JsonObject, _is_elastic: Elastic) -> Difference | None:
+def compare_grandchild(
+    app: JsonObject, pod: JsonObject, _is_elastic: ElasticityCheck
+) -> ChildDifference | None:
     """In what the requests of a pod differ from those of executors, which the driver creates."""
-    return _differing_requests(app, pod, EXECUTOR)
+    return _compare_requests(app, pod, EXECUTOR)
 
 
-def _differing_requests(app: JsonObject, pod: JsonObject, role: Role) -> Difference | None:
-    return None if is_pod_within(pod, template_of(app, role)) else Difference.REQUESTS
+def _compare_requests(app: JsonObject, pod: JsonObject, role: Role) -> ChildDifference | None:
+    return None if is_pod_within(pod, compute_template(app, role)) else ChildDifference.REQUESTS
 
 
-def _errors(app: JsonObject, _rules: Rules) -> list[FieldError]:
+def _find_errors(app: JsonObject, _rules: RuleContext) -> list[FieldError]:
     """All its pods are known before they run."""
     errors: list[FieldError] = []
     mode = value_at(app, ("spec", "mode"))
@@ -144,7 +146,7 @@ def _errors(app: JsonObject, _rules: Rules) -> list[FieldError]:
                 path, "only elastic jobs can change their size", "set spec.executor.instances"
             )
         )
-    if selects_nodes_for_all(app) and not selects_nodes_by_role(app):
+    if has_common_node_selector(app) and not supports_node_selector_by_role(app):
         errors.append(
             FieldError.forbidden(
                 ErrorPath().at(*COMMON_NODE_SELECTOR),
@@ -162,19 +164,19 @@ SPARK_APPLICATION: Final = Integration(
     version="v1beta2",
     kind="SparkApplication",
     plural="sparkapplications",
-    pod_sets=pod_sets,
-    finished=finished,
-    is_active=lambda app: _state(app) in ACTIVE_STATES,
-    pods_ready=pods_ready,
+    list_pod_sets=list_pod_sets,
+    find_outcome=find_outcome,
+    is_active=lambda app: _get_state(app) in ACTIVE_STATES,
+    are_pods_ready=are_pods_ready,
     templates=PodTemplates(with_template=with_template),
     ownership=KindOwnership(
-        creates=frozenset({("", "Pod")}),
-        differs=differs,
-        differs_below=differs_below,
+        created_kinds=frozenset({("", "Pod")}),
+        compare_child=compare_child,
+        compare_grandchild=compare_grandchild,
     ),
     webhook=KindWebhook(
-        validate_create=managed_job_rules.on_create(_errors),
-        is_update_validated=managed_job_rules.is_update_validated,
-        validate_update=managed_job_rules.on_update(_errors),
+        validate_create=managed_job_rules.check_new_jobs(_find_errors),
+        should_validate_update=managed_job_rules.should_validate_update,
+        validate_update=managed_job_rules.check_updated_jobs(_find_errors),
     ),
 )

@@ -9,34 +9,34 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from admitq.integrations.base import (
-    Difference,
-    Elastic,
+    ChildDifference,
+    ElasticityCheck,
     Integration,
     JobLifecycle,
     KindOwnership,
     KindWebhook,
-    PodPlace,
+    PodLocation,
     PodSetTemplate,
-    Rules,
+    RuleContext,
     ServedGroup,
     Serving,
 )
-from admitq.integrations.children import has_ordinal, is_pod_within, is_selected, name_of
+from admitq.integrations.children import get_name, has_ordinal, is_pod_within, is_selected
 from admitq.integrations.families.pods import STATEFUL_SET as HELD_BY
-from admitq.integrations.families.pods import annotation, label, mapping_at, text_at
+from admitq.integrations.families.pods import get_annotation, get_label, get_mapping, get_text
 from admitq.integrations.families.serving import (
     IMMUTABLE,
-    are_all_ready,
+    are_all_replicas_ready,
+    find_queue_removal,
+    find_shape_changes,
+    get_replicas,
     has_no_ready_replicas,
     has_replicas,
-    is_held_for,
-    queue_removed,
-    replicas_of,
-    shape_changed,
-    with_marks,
+    is_suspended_by,
+    with_template_metadata,
 )
-from admitq.integrations.ownership import controller_of
-from admitq.integrations.workload_names import LONGEST, LONGEST_LABEL, workload_name
+from admitq.integrations.ownership import get_controller
+from admitq.integrations.workload_names import MAX_LABEL_LENGTH, MAX_NAME_LENGTH, create_workload_name
 from admitq_api.conditions import ConditionType, Reason, find
 from admitq_api.feature_gates import Gate
 from admitq_api.field_errors import FieldError
@@ -45,23 +45,23 @@ from admitq_api.labels import Names
 
 _TEMPLATE: Final = ("spec", "template")
 _REPLICAS: Final = "spec.replicas"
-_INDEX: Final = "apps.kubernetes.io/pod-index"
-_REVISION: Final = "controller-revision-hash"
+_INDEX_LABEL: Final = "apps.kubernetes.io/pod-index"
+_REVISION_LABEL: Final = "controller-revision-hash"
 
 
-def pod_sets(stateful_set: JsonObject, _names: Names) -> list[PodSetTemplate]:
+def list_pod_sets(stateful_set: JsonObject, _names: Names) -> list[PodSetTemplate]:
     """One podset of all replicas."""
-    return [PodSetTemplate("main", replicas_of(stateful_set), _TEMPLATE)]
+    return [PodSetTemplate("main", get_replicas(stateful_set), _TEMPLATE)]
 
 
-def _place_of(pod: JsonObject) -> PodPlace | None:
-    reference = controller_of(pod) or {}
+def _locate_pod(pod: JsonObject) -> PodLocation | None:
+    reference = get_controller(pod) or {}
     of_kind = reference.get("apiVersion") == "apps/v1" and reference.get("kind") == "StatefulSet"
-    return PodPlace(str(reference.get("name", ""))) if of_kind else None
+    return PodLocation(str(reference.get("name", ""))) if of_kind else None
 
 
-def _groups(stateful_set: JsonObject, _pods: Sequence[JsonObject]) -> tuple[ServedGroup, ...]:
-    return (ServedGroup(text_at(stateful_set, "metadata", "name")),)
+def _list_groups(stateful_set: JsonObject, _pods: Sequence[JsonObject]) -> tuple[ServedGroup, ...]:
+    return (ServedGroup(get_text(stateful_set, "metadata", "name")),)
 
 
 def is_outdated(stateful_set: JsonObject, pod: JsonObject) -> bool:
@@ -69,80 +69,82 @@ def is_outdated(stateful_set: JsonObject, pod: JsonObject) -> bool:
 
     Only while a rollout is known to be under way: a status that is behind knows no newer revision.
     """
-    revision, wanted = label(pod, _REVISION), text_at(stateful_set, "status", "updateRevision")
+    revision, wanted = get_label(pod, _REVISION_LABEL), get_text(stateful_set, "status", "updateRevision")
     observed = value_at(stateful_set, ("status", "observedGeneration"))
-    is_rolled_out = observed == value_at(stateful_set, ("metadata", "generation")) and wanted != text_at(
+    is_rolled_out = observed == value_at(stateful_set, ("metadata", "generation")) and wanted != get_text(
         stateful_set, "status", "currentRevision"
     )
     if not is_rolled_out or not revision or not wanted or revision == wanted:
         return False
-    ordinal = label(pod, _INDEX) or text_at(pod, "metadata", "name").rpartition("-")[2]
-    kept = replicas_of(stateful_set, "spec", "ordinals", "start", default=0) + replicas_of(
+    ordinal = get_label(pod, _INDEX_LABEL) or get_text(pod, "metadata", "name").rpartition("-")[2]
+    kept = get_replicas(stateful_set, "spec", "ordinals", "start", default=0) + get_replicas(
         stateful_set, "spec", "updateStrategy", "rollingUpdate", "partition", default=0
     )
     rolls = value_at(stateful_set, ("spec", "updateStrategy", "type"), "RollingUpdate") == "RollingUpdate"
     return rolls and ordinal.isascii() and ordinal.isdigit() and len(ordinal) <= 10 and int(ordinal) >= kept
 
 
-def differs(stateful_set: JsonObject, pod: JsonObject, _is_elastic: Elastic) -> Difference | None:
+def compare_child(
+    stateful_set: JsonObject, pod: JsonObject, _is_elastic: ElasticityCheck
+) -> ChildDifference | None:
     """In what a pod differs from those that the StatefulSet controller creates: one for each ordinal."""
     if pod.get("kind") != "Pod":
         return None
-    start = replicas_of(stateful_set, "spec", "ordinals", "start", default=0)
-    is_named = has_ordinal(name_of(pod), name_of(stateful_set), replicas_of(stateful_set), start)
+    start = get_replicas(stateful_set, "spec", "ordinals", "start", default=0)
+    is_named = has_ordinal(get_name(pod), get_name(stateful_set), get_replicas(stateful_set), start)
     if not is_named or not is_selected(stateful_set, pod):
-        return Difference.IDENTITY
-    return None if is_pod_within(pod, mapping_at(stateful_set, *_TEMPLATE)) else Difference.REQUESTS
+        return ChildDifference.IDENTITY
+    return None if is_pod_within(pod, get_mapping(stateful_set, *_TEMPLATE)) else ChildDifference.REQUESTS
 
 
-def mutate(stateful_set: JsonObject, rules: Rules) -> JsonObject:
+def mutate(stateful_set: JsonObject, rules: RuleContext) -> JsonObject:
     """The StatefulSet with a template whose pods are held; one that a larger whole has held stays so."""
     names = rules.names
-    if annotation(mapping_at(stateful_set, *_TEMPLATE), names.pod_suspending_parent):
+    if get_annotation(get_mapping(stateful_set, *_TEMPLATE), names.pod_suspending_parent):
         return stateful_set
-    return with_marks(stateful_set, _TEMPLATE, {}, {names.pod_suspending_parent: HELD_BY})
+    return with_template_metadata(stateful_set, _TEMPLATE, {}, {names.pod_suspending_parent: HELD_BY})
 
 
-def workload_asked(old: JsonObject, new: JsonObject, rules: Rules) -> tuple[str, ...]:
+def list_deciding_workloads(old: JsonObject, new: JsonObject, rules: RuleContext) -> tuple[str, ...]:
     """Names of the Workload that has to have let go of its quota before pods come back."""
-    metadata = mapping_at(old, "metadata")
-    if not rules.is_managed or not _comes_back(old, new):
+    metadata = get_mapping(old, "metadata")
+    if not rules.is_managed or not _scales_up_from_zero(old, new):
         return ()
-    longest = LONGEST_LABEL if rules.gates.enabled(Gate.SHORT_WORKLOAD_NAMES) else LONGEST
+    longest = MAX_LABEL_LENGTH if rules.gates.enabled(Gate.SHORT_WORKLOAD_NAMES) else MAX_NAME_LENGTH
     name, uid = str(metadata.get("name", "")), str(metadata.get("uid", ""))
-    return tuple(workload_name("StatefulSet", "apps", name, one, longest=longest) for one in (uid, ""))
+    return tuple(create_workload_name("StatefulSet", "apps", name, one, longest=longest) for one in (uid, ""))
 
 
-def _comes_back(old: JsonObject, new: JsonObject) -> bool:
-    return replicas_of(old) == 0 < replicas_of(new)
+def _scales_up_from_zero(old: JsonObject, new: JsonObject) -> bool:
+    return get_replicas(old) == 0 < get_replicas(new)
 
 
-def validate_update(old: JsonObject, new: JsonObject, rules: Rules) -> list[FieldError]:
+def validate_update(old: JsonObject, new: JsonObject, rules: RuleContext) -> list[FieldError]:
     """Check that the pods stay what quota was reserved for, and that they go before they come back."""
-    errors = [*queue_removed(old, new, rules)]
-    held = is_held_for(mapping_at(new, *_TEMPLATE), HELD_BY, rules.names)
+    errors = [*find_queue_removal(old, new, rules)]
+    held = is_suspended_by(get_mapping(new, *_TEMPLATE), HELD_BY, rules.names)
     if rules.is_managed and held:
-        errors += [*shape_changed(old, new, _TEMPLATE), *_scaled(old, new, rules)]
+        errors += [*find_shape_changes(old, new, _TEMPLATE), *_find_scaling_errors(old, new, rules)]
     return errors
 
 
-def _scaled(old: JsonObject, new: JsonObject, rules: Rules) -> Iterator[FieldError]:
-    before, after = replicas_of(old), replicas_of(new)
+def _find_scaling_errors(old: JsonObject, new: JsonObject, rules: RuleContext) -> Iterator[FieldError]:
+    before, after = get_replicas(old), get_replicas(new)
     if before and after and before != after:
         yield FieldError.invalid(_REPLICAS, after, IMMUTABLE, "scale to zero first")
-    if not _comes_back(old, new):
+    if not _scales_up_from_zero(old, new):
         return
     if has_replicas(old):
         yield FieldError.forbidden(
             _REPLICAS, "scaling down is still in progress", "wait until all pods are gone"
         )
-    elif rules.workload is not None and not _has_let_go(rules.workload):
+    elif rules.deciding_workload is not None and not _has_released_quota(rules.deciding_workload):
         yield FieldError.forbidden(
             _REPLICAS, "workload from previous scale-down is still being deleted", "wait a moment"
         )
 
 
-def _has_let_go(workload: JsonObject) -> bool:
+def _has_released_quota(workload: JsonObject) -> bool:
     """Whether the Workload is on hold; of one that is deactivated, only that is told."""
     quota = find(value_at(workload, ("status", "conditions"), []), ConditionType.QUOTA_RESERVED) or {}
     return quota.get("status") == "False" and quota.get("reason") in {Reason.ON_HOLD, Reason.DEACTIVATED}
@@ -154,34 +156,34 @@ STATEFUL_SET = Integration(
     version="v1",
     kind="StatefulSet",
     plural="statefulsets",
-    pod_sets=pod_sets,
-    finished=lambda _job: None,
+    list_pod_sets=list_pod_sets,
+    find_outcome=lambda _job: None,
     is_active=has_replicas,
-    pods_ready=are_all_ready,
+    are_pods_ready=are_all_replicas_ready,
     lifecycle=JobLifecycle(
-        suspended=has_no_ready_replicas,
-        is_on_hold=lambda job: replicas_of(job) == 0,
+        is_suspended=has_no_ready_replicas,
+        is_on_hold=lambda job: get_replicas(job) == 0,
     ),
     ownership=KindOwnership(
-        creates=frozenset({("", "Pod"), ("", "PersistentVolumeClaim"), ("apps", "ControllerRevision")}),
-        differs=differs,
-        implies=("pod",),
+        created_kinds=frozenset({("", "Pod"), ("", "PersistentVolumeClaim"), ("apps", "ControllerRevision")}),
+        compare_child=compare_child,
+        implied_frameworks=("pod",),
     ),
     webhook=KindWebhook(
         mutate=mutate,
         mutates_updates=True,
-        workload_asked=workload_asked,
-        scaled_at=("spec", "replicas"),
+        list_deciding_workloads=list_deciding_workloads,
+        scale_field=("spec", "replicas"),
         validate_update=validate_update,
     ),
     serving=Serving(
-        parent=HELD_BY,
-        groups=_groups,
-        templates=lambda job: (mapping_at(job, *_TEMPLATE),),
-        place_of=_place_of,
-        index_label=_INDEX,
+        suspending_parent=HELD_BY,
+        list_groups=_list_groups,
+        list_templates=lambda job: (get_mapping(job, *_TEMPLATE),),
+        locate_pod=_locate_pod,
+        index_label=_INDEX_LABEL,
         is_outdated=is_outdated,
-        on_hold="StatefulSet scaled to zero; workload on hold",
-        is_found_without_uid=True,
+        on_hold_message="StatefulSet scaled to zero; workload on hold",
+        may_have_name_without_uid=True,
     ),
 )

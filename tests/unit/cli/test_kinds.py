@@ -9,9 +9,9 @@ from typer.testing import CliRunner
 
 from admitq.cli.commands import application
 from admitq.cli.processes import CONFIGURATION_ERROR
-from admitq.integrations.capabilities import ABILITIES, described
+from admitq.integrations.capabilities import CAPABILITIES, describe_kind
 from admitq.integrations.kinds.job import JOB
-from admitq.integrations.registry import registered
+from admitq.integrations.registry import load_integrations
 from localcluster.custom_kinds import configured
 
 
@@ -23,7 +23,7 @@ def asked(*arguments: str) -> str:
 
 def test_json_tells_every_kind_with_every_ability() -> None:
     rows = json.loads(asked("--json"))
-    assert [row["framework"] for row in rows] == [one.framework for one in registered()]
+    assert [row["framework"] for row in rows] == [one.framework for one in load_integrations()]
     assert rows[0] == {
         "framework": "batch/job",
         "apiVersion": "batch/v1",
@@ -40,19 +40,19 @@ def test_json_tells_every_kind_with_every_ability() -> None:
 
 def test_the_table_has_a_line_for_every_kind() -> None:
     lines = asked().splitlines()
-    for one in registered():
+    for one in load_integrations():
         (line,) = [line for line in lines if line.split()[:1] == [one.framework]]
-        for ability in ABILITIES:
-            assert (ability.title in line) == ability.has(one)
+        for ability in CAPABILITIES:
+            assert (ability.title in line) == ability.is_supported_by(one)
 
 
 def test_an_ability_that_a_kind_lacks_is_not_told() -> None:
     bare = replace(
         JOB,
-        scaling=replace(JOB.scaling, with_counts=None, can_be_elastic=False),
+        scaling=replace(JOB.scaling, with_pod_counts=None, can_be_elastic=False),
         delegation=replace(JOB.delegation, managed_by_path=None),
     )
-    told = described(bare)
+    told = describe_kind(bare)
     assert [told[key] for key in ("partialAdmission", "otherClusters", "elastic")] == [False, False, False]
 
 
@@ -61,7 +61,7 @@ def test_kinds_that_a_configuration_tells_of_are_listed_too(tmp_path: Path) -> N
     head = {"apiVersion": "config.admitq.dev/v1beta2", "kind": "Configuration"}
     file.write_text(yaml.safe_dump({**head, "integrations": {"custom": configured()}}))
     rows = json.loads(asked("--json", "--config", str(file)))
-    told = [(row["framework"], row["partialAdmission"]) for row in rows[len(registered()) :]]
+    told = [(row["framework"], row["partialAdmission"]) for row in rows[len(load_integrations()) :]]
     assert told == [("example.com/training", False), ("tasks.example.com/job", True)]
     (line,) = [line for line in asked("--config", str(file)).splitlines() if "tasks.example.com/job" in line]
     assert "tasks.example.com/v1alpha1" in line

@@ -9,7 +9,7 @@ from admitq.controllers.indexes import BY_CLUSTER_QUEUE
 from admitq.controllers.plan import Patch, Plan, act, plan
 from admitq.controllers.workload.controller import WorkloadController
 from admitq.controllers.workload.steps import decide_workload
-from admitq.integrations.base import Step
+from admitq.integrations.base import PatchStep
 from admitq.runtime.store import Key
 from admitq.workloads.transitions import NOT_ALL_PODS_READY
 from tests.unit.controllers.builders import (
@@ -102,7 +102,7 @@ async def test_a2_gate_decides_how_the_admission_is_written(merge_patches: bool,
     obj = reserved()
     world.put(KINDS.workloads, obj)
     change = {"status": {"conditions": [*obj["status"]["conditions"], NOT_ADMITTED]}}
-    await act(world.ctx, plan(Patch(KINDS.workloads, obj, (Step(change, "status"),), "admission")))
+    await act(world.ctx, plan(Patch(KINDS.workloads, obj, (PatchStep(change, "status"),), "admission")))
     assert world.calls == [f"{call} workloads/job-j-1/status"]
     written = world.get(KINDS.workloads, "job-j-1")["status"]
     assert written["admission"] == ADMISSION

@@ -10,7 +10,7 @@ from admitq.controllers.job.owners import Owners
 from admitq.controllers.outliving import ORPHANED_PODS
 from admitq.controllers.plan import Delete, Patch, Plan, plan
 from admitq.controllers.workload.controller import WorkloadController
-from admitq.integrations.base import Step
+from admitq.integrations.base import PatchStep
 from admitq.integrations.kinds.job import JOB
 from admitq.runtime.rate_limit import CallPriority
 from admitq.runtime.resources import JOBS
@@ -155,7 +155,7 @@ async def test_deletion_of_an_excess_pod_has_the_priority_of_evictions(world: Wo
     ]
 
 
-STATUS_PATCH = Patch(KINDS.workloads, workload(), (Step({}, "status"),), "c")
+STATUS_PATCH = Patch(KINDS.workloads, workload(), (PatchStep({}, "status"),), "c")
 DELETED_POD = Delete(ORPHANED_PODS, pod("a"))
 
 

@@ -11,7 +11,7 @@ from admitq.controllers.job.controller import JobController, start_admitted
 from admitq.controllers.job.owners import Owners
 from admitq.integrations.base import OwnerKind
 from admitq.integrations.kinds.job import JOB
-from admitq.integrations.workload_names import workload_name
+from admitq.integrations.workload_names import create_workload_name
 from admitq.runtime.errors import ApiError, PermanentlyRefused
 from admitq.runtime.resources import JOBS, NAMESPACES
 from admitq.runtime.store import Key
@@ -49,7 +49,7 @@ def jobs(world: World) -> JobController:
 def made_for(world: World) -> str:
     """The name of the Workload of the job."""
     metadata = world.get(JOBS, "j")["metadata"]
-    return workload_name("Job", "batch", metadata["name"], metadata["uid"])
+    return create_workload_name("Job", "batch", metadata["name"], metadata["uid"])
 
 
 async def test_a_job_gets_its_workload_which_is_known_at_once(world: World, jobs: JobController) -> None:
@@ -224,7 +224,9 @@ async def test_d24_start_of_a_job_whose_workload_is_refused_only_reports_it(
 
 async def test_d24_job_without_podsets_is_reported_and_no_workload_is_created(world: World) -> None:
     without = replace(
-        JOB, pod_sets=lambda _job, _names: (), templates=replace(JOB.templates, pod_sets_field="spec.roles")
+        JOB,
+        list_pod_sets=lambda _job, _names: (),
+        templates=replace(JOB.templates, pod_sets_field="spec.roles"),
     )
     jobs = JobController(world.ctx, without, Owners(world.ctx))
     world.put(JOBS, job())

@@ -30,7 +30,7 @@ from tests.unit.controllers.job.decisions import decided, kinds, told
 from tests.unit.controllers.world import World, cluster_scoped
 
 TRAIN_JOBS = resource_of(TRAIN_JOB)
-RUNTIME_KINDS = tuple(resource_followed(TRAIN_JOB, one) for one in TRAIN_JOB.templates.follows)
+RUNTIME_KINDS = tuple(resource_followed(TRAIN_JOB, one) for one in TRAIN_JOB.templates.referenced_kinds)
 RUNTIMES = RUNTIME_KINDS[0]
 KEY = Key("ns", "j")
 TEMPLATE = {"spec": {"containers": [{"name": "node", "image": "i"}]}}

@@ -10,7 +10,7 @@ from admitq.controllers import registry
 from admitq.controllers.indexes import resource_followed, resource_of
 from admitq.controllers.job.controller import JobController
 from admitq.controllers.job.owners import LIFE_SECONDS, MOST, Owners
-from admitq.integrations.base import OwnerKind, never_differs
+from admitq.integrations.base import OwnerKind, accept_every_child
 from admitq.integrations.kinds.job import JOB
 from admitq.integrations.kinds.jobset import JOBSET
 from admitq.integrations.kinds.trainjob import TRAIN_JOB
@@ -28,7 +28,7 @@ NESTING = replace(
     ownership=replace(
         JOB.ownership,
         creates=None,
-        differs=never_differs,
+        differs=accept_every_child,
         known_owners=(OwnerKind("apps", "v1", "ReplicaSet"),),
     ),
 )
@@ -290,7 +290,7 @@ async def test_child_is_compared_with_its_owner_as_the_api_server_has_it() -> No
 async def test_jobset_of_a_trainjob_is_compared_with_the_runtime(pods: int, suspended: bool) -> None:
     world = SetWorld()
     runtime = {"template": {"spec": {"replicatedJobs": [{"name": "a", "template": a_train_template()}]}}}
-    followed = resource_followed(TRAIN_JOB, TRAIN_JOB.templates.follows[0])
+    followed = resource_followed(TRAIN_JOB, TRAIN_JOB.templates.referenced_kinds[0])
     world.put(
         followed, {"metadata": {"name": "rt", "uid": "uid-rt", "resourceVersion": "1"}, "spec": runtime}
     )

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from admitq.controllers.plan import Count, Delete, Patch, RemoveFinalizer, Tell, act, plan
-from admitq.integrations.base import Step
+from admitq.integrations.base import PatchStep
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import JOBS
 from admitq_api.json_objects import apply_merge_patch, with_value
@@ -21,7 +21,7 @@ def world() -> World:
 
 
 async def test_each_step_is_made_upon_the_answer_of_the_last(world: World) -> None:
-    steps = (Step({"spec": {"priority": 1}}), Step({"status": {"clusterName": "x"}}, "status"))
+    steps = (PatchStep({"spec": {"priority": 1}}), PatchStep({"status": {"clusterName": "x"}}, "status"))
     seen: list[Any] = []
     count = Count(lambda _, written: seen.append(written["metadata"]["resourceVersion"]))
     await act(world.ctx, plan(Patch(KINDS.workloads, workload(), steps, "c"), count))
@@ -51,7 +51,7 @@ async def test_step_may_be_written_over_what_it_was_not_decided_from(
     newer = with_value(apply_merge_patch(seen, meanwhile), ("metadata", "resourceVersion"), "9")
     world.put(JOBS, newer)
     mark = {"spec": {"suspend": True}, "metadata": {"annotations": {"a/b": "true"}}}
-    step = Step(mark, as_seen=(("metadata", "generation"), ("status", "conditions")))
+    step = PatchStep(mark, required_unchanged=(("metadata", "generation"), ("status", "conditions")))
     acting = act(world.ctx, plan(Patch(JOBS, seen, (step,), "c")))
     if written:
         await acting
@@ -67,7 +67,7 @@ async def test_step_may_be_written_over_what_it_was_not_decided_from(
 async def test_step_that_makes_an_object_invalid_is_no_conflict(world: World) -> None:
     """Decided once more from the same object, it would be refused again."""
     world.client.fails["json_patch"] = ApiError(422, "Invalid", "", body={"details": {"name": "j"}})
-    step = Step({"spec": {"suspend": True}}, as_seen=(("metadata", "generation"),))
+    step = PatchStep({"spec": {"suspend": True}}, required_unchanged=(("metadata", "generation"),))
     with pytest.raises(ApiError) as refused:
         await act(world.ctx, plan(Patch(JOBS, job(), (step,), "c")))
     assert refused.value.is_invalid
@@ -77,12 +77,12 @@ async def test_nothing_is_told_of_a_write_that_failed(world: World) -> None:
     world.client.fails["patch"] = ApiError(500, "InternalError", "no")
     telling = Tell(workload(), "Normal", "R", "n")
     with pytest.raises(ApiError):
-        await act(world.ctx, plan(Patch(KINDS.workloads, workload(), (Step({"a": 1}),), "c"), telling))
+        await act(world.ctx, plan(Patch(KINDS.workloads, workload(), (PatchStep({"a": 1}),), "c"), telling))
     assert world.told.events == []
 
 
 async def test_d21_event_after_a_write_regards_the_version_of_the_write(world: World) -> None:
-    write = Patch(KINDS.workloads, workload(), (Step({"spec": {"priority": 1}}),), "c")
+    write = Patch(KINDS.workloads, workload(), (PatchStep({"spec": {"priority": 1}}),), "c")
     telling = Tell(workload(), "Normal", "R", "n")
     await act(world.ctx, plan(telling, write, telling))
     assert world.told.versions == ["7", "101"]
@@ -116,7 +116,7 @@ async def test_only_our_finalizer_is_removed_and_only_from_this_very_object(stri
 async def test_a_strict_removal_goes_by_the_version_of_our_own_last_write(world: World) -> None:
     obj = workload(metadata={"finalizers": [NAMES.finalizer]})
     world.put(KINDS.workloads, obj)
-    written = Patch(KINDS.workloads, obj, (Step({"spec": {"priority": 1}}),), "c")
+    written = Patch(KINDS.workloads, obj, (PatchStep({"spec": {"priority": 1}}),), "c")
     await act(world.ctx, plan(written, RemoveFinalizer(KINDS.workloads, obj)))
     assert world.get(KINDS.workloads, "job-j-1")["metadata"]["finalizers"] == []
 

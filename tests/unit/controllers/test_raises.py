@@ -11,7 +11,7 @@ from admitq.controllers.job.case import Ancestor
 from admitq.controllers.job.matching import increases_over
 from admitq.controllers.job.running import started
 from admitq.controllers.plan import Count, Create, Plan
-from admitq.integrations.base import Difference, Integration
+from admitq.integrations.base import ChildDifference, Integration
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import JOBS
 from admitq.runtime.store import Change, Key
@@ -94,7 +94,7 @@ def test_raise_of_a_running_job_of_every_kind_stops_it(raised: Raise) -> None:
     plan = decided(now, made, integration=kind)
     assert ("ExceedsAdmission", raised.says) in told(plan)
     assert plan.unless_admitted
-    assert kind.is_suspended(written(now, plan), NAMES) or kind.lifecycle.is_half_stopped(
+    assert kind.is_suspended(written(now, plan), NAMES) or kind.lifecycle.is_stop_in_progress(
         written(now, plan), NAMES
     )
 
@@ -123,7 +123,7 @@ EVICTED = condition("Evicted", True, "Preempted", "preempted")
 MINE = {"labels": {NAMES.queue_name: "lq", NAMES.prebuilt_workload_name: "mine"}}
 OF_QUEUE = job(labels={NAMES.queue_name: "of-ancestor"})
 WAITING = Ancestor(OF_QUEUE, admitted=False)
-RAISED_CHILD = replace(WAITING, difference=Difference.PODS, holds_quota=True)
+RAISED_CHILD = replace(WAITING, difference=ChildDifference.PODS, holds_quota=True)
 CHILD = {"labels": {}}
 
 

@@ -20,9 +20,9 @@ from admitq.controllers.settings import Settings
 from admitq.controllers.workload.case import WorkloadInputs
 from admitq.controllers.workload.steps import decide_workload
 from admitq.core.model import Admission, PodSetAssignment
-from admitq.integrations.base import Integration, Moment, Rules
-from admitq.integrations.ownership import controller_of, is_of_group
-from admitq.integrations.registry import registered
+from admitq.integrations.base import CompositionOptions, Integration, RuleContext
+from admitq.integrations.ownership import get_controller, is_group_workload
+from admitq.integrations.registry import load_integrations
 from admitq.workloads.admission_patches import reservation_patch
 from admitq.workloads.job_workloads import pod_sets_of
 from admitq.workloads.transitions import Transition, condition, holds, is_reserved
@@ -48,7 +48,9 @@ ENOUGH = 30
 """Rounds in which all must have come to rest."""
 
 KINDS_OF_JOBS = [
-    pytest.param(one, id=one.framework) for one in (*registered(), *custom_kinds()) if one.serving is None
+    pytest.param(one, id=one.framework)
+    for one in (*load_integrations(), *custom_kinds())
+    if one.serving is None
 ]
 FLAVOR: dict[str, Any] = {
     "metadata": {"name": "f"},
@@ -98,7 +100,9 @@ class Place:
         present = [one for one in self.objects.values() if composition.is_member(one, NAMES)]
         if not present:
             return None
-        moment = Moment(at(self.seconds), deleted_hold_nothing=self.settings.pods.fast_quota_release)
+        moment = CompositionOptions(
+            at(self.seconds), deleted_pods_release_quota=self.settings.pods.fast_quota_release
+        )
         return composition.compose(present, NAMES, moment)
 
     def case(self) -> JobCase:
@@ -113,12 +117,12 @@ class Place:
             found = tuple(
                 one
                 for one in self.workloads.values()
-                if controller_of(one) is not None or (job is None and is_of_group(one, NAMES))
+                if get_controller(one) is not None or (job is None and is_group_workload(one, NAMES))
             )
-        references = () if job is None or self.runtime is None else self.kind.templates.references(job)
+        references = () if job is None or self.runtime is None else self.kind.templates.list_references(job)
         resolved = {one: self.runtime for one in references if self.runtime is not None}
         missing = (
-            () if job is None or self.runtime is not None else tuple(self.kind.templates.references(job))
+            () if job is None or self.runtime is not None else tuple(self.kind.templates.list_references(job))
         )
         return JobCase(
             integration=self.kind,
@@ -126,7 +130,7 @@ class Place:
             kinds=KINDS,
             settings=self.settings,
             now=at(self.seconds),
-            job=None if job is None else self.kind.templates.resolved(job, resolved),
+            job=None if job is None else self.kind.templates.resolve(job, resolved),
             workloads=found,
             lookups=self.lookups(),
             ancestor=self.ancestor,
@@ -374,7 +378,7 @@ def job_moves(place: Place, random: Random) -> None:
 
 
 def job_is_flipped(place: Place, random: Random) -> None:
-    if (obj := _any_object(place, random)) is not None and place.kind.lifecycle.suspended is None:
+    if (obj := _any_object(place, random)) is not None and place.kind.lifecycle.is_suspended is None:
         _change(place, obj, place.kind.lifecycle.suspend_path, _coin(random))
 
 
@@ -453,10 +457,10 @@ def job_comes(place: Place, random: Random) -> None:
         made = {"apiVersion": kind.api_version, "kind": kind.kind, **first, "metadata": given, "status": {}}
         held = (
             made
-            if kind.lifecycle.suspended is not None
+            if kind.lifecycle.is_suspended is not None
             else with_value(made, kind.lifecycle.suspend_path, True)
         )
-        place.keep(place.objects, kind.webhook.mutate(held, Rules(NAMES)))
+        place.keep(place.objects, kind.webhook.mutate(held, RuleContext(NAMES)))
 
 
 def prebuilt_comes(place: Place, random: Random) -> None:
@@ -537,9 +541,9 @@ def problems(place: Place) -> Iterator[str]:
             yield f"{one['metadata']['name']} keeps quota of which it was evicted"
     if (
         case.missing
-        or kind.finished(job) is not None
+        or kind.find_outcome(job) is not None
         or kind.is_active(job)
-        or kind.lifecycle.is_skipped(job)
+        or kind.lifecycle.is_ignored(job)
     ):
         return
     admitted = [one for one in alive if may_run(one) and one in case.owned]

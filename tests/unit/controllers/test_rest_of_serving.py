@@ -16,7 +16,7 @@ from admitq.controllers.job.steps import decide
 from admitq.controllers.plan import Plan
 from admitq.controllers.serving.decide import ServingCase
 from admitq.controllers.serving.decide import decide as decide_serving
-from admitq.integrations.base import Integration, Moment, Rules
+from admitq.integrations.base import CompositionOptions, Integration, RuleContext
 from admitq.integrations.families.pods import has_ended, has_gate
 from admitq.integrations.kinds.leaderworkerset import LEADER_WORKER_SET
 from admitq.integrations.kinds.pod import POD
@@ -80,11 +80,11 @@ class Place(rest.Place):
             for one in self.objects.values()
             if composition.is_member(one, NAMES) and self._job_of(one) == self.looked_at
         ]
-        return composition.compose(mine, NAMES, Moment(at(self.seconds))) if mine else None
+        return composition.compose(mine, NAMES, CompositionOptions(at(self.seconds))) if mine else None
 
     def _job_of(self, one: dict[str, Any]) -> str:
         assert POD.composition is not None
-        group = POD.composition.group_of(one, NAMES)
+        group = POD.composition.get_group(one, NAMES)
         return f"group {group}" if group else f"pod {one['metadata']['name']}"
 
     def case(self) -> JobCase:
@@ -169,7 +169,8 @@ def pod_comes(place: Place, _random: Random) -> None:
                 "ownerReferences": [owner],
             }
             place.keep(
-                place.objects, POD.webhook.mutate({**one, "metadata": {**metadata, **given}}, Rules(NAMES))
+                place.objects,
+                POD.webhook.mutate({**one, "metadata": {**metadata, **given}}, RuleContext(NAMES)),
             )
             return
 

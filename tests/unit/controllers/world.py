@@ -268,7 +268,7 @@ class World:
         followed = {
             resource_followed(one, kind): {}
             for one in settings.integrations
-            for kind in one.templates.follows
+            for kind in one.templates.referenced_kinds
         }
         needed = {**stores_needed(NAMES), **kinds, **followed}
         self.stores = Stores({one: Store(one, indexes=indexes) for one, indexes in needed.items()})

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from admitq.integrations.base import Difference, Elastic, Integration, never_elastic
+from admitq.integrations.base import ChildDifference, ElasticityCheck, Integration, is_never_elastic
 
-NAME, PODS, REQUESTS = Difference.IDENTITY, Difference.PODS, Difference.REQUESTS
+NAME, PODS, REQUESTS = ChildDifference.IDENTITY, ChildDifference.PODS, ChildDifference.REQUESTS
 KIND = "kind"
 """The controller creates no objects of the child's kind."""
 
@@ -58,8 +58,8 @@ class Row:
     kind: Integration
     owner: dict[str, Any]
     children: Mapping[str, dict[str, Any]]
-    forgeries: Mapping[str, tuple[str | Difference, dict[str, Any]]]
-    is_elastic: Elastic = field(default=never_elastic)
+    forgeries: Mapping[str, tuple[str | ChildDifference, dict[str, Any]]]
+    is_elastic: ElasticityCheck = field(default=is_never_elastic)
 
 
 BIG = container(cpu="9")

@@ -8,8 +8,8 @@ from typing import Any
 import yaml
 
 from admitq.integrations.base import Integration
-from admitq.integrations.custom import integrations
-from admitq.integrations.registry import REGISTRY
+from admitq.integrations.custom import create_integrations
+from admitq.integrations.registry import BUILT_IN_KINDS
 from admitq_api.configuration.custom_kinds import CustomKind
 from admitq_api.labels import names_for
 from localcluster.custom_kinds import configured
@@ -265,7 +265,7 @@ def guide_manifests() -> tuple[Any, ...]:
 def custom_kinds() -> tuple[Integration, ...]:
     """The kinds of which a guide's configuration tells, without code."""
     told = [CustomKind.model_validate_json(json.dumps(one)) for one in configured()]
-    return integrations(told, REGISTRY)
+    return create_integrations(told, BUILT_IN_KINDS)
 
 
 def examples_of(api_version: str, kind: str, *, started: bool = False) -> list[dict[str, Any]]:

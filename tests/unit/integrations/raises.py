@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from admitq.integrations.base import Integration
-from admitq.integrations.registry import registered
+from admitq.integrations.registry import load_integrations
 from admitq_api.json_objects import with_value
 from tests.unit.integrations.examples import custom_kinds, examples_of
 
@@ -70,7 +70,7 @@ class Raise:
 
 
 KINDS: Final = tuple(
-    one for one in (*registered(), *custom_kinds()) if one.composition is None and one.serving is None
+    one for one in (*load_integrations(), *custom_kinds()) if one.composition is None and one.serving is None
 )
 """All kinds whose jobs are suspended and stopped as a whole."""
 

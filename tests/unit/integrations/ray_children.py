@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from admitq.integrations.base import Difference
+from admitq.integrations.base import ChildDifference
 from admitq.integrations.kinds.raycluster import RAY_CLUSTER
 from admitq.integrations.kinds.rayjob import RAY_JOB
 from admitq.integrations.kinds.rayservice import RAY_SERVICE
@@ -25,7 +25,7 @@ from tests.unit.integrations.child_rows import (
 )
 
 
-def ray_forgeries(name: str) -> Iterator[tuple[str, tuple[Difference, dict[str, Any]]]]:
+def ray_forgeries(name: str) -> Iterator[tuple[str, tuple[ChildDifference, dict[str, Any]]]]:
     """What is wrong with a cluster of a RayJob or RayService."""
     good = a_cluster(name)
     group = good["spec"]["workerGroupSpecs"][0]

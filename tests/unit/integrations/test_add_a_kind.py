@@ -58,9 +58,9 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
     lines = [f"{name} = {value}\n" for name, value in entries.items()]
     (about / "entry_points.txt").write_text("".join([f"[{ENTRY_POINT_GROUP}]\n", *lines]))
     monkeypatch.syspath_prepend(str(tmp_path))
-    registry.registered.cache_clear()
+    registry.load_integrations.cache_clear()
     yield
-    registry.registered.cache_clear()
+    registry.load_integrations.cache_clear()
     sys.modules.pop(module, None)
 
 
@@ -71,12 +71,12 @@ def test_the_file_is_short() -> None:
 
 @pytest.mark.usefixtures("installed")
 def test_its_functions_tell_how_a_job_stands_whatever_it_looks_like() -> None:
-    kind = registry.registered()[-1]
+    kind = registry.load_integrations()[-1]
     assert kind.gvk == ("example.com", "v1", "Sweep")
-    assert [(one.name, one.count) for one in kind.pod_sets(SWEEP, names_for())] == [("trials", 4)]
-    assert kind.finished(SWEEP) == (True, "found it")
+    assert [(one.name, one.count) for one in kind.list_pod_sets(SWEEP, names_for())] == [("trials", 4)]
+    assert kind.find_outcome(SWEEP) == (True, "found it")
     assert kind.is_active(SWEEP)
-    assert kind.scaling.reclaimable(SWEEP) == {"trials": 2}
+    assert kind.scaling.count_reclaimable_pods(SWEEP) == {"trials": 2}
     for path in paths_of(SWEEP):
         for damage in (None, -1, 2**70, "x", [], [None], {}, {"x": None}):
             ask_all(kind, SWEEP, with_value(SWEEP, path, damage))

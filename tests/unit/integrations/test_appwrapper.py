@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from admitq.integrations.base import Finished
+from admitq.integrations.base import JobOutcome
 from admitq.integrations.kinds.appwrapper import APP_WRAPPER
 from admitq.workloads import pod_templates
 from admitq.workloads.pod_templates import PodSetInfo
@@ -109,20 +109,20 @@ def test_pods_are_found_where_they_are_declared_or_where_the_controller_knows_th
     wrapped: Any, expected: Any
 ) -> None:
     job = wrapper(wrapped)
-    found = APP_WRAPPER.pod_sets(job, NAMES)
+    found = APP_WRAPPER.list_pod_sets(job, NAMES)
     paths = [(one.count, str(ErrorPath().at(*one.template_path))) for one in found]
     assert paths == [(count, f"spec.components[0].template{path}") for count, path in expected]
-    assert [one.template_in(job)["spec"] for one in found] == [PODS["spec"]] * len(expected)
+    assert [one.get_template(job)["spec"] for one in found] == [PODS["spec"]] * len(expected)
 
 
 def test_podsets_are_counted_through_all_components() -> None:
-    pod_sets = APP_WRAPPER.pod_sets(wrapper(JOB, component("v1", "Service", {}), JOB), NAMES)
+    pod_sets = APP_WRAPPER.list_pod_sets(wrapper(JOB, component("v1", "Service", {}), JOB), NAMES)
     assert [one.name for one in pod_sets] == ["w-0", "w-1"]
 
 
 @pytest.mark.parametrize("name", ["a.b", "a" * 253, "a" * 60 + "-.b", "1"])
 def test_every_name_of_a_podset_is_valid(name: Any) -> None:
-    [pod_set] = APP_WRAPPER.pod_sets(wrapper(JOB, name=name), NAMES)
+    [pod_set] = APP_WRAPPER.list_pod_sets(wrapper(JOB, name=name), NAMES)
     assert dns_label(pod_set.name) is None
 
 
@@ -131,8 +131,8 @@ def test_every_name_of_a_podset_is_valid(name: Any) -> None:
 )
 def test_a_declared_path_that_leads_nowhere_counts_with_pods_that_no_workload_takes(path: Any) -> None:
     broken = {**JOB, "podSets": [{"path": path, "replicas": 3}]}
-    [pod_set] = APP_WRAPPER.pod_sets(wrapper(broken), NAMES)
-    assert (pod_set.count, pod_set.template_in(wrapper(broken))) == (3, {})
+    [pod_set] = APP_WRAPPER.list_pod_sets(wrapper(broken), NAMES)
+    assert (pod_set.count, pod_set.get_template(wrapper(broken))) == (3, {})
 
 
 GIVEN = PodSetInfo(
@@ -148,9 +148,9 @@ GIVEN = PodSetInfo(
 
 def test_what_is_given_to_pods_stands_beside_what_is_wrapped() -> None:
     job = wrapper(component("v1", "Service", {}), component("ray.io/v1", "RayCluster", RAY))
-    worker = APP_WRAPPER.pod_sets(job, NAMES)[1]
+    worker = APP_WRAPPER.list_pod_sets(job, NAMES)[1]
     running = APP_WRAPPER.templates.with_template(
-        job, worker, pod_templates.inject(worker.template_in(job), GIVEN), NAMES
+        job, worker, pod_templates.inject(worker.get_template(job), GIVEN), NAMES
     )
     service, cluster = running["spec"]["components"]
     assert service == job["spec"]["components"][0]
@@ -166,15 +166,15 @@ def test_what_is_given_to_pods_stands_beside_what_is_wrapped() -> None:
         },
         {},
     ]
-    again = APP_WRAPPER.pod_sets(running, NAMES)[1]
+    again = APP_WRAPPER.list_pod_sets(running, NAMES)[1]
     assert APP_WRAPPER.templates.with_template(running, again, PODS, NAMES) == job
 
 
 def test_infos_of_the_owner_stay() -> None:
     own = {"labels": {"team": "a"}, "tolerations": [{"key": "own"}]}
     job = wrapper({**JOB, "podSetInfos": [own]})
-    [pod_set] = APP_WRAPPER.pod_sets(job, NAMES)
-    original = pod_set.template_in(job)
+    [pod_set] = APP_WRAPPER.list_pod_sets(job, NAMES)
+    original = pod_set.get_template(job)
     assert original["metadata"]["labels"] == {"team": "a"}
     running = APP_WRAPPER.templates.with_template(job, pod_set, pod_templates.inject(original, GIVEN), NAMES)
     assert APP_WRAPPER.templates.with_template(running, pod_set, original, NAMES) == job
@@ -204,7 +204,7 @@ def conditions(**statuses: str) -> list[dict[str, str]]:
         ({"phase": "Suspending", "conditions": conditions(QuotaReserved="True")}, None, True, False),
         (
             {"phase": "Succeeded", "conditions": conditions(QuotaReserved="False", ResourcesDeployed="True")},
-            Finished(True, "AppWrapper finished successfully"),
+            JobOutcome(True, "AppWrapper finished successfully"),
             False,
             False,
         ),
@@ -216,7 +216,7 @@ def conditions(**statuses: str) -> list[dict[str, str]]:
         ),
         (
             {"phase": "Failed", "conditions": conditions(QuotaReserved="False", ResourcesDeployed="False")},
-            Finished(False, "AppWrapper failed"),
+            JobOutcome(False, "AppWrapper failed"),
             False,
             False,
         ),
@@ -226,9 +226,9 @@ def test_phase_and_conditions_tell_how_an_appwrapper_stands(
     status: Any, finished: Any, active: Any, ready: Any
 ) -> None:
     job = wrapper(JOB, status=status)
-    assert APP_WRAPPER.finished(job) == finished
+    assert APP_WRAPPER.find_outcome(job) == finished
     assert APP_WRAPPER.is_active(job) is active
-    assert APP_WRAPPER.pods_ready(job) is ready
+    assert APP_WRAPPER.are_pods_ready(job) is ready
 
 
 @pytest.mark.parametrize(
@@ -242,10 +242,10 @@ def test_phase_and_conditions_tell_how_an_appwrapper_stands(
     ],
 )
 def test_only_what_is_wrapped_follows_an_appwrapper(child: Any, made: Any) -> None:
-    assert APP_WRAPPER.makes(wrapper(JOB), child) is made
+    assert APP_WRAPPER.may_have_created(wrapper(JOB), child) is made
 
 
 def test_a_wrapped_object_with_a_generated_name_is_known_by_it() -> None:
     wrapped = {"template": {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"generateName": "t-"}}}
     child = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "t-x", "generateName": "t-"}}
-    assert APP_WRAPPER.makes(wrapper(wrapped), child)
+    assert APP_WRAPPER.may_have_created(wrapper(wrapped), child)

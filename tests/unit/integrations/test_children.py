@@ -405,17 +405,17 @@ def cases(of: str) -> list[Any]:
 @pytest.mark.parametrize(("row", "name"), cases("children"))
 def test_child_that_a_controller_creates_differs_in_nothing(row: Row, name: str) -> None:
     child = row.children[name]
-    assert row.kind.may_create(child)
-    assert row.kind.ownership.differs(row.owner, child, row.is_elastic) is None
-    assert row.kind.makes(row.owner, child, row.is_elastic)
+    assert row.kind.may_create_kind_of(child)
+    assert row.kind.ownership.compare_child(row.owner, child, row.is_elastic) is None
+    assert row.kind.may_have_created(row.owner, child, row.is_elastic)
 
 
 @pytest.mark.parametrize(("row", "name"), cases("forgeries"))
 def test_forged_child_is_recognised_by_what_differs(row: Row, name: str) -> None:
     difference, child = row.forgeries[name]
-    assert row.kind.may_create(child) is (difference != KIND)
+    assert row.kind.may_create_kind_of(child) is (difference != KIND)
     if difference != KIND:
-        assert row.kind.ownership.differs(row.owner, child, row.is_elastic) == difference
+        assert row.kind.ownership.compare_child(row.owner, child, row.is_elastic) == difference
 
 
 def test_each_covering_kind_has_five_forgeries() -> None:
@@ -443,5 +443,5 @@ def test_amounts_are_compared_as_the_api_server_stores_them() -> None:
     """It rounds what is finer than a thousandth up, in the template of a Job but not in that of a JobSet."""
     entry = {"name": "a", "template": {"spec": {"template": pods(container(cpu="0.0001"))}}}
     owner = an_object("jobset.x-k8s.io/v1alpha2", "JobSet", "js", {"replicatedJobs": [entry]})
-    assert JOBSET.makes(owner, a_job("js-a-0", pods(container(cpu="1m"))))
-    assert not JOBSET.makes(owner, a_job("js-a-0", pods(container(cpu="2m"))))
+    assert JOBSET.may_have_created(owner, a_job("js-a-0", pods(container(cpu="1m"))))
+    assert not JOBSET.may_have_created(owner, a_job("js-a-0", pods(container(cpu="2m"))))

@@ -8,7 +8,7 @@ import yaml
 
 from admitq.app.settings import load_settings
 from admitq.integrations.base import Integration
-from admitq.integrations.capabilities import described
+from admitq.integrations.capabilities import describe_kind
 from admitq_api.configuration import ConfigurationError
 from admitq_api.field_errors import MapKey
 from admitq_api.json_objects import value_at, with_value
@@ -104,8 +104,8 @@ def test_a_kind_is_switched_on_by_being_told_of(tmp_path: Path) -> None:
 
 def test_abilities_follow_from_what_is_told(plain: Integration, tasks: Integration) -> None:
     keys = ("partialAdmission", "reclaimablePods", "otherClusters", "ownPriorityClass")
-    assert [described(plain)[key] for key in keys] == [False, True, True, True]
-    assert [described(tasks)[key] for key in keys] == [True, True, False, False]
+    assert [describe_kind(plain)[key] for key in keys] == [False, True, True, True]
+    assert [describe_kind(tasks)[key] for key in keys] == [True, True, False, False]
     assert (plain.delegation.managed_by_path, plain.delegation.own_controller) == (
         ("spec", "managedBy"),
         "example.com/controller",
@@ -116,8 +116,8 @@ def test_it_makes_what_it_is_told_to_make(plain: Integration, tasks: Integration
     job, deployment = (
         {"apiVersion": v, "kind": k} for v, k in (("batch/v1", "Job"), ("apps/v1", "Deployment"))
     )
-    assert [plain.may_create(one) for one in (job, deployment)] == [True, False]
-    assert [tasks.may_create(one) for one in (job, deployment)] == [True, True]
+    assert [plain.may_create_kind_of(one) for one in (job, deployment)] == [True, False]
+    assert [tasks.may_create_kind_of(one) for one in (job, deployment)] == [True, True]
 
 
 def test_it_is_suspended_where_the_path_leads(tasks: Integration) -> None:
@@ -142,7 +142,7 @@ PODS: dict[str, tuple[Any, Any]] = {
 
 @pytest.mark.parametrize(("spec", "expected"), PODS.values(), ids=PODS)
 def test_podsets_are_where_their_templates_can_be(plain: Integration, spec: Any, expected: Any) -> None:
-    assert [(one.name, one.count) for one in plain.pod_sets({"spec": spec}, NAMES)] == expected
+    assert [(one.name, one.count) for one in plain.list_pod_sets({"spec": spec}, NAMES)] == expected
 
 
 TASK_LISTS: dict[str, tuple[Any, Any]] = {
@@ -161,40 +161,41 @@ TASK_LISTS: dict[str, tuple[Any, Any]] = {
 
 @pytest.mark.parametrize(("listed", "expected"), TASK_LISTS.values(), ids=TASK_LISTS)
 def test_every_element_of_a_list_is_a_podset(tasks: Integration, listed: Any, expected: Any) -> None:
-    found = tasks.pod_sets({"spec": {"tasks": listed}}, NAMES)
+    found = tasks.list_pod_sets({"spec": {"tasks": listed}}, NAMES)
     assert [(one.name, one.count, one.min_count) for one in found] == expected
 
 
 def test_a_template_is_read_and_written_in_its_element(tasks: Integration) -> None:
     job = {"spec": {"tasks": [{"name": "a"}, {"name": "b", "template": {"spec": {"x": 1}}}]}}
-    _, second = tasks.pod_sets(job, NAMES)
-    assert second.template_in(job) == {"spec": {"x": 1}}
+    _, second = tasks.list_pod_sets(job, NAMES)
+    assert second.get_template(job) == {"spec": {"x": 1}}
     changed = tasks.templates.with_template(job, second, {"spec": {"x": 2}}, NAMES)
     assert changed == with_value(job, ("spec", "tasks", 1, "template", "spec", "x"), 2)
 
 
 def test_counts_are_written_where_they_were_read(tasks: Integration) -> None:
-    assert tasks.scaling.with_counts is not None
+    assert tasks.scaling.with_pod_counts is not None
     job = {"spec": {"tasks": [{"name": "a", "replicas": 3}, {"name": "b", "replicas": 5}]}}
-    changed = tasks.scaling.with_counts(job, {"b": 2, "c": 1}, NAMES)
+    changed = tasks.scaling.with_pod_counts(job, {"b": 2, "c": 1}, NAMES)
     assert changed == with_value(job, ("spec", "tasks", 1, "replicas"), 2)
 
 
 def test_a_podset_has_the_name_that_the_job_writes_in_lower_case(tasks: Integration) -> None:
     listed = [{"name": "Worker", "replicas": 3, "minAvailable": 1}]
     job = {"spec": {"tasks": listed}, "status": {"tasks": {"Worker": {"done": 2}}}}
-    assert [one.name for one in tasks.pod_sets(job, NAMES)] == ["worker"]
-    assert tasks.scaling.reclaimable(job) == {"worker": 2}
-    assert tasks.scaling.with_counts is not None
+    assert [one.name for one in tasks.list_pod_sets(job, NAMES)] == ["worker"]
+    assert tasks.scaling.count_reclaimable_pods(job) == {"worker": 2}
+    assert tasks.scaling.with_pod_counts is not None
     assert (
-        value_at(tasks.scaling.with_counts(job, {"worker": 1}, NAMES), ("spec", "tasks", 0, "replicas")) == 1
+        value_at(tasks.scaling.with_pod_counts(job, {"worker": 1}, NAMES), ("spec", "tasks", 0, "replicas"))
+        == 1
     )
 
 
 def test_minimum_stays_when_fewer_pods_were_admitted(tasks: Integration) -> None:
     job = {"spec": {"tasks": [{"name": "b", "replicas": 5, "minAvailable": 2}]}}
-    assert tasks.scaling.with_counts is not None
-    (reduced,) = tasks.pod_sets(tasks.scaling.with_counts(job, {"b": 2}, NAMES), NAMES)
+    assert tasks.scaling.with_pod_counts is not None
+    (reduced,) = tasks.list_pod_sets(tasks.scaling.with_pod_counts(job, {"b": 2}, NAMES), NAMES)
     assert (reduced.count, reduced.min_count) == (2, 2)
 
 
@@ -202,14 +203,18 @@ def test_pods_are_reclaimed_by_podset_and_never_more_than_there_are(
     plain: Integration, tasks: Integration
 ) -> None:
     workers = {"spec": {"workers": {"replicas": 3}}}
-    assert [plain.scaling.reclaimable({**workers, "status": {"done": done}}) for done in (0, 2, 7, "2")] == [
+    assert [
+        plain.scaling.count_reclaimable_pods({**workers, "status": {"done": done}}) for done in (0, 2, 7, "2")
+    ] == [
         {},
         {"workers": 2},
         {"workers": 3},
         {},
     ]
     listed = {"spec": {"tasks": [{"name": "a", "replicas": 2}, {"name": "b", "replicas": 2}]}}
-    assert tasks.scaling.reclaimable({**listed, "status": {"tasks": {"b": {"done": 1}}}}) == {"b": 1}
+    assert tasks.scaling.count_reclaimable_pods({**listed, "status": {"tasks": {"b": {"done": 1}}}}) == {
+        "b": 1
+    }
 
 
 # --- signs ------------------------------------------------------------------------------------------
@@ -234,7 +239,7 @@ ENDS: dict[str, tuple[Any, Any]] = {
 
 @pytest.mark.parametrize(("job", "expected"), ENDS.values(), ids=ENDS)
 def test_the_end_is_told_by_the_first_sign(plain: Integration, job: Any, expected: Any) -> None:
-    assert plain.finished(job) == expected
+    assert plain.find_outcome(job) == expected
 
 
 SOMETHING: tuple[tuple[Any, bool], ...] = (
@@ -271,12 +276,12 @@ def test_one_element_of_a_list_suffices(tasks: Integration) -> None:
 )
 def test_a_number_reaches_another(tasks: Integration, running: Any, least: Any, expected: bool) -> None:
     job = {"status": {"running": running}, "spec": {"minAvailable": least}}
-    assert tasks.pods_ready(job) is expected
+    assert tasks.are_pods_ready(job) is expected
 
 
 @pytest.mark.parametrize(("status", "expected"), [("True", True), ("Unknown", True), ("False", False)])
 def test_a_condition_may_have_several_values(plain: Integration, status: str, expected: bool) -> None:
-    assert plain.pods_ready(condition("Ready", status)) is expected
+    assert plain.are_pods_ready(condition("Ready", status)) is expected
 
 
 def test_true_is_not_one(tmp_path: Path) -> None:
@@ -285,8 +290,10 @@ def test_true_is_not_one(tmp_path: Path) -> None:
 
 
 def test_a_priority_class_may_stand_under_any_key(plain: Integration) -> None:
-    assert plain.templates.priority_class({"spec": {"priority": {"example.com/class": "high"}}}) == "high"
-    assert plain.templates.priority_class({"spec": {"priority": {"example.com/class": 1}}}) is None
+    assert (
+        plain.templates.find_priority_class({"spec": {"priority": {"example.com/class": "high"}}}) == "high"
+    )
+    assert plain.templates.find_priority_class({"spec": {"priority": {"example.com/class": 1}}}) is None
 
 
 # --- what cannot be ---------------------------------------------------------------------------------
@@ -415,5 +422,5 @@ def test_all_that_is_wrong_is_told_at_once(tmp_path: Path) -> None:
 
 def test_a_template_that_is_none_does_no_harm(plain: Integration) -> None:
     job = {"spec": {"workers": {"template": {"spec": {"containers": "none"}}}}}
-    (workers,) = plain.pod_sets(job, NAMES)
-    assert value_at(workers.template_in(job), ("spec", "containers")) is None
+    (workers,) = plain.list_pod_sets(job, NAMES)
+    assert value_at(workers.get_template(job), ("spec", "containers")) is None

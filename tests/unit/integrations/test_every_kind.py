@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from admitq.integrations.base import Integration, Rules, never_elastic
-from admitq.integrations.registry import registered
+from admitq.integrations.base import Integration, RuleContext, is_never_elastic
+from admitq.integrations.registry import load_integrations
 from admitq.workloads import pod_templates
 from admitq.workloads.pod_templates import PodSetInfo
 from admitq_api.feature_gates import FeatureGates, Gate
@@ -18,8 +18,8 @@ from admitq_api.labels import names_for
 from tests.unit.integrations.examples import RUNTIME, custom_kinds, examples_of
 
 NAMES = names_for()
-RULES = Rules(NAMES, FeatureGates({Gate.TOPOLOGY_AWARE_SCHEDULING: True}))
-EVERY_KIND = (*registered(), *custom_kinds())
+RULES = RuleContext(NAMES, FeatureGates({Gate.TOPOLOGY_AWARE_SCHEDULING: True}))
+EVERY_KIND = (*load_integrations(), *custom_kinds())
 KINDS = [pytest.param(one, id=one.framework) for one in EVERY_KIND]
 KINDS_OF_JOBS = [pytest.param(one, id=one.framework) for one in EVERY_KIND if one.serving is None]
 
@@ -77,43 +77,43 @@ def abridged(draw: st.DrawFn, kind: Integration) -> Any:
     for _ in range(draw(st.integers(0, 3))):
         path = draw(st.sampled_from([path for path in paths_of(job) if isinstance(path[-1], str)]))
         job = draw(st.sampled_from((without_value(job, path), with_value(job, path, None))))
-    return kind.templates.resolved(job, {})
+    return kind.templates.resolve(job, {})
 
 
 def ask_all(kind: Integration, old: Any, job: Any) -> None:
     """Call every function of a kind."""
-    pod_sets = kind.pod_sets(job, NAMES)
+    pod_sets = kind.list_pod_sets(job, NAMES)
     started = stopped = kind.with_suspend(job, True)
     for pod_set in pod_sets:
         assert isinstance(pod_set.count, int)
         assert pod_set.count >= 0
-        started = kind.templates.with_template(started, pod_set, pod_set.template_in(job), NAMES)
+        started = kind.templates.with_template(started, pod_set, pod_set.get_template(job), NAMES)
     for ask in (
-        kind.finished,
+        kind.find_outcome,
         kind.is_active,
-        kind.pods_ready,
-        kind.templates.references,
-        kind.lifecycle.is_skipped,
+        kind.are_pods_ready,
+        kind.templates.list_references,
+        kind.lifecycle.is_ignored,
         kind.lifecycle.is_cleaning_up,
-        kind.scaling.reclaimable,
+        kind.scaling.count_reclaimable_pods,
         kind.lifecycle.is_on_hold,
-        kind.templates.priority_class,
-        kind.may_create,
+        kind.templates.find_priority_class,
+        kind.may_create_kind_of,
     ):
         ask(job)
-    kind.templates.resolved(job, dict.fromkeys(kind.templates.references(job), RUNTIME))
-    kind.lifecycle.is_half_stopped(job, NAMES)
+    kind.templates.resolve(job, dict.fromkeys(kind.templates.list_references(job), RUNTIME))
+    kind.lifecycle.is_stop_in_progress(job, NAMES)
     kind.is_suspended(job, NAMES)
-    kind.lifecycle.stop(job, stopped, NAMES)
-    kind.lifecycle.start(job, kind.with_suspend(started, False), NAMES)
-    kind.makes(job, old)
-    kind.makes(old, job)
-    kind.ownership.differs_below(job, old, never_elastic)
-    if kind.scaling.with_counts is not None:
-        kind.scaling.with_counts(job, {pod_set.name: 1 for pod_set in pod_sets}, NAMES)
+    kind.lifecycle.plan_stop(job, stopped, NAMES)
+    kind.lifecycle.plan_start(job, kind.with_suspend(started, False), NAMES)
+    kind.may_have_created(job, old)
+    kind.may_have_created(old, job)
+    kind.ownership.compare_grandchild(job, old, is_never_elastic)
+    if kind.scaling.with_pod_counts is not None:
+        kind.scaling.with_pod_counts(job, {pod_set.name: 1 for pod_set in pod_sets}, NAMES)
     kind.webhook.mutate(job, RULES)
-    kind.webhook.mutate_any(job, RULES)
-    kind.scaling.slice_version(job, NAMES)
+    kind.webhook.mutate_every_object(job, RULES)
+    kind.scaling.get_slice_version(job, NAMES)
     kind.webhook.validate_create(job, RULES)
     kind.webhook.validate_update(old, job, RULES)
 
@@ -164,8 +164,8 @@ GIVEN = PodSetInfo(
 
 def injected(kind: Integration, job: Any) -> Any:
     """The job as a start leaves it."""
-    for pod_set in kind.pod_sets(job, NAMES):
-        template = pod_templates.inject(pod_set.template_in(job), GIVEN)
+    for pod_set in kind.list_pod_sets(job, NAMES):
+        template = pod_templates.inject(pod_set.get_template(job), GIVEN)
         job = kind.templates.with_template(job, pod_set, template, NAMES)
     return job
 
@@ -175,10 +175,10 @@ def injected(kind: Integration, job: Any) -> Any:
 @settings(max_examples=30)
 def test_a_template_that_is_written_is_read_again(kind: Integration, data: st.DataObject) -> None:
     job = data.draw(abridged(kind))
-    before = [pod_templates.sanitised(one.template_in(job)) for one in kind.pod_sets(job, NAMES)]
+    before = [pod_templates.sanitised(one.get_template(job)) for one in kind.list_pod_sets(job, NAMES)]
     running = injected(kind, job)
-    after = kind.pod_sets(running, NAMES)
-    assert [pod_templates.sanitised(one.template_in(running)) for one in after] == [
+    after = kind.list_pod_sets(running, NAMES)
+    assert [pod_templates.sanitised(one.get_template(running)) for one in after] == [
         pod_templates.inject(template, GIVEN) for template in before
     ]
 
@@ -188,12 +188,12 @@ def test_a_template_that_is_written_is_read_again(kind: Integration, data: st.Da
 @settings(max_examples=30)
 def test_what_is_injected_is_taken_out_without_a_trace(kind: Integration, data: st.DataObject) -> None:
     job = data.draw(abridged(kind))
-    remembered = [pod_templates.sanitised(one.template_in(job)) for one in kind.pod_sets(job, NAMES)]
+    remembered = [pod_templates.sanitised(one.get_template(job)) for one in kind.list_pod_sets(job, NAMES)]
     running = injected(kind, job)
     assert not remembered or create_merge_patch(job, running)
     stopped = running
-    for pod_set, original in zip(kind.pod_sets(running, NAMES), remembered, strict=True):
-        restored = pod_templates.restore(pod_set.template_in(stopped), original)
+    for pod_set, original in zip(kind.list_pod_sets(running, NAMES), remembered, strict=True):
+        restored = pod_templates.restore(pod_set.get_template(stopped), original)
         stopped = kind.templates.with_template(stopped, pod_set, restored, NAMES)
     assert without_empties(stopped) == without_empties(job)
 
@@ -214,13 +214,15 @@ FIELDS_OF_PODS = {
     "trainer.kubeflow.org/trainjob": "spec.runtimeRef",
     "workload.codeflare.dev/appwrapper": "spec.components",
 }
-"""What describes the pods of a kind, for the kinds whose jobs may have no podsets."""
+"""What describes the pods of a kind, for the kinds whose jobs may have no pod_templates."""
 
 
 def pod_sets_of(kind: Integration, job: Any) -> list[Any]:
-    """The podsets of a job; every runtime that it names exists."""
-    found = {one: RUNTIME for one in kind.templates.references(job) if kind.requires(one) and one.name}
-    return list(kind.pod_sets(kind.templates.resolved(job, found), NAMES))
+    """The pod_templates of a job; every runtime that it names exists."""
+    found = {
+        one: RUNTIME for one in kind.templates.list_references(job) if kind.is_required(one) and one.name
+    }
+    return list(kind.list_pod_sets(kind.templates.resolve(job, found), NAMES))
 
 
 @pytest.mark.parametrize("kind", KINDS_OF_JOBS)

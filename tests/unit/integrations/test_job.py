@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from admitq.integrations.base import Finished, Rules, Step
+from admitq.integrations.base import JobOutcome, PatchStep, RuleContext
 from admitq.integrations.kinds.job import JOB
 from admitq_api.labels import names_for
 
@@ -28,7 +28,7 @@ def job(spec: Any = None, status: Any = None, annotations: Any = None) -> Any:
     ],
 )
 def test_the_podset_counts_the_pods_that_run_at_a_time(spec: Any, count: Any) -> None:
-    [only] = JOB.pod_sets(job(spec), NAMES)
+    [only] = JOB.list_pod_sets(job(spec), NAMES)
     assert (only.name, only.count, only.template_path) == ("main", count, ("spec", "template"))
 
 
@@ -37,7 +37,9 @@ def test_the_podset_counts_the_pods_that_run_at_a_time(spec: Any, count: Any) ->
     [("3", 3), ("9" * 5000, None), ("0", None), ("-1", None), ("x", None), ("٣", None), ("", None)],
 )
 def test_the_annotation_gives_the_fewest_pods(text: Any, min_count: Any) -> None:
-    [pod_set] = JOB.pod_sets(job({"parallelism": 5}, annotations={NAMES.job_min_parallelism: text}), NAMES)
+    [pod_set] = JOB.list_pod_sets(
+        job({"parallelism": 5}, annotations={NAMES.job_min_parallelism: text}), NAMES
+    )
     assert pod_set.min_count == min_count
 
 
@@ -45,14 +47,14 @@ def test_the_annotation_gives_the_fewest_pods(text: Any, min_count: Any) -> None
     ("conditions", "finished"),
     [
         ([], None),
-        ([{"type": "Complete", "status": "True", "message": "done"}], Finished(True, "done")),
-        ([{"type": "Failed", "status": "True", "message": "no"}], Finished(False, "no")),
+        ([{"type": "Complete", "status": "True", "message": "done"}], JobOutcome(True, "done")),
+        ([{"type": "Failed", "status": "True", "message": "no"}], JobOutcome(False, "no")),
         ([{"type": "Complete", "status": "False"}], None),
         ([{"type": "SuccessCriteriaMet", "status": "True"}], None),
     ],
 )
 def test_only_the_terminal_conditions_finish_a_job(conditions: Any, finished: Any) -> None:
-    assert JOB.finished(job(status={"conditions": conditions})) == finished
+    assert JOB.find_outcome(job(status={"conditions": conditions})) == finished
 
 
 @pytest.mark.parametrize(
@@ -80,7 +82,7 @@ def test_job_is_active_until_its_last_pod_is_gone(status: Any, active: Any) -> N
     ],
 )
 def test_pods_are_ready_when_each_is_ready_or_has_succeeded(status: Any, ready: Any) -> None:
-    assert JOB.pods_ready(job({"parallelism": 3}, status)) is ready
+    assert JOB.are_pods_ready(job({"parallelism": 3}, status)) is ready
 
 
 @pytest.mark.parametrize(
@@ -111,7 +113,7 @@ def test_pods_are_ready_when_each_is_ready_or_has_succeeded(status: Any, ready: 
     ],
 )
 def test_pods_without_a_successor_are_reclaimable(spec: Any, status: Any, reclaimable: Any) -> None:
-    found = JOB.scaling.reclaimable(job(spec, status))
+    found = JOB.scaling.count_reclaimable_pods(job(spec, status))
     assert found == (None if reclaimable is None else {"main": reclaimable})
 
 
@@ -140,12 +142,14 @@ def test_pods_without_a_successor_are_reclaimable(spec: Any, status: Any, reclai
 def test_c15_reclaimable_pods_of_a_scaled_down_job_are_those_that_no_longer_run(
     spec: Any, status: Any, reclaimable: int
 ) -> None:
-    assert JOB.scaling.reclaimable(job(spec, status)) == {"main": reclaimable}
+    assert JOB.scaling.count_reclaimable_pods(job(spec, status)) == {"main": reclaimable}
 
 
 def test_a_huge_range_of_indexes_costs_nothing() -> None:
     spec = {"parallelism": 2, "completions": 3, "completionMode": "Indexed"}
-    assert JOB.scaling.reclaimable(job(spec, {"completedIndexes": "0-99999999999999"})) == {"main": 2}
+    assert JOB.scaling.count_reclaimable_pods(job(spec, {"completedIndexes": "0-99999999999999"})) == {
+        "main": 2
+    }
 
 
 def test_a_job_between_the_steps_of_a_stop_is_not_suspended() -> None:
@@ -157,10 +161,10 @@ def test_a_job_between_the_steps_of_a_stop_is_not_suspended() -> None:
 def test_a_stop_suspends_then_takes_back_the_start_then_restores() -> None:
     running = job({"suspend": False, "template": {"spec": {"nodeSelector": {"a": "b"}}}}, {"startTime": "t"})
     stopped = job({"suspend": True, "template": {"spec": {}}}, {"startTime": "t"})
-    assert list(JOB.lifecycle.stop(running, stopped, NAMES)) == [
-        Step({"spec": {"suspend": True}, "metadata": {"annotations": {NAMES.stopping: "true"}}}),
-        Step({"status": {"startTime": None}}, "status"),
-        Step(
+    assert list(JOB.lifecycle.plan_stop(running, stopped, NAMES)) == [
+        PatchStep({"spec": {"suspend": True}, "metadata": {"annotations": {NAMES.stopping: "true"}}}),
+        PatchStep({"status": {"startTime": None}}, "status"),
+        PatchStep(
             {
                 "spec": {"template": {"spec": {"nodeSelector": None}}},
                 "metadata": {"annotations": {NAMES.stopping: None}},
@@ -172,30 +176,30 @@ def test_a_stop_suspends_then_takes_back_the_start_then_restores() -> None:
 def test_a_stop_waits_for_the_pods_before_it_restores() -> None:
     stopped = job({"suspend": True, "template": {"spec": {}}})
     running = job({"suspend": False, "template": {"spec": {"nodeSelector": {"a": "b"}}}}, {"active": 1})
-    [step] = JOB.lifecycle.stop(running, stopped, NAMES)
+    [step] = JOB.lifecycle.plan_stop(running, stopped, NAMES)
     assert step.patch["spec"] == {"suspend": True}
-    assert step.as_seen == (("metadata", "generation"), ("status", "conditions"))
+    assert step.required_unchanged == (("metadata", "generation"), ("status", "conditions"))
     waiting = job({**running["spec"], "suspend": True}, {"active": 1}, {NAMES.stopping: "true"})
-    assert JOB.lifecycle.stop(waiting, stopped, NAMES) == ()
+    assert JOB.lifecycle.plan_stop(waiting, stopped, NAMES) == ()
 
 
 def test_a_stop_cut_short_is_resumed_where_it_was() -> None:
     half = job({"suspend": True, "template": {"spec": {"nodeSelector": {"a": "b"}}}}, {"startTime": "t"})
     half["metadata"]["annotations"] = {NAMES.stopping: "true"}
     stopped = job({"suspend": True, "template": {"spec": {}}})
-    assert [step.subresource for step in JOB.lifecycle.stop(half, stopped, NAMES)] == ["status", None]
+    assert [step.subresource for step in JOB.lifecycle.plan_stop(half, stopped, NAMES)] == ["status", None]
 
 
 def test_partial_admission_writes_parallelism_and_keeps_completions() -> None:
-    assert JOB.scaling.with_counts is not None
-    changed = JOB.scaling.with_counts(job({"parallelism": 5, "completions": 10}), {"main": 3}, NAMES)
+    assert JOB.scaling.with_pod_counts is not None
+    changed = JOB.scaling.with_pod_counts(job({"parallelism": 5, "completions": 10}), {"main": 3}, NAMES)
     assert (changed["spec"]["parallelism"], changed["spec"]["completions"]) == (3, 10)
 
 
 def test_completions_follow_parallelism_where_the_owner_says_so() -> None:
-    assert JOB.scaling.with_counts is not None
+    assert JOB.scaling.with_pod_counts is not None
     equal = {NAMES.job_completions_equal_parallelism: "true"}
-    changed = JOB.scaling.with_counts(
+    changed = JOB.scaling.with_pod_counts(
         job({"parallelism": 5, "completions": 5}, annotations=equal), {"main": 3}, NAMES
     )
     assert (changed["spec"]["parallelism"], changed["spec"]["completions"]) == (3, 3)
@@ -226,7 +230,7 @@ SYNC = NAMES.job_completions_equal_parallelism
 def test_annotations_of_partial_admission_are_checked_on_creation(
     spec: Any, annotations: Any, complaint: Any
 ) -> None:
-    errors = JOB.webhook.validate_create(job(spec, annotations=annotations), Rules(NAMES))
+    errors = JOB.webhook.validate_create(job(spec, annotations=annotations), RuleContext(NAMES))
     assert (complaint is None) == (not errors)
     for error in errors:
         assert complaint in str(error)
@@ -248,7 +252,7 @@ RUNNING = {**INDEXED, "suspend": False}
     ],
 )
 def test_a_partly_admitted_job_keeps_its_size_while_it_runs(old: Any, new: Any, fields: Any) -> None:
-    assert len(JOB.webhook.validate_update(old, new, Rules(NAMES))) == fields
+    assert len(JOB.webhook.validate_update(old, new, RuleContext(NAMES))) == fields
 
 
 @pytest.mark.parametrize(
@@ -260,9 +264,9 @@ def test_a_partly_admitted_job_keeps_its_size_while_it_runs(old: Any, new: Any, 
     ],
 )
 def test_an_odd_object_is_read_without_failing(odd: Any) -> None:
-    assert JOB.pod_sets(odd, NAMES)[0].count == 1
-    assert JOB.finished(odd) is None
+    assert JOB.list_pod_sets(odd, NAMES)[0].count == 1
+    assert JOB.find_outcome(odd) is None
     assert JOB.is_active(odd) is False
-    assert JOB.pods_ready(odd) is False
-    assert JOB.scaling.reclaimable(odd) is None
+    assert JOB.are_pods_ready(odd) is False
+    assert JOB.scaling.count_reclaimable_pods(odd) is None
     assert JOB.is_suspended(odd, NAMES) is False

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from admitq.integrations.base import Finished
+from admitq.integrations.base import JobOutcome
 from admitq.integrations.kinds.jobset import JOBSET
 from admitq_api.labels import names_for
 
@@ -36,14 +36,15 @@ def standing(**counts: Any) -> Any:
 )
 def test_a_podset_has_the_pods_of_all_replicas(replicated: Any, count: int) -> None:
     path = ("spec", "replicatedJobs", 0, "template", "spec", "template")
-    [only] = JOBSET.pod_sets(jobset(replicated), NAMES)
+    [only] = JOBSET.list_pod_sets(jobset(replicated), NAMES)
     assert (only.name, only.count, only.template_path) == ("w", count, path)
 
 
 def test_every_replicated_job_is_a_podset_at_its_own_place() -> None:
     one = jobset(entry("Driver"), None, entry("workers", 2))
     found = [
-        (pod_set.name, pod_set.count, pod_set.template_path[2]) for pod_set in JOBSET.pod_sets(one, NAMES)
+        (pod_set.name, pod_set.count, pod_set.template_path[2])
+        for pod_set in JOBSET.list_pod_sets(one, NAMES)
     ]
     assert found == [("driver", 1, 0), ("workers", 2, 2)]
 
@@ -54,13 +55,13 @@ def test_every_replicated_job_is_a_podset_at_its_own_place() -> None:
         ([], None),
         ([{"type": "Suspended", "status": "True"}], None),
         ([{"type": "Completed", "status": "False"}], None),
-        ([{"type": "Completed", "status": "True", "message": "all done"}], Finished(True, "all done")),
-        ([{"type": "Failed", "status": "True", "message": "one failed"}], Finished(False, "one failed")),
-        ([{"type": "Failed", "status": "True"}], Finished(False, "")),
+        ([{"type": "Completed", "status": "True", "message": "all done"}], JobOutcome(True, "all done")),
+        ([{"type": "Failed", "status": "True", "message": "one failed"}], JobOutcome(False, "one failed")),
+        ([{"type": "Failed", "status": "True"}], JobOutcome(False, "")),
     ],
 )
 def test_only_the_terminal_conditions_finish_a_jobset(conditions: Any, finished: Any) -> None:
-    assert JOBSET.finished(jobset(status={"conditions": conditions})) == finished
+    assert JOBSET.find_outcome(jobset(status={"conditions": conditions})) == finished
 
 
 @pytest.mark.parametrize(
@@ -77,7 +78,7 @@ def test_only_the_terminal_conditions_finish_a_jobset(conditions: Any, finished:
 )
 def test_it_is_active_with_pods_and_ready_with_all_of_them(statuses: Any, active: bool, ready: bool) -> None:
     one = jobset(entry(replicas=2), status={"replicatedJobsStatus": statuses})
-    assert (JOBSET.is_active(one), JOBSET.pods_ready(one)) == (active, ready)
+    assert (JOBSET.is_active(one), JOBSET.are_pods_ready(one)) == (active, ready)
 
 
 @pytest.mark.parametrize(
@@ -91,7 +92,7 @@ def test_it_is_active_with_pods_and_ready_with_all_of_them(statuses: Any, active
 )
 def test_pods_of_jobs_that_succeeded_need_no_successor(statuses: Any, counts: Any) -> None:
     one = jobset(entry(replicas=2, parallelism=4), status={"replicatedJobsStatus": statuses})
-    assert JOBSET.scaling.reclaimable(one) == counts
+    assert JOBSET.scaling.count_reclaimable_pods(one) == counts
 
 
 @pytest.mark.parametrize(
@@ -105,8 +106,8 @@ def test_pods_of_jobs_that_succeeded_need_no_successor(statuses: Any, counts: An
     ],
 )
 def test_odd_shapes_are_jobsets_of_nothing(odd: Any) -> None:
-    assert JOBSET.pod_sets(odd, NAMES) == []
-    assert JOBSET.finished(odd) is None
+    assert JOBSET.list_pod_sets(odd, NAMES) == []
+    assert JOBSET.find_outcome(odd) is None
     assert not JOBSET.is_active(odd)
-    assert JOBSET.scaling.reclaimable(odd) == {}
-    assert JOBSET.pods_ready(odd)
+    assert JOBSET.scaling.count_reclaimable_pods(odd) == {}
+    assert JOBSET.are_pods_ready(odd)

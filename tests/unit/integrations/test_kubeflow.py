@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from admitq.integrations.base import Finished, Integration, Rules
+from admitq.integrations.base import Integration, JobOutcome, RuleContext
 from admitq.integrations.kinds.kubeflow import JAX_JOB, PADDLE_JOB, PYTORCH_JOB, TF_JOB, XGBOOST_JOB
 from admitq.integrations.kinds.mpijob import MPI_JOB
 from admitq_api.feature_gates import FeatureGates, Gate
@@ -82,7 +82,7 @@ def test_each_kind_says_who_it_is(
 def test_the_podsets_are_the_roles_that_are_there_in_the_kinds_order(
     kind: Any, roles: Any, pod_sets: Any
 ) -> None:
-    found = kind.pod_sets(job(kind, {role: pods() for role in roles}), NAMES)
+    found = kind.list_pod_sets(job(kind, {role: pods() for role in roles}), NAMES)
     assert [one.name for one in found] == pod_sets
     assert all(one.template_in(job(kind, {role: pods() for role in roles})) for one in found)
 
@@ -90,12 +90,12 @@ def test_the_podsets_are_the_roles_that_are_there_in_the_kinds_order(
 @pytest.mark.parametrize(("replicas", "count"), [(3, 3), (0, 0), (None, 1), ("3", 1), (-1, 0)])
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.plural)
 def test_a_role_without_a_number_of_replicas_has_one(kind: Any, replicas: Any, count: Any) -> None:
-    [found] = kind.pod_sets(job(kind, {"Worker": {"replicas": replicas, **pods()}}), NAMES)
+    [found] = kind.list_pod_sets(job(kind, {"Worker": {"replicas": replicas, **pods()}}), NAMES)
     assert found.count == count
 
 
 def test_a_template_is_known_by_the_field_that_users_write() -> None:
-    [worker] = PYTORCH_JOB.pod_sets(job(PYTORCH_JOB, {"Worker": pods()}), NAMES)
+    [worker] = PYTORCH_JOB.list_pod_sets(job(PYTORCH_JOB, {"Worker": pods()}), NAMES)
     assert str(ErrorPath().at(*worker.template_path)) == "spec.pytorchReplicaSpecs[Worker].template"
 
 
@@ -112,15 +112,15 @@ def condition(condition_type: str, status: str = "True", message: str = "") -> d
         (condition("Running", "False"), None, False),
         (condition("Restarting"), None, False),
         (condition("Suspended"), None, False),
-        (condition("Succeeded", message="done"), Finished(True, "done"), False),
+        (condition("Succeeded", message="done"), JobOutcome(True, "done"), False),
         (condition("Succeeded", "False"), None, False),
-        (condition("Failed", message="no"), Finished(False, "no"), False),
+        (condition("Failed", message="no"), JobOutcome(False, "no"), False),
     ],
 )
 def test_conditions_tell_how_a_job_stands(status: Any, finished: Any, ready: Any) -> None:
     one = job(PYTORCH_JOB, {"Worker": pods()}, status)
-    assert PYTORCH_JOB.finished(one) == finished
-    assert PYTORCH_JOB.pods_ready(one) is ready
+    assert PYTORCH_JOB.find_outcome(one) == finished
+    assert PYTORCH_JOB.are_pods_ready(one) is ready
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_the_priority_is_that_of_the_policy_then_that_of_the_first_role_with_one
     policy: Any, launcher: Any, worker: Any, expected: Any
 ) -> None:
     roles = {"Worker": pods(worker), "Launcher": pods(launcher)}
-    assert MPI_JOB.templates.priority_class(job(MPI_JOB, roles, policy=policy)) == expected
+    assert MPI_JOB.templates.find_priority_class(job(MPI_JOB, roles, policy=policy)) == expected
 
 
 OFFSET = {NAMES.pod_index_offset: "1"}
@@ -173,7 +173,7 @@ def test_workers_are_counted_behind_a_launcher_that_works(
 ) -> None:
     before = job(MPI_JOB, {role: pods() for role in roles})
     before["spec"]["runLauncherAsWorker"] = launcher_works
-    rules = Rules(NAMES, FeatureGates({Gate.TOPOLOGY_AWARE_SCHEDULING: gate}))
+    rules = RuleContext(NAMES, FeatureGates({Gate.TOPOLOGY_AWARE_SCHEDULING: gate}))
     after = MPI_JOB.webhook.mutate(before, rules)
     metadata = after["spec"]["mpiReplicaSpecs"].get("Worker", {}).get("template", {}).get("metadata", {})
     assert metadata.get("annotations", {}) == annotations
@@ -183,8 +183,8 @@ def test_workers_are_counted_behind_a_launcher_that_works(
 def test_only_an_mpi_job_makes_jobs() -> None:
     child = {"apiVersion": "batch/v1", "kind": "Job"}
     pod = {"apiVersion": "v1", "kind": "Pod"}
-    assert [kind.kind for kind in KINDS if kind.may_create(child)] == ["MPIJob"]
-    assert all(kind.may_create(pod) for kind in KINDS)
+    assert [kind.kind for kind in KINDS if kind.may_create_kind_of(child)] == ["MPIJob"]
+    assert all(kind.may_create_kind_of(pod) for kind in KINDS)
 
 
 @pytest.mark.parametrize(
@@ -208,4 +208,4 @@ def test_only_what_has_the_name_of_a_replica_follows_a_job(
     kind: Any, child: Any, name: Any, made: Any
 ) -> None:
     owner = job(kind, {"Launcher": {**pods()}, "Worker": {"replicas": 2, **pods()}})
-    assert kind.makes(owner, {"kind": child, "metadata": {"name": name}}) is made
+    assert kind.may_have_created(owner, {"kind": child, "metadata": {"name": name}}) is made

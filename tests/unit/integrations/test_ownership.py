@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from admitq.integrations.base import Difference, Integration, OwnerKind, never_differs
+from admitq.integrations.base import ChildDifference, Integration, OwnerKind, accept_every_child
 from admitq.integrations.kinds.deployment import DEPLOYMENT
 from admitq.integrations.kinds.job import JOB
 from admitq.integrations.kinds.leaderworkerset import LEADER_WORKER_SET
@@ -12,7 +12,7 @@ from admitq.integrations.kinds.mpijob import MPI_JOB
 from admitq.integrations.kinds.pod import POD
 from admitq.integrations.kinds.statefulset import STATEFUL_SET
 from admitq.integrations.ownership import (
-    Ancestry,
+    AncestorFinder,
     NestedTooDeep,
     Owner,
     OwnerMissing,
@@ -22,7 +22,7 @@ from admitq_api.labels import names_for
 
 NAMES = names_for()
 
-NESTING = replace(JOB, ownership=replace(JOB.ownership, creates=None, differs=never_differs))
+NESTING = replace(JOB, ownership=replace(JOB.ownership, created_kinds=None, compare_child=accept_every_child))
 """A kind whose jobs may own further jobs."""
 
 
@@ -59,7 +59,7 @@ def ancestor_of(obj: Any, *others: Any, kind: Any = NESTING, **options: Any) -> 
         return world.get(owner.name) if owner.namespace == "ns" else None
 
     kinds = [kind] if isinstance(kind, Integration) else kind
-    found = asyncio.run(Ancestry(find, kinds, NAMES, **options).of(obj))
+    found = asyncio.run(AncestorFinder(find, kinds, NAMES, **options).find(obj))
     return found.ancestor and found.ancestor["metadata"]["name"]
 
 
@@ -86,21 +86,21 @@ def test_a_true_reference_to_a_job_whose_kind_makes_no_such_objects_finds_nobody
     assert ancestor_of(an_object("a", owner="b"), an_object("b", queue="q"), kind=JOB) is None
 
 
-def _unless_made(_job: Any, child: Any, _is_elastic: Any) -> Difference | None:
-    return None if child["metadata"]["name"] == "made" else Difference.IDENTITY
+def _unless_made(_job: Any, child: Any, _is_elastic: Any) -> ChildDifference | None:
+    return None if child["metadata"]["name"] == "made" else ChildDifference.IDENTITY
 
 
 def test_a_true_reference_to_a_job_that_does_not_make_this_very_object_finds_nobody() -> None:
-    kind = replace(NESTING, ownership=replace(NESTING.ownership, differs=_unless_made))
+    kind = replace(NESTING, ownership=replace(NESTING.ownership, compare_child=_unless_made))
     assert ancestor_of(an_object("a", owner="b"), an_object("b", queue="q"), kind=kind) is None
     assert ancestor_of(an_object("made", owner="b"), an_object("b", queue="q"), kind=kind) == "b"
 
 
 def test_object_is_compared_with_each_owner_whose_child_it_descends_from() -> None:
-    def differs_below(_job: Any, obj: Any, _is_elastic: Any) -> Difference | None:
-        return None if obj["metadata"]["name"] == "made" else Difference.REQUESTS
+    def differs_below(_job: Any, obj: Any, _is_elastic: Any) -> ChildDifference | None:
+        return None if obj["metadata"]["name"] == "made" else ChildDifference.REQUESTS
 
-    kind = replace(NESTING, ownership=replace(NESTING.ownership, differs_below=differs_below))
+    kind = replace(NESTING, ownership=replace(NESTING.ownership, compare_grandchild=differs_below))
     chain = [an_object("b", owner="c"), an_object("c", queue="q")]
     assert ancestor_of(an_object("made", owner="b"), *chain, kind=kind) == "c"
     assert ancestor_of(an_object("forged", owner="b"), *chain, kind=kind) is None
@@ -118,7 +118,7 @@ def test_workers_of_a_leader_worker_set_follow_nothing_and_need_their_marks() ->
     worker = an_object("worker", owner="workers", kind="StatefulSet", api_version="apps/v1")
     workers |= {"apiVersion": "apps/v1", "kind": "StatefulSet"}
     kinds = [
-        replace(one, ownership=replace(one.ownership, differs=never_differs))
+        replace(one, ownership=replace(one.ownership, compare_child=accept_every_child))
         for one in (POD, STATEFUL_SET, LEADER_WORKER_SET)
     ]
     for one in (leader, worker):
@@ -132,7 +132,7 @@ def test_a_reference_to_an_unknown_kind_ends_the_walk() -> None:
 
 
 def test_an_external_kind_manages_at_any_depth() -> None:
-    robot = OwnerKind.named("Robot.v1.example.com")
+    robot = OwnerKind.parse("Robot.v1.example.com")
     assert robot == OwnerKind("example.com", "v1", "Robot")
     child = an_object("a", owner="b")
     between = an_object("b", owner="r", kind="Robot", api_version="example.com/v1")
@@ -143,7 +143,7 @@ def test_an_external_kind_manages_at_any_depth() -> None:
 
 def test_a_known_owner_is_followed_and_does_not_manage() -> None:
     between = OwnerKind("apps", "v1", "ReplicaSet")
-    kind = replace(NESTING, ownership=replace(NESTING.ownership, known_owners=(between,)))
+    kind = replace(NESTING, ownership=replace(NESTING.ownership, intermediate_owners=(between,)))
     child = an_object("a", owner="rs", kind="ReplicaSet", api_version="apps/v1")
     queued = an_object("rs", queue="q")
     assert ancestor_of(child, queued, kind=kind) is None
@@ -202,27 +202,27 @@ def lineage(obj: Any, *others: Any, kind: Any, **options: Any) -> Any:
     async def find(owner: Owner) -> Any:
         return world.get(owner.name)
 
-    ancestor, claimed, difference = asyncio.run(Ancestry(find, [kind], NAMES, **options).of(obj))
+    ancestor, claimed, difference = asyncio.run(AncestorFinder(find, [kind], NAMES, **options).find(obj))
     names = (one and one["metadata"]["name"] for one in (ancestor, claimed))
     return (*names, difference)
 
 
 def test_queued_owner_that_did_not_create_an_object_is_claimed_at_any_height() -> None:
-    kind = replace(NESTING, ownership=replace(NESTING.ownership, differs=_unless_made))
+    kind = replace(NESTING, ownership=replace(NESTING.ownership, compare_child=_unless_made))
     forged, between = an_object("a", owner="b"), an_object("b", owner="c")
     queued = an_object("c", queue="q")
-    assert lineage(an_object("a", owner="c"), queued, kind=kind) == (None, "c", Difference.IDENTITY)
-    assert lineage(forged, between, queued, kind=kind) == (None, "c", Difference.IDENTITY)
-    assert lineage(forged, an_object("b"), kind=kind) == (None, None, Difference.IDENTITY)
+    assert lineage(an_object("a", owner="c"), queued, kind=kind) == (None, "c", ChildDifference.IDENTITY)
+    assert lineage(forged, between, queued, kind=kind) == (None, "c", ChildDifference.IDENTITY)
+    assert lineage(forged, an_object("b"), kind=kind) == (None, None, ChildDifference.IDENTITY)
     # What lies above such an owner and is gone decides nothing.
-    assert lineage(forged, between, kind=kind) == (None, None, Difference.IDENTITY)
+    assert lineage(forged, between, kind=kind) == (None, None, ChildDifference.IDENTITY)
 
 
 def test_owner_that_covers_an_object_stays_when_the_owner_itself_is_forged() -> None:
-    kind = replace(NESTING, ownership=replace(NESTING.ownership, differs=_unless_made))
+    kind = replace(NESTING, ownership=replace(NESTING.ownership, compare_child=_unless_made))
     made, between = an_object("made", owner="b"), an_object("b", owner="c", queue="q")
     queued = an_object("c", queue="q")
-    assert lineage(made, between, queued, kind=kind) == ("b", "c", Difference.IDENTITY)
+    assert lineage(made, between, queued, kind=kind) == ("b", "c", ChildDifference.IDENTITY)
 
 
 @pytest.mark.parametrize(("current", "ancestor"), [("made", "b"), ("b", None), (None, None)])
@@ -230,8 +230,8 @@ def test_owner_is_read_again_before_an_object_counts_as_forged(current: Any, anc
     """Its watch may be behind what its controller has seen."""
     read: list[str] = []
 
-    def differs(owner: Any, _child: Any, _is_elastic: Any) -> Difference | None:
-        return None if owner["metadata"].get("annotations") else Difference.PODS
+    def differs(owner: Any, _child: Any, _is_elastic: Any) -> ChildDifference | None:
+        return None if owner["metadata"].get("annotations") else ChildDifference.PODS
 
     async def read_again(owner: Owner) -> Any:
         read.append(owner.name)
@@ -239,7 +239,7 @@ def test_owner_is_read_again_before_an_object_counts_as_forged(current: Any, anc
         found["metadata"]["annotations"] = {"is": "current"} if current == "made" else {}
         return found if current else None
 
-    kind = replace(NESTING, ownership=replace(NESTING.ownership, differs=differs))
+    kind = replace(NESTING, ownership=replace(NESTING.ownership, compare_child=differs))
     obj, owner = an_object("a", owner="b"), an_object("b", queue="q")
     assert lineage(obj, owner, kind=kind, read_again=read_again)[0] == ancestor
     assert read == ["b"]

@@ -4,29 +4,29 @@ from typing import Any
 
 import pytest
 
-from admitq.integrations.base import Moment
-from admitq.integrations.families.pod_cache import slim_pod
+from admitq.integrations.base import CompositionOptions
+from admitq.integrations.families.pod_cache import trim_pod
 from admitq.integrations.families.pod_groups import (
+    are_pods_ready,
     compose,
-    excess,
-    finished,
-    held,
+    count_reclaimable_pods,
+    find_outcome,
+    find_problem,
+    get_pod_set,
     is_active,
     is_equivalent,
     is_suspended,
-    lacks,
-    pod_set_of,
-    pod_sets,
-    pods_ready,
-    problem,
-    reclaimable,
-    released,
-    replaced,
-    stoppable,
+    list_excess,
+    list_pod_sets,
+    list_replaced,
+    list_startable,
+    list_stoppable,
+    needs_more_members,
+    without_gates,
 )
-from admitq.integrations.families.pods import condemned, is_condemned
+from admitq.integrations.families.pods import is_marked_for_termination, mark_for_termination
 from admitq.integrations.kinds.pod import POD
-from admitq.integrations.pod_shape import role_hash
+from admitq.integrations.pod_shape import compute_role_hash
 from admitq_api.conditions import SECOND, format_time
 from admitq_api.labels import names_for
 
@@ -76,7 +76,9 @@ def group(*states: str, fast_release: bool = False, **parts: Any) -> Any:
 
 
 def of(*members: dict[str, Any], fast_release: bool = False) -> Any:
-    return compose(list(members)[::-1], NAMES, Moment(NOW, deleted_hold_nothing=fast_release))
+    return compose(
+        list(members)[::-1], NAMES, CompositionOptions(NOW, deleted_pods_release_quota=fast_release)
+    )
 
 
 def named(members: Any) -> list[str]:
@@ -89,9 +91,9 @@ def named(members: Any) -> list[str]:
 def test_a_pod_alone_is_one_podset_without_our_gates() -> None:
     foreign = {"name": "example.com/mine"}
     alone = of(pod("p", "pending", group=None, spec={"schedulingGates": [foreign, GATE, TOPOLOGY]}))
-    (only,) = pod_sets(alone, NAMES)
+    (only,) = list_pod_sets(alone, NAMES)
     assert (only.name, only.count) == ("main", 1)
-    assert only.template_in(alone)["spec"]["schedulingGates"] == [foreign]
+    assert only.get_template(alone)["spec"]["schedulingGates"] == [foreign]
 
 
 def test_a_group_is_a_podset_for_each_role_by_name_of_its_active_pods() -> None:
@@ -102,17 +104,17 @@ def test_a_group_is_a_podset_for_each_role_by_name_of_its_active_pods() -> None:
         pod("d", "failed", role="r3"),
         pod("e", "going"),
     )
-    assert [(one.name, one.count) for one in pod_sets(job, NAMES)] == [("r1", 2), ("r2", 1)]
-    assert "schedulingGates" not in pod_sets(job, NAMES)[0].template_in(job)["spec"]
+    assert [(one.name, one.count) for one in list_pod_sets(job, NAMES)] == [("r1", 2), ("r2", 1)]
+    assert "schedulingGates" not in list_pod_sets(job, NAMES)[0].get_template(job)["spec"]
 
 
 def test_b7_role_of_a_pod_without_role_hash_is_that_of_its_shape() -> None:
     large = {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "9"}}}]}
     members = [pod("a", role=""), pod("b", "running", role=""), pod("c", role="", spec=large)]
     job = of(*members)
-    shape = role_hash(members[0]["spec"])
-    assert [pod_set_of(job, one) for one in members] == [shape, shape, role_hash(large)]
-    assert shape != role_hash(large)
+    shape = compute_role_hash(members[0]["spec"])
+    assert [get_pod_set(job, one) for one in members] == [shape, shape, compute_role_hash(large)]
+    assert shape != compute_role_hash(large)
 
 
 def test_b7_role_is_the_same_for_what_is_kept_of_a_running_pod() -> None:
@@ -120,34 +122,34 @@ def test_b7_role_is_the_same_for_what_is_kept_of_a_running_pod() -> None:
     containers = [{"name": "c", "image": "i", "command": ["x"], **requests}]
     spec = {"containers": containers, "tolerations": [{"operator": "Exists"}], "dnsPolicy": "Default"}
     whole = pod("a", "running", role="", spec=spec)
-    kept = {**slim_pod(whole, NAMES)}
+    kept = {**trim_pod(whole, NAMES)}
     assert kept["spec"] != whole["spec"]
-    assert pod_set_of(of(kept), kept) == role_hash(whole["spec"])
+    assert get_pod_set(of(kept), kept) == compute_role_hash(whole["spec"])
 
 
 def test_b7_role_of_a_started_pod_without_role_hash_is_its_podset() -> None:
     started = pod("a", "running", role="", labels={NAMES.podset: "r9"})
-    assert pod_set_of(of(started), started) == "r9"
+    assert get_pod_set(of(started), started) == "r9"
 
 
 def test_b10_pod_without_the_label_to_copy_is_no_dispute() -> None:
     one, other = pod("a"), pod("b", labels={"team": "x"})
-    assert problem(of(one, other), NAMES, ["team"]) is None
+    assert find_problem(of(one, other), NAMES, ["team"]) is None
 
 
 def test_b10_empty_value_of_the_label_to_copy_is_a_value() -> None:
     one, other = pod("a", labels={"team": ""}), pod("b", labels={"team": "x"})
-    assert problem(of(one, other), NAMES, ["team"]) == "pods of group 'g' have different values of team"
+    assert find_problem(of(one, other), NAMES, ["team"]) == "pods of group 'g' have different values of team"
 
 
 def test_a_group_admitted_fast_is_one_podset_of_its_whole_size() -> None:
     job = group("held", total=5, annotations={NAMES.pod_group_fast_admission: "true"})
-    assert [(one.name, one.count) for one in pod_sets(job, NAMES)] == [("r1", 5)]
+    assert [(one.name, one.count) for one in list_pod_sets(job, NAMES)] == [("r1", 5)]
 
 
 @pytest.mark.parametrize(("marks", "count"), [({"group": None}, 1), ({"total": 7}, 7), ({"total": "x"}, 1)])
 def test_a_pod_as_webhooks_see_it_stands_for_its_group(marks: Any, count: int) -> None:
-    (only,) = pod_sets(pod(**marks), NAMES)
+    (only,) = list_pod_sets(pod(**marks), NAMES)
     assert (only.count, only.template_path) == (count, ())
 
 
@@ -190,7 +192,7 @@ FAST = {NAMES.pod_group_fast_admission: "true"}
     ],
 )
 def test_a_group_gets_a_workload_once_it_is_complete_and_of_one_mind(members: Any, wrong: str | None) -> None:
-    assert problem(of(*members), NAMES, ["team"]) == wrong
+    assert find_problem(of(*members), NAMES, ["team"]) == wrong
 
 
 @pytest.mark.parametrize(
@@ -236,7 +238,7 @@ FINAL = {NAMES.retriable_in_group: "false"}
     ],
 )
 def test_a_job_of_pods_ends(states: list[str], parts: Any, ended: Any) -> None:
-    assert finished(group(*states, **parts)) == ended
+    assert find_outcome(group(*states, **parts)) == ended
 
 
 @pytest.mark.parametrize(
@@ -283,15 +285,15 @@ READY: dict[str, Any] = {"status": {"conditions": [{"type": "Ready", "status": "
     ],
 )
 def test_pods_are_ready_when_as_many_as_there_should_be_are(members: Any, ready: bool) -> None:
-    assert pods_ready(of(*members)) is ready
+    assert are_pods_ready(of(*members)) is ready
 
 
 def test_pods_that_succeeded_give_their_quota_back_by_role() -> None:
     done = pod("a", "succeeded"), pod("b", "succeeded", role="r2"), pod("c", "failed"), pod("d", "running")
-    assert reclaimable(of(*done)) == {"r1": 1, "r2": 1}
-    assert reclaimable(of(pod("a", "succeeded", group=None))) is None
+    assert count_reclaimable_pods(of(*done)) == {"r1": 1, "r2": 1}
+    assert count_reclaimable_pods(of(pod("a", "succeeded", group=None))) is None
     serving = {NAMES.pod_group_serving: "true"}
-    assert reclaimable(of(pod("a", "succeeded", annotations=serving))) is None
+    assert count_reclaimable_pods(of(pod("a", "succeeded", annotations=serving))) is None
 
 
 @pytest.mark.parametrize(
@@ -302,9 +304,9 @@ def test_pods_that_succeeded_give_their_quota_back_by_role() -> None:
         ([pod("a", "running", group=None)], False),
         ([pod("a", "terminating"), pod("b", "going")], True),
         ([pod("a", "terminating"), pod("b", "running")], False),
-        ([condemned(pod("a", "terminating"), "R", "m", NOW), pod("b", "going")], False),
-        ([condemned(pod("a", "terminating", group=None), "R", "m", NOW)], False),
-        ([condemned(pod("a", "going", group=None), "R", "m", NOW)], True),
+        ([mark_for_termination(pod("a", "terminating"), "R", "m", NOW), pod("b", "going")], False),
+        ([mark_for_termination(pod("a", "terminating", group=None), "R", "m", NOW)], False),
+        ([mark_for_termination(pod("a", "going", group=None), "R", "m", NOW)], True),
     ],
 )
 def test_a_group_is_deleted_when_others_than_we_deleted_all_of_it(members: Any, goes: bool) -> None:
@@ -340,32 +342,32 @@ def test_it_is_told_when_a_deleted_pod_holds_nothing_any_more() -> None:
     ],
 )
 def test_pods_are_started_where_there_is_room(members: Any, counts: Any, started: list[str]) -> None:
-    assert named(held(of(*members), counts, NAMES)) == started
+    assert named(list_startable(of(*members), counts, NAMES)) == started
 
 
 def test_a_deleted_pod_is_not_started() -> None:
     waiting = pod("a")
     waiting["metadata"]["deletionTimestamp"] = format_time(NOW)
-    assert held(of(waiting, pod("b")), None, NAMES) == [pod("b")]
+    assert list_startable(of(waiting, pod("b")), None, NAMES) == [pod("b")]
 
 
 def test_a_pod_waits_for_its_place_only_where_there_is_a_topology() -> None:
     waiting = pod(spec={})
     waiting["spec"]["schedulingGates"] = [{"name": "example.com/mine"}, GATE, TOPOLOGY]
-    left = [released(waiting, placed, NAMES)["spec"]["schedulingGates"] for placed in (True, False)]
+    left = [without_gates(waiting, placed, NAMES)["spec"]["schedulingGates"] for placed in (True, False)]
     assert left == [[{"name": "example.com/mine"}, TOPOLOGY], [{"name": "example.com/mine"}]]
 
 
 def test_a_stop_ends_what_runs_and_all_if_the_workload_is_deleted() -> None:
     job = group("held", "running", "succeeded", "terminating", "pending")
-    assert named(stoppable(job, False, NAMES)) == ["p1", "p4"]
-    assert named(stoppable(job, True, NAMES)) == ["p0", "p1", "p2", "p4"]
+    assert named(list_stoppable(job, False, NAMES)) == ["p1", "p4"]
+    assert named(list_stoppable(job, True, NAMES)) == ["p0", "p1", "p2", "p4"]
 
 
 def test_a_pod_is_told_once_why_it_ends() -> None:
-    told = condemned(pod(), "NotAdmitted", "why", NOW)
-    assert is_condemned(told)
-    assert condemned(told, "Other", "again", NOW + 5) is told
+    told = mark_for_termination(pod(), "NotAdmitted", "why", NOW)
+    assert is_marked_for_termination(told)
+    assert mark_for_termination(told, "Other", "again", NOW + 5) is told
     (condition,) = told["status"]["conditions"]
     assert (condition["type"], condition["reason"], condition["message"]) == (
         "TerminationTarget",
@@ -390,7 +392,7 @@ def test_a_pod_is_told_once_why_it_ends() -> None:
 def test_the_newest_pods_that_nobody_asked_for_are_too_many(
     members: Any, counts: Any, beyond: list[str]
 ) -> None:
-    assert named(excess(of(*members), counts, NAMES)) == beyond
+    assert named(list_excess(of(*members), counts, NAMES)) == beyond
 
 
 def ended_at(name: str, second: int) -> dict[str, Any]:
@@ -413,7 +415,7 @@ def ended_at(name: str, second: int) -> dict[str, Any]:
 def test_pods_that_failed_are_let_go_once_replaced_the_longest_ended_first(
     members: Any, counts: Any, freed: list[str]
 ) -> None:
-    assert named(replaced(of(*members), counts, NAMES)) == freed
+    assert named(list_replaced(of(*members), counts, NAMES)) == freed
 
 
 @pytest.mark.parametrize(
@@ -429,7 +431,7 @@ def test_pods_that_failed_are_let_go_once_replaced_the_longest_ended_first(
     ],
 )
 def test_others_must_come_for_pods_that_are_gone(members: Any, counts: Any, waits: bool) -> None:
-    assert lacks(of(*members), counts) is waits
+    assert needs_more_members(of(*members), counts) is waits
 
 
 # --- in memory --------------------------------------------------------------------------------------
@@ -445,11 +447,11 @@ def test_of_pods_that_run_only_their_shape_is_kept() -> None:
     waiting, running = pod(spec=rich), pod("p", "running", spec=rich)
     waiting["metadata"]["annotations"]["kubectl.kubernetes.io/last-applied-configuration"] = "{}"
     waiting["status"]["podIP"] = "1.2.3.4"
-    kept = slim_pod(waiting, NAMES)
+    kept = trim_pod(waiting, NAMES)
     assert kept["spec"] == waiting["spec"]
     assert "kubectl.kubernetes.io/last-applied-configuration" not in kept["metadata"]["annotations"]
     assert kept["status"] == {"phase": "Pending"}
-    assert slim_pod(running, NAMES)["spec"] == {
+    assert trim_pod(running, NAMES)["spec"] == {
         "containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": 1}}}],
         "nodeName": "n",
     }
@@ -461,11 +463,11 @@ def test_pods_of_any_shape_are_read(path: str, value: Any) -> None:
     odd = {**pod(), path: value}
     raw = (odd, {**pod(group=None), "spec": {"schedulingGates": value, "containers": value}})
     for one in raw:
-        POD.pod_sets(one, NAMES)
+        POD.list_pod_sets(one, NAMES)
         POD.is_suspended(one, NAMES)
-        POD.finished(one)
-        POD.pods_ready(one)
+        POD.find_outcome(one)
+        POD.are_pods_ready(one)
         POD.is_active(one)
-        POD.scaling.reclaimable(one)
+        POD.scaling.count_reclaimable_pods(one)
         if isinstance(one.get("metadata"), dict):
-            slim_pod(one, NAMES)
+            trim_pod(one, NAMES)

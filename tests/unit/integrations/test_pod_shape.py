@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from admitq.integrations.pod_shape import role_hash, spec_shape
+from admitq.integrations.pod_shape import compute_role_hash, get_spec_shape
 
 ONE: dict[str, Any] = {
     "containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}],
@@ -55,7 +55,7 @@ LIMITED: dict[str, Any] = {
 
 @pytest.mark.parametrize(("spec", "known"), [(ONE, "dc85db45"), (RICH, "e10d4807"), (LIMITED, "17b35bde")])
 def test_the_hash_is_that_of_the_shape_as_kubernetes_writes_it(spec: Any, known: str) -> None:
-    assert role_hash(spec) == known
+    assert compute_role_hash(spec) == known
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_the_hash_is_that_of_the_shape_as_kubernetes_writes_it(spec: Any, known:
     ],
 )
 def test_what_does_not_decide_over_place_and_use_is_no_part_of_the_shape(change: Any) -> None:
-    assert spec_shape({**ONE, **change}) == spec_shape(ONE)
+    assert get_spec_shape({**ONE, **change}) == get_spec_shape(ONE)
 
 
 @pytest.mark.parametrize(
@@ -88,10 +88,10 @@ def test_what_does_not_decide_over_place_and_use_is_no_part_of_the_shape(change:
     ],
 )
 def test_what_decides_over_place_and_use_is(change: Any) -> None:
-    assert role_hash({**ONE, **change}) != role_hash(ONE)
+    assert compute_role_hash({**ONE, **change}) != compute_role_hash(ONE)
 
 
 @pytest.mark.parametrize("value", [None, 1, "x", [], [None, 1], {}, {"x": None}])
 @pytest.mark.parametrize("field", ["containers", "initContainers", "resources", "tolerations", "priority"])
 def test_specs_of_any_shape_have_one(field: str, value: Any) -> None:
-    assert len(role_hash({**ONE, field: value})) == 8
+    assert len(compute_role_hash({**ONE, field: value})) == 8

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from admitq.integrations.pod_templates import entries_beside, items_beside, pod_template
+from admitq.integrations.pod_templates import clean_pod_template, select_entries_to_add, select_items_to_add
 
 WELL: dict[str, Any] = {
     "metadata": {"labels": {"a": "b"}, "annotations": {}, "name": "n"},
@@ -20,7 +20,7 @@ WELL: dict[str, Any] = {
 
 def test_a_template_in_order_is_taken_as_it_is() -> None:
     kept = copy.deepcopy(WELL)
-    assert pod_template(WELL) == WELL == kept
+    assert clean_pod_template(WELL) == WELL == kept
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_a_template_in_order_is_taken_as_it_is() -> None:
     ],
 )
 def test_parts_of_another_type_are_left_out(template: Any, expected: Any) -> None:
-    assert pod_template(template) == expected
+    assert clean_pod_template(template) == expected
 
 
 @pytest.mark.parametrize(
@@ -55,10 +55,10 @@ def test_parts_of_another_type_are_left_out(template: Any, expected: Any) -> Non
     ],
 )
 def test_entries_stand_beside_those_that_say_the_same(wanted: Any, base: Any, own: Any, beside: Any) -> None:
-    assert entries_beside(wanted, base, own) == beside
+    assert select_entries_to_add(wanted, base, own) == beside
 
 
 def test_items_that_are_there_already_are_taken_off_once() -> None:
     a, b = {"key": "a"}, {"key": "b"}
-    assert items_beside([a, b, a], [a]) == [b, a]
-    assert items_beside([a], [a, b]) == []
+    assert select_items_to_add([a, b, a], [a]) == [b, a]
+    assert select_items_to_add([a], [a, b]) == []

@@ -2,7 +2,14 @@ from typing import Any
 
 import pytest
 
-from admitq.integrations.base import KNOWN_DISPATCHER, Finished, Integration, PodSetTemplate, Reference, Rules
+from admitq.integrations.base import (
+    KUEUE_MULTIKUEUE_CONTROLLER,
+    Integration,
+    JobOutcome,
+    ObjectReference,
+    PodSetTemplate,
+    RuleContext,
+)
 from admitq.integrations.kinds.raycluster import RAY_CLUSTER
 from admitq.integrations.kinds.rayjob import RAY_JOB
 from admitq.integrations.kinds.rayservice import RAY_SERVICE
@@ -14,7 +21,7 @@ from admitq_webhooks.references import resolved
 from tests.unit.webhooks.support import OPERATOR, FakeWorld, policy
 
 NAMES = names_for()
-RULES = Rules(NAMES)
+RULES = RuleContext(NAMES)
 AUTOSCALER = {"cpu": "500m", "memory": "512Mi"}
 ELASTIC = {NAMES.elastic_job: "true"}
 SPECS: dict[str, FieldPath] = {
@@ -50,7 +57,7 @@ def ray(kind: Integration, described: Any, annotations: Any = None, status: Any 
 @ALL
 def test_the_head_and_each_group_of_workers_are_podsets(kind: Integration) -> None:
     at = SPECS[kind.kind]
-    assert kind.pod_sets(ray(kind, cluster()), NAMES) == [
+    assert kind.list_pod_sets(ray(kind, cluster()), NAMES) == [
         PodSetTemplate("head", 1, (*at, "headGroupSpec", "template")),
         PodSetTemplate("small", 2, (*at, "workerGroupSpecs", 0, "template")),
     ]
@@ -84,10 +91,10 @@ def test_clusters_that_were_made_are_looked_up_where_they_tell_more_than_the_job
     kind: Integration, described: Any, status: Any, names: list[str]
 ) -> None:
     running = with_value(ray(kind, cluster(**described), status=status), ("metadata", "namespace"), "ns")
-    assert [(str(one), kind.requires(one)) for one in kind.templates.references(running)] == [
+    assert [(str(one), kind.is_required(one)) for one in kind.templates.list_references(running)] == [
         (f"RayCluster {name} in namespace ns", False) for name in names
     ]
-    assert kind.templates.references(kind.with_suspend(running, True)) == ()
+    assert kind.templates.list_references(kind.with_suspend(running, True)) == ()
 
 
 @pytest.mark.parametrize(
@@ -110,34 +117,36 @@ def test_the_pods_of_a_job_are_those_of_the_clusters_that_were_made_for_it(
     big = {"groupName": "big", "replicas": 3, "template": pod()}
     small = {"groupName": "small", "replicas": 2, "template": pod()}
     job = ray(kind, cluster(small, big, **SCALED), status=BOTH)
-    found: dict[Reference, Any] = {}
-    for one in kind.templates.references(job):
+    found: dict[ObjectReference, Any] = {}
+    for one in kind.templates.list_references(job):
         if one.name in clusters:
             groups = [{"groupName": name, "replicas": count} for name, count in clusters[one.name]]
             found[one] = {"metadata": {"generation": 4}, "spec": {"workerGroupSpecs": groups}}
-    resolved = kind.templates.resolved(job, found)
-    assert [one.count for one in kind.pod_sets(resolved, NAMES)] == counts
-    assert kind.scaling.slice_version(resolved, NAMES) == version
+    resolved = kind.templates.resolve(job, found)
+    assert [one.count for one in kind.list_pod_sets(resolved, NAMES)] == counts
+    assert kind.scaling.get_slice_version(resolved, NAMES) == version
     told = with_value(resolved, ("metadata", "annotations", NAMES.ray_cluster_generation), "9")
-    assert kind.scaling.slice_version(told, NAMES) == "1_9", "what it is told goes before what it follows"
-    assert [one.template_in(resolved) for one in kind.pod_sets(resolved, NAMES)] == [
-        one.template_in(job) for one in kind.pod_sets(job, NAMES)
+    assert kind.scaling.get_slice_version(told, NAMES) == "1_9", "what it is told goes before what it follows"
+    assert [one.get_template(resolved) for one in kind.list_pod_sets(resolved, NAMES)] == [
+        one.get_template(job) for one in kind.list_pod_sets(job, NAMES)
     ]
 
 
 async def test_the_webhook_does_not_ask_how_many_workers_a_cluster_has() -> None:
     job = ray(RAY_JOB, cluster(**SCALED), status=BOTH)
-    assert RAY_JOB.templates.references(job)
+    assert RAY_JOB.templates.list_references(job)
     assert await resolved(job, "ns", RAY_JOB, FakeWorld(broken=True)) is job
 
 
 @pytest.mark.parametrize("odd", [None, [], {}, {"spec": None}, {"spec": {"workerGroupSpecs": [None, 7, {}]}}])
 def test_of_a_cluster_of_any_shape_only_what_tells_numbers_of_workers_is_held(odd: Any) -> None:
-    [followed] = RAY_JOB.templates.follows
-    assert followed.kept is not None
-    followed.kept(odd)
+    [followed] = RAY_JOB.templates.referenced_kinds
+    assert followed.trim_for_cache is not None
+    followed.trim_for_cache(odd)
     group = {"groupName": "small", "replicas": 5, "maxReplicas": 4, "numOfHosts": 2, "template": pod()}
-    kept: Any = followed.kept({"metadata": {"generation": 4, "managedFields": []}, "spec": cluster(group)})
+    kept: Any = followed.trim_for_cache(
+        {"metadata": {"generation": 4, "managedFields": []}, "spec": cluster(group)}
+    )
     assert kept == {
         "metadata": {"generation": 4},
         "spec": {"workerGroupSpecs": [{key: one for key, one in group.items() if key != "template"}]},
@@ -166,17 +175,17 @@ def test_of_a_cluster_of_any_shape_only_what_tells_numbers_of_workers_is_held(od
 )
 def test_a_group_has_all_hosts_of_all_replicas(kind: Integration, group: Any, count: int) -> None:
     job = ray(kind, cluster({"groupName": "g", "template": pod(), **group}))
-    assert [one.count for one in kind.pod_sets(job, NAMES)] == [1, count]
+    assert [one.count for one in kind.list_pod_sets(job, NAMES)] == [1, count]
 
 
 @ALL
 def test_the_name_of_a_group_becomes_that_of_a_podset(kind: Integration) -> None:
     job = ray(kind, cluster({"groupName": "Large-GPU", "template": pod()}))
-    assert [one.name for one in kind.pod_sets(job, NAMES)] == ["head", "large-gpu"]
+    assert [one.name for one in kind.list_pod_sets(job, NAMES)] == ["head", "large-gpu"]
 
 
 def containers_of_head(kind: Integration, job: Any) -> Any:
-    return kind.pod_sets(job, NAMES)[0].template_in(job)["spec"]["containers"]
+    return kind.list_pod_sets(job, NAMES)[0].get_template(job)["spec"]["containers"]
 
 
 @ALL
@@ -239,13 +248,13 @@ def test_a_fault_tolerant_head_counts_for_what_cleans_up_after_it(
 )
 def test_who_submits_the_job_asks_for_quota(mode: Any, own: Any, names: Any, head: Any) -> None:
     job = ray(RAY_JOB, cluster(), submissionMode=mode, submitterPodTemplate=own)
-    assert [one.name for one in RAY_JOB.pod_sets(job, NAMES)] == names
+    assert [one.name for one in RAY_JOB.list_pod_sets(job, NAMES)] == names
     assert [one["name"] for one in containers_of_head(RAY_JOB, job)] == head
 
 
 def test_a_submitter_that_nobody_described_is_the_operators() -> None:
     job = ray(RAY_JOB, cluster(), submissionMode="K8sJobMode")
-    assert RAY_JOB.pod_sets(job, NAMES)[2].template_in(job)["spec"] == {
+    assert RAY_JOB.list_pod_sets(job, NAMES)[2].get_template(job)["spec"] == {
         "restartPolicy": "Never",
         "containers": [
             {
@@ -261,8 +270,8 @@ def test_a_submitter_that_nobody_described_is_the_operators() -> None:
 
 
 def injected(kind: Integration, job: Any) -> Any:
-    for pod_set in kind.pod_sets(job, NAMES):
-        template = with_value(pod_set.template_in(job), ("spec", "nodeSelector"), {"pool": pod_set.name})
+    for pod_set in kind.list_pod_sets(job, NAMES):
+        template = with_value(pod_set.get_template(job), ("spec", "nodeSelector"), {"pool": pod_set.name})
         job = kind.templates.with_template(job, pod_set, template, NAMES)
     return job
 
@@ -276,7 +285,7 @@ def test_an_injection_leaves_the_containers_of_the_operator_out(kind: Integratio
     patch = value_at(create_merge_patch(job, after), at)
     assert set(patch) == {"headGroupSpec", "workerGroupSpecs"}
     assert patch["headGroupSpec"] == {"template": {"spec": {"nodeSelector": {"pool": "head"}}}}
-    assert [one.template_in(after)["spec"]["nodeSelector"] for one in kind.pod_sets(after, NAMES)] == [
+    assert [one.get_template(after)["spec"]["nodeSelector"] for one in kind.list_pod_sets(after, NAMES)] == [
         {"pool": "head"},
         {"pool": "small"},
     ]
@@ -288,16 +297,19 @@ def test_an_injection_writes_the_default_submitter_into_the_job() -> None:
     submitter = injected(RAY_JOB, job)["spec"]["submitterPodTemplate"]
     assert submitter["spec"]["nodeSelector"] == {"pool": "submitter"}
     assert submitter["spec"]["containers"][0]["name"] == "ray-job-submitter"
-    assert RAY_JOB.pod_sets(injected(RAY_JOB, job), NAMES)[2].template_in(injected(RAY_JOB, job)) == submitter
+    assert (
+        RAY_JOB.list_pod_sets(injected(RAY_JOB, job), NAMES)[2].get_template(injected(RAY_JOB, job))
+        == submitter
+    )
 
 
 def test_a_stopped_job_has_no_submitter_that_nobody_described() -> None:
     job = ray(RAY_JOB, cluster(), submissionMode="K8sJobMode")
     running = injected(RAY_JOB, job)
-    submitter = RAY_JOB.pod_sets(running, NAMES)[2]
+    submitter = RAY_JOB.list_pod_sets(running, NAMES)[2]
     bare = {
         "metadata": {"labels": None},
-        "spec": {**submitter.template_in(running)["spec"], "nodeSelector": None},
+        "spec": {**submitter.get_template(running)["spec"], "nodeSelector": None},
     }
     stopped = RAY_JOB.templates.with_template(running, submitter, bare, NAMES)
     assert "submitterPodTemplate" not in stopped["spec"]
@@ -330,24 +342,24 @@ def test_a_stopped_job_has_no_submitter_that_nobody_described() -> None:
             {"jobDeploymentStatus": "Complete", "jobStatus": "SUCCEEDED", "message": "done"},
             True,
             False,
-            Finished(True, "done"),
+            JobOutcome(True, "done"),
             False,
         ),
         (
             {"jobDeploymentStatus": "Complete", "jobStatus": "STOPPED"},
             True,
             False,
-            Finished(False, ""),
+            JobOutcome(False, ""),
             False,
         ),
         (
             {"jobDeploymentStatus": "Failed", "jobStatus": "FAILED", "message": "no"},
             True,
             False,
-            Finished(False, "no"),
+            JobOutcome(False, "no"),
             False,
         ),
-        ({"jobDeploymentStatus": "Failed"}, True, False, Finished(False, ""), False),
+        ({"jobDeploymentStatus": "Failed"}, True, False, JobOutcome(False, ""), False),
     ],
 )
 def test_a_rayjob_stands_as_its_operator_says(
@@ -355,8 +367,8 @@ def test_a_rayjob_stands_as_its_operator_says(
 ) -> None:
     job = ray(RAY_JOB, cluster(), status=status)
     assert RAY_JOB.is_active(job) is active
-    assert RAY_JOB.pods_ready(job) is ready
-    assert RAY_JOB.finished(job) == finished
+    assert RAY_JOB.are_pods_ready(job) is ready
+    assert RAY_JOB.find_outcome(job) == finished
     assert RAY_JOB.lifecycle.is_on_hold(job) is on_hold
 
 
@@ -372,15 +384,15 @@ def test_a_rayjob_stands_as_its_operator_says(
 )
 def test_a_raycluster_is_active_while_ready_or_suspending(status: Any, active: bool, ready: bool) -> None:
     job = ray(RAY_CLUSTER, cluster(), status=status)
-    assert (RAY_CLUSTER.is_active(job), RAY_CLUSTER.pods_ready(job)) == (active, ready)
-    assert RAY_CLUSTER.finished(job) is None
+    assert (RAY_CLUSTER.is_active(job), RAY_CLUSTER.are_pods_ready(job)) == (active, ready)
+    assert RAY_CLUSTER.find_outcome(job) is None
 
 
 @pytest.mark.parametrize(("status", "ready"), [("True", True), ("False", False), ("Unknown", False)])
 def test_a_rayservice_is_active_while_it_takes_requests(status: str, ready: bool) -> None:
     job = ray(RAY_SERVICE, cluster(), status={"conditions": [{"type": "Ready", "status": status}]})
-    assert (RAY_SERVICE.is_active(job), RAY_SERVICE.pods_ready(job)) == (ready, ready)
-    assert RAY_SERVICE.finished(job) is None
+    assert (RAY_SERVICE.is_active(job), RAY_SERVICE.are_pods_ready(job)) == (ready, ready)
+    assert RAY_SERVICE.find_outcome(job) is None
 
 
 def test_the_suspension_stands_where_each_kind_has_it() -> None:
@@ -415,11 +427,13 @@ def test_the_pods_of_an_elastic_cluster_are_held(kind: Integration) -> None:
     gates = [{"name": NAMES.elastic_gate}]
     job = ray(kind, cluster(), ELASTIC)
     mutated = kind.webhook.mutate(job, RULES)
-    found = [one.template_in(mutated)["spec"]["schedulingGates"] for one in kind.pod_sets(mutated, NAMES)]
+    found = [
+        one.get_template(mutated)["spec"]["schedulingGates"] for one in kind.list_pod_sets(mutated, NAMES)
+    ]
     assert found == [gates, gates]
     assert kind.webhook.mutate(mutated, RULES) == mutated
     assert kind.webhook.mutate(ray(kind, cluster()), RULES) == ray(kind, cluster())
-    assert kind.webhook.mutate(job, Rules(NAMES, FeatureGates({Gate.ELASTIC_JOBS: False}))) == job
+    assert kind.webhook.mutate(job, RuleContext(NAMES, FeatureGates({Gate.ELASTIC_JOBS: False}))) == job
 
 
 async def test_the_pods_of_an_elastic_rayjob_are_held_by_its_cluster() -> None:
@@ -466,7 +480,7 @@ def test_clusters_that_cannot_be_queued_are_refused(
     job = ray(kind, described, annotations)
     prefix = ".".join(str(step) for step in SPECS[kind.kind])
     expected = [f"{prefix}.{path}" for path in wrong]
-    unmanaged = Rules(NAMES, is_managed=False)
+    unmanaged = RuleContext(NAMES, is_managed=False)
     assert paths(kind.webhook.validate_create(job, RULES)) == expected
     assert paths(kind.webhook.validate_update(job, job, RULES)) == expected
     assert not kind.webhook.validate_create(job, unmanaged)
@@ -477,10 +491,10 @@ def test_d23_update_is_validated_if_the_object_is_managed_or_was_with_the_gate(k
     queued = ray(kind, cluster(*groups(18)))
     free = with_value(queued, ("metadata", "labels"), {})
     off = FeatureGates({Gate.VALIDATE_RAY_AND_SPARK_JOB_UPDATES: False})
-    assert kind.webhook.is_update_validated(free, RULES)
-    assert kind.webhook.is_update_validated(queued, Rules(NAMES, is_managed=False))
-    assert not kind.webhook.is_update_validated(queued, Rules(NAMES, off, is_managed=False))
-    assert not kind.webhook.is_update_validated(free, Rules(NAMES, is_managed=False))
+    assert kind.webhook.should_validate_update(free, RULES)
+    assert kind.webhook.should_validate_update(queued, RuleContext(NAMES, is_managed=False))
+    assert not kind.webhook.should_validate_update(queued, RuleContext(NAMES, off, is_managed=False))
+    assert not kind.webhook.should_validate_update(free, RuleContext(NAMES, is_managed=False))
     assert kind.webhook.validate_update(free, queued, RULES)
 
 
@@ -509,22 +523,22 @@ def test_d23_update_is_validated_if_the_object_is_managed_or_was_with_the_gate(k
 def test_a_queued_rayjob_makes_its_own_cluster_and_deletes_it(spec: Any, wrong: list[str]) -> None:
     job = {"spec": {"shutdownAfterJobFinishes": True, **spec}}
     assert paths(RAY_JOB.webhook.validate_create(job, RULES)) == wrong
-    assert not RAY_JOB.webhook.validate_create(job, Rules(NAMES, is_managed=False))
+    assert not RAY_JOB.webhook.validate_create(job, RuleContext(NAMES, is_managed=False))
 
 
 @pytest.mark.parametrize(
     ("selector", "skipped"), [(None, False), ({}, False), ("c", False), ({"ray.io/cluster": "c"}, True)]
 )
 def test_a_rayjob_for_a_cluster_that_is_there_is_none_of_ours(selector: Any, skipped: bool) -> None:
-    assert RAY_JOB.lifecycle.is_skipped({"spec": {"clusterSelector": selector}}) is skipped
+    assert RAY_JOB.lifecycle.is_ignored({"spec": {"clusterSelector": selector}}) is skipped
 
 
 def test_a_cluster_that_scales_itself_stays_where_it_is() -> None:
-    spec = cluster(enableInTreeAutoscaling=True, managedBy=KNOWN_DISPATCHER)
+    spec = cluster(enableInTreeAutoscaling=True, managedBy=KUEUE_MULTIKUEUE_CONTROLLER)
     assert paths(RAY_CLUSTER.webhook.validate_create(ray(RAY_CLUSTER, spec, ELASTIC), RULES)) == [
         "spec.managedBy"
     ]
-    steady = cluster(managedBy=KNOWN_DISPATCHER)
+    steady = cluster(managedBy=KUEUE_MULTIKUEUE_CONTROLLER)
     assert not RAY_CLUSTER.webhook.validate_create(ray(RAY_CLUSTER, steady, ELASTIC), RULES)
 
 
@@ -543,4 +557,4 @@ def test_a_cluster_that_scales_itself_stays_where_it_is() -> None:
 def test_slices_are_told_apart_by_the_generations_of_the_job_and_its_cluster(
     kind: Integration, metadata: dict[str, Any], version: str
 ) -> None:
-    assert kind.scaling.slice_version({"metadata": metadata}, NAMES) == version
+    assert kind.scaling.get_slice_version({"metadata": metadata}, NAMES) == version

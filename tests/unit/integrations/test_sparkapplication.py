@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from admitq.integrations.base import Finished, Rules
+from admitq.integrations.base import JobOutcome, RuleContext
 from admitq.integrations.kinds.sparkapplication import SPARK_APPLICATION
 from admitq.workloads import pod_templates
 from admitq.workloads.pod_templates import PodSetInfo
@@ -27,7 +27,7 @@ def app(driver: Any = None, executor: Any = None, status: Any = None, **spec: An
 
 
 def template(job: Any, role: str) -> Any:
-    return {one.name: one.template_in(job) for one in SPARK_APPLICATION.pod_sets(job, NAMES)}[role]
+    return {one.name: one.get_template(job) for one in SPARK_APPLICATION.list_pod_sets(job, NAMES)}[role]
 
 
 def resources(job: Any, role: str) -> Any:
@@ -49,7 +49,7 @@ def resources(job: Any, role: str) -> Any:
     ],
 )
 def test_podsets_are_the_driver_and_the_executors_at_the_start(executor: Any, spec: Any, count: Any) -> None:
-    found = SPARK_APPLICATION.pod_sets(app(executor=executor, **spec), NAMES)
+    found = SPARK_APPLICATION.list_pod_sets(app(executor=executor, **spec), NAMES)
     assert [(one.name, one.count) for one in found] == [("driver", 1), ("executor", count)]
 
 
@@ -236,9 +236,9 @@ GIVEN = PodSetInfo(
 
 
 def injected(job: Any, given: PodSetInfo = GIVEN) -> Any:
-    for pod_set in SPARK_APPLICATION.pod_sets(job, NAMES):
+    for pod_set in SPARK_APPLICATION.list_pod_sets(job, NAMES):
         job = SPARK_APPLICATION.templates.with_template(
-            job, pod_set, pod_templates.inject(pod_set.template_in(job), given), NAMES
+            job, pod_set, pod_templates.inject(pod_set.get_template(job), given), NAMES
         )
     return job
 
@@ -272,8 +272,8 @@ def test_scheduling_gates_need_a_template() -> None:
     assert running["spec"]["executor"]["template"] == {
         "spec": {"containers": [{"name": "spark-kubernetes-executor"}], "schedulingGates": [{"name": "gate"}]}
     }
-    for pod_set in SPARK_APPLICATION.pod_sets(running, NAMES):
-        restored = pod_templates.restore(pod_set.template_in(running), template(job, pod_set.name))
+    for pod_set in SPARK_APPLICATION.list_pod_sets(running, NAMES):
+        restored = pod_templates.restore(pod_set.get_template(running), template(job, pod_set.name))
         running = SPARK_APPLICATION.templates.with_template(running, pod_set, restored, NAMES)
     assert running == job
 
@@ -300,15 +300,15 @@ RETRIES = {"restartPolicy": {"type": "OnFailure", "onSubmissionFailureRetries": 
         (state("SUSPENDED"), {}, None, False),
         (state("RESUMING"), {}, None, True),
         (state("UNKNOWN"), {}, None, True),
-        (state("COMPLETED"), {}, Finished(True, "SparkApplication completed"), False),
-        (state("FAILED"), {}, Finished(False, "SparkApplication failed"), False),
-        (state("FAILED", message="no"), {}, Finished(False, "no"), False),
-        (state("SUBMISSION_FAILED", message="no"), {}, Finished(False, "no"), False),
+        (state("COMPLETED"), {}, JobOutcome(True, "SparkApplication completed"), False),
+        (state("FAILED"), {}, JobOutcome(False, "SparkApplication failed"), False),
+        (state("FAILED", message="no"), {}, JobOutcome(False, "no"), False),
+        (state("SUBMISSION_FAILED", message="no"), {}, JobOutcome(False, "no"), False),
         (state("SUBMISSION_FAILED", submissionAttempts=2), RETRIES, None, False),
         (
             state("SUBMISSION_FAILED", submissionAttempts=3, message="no"),
             RETRIES,
-            Finished(False, "no"),
+            JobOutcome(False, "no"),
             False,
         ),
         (state("SUBMISSION_FAILED"), {"restartPolicy": {"type": "Always"}}, None, False),
@@ -318,7 +318,7 @@ def test_the_state_tells_how_an_application_stands(
     status: Any, spec: Any, finished: Any, active: Any
 ) -> None:
     job = app(status=status, **spec)
-    assert SPARK_APPLICATION.finished(job) == finished
+    assert SPARK_APPLICATION.find_outcome(job) == finished
     assert SPARK_APPLICATION.is_active(job) is active
 
 
@@ -333,7 +333,7 @@ def test_the_state_tells_how_an_application_stands(
     ],
 )
 def test_an_application_is_ready_when_its_driver_and_enough_executors_run(status: Any, ready: Any) -> None:
-    assert SPARK_APPLICATION.pods_ready(app(executor={"instances": 2}, status=status)) is ready
+    assert SPARK_APPLICATION.are_pods_ready(app(executor={"instances": 2}, status=status)) is ready
 
 
 CONF = {"spark.dynamicAllocation.enabled": "true"}
@@ -358,9 +358,9 @@ CONF = {"spark.dynamicAllocation.enabled": "true"}
 def test_what_cannot_be_counted_or_placed_is_refused_where_the_application_is_ours(
     spec: Any, field: Any
 ) -> None:
-    errors = SPARK_APPLICATION.webhook.validate_create(app(**spec), Rules(NAMES))
+    errors = SPARK_APPLICATION.webhook.validate_create(app(**spec), RuleContext(NAMES))
     assert [str(error).startswith(field) for error in errors] == ([] if field is None else [True])
-    assert SPARK_APPLICATION.webhook.validate_create(app(**spec), Rules(NAMES, is_managed=False)) == []
+    assert SPARK_APPLICATION.webhook.validate_create(app(**spec), RuleContext(NAMES, is_managed=False)) == []
 
 
 @pytest.mark.parametrize(
@@ -380,8 +380,8 @@ def test_d23_update_is_validated_if_the_application_is_managed_or_was_with_the_g
     if was_queued:
         old["metadata"]["labels"] = {NAMES.queue_name: "q"}
     gates = FeatureGates({Gate.VALIDATE_RAY_AND_SPARK_JOB_UPDATES: gate})
-    rules = Rules(NAMES, gates, is_managed=is_managed)
-    assert SPARK_APPLICATION.webhook.is_update_validated(old, rules) is validated
+    rules = RuleContext(NAMES, gates, is_managed=is_managed)
+    assert SPARK_APPLICATION.webhook.should_validate_update(old, rules) is validated
     assert SPARK_APPLICATION.webhook.validate_update(old, new, rules)
 
 
@@ -397,4 +397,4 @@ def test_d23_update_is_validated_if_the_application_is_managed_or_was_with_the_g
     ],
 )
 def test_only_the_driver_follows_an_application(spec: Any, name: Any, made: Any) -> None:
-    assert SPARK_APPLICATION.makes(app(**spec), {"metadata": {"name": name}}) is made
+    assert SPARK_APPLICATION.may_have_created(app(**spec), {"metadata": {"name": name}}) is made

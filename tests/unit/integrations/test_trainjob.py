@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from admitq.integrations.base import Finished, OwnerKind, Reference, Rules
+from admitq.integrations.base import JobOutcome, ObjectReference, OwnerKind, RuleContext
 from admitq.integrations.kinds.trainjob import TRAIN_JOB
 from admitq_api.json_objects import value_at, with_value
 from admitq_api.labels import names_for
@@ -11,7 +11,7 @@ from admitq_webhooks.mutate.jobs import mutate
 from tests.unit.webhooks.support import OPERATOR, FakeWorld, policy
 
 NAMES = names_for()
-RULES = Rules(NAMES)
+RULES = RuleContext(NAMES)
 MANAGER = NAMES.trainjob_manager
 STEP = "trainer.kubeflow.org/trainjob-ancestor-step"
 
@@ -35,16 +35,18 @@ def job(found: Any = None, status: Any = None, metadata: Any = None, **spec: Any
         "spec": {"runtimeRef": {"name": "torch"}, **spec},
         "status": status or {},
     }
-    [reference] = TRAIN_JOB.templates.references(raw)
-    return TRAIN_JOB.templates.resolved(raw, {reference: found or runtime()})
+    [reference] = TRAIN_JOB.templates.list_references(raw)
+    return TRAIN_JOB.templates.resolve(raw, {reference: found or runtime()})
 
 
 def counts(trained: Any) -> dict[str, int]:
-    return {one.name: one.count for one in TRAIN_JOB.pod_sets(trained, NAMES)}
+    return {one.name: one.count for one in TRAIN_JOB.list_pod_sets(trained, NAMES)}
 
 
 def template(trained: Any, name: str = "node") -> Any:
-    return next(one.template_in(trained) for one in TRAIN_JOB.pod_sets(trained, NAMES) if one.name == name)
+    return next(
+        one.get_template(trained) for one in TRAIN_JOB.list_pod_sets(trained, NAMES) if one.name == name
+    )
 
 
 def container(trained: Any, name: str = "node") -> Any:
@@ -66,13 +68,13 @@ def container(trained: Any, name: str = "node") -> Any:
 def test_a_job_refers_to_its_runtime(reference: Any, kind: str, namespace: str) -> None:
     trained = {"metadata": {"namespace": "ns"}, "spec": {"runtimeRef": reference}}
     owner = OwnerKind("trainer.kubeflow.org", "v1alpha1", kind)
-    assert TRAIN_JOB.templates.references(trained) == (Reference(owner, namespace, "torch"),)
+    assert TRAIN_JOB.templates.list_references(trained) == (ObjectReference(owner, namespace, "torch"),)
 
 
 def test_a_job_without_its_runtime_has_no_podsets() -> None:
     raw = {"spec": {"runtimeRef": {"name": "torch"}}}
-    assert TRAIN_JOB.templates.resolved(raw, {}) == raw
-    assert TRAIN_JOB.pod_sets(raw, NAMES) == []
+    assert TRAIN_JOB.templates.resolve(raw, {}) == raw
+    assert TRAIN_JOB.list_pod_sets(raw, NAMES) == []
 
 
 @pytest.mark.parametrize(
@@ -208,8 +210,8 @@ def test_patches_of_the_runtime_are_applied_in_their_order() -> None:
 
 
 def injected(trained: Any) -> Any:
-    for pod_set in TRAIN_JOB.pod_sets(trained, NAMES):
-        pods = pod_set.template_in(trained)
+    for pod_set in TRAIN_JOB.list_pod_sets(trained, NAMES):
+        pods = pod_set.get_template(trained)
         pods = with_value(pods, ("metadata", "labels", NAMES.podset), pod_set.name)
         pods = with_value(pods, ("spec", "nodeSelector", "pool"), "spot")
         pods = with_value(
@@ -255,17 +257,17 @@ def test_an_admission_is_a_patch_of_our_own_behind_all_others() -> None:
 def test_what_is_restored_leaves_our_patch_empty() -> None:
     trained = job(runtimePatches=[{"manager": MANAGER}])
     started = injected(trained)
-    [pod_set] = TRAIN_JOB.pod_sets(started, NAMES)
+    [pod_set] = TRAIN_JOB.list_pod_sets(started, NAMES)
     assert TRAIN_JOB.templates.with_template(started, pod_set, template(trained), NAMES) == trained
 
 
 def test_a_start_patches_before_it_lifts_the_suspension() -> None:
     trained = job(suspend=True, runtimePatches=[{"manager": MANAGER}])
     started = TRAIN_JOB.with_suspend(injected(trained), False)
-    first, second = TRAIN_JOB.lifecycle.start(trained, started, NAMES)
+    first, second = TRAIN_JOB.lifecycle.plan_start(trained, started, NAMES)
     assert set(first.patch["spec"]) == {"runtimePatches"}
     assert second.patch == {"spec": {"suspend": False}}
-    assert [step.patch for step in TRAIN_JOB.lifecycle.start(injected(trained), started, NAMES)] == [
+    assert [step.patch for step in TRAIN_JOB.lifecycle.plan_start(injected(trained), started, NAMES)] == [
         second.patch
     ]
 
@@ -273,13 +275,13 @@ def test_a_start_patches_before_it_lifts_the_suspension() -> None:
 def test_a_stop_suspends_waits_and_takes_our_patch_back() -> None:
     active = {"jobsStatus": [{"name": "node", "active": 1}]}
     running = {**injected(job(suspend=False, runtimePatches=[{"manager": MANAGER}])), "status": active}
-    [step] = TRAIN_JOB.lifecycle.stop(running, running, NAMES)
+    [step] = TRAIN_JOB.lifecycle.plan_stop(running, running, NAMES)
     assert step.patch == {"spec": {"suspend": True}, "metadata": {"annotations": {NAMES.stopping: "true"}}}
     half = with_value(running, ("metadata", "annotations"), {NAMES.stopping: "true"})
     half = with_value(half, ("spec", "suspend"), True)
     assert not TRAIN_JOB.is_suspended(half, NAMES)
-    assert TRAIN_JOB.lifecycle.stop(half, half, NAMES) == ()
-    [last] = TRAIN_JOB.lifecycle.stop({**half, "status": {}}, half, NAMES)
+    assert TRAIN_JOB.lifecycle.plan_stop(half, half, NAMES) == ()
+    [last] = TRAIN_JOB.lifecycle.plan_stop({**half, "status": {}}, half, NAMES)
     assert last.patch == {
         "spec": {"runtimePatches": [{"manager": MANAGER}]},
         "metadata": {"annotations": {NAMES.stopping: None}},
@@ -289,17 +291,17 @@ def test_a_stop_suspends_waits_and_takes_our_patch_back() -> None:
 def test_a_stop_needs_no_runtime() -> None:
     running = injected(job(suspend=False, runtimePatches=[{"manager": MANAGER}]))
     bare = {key: value for key, value in running.items() if key in {"metadata", "spec", "status"}}
-    assert TRAIN_JOB.pod_sets(bare, NAMES) == []
-    steps = TRAIN_JOB.lifecycle.stop(bare, bare, NAMES)
+    assert TRAIN_JOB.list_pod_sets(bare, NAMES) == []
+    steps = TRAIN_JOB.lifecycle.plan_stop(bare, bare, NAMES)
     assert steps[-1].patch["spec"] == {"runtimePatches": [{"manager": MANAGER}]}
 
 
 def test_a_new_job_has_a_patch_of_ours() -> None:
     users = {"manager": "example.com/me"}
-    mutated = TRAIN_JOB.webhook.mutate_any({"spec": {"runtimePatches": [users]}}, RULES)
+    mutated = TRAIN_JOB.webhook.mutate_every_object({"spec": {"runtimePatches": [users]}}, RULES)
     assert mutated == {"spec": {"runtimePatches": [users, {"manager": MANAGER}]}}
-    assert TRAIN_JOB.webhook.mutate_any(mutated, RULES) == mutated
-    assert TRAIN_JOB.webhook.mutate_any({"spec": {}}, RULES) == {
+    assert TRAIN_JOB.webhook.mutate_every_object(mutated, RULES) == mutated
+    assert TRAIN_JOB.webhook.mutate_every_object({"spec": {}}, RULES) == {
         "spec": {"runtimePatches": [{"manager": MANAGER}]}
     }
 
@@ -329,7 +331,7 @@ async def test_a_job_that_follows_a_queued_owner_has_our_patch_and_is_not_suspen
 @pytest.mark.parametrize(("is_managed", "most"), [(False, 16), (True, 17)])
 def test_a_job_that_is_not_queued_is_not_refused_for_a_patch_too_many(is_managed: bool, most: int) -> None:
     full = {"spec": {"runtimePatches": [{"manager": f"example.com/{one}"} for one in range(16)]}}
-    mutated = TRAIN_JOB.webhook.mutate_any(full, replace(RULES, is_managed=is_managed))
+    mutated = TRAIN_JOB.webhook.mutate_every_object(full, replace(RULES, is_managed=is_managed))
     assert len(mutated["spec"]["runtimePatches"]) == most
 
 
@@ -341,13 +343,13 @@ def test_a_job_that_is_not_queued_is_not_refused_for_a_patch_too_many(is_managed
     [
         ([], None),
         ([{"type": "Suspended", "status": "True"}], None),
-        ([{"type": "Complete", "status": "True", "message": "done"}], Finished(True, "done")),
-        ([{"type": "Failed", "status": "True", "message": "no"}], Finished(False, "no")),
+        ([{"type": "Complete", "status": "True", "message": "done"}], JobOutcome(True, "done")),
+        ([{"type": "Failed", "status": "True", "message": "no"}], JobOutcome(False, "no")),
         ([{"type": "Failed", "status": "False"}], None),
     ],
 )  # fmt: skip
 def test_only_the_terminal_conditions_finish_a_job(conditions: Any, finished: Any) -> None:
-    assert TRAIN_JOB.finished(job(status={"conditions": conditions})) == finished
+    assert TRAIN_JOB.find_outcome(job(status={"conditions": conditions})) == finished
 
 
 TWO = runtime(entry("model-initializer", "model-initializer"), entry(), policy={"numNodes": 4})
@@ -379,12 +381,12 @@ def test_jobs_of_the_jobset_tell_how_it_stands(
 ) -> None:
     trained = job(TWO, status={"jobsStatus": statuses})
     assert TRAIN_JOB.is_active(trained) is active
-    assert TRAIN_JOB.pods_ready(trained) is ready
-    assert TRAIN_JOB.scaling.reclaimable(trained) == reclaimable
+    assert TRAIN_JOB.are_pods_ready(trained) is ready
+    assert TRAIN_JOB.scaling.count_reclaimable_pods(trained) == reclaimable
 
 
 def test_readiness_without_the_runtime_is_that_of_the_jobs_that_are_told_of() -> None:
     status = {"jobsStatus": [{"name": "node", "ready": 1}, {"name": "other", "active": 1}]}
-    assert not TRAIN_JOB.pods_ready({"status": status})
-    assert TRAIN_JOB.pods_ready({"status": {"jobsStatus": status["jobsStatus"][:1]}})
-    assert not TRAIN_JOB.pods_ready({})
+    assert not TRAIN_JOB.are_pods_ready({"status": status})
+    assert TRAIN_JOB.are_pods_ready({"status": {"jobsStatus": status["jobsStatus"][:1]}})
+    assert not TRAIN_JOB.are_pods_ready({})

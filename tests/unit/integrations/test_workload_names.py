@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from admitq.integrations.workload_names import workload_name
+from admitq.integrations.workload_names import create_workload_name
 from admitq_api.syntax import dns_subdomain
 
 
@@ -16,29 +16,33 @@ from admitq_api.syntax import dns_subdomain
     ],
 )
 def test_a_name_is_the_kind_the_owner_and_a_hash_of_its_identity(owner: Any, extra: Any, name: Any) -> None:
-    assert workload_name(*owner, extra=extra) == name
+    assert create_workload_name(*owner, extra=extra) == name
 
 
 def test_an_owner_created_again_gets_another_name() -> None:
-    assert workload_name("Job", "batch", "a", "first") != workload_name("Job", "batch", "a", "second")
+    assert create_workload_name("Job", "batch", "a", "first") != create_workload_name(
+        "Job", "batch", "a", "second"
+    )
 
 
 @pytest.mark.parametrize("length", [1, 240, 242, 243, 244, 253])
 def test_every_name_is_short_enough_and_valid(length: Any) -> None:
-    name = workload_name("Job", "batch", "a" * length, "uid")
+    name = create_workload_name("Job", "batch", "a" * length, "uid")
     assert len(name) <= 253
     assert dns_subdomain(name) is None
 
 
 def test_two_long_names_with_the_same_beginning_differ() -> None:
     first, second = ("a" * 250 + end for end in ("bb", "cc"))
-    assert workload_name("Job", "batch", first, "uid") != workload_name("Job", "batch", second, "uid")
+    assert create_workload_name("Job", "batch", first, "uid") != create_workload_name(
+        "Job", "batch", second, "uid"
+    )
 
 
 def test_a_name_cut_behind_a_dot_stays_valid() -> None:
-    name = workload_name("Job", "batch", "a" * 242 + "." + "b" * 10, "uid")
+    name = create_workload_name("Job", "batch", "a" * 242 + "." + "b" * 10, "uid")
     assert dns_subdomain(name) is None
 
 
 def test_the_longest_name_can_be_that_of_a_label() -> None:
-    assert len(workload_name("Job", "batch", "a" * 200, "uid", longest=63)) == 63
+    assert len(create_workload_name("Job", "batch", "a" * 200, "uid", longest=63)) == 63

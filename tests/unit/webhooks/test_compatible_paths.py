@@ -7,7 +7,7 @@ import orjson
 import pytest
 
 from admitq.integrations.base import Integration
-from admitq.integrations.registry import enabled, registered
+from admitq.integrations.registry import load_integrations, select_enabled
 from admitq.serving.http import Request, by_path
 from admitq_api.configuration import load_configuration
 from admitq_api.feature_gates import FeatureGates
@@ -48,7 +48,7 @@ NAMES_THERE = names_for(COMPAT_GROUP)
 
 
 def test_the_paths_and_operations_of_the_group_are_those_that_its_users_installed() -> None:
-    declared = {one.path(NAMES_THERE): one for one in webhooks(NAMES_THERE, registered())}
+    declared = {one.path(NAMES_THERE): one for one in webhooks(NAMES_THERE, load_integrations())}
     assert [declared.pop(path).operations for path in ONLY_OURS] == [("UPDATE",), ("UPDATE",)]
     assert set(declared) == MUTATING | VALIDATING
     assert (len(MUTATING), len(VALIDATING)) == (21, 22)
@@ -60,10 +60,10 @@ def test_the_paths_and_operations_of_the_group_are_those_that_its_users_installe
 
 async def test_with_the_default_frameworks_every_other_path_lets_pass() -> None:
     frameworks = load_configuration("").integrations.frameworks
-    on = enabled(frameworks, FeatureGates.of({}))
-    served = routes(policy(names=NAMES_THERE, integrations=on), FakeWorld(broken=True), registered())
+    on = select_enabled(frameworks, FeatureGates.of({}))
+    served = routes(policy(names=NAMES_THERE, integrations=on), FakeWorld(broken=True), load_integrations())
     assert set(served) == MUTATING | VALIDATING | {*ONLY_OURS}
-    for one in set(registered()) - set(on):
+    for one in set(load_integrations()) - set(on):
         obj = {"metadata": {"name": "x", "labels": {NAMES_THERE.queue_name: "No Name"}}}
         for verb in ("mutate", "validate"):
             path = NAMES_THERE.webhook_path(verb, *one.gvk)
@@ -87,16 +87,16 @@ def _refused_of_ours() -> dict[str, Any]:
 @pytest.mark.parametrize(("kind", "spec"), _refused_of_ours().items())
 async def test_webhooks_refuse_objects_of_ours_as_forbidden(kind: str, spec: dict[str, Any]) -> None:
     path = NAMES.webhook_path("validate", NAMES.group, NAMES.version, kind)
-    served = routes(policy(), FakeWorld(), registered())
+    served = routes(policy(), FakeWorld(), load_integrations())
     obj = {"metadata": {"name": "x"}, "spec": spec}
     _, answered = await post(served[path], path, review(obj, gvk=(NAMES.group, NAMES.version, kind)))
     _is_forbidden(answered)
 
 
-@pytest.mark.parametrize("kind", [pytest.param(one, id=one.framework) for one in registered()])
+@pytest.mark.parametrize("kind", [pytest.param(one, id=one.framework) for one in load_integrations()])
 async def test_webhooks_refuse_jobs_of_every_kind_as_forbidden(kind: Integration) -> None:
     path = NAMES.webhook_path("validate", *kind.gvk)
-    served = routes(policy(integrations=registered()), FakeWorld(), registered())
+    served = routes(policy(integrations=load_integrations()), FakeWorld(), load_integrations())
     obj = copy.deepcopy(examples_of(kind.api_version, kind.kind)[0])
     obj = with_value(obj, ("metadata", "labels"), {NAMES.queue_name: "No Name", NAMES.managed: "true"})
     _, answered = await post(served[path], path, review(obj, gvk=kind.gvk))

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from admitq.integrations.registry import registered
+from admitq.integrations.registry import load_integrations
 from admitq_api.field_errors import FieldError
 from admitq_webhooks.validate.jobs import validate_update
 from tests.unit.webhooks.job_requests import DEFAULTS, ELASTIC, GATED, MAX_TIME, PREBUILT, deleted, managed
@@ -261,7 +261,7 @@ async def test_no_sequence_of_changes_moves_a_running_job_or_strips_it(
     ["ray.io/rayjob", "ray.io/raycluster", "ray.io/rayservice", "sparkoperator.k8s.io/sparkapplication"],
 )
 def test_d23_update_of_a_job_that_left_its_queue_is_not_validated_without_the_gate(framework: str) -> None:
-    (kind,) = (one for one in registered() if one.framework == framework)
+    (kind,) = (one for one in load_integrations() if one.framework == framework)
 
     def change(gate: bool, before: dict[str, str], after: dict[str, str], **more: Any) -> list[FieldError]:
         gates = {"ValidateRayAndSparkJobUpdates": gate}

@@ -8,7 +8,7 @@ import pytest
 
 from admitq.integrations.kinds.job import JOB
 from admitq.integrations.kinds.jobset import JOBSET
-from admitq.integrations.registry import registered
+from admitq.integrations.registry import load_integrations
 from admitq_api.field_errors import FieldError
 from admitq_webhooks.routes import routes
 from admitq_webhooks.validate.jobs import validate_create, validate_update
@@ -174,7 +174,7 @@ def tasks(number: int) -> dict[str, Any]:
 def test_a_job_of_more_podsets_than_a_workload_may_have_is_refused(
     framework: str, most: dict[str, Any], beyond: dict[str, Any], field: str, says: str
 ) -> None:
-    (kind,) = (one for one in (*registered(), *custom_kinds()) if one.framework == framework)
+    (kind,) = (one for one in (*load_integrations(), *custom_kinds()) if one.framework == framework)
     ours = policy(integrations=(kind,))
 
     def job(spec: dict[str, Any], **labels: str) -> dict[str, Any]:
@@ -243,7 +243,7 @@ def test_job_is_suspended_whatever_errors_it_was_stored_with(
 
 
 def test_rayjob_that_keeps_its_cluster_is_suspended_but_neither_started_nor_queued() -> None:
-    (kind,) = (one for one in registered() if one.framework == "ray.io/rayjob")
+    (kind,) = (one for one in load_integrations() if one.framework == "ray.io/rayjob")
     ours = policy(integrations=(kind,))
 
     def job(queue: str = "q", **spec: Any) -> dict[str, Any]:

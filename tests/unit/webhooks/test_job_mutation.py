@@ -7,7 +7,7 @@ import orjson
 import pytest
 
 from admitq.core.model import LabelSelector, SelectorOperator, SelectorRequirement
-from admitq.integrations.base import never_differs
+from admitq.integrations.base import accept_every_child
 from admitq.integrations.kinds.job import JOB
 from admitq_webhooks.mutate.jobs import mutate
 from admitq_webhooks.routes import routes
@@ -171,7 +171,7 @@ DISPATCHED = {("team", "q"): {NAMES.multikueue_controller, "example.com/other"}}
             None,
             {
                 "integrations": (
-                    replace(JOB, delegation=replace(JOB.delegation, dispatched_as="example.com/other")),
+                    replace(JOB, delegation=replace(JOB.delegation, dispatch_controller="example.com/other")),
                 )
             },
             "example.com/other",
@@ -204,7 +204,10 @@ async def test_an_object_that_is_being_deleted_is_let_go_on_updates() -> None:
     job = a_job(labels={QUEUE: "q"}, owner=gone)
 
     async def asked(**options: Any) -> Answer:
-        nesting = replace(updated, ownership=replace(updated.ownership, creates=None, differs=never_differs))
+        nesting = replace(
+            updated,
+            ownership=replace(updated.ownership, created_kinds=None, compare_child=accept_every_child),
+        )
         served = routes(policy(integrations=(nesting,), **options), FakeWorld(), (nesting,))
         path = "/mutate-batch-v1-job"
         _, body = await post(served[path], path, review(job, deleted(job)))

@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 import pytest
 
-from admitq.integrations.custom import configured_kinds
+from admitq.integrations.custom import load_enabled_and_all_kinds
 from admitq.metrics.registry import Metrics
 from admitq.process.unexpected_errors import LOG_ONLY, UnexpectedErrors
 from admitq.serving.http import Request, Response, text
@@ -113,7 +113,7 @@ async def test_large_objects_get_the_same_answers_from_the_child() -> None:
     parent = a_job(labels={QUEUE: "q"}, suspend=False)
     parent["metadata"] |= {"name": "parent", "uid": "parent-uid"}
     world = FakeWorld(owners={"parent": parent}, plurals={"Job": "jobs"})
-    enabled, known = configured_kinds(CONFIGURATION, GATES)
+    enabled, known = load_enabled_and_all_kinds(CONFIGURATION, GATES)
     observed_here: Observed = []
     here = routes(
         configured_policy(CONFIGURATION, GATES, enabled),

@@ -9,8 +9,8 @@ import pytest
 from admitq.core.model import LabelSelector, SelectorOperator, SelectorRequirement
 from admitq.integrations.kinds.job import JOB
 from admitq.integrations.kinds.pod import POD
-from admitq.integrations.pod_shape import role_hash
-from admitq.integrations.registry import REGISTRY
+from admitq.integrations.pod_shape import compute_role_hash
+from admitq.integrations.registry import BUILT_IN_KINDS
 from admitq_webhooks.mutate.jobs import mutate
 from admitq_webhooks.validate.jobs import validate_create, validate_update
 from tests.unit.webhooks.support import NAMES, OPERATOR, PRIORITY, QUEUE, FakeWorld, ask, policy
@@ -56,7 +56,7 @@ async def test_a_pod_with_a_queue_is_held_at_its_gates() -> None:
     assert held == {
         **a_pod(
             {QUEUE: "q", NAMES.managed: "true"},
-            {NAMES.role_hash: role_hash(SPEC)},
+            {NAMES.role_hash: compute_role_hash(SPEC)},
             gates=GATES,
             finalizers=[NAMES.managed_finalizer],
         )
@@ -86,7 +86,7 @@ async def test_the_index_of_a_pod_is_taken_from_the_label_that_it_names() -> Non
     assert NAMES.pod_group_pod_index not in (await mutated(a_pod({QUEUE: "q"}, notes)))["metadata"]["labels"]
 
 
-@pytest.mark.parametrize(("brought", "role"), [("mine", "mine"), ("", role_hash(SPEC))])
+@pytest.mark.parametrize(("brought", "role"), [("mine", "mine"), ("", compute_role_hash(SPEC))])
 async def test_b9_role_hash_that_a_pod_brings_at_its_creation_is_kept(brought: str, role: str) -> None:
     held = await mutated(a_pod({QUEUE: "q"}, {NAMES.role_hash: brought}))
     assert held["metadata"]["annotations"][NAMES.role_hash] == role
@@ -217,7 +217,7 @@ async def test_pods_that_name_a_queue_are_queued_unless_what_makes_them_is(
     chain = [pod, *owners]
     linked = [owned(child, owner) for child, owner in pairwise(chain)]
     known = {f"{one['kind']}/{one['metadata']['name']}": one for one in (*linked[1:], chain[-1])}
-    changed = await mutated(linked[0], FakeWorld(owners=known), integrations=REGISTRY)
+    changed = await mutated(linked[0], FakeWorld(owners=known), integrations=BUILT_IN_KINDS)
     assert (changed is not linked[0]) is is_held
 
 
@@ -236,9 +236,9 @@ async def test_executor_that_asks_for_more_than_its_application_was_charged_is_h
     driver = owned({**DRIVER, "spec": created["spec"]}, APPLICATION)
     executor = owned(spark_pod("pi-exec-1", "executor", executor_cpu), driver)
     world = FakeWorld(owners={"Pod/pi-driver": driver, "SparkApplication/pi": APPLICATION})
-    changed = await mutated(executor, world, integrations=REGISTRY)
+    changed = await mutated(executor, world, integrations=BUILT_IN_KINDS)
     assert (changed is not executor) is is_held
-    held = await mutated(owned(created, APPLICATION), world, integrations=REGISTRY)
+    held = await mutated(owned(created, APPLICATION), world, integrations=BUILT_IN_KINDS)
     assert (NAMES.managed in held["metadata"]["labels"]) is (driver_cpu == "9")
 
 

@@ -86,7 +86,7 @@ def test_a_kind_says_whether_it_is_changed_on_updates_too() -> None:
 
 def test_a_webhook_names_the_frameworks_that_need_it() -> None:
     rules = webhook_rules(
-        NAMES, (JOB, replace(OTHER, ownership=replace(OTHER.ownership, implies=("batch/job",))))
+        NAMES, (JOB, replace(OTHER, ownership=replace(OTHER.ownership, implied_frameworks=("batch/job",))))
     )
     frameworks = {one["name"]: one["frameworks"] for one in rules["validating"]}
     assert frameworks["vjob.admitq.dev"] == ["batch/job", "example.com/other"]

@@ -9,8 +9,8 @@ from admitq.integrations.kinds.deployment import DEPLOYMENT
 from admitq.integrations.kinds.leaderworkerset import LEADER_WORKER_SET
 from admitq.integrations.kinds.pod import POD
 from admitq.integrations.kinds.statefulset import STATEFUL_SET
-from admitq.integrations.registry import enabled
-from admitq.integrations.workload_names import workload_name
+from admitq.integrations.registry import select_enabled
+from admitq.integrations.workload_names import create_workload_name
 from admitq_api.feature_gates import FeatureGates
 from admitq_api.json_objects import value_at
 from admitq_webhooks.mutate.jobs import mutate
@@ -261,10 +261,10 @@ def test_a_stateful_set_comes_back_when_it_has_gone(pods: int, workload: Any, me
     found = errors(STATEFUL_SET, old, new, workload)
     assert len(found) == (message is not None)
     assert all(message in one for one in found if message)
-    assert STATEFUL_SET.webhook.workload_asked is not None
-    names = tuple(workload_name("StatefulSet", "apps", "s", uid) for uid in ("u", ""))
-    assert STATEFUL_SET.webhook.workload_asked(old, new, POLICY.rules(new)) == names
-    assert STATEFUL_SET.webhook.workload_asked(new, old, POLICY.rules(old)) == ()
+    assert STATEFUL_SET.webhook.list_deciding_workloads is not None
+    names = tuple(create_workload_name("StatefulSet", "apps", "s", uid) for uid in ("u", ""))
+    assert STATEFUL_SET.webhook.list_deciding_workloads(old, new, POLICY.rules(new)) == names
+    assert STATEFUL_SET.webhook.list_deciding_workloads(new, old, POLICY.rules(old)) == ()
 
 
 @pytest.mark.parametrize(
@@ -307,7 +307,7 @@ def test_there_are_not_too_many_groups(replicas: int, refused: bool) -> None:
 
 @pytest.mark.parametrize("parent", ["deployment", ""])
 async def test_pods_that_are_switched_on_for_others_are_held_for_them_alone(parent: str) -> None:
-    implied = enabled(["deployment"], FeatureGates())
+    implied = select_enabled(["deployment"], FeatureGates())
     pod = {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -329,7 +329,7 @@ async def test_pods_that_are_switched_on_for_others_are_held_for_them_alone(pare
 async def test_the_workload_of_a_stateful_set_that_comes_back_is_looked_up(
     uids: list[str], reason: str, allowed: bool
 ) -> None:
-    names = [workload_name("StatefulSet", "apps", "s", uid) for uid in uids]
+    names = [create_workload_name("StatefulSet", "apps", "s", uid) for uid in uids]
     world = FakeWorld(owners={names[-1]: on_hold(reason)})
     held: dict[str, Any] = {"template": template(**{PARENT: "statefulset"})}
     old = served(STATEFUL_SET, {QUEUE: "q"}, replicas=0, **held)

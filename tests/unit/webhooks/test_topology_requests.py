@@ -123,7 +123,7 @@ def a_pair(leader: dict[str, str], worker: dict[str, str], *, leaders: int = 1) 
 
 PAIR = replace(
     JOB,
-    pod_sets=lambda job, _names: (
+    list_pod_sets=lambda job, _names: (
         PodSetTemplate("leader", job["spec"]["leaders"], ("spec", "leader")),
         PodSetTemplate("worker", 3, ("spec", "worker")),
     ),

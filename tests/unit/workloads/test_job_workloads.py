@@ -29,7 +29,7 @@ WORKER = {"podIndexLabel": "leaderworkerset.sigs.k8s.io/worker-index"}
 REPLICATED = {"name": "w", "replicas": 3, "template": {"spec": {"parallelism": 2, "template": TEMPLATE}}}
 RUNTIME = {"spec": {"template": {"spec": {"replicatedJobs": [REPLICATED]}}}}
 TRAINED = {"metadata": {"namespace": "ns"}, "spec": {"runtimeRef": {"name": "r"}}}
-[REFERENCE] = TRAIN_JOB.templates.references(TRAINED)
+[REFERENCE] = TRAIN_JOB.templates.list_references(TRAINED)
 ROLES = {"Launcher": {"template": TEMPLATE}, "Worker": {"template": TEMPLATE}}
 GROUP = {"size": 2, "leaderTemplate": TEMPLATE, "workerTemplate": TEMPLATE}
 
@@ -38,7 +38,7 @@ NUMBERED: list[Any] = [
     (JOBSET, {"spec": {"replicatedJobs": [REPLICATED]}}, {"w": {**IN_JOBSET, "subGroupCount": 3}}),
     (
         TRAIN_JOB,
-        TRAIN_JOB.templates.resolved(TRAINED, {REFERENCE: RUNTIME}),
+        TRAIN_JOB.templates.resolve(TRAINED, {REFERENCE: RUNTIME}),
         {"w": {**IN_JOBSET, "subGroupCount": 3}},
     ),
     (MPI_JOB, {"spec": {"mpiReplicaSpecs": ROLES}}, {"launcher": REPLICA, "worker": REPLICA}),

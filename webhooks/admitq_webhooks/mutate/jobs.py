@@ -4,7 +4,7 @@ Every step holds when it is repeated, so the API server may ask again after othe
 """
 
 from admitq.integrations.base import Integration
-from admitq.integrations.ownership import has_known_controller, queue_name
+from admitq.integrations.ownership import get_queue_name, has_known_controller
 from admitq.serving.authorization import User
 from admitq_api.feature_gates import Gate
 from admitq_api.json_objects import JsonObject, object_at, value_at, with_value
@@ -41,10 +41,10 @@ async def mutate(
         Unclear: whether the job follows a queued ancestor cannot be told.
         LookupFailed: the cluster cannot be asked.
     """
-    if integration.lifecycle.is_skipped(job):
+    if integration.lifecycle.is_ignored(job):
         return job
     names = policy.names
-    job = integration.webhook.mutate_any(job, policy.rules(job, before=before))
+    job = integration.webhook.mutate_every_object(job, policy.rules(job, before=before))
     if integration.ownership.is_held_by_parent(job, names):
         # The group of such a pod follows from its controller.
         if before is None and not await owner_reviews.may_name_controller(
@@ -52,7 +52,10 @@ async def mutate(
         ):
             job = owner_reviews.without_control(job)
         return integration.webhook.mutate(job, policy.rules(job, before=before))
-    named, is_up = queue_name(job, names), before is not None and not integration.is_suspended(before, names)
+    named, is_up = (
+        get_queue_name(job, names),
+        before is not None and not integration.is_suspended(before, names),
+    )
     default_queue = not named and not is_up and world.has_local_queue(namespace, DEFAULT_QUEUE)
     if not (named or default_queue or policy.manage_jobs_without_queue_name):
         if has_known_controller(job, policy.integrations, policy.external_frameworks):
@@ -67,7 +70,7 @@ async def mutate(
         changed = with_value(changed, ("metadata", "labels", names.queue_name), DEFAULT_QUEUE)
     changed = _with_default_class(changed, before, policy, world, is_up=is_up)
     if (
-        integration.lifecycle.suspended is None
+        integration.lifecycle.is_suspended is None
         and value_at(changed, integration.lifecycle.suspend_path) is not True
     ):
         changed = integration.with_suspend(changed, True)
@@ -99,6 +102,6 @@ def _left_to_dispatcher(
         return job
     if value_at(job, path, "") not in ("", integration.delegation.own_controller):
         return job
-    if names.multikueue_controller not in world.check_controllers(namespace, queue_name(job, names)):
+    if names.multikueue_controller not in world.check_controllers(namespace, get_queue_name(job, names)):
         return job
-    return with_value(job, path, integration.dispatcher(names))
+    return with_value(job, path, integration.get_dispatcher(names))

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from admitq.integrations.admission_gates import gates_of
+from admitq.integrations.admission_gates import list_gates
 from admitq_api.field_errors import ErrorPath, FieldError
 from admitq_api.labels import Names
 from admitq_api.syntax import dns_subdomain
@@ -16,7 +16,7 @@ _PATH: Final = re.compile(r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+")
 
 def validate_create(obj: Mapping[str, Any], names: Names) -> Iterator[FieldError]:
     """Check the form of the list."""
-    yield from _errors(gates_of(obj, names), (), _path(names))
+    yield from _errors(list_gates(obj, names), (), _path(names))
 
 
 def validate_update(old: Mapping[str, Any], new: Mapping[str, Any], names: Names) -> Iterator[FieldError]:
@@ -25,7 +25,7 @@ def validate_update(old: Mapping[str, Any], new: Mapping[str, Any], names: Names
     The form of stored gates is left alone, so that each can be taken off without the others.
     """
     path = _path(names)
-    before, after = gates_of(old, names), gates_of(new, names)
+    before, after = list_gates(old, names), list_gates(new, names)
     if not after or after == before:
         return
     if not before:

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import takewhile
 from typing import Any, Final
 
-from admitq.integrations.base import MOST_POD_SETS, Integration, PodSetTemplate
-from admitq.integrations.ownership import prebuilt_places, queue_name
+from admitq.integrations.base import MAX_POD_SETS, Integration, PodSetTemplate
+from admitq.integrations.ownership import get_queue_name, list_prebuilt_names
 from admitq.workloads.request_increases import increases
 from admitq_api.feature_gates import Gate
 from admitq_api.field_errors import ErrorPath, ErrorType, FieldError, new_errors
@@ -31,7 +31,7 @@ _IMMUTABLE: Final = "field is immutable"
 def validate_create(job: JsonObject, integration: Integration, policy: Policy) -> list[FieldError]:
     """Check a new job; one that makes no pods, or is no member of one, is asked by its kind alone."""
     names, own = policy.names, integration.webhook.validate_create(job, policy.rules(job))
-    if integration.lifecycle.is_skipped(job) or not _is_held(job, integration, names):
+    if integration.lifecycle.is_ignored(job) or not _is_held(job, integration, names):
         return [*own]
     return [
         *_queue_name(job, names),
@@ -63,14 +63,14 @@ def validate_update(
     if is_being_deleted(old):
         return []
     rules = policy.rules(new, workload=workload)
-    if not integration.webhook.is_update_validated(old, rules):
+    if not integration.webhook.should_validate_update(old, rules):
         return []
     names, own = policy.names, integration.webhook.validate_update(old, new, rules)
     suspended = integration.is_suspended(new, names)
-    if suspended or integration.lifecycle.is_half_stopped(new, names):
+    if suspended or integration.lifecycle.is_stop_in_progress(new, names):
         own = new_errors(own, integration.webhook.validate_create(old, policy.rules(old)))
     is_held = _is_held(old, integration, names) or _is_held(new, integration, names)
-    if integration.lifecycle.is_skipped(new) or not is_held:
+    if integration.lifecycle.is_ignored(new) or not is_held:
         return [*own]
     was_suspended = integration.is_suspended(old, names)
     return [
@@ -140,7 +140,7 @@ def _queue_name(job: JsonObject, names: Names) -> Iterator[FieldError]:
 def _queue_name_update(
     old: JsonObject, new: JsonObject, names: Names, *, suspended: bool, has_default: bool
 ) -> Iterator[FieldError]:
-    before, after = queue_name(old, names), queue_name(new, names)
+    before, after = get_queue_name(old, names), get_queue_name(new, names)
     where = _LABELS.key(names.queue_name)
     if not suspended and before != after:
         yield FieldError.invalid(
@@ -156,7 +156,7 @@ def _prebuilt_name(job: JsonObject, policy: Policy) -> tuple[ErrorPath, Any]:
     """Return where the prebuilt Workload is named, and its name."""
     paths = {"labels": _LABELS, "annotations": _ANNOTATIONS}
     by_annotation = policy.gates.enabled(Gate.WORKLOAD_IDENTIFIER_ANNOTATIONS)
-    places = prebuilt_places(job, policy.names, by_annotation=by_annotation)
+    places = list_prebuilt_names(job, policy.names, by_annotation=by_annotation)
     place, name = next(iter(places), ("labels", None))
     return paths[place].key(policy.names.prebuilt_workload_name), name
 
@@ -260,7 +260,7 @@ def _increases(
         or (is_elastic and policy.gates.enabled(Gate.ELASTIC_JOBS))
     ):
         return
-    paths = {one.name: one.template_path for one in integration.pod_sets(new, policy.names)}
+    paths = {one.name: one.template_path for one in integration.list_pod_sets(new, policy.names)}
     for one in increases(listed(new, integration, policy), listed(old, integration, policy)):
         path = paths[one.pod_set]
         where = ErrorPath().at(*(path[:-1] if one.pods else path))
@@ -270,8 +270,8 @@ def _increases(
 def listed(job: JsonObject, integration: Integration, policy: Policy) -> list[JsonObject]:
     """Return the podsets of a job as a Workload lists them."""
     return [
-        {"name": one.name, "count": one.count, "template": one.template_in(job)}
-        for one in integration.pod_sets(job, policy.names)
+        {"name": one.name, "count": one.count, "template": one.get_template(job)}
+        for one in integration.list_pod_sets(job, policy.names)
     ]
 
 
@@ -280,9 +280,9 @@ def _pod_sets(job: JsonObject, integration: Integration, policy: Policy) -> Iter
 
     Some kinds say this themselves, in their own words (semantics, Per kind).
     """
-    pod_sets = integration.pod_sets(job, policy.names)
-    if len(pod_sets) > MOST_POD_SETS and policy.rules(job).is_managed:
-        detail = f"a Workload has at most {MOST_POD_SETS} podsets"
+    pod_sets = integration.list_pod_sets(job, policy.names)
+    if len(pod_sets) > MAX_POD_SETS and policy.rules(job).is_managed:
+        detail = f"a Workload has at most {MAX_POD_SETS} podsets"
         remedy = "put pods of several together, or make several jobs"
         yield FieldError(str(_most_are_in(pod_sets)), ErrorType.TOO_MANY, len(pod_sets), detail, remedy)
 
@@ -314,9 +314,9 @@ def _topology(job: JsonObject, integration: Integration, policy: Policy) -> Iter
         return
     elastic = _annotation(job, names.elastic_job) == "true" and policy.gates.enabled(Gate.ELASTIC_JOBS)
     templates: list[TemplateAnnotations] = []
-    for pod_set in integration.pod_sets(job, names):
+    for pod_set in integration.list_pod_sets(job, names):
         path = ErrorPath().at(*pod_set.annotations_path)
-        annotations = object_at(pod_set.template_in(job), ("metadata", "annotations"))
+        annotations = object_at(pod_set.get_template(job), ("metadata", "annotations"))
         templates.append(TemplateAnnotations(annotations, path, pod_set.count))
     yield from topology_requests.validate(templates, names, policy.gates, elastic=elastic)
 

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple, cast
 
 from admitq.integrations.base import Integration
 from admitq.integrations.families.pods import has_ended
-from admitq.integrations.ownership import controller_of
+from admitq.integrations.ownership import get_controller
 from admitq_api.field_errors import ErrorPath, FieldError
 from admitq_api.json_objects import JsonObject, aligned_objects_at, object_at
 from admitq_api.labels import Names
@@ -121,8 +121,8 @@ def detachments(
     """
     if not is_of_job(old, names):
         return []
-    reference = controller_of(old)
-    is_lost = reference is not None and reference.get("uid") != (controller_of(new) or {}).get("uid")
+    reference = get_controller(old)
+    is_lost = reference is not None and reference.get("uid") != (get_controller(new) or {}).get("uid")
     return [
         *([ErrorPath("metadata.ownerReferences")] if is_lost else ()),
         *(
@@ -151,13 +151,13 @@ def job_changes(old: JsonObject, new: JsonObject, integration: Integration, name
     ]
     if integration.is_suspended(old, names) or integration.is_suspended(new, names):
         return found
-    after = {one.name: one.template_in(new) for one in integration.pod_sets(new, names)}
+    after = {one.name: one.get_template(new) for one in integration.list_pod_sets(new, names)}
     fields = [one for mark in MARKS if mark.on_templates for one in _fields(mark, names)]
-    for pod_set in integration.pod_sets(old, names):
+    for pod_set in integration.list_pod_sets(old, names):
         if pod_set.name not in after:
             # A podset that is gone makes no pods.
             continue
-        before, now = pod_set.template_in(old), after[pod_set.name]
+        before, now = pod_set.get_template(old), after[pod_set.name]
         for one in fields:
             if _value(before, one) is not None and _differs(before, now, one):
                 written = _path(ErrorPath().at(*pod_set.template_path), one)

@@ -7,9 +7,9 @@ import pytest
 
 from admitq.controllers.job.slices import lets_run
 from admitq.controllers.plan import Plan
-from admitq.integrations.base import Integration, Rules
+from admitq.integrations.base import Integration, RuleContext
 from admitq.integrations.kinds.job import JOB
-from admitq.integrations.registry import registered
+from admitq.integrations.registry import load_integrations
 from admitq_api.feature_gates import FeatureGates, Gate
 from admitq_api.json_objects import FieldPath, value_at, with_value
 from tests.unit.controllers.builders import NAMES, admitted, job, time, workload
@@ -25,11 +25,13 @@ GROWN: Mapping[str, FieldPath] = {
 }
 """Where a job of each kind says how many pods it wants."""
 
-ELASTIC_KINDS = [pytest.param(one, id=one.framework) for one in registered() if one.scaling.can_be_elastic]
+ELASTIC_KINDS = [
+    pytest.param(one, id=one.framework) for one in load_integrations() if one.scaling.can_be_elastic
+]
 
 
 def test_every_kind_that_can_be_elastic_is_tried() -> None:
-    assert {one.framework for one in registered() if one.scaling.can_be_elastic} == set(GROWN)
+    assert {one.framework for one in load_integrations() if one.scaling.can_be_elastic} == set(GROWN)
 
 
 @pytest.mark.parametrize("kind", ELASTIC_KINDS)
@@ -48,7 +50,7 @@ def test_a_job_of_any_kind_grows_by_a_slice_and_shrinks_in_place(kind: Integrati
             result, ("metadata", "generation"), value_at(job_, ("metadata", "generation"), 1) + 1
         )
 
-    example = next(one for one in examples_of(kind.api_version, kind.kind) if kind.pod_sets(one, NAMES))
+    example = next(one for one in examples_of(kind.api_version, kind.kind) if kind.list_pod_sets(one, NAMES))
     identity = {"namespace": "ns", "name": "j", "uid": "uid-j", "creationTimestamp": time(0), "generation": 1}
     metadata = {"labels": {NAMES.queue_name: "lq"}, "annotations": ELASTIC, **identity}
     waits = dict(kind.with_suspend(sized({**example, "metadata": metadata, "status": {}}, 5), True))
@@ -105,14 +107,17 @@ STATUS = {
 @pytest.mark.parametrize("kind", ELASTIC_KINDS)
 def test_how_many_pods_a_job_of_any_kind_wants_changes_with_its_generation_alone(kind: Integration) -> None:
     """Or with what it follows besides: which is all that tells the names of its slices apart."""
-    example = next(one for one in examples_of(kind.api_version, kind.kind) if kind.pod_sets(one, NAMES))
+    example = next(one for one in examples_of(kind.api_version, kind.kind) if kind.list_pod_sets(one, NAMES))
     states = [STATUS, {}, None]
-    assert len({tuple(map(repr, kind.pod_sets({**example, "status": one}, NAMES))) for one in states}) == 1
+    assert (
+        len({tuple(map(repr, kind.list_pod_sets({**example, "status": one}, NAMES))) for one in states}) == 1
+    )
     running_ = kind.with_suspend({**example, "status": STATUS}, False)
-    references = kind.templates.references(running_)
+    references = kind.templates.list_references(running_)
     found = {one: {"metadata": {"generation": 7}} for one in references}
     of_job, of_both = (
-        kind.scaling.slice_version(one, NAMES) for one in (running_, kind.templates.resolved(running_, found))
+        kind.scaling.get_slice_version(one, NAMES)
+        for one in (running_, kind.templates.resolve(running_, found))
     )
     assert (of_job != of_both) is bool(references)
 
@@ -134,8 +139,8 @@ def test_what_an_elastic_job_creates_runs_on_while_a_larger_slice_waits(
     assert lets_run(workloads, elastic=True) is elastic
 
 
-def rules(gates: Mapping[Gate, bool] | None = None) -> Rules:
-    return Rules(NAMES, FeatureGates(gates or {}), is_managed=True)
+def rules(gates: Mapping[Gate, bool] | None = None) -> RuleContext:
+    return RuleContext(NAMES, FeatureGates(gates or {}), is_managed=True)
 
 
 def test_an_elastic_job_has_its_pods_held() -> None:

@@ -10,9 +10,9 @@ from admitq.controllers import registry
 from admitq.controllers.indexes import resource_followed, resource_of
 from admitq.controllers.job.controller import JobController
 from admitq.controllers.job.owners import Owners
-from admitq.integrations.families.ray_clusters import CLUSTERS as CLUSTERS_OF_JOBS
+from admitq.integrations.families.ray_clusters import CLUSTER_KIND as CLUSTERS_OF_JOBS
 from admitq.integrations.kinds.rayjob import RAY_JOB
-from admitq.integrations.workload_names import workload_name
+from admitq.integrations.workload_names import create_workload_name
 from admitq.runtime.store import Change, Key
 from admitq_api.json_objects import value_at
 from tests.unit.controllers.builders import (
@@ -82,8 +82,8 @@ def with_quota(job_: dict[str, Any]) -> dict[str, Any]:
     """The Workload that has quota for a RayJob as it states itself."""
     spec = {
         "podSets": [
-            {"name": one.name, "count": one.count, "template": one.template_in(job_)}
-            for one in RAY_JOB.pod_sets(job_, NAMES)
+            {"name": one.name, "count": one.count, "template": one.get_template(job_)}
+            for one in RAY_JOB.list_pod_sets(job_, NAMES)
         ]
     }
     assignments = [
@@ -122,7 +122,7 @@ async def test_what_ray_adds_to_the_cluster_of_a_job_gets_a_slice_that_follows_i
     assert await ray.scaled(made_cluster(3)) == [("first", [1, 3])]
     [first, (second, pods)] = await ray.scaled(made_cluster(5, generation=2))
     assert (first, pods) == (("first", [1, 3]), [1, 5])
-    assert second == workload_name("RayJob", "ray.io", "j", "uid-j", extra="2_2")
+    assert second == create_workload_name("RayJob", "ray.io", "j", "uid-j", extra="2_2")
     assert await ray.scaled(made_cluster(6, generation=3)) == [first, (second, [1, 6])]
     assert await ray.scaled(made_cluster(3, generation=4)) == [first]
 

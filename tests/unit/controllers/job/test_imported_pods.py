@@ -6,7 +6,7 @@ import pytest
 
 from admitq.integrations.kinds.job import JOB
 from admitq.integrations.kinds.pod import POD
-from admitq.integrations.pod_shape import role_hash
+from admitq.integrations.pod_shape import compute_role_hash
 from admitq.runtime.resources import JOBS, PODS
 from admitq.runtime.store import Key
 from tests.unit.controllers.builders import (
@@ -28,7 +28,7 @@ IMPORTED = [
     condition("Admitted", True, "Imported", "Imported into ClusterQueue cq"),
 ]
 
-SHAPE = role_hash(TEMPLATE["spec"])
+SHAPE = compute_role_hash(TEMPLATE["spec"])
 
 
 def imported(name: str = "p", *, state: str = "running", **parts: Any) -> dict[str, Any]:

@@ -4,7 +4,7 @@ import pytest
 
 from admitq.controllers.job.controller import start_admitted
 from admitq.integrations.base import OwnerKind
-from admitq.integrations.workload_names import workload_name
+from admitq.integrations.workload_names import create_workload_name
 from admitq.runtime.resources import PODS
 from admitq.runtime.store import Key
 from tests.unit.controllers.builders import (
@@ -24,7 +24,7 @@ async def test_a_pod_gets_a_workload_that_it_controls() -> None:
     world = PodWorld()
     world.put(PODS, pod())
     await world.settle(Key("ns", "p"))
-    made = world.get(KINDS.workloads, workload_name("Pod", "", "p", "uid-p"))
+    made = world.get(KINDS.workloads, create_workload_name("Pod", "", "p", "uid-p"))
     assert made["metadata"]["ownerReferences"] == [{**owner("p"), "controller": True}]
     assert made["metadata"]["labels"][NAMES.job_uid] == "uid-p"
     (only,) = made["spec"]["podSets"]

@@ -33,7 +33,9 @@ def test_the_first_workload_begins_a_chain_and_is_named_by_the_jobs_generation()
 def test_a_kind_may_tell_slices_of_one_generation_apart() -> None:
     versioned = replace(
         JOB,
-        scaling=replace(JOB.scaling, slice_version=lambda job, _: job["metadata"]["annotations"]["version"]),
+        scaling=replace(
+            JOB.scaling, get_slice_version=lambda job, _: job["metadata"]["annotations"]["version"]
+        ),
     )
     names = {
         created(decided(of_version, integration=versioned))["metadata"]["name"]

@@ -210,7 +210,7 @@ def test_a_workload_matches_what_asks_for_the_same(spec: Any, obj: dict[str, Any
 
 WITHOUT_PODS = replace(
     JOB,
-    pod_sets=lambda _job, _names: (),
+    list_pod_sets=lambda _job, _names: (),
     templates=replace(JOB.templates, pod_sets_field="spec.roles"),
 )
 

@@ -8,7 +8,7 @@ from admitq.controllers.serving.decide import ServingCase, decide
 from admitq.integrations.base import Integration
 from admitq.integrations.kinds.pod import POD
 from admitq.integrations.kinds.statefulset import STATEFUL_SET
-from admitq.integrations.workload_names import workload_name
+from admitq.integrations.workload_names import create_workload_name
 from admitq_api.json_objects import with_value
 from tests.unit.controllers.builders import KINDS, NAMES, SETTINGS, TEMPLATE, at, settings_with, workload
 
@@ -16,7 +16,7 @@ GATES = [{"name": NAMES.admission_gate}, {"name": "example.com/own"}, {"name": N
 
 SERVING = settings_with(integrations=(POD, STATEFUL_SET))
 
-NAME = workload_name("StatefulSet", "apps", "s", "uid-s")
+NAME = create_workload_name("StatefulSet", "apps", "s", "uid-s")
 
 
 def held_template(parent: str) -> dict[str, Any]:
@@ -143,5 +143,5 @@ def only_patch(plan: Plan) -> Any:
 
 def without_uid(job: dict[str, Any]) -> dict[str, Any]:
     """A Workload of the object whose name follows from no UID."""
-    name = workload_name("StatefulSet", "apps", "s", "")
+    name = create_workload_name("StatefulSet", "apps", "s", "")
     return with_value(of_set(workload(), job), ("metadata", "name"), name)

@@ -8,7 +8,7 @@ from admitq.controllers import registry
 from admitq.controllers.indexes import BY_OWNER, resource_of
 from admitq.controllers.serving.controller import ServingController
 from admitq.integrations.kinds.statefulset import STATEFUL_SET
-from admitq.integrations.registry import registered
+from admitq.integrations.registry import load_integrations
 from admitq.runtime.errors import ApiError, PermanentlyRefused
 from admitq.runtime.resources import PODS, STATEFUL_SETS
 from admitq.runtime.store import Key
@@ -77,9 +77,9 @@ async def test_nothing_is_told_of_a_namespace_that_ends() -> None:
 
 def test_the_stores_of_all_kinds_tell_what_is_inside_what() -> None:
     """Through jobs of any kind, others hear of the admission of an ancestor."""
-    world = World(settings_with(integrations=registered()))
+    world = World(settings_with(integrations=load_integrations()))
     table = registry.controllers(world.ctx, world.core)
-    kinds = {resource_of(one) for one in registered()}
+    kinds = {resource_of(one) for one in load_integrations()}
     stores = {one.resource: one.indexes for one in table.when_served if one.resource in kinds}
     assert {PODS, STATEFUL_SETS} < stores.keys()
     assert [resource for resource, indexes in stores.items() if BY_OWNER not in indexes] == []

@@ -6,13 +6,13 @@ import pytest
 
 from admitq.controllers.plan import Create, Delete, Patch, RemoveFinalizer
 from admitq.integrations.kinds.leaderworkerset import LEADER_WORKER_SET
-from admitq.integrations.workload_names import workload_name
+from admitq.integrations.workload_names import create_workload_name
 from tests.unit.controllers.builders import NAMES, condition, workload
 from tests.unit.controllers.serving.objects import decided, held_template, lws, lws_pod, owned
 
 
 def lws_name(index: int) -> str:
-    return workload_name("LeaderWorkerSet", "leaderworkerset.x-k8s.io", f"l-{index}", "uid-l")
+    return create_workload_name("LeaderWorkerSet", "leaderworkerset.x-k8s.io", f"l-{index}", "uid-l")
 
 
 def test_each_group_has_a_workload() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from admitq.controllers.plan import Count, Create, Delete, Patch, Plan, RemoveFinalizer, Tell
-from admitq.integrations.workload_names import workload_name
+from admitq.integrations.workload_names import create_workload_name
 from tests.unit.controllers.builders import (
     NAMES,
     TEMPLATE,
@@ -108,7 +108,7 @@ def test_a_pod_that_has_been_told_is_left_alone_and_follows_its_queue_while_it_w
 def test_without_the_gate_only_long_names_are_told_in_annotations(length: int, place: str) -> None:
     job = stateful_set(name="s" * length)
     made = of_set(workload(), job)
-    name = workload_name("StatefulSet", "apps", "s" * length, "uid-s")
+    name = create_workload_name("StatefulSet", "apps", "s" * length, "uid-s")
     made["metadata"]["name"] = name
     settings = settings_with(names_by_annotation=False)
     metadata = only_patch(decided(job, made, pods=[pod()], settings=settings))["metadata"]
