@@ -84,7 +84,7 @@ def test_the_podsets_are_the_roles_that_are_there_in_the_kinds_order(
 ) -> None:
     found = kind.list_pod_sets(job(kind, {role: pods() for role in roles}), NAMES)
     assert [one.name for one in found] == pod_sets
-    assert all(one.template_in(job(kind, {role: pods() for role in roles})) for one in found)
+    assert all(one.get_template(job(kind, {role: pods() for role in roles})) for one in found)
 
 
 @pytest.mark.parametrize(("replicas", "count"), [(3, 3), (0, 0), (None, 1), ("3", 1), (-1, 0)])
