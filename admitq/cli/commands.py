@@ -62,7 +62,35 @@ PatienceOption = Annotated[
     ),
 ]
 LevelOption = Annotated[str, typer.Option("--log-level", help="debug, info, warning or error.")]
-FormatOption = Annotated[LogFormat, typer.Option("--log-format", help="JSON lines, or text for people.")]
+FormatOption = Annotated[
+    LogFormat,
+    typer.Option(
+        "--log-format",
+        help="JSON lines, or readable text (console); auto is console on a terminal, and json elsewhere.",
+    ),
+]
+
+
+def _print_version(is_asked: bool) -> None:
+    if is_asked:
+        typer.echo(f"admitq {VERSION}")
+        raise typer.Exit
+
+
+@application.callback()
+def _configure(  # pyright: ignore[reportUnusedFunction] the command line calls it
+    context: typer.Context,
+    version: Annotated[  # noqa: ARG001 - its callback prints it
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit."),
+    ] = False,
+) -> None:
+    """Write the logs of commands that print a result for people. Processes configure their own logs."""
+    command = context.invoked_subcommand
+    if command is not None and command not in PROCESSES:
+        from admitq.process import logs
+
+        logs.configure(level="warning", output="console", component=command)
 
 
 def _add_process(component: str, summary: str) -> None:
@@ -75,7 +103,7 @@ def _add_process(component: str, summary: str) -> None:
         shadow: ShadowOption = False,
         shadow_patience: PatienceOption = PATIENCE_SECONDS,
         log_level: LevelOption = "info",
-        log_format: FormatOption = LogFormat.JSON,
+        log_format: FormatOption = LogFormat.AUTO,
     ) -> None:
         options = Options(
             config=config,

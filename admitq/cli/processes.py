@@ -27,8 +27,9 @@ PROCESSES: Final[Mapping[str, str]] = {
 
 
 class LogFormat(StrEnum):
-    """How log lines look."""
+    """How log lines look; ``AUTO`` is ``CONSOLE`` on a terminal, and ``JSON`` elsewhere."""
 
+    AUTO = "auto"
     JSON = "json"
     CONSOLE = "console"
 
@@ -44,7 +45,7 @@ class Options:
     shadow: bool = False
     shadow_patience: float = PATIENCE_SECONDS
     log_level: str = "info"
-    log_format: LogFormat = LogFormat.JSON
+    log_format: LogFormat = LogFormat.AUTO
 
 
 FLAGS: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {

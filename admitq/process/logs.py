@@ -58,6 +58,17 @@ def _standard_record(
     return (" ".join([event, *fields]),), options
 
 
+class _StandardErrorHandler(logging.Handler):
+    """Writes to what is standard error at that moment: tests replace it."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            sys.stderr.write(self.format(record) + "\n")
+            sys.stderr.flush()
+        except Exception:  # noqa: BLE001 - a log line that cannot be written must not end the work
+            self.handleError(record)
+
+
 def _configure_defaults() -> None:
     """Send events to the standard library, which writes warnings and errors to standard error.
 
@@ -126,9 +137,8 @@ def configure(*, level: str = "info", output: Format = "auto", component: str) -
         ],
         logger_factory=structlog.stdlib.LoggerFactory(),
         wrapper_class=structlog.stdlib.BoundLogger,
-        cache_logger_on_first_use=True,
     )
-    handler = logging.StreamHandler(sys.stderr)
+    handler = _StandardErrorHandler()
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=shared,
