@@ -171,7 +171,11 @@ def kinds(
     for column in ("Framework", "API version", "Kind", "Can do"):
         table.add_column(column, overflow="fold")
     for one in known:
-        can = ", ".join(ability.title for ability in CAPABILITIES if ability.is_supported_by(one))
+        can = ", ".join(
+            ability.title if ability.is_implemented else f"{ability.title} (not yet)"
+            for ability in CAPABILITIES
+            if ability.is_supported_by(one)
+        )
         table.add_row(one.framework, one.api_version, one.kind, can)
     console = Console()
     # Who reads this through a pipe wants one line for each kind, however long.

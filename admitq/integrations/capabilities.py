@@ -18,6 +18,8 @@ class Capability:
     title: str
     meaning: str
     is_supported_by: Callable[[Integration], bool]
+    is_implemented: bool = True
+    """Whether a controller of admitq makes use of what the kinds declare."""
 
 
 CAPABILITIES: Final[tuple[Capability, ...]] = (
@@ -48,8 +50,10 @@ CAPABILITIES: Final[tuple[Capability, ...]] = (
     Capability(
         "otherClusters",
         "other clusters",
-        "A job says who runs it, so that it can be left to another cluster.",
+        "A job has a field that names the controller that runs it (`managedBy`), so that the job can run in "
+        "another cluster. No controller of admitq dispatches jobs to other clusters yet.",
         lambda one: one.delegation.managed_by_path is not None,
+        is_implemented=False,
     ),
     Capability(
         "ownPriorityClass",
@@ -67,5 +71,5 @@ def describe_kind(one: Integration) -> dict[str, Any]:
         "apiVersion": one.api_version,
         "kind": one.kind,
         "gate": None if one.gate is None else str(one.gate),
-        **{ability.key: ability.is_supported_by(one) for ability in CAPABILITIES},
+        **{ability.key: ability.is_implemented and ability.is_supported_by(one) for ability in CAPABILITIES},
     }

@@ -10,7 +10,7 @@ from typer.main import get_command
 from admitq.cli.commands import application
 from admitq.core.lifecycle import EDGES, MEANINGS, Phase
 from admitq.integrations.base import Integration
-from admitq.integrations.capabilities import CAPABILITIES
+from admitq.integrations.capabilities import CAPABILITIES, Capability
 from admitq.integrations.registry import BUILT_IN_KINDS
 from admitq.metrics.table import TABLE, Type
 from admitq.workloads.evictions import EVICTIONS
@@ -76,7 +76,7 @@ def kinds() -> str:
             _guide(one),
             f"`{one.api_version}`",
             f"`{one.framework}`",
-            *("yes" if ability.is_supported_by(one) else "" for ability in CAPABILITIES),
+            *(_support(one, ability) for ability in CAPABILITIES),
         )
         for one in BUILT_IN_KINDS
     ]
@@ -100,6 +100,13 @@ def kinds() -> str:
             else []
         ),
     )
+
+
+def _support(one: Integration, ability: Capability) -> str:
+    """The cell of a kind in the column of an ability."""
+    if not ability.is_supported_by(one):
+        return ""
+    return "yes" if ability.is_implemented else "not yet"
 
 
 def _guide(one: Integration) -> str:

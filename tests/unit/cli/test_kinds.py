@@ -33,7 +33,7 @@ def test_json_tells_every_kind_with_every_ability() -> None:
         "elastic": True,
         "reclaimablePods": True,
         "prebuiltWorkload": True,
-        "otherClusters": True,
+        "otherClusters": False,
         "ownPriorityClass": False,
     }
 
@@ -53,7 +53,13 @@ def test_an_ability_that_a_kind_lacks_is_not_told() -> None:
         delegation=replace(JOB.delegation, managed_by_path=None),
     )
     told = describe_kind(bare)
-    assert [told[key] for key in ("partialAdmission", "otherClusters", "elastic")] == [False, False, False]
+    assert [told[key] for key in ("partialAdmission", "elastic")] == [False, False]
+
+
+def test_an_ability_without_controller_is_marked_as_not_yet() -> None:
+    (line,) = [line for line in asked().splitlines() if line.split()[:1] == [JOB.framework]]
+    assert "other clusters (not yet)" in line
+    assert describe_kind(JOB)["otherClusters"] is False
 
 
 def test_kinds_that_a_configuration_tells_of_are_listed_too(tmp_path: Path) -> None:

@@ -104,7 +104,7 @@ def test_a_kind_is_switched_on_by_being_told_of(tmp_path: Path) -> None:
 
 def test_abilities_follow_from_what_is_told(plain: Integration, tasks: Integration) -> None:
     keys = ("partialAdmission", "reclaimablePods", "otherClusters", "ownPriorityClass")
-    assert [describe_kind(plain)[key] for key in keys] == [False, True, True, True]
+    assert [describe_kind(plain)[key] for key in keys] == [False, True, False, True]
     assert [describe_kind(tasks)[key] for key in keys] == [True, True, False, False]
     assert (plain.delegation.managed_by_path, plain.delegation.own_controller) == (
         ("spec", "managedBy"),
