@@ -1,4 +1,4 @@
-"""A controller of admission checks outside admitq, as docs/guides/write-an-admission-check.md shows it."""
+"""A controller of admission checks outside admitq, from docs/guides/write-an-admission-check.md."""
 
 import asyncio
 import time
@@ -15,22 +15,22 @@ from admitq_api.conditions import find, is_true, with_condition
 from admitq_api.labels import Names
 
 Judge = Callable[[dict[str, Any], Any], Statement | None]
-"""Given a Workload and one of its checks, what to state of the check; None to leave it as it is."""
+"""Return the new state of a check of a Workload; None leaves the check unchanged."""
 
 
 class ExampleCheck:
-    """Decides all checks whose ``controllerName`` is its own."""
+    """Controller of the AdmissionChecks with one ``controllerName``."""
 
     def __init__(self, client: Client, names: Names, controller_name: str, judge: Judge) -> None:
         self._client, self._name, self._judge = client, controller_name, judge
         self._kinds = kinds_of(names)
         self._checks, self._workloads = Store(self._kinds.admission_checks), Store(self._kinds.workloads)
-        self._controller = Controller[Key]("example-check", self._look_at)
+        self._controller = Controller[Key]("example-check", self._reconcile)
         for store in (self._checks, self._workloads):
             store.subscribe(lambda change: self._controller.add(change.key))
 
     async def run(self) -> None:
-        """Work until cancelled."""
+        """Run until cancelled."""
         watchers = [Watcher(self._client, store.resource, store) for store in (self._checks, self._workloads)]
         async with asyncio.TaskGroup() as tasks:
             for watcher in watchers:
@@ -38,28 +38,28 @@ class ExampleCheck:
             await asyncio.gather(*(watcher.synced.wait() for watcher in watchers))
             tasks.create_task(self._controller.run())
 
-    def look_again(self) -> None:
-        """Look at every Workload: what the judge goes by has changed."""
+    def requeue_workloads(self) -> None:
+        """Evaluate all Workloads again, after a change of what the judge depends on."""
         for key in self._workloads.keys():  # noqa: SIM118 no mapping
             self._controller.add(key)
 
-    async def _look_at(self, key: Key) -> None:
+    async def _reconcile(self, key: Key) -> None:
         await (self._decide(key) if key.namespace else self._activate(key.name))
 
     async def _activate(self, name: str) -> None:
-        """Say that the check is looked after. Until then its ClusterQueues admit nothing."""
+        """Set the condition Active. Until then the ClusterQueues with this check admit nothing."""
         check = self._checks.get("", name)
         if check is None or check["spec"]["controllerName"] != self._name:
             return
         before = check.get("status", {}).get("conditions", [])
         if find(before, "Active") is None:
             after = with_condition(
-                before, type="Active", status=True, reason="Active", message="at work", now=time.time_ns()
+                before, type="Active", status=True, reason="Active", message="running", now=time.time_ns()
             )
             await self._write(self._kinds.admission_checks, check, {"conditions": after})
 
     async def _decide(self, key: Key) -> None:
-        """State what the judge says of the checks that are ours, while the Workload holds quota."""
+        """Write the states of this controller's checks while the Workload holds quota."""
         workload = self._workloads.get(*key)
         conditions = (workload or {}).get("status", {}).get("conditions", [])
         if workload is None or not is_true(conditions, "QuotaReserved"):
@@ -70,13 +70,13 @@ class ExampleCheck:
         for listed in before:
             check = self._checks.get("", listed["name"])
             if check is not None and check["spec"]["controllerName"] == self._name:
-                stated = self._judge(workload, listed)
-                checks = checks if stated is None else with_statement(checks, stated, time.time_ns())
+                statement = self._judge(workload, listed)
+                checks = checks if statement is None else with_statement(checks, statement, time.time_ns())
         if checks != before:
             await self._write(self._kinds.workloads, workload, {"admissionChecks": checks})
 
     async def _write(self, resource: Any, obj: dict[str, Any], status: dict[str, Any]) -> None:
-        """Change the status of the very version that was looked at; else the controller looks again."""
+        """Patch the status of the version that was read; after a conflict the controller retries."""
         metadata = obj["metadata"]
         patch = {"metadata": {"resourceVersion": metadata["resourceVersion"]}, "status": status}
         namespace = metadata.get("namespace")

@@ -169,7 +169,7 @@ async def test_a_retry_stops_what_runs_and_starts_it_again(stage: Stage, begin: 
     await stage.until_running()
     assert (await stage.get(JOBS, "j"))["spec"]["template"]["spec"]["nodeSelector"] == {"example.com/n": "0"}
     answers["first"] = State.RETRY
-    controller.look_again()
+    controller.requeue_workloads()
 
     async def selected() -> Any:
         job = await stage.get(JOBS, "j")
@@ -210,7 +210,7 @@ async def test_all_checks_have_to_be_ready(stage: Stage, begin: Begin) -> None:
     await stage.until(lambda: states(stage), {"a": "Ready", "b": "Pending", "c": "Ready"})
     assert (await said(stage, "Admitted"))[0] == "False"
     done.add(stage.own("b"))
-    controller.look_again()
+    controller.requeue_workloads()
     await stage.until_running()
 
 
@@ -321,7 +321,7 @@ async def test_updates_of_a_ready_check_cannot_be_changed(stage: Stage, begin: B
     await stage.job()
     await stage.until_running()
     wanted["labels"] = {"v": "2"}
-    controller.look_again()
+    controller.requeue_workloads()
     workload = await stage.workload()
     [check] = workload["status"]["admissionChecks"]
     changed = {**check, "podSetUpdates": [{"name": "main", "labels": {"v": "3"}}]}
@@ -350,11 +350,11 @@ async def test_a_check_that_is_added_has_to_become_ready_too(stage: Stage, begin
     await ask_for(stage, "a", "b")
     await stage.until(lambda: states(stage), {"a": "Pending", "b": "Pending"})
     done.add(stage.own("a"))
-    controller.look_again()
+    controller.requeue_workloads()
     await stage.until(lambda: states(stage), {"a": "Ready", "b": "Pending"})
     assert (await said(stage, "Admitted"))[0] == "False"
     done.add(stage.own("b"))
-    controller.look_again()
+    controller.requeue_workloads()
     await stage.until_running()
 
 

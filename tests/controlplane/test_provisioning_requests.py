@@ -320,7 +320,7 @@ async def test_a_booking_counts_until_the_admission(
     second = await autoscaler.request(2)
     await autoscaler.answer(second, "Provisioned")
     done.add("more")
-    other.look_again()
+    other.requeue_workloads()
     await stage.until_running()
     await autoscaler.answer(second, "Provisioned", "BookingExpired")
     await stage.client.delete(PROVISIONING_REQUESTS, second["metadata"]["name"], stage.namespace)

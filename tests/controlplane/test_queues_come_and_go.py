@@ -106,7 +106,7 @@ class World:
     def check(self, step: str) -> None:
         """The check of a job is ready from now on."""
         self.checked.add(self.job(step))
-        self.controller.look_again()
+        self.controller.requeue_workloads()
 
     # --- what is seen -----------------------------------------------------------------------------
 
