@@ -1,4 +1,4 @@
-"""Fills the tables of the guide for those who come from elsewhere, between its marks."""
+"""Write the tables of the migration guide between its marks."""
 
 import re
 from collections.abc import Iterable
@@ -15,13 +15,13 @@ from localcluster.folders import REPOSITORY
 GUIDE = Path("docs/guides/from-kueue.md")
 
 BETTER = (
-    "Two processes: the webhooks answer while managers change hands, and may do far less than the manager.",
-    "Certificates are made and renewed by admitq itself, each process ready only when they are trusted.",
-    "Any kind of job by a few lines of configuration, without code.",
-    "What makes no sense is set aside and told of, and keeps nobody else waiting.",
-    "`admitq simulate` plays your manifests and a load on a virtual clock before you change anything.",
-    "`--shadow` watches beside the manager in charge and explains each decision that would have differed.",
-    "Every decision is checked against a second model; histories, crashes and faults are played at random.",
+    "Two processes: the webhooks answer while the leader changes, and have fewer rights than the manager.",
+    "admitq creates and renews certificates itself. Each process is ready only when they are trusted.",
+    "Other job kinds can be defined by a few lines of configuration, without code.",
+    "Invalid objects are rejected, or quarantined and reported; they never block other workloads.",
+    "`admitq simulate` runs your manifests and a load on a virtual clock before you change anything.",
+    "`--shadow` runs beside the manager in charge and explains each decision that would have differed.",
+    "Every decision is checked against a second model, with random histories, crashes and faults.",
 )
 
 
@@ -37,7 +37,7 @@ def outputs() -> dict[Path, str]:
 
 
 def compared() -> list[str]:
-    """What is the same, better and missing, from the tables in code."""
+    """Return the tables of features that are the same, better and missing."""
     names = names_for(COMPAT_GROUP)
     listed = [version for one in crds(COMPAT_GROUP) for version in one["spec"]["versions"]]
     versions = sorted({version["name"] for version in listed if version["served"]})
@@ -59,11 +59,11 @@ def compared() -> list[str]:
         "",
         *table(("better",), [(text,) for text in BETTER]),
         "",
-        *table(("missing", "where it is in use"), missing),
+        *table(("missing", "what to do if you use it"), missing),
         "",
-        f"Feature gates that are taken without effect: {_listed(idle)}.",
+        f"Feature gates that are accepted without effect: {_listed(idle)}.",
         "",
-        f"Feature gates that only decide what objects may say: {_listed(sorted(CHECKED_ONLY))}.",
+        f"Feature gates that only affect the validation of objects: {_listed(sorted(CHECKED_ONLY))}.",
         "",
     ]
 
@@ -75,11 +75,11 @@ MISSING = {
     "devices": "dynamic resource allocation (DRA)",
     "visibility": "the API of pending workloads, and the kubectl plugin",
 }
-"""Features that are not there, by the check that looks for them."""
+"""Missing features, by the name of the check that detects their use."""
 
 
 def checks() -> list[str]:
-    """What `admitq adopt` looks for."""
+    """Return the table of the checks of `admitq adopt`."""
     rows = [(f"`{one.name}`", one.severity.value, one.what, one.remedy) for one in CHECKS]
     return ["", *table(("name", "", "what it means", "what to do"), rows), ""]
 
