@@ -1,4 +1,4 @@
-"""What a scenario expects, and how it is compared with what the core decided and shows."""
+"""What a scenario expects, compared with the decisions and statuses of the core."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, cast
@@ -22,10 +22,10 @@ from tests.scenarios.story import Story
 
 
 def expect(story: Story, raw: Any) -> None:
-    """Compare, and begin anew with what happens from now on."""
+    """Compare, and collect instructions from now on for the next expectation."""
     for word, what in cast("JsonObject", raw).items():
         _EXPECTATIONS[word](story, what)
-    story.told.clear()
+    story.instructions.clear()
     story.decided.clear()
     story.preempted.clear()
 
@@ -46,8 +46,8 @@ def _preemptors(story: Story, expected: JsonObject) -> None:
 
 
 def _recomputed(story: Story, expected: JsonObject) -> None:
-    """Whose victims were looked for once more, and what came of it."""
-    found = (each for each in story.told if isinstance(each, TargetsRecomputed))
+    """Compare the heads that searched targets again, and the results."""
+    found = (each for each in story.instructions if isinstance(each, TargetsRecomputed))
     assert {each.cluster_queue: str(each.result) for each in found} == dict(expected)
 
 
@@ -59,7 +59,7 @@ def _flavors(story: Story, expected: JsonObject) -> None:
 
 
 def _usage(story: Story, expected: JsonObject) -> None:
-    """What was assigned, as ``{name: {podset: {resource: amount, count: n}}}``."""
+    """Compare assignments, as ``{name: {podset: {resource: amount, count: n}}}``."""
     for name, of in expected.items():
         (decided,) = (each for each in story.decided if each.key == key_of(name))
         assert {
@@ -76,7 +76,7 @@ def _considered(story: Story, expected: JsonObject) -> None:
     assert {name: story.considered.get(key_of(name)) for name in expected} == dict(expected)
 
 
-# --- what is told ---------------------------------------------------------------------------------------
+# --- reports --------------------------------------------------------------------------------------------
 
 
 def _explained(story: Story, key: ObjectKey) -> str:
@@ -100,31 +100,31 @@ def _evicted(story: Story, expected: JsonObject) -> None:
 
 
 def _reported(story: Story, names: list[str]) -> None:
-    assert [name_of(each.key) for each in story.told if isinstance(each, ReportPending)] == names
+    assert [name_of(each.key) for each in story.instructions if isinstance(each, ReportPending)] == names
 
 
 def _requests(story: Story, expected: JsonObject) -> None:
-    reports = {name_of(each.key): each for each in story.told if isinstance(each, ReportPending)}
+    reports = {name_of(each.key): each for each in story.instructions if isinstance(each, ReportPending)}
     for name, of in expected.items():
         assert {part: printed(totals) for part, totals in reports[name].resource_requests} == of
 
 
 def _second_passes(story: Story, expected: JsonObject) -> None:
-    """What came of the second passes that there were."""
-    reports = (each for each in story.told if isinstance(each, ReportSecondPass))
+    """Compare the results of second passes."""
+    reports = (each for each in story.instructions if isinstance(each, ReportSecondPass))
     assert {name_of(each.key): messages.pending_condition(each.refusal).message for each in reports} == dict(
         expected
     )
 
 
 def _quiet(story: Story, quiet: bool) -> None:
-    assert (not story.told) == quiet, story.told
+    assert (not story.instructions) == quiet, story.instructions
 
 
 def _refreshed(story: Story, names: list[str]) -> None:
-    """Exactly these ClusterQueues, LocalQueues and cohorts are to be refreshed, as ``Kind name``."""
+    """Compare the refreshed ClusterQueues, LocalQueues and cohorts, as ``Kind name``."""
     shown: set[str] = set()
-    for each in story.told:
+    for each in story.instructions:
         match each:
             case RefreshClusterQueue(name):
                 shown.add(f"ClusterQueue {name}")
@@ -216,7 +216,7 @@ def _of_cohort(status: CohortStatus) -> JsonObject:
 
 
 def _shown(expected: Any, status: JsonObject | None) -> None:
-    """What is expected of an object; nothing, if it is expected not to be there."""
+    """Return the expectations of an object; None if the object must not exist."""
     if expected is None or status is None:
         assert status is None
         assert expected is None

@@ -60,11 +60,11 @@ EVERYONE = LabelSelector()
 
 
 class StoryError(Exception):
-    """The scenario itself is not well written."""
+    """The scenario is not valid."""
 
 
 class Words:
-    """A mapping of which every word must be read."""
+    """A mapping whose every key must be read; `end` reports the others."""
 
     def __init__(self, raw: Any, where: str) -> None:
         if not isinstance(raw, Mapping):
@@ -121,7 +121,7 @@ def labels(raw: Any) -> tuple[tuple[str, str], ...]:
 
 
 def exact(raw: Any) -> ExactAmounts:
-    """Quantities as stated, not rounded."""
+    """Return quantities exactly as stated."""
     return tuple(sorted((resource, parse(of)) for resource, of in cast("JsonObject", raw or {}).items()))
 
 
@@ -300,7 +300,7 @@ def container(raw: Any) -> ContainerResources:
 
 
 def pod_set(name: str, raw: Any) -> PodSet:
-    """What stands beside the known words is what the one container requests."""
+    """Return the requests of the only container: all fields beside the known ones."""
     words = Words(raw, f"podset {name}")
     affinity, overhead = words.take("affinity"), words.take("overhead")
     pod_level = Words(words.take("pod", {}), f"podset {name}")

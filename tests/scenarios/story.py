@@ -1,7 +1,4 @@
-"""Plays the steps of a scenario: what happens in its world, in order.
-
-A story drives ``AdmissionState.handle`` and nothing else. README.md beside this file lists the words.
-"""
+"""Play the steps of a scenario in order."""
 
 from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -33,12 +30,12 @@ from tests.scenarios.objects import (
 )
 
 _PATIENCE = 100
-"""Rounds of preemption after which a story that does not settle is wrong."""
+"""If a story does not settle within so many rounds of preemption, it fails."""
 
 
 @dataclass
 class Story:
-    """A scenario being played."""
+    """The state of a scenario that is played."""
 
     core: AdmissionState = field(default_factory=AdmissionState)
     now: int = BEGINNING
@@ -47,15 +44,15 @@ class Story:
     decided: list[ReserveQuota] = field(default_factory=list[ReserveQuota])
     preempted: list[Preempt] = field(default_factory=list[Preempt])
     unwritten: list[ReserveQuota | Preempt] = field(default_factory=list["ReserveQuota | Preempt"])
-    told: list[Instruction] = field(default_factory=list[Instruction])
-    """All instructions since the last expectation, as are those decided and preempted."""
+    instructions: list[Instruction] = field(default_factory=list[Instruction])
+    """All instructions since the last expectation; so are ``decided`` and ``preempted``."""
     considered: dict[ObjectKey, str] = field(default_factory=dict[ObjectKey, str])
     submitted: int = 0
 
     def send(self, event: Event) -> list[Instruction]:
         instructions = self.core.handle(event, now=self.now)
         self.core.validate()
-        self.told.extend(instructions)
+        self.instructions.extend(instructions)
         return instructions
 
     # --- objects ----------------------------------------------------------------------------------
@@ -145,13 +142,13 @@ class Story:
             self.write(None)
 
     def _taken(self, keys: Container[ObjectKey]) -> list[ReserveQuota | Preempt]:
-        """What was decided of these and is not written, in order; it is not outstanding any more."""
+        """Remove and return the unwritten decisions over these workloads, in order."""
         taken = [each for each in self.unwritten if each.key in keys]
         self.unwritten = [each for each in self.unwritten if each.key not in keys]
         return taken
 
     def write(self, raw: Any) -> None:
-        """Reservations and preemptions that were decided become visible."""
+        """Write decided reservations and preemptions, and observe them."""
         for each in self._taken(self.workloads if raw is None else {each.key for each in self.names(raw)}):
             match each:
                 case ReserveQuota(key=key, admission=admission, admit=admit):
@@ -168,7 +165,7 @@ class Story:
                     self.put_workload(replace(self.workloads[key], evicted=True))
 
     def lose(self, raw: Any) -> None:
-        """What was decided could not be written: the first of it, which what came after was built on."""
+        """Fail to write the first decision, on which the later ones were built."""
         for workload in self.names(raw):
             lost = self._taken({workload.key})
             failed = (
@@ -191,7 +188,7 @@ class Story:
             self.put_workload(replace(workload, admission=None, admitted=False, pods_ready=False))
 
     def settle(self) -> None:
-        """Decide, and let the victims stop, until there is nothing more to decide.
+        """Run cycles and stop evicted workloads until nothing is decided.
 
         Raises:
             AssertionError: there is no end to it.
@@ -218,7 +215,7 @@ class Story:
         self.now += round(seconds * SECOND)
 
     def again(self) -> None:
-        """Everything is observed once more, as after a new list."""
+        """Repeat all observations, as after a new list."""
         for kind, objects in self.specs.items():
             for name, raw in objects.items():
                 self.send(_MADE[kind](name, raw))
@@ -226,7 +223,7 @@ class Story:
             self.send(happened.WorkloadChanged(workload))
 
     def step(self, word: str, what: Any) -> None:
-        """Do one step; a step that is a word alone comes with nothing."""
+        """Take one step; a step without arguments is a single word."""
         _STEPS[word](self, what)
 
 
@@ -241,7 +238,7 @@ _MADE: Mapping[str, Callable[[str, Any], Event]] = {
     "clusterQueues": lambda name, raw: happened.ClusterQueueChanged(cluster_queue(name, raw)),
     "localQueues": lambda name, raw: happened.LocalQueueChanged(local_queue(name, raw)),
 }
-"""The kinds of a world, in the order in which it is made."""
+"""The kinds of objects, in the order of their creation."""
 
 _REMOVED: Mapping[str, Callable[[str], Event]] = {
     "namespaces": happened.NamespaceDeleted,
@@ -280,7 +277,7 @@ _CHANGES: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
 
 
 def _with_open_places(admission: Admission | None, names: list[str]) -> Admission:
-    """A reservation that leaves open where the pods of these podsets go."""
+    """Return a reservation without places for the pods of these podsets."""
     if admission is None:
         raise StoryError("openPlaces: there is no reservation")
     parts = admission.pod_set_assignments
@@ -327,11 +324,11 @@ _STEPS: Mapping[str, Callable[[Story, Any], None]] = {
 
 
 def make_world(story: Story, raw: Any) -> None:
-    """Make the objects of a world, each after those that it may name."""
+    """Create the objects of a world, each after those that it may refer to."""
     world = dict(cast("JsonObject", raw))
     world["namespaces"] = {"default": {}, **world.get("namespaces", {})}
     unknown = set(world) - set(_MADE)
     if unknown:
         raise StoryError(f"world: unknown words {sorted(unknown)}")
     _put(story, {kind: world[kind] for kind in _MADE if kind in world})
-    story.told.clear()
+    story.instructions.clear()

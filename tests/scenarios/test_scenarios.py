@@ -24,16 +24,16 @@ def scenarios() -> Iterator[Any]:
 
 
 def play(scenario: JsonObject, *, disturbed: bool = False) -> None:
-    """Play one scenario from its world to its end.
+    """Play one scenario.
 
     Args:
         scenario: a document.
-        disturbed: whether to restart from a dump and to observe everything again before every step, which
+        disturbed: whether to restart from a dump and to repeat all observations before every step, which
             changes nothing.
 
     Raises:
-        StoryError: the scenario is not well written.
-        AssertionError: something else happened than is told.
+        StoryError: the scenario is not valid.
+        AssertionError: an expectation is not met.
     """
     words = Words(scenario, "scenario")
     words.take("title")

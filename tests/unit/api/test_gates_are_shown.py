@@ -28,7 +28,7 @@ _SWITCHED_OFF: Final = "unit/webhooks/test_workloads.py: test_a_rule_can_be_swit
 SHOWN: Final = {
     Gate.ADMISSION_FAIR_SHARING: Shown(
         "scenarios/admission-fair-sharing.yaml: LocalQueues take turns by what they used",
-        "scenarios/admission-fair-sharing.yaml: Without its gate admission is fair to nobody in particular",
+        "scenarios/admission-fair-sharing.yaml: Without AdmissionFairSharing past usage does not count",
     ),
     Gate.ADMISSION_GATED_BY: Shown(
         "unit/controllers/workload/test_pending.py: test_a_gated_workload_names_its_gates",
@@ -63,8 +63,8 @@ SHOWN: Final = {
         "unit/controllers/test_small_controllers.py: test_the_settings_are_those_of_the_configuration",
     ),
     Gate.FAIR_SHARING_PREEMPT_WITHIN_NOMINAL: Shown(
-        "scenarios/fair-sharing.yaml: Within the own quota a greedy sibling does not stand in the way",
-        "scenarios/fair-sharing.yaml: Without its gate a greedy sibling stands in the way",
+        "scenarios/fair-sharing.yaml: Within nominal quota a borrowing sibling does not prevent reclaiming",
+        "scenarios/fair-sharing.yaml: Without FairSharingPreemptWithinNominal a borrowing sibling prevents reclaiming",
     ),
     Gate.FAIR_SHARING_PRIORITIZE_NON_BORROWING: Shown(
         "unit/core/test_fair_sharing.py: test_who_comes_first",
@@ -127,7 +127,7 @@ SHOWN: Final = {
         "scenarios/requests.yaml: Without its gate reclaimable pods count on",
     ),
     Gate.RECOMPUTE_ASSIGNMENT_UPON_TARGETS_OVERLAP: Shown(
-        "scenarios/preemption-cycle.yaml: Of two who count on the same victim the second looks for another",
+        "scenarios/preemption-cycle.yaml: Of two heads with the same target the second looks for another target",
         "scenarios/preemption-cycle.yaml: Without a second look the other of two waits for the next cycle",
     ),
     Gate.REJECT_UPDATES_WITH_INVALID_ON_FLAVORS: _both(
@@ -139,7 +139,7 @@ SHOWN: Final = {
     Gate.SCHEDULING_EQUIVALENCE_HASHING: Shown(
         "scenarios/best-effort-fifo.yaml: A hundred equal workloads cost one evaluation",
         "scenarios/best-effort-fifo.yaml: "
-        "Without the gate of equivalence each of equal workloads is tried and told of for itself",
+        "Without SchedulingEquivalenceHashing each of equal workloads is evaluated and reported on its own",
     ),
     Gate.SHORT_WORKLOAD_NAMES: Shown(
         "unit/integrations/test_workload_names.py: test_the_longest_name_can_be_that_of_a_label",
