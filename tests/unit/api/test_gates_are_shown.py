@@ -64,7 +64,7 @@ SHOWN: Final = {
     ),
     Gate.FAIR_SHARING_PREEMPT_WITHIN_NOMINAL: Shown(
         "scenarios/fair-sharing.yaml: Within nominal quota a borrowing sibling does not prevent reclaiming",
-        "scenarios/fair-sharing.yaml: Without FairSharingPreemptWithinNominal a borrowing sibling prevents reclaiming",
+        "scenarios/fair-sharing.yaml: Without its gate a borrowing sibling prevents reclaiming",
     ),
     Gate.FAIR_SHARING_PRIORITIZE_NON_BORROWING: Shown(
         "unit/core/test_fair_sharing.py: test_who_comes_first",
@@ -127,7 +127,7 @@ SHOWN: Final = {
         "scenarios/requests.yaml: Without its gate reclaimable pods count on",
     ),
     Gate.RECOMPUTE_ASSIGNMENT_UPON_TARGETS_OVERLAP: Shown(
-        "scenarios/preemption-cycle.yaml: Of two heads with the same target the second looks for another target",
+        "scenarios/preemption-cycle.yaml: Of two heads with one target the second looks for another",
         "scenarios/preemption-cycle.yaml: Without a second look the other of two waits for the next cycle",
     ),
     Gate.REJECT_UPDATES_WITH_INVALID_ON_FLAVORS: _both(
