@@ -169,7 +169,7 @@ class BorrowWithinCohort:
 
 
 @dataclass(frozen=True, slots=True)
-class PreemptionPolicy:
+class ClusterQueuePreemption:
     """Who may be preempted for a workload of the ClusterQueue (values as in the API)."""
 
     reclaim_within_cohort: str = "Never"
@@ -190,7 +190,7 @@ class ClusterQueue:
     stop_policy: StopPolicy = StopPolicy.NONE
     admission_checks: tuple[AdmissionCheckRule, ...] = ()
     flavor_fungibility: FlavorFungibility = FlavorFungibility()
-    preemption: PreemptionPolicy = PreemptionPolicy()
+    preemption: ClusterQueuePreemption = ClusterQueuePreemption()
     fair_weight: Fraction = ONE
     usage_based_admission: bool = False
     """Whether its LocalQueues take turns by what they used: admissionMode UsageBasedAdmissionFairSharing."""

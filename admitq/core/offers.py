@@ -15,10 +15,10 @@ from admitq.core.assignments import Assignment
 from admitq.core.cohorts import Forest, Node
 from admitq.core.model import (
     ClusterQueue,
+    ClusterQueuePreemption,
     FlavorFungibility,
     PodSet,
     PodSetAssignment,
-    PreemptionPolicy,
     ResourceFlavor,
 )
 from admitq.core.quota import BorrowLevel, Cell, available, borrow_level, potential_available
@@ -271,7 +271,7 @@ def offer_of(
     )
 
 
-def _always_asks(policy: PreemptionPolicy, *, fair: bool) -> bool:
+def _always_asks(policy: ClusterQueuePreemption, *, fair: bool) -> bool:
     return policy.borrow_within_cohort.policy != "Never" or (fair and policy.reclaim_within_cohort != "Never")
 
 

@@ -8,7 +8,7 @@ from admitq.core.model import (
     BorrowWithinCohort,
     ClusterQueue,
     FlavorFungibility,
-    PreemptionPolicy,
+    ClusterQueuePreemption,
     QueueingStrategy,
     ResourceGroup,
 )
@@ -21,7 +21,7 @@ from admitq_api.json_objects import JsonObject
 from admitq_api.stored_fields import MalformedField, optional_int, require_object, require_text
 
 
-def _read_preemption_policy(spec: Mapping[str, Any]) -> PreemptionPolicy:
+def _read_preemption_policy(spec: Mapping[str, Any]) -> ClusterQueuePreemption:
     path = "spec.preemption"
     preemption = require_object(spec.get("preemption"), path)
     borrow = require_object(preemption.get("borrowWithinCohort"), f"{path}.borrowWithinCohort")
@@ -32,7 +32,7 @@ def _read_preemption_policy(spec: Mapping[str, Any]) -> PreemptionPolicy:
             raise MalformedField(field, f"must be one of {', '.join(POLICIES)}")
         return value
 
-    return PreemptionPolicy(
+    return ClusterQueuePreemption(
         reclaim_within_cohort=policy(preemption, "reclaimWithinCohort", f"{path}.reclaimWithinCohort"),
         within_cluster_queue=policy(preemption, "withinClusterQueue", f"{path}.withinClusterQueue"),
         borrow_within_cohort=BorrowWithinCohort(

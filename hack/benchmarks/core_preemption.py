@@ -11,7 +11,7 @@ from typing import Final
 
 from admitq.core.events import CyclesRequested, PreemptionFailed, WorkloadChanged, WorkloadDeleted
 from admitq.core.instructions import Preempt
-from admitq.core.model import SECOND, BorrowWithinCohort, PreemptionPolicy
+from admitq.core.model import SECOND, BorrowWithinCohort, ClusterQueuePreemption
 from admitq.core.state import AdmissionState
 from benchmarks.core_worlds import MeasurementFailed, Setting, new_state, pod_sets, running, workload
 
@@ -23,7 +23,7 @@ _SETTING: Final = Setting(
     classes=(),
     nominal=_NOMINAL,
     borrowing_limit=_NOMINAL,
-    preemption=PreemptionPolicy(
+    preemption=ClusterQueuePreemption(
         reclaim_within_cohort="Any",
         within_cluster_queue="LowerPriority",
         borrow_within_cohort=BorrowWithinCohort("LowerPriority"),

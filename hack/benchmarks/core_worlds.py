@@ -13,13 +13,13 @@ from admitq.core.events import (
 from admitq.core.model import (
     Admission,
     ClusterQueue,
+    ClusterQueuePreemption,
     FlavorQuotas,
     LabelSelector,
     LocalQueue,
     ObjectKey,
     PodSet,
     PodSetAssignment,
-    PreemptionPolicy,
     ResourceFlavor,
     ResourceGroup,
     ResourceQuota,
@@ -42,7 +42,7 @@ _NAMESPACE = "bench"
 FLAVOR = "default"
 """The one flavor there is."""
 
-_NO_PREEMPTION = PreemptionPolicy()
+_NO_PREEMPTION = ClusterQueuePreemption()
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class Setting:
     classes: tuple[Class, ...]
     nominal: int = 20
     borrowing_limit: int = 100
-    preemption: PreemptionPolicy = _NO_PREEMPTION
+    preemption: ClusterQueuePreemption = _NO_PREEMPTION
 
     @property
     def queues(self) -> int:

@@ -15,6 +15,7 @@ from admitq.core.model import (
     AdmissionCheckRule,
     BorrowWithinCohort,
     ClusterQueue,
+    ClusterQueuePreemption,
     Cohort,
     ContainerResources,
     ExactAmounts,
@@ -30,7 +31,6 @@ from admitq.core.model import (
     ObjectKey,
     PodSet,
     PodTemplate,
-    PreemptionPolicy,
     QueueingStrategy,
     ResourceFlavor,
     ResourceGroup,
@@ -235,12 +235,14 @@ class Draw(random.Random):
         """Draw a weight, rarely 0."""
         return self.often(Fraction(1), Fraction(2), Fraction(1, 2), Fraction(0))
 
-    def preemption(self) -> PreemptionPolicy:
+    def preemption(self) -> ClusterQueuePreemption:
         """Draw a preemption policy; borrowing while preempting requires reclaiming."""
         reclaim = self.choice(_POLICIES)
         borrow = self.choice(("Never", "LowerPriority")) if reclaim != "Never" else "Never"
         threshold = self.choice((None, 0, 1, 2)) if borrow != "Never" else None
-        return PreemptionPolicy(reclaim, self.choice(_OWN_POLICIES), BorrowWithinCohort(borrow, threshold))
+        return ClusterQueuePreemption(
+            reclaim, self.choice(_OWN_POLICIES), BorrowWithinCohort(borrow, threshold)
+        )
 
     def fungibility(self) -> FlavorFungibility:
         """Draw how flavors are searched; a preference only where both policies are TryNextFlavor."""

@@ -13,6 +13,7 @@ from admitq.core.model import (
     AdmissionCheckRule,
     BorrowWithinCohort,
     ClusterQueue,
+    ClusterQueuePreemption,
     Cohort,
     FlavorFungibility,
     FlavorQuotas,
@@ -25,7 +26,6 @@ from admitq.core.model import (
     PodSet,
     PodSetAssignment,
     PodTemplate,
-    PreemptionPolicy,
     QueueingStrategy,
     ResourceFlavor,
     ResourceGroup,
@@ -81,9 +81,9 @@ def holding(amount: int = 2, in_queue: str = "a", **changes: Any) -> Workload:
 FAIR = Settings(fair_sharing=FairSharing())
 
 SHARED = queue("b", 4, cohort="pool")
-LOW = PreemptionPolicy(within_cluster_queue="LowerPriority")
-RECLAIM = PreemptionPolicy(reclaim_within_cohort="LowerPriority")
-RECLAIM_ANY = PreemptionPolicy(reclaim_within_cohort="Any")
+LOW = ClusterQueuePreemption(within_cluster_queue="LowerPriority")
+RECLAIM = ClusterQueuePreemption(reclaim_within_cohort="LowerPriority")
+RECLAIM_ANY = ClusterQueuePreemption(reclaim_within_cohort="Any")
 
 IN_POOL = queue(cohort="pool", nominal=0)
 BORROWER = (queue("b", 0, cohort="pool"), holding(2, "b"))
@@ -396,7 +396,7 @@ CASES: tuple[Case, ...] = (
     Case(
         "Workload.queued_at",
         (
-            queue(preemption=PreemptionPolicy(within_cluster_queue="LowerOrNewerEqualPriority")),
+            queue(preemption=ClusterQueuePreemption(within_cluster_queue="LowerOrNewerEqualPriority")),
             holding(),
             waiting(),
         ),
@@ -534,7 +534,7 @@ CASES: tuple[Case, ...] = (
     Case(
         "Workload.queued_at",
         (
-            queue(preemption=PreemptionPolicy(within_cluster_queue="LowerOrNewerEqualPriority")),
+            queue(preemption=ClusterQueuePreemption(within_cluster_queue="LowerOrNewerEqualPriority")),
             holding(),
             waiting(),
         ),

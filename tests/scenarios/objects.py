@@ -16,6 +16,7 @@ from admitq.core.model import (
     AdmissionCheckRule,
     BorrowWithinCohort,
     ClusterQueue,
+    ClusterQueuePreemption,
     Cohort,
     ConsumedResources,
     ContainerResources,
@@ -31,7 +32,6 @@ from admitq.core.model import (
     ObjectKey,
     PodSet,
     PodTemplate,
-    PreemptionPolicy,
     QueueingStrategy,
     ResourceFlavor,
     ResourceGroup,
@@ -174,12 +174,12 @@ def toleration(text: str) -> Toleration:
 # --- objects of the world -------------------------------------------------------------------------------
 
 
-def preemption(raw: Any) -> PreemptionPolicy:
+def preemption(raw: Any) -> ClusterQueuePreemption:
     """Values as in the API; ``borrowWithinCohort`` may be just its policy."""
     words = Words(raw or {}, "preemption")
     borrow = words.take("borrowWithinCohort", "Never")
     of_borrowers = Words(borrow if isinstance(borrow, Mapping) else {"policy": borrow}, "borrowWithinCohort")
-    result = PreemptionPolicy(
+    result = ClusterQueuePreemption(
         words.take("reclaimWithinCohort", "Never"),
         words.take("withinClusterQueue", "Never"),
         BorrowWithinCohort(

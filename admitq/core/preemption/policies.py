@@ -7,7 +7,7 @@ began to wait at the same instant neither may preempt the other for it (semantic
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
-from admitq.core.model import PreemptionPolicy
+from admitq.core.model import ClusterQueuePreemption
 
 NEVER: Final = "Never"
 _ANY: Final = "Any"
@@ -36,12 +36,12 @@ POLICIES: Final = tuple(_RULES)
 """Every value that a policy may have."""
 
 
-def never_preempts(policy: PreemptionPolicy) -> bool:
+def never_preempts(policy: ClusterQueuePreemption) -> bool:
     """Whether workloads of a ClusterQueue preempt nobody, whatever there is to gain."""
     return policy.within_cluster_queue == NEVER and policy.reclaim_within_cohort == NEVER
 
 
-def reserves_capacity(policy: PreemptionPolicy) -> bool:
+def reserves_capacity(policy: ClusterQueuePreemption) -> bool:
     """Whether a head that finds no target reserves capacity: not if it can reclaim whenever it needs to."""
     return policy.reclaim_within_cohort != _ANY
 

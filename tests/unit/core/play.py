@@ -10,12 +10,12 @@ from admitq.core.instructions import Instruction, Preempt, ReportPending, Reserv
 from admitq.core.model import (
     SECOND,
     ClusterQueue,
+    ClusterQueuePreemption,
     FlavorQuotas,
     LabelSelector,
     LocalQueue,
     ObjectKey,
     PodSet,
-    PreemptionPolicy,
     ResourceFlavor,
     ResourceGroup,
     ResourceQuota,
@@ -26,8 +26,8 @@ from admitq.core.requests import asking
 from admitq.core.settings import Settings
 from admitq.core.state import AdmissionState
 
-LOWER = PreemptionPolicy(within_cluster_queue="LowerPriority")
-RECLAIM = PreemptionPolicy(reclaim_within_cohort="Any", within_cluster_queue="LowerPriority")
+LOWER = ClusterQueuePreemption(within_cluster_queue="LowerPriority")
+RECLAIM = ClusterQueuePreemption(reclaim_within_cohort="Any", within_cluster_queue="LowerPriority")
 
 
 def key(name: str) -> ObjectKey:

@@ -16,12 +16,12 @@ from admitq.core.model import (
     Admission,
     BorrowWithinCohort,
     ClusterQueue,
+    ClusterQueuePreemption,
     Cohort,
     FlavorQuotas,
     ObjectKey,
     PodSet,
     PodSetAssignment,
-    PreemptionPolicy,
     ResourceFlavor,
     ResourceGroup,
     ResourceQuota,
@@ -62,8 +62,8 @@ def groups(of: Stated | ResourceQuota) -> tuple[ResourceGroup, ...]:
 
 def policy(
     within: str = "Never", reclaim: str = "Never", borrow: str = "Never", threshold: int | None = None
-) -> PreemptionPolicy:
-    return PreemptionPolicy(reclaim, within, BorrowWithinCohort(borrow, threshold))
+) -> ClusterQueuePreemption:
+    return ClusterQueuePreemption(reclaim, within, BorrowWithinCohort(borrow, threshold))
 
 
 Found = list[tuple[str, str]]
@@ -97,7 +97,7 @@ class Stage:
         name: str,
         cohort: str | None = "all",
         of: Stated | ResourceQuota = 0,
-        preemption: PreemptionPolicy | None = None,
+        preemption: ClusterQueuePreemption | None = None,
         weight: Weight = 1,
         **more: Any,
     ) -> None:

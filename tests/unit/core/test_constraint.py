@@ -9,7 +9,7 @@ from admitq.core.cycle import process
 from admitq.core.cycle.entry import Entry
 from admitq.core.cycle.turns import Cycle
 from admitq.core.flavors import assign
-from admitq.core.model import FlavorFungibility, PreemptionPolicy, QueueingStrategy
+from admitq.core.model import ClusterQueuePreemption, FlavorFungibility, QueueingStrategy
 from admitq.core.refusals import FlavorNotFound, NoFlavorFits
 from admitq.core.settings import Settings
 from admitq.core.waiting.transitions import Cause
@@ -86,7 +86,7 @@ def test_refused_lane_waits_for_the_cause_of_its_constraint(
     devices: Devices, strategy: QueueingStrategy, kind: type, *, is_restarted: bool, preempts: bool
 ) -> None:
     play = Play()
-    preemption = LOWER if preempts else PreemptionPolicy()
+    preemption = LOWER if preempts else ClusterQueuePreemption()
     play.put(queue("q", 4, queueing_strategy=strategy, preemption=preemption))
     play.submit("a", "q", priority=ASKS)
     play.run()

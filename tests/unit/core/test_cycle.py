@@ -18,11 +18,11 @@ from admitq.core.model import (
     Admission,
     AdmissionCheck,
     AdmissionCheckRule,
+    ClusterQueuePreemption,
     Cohort,
     FlavorFungibility,
     PodSet,
     PodSetAssignment,
-    PreemptionPolicy,
     QueueingStrategy,
     StopPolicy,
 )
@@ -332,7 +332,7 @@ def test_capacity_is_kept_for_a_cycle_unless_it_can_be_reclaimed_anyway(
     reclaim: str, first_cycle: list[str]
 ) -> None:
     play = Play()
-    policy = PreemptionPolicy(reclaim_within_cohort=reclaim)
+    policy = ClusterQueuePreemption(reclaim_within_cohort=reclaim)
     play.put(queue("a", 4, "org", preemption=policy), queue("b", 2, "org"), queue("c", 0, "org"))
     play.submit("mine", "a", 2)
     play.submit("theirs", "b", 2, priority=9)
@@ -553,7 +553,7 @@ def test_whose_turn_does_not_come_stays_where_it_was() -> None:
 def test_a_scan_goes_on_after_nobody_was_found_to_preempt() -> None:
     play = Play()
     play.put_flavors("second")
-    lend = PreemptionPolicy(reclaim_within_cohort="LowerPriority")
+    lend = ClusterQueuePreemption(reclaim_within_cohort="LowerPriority")
     mine = queue(
         "a",
         cohort="org",

@@ -29,11 +29,11 @@ from admitq.core.model import (
     SECOND,
     Admission,
     BorrowWithinCohort,
+    ClusterQueuePreemption,
     Cohort,
     LocalQueue,
     PodSet,
     PodSetAssignment,
-    PreemptionPolicy,
     ResourceFlavor,
     Workload,
 )
@@ -51,10 +51,10 @@ GROWTH = 1.1
 CLASSICAL = Settings()
 FAIR = Settings(fair_sharing=FairSharing())
 BY_FINAL_SHARE = Settings(fair_sharing=FairSharing((PreemptionStrategy.LESS_THAN_OR_EQUAL_TO_FINAL_SHARE,)))
-ANY = PreemptionPolicy(reclaim_within_cohort="Any")
-NEWER = PreemptionPolicy(reclaim_within_cohort="LowerOrNewerEqualPriority")
-LOWER = PreemptionPolicy(reclaim_within_cohort="LowerPriority")
-BORROWER = PreemptionPolicy(
+ANY = ClusterQueuePreemption(reclaim_within_cohort="Any")
+NEWER = ClusterQueuePreemption(reclaim_within_cohort="LowerOrNewerEqualPriority")
+LOWER = ClusterQueuePreemption(reclaim_within_cohort="LowerPriority")
+BORROWER = ClusterQueuePreemption(
     reclaim_within_cohort="Any", borrow_within_cohort=BorrowWithinCohort("LowerPriority")
 )
 
@@ -64,7 +64,7 @@ class Crowd:
     """Pairs of ClusterQueues: the first runs 10 workloads of 2 CPUs, in the second one waits."""
 
     settings: Settings = CLASSICAL
-    policy: PreemptionPolicy = ANY
+    policy: ClusterQueuePreemption = ANY
     nominal: tuple[int, int] = (10, 10)
     """The quota of a pair in CPUs."""
     nested: bool = False

@@ -22,11 +22,11 @@ from admitq.core.instructions import FlavorAttempt
 from admitq.core.model import (
     BorrowWithinCohort,
     ClusterQueue,
+    ClusterQueuePreemption,
     FlavorFungibility,
     FlavorQuotas,
     PodSet,
     PodSetAssignment,
-    PreemptionPolicy,
     ResourceFlavor,
     ResourceGroup,
     ResourceQuota,
@@ -46,7 +46,7 @@ from admitq.core.requests import asking, demands
 from admitq.core.settings import FairSharing, Gates, Resources, Settings
 
 FLAVORS = {name: ResourceFlavor(name) for name in ("f1", "f2", "f3")}
-ANY_PREEMPTION = PreemptionPolicy(borrow_within_cohort=BorrowWithinCohort("LowerPriority"))
+ANY_PREEMPTION = ClusterQueuePreemption(borrow_within_cohort=BorrowWithinCohort("LowerPriority"))
 
 
 class Queue:
@@ -59,7 +59,7 @@ class Queue:
         lent: Mapping[str, int] | None = None,
         used: Mapping[str, int] | None = None,
         fungibility: FlavorFungibility | None = None,
-        preemption: PreemptionPolicy = ANY_PREEMPTION,
+        preemption: ClusterQueuePreemption = ANY_PREEMPTION,
         settings: Settings | None = None,
         flavors: Mapping[str, ResourceFlavor] = FLAVORS,
     ) -> None:
@@ -302,7 +302,9 @@ def test_the_most_hopeful_flavor_gives_the_reason(
     spot = (Taint("spot", "", "NoSchedule"),)
     flavors = {name: ResourceFlavor(name, (), spot if name in taints else ()) for name in nominal}
     refusal = (
-        Queue(nominal, used=used, preemption=PreemptionPolicy(), flavors=flavors).assign(pods(2)).refusal
+        Queue(nominal, used=used, preemption=ClusterQueuePreemption(), flavors=flavors)
+        .assign(pods(2))
+        .refusal
     )
     assert refusal is not None
     assert refusal.reason == reason
@@ -340,7 +342,7 @@ def test_nothing_fits_into_a_flavor_in_debt_too() -> None:
 
 
 def test_what_is_missing_in_a_flavor_in_debt_is_not_the_debt() -> None:
-    refused = Queue({"f1": 2}, used={"f1": 9}, preemption=PreemptionPolicy()).assign(pods(1))
+    refused = Queue({"f1": 2}, used={"f1": 9}, preemption=ClusterQueuePreemption()).assign(pods(1))
     assert refused.refusal == refusing("main", InsufficientQuota("f1", "cpu", 1), reason="WaitingForQuota")
 
 
@@ -436,12 +438,12 @@ def test_a_podset_takes_flavors_for_what_it_asks_for_itself() -> None:
 @pytest.mark.parametrize(
     ("amount", "preemption", "fair", "asked"),
     [
-        (2, PreemptionPolicy(), False, True),
-        (3, PreemptionPolicy(), False, False),
-        (3, PreemptionPolicy(reclaim_within_cohort="Any"), False, False),
-        (3, PreemptionPolicy(within_cluster_queue="LowerPriority"), False, False),
-        (3, PreemptionPolicy(reclaim_within_cohort="Any"), True, True),
-        (3, PreemptionPolicy(), True, False),
+        (2, ClusterQueuePreemption(), False, True),
+        (3, ClusterQueuePreemption(), False, False),
+        (3, ClusterQueuePreemption(reclaim_within_cohort="Any"), False, False),
+        (3, ClusterQueuePreemption(within_cluster_queue="LowerPriority"), False, False),
+        (3, ClusterQueuePreemption(reclaim_within_cohort="Any"), True, True),
+        (3, ClusterQueuePreemption(), True, False),
         (3, ANY_PREEMPTION, False, True),
     ],
     ids=[
@@ -455,7 +457,7 @@ def test_a_podset_takes_flavors_for_what_it_asks_for_itself() -> None:
     ],
 )
 def test_when_the_oracle_is_asked(
-    amount: int, preemption: PreemptionPolicy, *, fair: bool, asked: bool
+    amount: int, preemption: ClusterQueuePreemption, *, fair: bool, asked: bool
 ) -> None:
     settings = Settings(fair_sharing=FairSharing() if fair else None)
     queue = Queue({"f1": 2}, lent={"f1": 5}, used={"f1": 7}, preemption=preemption, settings=settings)
@@ -532,7 +534,7 @@ def test_a_nomination_is_kept_to() -> None:
     assert chosen(nominated) == ["f2"]
     again = queue.assign(pods(1), restrict_to=nominated.pod_sets)
     assert chosen(again) == ["f2"]
-    full = Queue({"f1": 2, "f2": 2}, used={"f2": 2}, preemption=PreemptionPolicy())
+    full = Queue({"f1": 2, "f2": 2}, used={"f2": 2}, preemption=ClusterQueuePreemption())
     refused = full.assign(pods(2), restrict_to=nominated.pod_sets)
     assert refused.refusal == refusing("main", InsufficientQuota("f2", "cpu", 2), reason="WaitingForQuota")
 
@@ -610,7 +612,7 @@ def test_whatever_is_remembered_a_search_would_find(
 
 
 def test_what_is_remembered_holds_only_while_it_fits() -> None:
-    queue = Queue({"f1": 4}, lent={"f1": 4}, preemption=PreemptionPolicy())
+    queue = Queue({"f1": 4}, lent={"f1": 4}, preemption=ClusterQueuePreemption())
     outcomes: list[tuple[Mode, int]] = []
     for more in (0, 2, 1, 4, -4, -3):
         queue.use({"f1": more})

@@ -7,8 +7,8 @@ import pytest
 
 from admitq.core.model import (
     BorrowWithinCohort,
+    ClusterQueuePreemption,
     ObjectKey,
-    PreemptionPolicy,
     ResourceQuota,
     StopPolicy,
 )
@@ -555,7 +555,7 @@ def test_ties_do_not_depend_on_the_order_of_arrival() -> None:
 
 def test_the_default_policy_preempts_nobody() -> None:
     stage = Stage()
-    stage.queue("own", "all", 4, PreemptionPolicy())
+    stage.queue("own", "all", 4, ClusterQueuePreemption())
     stage.queue("other", "all", 0)
     stage.holds("other", "lent", 2)
     stage.holds("own", "mine", 2)
@@ -575,7 +575,7 @@ def test_own_candidates_are_needed_neighbor_has_others_of_higher_priority() -> N
 
 def test_candidates_of_higher_priority_are_left_where_own_workloads_are_needed_too() -> None:
     stage = Stage()
-    both = PreemptionPolicy(reclaim_within_cohort="LowerPriority", within_cluster_queue="LowerPriority")
+    both = ClusterQueuePreemption(reclaim_within_cohort="LowerPriority", within_cluster_queue="LowerPriority")
     stage.queue("own", of=5, preemption=both)
     stage.queue("low", of=0)
     stage.queue("high", of=0)

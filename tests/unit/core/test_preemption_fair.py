@@ -2,7 +2,7 @@
 
 import pytest
 
-from admitq.core.model import PreemptionPolicy, ResourceQuota, StopPolicy
+from admitq.core.model import ClusterQueuePreemption, ResourceQuota, StopPolicy
 from admitq.core.settings import FairSharing, Gates, PreemptionStrategy, Settings
 from tests.unit.core.stage import Found, Stage, Weight, policy
 
@@ -517,7 +517,7 @@ def test_ties_do_not_depend_on_the_order_of_arrival() -> None:
 # --- candidates that are passed over ------------------------------------------------------------------
 
 
-def beside_two_queues(preemption: PreemptionPolicy) -> Stage:
+def beside_two_queues(preemption: ClusterQueuePreemption) -> Stage:
     """Queue a, with a candidate of its own, and queues b and c of a cohort beside its cohort."""
     stage = fair(FINAL, unasked=False)
     stage.cohort("root", None, 11)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from admitq.core import quota
 from admitq.core.amounts import FlavorResource
 from admitq.core.cohorts import Node
-from admitq.core.model import ObjectKey, PreemptionPolicy, ResourceQuota
+from admitq.core.model import ClusterQueuePreemption, ObjectKey, ResourceQuota
 from admitq.core.preemption import find_victims
 from admitq.core.settings import FairSharing, Gates, PreemptionStrategy, Settings
 from tests.unit.core.plain_preemption import find_plainly
@@ -43,7 +43,7 @@ class Case:
         return stage
 
 
-def a_policy(chance: Random) -> PreemptionPolicy:
+def a_policy(chance: Random) -> ClusterQueuePreemption:
     return policy(
         chance.choice(POLICIES[:3]),
         chance.choice(POLICIES),
