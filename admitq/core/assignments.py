@@ -1,22 +1,11 @@
 """What comes out of a search for flavors, and how good it is."""
 
-from enum import IntEnum
 from typing import Final, NamedTuple
 
 from admitq.core.amounts import FlavorResource
-from admitq.core.instructions import FlavorAttempt
+from admitq.core.instructions import FlavorAttempt, Mode
 from admitq.core.model import PodSetAssignment
 from admitq.core.refusals import NoFlavorFits
-
-
-class Mode(IntEnum):
-    """How a flavor can serve a request, worst first."""
-
-    NO_FIT = 0
-    NO_PREEMPTION_CANDIDATES = 1
-    PREEMPT = 2
-    RECLAIM = 3
-    FIT = 4
 
 
 class Prospect(NamedTuple):

@@ -14,9 +14,14 @@ from typing import Final, NamedTuple
 
 from admitq.core import quota
 from admitq.core.amounts import UNLIMITED, FlavorResource, add
-from admitq.core.assignments import AT_HOME, NOTHING, Assignment, Mode, Prospect, TriedFlavor
-from admitq.core.instructions import FlavorAttempt
-from admitq.core.model import FlavorFungibility, PodSetAssignment
+from admitq.core.assignments import AT_HOME, NOTHING, Assignment, Prospect, TriedFlavor
+from admitq.core.instructions import FlavorAttempt, Mode
+from admitq.core.model import (
+    FlavorFungibility,
+    FlavorFungibilityPolicy,
+    FlavorFungibilityPreference,
+    PodSetAssignment,
+)
 from admitq.core.offers import Candidate, Check, GroupPlan, Offer, Plan, UnitPlan
 from admitq.core.quota import Cell
 from admitq.core.refusals import (
@@ -25,6 +30,7 @@ from admitq.core.refusals import (
     FlavorRefusal,
     InsufficientQuota,
     NodeAffinityMismatch,
+    NoFitReason,
     NoFlavorFits,
     OriginalHasOther,
     PodSetRefusals,
@@ -32,15 +38,6 @@ from admitq.core.refusals import (
     UntoleratedTaint,
 )
 from admitq.core.requests import PodSetDemand
-
-ATTEMPT_MODES: Final[Mapping[Mode, str]] = {
-    Mode.NO_FIT: "NoFit",
-    Mode.NO_PREEMPTION_CANDIDATES: "NoPreemptionCandidates",
-    Mode.PREEMPT: "Preempt",
-    Mode.RECLAIM: "Reclaim",
-    Mode.FIT: "Fit",
-}
-"""The mode of an attempt as users read it."""
 
 
 class PreemptionQuestion(NamedTuple):
@@ -77,14 +74,14 @@ def _mode_alone(prospect: Prospect) -> tuple[int, int, int]:
     return (prospect.mode, 0, 0)
 
 
-_PREFERENCES: Final[Mapping[str | None, Callable[[Prospect], tuple[int, int, int]]]] = {
-    "BorrowingOverPreemption": _mode_then_nearness,
-    "PreemptionOverBorrowing": _nearness_then_mode,
+_PREFERENCES: Final[Mapping[FlavorFungibilityPreference, Callable[[Prospect], tuple[int, int, int]]]] = {
+    FlavorFungibilityPreference.BORROWING_OVER_PREEMPTION: _mode_then_nearness,
+    FlavorFungibilityPreference.PREEMPTION_OVER_BORROWING: _nearness_then_mode,
 }
 
 _NEVER_TAKEN: Final = (Mode.NO_FIT, Mode.NO_PREEMPTION_CANDIDATES)
 _BY_PREEMPTION: Final = (Mode.PREEMPT, Mode.RECLAIM)
-_TRY_NEXT: Final = "TryNextFlavor"
+_TRY_NEXT: Final = FlavorFungibilityPolicy.TRY_NEXT_FLAVOR
 
 
 def keeps_searching(prospect: Prospect, fungibility: FlavorFungibility | None) -> bool:
@@ -93,19 +90,14 @@ def keeps_searching(prospect: Prospect, fungibility: FlavorFungibility | None) -
         return prospect.mode is not Mode.FIT
     return (
         prospect.mode in _NEVER_TAKEN
-        or (prospect.mode in _BY_PREEMPTION and fungibility.when_can_preempt == _TRY_NEXT)
-        or (prospect.borrow_level > 0 and fungibility.when_can_borrow == _TRY_NEXT)
+        or (prospect.mode in _BY_PREEMPTION and fungibility.when_can_preempt is _TRY_NEXT)
+        or (prospect.borrow_level > 0 and fungibility.when_can_borrow is _TRY_NEXT)
     )
 
 
 # --- the aggregated reason why not ----------------------------------------------------------------------
 
-WAITING_FOR_QUOTA: Final = "WaitingForQuota"
-EXCEEDS_MAX_QUOTA: Final = "ExceedsMaxQuota"
-NO_MATCHING_FLAVOR: Final = "NoMatchingFlavor"
-
-_SEVERITY: Final = (WAITING_FOR_QUOTA, EXCEEDS_MAX_QUOTA, NO_MATCHING_FLAVOR)
-"""From the least severe: what passes by waiting, what needs other quota, what needs other flavors."""
+_SEVERITY: Final = tuple(NoFitReason)
 
 _SEVEREST: Final = len(_SEVERITY) - 1
 
@@ -188,7 +180,8 @@ def _short_of(
 def _preference(offer: Offer) -> Callable[[Prospect], tuple[int, int, int]]:
     if offer.fungibility is None:
         return _mode_alone
-    return _PREFERENCES.get(offer.fungibility.preference, _mode_then_nearness)
+    preference = offer.fungibility.preference
+    return _mode_then_nearness if preference is None else _PREFERENCES[preference]
 
 
 # --- one resource group ---------------------------------------------------------------------------------
@@ -368,7 +361,7 @@ def _assignment(plan: Plan, scans: list[tuple[_Group, _Scan]], parts: list[PodSe
         mode,
         _borrow_level(scans),
         frozenset([pair for verdict in verdicts for pair in verdict.contested]),
-        None if fits else NoFlavorFits(tuple(parts), WAITING_FOR_QUOTA),
+        None if fits else NoFlavorFits(tuple(parts), NoFitReason.WAITING_FOR_QUOTA),
         tuple(_attempts(scans)) if fits else (),
         _tried(scans),
     )
@@ -388,5 +381,4 @@ def _attempts(scans: Iterable[tuple[_Group, _Scan]]) -> Iterable[FlavorAttempt]:
         for flavor, verdict in scan.verdicts:
             prospect = verdict.prospect
             if prospect != AT_HOME:
-                mode = ATTEMPT_MODES[prospect.mode]
-                yield FlavorAttempt(pod_set, flavor, mode, prospect.borrow_level, verdict.refusals)
+                yield FlavorAttempt(pod_set, flavor, prospect.mode, prospect.borrow_level, verdict.refusals)

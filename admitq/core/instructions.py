@@ -1,12 +1,22 @@
 """What the core asks its driver to do. Instructions are imperatives and already decided."""
 
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 from typing import NamedTuple
 
 from admitq.core.amounts import Amounts
 from admitq.core.model import Admission, ObjectKey
 from admitq.core.refusals import FlavorRefusal, Refusal
+
+
+class Mode(IntEnum):
+    """How a flavor can serve a request, worst first."""
+
+    NO_FIT = 0
+    NO_PREEMPTION_CANDIDATES = 1
+    PREEMPT = 2
+    RECLAIM = 3
+    FIT = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +25,7 @@ class FlavorAttempt:
 
     pod_set: str
     flavor: str
-    mode: str
+    mode: Mode
     borrow_level: int
     reasons: tuple[FlavorRefusal, ...] = ()
 

@@ -138,8 +138,13 @@ class AdmissionCheckRule:
     on_flavors: tuple[str, ...] = ()
 
 
-READY: Final = "Ready"
-"""The state of an admission check that has nothing against its workload."""
+class AdmissionCheckState(StrEnum):
+    """The state of an admission check of one workload. With ``READY``, the check allows admission."""
+
+    PENDING = "Pending"
+    READY = "Ready"
+    RETRY = "Retry"
+    REJECTED = "Rejected"
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,29 +156,52 @@ class AdmissionCheck:
     active: bool
 
 
+class FlavorFungibilityPolicy(StrEnum):
+    """Whether the search for a flavor may stop at a flavor that needs borrowing or preemption."""
+
+    MAY_STOP_SEARCH = "MayStopSearch"
+    TRY_NEXT_FLAVOR = "TryNextFlavor"
+
+
+class FlavorFungibilityPreference(StrEnum):
+    """Which of two flavors is better: one that needs borrowing, or one that needs preemption."""
+
+    BORROWING_OVER_PREEMPTION = "BorrowingOverPreemption"
+    PREEMPTION_OVER_BORROWING = "PreemptionOverBorrowing"
+
+
 @dataclass(frozen=True, slots=True)
 class FlavorFungibility:
-    """Whether to look on for a better flavor (values as in the API)."""
+    """When the search for a flavor tries the next flavor, and which of the tried flavors it prefers."""
 
-    when_can_borrow: str = "MayStopSearch"
-    when_can_preempt: str = "TryNextFlavor"
-    preference: str | None = None
+    when_can_borrow: FlavorFungibilityPolicy = FlavorFungibilityPolicy.MAY_STOP_SEARCH
+    when_can_preempt: FlavorFungibilityPolicy = FlavorFungibilityPolicy.TRY_NEXT_FLAVOR
+    preference: FlavorFungibilityPreference | None = None
+
+
+class PreemptionPolicy(StrEnum):
+    """Which workloads may be preempted, by their priority compared with that of the preemptor."""
+
+    NEVER = "Never"
+    LOWER_PRIORITY = "LowerPriority"
+    LOWER_OR_NEWER_EQUAL_PRIORITY = "LowerOrNewerEqualPriority"
+    ANY = "Any"
 
 
 @dataclass(frozen=True, slots=True)
 class BorrowWithinCohort:
-    """Whether a workload that must borrow may preempt in other ClusterQueues."""
+    """Which workloads of other ClusterQueues a workload may preempt that must borrow."""
 
-    policy: str = "Never"
+    policy: PreemptionPolicy = PreemptionPolicy.NEVER
     max_priority_threshold: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterQueuePreemption:
-    """Who may be preempted for a workload of the ClusterQueue (values as in the API)."""
+    """Which workloads may be preempted for a workload of the ClusterQueue."""
 
-    reclaim_within_cohort: str = "Never"
-    within_cluster_queue: str = "Never"
+    reclaim_within_cohort: PreemptionPolicy = PreemptionPolicy.NEVER
+    within_cluster_queue: PreemptionPolicy = PreemptionPolicy.NEVER
     borrow_within_cohort: BorrowWithinCohort = BorrowWithinCohort()
 
 
@@ -361,13 +389,11 @@ class Admission:
 
 
 class ResourceProblem(NamedTuple):
-    """A request that can never be counted.
+    """A request of a pod template that is not a quantity, or is negative.
 
-    ``rule`` is ``"malformed"`` (unreadable or negative, found where the pod template was read);
-    ``field`` names the place and ``detail`` says what is wrong with it.
+    ``field`` is the path of the request in the Workload; ``detail`` says what is wrong with it.
     """
 
-    rule: str
     field: str
     detail: str
 
@@ -417,4 +443,4 @@ class Workload(WorkloadRequest):
     finished: bool = False
     deleting: bool = False
     waiting_for_replacement_pods: bool = False
-    admission_checks: tuple[tuple[str, str], ...] = ()
+    admission_checks: tuple[tuple[str, AdmissionCheckState], ...] = ()

@@ -19,6 +19,7 @@ from admitq.core.model import (
     FlavorFungibility,
     PodSet,
     PodSetAssignment,
+    PreemptionPolicy,
     ResourceFlavor,
 )
 from admitq.core.quota import BorrowLevel, Cell, available, borrow_level, potential_available
@@ -272,7 +273,10 @@ def offer_of(
 
 
 def _always_asks(policy: ClusterQueuePreemption, *, fair: bool) -> bool:
-    return policy.borrow_within_cohort.policy != "Never" or (fair and policy.reclaim_within_cohort != "Never")
+    never = PreemptionPolicy.NEVER
+    return policy.borrow_within_cohort.policy is not never or (
+        fair and policy.reclaim_within_cohort is not never
+    )
 
 
 # --- the layout for one shape ---------------------------------------------------------------------------

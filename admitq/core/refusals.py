@@ -170,16 +170,23 @@ class PodSetRefusals(NamedTuple):
     refusals: tuple[FlavorRefusal, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class NoFlavorFits:
-    """Podsets that do not fit into unused quota.
+class NoFitReason(StrEnum):
+    """Why no flavor fits a workload, from the least severe reason to the most severe one.
 
-    ``reason`` is the aggregated why-not (semantics, Why-not reason): NoMatchingFlavor, ExceedsMaxQuota or
-    WaitingForQuota.
+    Time may change the first, other quota the second, and other flavors the third.
     """
 
+    WAITING_FOR_QUOTA = "WaitingForQuota"
+    EXCEEDS_MAX_QUOTA = "ExceedsMaxQuota"
+    NO_MATCHING_FLAVOR = "NoMatchingFlavor"
+
+
+@dataclass(frozen=True, slots=True)
+class NoFlavorFits:
+    """Podsets do not fit into unused quota. ``reason`` sums their refusals up."""
+
     parts: tuple[PodSetRefusals, ...]
-    reason: str
+    reason: NoFitReason
 
 
 @dataclass(frozen=True, slots=True)

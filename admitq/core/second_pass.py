@@ -11,7 +11,7 @@ import heapq
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from admitq.core.model import READY, SECOND, Instant, ObjectKey, Workload
+from admitq.core.model import SECOND, AdmissionCheckState, Instant, ObjectKey, Workload
 
 FIRST_DELAY: Final = SECOND
 """Nanoseconds between the need for a second pass and the first attempt; each that fails doubles it."""
@@ -28,7 +28,7 @@ def is_needed(workload: Workload) -> bool:
     is_over = workload.admitted or workload.evicted or workload.finished or not workload.active
     return (
         not is_over
-        and all(state == READY for _, state in checks)
+        and all(state is AdmissionCheckState.READY for _, state in checks)
         and any(part.is_place_open for part in admission.pod_set_assignments)
     )
 

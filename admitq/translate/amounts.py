@@ -30,10 +30,10 @@ def read_countable_amounts(raw: Any, field: str, problems: list[ResourceProblem]
         try:
             value = parse(quantity)
         except QuantityError as error:
-            problems.append(ResourceProblem("malformed", f"{field}[{resource}]", str(error)))
+            problems.append(ResourceProblem(f"{field}[{resource}]", str(error)))
             continue
         if value < 0:
-            problems.append(ResourceProblem("malformed", f"{field}[{resource}]", "must not be negative"))
+            problems.append(ResourceProblem(f"{field}[{resource}]", "must not be negative"))
             continue
         result[resource] = value
     return tuple(sorted(result.items()))

@@ -7,13 +7,16 @@ from typing import Any
 from admitq.core.model import (
     BorrowWithinCohort,
     ClusterQueue,
-    FlavorFungibility,
     ClusterQueuePreemption,
+    FlavorFungibility,
+    FlavorFungibilityPolicy,
+    FlavorFungibilityPreference,
+    PreemptionPolicy,
     QueueingStrategy,
     ResourceGroup,
 )
-from admitq.core.preemption.policies import NEVER, POLICIES
 from admitq.translate.admission_checks import read_admission_check_rules
+from admitq.translate.enum_values import read_value_of
 from admitq.translate.metadata import read_time
 from admitq.translate.quotas import read_fair_weight, read_resource_groups, read_stop_policy
 from admitq.translate.selectors import read_label_selector
@@ -26,11 +29,8 @@ def _read_preemption_policy(spec: Mapping[str, Any]) -> ClusterQueuePreemption:
     preemption = require_object(spec.get("preemption"), path)
     borrow = require_object(preemption.get("borrowWithinCohort"), f"{path}.borrowWithinCohort")
 
-    def policy(of: Mapping[str, Any], name: str, field: str) -> str:
-        value = of.get(name) or NEVER
-        if value not in POLICIES:
-            raise MalformedField(field, f"must be one of {', '.join(POLICIES)}")
-        return value
+    def policy(of: Mapping[str, Any], name: str, field: str) -> PreemptionPolicy:
+        return read_value_of(PreemptionPolicy, of.get(name), field) or PreemptionPolicy.NEVER
 
     return ClusterQueuePreemption(
         reclaim_within_cohort=policy(preemption, "reclaimWithinCohort", f"{path}.reclaimWithinCohort"),
@@ -44,6 +44,20 @@ def _read_preemption_policy(spec: Mapping[str, Any]) -> ClusterQueuePreemption:
     )
 
 
+def _read_flavor_fungibility(spec: Mapping[str, Any]) -> FlavorFungibility:
+    path = "spec.flavorFungibility"
+    raw = require_object(spec.get("flavorFungibility"), path)
+    borrow, preempt = (
+        read_value_of(FlavorFungibilityPolicy, raw.get(name), f"{path}.{name}")
+        for name in ("whenCanBorrow", "whenCanPreempt")
+    )
+    return FlavorFungibility(
+        borrow or FlavorFungibilityPolicy.MAY_STOP_SEARCH,
+        preempt or FlavorFungibilityPolicy.TRY_NEXT_FLAVOR,
+        read_value_of(FlavorFungibilityPreference, raw.get("preference"), f"{path}.preference"),
+    )
+
+
 def read_cluster_queue(obj: JsonObject) -> ClusterQueue:
     """Read a ClusterQueue.
 
@@ -51,31 +65,19 @@ def read_cluster_queue(obj: JsonObject) -> ClusterQueue:
         MalformedField: a quantity is not readable, or an operator or an enum value is unknown.
     """
     metadata, spec = obj["metadata"], require_object(obj.get("spec"), "spec")
-    fungibility = require_object(spec.get("flavorFungibility"), "spec.flavorFungibility")
-    strategy = spec.get("queueingStrategy") or QueueingStrategy.BEST_EFFORT_FIFO
-    try:
-        queueing = QueueingStrategy(strategy)
-    except ValueError as error:
-        raise MalformedField(
-            "spec.queueingStrategy", f"must be one of {', '.join(QueueingStrategy)}"
-        ) from error
     return ClusterQueue(
         name=metadata["name"],
         uid=metadata.get("uid", ""),
         cohort=require_text(spec.get("cohortName"), "spec.cohortName") or None,
         resource_groups=read_resource_groups(spec.get("resourceGroups")),
-        queueing_strategy=queueing,
+        queueing_strategy=read_value_of(
+            QueueingStrategy, spec.get("queueingStrategy"), "spec.queueingStrategy"
+        )
+        or QueueingStrategy.BEST_EFFORT_FIFO,
         namespace_selector=read_label_selector(spec.get("namespaceSelector"), "spec.namespaceSelector"),
         stop_policy=read_stop_policy(spec.get("stopPolicy")),
         admission_checks=read_admission_check_rules(obj),
-        flavor_fungibility=FlavorFungibility(
-            when_can_borrow=require_text(fungibility.get("whenCanBorrow"), "spec.flavorFungibility")
-            or "MayStopSearch",
-            when_can_preempt=require_text(fungibility.get("whenCanPreempt"), "spec.flavorFungibility")
-            or "TryNextFlavor",
-            preference=require_text(fungibility.get("preference"), "spec.flavorFungibility.preference")
-            or None,
-        ),
+        flavor_fungibility=_read_flavor_fungibility(spec),
         preemption=_read_preemption_policy(spec),
         fair_weight=read_fair_weight(spec),
         usage_based_admission=require_object(spec.get("admissionScope"), "spec.admissionScope").get(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from admitq.core.activity import ActiveReason, InactiveCause
-from admitq.core.instructions import FlavorAttempt, Preempt, PreemptionReason
+from admitq.core.instructions import FlavorAttempt, Mode, Preempt, PreemptionReason
 from admitq.core.model import SECOND, Instant, ResourceProblem
 from admitq.core.refusals import (
     AdmissionChecksFailed,
@@ -91,7 +91,13 @@ def flavor_refusal(refusal: FlavorRefusal) -> str:
     return _FLAVOR_TEXTS[type(refusal)](refusal)
 
 
-_WITHOUT_PREEMPTION: Final = frozenset({"Fit", "NoFit"})
+_MODE_TEXTS: Final[Mapping[Mode, str]] = {
+    Mode.FIT: "Fit",
+    Mode.NO_FIT: "NoFit",
+    Mode.NO_PREEMPTION_CANDIDATES: "preemptionMode=NoPreemptionCandidates",
+    Mode.PREEMPT: "preemptionMode=Preempt",
+    Mode.RECLAIM: "preemptionMode=Reclaim",
+}
 
 
 def flavors_considered(attempts: Iterable[FlavorAttempt]) -> str:
@@ -103,10 +109,9 @@ def flavors_considered(attempts: Iterable[FlavorAttempt]) -> str:
     """
     by_pod_set: dict[str, list[str]] = {}
     for attempt in attempts:
-        if attempt.mode == "Fit" and not attempt.borrow_level:
+        if attempt.mode is Mode.FIT and not attempt.borrow_level:
             continue
-        mode = attempt.mode
-        details = [mode if mode in _WITHOUT_PREEMPTION else f"preemptionMode={mode}"]
+        details = [_MODE_TEXTS[attempt.mode]]
         if attempt.borrow_level:
             details.append(f"borrow={attempt.borrow_level}")
         details.extend(flavor_refusal(reason) for reason in attempt.reasons)

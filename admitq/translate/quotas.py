@@ -5,8 +5,8 @@ from fractions import Fraction
 from typing import Any
 
 from admitq.core.model import ONE, FlavorQuotas, ResourceGroup, ResourceQuota, StopPolicy
+from admitq.translate.enum_values import read_value_of
 from admitq_api.stored_fields import (
-    MalformedField,
     optional_amount,
     require_amount,
     require_exact_amount,
@@ -23,10 +23,7 @@ def read_stop_policy(raw: Any) -> StopPolicy:
     Raises:
         MalformedField: the policy is unknown.
     """
-    try:
-        return StopPolicy(raw or "None")
-    except ValueError as error:
-        raise MalformedField("spec.stopPolicy", f"must be one of {', '.join(StopPolicy)}") from error
+    return read_value_of(StopPolicy, raw, "spec.stopPolicy") or StopPolicy.NONE
 
 
 def read_resource_groups(raw: Any) -> tuple[ResourceGroup, ...]:

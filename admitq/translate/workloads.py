@@ -3,9 +3,10 @@
 from functools import lru_cache
 from typing import Any
 
-from admitq.core.model import Instant, ObjectKey, PodSet, ResourceProblem, Workload
+from admitq.core.model import AdmissionCheckState, Instant, ObjectKey, PodSet, ResourceProblem, Workload
 from admitq.integrations.admission_gates import list_holding_gates
 from admitq.translate.admissions import read_admission, read_admission_leniently
+from admitq.translate.enum_values import read_value_of
 from admitq.translate.metadata import key_of, read_time
 from admitq.translate.pod_sets import read_pod_set
 from admitq.translate.priorities import read_base_priority_leniently, read_priority
@@ -147,9 +148,14 @@ def read_workload(obj: JsonObject, names: Names, how: Reading = _DEFAULT_READING
             sorted(
                 (
                     require_text(item["name"], "status.admissionChecks"),
-                    require_text(item["state"], "status.admissionChecks"),
+                    read_value_of(
+                        AdmissionCheckState, item["state"], f"status.admissionChecks[{index}].state"
+                    )
+                    or AdmissionCheckState.PENDING,
                 )
-                for item in require_list(status.get("admissionChecks"), "status.admissionChecks")
+                for index, item in enumerate(
+                    require_list(status.get("admissionChecks"), "status.admissionChecks")
+                )
             )
         ),
         has_closed_preemption_gate=any(

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from admitq.core.events import CyclesRequested, WorkloadChanged
 from admitq.core.instructions import Preempt, ReserveQuota
-from admitq.core.model import SECOND, ClusterQueuePreemption, PodSet
+from admitq.core.model import SECOND, ClusterQueuePreemption, PodSet, PreemptionPolicy
 from admitq.core.requests import asking
 from admitq.core.settings import FairSharing, Settings
 from admitq.core.state import AdmissionState
@@ -19,7 +19,7 @@ from benchmarks.core_worlds import CPU, MeasurementFailed, Setting, new_state, p
 FAIR = Settings(fair_sharing=FairSharing())
 """Settings with which shares decide over preemption."""
 
-_RECLAIM = ClusterQueuePreemption(reclaim_within_cohort="Any")
+_RECLAIM = ClusterQueuePreemption(reclaim_within_cohort=PreemptionPolicy.ANY)
 _RUNNING_PER_QUEUE = 20
 _LIMIT_ONE = CyclesRequested(limit=1)
 

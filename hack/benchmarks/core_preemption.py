@@ -11,7 +11,7 @@ from typing import Final
 
 from admitq.core.events import CyclesRequested, PreemptionFailed, WorkloadChanged, WorkloadDeleted
 from admitq.core.instructions import Preempt
-from admitq.core.model import SECOND, BorrowWithinCohort, ClusterQueuePreemption
+from admitq.core.model import SECOND, BorrowWithinCohort, ClusterQueuePreemption, PreemptionPolicy
 from admitq.core.state import AdmissionState
 from benchmarks.core_worlds import MeasurementFailed, Setting, new_state, pod_sets, running, workload
 
@@ -24,9 +24,9 @@ _SETTING: Final = Setting(
     nominal=_NOMINAL,
     borrowing_limit=_NOMINAL,
     preemption=ClusterQueuePreemption(
-        reclaim_within_cohort="Any",
-        within_cluster_queue="LowerPriority",
-        borrow_within_cohort=BorrowWithinCohort("LowerPriority"),
+        reclaim_within_cohort=PreemptionPolicy.ANY,
+        within_cluster_queue=PreemptionPolicy.LOWER_PRIORITY,
+        borrow_within_cohort=BorrowWithinCohort(PreemptionPolicy.LOWER_PRIORITY),
     ),
 )
 _SIZES: Final = (1, 5, 20, 50, 100)

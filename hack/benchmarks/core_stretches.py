@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from admitq.core.events import ClusterQueueChanged, CyclesRequested, Event, WorkloadChanged
 from admitq.core.instructions import Preempt, ReserveQuota
-from admitq.core.model import SECOND, ClusterQueuePreemption, PodSet, Workload
+from admitq.core.model import SECOND, ClusterQueuePreemption, PodSet, PreemptionPolicy, Workload
 from admitq.core.requests import asking
 from admitq.core.settings import Settings
 from admitq.core.state import AdmissionState
@@ -29,7 +29,7 @@ from benchmarks.core_worlds import (
     workload,
 )
 
-_RECLAIM = ClusterQueuePreemption(reclaim_within_cohort="Any")
+_RECLAIM = ClusterQueuePreemption(reclaim_within_cohort=PreemptionPolicy.ANY)
 _RUNNING_PER_QUEUE = 20
 _TOO_LARGE = 200 * CPU
 _LIMIT_ONE = CyclesRequested(limit=1)

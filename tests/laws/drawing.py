@@ -13,6 +13,7 @@ from admitq.core.model import (
     SECOND,
     AdmissionCheck,
     AdmissionCheckRule,
+    AdmissionCheckState,
     BorrowWithinCohort,
     ClusterQueue,
     ClusterQueuePreemption,
@@ -20,6 +21,8 @@ from admitq.core.model import (
     ContainerResources,
     ExactAmounts,
     FlavorFungibility,
+    FlavorFungibilityPolicy,
+    FlavorFungibilityPreference,
     FlavorQuotas,
     Instant,
     LabelSelector,
@@ -31,6 +34,7 @@ from admitq.core.model import (
     ObjectKey,
     PodSet,
     PodTemplate,
+    PreemptionPolicy,
     QueueingStrategy,
     ResourceFlavor,
     ResourceGroup,
@@ -241,7 +245,9 @@ class Draw(random.Random):
         borrow = self.choice(("Never", "LowerPriority")) if reclaim != "Never" else "Never"
         threshold = self.choice((None, 0, 1, 2)) if borrow != "Never" else None
         return ClusterQueuePreemption(
-            reclaim, self.choice(_OWN_POLICIES), BorrowWithinCohort(borrow, threshold)
+            PreemptionPolicy(reclaim),
+            PreemptionPolicy(self.choice(_OWN_POLICIES)),
+            BorrowWithinCohort(PreemptionPolicy(borrow), threshold),
         )
 
     def fungibility(self) -> FlavorFungibility:
@@ -251,7 +257,11 @@ class Draw(random.Random):
         preference = None
         if borrow == preempt == "TryNextFlavor":
             preference = self.choice((None, "BorrowingOverPreemption", "PreemptionOverBorrowing"))
-        return FlavorFungibility(borrow, preempt, preference)
+        return FlavorFungibility(
+            FlavorFungibilityPolicy(borrow),
+            FlavorFungibilityPolicy(preempt),
+            None if preference is None else FlavorFungibilityPreference(preference),
+        )
 
     def selector(self) -> LabelSelector | None:
         """Draw a namespace selector, mostly of all namespaces."""
@@ -392,6 +402,8 @@ class Draw(random.Random):
             self.pod_sets(),
             self.choice((0, 0, 1, 2, 3)),
             has_closed_preemption_gate=self.chance(0.04),
-            admission_checks=(("check", "Ready"), ("other", "Ready")) if self.chance(0.5) else (),
-            resource_problems=(ResourceProblem("malformed", "f", "d"),) if self.chance(0.01) else (),
+            admission_checks=(("check", AdmissionCheckState.READY), ("other", AdmissionCheckState.READY))
+            if self.chance(0.5)
+            else (),
+            resource_problems=(ResourceProblem("f", "d"),) if self.chance(0.01) else (),
         )

@@ -11,11 +11,13 @@ from admitq.core.model import (
     Admission,
     AdmissionCheck,
     AdmissionCheckRule,
+    AdmissionCheckState,
     BorrowWithinCohort,
     ClusterQueue,
     ClusterQueuePreemption,
     Cohort,
     FlavorFungibility,
+    FlavorFungibilityPolicy,
     FlavorQuotas,
     LabelSelector,
     LimitedType,
@@ -26,6 +28,7 @@ from admitq.core.model import (
     PodSet,
     PodSetAssignment,
     PodTemplate,
+    PreemptionPolicy,
     QueueingStrategy,
     ResourceFlavor,
     ResourceGroup,
@@ -81,9 +84,9 @@ def holding(amount: int = 2, in_queue: str = "a", **changes: Any) -> Workload:
 FAIR = Settings(fair_sharing=FairSharing())
 
 SHARED = queue("b", 4, cohort="pool")
-LOW = ClusterQueuePreemption(within_cluster_queue="LowerPriority")
-RECLAIM = ClusterQueuePreemption(reclaim_within_cohort="LowerPriority")
-RECLAIM_ANY = ClusterQueuePreemption(reclaim_within_cohort="Any")
+LOW = ClusterQueuePreemption(within_cluster_queue=PreemptionPolicy.LOWER_PRIORITY)
+RECLAIM = ClusterQueuePreemption(reclaim_within_cohort=PreemptionPolicy.LOWER_PRIORITY)
+RECLAIM_ANY = ClusterQueuePreemption(reclaim_within_cohort=PreemptionPolicy.ANY)
 
 IN_POOL = queue(cohort="pool", nominal=0)
 BORROWER = (queue("b", 0, cohort="pool"), holding(2, "b"))
@@ -156,7 +159,9 @@ CASES: tuple[Case, ...] = (
         (
             queue(
                 resource_groups=cpu(("f1", quota(2)), ("f2", quota(2))),
-                flavor_fungibility=FlavorFungibility(when_can_preempt="MayStopSearch"),
+                flavor_fungibility=FlavorFungibility(
+                    when_can_preempt=FlavorFungibilityPolicy.MAY_STOP_SEARCH
+                ),
                 preemption=LOW,
             ),
             ResourceFlavor("f2"),
@@ -190,7 +195,9 @@ CASES: tuple[Case, ...] = (
         queue(
             nominal=0,
             cohort="pool",
-            preemption=replace(RECLAIM, borrow_within_cohort=BorrowWithinCohort("LowerPriority")),
+            preemption=replace(
+                RECLAIM, borrow_within_cohort=BorrowWithinCohort(PreemptionPolicy.LOWER_PRIORITY)
+            ),
         ),
         preempts=True,
         note="while borrowing",
@@ -396,7 +403,11 @@ CASES: tuple[Case, ...] = (
     Case(
         "Workload.queued_at",
         (
-            queue(preemption=ClusterQueuePreemption(within_cluster_queue="LowerOrNewerEqualPriority")),
+            queue(
+                preemption=ClusterQueuePreemption(
+                    within_cluster_queue=PreemptionPolicy.LOWER_OR_NEWER_EQUAL_PRIORITY
+                )
+            ),
             holding(),
             waiting(),
         ),
@@ -463,7 +474,11 @@ CASES: tuple[Case, ...] = (
         (queue(), waiting(pod_sets=(PodSet("main", 2, asking(cpu=2)),))),
         waiting(pod_sets=(PodSet("main", 2, asking(cpu=2)),), reclaimable_pods=(("main", 1),)),
     ),
-    Case("Workload.admission_checks", (queue(), waiting(admission_checks=(("check", "Retry"),))), waiting()),
+    Case(
+        "Workload.admission_checks",
+        (queue(), waiting(admission_checks=(("check", AdmissionCheckState.RETRY),))),
+        waiting(),
+    ),
     Case(
         "Workload.has_closed_preemption_gate",
         (queue(preemption=LOW), holding(), waiting(priority=1, has_closed_preemption_gate=True)),
@@ -492,7 +507,7 @@ CASES: tuple[Case, ...] = (
     ),
     Case(
         "Workload.resource_problems",
-        (queue(), waiting(resource_problems=(ResourceProblem("malformed", "f", "d"),))),
+        (queue(), waiting(resource_problems=(ResourceProblem("f", "d"),))),
         waiting(),
     ),
     # Other workloads
@@ -534,7 +549,11 @@ CASES: tuple[Case, ...] = (
     Case(
         "Workload.queued_at",
         (
-            queue(preemption=ClusterQueuePreemption(within_cluster_queue="LowerOrNewerEqualPriority")),
+            queue(
+                preemption=ClusterQueuePreemption(
+                    within_cluster_queue=PreemptionPolicy.LOWER_OR_NEWER_EQUAL_PRIORITY
+                )
+            ),
             holding(),
             waiting(),
         ),

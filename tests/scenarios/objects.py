@@ -22,6 +22,8 @@ from admitq.core.model import (
     ContainerResources,
     ExactAmounts,
     FlavorFungibility,
+    FlavorFungibilityPolicy,
+    FlavorFungibilityPreference,
     FlavorQuotas,
     LabelSelector,
     LimitedType,
@@ -32,6 +34,7 @@ from admitq.core.model import (
     ObjectKey,
     PodSet,
     PodTemplate,
+    PreemptionPolicy,
     QueueingStrategy,
     ResourceFlavor,
     ResourceGroup,
@@ -180,10 +183,11 @@ def preemption(raw: Any) -> ClusterQueuePreemption:
     borrow = words.take("borrowWithinCohort", "Never")
     of_borrowers = Words(borrow if isinstance(borrow, Mapping) else {"policy": borrow}, "borrowWithinCohort")
     result = ClusterQueuePreemption(
-        words.take("reclaimWithinCohort", "Never"),
-        words.take("withinClusterQueue", "Never"),
+        PreemptionPolicy(words.take("reclaimWithinCohort", "Never")),
+        PreemptionPolicy(words.take("withinClusterQueue", "Never")),
         BorrowWithinCohort(
-            of_borrowers.take("policy", "LowerPriority"), of_borrowers.take("maxPriorityThreshold")
+            PreemptionPolicy(of_borrowers.take("policy", "LowerPriority")),
+            of_borrowers.take("maxPriorityThreshold"),
         ),
     )
     of_borrowers.end()
@@ -193,7 +197,7 @@ def preemption(raw: Any) -> ClusterQueuePreemption:
 
 def cluster_queue(name: str, raw: Any) -> ClusterQueue:
     words = Words(raw, f"clusterQueue {name}")
-    selector = words.take("namespaces", "all")
+    selector, preference = words.take("namespaces", "all"), words.take("preference")
     queue = ClusterQueue(
         name,
         cohort=words.take("cohort"),
@@ -212,9 +216,9 @@ def cluster_queue(name: str, raw: Any) -> ClusterQueue:
             for check, flavors in words.take("checks", {}).items()
         ),
         flavor_fungibility=FlavorFungibility(
-            words.take("whenCanBorrow", "MayStopSearch"),
-            words.take("whenCanPreempt", "TryNextFlavor"),
-            words.take("preference"),
+            FlavorFungibilityPolicy(words.take("whenCanBorrow", "MayStopSearch")),
+            FlavorFungibilityPolicy(words.take("whenCanPreempt", "TryNextFlavor")),
+            None if preference is None else FlavorFungibilityPreference(preference),
         ),
         preemption=preemption(words.take("preemption")),
         fair_weight=weight(words.take("weight")),

@@ -7,7 +7,7 @@ from typing import Any, cast
 from admitq.core import events as happened
 from admitq.core.events import Event
 from admitq.core.instructions import Instruction, Preempt, ReserveQuota
-from admitq.core.model import SECOND, Admission, ObjectKey, ResourceProblem, Workload
+from admitq.core.model import SECOND, Admission, AdmissionCheckState, ObjectKey, ResourceProblem, Workload
 from admitq.core.state import AdmissionState
 from admitq.translate import messages
 from admitq_api.json_objects import JsonObject
@@ -267,7 +267,10 @@ _CHANGES: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
     "at": ("queued_at", instant),
     "requeueAt": ("requeue_at", lambda at: None if at is None else instant(at)),
     "requeueBlocked": ("requeue_blocked", bool),
-    "checks": ("admission_checks", lambda of: tuple(sorted(of.items()))),
+    "checks": (
+        "admission_checks",
+        lambda of: tuple((name, AdmissionCheckState(state)) for name, state in sorted(of.items())),
+    ),
     "reclaimable": ("reclaimable_pods", lambda of: tuple(sorted(of.items()))),
     "admitted": ("admitted", bool),
     "ready": ("pods_ready", bool),

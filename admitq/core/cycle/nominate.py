@@ -11,12 +11,13 @@ from admitq.core import quota
 from admitq.core.activity import flavor_names
 from admitq.core.amounts import FlavorResource
 from admitq.core.applicable_checks import assigned_flavors, too_many_checks
-from admitq.core.assignments import Assignment, Mode, Prospect, TriedFlavor
+from admitq.core.assignments import Assignment, Prospect, TriedFlavor
 from admitq.core.cycle.entry import Entry
 from admitq.core.cycle.inadmissibility import inadmissibility
 from admitq.core.cycle.turns import Cycle
 from admitq.core.entries import ClusterQueueEntry, WorkloadEntry
 from admitq.core.flavors import PreemptionQuestion, assign, nobody_to_preempt
+from admitq.core.instructions import Mode
 from admitq.core.model import PodSetAssignment, Workload
 from admitq.core.overlay import Overlay, replacing, without, without_original
 from admitq.core.partial_admission import assign_partially, may_shrink

@@ -6,11 +6,12 @@ Each would be refused if a cycle evaluated it, and its message states what is mi
 from dataclasses import replace
 from functools import partial
 
-from admitq.core.assignments import Assignment, Mode
+from admitq.core.assignments import Assignment
 from admitq.core.cycle.inadmissibility import inadmissibility
 from admitq.core.cycle.nominate import refused_for_checks
 from admitq.core.entries import ClusterQueueEntry
 from admitq.core.flavors import assign
+from admitq.core.instructions import Mode
 from admitq.core.overlay import replacing
 from admitq.core.refusals import NobodyToPreempt, NoFlavorFits, TooManyChecks
 from admitq.core.waiting.lane import Lane

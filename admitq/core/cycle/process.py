@@ -8,17 +8,17 @@ from admitq.core import quota
 from admitq.core.activity import flavor_names
 from admitq.core.amounts import FlavorResource
 from admitq.core.applicable_checks import applicable_checks, assigned_flavors
-from admitq.core.assignments import Assignment, Mode
+from admitq.core.assignments import Assignment
 from admitq.core.charging import charge
 from admitq.core.cohorts import Node
 from admitq.core.cycle.entry import Entry
 from admitq.core.cycle.nominate import Search
 from admitq.core.cycle.turns import Cycle
 from admitq.core.entries import Assumption
-from admitq.core.instructions import Preempt, Recomputation, ReserveQuota, TargetsRecomputed
+from admitq.core.instructions import Mode, Preempt, Recomputation, ReserveQuota, TargetsRecomputed
 from admitq.core.model import (
-    READY,
     Admission,
+    AdmissionCheckState,
     ClusterQueue,
     Workload,
 )
@@ -235,7 +235,7 @@ def needs_no_check(spec: ClusterQueue, workload: Workload, admission: Admission)
     assigned = assigned_flavors(admission.pod_set_assignments)
     states = dict(workload.admission_checks)
     applicable = applicable_checks(spec.admission_checks, flavor_names(spec), assigned)
-    return all(states.get(name) == READY for name in applicable)
+    return all(states.get(name) is AdmissionCheckState.READY for name in applicable)
 
 
 def reserve(cycle: Cycle, entry: Entry) -> None:

@@ -8,13 +8,13 @@ from collections.abc import Iterator
 
 from admitq.core.cycle.inadmissibility import inadmissibility
 from admitq.core.entries import WorkloadEntry
-from admitq.core.flavors import NO_MATCHING_FLAVOR
 from admitq.core.instructions import ReportSecondPass
 from admitq.core.model import Admission, Instant, ResourceFlavor
 from admitq.core.refusals import (
     ClusterQueueNotFound,
     FlavorNotFound,
     FlavorRefusal,
+    NoFitReason,
     NoFlavorFits,
     PodSetRefusals,
     Refusal,
@@ -56,7 +56,7 @@ def _nowhere(world: World, admission: Admission) -> NoFlavorFits:
     part = next(part for part in admission.pod_set_assignments if part.is_place_open)
     flavors = sorted({flavor for _, flavor in part.flavors})
     refusals = tuple(_without_places(name, world.catalog.flavors.get(name)) for name in flavors)
-    return NoFlavorFits((PodSetRefusals(part.name, refusals),), NO_MATCHING_FLAVOR)
+    return NoFlavorFits((PodSetRefusals(part.name, refusals),), NoFitReason.NO_MATCHING_FLAVOR)
 
 
 def _without_places(name: str, flavor: ResourceFlavor | None) -> FlavorRefusal:

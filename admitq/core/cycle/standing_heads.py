@@ -18,10 +18,10 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 
 from admitq.core.amounts import FlavorResource
-from admitq.core.assignments import Mode
 from admitq.core.cohorts import Node
 from admitq.core.cycle.entry import Entry
 from admitq.core.entries import ClusterQueueEntry
+from admitq.core.instructions import Mode
 from admitq.core.model import QueueingStrategy
 from admitq.core.preemption import reserves_capacity
 from admitq.core.waiting.pending import Pending

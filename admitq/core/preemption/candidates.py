@@ -19,7 +19,7 @@ from admitq.core.entries import ClusterQueueEntry, WorkloadEntry
 from admitq.core.holders import PreemptionOrder
 from admitq.core.instructions import PreemptionReason
 from admitq.core.ledger import Usage
-from admitq.core.model import ObjectKey, Workload
+from admitq.core.model import ObjectKey, PreemptionPolicy, Workload
 from admitq.core.preemption.policies import ABOVE_ALL, equals_must_be_newer, highest_priority
 from admitq.core.quota import Cell
 from admitq.core.world import World
@@ -137,7 +137,7 @@ class Search:
         self,
         stage: Stage,
         queue: ClusterQueueEntry,
-        policy: str,
+        policy: PreemptionPolicy,
         priority: int = ABOVE_ALL,
         since: PreemptionOrder | None = None,
     ) -> Iterator[Candidate]:
@@ -159,14 +159,14 @@ class Search:
             return eligible
         return _by_usage(eligible, used)
 
-    def candidates(self, queue: ClusterQueueEntry, policy: str) -> Iterator[Candidate]:
+    def candidates(self, queue: ClusterQueueEntry, policy: PreemptionPolicy) -> Iterator[Candidate]:
         """All candidates of a ClusterQueue, in order."""
         return chain.from_iterable(self.in_stage(stage, queue, policy) for stage in STAGES)
 
     def _eligible(
         self,
         holders: Iterator[tuple[PreemptionOrder, WorkloadEntry]],
-        policy: str,
+        policy: PreemptionPolicy,
         highest: int,
         node: Node,
     ) -> Iterator[Candidate]:

@@ -18,11 +18,11 @@ from typing import Final, NamedTuple
 from admitq.core.cohorts import Node
 from admitq.core.holders import PreemptionOrder
 from admitq.core.instructions import PreemptionReason
-from admitq.core.model import BorrowWithinCohort
+from admitq.core.model import BorrowWithinCohort, PreemptionPolicy
 from admitq.core.preemption.candidates import STAGES, Candidate, Search, Stage
 from admitq.core.preemption.index import OrderIndex
 from admitq.core.preemption.places import OrderKey
-from admitq.core.preemption.policies import NEVER, highest_priority
+from admitq.core.preemption.policies import highest_priority
 from admitq.core.preemption.room import Outlook, Room, outlook, restore_unneeded
 from admitq.core.quota import Cell
 
@@ -70,7 +70,7 @@ def find_levels(search: Search) -> Levels:
     """The levels of a search; none if the preemptor's ClusterQueue never reclaims."""
     queue = search.preemptor.queue
     found = Levels([], [])
-    if queue.spec.preemption.reclaim_within_cohort != NEVER:
+    if queue.spec.preemption.reclaim_within_cohort is not PreemptionPolicy.NEVER:
         for cohort, visited, advantage in levels(search, queue.node):
             (found.far if advantage else found.near).append(_Level(cohort, visited))
     return found
@@ -248,7 +248,7 @@ def attempts(
         elsewhere: whether there are candidates in other ClusterQueues.
         reclaim: whether there are any with the advantage of the hierarchy.
     """
-    never = rule.policy == NEVER
+    never = rule.policy is PreemptionPolicy.NEVER
     if not elsewhere or (never and not below_nominal):
         return (True,)
     return (False, True) if never and not reclaim else (True, False)
@@ -269,7 +269,7 @@ def _is_below_nominal(search: Search) -> bool:
 def has_candidates_in_own_queue_alone(search: Search, levels: Levels) -> bool:
     """Whether the preemptor must borrow, and may preempt nothing elsewhere while it does."""
     policy = search.preemptor.queue.spec.preemption
-    never = policy.borrow_within_cohort.policy == NEVER
+    never = policy.borrow_within_cohort.policy is PreemptionPolicy.NEVER
     return never and not levels.far and not _is_below_nominal(search)
 
 

@@ -7,10 +7,7 @@ began to wait at the same instant neither may preempt the other for it (semantic
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
-from admitq.core.model import ClusterQueuePreemption
-
-NEVER: Final = "Never"
-_ANY: Final = "Any"
+from admitq.core.model import ClusterQueuePreemption, PreemptionPolicy
 
 _BELOW_ALL: Final = -(1 << 63)
 ABOVE_ALL: Final = 1 << 63
@@ -24,33 +21,30 @@ class _Rule(NamedTuple):
     newer_if_equal: bool = False
 
 
-_RULES: Final[Mapping[str, _Rule]] = {
-    NEVER: _Rule(lambda _priority: _BELOW_ALL),
-    "LowerPriority": _Rule(lambda priority: priority - 1),
-    "LowerOrNewerEqualPriority": _Rule(lambda priority: priority, newer_if_equal=True),
-    _ANY: _Rule(lambda _priority: ABOVE_ALL),
+_RULES: Final[Mapping[PreemptionPolicy, _Rule]] = {
+    PreemptionPolicy.NEVER: _Rule(lambda _priority: _BELOW_ALL),
+    PreemptionPolicy.LOWER_PRIORITY: _Rule(lambda priority: priority - 1),
+    PreemptionPolicy.LOWER_OR_NEWER_EQUAL_PRIORITY: _Rule(lambda priority: priority, newer_if_equal=True),
+    PreemptionPolicy.ANY: _Rule(lambda _priority: ABOVE_ALL),
 }
-
-
-POLICIES: Final = tuple(_RULES)
-"""Every value that a policy may have."""
 
 
 def never_preempts(policy: ClusterQueuePreemption) -> bool:
     """Whether workloads of a ClusterQueue preempt nobody, whatever there is to gain."""
-    return policy.within_cluster_queue == NEVER and policy.reclaim_within_cohort == NEVER
+    never = PreemptionPolicy.NEVER
+    return policy.within_cluster_queue is never and policy.reclaim_within_cohort is never
 
 
 def reserves_capacity(policy: ClusterQueuePreemption) -> bool:
     """Whether a head that finds no target reserves capacity: not if it can reclaim whenever it needs to."""
-    return policy.reclaim_within_cohort != _ANY
+    return policy.reclaim_within_cohort is not PreemptionPolicy.ANY
 
 
-def highest_priority(policy: str, priority: int) -> int:
+def highest_priority(policy: PreemptionPolicy, priority: int) -> int:
     """The highest priority at which anybody may be preempted by a workload of this priority."""
     return _RULES[policy].highest(priority)
 
 
-def equals_must_be_newer(policy: str) -> bool:
+def equals_must_be_newer(policy: PreemptionPolicy) -> bool:
     """Whether a candidate of the same priority may be preempted only if it began to wait later."""
     return _RULES[policy].newer_if_equal

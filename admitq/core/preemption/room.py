@@ -8,9 +8,9 @@ from typing import Any
 from admitq.core import quota
 from admitq.core.amounts import FlavorResource
 from admitq.core.cohorts import Node
+from admitq.core.model import PreemptionPolicy
 from admitq.core.preemption.candidates import Candidate, Search
 from admitq.core.preemption.index import CandidateIndex
-from admitq.core.preemption.policies import NEVER
 from admitq.core.quota import Cell
 
 
@@ -60,7 +60,7 @@ def outlook(search: Search, index: CandidateIndex[Any], room: Room, is_enough: C
     queue = search.preemptor.queue
     policy = queue.spec.preemption
     own: list[Candidate] = []
-    with _relieved(index, room, reclaims=policy.reclaim_within_cohort != NEVER):
+    with _relieved(index, room, reclaims=policy.reclaim_within_cohort is not PreemptionPolicy.NEVER):
         if is_enough():
             return Outlook.OPEN
         for candidate in search.candidates(queue, policy.within_cluster_queue):

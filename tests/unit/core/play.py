@@ -16,6 +16,7 @@ from admitq.core.model import (
     LocalQueue,
     ObjectKey,
     PodSet,
+    PreemptionPolicy,
     ResourceFlavor,
     ResourceGroup,
     ResourceQuota,
@@ -26,8 +27,10 @@ from admitq.core.requests import asking
 from admitq.core.settings import Settings
 from admitq.core.state import AdmissionState
 
-LOWER = ClusterQueuePreemption(within_cluster_queue="LowerPriority")
-RECLAIM = ClusterQueuePreemption(reclaim_within_cohort="Any", within_cluster_queue="LowerPriority")
+LOWER = ClusterQueuePreemption(within_cluster_queue=PreemptionPolicy.LOWER_PRIORITY)
+RECLAIM = ClusterQueuePreemption(
+    reclaim_within_cohort=PreemptionPolicy.ANY, within_cluster_queue=PreemptionPolicy.LOWER_PRIORITY
+)
 
 
 def key(name: str) -> ObjectKey:

@@ -22,6 +22,7 @@ from admitq.core.model import (
     ObjectKey,
     PodSet,
     PodSetAssignment,
+    PreemptionPolicy,
     ResourceFlavor,
     ResourceGroup,
     ResourceQuota,
@@ -63,7 +64,11 @@ def groups(of: Stated | ResourceQuota) -> tuple[ResourceGroup, ...]:
 def policy(
     within: str = "Never", reclaim: str = "Never", borrow: str = "Never", threshold: int | None = None
 ) -> ClusterQueuePreemption:
-    return ClusterQueuePreemption(reclaim, within, BorrowWithinCohort(borrow, threshold))
+    return ClusterQueuePreemption(
+        PreemptionPolicy(reclaim),
+        PreemptionPolicy(within),
+        BorrowWithinCohort(PreemptionPolicy(borrow), threshold),
+    )
 
 
 Found = list[tuple[str, str]]

@@ -9,7 +9,12 @@ from admitq.core.cycle import process
 from admitq.core.cycle.entry import Entry
 from admitq.core.cycle.turns import Cycle
 from admitq.core.flavors import assign
-from admitq.core.model import ClusterQueuePreemption, FlavorFungibility, QueueingStrategy
+from admitq.core.model import (
+    ClusterQueuePreemption,
+    FlavorFungibility,
+    FlavorFungibilityPolicy,
+    QueueingStrategy,
+)
 from admitq.core.refusals import FlavorNotFound, NoFlavorFits
 from admitq.core.settings import Settings
 from admitq.core.waiting.transitions import Cause
@@ -136,7 +141,7 @@ def test_causes_of_all_attempts_of_a_scan_end_the_waiting(devices: Devices) -> N
         queue(
             "q",
             resource_groups=group(("default", 2), ("spot", 2)),
-            flavor_fungibility=FlavorFungibility(when_can_borrow="Borrow", when_can_preempt="Preempt"),
+            flavor_fungibility=FlavorFungibility(when_can_preempt=FlavorFungibilityPolicy.MAY_STOP_SEARCH),
         )
     )
     devices.gone.add("spot")

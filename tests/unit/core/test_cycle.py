@@ -21,8 +21,10 @@ from admitq.core.model import (
     ClusterQueuePreemption,
     Cohort,
     FlavorFungibility,
+    FlavorFungibilityPolicy,
     PodSet,
     PodSetAssignment,
+    PreemptionPolicy,
     QueueingStrategy,
     StopPolicy,
 )
@@ -332,7 +334,7 @@ def test_capacity_is_kept_for_a_cycle_unless_it_can_be_reclaimed_anyway(
     reclaim: str, first_cycle: list[str]
 ) -> None:
     play = Play()
-    policy = ClusterQueuePreemption(reclaim_within_cohort=reclaim)
+    policy = ClusterQueuePreemption(reclaim_within_cohort=PreemptionPolicy(reclaim))
     play.put(queue("a", 4, "org", preemption=policy), queue("b", 2, "org"), queue("c", 0, "org"))
     play.submit("mine", "a", 2)
     play.submit("theirs", "b", 2, priority=9)
@@ -553,13 +555,13 @@ def test_whose_turn_does_not_come_stays_where_it_was() -> None:
 def test_a_scan_goes_on_after_nobody_was_found_to_preempt() -> None:
     play = Play()
     play.put_flavors("second")
-    lend = ClusterQueuePreemption(reclaim_within_cohort="LowerPriority")
+    lend = ClusterQueuePreemption(reclaim_within_cohort=PreemptionPolicy.LOWER_PRIORITY)
     mine = queue(
         "a",
         cohort="org",
         resource_groups=group(("default", 2), ("second", 0)),
         preemption=lend,
-        flavor_fungibility=FlavorFungibility(when_can_preempt="MayStopSearch"),
+        flavor_fungibility=FlavorFungibility(when_can_preempt=FlavorFungibilityPolicy.MAY_STOP_SEARCH),
     )
     play.put(mine, queue("b", cohort="org", resource_groups=group(("default", 0), ("second", 2))))
     play.submit("theirs", "b", 2, priority=9)

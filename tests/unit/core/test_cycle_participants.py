@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from admitq.core.events import ClusterQueueDeleted
-from admitq.core.model import PodSet, QueueingStrategy
+from admitq.core.model import AdmissionCheckState, PodSet, QueueingStrategy
 from admitq.core.requests import asking
 from admitq.core.settings import FairSharing, Settings
 from admitq.core.waiting.heads import Pause
@@ -52,7 +52,9 @@ def test_standing_head_is_evaluated_only_with_heads_that_concern_it(
     newcomer: str, cluster_queue: str, cpu: int, evaluated: Iterable[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     play = _preemptor_waits()
-    fields: dict[str, Any] = {"admission_checks": (("check", "Rejected"),)} if newcomer == "held-back" else {}
+    fields: dict[str, Any] = (
+        {"admission_checks": (("check", AdmissionCheckState.REJECTED),)} if newcomer == "held-back" else {}
+    )
     seen = Evaluated(monkeypatch)
     play.submit(newcomer, cluster_queue, cpu, **fields)
     play.cycles(limit=1)

@@ -34,6 +34,7 @@ from admitq.core.model import (
     LocalQueue,
     PodSet,
     PodSetAssignment,
+    PreemptionPolicy,
     ResourceFlavor,
     Workload,
 )
@@ -51,11 +52,12 @@ GROWTH = 1.1
 CLASSICAL = Settings()
 FAIR = Settings(fair_sharing=FairSharing())
 BY_FINAL_SHARE = Settings(fair_sharing=FairSharing((PreemptionStrategy.LESS_THAN_OR_EQUAL_TO_FINAL_SHARE,)))
-ANY = ClusterQueuePreemption(reclaim_within_cohort="Any")
-NEWER = ClusterQueuePreemption(reclaim_within_cohort="LowerOrNewerEqualPriority")
-LOWER = ClusterQueuePreemption(reclaim_within_cohort="LowerPriority")
+ANY = ClusterQueuePreemption(reclaim_within_cohort=PreemptionPolicy.ANY)
+NEWER = ClusterQueuePreemption(reclaim_within_cohort=PreemptionPolicy.LOWER_OR_NEWER_EQUAL_PRIORITY)
+LOWER = ClusterQueuePreemption(reclaim_within_cohort=PreemptionPolicy.LOWER_PRIORITY)
 BORROWER = ClusterQueuePreemption(
-    reclaim_within_cohort="Any", borrow_within_cohort=BorrowWithinCohort("LowerPriority")
+    reclaim_within_cohort=PreemptionPolicy.ANY,
+    borrow_within_cohort=BorrowWithinCohort(PreemptionPolicy.LOWER_PRIORITY),
 )
 
 

@@ -5,7 +5,15 @@ import pytest
 
 from admitq.core import events as happened
 from admitq.core.dump import DumpError, decode, encode
-from admitq.core.model import SECOND, Admission, ObjectKey, PodSetAssignment, StopPolicy, Taint
+from admitq.core.model import (
+    SECOND,
+    Admission,
+    AdmissionCheckState,
+    ObjectKey,
+    PodSetAssignment,
+    StopPolicy,
+    Taint,
+)
 from admitq.core.settings import AdmissionFairSharing, Settings
 from admitq.core.state import AdmissionState
 from tests.unit.core.play import LOWER, Play, key, queue
@@ -65,7 +73,12 @@ def a_dump_that_names_much() -> dict[str, Any]:
     play.submit("large", "s", 2)
     play.cycles()
     is_open = PodSetAssignment("main", (("cpu", "default"),), (("cpu", 1),), 1, is_place_open=True)
-    play.submit("open", "q", admission=Admission("q", (is_open,)), admission_checks=(("check", "Ready"),))
+    play.submit(
+        "open",
+        "q",
+        admission=Admission("q", (is_open,)),
+        admission_checks=(("check", AdmissionCheckState.READY),),
+    )
     play.put(queue("z", 1))
     play.submit("zero", "z")
     play.cycles()

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from admitq.core.amounts import UNLIMITED, FlavorResource
-from admitq.core.assignments import Assignment, Mode, Prospect, TriedFlavor
+from admitq.core.assignments import Assignment, Prospect, TriedFlavor
 from admitq.core.cohorts import Forest, declared_quotas
 from admitq.core.flavors import (
     Oracle,
@@ -18,15 +18,18 @@ from admitq.core.flavors import (
     keeps_searching,
     nobody_to_preempt,
 )
-from admitq.core.instructions import FlavorAttempt
+from admitq.core.instructions import FlavorAttempt, Mode
 from admitq.core.model import (
     BorrowWithinCohort,
     ClusterQueue,
     ClusterQueuePreemption,
     FlavorFungibility,
+    FlavorFungibilityPolicy,
+    FlavorFungibilityPreference,
     FlavorQuotas,
     PodSet,
     PodSetAssignment,
+    PreemptionPolicy,
     ResourceFlavor,
     ResourceGroup,
     ResourceQuota,
@@ -37,6 +40,7 @@ from admitq.core.offers import Offer, offer_of
 from admitq.core.refusals import (
     ExceedsMaxQuota,
     InsufficientQuota,
+    NoFitReason,
     NoFlavorFits,
     PodSetRefusals,
     ResourceNotCovered,
@@ -46,7 +50,9 @@ from admitq.core.requests import asking, demands
 from admitq.core.settings import FairSharing, Gates, Resources, Settings
 
 FLAVORS = {name: ResourceFlavor(name) for name in ("f1", "f2", "f3")}
-ANY_PREEMPTION = ClusterQueuePreemption(borrow_within_cohort=BorrowWithinCohort("LowerPriority"))
+ANY_PREEMPTION = ClusterQueuePreemption(
+    borrow_within_cohort=BorrowWithinCohort(PreemptionPolicy.LOWER_PRIORITY)
+)
 
 
 class Queue:
@@ -114,7 +120,7 @@ def group(flavor: str, **quotas: int) -> ResourceGroup:
     return ResourceGroup(tuple(quotas), (FlavorQuotas(flavor, of),))
 
 
-def refusing(name: str, *refusals: Any, reason: str) -> NoFlavorFits:
+def refusing(name: str, *refusals: Any, reason: NoFitReason) -> NoFlavorFits:
     return NoFlavorFits((PodSetRefusals(name, refusals),), reason)
 
 
@@ -126,8 +132,10 @@ def chosen(assignment: Assignment) -> list[str]:
     return [dict(part.flavors)["cpu"] for part in assignment.pod_sets]
 
 
-SEARCH_ON = "TryNextFlavor"
-STOP = "MayStopSearch"
+SEARCH_ON = FlavorFungibilityPolicy.TRY_NEXT_FLAVOR
+STOP = FlavorFungibilityPolicy.MAY_STOP_SEARCH
+BORROWING_FIRST = FlavorFungibilityPreference.BORROWING_OVER_PREEMPTION
+PREEMPTION_FIRST = FlavorFungibilityPreference.PREEMPTION_OVER_BORROWING
 
 
 @pytest.mark.parametrize(
@@ -144,7 +152,9 @@ STOP = "MayStopSearch"
         (Mode.RECLAIM, 1, SEARCH_ON, STOP, True),
     ],
 )
-def test_when_the_search_goes_on(mode: Mode, level: int, borrow: str, preempt: str, *, on: bool) -> None:
+def test_when_the_search_goes_on(
+    mode: Mode, level: int, borrow: FlavorFungibilityPolicy, preempt: FlavorFungibilityPolicy, *, on: bool
+) -> None:
     assert keeps_searching(Prospect(mode, level), FlavorFungibility(borrow, preempt)) is on
 
 
@@ -171,13 +181,13 @@ def oracle_of(prospects: Mapping[str, Prospect]) -> Oracle:
     ("preference", "prospects", "best"),
     [
         (None, {"f1": (Mode.PREEMPT, 0), "f2": (Mode.RECLAIM, 1)}, "f2"),
-        ("BorrowingOverPreemption", {"f1": (Mode.PREEMPT, 0), "f2": (Mode.RECLAIM, 1)}, "f2"),
-        ("PreemptionOverBorrowing", {"f1": (Mode.PREEMPT, 0), "f2": (Mode.RECLAIM, 1)}, "f1"),
+        (BORROWING_FIRST, {"f1": (Mode.PREEMPT, 0), "f2": (Mode.RECLAIM, 1)}, "f2"),
+        (PREEMPTION_FIRST, {"f1": (Mode.PREEMPT, 0), "f2": (Mode.RECLAIM, 1)}, "f1"),
         (None, {"f1": (Mode.PREEMPT, 2), "f2": (Mode.PREEMPT, 1)}, "f2"),
-        ("PreemptionOverBorrowing", {"f1": (Mode.PREEMPT, 1), "f2": (Mode.RECLAIM, 1)}, "f2"),
+        (PREEMPTION_FIRST, {"f1": (Mode.PREEMPT, 1), "f2": (Mode.RECLAIM, 1)}, "f2"),
         (None, {"f1": (Mode.NO_PREEMPTION_CANDIDATES, 0), "f2": (Mode.PREEMPT, 3)}, "f2"),
         (
-            "PreemptionOverBorrowing",
+            PREEMPTION_FIRST,
             {"f1": (Mode.NO_PREEMPTION_CANDIDATES, 0), "f2": (Mode.PREEMPT, 3)},
             "f2",
         ),
@@ -185,7 +195,7 @@ def oracle_of(prospects: Mapping[str, Prospect]) -> Oracle:
     ],
 )
 def test_preference_among_flavors_that_need_preemption(
-    preference: str | None, prospects: dict[str, tuple[Mode, int]], best: str
+    preference: FlavorFungibilityPreference | None, prospects: dict[str, tuple[Mode, int]], best: str
 ) -> None:
     queue = Queue(
         {"f1": 2, "f2": 2},
@@ -199,8 +209,10 @@ def test_preference_among_flavors_that_need_preemption(
     assert assignment.borrow_level == prospects[best][1]
 
 
-@pytest.mark.parametrize(("preference", "best"), [(None, "f1"), ("PreemptionOverBorrowing", "f2")])
-def test_a_fit_that_borrows_against_preemption_at_home(preference: str | None, best: str) -> None:
+@pytest.mark.parametrize(("preference", "best"), [(None, "f1"), (PREEMPTION_FIRST, "f2")])
+def test_a_fit_that_borrows_against_preemption_at_home(
+    preference: FlavorFungibilityPreference | None, best: str
+) -> None:
     queue = Queue(
         {"f1": 1, "f2": 3},
         lent={"f1": 5, "f2": 0},
@@ -217,7 +229,7 @@ def test_the_worst_podset_decides_the_mode() -> None:
     assignment = queue.assign(pods(2, "a"), pods(1, "b"), oracle=oracle)
     assert (assignment.mode, assignment.refusal) == (
         Mode.PREEMPT,
-        refusing("b", InsufficientQuota("f1", "cpu", 1), reason="WaitingForQuota"),
+        refusing("b", InsufficientQuota("f1", "cpu", 1), reason=NoFitReason.WAITING_FOR_QUOTA),
     )
     assert assignment.contested == {FlavorResource("f1", "cpu")}
     assert assignment.usage == ((FlavorResource("f1", "cpu"), 3),)
@@ -274,7 +286,9 @@ def test_scans_of_a_podset_that_failed_before_them_are_not_gone_on_with() -> Non
     within = demands((PodSet("main", 1, asking({"cpu": 1, "gpu": 1})),))
     oracle = oracle_of({"f1": Prospect(Mode.NO_FIT, 0)})
     refused = assign(within, short, oracle=oracle)
-    assert refused.refusal == refusing("main", InsufficientQuota("f1", "cpu", 1), reason="WaitingForQuota")
+    assert refused.refusal == refusing(
+        "main", InsufficientQuota("f1", "cpu", 1), reason=NoFitReason.WAITING_FOR_QUOTA
+    )
     assert refused.tried == ()
 
 
@@ -282,18 +296,18 @@ def test_the_first_resource_that_finds_nothing_ends_the_flavor() -> None:
     wanted = PodSet("main", 1, asking({"cpu": 2, "memory": 2}))
     refused = assign(demands((wanted,)), alone(group("f1", cpu=1, memory=1)))
     assert refused.refusal == refusing(
-        "main", ExceedsMaxQuota("f1", "cpu", 0, 2, 1), reason="ExceedsMaxQuota"
+        "main", ExceedsMaxQuota("f1", "cpu", 0, 2, 1), reason=NoFitReason.EXCEEDS_MAX_QUOTA
     )
 
 
 @pytest.mark.parametrize(
     ("used", "nominal", "taints", "reason"),
     [
-        ({"f1": 4, "f2": 4}, {"f1": 4, "f2": 4}, (), "WaitingForQuota"),
-        ({"f1": 4}, {"f1": 4, "f2": 1}, (), "WaitingForQuota"),
-        ({}, {"f1": 1, "f2": 1}, (), "ExceedsMaxQuota"),
-        ({}, {"f1": 1, "f2": 4}, ("f2",), "ExceedsMaxQuota"),
-        ({}, {"f1": 4, "f2": 4}, ("f1", "f2"), "NoMatchingFlavor"),
+        ({"f1": 4, "f2": 4}, {"f1": 4, "f2": 4}, (), NoFitReason.WAITING_FOR_QUOTA),
+        ({"f1": 4}, {"f1": 4, "f2": 1}, (), NoFitReason.WAITING_FOR_QUOTA),
+        ({}, {"f1": 1, "f2": 1}, (), NoFitReason.EXCEEDS_MAX_QUOTA),
+        ({}, {"f1": 1, "f2": 4}, ("f2",), NoFitReason.EXCEEDS_MAX_QUOTA),
+        ({}, {"f1": 4, "f2": 4}, ("f1", "f2"), NoFitReason.NO_MATCHING_FLAVOR),
     ],
 )
 def test_the_most_hopeful_flavor_gives_the_reason(
@@ -318,14 +332,14 @@ def test_among_groups_the_most_severe_gives_the_reason() -> None:
         ResourceNotCovered("fpga"),
         ExceedsMaxQuota("f1", "cpu", 0, 3, 2),
         ExceedsMaxQuota("f2", "gpu", 0, 3, 2),
-        reason="NoMatchingFlavor",
+        reason=NoFitReason.NO_MATCHING_FLAVOR,
     )
     without_fpga = demands((PodSet("main", 1, asking({"cpu": 1, "gpu": 3})),))
     assert assign(without_fpga, offer).refusal == refusing(
         "main",
         InsufficientQuota("f1", "cpu", 1),
         ExceedsMaxQuota("f2", "gpu", 0, 3, 2),
-        reason="ExceedsMaxQuota",
+        reason=NoFitReason.EXCEEDS_MAX_QUOTA,
     )
 
 
@@ -343,11 +357,13 @@ def test_nothing_fits_into_a_flavor_in_debt_too() -> None:
 
 def test_what_is_missing_in_a_flavor_in_debt_is_not_the_debt() -> None:
     refused = Queue({"f1": 2}, used={"f1": 9}, preemption=ClusterQueuePreemption()).assign(pods(1))
-    assert refused.refusal == refusing("main", InsufficientQuota("f1", "cpu", 1), reason="WaitingForQuota")
+    assert refused.refusal == refusing(
+        "main", InsufficientQuota("f1", "cpu", 1), reason=NoFitReason.WAITING_FOR_QUOTA
+    )
 
 
 def test_a_queue_without_flavors_offers_nothing() -> None:
-    assert Queue({}).assign(pods(1)).refusal == refusing("main", reason="NoMatchingFlavor")
+    assert Queue({}).assign(pods(1)).refusal == refusing("main", reason=NoFitReason.NO_MATCHING_FLAVOR)
 
 
 def test_more_than_can_be_counted_fits_into_no_quota() -> None:
@@ -356,7 +372,7 @@ def test_more_than_can_be_counted_fits_into_no_quota() -> None:
     assert assign(demands((half,)), offer).mode is Mode.FIT
     refused = assign(demands((half, replace(half, name="b"))), offer)
     too_much = ExceedsMaxQuota("f1", "memory", 2**62, 2**62, UNLIMITED)
-    assert refused.refusal == refusing("b", too_much, reason="ExceedsMaxQuota")
+    assert refused.refusal == refusing("b", too_much, reason=NoFitReason.EXCEEDS_MAX_QUOTA)
     whole = PodSet("a", 2**31, asking({"cpu": UNLIMITED - 1}))
     assert assign(demands((whole,)), offer).mode is Mode.NO_FIT
 
@@ -384,7 +400,7 @@ def test_resources_that_the_queue_does_not_cover(
         assert assignment.usage == ((FlavorResource("f1", "cpu"), 1),)
         assert assignment.pod_sets[0].flavors == (("cpu", "f1"),)
     else:
-        assert assignment.refusal == refusing("main", *refusals, reason="NoMatchingFlavor")
+        assert assignment.refusal == refusing("main", *refusals, reason=NoFitReason.NO_MATCHING_FLAVOR)
 
 
 def test_pods_are_a_resource_where_the_queue_covers_them() -> None:
@@ -393,7 +409,7 @@ def test_pods_are_a_resource_where_the_queue_covers_them() -> None:
     assert assignment.pod_sets[0].resource_usage == (("cpu", 2), ("pods", 2))
     refused = assign(wanted, alone(group("f1", cpu=9, pods=1)))
     assert refused.refusal == refusing(
-        "main", ExceedsMaxQuota("f1", "pods", 0, 2, 1), reason="ExceedsMaxQuota"
+        "main", ExceedsMaxQuota("f1", "pods", 0, 2, 1), reason=NoFitReason.EXCEEDS_MAX_QUOTA
     )
 
 
@@ -421,7 +437,7 @@ def test_nodes_must_hold_all_podsets_of_a_group() -> None:
     refused = Queue({"f1": 9}, flavors={"f1": spot}).assign(tolerant, pods(1, "b", group="g"))
     taint = UntoleratedTaint("f1", "spot", "", "NoSchedule")
     assert refused.refusal == NoFlavorFits(
-        (PodSetRefusals("a", (taint,)), PodSetRefusals("b", (taint,))), "NoMatchingFlavor"
+        (PodSetRefusals("a", (taint,)), PodSetRefusals("b", (taint,))), NoFitReason.NO_MATCHING_FLAVOR
     )
 
 
@@ -440,9 +456,9 @@ def test_a_podset_takes_flavors_for_what_it_asks_for_itself() -> None:
     [
         (2, ClusterQueuePreemption(), False, True),
         (3, ClusterQueuePreemption(), False, False),
-        (3, ClusterQueuePreemption(reclaim_within_cohort="Any"), False, False),
-        (3, ClusterQueuePreemption(within_cluster_queue="LowerPriority"), False, False),
-        (3, ClusterQueuePreemption(reclaim_within_cohort="Any"), True, True),
+        (3, ClusterQueuePreemption(reclaim_within_cohort=PreemptionPolicy.ANY), False, False),
+        (3, ClusterQueuePreemption(within_cluster_queue=PreemptionPolicy.LOWER_PRIORITY), False, False),
+        (3, ClusterQueuePreemption(reclaim_within_cohort=PreemptionPolicy.ANY), True, True),
         (3, ClusterQueuePreemption(), True, False),
         (3, ANY_PREEMPTION, False, True),
     ],
@@ -488,7 +504,7 @@ def test_a_fit_elsewhere_does_not_hide_that_a_resource_must_be_preempted_for() -
     node = forest.put_cluster_queue("q", "org", declared_quotas(own))
     forest.put_cohort("org", None, declared_quotas((group("f1", memory=5),)))
     forest.add_usage(node, ((FlavorResource("f1", "cpu"), 2),))
-    fungibility = FlavorFungibility(preference="PreemptionOverBorrowing")
+    fungibility = FlavorFungibility(preference=PREEMPTION_FIRST)
     spec = ClusterQueue("q", cohort="org", resource_groups=own, flavor_fungibility=fungibility)
     wanted = demands((PodSet("main", 1, asking({"cpu": 1, "memory": 3})),))
     assignment = assign(
@@ -498,7 +514,9 @@ def test_a_fit_elsewhere_does_not_hide_that_a_resource_must_be_preempted_for() -
     )
     assert (assignment.mode, assignment.borrow_level) == (Mode.PREEMPT, 1)
     assert assignment.contested == {FlavorResource("f1", "cpu")}
-    assert assignment.refusal == refusing("main", InsufficientQuota("f1", "cpu", 1), reason="WaitingForQuota")
+    assert assignment.refusal == refusing(
+        "main", InsufficientQuota("f1", "cpu", 1), reason=NoFitReason.WAITING_FOR_QUOTA
+    )
 
 
 def test_why_a_preempting_workload_does_not_fit_tells_of_all_flavors_looked_at() -> None:
@@ -509,7 +527,7 @@ def test_why_a_preempting_workload_does_not_fit_tells_of_all_flavors_looked_at()
         "main",
         ExceedsMaxQuota("f1", "cpu", 0, 2, 1),
         InsufficientQuota("f2", "cpu", 2),
-        reason="WaitingForQuota",
+        reason=NoFitReason.WAITING_FOR_QUOTA,
     )
 
 
@@ -518,7 +536,7 @@ def test_why_a_preempting_workload_does_not_fit_tells_of_all_flavors_looked_at()
 
 def test_without_the_gate_the_first_fit_or_the_best_mode_is_taken() -> None:
     gates = Settings(gates=Gates(flavor_fungibility=False))
-    rules = FlavorFungibility(SEARCH_ON, SEARCH_ON, "PreemptionOverBorrowing")
+    rules = FlavorFungibility(SEARCH_ON, SEARCH_ON, PREEMPTION_FIRST)
     queue = Queue({"f1": 1, "f2": 3}, lent={"f1": 5}, fungibility=rules, settings=gates)
     assert chosen(queue.assign(pods(2))) == ["f1"]
     full = Queue({"f1": 1, "f2": 3, "f3": 3}, used={"f1": 1, "f2": 3, "f3": 3}, settings=gates)
@@ -536,7 +554,9 @@ def test_a_nomination_is_kept_to() -> None:
     assert chosen(again) == ["f2"]
     full = Queue({"f1": 2, "f2": 2}, used={"f2": 2}, preemption=ClusterQueuePreemption())
     refused = full.assign(pods(2), restrict_to=nominated.pod_sets)
-    assert refused.refusal == refusing("main", InsufficientQuota("f2", "cpu", 2), reason="WaitingForQuota")
+    assert refused.refusal == refusing(
+        "main", InsufficientQuota("f2", "cpu", 2), reason=NoFitReason.WAITING_FOR_QUOTA
+    )
 
 
 def test_pins_hold_for_each_podset() -> None:
@@ -553,8 +573,8 @@ def test_flavors_that_were_not_simply_taken_are_told() -> None:
     rules = FlavorFungibility(when_can_borrow=SEARCH_ON)
     queue = Queue({"f1": 1, "f2": 1, "f3": 2}, lent={"f2": 5}, fungibility=rules)
     assert queue.assign(pods(2)).attempts == (
-        FlavorAttempt("main", "f1", "NoFit", 0, (ExceedsMaxQuota("f1", "cpu", 0, 2, 1),)),
-        FlavorAttempt("main", "f2", "Fit", 1, ()),
+        FlavorAttempt("main", "f1", Mode.NO_FIT, 0, (ExceedsMaxQuota("f1", "cpu", 0, 2, 1),)),
+        FlavorAttempt("main", "f2", Mode.FIT, 1, ()),
     )
 
 
@@ -578,7 +598,7 @@ small = st.integers(0, 4)
     st.dictionaries(st.sampled_from(("f1", "f2")), small),
     st.dictionaries(st.sampled_from(("f1", "f2")), small),
     st.sampled_from((STOP, SEARCH_ON)),
-    st.sampled_from((None, "BorrowingOverPreemption", "PreemptionOverBorrowing")),
+    st.sampled_from((None, BORROWING_FIRST, PREEMPTION_FIRST)),
     st.booleans(),
     st.lists(st.tuples(small, st.sampled_from((None, "g"))), min_size=1, max_size=3),
     st.lists(st.dictionaries(st.sampled_from(("f1", "f2")), st.integers(-2, 2)), max_size=4),
@@ -587,8 +607,8 @@ def test_whatever_is_remembered_a_search_would_find(
     nominal: dict[str, int],
     lent: dict[str, int],
     used: dict[str, int],
-    when_can_borrow: str,
-    preference: str | None,
+    when_can_borrow: FlavorFungibilityPolicy,
+    preference: FlavorFungibilityPreference | None,
     gate: bool,
     workload: list[tuple[int, str | None]],
     changes: list[dict[str, int]],

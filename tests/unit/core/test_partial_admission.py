@@ -2,7 +2,8 @@
 
 import pytest
 
-from admitq.core.assignments import Assignment, Mode
+from admitq.core.assignments import Assignment
+from admitq.core.instructions import Mode
 from admitq.core.model import PodSet, PodSetAssignment
 from admitq.core.partial_admission import assign_partially, may_shrink
 from admitq.core.requests import PodSetDemand, asking, demands

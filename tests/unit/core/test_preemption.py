@@ -9,6 +9,7 @@ from admitq.core.model import (
     BorrowWithinCohort,
     ClusterQueuePreemption,
     ObjectKey,
+    PreemptionPolicy,
     ResourceQuota,
     StopPolicy,
 )
@@ -69,7 +70,7 @@ def test_policy(name: str, allowed: list[str]) -> None:
         stage.holds("q", what, 1, priority=priority, queued=queued, since=-number)
     cpu = pair("cpu")
     search = Search(stage.world, stage.preemptor("q", priority=5, queued=5), {cpu: 1}, (cpu,), ())
-    candidates = search.candidates(stage.world.cluster_queues["q"], name)
+    candidates = search.candidates(stage.world.cluster_queues["q"], PreemptionPolicy(name))
     assert [each.entry.workload.key.name for each in candidates] == allowed
 
 
@@ -468,7 +469,7 @@ ATTEMPTS = [
 def test_attempts(
     borrow: str, below: bool, elsewhere: bool, reclaim: bool, expected: tuple[bool, ...]
 ) -> None:
-    rule = BorrowWithinCohort(borrow)
+    rule = BorrowWithinCohort(PreemptionPolicy(borrow))
     assert attempts(rule, below_nominal=below, elsewhere=elsewhere, reclaim=reclaim) == expected
 
 
@@ -575,7 +576,10 @@ def test_own_candidates_are_needed_neighbor_has_others_of_higher_priority() -> N
 
 def test_candidates_of_higher_priority_are_left_where_own_workloads_are_needed_too() -> None:
     stage = Stage()
-    both = ClusterQueuePreemption(reclaim_within_cohort="LowerPriority", within_cluster_queue="LowerPriority")
+    both = ClusterQueuePreemption(
+        reclaim_within_cohort=PreemptionPolicy.LOWER_PRIORITY,
+        within_cluster_queue=PreemptionPolicy.LOWER_PRIORITY,
+    )
     stage.queue("own", of=5, preemption=both)
     stage.queue("low", of=0)
     stage.queue("high", of=0)

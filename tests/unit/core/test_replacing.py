@@ -7,14 +7,14 @@ import pytest
 from admitq.core import events as happened
 from admitq.core.amounts import FlavorResource
 from admitq.core.instructions import ReserveQuota
-from admitq.core.model import SECOND, ClusterQueuePreemption, PodSet
+from admitq.core.model import SECOND, ClusterQueuePreemption, PodSet, PreemptionPolicy
 from admitq.core.refusals import NoFlavorFits, OriginalHasOther, TakenInThisCycle
 from admitq.core.replacing import Replacements, beyond
 from admitq.core.requests import asking
 from admitq.core.settings import FairSharing, Settings
 from tests.unit.core.play import LOWER, RECLAIM, Play, group, key, preempted, queue, reported
 
-NEWER = ClusterQueuePreemption(within_cluster_queue="LowerOrNewerEqualPriority")
+NEWER = ClusterQueuePreemption(within_cluster_queue=PreemptionPolicy.LOWER_OR_NEWER_EQUAL_PRIORITY)
 CPU = FlavorResource("default", "cpu")
 
 

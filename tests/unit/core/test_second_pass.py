@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from admitq.core.model import SECOND, Admission, ObjectKey, PodSetAssignment, Workload
+from admitq.core.model import SECOND, Admission, AdmissionCheckState, ObjectKey, PodSetAssignment, Workload
 from admitq.core.second_pass import SecondPasses, Turn, is_needed
 
 ONE, TWO = ObjectKey("default", "one"), ObjectKey("default", "two")
@@ -15,7 +15,7 @@ OPEN = PodSetAssignment("open", (("cpu", "f"),), (("cpu", 1000),), 1, is_place_o
 def _workload(**of: Any) -> Workload:
     fields: dict[str, Any] = {
         "admission": Admission("main", (PLACED, OPEN)),
-        "admission_checks": (("provision", "Ready"), ("review", "Ready")),
+        "admission_checks": (("provision", AdmissionCheckState.READY), ("review", AdmissionCheckState.READY)),
     }
     return Workload(ONE, "uid", "main", 0, (), **{**fields, **of})
 
@@ -27,7 +27,15 @@ def _workload(**of: Any) -> Workload:
         ({"admission": None}, False),
         ({"admission": Admission("main", (PLACED,))}, False),
         ({"admission_checks": ()}, False),
-        ({"admission_checks": (("provision", "Ready"), ("review", "Pending"))}, False),
+        (
+            {
+                "admission_checks": (
+                    ("provision", AdmissionCheckState.READY),
+                    ("review", AdmissionCheckState.PENDING),
+                )
+            },
+            False,
+        ),
         ({"admitted": True}, False),
         ({"evicted": True}, False),
         ({"finished": True}, False),

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from admitq.core import events as happened
-from admitq.core.model import SECOND, AdmissionCheck, ObjectKey, StopPolicy, Workload
+from admitq.core.model import SECOND, AdmissionCheck, AdmissionCheckState, ObjectKey, StopPolicy, Workload
 from tests.laws.drawing import CHECKS, COHORTS, FLAVORS, LOCAL_QUEUES, NAMESPACES, QUEUES, WORKLOADS, Draw
 from tests.unit.shadow.cluster import Cluster
 
@@ -69,7 +69,7 @@ class History:
             lambda each: each.admission is not None and not each.admitted and not each.evicted
         ):
             if self.draw.chance(0.6):
-                ready = tuple((name, "Ready") for name in CHECKS)
+                ready = tuple((name, AdmissionCheckState.READY) for name in CHECKS)
                 self.cluster.put(key, admitted=True, admission_checks=ready)
 
     def pods_ready(self) -> None:

@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import pytest
 
-from admitq.core.instructions import FlavorAttempt, Preempt, PreemptionReason
+from admitq.core.instructions import FlavorAttempt, Mode, Preempt, PreemptionReason
 from admitq.core.model import ObjectKey, ResourceProblem
 from admitq.core.refusals import (
     AdmissionChecksFailed,
@@ -18,6 +18,7 @@ from admitq.core.refusals import (
     NamespaceMismatch,
     NobodyToPreempt,
     NodeAffinityMismatch,
+    NoFitReason,
     NoFlavorFits,
     OutOfBounds,
     OverlappingVictims,
@@ -36,7 +37,9 @@ from admitq.core.refusals import (
 )
 from admitq.translate import messages
 
-SHORT = NoFlavorFits((PodSetRefusals("main", (InsufficientQuota("f", "cpu", 1000),)),), "WaitingForQuota")
+SHORT = NoFlavorFits(
+    (PodSetRefusals("main", (InsufficientQuota("f", "cpu", 1000),)),), NoFitReason.WAITING_FOR_QUOTA
+)
 SHORT_TEXT = (
     "couldn't assign flavors to pod set main: insufficient unused quota for cpu in flavor f, 1 more needed"
 )
@@ -117,9 +120,7 @@ SHORT_TEXT = (
             "resources validation failed: f: Invalid value: 1500m > 1: requests must not exceed its limits",
         ),
         (
-            InvalidResources(
-                (ResourceProblem("malformed", "f", "x"), ResourceProblem("malformed", "g", "y"))
-            ),
+            InvalidResources((ResourceProblem("f", "x"), ResourceProblem("g", "y"))),
             "Misconfigured",
             "resources validation failed: [f: Invalid value: x, g: Invalid value: y]",
         ),
@@ -140,7 +141,7 @@ SHORT_TEXT = (
         (
             NoFlavorFits(
                 (PodSetRefusals("main", (ExceedsMaxQuota("default", "cpu", 0, 10000, 8000),)),),
-                "ExceedsMaxQuota",
+                NoFitReason.EXCEEDS_MAX_QUOTA,
             ),
             "ExceedsMaxQuota",
             (
@@ -165,7 +166,7 @@ SHORT_TEXT = (
                         ),
                     ),
                 ),
-                "WaitingForQuota",
+                NoFitReason.WAITING_FOR_QUOTA,
             ),
             "WaitingForQuota",
             (
@@ -181,7 +182,7 @@ SHORT_TEXT = (
         (
             NoFlavorFits(
                 (PodSetRefusals("main", (TopologyMissing("racked"), TopologyUnsupported("plain"))),),
-                "NoMatchingFlavor",
+                NoFitReason.NO_MATCHING_FLAVOR,
             ),
             "NoMatchingFlavor",
             (
@@ -198,7 +199,7 @@ def test_why_a_workload_waits(refusal: Refusal, reason: str, message: str) -> No
 
 def test_who_was_bypassed_has_the_reason_of_its_equal() -> None:
     refusal = NoFlavorFits(
-        (PodSetRefusals("main", (InsufficientQuota("default", "cpu", 1),)),), "WaitingForQuota"
+        (PodSetRefusals("main", (InsufficientQuota("default", "cpu", 1),)),), NoFitReason.WAITING_FOR_QUOTA
     )
     assert messages.bypassed_condition(refusal) == (
         "WaitingForQuota",
@@ -208,11 +209,11 @@ def test_who_was_bypassed_has_the_reason_of_its_equal() -> None:
 
 def test_flavors_considered_leaves_out_the_plain_fit() -> None:
     attempts = (
-        FlavorAttempt("driver", "spot", "NoFit", 0, (NodeAffinityMismatch("spot"),)),
-        FlavorAttempt("driver", "near", "Fit", 1),
-        FlavorAttempt("workers", "far", "Fit", 0),
+        FlavorAttempt("driver", "spot", Mode.NO_FIT, 0, (NodeAffinityMismatch("spot"),)),
+        FlavorAttempt("driver", "near", Mode.FIT, 1),
+        FlavorAttempt("workers", "far", Mode.FIT, 0),
         FlavorAttempt(
-            "workers", "near", "NoFit", 0, (InsufficientQuota("near", "cpu", 500), FlavorNotFound("near"))
+            "workers", "near", Mode.NO_FIT, 0, (InsufficientQuota("near", "cpu", 500), FlavorNotFound("near"))
         ),
     )
     assert messages.flavors_considered(attempts) == (
@@ -223,11 +224,18 @@ def test_flavors_considered_leaves_out_the_plain_fit() -> None:
     assert messages.flavors_considered(()) == ""
 
 
-@pytest.mark.parametrize("mode", ["Preempt", "Reclaim", "NoPreemptionCandidates"])
-def test_flavors_considered_tell_who_would_have_to_go(mode: str) -> None:
+@pytest.mark.parametrize(
+    ("mode", "text"),
+    [
+        (Mode.PREEMPT, "Preempt"),
+        (Mode.RECLAIM, "Reclaim"),
+        (Mode.NO_PREEMPTION_CANDIDATES, "NoPreemptionCandidates"),
+    ],
+)
+def test_flavors_considered_name_the_preemption_mode(mode: Mode, text: str) -> None:
     attempt = FlavorAttempt("main", "spot", mode, 2, (InsufficientQuota("spot", "cpu", 1000),))
     assert messages.flavors_considered([attempt]) == (
-        f"main: spot(preemptionMode={mode};borrow=2;"
+        f"main: spot(preemptionMode={text};borrow=2;"
         "insufficient unused quota for cpu in flavor spot, 1 more needed)"
     )
 

@@ -8,7 +8,13 @@ import pytest
 from admitq.core.amounts import UNLIMITED
 from admitq.core.model import (
     AdmissionCheckRule,
+    BorrowWithinCohort,
+    ClusterQueuePreemption,
+    FlavorFungibility,
+    FlavorFungibilityPolicy,
+    FlavorFungibilityPreference,
     LabelSelector,
+    PreemptionPolicy,
     QueueingStrategy,
     ResourceQuota,
     SelectorOperator,
@@ -101,25 +107,76 @@ def test_quarantined_cluster_queue_has_its_cohort_and_the_quota_that_can_be_read
     assert [(each.nominal, each.lending_limit) for each in quotas] == amounts
 
 
+POLICIES = "must be one of Never, LowerPriority, LowerOrNewerEqualPriority, Any"
+SEARCHES = "must be one of MayStopSearch, TryNextFlavor"
+
+
 @pytest.mark.parametrize(
-    ("preemption", "field"),
+    ("section", "value", "field", "remedy"),
     [
-        ({"reclaimWithinCohort": "Borrowers"}, "spec.preemption.reclaimWithinCohort"),
-        ({"withinClusterQueue": "Borrowers"}, "spec.preemption.withinClusterQueue"),
-        ({"borrowWithinCohort": {"policy": "Borrowers"}}, "spec.preemption.borrowWithinCohort.policy"),
+        ("preemption", {"reclaimWithinCohort": "Borrowers"}, "reclaimWithinCohort", POLICIES),
+        ("preemption", {"withinClusterQueue": "Borrowers"}, "withinClusterQueue", POLICIES),
         (
+            "preemption",
+            {"borrowWithinCohort": {"policy": "Borrowers"}},
+            "borrowWithinCohort.policy",
+            POLICIES,
+        ),
+        (
+            "preemption",
             {"borrowWithinCohort": {"maxPriorityThreshold": "10"}},
-            "spec.preemption.borrowWithinCohort.maxPriorityThreshold",
+            "borrowWithinCohort.maxPriorityThreshold",
+            "must be a whole number",
+        ),
+        ("flavorFungibility", {"whenCanBorrow": "Borrow"}, "whenCanBorrow", SEARCHES),
+        ("flavorFungibility", {"whenCanPreempt": "Preempt"}, "whenCanPreempt", SEARCHES),
+        (
+            "flavorFungibility",
+            {"preference": "Cheapest"},
+            "preference",
+            "must be one of BorrowingOverPreemption, PreemptionOverBorrowing",
         ),
     ],
 )
-def test_e_cluster_queue_with_unknown_preemption_policy_is_malformed(
-    preemption: dict[str, Any], field: str
+def test_cluster_queue_with_unknown_value_of_an_enum_is_malformed(
+    section: str, value: dict[str, Any], field: str, remedy: str
 ) -> None:
     with pytest.raises(MalformedField) as caught:
-        read_cluster_queue(cluster_queue(preemption=preemption))
-    assert caught.value.field == field
-    assert caught.value.remedy
+        read_cluster_queue(cluster_queue(**{section: value}))
+    assert (caught.value.field, caught.value.remedy) == (f"spec.{section}.{field}", remedy)
+
+
+def test_cluster_queue_with_policies_is_read_as_enums() -> None:
+    read = read_cluster_queue(
+        cluster_queue(
+            preemption={
+                "reclaimWithinCohort": "Any",
+                "withinClusterQueue": "LowerOrNewerEqualPriority",
+                "borrowWithinCohort": {"policy": "LowerPriority", "maxPriorityThreshold": 3},
+            },
+            flavorFungibility={
+                "whenCanBorrow": "TryNextFlavor",
+                "whenCanPreempt": "MayStopSearch",
+                "preference": "PreemptionOverBorrowing",
+            },
+        )
+    )
+    assert read.preemption == ClusterQueuePreemption(
+        PreemptionPolicy.ANY,
+        PreemptionPolicy.LOWER_OR_NEWER_EQUAL_PRIORITY,
+        BorrowWithinCohort(PreemptionPolicy.LOWER_PRIORITY, 3),
+    )
+    assert read.flavor_fungibility == FlavorFungibility(
+        FlavorFungibilityPolicy.TRY_NEXT_FLAVOR,
+        FlavorFungibilityPolicy.MAY_STOP_SEARCH,
+        FlavorFungibilityPreference.PREEMPTION_OVER_BORROWING,
+    )
+
+
+def test_cluster_queue_without_policies_has_the_defaults_of_the_api() -> None:
+    read = read_cluster_queue(cluster_queue())
+    assert read.preemption == ClusterQueuePreemption()
+    assert read.flavor_fungibility == FlavorFungibility()
 
 
 @pytest.mark.parametrize("value", [1, True, ["x"], {"x": "y"}])
@@ -132,7 +189,6 @@ def test_e_cluster_queue_with_unknown_preemption_policy_is_malformed(
         ("resourceGroups", 0, "flavors", 0, "resources", 0, "name"),
         ("admissionChecksStrategy", "admissionChecks", 0, "name"),
         ("admissionChecksStrategy", "admissionChecks", 0, "onFlavors", 0),
-        ("flavorFungibility", "preference"),
         ("namespaceSelector", "matchExpressions", 0, "key"),
         ("namespaceSelector", "matchExpressions", 0, "values", 0),
         ("namespaceSelector", "matchLabels", "team"),

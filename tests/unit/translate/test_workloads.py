@@ -67,13 +67,21 @@ RESERVED: dict[str, Any] = {
         ("status", "admission", "podSetAssignments", 0, "flavors", "cpu"),
         ("status", "reclaimablePods", 0, "name"),
         ("status", "admissionChecks", 0, "name"),
-        ("status", "admissionChecks", 0, "state"),
     ],
 )
 def test_e_name_in_a_workload_that_is_no_text_is_malformed(path: tuple[str | int, ...], value: Any) -> None:
     pod = {**container(cpu="1"), "tolerations": [TOLERATION]}
     with pytest.raises(MalformedField, match="must be a text"):
         read_workload(with_value(workload(pod=pod, status=RESERVED), path, value), NAMES)
+
+
+@pytest.mark.parametrize("state", ["Waiting", 1, ["Ready"]])
+def test_workload_with_unknown_state_of_an_admission_check_is_malformed(state: Any) -> None:
+    checks = [{"name": "first", "state": "Ready"}, {"name": "second", "state": state}]
+    with pytest.raises(MalformedField) as caught:
+        read_workload(workload(status={"admissionChecks": checks}), NAMES)
+    assert caught.value.field == "status.admissionChecks[1].state"
+    assert caught.value.remedy == "must be one of Pending, Ready, Retry, Rejected"
 
 
 def test_the_phase_of_a_workload_is_read_from_its_status() -> None:
