@@ -1,7 +1,6 @@
 """``admitq adopt``: reads a cluster and prints the plan of taking it over. Imported only when asked for."""
 
 import asyncio
-import json
 from enum import IntEnum
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from admitq.adoption.checks import Severity
 from admitq.adoption.cluster import Cluster
 from admitq.adoption.plan import Plan, plan
 from admitq.adoption.reading import read
+from admitq.cli.output import OutputFormat, print_document
 from admitq.runtime.client import Client, user_agent
 from admitq.runtime.credentials import CredentialsError, load_credentials
 from admitq.runtime.errors import ApiError, NotLeadingError
@@ -31,13 +31,13 @@ class ExitCode(IntEnum):
     """Nothing could be read."""
 
 
-def adopt(names: Names, kubeconfig: Path | None, *, as_json: bool, only_values: bool) -> ExitCode:
+def adopt(names: Names, kubeconfig: Path | None, *, output: OutputFormat, only_values: bool) -> ExitCode:
     """Run the command.
 
     Args:
         names: of the group to take over.
         kubeconfig: how to reach the cluster; None for where the other commands look.
-        as_json: print one JSON document and nothing else.
+        output: how the plan is printed.
         only_values: print the values for the chart and nothing else.
     """
     try:
@@ -45,8 +45,8 @@ def adopt(names: Names, kubeconfig: Path | None, *, as_json: bool, only_values: 
     except (CredentialsError, ApiError) as error:
         typer.echo(f"admitq adopt: {error}", err=True)
         return ExitCode.UNREACHABLE
-    if as_json:
-        typer.echo(json.dumps(made.to_dict(), indent=2))
+    if output is not OutputFormat.TABLE:
+        print_document(made.to_dict(), output)
     elif only_values:
         typer.echo(_yaml(made), nl=False)
     else:

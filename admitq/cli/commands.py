@@ -1,13 +1,14 @@
 """The commands. Heavy imports happen inside a command, so that completion and help stay quick."""
 
-import json
 import sys
+from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
+from admitq.cli.output import JsonOption, OutputFormat, OutputOption, chosen_format, print_document
 from admitq.cli.processes import CONFIGURATION_ERROR, PATIENCE_SECONDS, PROCESSES, LogFormat, Options
 from admitq.cli.processes import start as run
 from admitq_api.labels import COMPAT_GROUP, DEFAULT_GROUP, GROUPS, names_for
@@ -145,7 +146,8 @@ def crds(
 
 @application.command()
 def kinds(
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    output: OutputOption = OutputFormat.TABLE,
+    as_json: JsonOption = False,
     config: Annotated[
         Path | None,
         typer.Option("--config", help="Configuration file: its custom kinds are listed too.", metavar="FILE"),
@@ -161,8 +163,8 @@ def kinds(
     except (ConfigurationError, OSError, ValueError) as error:
         typer.echo(f"admitq kinds: {error}", err=True)
         raise typer.Exit(CONFIGURATION_ERROR) from error
-    if as_json:
-        typer.echo(json.dumps([describe_kind(one) for one in known], indent=2))
+    if (chosen := chosen_format(output, as_json=as_json)) is not OutputFormat.TABLE:
+        print_document([describe_kind(one) for one in known], chosen)
         return
     from rich.console import Console
     from rich.table import Table
@@ -184,42 +186,68 @@ def kinds(
     console.print(table)
 
 
+def _complete_file(incomplete: str) -> Iterator[str]:
+    from admitq.cli.simulate import complete_file
+
+    return complete_file(incomplete)
+
+
 @application.command()
 def simulate(
     files: Annotated[
-        list[str],
+        list[str] | None,
         typer.Argument(
             help="YAML files with a Scenario and manifests, or the name of a shipped scenario.",
             metavar="FILE…",
+            autocompletion=_complete_file,
+            show_default=False,
         ),
-    ],
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON document instead of tables.")
+    ] = None,
+    list_scenarios: Annotated[
+        bool, typer.Option("--list", help="List the shipped scenarios and run none.")
     ] = False,
+    output: OutputOption = OutputFormat.TABLE,
+    as_json: JsonOption = False,
     until: Annotated[
         str | None,
         typer.Option("--until", help="When to stop, on the simulated clock: 90m.", metavar="DURATION"),
     ] = None,
     seed: Annotated[
         int | None,
-        typer.Option("--seed", help="From which chance is drawn, not the scenario's.", metavar="NUMBER"),
+        typer.Option("--seed", help="Random seed; overrides the scenario's.", metavar="NUMBER"),
     ] = None,
     timeline: Annotated[
         Path | None,
-        typer.Option("--timeline", help="Write what happens, as CSV or JSON by the suffix.", metavar="FILE"),
+        typer.Option(
+            "--timeline",
+            help="Write every event of a workload into this file; its suffix is .csv or .json.",
+            metavar="FILE",
+        ),
     ] = None,
     plots: Annotated[
-        Path | None, typer.Option("--plots", help="Write pictures (SVG) into this folder.", metavar="FOLDER")
+        Path | None,
+        typer.Option(
+            "--plots",
+            help="Write plots as SVG files into this folder; needs the extra admitq[plots].",
+            metavar="FOLDER",
+        ),
     ] = None,
 ) -> None:
-    """Play a scenario on a virtual clock and report waits, use, borrowing and preemptions.
+    """Simulate queues on a virtual clock and report waits, use, borrowing and preemptions.
 
-    Ends with status 0 when all workloads have ended or the time is up, 1 when workloads are left that nothing
-    can admit, and 2 when the files cannot be used.
+    The exit status is 0 when all workloads have ended or --until was reached. It is 1 when workloads are
+    pending that nothing can admit any more, and 2 when the arguments or files cannot be used.
     """
+    from admitq.cli.simulate import list_scenarios as print_scenarios
     from admitq.cli.simulate import simulate as run
 
-    raise typer.Exit(run(files, as_json=as_json, until=until, seed=seed, timeline=timeline, plots=plots))
+    chosen = chosen_format(output, as_json=as_json)
+    if list_scenarios:
+        print_scenarios(chosen)
+        return
+    if not files:
+        raise typer.BadParameter("give a file or a shipped scenario, or --list", param_hint="FILE…")
+    raise typer.Exit(run(files, output=chosen, until=until, seed=seed, timeline=timeline, plots=plots))
 
 
 class Origin(StrEnum):
@@ -232,7 +260,8 @@ class Origin(StrEnum):
 def adopt(
     origin: Annotated[Origin, typer.Option("--from", help="Whose cluster it is.")],
     kubeconfig: KubeconfigOption = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
+    output: OutputOption = OutputFormat.TABLE,
+    as_json: JsonOption = False,
     only_values: Annotated[
         bool, typer.Option("--values", help="Print only the values for the chart, as YAML.")
     ] = False,
@@ -244,8 +273,9 @@ def adopt(
     """
     from admitq.cli.adopt import adopt as run
 
+    chosen = chosen_format(output, as_json=as_json)
     groups = {names_for(group).metric_prefix: group for group in GROUPS}
-    raise typer.Exit(run(names_for(groups[origin]), kubeconfig, as_json=as_json, only_values=only_values))
+    raise typer.Exit(run(names_for(groups[origin]), kubeconfig, output=chosen, only_values=only_values))
 
 
 @application.command()

@@ -1,10 +1,11 @@
-"""``admitq simulate``: reads the files, plays them, shows how it went. Imported only when it is asked for.
+"""``admitq simulate``: read the files, run the simulation, print the report.
 
-What shows tables, pictures and a progress bar is imported only where they are shown.
+The commands import this module only when it runs. What prints tables, plots and the progress bar is imported
+only where it is used.
 """
 
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from contextlib import ExitStack, contextmanager
 from enum import IntEnum
 from importlib import import_module
@@ -12,54 +13,72 @@ from pathlib import Path
 
 import typer
 
+from admitq.cli.output import OutputFormat, print_document
 from admitq.process.garbage import collect_rarely
-from admitq.simulator import InputError, Plan, Report, Simulation, read, report, shipped_scenarios
+from admitq.simulator import (
+    InputError,
+    Plan,
+    Report,
+    Simulation,
+    read,
+    report,
+    shipped_descriptions,
+    shipped_scenarios,
+    similar_scenario,
+)
 from admitq.simulator.documents import Place, Problem
 from admitq.simulator.run import Ending
 from admitq.simulator.schema import nanoseconds
-from admitq.simulator.timeline import Timeline, timeline_for
+from admitq.simulator.timeline import Timeline, TimelineType, timeline_type
 
 
 class ExitCode(IntEnum):
-    """How the command ends."""
+    """Exit statuses of the command."""
 
     DONE = 0
     STUCK = 1
-    """Workloads wait, and nothing is left to happen that could admit them."""
+    """Workloads are pending that nothing can admit any more."""
     UNUSABLE = 2
-    """What was given cannot be used."""
+    """The arguments or files cannot be used."""
 
 
 def simulate(
     files: list[str],
     *,
-    as_json: bool,
-    until: str | None,
-    seed: int | None,
-    timeline: Path | None,
-    plots: Path | None,
+    output: OutputFormat = OutputFormat.TABLE,
+    until: str | None = None,
+    seed: int | None = None,
+    timeline: Path | None = None,
+    plots: Path | None = None,
 ) -> ExitCode:
     """Run the command.
 
     Args:
         files: paths, or names of shipped scenarios.
-        as_json: print one JSON document and nothing else.
+        output: how the report is printed.
         until: when to stop, as a duration.
-        seed: from which chance is drawn.
-        timeline: where to write what happens, as JSON or CSV.
-        plots: the folder for pictures.
+        seed: the random seed, instead of the scenario's.
+        timeline: the file for the timeline, in the format that its suffix names.
+        plots: the folder for plots.
     """
     collect_rarely()
     try:
+        # Wrong options are reported before the files are read, and wrong files before the run takes its time.
+        end = None if until is None else _parse_until(until)
+        recorder_type = None if timeline is None else _timeline_type(timeline)
         if plots is not None:
-            _prepare_plots(plots)
-        plan = read(
-            [_file(name) for name in files], seed=seed, until=None if until is None else _until(until)
-        )
+            _require_plots()
+        plan = read([_find_file(name) for name in files], seed=seed, until=end)
         with ExitStack() as stack:
-            told = None if timeline is None else stack.enter_context(_open_timeline(timeline))
-            simulation = Simulation(plan, told)
-            _play(simulation, plan)
+            if plots is not None:
+                _create_folder(plots)
+            recorder = (
+                None
+                if timeline is None or recorder_type is None
+                else stack.enter_context(_open_timeline(timeline, recorder_type))
+            )
+            simulation = Simulation(plan, recorder)
+            _run(simulation, plan)
             result = report(simulation)
         if plots is not None:
             _write_plots(simulation, plots)
@@ -67,46 +86,88 @@ def simulate(
         for problem in error.problems:
             typer.echo(f"admitq simulate: {problem}", err=True)
         return ExitCode.UNUSABLE
-    _tell(result, as_json=as_json)
+    _print_report(result, output)
     return ExitCode.STUCK if result.ending is Ending.STUCK else ExitCode.DONE
 
 
-def _file(name: str) -> Path:
+def list_scenarios(output: OutputFormat) -> None:
+    """Print the names of the shipped scenarios and what each of them shows."""
+    described = shipped_descriptions()
+    if output is not OutputFormat.TABLE:
+        print_document([{"name": name, "description": text} for name, text in described.items()], output)
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold cyan")
+    table.add_column("Scenario", no_wrap=True)
+    table.add_column("Description")
+    for name, text in described.items():
+        table.add_row(name, text)
+    Console().print(table)
+
+
+def complete_file(incomplete: str) -> Iterator[str]:
+    """Return shipped scenarios, YAML files and folders that begin with what was typed."""
+    yield from (name for name in shipped_scenarios() if name.startswith(incomplete))
+    typed = Path(incomplete)
+    folder, start = (typed, "") if incomplete.endswith("/") else (typed.parent, typed.name)
+    if not folder.is_dir():
+        return
+    for path in sorted(folder.iterdir()):
+        if path.name.startswith(start) and (start or not path.name.startswith(".")):
+            if path.is_dir():
+                yield f"{path}/"
+            elif path.suffix in {".yaml", ".yml"}:
+                yield str(path)
+
+
+def _find_file(name: str) -> Path:
     path = Path(name)
     if path.exists():
         return path
     shipped = shipped_scenarios()
     if name in shipped:
         return shipped[name]
-    remedy = f"no such file, and no scenario of that name comes with admitq: {', '.join(shipped)}"
-    raise InputError([Problem(Place(name), "", remedy)])
+    similar = similar_scenario(name)
+    remedy = f"did you mean {similar}?" if similar else f"the shipped ones are {', '.join(shipped)}"
+    raise InputError([Problem(Place(name), "", f"no such file and no such shipped scenario: {remedy}")])
 
 
-def _until(text: str) -> int:
+def _parse_until(text: str) -> int:
     try:
         return nanoseconds(text)
     except ValueError as error:
-        raise InputError([Problem(Place("--until"), "", str(error))]) from None
+        raise _option_error("--until", str(error)) from None
+
+
+def _timeline_type(path: Path) -> TimelineType:
+    try:
+        return timeline_type(path)
+    except ValueError as error:
+        raise _option_error("--timeline", f"{path}: {error}") from None
 
 
 @contextmanager
-def _open_timeline(path: Path) -> Generator[Timeline]:
+def _open_timeline(path: Path, recorder_type: TimelineType) -> Generator[Timeline]:
     with _reporting_files("--timeline", path):
         file = path.open("w", encoding="utf-8", newline="")
     with file:
-        told = timeline_for(path.name, file)
-        yield told
-        told.close()
+        recorder = recorder_type(file)
+        yield recorder
+        recorder.close()
 
 
-def _prepare_plots(folder: Path) -> None:
-    """Report what keeps plots from being written, before the run takes its time."""
+def _require_plots() -> None:
     try:
         import_module("admitq.simulator.plots")
     except ModuleNotFoundError as error:
         if error.name != "vl_convert":
             raise
         raise _option_error("--plots", "needs an optional package: run pip install 'admitq[plots]'") from None
+
+
+def _create_folder(folder: Path) -> None:
     with _reporting_files("--plots", folder):
         folder.mkdir(parents=True, exist_ok=True)
 
@@ -120,6 +181,7 @@ def _write_plots(simulation: Simulation, folder: Path) -> None:
 
 @contextmanager
 def _reporting_files(option: str, path: Path) -> Generator[None]:
+    """Report errors of the file system as problems of an option."""
     try:
         yield
     except OSError as error:
@@ -130,8 +192,8 @@ def _option_error(option: str, remedy: str) -> InputError:
     return InputError([Problem(Place(option), "", remedy)])
 
 
-def _play(simulation: Simulation, plan: Plan) -> None:
-    """Run it; on a terminal with a bar that shows how far it is."""
+def _run(simulation: Simulation, plan: Plan) -> None:
+    """Run the simulation; on a terminal with a progress bar."""
     if not sys.stderr.isatty():
         simulation.run()
         return
@@ -141,12 +203,15 @@ def _play(simulation: Simulation, plan: Plan) -> None:
         simulation.run(on_progress)
 
 
-def _tell(result: Report, *, as_json: bool) -> None:
-    if as_json:
-        typer.echo(result.to_json(), nl=False)
-        return
-    from rich.console import Console
+def _print_report(result: Report, output: OutputFormat) -> None:
+    match output:
+        case OutputFormat.JSON:
+            typer.echo(result.to_json(), nl=False)
+        case OutputFormat.YAML:
+            print_document(result.to_dict(), output)
+        case OutputFormat.TABLE:
+            from rich.console import Console
 
-    from admitq.simulator.table import show
+            from admitq.simulator.table import show
 
-    show(result, Console())
+            show(result, Console())

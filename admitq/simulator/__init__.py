@@ -8,6 +8,16 @@ from admitq.simulator.documents import InputError
 from admitq.simulator.plan import Plan, read
 from admitq.simulator.report import Report, report
 from admitq.simulator.run import Simulation
-from admitq.simulator.shipped import shipped_scenarios
+from admitq.simulator.shipped import shipped_descriptions, shipped_scenarios, similar_scenario
 
-__all__ = ["InputError", "Plan", "Report", "Simulation", "read", "report", "shipped_scenarios"]
+__all__ = [
+    "InputError",
+    "Plan",
+    "Report",
+    "Simulation",
+    "read",
+    "report",
+    "shipped_descriptions",
+    "shipped_scenarios",
+    "similar_scenario",
+]

@@ -1,11 +1,34 @@
-"""The scenarios that come with admitq, by name."""
+"""The shipped scenarios: those that are part of the package, by name."""
 
 from collections.abc import Mapping
+from difflib import get_close_matches
 from pathlib import Path
+
+import yaml
+
+from admitq.simulator.schema import KIND
 
 FOLDER = Path(__file__).parent / "scenarios"
 
 
 def shipped_scenarios() -> Mapping[str, Path]:
-    """The files by name, in alphabetical order."""
+    """Return the files by name, in alphabetical order."""
     return {path.stem: path for path in sorted(FOLDER.glob("*.yaml"))}
+
+
+def shipped_descriptions() -> Mapping[str, str]:
+    """Return what each shipped scenario shows, by name."""
+    return {name: _description(path) for name, path in shipped_scenarios().items()}
+
+
+def _description(path: Path) -> str:
+    for document in yaml.load_all(path.read_bytes(), yaml.CSafeLoader):
+        if document["kind"] == KIND:
+            return document["spec"]["description"]
+    return ""
+
+
+def similar_scenario(name: str) -> str | None:
+    """Return the shipped scenario whose name is most similar to a misspelled one, if any is."""
+    found = get_close_matches(Path(name).stem.lower(), shipped_scenarios(), n=1)
+    return found[0] if found else None

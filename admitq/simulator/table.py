@@ -56,7 +56,11 @@ def _table(*columns: str, left: int = 1) -> Table:
     """A table whose first columns are text and whose others are figures."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold cyan")
     for index, column in enumerate(columns):
-        table.add_column(column, justify="left" if index < left else "right", no_wrap=index >= left)
+        if index < left:
+            # A long text takes several lines, so that no figure and no header is ever cut.
+            table.add_column(column, overflow="fold", min_width=len(column))
+        else:
+            table.add_column(column, justify="right", no_wrap=True)
     return table
 
 
@@ -108,7 +112,7 @@ def _work(lost: Mapping[str, float]) -> str:
 def _more(table: Table, rows: int) -> RenderableType:
     if rows <= _ROWS:
         return table
-    return Group(table, Text(f"and {rows - _ROWS:,} more, all of them in the output of --json", style="dim"))
+    return Group(table, Text(f"and {rows - _ROWS:,} more: --output json has all of them", style="dim"))
 
 
 def _fared(what: str, those: Sequence[Fared]) -> RenderableType:
@@ -141,7 +145,7 @@ def _borrowing(uses: Sequence[QueueUse]) -> RenderableType:
     in_cohorts = [one for one in uses if one.cohort]
     shown = sorted(in_cohorts, key=lambda one: -one.borrowed_share) if len(in_cohorts) > _ROWS else in_cohorts
     table = _table(
-        "ClusterQueue", "flavor", "resource", "quota", "mean use", "borrowed", "at most", "of its use", left=3
+        "ClusterQueue", "flavor", "resource", "quota", "use", "borrowed", "at most", "share", left=3
     )
     for one in shown[:_ROWS]:
         resource = one.use.resource
@@ -155,11 +159,14 @@ def _borrowing(uses: Sequence[QueueUse]) -> RenderableType:
             ),
             _share(one.borrowed_share),
         )
-    return _more(table, len(in_cohorts))
+    legend = "use, borrowed: means over the run; share: how much of the use was borrowed"
+    return Group(_more(table, len(in_cohorts)), Text(legend, style="dim"))
 
 
 def _preemptions(report: Report) -> RenderableType:
-    table = _table("ClusterQueue", "preempted", "for its workloads", "work lost")
+    table = _table("ClusterQueue", "preempted", "preempting", "work lost")
+    # The work lost has a part for each resource, on as many lines as it needs.
+    table.columns[-1].no_wrap = False
     for one in report.preemptions.cluster_queues[:_ROWS]:
         table.add_row(one.cluster_queue, f"{one.preempted:,}", f"{one.preempting:,}", _work(one.lost))
     reasons = ", ".join(f"{count:,} {reason}" for reason, count in report.preemptions.by_reason.items())
@@ -169,7 +176,12 @@ def _preemptions(report: Report) -> RenderableType:
 
 
 def _left_waiting(report: Report) -> RenderableType:
-    table = _table("Waits at the end", "LocalQueue", "since", "reason", "why", left=5)
+    """The workloads that are pending at the end, each with its reason, and below it the message."""
+    lines: list[RenderableType] = [Text("Pending at the end", style="bold cyan")]
     for one in report.left_waiting[:_ROWS]:
-        table.add_row(one.workload, one.local_queue, duration_text(one.since), one.reason, one.message)
-    return _more(table, report.waiting)
+        head = Text(one.workload)
+        head.append(f"  in LocalQueue {one.local_queue} since {duration_text(one.since)}: {one.reason}")
+        lines += [head, Padding(Text(one.message, style="dim"), (0, 0, 0, 2))]
+    if report.waiting > _ROWS:
+        lines.append(Text(f"and {report.waiting - _ROWS:,} more", style="dim"))
+    return Group(*lines)

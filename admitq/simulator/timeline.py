@@ -1,7 +1,9 @@
 """What happens, one line for each event, written as it happens: JSON or CSV."""
 
 import csv
+from collections.abc import Callable, Mapping
 from enum import StrEnum
+from pathlib import Path
 from typing import Final, Protocol, TextIO
 
 import orjson
@@ -114,6 +116,19 @@ class JsonTimeline:
         self._file.write("\n]\n" if self._lead != "[\n" else "[]\n")
 
 
-def timeline_for(name: str, file: TextIO) -> Timeline:
-    """The timeline that a file's name asks for: CSV where it ends so, JSON else."""
-    return CsvTimeline(file) if name.lower().endswith(".csv") else JsonTimeline(file)
+TimelineType = Callable[[TextIO], Timeline]
+
+_TYPES: Final[Mapping[str, TimelineType]] = {".csv": CsvTimeline, ".json": JsonTimeline}
+
+
+def timeline_type(path: Path) -> TimelineType:
+    """Return the type of timeline for the suffix of a file.
+
+    Raises:
+        ValueError: the suffix names no format.
+    """
+    found = _TYPES.get(path.suffix.lower())
+    if found is None:
+        given = f"unknown suffix {path.suffix}" if path.suffix else "no suffix"
+        raise ValueError(f"{given}: use one of {', '.join(_TYPES)}")
+    return found

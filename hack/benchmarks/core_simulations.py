@@ -136,7 +136,7 @@ def seconds(scenario: str) -> tuple[float, float]:
 
 
 def _simulate(arguments: Iterable[str], environment: Mapping[str, str]) -> None:
-    command = [Path(sys.executable).with_name("admitq"), "simulate", *arguments, "--json"]
+    command = [Path(sys.executable).with_name("admitq"), "simulate", *arguments, "--output=json"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         raise MeasurementFailed(f"admitq simulate {' '.join(arguments)}: {done.stderr or done.stdout}")

@@ -179,7 +179,7 @@ def cli() -> str:
     lines: list[str] = []
     for name, command in _commands(root):
         lines += ["", f"## admitq {name}", "", command.help or "", ""]
-        options = [parameter for parameter in command.params if parameter.name != "help"]
+        options = [one for one in command.params if one.name != "help" and not getattr(one, "hidden", False)]
         if options:
             lines += table(("option", "default", "meaning"), [_option(option) for option in options])
     return _page(

@@ -72,7 +72,7 @@ async def test_a_cluster_changes_hands_and_comes_back(
     async def checked() -> tuple[int, dict[str, Any]]:
         """What `admitq adopt` ends with and prints."""
         program = Path(sys.executable).with_name("admitq")
-        arguments = ["adopt", "--from=kueue", "--json", f"--kubeconfig={cluster.kubeconfig}"]
+        arguments = ["adopt", "--from=kueue", "--output=json", f"--kubeconfig={cluster.kubeconfig}"]
         done = await asyncio.to_thread(
             subprocess.run, [program, *arguments], capture_output=True, text=True, check=False
         )

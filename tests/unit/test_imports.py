@@ -135,8 +135,8 @@ def test_nothing_that_is_installed_takes_part_in_reading_the_configuration(tmp_p
 
 def test_a_simulation_loads_only_what_it_needs() -> None:
     played = (
-        "import sys; from admitq.cli.simulate import simulate; "
-        "simulate(['preemption'], as_json=True, until='1s', seed=None, timeline=None, plots=None); "
+        "import sys; from admitq.cli.output import OutputFormat; from admitq.cli.simulate import simulate; "
+        "simulate(['preemption'], output=OutputFormat.JSON, until='1s'); "
         "print(*sys.modules)"
     )
     answer = subprocess.run([sys.executable, "-c", played], capture_output=True, text=True, check=True)

@@ -22,7 +22,7 @@ def asked(*arguments: str) -> str:
 
 
 def test_json_tells_every_kind_with_every_ability() -> None:
-    rows = json.loads(asked("--json"))
+    rows = json.loads(asked("--output=json"))
     assert [row["framework"] for row in rows] == [one.framework for one in load_integrations()]
     assert rows[0] == {
         "framework": "batch/job",
@@ -66,7 +66,7 @@ def test_kinds_that_a_configuration_tells_of_are_listed_too(tmp_path: Path) -> N
     file = tmp_path / "config.yaml"
     head = {"apiVersion": "config.admitq.dev/v1beta2", "kind": "Configuration"}
     file.write_text(yaml.safe_dump({**head, "integrations": {"custom": configured()}}))
-    rows = json.loads(asked("--json", "--config", str(file)))
+    rows = json.loads(asked("--output=json", "--config", str(file)))
     told = [(row["framework"], row["partialAdmission"]) for row in rows[len(load_integrations()) :]]
     assert told == [("example.com/training", False), ("tasks.example.com/job", True)]
     (line,) = [line for line in asked("--config", str(file)).splitlines() if "tasks.example.com/job" in line]

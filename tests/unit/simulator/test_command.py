@@ -9,9 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from typer.testing import CliRunner, Result
 
 from admitq.cli.commands import application
+from admitq.cli.output import OutputFormat
+from admitq.cli.simulate import complete_file
 from admitq.cli.simulate import simulate as run
 from admitq.simulator import shipped_scenarios
 from tests.unit.simulator.stage import write
@@ -48,7 +51,7 @@ def test_tables_show_waits_use_and_makespan(simulate: Command, tmp_path: Path) -
 
 
 def test_json_is_one_document_and_nothing_else(simulate: Command, tmp_path: Path) -> None:
-    result = simulate(write(tmp_path, THREE), "--json")
+    result = simulate(write(tmp_path, THREE), "-o", "json")
     told = json.loads(result.stdout)
     assert (told["seed"], told["ending"], told["makespan"]) == (1, "Finished", 120.0)
     assert told["localQueues"][0]["waits"] == {
@@ -58,11 +61,67 @@ def test_json_is_one_document_and_nothing_else(simulate: Command, tmp_path: Path
         "p99": 60.0,
         "max": 60.0,
     }
-    assert simulate(write(tmp_path, THREE), "--json").stdout == result.stdout
+    assert simulate(write(tmp_path, THREE), "-o", "json").stdout == result.stdout
+
+
+def test_json_option_is_a_hidden_alias_of_output(simulate: Command, tmp_path: Path) -> None:
+    path = write(tmp_path, THREE)
+    assert simulate(path, "--json").stdout == simulate(path, "--output", "json").stdout
+    assert "--json" not in simulate("--help").stdout
+    contradiction = simulate(path, "--json", "-o", "yaml")
+    assert contradiction.exit_code == 2
+    assert "--json contradicts --output yaml" in contradiction.stderr
+
+
+def test_yaml_is_the_json_document_in_yaml(simulate: Command, tmp_path: Path) -> None:
+    path = write(tmp_path, THREE)
+    assert yaml.safe_load(simulate(path, "-o", "yaml").stdout) == json.loads(
+        simulate(path, "-o", "json").stdout
+    )
+
+
+def test_list_prints_name_and_description_of_each_shipped_scenario(simulate: Command) -> None:
+    listed = json.loads(simulate("--list", "-o", "json").stdout)
+    assert [one["name"] for one in listed] == list(shipped_scenarios())
+    assert all(one["description"] for one in listed)
+    table = simulate("--list").stdout
+    assert all(name in table for name in shipped_scenarios())
+
+
+def test_command_without_files_is_refused(simulate: Command) -> None:
+    result = simulate()
+    assert result.exit_code == 2
+    assert "give a file or a shipped scenario, or --list" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("typed", "completed"),
+    [
+        ("bo", ["borrowing"]),
+        ("", ["baseline", "borrowing", "bold.yaml", "folder/"]),
+        ("folder/", ["folder/inner.yml"]),
+        ("nowhere/", []),
+    ],
+)
+def test_shell_completes_shipped_scenarios_and_yaml_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, typed: str, completed: list[str]
+) -> None:
+    (tmp_path / "folder").mkdir()
+    for name in ("bold.yaml", "notes.txt", ".hidden.yaml", "folder/inner.yml"):
+        (tmp_path / name).touch()
+    monkeypatch.chdir(tmp_path)
+    found = list(complete_file(typed))
+    assert set(completed) <= set(found)
+    assert not {"notes.txt", ".hidden.yaml"} & set(found)
+    environment = {
+        "_ADMITQ_COMPLETE": "complete_bash", "COMP_WORDS": f"admitq simulate {typed}", "COMP_CWORD": "2",
+    }  # fmt: skip
+    shell = CliRunner().invoke(application, [], prog_name="admitq", env=environment)
+    assert shell.stdout.split() == found
 
 
 def test_options_take_the_place_of_what_the_scenario_says(simulate: Command, tmp_path: Path) -> None:
-    told = json.loads(simulate(write(tmp_path, THREE), "--json", "--until", "30s", "--seed", 9).stdout)
+    told = json.loads(simulate(write(tmp_path, THREE), "-o", "json", "--until", "30s", "--seed", 9).stdout)
     assert (told["seed"], told["ending"], told["seconds"]) == (9, "Until", 30.0)
     assert told["workloads"] == {
         "submitted": 3, "admitted": 2, "finished": 0, "failed": 0, "running": 2, "waiting": 1,
@@ -106,7 +165,7 @@ def test_on_a_terminal_a_bar_tells_how_far_it_is(tmp_path: Path, monkeypatch: py
     text = THREE.replace("count: 3", "count: 600")
     with os.fdopen(terminal, "w") as stderr:
         monkeypatch.setattr(sys, "stderr", stderr)
-        run([str(write(tmp_path, text))], as_json=True, until=None, seed=None, timeline=None, plots=None)
+        run([str(write(tmp_path, text))], output=OutputFormat.JSON)
         stderr.flush()
         assert b"of 600 ended" in os.read(seen, 65536)
     os.close(seen)
@@ -123,8 +182,15 @@ def test_workloads_that_nothing_can_admit_end_the_command_with_1(simulate: Comma
     [
         (
             ["missing.yaml"],
-            "missing.yaml: no such file, and no scenario of that name comes with admitq: baseline,",
+            "missing.yaml: no such file and no such shipped scenario: the shipped ones are baseline,",
         ),
+        (["borowing"], "borowing: no such file and no such shipped scenario: did you mean borrowing?"),
+        (["Fair-Sharing.yaml"], "did you mean fair-sharing?"),
+        (
+            ["borrowing", "--timeline", "events.txt"],
+            "--timeline: events.txt: unknown suffix .txt: use one of .csv, .json",
+        ),
+        (["borrowing", "--timeline", "events"], "--timeline: events: no suffix: use one of .csv, .json"),
         (["borrowing", "--until", "soon"], "--until: 'soon' is not a duration"),
         (
             ["borrowing", "--until", "1m", "--timeline", "/nowhere/at/all.csv"],
@@ -145,7 +211,7 @@ def test_what_cannot_be_used_ends_the_command_with_2(
 
 @pytest.mark.parametrize("name", ["borrowing", "preemption", "fair-sharing"])
 def test_shipped_scenarios_run_to_their_end(simulate: Command, name: str) -> None:
-    told = json.loads(simulate(name, "--json").stdout)
+    told = json.loads(simulate(name, "-o", "json").stdout)
     assert told["scenario"] == name
     assert told["ending"] == "Finished"
     assert told["workloads"]["failed"] == 0
@@ -172,6 +238,6 @@ def test_long_scenarios_that_come_with_admitq_begin_well(
         text = text.replace(many, few)
     path = tmp_path / f"{name}.yaml"
     path.write_text(text)
-    told = json.loads(simulate(path, "--json").stdout)
+    told = json.loads(simulate(path, "-o", "json").stdout)
     assert (told["scenario"], told["ending"]) == (name, "Finished")
     assert told["workloads"]["finished"] == told["workloads"]["submitted"] > 100
