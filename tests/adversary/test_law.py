@@ -76,7 +76,7 @@ def test_excess_of_pods_that_end_lasts_their_grace_longer() -> None:
 
 
 @pytest.mark.parametrize("stopped", [job(suspend=True), job(deleted=True)])
-def test_excess_of_pods_whose_job_is_stopped_lasts_as_the_job_controller_takes(stopped: Any) -> None:
+def test_excess_pods_of_a_stopped_job_last_until_the_job_controller_acts(stopped: Any) -> None:
     pods = [pod("q-a"), pod("q-b", owners=[owner()])]
     assert watch(6.9, pods, [workload()], [stopped]).violations == {}
     assert list(watch(7.2, pods, [workload()], [stopped]).violations) == ["q"]

@@ -420,9 +420,7 @@ async def test_reserved_workload_is_released_when_its_queue_names_more_checks_th
     await stage.until_condition("QuotaReserved", "QuotaReserved")
 
 
-async def test_a_check_that_nobody_looks_after_makes_its_cluster_queue_inactive(
-    stage: Stage, begin: Begin
-) -> None:
+async def test_check_without_controller_makes_cluster_queue_inactive(stage: Stage, begin: Begin) -> None:
     await stage.queues(admissionChecksStrategy=asking_for(stage, "a"))
 
     async def active() -> Any:

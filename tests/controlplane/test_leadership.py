@@ -36,7 +36,7 @@ def written(audit_log: Path, since: datetime, user: str) -> Iterator[dict[str, A
             yield event["objectRef"]
 
 
-async def test_a_manager_whose_lease_is_stolen_ends_and_comes_back_when_it_is_free(
+async def test_manager_with_stolen_lease_ends_and_leads_again_when_it_is_free(
     admitq_alone: Installation, stage_alone: Stage
 ) -> None:
     stage, installation = stage_alone, admitq_alone

@@ -215,7 +215,7 @@ def test_a_component_that_dies_at_the_start_is_named_with_its_last_words(private
         private_cluster((), api_server_arguments=("--nonsense",))
 
 
-def test_a_cluster_whose_owner_is_gone_is_stopped(private_cluster: StartCluster, tmp_path: Path):
+def test_cluster_without_owner_process_is_stopped(private_cluster: StartCluster, tmp_path: Path):
     cluster = private_cluster(())
     owner = processes.spawn(["/bin/sh", "-c", "exit 0"], log=tmp_path / "log")
     processes.wait(lambda: not owner.alive(), timeout_s=10.0)

@@ -115,7 +115,7 @@ def ask(endpoint: str, session: aiohttp.ClientSession) -> Ask:
 
 
 @pytest.mark.core
-async def test_metrics_are_for_those_whom_the_cluster_lets_read_them(
+async def test_metrics_are_served_to_authorized_readers(
     ask: Ask, reader: str, admitq_client: Client, admitq_namespace: str
 ) -> None:
     stranger = await token_of(admitq_client, admitq_namespace, "stranger")

@@ -71,7 +71,7 @@ async def test_t4_quota_is_kept_while_orphaned_pods_of_a_deleted_job_run(stage: 
     await stage.until_running("second")
 
 
-async def test_t5_quota_is_kept_while_a_finalizer_holds_a_job_whose_pods_run(stage: Stage) -> None:
+async def test_t5_quota_is_held_while_a_finalizer_holds_a_job_with_running_pods(stage: Stage) -> None:
     workload = await run_first_job(stage)
     await stage.change(JOBS, "first", {"metadata": {"finalizers": [HOLD]}})
     await stage.client.delete(JOBS, "first", stage.namespace, propagation="Background")

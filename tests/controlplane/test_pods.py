@@ -421,7 +421,7 @@ async def test_a_group_that_serves_does_not_end(stage: Stage) -> None:
     assert value_at(workload, ("status", "reclaimablePods"), []) == []
 
 
-async def test_a_group_whose_pods_name_two_queues_is_told_so(stage: Stage) -> None:
+async def test_pod_group_with_two_queues_reports_it(stage: Stage) -> None:
     await stage.queues()
     await stage.local_queue("other")
     await pod(stage, "g-0", group="g", total=2)

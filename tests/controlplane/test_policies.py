@@ -85,7 +85,7 @@ async def test_jobs_end_as_the_configuration_says(strict: tuple[Stage, Installat
             late=_gets_ready_the_second_time(stage, record, admitq, writes),
             fails=_recovers_too_late(stage, record, admitq),
             never=_is_deactivated_for_good(stage, record, admitq, writes),
-            order=_gives_its_place_to_who_waited(stage, record),
+            order=_timed_out_job_queues_behind_others(stage, record),
             done=_is_forgotten_when_done(stage, record),
             queueless=_waits_for_a_queue(stage),
         )
@@ -232,7 +232,7 @@ async def _is_deactivated_for_good(
     assert await total(admitq, "evicted_workloads_total", **of) == 1
 
 
-async def _gives_its_place_to_who_waited(stage: Stage, record: Record) -> None:
+async def _timed_out_job_queues_behind_others(stage: Stage, record: Record) -> None:
     """Who did not get ready queues up behind those who waited meanwhile."""
     await stage.cluster_queue("one", cpu=1)
     await stage.local_queue("one", cluster_queue="one")

@@ -443,7 +443,7 @@ async def test_a_config_that_changes_is_asked_for_anew(stage: Stage, autoscaler:
 
 
 @pytest.mark.parametrize("ended", ["evicted", "finished"])
-async def test_who_needs_no_nodes_any_more_has_no_request(
+async def test_workload_without_need_for_nodes_has_no_request(
     stage: Stage, autoscaler: Autoscaler, ended: str
 ) -> None:
     await ready_queues(stage)

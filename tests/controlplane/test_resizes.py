@@ -56,7 +56,7 @@ async def test_a_pod_of_a_job_is_resized_within_what_was_admitted(stage: Stage) 
     await stage.until_running("j")
 
 
-async def test_a_pod_of_nobody_is_resized_freely(stage: Stage) -> None:
+async def test_unmanaged_pod_is_resized_freely(stage: Stage) -> None:
     container = {"name": "c", "image": "example.com/c:1", "resources": {"requests": {"cpu": 1}}}
     pod = await stage.create(PODS, "free", {"spec": {"containers": [container]}})
     await supports_resize(stage, pod)

@@ -228,7 +228,7 @@ def counted(queue: dict[str, Any]) -> list[int]:
     return [queue["status"][f"{what}Workloads"] for what in ("reserving", "admitted")]
 
 
-async def test_two_who_lead_start_a_job_and_end_it_once(
+async def test_two_leaders_start_and_end_a_job_once(
     installation: Installation, client: Client, api_group: str
 ) -> None:
     """One job of every kind that can be stopped, pods, and what makes pods: all at once."""

@@ -95,7 +95,7 @@ async def test_both_versions_of_every_kind_are_served(
     await refusals_have_their_class(client)
     await rules_of_the_older_version_hold(client)
     await a_watch_shows_the_older_version(client)
-    await nobody_spoils_a_list_for_others(client)
+    await malformed_items_do_not_spoil_a_list(client)
     await conversion_outlives_an_upgrade(client, installation)
     await objects_that_are_stored_in_the_older_version_are_no_obstacle(client, installation)
 
@@ -304,7 +304,7 @@ async def a_watch_shows_the_older_version(client: Client) -> None:
     await watch.aclose()
 
 
-async def nobody_spoils_a_list_for_others(client: Client) -> None:
+async def malformed_items_do_not_spoil_a_list(client: Client) -> None:
     """Not even by as many annotations as there may be, with which there is no room for one more."""
     workload = Stored(client, "Workload", "large")
     (case,) = [case for case in CASES if "topology of slices" in case["it"]]

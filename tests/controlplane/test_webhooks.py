@@ -193,7 +193,7 @@ async def test_a_job_that_names_no_queue_gets_the_default_one_where_there_is_one
     assert job["metadata"]["labels"][asked.names.queue_name] == "default"
 
 
-async def test_a_job_whose_queue_leads_to_other_clusters_is_left_to_their_dispatcher(asked: Asked) -> None:
+async def test_job_of_a_queue_for_other_clusters_is_left_to_the_dispatcher(asked: Asked) -> None:
     kinds, own = asked.kinds, f"dispatched-{asked.namespace}"
     await asked.create(kinds.admission_checks, own, {"controllerName": asked.names.multikueue_controller})
     strategy = {"admissionChecks": [{"name": own}]}
@@ -528,9 +528,7 @@ async def reader(client: Client, namespace: str) -> AsyncGenerator[str]:
     await client.delete(CLUSTER_ROLES, name)
 
 
-async def test_only_those_whom_the_cluster_permits_may_read_metrics(
-    client: Client, namespace: str, reader: str
-) -> None:
+async def test_only_permitted_users_read_metrics(client: Client, namespace: str, reader: str) -> None:
     async def token(account: str) -> str:
         answer = await client.create(
             SERVICE_ACCOUNTS,

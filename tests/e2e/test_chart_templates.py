@@ -259,7 +259,7 @@ def test_secrets_are_readable_by_name_only(render: Callable[..., Rendered]) -> N
                     assert not {"list", "watch"} & set(rule["verbs"])
 
 
-def test_nobody_but_the_manager_writes_a_status(render: Callable[..., Rendered]) -> None:
+def test_only_the_manager_writes_statuses(render: Callable[..., Rendered]) -> None:
     for key, role in render().objects.items():
         if key.startswith("ClusterRole/") and key != "ClusterRole/admitq-manager":
             for rule in role["rules"]:

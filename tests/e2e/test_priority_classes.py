@@ -151,7 +151,7 @@ def rows(label: str) -> list[Tried]:
 
 
 @pytest.mark.core
-def test_only_those_who_may_use_a_priority_class_can_name_it(
+def test_only_permitted_users_name_a_priority_class(
     api_group: str, helm: Helm, private_cluster: Start
 ) -> None:
     cluster = private_cluster(())

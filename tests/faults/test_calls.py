@@ -101,7 +101,7 @@ async def test_a_server_that_always_says_later_is_not_hammered(proxy: Proxy, thr
     assert 2 <= len(proxy.seen) <= 7
 
 
-async def test_a_hung_call_takes_nobody_elses_place(proxy: Proxy, through: Through):
+async def test_hung_call_blocks_no_other_call(proxy: Proxy, through: Through):
     client = await through()
     goes_on = asyncio.Event()
 
@@ -130,7 +130,7 @@ async def test_watches_take_no_calls_place(through: Through):
 
 
 @pytest.mark.parametrize("action", [p.done_but_cut, p.done_but_hung, p.half_a_document])
-async def test_a_write_whose_answer_is_lost_may_have_happened(
+async def test_write_with_lost_answer_may_have_taken_effect(
     proxy: Proxy, through: Through, client: Client, namespace: str, action: Action
 ):
     ours = await through(timeout=1.0 if action is p.done_but_hung else 10.0)
@@ -351,7 +351,7 @@ async def test_a_retried_write_is_fenced_again(proxy: Proxy, through: Through, n
     assert len(proxy.seen) == 1
 
 
-async def test_every_request_says_who_we_are_and_is_counted(proxy: Proxy, through: Through, namespace: str):
+async def test_requests_carry_the_user_agent_and_are_counted(proxy: Proxy, through: Through, namespace: str):
     calls: list[Call] = []
     ours = await through(observe=calls.append)
     proxy.fault(p.cut_before_asking, lambda asked: asked.is_write)

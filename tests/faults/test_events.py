@@ -265,7 +265,7 @@ async def test_a_malformed_object_raises_nothing_and_the_next_event_is_recorded(
     assert sum(recorder.dropped.values()) == 1
 
 
-async def test_nobody_waits_for_events_and_memory_is_bounded(
+async def test_events_block_no_caller_and_memory_is_bounded(
     proxy: Proxy, through: Through, subject: dict[str, Any]
 ):
     proxy.fault(p.hung, times=1_000_000)

@@ -400,7 +400,7 @@ def test_times_that_cannot_be_safe_are_refused(duration: float, renew_deadline: 
         LeaseTiming(duration, renew_deadline, retry)
 
 
-async def test_nobody_leads_without_having_been_told_so(proxy: Proxy, stand: Stand):
+async def test_leading_begins_with_the_callback(proxy: Proxy, stand: Stand):
     proxy.fault(p.hung, times=1_000_000)
     candidate = stand("one", through=proxy, timing=SHORT_CALLS)
     await eventually(lambda: candidate.count(Milestone.FAILED) >= 2, interval=0.01)

@@ -365,7 +365,7 @@ def value_of_x(obj: dict[str, Any]) -> list[str]:
 
 
 @pytest.mark.parametrize("change", MALFORMED.values(), ids=MALFORMED.keys())
-async def test_a_malformed_object_in_a_list_keeps_nobody_else_out(
+async def test_malformed_object_in_a_list_blocks_no_other(
     proxy: Proxy, follow: Callable[..., Any], change: Callable[[dict[str, Any]], Any]
 ):
     aside: list[Resource] = []
@@ -384,7 +384,7 @@ async def test_a_malformed_object_in_a_list_keeps_nobody_else_out(
 @pytest.mark.parametrize(
     "change", [value for key, value in MALFORMED.items() if key not in {"null", "a text"}]
 )
-async def test_a_malformed_object_in_a_watch_keeps_nobody_else_out(
+async def test_malformed_object_in_a_watch_blocks_no_other(
     proxy: Proxy, follow: Callable[..., Any], change: Callable[[dict[str, Any]], Any]
 ):
     spoiled = spoil(change, "b")
@@ -527,7 +527,7 @@ async def test_the_real_servers_own_410_is_understood(client: Client, namespace:
     assert caught.value.is_gone
 
 
-async def test_a_watch_is_closed_when_nobody_listens_any_more(proxy: Proxy, through: Through, namespace: str):
+async def test_watch_without_listeners_is_closed(proxy: Proxy, through: Through, namespace: str):
     client = await through()
     async with aclosing(client.watch(CONFIG_MAPS, "0", namespace=namespace)) as events:
         await anext(events)

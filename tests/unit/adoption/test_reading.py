@@ -118,7 +118,7 @@ def names_of(objects: Any) -> list[str]:
     return [one["metadata"]["name"] for one in objects]
 
 
-async def test_whoever_is_called_for_the_group_or_holds_its_lease_is_in_charge() -> None:
+async def test_deployment_behind_webhooks_or_lease_is_in_charge() -> None:
     cluster = await found(HELD)
     assert names_of(cluster.webhooks) == ["theirs", "named"]
     assert names_of(cluster.deployments) == ["their-manager", "their-standby"]

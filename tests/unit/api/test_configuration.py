@@ -139,7 +139,7 @@ def test_every_wrong_field_is_told_at_once() -> None:
     ]
 
 
-def test_pods_are_waited_for_half_an_hour_and_block_nobody_unless_told_otherwise() -> None:
+def test_ready_pods_have_half_an_hour_and_block_nothing_by_default() -> None:
     wait = load().wait_for_pods_ready
     assert wait is not None
     assert (wait.timeout, wait.effective_recovery_timeout) == (timedelta(minutes=30), timedelta(minutes=30))

@@ -39,7 +39,7 @@ SHOWN: Final = {
         "unit/workloads/test_pod_templates.py: test_marks_can_be_switched_off",
     ),
     Gate.CLEANUP_PROVISIONING_REQUESTS_ON_EVICTION: _both(
-        "unit/controllers/provisioning/test_requests.py: test_who_needs_no_nodes_any_more_lets_go"
+        "unit/controllers/provisioning/test_requests.py: test_request_is_released_without_need_for_nodes"
     ),
     Gate.CONCURRENT_ADMISSION: _both(
         "unit/webhooks/test_queues.py: test_concurrent_admission_has_its_rules_while_it_is_switched_on"
@@ -67,7 +67,7 @@ SHOWN: Final = {
         "scenarios/fair-sharing.yaml: Without its gate a borrowing sibling prevents reclaiming",
     ),
     Gate.FAIR_SHARING_PRIORITIZE_NON_BORROWING: Shown(
-        "unit/core/test_fair_sharing.py: test_who_comes_first",
+        "unit/core/test_fair_sharing.py: test_order_of_two_heads",
         "scenarios/fair-sharing.yaml: Without its gate not borrowing is no advantage beyond the share",
     ),
     Gate.FAST_QUOTA_RELEASE_IN_POD_INTEGRATION: _both(
@@ -75,8 +75,7 @@ SHOWN: Final = {
         "test_a_fast_release_does_not_wait_for_pods_that_are_deleted"
     ),
     Gate.FINISH_ORPHANED_WORKLOADS: Shown(
-        "unit/controllers/workload/test_finishing.py: "
-        "test_a_workload_whose_owner_is_gone_is_finished_and_freed",
+        "unit/controllers/workload/test_finishing.py: test_workload_without_owner_is_finished_and_released",
         "unit/controllers/workload/test_finishing.py: "
         "test_without_the_gate_it_is_freed_without_being_finished",
     ),
@@ -86,7 +85,7 @@ SHOWN: Final = {
         "Without flavorFungibility the first flavor that fits is taken, borrowing or not",
     ),
     Gate.FLAVOR_FUNGIBILITY_PRESERVE_SCAN_PROGRESS: Shown(
-        "unit/core/test_cycle.py: test_who_was_beaten_goes_on_with_the_next_flavor_behind_a_gate",
+        "unit/core/test_cycle.py: test_losing_head_continues_with_the_next_flavor_by_gate",
         "scenarios/fungibility.yaml: Without keeping its place a scan starts over whenever quota changed",
     ),
     Gate.LOCAL_QUEUE_METRICS: _both("unit/test_settings.py: test_a_gate_switches_what_metrics_tell_of"),
@@ -99,8 +98,7 @@ SHOWN: Final = {
         "test_how_long_a_workload_took_to_come_is_told_behind_a_gate"
     ),
     Gate.MULTIKUEUE: _both(
-        "unit/webhooks/test_job_mutation.py: "
-        "test_a_job_that_is_to_run_in_another_cluster_is_run_here_by_nobody"
+        "unit/webhooks/test_job_mutation.py: test_job_for_another_cluster_is_not_run_here"
     ),
     Gate.PARTIAL_ADMISSION: Shown(
         "scenarios/partial-admission.yaml: The largest count that fits is admitted",
@@ -108,7 +106,7 @@ SHOWN: Final = {
     ),
     Gate.POD_INTEGRATION_VALIDATE_GROUP_OWNER: _both(
         "unit/controllers/job/test_group_ownership.py: "
-        "test_a_workload_that_nobody_controls_is_a_groups_if_the_group_says_so"
+        "test_workload_without_controller_belongs_to_the_group_that_names_it"
     ),
     Gate.PRIORITIZE_PREEMPTOR_WORKLOADS: Shown(
         "scenarios/fair-sharing.yaml: With shares and its gate preemptors go before lower shares",

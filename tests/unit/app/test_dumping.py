@@ -41,7 +41,7 @@ def test_the_lines_of_a_dump_make_the_whole_state_again(monkeypatch: pytest.Monk
     assert AdmissionState.from_dict(whole).to_dict() == state.to_dict()
 
 
-def test_a_dump_is_written_beside_those_who_decide_and_one_at_a_time(
+def test_dumps_are_written_beside_cycles_and_one_at_a_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     state, written, go_on = a_state(), threading.Event(), threading.Event()

@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 from admitq.app import process
 
 
-async def test_who_asks_a_process_that_decides_nothing_for_its_state_does_not_end_it() -> None:
+async def test_state_signal_does_not_end_a_process_without_decisions() -> None:
     # Without a handler the signal would end these tests.
     before = signal.signal(signal.SIGUSR2, signal.SIG_IGN)
     try:

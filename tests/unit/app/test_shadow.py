@@ -71,5 +71,5 @@ def test_the_message_of_an_eviction_names_the_preemptor() -> None:
         workload(reason="Preempted", message="", status="False"),
     ],
 )
-def test_who_is_evicted_for_something_else_is_not_preempted(other: dict[str, Any]) -> None:
+def test_workload_evicted_for_another_reason_is_not_preempted(other: dict[str, Any]) -> None:
     assert preemption_of(other) is None

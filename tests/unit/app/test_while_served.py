@@ -248,7 +248,7 @@ async def test_nothing_is_asked_while_everything_is_there() -> None:
         assert server.asked.total() == asked
 
 
-async def test_a_kind_that_cannot_be_read_holds_up_nobody() -> None:
+async def test_unreadable_kind_blocks_no_other() -> None:
     server = Server({FOXES: [an_object("reynard")], OWLS: []}, broken={OWLS})
     async with staged(server) as stage:
         await stage.part.settled(0.05)
@@ -257,7 +257,7 @@ async def test_a_kind_that_cannot_be_read_holds_up_nobody() -> None:
         assert stage.managed() == {"fox"}
 
 
-async def test_what_nobody_needs_yet_is_not_watched_and_what_is_needed_is_at_once() -> None:
+async def test_resources_are_watched_once_they_are_needed() -> None:
     server = Server({FOXES: [an_object("reynard")], OWLS: []})
     async with staged(server, wanting="forest", look_seconds=3600) as stage:
         await stage.part.settled(5)
@@ -287,7 +287,7 @@ async def test_a_server_that_does_not_answer_is_asked_again() -> None:
         await until(lambda: ("fox", "reynard") in stage.looked_at)
 
 
-async def test_who_does_not_lead_reads_and_does_not_act() -> None:
+async def test_process_without_lease_reads_and_does_not_act() -> None:
     server = Server({FOXES: [an_object("reynard")]})
     async with staged(server) as stage:
         stage.leading.clear()

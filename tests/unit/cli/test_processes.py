@@ -72,7 +72,7 @@ def called(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> Any:
 
 
 @pytest.mark.parametrize(("line", "component", "options"), LINES)
-def test_a_plain_line_means_what_it_means_to_who_explains_lines(
+def test_plain_line_equals_its_explained_form(
     line: list[str], component: str, options: Options, started: Started
 ) -> None:
     assert plain(line) == (component, options)

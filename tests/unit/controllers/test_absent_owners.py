@@ -43,7 +43,7 @@ def switched_off() -> World:
     return World(settings_with(integrations=(JOB,)))
 
 
-async def test_an_owner_whose_kind_is_not_served_is_gone() -> None:
+async def test_owner_of_an_unserved_kind_is_gone() -> None:
     assert await looked_at(switched_off(), deleted(owner(JOBSET))) == [FREED]
 
 
@@ -55,9 +55,7 @@ async def test_so_it_is_where_the_kind_is_switched_on() -> None:
 
 @pytest.mark.parametrize("served", [resource_of(JOBSET), NEWER], ids=["its version", "another version"])
 @pytest.mark.parametrize(("uid", "freed"), [("uid-o", []), ("another", [FREED]), (None, [FREED])])
-async def test_an_owner_whose_kind_is_switched_off_is_looked_for(
-    served: Any, uid: str | None, freed: list[str]
-) -> None:
+async def test_owner_of_a_disabled_kind_is_looked_up(served: Any, uid: str | None, freed: list[str]) -> None:
     world = switched_off()
     world.client.served = {served}
     if uid is not None:

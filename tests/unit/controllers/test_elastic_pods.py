@@ -254,7 +254,7 @@ def test_whatever_happens_to_a_pod_or_a_slice_concerns_its_chain(
         assert list(watch.keys(change)) == [CHAIN]
 
 
-def test_what_is_not_elastic_concerns_nobody_and_is_hardly_kept(world: World) -> None:
+def test_fixed_jobs_cost_no_writes_and_little_memory(world: World) -> None:
     plain = pod("a", metadata={"annotations": {}})
     for watch in served_by(world).spec.watches:
         for obj in (plain, workload()):

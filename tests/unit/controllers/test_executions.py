@@ -43,7 +43,7 @@ def test_a3_admission_that_ended_stays_unrecorded_though_another_follows_at_once
     assert unrecorded(admitted(since=10), ended(), admitted(since=41), ended(since=50)) == 39
 
 
-def test_a3_admission_whose_condition_was_removed_ended_when_that_was_seen() -> None:
+def test_a3_admission_with_removed_condition_ended_when_observed() -> None:
     assert unrecorded(admitted(since=10), workload()) == 90
 
 

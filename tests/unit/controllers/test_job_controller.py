@@ -73,7 +73,7 @@ async def test_an_admitted_job_is_started_right_after_the_admission(
     assert world.calls == ["patch jobs/j"]
 
 
-async def test_who_starts_a_job_is_not_disturbed(world: World, jobs: JobController) -> None:
+async def test_start_of_a_job_is_not_disturbed(world: World, jobs: JobController) -> None:
     """The queue of keys and the fast way meet in every admission; only one of them may write."""
     world.put(JOBS, job())
     world.put(KINDS.workloads, admitted())
@@ -127,9 +127,7 @@ async def test_a_workload_is_no_orphan_while_the_kind_of_its_job_is_not_served(
     assert world.calls == ["get jobs/j"]
 
 
-async def test_nobody_is_asked_about_a_job_whose_workloads_are_settled(
-    world: World, jobs: JobController
-) -> None:
+async def test_job_with_settled_workloads_causes_no_request(world: World, jobs: JobController) -> None:
     world.put(KINDS.workloads, workload(FINISHED, metadata={"finalizers": []}))
     assert await jobs.reconcile(KEY) is None
     assert await jobs.reconcile(Key("ns", "unknown")) is None
@@ -157,7 +155,7 @@ async def test_a_job_that_runs_is_not_stopped_before_its_admission_is_heard_of(
 
 
 @unadmitted
-async def test_a_job_that_runs_and_that_nobody_admitted_is_stopped(
+async def test_running_job_without_admission_is_stopped(
     known: Sequence[dict[str, Any]], world: World, jobs: JobController
 ) -> None:
     world.put(JOBS, job({"suspend": False}))
@@ -213,7 +211,7 @@ async def test_d24_refused_workload_is_reported_and_retried_only_if_the_refusal_
     assert world.told.events == [("j", "ErrWorkloadCompose", "spec.podSets: too many")]
 
 
-async def test_d24_start_of_a_job_whose_workload_is_refused_only_reports_it(
+async def test_d24_start_of_a_job_with_refused_workload_only_reports_it(
     world: World, jobs: JobController
 ) -> None:
     world.put(JOBS, job())
@@ -300,7 +298,7 @@ async def test_a_start_that_the_api_refuses_for_good_frees_the_quota(
     [(True, (admitted(),), "ErrWorkloadCompose"), (False, (workload(WAITING),), "StopRefused")],
     ids=["start", "stop"],
 )
-async def test_job_whose_start_or_stop_a_webhook_refuses_says_so(
+async def test_job_reports_that_a_webhook_refuses_its_start_or_stop(
     world: World, jobs: JobController, suspended: bool, known: Any, reason: str
 ) -> None:
     world.put(JOBS, job({"suspend": suspended}))

@@ -147,9 +147,7 @@ async def test_without_its_runtime_a_job_is_told_what_is_missing(world: World, j
     assert told_in(world) == [("ErrWorkloadCompose", MISSING)]
 
 
-async def test_a_reference_to_a_kind_that_nobody_knows_finds_nothing(
-    world: World, jobs: JobController
-) -> None:
+async def test_reference_to_an_unknown_kind_finds_nothing(world: World, jobs: JobController) -> None:
     world.put(TRAIN_JOBS, after(train_job(), {"spec": {"runtimeRef": {"kind": "Other"}}}))
     assert await jobs.reconcile(KEY) is None
     assert told_in(world) == [("ErrWorkloadCompose", MISSING.replace("ClusterTrainingRuntime", "Other"))]
@@ -170,7 +168,7 @@ async def test_a_job_without_workload_and_runtime_does_not_run(world: World, job
     ],
     ids=["waiting", "reserved", "running"],
 )
-async def test_a_job_whose_runtime_went_keeps_its_workload(
+async def test_job_with_deleted_runtime_keeps_its_workload(
     world: World, jobs: JobController, found: dict[str, Any]
 ) -> None:
     runs = found["status"].get("conditions", []) and len(found["status"]["conditions"]) == 2

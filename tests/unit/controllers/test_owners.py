@@ -140,7 +140,7 @@ async def test_what_may_not_be_read_is_not_there_and_what_fails_is_tried_again(
     assert world.calls.count("get robots/r") == 2
 
 
-async def test_owners_of_watched_kinds_are_asked_of_nobody(world: World, owners: Owners) -> None:
+async def test_owners_of_watched_kinds_cause_no_request(world: World, owners: Owners) -> None:
     world.put(JOBS, job())
     assert await owners.find(Owner(OwnerKind("batch", "v1", "Job"), "ns", "j", "uid-j")) is not None
     assert await owners.find(Owner(OwnerKind("batch", "v1", "Job"), "ns", "x", "uid-x")) is None
@@ -177,9 +177,7 @@ async def test_owners_that_are_nested_too_deep_are_told_of(world: World, jobs: J
     assert world.told.events == [("child", "JobNestingTooDeep", "more than 10 owners")]
 
 
-async def test_a_job_whose_external_owner_is_not_there_waits_for_it(
-    world: World, jobs: JobController
-) -> None:
+async def test_job_waits_for_a_missing_external_owner(world: World, jobs: JobController) -> None:
     del world.client.api["robots", "r"]
     world.put(JOBS, running("child", reference("Robot", "r")))
     assert await jobs.reconcile(Key("ns", "child")) == 5.0

@@ -86,7 +86,7 @@ async def test_other_failures_are_the_queues_matter(world: World, verb: str, err
         await settled(world)
 
 
-async def test_who_has_no_such_check_costs_nothing(world: World) -> None:
+async def test_workloads_without_such_checks_cost_nothing(world: World) -> None:
     world.put(KINDS.workloads, reserved(name="w", admissionChecks=[{**CHECK, "name": "other"}]))
     controller = ProvisioningController(world.ctx)
     assert await controller.reconcile(Key("ns", "w")) is None
@@ -148,6 +148,6 @@ def test_a_check_concerns_its_workloads_only_if_it_asks_for_something_else(world
     assert looked_at(world, KINDS.admission_checks, check, other) == {"c", "ns/job-j-1"}
 
 
-def test_it_begins_with_all_checks_and_all_who_have_some(world: World) -> None:
+def test_start_includes_all_checks_and_their_workloads(world: World) -> None:
     world.put(KINDS.workloads, workload(name="unchecked"))
     assert {str(key) for key in provisioning(world.ctx).known()} == {"c", "other", "ns/job-j-1"}

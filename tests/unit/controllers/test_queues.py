@@ -197,7 +197,7 @@ async def test_a_cluster_queue_is_written_at_most_once_a_second() -> None:
     assert world.told.counted.count("cluster_queue_reported") == 4
 
 
-def test_a_clock_that_is_set_back_holds_nobody_up_for_long() -> None:
+def test_clock_set_back_delays_only_briefly() -> None:
     now = [START]
     pace = Pace(lambda: now[0])
     pace.wrote(CQ)

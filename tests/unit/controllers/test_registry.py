@@ -76,7 +76,7 @@ def queue_with(obj: dict[str, Any], **status: Any) -> dict[str, Any]:
     return {**obj, "metadata": {**obj["metadata"], **IDS}, "status": status}
 
 
-def test_a_workload_concerns_its_controller_its_job_and_who_names_it() -> None:
+def test_workload_concerns_its_controller_its_job_and_jobs_that_name_it() -> None:
     world = World()
     world.put(JOBS, job(labels={NAMES.queue_name: "lq", NAMES.prebuilt_workload_name: "w"}))
     obj = workload(name="w", owner={"apiVersion": "batch/v1", "kind": "Job", "name": "x", "controller": True})
@@ -127,7 +127,7 @@ def test_jobs_far_inside_a_job_hear_what_lets_them_run(old: Any, new: Any) -> No
     assert found[JOBSET.framework] == {"ns/child"}
 
 
-def test_a_local_queue_concerns_those_who_wait_in_it_when_it_changes(world: World) -> None:
+def test_change_of_a_local_queue_concerns_its_pending_workloads(world: World) -> None:
     stopped, going = local_queue("Hold"), local_queue(deletionTimestamp="t")
     for new in (stopped, going, None):
         assert looked_at(world, KINDS.local_queues, local_queue(), new)["workload"] == {"ns/waits"}

@@ -146,7 +146,7 @@ async def test_a3_execution_that_ended_is_added_up_after_the_next_reservation() 
     assert status["accumulatedPastExecutionTimeSeconds"] == 30
 
 
-async def test_who_begins_to_act_lets_jobs_tell_of_their_pods_before_it_counts_the_time() -> None:
+async def test_new_leader_observes_pods_before_it_counts_time() -> None:
     world = World()
     world.put(KINDS.workloads, admitted(condition("PodsReady", False, "WaitForStart")))
     world.put(KINDS.local_queues, local_queue())

@@ -103,7 +103,7 @@ def test_workload_refused_for_checks_of_one_flavor_gets_another_when_it_is_free(
     assert play.decide() == ["two"]
 
 
-def test_workload_refused_for_checks_preempts_nobody() -> None:
+def test_workload_refused_for_checks_preempts_nothing() -> None:
     play = play_with(checked(resource_groups=group(("reserved", 4)), preemption=LOWER))
     play.submit("low", "q", 4)
     play.run("low")

@@ -45,7 +45,7 @@ def test_a_reservation_is_charged_at_once_and_turns_follow() -> None:
     assert (usage(play, "a"), usage(play, "b")) == (1, 1)
 
 
-def test_without_the_mode_nobody_is_charged() -> None:
+def test_nothing_is_charged_without_the_mode() -> None:
     play = shared(by_usage=False)
     for name, of in (("a1", "a"), ("a2", "a"), ("b1", "b")):
         play.submit(name, of, 1)
@@ -92,7 +92,7 @@ def test_without_the_gate_there_are_no_books() -> None:
     assert play.is_quiet
 
 
-def test_who_is_admitted_is_settled_when_the_instant_is_over() -> None:
+def test_admitted_workload_is_settled_after_the_instant() -> None:
     play = shared()
     play.submit("a1", "a", 4)
     play.decide()
@@ -114,7 +114,7 @@ def test_what_happens_later_settles_too() -> None:
 
 
 @pytest.mark.parametrize("leave", ["finish", "delete", "leave_queue"])
-def test_who_leaves_in_the_instant_of_its_admission_has_paid(leave: str) -> None:
+def test_workload_that_leaves_at_its_admission_is_charged(leave: str) -> None:
     play = shared()
     play.submit("a1", "a", 4)
     play.decide()
@@ -156,7 +156,7 @@ def test_a_charge_is_taken_back_with_the_reservation(change: dict[str, object]) 
     assert usage(play, "a") == 0
 
 
-def test_lane_whose_local_queue_was_deleted_is_valid_and_sorted_when_that_is_created_anew() -> None:
+def test_lane_of_a_deleted_local_queue_is_sorted_when_that_is_created_again() -> None:
     play = shared()
     play.submit("a1", "a", 4)
     play.submit("a2", "a", 4)

@@ -102,7 +102,7 @@ def test_a_preemption_names_both_sides() -> None:
     )
 
 
-def test_who_preempts_waits_until_the_victims_have_left() -> None:
+def test_preemptor_waits_until_its_targets_have_left() -> None:
     play = preempting()
     assert isinstance(reported(play.told)["high"], WaitingForVictims)
     assert play.is_quiet
@@ -128,7 +128,7 @@ def test_victims_that_leave_already_are_not_told_again() -> None:
     assert refusal.victims == 1
 
 
-def test_nobody_behind_a_sticky_preemptor_is_tried() -> None:
+def test_no_workload_behind_a_waiting_preemptor_is_evaluated() -> None:
     play = preempting()
     play.submit("small", "q", 1, priority=5)
     assert play.is_quiet
@@ -198,7 +198,7 @@ def test_a_preemptor_in_a_queue_that_stops_gives_its_capacity_up() -> None:
     assert play.decide() == ["greedy"]
 
 
-def test_a_preemptor_whose_generation_changes_loses_its_place() -> None:
+def test_preemptor_with_new_generation_loses_its_place() -> None:
     play = preempting()
     play.submit("higher", "q", 1, priority=5)
     play.change("high", generation=2)
@@ -502,7 +502,7 @@ def test_admission_does_not_wait_for_pods_of_a_workload_admitted_where_there_is_
     assert play.decide() == ["two"]
 
 
-def test_reservations_without_admission_block_nobody() -> None:
+def test_reservations_without_admission_do_not_block() -> None:
     play = Play(Settings(block_admission=True))
     play.send(happened.AdmissionCheckChanged(AdmissionCheck("check", "example.com/check", active=True)))
     play.put(queue("q", 4, admission_checks=(AdmissionCheckRule("check"),)))
@@ -532,7 +532,7 @@ def test_no_flavor_at_all() -> None:
     assert play.is_quiet
 
 
-def test_whose_turn_does_not_come_stays_where_it_was() -> None:
+def test_head_without_turn_keeps_its_place() -> None:
     """Admission is halted in the middle of a cycle: those behind go on waiting as they did."""
     play = Play(Settings(block_admission=True))
     play.put(queue("a", 4, "org", preemption=RECLAIM), queue("b", 0, "org"), queue("c", 1), queue("d", 1))
@@ -552,7 +552,7 @@ def test_whose_turn_does_not_come_stays_where_it_was() -> None:
     assert len(play.decide()) == 1
 
 
-def test_a_scan_goes_on_after_nobody_was_found_to_preempt() -> None:
+def test_scan_continues_after_a_flavor_without_targets() -> None:
     play = Play()
     play.put_flavors("second")
     lend = ClusterQueuePreemption(reclaim_within_cohort=PreemptionPolicy.LOWER_PRIORITY)
@@ -571,7 +571,7 @@ def test_a_scan_goes_on_after_nobody_was_found_to_preempt() -> None:
 
 
 @pytest.mark.parametrize(("preserve", "flavor"), [(True, "second"), (False, "default")])
-def test_who_was_beaten_goes_on_with_the_next_flavor_behind_a_gate(*, preserve: bool, flavor: str) -> None:
+def test_losing_head_continues_with_the_next_flavor_by_gate(*, preserve: bool, flavor: str) -> None:
     play = Play(Settings(gates=Gates(flavor_fungibility_preserve_scan_progress=preserve)))
     play.put_flavors("second")
     flavors = group(("default", 2), ("second", 2))

@@ -230,7 +230,7 @@ def test_standing_head_that_preempts_nothing_is_not_evaluated_again_after_an_evi
     assert play.is_quiet
 
 
-def test_eviction_of_a_workload_whose_cluster_queue_is_deleted_concerns_no_head() -> None:
+def test_eviction_in_a_deleted_cluster_queue_concerns_no_head() -> None:
     play = _preemptor_waits()
     play.submit("running", "other", 1)
     play.run("running")

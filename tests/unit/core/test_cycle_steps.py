@@ -112,7 +112,7 @@ def test_state_can_be_used_after_the_last_step() -> None:
     play.state.validate()
 
 
-def test_state_whose_cycle_was_not_finished_is_replaced_by_a_new_one() -> None:
+def test_state_with_unfinished_cycle_is_replaced() -> None:
     play = in_cycle()
     fresh = play.state.empty()
     fresh.observe(FLAVOR, now=play.now)

@@ -121,7 +121,7 @@ def test_a_dump_that_names_what_it_does_not_hold_is_refused(path: str, name: str
         AdmissionState.from_dict(dumped)
 
 
-def test_a_restart_does_not_keep_back_whose_time_has_come() -> None:
+def test_restart_does_not_hold_back_after_the_backoff() -> None:
     play = Play()
     play.put(queue("q", 1))
     play.submit("large", "q", 2, requeue_at=play.now + SECOND)

@@ -270,7 +270,7 @@ def turns(stage: Stage, heads: Iterable[Head], gates: Gates | None = None) -> li
         "refused",
     ],
 )
-def test_who_comes_first(a: dict[str, Any], b: dict[str, Any], gates: Gates | None, first: str) -> None:
+def test_order_of_two_heads(a: dict[str, Any], b: dict[str, Any], gates: Gates | None, first: str) -> None:
     stage = Stage()
     stage.cohort("all", None, 10)
     stage.queue("a")
@@ -279,7 +279,7 @@ def test_who_comes_first(a: dict[str, Any], b: dict[str, Any], gates: Gates | No
 
 
 @pytest.mark.parametrize(("used", "second"), [(0, "in-left"), (5, "beside")])
-def test_what_is_used_where_nobody_takes_part_counts_for_the_cohort(used: int, second: str) -> None:
+def test_usage_of_queues_without_heads_counts_for_the_cohort(used: int, second: str) -> None:
     stage = Stage()
     stage.cohort("all", None, 20)
     stage.cohort("left", "all")
@@ -294,9 +294,7 @@ def test_what_is_used_where_nobody_takes_part_counts_for_the_cohort(used: int, s
 
 
 @pytest.mark.parametrize(("gates", "first"), [(None, "a"), (BY_SHARE_ALONE, "b")])
-def test_who_does_not_borrow_what_he_asks_for_comes_before_smaller_shares(
-    gates: Gates | None, first: str
-) -> None:
+def test_head_within_nominal_comes_before_smaller_shares(gates: Gates | None, first: str) -> None:
     stage = Stage()
     stage.cohort("all", None, {"cpu": 10, "gpu": 10})
     stage.queue("a", "all", {"cpu": 1, "gpu": 0})
@@ -305,7 +303,7 @@ def test_who_does_not_borrow_what_he_asks_for_comes_before_smaller_shares(
     assert turns(stage, [head(stage, "a"), head(stage, "b")], gates)[0] == first
 
 
-def test_who_asks_for_nothing_of_a_resource_does_not_borrow_it() -> None:
+def test_request_of_0_does_not_borrow() -> None:
     stage = Stage()
     stage.cohort("all", None, {"cpu": 10, "gpu": 10})
     stage.queue("a", "all", {"cpu": 1, "gpu": 0})
@@ -341,7 +339,7 @@ def test_weights_make_for_proportional_turns() -> None:
     assert order.count("heavy") == 6
 
 
-def test_who_weighs_nothing_comes_last_when_borrowing() -> None:
+def test_weight_0_comes_last_when_borrowing() -> None:
     stage = Stage()
     stage.cohort("all", None, 20)
     stage.queue("none", "all", 1, weight=0)

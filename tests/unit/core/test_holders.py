@@ -45,7 +45,7 @@ def test_lower_priority_then_more_recently_reserved_then_uid() -> None:
     assert names(holders) == ["a1", "a2", "b", "c", "d"]
 
 
-def test_who_leaves_stands_in_another_line() -> None:
+def test_leaving_holder_moves_to_the_leaving_line() -> None:
     holders = Holders[Someone]()
     each = someone("a")
     holders.put(each)
@@ -54,7 +54,7 @@ def test_who_leaves_stands_in_another_line() -> None:
     assert (names(holders), names(holders, leaving=True)) == ([], ["a"])
 
 
-def test_who_changes_gets_a_new_place() -> None:
+def test_changed_holder_gets_a_new_place() -> None:
     holders = Holders[Someone]()
     first, second = someone("a", priority=1), someone("b", priority=2)
     holders.put(first)
@@ -67,14 +67,14 @@ def test_who_changes_gets_a_new_place() -> None:
     assert names(holders) == ["b", "a"]
 
 
-def test_who_moves_is_in_the_new_line_only() -> None:
+def test_moved_holder_is_only_in_the_new_line() -> None:
     holders = Holders[Someone]()
     holders.put(someone("a"))
     holders.put(someone("a", queue="other"))
     assert (names(holders), names(holders, "other"), len(holders)) == ([], ["a"], 1)
 
 
-def test_who_holds_nothing_is_in_no_line() -> None:
+def test_workload_without_quota_is_no_holder() -> None:
     holders = Holders[Someone]()
     holders.put(someone("a"))
     holders.put(someone("a", queue=None))
@@ -102,7 +102,7 @@ def test_traces_of_leavers_are_cleaned_away() -> None:
     assert names(holders) == ["last"]
 
 
-def test_no_more_than_64_traces_beyond_the_living_are_kept_and_nobody_living_goes_with_them() -> None:
+def test_at_most_64_entries_beyond_present_holders_are_kept() -> None:
     holders = Holders[Someone]()
     everybody = [f"{number:03}" for number in range(400)]
     for name in everybody[:300]:
@@ -155,7 +155,7 @@ def test_holders_since_a_place_are_those_from_it_on(leaving: bool) -> None:
         max_size=60,
     )
 )
-def test_any_history_gives_the_order_of_those_who_are_left(
+def test_order_of_the_remaining_holders_after_any_history(
     history: list[tuple[int, str | None, int, int, bool, bool]],
 ) -> None:
     holders, model = Holders[Someone](), dict[str, Someone]()

@@ -132,7 +132,7 @@ def _miss_need(world: World) -> None:
     lanes.change_state(lane, NEEDS_KNOWN, replace(lane.state, needs=(QuotaNeed(CPU, 1),)))
 
 
-def _keep_what_nobody_speaks_of(world: World) -> None:
+def _keep_unused_cell(world: World) -> None:
     node = world.cluster_queues["q"].node
     node.cells[FlavorResource("default", "gpu")] = Cell(node.height)
 
@@ -146,7 +146,7 @@ def _misorder_holders(world: World) -> None:
     world.workloads[FIRST].preempting = told
 
 
-def _tell_one_who_holds_nothing(world: World) -> None:
+def _preempt_workload_without_quota(world: World) -> None:
     told = Preempt(THIRD, "", PreemptionReason.IN_CLUSTER_QUEUE, FIRST, "", (), ())
     world.workloads[THIRD].preempting = told
 
@@ -168,7 +168,7 @@ def _stand_in_a_stopped_queue(world: World) -> None:
     entry.causes = (InactiveCause(ActiveReason.STOPPED),)
 
 
-def _wait_for_nobody(world: World) -> None:
+def _halt_without_unready_workload(world: World) -> None:
     world.pods.is_halted = True
 
 
@@ -213,14 +213,14 @@ def _leave_undone(world: World) -> None:
         (_keep_after_the_end, "n/third is finished and holds quota"),
         (_hang_in_the_air, "ClusterQueue q has no place under its cohort"),
         (_miss_need, "1 of .* is available to q, which waits for it"),
-        (_keep_what_nobody_speaks_of, "q default/gpu is kept although nothing speaks of it"),
+        (_keep_unused_cell, "q default/gpu is kept although nothing speaks of it"),
         (_lose_holder, "holders of quota: is 0, should be 1"),
         (_misorder_holders, "leavers of q"),
-        (_tell_one_who_holds_nothing, "n/third is told to leave and holds nothing"),
+        (_preempt_workload_without_quota, "n/third is told to leave and holds nothing"),
         (_index_as_standing, "whether q waits for cycles of its tree"),
         (_register_as_standing, "whether q is registered as standing"),
         (_stand_in_a_stopped_queue, "the head of q stands although the queue is not active"),
-        (_wait_for_nobody, "admission is halted for nobody"),
+        (_halt_without_unready_workload, "admission is halted for nobody"),
         (_wait_for_unknown, "workloads that admission waits for"),
         (_keep_between_cycles, "usage at the node of q"),
         (_leave_untold, "instructions were decided and not handed out"),

@@ -91,7 +91,7 @@ def test_accounts_count_by_queue_and_forget_the_empty() -> None:
     assert ledger.of_cluster_queue("cq").reserving == 0
 
 
-def test_what_nobody_asked_for_in_a_long_time_adds_up() -> None:
+def test_unread_changes_add_up() -> None:
     ledger = Ledger()
     held = [Reservation("cq", QUEUE, ((CPU, amount),), admitted=amount % 3 == 0) for amount in range(1, 1001)]
     for each in held:

@@ -287,7 +287,7 @@ def test_lanes_of_a_deleted_cluster_queue_are_not_refreshed() -> None:
     assert play.is_quiet
 
 
-def test_lane_whose_need_is_met_is_not_refreshed_while_cycles_are_limited() -> None:
+def test_lane_with_met_need_is_not_refreshed_while_cycles_are_limited() -> None:
     play = _full()
     play.submit("two", "q", 2)
     play.submit("one", "q", 1, priority=-1)

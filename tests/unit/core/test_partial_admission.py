@@ -37,7 +37,7 @@ def counts(assignment: Assignment | None) -> list[int] | None:
         ([(2, None), (3, 1)], True),
     ],
 )
-def test_who_may_shrink(of: list[tuple[int, int | None]], *, shrinks: bool) -> None:
+def test_podsets_that_may_shrink(of: list[tuple[int, int | None]], *, shrinks: bool) -> None:
     assert may_shrink(pod_sets(*of)) is shrinks
 
 

@@ -198,7 +198,7 @@ def test_workload_that_is_queued_cannot_enter_again() -> None:
 # --- needs ----------------------------------------------------------------------------------------------
 
 
-def test_lane_whose_need_is_met_waits_until_a_cycle_takes_its_head() -> None:
+def test_lane_with_met_need_waits_until_a_cycle_takes_its_head() -> None:
     stage = Quota()
     queue = queue_of(workload("a", 1), workload("b", 2), registration=stage.registration)
     park_head(queue, 5)
@@ -217,7 +217,7 @@ def test_lane_whose_need_is_met_waits_until_a_cycle_takes_its_head() -> None:
     assert drained(queue) == ["a", "b"]
 
 
-def test_lane_whose_need_is_short_again_has_no_head() -> None:
+def test_lane_with_unmet_need_again_has_no_head() -> None:
     stage = Quota()
     queue = queue_of(workload("a", 1), registration=stage.registration)
     park_head(queue, 5)
@@ -252,7 +252,7 @@ def test_head_by_need_comes_in_order_with_lanes_that_are_ready() -> None:
     assert drained(queue) == ["first", "second", "third"]
 
 
-def test_lane_whose_need_is_met_has_no_head_where_needs_do_not_end_waiting() -> None:
+def test_lane_with_met_need_has_no_head_where_needs_do_not_end_waiting() -> None:
     stage = Quota()
     queue = queue_of(workload("a", 1), registration=stage.registration, ends_by_need=False)
     park_head(queue, 5)
@@ -260,7 +260,7 @@ def test_lane_whose_need_is_met_has_no_head_where_needs_do_not_end_waiting() -> 
     assert queue.head() is None
 
 
-def test_emptied_lane_whose_need_is_met_has_no_head() -> None:
+def test_emptied_lane_with_met_need_has_no_head() -> None:
     stage = Quota()
     queue = queue_of(workload("a", 1), registration=stage.registration)
     park_head(queue, 5)

@@ -84,7 +84,7 @@ def test_policy(name: str, allowed: list[str]) -> None:
     ],
 )
 @pytest.mark.parametrize("where", ["within", "reclaim"])
-def test_a_policy_decides_who_may_go(where: str, name: str, found: list[str]) -> None:
+def test_policy_selects_candidates(where: str, name: str, found: list[str]) -> None:
     stage = Stage()
     stage.queue("own", "all", 4, policy(name) if where == "within" else policy(reclaim=name))
     stage.queue("other", "all", 0)
@@ -152,7 +152,7 @@ def test_usage_of_local_queues_counts_only_where_they_take_turns() -> None:
     assert stage.names("own", 1, priority=9) == ["low"]
 
 
-def test_who_was_told_to_be_preempted_counts_as_evicted() -> None:
+def test_preempted_workload_counts_as_evicted() -> None:
     stage = Stage()
     stage.queue("own", None, 2, LOWER_HERE)
     stage.holds("own", "a", 1)
@@ -183,7 +183,7 @@ def test_flavors_are_told_apart() -> None:
     assert stage.names("own", {"cpu": 1}, 2) == ["default"]
 
 
-def test_who_is_gone_is_no_candidate() -> None:
+def test_removed_holder_is_no_candidate() -> None:
     stage = Stage()
     stage.queue("own", None, 2, LOWER_HERE)
     stage.holds("own", "a")
@@ -192,7 +192,7 @@ def test_who_is_gone_is_no_candidate() -> None:
     assert stage.names("own", 1, 1, gone=["a", "b"]) == []
 
 
-def test_nobody_goes_where_there_is_room() -> None:
+def test_nothing_is_preempted_where_the_request_fits() -> None:
     stage = Stage()
     stage.queue("own", None, 2, LOWER_HERE)
     stage.holds("own", "a")
@@ -208,7 +208,7 @@ def test_all_of_the_usage_must_fit() -> None:
     assert stage.names("own", {"cpu": 1, "gpu": 2}, 5, contested=["cpu"]) == []
 
 
-def test_who_asks_for_nothing_needs_no_room_where_too_much_is_taken() -> None:
+def test_request_of_0_fits_where_usage_exceeds_quota() -> None:
     stage = Stage()
     stage.queue("own", None, {"cpu": 2, "gpu": 1}, LOWER_HERE)
     stage.holds("own", "a", {"cpu": 2})
@@ -237,7 +237,7 @@ def test_other_trees_are_left_alone() -> None:
 # --- reclaiming -------------------------------------------------------------------------------------
 
 
-def test_reclaiming_takes_from_who_borrows_only() -> None:
+def test_reclaiming_takes_only_from_borrowers() -> None:
     stage = Stage()
     stage.queue("own", "all", 4, ANY_ELSEWHERE)
     stage.queue("modest", "all", 4)
@@ -260,7 +260,7 @@ def test_validity_is_looked_at_again_before_each_is_taken() -> None:
     assert sorted(name[0] for name in found) == ["b"] * 5 + ["c"] * 5
 
 
-def test_a_cohort_within_its_quota_protects_whoever_borrows_in_it() -> None:
+def test_cohort_within_quota_protects_its_borrowers() -> None:
     stage = Stage()
     stage.cohort("left", "root")
     stage.cohort("right", "root")
@@ -288,7 +288,7 @@ def test_the_cohort_between_is_looked_at_again_before_each_is_taken() -> None:
     assert stage.names("own", 5) == []
 
 
-def test_a_cohort_out_of_debt_gives_no_more_whoever_in_it_still_borrows() -> None:
+def test_cohort_within_quota_again_loses_no_more() -> None:
     stage = Stage()
     for cohort in ("left", "right", "third"):
         stage.cohort(cohort, "root")
@@ -359,7 +359,7 @@ def test_what_is_not_asked_for_takes_no_advantage_away() -> None:
     assert [advantage for _, _, advantage in levels(search, stage.node("own"))] == [True]
 
 
-def test_who_has_the_advantage_reclaims_from_higher_priority() -> None:
+def test_preemptor_with_hierarchical_advantage_reclaims_from_higher_priority() -> None:
     stage = Stage()
     stage.cohort("left", "root", 4)
     stage.cohort("right", "root")
@@ -421,7 +421,7 @@ def test_borrow_within_cohort(borrow: str, threshold: int | None, candidate: int
     assert stage.victims("own", 2, priority=5) == found
 
 
-def test_who_may_not_be_preempted_while_borrowing_is_if_the_preemptor_does_not_borrow() -> None:
+def test_candidate_spared_while_borrowing_is_taken_without_borrowing() -> None:
     stage = Stage()
     stage.cohort("all", None, 2)
     stage.queue("own", "all", 2, policy("LowerPriority", "Any", "LowerPriority"))
@@ -518,7 +518,7 @@ def test_fill_back(need: int, found: list[str]) -> None:
     assert stage.names("own", need, 5) == found
 
 
-def test_who_is_put_back_is_replaced_by_the_last() -> None:
+def test_spared_target_is_replaced_by_the_last() -> None:
     stage = Stage()
     stage.queue("own", None, 10, LOWER_HERE)
     for name, amount, priority in (("a", 1, 0), ("b", 3, 1), ("c", 2, 2), ("d", 4, 3)):
@@ -527,7 +527,7 @@ def test_who_is_put_back_is_replaced_by_the_last() -> None:
     assert stage.names("own", 9, 5) == ["d", "b", "c"]
 
 
-def test_evicted_ones_who_do_not_suffice_are_put_back() -> None:
+def test_insufficient_evicted_candidates_are_restored() -> None:
     stage = Stage()
     stage.queue("own", None, 4, LOWER_HERE)
     stage.holds("own", "leaves", 1, evicted=True)
@@ -554,7 +554,7 @@ def test_ties_do_not_depend_on_the_order_of_arrival() -> None:
     assert results == {("a", "b")}
 
 
-def test_the_default_policy_preempts_nobody() -> None:
+def test_default_policy_preempts_nothing() -> None:
     stage = Stage()
     stage.queue("own", "all", 4, ClusterQueuePreemption())
     stage.queue("other", "all", 0)

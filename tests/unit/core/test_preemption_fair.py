@@ -42,7 +42,7 @@ def fill(stage: Stage, **workloads: int) -> None:
 # --- targets ----------------------------------------------------------------------------------------
 
 
-def test_within_nominal_one_reclaims_from_who_borrowed_most() -> None:
+def test_preemptor_within_nominal_reclaims_from_the_largest_borrower() -> None:
     stage = three(fair())
     fill(stage, a=1, b=5, c=3)
     assert stage.victims("a", 1) == [("b5", RECLAIMED)]
@@ -55,7 +55,7 @@ def test_targets_are_ranked_anew_after_each_step() -> None:
     assert stage.victims("a", 3) == [("b5", RECLAIMED), ("b4", RECLAIMED), ("c4", RECLAIMED)]
 
 
-def test_who_gave_much_is_not_asked_again_before_who_now_has_more() -> None:
+def test_targets_alternate_by_current_share() -> None:
     stage = fair()
     stage.cohort("all", None, 2)
     three(stage)
@@ -115,7 +115,7 @@ def test_of_even_cohorts_the_first_by_name_gives() -> None:
     assert stage.names("a", 1) == ["x"]
 
 
-def test_who_does_not_borrow_what_is_contested_gives_nothing() -> None:
+def test_queue_that_does_not_borrow_the_contested_resource_is_no_target() -> None:
     stage = fair()
     stage.queue("a", "all", {"cpu": 2, "gpu": 4}, ANYBODY)
     stage.queue("b", "all", {"cpu": 2, "gpu": 0}, ANYBODY)
@@ -248,7 +248,7 @@ def test_a_big_workload_goes_only_by_the_initial_share(
     assert stage.names("a", 3) == found
 
 
-def test_rejected_ones_are_followed_by_who_is_let_go() -> None:
+def test_rejected_candidates_are_followed_by_accepted_ones() -> None:
     stage = fair(FINAL)
     stage.cohort("all", None, 15)
     stage.queue("a", "all", 0, ANYBODY)
@@ -312,7 +312,7 @@ def test_the_second_strategy_stops_where_it_does_not_allow() -> None:
     assert stage.victims("a", 5) == []
 
 
-def test_cluster_queues_whose_shares_fell_below_that_of_the_preemptor_lose_no_more() -> None:
+def test_cluster_queues_below_the_preemptors_share_lose_no_more() -> None:
     stage = fair(INITIAL)
     stage.cohort("all", None, 11)
     stage.queue("a", "all", 0, ANYBODY)
@@ -330,7 +330,7 @@ def test_cluster_queues_whose_shares_fell_below_that_of_the_preemptor_lose_no_mo
 
 
 @pytest.mark.parametrize(("unasked", "found"), [(True, [("big", RECLAIMED)]), (False, [])])
-def test_within_nominal_quota_nobody_is_asked(unasked: bool, found: Found) -> None:
+def test_preemptor_within_nominal_quota_needs_no_comparison(unasked: bool, found: Found) -> None:
     stage = fair(FINAL, unasked=unasked)
     stage.cohort("all", None, {"cpu": 0, "gpu": 9})
     stage.queue("a", "all", {"cpu": 4, "gpu": 0}, ANYBODY)
@@ -354,7 +354,7 @@ def test_preemptor_within_nominal_quota_with_greater_share_of_another_resource_r
     assert stage.victims("a", 4) == found
 
 
-def test_without_the_gate_who_borrows_nothing_is_below_every_initial_share() -> None:
+def test_preemptor_without_borrowing_is_below_every_initial_share_without_gate() -> None:
     stage = fair(unasked=False)
     stage.queue("a", "all", 4, ANYBODY)
     stage.queue("b", "all", 0)
@@ -419,20 +419,20 @@ def test_a_greater_weight_protects() -> None:
     assert stage.names("a", 1) == ["c4"]
 
 
-def test_who_weighs_nothing_gives_first() -> None:
+def test_weight_0_gives_first() -> None:
     stage = three(fair(), c=0)
     fill(stage, b=5, c=4)
     assert stage.names("a", 3) == ["c4", "b5", "b4"]
 
 
-def test_who_weighs_nothing_within_nominal_quota_gives_nothing() -> None:
+def test_weight_0_within_nominal_quota_gives_nothing() -> None:
     stage = three(fair(), c=0)
     fill(stage, b=5, c=3)
     assert stage.names("a", 3) == ["b5", "b4"]
     assert stage.names("a", 4) == []
 
 
-def test_a_preemptor_that_weighs_nothing_and_borrows_preempts_nobody_of_finite_share() -> None:
+def test_borrowing_preemptor_with_weight_0_preempts_no_finite_share() -> None:
     stage = three(fair(), a=0)
     fill(stage, a=3, b=6)
     assert stage.names("a", 1) == []
@@ -441,7 +441,7 @@ def test_a_preemptor_that_weighs_nothing_and_borrows_preempts_nobody_of_finite_s
     assert stage.victims("a", 1) == [("b6", RECLAIMED)]
 
 
-def test_two_who_weigh_nothing_compare_by_what_they_borrowed() -> None:
+def test_two_queues_with_weight_0_compare_by_unweighted_share() -> None:
     stage = three(fair(FINAL), a=0, b=0)
     fill(stage, a=3, b=6)
     assert stage.names("a", 1) == ["b6"]
@@ -449,7 +449,7 @@ def test_two_who_weigh_nothing_compare_by_what_they_borrowed() -> None:
 
 
 @pytest.mark.parametrize("weight", ["1/1000000000", "1e-300"])
-def test_tiny_weights_do_not_make_who_is_within_nominal_quota_a_target(weight: str) -> None:
+def test_tiny_weight_within_nominal_quota_is_no_target(weight: str) -> None:
     stage = three(fair(), b=weight)
     fill(stage, b=3, c=6)
     assert stage.names("a", 1) == ["c6"]
@@ -458,7 +458,7 @@ def test_tiny_weights_do_not_make_who_is_within_nominal_quota_a_target(weight: s
 # --- fill back, ties --------------------------------------------------------------------------------
 
 
-def test_who_need_not_go_is_put_back() -> None:
+def test_unneeded_target_is_spared() -> None:
     stage = fair()
     stage.queue("a", "all", 4, ANYBODY)
     stage.queue("b", "all", 0)
@@ -478,7 +478,7 @@ def test_a_borrowing_limit_binds() -> None:
     assert stage.names("a", 3) == []
 
 
-def test_who_gives_of_what_is_not_dominant_keeps_the_share() -> None:
+def test_removal_of_a_non_dominant_resource_keeps_the_share() -> None:
     stage = fair(FINAL)
     stage.cohort("all", None, {"cpu": 10, "gpu": 2})
     stage.queue("a", "all", {"gpu": 0}, ANYBODY)

@@ -85,7 +85,7 @@ def test_a_restart_between_two_writes_counts_nothing_twice() -> None:
     assert (held(play, "first"), held(play, "second")) == (3, 2)
 
 
-def test_who_waits_for_more_waits_on_after_a_restart() -> None:
+def test_waiting_replacement_waits_after_a_restart() -> None:
     play = running(cpu=5, count=3)
     play.submit("second", "q", pod_sets=pods(6), replaces=key("first"))
     play.decide()
@@ -137,7 +137,7 @@ def test_goes_on_as_any_other_when_its_original_is_gone(gone: str) -> None:
     assert held(play, "second") == 6
 
 
-def test_the_original_is_not_preempted_for_who_replaces_it() -> None:
+def test_original_is_not_preempted_for_its_replacement() -> None:
     play = running(cpu=5, count=3, preemption=LOWER)
     play.submit("low", "q", pod_sets=pods(2), priority=1)
     play.run("low")
@@ -148,7 +148,7 @@ def test_the_original_is_not_preempted_for_who_replaces_it() -> None:
     play.run("second")
 
 
-def test_nobody_is_preempted_if_only_the_original_could_be() -> None:
+def test_nothing_is_preempted_if_only_the_original_is_a_candidate() -> None:
     play = running(cpu=5, count=3, preemption=LOWER)
     play.submit("second", "q", pod_sets=pods(6), priority=5, replaces=key("first"))
     assert play.decide() == []
@@ -191,7 +191,7 @@ def test_two_queues_ask_for_one_original_in_one_cycle() -> None:
     assert [held(play, each) for each in ("first", "second", "third")] == [3, 2, 6]
 
 
-def test_those_who_replace_each_other_are_counted_once_each() -> None:
+def test_workloads_that_replace_each_other_count_once_each() -> None:
     play = running(cpu=9, count=3)
     play.submit("second", "q", pod_sets=pods(3), replaces=key("first"))
     play.run("second")
@@ -227,5 +227,5 @@ def test_with_shares_the_replacement_counts_with_what_it_adds() -> None:
     assert isinstance(play.refusal("other"), NoFlavorFits | TakenInThisCycle)
 
 
-def test_nobody_is_known_for_whom_nobody_is_to_come() -> None:
+def test_workload_without_replacement_is_unknown() -> None:
     assert Replacements[Any]().of(key("first")) == ()

@@ -296,7 +296,7 @@ def test_lane_that_needs_quota_which_an_edit_took_away_is_evaluated_when_the_bat
     assert "ResourceNotCovered" in repr(play.refusal("waits"))
 
 
-def test_lane_whose_need_is_met_is_not_refreshed_before_the_batch_is_due() -> None:
+def test_lane_with_met_need_is_not_refreshed_before_the_batch_is_due() -> None:
     play = _waiting()
     before = play.refusal("in-q")
     play.finish("a", "b")

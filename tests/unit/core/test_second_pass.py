@@ -43,11 +43,11 @@ def _workload(**of: Any) -> Workload:
     ],
     ids=str,
 )
-def test_who_lacks_only_places_needs_one(of: dict[str, Any], needed: bool) -> None:
+def test_workload_that_lacks_only_places_needs_a_second_pass(of: dict[str, Any], needed: bool) -> None:
     assert is_needed(_workload(**of)) is needed
 
 
-def test_nobody_has_a_turn_at_first() -> None:
+def test_no_second_pass_is_due_at_first() -> None:
     passes = SecondPasses()
     assert (passes.next_at(), passes.turns, passes.take_due(9**20)) == (None, (), [])
 
@@ -61,14 +61,14 @@ def test_the_first_turn_comes_after_a_second_and_stays_where_it_is() -> None:
     assert passes.take_due(5 + SECOND) == [Turn(5 + SECOND, ONE, SECOND)]
 
 
-def test_who_needs_one_again_at_the_same_instant_has_one_turn() -> None:
+def test_second_pass_needed_again_at_the_same_instant_is_one_pass() -> None:
     passes = SecondPasses()
     for needed in (True, False, True):
         passes.settle(ONE, 5, needed=needed)
     assert passes.take_due(5 + SECOND) == [Turn(5 + SECOND, ONE, SECOND)]
 
 
-def test_who_fails_waits_twice_as_long_up_to_half_a_minute() -> None:
+def test_delay_doubles_after_each_failure_up_to_30_seconds() -> None:
     passes = SecondPasses()
     passes.settle(ONE, 0, needed=True)
     now, waited = 0, list[int]()
@@ -90,7 +90,7 @@ def test_it_is_several_turns_at_once_in_order() -> None:
     assert passes.next_at() == 3 * SECOND
 
 
-def test_who_needs_none_any_more_has_no_turn_and_starts_anew_if_ever() -> None:
+def test_workload_without_need_has_no_second_pass_and_restarts_its_delay() -> None:
     passes = SecondPasses()
     passes.settle(ONE, 0, needed=True)
     (turn,) = passes.take_due(SECOND)

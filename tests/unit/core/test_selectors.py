@@ -98,7 +98,7 @@ def test_toleration(toleration: Toleration, *, tolerated: bool) -> None:
     assert tolerates(toleration, Taint("spot", "yes", "NoSchedule")) is tolerated
 
 
-def test_the_first_taint_that_nobody_tolerates_is_found() -> None:
+def test_first_untolerated_taint_is_found() -> None:
     taints = (
         Taint("soft", "", "PreferNoSchedule"),
         Taint("a", "", "NoSchedule"),

@@ -155,7 +155,7 @@ def test_earlier_workload_of_its_lane_overtakes_a_standing_head(
     assert queue.head() is pending
 
 
-def test_standing_head_whose_need_is_met_is_the_head() -> None:
+def test_standing_head_with_met_need_is_the_head() -> None:
     stage = Quota()
     queue = queue_of(workload("a", 1, LARGE), workload("b", 2), strict=True, registration=stage.registration)
     pending = pop(queue)

@@ -58,7 +58,7 @@ def test_reservation_that_is_being_written_stays_counted() -> None:
         pytest.param(lambda play: play.finish("first"), id="finished"),
     ],
 )
-def test_reservation_of_nobody_is_not_counted(meanwhile: Callable[[Play], None]) -> None:
+def test_reservation_without_workload_is_not_counted(meanwhile: Callable[[Play], None]) -> None:
     play, reservation = decided()
     meanwhile(play)
     fresh = observed(play)

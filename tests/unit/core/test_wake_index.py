@@ -118,7 +118,7 @@ def test_borrower_at_its_borrowing_limit_is_not_reported_when_quota_returns_else
     assert _names(index.met_by_return(left)) == ["left"]
 
 
-def test_need_follows_the_node_whose_bound_does_not_suffice() -> None:
+def test_need_follows_the_binding_node() -> None:
     _, left, right = _pair(limit=2)
     quota.add_usage(left, 12)
     quota.add_usage(right, 8)

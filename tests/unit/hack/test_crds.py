@@ -89,6 +89,6 @@ def test_a_go_that_fails_as_a_whole_is_quoted(fake_go: Any) -> None:
         crds.definitions()
 
 
-def test_a_definition_that_nobody_publishes_is_refused_with_those_there_are() -> None:
+def test_unpublished_definition_is_refused_with_the_published_ones() -> None:
     with pytest.raises(crds.DefinitionsError, match=r"nothings\.example\.com; there are: appwrappers"):
         crds.definitions(["nothings.example.com"])

@@ -29,7 +29,7 @@ def test_only_one_process_is_inside_at_a_time(tmp_path: Path):
     assert not (tmp_path / "lock").exists()
 
 
-def test_who_has_to_wait_says_so_once(tmp_path: Path):
+def test_waiting_is_reported_once(tmp_path: Path):
     said: list[str] = []
     waiting = threading.Event()
 

@@ -46,7 +46,7 @@ def test_percentile_is_the_smallest_value_that_enough_values_do_not_exceed(
     assert percentile(values, fraction) == expected
 
 
-def test_usage_counts_from_the_beginning_of_the_load_and_tells_who_died():
+def test_usage_counts_from_load_start_and_names_dead_processes():
     before = {"etcd": Usage(cpu_seconds=2.0, rss_mib=10, peak_rss_mib=10)}
     after = [("etcd", Usage(cpu_seconds=5.0, rss_mib=50, peak_rss_mib=100)), ("kwok", None)]
     assert usage_by_process(before, after) == {

@@ -47,6 +47,6 @@ def test_one_process_is_given_each_port_once(two: range) -> None:
     assert set(given.values()) == set(two)
 
 
-def test_a_port_on_which_somebody_listens_is_not_given(two: range) -> None:
+def test_port_in_use_is_not_assigned(two: range) -> None:
     with socket.create_server(("127.0.0.1", two.start)):
         assert free_ports(["only"], two) == {"only": two.start + 1}

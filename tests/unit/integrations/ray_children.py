@@ -167,7 +167,7 @@ def ray_cluster_row() -> Row:
     )
 
 
-def ray_cluster_whose_head_has_one_name_row() -> Row:
+def ray_cluster_with_single_named_head_row() -> Row:
     head = {"ray.io/cluster": "ray", "ray.io/node-type": "head", "ray.io/group": "headgroup"}
     owner = {**a_cluster("ray"), "status": {"head": {"podName": "ray-head"}}}
     return Row(

@@ -37,8 +37,8 @@ from tests.unit.integrations.child_rows import (
 from tests.unit.integrations.ray_children import (
     elastic_ray_row,
     ray_cluster_row,
-    ray_cluster_whose_head_has_one_name_row,
     ray_cluster_with_a_long_name_row,
+    ray_cluster_with_single_named_head_row,
     ray_job_row,
     ray_job_with_sidecar_row,
     ray_service_row,
@@ -379,7 +379,7 @@ ROWS: tuple[Callable[[], Row], ...] = (
     elastic_ray_row,
     ray_service_row,
     ray_cluster_row,
-    ray_cluster_whose_head_has_one_name_row,
+    ray_cluster_with_single_named_head_row,
     ray_cluster_with_a_long_name_row,
     train_job_row,
     train_job_without_runtime_row,

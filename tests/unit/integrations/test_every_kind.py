@@ -227,9 +227,7 @@ def pod_sets_of(kind: Integration, job: Any) -> list[Any]:
 
 @pytest.mark.parametrize("kind", KINDS_OF_JOBS)
 @pytest.mark.parametrize("empty", [{}, None])
-def test_d24_kind_whose_podsets_may_be_absent_names_the_field_that_describes_them(
-    kind: Integration, empty: Any
-) -> None:
+def test_d24_kind_with_optional_podsets_names_their_field(kind: Integration, empty: Any) -> None:
     bare = {"metadata": {"name": "j", "namespace": "ns"}, "spec": empty}
     assert (pod_sets_of(kind, bare) == []) is (kind.framework in FIELDS_OF_PODS)
     if fields := FIELDS_OF_PODS.get(kind.framework):

@@ -48,7 +48,7 @@ def pods(priority_class: str = "") -> dict[str, Any]:
         (MPI_JOB, "kubeflow.org/mpijob", "v2beta1", "kubeflow.org/mpi-operator", True),
     ],
 )
-def test_each_kind_says_who_it_is(
+def test_each_kind_states_its_group_version_and_resource(
     kind: Any, framework: Any, version: Any, controller: Any, adopts: Any
 ) -> None:
     assert (kind.framework, kind.group, kind.version) == (framework, "kubeflow.org", version)

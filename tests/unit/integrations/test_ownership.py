@@ -77,12 +77,12 @@ def test_an_ancestor_without_queue_does_not_manage() -> None:
     assert ancestor_of(an_object("a", owner="b"), an_object("b"), without_queue_name=True) == "b"
 
 
-def test_a_forged_reference_with_another_uid_finds_nobody() -> None:
+def test_reference_with_another_uid_finds_no_owner() -> None:
     forged = an_object("a", owner="b", owner_uid="forged")
     assert ancestor_of(forged, an_object("b", queue="q")) is None
 
 
-def test_a_true_reference_to_a_job_whose_kind_makes_no_such_objects_finds_nobody() -> None:
+def test_reference_to_a_kind_without_such_children_finds_no_owner() -> None:
     assert ancestor_of(an_object("a", owner="b"), an_object("b", queue="q"), kind=JOB) is None
 
 
@@ -90,13 +90,13 @@ def _unless_made(_job: Any, child: Any, _is_elastic: Any) -> ChildDifference | N
     return None if child["metadata"]["name"] == "made" else ChildDifference.IDENTITY
 
 
-def test_a_true_reference_to_a_job_that_does_not_make_this_very_object_finds_nobody() -> None:
+def test_reference_to_a_job_that_did_not_create_the_object_finds_no_owner() -> None:
     kind = replace(NESTING, ownership=replace(NESTING.ownership, compare_child=_unless_made))
     assert ancestor_of(an_object("a", owner="b"), an_object("b", queue="q"), kind=kind) is None
     assert ancestor_of(an_object("made", owner="b"), an_object("b", queue="q"), kind=kind) == "b"
 
 
-def test_object_is_compared_with_each_owner_whose_child_it_descends_from() -> None:
+def test_object_is_compared_with_each_owner_it_descends_from() -> None:
     def differs_below(_job: Any, obj: Any, _is_elastic: Any) -> ChildDifference | None:
         return None if obj["metadata"]["name"] == "made" else ChildDifference.REQUESTS
 

@@ -389,9 +389,7 @@ def test_a_pod_is_told_once_why_it_ends() -> None:
         ([pod(group=None)], {"main": 0}, []),
     ],
 )
-def test_the_newest_pods_that_nobody_asked_for_are_too_many(
-    members: Any, counts: Any, beyond: list[str]
-) -> None:
+def test_newest_unrequested_pods_are_excess(members: Any, counts: Any, beyond: list[str]) -> None:
     assert named(list_excess(of(*members), counts, NAMES)) == beyond
 
 

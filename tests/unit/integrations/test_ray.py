@@ -246,13 +246,13 @@ def test_a_fault_tolerant_head_counts_for_what_cleans_up_after_it(
         ("SidecarMode", None, ["head", "small"], ["ray", "ray-job-submitter"]),
     ],
 )
-def test_who_submits_the_job_asks_for_quota(mode: Any, own: Any, names: Any, head: Any) -> None:
+def test_submitter_requests_quota(mode: Any, own: Any, names: Any, head: Any) -> None:
     job = ray(RAY_JOB, cluster(), submissionMode=mode, submitterPodTemplate=own)
     assert [one.name for one in RAY_JOB.list_pod_sets(job, NAMES)] == names
     assert [one["name"] for one in containers_of_head(RAY_JOB, job)] == head
 
 
-def test_a_submitter_that_nobody_described_is_the_operators() -> None:
+def test_default_submitter_is_the_operators() -> None:
     job = ray(RAY_JOB, cluster(), submissionMode="K8sJobMode")
     assert RAY_JOB.list_pod_sets(job, NAMES)[2].get_template(job)["spec"] == {
         "restartPolicy": "Never",
@@ -303,7 +303,7 @@ def test_an_injection_writes_the_default_submitter_into_the_job() -> None:
     )
 
 
-def test_a_stopped_job_has_no_submitter_that_nobody_described() -> None:
+def test_stopped_job_has_no_default_submitter() -> None:
     job = ray(RAY_JOB, cluster(), submissionMode="K8sJobMode")
     running = injected(RAY_JOB, job)
     submitter = RAY_JOB.list_pod_sets(running, NAMES)[2]

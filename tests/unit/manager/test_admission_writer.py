@@ -139,7 +139,7 @@ async def test_a2_refusal_of_reserved_workload_is_not_written(parts: dict[str, A
     assert not recorder.told
 
 
-async def test_while_nobody_answers_it_is_tried_more_and_more_seldom(
+async def test_retries_become_rarer_while_requests_fail(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     writes, recorder, waits = Writes(), Recorder(), list[int]()

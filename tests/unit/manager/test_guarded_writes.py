@@ -135,7 +135,7 @@ def without_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guarded_writes, "backoff", lambda _: 0.0)
 
 
-async def test_a2_apply_whose_answer_is_lost_is_applied_once() -> None:
+async def test_a2_apply_with_lost_answer_is_applied_once() -> None:
     server = Server(workload(), lost=1)
     written = await server.reserve()
     assert written == server.stored

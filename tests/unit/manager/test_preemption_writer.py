@@ -161,7 +161,7 @@ def without_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guarded_writes, "backoff", lambda _: 0.0)
 
 
-async def test_the_victim_says_for_whom_and_why_and_keeps_its_quota() -> None:
+async def test_target_reports_preemptor_and_reason_and_keeps_its_quota() -> None:
     world = World(victim())
     assert await world.writer.preempt(PREEMPTION)
     assert world.api is not None
@@ -228,7 +228,7 @@ async def test_it_does_not_stand_where_it_was_not_decided_for(
 
 
 @pytest.mark.parametrize("stored", [None, victim(condition("Finished")), victim(uid="another")])
-async def test_nothing_is_written_to_who_is_not_to_be_preempted(stored: dict[str, Any] | None) -> None:
+async def test_workload_that_is_no_target_is_not_written(stored: dict[str, Any] | None) -> None:
     world = World(stored)
     assert not await world.writer.preempt(PREEMPTION)
     assert world.writes == 0
@@ -240,14 +240,14 @@ async def test_a_refusal_is_final() -> None:
     assert world.writes == 2, "the apply, and the merge patch that replaces it"
 
 
-async def test_who_is_being_evicted_already_counts_and_is_not_told_of_again() -> None:
+async def test_evicted_target_counts_and_is_not_reported_again() -> None:
     world = World(victim(condition("Evicted", reason="ClusterQueueStopped")))
     assert await world.writer.preempt(PREEMPTION)
     assert world.writes == 0
     assert world.recorder.told == []
 
 
-async def test_who_was_evicted_by_another_meanwhile_counts_too() -> None:
+async def test_target_evicted_by_another_writer_counts() -> None:
     world = World(victim())
     world.api = victim(condition("Evicted", reason="LocalQueueStopped"), resourceVersion="7")
     assert await world.writer.preempt(PREEMPTION)

@@ -143,7 +143,7 @@ def test_numbers_of_a_cluster_queue() -> None:
 
 
 @pytest.mark.parametrize("ended", ["finished", "deleted"])
-def test_those_who_wait_are_counted_until_they_do_not(ended: str) -> None:
+def test_pending_workloads_are_counted_while_they_wait(ended: str) -> None:
     told = Told()
     observe_cluster_queue(told, "cq-of-main")
     waiting = workload(QuotaReserved=("False", "WaitingForQuota"))
@@ -168,7 +168,7 @@ def test_an_eviction_counts_once_for_the_first_time_only() -> None:
     assert told.value("local_queue_evicted_workloads_total", name="main") == 2
 
 
-def test_a_preemption_counts_for_whom_it_happens() -> None:
+def test_preemption_counts_for_the_preemptor() -> None:
     told = Told()
     told.measures.workloads.preempted("cq", "InClusterQueue")
     assert (

@@ -308,7 +308,7 @@ def test_workloads_are_counted_by_what_they_say_of_themselves() -> None:
         assert [(one["custom_model"], one["="]) for one in played.series(series)] == [("", "0.0")]
 
 
-def test_those_who_wait_in_a_local_queue_are_told_apart() -> None:
+def test_pending_workloads_are_counted_by_local_queue() -> None:
     played = Played()
     assert {one["status"]: one["="] for one in played.series("local_queue_pending_workloads")} == {
         "active": "2.0",

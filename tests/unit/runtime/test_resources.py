@@ -24,7 +24,7 @@ WORKLOADS = Resource("admitq.dev", "v1beta2", "workloads", "Workload", namespace
         ),
     ],
 )
-def test_builds_paths_whose_names_stay_in_their_segment(
+def test_names_stay_in_their_path_segment(
     resource: Resource, namespace: str | None, name: str | None, subresource: str | None, path: str
 ):
     assert resource.path(namespace, name, subresource) == path

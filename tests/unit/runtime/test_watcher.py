@@ -65,7 +65,7 @@ async def test_a_resource_that_must_be_there_is_waited_for() -> None:
     running.cancel()
 
 
-def test_who_unsubscribed_is_told_nothing_more() -> None:
+def test_unsubscribed_listener_gets_no_more_changes() -> None:
     store, changes = Store(CONFIG_MAPS), list[Change]()
     store.subscribe(changes.append)
     store.upsert(OBJECT)

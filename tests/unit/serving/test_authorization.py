@@ -71,7 +71,7 @@ async def decide(authorizer: Authorizer, token: str, **options: Any) -> Decision
     return await authorizer.decide(f"Bearer {token}", path="/metrics", **options)
 
 
-async def test_whom_the_cluster_knows_and_permits_gets_through() -> None:
+async def test_authenticated_and_authorized_caller_is_served() -> None:
     cluster = Cluster()
     assert await decide(Authorizer(cluster), "good") is Decision.ALLOWED
     token_review, access_review = cluster.asked
@@ -89,7 +89,7 @@ async def test_whom_the_cluster_knows_and_permits_gets_through() -> None:
     "header",
     ["", "Bearer", "Bearer ", "bearer", "Basic Z29vZA==", "good", "Bearer " + "x" * (LONGEST_TOKEN + 1)],
 )
-async def test_without_a_token_nobody_is_asked(header: str) -> None:
+async def test_request_without_token_causes_no_review(header: str) -> None:
     cluster = Cluster()
     assert await Authorizer(cluster).decide(header, path="/metrics") is Decision.UNAUTHENTICATED
     assert cluster.asked == []
@@ -101,7 +101,7 @@ async def test_an_unknown_token_is_turned_away_and_a_known_one_without_permissio
     assert await decide(authorizer, "poor") is Decision.FORBIDDEN
 
 
-async def test_a_token_for_somebody_else_is_no_token_for_us() -> None:
+async def test_token_for_another_audience_is_refused() -> None:
     cluster = Cluster(audiences=["other"])
     assert await decide(Authorizer(cluster, audiences=("metrics",)), "good") is Decision.UNAUTHENTICATED
     cluster = Cluster(audiences=["metrics"])
@@ -146,7 +146,7 @@ async def test_each_path_has_a_permission_of_its_own() -> None:
     assert paths == ["/metrics", "/debug"]
 
 
-async def test_callers_who_come_together_cause_one_question() -> None:
+async def test_simultaneous_calls_cause_one_review() -> None:
     cluster = Cluster()
     authorizer = Authorizer(cluster)
     decisions = await asyncio.gather(*(decide(authorizer, "good") for _ in range(50)))
@@ -185,7 +185,7 @@ async def test_what_is_remembered_is_bounded_and_holds_no_token() -> None:
     assert not any(b"secret" in key for key in remembered)
 
 
-async def test_an_api_server_that_is_down_lets_nobody_in_but_those_it_let_in_before() -> None:
+async def test_only_cached_callers_are_served_while_the_api_server_is_down() -> None:
     cluster = Cluster()
     authorizer = Authorizer(cluster)
     await decide(authorizer, "good")
@@ -195,7 +195,7 @@ async def test_an_api_server_that_is_down_lets_nobody_in_but_those_it_let_in_bef
 
 
 @pytest.mark.parametrize(("token", "status"), [("good", 200), ("poor", 403), ("bad", 401), ("", 401)])
-async def test_a_protected_handler_is_reached_by_those_alone_who_may(token: str, status: int) -> None:
+async def test_protected_handler_serves_only_authorized_callers(token: str, status: int) -> None:
     reached: list[Request] = []
 
     async def secret(request: Request) -> Response:

@@ -221,7 +221,9 @@ def test_an_upcoming_authority_that_expired_before_its_turn_is_made_anew() -> No
 @given(
     st.lists(st.tuples(st.integers(1, 120 * 24), st.booleans(), st.integers(0, 2)), min_size=1, max_size=15)
 )
-def test_whoever_had_the_bundle_when_told_so_trusts_every_leaf(moves: list[tuple[int, bool, int]]) -> None:
+def test_client_with_the_published_bundle_trusts_every_certificate(
+    moves: list[tuple[int, bool, int]],
+) -> None:
     """Clients hold the bundle as it was when it was last distributed; leaves are signed by what is active."""
     now = NOW
     authority = next_authority(None, now, name="test", distributed=False)

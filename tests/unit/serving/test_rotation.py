@@ -247,7 +247,7 @@ async def test_it_is_not_ready_before_every_client_was_told() -> None:
     assert replica.wanting == ""
 
 
-async def test_a_bundle_that_somebody_removed_is_put_back() -> None:
+async def test_removed_bundle_is_restored() -> None:
     api = an_api()
     replica = a_replica(api, Clock())
     await replica.step()
@@ -285,7 +285,7 @@ async def test_conversion_webhooks_of_crds_are_told_when_asked() -> None:
     assert replica.first.is_set()
 
 
-async def test_an_optional_client_that_is_missing_keeps_nobody_waiting() -> None:
+async def test_missing_optional_client_delays_nothing() -> None:
     for is_optional in (True, False):
         api = an_api()
         missing = Target("customresourcedefinitions", "cohorts.admitq.dev", is_optional=is_optional)

@@ -424,7 +424,7 @@ async def refused(served: Running) -> None:
         await close(writer)
 
 
-async def test_a_server_that_stops_gives_its_port_back_and_answers_who_is_connected() -> None:
+async def test_stopping_server_closes_its_port_and_answers_open_connections() -> None:
     async with running() as served:
         kept, keeping = await served.connect()
         await exchange(kept, keeping)

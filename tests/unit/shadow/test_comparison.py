@@ -319,7 +319,7 @@ def test_what_follows_from_a_difference_is_agreed_with() -> None:
     assert made.workloads[key("first")].admission is not None
 
 
-def test_of_a_manager_that_does_nothing_it_is_told_of_whom_there_is_room_for_alone() -> None:
+def test_idle_manager_is_reported_only_for_fitting_workloads() -> None:
     made = cluster(queue("q", 2), replace(STRICT, name="s"))
     made.meddle = lambda _: None
     for name in ("a", "b", "c", "d"):
@@ -348,7 +348,7 @@ def test_a_workload_may_be_told_of_again_when_it_has_changed() -> None:
 # --- a race is no difference ----------------------------------------------------------------------------
 
 
-def test_who_came_a_moment_ago_may_not_have_been_seen() -> None:
+def test_recent_workload_may_be_unobserved() -> None:
     made = cluster(queue("q", 2))
     made.meddle = lambda _: None
     submit(made, "lower", 2)

@@ -162,7 +162,7 @@ def test_a_class_can_name_a_job_of_such_a_kind(tmp_path: Path) -> None:
     assert story.of(Happening.ADMITTED) == ["0 Admitted training-1", "10 Admitted training-2"]
 
 
-def test_nobody_knows_them_without_the_configuration(tmp_path: Path) -> None:
+def test_custom_kinds_are_unknown_without_the_configuration(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="nothing is ever submitted"):
         plan(tmp_path, SPEC, WORLD + shown("example.com/v1"))
 

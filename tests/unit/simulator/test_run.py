@@ -207,7 +207,7 @@ admissionFairSharing: {usageHalfLifeTime: 10m, usageSamplingInterval: 1m}
 
 
 @pytest.mark.parametrize(("period", "seconds"), [("0s", 120.0), ("10s", 130.0)])
-def test_those_who_are_woken_are_tried_when_their_batch_is_due(
+def test_woken_workloads_are_evaluated_when_their_batch_is_due(
     tmp_path: Path, period: str, seconds: float
 ) -> None:
     head = "---\napiVersion: config.admitq.dev/v1beta2\nkind: Configuration\n"
@@ -343,7 +343,7 @@ workloads:
         pytest.param("{checkpoints: 30s}", 70, 210, 40, id="up to the last checkpoint"),
     ],
 )
-def test_who_is_preempted_stops_waits_and_comes_back(
+def test_preempted_job_stops_waits_and_is_admitted_again(
     tmp_path: Path, evictions: str, admitted: int, finished: int, lost: int
 ) -> None:
     simulation, story = played(tmp_path, f"evictions: {evictions}\n{LOW_THEN_HIGH}", PREEMPTING)

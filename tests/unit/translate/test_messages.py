@@ -197,7 +197,7 @@ def test_why_a_workload_waits(refusal: Refusal, reason: str, message: str) -> No
     assert messages.pending_condition(refusal) == (reason, message)
 
 
-def test_who_was_bypassed_has_the_reason_of_its_equal() -> None:
+def test_bypassed_workload_has_the_reason_of_its_equal() -> None:
     refusal = NoFlavorFits(
         (PodSetRefusals("main", (InsufficientQuota("default", "cpu", 1),)),), NoFitReason.WAITING_FOR_QUOTA
     )
@@ -252,7 +252,7 @@ def test_flavors_considered_name_the_preemption_mode(mode: Mode, text: str) -> N
         ),
     ],
 )
-def test_who_is_preempted_is_told_for_whom_and_by_what_right(reason: PreemptionReason, text: str) -> None:
+def test_preempted_workload_reports_preemptor_and_reason(reason: PreemptionReason, text: str) -> None:
     key = ObjectKey("ns", "w")
     told = messages.preempted(Preempt(key, "u", reason, key, "p", ("root", "a"), ("root", "b", "c")), "j")
     assert told == (

@@ -145,7 +145,7 @@ def test_a_half_life_that_was_not_chosen_is_told_of(text: str, told: bool) -> No
         ),
     ],
 )
-def test_section_and_gate_tell_whether_anybody_looks_for_ready_pods(
+def test_section_and_gate_decide_whether_ready_pods_count(
     version: str, said: dict[str, Any], looks: bool
 ) -> None:
     head = {"apiVersion": f"config.{COMPAT_GROUP}/{version}", "kind": "Configuration"}

@@ -177,7 +177,7 @@ def test_a2_true_condition_without_admission_is_malformed_and_holds_nothing() ->
         (None, True, None),
     ],
 )
-def test_a_slice_replaces_who_its_annotation_names(
+def test_slice_replaces_the_workload_in_its_annotation(
     annotation: str | None, gate: bool, expected: ObjectKey | None
 ) -> None:
     obj = workload()

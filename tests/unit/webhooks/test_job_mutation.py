@@ -180,7 +180,7 @@ DISPATCHED = {("team", "q"): {NAMES.multikueue_controller, "example.com/other"}}
         (None, {"world": FakeWorld(controllers={("other", "q"): {NAMES.multikueue_controller}})}, None),
     ],
 )
-async def test_a_job_that_is_to_run_in_another_cluster_is_run_here_by_nobody(
+async def test_job_for_another_cluster_is_not_run_here(
     managed_by: str | None, options: dict[str, Any], after: str | None
 ) -> None:
     spec: dict[str, Any] = {"managedBy": managed_by} if managed_by else {}

@@ -78,7 +78,7 @@ def test_stores_keep_what_lookups_need() -> None:
     assert slim("small")({**obj, "spec": {"large": "thing", "small": 1}})["spec"] == {"small": 1}
 
 
-async def test_what_the_stores_know_is_asked_of_nobody() -> None:
+async def test_stored_objects_cause_no_request() -> None:
     client = Answers(DOWN)
     world = a_world(client)
     assert world.has_local_queue("team", "default")

@@ -242,7 +242,7 @@ async def test_executor_that_asks_for_more_than_its_application_was_charged_is_h
     assert (NAMES.managed in held["metadata"]["labels"]) is (driver_cpu == "9")
 
 
-async def test_pods_of_a_replica_set_that_nobody_queues_are_held() -> None:
+async def test_pods_of_an_unqueued_replica_set_are_held() -> None:
     replica_set = {
         "apiVersion": "apps/v1",
         "kind": "ReplicaSet",
@@ -421,7 +421,7 @@ def test_everything_else_may_change(old: Any, new: Any) -> None:
         (managed({}, {NAMES.pod_suspending_parent: "statefulset"}, ownerReferences=[IN_JOB]), False),
     ],
 )
-async def test_who_marks_pods_of_a_queued_job_is_warned(pod: Any, warned: bool) -> None:
+async def test_marking_pods_of_a_queued_job_warns(pod: Any, warned: bool) -> None:
     world = FakeWorld(owners={"j": QUEUED_JOB})
     options: dict[str, Any] = {"gvk": ("", "v1", "Pod"), "integrations": (JOB, POD), "registered": (JOB, POD)}
     answer = await ask("/validate--v1-pod", pod, world=world, **options)

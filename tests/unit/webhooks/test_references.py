@@ -60,7 +60,7 @@ async def test_a_runtime_that_is_not_there_refuses_nothing() -> None:
     assert answer.allowed
 
 
-async def test_a_runtime_of_a_kind_that_nobody_knows_is_not_looked_for() -> None:
+async def test_runtime_of_an_unknown_kind_is_not_looked_up() -> None:
     world = FakeWorld(owners={"torch": runtime(BOTH)})
     spec = {"runtimeRef": {"name": "torch", "kind": "Secret", "apiGroup": "example.com"}}
     assert (await asked("validate", TRAIN_JOB, world, job(TRAIN_JOB, spec))).allowed

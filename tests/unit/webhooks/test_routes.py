@@ -124,7 +124,7 @@ async def test_reviews_are_reported() -> None:
     assert seen == [(path, True), (path, False)]
 
 
-async def test_a_kind_whose_code_fails_refuses_its_objects_and_no_others(
+async def test_failing_kind_rejects_only_its_own_objects(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     def fails(*_: object) -> list[object]:

@@ -66,7 +66,7 @@ def test_a_reservation_without_checks_admits_in_the_same_guarded_patch() -> None
     assert {item["observedGeneration"] for item in patch["status"]["conditions"]} == {2}
 
 
-def test_what_is_known_of_pods_is_left_to_who_knows_it() -> None:
+def test_pod_fields_of_other_writers_are_kept() -> None:
     ready = condition("PodsReady", "True", "Started")
     patch = reservation_patch(workload(ready), ADMISSION, admit=True, now=NOW)
     assert states(patch)["PodsReady"] == ("True", "Started", "m")

@@ -14,7 +14,7 @@ def test_no_way_is_listed_twice() -> None:
     assert len({one.event for one in EVICTIONS}) == len(EVICTIONS)
 
 
-def test_who_returns_at_once_is_not_told_of_another_reason() -> None:
+def test_immediately_requeued_workload_keeps_its_reason() -> None:
     at_once = [one for one in EVICTIONS if one.returns is Returns.AT_ONCE]
     assert [one.returns_with for one in at_once] == [one.reason for one in at_once]
 

@@ -69,7 +69,7 @@ def test_pods_are_marked_with_podset_queues_and_workload() -> None:
     assert info.annotations == {NAMES.workload: "job-a-12345"}
 
 
-def test_a_queue_whose_name_is_no_label_value_is_not_marked() -> None:
+def test_queue_name_that_is_no_label_value_is_not_marked() -> None:
     info = only_info(workload({"cpu": "plain"}, queue="a.queue"))
     assert NAMES.local_queue_name not in info.labels
     assert NAMES.cluster_queue_name in info.labels

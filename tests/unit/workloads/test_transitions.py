@@ -246,7 +246,7 @@ def test_a_release_counts_the_time_that_was_run() -> None:
     assert found(transition, "Admitted") == ("False", "NoReservation", "The workload has no reservation")
 
 
-def test_who_used_up_all_time_begins_anew() -> None:
+def test_used_up_execution_time_starts_over() -> None:
     evicted = condition("Evicted", "True", "DeactivatedDueToMaximumExecutionTimeExceeded")
     transition = Transition(workload(condition("Admitted", "True"), evicted), NOW)
     transition.release("Deactivated", "m")
@@ -289,7 +289,7 @@ RESERVED, FINISHED = condition("QuotaReserved", "True"), condition("Finished", "
         ([RESERVED, condition("Finished", "False")], {}, True, False),
     ],
 )
-def test_quota_is_held_until_the_end_also_by_who_is_to_go(
+def test_preempted_workload_holds_quota_until_it_stops(
     conditions: list[dict[str, Any]], metadata: dict[str, Any], holds: bool, over: bool
 ) -> None:
     obj = workload(*conditions)
@@ -301,5 +301,5 @@ def test_quota_is_held_until_the_end_also_by_who_is_to_go(
     ("spec", "active"),
     [({}, True), ({"active": None}, True), ({"active": True}, True), ({"active": False}, False)],
 )
-def test_only_who_says_no_is_not_active(spec: dict[str, Any], active: bool) -> None:
+def test_only_active_false_is_inactive(spec: dict[str, Any], active: bool) -> None:
     assert is_active({"spec": spec}) is active

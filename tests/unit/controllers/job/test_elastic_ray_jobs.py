@@ -135,7 +135,7 @@ async def test_of_what_ray_removes_from_the_cluster_of_a_job_the_quota_is_free_w
     assert [one["count"] for one in value_at(found, ("status", "admission", "podSetAssignments"))] == [1, 1]
 
 
-async def test_a_job_whose_cluster_is_not_known_keeps_what_it_has() -> None:
+async def test_job_with_unknown_cluster_keeps_its_state() -> None:
     ray = Ray()
     slices = await ray.scaled(made_cluster(5, generation=2))
     ray.world.stores.of(CLUSTERS).remove(made_cluster(5))

@@ -72,7 +72,7 @@ async def test_pods_that_lost_their_queue_are_ended_rather_than_the_workload_of_
     assert [call for call in world.calls if call.startswith("delete")] == ["delete pods/a", "delete pods/b"]
 
 
-async def test_a_group_whose_workload_has_become_somebody_elses_does_not_run_on() -> None:
+async def test_pod_group_stops_when_its_workload_belongs_to_another() -> None:
     world = PodWorld()
     world.put(PODS, *pair("running", "running"))
     world.put(KINDS.workloads, workload(name="g"))
@@ -84,7 +84,7 @@ async def test_a_group_whose_workload_has_become_somebody_elses_does_not_run_on(
     ("validated", "labels", "taken"),
     [(True, {}, False), (False, {}, True), (True, {NAMES.prebuilt_workload_name: "g"}, True)],
 )
-async def test_a_workload_that_nobody_controls_is_a_groups_if_the_group_says_so(
+async def test_workload_without_controller_belongs_to_the_group_that_names_it(
     validated: bool, labels: Any, taken: bool
 ) -> None:
     world = PodWorld(validate_group_owner=validated)

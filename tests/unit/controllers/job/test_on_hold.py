@@ -25,7 +25,7 @@ def test_a_job_on_hold_keeps_its_workload_and_no_quota() -> None:
 
 
 @pytest.mark.parametrize("on_hold", [True, False])
-def test_e_reservation_whose_reason_another_program_left_is_a_reservation(on_hold: bool) -> None:
+def test_e_reservation_with_foreign_reason_is_a_reservation(on_hold: bool) -> None:
     obj = admitted(condition("PodsReady", True, "Started"))
     obj["status"]["conditions"][0] = condition("QuotaReserved", True, "OnHold", "Job is on hold")
     holding = replace(JOB, lifecycle=replace(JOB.lifecycle, is_on_hold=lambda _: on_hold))

@@ -162,7 +162,7 @@ async def test_pods_that_run_are_not_ended_before_their_admission_is_heard_of(kn
     assert world.calls == ["get workloads/g"]
 
 
-async def test_pods_that_nobody_admitted_are_ended() -> None:
+async def test_pods_without_admission_are_deleted() -> None:
     world = PodWorld()
     world.put(PODS, *pair("running", "running"))
     await world.pods.reconcile(GROUP)

@@ -109,14 +109,14 @@ def of_class(name: str) -> dict[str, Any]:
         (admitted(spec=of_class("old")), []),
     ],
 )
-def test_nobody_escapes_a_stop_by_naming_a_class_that_is_not_there(obj: dict[str, Any], done: Any) -> None:
+def test_missing_priority_class_does_not_prevent_a_stop(obj: dict[str, Any], done: Any) -> None:
     plan = decided(job(RUNNING, labels=BY_LABEL), obj, settings={"pods_ready": None})
     assert kinds(plan) == done
     note = 'WorkloadPriorityClass "high" not found'
     assert (("WorkloadPriorityClassNotFound", note) in told(plan)) is not bool(done)
 
 
-def test_of_a_class_that_is_not_there_nobody_hears_whose_job_has_ended() -> None:
+def test_missing_class_is_not_reported_for_ended_jobs() -> None:
     assert (
         decided(job(status=COMPLETE, labels=BY_LABEL), workload(FINISHED, metadata={"finalizers": []}))
         == Plan()

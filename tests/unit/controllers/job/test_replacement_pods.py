@@ -91,7 +91,7 @@ async def test_a_group_that_ends_without_its_pods_says_first_that_it_lacks_them(
     assert condition_of(ended, "Finished")[0] == "True"
 
 
-async def test_of_a_group_that_has_ended_nobody_is_awaited() -> None:
+async def test_ended_pod_group_waits_for_no_pod() -> None:
     world = PodWorld()
     world.put(PODS, *pair("failed", "going"))
     ended = of_group(admitted, condition("Finished", True, "Succeeded"))
@@ -100,7 +100,7 @@ async def test_of_a_group_that_has_ended_nobody_is_awaited() -> None:
     assert condition_of(world.get(KINDS.workloads, "g"), "WaitingForReplacementPods") is None
 
 
-async def test_a_deleted_workload_still_says_whom_its_group_lacks() -> None:
+async def test_deleted_workload_reports_missing_group_pods() -> None:
     world = PodWorld()
     world.put(PODS, *pair("running", "failed"))
     world.put(KINDS.workloads, of_group(admitted, metadata={"deletionTimestamp": time(9)}))
@@ -138,7 +138,7 @@ async def test_a_fast_release_does_not_wait_for_pods_that_are_deleted() -> None:
         assert (quota[0] == "False") is freed
 
 
-async def test_a_group_whose_pods_the_watch_does_not_show_is_asked_for() -> None:
+async def test_pod_group_missing_in_the_watch_is_listed() -> None:
     world = PodWorld()
     world.put(KINDS.workloads, of_group(admitted))
     world.client.api["pods", "a"] = pod("a", group="g")

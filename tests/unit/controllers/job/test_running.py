@@ -28,7 +28,7 @@ def test_readiness_of_pods_is_followed(before: Any, status: dict[str, Any], afte
     assert (found and found[:2]) == after_
 
 
-def test_nobody_looks_at_readiness_where_that_is_switched_off() -> None:
+def test_readiness_is_ignored_when_disabled() -> None:
     plan = decided(job(RUNNING, {"ready": 3}), admitted(), settings={"pods_ready": None})
     assert plan == Plan()
 

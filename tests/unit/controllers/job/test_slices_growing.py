@@ -198,7 +198,7 @@ def test_what_runs_without_an_admission_has_its_slice_follow_it() -> None:
     assert value_at(written(first, decided(by_hand(5), first)), ("spec", "podSets"))[0]["count"] == 5
 
 
-def test_whoever_was_not_started_by_its_admission_is_started_anew() -> None:
+def test_pods_started_before_the_admission_are_restarted() -> None:
     plan = decided(by_hand(3), slice_("first", 3))
     assert told(plan) == [("Stopped", "Started before it was admitted")]
 

@@ -89,7 +89,7 @@ def test_e_eviction_goes_on_when_another_program_reserves_and_leaves_evicted_tru
     assert "admission" not in released["status"]
 
 
-def test_without_detailed_reasons_who_was_evicted_is_pending() -> None:
+def test_evicted_workload_is_pending_without_detailed_reasons() -> None:
     obj = admitted(EVICTED)
     released = written(obj, decided(job(), obj, settings={"detailed_reasons": False}))
     message = "The ClusterQueue is stopped"
@@ -105,7 +105,7 @@ def test_without_detailed_reasons_who_was_evicted_is_pending() -> None:
         ("Deactivated", "False"),
     ],
 )
-def test_who_may_come_back_at_once(reason: str, requeued: str) -> None:
+def test_immediate_requeue_by_reason(reason: str, requeued: str) -> None:
     obj = admitted(condition("Evicted", True, reason, "m"))
     assert condition_of(written(obj, decided(job(), obj)), "Requeued") == (requeued, reason, "m")
 

@@ -177,7 +177,7 @@ def test_a_template_that_contradicts_its_flavor_is_told() -> None:
     ],
     ids=["finished", "evicted", "evicted-and-waiting", "evicted-without-cleaning-up"],
 )
-def test_who_needs_no_nodes_any_more_lets_go(
+def test_request_is_released_without_need_for_nodes(
     obj: dict[str, Any], cleans_up: bool, deleted: list[str]
 ) -> None:
     plan = decide(case(obj, request(), templates=(template(),), cleans_up=cleans_up))

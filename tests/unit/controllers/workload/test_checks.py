@@ -112,7 +112,7 @@ def test_reserved_workload_is_released_when_more_checks_apply_than_it_can_list(
     ],
     ids=["admitted", "evicted"],
 )
-def test_workload_whose_job_runs_or_stops_is_left_alone_when_more_checks_apply_than_it_can_list(
+def test_workload_with_too_many_checks_is_unchanged_while_its_job_runs_or_stops(
     obj: dict[str, Any],
 ) -> None:
     assert decided(obj, cluster_queue=cluster_queue(checks=NINE)).actions == ()
@@ -202,7 +202,7 @@ def test_an_earlier_wait_that_is_longer_stays() -> None:
     assert final["status"]["requeueState"] == {"count": 2, "requeueAt": time(500)}
 
 
-def test_a_check_that_asks_for_a_retry_of_who_is_deactivated_is_not_waited_for() -> None:
+def test_retry_of_a_check_of_a_deactivated_workload_is_ignored() -> None:
     """Its controller may not have seen yet that the Workload is inactive."""
     obj = workload(
         condition("Evicted", True, "Deactivated", "The workload is deactivated"),

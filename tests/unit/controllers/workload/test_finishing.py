@@ -25,7 +25,7 @@ GOING = {"deletionTimestamp": time(0)}
 LABELLED = {"labels": {NAMES.job_uid: "uid-j"}}
 
 
-def test_a_workload_whose_owner_is_gone_is_finished_and_freed() -> None:
+def test_workload_without_owner_is_finished_and_released() -> None:
     obj = workload(owner=None, metadata=LABELLED)
     finished = written(obj, decided(obj))
     assert condition_of(finished, "Finished") == (
@@ -55,7 +55,7 @@ def test_a_deleted_workload_with_an_owner_is_its_owners_matter() -> None:
     assert decided(workload(FINISHED, metadata=GOING)).actions == ()
 
 
-def test_one_whose_owners_are_gone_with_their_kind_is_finished_and_freed() -> None:
+def test_workload_of_a_deleted_kind_is_finished_and_released() -> None:
     write = decided(reserved(metadata=GOING), owners_gone=True).actions[0]
     assert isinstance(write, Patch)
     assert write.steps[0].patch["status"]["conditions"][-1]["reason"] == "OwnerNotFound"

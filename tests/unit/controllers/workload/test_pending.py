@@ -15,7 +15,7 @@ def test_a_new_workload_in_a_working_queue_costs_no_write() -> None:
     assert decided(workload(), now=2) == Plan()
 
 
-def test_who_is_passed_over_for_an_equal_one_learns_why_from_the_first_look_on() -> None:
+def test_bypassed_workload_has_a_reason_from_the_first_report() -> None:
     bypassed = Explanation("WaitingForQuota", "like another")
     obj = settled(workload(), now=2, bypassed=bypassed)
     assert condition_of(obj, "QuotaReserved") == ("False", "WaitingForQuota", "like another")
@@ -210,7 +210,7 @@ def test_what_else_a_gated_workload_waits_for_is_told_first_and_once(
     [({}, {}), ({NAMES.admission_gated_by: ""}, {}), (GATED["annotations"], {"admission_gates": False})],
     ids=["without-annotation", "with-none-left", "where-nothing-is-gated"],
 )
-def test_a_workload_whose_gates_are_gone_waits_for_quota(annotations: Any, settings: Any) -> None:
+def test_workload_without_gates_waits_for_quota(annotations: Any, settings: Any) -> None:
     obj = workload(IS_GATED, metadata={"annotations": annotations})
     plan = decided(obj, settings=settings)
     assert condition_of(written(obj, plan), "QuotaReserved") == (

@@ -74,7 +74,7 @@ def test_a5_backoff_that_is_over_stays_over_when_the_job_stops(reason: str) -> N
     ],
     ids=["none-ended", "one-of-a-former-eviction", "another-time-is-waited-for"],
 )
-def test_a5_workload_whose_backoff_is_not_over_is_parked_when_the_job_stops(
+def test_a5_workload_in_backoff_is_parked_when_the_job_stops(
     requeued: list[dict[str, Any]], state: dict[str, Any]
 ) -> None:
     evicted = condition("Evicted", True, "PodsReadyTimeout", "m", since=5)

@@ -89,7 +89,7 @@ def test_of_several_causes_the_first_in_order_is_told_alone(
 
 @pytest.mark.parametrize("reason", ["AdmissionCheck", "Preempted"])
 @pytest.mark.parametrize("targets", [[], [condition("DeactivationTarget", True, "AdmissionCheck", "no")]])
-def test_who_is_deactivated_while_it_is_evicted_is_not_evicted_again(targets: Any, reason: str) -> None:
+def test_deactivated_workload_during_eviction_is_not_evicted_again(targets: Any, reason: str) -> None:
     former = condition("Evicted", True, reason, "m")
     obj = admitted(former, *targets, spec={"active": False}, requeueState={"count": 1, "requeueAt": time(60)})
     final = settled(obj)

@@ -68,7 +68,7 @@ def test_pods_have_their_time_to_become_ready(ready: list[dict[str, Any]], again
     assert decided(admitted(*ready), now=10) == Plan(again=again)
 
 
-def test_nobody_waits_for_pods_where_that_is_switched_off() -> None:
+def test_nothing_waits_for_pods_when_disabled() -> None:
     assert decided(admitted(), now=10_000, settings={"pods_ready": None}) == Plan()
 
 
@@ -92,7 +92,7 @@ def test_pods_that_are_not_ready_in_time_cost_the_admission(ready: dict[str, Any
     ]
 
 
-def test_pods_that_got_ready_while_nobody_was_there_have_time_to_be_told_of() -> None:
+def test_pods_that_became_ready_during_an_outage_have_time_to_be_observed() -> None:
     obj = admitted(condition("PodsReady", False, "WaitForStart"))
     assert decided(obj, now=1010, acting_since=at(1000)) == Plan(again=20.0)
     late = written(obj, decided(obj, now=1030, acting_since=at(1000)))
