@@ -8,7 +8,7 @@ from admitq.adoption.cluster import NEWER, Cluster, holds, is_running, title, ve
 from admitq.adoption.lost import lost
 from admitq.integrations.registry import list_framework_names
 from admitq_api.configuration import Configuration, ConfigurationError
-from admitq_api.feature_gates import EITHER_WAY, Gate, note_of
+from admitq_api.feature_gates import WITHOUT_ALTERNATIVE, Gate, get_note
 from admitq_api.json_objects import JsonObject, value_at
 
 KNOWN_VERSIONS: Final = frozenset({"v1beta1", "v1beta2"})
@@ -194,14 +194,14 @@ def _gates(cluster: Cluster) -> Iterator[str]:
     # Who switches off what is not there misses nothing.
     for name in sorted(name for name, on in cluster.known_gates.items() if on):
         gate = Gate(name)
-        if gate not in EITHER_WAY and (note := note_of(gate)):
+        if gate not in WITHOUT_ALTERNATIVE and (note := get_note(gate)):
             yield f"{name}: {note}"
 
 
 def _fields(cluster: Cluster) -> Iterator[str]:
     for one, loaded in cluster.configured:
         if isinstance(loaded, Configuration):
-            yield from (f"{field} in {one.place}" for field in loaded.without_effect())
+            yield from (f"{field} in {one.place}" for field in loaded.list_settings_without_effect())
 
 
 def _unknown_gates(cluster: Cluster) -> Iterator[str]:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from admitq.adoption.cluster import Cluster, holds, title, version_read
-from admitq_api.crds import crds
+from admitq_api.crds import create_crds
 from admitq_api.json_objects import JsonObject
 
 OF_EVERY_OBJECT: Final = frozenset({"apiVersion", "kind", "metadata"})
@@ -12,7 +12,7 @@ OF_EVERY_OBJECT: Final = frozenset({"apiVersion", "kind", "metadata"})
 
 def lost(cluster: Cluster) -> Iterator[str]:
     """What would be lost or refused: each field once, with an object that has it and how many more do."""
-    own = {one["spec"]["names"]["plural"]: _schemas(one) for one in crds(cluster.names.group)}
+    own = {one["spec"]["names"]["plural"]: _schemas(one) for one in create_crds(cluster.names.group)}
     for plural, definition in cluster.definitions.items():
         schema = own.get(plural, {}).get(version_read(definition) or "")
         if schema is None:

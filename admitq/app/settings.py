@@ -51,9 +51,9 @@ class Settings:
         labels = f"metrics.customLabels: has no effect: feature gate {Gate.CUSTOM_METRIC_LABELS} is off"
         to_come = (
             f"{field}: has no effect: its feature is still to come"
-            for field in self.configuration.without_effect()
+            for field in self.configuration.list_settings_without_effect()
         )
-        return (*self.gates.notes(), *((labels,) if unused else ()), *to_come)
+        return (*self.gates.list_notes(), *((labels,) if unused else ()), *to_come)
 
 
 def load_settings(file: Path | None, feature_gates: str = "") -> Settings:
@@ -71,7 +71,7 @@ def load_settings(file: Path | None, feature_gates: str = "") -> Settings:
         "" if file is None else file.read_text(), service_account_namespace=_own_namespace()
     )
     _spare_the_system(configuration)
-    gates = configuration.gates(feature_gates)
+    gates = configuration.create_feature_gates(feature_gates)
     missing = set(configuration.integrations.frameworks).difference(list_framework_names())
     if missing:
         raise ConfigurationError(

@@ -255,7 +255,7 @@ class ShadowPart:
 def preemption_of(workload: dict[str, Any]) -> Preempted | None:
     """What a Workload tells of its preemption; None if it is not evicted for that."""
     stated = (workload.get("status") or {}).get("conditions")
-    evicted = conditions.find(stated, ConditionType.EVICTED)
+    evicted = conditions.find_condition(stated, ConditionType.EVICTED)
     if evicted is None or evicted.get("status") != "True" or evicted.get("reason") != Reason.PREEMPTED:
         return None
     said = str(evicted.get("message", ""))

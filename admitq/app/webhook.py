@@ -15,8 +15,8 @@ from admitq.serving.http import Handler, Request, Response, by_path, text
 from admitq.serving.rotation import FromFiles, OwnAuthority, Target
 from admitq.serving.server import Server
 from admitq.serving.tls import LiveCertificate
-from admitq_api.v1beta1.table import definitions
-from admitq_api.webhook_names import conversion_service
+from admitq_api.v1beta1.differences import list_converted_crds
+from admitq_api.webhook_names import get_conversion_service_name
 from admitq_webhooks.conversion import conversion
 from admitq_webhooks.large_reviews import LargeReviews
 from admitq_webhooks.live_lookups import ServingCalls, watched_world
@@ -42,7 +42,7 @@ def hosts(settings: Settings) -> tuple[str, ...]:
     inside = f"{service}.{configuration.namespace}.svc"
     names = (inside, f"{service}.{configuration.namespace}", f"{inside}.cluster.local", service)
     if settings.names.older_version is not None:
-        names += (f"{conversion_service(service)}.{configuration.namespace}.svc",)
+        names += (f"{get_conversion_service_name(service)}.{configuration.namespace}.svc",)
     return (*names, configuration.webhook.host) if configuration.webhook.host else names
 
 
@@ -134,7 +134,7 @@ def _certificates(
             Target("validatingwebhookconfigurations", management.validating_webhook_configuration_name),
             *(
                 Target("customresourcedefinitions", name, is_optional=True)
-                for name in definitions(settings.names)
+                for name in list_converted_crds(settings.names)
             ),
         ),
         hosts=hosts(settings),

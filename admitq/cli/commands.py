@@ -136,7 +136,7 @@ def crds(
     """Print the CustomResourceDefinitions as YAML (install with server-side apply or create)."""
     import yaml
 
-    from admitq_api.crds import crds as definitions
+    from admitq_api.crds import create_crds as definitions
 
     if api_group not in GROUPS:
         typer.echo(f"--api-group: {api_group!r} is not one of {', '.join(GROUPS)}", err=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 from admitq.integrations.base import PatchStep
 from admitq_api.json_objects import JsonObject, apply_merge_patch, value_at
-from admitq_api.json_patch import json_patch, pointer
+from admitq_api.json_patch import create_json_patch, create_pointer
 
 Operations = Sequence[Mapping[str, Any]]
 
@@ -46,12 +46,12 @@ def if_as_seen(obj: JsonObject, step: PatchStep) -> Operations:
     A mapping that is added, such as the first annotation, would replace one that another writer has added
     since: so there must be none.
     """
-    changes = json_patch(obj, apply_merge_patch(obj, step.patch))
+    changes = create_json_patch(obj, apply_merge_patch(obj, step.patch))
     added = (one["path"] for one in changes if one["op"] == "add" and isinstance(one["value"], Mapping))
     return (
         _is_this(obj),
         *(
-            {"op": "test", "path": pointer(path), "value": value_at(obj, path)}
+            {"op": "test", "path": create_pointer(path), "value": value_at(obj, path)}
             for path in step.required_unchanged
         ),
         *({"op": "test", "path": path, "value": None} for path in added),

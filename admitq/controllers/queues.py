@@ -19,7 +19,7 @@ from admitq.runtime.resources import Resource
 from admitq.runtime.store import Key, Store
 from admitq.translate.amounts import format_quantities
 from admitq.translate.messages import ActiveCondition, cluster_queue_active, local_queue_active
-from admitq_api.conditions import ConditionType, Reason, find, format_time, with_condition
+from admitq_api.conditions import ConditionType, Reason, find_condition, format_time, with_condition
 from admitq_api.json_objects import JsonObject, create_merge_patch, value_at
 from admitq_api.quantity import format_quantity
 
@@ -275,7 +275,7 @@ class LocalQueueController:
 
         A job that has changed is being tried again, or all are, after a start.
         """
-        told = find(value_at(obj, ("status", "conditions"), []), ConditionType.JOBS_REFUSED)
+        told = find_condition(value_at(obj, ("status", "conditions"), []), ConditionType.JOBS_REFUSED)
         if refused or told is None:
             self._mended_at.pop(key, None)
             return 0.0

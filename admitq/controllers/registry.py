@@ -54,7 +54,7 @@ from admitq.runtime.kinds import kinds_of
 from admitq.runtime.resources import LIMIT_RANGES, NAMESPACES, PRIORITY_CLASSES, RUNTIME_CLASSES, Resource
 from admitq.runtime.store import Change, Index, Key
 from admitq.workloads.transitions import holds, is_admitted
-from admitq_api.conditions import ConditionType, find
+from admitq_api.conditions import ConditionType, find_condition
 from admitq_api.json_objects import JsonObject, value_at
 from admitq_api.labels import Names
 
@@ -154,7 +154,7 @@ _LABELS: Final = ("metadata", "labels")
 
 
 def _activity(queue: JsonObject | None) -> str | None:
-    active = find(value_at(queue, ("status", "conditions"), []), ConditionType.ACTIVE)
+    active = find_condition(value_at(queue, ("status", "conditions"), []), ConditionType.ACTIVE)
     return None if active is None else active.get("status")
 
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from admitq.integrations.base import ChildDifference
 from admitq_api.json_objects import JsonObject, as_text, object_at, objects_at, text_fields_at, value_at
-from admitq_api.quantity import QuantityError, parse
+from admitq_api.quantity import QuantityError, parse_quantity
 
 _ORDINAL: Final = re.compile(r"0|[1-9][0-9]{0,8}")
 _GENERATED: Final = re.compile(r"[a-z0-9]{5}")
@@ -178,6 +178,6 @@ def _parse_amounts(quantities: JsonObject) -> dict[str, Any]:
 def _parse_amount(quantity: Any) -> Fraction | str:
     """A quantity as the API server stores it in a pod template, where it rounds up to thousandths."""
     try:
-        return Fraction(ceil(parse(quantity) * _MILLI), _MILLI)
+        return Fraction(ceil(parse_quantity(quantity) * _MILLI), _MILLI)
     except QuantityError:
         return repr(quantity)

@@ -24,7 +24,7 @@ from admitq.integrations.list_paths import get_element_path, list_element_indexe
 from admitq.integrations.pod_templates import clean_pod_template
 from admitq.integrations.registry import load_integrations, select_enabled
 from admitq_api.configuration import Configuration, ConfigurationError
-from admitq_api.configuration.custom_kinds import CustomKind, CustomPodSet, FinishedSign, Sign
+from admitq_api.configuration.custom_kinds import CustomKind, CustomPodSet, OutcomeSign, StatusSign
 from admitq_api.feature_gates import FeatureGates
 from admitq_api.json_objects import (
     FieldPath,
@@ -37,7 +37,7 @@ from admitq_api.json_objects import (
     with_value,
 )
 from admitq_api.labels import GROUPS, Names
-from admitq_api.path_notation import EACH, NAME, steps
+from admitq_api.path_notation import EACH_ELEMENT, POD_SET_NAME, parse_path
 
 
 def create_integration(given: CustomKind) -> Integration:
@@ -59,7 +59,7 @@ def create_integration(given: CustomKind) -> Integration:
         ),
         lifecycle=JobLifecycle(
             is_on_hold=_match_any(given.on_hold),
-            suspend_path=steps(given.suspend),
+            suspend_path=parse_path(given.suspend),
         ),
         scaling=Scaling(
             with_pod_counts=kind.with_pod_counts if any(one.min_count for one in given.pod_sets) else None,
@@ -69,7 +69,7 @@ def create_integration(given: CustomKind) -> Integration:
         ),
         ownership=KindOwnership(created_kinds=frozenset(map(_parse_created_kind, given.creates)) or None),
         delegation=Delegation(
-            managed_by_path=steps(given.managed_by) if given.managed_by else None,
+            managed_by_path=parse_path(given.managed_by) if given.managed_by else None,
             own_controller=given.controller,
         ),
     )
@@ -154,27 +154,27 @@ def _parse_created_kind(name: str) -> tuple[str, str]:
 # --- what shows how a job stands --------------------------------------------------------------------
 
 
-def _match_any(signs: Sequence[Sign]) -> Callable[[JsonObject], bool]:
+def _match_any(signs: Sequence[StatusSign]) -> Callable[[JsonObject], bool]:
     return lambda job: any(_matches(sign, job) for sign in signs)
 
 
-def _matches(sign: Sign, job: JsonObject) -> bool:
+def _matches(sign: StatusSign, job: JsonObject) -> bool:
     if sign.field is None:
         found = find_condition(job, sign.condition)
         return found is not None and _is_one_of(found.get("status"), sign.values or ("True",))
-    values = _list_values(job, steps(sign.field))
+    values = _list_values(job, parse_path(sign.field))
     if sign.at_least is not None:
-        least = value_at(job, steps(sign.at_least))
+        least = value_at(job, parse_path(sign.at_least))
         return _is_number(least) and any(_is_number(value) and value >= least for value in values)
     return any(_is_one_of(value, sign.values) if sign.values else _is_set(value) for value in values)
 
 
 def _list_values(job: Any, path: FieldPath) -> Iterator[Any]:
     """What stands at the path, of each element of a list where it leads through one."""
-    if EACH not in path:
+    if EACH_ELEMENT not in path:
         yield value_at(job, path)
         return
-    place = path.index(EACH)
+    place = path.index(EACH_ELEMENT)
     for item in as_list(value_at(job, path[:place])):
         yield value_at(item, path[place + 1 :])
 
@@ -222,7 +222,7 @@ class _CustomJobs:
     def _list_pods(self, job: JsonObject) -> list[_CustomPods]:
         found: list[_CustomPods] = []
         for one in self.declaration.pod_sets:
-            for index in list_element_indexes(job, steps(one.template)):
+            for index in list_element_indexes(job, parse_path(one.template)):
                 template = _get_element_path(one.template, index)
                 if not isinstance(value_at(job, template[:-1]), Mapping):
                     continue
@@ -281,7 +281,8 @@ class _CustomJobs:
         for one in self._list_pods(job):
             if one.declaration.reclaimable is not None:
                 path = tuple(
-                    one.name if step == NAME else step for step in steps(one.declaration.reclaimable)
+                    one.name if step == POD_SET_NAME else step
+                    for step in parse_path(one.declaration.reclaimable)
                 )
                 found[one.pod_set_name] = min(one.count, count_pods(value_at(job, path), 0))
         return {name: count for name, count in found.items() if count > 0}
@@ -293,14 +294,14 @@ class _CustomJobs:
 
     def find_priority_class(self, job: JsonObject) -> str | None:
         """The class that the job names."""
-        return text_at(job, steps(self.declaration.priority_class or "")) or None
+        return text_at(job, parse_path(self.declaration.priority_class or "")) or None
 
 
-def _get_message(sign: FinishedSign, job: JsonObject) -> str:
+def _get_message(sign: OutcomeSign, job: JsonObject) -> str:
     if sign.message is not None:
-        return text_at(job, steps(sign.message))
+        return text_at(job, parse_path(sign.message))
     return as_text((find_condition(job, sign.condition) or {}).get("message"))
 
 
 def _get_element_path(path: str, index: int | None) -> FieldPath:
-    return get_element_path(steps(path), index)
+    return get_element_path(parse_path(path), index)

@@ -19,7 +19,7 @@ from admitq.integrations.kinds.rayservice import RAY_SERVICE
 from admitq.integrations.kinds.sparkapplication import SPARK_APPLICATION
 from admitq.integrations.kinds.statefulset import STATEFUL_SET
 from admitq.integrations.kinds.trainjob import TRAIN_JOB
-from admitq_api.entry_points import installed_kinds
+from admitq_api.entry_points import list_installed_kinds
 from admitq_api.feature_gates import FeatureGates
 
 BUILT_IN_KINDS: tuple[Integration, ...] = (
@@ -58,7 +58,7 @@ def load_integrations() -> tuple[Integration, ...]:
             framework name or a kind that is taken already.
     """
     found = list(BUILT_IN_KINDS)
-    for entry_point in installed_kinds():
+    for entry_point in list_installed_kinds():
         try:
             integration = entry_point.load()
         except Exception as error:  # code of a stranger: whatever it raises, the name must be told
@@ -92,7 +92,7 @@ def select_enabled(frameworks: Iterable[str], gates: FeatureGates) -> tuple[Inte
     wanted = set(frameworks)
     if unknown := wanted.difference(list_framework_names()):
         raise KeyError(", ".join(sorted(unknown)))
-    open_ones = [one for one in load_integrations() if one.gate is None or gates.enabled(one.gate)]
+    open_ones = [one for one in load_integrations() if one.gate is None or gates.is_enabled(one.gate)]
     implied = {
         name for one in open_ones if one.framework in wanted for name in one.ownership.implied_frameworks
     }

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, Protocol
 from admitq.core.model import Instant
 from admitq.workloads.admission_patches import queued_since
 from admitq.workloads.transitions import condition, evictions_of, holds, is_reserved, since
-from admitq_api.conditions import SECOND, ConditionType, Reason, counted_as
+from admitq_api.conditions import SECOND, ConditionType, Reason, get_metric_reason
 from admitq_api.json_objects import JsonObject, value_at
 
 
@@ -121,7 +121,7 @@ def _eviction_of(versions: Versions) -> _Eviction:
         if (counted.get("count") or 0) > evictions_of(versions.former, *eviction):
             return eviction
     stated: str = (condition(workload, ConditionType.EVICTED) or {}).get("reason", "")
-    reason = counted_as(stated)
+    reason = get_metric_reason(stated)
     cause = stated.removeprefix(reason).removeprefix("DueTo")
     if stated == Reason.PODS_READY_TIMEOUT:
         ready = condition(versions.former, ConditionType.PODS_READY) or {}
@@ -144,7 +144,9 @@ def _release(versions: Versions, metrics: TransitionMetrics) -> None:
     holds_on = versions.latter is not None and is_reserved(last) and not holds(last, ConditionType.FINISHED)
     if held and not holds_on and holds(last, ConditionType.EVICTED):
         reason = (condition(last, ConditionType.EVICTED) or {}).get("reason", "")
-        metrics.quota_released(former, counted_as(reason), versions.seconds_since(ConditionType.EVICTED))
+        metrics.quota_released(
+            former, get_metric_reason(reason), versions.seconds_since(ConditionType.EVICTED)
+        )
 
 
 def _end(versions: Versions, metrics: TransitionMetrics) -> None:

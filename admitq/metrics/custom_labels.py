@@ -34,14 +34,14 @@ class Location(NamedTuple):
     key: str
 
 
-def location_of(configured: "process_sections.CustomLabel") -> Location:
+def location_of(configured: "process_sections.CustomLabelSection") -> Location:
     """Where an entry of metrics.customLabels takes its value from."""
     if configured.source_annotation_key:
         return Location("annotations", configured.source_annotation_key)
     return Location("labels", configured.source_label_key or configured.name)
 
 
-def copied_to_workloads(labels: "Iterable[process_sections.CustomLabel]") -> tuple[Location, ...]:
+def copied_to_workloads(labels: "Iterable[process_sections.CustomLabelSection]") -> tuple[Location, ...]:
     """What the Workload of a job gets from the job, so that metrics can take it from the Workload."""
     return tuple(location_of(one) for one in labels if one.source_kind == Source.WORKLOAD)
 
@@ -61,7 +61,7 @@ class CustomLabel:
     """What stands for every other value."""
 
     @classmethod
-    def configured(cls, configured: "process_sections.CustomLabel", untracked: str) -> Self:
+    def configured(cls, configured: "process_sections.CustomLabelSection", untracked: str) -> Self:
         """The label that an entry of metrics.customLabels asks for."""
         found = location_of(configured)
         return cls(

@@ -150,7 +150,7 @@ def _configured(files: Files) -> tuple[Settings, Reading, tuple[Integration, ...
 
     try:
         configuration = load_configuration(orjson.dumps(document.value).decode())
-        gates = configuration.gates()
+        gates = configuration.create_feature_gates()
         custom = load_custom_integrations(configuration)
     except ConfigurationError as error:
         raise InputError(_configuration_problem(document, line) for line in error.problems) from None

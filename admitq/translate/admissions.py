@@ -9,7 +9,7 @@ from admitq.core.amounts import Amounts, amounts
 from admitq.core.model import Admission, PodSetAssignment
 from admitq.translate.amounts import format_quantities
 from admitq.translate.metadata import read_labels
-from admitq_api.quantity import QuantityError, amount
+from admitq_api.quantity import QuantityError, parse_amount
 from admitq_api.stored_fields import (
     MalformedField,
     require_amount,
@@ -63,7 +63,7 @@ def read_admission_leniently(raw: Mapping[str, Any]) -> Admission:
         with suppress(MalformedField, AttributeError):
             for resource, value in require_object(item.get("resourceUsage"), "resourceUsage").items():
                 with suppress(QuantityError):
-                    usage[resource] = max(0, amount(resource, value))
+                    usage[resource] = max(0, parse_amount(resource, value))
             flavors = read_labels(require_object(item.get("flavors"), "flavors"))
             # Without a count the whole usage stays charged; reclaimable pods are not readable either.
             name = require_text(item.get("name", "main"), "name")

@@ -5,7 +5,7 @@ from typing import Any
 
 from admitq.core.amounts import Amounts
 from admitq.core.model import ExactAmounts, ResourceProblem
-from admitq_api.quantity import QuantityError, format_quantity, parse
+from admitq_api.quantity import QuantityError, format_quantity, parse_quantity
 from admitq_api.stored_fields import require_exact_amount, require_object
 
 
@@ -28,7 +28,7 @@ def read_countable_amounts(raw: Any, field: str, problems: list[ResourceProblem]
     result: dict[str, Fraction] = {}
     for resource, quantity in require_object(raw, field).items():
         try:
-            value = parse(quantity)
+            value = parse_quantity(quantity)
         except QuantityError as error:
             problems.append(ResourceProblem(f"{field}[{resource}]", str(error)))
             continue

@@ -8,7 +8,7 @@ from admitq.translate.metadata import key_of
 from admitq.translate.quotas import read_fair_weight, read_stop_policy
 from admitq_api import conditions
 from admitq_api.json_objects import JsonObject
-from admitq_api.quantity import QuantityError, amount
+from admitq_api.quantity import QuantityError, parse_amount
 from admitq_api.stored_fields import require_object, require_text
 
 
@@ -31,7 +31,7 @@ def _read_consumed_resources(local_queue: JsonObject) -> ConsumedResources | Non
         consumption.get("consumedResources"), f"{path}.consumedResources"
     ).items():
         with suppress(QuantityError):
-            consumed[resource] = max(0, amount(resource, value))
+            consumed[resource] = max(0, parse_amount(resource, value))
     return ConsumedResources(amounts(consumed), at)
 
 

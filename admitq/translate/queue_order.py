@@ -19,14 +19,14 @@ def read_queue_order_timestamp(obj: JsonObject, how: Reading) -> Instant:
     PodsReady timeout or a preemption by a borrower. Otherwise it is the time of the creation.
     """
     state = require_object(obj.get("status"), "status").get("conditions")
-    evicted = conditions.find(state, ConditionType.EVICTED)
+    evicted = conditions.find_condition(state, ConditionType.EVICTED)
     if evicted is not None and evicted.get("status") == "True":
         reason = evicted.get("reason")
         if reason == Reason.ADMISSION_CHECK or (
             reason == Reason.PODS_READY_TIMEOUT and how.eviction_moves_to_back
         ):
             return conditions.parse_time(evicted["lastTransitionTime"])
-    preempted = conditions.find(state, ConditionType.PREEMPTED)
+    preempted = conditions.find_condition(state, ConditionType.PREEMPTED)
     if (
         how.reclaim_moves_to_back
         and preempted is not None

@@ -19,7 +19,7 @@ from admitq.core.settings import (
 from admitq_api.configuration import Configuration, sections
 from admitq_api.durations import format_duration
 from admitq_api.feature_gates import FeatureGates, Gate
-from admitq_api.quantity import parse
+from admitq_api.quantity import parse_quantity
 
 GATES: Final = {
     "partial_admission": Gate.PARTIAL_ADMISSION,
@@ -78,13 +78,15 @@ def _nanoseconds(duration: timedelta) -> int:
     return duration // timedelta(microseconds=1) * 1000
 
 
-def _fair_sharing(section: sections.FairSharing | None) -> FairSharing | None:
+def _fair_sharing(section: sections.FairSharingSection | None) -> FairSharing | None:
     if section is None:
         return None
     return FairSharing(tuple(map(PreemptionStrategy, section.preemption_strategies)))
 
 
-def _admission_fair_sharing(section: sections.AdmissionFairSharing | None) -> AdmissionFairSharing | None:
+def _admission_fair_sharing(
+    section: sections.AdmissionFairSharingSection | None,
+) -> AdmissionFairSharing | None:
     if section is None:
         return None
     half_life = section.usage_half_life_time
@@ -98,7 +100,7 @@ def _admission_fair_sharing(section: sections.AdmissionFairSharing | None) -> Ad
     )
 
 
-def _resources(section: sections.Resources) -> Resources:
+def _resources(section: sections.ResourcesSection) -> Resources:
     return Resources(
         ignore_undeclared=section.quota_check_strategy == "IgnoreUndeclared",
         excluded_prefixes=section.exclude_resource_prefixes,
@@ -106,11 +108,11 @@ def _resources(section: sections.Resources) -> Resources:
     )
 
 
-def _transformation(rule: sections.Transformation) -> Transformation:
+def _transformation(rule: sections.TransformationSection) -> Transformation:
     outputs = sorted(rule.outputs.items())
     return Transformation(
         input=rule.input,
-        outputs=tuple(TransformationOutput(name, parse(factor)) for name, factor in outputs),
+        outputs=tuple(TransformationOutput(name, parse_quantity(factor)) for name, factor in outputs),
         retain=rule.strategy == "Retain",
         multiply_by=rule.multiply_by,
     )

@@ -34,11 +34,13 @@ def read_replaced_key(obj: JsonObject, names: Names) -> ObjectKey | None:
 
 
 def _read_reserved_at(state: list[Any]) -> Instant:
-    return read_time((conditions.find(state, ConditionType.QUOTA_RESERVED) or {}).get("lastTransitionTime"))
+    return read_time(
+        (conditions.find_condition(state, ConditionType.QUOTA_RESERVED) or {}).get("lastTransitionTime")
+    )
 
 
 def _read_evicted_at(state: list[Any]) -> Instant:
-    evicted = conditions.find(state, ConditionType.EVICTED) or {}
+    evicted = conditions.find_condition(state, ConditionType.EVICTED) or {}
     return read_time(evicted.get("lastTransitionTime")) if evicted.get("status") == "True" else 0
 
 
@@ -80,7 +82,7 @@ def _read_admission_gates(obj: JsonObject, state: list[Any], names: Names, how: 
     A reported gate applies until the status reports its removal.
     """
     gates = list_holding_gates(obj, names) if how.gated else ()
-    return tuple(gates) or conditions.gates_told(state)
+    return tuple(gates) or conditions.list_reported_gates(state)
 
 
 _DEFAULT_READING = Reading()
@@ -108,8 +110,8 @@ def read_workload(obj: JsonObject, names: Names, how: Reading = _DEFAULT_READING
     reserved = conditions.is_true(state, ConditionType.QUOTA_RESERVED)
     if reserved and not status.get("admission"):
         raise MalformedField("status.admission", "must be set while the QuotaReserved condition is true")
-    quota = conditions.find(state, ConditionType.QUOTA_RESERVED) or {}
-    requeued = conditions.find(state, ConditionType.REQUEUED) or {}
+    quota = conditions.find_condition(state, ConditionType.QUOTA_RESERVED) or {}
+    requeued = conditions.find_condition(state, ConditionType.REQUEUED) or {}
     requeue_at = require_object(status.get("requeueState"), "status.requeueState").get("requeueAt")
     return Workload(
         key=key_of(obj),

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from admitq_api.conditions import cut, format_time
+from admitq_api.conditions import format_time, truncate
 from admitq_api.json_objects import JsonObject, value_at
 
 
@@ -62,7 +62,7 @@ def with_statement(checks: Iterable[JsonObject], stated: Statement, now: int) ->
     if found.get("state") != stated.state:
         found["state"] = str(stated.state)
         found["lastTransitionTime"] = stated.since or format_time(now)
-    found["message"] = cut(stated.message)
+    found["message"] = truncate(stated.message)
     _put(found, "podSetUpdates", [dict(update) for update in stated.pod_set_updates] or None)
     _put(found, "requeueAfterSeconds", stated.requeue_after_seconds)
     return result

@@ -45,7 +45,7 @@ def _with_pods_awaited(
     obj: JsonObject, state: list[dict[str, Any]], now: Instant, *, tracks_pods_ready: bool
 ) -> list[dict[str, Any]]:
     """State that no pod is ready yet, in a write that is made anyway, where nothing was said of pods."""
-    if not tracks_pods_ready or conditions.find(state, ConditionType.PODS_READY) is not None:
+    if not tracks_pods_ready or conditions.find_condition(state, ConditionType.PODS_READY) is not None:
         return state
     return conditions.with_condition(
         state,
@@ -77,7 +77,7 @@ def reservation_patch(
         observed_generation=generation,
     )
     for former in FORMER:
-        condition = conditions.find(state, former)
+        condition = conditions.find_condition(state, former)
         if condition is not None and condition.get("status") == "True":
             state = conditions.with_condition(
                 state,
@@ -167,7 +167,7 @@ def pending_patch(
 
 def queued_since(obj: JsonObject) -> Instant:
     """When the wait that ends now began: creation, or the last time it became requeueable."""
-    requeued = conditions.find(_state(obj), ConditionType.REQUEUED)
+    requeued = conditions.find_condition(_state(obj), ConditionType.REQUEUED)
     if requeued is not None and requeued.get("status") == "True":
         return conditions.parse_time(requeued["lastTransitionTime"])
     return conditions.parse_time(obj["metadata"]["creationTimestamp"])

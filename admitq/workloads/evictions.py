@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from admitq_api.conditions import Reason, deactivated_due_to
+from admitq_api.conditions import Reason, create_deactivation_reason
 
 
 class Returns(StrEnum):
@@ -33,7 +33,9 @@ class Eviction:
     @property
     def told(self) -> str:
         """The reason of the condition Evicted; of causes it names those of deactivations only."""
-        return deactivated_due_to(self.cause) if self.reason is Reason.DEACTIVATED else str(self.reason)
+        return (
+            create_deactivation_reason(self.cause) if self.reason is Reason.DEACTIVATED else str(self.reason)
+        )
 
     @property
     def event(self) -> str:

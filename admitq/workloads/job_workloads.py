@@ -16,7 +16,7 @@ from admitq.workloads.pod_charges import mismatch
 from admitq.workloads.pod_templates import same_pods, sanitised
 from admitq_api.json_objects import JsonObject, create_merge_patch, value_at
 from admitq_api.labels import Names
-from admitq_api.syntax import label_value
+from admitq_api.syntax import check_label_value
 
 PRIORITY_GROUP: Final = "scheduling.k8s.io"
 WORKLOAD: Final = "Workload"
@@ -329,7 +329,7 @@ def _name(case: JobSource) -> str:
 def job_uid_label(case: JobSource) -> dict[str, str]:
     """The label that tells the job's UID, where that can be the value of a label."""
     uid = value_at(case.job, ("metadata", "uid"), "")
-    return {case.names.job_uid: uid} if uid and label_value(uid) is None else {}
+    return {case.names.job_uid: uid} if uid and check_label_value(uid) is None else {}
 
 
 def owner_references(case: JobSource) -> list[dict[str, Any]]:

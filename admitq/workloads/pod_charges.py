@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 from admitq.core.requests import pod_requests
 from admitq.translate.pod_sets import read_pod_template
 from admitq_api.json_objects import JsonObject, value_at
-from admitq_api.quantity import QuantityError, parse
+from admitq_api.quantity import QuantityError, parse_quantity
 
 
 class Charge(NamedTuple):
@@ -85,7 +85,7 @@ def granted(workload: JsonObject) -> dict[str, Charge]:
 
 def _amount(quantity: Any) -> Fraction:
     try:
-        return parse(quantity)
+        return parse_quantity(quantity)
     except QuantityError:
         return Fraction()
 

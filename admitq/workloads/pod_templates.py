@@ -13,9 +13,9 @@ from typing import Any
 from admitq.workloads.pod_counts import assigned_counts
 from admitq_api.json_objects import JsonObject, select_fields, value_at, with_value, without_value_pruned
 from admitq_api.labels import Names
-from admitq_api.meaning import same_meaning
-from admitq_api.quantity import QuantityError, parse
-from admitq_api.syntax import dns_label
+from admitq_api.quantity import QuantityError, parse_quantity
+from admitq_api.semantic_equality import are_equivalent
+from admitq_api.syntax import check_dns_label
 
 Flavors = Callable[[str], JsonObject | None]
 """Finds a ResourceFlavor by name."""
@@ -160,7 +160,7 @@ def _queue_labels(workload: JsonObject, pod_set: str, names: Names, marks: Marks
             names.cluster_queue_name: value_at(workload, ("status", "admission", "clusterQueue"), ""),
         }
         # A queue's name may be longer than a label's value.
-        labels |= {key: queue for key, queue in queues.items() if dns_label(queue) is None}
+        labels |= {key: queue for key, queue in queues.items() if check_dns_label(queue) is None}
     return labels
 
 
@@ -331,9 +331,9 @@ def _same_charges_of_pod(one: JsonObject, other: JsonObject) -> bool:
     of_class = bool(one.get("runtimeClassName")) and not all(overheads)
     return (
         (one.get("runtimeClassName") or "") == (other.get("runtimeClassName") or "")
-        and (of_class or same_meaning(*({"overhead": overhead} for overhead in overheads)))
-        and same_meaning(*({"resources": spec.get("resources")} for spec in (one, other)))
-        and same_meaning(*(_claims_by_name(spec) for spec in (one, other)))
+        and (of_class or are_equivalent(*({"overhead": overhead} for overhead in overheads)))
+        and are_equivalent(*({"resources": spec.get("resources")} for spec in (one, other)))
+        and are_equivalent(*(_claims_by_name(spec) for spec in (one, other)))
     )
 
 
@@ -342,12 +342,12 @@ def _claims_by_name(spec: JsonObject) -> dict[str, JsonObject]:
 
 
 def _same_containers(left: Sequence[JsonObject], right: Sequence[JsonObject]) -> bool:
-    return left == right or same_meaning(left, right)
+    return left == right or are_equivalent(left, right)
 
 
 def exact(quantity: Any) -> Fraction | Any:
     """A quantity by value, so that notations of the same are the same; as it is where it cannot be read."""
     try:
-        return parse(quantity)
+        return parse_quantity(quantity)
     except QuantityError:
         return quantity

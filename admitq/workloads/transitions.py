@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from admitq.workloads.evictions import Returns, returning
 from admitq_api import conditions
-from admitq_api.conditions import SECOND, ConditionType, Reason, deactivated_due_to
+from admitq_api.conditions import SECOND, ConditionType, Reason, create_deactivation_reason
 from admitq_api.json_objects import JsonObject, create_merge_patch, value_at
 
 NOT_ALL_PODS_READY: Final = "Not all pods are ready or succeeded"
@@ -37,7 +37,7 @@ _COMES_BACK_AFTER_BACKOFF: Final = returning(Returns.AFTER_BACKOFF)
 
 def condition(workload: JsonObject, type: ConditionType) -> conditions.Condition | None:  # noqa: A002 the API's name
     """A condition of the Workload."""
-    return conditions.find(value_at(workload, ("status", "conditions")), type)
+    return conditions.find_condition(value_at(workload, ("status", "conditions")), type)
 
 
 def holds(workload: JsonObject, type: ConditionType) -> bool:  # noqa: A002 the API's name
@@ -113,7 +113,7 @@ class Transition:
         if found is not None and (found.get("status"), found.get("reason"), found.get("message")) == (
             str(status),
             str(reason),
-            conditions.cut(message),
+            conditions.truncate(message),
         ):
             return
         self.status["conditions"] = conditions.with_condition(
@@ -132,7 +132,7 @@ class Transition:
 
     def find(self, type: ConditionType) -> conditions.Condition | None:  # noqa: A002 the API's name
         """A condition as it stands now."""
-        return conditions.find(self.status.get("conditions"), type)
+        return conditions.find_condition(self.status.get("conditions"), type)
 
     def is_true(self, type: ConditionType) -> bool:  # noqa: A002 the API's name
         """Whether a condition holds as it stands now."""
@@ -161,7 +161,7 @@ class Transition:
         cut, counts stay at the largest number, and an eviction that the status cannot list is not counted.
         """
         cause = cause[:_LONGEST_CAUSE].rstrip(",:")
-        told = deactivated_due_to(cause) if reason == Reason.DEACTIVATED else reason
+        told = create_deactivation_reason(cause) if reason == Reason.DEACTIVATED else reason
         self.set(ConditionType.EVICTED, True, told, message)
         self._reset_for_eviction(told, message)
         self._count_eviction(reason, cause)
@@ -339,7 +339,7 @@ def loses_past_execution(workload: JsonObject) -> bool:
     A workload that was deactivated because it used up all its time begins with none if it returns.
     """
     evicted = condition(workload, ConditionType.EVICTED) or {}
-    return evicted.get("reason") == deactivated_due_to(Reason.MAXIMUM_EXECUTION_TIME_EXCEEDED)
+    return evicted.get("reason") == create_deactivation_reason(Reason.MAXIMUM_EXECUTION_TIME_EXCEEDED)
 
 
 def evictions_of(workload: JsonObject, reason: str, cause: str) -> int:

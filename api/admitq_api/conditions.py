@@ -153,21 +153,21 @@ class Reason(StrEnum):
     QUOTA_AUTOMATED = "QuotaAutomated"
 
 
-def deactivated_due_to(cause: str) -> str:
+def create_deactivation_reason(cause: str) -> str:
     """The reason of Evicted when a Workload was deactivated for a cause."""
     return f"{Reason.DEACTIVATED}DueTo{cause}" if cause else str(Reason.DEACTIVATED)
 
 
-def counted_as(reason: str) -> str:
+def get_metric_reason(reason: str) -> str:
     """The reason under which metrics count an eviction; a cause has a label of its own."""
-    return str(Reason.DEACTIVATED) if reason.startswith(deactivated_due_to("")) else reason
+    return str(Reason.DEACTIVATED) if reason.startswith(create_deactivation_reason("")) else reason
 
 
 Condition = Mapping[str, Any]
 """One condition as the API carries it."""
 
 
-def find(conditions: Sequence[Condition] | None, type: str) -> Condition | None:  # noqa: A002 the API's name
+def find_condition(conditions: Sequence[Condition] | None, type: str) -> Condition | None:  # noqa: A002 the API's name
     """The condition of a type, or None; a malformed list has none."""
     for condition in conditions or ():
         if condition.get("type") == type:
@@ -177,13 +177,13 @@ def find(conditions: Sequence[Condition] | None, type: str) -> Condition | None:
 
 def is_true(conditions: Sequence[Condition] | None, type: str) -> bool:  # noqa: A002 the API's name
     """Whether the condition of a type is there and True."""
-    condition = find(conditions, type)
+    condition = find_condition(conditions, type)
     return condition is not None and condition.get("status") == "True"
 
 
 def is_false(conditions: Sequence[Condition] | None, type: str) -> bool:  # noqa: A002 the API's name
     """Whether the condition of a type is there and False; an absent one is neither."""
-    condition = find(conditions, type)
+    condition = find_condition(conditions, type)
     return condition is not None and condition.get("status") == "False"
 
 
@@ -191,9 +191,9 @@ GATED_BY = "Admission is gated by: "
 """How the message of QuotaReserved begins while admission gates hold; behind it they are listed."""
 
 
-def gates_told(conditions: Sequence[Condition] | None) -> tuple[str, ...]:
+def list_reported_gates(conditions: Sequence[Condition] | None) -> tuple[str, ...]:
     """The admission gates that QuotaReserved says to hold; preemption gates have the same reason."""
-    quota = find(conditions, ConditionType.QUOTA_RESERVED) or {}
+    quota = find_condition(conditions, ConditionType.QUOTA_RESERVED) or {}
     message = quota.get("message") or ""
     if quota.get("reason") != Reason.ADMISSION_GATED or not message.startswith(GATED_BY):
         return ()
@@ -233,7 +233,7 @@ def with_condition(
         "type": str(type),
         "status": value,
         "reason": str(reason),
-        "message": cut(message),
+        "message": truncate(message),
         "lastTransitionTime": transition or format_time(now),
     }
     if observed_generation is not None:
@@ -251,7 +251,7 @@ def without_condition(conditions: Sequence[Condition] | None, type: str) -> list
     return [dict(condition) for condition in conditions or () if condition.get("type") != type]
 
 
-def cut(message: str, limit: int = MAX_MESSAGE) -> str:
+def truncate(message: str, limit: int = MAX_MESSAGE) -> str:
     """The message, ending in " ..." where it had to be cut to `limit` characters."""
     return message if len(message) <= limit else message[: limit - 4] + " ..."
 

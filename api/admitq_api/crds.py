@@ -15,12 +15,12 @@ from admitq_api.kinds.topology import Topology
 from admitq_api.kinds.workload import Workload
 from admitq_api.kinds.workload_priority_class import WorkloadPriorityClass
 from admitq_api.labels import DEFAULT_GROUP, Names, names_for
-from admitq_api.schema import Kind, filled, schema_of
+from admitq_api.schema import ApiKind, create_schema, fill_in_group
 from admitq_api.v1beta1 import schemas
-from admitq_api.v1beta1.table import changes
-from admitq_api.webhook_names import conversion_service
+from admitq_api.v1beta1.differences import list_differences
+from admitq_api.webhook_names import get_conversion_service_name
 
-KINDS: tuple[type[Kind], ...] = (
+KINDS: tuple[type[ApiKind], ...] = (
     AdmissionCheck,
     ClusterQueue,
     Cohort,
@@ -36,7 +36,7 @@ KINDS: tuple[type[Kind], ...] = (
 """Every kind, in alphabetical order."""
 
 
-def crds(
+def create_crds(
     group: str = DEFAULT_GROUP, *, converted_by: Mapping[str, Any] | None = None
 ) -> list[dict[str, Any]]:
     """The CustomResourceDefinitions of all kinds under an API group.
@@ -53,14 +53,14 @@ def crds(
         ValueError: the group is none that admitq can serve.
     """
     names = names_for(group)
-    return [_crd(kind, names, converted_by or service(names)) for kind in KINDS]
+    return [_create_crd(kind, names, converted_by or create_client_config(names)) for kind in KINDS]
 
 
-def service(names: Names) -> dict[str, Any]:
+def create_client_config(names: Names) -> dict[str, Any]:
     """Where the conversion webhook is by default, as a clientConfig."""
     return {
         "service": {
-            "name": conversion_service(names.webhook_objects.service),
+            "name": get_conversion_service_name(names.webhook_objects.service),
             "namespace": names.default_namespace,
             "path": names.conversion_path,
             "port": 443,
@@ -68,12 +68,12 @@ def service(names: Names) -> dict[str, Any]:
     }
 
 
-def _crd(kind: type[Kind], names: Names, converted_by: Mapping[str, Any]) -> dict[str, Any]:
+def _create_crd(kind: type[ApiKind], names: Names, converted_by: Mapping[str, Any]) -> dict[str, Any]:
     version: dict[str, Any] = {
         "name": names.version,
         "served": True,
         "storage": True,
-        "schema": {"openAPIV3Schema": filled(schema_of(kind), names.group)},
+        "schema": {"openAPIV3Schema": fill_in_group(create_schema(kind), names.group)},
     }
     if kind.columns:
         version["additionalPrinterColumns"] = [column.to_schema() for column in kind.columns]
@@ -83,7 +83,9 @@ def _crd(kind: type[Kind], names: Names, converted_by: Mapping[str, Any]) -> dic
         version["subresources"] = {"status": {}}
     versions, conversion = [version], {"strategy": "None"}
     if names.older_version is not None:
-        versions.append(schemas.older(version, changes(names)[kind.__name__], names.older_version))
+        versions.append(
+            schemas.create_older_version(version, list_differences(names)[kind.__name__], names.older_version)
+        )
         conversion = {
             "strategy": "Webhook",
             "webhook": {"clientConfig": {**converted_by}, "conversionReviewVersions": ["v1"]},

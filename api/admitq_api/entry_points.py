@@ -8,6 +8,6 @@ ENTRY_POINT_GROUP: Final = "admitq.integrations"
 """A package adds a kind by an entry point of this group, which is called as the kind's framework is."""
 
 
-def installed_kinds() -> Sequence[EntryPoint]:
+def list_installed_kinds() -> Sequence[EntryPoint]:
     """The entry points of kinds that installed packages add, by name."""
     return sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda entry: entry.name)

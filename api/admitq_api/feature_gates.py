@@ -201,7 +201,7 @@ IN_EFFECT = frozenset(
 """Gates that code reads today; the reference of the configuration marks them."""
 
 
-CHECKED_ONLY = frozenset(
+VALIDATION_ONLY = frozenset(
     {
         Gate.CONCURRENT_ADMISSION,
         Gate.MULTIKUEUE,
@@ -212,7 +212,7 @@ CHECKED_ONLY = frozenset(
 )
 """Gates in effect of features to come: what objects may say follows them, and what is set for the feature."""
 
-EITHER_WAY = frozenset(
+WITHOUT_ALTERNATIVE = frozenset(
     {
         # How amounts are held in memory shows in no answer.
         Gate.VECTORIZED_RESOURCE_REQUESTS,
@@ -239,37 +239,37 @@ class FeatureGates:
         for gate, on in self.switched.items():
             if gate in LOCKED and on != (gate not in OFF_BY_DEFAULT):
                 raise FeatureGateError(f"{gate}: this feature has become permanent; remove the gate")
-            missing = [need for need in REQUIRES.get(gate, ()) if on and not self.enabled(need)]
+            missing = [need for need in REQUIRES.get(gate, ()) if on and not self.is_enabled(need)]
             if missing:
                 raise FeatureGateError(f"{gate}: needs {' and '.join(missing)}; switch that on, too")
 
-    def enabled(self, gate: Gate) -> bool:
+    def is_enabled(self, gate: Gate) -> bool:
         """Whether a gate is on. One that is on by default is off while what it needs is off."""
         if gate in self.switched:
             return self.switched[gate]
-        return gate not in OFF_BY_DEFAULT and all(self.enabled(need) for need in REQUIRES.get(gate, ()))
+        return gate not in OFF_BY_DEFAULT and all(self.is_enabled(need) for need in REQUIRES.get(gate, ()))
 
     def __getitem__(self, gate: Gate) -> bool:
-        return self.enabled(gate)
+        return self.is_enabled(gate)
 
-    def notes(self) -> tuple[str, ...]:
+    def list_notes(self) -> tuple[str, ...]:
         """What whoever switched gates should know: which of them do less than they say, or nothing."""
         return tuple(
-            f"{gate}: {note}" for gate in sorted(self.switched) if (note := note_of(gate)) is not None
+            f"{gate}: {note}" for gate in sorted(self.switched) if (note := get_note(gate)) is not None
         )
 
     def as_dict(self) -> dict[str, bool]:
         """Every gate by name."""
-        return {str(gate): self.enabled(gate) for gate in Gate}
+        return {str(gate): self.is_enabled(gate) for gate in Gate}
 
     @classmethod
-    def of(cls, gates: Mapping[str, bool]) -> Self:
+    def from_mapping(cls, gates: Mapping[str, bool]) -> Self:
         """The gates switched by name, as the configuration file has them.
 
         Raises:
             FeatureGateError: as for the class, or a name is unknown.
         """
-        return cls({gate_named(name): on for name, on in gates.items()})
+        return cls({parse_gate(name): on for name, on in gates.items()})
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -284,24 +284,24 @@ class FeatureGates:
             if value.lower() not in _BOOLEANS:
                 raise FeatureGateError(f"{entry}: write {name or 'Gate'}=true or {name or 'Gate'}=false")
             gates[name] = _BOOLEANS[value.lower()]
-        return cls.of(gates)
+        return cls.from_mapping(gates)
 
 
 _BOOLEANS = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}
 
 
-def note_of(gate: Gate) -> str | None:
+def get_note(gate: Gate) -> str | None:
     """What somebody who switches a gate should know: that it does less than it says, or nothing."""
     if gate in LOCKED:
         return None
-    if gate in EITHER_WAY:
+    if gate in WITHOUT_ALTERNATIVE:
         return "has no effect: there is only one way in which this is done"
-    if gate in CHECKED_ONLY:
+    if gate in VALIDATION_ONLY:
         return "only decides what objects may say: the feature itself is still to come"
     return None if gate in IN_EFFECT else "has no effect: its feature is still to come"
 
 
-def gate_named(name: str) -> Gate:
+def parse_gate(name: str) -> Gate:
     """The gate of a name.
 
     Raises:

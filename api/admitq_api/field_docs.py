@@ -15,14 +15,14 @@ from pydantic import BaseModel
 
 
 @cache
-def field_docs(model: type[BaseModel]) -> Mapping[str, str]:
+def read_field_docs(model: type[BaseModel]) -> Mapping[str, str]:
     """The docstring below each field of a model, inherited fields included; by the field's name in Python."""
     outwards = model.__mro__[: model.__mro__.index(BaseModel)]
-    return {name: text for base in reversed(outwards) for name, text in _own(base)}
+    return {name: text for base in reversed(outwards) for name, text in _read_own_docs(base)}
 
 
-def _own(model: type[BaseModel]) -> Iterator[tuple[str, str]]:
-    for field, below in pairwise(_classes(model.__module__)[model.__name__].body):
+def _read_own_docs(model: type[BaseModel]) -> Iterator[tuple[str, str]]:
+    for field, below in pairwise(_parse_classes(model.__module__)[model.__name__].body):
         match field, below:
             case (
                 ast.AnnAssign(target=ast.Name(id=name)),
@@ -34,7 +34,7 @@ def _own(model: type[BaseModel]) -> Iterator[tuple[str, str]]:
 
 
 @cache
-def _classes(module: str) -> Mapping[str, ast.ClassDef]:
+def _parse_classes(module: str) -> Mapping[str, ast.ClassDef]:
     """The classes that a module declares."""
     statements = ast.parse(inspect.getsource(sys.modules[module])).body
     return {one.name: one for one in statements if isinstance(one, ast.ClassDef)}

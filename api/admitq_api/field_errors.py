@@ -107,7 +107,7 @@ class FieldError:
         """Everything but the path."""
         parts = [_WORDS[self.type]]
         if self.type not in _WITHOUT_VALUE:
-            parts.append(_shown(self.value))
+            parts.append(_format_value(self.value))
         explanation = "; ".join(part for part in (self.detail, self.remedy) if part)
         if explanation:
             parts.append(explanation)
@@ -117,7 +117,7 @@ class FieldError:
         return f"{self.path}: {self.message}" if self.path else self.message
 
 
-def _shown(value: object) -> str:
+def _format_value(value: object) -> str:
     try:
         text = orjson.dumps(value).decode()
     except TypeError:
@@ -125,13 +125,13 @@ def _shown(value: object) -> str:
     return text if len(text) <= _SHOWN_VALUE_LENGTH else text[: _SHOWN_VALUE_LENGTH - 1] + "…"
 
 
-def aggregate(errors: Iterable[FieldError]) -> str:
+def join_errors(errors: Iterable[FieldError]) -> str:
     """Say several errors in one text: one alone, more in brackets, repeated ones once."""
     texts = list(dict.fromkeys(str(error) for error in errors))
     return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
 
 
-def new_errors(found: Iterable[FieldError], known: Iterable[FieldError]) -> list[FieldError]:
+def select_new_errors(found: Iterable[FieldError], known: Iterable[FieldError]) -> list[FieldError]:
     """The errors of a changed object that the stored one does not have in the same way.
 
     An object may have been stored while the webhook was not in place, or under other feature gates. Changes

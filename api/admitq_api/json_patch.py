@@ -11,12 +11,12 @@ Operation = dict[str, Any]
 """One step of a JSON patch: op, path and, unless it removes, a value."""
 
 
-def pointer(path: Iterable[str | int]) -> str:
+def create_pointer(path: Iterable[str | int]) -> str:
     """Return the JSON pointer (RFC 6901) of a path, with ``~`` and ``/`` escaped."""
     return "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in path)
 
 
-def json_patch(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Operation]:
+def create_json_patch(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Operation]:
     """Return the operations that turn ``before`` into ``after``, to be applied in order.
 
     Items added behind a list are appended; a list that changed in any other way in its length is replaced.
@@ -36,7 +36,7 @@ def _compare(path: tuple[str | int, ...], before: Any, after: Any, operations: l
     elif isinstance(before, list) and isinstance(after, list):
         _compare_lists(path, cast("list[Any]", before), cast("list[Any]", after), operations)
     elif type(before) is not type(after) or before != after:
-        operations.append({"op": "replace", "path": pointer(path), "value": after})
+        operations.append({"op": "replace", "path": create_pointer(path), "value": after})
 
 
 def _compare_mappings(
@@ -45,12 +45,14 @@ def _compare_mappings(
     after: Mapping[str, Any],
     operations: list[Operation],
 ) -> None:
-    operations.extend({"op": "remove", "path": pointer((*path, key))} for key in before if key not in after)
+    operations.extend(
+        {"op": "remove", "path": create_pointer((*path, key))} for key in before if key not in after
+    )
     for key, value in after.items():
         if key in before:
             _compare((*path, key), before[key], value, operations)
         else:
-            operations.append({"op": "add", "path": pointer((*path, key)), "value": value})
+            operations.append({"op": "add", "path": create_pointer((*path, key)), "value": value})
 
 
 def _compare_lists(
@@ -61,7 +63,8 @@ def _compare_lists(
             _compare((*path, place), old, new, operations)
     elif len(before) < len(after) and after[: len(before)] == before:
         operations.extend(
-            {"op": "add", "path": pointer((*path, "-")), "value": item} for item in after[len(before) :]
+            {"op": "add", "path": create_pointer((*path, "-")), "value": item}
+            for item in after[len(before) :]
         )
     else:
-        operations.append({"op": "replace", "path": pointer(path), "value": after})
+        operations.append({"op": "replace", "path": create_pointer(path), "value": after})

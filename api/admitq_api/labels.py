@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple, Self, overload
 
-from admitq_api.webhook_names import WebhookObjects, webhook_objects
+from admitq_api.webhook_names import WebhookObjects, create_webhook_objects
 
 ApiGroup = Literal["admitq.dev", "kueue.x-k8s.io"]
 
@@ -37,7 +37,7 @@ KeyKind = Literal[
 ]
 
 
-class Row(NamedTuple):
+class QualifiedKeyRow(NamedTuple):
     """One line of the reference of names."""
 
     attribute: str
@@ -47,7 +47,7 @@ class Row(NamedTuple):
     meaning: str
 
 
-class Key:
+class QualifiedKey:
     """A name `<group>/<suffix>`, with what it is, what carries it and what it means."""
 
     __slots__ = ("attribute", "kind", "meaning", "on", "suffix")
@@ -83,42 +83,42 @@ class Names:
     """The URL path of the webhook that converts objects, while there is more than one version."""
 
     # What users set on their jobs.
-    queue_name = Key("queue-name", "label", "jobs", "The LocalQueue that the job waits in.")
-    priority_class = Key("priority-class", "label", "jobs", "The WorkloadPriorityClass of the job.")
-    max_exec_time = Key(
+    queue_name = QualifiedKey("queue-name", "label", "jobs", "The LocalQueue that the job waits in.")
+    priority_class = QualifiedKey("priority-class", "label", "jobs", "The WorkloadPriorityClass of the job.")
+    max_exec_time = QualifiedKey(
         "max-exec-time-seconds",
         "label",
         "jobs",
         "How long the job may run, in seconds; then it is deactivated.",
     )
-    prebuilt_workload_name = Key(
+    prebuilt_workload_name = QualifiedKey(
         "prebuilt-workload-name",
         "label or annotation",
         "jobs",
         "The existing Workload that the job adopts, instead of getting one made.",
     )
-    elastic_job = Key(
+    elastic_job = QualifiedKey(
         "elastic-job", "annotation", "jobs, Workloads", '"true": the job may grow and shrink while it runs.'
     )
-    ray_cluster_generation = Key(
+    ray_cluster_generation = QualifiedKey(
         "raycluster-generation",
         "annotation",
         "RayJobs, RayClusters, RayServices",
         "Tells apart slices of an elastic job whose RayCluster changed and which did not itself.",
     )
-    admission_gated_by = Key(
+    admission_gated_by = QualifiedKey(
         "admission-gated-by",
         "annotation",
         "jobs, Workloads",
         "Comma-separated gates; while one is left, the job is not considered for admission.",
     )
-    job_min_parallelism = Key(
+    job_min_parallelism = QualifiedKey(
         "job-min-parallelism",
         "annotation",
         "Jobs",
         "The fewest pods that the Job can start with (partial admission).",
     )
-    job_completions_equal_parallelism = Key(
+    job_completions_equal_parallelism = QualifiedKey(
         "job-completions-equal-parallelism",
         "annotation",
         "Jobs",
@@ -126,94 +126,106 @@ class Names:
     )
 
     # What admitq sets on Workloads.
-    job_uid = Key("job-uid", "label", "Workloads", "The UID of the job that the Workload stands for.")
-    job_owner_gvk = Key(
+    job_uid = QualifiedKey(
+        "job-uid", "label", "Workloads", "The UID of the job that the Workload stands for."
+    )
+    job_owner_gvk = QualifiedKey(
         "job-owner-gvk",
         "annotation",
         "Workloads",
         "Group, version and kind of the StatefulSet or LeaderWorkerSet.",
     )
-    job_owner_name = Key("job-owner-name", "annotation", "Workloads", "The name of that owner.")
-    component_workload_index = Key(
+    job_owner_name = QualifiedKey("job-owner-name", "annotation", "Workloads", "The name of that owner.")
+    component_workload_index = QualifiedKey(
         "component-workload-index",
         "annotation",
         "Workloads",
         "Which of several Workloads of that owner it is.",
     )
-    priority_boost = Key(
+    priority_boost = QualifiedKey(
         "priority-boost",
         "annotation",
         "Workloads",
         "A signed integer that is added to the Workload's priority.",
     )
-    workload_slice_name = Key(
+    workload_slice_name = QualifiedKey(
         "workload-slice-name",
         "annotation",
         "Workloads, pods",
         "The first Workload of an elastic job's chain.",
     )
-    workload_slice_replacement_for = Key(
+    workload_slice_replacement_for = QualifiedKey(
         "workload-slice-replacement-for",
         "annotation",
         "Workloads",
         "namespace/name of the Workload that this one replaces when an elastic job grows.",
     )
-    workload_allowed_resource_flavors = Key(
+    workload_allowed_resource_flavors = QualifiedKey(
         "workload-allowed-resource-flavors", "annotation", "Workloads", "The flavors that a variant may use."
     )
-    concurrent_admission_parent = Key(
+    concurrent_admission_parent = QualifiedKey(
         "concurrent-admission-parent",
         "label",
         "Workloads",
         '"true": the Workload is queued through its variants.',
     )
-    is_group_workload = Key(
+    is_group_workload = QualifiedKey(
         "is-group-workload", "annotation", "Workloads", '"true": the Workload stands for a group of pods.'
     )
 
     # What admitq sets on pod templates and pods.
-    managed = Key("managed", "label", "pods", '"true": the pod is queued by itself or with its group.')
-    podset = Key(
+    managed = QualifiedKey(
+        "managed", "label", "pods", '"true": the pod is queued by itself or with its group.'
+    )
+    podset = QualifiedKey(
         "podset", "label", "pod templates", "The pod set that the pods belong to; set while admitted."
     )
-    local_queue_name = Key(
+    local_queue_name = QualifiedKey(
         "local-queue-name", "label", "pod templates", "The LocalQueue of the job; set while admitted."
     )
-    cluster_queue_name = Key(
+    cluster_queue_name = QualifiedKey(
         "cluster-queue-name",
         "label",
         "pod templates",
         "The ClusterQueue that admitted the job; set while admitted.",
     )
-    workload = Key("workload", "annotation", "pod templates", "The Workload that the pods belong to.")
-    stopping = Key("stopping", "annotation", "Jobs", '"true" while a Job is being stopped and restored.')
-    pod_group_name = Key(
+    workload = QualifiedKey(
+        "workload", "annotation", "pod templates", "The Workload that the pods belong to."
+    )
+    stopping = QualifiedKey(
+        "stopping", "annotation", "Jobs", '"true" while a Job is being stopped and restored.'
+    )
+    pod_group_name = QualifiedKey(
         "pod-group-name", "label or annotation", "pods", "The group that the pod is queued with."
     )
-    pod_group_total_count = Key("pod-group-total-count", "annotation", "pods", "How many pods the group has.")
-    pod_group_fast_admission = Key(
+    pod_group_total_count = QualifiedKey(
+        "pod-group-total-count", "annotation", "pods", "How many pods the group has."
+    )
+    pod_group_fast_admission = QualifiedKey(
         "pod-group-fast-admission",
         "annotation",
         "pods",
         '"true": the group is queued before all its pods exist.',
     )
-    pod_group_serving = Key(
+    pod_group_serving = QualifiedKey(
         "pod-group-serving", "annotation", "pods", '"true": the group never finishes by itself.'
     )
-    pod_group_pod_index = Key("pod-group-pod-index", "label", "pods", "The index of the pod in its group.")
-    pod_group_pod_index_label = Key(
+    pod_group_pod_index = QualifiedKey(
+        "pod-group-pod-index", "label", "pods", "The index of the pod in its group."
+    )
+    pod_group_pod_index_label = QualifiedKey(
         "pod-group-pod-index-label", "annotation", "pods", "The label of the pod that carries its index."
     )
-    pod_suspending_parent = Key(
+    pod_suspending_parent = QualifiedKey(
         "pod-suspending-parent", "annotation", "pods", "The kind of owner that holds the pods back."
     )
-    role_hash = Key(
+    role_hash = QualifiedKey(
         "role-hash", "annotation", "pods", "The pod set of the pod in its group; kept if the pod brings it."
     )
-    retriable_in_group = Key(
+    retriable_in_group = QualifiedKey(
         "retriable-in-group", "annotation", "pods", '"false": the group is finished when this pod has failed.'
     )
-    safe_to_forcefully_delete = Key(
+    safe_to_forcefully_delete = QualifiedKey(
         "safe-to-forcefully-delete",
         "annotation",
         "pods",
@@ -221,52 +233,54 @@ class Names:
     )
 
     # Topology.
-    podset_required_topology = Key(
+    podset_required_topology = QualifiedKey(
         "podset-required-topology", "annotation", "pod templates", "All pods within one domain of this level."
     )
-    podset_preferred_topology = Key(
+    podset_preferred_topology = QualifiedKey(
         "podset-preferred-topology",
         "annotation",
         "pod templates",
         "Pods within one domain of this level if possible, else of the level above.",
     )
-    podset_unconstrained_topology = Key(
+    podset_unconstrained_topology = QualifiedKey(
         "podset-unconstrained-topology",
         "annotation",
         "pod templates",
         '"true": pods anywhere, but counted exactly.',
     )
-    podset_slice_required_topology = Key(
+    podset_slice_required_topology = QualifiedKey(
         "podset-slice-required-topology",
         "annotation",
         "pod templates",
         "Each slice within one domain of this level.",
     )
-    podset_slice_size = Key("podset-slice-size", "annotation", "pod templates", "How many pods make a slice.")
-    podset_slice_required_topology_constraints = Key(
+    podset_slice_size = QualifiedKey(
+        "podset-slice-size", "annotation", "pod templates", "How many pods make a slice."
+    )
+    podset_slice_required_topology_constraints = QualifiedKey(
         "podset-slice-required-topology-constraints",
         "annotation",
         "pod templates",
         "JSON list of levels and slice sizes, outermost first.",
     )
-    podset_group_name = Key(
+    podset_group_name = QualifiedKey(
         "podset-group-name", "annotation", "pod templates", "Pod sets of the same group are placed together."
     )
-    pod_index_offset = Key(
+    pod_index_offset = QualifiedKey(
         "pod-index-offset", "annotation", "pod templates", "What to subtract from the pods' index."
     )
 
     # Several clusters.
-    multikueue_origin = Key(
+    multikueue_origin = QualifiedKey(
         "multikueue-origin", "label", "remote objects", "The cluster that dispatched the object to this one."
     )
-    multikueue_origin_uid = Key(
+    multikueue_origin_uid = QualifiedKey(
         "multikueue-origin-uid",
         "annotation",
         "remote objects",
         "The UID of the object in the cluster it came from.",
     )
-    multikueue_worker_workload_pod = Key(
+    multikueue_worker_workload_pod = QualifiedKey(
         "multikueue-worker-workload-pod",
         "label",
         "pod templates",
@@ -274,7 +288,7 @@ class Names:
     )
 
     # Several versions.
-    other_version = Key(
+    other_version = QualifiedKey(
         "fields-of-other-version",
         "annotation",
         "objects read as v1beta1",
@@ -283,35 +297,40 @@ class Names:
     )
 
     # Gates and finalizers.
-    finalizer = Key(
+    finalizer = QualifiedKey(
         "resource-in-use",
         "finalizer",
         "Workloads, ClusterQueues, ResourceFlavors, AdmissionChecks, Topologies",
         "Holds the object back from deletion while it is in use.",
     )
-    managed_finalizer = Key("managed", "finalizer", "pods", "Holds a pod until its end is accounted for.")
-    admission_gate = Key(
+    managed_finalizer = QualifiedKey(
+        "managed", "finalizer", "pods", "Holds a pod until its end is accounted for."
+    )
+    admission_gate = QualifiedKey(
         "admission", "scheduling gate", "pods", "Lifted when the pod, or its group, is admitted."
     )
-    topology_gate = Key("topology", "scheduling gate", "pods", "Lifted when the pod has its place.")
-    elastic_gate = Key(
+    topology_gate = QualifiedKey("topology", "scheduling gate", "pods", "Lifted when the pod has its place.")
+    elastic_gate = QualifiedKey(
         "elastic-job", "scheduling gate", "pods", "Lifted when the pod's Workload is admitted."
     )
-    multikueue_preemption_gate = Key(
+    multikueue_preemption_gate = QualifiedKey(
         "multikueue", "preemption gate", "Workloads", "Opened in one worker cluster at a time."
     )
-    concurrent_admission_preemption_gate = Key(
+    concurrent_admission_preemption_gate = QualifiedKey(
         "concurrent-admission", "preemption gate", "Workloads", "Opened for one variant at a time."
     )
 
     @classmethod
-    def table(cls) -> Iterator[Key]:
+    def list_keys(cls) -> Iterator[QualifiedKey]:
         """Every row of the table above, in order."""
-        return (value for value in vars(cls).values() if isinstance(value, Key))
+        return (value for value in vars(cls).values() if isinstance(value, QualifiedKey))
 
-    def rows(self) -> Iterator[Row]:
+    def list_rows(self) -> Iterator[QualifiedKeyRow]:
         """The table above with full names, for reference pages."""
-        return (Row(k.attribute, f"{self.group}/{k.suffix}", k.kind, k.on, k.meaning) for k in Names.table())
+        return (
+            QualifiedKeyRow(k.attribute, f"{self.group}/{k.suffix}", k.kind, k.on, k.meaning)
+            for k in Names.list_keys()
+        )
 
     @property
     def api_version(self) -> str:
@@ -386,7 +405,7 @@ class Names:
     @property
     def webhook_objects(self) -> WebhookObjects:
         """The default names of the cluster objects of the webhooks."""
-        return webhook_objects(self.metric_prefix)
+        return create_webhook_objects(self.metric_prefix)
 
     @property
     def provisioning_annotation_prefix(self) -> str:

@@ -5,16 +5,16 @@ from typing import Final
 
 from admitq_api.field_errors import MapKey
 
-EACH: Final = "[]"
+EACH_ELEMENT: Final = "[]"
 """The step of a path that stands for every element of a list."""
 
-NAME: Final = "{name}"
+POD_SET_NAME: Final = "{name}"
 """The step of a path that stands for the key which is the podset's name."""
 
 _STEP: Final = re.compile(r"(?:^|\.)(\{name\}|[A-Za-z0-9_-]+)|\[([A-Za-z0-9_./-]*)\]")
 
 
-def steps(path: str) -> tuple[str, ...]:
+def parse_path(path: str) -> tuple[str, ...]:
     """What a path such as ``spec.tasks[].template`` leads through; a key in brackets is a ``MapKey``.
 
     Raises:
@@ -26,7 +26,7 @@ def steps(path: str) -> tuple[str, ...]:
         if match.start() != end:
             break
         plain, key = match.groups()
-        found.append(plain or (MapKey(key) if key else EACH))
+        found.append(plain or (MapKey(key) if key else EACH_ELEMENT))
         end = match.end()
     if not found or end != len(path) or path[0] in ".[":
         raise ValueError(

@@ -38,7 +38,7 @@ _LARGEST_EXPONENT = 1024
 _BINARY_RESOURCES = ("memory", "ephemeral-storage")
 
 
-def parse(value: str | float) -> Fraction:
+def parse_quantity(value: str | float) -> Fraction:
     """The value of a quantity as Kubernetes reads it.
 
     The value is exact, with two exceptions that Kubernetes makes: what is finer than a nano-unit is rounded
@@ -83,7 +83,7 @@ def _parse(text: str) -> Fraction:
 _parse_cached = lru_cache(maxsize=8192)(_parse)
 
 
-def amount(resource: str, value: str | float) -> int:
+def parse_amount(resource: str, value: str | float) -> int:
     """The amount of a resource as an integer: milli-CPU for cpu, whole units for all others.
 
     What is finer than the unit is rounded away from zero, as Kubernetes does. What is larger than the largest
@@ -92,7 +92,7 @@ def amount(resource: str, value: str | float) -> int:
     Raises:
         QuantityError: the value is no quantity.
     """
-    exact = parse(value) * (1000 if resource == "cpu" else 1)
+    exact = parse_quantity(value) * (1000 if resource == "cpu" else 1)
     rounded = -(-exact // 1) if exact >= 0 else exact // 1
     return max(-INT64_MAX, min(INT64_MAX, int(rounded)))
 

@@ -16,27 +16,27 @@ from pydantic.alias_generators import to_camel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from admitq_api.field_docs import field_docs
+from admitq_api.field_docs import read_field_docs
 
 GROUP = "${group}"
 """Stands for the API group in a declaration; whoever makes CRDs fills it in."""
 
 
 @dataclass(frozen=True, eq=False)
-class Schema:
+class SchemaKeywords:
     """Keywords of the schema that pydantic has no word for."""
 
     keywords: Mapping[str, Any]
     replaces: bool = False
     """Whether these are all the keywords, whatever the type says."""
 
-    def words(self) -> Mapping[str, Any]:
+    def get_keywords(self) -> Mapping[str, Any]:
         """The keywords."""
         return self.keywords
 
 
 @dataclass(frozen=True)
-class Rule:
+class ValidationRule:
     """A CEL rule that the API server keeps: what must hold, and what to say where it does not."""
 
     cel: str
@@ -50,38 +50,38 @@ class Rule:
         return {**rule, "fieldPath": self.path} if self.path else rule
 
 
-def map_list(*keys: str) -> Schema:
+def map_list(*keys: str) -> SchemaKeywords:
     """A list whose items are told apart by some of their fields."""
-    return Schema({"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": list(keys)})
+    return SchemaKeywords({"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": list(keys)})
 
 
-ATOMIC_LIST = Schema({"x-kubernetes-list-type": "atomic"})
-SET = Schema({"x-kubernetes-list-type": "set"})
-ATOMIC_MAP = Schema({"x-kubernetes-map-type": "atomic"})
-INT32 = Schema({"format": "int32"})
-INT64 = Schema({"format": "int64"})
+ATOMIC_LIST = SchemaKeywords({"x-kubernetes-list-type": "atomic"})
+SET = SchemaKeywords({"x-kubernetes-list-type": "set"})
+ATOMIC_MAP = SchemaKeywords({"x-kubernetes-map-type": "atomic"})
+INT32 = SchemaKeywords({"format": "int32"})
+INT64 = SchemaKeywords({"format": "int64"})
 
 IMMUTABLE = "is immutable"
 
 
-def immutable(field: str) -> Rule:
+def immutable(field: str) -> ValidationRule:
     """A field that keeps its first value."""
-    return Rule("self == oldSelf", f"{field} {IMMUTABLE}")
+    return ValidationRule("self == oldSelf", f"{field} {IMMUTABLE}")
 
 
-def kept_with_spec(field: str, message: str = "") -> Rule:
+def immutable_with_spec(field: str, message: str = "") -> ValidationRule:
     """A field of the spec that keeps its first value also when an update leaves out the whole spec.
 
     A rule within the spec is not evaluated where there is none any more. It belongs on the kind.
     """
-    return Rule(
+    return ValidationRule(
         f"!has(oldSelf.spec) || !has(oldSelf.spec.{field}) || has(self.spec)",
         message or f"{field} {IMMUTABLE}",
         f".spec.{field}",
     )
 
 
-class Part(BaseModel):
+class ApiModel(BaseModel):
     """An object within the API: immutable, camelCase on the wire; fields of newer versions are ignored."""
 
     model_config = ConfigDict(
@@ -94,7 +94,7 @@ class Part(BaseModel):
         defer_build=True,
     )
 
-    rules: ClassVar[tuple[Rule, ...]] = ()
+    rules: ClassVar[tuple[ValidationRule, ...]] = ()
     """What must hold between the fields."""
 
 
@@ -121,7 +121,7 @@ def condition_column(name: str, type: str, *, field: str = "status", wide: bool 
     return Column(name, f".status.conditions[?(@.type=='{type}')].{field}", wide=wide)
 
 
-class Kind(Part):
+class ApiKind(ApiModel):
     """An object of the API that is stored by itself."""
 
     plural: ClassVar[str]
@@ -149,15 +149,15 @@ _OBJECT_FIELDS: Mapping[str, dict[str, Any]] = {
 """The fields that every object has, which the API server itself looks after."""
 
 
-def schema_of(part: type[Part]) -> dict[str, Any]:
+def create_schema(part: type[ApiModel]) -> dict[str, Any]:
     """The schema of an object."""
     schema: dict[str, Any] = {"description": _first_paragraph(part.__doc__), "type": "object"}
     properties: dict[str, Any] = {}
     required: list[str] = []
-    described = field_docs(part)
+    described = read_field_docs(part)
     for name, field in part.model_fields.items():
         wire_name = field.alias or to_camel(name)
-        own = _OBJECT_FIELDS.get(name) if issubclass(part, Kind) else None
+        own = _OBJECT_FIELDS.get(name) if issubclass(part, ApiKind) else None
         properties[wire_name] = own or _field_schema(field, described.get(name))
         if field.is_required():
             required.append(wire_name)
@@ -174,7 +174,7 @@ def _field_schema(field: FieldInfo, described: str | None) -> dict[str, Any]:
     if described:
         schema = {**schema, "description": _first_paragraph(described)}
     if not field.is_required() and field.default not in (None, (), PydanticUndefined):
-        schema["default"] = {} if isinstance(field.default, Part) else field.default
+        schema["default"] = {} if isinstance(field.default, ApiModel) else field.default
     return dict(sorted(schema.items()))
 
 
@@ -183,14 +183,14 @@ def _type_schema(annotation: Any, outer: list[Any]) -> dict[str, Any]:
     base, inner = _unwrapped(annotation)
     keywords = [*inner, *_flattened(outer)]
     schema: dict[str, Any] = {}
-    if not any(isinstance(one, Schema) and one.replaces for one in keywords):
+    if not any(isinstance(one, SchemaKeywords) and one.replaces for one in keywords):
         schema = _base_schema(base)
     rules: list[dict[str, Any]] = list(schema.pop("x-kubernetes-validations", []))
     for one in keywords:
-        if isinstance(one, Rule):
+        if isinstance(one, ValidationRule):
             rules.append(one.to_schema())
-        elif isinstance(one, Schema):
-            schema |= one.words()
+        elif isinstance(one, SchemaKeywords):
+            schema |= one.get_keywords()
         else:
             schema |= _bounds(one, schema.get("type"))
     if rules:
@@ -200,8 +200,8 @@ def _type_schema(annotation: Any, outer: list[Any]) -> dict[str, Any]:
 
 def _base_schema(base: Any) -> dict[str, Any]:
     origin, arguments = get_origin(base), get_args(base)
-    if isinstance(base, type) and issubclass(base, Part):
-        return schema_of(base)
+    if isinstance(base, type) and issubclass(base, ApiModel):
+        return create_schema(base)
     if origin is tuple:
         return {"type": "array", "items": _type_schema(arguments[0], [])}
     if origin is dict:
@@ -259,26 +259,26 @@ def _first_paragraph(text: str | None) -> str:
     return " ".join((text or "").strip().split("\n\n")[0].split())
 
 
-def filled(schema: Any, group: str) -> Any:
+def fill_in_group(schema: Any, group: str) -> Any:
     """A schema with the API group in the place that was kept for it."""
     if isinstance(schema, str):
         return schema.replace(GROUP, group)
     if isinstance(schema, Mapping):
-        return {key: filled(value, group) for key, value in cast("Mapping[str, Any]", schema).items()}
+        return {key: fill_in_group(value, group) for key, value in cast("Mapping[str, Any]", schema).items()}
     if isinstance(schema, list | tuple):
-        return [filled(value, group) for value in cast("list[Any]", schema)]
+        return [fill_in_group(value, group) for value in cast("list[Any]", schema)]
     return schema
 
 
-def parts(part: type[Part]) -> Iterator[type[Part]]:
+def list_models(part: type[ApiModel]) -> Iterator[type[ApiModel]]:
     """An object and every object below it, outermost first, each as often as it is used."""
     yield part
     for field in part.model_fields.values():
-        yield from (below for inner in _parts_in(field.annotation) for below in parts(inner))
+        yield from (below for inner in _parts_in(field.annotation) for below in list_models(inner))
 
 
-def _parts_in(annotation: Any) -> Iterator[type[Part]]:
-    if isinstance(annotation, type) and issubclass(annotation, Part):
+def _parts_in(annotation: Any) -> Iterator[type[ApiModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, ApiModel):
         yield annotation
     for argument in get_args(annotation):
         yield from _parts_in(argument)

@@ -8,14 +8,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from admitq_api.field_errors import FieldError
-from admitq_api.syntax import dns_label, dns_subdomain, label_value, qualified_name
+from admitq_api.syntax import check_dns_label, check_dns_subdomain, check_label_value, check_qualified_name
 
 __all__ = [
     "OPERATORS",
-    "dns_label",
-    "dns_subdomain",
-    "label_value",
-    "qualified_name",
+    "check_dns_label",
+    "check_dns_subdomain",
+    "check_label_value",
+    "check_qualified_name",
     "validate_selector",
 ]
 
@@ -48,7 +48,7 @@ def _match_labels(raw: Any, path: str) -> Iterator[FieldError]:
         yield FieldError.invalid(path, raw, "must be a map of labels")
         return
     for key, value in cast("Mapping[str, Any]", raw).items():
-        if (wrong := qualified_name(key)) is not None:
+        if (wrong := check_qualified_name(key)) is not None:
             yield FieldError.invalid(path, key, wrong)
         yield from _value(value, f"{path}[{key}]")
 
@@ -75,7 +75,7 @@ def _requirement(requirement: Mapping[str, Any], path: str) -> Iterator[FieldErr
     )
     if not isinstance(key, str) or not key:
         yield FieldError.required(f"{path}.key", "name the label to look at")
-    elif (wrong := qualified_name(key)) is not None:
+    elif (wrong := check_qualified_name(key)) is not None:
         yield FieldError.invalid(f"{path}.key", key, wrong)
     if not _is_list(values):
         yield FieldError.invalid(f"{path}.values", values, "must be a list of texts")
@@ -95,7 +95,7 @@ def _requirement(requirement: Mapping[str, Any], path: str) -> Iterator[FieldErr
 def _value(value: Any, path: str) -> Iterator[FieldError]:
     if not isinstance(value, str):
         yield FieldError.invalid(path, value, "must be a text")
-    elif (wrong := label_value(value)) is not None:
+    elif (wrong := check_label_value(value)) is not None:
         yield FieldError.invalid(path, value, wrong)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any, cast
 
-from admitq_api.quantity import QuantityError, amount, parse
+from admitq_api.quantity import QuantityError, parse_amount, parse_quantity
 
 
 class MalformedField(ValueError):
@@ -99,7 +99,7 @@ def require_amount(resource: str, value: Any, field: str) -> int:
         MalformedField: the value is no quantity, or negative.
     """
     try:
-        result = amount(resource, value)
+        result = parse_amount(resource, value)
     except QuantityError as error:
         raise MalformedField(field, str(error)) from error
     if result < 0:
@@ -124,7 +124,7 @@ def require_exact_amount(value: Any, field: str) -> Fraction:
         MalformedField: the value is no quantity, or negative.
     """
     try:
-        result = parse(value)
+        result = parse_quantity(value)
     except QuantityError as error:
         raise MalformedField(field, str(error)) from error
     if result < 0:

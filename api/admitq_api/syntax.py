@@ -20,7 +20,7 @@ QUALIFIED_NAME_PATTERN = rf"^({_LABEL}(\.{_LABEL})*/)?(([A-Za-z0-9][-A-Za-z0-9_.
 """The pattern of a label key, for schemas."""
 
 
-def dns_label(text: str) -> str | None:
+def check_dns_label(text: str) -> str | None:
     """What is wrong with a DNS label (63 characters), the name of a pod set or namespace."""
     if len(text) > 63:
         return "must be no more than 63 characters"
@@ -32,7 +32,7 @@ def dns_label(text: str) -> str | None:
     return None
 
 
-def dns_subdomain(text: str) -> str | None:
+def check_dns_subdomain(text: str) -> str | None:
     """What is wrong with a DNS subdomain (253 characters), the name of most objects."""
     if len(text) > 253:
         return "must be no more than 253 characters"
@@ -44,10 +44,10 @@ def dns_subdomain(text: str) -> str | None:
     return None
 
 
-def qualified_name(text: str) -> str | None:
+def check_qualified_name(text: str) -> str | None:
     """What is wrong with a label or annotation key: `name` or `prefix.example/name`."""
     prefix, slash, name = text.rpartition("/")
-    if slash and (wrong := dns_subdomain(prefix)) is not None:
+    if slash and (wrong := check_dns_subdomain(prefix)) is not None:
         return f"prefix part {wrong}"
     if len(name) > 63:
         return "name part must be no more than 63 characters"
@@ -59,7 +59,7 @@ def qualified_name(text: str) -> str | None:
     return None
 
 
-def label_value(text: str) -> str | None:
+def check_label_value(text: str) -> str | None:
     """What is wrong with the value of a label; the empty text is a value."""
     if len(text) > 63:
         return "must be no more than 63 characters"

@@ -16,7 +16,7 @@ class WebhookObjects(NamedTuple):
     """The ValidatingWebhookConfiguration."""
 
 
-def webhook_objects(prefix: str) -> WebhookObjects:
+def create_webhook_objects(prefix: str) -> WebhookObjects:
     """The names that begin with a prefix."""
     return WebhookObjects(
         service=f"{prefix}-webhook-service",
@@ -26,7 +26,7 @@ def webhook_objects(prefix: str) -> WebhookObjects:
     )
 
 
-def conversion_service(webhook_service: str) -> str:
+def get_conversion_service_name(webhook_service: str) -> str:
     """The name of the Service for conversion, given the name of the Service of the webhooks.
 
     The Service for conversion also leads to processes that are not ready, because such a process may need

@@ -15,10 +15,10 @@ from admitq.integrations.base import Integration
 from admitq.integrations.custom import create_integration
 from admitq.integrations.registry import BUILT_IN_KINDS
 from admitq.runtime.kinds import kinds_of
-from admitq_api.configuration.custom_kinds import CustomKind, CustomPodSet, FinishedSign, Sign
+from admitq_api.configuration.custom_kinds import CustomKind, CustomPodSet, OutcomeSign, StatusSign
 from admitq_api.feature_gates import FeatureGates
 from admitq_api.labels import COMPAT_GROUP, DEFAULT_GROUP, names_for
-from admitq_api.v1beta1.table import definitions
+from admitq_api.v1beta1.differences import list_converted_crds
 
 API_GROUP = "${apiGroup}"
 """Stands for the API group that the chart is installed with."""
@@ -30,9 +30,9 @@ CUSTOM = create_integration(
         kind="CustomKind",
         plural="custom-plural",
         pod_sets=(CustomPodSet(name="main", template="spec.template"),),
-        finished=(FinishedSign(condition="Finished", success=True),),
-        active=(Sign(condition="Active"),),
-        ready=(Sign(condition="Ready"),),
+        finished=(OutcomeSign(condition="Finished", success=True),),
+        active=(StatusSign(condition="Active"),),
+        ready=(StatusSign(condition="Ready"),),
     )
 )
 """Stands for a kind that only the configuration tells of."""
@@ -209,7 +209,7 @@ WEBHOOK_CONVERSION = (
         ("apiextensions.k8s.io",),
         ("customresourcedefinitions",),
         ("get", "patch"),
-        tuple(name.replace(COMPAT_GROUP, API_GROUP) for name in definitions(names_for(COMPAT_GROUP))),
+        tuple(name.replace(COMPAT_GROUP, API_GROUP) for name in list_converted_crds(names_for(COMPAT_GROUP))),
     ),
 )
 """What the webhook may do besides while there is more than one version: write its CA into our definitions."""

@@ -11,18 +11,18 @@ import orjson
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from admitq_api.configuration import KIND, Configuration, Section, load_configuration, wire_name
-from admitq_api.crds import crds
+from admitq_api.configuration import KIND, Configuration, Section, get_wire_name, load_configuration
+from admitq_api.crds import create_crds
 from admitq_api.feature_gates import (
-    CHECKED_ONLY,
-    EITHER_WAY,
     IN_EFFECT,
     LOCKED,
     OFF_BY_DEFAULT,
     REQUIRES,
+    VALIDATION_ONLY,
+    WITHOUT_ALTERNATIVE,
     Gate,
 )
-from admitq_api.field_docs import field_docs
+from admitq_api.field_docs import read_field_docs
 from admitq_api.json_objects import JsonObject
 from admitq_api.labels import COMPAT_GROUP, DEFAULT_GROUP, names_for
 
@@ -37,7 +37,7 @@ def outputs() -> dict[Path, str]:
 
 def api_page() -> str:
     """Return the page of all kinds: each field with its type, bounds, default and rules."""
-    return "".join([HEADER, _API_INTRODUCTION, *(_kind(definition) for definition in crds())])
+    return "".join([HEADER, _API_INTRODUCTION, *(_kind(definition) for definition in create_crds())])
 
 
 _API_INTRODUCTION = f"""# API
@@ -152,9 +152,9 @@ def _range(least: int | None, most: int | None) -> str:
 def _effect(gate: Gate) -> str:
     if gate in LOCKED:
         return "always on"
-    if gate in EITHER_WAY:
+    if gate in WITHOUT_ALTERNATIVE:
         return "none: one way only"
-    if gate in CHECKED_ONLY:
+    if gate in VALIDATION_ONLY:
         return "checks only"
     return "yes" if gate in IN_EFFECT else "not yet"
 
@@ -271,9 +271,9 @@ another one in its place.
 
 def _fields(model: type[BaseModel], defaults: Any, path: str) -> Iterator[tuple[str, FieldInfo, str, str]]:
     """Path, field, default and meaning of every field at and below a path."""
-    described = field_docs(model)
+    described = read_field_docs(model)
     for name, field in model.model_fields.items():
-        key = wire_name(name, field)
+        key = get_wire_name(name, field)
         here = f"{path}.{key}" if path else key
         section = _section(field.annotation)
         value = _default(field, key, defaults)

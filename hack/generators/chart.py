@@ -7,7 +7,7 @@ from typing import Any, cast
 import yaml
 
 from admitq.integrations.registry import BUILT_IN_KINDS
-from admitq_api.crds import crds
+from admitq_api.crds import create_crds
 from admitq_api.labels import COMPAT_GROUP, DEFAULT_GROUP, GROUPS, names_for
 from admitq_webhooks.routes import webhook_rules
 from generators import access, own_accounts, priority_policy
@@ -41,7 +41,7 @@ def crd_files() -> dict[Path, str]:
         FILES / "crds" / f"{definition['spec']['names']['plural']}.yaml": _text(definition).replace(
             COMPAT_GROUP, access.API_GROUP
         )
-        for definition in map(_versions_together, crds(COMPAT_GROUP))
+        for definition in map(_versions_together, create_crds(COMPAT_GROUP))
     }
 
 

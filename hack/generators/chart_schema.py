@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from pydantic import AliasChoices
 
-from admitq_api.configuration import Configuration, sections_of
+from admitq_api.configuration import Configuration, list_sections
 from admitq_api.configuration.loading import ABSENT_IF_EMPTY
 from admitq_api.durations import PATTERN
 from admitq_api.feature_gates import Gate
@@ -155,7 +155,7 @@ def _with_null(schema: Any) -> Any:
 
 def _add_second_names(result: dict[str, Any]) -> None:
     """Add the fields that have more than one name under each further name."""
-    for section in sections_of(Configuration):
+    for section in list_sections(Configuration):
         for field in section.model_fields.values():
             if isinstance(field.validation_alias, AliasChoices):
                 properties = result[section.__name__]["properties"]

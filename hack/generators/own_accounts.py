@@ -94,7 +94,7 @@ def _job_metadata() -> str:
 
 def _pod_metadata() -> str:
     """Marks of ours may change, and any label and annotation as long as a gate of ours holds the pod."""
-    gates = ", ".join(f"'{row.key}'" for row in _NAMES.rows() if row.kind == "scheduling gate")
+    gates = ", ".join(f"'{row.key}'" for row in _NAMES.list_rows() if row.kind == "scheduling gate")
     held = f"dyn(oldObject).spec.?schedulingGates.orValue([]).exists(g, g.name in [{gates}])"
     parts = [_same("ownerReferences"), _finalizers(_NAMES.managed_finalizer)]
     for field in ("labels", "annotations"):

@@ -164,7 +164,7 @@ def _order(phase: Phase) -> int:
 
 def labels() -> str:
     """Return the page of labels, annotations, finalizers and gates."""
-    rows = [(f"`{row.key}`", row.kind, row.on, row.meaning) for row in names_for(DEFAULT_GROUP).rows()]
+    rows = [(f"`{row.key}`", row.kind, row.on, row.meaning) for row in names_for(DEFAULT_GROUP).list_rows()]
     return _page(
         "Labels and annotations",
         "With the API group `kueue.x-k8s.io` all begin with that instead of `admitq.dev`. Names of features "

@@ -10,7 +10,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from admitq.simulator.schema import Distribution, Scenario
-from admitq_api.field_docs import field_docs
+from admitq_api.field_docs import read_field_docs
 from admitq_api.labels import DEFAULT_GROUP, names_for
 from generators.reference_tables import NOTE, table
 
@@ -46,7 +46,7 @@ def outputs() -> dict[Path, str]:
 
 
 def _rows(model: type[BaseModel]) -> Iterator[tuple[str, ...]]:
-    described = field_docs(model)
+    described = read_field_docs(model)
     for name, field in model.model_fields.items():
         yield f"`{field.alias or name}`", _type(field), _default(field), _text(described.get(name))
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from admitq.adoption.checks import CHECKS
 from admitq.integrations.registry import BUILT_IN_KINDS
-from admitq_api.crds import KINDS, crds
-from admitq_api.feature_gates import CHECKED_ONLY, EITHER_WAY, Gate, note_of
+from admitq_api.crds import KINDS, create_crds
+from admitq_api.feature_gates import VALIDATION_ONLY, WITHOUT_ALTERNATIVE, Gate, get_note
 from admitq_api.labels import COMPAT_GROUP, names_for
 from generators.reference_tables import table
 from localcluster.folders import REPOSITORY
@@ -39,10 +39,10 @@ def outputs() -> dict[Path, str]:
 def compared() -> list[str]:
     """Return the tables of features that are the same, better and missing."""
     names = names_for(COMPAT_GROUP)
-    listed = [version for one in crds(COMPAT_GROUP) for version in one["spec"]["versions"]]
+    listed = [version for one in create_crds(COMPAT_GROUP) for version in one["spec"]["versions"]]
     versions = sorted({version["name"] for version in listed if version["served"]})
-    less = [gate for gate in Gate if gate not in EITHER_WAY and note_of(gate)]
-    idle = [gate for gate in less if gate not in CHECKED_ONLY]
+    less = [gate for gate in Gate if gate not in WITHOUT_ALTERNATIVE and get_note(gate)]
+    idle = [gate for gate in less if gate not in VALIDATION_ONLY]
     same: list[tuple[str, ...]] = [
         ("API", f"`{names.group}`, {_listed(versions)}: {', '.join(kind.__name__ for kind in KINDS)}"),
         ("kinds of jobs", ", ".join(one.kind for one in BUILT_IN_KINDS)),
@@ -63,7 +63,7 @@ def compared() -> list[str]:
         "",
         f"Feature gates that are accepted without effect: {_listed(idle)}.",
         "",
-        f"Feature gates that only affect the validation of objects: {_listed(sorted(CHECKED_ONLY))}.",
+        f"Feature gates that only affect the validation of objects: {_listed(sorted(VALIDATION_ONLY))}.",
         "",
     ]
 

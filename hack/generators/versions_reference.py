@@ -4,18 +4,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from admitq_api.labels import COMPAT_GROUP, names_for
-from admitq_api.v1beta1.changes import (
-    Change,
-    Dropped,
-    Gathered,
-    Names,
-    Newer,
-    Placement,
-    Reference,
-    Renamed,
-    Values,
+from admitq_api.v1beta1.differences import list_differences
+from admitq_api.v1beta1.field_differences import (
+    AddedField,
+    DroppedField,
+    FieldDifference,
+    GroupedFields,
+    MergedValues,
+    NameList,
+    RenamedField,
+    SplitReference,
+    TopologyEncoding,
 )
-from admitq_api.v1beta1.table import changes
 
 PAGE = Path("docs/reference/v1beta1.md")
 
@@ -90,43 +90,43 @@ def page() -> str:
     """Return the page: a row for each difference, and what holds for all of them."""
     rows = [
         f"| {kind} | {older} | {newer} | {note} |\n"
-        for kind, every in sorted(changes(_NAMES).items())
+        for kind, every in sorted(list_differences(_NAMES).items())
         for change in every
         for older, newer, note in _rows(change)
     ]
     return "".join([_INTRODUCTION, *rows, _NOTES])
 
 
-def _rows(change: Change) -> Iterator[tuple[str, str, str]]:
+def _rows(change: FieldDifference) -> Iterator[tuple[str, str, str]]:
     at = change.at
     match change:
-        case Renamed(_, older, newer):
+        case RenamedField(_, older, newer):
             yield f"`{at}.{older}`", f"`{at}.{newer}`", ""
-        case Gathered(_, older, newer):
+        case GroupedFields(_, older, newer):
             for field in older:
                 yield f"`{at}.{field}`", f"`{at}.{newer}.{field}`", ""
-        case Names(_, older, newer, items):
+        case NameList(_, older, newer, items):
             yield (
                 f"`{at}.{older}`, a list of names",
                 f"`{at}.{newer}.{items}[].name`",
                 f"Read back as `{newer}`: remove that for no checks. Where both are given, the names count.",
             )
-        case Values(_, field, older, newer):
+        case MergedValues(_, field, older, newer):
             values = ", ".join(f"`{value}`" for value in older)
             yield f"`{at}.{field}`: {values}", f"`{newer}`", f"Read back as `{newer}`."
-        case Dropped(_, field):
+        case DroppedField(_, field):
             yield f"`{at}.{field}`", "", "Accepted and not kept."
-        case Newer(_, field, _, default):
+        case AddedField(_, field, _, default):
             without = "" if default is None else f" `{default}` is not carried: it is the default."
             yield "", f"`{at}.{field}`", f"Carried in the annotation.{without}"
-        case Reference(_, source, name, newer, sources):
+        case SplitReference(_, source, name, newer, sources):
             for word, (group, kind) in sources.items():
                 yield (
                     f"`{at}.{source}`: `{word}`, `{at}.{name}`",
                     f"`{at}.{newer}`: group `{group}`, kind `{kind}`, `name`",
                     "",
                 )
-        case Placement(_, field, older, newer):
+        case TopologyEncoding(_, field, older, newer):
             yield f"`{at}.{field}.{older}`", f"`{at}.{field}.{newer}`", "Written anew, with the same domains."
         case _:
             raise TypeError(f"nothing is written of {change!r}")

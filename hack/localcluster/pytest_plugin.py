@@ -346,7 +346,7 @@ def install_crds(cluster: LocalCluster, group: str) -> None:
     They are served in the stored version alone: nobody is there who could convert.
     """
     # Imported late: making the definitions takes a moment that tests without them need not spend.
-    from admitq_api.crds import crds as own  # noqa: PLC0415
+    from admitq_api.crds import create_crds as own  # noqa: PLC0415
 
     crds.apply(cluster, map(_in_one_version, own(group)))
 

@@ -11,7 +11,7 @@ from admitq.runtime.kinds import kinds_of
 from admitq.runtime.store import Key, Store
 from admitq.runtime.watcher import Watcher
 from admitq.workloads.admission_check_states import Statement, checks_of, with_statement
-from admitq_api.conditions import find, is_true, with_condition
+from admitq_api.conditions import find_condition, is_true, with_condition
 from admitq_api.labels import Names
 
 Judge = Callable[[dict[str, Any], Any], Statement | None]
@@ -52,7 +52,7 @@ class ExampleCheck:
         if check is None or check["spec"]["controllerName"] != self._name:
             return
         before = check.get("status", {}).get("conditions", [])
-        if find(before, "Active") is None:
+        if find_condition(before, "Active") is None:
             after = with_condition(
                 before, type="Active", status=True, reason="Active", message="running", now=time.time_ns()
             )

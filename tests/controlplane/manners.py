@@ -14,7 +14,7 @@ from admitq.runtime.client import Client
 from admitq.runtime.kinds import kinds_of
 from admitq_api.json_objects import JsonObject, create_merge_patch, select_fields, value_at
 from admitq_api.labels import Names
-from admitq_api.quantity import amount, format_amount
+from admitq_api.quantity import format_amount, parse_amount
 from localcluster.waiting import eventually
 
 Change = Callable[[JsonObject, int], JsonObject]
@@ -124,7 +124,7 @@ def _typed(value: Any, field: str = "") -> Any:
 
 def canonical(resource: str, quantity: str | float) -> str:
     """A quantity in another form that means the same: the canonical one."""
-    return format_amount(resource, amount(resource, quantity))
+    return format_amount(resource, parse_amount(resource, quantity))
 
 
 # --- server-side apply ----------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from admitq.workloads.transitions import holds, holds_quota, is_active, is_over,
 from admitq_api.conditions import ConditionType, Reason
 from admitq_api.json_objects import JsonObject, value_at
 from admitq_api.labels import Names
-from admitq_api.quantity import amount
+from admitq_api.quantity import parse_amount
 from tests.controlplane.stage import Stage, condition_of, owner_of
 
 _COUNTERS: Final = ("pendingWorkloads", "reservingWorkloads", "admittedWorkloads")
@@ -143,7 +143,7 @@ def _of_admission(admission: JsonObject | None) -> Any:
             one["name"],
             one.get("count"),
             sorted(one.get("flavors", {})),
-            sorted((key, amount(key, value)) for key, value in one.get("resourceUsage", {}).items()),
+            sorted((key, parse_amount(key, value)) for key, value in one.get("resourceUsage", {}).items()),
         )
         for one in admission["podSetAssignments"]
     ]
@@ -160,7 +160,7 @@ def _of_queue(queue: JsonObject) -> dict[str, Any]:
 
 def _cpu(status: JsonObject, field: str) -> int:
     return sum(
-        amount("cpu", resource.get("total", "0"))
+        parse_amount("cpu", resource.get("total", "0"))
         for flavor in status.get(field, [])
         for resource in flavor["resources"]
         if resource["name"] == "cpu"
@@ -189,7 +189,7 @@ def held_cpu(workload: JsonObject) -> int:
     ended = {one["name"]: one["count"] for one in value_at(workload, ("status", "reclaimablePods"), [])}
     pods = {one["name"]: one.get("count", 1) for one in workload["spec"]["podSets"]}
     return sum(
-        amount("cpu", value_at(one, ("resourceUsage", "cpu"), "0"))
+        parse_amount("cpu", value_at(one, ("resourceUsage", "cpu"), "0"))
         * min(one["count"], max(0, pods[one["name"]] - ended.get(one["name"], 0)))
         // max(1, one["count"])
         for one in value_at(workload, ("status", "admission", "podSetAssignments"), [])
@@ -249,7 +249,8 @@ def _waits_in_vain(workload: JsonObject, free: int, now: str) -> Iterator[str]:
 
 def _requested(workload: JsonObject) -> int:
     return sum(
-        pod_set.get("count", 1) * amount("cpu", value_at(container, ("resources", "requests", "cpu"), "0"))
+        pod_set.get("count", 1)
+        * parse_amount("cpu", value_at(container, ("resources", "requests", "cpu"), "0"))
         for pod_set in workload["spec"]["podSets"]
         for container in pod_set["template"]["spec"]["containers"]
     )
@@ -257,7 +258,7 @@ def _requested(workload: JsonObject) -> int:
 
 def _nominal(cluster_queue: JsonObject) -> int:
     return sum(
-        amount("cpu", resource["nominalQuota"])
+        parse_amount("cpu", resource["nominalQuota"])
         for group in value_at(cluster_queue, ("spec", "resourceGroups"), [])
         for flavor in group["flavors"]
         for resource in flavor["resources"]

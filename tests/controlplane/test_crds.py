@@ -21,7 +21,7 @@ import yaml
 from admitq.runtime.client import Client
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import CRDS, Resource
-from admitq_api.crds import KINDS, crds
+from admitq_api.crds import KINDS, create_crds
 from admitq_api.labels import GROUPS, names_for
 from localcluster import LocalCluster
 from localcluster.waiting import eventually
@@ -181,7 +181,7 @@ def test_every_cel_rule_has_a_case() -> None:
     rows = [row for kind in TABLE.values() for section in sections for row in kind.get(section, ())]
     # A short text could be part of any message by chance.
     texts = [row["says"] for row in rows if len(row["says"]) > 15]
-    messages = {rule["message"] for definition in crds() for rule in _cel_rules(definition)}
+    messages = {rule["message"] for definition in create_crds() for rule in _cel_rules(definition)}
     assert [message for message in messages if not any(text in message for text in texts)] == []
 
 
@@ -493,7 +493,7 @@ async def test_they_are_installed_by_create_and_upgraded_by_server_side_apply(
     private_cluster: Callable[..., LocalCluster], connect: Callable[[LocalCluster], Awaitable[Client]]
 ) -> None:
     client = await connect(private_cluster(()))
-    definitions = [definition for group in GROUPS for definition in crds(group)]
+    definitions = [definition for group in GROUPS for definition in create_crds(group)]
     for definition in definitions:
         await client.create(CRDS, definition)
     for definition in definitions:

@@ -10,7 +10,7 @@ import yaml
 from admitq.runtime.client import Client
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import PODS
-from admitq_api.quantity import parse
+from admitq_api.quantity import parse_quantity
 
 CASES: dict[str, Any] = yaml.safe_load(
     Path(__file__).parents[1].joinpath("unit", "api", "cases", "quantities.yaml").read_text(encoding="utf-8")
@@ -33,8 +33,8 @@ async def understood(client: Client, namespace: str, quantity: str) -> Fraction 
         if not error.is_invalid:
             raise
         # A negative one was read, and is shown in the refusal as it was understood.
-        return parse(quantity) if NEGATIVE in error.message else None
-    return parse(stored["spec"]["containers"][0]["resources"]["limits"]["memory"])
+        return parse_quantity(quantity) if NEGATIVE in error.message else None
+    return parse_quantity(stored["spec"]["containers"][0]["resources"]["limits"]["memory"])
 
 
 async def test_the_api_server_understands_them_as_we_do(client: Client, namespace: str) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from admitq_api.crds import crds
+from admitq_api.crds import create_crds
 from admitq_api.labels import COMPAT_GROUP, DEFAULT_GROUP, names_for
 from localcluster import LocalCluster
 from localcluster.api import Api, ApiFailure
@@ -127,7 +127,7 @@ def write_as_processes_do(api: Api, release: Release, bundle: str) -> None:
 
 
 def crd_keys(group: str) -> set[Key]:
-    return {(CRDS, "", definition["metadata"]["name"]) for definition in crds(group)}
+    return {(CRDS, "", definition["metadata"]["name"]) for definition in create_crds(group)}
 
 
 @pytest.mark.parametrize("release", RELEASES.values(), ids=RELEASES)

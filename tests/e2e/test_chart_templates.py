@@ -13,10 +13,10 @@ import yaml
 
 from admitq.integrations.registry import list_framework_names
 from admitq_api.configuration import load_configuration
-from admitq_api.crds import crds
+from admitq_api.crds import create_crds
 from admitq_api.feature_gates import Gate
 from admitq_api.labels import COMPAT_GROUP, GROUPS, names_for
-from admitq_api.webhook_names import conversion_service
+from admitq_api.webhook_names import get_conversion_service_name
 from generators import chart_values
 from localcluster import custom_kinds
 from tests.e2e.conftest import CHART, KUBERNETES, Rendered
@@ -125,12 +125,12 @@ def test_crds_are_those_of_the_group(group: str, render: Callable[..., Rendered]
     }
     names = names_for(group)
     service = {
-        "name": conversion_service(names.webhook_objects.service),
+        "name": get_conversion_service_name(names.webhook_objects.service),
         "namespace": "admitq-system",
         "path": "/convert",
         "port": 443,
     }
-    expected = crds(group, converted_by={"service": service})
+    expected = create_crds(group, converted_by={"service": service})
     assert rendered == {definition["metadata"]["name"]: definition["spec"] for definition in expected}
 
 

@@ -18,7 +18,7 @@ from admitq.runtime.kinds import kinds_of
 from admitq.runtime.resources import JOBS, PODS
 from admitq_api import conditions
 from admitq_api.labels import names_for
-from admitq_api.quantity import amount
+from admitq_api.quantity import parse_amount
 from localcluster.cluster import LocalCluster
 from localcluster.installation import Installation
 from localcluster.nodes import NodePool
@@ -75,7 +75,7 @@ def _reserved_cpu(workload: dict[str, Any]) -> int:
         return 0
     ended = {one["name"]: one["count"] for one in status.get("reclaimablePods") or []}
     return sum(
-        amount("cpu", one["resourceUsage"]["cpu"])
+        parse_amount("cpu", one["resourceUsage"]["cpu"])
         * (one["count"] - ended.get(one["name"], 0))
         // one["count"]
         for one in (status.get("admission") or {}).get("podSetAssignments") or []

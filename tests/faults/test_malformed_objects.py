@@ -100,7 +100,7 @@ async def test_malformed_objects_report_the_problem_and_stop_no_other(
 
     async def condition(resource: Any, name: str, type_: str, namespace: str | None = None) -> dict[str, Any]:
         obj = await client.get(resource, name, namespace)
-        found = conditions.find(state_of(obj), type_)
+        found = conditions.find_condition(state_of(obj), type_)
         assert found is not None, f"{name} has no condition {type_}"
         return dict(found)
 
@@ -141,7 +141,7 @@ async def test_malformed_objects_report_the_problem_and_stop_no_other(
     await eventually(lambda: reported_as_malformed("broken"))
     await eventually(job_done)
     untouched = await client.get(kinds.workloads, "broken", NAMESPACE)
-    assert conditions.find(state_of(untouched), "QuotaReserved") == reserved[0], (
+    assert conditions.find_condition(state_of(untouched), "QuotaReserved") == reserved[0], (
         "a2: neither queued nor released"
     )
     assert "admission" not in untouched["status"]

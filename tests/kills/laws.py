@@ -9,7 +9,7 @@ from admitq.workloads.transitions import holds, is_reserved
 from admitq_api.conditions import ConditionType
 from admitq_api.json_objects import JsonObject, value_at
 from admitq_api.labels import Names
-from admitq_api.quantity import amount
+from admitq_api.quantity import parse_amount
 from tests.kills.chronicle import Place, Step
 
 _RISING: Final = ("QuotaReserved", "Admitted", "Evicted", "Preempted", "Finished")
@@ -88,7 +88,7 @@ def _of_workload(obj: JsonObject, before: JsonObject | None) -> Iterator[str]:
 def _of_quota(now: dict[Place, JsonObject], names: Names) -> Iterator[str]:
     """What is held of CPU, against what all ClusterQueues have of it."""
     quota = sum(
-        amount("cpu", resource["nominalQuota"])
+        parse_amount("cpu", resource["nominalQuota"])
         for (kind, _), queue in now.items()
         if kind == "ClusterQueue"
         for group in value_at(queue, ("spec", "resourceGroups"), [])
@@ -115,7 +115,7 @@ def _held_cpu(workload: JsonObject) -> int:
         return 0
     ended = {one["name"]: one["count"] for one in value_at(workload, ("status", "reclaimablePods"), [])}
     return sum(
-        amount("cpu", one["resourceUsage"]["cpu"])
+        parse_amount("cpu", one["resourceUsage"]["cpu"])
         * (one["count"] - ended.get(one["name"], 0))
         // one["count"]
         for one in value_at(workload, ("status", "admission", "podSetAssignments"), [])

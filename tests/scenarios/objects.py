@@ -56,7 +56,7 @@ from admitq.core.settings import (
     TransformationOutput,
 )
 from admitq_api.json_objects import JsonObject
-from admitq_api.quantity import amount, parse
+from admitq_api.quantity import parse_amount, parse_quantity
 
 BEGINNING = 1_000 * SECOND
 EVERYONE = LabelSelector()
@@ -125,7 +125,9 @@ def labels(raw: Any) -> tuple[tuple[str, str], ...]:
 
 def exact(raw: Any) -> ExactAmounts:
     """Return quantities exactly as stated."""
-    return tuple(sorted((resource, parse(of)) for resource, of in cast("JsonObject", raw or {}).items()))
+    return tuple(
+        sorted((resource, parse_quantity(of)) for resource, of in cast("JsonObject", raw or {}).items())
+    )
 
 
 def weight(raw: Any) -> Fraction:
@@ -134,14 +136,14 @@ def weight(raw: Any) -> Fraction:
 
 def quota(resource: str, raw: Any) -> ResourceQuota:
     if not isinstance(raw, Mapping):
-        return ResourceQuota(amount(resource, raw))
+        return ResourceQuota(parse_amount(resource, raw))
     words = Words(raw, f"quota of {resource}")
     nominal, borrow, lend = (words.take(word) for word in ("nominal", "borrow", "lend"))
     words.end()
     return ResourceQuota(
-        amount(resource, nominal or 0),
-        None if borrow is None else amount(resource, borrow),
-        None if lend is None else amount(resource, lend),
+        parse_amount(resource, nominal or 0),
+        None if borrow is None else parse_amount(resource, borrow),
+        None if lend is None else parse_amount(resource, lend),
     )
 
 
@@ -257,7 +259,7 @@ def local_queue(name: str, raw: Any) -> LocalQueue:
             None
             if consumed is None
             else ConsumedResources(
-                amounts({of: amount(of, value) for of, value in consumed.items()}), BEGINNING
+                amounts({of: parse_amount(of, value) for of, value in consumed.items()}), BEGINNING
             )
         ),
         terminating=words.take("terminating", False),
@@ -346,7 +348,10 @@ def transformation(raw: Any) -> Transformation:
         raise StoryError(f"transformation: unknown strategy {strategy}")
     result = Transformation(
         words.take("input"),
-        tuple(TransformationOutput(to, parse(factor)) for to, factor in words.take("outputs", {}).items()),
+        tuple(
+            TransformationOutput(to, parse_quantity(factor))
+            for to, factor in words.take("outputs", {}).items()
+        ),
         retain=strategy == "Retain",
         multiply_by=words.take("multiplyBy"),
     )

@@ -27,7 +27,7 @@ from admitq.integrations.registry import BUILT_IN_KINDS, list_framework_names
 from admitq.metrics.registry import Metrics
 from admitq.metrics.table import TABLE
 from admitq_api import labels
-from admitq_api.crds import crds
+from admitq_api.crds import create_crds
 from admitq_api.feature_gates import Gate
 from admitq_api.labels import COMPAT_GROUP, DEFAULT_GROUP, GROUPS, Names, names_for
 from admitq_webhooks.routes import webhook_rules
@@ -125,8 +125,8 @@ def everything_of(group: str, file: Path) -> dict[str, Any]:
     told = [name for name, one in vars(Names).items() if isinstance(one, property)]
     return {
         "names": {name: getattr(settings.names, name) for name in told},
-        "keys": list(settings.names.rows()),
-        "CRDs": crds(group),
+        "keys": list(settings.names.list_rows()),
+        "CRDs": create_crds(group),
         "webhooks": webhook_rules(settings.names, settings.known),
         "rules": rbac(settings.names, BUILT_IN_KINDS),
         "configuration": settings.configuration,
@@ -199,7 +199,7 @@ OUR_KEYS: Final = {"raycluster-generation", "fields-of-other-version"}
 def test_names_under_the_group_of_others_are_those_that_they_match_on() -> None:
     names = names_for(COMPAT_GROUP)
     assert {name: attrgetter(name)(names) for name in THEIRS} == THEIRS
-    keys = {row.key.removeprefix(f"{COMPAT_GROUP}/") for row in names.rows()}
+    keys = {row.key.removeprefix(f"{COMPAT_GROUP}/") for row in names.list_rows()}
     assert keys - OUR_KEYS == set(THEIR_KEYS.split())
     managers = {concern: names.field_manager(concern) for concern in ("admission", "job-controller")}
     assert managers == {"admission": "kueue-admission", "job-controller": "kueue-job-controller"}
@@ -255,6 +255,6 @@ SHORT_NAMES: Final = {
 
 
 def test_definitions_of_the_group_of_others_are_listed_as_theirs() -> None:
-    listed = {one["spec"]["names"]["kind"]: one["spec"]["names"] for one in crds(COMPAT_GROUP)}
+    listed = {one["spec"]["names"]["kind"]: one["spec"]["names"] for one in create_crds(COMPAT_GROUP)}
     assert {kind: one["shortNames"] for kind, one in listed.items()} == SHORT_NAMES
     assert not any("categories" in one for one in listed.values())

@@ -140,7 +140,7 @@ def test_a_gate_of_a_feature_to_come_is_taken_and_told_of() -> None:
     ],
 )
 def test_settings_of_features_that_are_not_there_are_told_apart(text: str, fields: tuple[str, ...]) -> None:
-    assert load_configuration(HEAD + text).without_effect() == fields
+    assert load_configuration(HEAD + text).list_settings_without_effect() == fields
 
 
 def test_a_file_that_is_not_there_is_an_error() -> None:

@@ -63,7 +63,7 @@ async def lineage(
         policy.names,
         without_queue_name=policy.manage_jobs_without_queue_name,
         external=policy.external_frameworks,
-        elastic_jobs=policy.gates.enabled(Gate.ELASTIC_JOBS),
+        elastic_jobs=policy.gates.is_enabled(Gate.ELASTIC_JOBS),
         resolve=resolve,
     )
     try:

@@ -16,7 +16,7 @@ from admitq.process.unexpected_errors import LOG_ONLY, ErrorPart, UnexpectedErro
 from admitq.serving.http import JSON, Handler, Request, Response, text
 from admitq_api.json_objects import JsonObject
 from admitq_api.labels import Names
-from admitq_api.v1beta1.conversion import NotConvertible, converted
+from admitq_api.v1beta1.conversion import ConversionError, convert
 
 API_VERSION: Final = "apiextensions.k8s.io/v1"
 KIND: Final = "ConversionReview"
@@ -62,8 +62,8 @@ def _answer(
     done: list[JsonObject] = []
     for place, obj in enumerate(objects):
         try:
-            done.append(converted(_object(obj), version, names))
-        except NotConvertible as error:
+            done.append(convert(_object(obj), version, names))
+        except ConversionError as error:
             return _failure(uid, f"{_name(obj, place)}: {error}")
         except Exception as error:  # noqa: BLE001 whatever the object holds, the API server gets its answer
             errors.report(ErrorPart.REVIEW, error, _name(obj, place), names.conversion_path)
@@ -73,7 +73,7 @@ def _answer(
 
 def _object(obj: object) -> JsonObject:
     if not isinstance(obj, dict):
-        raise NotConvertible("not an object")
+        raise ConversionError("not an object")
     return cast("JsonObject", obj)
 
 

@@ -77,4 +77,4 @@ def _has_key(field: str, keys: str) -> str:
 
 
 def _keys(names: Names, *kinds: KeyKind) -> str:
-    return "[" + ", ".join(f"'{row.key}'" for row in names.rows() if row.kind in kinds) + "]"
+    return "[" + ", ".join(f"'{row.key}'" for row in names.list_rows() if row.kind in kinds) + "]"

@@ -11,9 +11,9 @@ from typing import Any, Final, cast
 import orjson
 
 from admitq.serving.authorization import User
-from admitq_api.field_errors import FieldError, aggregate
+from admitq_api.field_errors import FieldError, join_errors
 from admitq_api.json_objects import JsonObject, object_at, text_at
-from admitq_api.json_patch import json_patch
+from admitq_api.json_patch import create_json_patch
 
 API_VERSION: Final = "admission.k8s.io/v1"
 KIND: Final = "AdmissionReview"
@@ -160,7 +160,7 @@ def answer(request: AdmissionRequest, verdict: Verdict) -> bytes:
     match verdict:
         case Allowed(changed, warnings):
             response: dict[str, Any] = {"uid": request.uid, "allowed": True}
-            operations = json_patch(request.obj, changed) if changed is not None else []
+            operations = create_json_patch(request.obj, changed) if changed is not None else []
             if operations:
                 response["patchType"] = "JSONPatch"
                 response["patch"] = base64.b64encode(orjson.dumps(operations)).decode()
@@ -171,7 +171,7 @@ def answer(request: AdmissionRequest, verdict: Verdict) -> bytes:
             status = {
                 "code": 403,
                 "reason": "Forbidden",
-                "message": _cut(aggregate(errors)),
+                "message": _cut(join_errors(errors)),
                 "details": {
                     "causes": [
                         {"reason": str(error.type), "field": error.path, "message": _cut(error.message)}

@@ -10,7 +10,7 @@ from admitq.integrations.base import Integration
 from admitq.process.unexpected_errors import LOG_ONLY, ErrorPart, UnexpectedErrors
 from admitq.serving.http import JSON, Handler, Request, Response, text
 from admitq_api.feature_gates import Gate
-from admitq_api.field_errors import FieldError, new_errors
+from admitq_api.field_errors import FieldError, select_new_errors
 from admitq_api.json_objects import value_at, with_value
 from admitq_api.labels import Names
 from admitq_webhooks import mark_reviews, owner_reviews, resize_reviews
@@ -246,7 +246,7 @@ def routes(
 
 
 def _job_review(verb: Verb, integration: Integration, policy: Policy, world: World) -> Review:
-    lets_deleted_go = policy.gates.enabled(Gate.SKIP_ANCESTOR_CHECK_FOR_DELETED_WORKLOADS)
+    lets_deleted_go = policy.gates.is_enabled(Gate.SKIP_ANCESTOR_CHECK_FOR_DELETED_WORKLOADS)
 
     async def review(request: AdmissionRequest) -> Verdict:
         namespace = request.namespace
@@ -331,7 +331,7 @@ def _new_unless_deleted(
         return validate(request.obj)
     if is_being_deleted(request.old):
         return []
-    return new_errors(validate(request.obj), validate(request.old))
+    return select_new_errors(validate(request.obj), validate(request.old))
 
 
 def _verdict(errors: list[FieldError]) -> Verdict:

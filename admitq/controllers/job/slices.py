@@ -26,7 +26,7 @@ from admitq.workloads.transitions import condition, holds, is_admitted, is_over,
 from admitq_api.conditions import ConditionType, Reason
 from admitq_api.json_objects import JsonObject, value_at
 from admitq_api.labels import Names
-from admitq_api.quantity import amount, format_quantity
+from admitq_api.quantity import format_quantity, parse_amount
 
 Counts = Mapping[str, int]
 """Pods by podset."""
@@ -293,7 +293,7 @@ def _shrunk(assignment: JsonObject, count: int) -> JsonObject:
     if count >= before:
         return assignment
     usage = {
-        resource: format_quantity(resource, amount(resource, used) * count // before)
+        resource: format_quantity(resource, parse_amount(resource, used) * count // before)
         for resource, used in (assignment.get("resourceUsage") or {}).items()
     }
     return {**assignment, "count": count, **({"resourceUsage": usage} if usage else {})}

@@ -14,7 +14,7 @@ from admitq.workloads.pod_counts import assigned_counts
 from admitq.workloads.pod_templates import Flavors, exact, inject, of_flavors
 from admitq_api.json_objects import JsonObject, value_at
 from admitq_api.labels import Names
-from admitq_api.syntax import label_value, qualified_name
+from admitq_api.syntax import check_label_value, check_qualified_name
 
 GROUP: Final = "autoscaling.x-k8s.io"
 PROVISIONING_REQUESTS: Final = Resource(
@@ -266,7 +266,7 @@ def _selectors(request: JsonObject, config: JsonObject) -> Iterator[_Selector]:
 def unusable_detail(request: JsonObject, config: JsonObject) -> str | None:
     """Why pods cannot select nodes by a detail of the answer; None if they can by all."""
     for one in _selectors(request, config):
-        wrong = qualified_name(one.key) or label_value(one.value)
+        wrong = check_qualified_name(one.key) or check_label_value(one.value)
         if wrong is not None:
             return (
                 f"provisioningClassDetails[{one.detail}] cannot be the node selector {one.key}: {wrong}; "

@@ -55,7 +55,7 @@ class Asked:
 
     def message_of(self, condition: str) -> str:
         """The message of one of the request's conditions."""
-        found = conditions.find(value_at(self.request, ("status", "conditions"), []), condition)
+        found = conditions.find_condition(value_at(self.request, ("status", "conditions"), []), condition)
         return "" if found is None else found.get("message", "")
 
     def holds(self, condition: str) -> bool:
@@ -105,7 +105,7 @@ def is_answered(asked: Asked) -> bool:
 
 
 def _ended_before(asked: Asked, condition: str) -> bool:
-    found = conditions.find(value_at(asked.request, ("status", "conditions"), []), condition)
+    found = conditions.find_condition(value_at(asked.request, ("status", "conditions"), []), condition)
     message = asked.check.get("message", "")
     was_reset = message.startswith(RESET) and not message.endswith(State.RETRY)
     try:

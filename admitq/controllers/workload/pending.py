@@ -11,7 +11,7 @@ from admitq.core.refusals import NamespaceMismatch
 from admitq.integrations.admission_gates import list_holding_gates
 from admitq.translate.messages import Explanation, is_unwritten, pending_condition
 from admitq.workloads.transitions import condition, is_on_hold, is_reserved
-from admitq_api.conditions import GATED_BY, SECOND, ConditionType, Reason, gates_told, parse_time
+from admitq_api.conditions import GATED_BY, SECOND, ConditionType, Reason, list_reported_gates, parse_time
 from admitq_api.json_objects import JsonObject, value_at
 
 _FIRST_EVALUATION: Final = 2 * SECOND
@@ -49,7 +49,7 @@ def report_admission_gates(case: WorkloadCase) -> Plan | None:
     """
     if is_reserved(case.workload):
         return None
-    was_gated = bool(gates_told(value_at(case.workload, ("status", "conditions"))))
+    was_gated = bool(list_reported_gates(value_at(case.workload, ("status", "conditions"))))
     gates = ",".join(_admission_gates(case))
     transition = case.begin_transition()
     if gates and not was_gated:

@@ -35,4 +35,6 @@ def check_updated_jobs(
 def should_validate_update(old: JsonObject, rules: RuleContext) -> bool:
     """Whether a change is validated: of a job that is managed, or was queued before (semantics, Per kind)."""
     was_queued = bool(get_queue_name(old, rules.names))
-    return rules.is_managed or (was_queued and rules.gates.enabled(Gate.VALIDATE_RAY_AND_SPARK_JOB_UPDATES))
+    return rules.is_managed or (
+        was_queued and rules.gates.is_enabled(Gate.VALIDATE_RAY_AND_SPARK_JOB_UPDATES)
+    )

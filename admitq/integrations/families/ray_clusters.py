@@ -35,7 +35,7 @@ from admitq_api.json_objects import (
     with_value,
 )
 from admitq_api.labels import Names
-from admitq_api.quantity import QuantityError, parse
+from admitq_api.quantity import QuantityError, parse_quantity
 
 GROUP: Final = "ray.io"
 VERSION: Final = "v1"
@@ -163,7 +163,7 @@ def _is_less(quantity: Any, least: str) -> bool:
     if quantity is None:
         return True
     try:
-        return parse(quantity) < parse(least)
+        return parse_quantity(quantity) < parse_quantity(least)
     except (QuantityError, TypeError):
         return False
 
@@ -276,7 +276,7 @@ def get_slice_version(job: JsonObject, names: Names) -> str:
 def is_elastic(job: JsonObject, rules: RuleContext) -> bool:
     """Whether the job may grow and shrink while it runs."""
     annotation = value_at(job, ("metadata", "annotations", rules.names.elastic_job))
-    return annotation == "true" and rules.gates.enabled(Gate.ELASTIC_JOBS)
+    return annotation == "true" and rules.gates.is_enabled(Gate.ELASTIC_JOBS)
 
 
 def with_elastic_gates(job: JsonObject, at: FieldPath, rules: RuleContext) -> JsonObject:

@@ -13,7 +13,7 @@ from admitq.integrations.pod_shape import get_spec_shape
 from admitq_api.field_errors import ErrorPath, FieldError
 from admitq_api.json_objects import FieldPath, JsonObject, value_at, with_value
 from admitq_api.labels import Names
-from admitq_api.meaning import same_meaning
+from admitq_api.semantic_equality import are_equivalent
 
 IMMUTABLE: Final = "field is immutable"
 _LARGEST: Final = 2**31 - 1
@@ -80,6 +80,6 @@ def find_shape_changes(old: JsonObject, new: JsonObject, template: FieldPath) ->
     before, after = (get_spec_shape(get_mapping(one, *path)) for one in (old, new))
     for field in sorted({*before, *after}):
         # By meaning, as another program may write the object back: a custom resource keeps any notation.
-        if not same_meaning({field: before.get(field)}, {field: after.get(field)}):
+        if not are_equivalent({field: before.get(field)}, {field: after.get(field)}):
             where = ErrorPath(".".join((*path, field)))
             yield FieldError.invalid(where, after.get(field), IMMUTABLE, "create the object anew")

@@ -25,7 +25,7 @@ from admitq_api.json_objects import (
     with_value,
     without_value,
 )
-from admitq_api.quantity import QuantityError, parse
+from admitq_api.quantity import QuantityError, parse_quantity
 
 CONF: Final = ("spec", "sparkConf")
 COMMON_NODE_SELECTOR: Final = ("spec", "nodeSelector")
@@ -112,14 +112,14 @@ def _parse_mebibytes(written: Any, unit: int = _MEBIBYTE) -> int | None:
         size = int(match[1]) * (_JAVA_UNITS[match[2]] if match[2] else unit) // _MEBIBYTE
         return min(size, _MAX_MEBIBYTES)
     try:
-        return min(max(0, math.ceil(parse(written) / _MEBIBYTE)), _MAX_MEBIBYTES)
+        return min(max(0, math.ceil(parse_quantity(written) / _MEBIBYTE)), _MAX_MEBIBYTES)
     except QuantityError:
         return None
 
 
 def _is_quantity(written: Any) -> bool:
     try:
-        return parse(written) >= 0
+        return parse_quantity(written) >= 0
     except QuantityError:
         return False
 

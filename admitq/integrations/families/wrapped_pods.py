@@ -12,7 +12,7 @@ from admitq.integrations.families.batch_jobs import count_parallel_pods
 from admitq.integrations.job_fields import count_pods
 from admitq.integrations.list_paths import get_element_path, list_element_indexes
 from admitq_api.json_objects import FieldPath, JsonObject, object_at, objects_at, text_at, value_at
-from admitq_api.path_notation import steps
+from admitq_api.path_notation import parse_path
 
 _DECLARED_PATH: Final = re.compile(r"template((?:\.[^.\[\]]+|\[[0-9]{1,4}\])*)")
 _STEP: Final = re.compile(r"\.([^.\[\]]+)|\[([0-9]+)\]")
@@ -43,7 +43,7 @@ class _KnownLocation:
 def _create_location(
     holder: str, template: str = "template", replicas: str = "replicas", job: str = ""
 ) -> _KnownLocation:
-    paths = (steps(f"{holder}.{one}") if one else () for one in (template, replicas, job))
+    paths = (parse_path(f"{holder}.{one}") if one else () for one in (template, replicas, job))
     return _KnownLocation(*paths)
 
 
@@ -57,7 +57,7 @@ _KNOWN_LOCATIONS: Final[Mapping[tuple[str, str], tuple[_KnownLocation, ...]]] = 
     ("v1", "Pod"): (_KnownLocation(),),
     ("apps/v1", "Deployment"): (_create_location("spec"),),
     ("apps/v1", "StatefulSet"): (_create_location("spec"),),
-    ("batch/v1", "Job"): (_KnownLocation(steps("spec.template"), job=steps("spec")),),
+    ("batch/v1", "Job"): (_KnownLocation(parse_path("spec.template"), job=parse_path("spec")),),
     ("jobset.x-k8s.io/v1alpha2", "JobSet"): (
         _create_location("spec.replicatedJobs[]", template="template.spec.template", job="template.spec"),
     ),

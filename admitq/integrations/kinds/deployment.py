@@ -39,7 +39,7 @@ def mutate(deployment: JsonObject, rules: RuleContext) -> JsonObject:
     names = rules.names
     labels = {names.managed: "true", **get_queue_labels(deployment, names)}
     held = with_template_metadata(deployment, _TEMPLATE, labels, {names.pod_suspending_parent: HELD_BY})
-    return _with_admission_gates(held, rules) if rules.gates.enabled(Gate.ADMISSION_GATED_BY) else held
+    return _with_admission_gates(held, rules) if rules.gates.is_enabled(Gate.ADMISSION_GATED_BY) else held
 
 
 def _with_admission_gates(deployment: JsonObject, rules: RuleContext) -> JsonObject:

@@ -184,7 +184,7 @@ def mutate(job: JsonObject, rules: RuleContext) -> JsonObject:
     gate = {"name": rules.names.elastic_gate}
     gates = as_list(value_at(job, (*TEMPLATE, "spec", "schedulingGates")))
     is_elastic = value_at(job, (*ANNOTATIONS, rules.names.elastic_job)) == "true"
-    if not is_elastic or not rules.gates.enabled(Gate.ELASTIC_JOBS) or gate in gates:
+    if not is_elastic or not rules.gates.is_enabled(Gate.ELASTIC_JOBS) or gate in gates:
         return job
     if not isinstance(value_at(job, TEMPLATE), Mapping):
         return job

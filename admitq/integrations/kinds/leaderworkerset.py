@@ -41,7 +41,7 @@ from admitq.integrations.families.serving import (
     has_replicas,
     with_template_metadata,
 )
-from admitq_api.conditions import find
+from admitq_api.conditions import find_condition
 from admitq_api.feature_gates import Gate
 from admitq_api.field_errors import FieldError
 from admitq_api.json_objects import JsonObject, value_at, with_value, without_value
@@ -113,7 +113,7 @@ def list_groups(lws: JsonObject, pods: Sequence[JsonObject]) -> list[ServedGroup
 
 def _is_rollout_in_progress(lws: JsonObject) -> bool:
     listed = value_at(lws, ("status", "conditions"), [])
-    found: Mapping[str, Any] = find(listed, "UpdateInProgress") or {}
+    found: Mapping[str, Any] = find_condition(listed, "UpdateInProgress") or {}
     return found.get("status") == "True"
 
 
@@ -152,7 +152,7 @@ def mutate(lws: JsonObject, rules: RuleContext) -> JsonObject:
         return result
     result = with_template_metadata(result, _LEADER_TEMPLATE, labels, notes)
     grouped = get_annotation(get_mapping(lws, *_WORKER_TEMPLATE), names.podset_group_name)
-    if rules.gates.enabled(Gate.TOPOLOGY_AWARE_SCHEDULING) and not grouped:
+    if rules.gates.is_enabled(Gate.TOPOLOGY_AWARE_SCHEDULING) and not grouped:
         # Workers are counted from one; the leader is number zero.
         path = (*_WORKER_TEMPLATE, "metadata", "annotations", names.pod_index_offset)
         result = with_value(result, path, "1")
@@ -177,7 +177,7 @@ def _find_group_changes(old: JsonObject, new: JsonObject, rules: RuleContext) ->
     for template in (_LEADER_TEMPLATE, _WORKER_TEMPLATE):
         yield from find_shape_changes(old, new, template)
     size = get_replicas(new, *_GROUP_SIZE)
-    if rules.gates.enabled(Gate.LWS_IMMUTABLE_GROUP_SIZE) and get_replicas(old, *_GROUP_SIZE) != size:
+    if rules.gates.is_enabled(Gate.LWS_IMMUTABLE_GROUP_SIZE) and get_replicas(old, *_GROUP_SIZE) != size:
         yield FieldError.invalid(".".join(_GROUP_SIZE), size, IMMUTABLE, "create the object anew")
 
 

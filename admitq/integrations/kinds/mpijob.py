@@ -18,7 +18,7 @@ ROLES: Final = ReplicaRoles("mpiReplicaSpecs", ("Launcher", "Worker"))
 
 def mutate(job: JsonObject, rules: RuleContext) -> JsonObject:
     """Where the launcher works too it has index 0, and those of the workers begin with 1."""
-    if not rules.gates.enabled(Gate.TOPOLOGY_AWARE_SCHEDULING):
+    if not rules.gates.is_enabled(Gate.TOPOLOGY_AWARE_SCHEDULING):
         return job
     if value_at(job, ("spec", "runLauncherAsWorker")) is not True:
         return job

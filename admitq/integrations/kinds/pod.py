@@ -26,10 +26,10 @@ from admitq.integrations.families.pod_cache import trim_pod
 from admitq.integrations.ownership import list_prebuilt_names
 from admitq.integrations.pod_shape import compute_role_hash
 from admitq_api.feature_gates import Gate
-from admitq_api.field_errors import ErrorPath, FieldError, new_errors
+from admitq_api.field_errors import ErrorPath, FieldError, select_new_errors
 from admitq_api.json_objects import JsonObject, value_at, with_value
 from admitq_api.labels import Names
-from admitq_api.syntax import dns_subdomain
+from admitq_api.syntax import check_dns_subdomain
 
 _GATES: Final = ("spec", "schedulingGates")
 _FINALIZERS: Final = ("metadata", "finalizers")
@@ -77,7 +77,7 @@ def mutate(pod: JsonObject, rules: RuleContext) -> JsonObject:
     if not pods.is_suspended_by_parent(pod, names):
         result = _with_item(result, _FINALIZERS, names.managed_finalizer)
     result = _with_item(result, _GATES, {"name": names.admission_gate})
-    if rules.gates.enabled(Gate.TOPOLOGY_AWARE_SCHEDULING):
+    if rules.gates.is_enabled(Gate.TOPOLOGY_AWARE_SCHEDULING):
         result = _with_item(result, _GATES, {"name": names.topology_gate})
         index_label = pods.get_annotation(pod, names.pod_group_pod_index_label)
         if index := pods.get_label(pod, index_label):
@@ -122,7 +122,7 @@ def _find_group_errors(pod: JsonObject, names: Names) -> list[FieldError]:
     place = "annotation" if pods.get_annotation(pod, name_key) else "label"
     both = f"both the '{names.pod_group_total_count}' annotation and the '{name_key}' {place} should be set"
     errors: list[FieldError] = []
-    if group and (wrong := dns_subdomain(group)):
+    if group and (wrong := check_dns_subdomain(group)):
         errors.append(FieldError.invalid(_group_path(pod, names), group, wrong))
     if group and total is None:
         errors.append(FieldError.required(where, both))
@@ -135,7 +135,7 @@ def _find_group_errors(pod: JsonObject, names: Names) -> list[FieldError]:
 
 def _find_prebuilt_errors(pod: JsonObject, rules: RuleContext) -> list[FieldError]:
     group, key = pods.get_pod_group(pod, rules.names), rules.names.prebuilt_workload_name
-    by_annotation = rules.gates.enabled(Gate.WORKLOAD_IDENTIFIER_ANNOTATIONS)
+    by_annotation = rules.gates.is_enabled(Gate.WORKLOAD_IDENTIFIER_ANNOTATIONS)
     places = list_prebuilt_names(pod, rules.names, by_annotation=by_annotation)
     place, prebuilt = next((one for one in places if one[1]), ("", ""))
     if not group or not prebuilt or prebuilt == group:
@@ -152,7 +152,7 @@ def validate_update(old: JsonObject, new: JsonObject, rules: RuleContext) -> lis
     A managed pod that was stored while the webhook was not in place can still be released from its gates.
     """
     names = rules.names
-    errors = new_errors(validate_create(new, rules), validate_create(old, rules))
+    errors = select_new_errors(validate_create(new, rules), validate_create(old, rules))
     before, after = pods.get_pod_group(old, names), pods.get_pod_group(new, names)
     if before and before != after:
         errors.append(FieldError.invalid(_group_path(old, names), after, "field is immutable"))

@@ -37,7 +37,7 @@ from admitq.integrations.families.serving import (
 )
 from admitq.integrations.ownership import get_controller
 from admitq.integrations.workload_names import MAX_LABEL_LENGTH, MAX_NAME_LENGTH, create_workload_name
-from admitq_api.conditions import ConditionType, Reason, find
+from admitq_api.conditions import ConditionType, Reason, find_condition
 from admitq_api.feature_gates import Gate
 from admitq_api.field_errors import FieldError
 from admitq_api.json_objects import JsonObject, value_at
@@ -110,7 +110,7 @@ def list_deciding_workloads(old: JsonObject, new: JsonObject, rules: RuleContext
     metadata = get_mapping(old, "metadata")
     if not rules.is_managed or not _scales_up_from_zero(old, new):
         return ()
-    longest = MAX_LABEL_LENGTH if rules.gates.enabled(Gate.SHORT_WORKLOAD_NAMES) else MAX_NAME_LENGTH
+    longest = MAX_LABEL_LENGTH if rules.gates.is_enabled(Gate.SHORT_WORKLOAD_NAMES) else MAX_NAME_LENGTH
     name, uid = str(metadata.get("name", "")), str(metadata.get("uid", ""))
     return tuple(create_workload_name("StatefulSet", "apps", name, one, longest=longest) for one in (uid, ""))
 
@@ -146,7 +146,9 @@ def _find_scaling_errors(old: JsonObject, new: JsonObject, rules: RuleContext) -
 
 def _has_released_quota(workload: JsonObject) -> bool:
     """Whether the Workload is on hold; of one that is deactivated, only that is told."""
-    quota = find(value_at(workload, ("status", "conditions"), []), ConditionType.QUOTA_RESERVED) or {}
+    quota = (
+        find_condition(value_at(workload, ("status", "conditions"), []), ConditionType.QUOTA_RESERVED) or {}
+    )
     return quota.get("status") == "False" and quota.get("reason") in {Reason.ON_HOLD, Reason.DEACTIVATED}
 
 

@@ -95,6 +95,6 @@ class WorkloadCensus:
 
 
 def _why_unadmitted(obj: JsonObject) -> tuple[str, str]:
-    admitted = conditions.find(conditions_of(obj), ConditionType.ADMITTED) or {}
-    reserved = conditions.find(conditions_of(obj), ConditionType.QUOTA_RESERVED) or {}
+    admitted = conditions.find_condition(conditions_of(obj), ConditionType.ADMITTED) or {}
+    reserved = conditions.find_condition(conditions_of(obj), ConditionType.QUOTA_RESERVED) or {}
     return admitted.get("reason") or Reason.NO_RESERVATION, reserved.get("reason") or ""

@@ -71,8 +71,8 @@ class WorkloadMeasures:
             self._metrics.increment(
                 "local_queue_evicted_workloads_total", name=key.name, namespace=key.namespace, **labels
             )
-        ready = conditions.find(conditions_of(workload), ConditionType.PODS_READY)
-        evicted = conditions.find(conditions_of(workload), ConditionType.EVICTED)
+        ready = conditions.find_condition(conditions_of(workload), ConditionType.PODS_READY)
+        evicted = conditions.find_condition(conditions_of(workload), ConditionType.EVICTED)
         if ready is not None and evicted is not None and ready.get("status") == "True":
             seconds = _seconds_between(ready, evicted)
             self._metrics.observe(

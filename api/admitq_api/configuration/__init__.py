@@ -4,7 +4,7 @@ Reading is strict: an unknown field or an impossible value stops the start with 
 and what to write instead.
 """
 
-from admitq_api.configuration.fields import Section, parse_address, sections_of, wire_name
+from admitq_api.configuration.fields import Section, get_wire_name, list_sections, parse_address
 from admitq_api.configuration.loading import load_configuration
 from admitq_api.configuration.process_sections import (
     CIPHER_SUITES,
@@ -25,8 +25,8 @@ __all__ = [
     "ConfigurationError",
     "LeaderElection",
     "Section",
+    "get_wire_name",
+    "list_sections",
     "load_configuration",
     "parse_address",
-    "sections_of",
-    "wire_name",
 ]

@@ -5,46 +5,50 @@ from typing import Annotated, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from admitq_api.configuration.fields import Count, DnsLabel, Section, Subdomain, unique
-from admitq_api.path_notation import EACH, NAME, steps
-from admitq_api.syntax import dns_subdomain
+from admitq_api.configuration.fields import Count, DnsLabel, Section, Subdomain, reject_duplicates
+from admitq_api.path_notation import EACH_ELEMENT, POD_SET_NAME, parse_path
+from admitq_api.syntax import check_dns_subdomain
 
 
-def _path(value: str) -> str:
-    found = steps(value)
-    if EACH in found or NAME in found:
-        raise ValueError(f"{value!r} leads to more than one place: write a path without {EACH} and {NAME}")
+def _check_path(value: str) -> str:
+    found = parse_path(value)
+    if EACH_ELEMENT in found or POD_SET_NAME in found:
+        raise ValueError(
+            f"{value!r} leads to more than one place: write a path without {EACH_ELEMENT} and {POD_SET_NAME}"
+        )
     return value
 
 
-def _path_of_each(value: str) -> str:
-    found = steps(value)
-    if found.count(EACH) > 1 or NAME in found:
-        raise ValueError(f"{value!r} leads too far: write {EACH} once at most, and no {NAME}")
+def _check_element_path(value: str) -> str:
+    found = parse_path(value)
+    if found.count(EACH_ELEMENT) > 1 or POD_SET_NAME in found:
+        raise ValueError(f"{value!r} leads too far: write {EACH_ELEMENT} once at most, and no {POD_SET_NAME}")
     return value
 
 
-def _path_by_name(value: str) -> str:
-    if EACH in steps(value):
-        raise ValueError(f"{value!r} leads to more than one place: write {NAME} for the name of the podset")
+def _check_path_by_name(value: str) -> str:
+    if EACH_ELEMENT in parse_path(value):
+        raise ValueError(
+            f"{value!r} leads to more than one place: write {POD_SET_NAME} for the name of the podset"
+        )
     return value
 
 
-def _creatable(value: str) -> str:
+def _check_created_kind(value: str) -> str:
     kind, dot, group = value.partition(".")
-    if not re.fullmatch(r"[A-Z][A-Za-z0-9]*", kind) or (dot and dns_subdomain(group)):
+    if not re.fullmatch(r"[A-Z][A-Za-z0-9]*", kind) or (dot and check_dns_subdomain(group)):
         raise ValueError(f"{value!r} is no kind: write Kind.group, like Job.batch, or Pod")
     return value
 
 
 KindName = Annotated[str, Field(pattern=r"^[A-Z][A-Za-z0-9]{0,61}$")]
-FieldPath = Annotated[str, AfterValidator(_path)]
-EachPath = Annotated[str, AfterValidator(_path_of_each)]
-PathByName = Annotated[str, AfterValidator(_path_by_name)]
+FieldPath = Annotated[str, AfterValidator(_check_path)]
+EachPath = Annotated[str, AfterValidator(_check_element_path)]
+PathByName = Annotated[str, AfterValidator(_check_path_by_name)]
 Value = str | int | bool
 
 
-class Sign(Section):
+class StatusSign(Section):
     """Something in a job that shows how it stands: exactly one of a condition and a field."""
 
     condition: str = ""
@@ -69,7 +73,7 @@ class Sign(Section):
         return self
 
 
-class FinishedSign(Sign):
+class OutcomeSign(StatusSign):
     """Something in a job that shows that it has ended."""
 
     success: bool
@@ -111,7 +115,7 @@ class CustomPodSet(Section):
             raise ValueError("set exactly one of name and namePath")
         if self.min_count is not None and self.count is None:
             raise ValueError("minCount needs count, which is written where there is room for fewer pods")
-        around = _list_of(self.template)
+        around = _get_list_path(self.template)
         if around is not None and self.name_path is None:
             raise ValueError(
                 f"name: the podsets of {self.template} would all be called so; set namePath instead"
@@ -121,17 +125,23 @@ class CustomPodSet(Section):
             ("count", self.count),
             ("minCount", self.min_count),
         ):
-            if path is not None and _list_of(path) not in ({None, around} if field == "count" else {around}):
-                raise ValueError(f"{field}: {path!r} must have {EACH} where template has: {self.template}")
-        if self.min_count is not None and self.count is not None and _list_of(self.count) != around:
-            raise ValueError(f"count: {self.count!r} must have {EACH} where template has: {self.template}")
+            if path is not None and _get_list_path(path) not in (
+                {None, around} if field == "count" else {around}
+            ):
+                raise ValueError(
+                    f"{field}: {path!r} must have {EACH_ELEMENT} where template has: {self.template}"
+                )
+        if self.min_count is not None and self.count is not None and _get_list_path(self.count) != around:
+            raise ValueError(
+                f"count: {self.count!r} must have {EACH_ELEMENT} where template has: {self.template}"
+            )
         return self
 
 
-def _list_of(path: str) -> tuple[str, ...] | None:
+def _get_list_path(path: str) -> tuple[str, ...] | None:
     """The path of the list whose elements a path leads through; None if it leads through none."""
-    found = steps(path)
-    return found[: found.index(EACH)] if EACH in found else None
+    found = parse_path(path)
+    return found[: found.index(EACH_ELEMENT)] if EACH_ELEMENT in found else None
 
 
 class CustomKind(Section):
@@ -155,16 +165,16 @@ class CustomKind(Section):
     pod_sets: Annotated[tuple[CustomPodSet, ...], Field(min_length=1)]
     """The pods."""
 
-    finished: Annotated[tuple[FinishedSign, ...], Field(min_length=1)]
+    finished: Annotated[tuple[OutcomeSign, ...], Field(min_length=1)]
     """What shows that a job has ended; the first that holds tells how."""
 
-    active: Annotated[tuple[Sign, ...], Field(min_length=1)]
+    active: Annotated[tuple[StatusSign, ...], Field(min_length=1)]
     """What shows that pods may still be there; one suffices. A stopped job keeps its quota for so long."""
 
-    ready: Annotated[tuple[Sign, ...], Field(min_length=1)]
+    ready: Annotated[tuple[StatusSign, ...], Field(min_length=1)]
     """What shows that all pods are ready; one suffices."""
 
-    on_hold: tuple[Sign, ...] = ()
+    on_hold: tuple[StatusSign, ...] = ()
     """What shows that the job wants no quota for now; one suffices."""
 
     priority_class: FieldPath | None = None
@@ -176,7 +186,9 @@ class CustomKind(Section):
     controller: str = ""
     """What stands there for the kind's own controller."""
 
-    creates: Annotated[tuple[Annotated[str, AfterValidator(_creatable)], ...], AfterValidator(unique)] = ()
+    creates: Annotated[
+        tuple[Annotated[str, AfterValidator(_check_created_kind)], ...], AfterValidator(reject_duplicates)
+    ] = ()
     """The kinds that its controller makes, as `Pod` or `Job.batch`; absent: any. An object of another kind
     that claims to be made by such a job waits on its own."""
 
@@ -191,7 +203,7 @@ class CustomKind(Section):
             raise ValueError("managedBy and controller go together: set both or none")
         names = [one.name for one in self.pod_sets if one.name is not None]
         try:
-            unique(tuple(names))
+            reject_duplicates(tuple(names))
         except ValueError as error:
             raise ValueError(f"podSets: {error}") from None
         return self

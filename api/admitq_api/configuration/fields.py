@@ -12,10 +12,10 @@ from pydantic.fields import FieldInfo
 
 from admitq_api import quantity, selectors
 from admitq_api.durations import REMEDY, format_duration, parse_duration
-from admitq_api.syntax import dns_label, dns_subdomain, label_value, qualified_name
+from admitq_api.syntax import check_dns_label, check_dns_subdomain, check_label_value, check_qualified_name
 
 
-def checked(check: Callable[[str], str | None]) -> AfterValidator:
+def create_validator(check: Callable[[str], str | None]) -> AfterValidator:
     """The validator that refuses a text which a check finds something wrong with."""
 
     def validate(value: str) -> str:
@@ -26,7 +26,7 @@ def checked(check: Callable[[str], str | None]) -> AfterValidator:
     return AfterValidator(validate)
 
 
-def _duration(value: Any) -> timedelta:
+def _parse_duration(value: Any) -> timedelta:
     if isinstance(value, timedelta):
         return value
     if not isinstance(value, str):
@@ -51,12 +51,12 @@ def parse_address(text: str) -> tuple[str, int] | None:
     return match["host"].strip("[]"), int(match["port"])
 
 
-def _address(value: str) -> str:
+def _check_address(value: str) -> str:
     parse_address(value)
     return value
 
 
-def _path_name(value: str) -> str:
+def _parse_path_name(value: str) -> str:
     """The name of a path at the root of a server, which may be written with the slash or without it."""
     name = value.removeprefix("/")
     if not re.fullmatch(r"[A-Za-z0-9._~-]+", name):
@@ -64,7 +64,7 @@ def _path_name(value: str) -> str:
     return name
 
 
-def unique(values: tuple[Any, ...]) -> tuple[Any, ...]:
+def reject_duplicates(values: tuple[Any, ...]) -> tuple[Any, ...]:
     """The values, if none is listed twice.
 
     Raises:
@@ -76,29 +76,31 @@ def unique(values: tuple[Any, ...]) -> tuple[Any, ...]:
     return values
 
 
-def _quantity(value: Any) -> str:
+def _check_quantity(value: Any) -> str:
     try:
-        quantity.parse(value)
+        quantity.parse_quantity(value)
     except quantity.QuantityError as error:
         raise ValueError(str(error)) from None
     return str(value)
 
 
 Duration = Annotated[
-    timedelta, BeforeValidator(_duration), PlainSerializer(format_duration, return_type=str, when_used="json")
+    timedelta,
+    BeforeValidator(_parse_duration),
+    PlainSerializer(format_duration, return_type=str, when_used="json"),
 ]
 NonNegativeDuration = Annotated[Duration, Field(ge=timedelta(0))]
 PositiveDuration = Annotated[Duration, Field(gt=timedelta(0))]
-Address = Annotated[str, AfterValidator(_address)]
+Address = Annotated[str, AfterValidator(_check_address)]
 Port = Annotated[int, Field(ge=1, le=65535)]
-Subdomain = Annotated[str, checked(dns_subdomain)]
-DnsLabel = Annotated[str, checked(dns_label)]
-LabelKey = Annotated[str, checked(qualified_name)]
-LabelValue = Annotated[str, checked(label_value)]
+Subdomain = Annotated[str, create_validator(check_dns_subdomain)]
+DnsLabel = Annotated[str, create_validator(check_dns_label)]
+LabelKey = Annotated[str, create_validator(check_qualified_name)]
+LabelValue = Annotated[str, create_validator(check_label_value)]
 Count = Annotated[int, Field(ge=0)]
-PathName = Annotated[str, AfterValidator(_path_name)]
+PathName = Annotated[str, AfterValidator(_parse_path_name)]
 Selector = dict[str, Any]
-QuantityText = Annotated[str, BeforeValidator(_quantity, json_schema_input_type=str | int | float)]
+QuantityText = Annotated[str, BeforeValidator(_check_quantity, json_schema_input_type=str | int | float)]
 
 
 class Section(BaseModel):
@@ -114,18 +116,18 @@ class Section(BaseModel):
     )
 
 
-def wire_name(name: str, field: FieldInfo) -> str:
+def get_wire_name(name: str, field: FieldInfo) -> str:
     """What a field is called in the file."""
     return field.serialization_alias or field.alias or name
 
 
-def sections_of(model: type[BaseModel]) -> Iterator[type[Section]]:
+def list_sections(model: type[BaseModel]) -> Iterator[type[Section]]:
     """The section itself and every section below it, outermost first."""
     if issubclass(model, Section):
         yield model
     for field in model.model_fields.values():
         for inner in _sections_in(field.annotation):
-            yield from sections_of(inner)
+            yield from list_sections(inner)
 
 
 def _sections_in(annotation: Any) -> Iterator[type[Section]]:
@@ -135,7 +137,7 @@ def _sections_in(annotation: Any) -> Iterator[type[Section]]:
         yield from _sections_in(argument)
 
 
-def kind_version_group(name: str) -> str:
+def check_kind_version_group(name: str) -> str:
     """The name, if it is a kind written as `Kind.version.group`.
 
     Raises:
@@ -147,13 +149,13 @@ def kind_version_group(name: str) -> str:
         not re.fullmatch(r"[A-Z][A-Za-z0-9]*", kind)
         or not version
         or not group
-        or dns_subdomain(f"{version}.{group}")
+        or check_dns_subdomain(f"{version}.{group}")
     ):
         raise ValueError(f'{name!r} is no kind: write Kind.version.group, like "MyJob.v1.example.com"')
     return name
 
 
-def well_formed_selector(value: Selector | None, where: str = "") -> Selector | None:
+def check_selector(value: Selector | None, where: str = "") -> Selector | None:
     """The label selector, if it is one.
 
     Raises:

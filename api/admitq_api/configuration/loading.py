@@ -10,9 +10,14 @@ import yaml
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from admitq_api.configuration.fields import sections_of, wire_name
-from admitq_api.configuration.root import KIND, Configuration, ConfigurationError, all_namespaces_but
-from admitq_api.configuration.v1beta1 import REMEDIES, converted
+from admitq_api.configuration.fields import get_wire_name, list_sections
+from admitq_api.configuration.root import (
+    KIND,
+    Configuration,
+    ConfigurationError,
+    select_all_namespaces_except,
+)
+from admitq_api.configuration.v1beta1 import REMEDIES, convert_to_v1beta2
 from admitq_api.labels import DEFAULT_GROUP, GROUPS, ApiGroup, Names, names_for
 
 
@@ -27,24 +32,24 @@ def load_configuration(text: str, *, service_account_namespace: str = "") -> Con
     Raises:
         ConfigurationError: with the path of each field that is wrong, and what to write instead.
     """
-    given = _without_zeroes(_parse(text))
-    names = names_for(_group_of(given))
+    given = _without_default_values(_parse(text))
+    names = names_for(_find_group(given))
     if given:
-        _require_head(given, names)
+        _require_api_version_and_kind(given, names)
     switched_off: tuple[str, ...] = ()
     if given.get("apiVersion") in names.config_api_versions[1:]:
-        older = converted(given, names.config_api_version)
+        older = convert_to_v1beta2(given, names.config_api_version)
         given, switched_off = older.document, older.switched_off
-    document = _merged(_defaults(names, service_account_namespace, given), given)
+    document = _merge(_create_defaults(names, service_account_namespace, given), given)
     try:
         configuration = Configuration.model_validate_json(orjson.dumps(document))
     except ValidationError as error:
-        raise ConfigurationError(_problem(details) for details in error.errors()) from None
-    fields = {wire_name(name, field): name for name, field in Configuration.model_fields.items()}
+        raise ConfigurationError(_format_problem(details) for details in error.errors()) from None
+    fields = {get_wire_name(name, field): name for name, field in Configuration.model_fields.items()}
     return configuration.model_copy(update={fields[name]: None for name in switched_off})
 
 
-def _group_of(given: Mapping[str, Any]) -> ApiGroup:
+def _find_group(given: Mapping[str, Any]) -> ApiGroup:
     """The group that the file names, or whose apiVersion it has; that of admitq itself if neither is one."""
     for group in GROUPS:
         if given.get("apiGroup") == group:
@@ -55,7 +60,7 @@ def _group_of(given: Mapping[str, Any]) -> ApiGroup:
     return DEFAULT_GROUP
 
 
-def _require_head(given: Mapping[str, Any], names: Names) -> None:
+def _require_api_version_and_kind(given: Mapping[str, Any], names: Names) -> None:
     missing = [
         f"{field}: is required: write {value}"
         for field, value in (("apiVersion", names.config_api_version), ("kind", KIND))
@@ -65,7 +70,9 @@ def _require_head(given: Mapping[str, Any], names: Names) -> None:
         raise ConfigurationError(missing)
 
 
-def _defaults(names: Names, service_account_namespace: str, given: Mapping[str, Any]) -> dict[str, Any]:
+def _create_defaults(
+    names: Names, service_account_namespace: str, given: Mapping[str, Any]
+) -> dict[str, Any]:
     """The defaults that follow from the API group and the namespace."""
     chosen = given.get("namespace")
     namespace = chosen if isinstance(chosen, str) else service_account_namespace or names.default_namespace
@@ -83,15 +90,15 @@ def _defaults(names: Names, service_account_namespace: str, given: Mapping[str, 
         "multiKueue": {"dispatcherName": names.dispatcher_all_at_once},
     }
     if "managedJobsNamespaceSelector" not in given:
-        defaults["managedJobsNamespaceSelector"] = all_namespaces_but(namespace)
+        defaults["managedJobsNamespaceSelector"] = select_all_namespaces_except(namespace)
     return defaults
 
 
-def _merged(defaults: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+def _merge(defaults: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
     result = {**defaults, **given}
     for key, value in defaults.items():
         if isinstance(value, Mapping) and isinstance(given.get(key), Mapping):
-            result[key] = _merged(cast("Mapping[str, Any]", value), given[key])
+            result[key] = _merge(cast("Mapping[str, Any]", value), given[key])
     return result
 
 
@@ -159,7 +166,7 @@ ABSENT_IF_ZERO: Final = (
 """Fields that programs which write such files leave empty or zero where they mean the default."""
 
 
-def _without_zeroes(given: dict[str, Any]) -> dict[str, Any]:
+def _without_default_values(given: dict[str, Any]) -> dict[str, Any]:
     """A file without the fields that stand for their defaults."""
     for paths, zeroes in ((ABSENT_IF_EMPTY, ("",)), (ABSENT_IF_ZERO, ("0", "0s"))):
         for path in paths:
@@ -172,13 +179,13 @@ def _without_zeroes(given: dict[str, Any]) -> dict[str, Any]:
     return given
 
 
-def _problem(details: ErrorDetails) -> str:
-    path = _path(details["loc"])
+def _format_problem(details: ErrorDetails) -> str:
+    path = _format_path(details["loc"])
     match details["type"]:
         case "extra_forbidden" if path in REMEDIES:
             return f"{path}: {REMEDIES[path]}"
         case "extra_forbidden":
-            alike = get_close_matches(str(details["loc"][-1]), _field_names(Configuration), n=1)
+            alike = get_close_matches(str(details["loc"][-1]), _list_field_names(Configuration), n=1)
             hint = f"did you mean {alike[0]}?" if alike else "remove it"
             return f"{path}: unknown field: {hint}"
         case "missing":
@@ -192,7 +199,7 @@ def _problem(details: ErrorDetails) -> str:
             return f"{path}: {shown}: {text}"
 
 
-def _path(location: Sequence[str | int]) -> str:
+def _format_path(location: Sequence[str | int]) -> str:
     path = ""
     for part in location:
         if isinstance(part, int):
@@ -202,9 +209,9 @@ def _path(location: Sequence[str | int]) -> str:
     return path
 
 
-def _field_names(model: type[BaseModel]) -> list[str]:
-    return sorted({name for section in sections_of(model) for name in _aliases(section)})
+def _list_field_names(model: type[BaseModel]) -> list[str]:
+    return sorted({name for section in list_sections(model) for name in _list_wire_names(section)})
 
 
-def _aliases(model: type[BaseModel]) -> Iterator[str]:
-    return (wire_name(name, field) for name, field in model.model_fields.items())
+def _list_wire_names(model: type[BaseModel]) -> Iterator[str]:
+    return (get_wire_name(name, field) for name, field in model.model_fields.items())

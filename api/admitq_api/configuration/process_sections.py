@@ -24,11 +24,11 @@ from admitq_api.configuration.fields import (
     Section,
     Selector,
     Subdomain,
-    unique,
-    well_formed_selector,
+    check_selector,
+    reject_duplicates,
 )
 from admitq_api.labels import names_for
-from admitq_api.syntax import dns_subdomain
+from admitq_api.syntax import check_dns_subdomain
 
 CIPHER_SUITES: Mapping[str, str] = {
     "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256": "ECDHE-ECDSA-AES128-GCM-SHA256",
@@ -61,7 +61,7 @@ CURVES: Mapping[str, str] = {
 """The curves that can be asked for, and what OpenSSL calls them."""
 
 
-class Webhook(Section):
+class WebhookSection(Section):
     """The HTTPS server of the admission webhooks."""
 
     port: Port = 9443
@@ -90,10 +90,10 @@ class LocalQueueMetrics(Section):
     @field_validator("local_queue_selector")
     @classmethod
     def _well_formed(cls, value: Selector | None) -> Selector | None:
-        return well_formed_selector(value)
+        return check_selector(value)
 
 
-class CustomLabel(Section):
+class CustomLabelSection(Section):
     """A metric label whose value is taken from a label or annotation of an object."""
 
     name: Annotated[str, Field(pattern=r"^[a-zA-Z][a-zA-Z0-9_]*$")]
@@ -108,7 +108,7 @@ class CustomLabel(Section):
     source_annotation_key: LabelKey | None = None
     """The annotation that carries the value, instead of a label."""
 
-    tracked_values: Annotated[tuple[str, ...], AfterValidator(unique)] = ()
+    tracked_values: Annotated[tuple[str, ...], AfterValidator(reject_duplicates)] = ()
     """The values to tell apart (at most 16, for Workloads 1 to 12); all others count as one. Empty: all."""
 
     @model_validator(mode="after")
@@ -137,23 +137,23 @@ class MetricsServer(Section):
     local_queue_metrics: LocalQueueMetrics = LocalQueueMetrics()
     """Metrics for each LocalQueue."""
 
-    custom_labels: tuple[CustomLabel, ...] = ()
+    custom_labels: tuple[CustomLabelSection, ...] = ()
     """Further metric labels: at most 20, of them 6 from each kind (2 from Workloads)."""
 
     @field_validator("custom_labels")
     @classmethod
-    def _bounded(cls, value: tuple[CustomLabel, ...]) -> tuple[CustomLabel, ...]:
+    def _bounded(cls, value: tuple[CustomLabelSection, ...]) -> tuple[CustomLabelSection, ...]:
         if len(value) > 20:
             raise ValueError("has more than 20 labels: remove some")
         for kind, count in Counter(label.source_kind for label in value).items():
             most = 2 if kind == "Workload" else 6
             if count > most:
                 raise ValueError(f"has more than {most} labels from {kind}: remove some")
-        unique(tuple((label.source_kind, label.name) for label in value))
+        reject_duplicates(tuple((label.source_kind, label.name) for label in value))
         return value
 
 
-class Health(Section):
+class HealthSection(Section):
     """The endpoint that tells whether a process is alive and ready."""
 
     health_probe_bind_address: Address = ":8081"
@@ -199,7 +199,7 @@ class LeaderElection(Section):
         return self
 
 
-class Controller(Section):
+class ControllerSection(Section):
     """The controllers of objects."""
 
     group_kind_concurrency: dict[str, Annotated[int, Field(ge=1)]] = Field(default_factory=dict)
@@ -218,7 +218,7 @@ class Controller(Section):
     def _kinds(cls, value: dict[str, int]) -> dict[str, int]:
         for name in value:
             kind, _, group = name.partition(".")
-            if not re.fullmatch(r"[A-Z][A-Za-z0-9]*", kind) or (group and dns_subdomain(group)):
+            if not re.fullmatch(r"[A-Z][A-Za-z0-9]*", kind) or (group and check_dns_subdomain(group)):
                 raise ValueError(f'{name!r} is no kind: write Kind.group, like "Job.batch" or "Pod"')
         return value
 
@@ -280,11 +280,11 @@ class Tls(Section):
     min_version: Literal["VersionTLS12", "VersionTLS13"] | None = None
     """The oldest version of TLS."""
 
-    cipher_suites: Annotated[tuple[str, ...], AfterValidator(unique)] = ()
+    cipher_suites: Annotated[tuple[str, ...], AfterValidator(reject_duplicates)] = ()
     """The cipher suites of TLS 1.2; those of TLS 1.3 cannot be chosen. If only such are listed, TLS 1.2 is
     not spoken."""
 
-    curve_preferences: Annotated[tuple[str, ...], AfterValidator(unique)] = ()
+    curve_preferences: Annotated[tuple[str, ...], AfterValidator(reject_duplicates)] = ()
     """The curves, best first. Of these the first that OpenSSL has is the one that is offered."""
 
     @model_validator(mode="after")

@@ -10,27 +10,27 @@ from admitq_api.configuration.fields import (
     DnsLabel,
     Section,
     Selector,
+    check_selector,
     parse_address,
-    well_formed_selector,
 )
 from admitq_api.configuration.process_sections import (
     ClientConnection,
-    Controller,
-    Health,
+    ControllerSection,
+    HealthSection,
     InternalCertManagement,
     LeaderElection,
     MetricsServer,
     Tls,
     VisibilityServer,
-    Webhook,
+    WebhookSection,
 )
 from admitq_api.configuration.sections import (
-    AdmissionFairSharing,
+    AdmissionFairSharingSection,
     FailureRecovery,
-    FairSharing,
+    FairSharingSection,
     Integrations,
     MultiKueue,
-    Resources,
+    ResourcesSection,
     RetentionPolicies,
     WaitForPodsReady,
 )
@@ -49,7 +49,7 @@ class ConfigurationError(ValueError):
         super().__init__("\n".join(self.problems))
 
 
-def all_namespaces_but(namespace: str) -> Selector:
+def select_all_namespaces_except(namespace: str) -> Selector:
     """The selector of all namespaces but kube-system and the one that admitq runs in."""
     return {
         "matchExpressions": [
@@ -73,19 +73,19 @@ class Configuration(Section):
     namespace: DnsLabel = names_for().default_namespace
     """The namespace that admitq runs in; absent: that of its service account."""
 
-    webhook: Webhook = Webhook()
+    webhook: WebhookSection = WebhookSection()
     """The HTTPS server of the admission webhooks."""
 
     metrics: MetricsServer = MetricsServer()
     """The Prometheus endpoint."""
 
-    health: Health = Health()
+    health: HealthSection = HealthSection()
     """The endpoint that tells whether a process is alive and ready."""
 
     leader_election: LeaderElection = LeaderElection()
     """How managers agree on the one that acts."""
 
-    controller: Controller = Controller()
+    controller: ControllerSection = ControllerSection()
     """The controllers of objects."""
 
     internal_cert_management: InternalCertManagement = InternalCertManagement()
@@ -102,7 +102,7 @@ class Configuration(Section):
     """Whether jobs that name no queue are held, too."""
 
     managed_jobs_namespace_selector: Selector = Field(
-        default_factory=lambda: all_namespaces_but(names_for().default_namespace)
+        default_factory=lambda: select_all_namespaces_except(names_for().default_namespace)
     )
     """The namespaces whose jobs are queued; absent: all but kube-system and `namespace`."""
 
@@ -112,13 +112,13 @@ class Configuration(Section):
     multi_kueue: MultiKueue = MultiKueue()
     """Dispatching workloads to other clusters."""
 
-    fair_sharing: FairSharing | None = None
+    fair_sharing: FairSharingSection | None = None
     """Order and preemption by how much of a cohort each queue borrows; absent: classical."""
 
-    admission_fair_sharing: AdmissionFairSharing | None = None
+    admission_fair_sharing: AdmissionFairSharingSection | None = None
     """Order by how much each LocalQueue used in the past; absent: off."""
 
-    resources: Resources = Resources()
+    resources: ResourcesSection = ResourcesSection()
     """How the requests of pods become the amounts that quota is checked for."""
 
     feature_gates: dict[str, bool] = Field(default_factory=dict)
@@ -144,7 +144,7 @@ class Configuration(Section):
         """All names under the configured API group."""
         return names_for(self.api_group)
 
-    def gates(self, flag: str = "") -> FeatureGates:
+    def create_feature_gates(self, flag: str = "") -> FeatureGates:
         """The feature gates of the file, or of the flag `--feature-gates`.
 
         Raises:
@@ -153,11 +153,11 @@ class Configuration(Section):
         if flag and self.feature_gates:
             raise ConfigurationError(["featureGates: also given as --feature-gates; use one of the two"])
         try:
-            return FeatureGates.parse(flag) if flag else FeatureGates.of(self.feature_gates)
+            return FeatureGates.parse(flag) if flag else FeatureGates.from_mapping(self.feature_gates)
         except FeatureGateError as error:
             raise ConfigurationError([f"{'--feature-gates' if flag else 'featureGates'}: {error}"]) from None
 
-    def without_effect(self) -> tuple[str, ...]:
+    def list_settings_without_effect(self) -> tuple[str, ...]:
         """What it sets of features that are not there."""
         given: dict[str, object] = {
             # The dispatcher's name follows from the API group unless it is set.
@@ -171,7 +171,7 @@ class Configuration(Section):
     @field_validator("feature_gates")
     @classmethod
     def _gates_known(cls, value: dict[str, bool]) -> dict[str, bool]:
-        FeatureGates.of(value)
+        FeatureGates.from_mapping(value)
         return value
 
     @model_validator(mode="after")
@@ -189,5 +189,5 @@ class Configuration(Section):
                 "multiKueue.incrementalDispatcherConfig: needs "
                 f"multiKueue.dispatcherName: {incremental}; remove one"
             )
-        well_formed_selector(self.managed_jobs_namespace_selector, "managedJobsNamespaceSelector: ")
+        check_selector(self.managed_jobs_namespace_selector, "managedJobsNamespaceSelector: ")
         return self

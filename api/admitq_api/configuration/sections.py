@@ -18,10 +18,10 @@ from admitq_api.configuration.fields import (
     QuantityText,
     Section,
     Subdomain,
-    kind_version_group,
-    unique,
+    check_kind_version_group,
+    reject_duplicates,
 )
-from admitq_api.entry_points import installed_kinds
+from admitq_api.entry_points import list_installed_kinds
 from admitq_api.labels import names_for
 
 FRAMEWORKS = (
@@ -94,13 +94,13 @@ class WaitForPodsReady(Section):
 class Integrations(Section):
     """Which kinds of jobs are queued."""
 
-    frameworks: Annotated[tuple[str, ...], AfterValidator(unique)] = ("batch/job",)
+    frameworks: Annotated[tuple[str, ...], AfterValidator(reject_duplicates)] = ("batch/job",)
     """The kinds, by framework name; one that is not installed is managed from when it is."""
 
-    external_frameworks: Annotated[tuple[str, ...], AfterValidator(unique)] = ()
+    external_frameworks: Annotated[tuple[str, ...], AfterValidator(reject_duplicates)] = ()
     """Kinds that another controller queues here, as `Kind.version.group`."""
 
-    label_keys_to_copy: Annotated[tuple[LabelKey, ...], AfterValidator(unique)] = ()
+    label_keys_to_copy: Annotated[tuple[LabelKey, ...], AfterValidator(reject_duplicates)] = ()
     """Labels that are copied from jobs to their Workloads."""
 
     custom: tuple[CustomKind, ...] = ()
@@ -109,7 +109,7 @@ class Integrations(Section):
     @field_validator("frameworks")
     @classmethod
     def _known(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        known = (*FRAMEWORKS, *(entry.name for entry in installed_kinds()))
+        known = (*FRAMEWORKS, *(entry.name for entry in list_installed_kinds()))
         for name in value:
             if name not in known:
                 raise ValueError(f"{name!r} is not supported: use one of {', '.join(known)}")
@@ -119,7 +119,7 @@ class Integrations(Section):
     @classmethod
     def _kinds(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         for name in value:
-            kind_version_group(name)
+            check_kind_version_group(name)
         return value
 
 
@@ -139,7 +139,7 @@ class ExternalFramework(Section):
     @field_validator("name")
     @classmethod
     def _kind(cls, value: str) -> str:
-        return kind_version_group(value)
+        return check_kind_version_group(value)
 
 
 class AccessProvider(Section):
@@ -189,11 +189,11 @@ class MultiKueue(Section):
     @field_validator("external_frameworks")
     @classmethod
     def _once(cls, value: tuple[ExternalFramework, ...]) -> tuple[ExternalFramework, ...]:
-        unique(tuple(framework.name for framework in value))
+        reject_duplicates(tuple(framework.name for framework in value))
         return value
 
 
-class FairSharing(Section):
+class FairSharingSection(Section):
     """Order and preemption by how much of a cohort each queue borrows."""
 
     preemption_strategies: tuple[Literal["LessThanOrEqualToFinalShare", "LessThanInitialShare"], ...]
@@ -209,7 +209,7 @@ class FairSharing(Section):
         return value
 
 
-class AdmissionFairSharing(Section):
+class AdmissionFairSharingSection(Section):
     """Order by how much each LocalQueue used in the past."""
 
     usage_half_life_time: NonNegativeDuration | None = None
@@ -224,7 +224,7 @@ class AdmissionFairSharing(Section):
     """How much each resource counts; one that is not listed counts 1."""
 
 
-class Transformation(Section):
+class TransformationSection(Section):
     """A rule that counts one resource as others."""
 
     input: LabelKey
@@ -283,7 +283,7 @@ class DeviceClassMapping(Section):
     """The resource."""
 
     device_class_names: Annotated[
-        tuple[Subdomain, ...], Field(min_length=1, max_length=8), AfterValidator(unique)
+        tuple[Subdomain, ...], Field(min_length=1, max_length=8), AfterValidator(reject_duplicates)
     ]
     """The device classes."""
 
@@ -291,18 +291,18 @@ class DeviceClassMapping(Section):
     """What of the devices counts; empty: their number."""
 
 
-class Resources(Section):
+class ResourcesSection(Section):
     """How the requests of pods become the amounts that quota is checked for."""
 
     quota_check_strategy: Literal["BlockUndeclared", "IgnoreUndeclared"] = "BlockUndeclared"
     """Whether a resource that the ClusterQueue does not cover blocks a workload, or is not counted."""
 
     exclude_resource_prefixes: Annotated[
-        tuple[Annotated[str, Field(min_length=1)], ...], AfterValidator(unique)
+        tuple[Annotated[str, Field(min_length=1)], ...], AfterValidator(reject_duplicates)
     ] = ()
     """Resources whose name starts so are not counted."""
 
-    transformations: tuple[Transformation, ...] = ()
+    transformations: tuple[TransformationSection, ...] = ()
     """Rules that count one resource as others."""
 
     device_class_mappings: Annotated[tuple[DeviceClassMapping, ...], Field(max_length=16)] = ()
@@ -323,7 +323,7 @@ class Resources(Section):
             ),
         ):
             try:
-                unique(values)
+                reject_duplicates(values)
             except ValueError as error:
                 raise ValueError(f"{field}: {error}") from None
         return self

@@ -13,13 +13,13 @@ import orjson
 from admitq_api.configuration.root import ConfigurationError
 from admitq_api.configuration.sections import PREEMPTION_STRATEGIES
 
-ENABLED: Final[Mapping[str, Mapping[str, Any]]] = {
+SWITCHED_SECTIONS: Final[Mapping[str, Mapping[str, Any]]] = {
     "waitForPodsReady": {"timeout": "5m", "blockAdmission": True},
     "fairSharing": {"preemptionStrategies": list(PREEMPTION_STRATEGIES)},
 }
 """The sections that ``enable`` switches on, and their defaults where those are not of v1beta2."""
 
-IGNORED: Final = ("queueVisibility", "integrations.podOptions")
+IGNORED_FIELDS: Final = ("queueVisibility", "integrations.podOptions")
 """What v1beta2 has no more, and v1beta1 takes without effect."""
 
 REMEDIES: Final[Mapping[str, str]] = {
@@ -30,13 +30,13 @@ REMEDIES: Final[Mapping[str, str]] = {
         "is a field of v1beta1: remove it; fairSharing is on where it has preemptionStrategies, "
         "and off where it is not given"
     ),
-    **dict.fromkeys(IGNORED, "is a field of v1beta1 that does nothing any more: remove it"),
+    **dict.fromkeys(IGNORED_FIELDS, "is a field of v1beta1 that does nothing any more: remove it"),
 }
 """By path: what to do about a field of v1beta1 in a file of v1beta2."""
 
 
 @dataclass(frozen=True, slots=True)
-class Converted:
+class ConvertedDocument:
     """A file in the form of v1beta2."""
 
     document: Mapping[str, Any]
@@ -44,7 +44,7 @@ class Converted:
     """Sections that are well-formed, to be checked with the rest, and then to count as not there."""
 
 
-def converted(given: Mapping[str, Any], api_version: str) -> Converted:
+def convert_to_v1beta2(given: Mapping[str, Any], api_version: str) -> ConvertedDocument:
     """Turn a file of v1beta1 into one of the version ``api_version``.
 
     Raises:
@@ -53,7 +53,7 @@ def converted(given: Mapping[str, Any], api_version: str) -> Converted:
     document: dict[str, Any] = {**given, "apiVersion": api_version}
     off: list[str] = []
     problems: list[str] = []
-    for name, defaults in ENABLED.items():
+    for name, defaults in SWITCHED_SECTIONS.items():
         section = document.get(name, {})
         if not isinstance(section, dict):
             continue
@@ -66,10 +66,10 @@ def converted(given: Mapping[str, Any], api_version: str) -> Converted:
         document[name] = {**defaults, **fields}
     strategies = document["fairSharing"]
     if isinstance(strategies, dict) and ("fairSharing" in off or strategies["preemptionStrategies"] == []):
-        strategies.update(ENABLED["fairSharing"])
+        strategies.update(SWITCHED_SECTIONS["fairSharing"])
     if isinstance(document.get("integrations"), dict):
         document["integrations"] = dict(document["integrations"])
-    for path in IGNORED:
+    for path in IGNORED_FIELDS:
         *sections, last = path.split(".")
         place: Any = document
         for section in sections:
@@ -79,7 +79,7 @@ def converted(given: Mapping[str, Any], api_version: str) -> Converted:
             problems.append(f"{path}: {_shown(ignored)}: must be an object; it does nothing: remove it")
     if problems:
         raise ConfigurationError(problems)
-    return Converted(document, tuple(off))
+    return ConvertedDocument(document, tuple(off))
 
 
 def _shown(value: Any) -> str:

@@ -5,11 +5,11 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from admitq_api.kinds.common import Conditions
-from admitq_api.schema import Kind, Part, immutable, kept_with_spec
+from admitq_api.schema import ApiKind, ApiModel, immutable, immutable_with_spec
 from admitq_api.syntax import LABEL_PATTERN, SUBDOMAIN_PATTERN
 
 
-class AdmissionCheckParameters(Part):
+class AdmissionCheckParameters(ApiModel):
     """An object with the parameters of the check."""
 
     api_group: Annotated[str, Field(max_length=253, pattern=SUBDOMAIN_PATTERN)]
@@ -22,7 +22,7 @@ class AdmissionCheckParameters(Part):
     """The name of the object."""
 
 
-class AdmissionCheckSpec(Part):
+class AdmissionCheckSpec(ApiModel):
     """Who does the check, and how."""
 
     controller_name: Annotated[str, Field(min_length=1, max_length=253), immutable("controllerName")]
@@ -32,19 +32,19 @@ class AdmissionCheckSpec(Part):
     """An object with the parameters of the check."""
 
 
-class AdmissionCheckStatus(Part):
+class AdmissionCheckStatus(ApiModel):
     """Whether the check can be done."""
 
     conditions: Conditions = ()
     """Active: whether the check can be done."""
 
 
-class AdmissionCheck(Kind):
+class AdmissionCheck(ApiKind):
     """Something that must be ready before a workload with quota may start."""
 
     plural: ClassVar[str] = "admissionchecks"
     short_names: ClassVar[tuple[str, ...]] = ("ac",)
-    rules = (kept_with_spec("controllerName"),)
+    rules = (immutable_with_spec("controllerName"),)
 
     spec: AdmissionCheckSpec | None = None
     """Who does the check, and how."""

@@ -8,23 +8,23 @@ from admitq_api.kinds.common import (
     AdmissionCheckName,
     AtomicLabelSelector,
     Conditions,
-    FairSharing,
+    FairSharingSpec,
     FairSharingStatus,
     Int32,
     Quantity,
     ResourceGroups,
     StopPolicy,
     Subdomain,
-    limits_need,
+    require_parent_for_limits,
 )
-from admitq_api.schema import SET, Column, Kind, Part, Rule, map_list
+from admitq_api.schema import SET, ApiKind, ApiModel, Column, ValidationRule, map_list
 
 
-class FlavorFungibility(Part):
+class FlavorFungibility(ApiModel):
     """When to try the next flavor although this one would do."""
 
     rules = (
-        Rule(
+        ValidationRule(
             "!has(self.preference) || (has(self.whenCanBorrow) && self.whenCanBorrow == 'TryNextFlavor' "
             "&& has(self.whenCanPreempt) && self.whenCanPreempt == 'TryNextFlavor')",
             "preference needs whenCanBorrow and whenCanPreempt to be TryNextFlavor",
@@ -42,7 +42,7 @@ class FlavorFungibility(Part):
     """Which flavor to take when all were tried."""
 
 
-class BorrowWithinCohort(Part):
+class BorrowWithinCohort(ApiModel):
     """Whether to preempt others in order to borrow."""
 
     policy: Literal["Never", "LowerPriority"] = "Never"
@@ -52,11 +52,11 @@ class BorrowWithinCohort(Part):
     """Only workloads of at most this priority are preempted while borrowing."""
 
 
-class Preemption(Part):
+class Preemption(ApiModel):
     """Whom to preempt for a workload that does not fit."""
 
     rules = (
-        Rule(
+        ValidationRule(
             "!(has(self.reclaimWithinCohort) && self.reclaimWithinCohort == 'Never' "
             "&& has(self.borrowWithinCohort) && has(self.borrowWithinCohort.policy) "
             "&& self.borrowWithinCohort.policy != 'Never')",
@@ -75,7 +75,7 @@ class Preemption(Part):
     """Whether to preempt others in order to borrow."""
 
 
-class AdmissionCheckRule(Part):
+class AdmissionCheckRule(ApiModel):
     """An AdmissionCheck and where it applies."""
 
     name: AdmissionCheckName
@@ -85,7 +85,7 @@ class AdmissionCheckRule(Part):
     """The flavors that it applies to; empty: all."""
 
 
-class AdmissionChecksStrategy(Part):
+class AdmissionChecksStrategy(ApiModel):
     """The AdmissionChecks that workloads must pass."""
 
     admission_checks: Annotated[
@@ -94,21 +94,21 @@ class AdmissionChecksStrategy(Part):
     """The checks."""
 
 
-class AdmissionScope(Part):
+class AdmissionScope(ApiModel):
     """What the order of admission is computed from."""
 
     admission_mode: Literal["UsageBasedAdmissionFairSharing", "NoAdmissionFairSharing"]
     """Whether LocalQueues that used less in the past go first."""
 
 
-class MigrationConstraints(Part):
+class MigrationConstraints(ApiModel):
     """How far a workload may move."""
 
     last_acceptable_flavor_name: Subdomain | None = None
     """The last flavor, in their order, that is still worth moving to."""
 
 
-class Migration(Part):
+class Migration(ApiModel):
     """What happens when a better flavor becomes free."""
 
     mode: Literal["TryPreferredFlavors", "RetainFirstAdmission"]
@@ -118,17 +118,17 @@ class Migration(Part):
     """How far to move it."""
 
 
-class ConcurrentAdmissionPolicy(Part):
+class ConcurrentAdmissionPolicy(ApiModel):
     """Trying several flavors at a time."""
 
     migration: Migration
     """What happens when a better flavor becomes free."""
 
 
-class ClusterQueueSpec(Part):
+class ClusterQueueSpec(ApiModel):
     """What a ClusterQueue provides and to whom."""
 
-    rules = (limits_need("cohortName", "cohort"),)
+    rules = (require_parent_for_limits("cohortName", "cohort"),)
 
     resource_groups: ResourceGroups = ()
     """The quota, by groups of resources that come together."""
@@ -154,7 +154,7 @@ class ClusterQueueSpec(Part):
     stop_policy: StopPolicy = "None"
     """Hold: admit nothing new. HoldAndDrain: also evict what is admitted."""
 
-    fair_sharing: FairSharing | None = None
+    fair_sharing: FairSharingSpec | None = None
     """How much this queue counts against others of its cohort."""
 
     admission_scope: AdmissionScope | None = None
@@ -164,7 +164,7 @@ class ClusterQueueSpec(Part):
     """Trying several flavors at a time."""
 
 
-class ResourceUsage(Part):
+class ResourceUsage(ApiModel):
     """How much of a resource is used."""
 
     name: str
@@ -177,7 +177,7 @@ class ResourceUsage(Part):
     """How much of that is borrowed."""
 
 
-class FlavorUsage(Part):
+class FlavorUsage(ApiModel):
     """How much of a flavor is used."""
 
     name: Subdomain
@@ -190,7 +190,7 @@ class FlavorUsage(Part):
 FlavorsUsage = Annotated[tuple[FlavorUsage, ...], Field(max_length=64), map_list("name")]
 
 
-class ClusterQueueStatus(Part):
+class ClusterQueueStatus(ApiModel):
     """What is waiting and what is used."""
 
     conditions: Conditions = ()
@@ -215,7 +215,7 @@ class ClusterQueueStatus(Part):
     """How much is borrowed, weighed; only with fair sharing."""
 
 
-class ClusterQueue(Kind):
+class ClusterQueue(ApiKind):
     """A pool of quota, and the rules by which it is given out."""
 
     plural: ClassVar[str] = "clusterqueues"

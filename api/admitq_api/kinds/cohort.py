@@ -2,14 +2,20 @@
 
 from typing import ClassVar
 
-from admitq_api.kinds.common import FairSharing, FairSharingStatus, ResourceGroups, Subdomain, limits_need
-from admitq_api.schema import Kind, Part
+from admitq_api.kinds.common import (
+    FairSharingSpec,
+    FairSharingStatus,
+    ResourceGroups,
+    Subdomain,
+    require_parent_for_limits,
+)
+from admitq_api.schema import ApiKind, ApiModel
 
 
-class CohortSpec(Part):
+class CohortSpec(ApiModel):
     """The place of a cohort in its tree, and quota of its own."""
 
-    rules = (limits_need("parentName", "parent"),)
+    rules = (require_parent_for_limits("parentName", "parent"),)
 
     parent_name: Subdomain | None = None
     """The cohort to borrow from and lend to."""
@@ -17,18 +23,18 @@ class CohortSpec(Part):
     resource_groups: ResourceGroups = ()
     """Quota that all members can borrow."""
 
-    fair_sharing: FairSharing | None = None
+    fair_sharing: FairSharingSpec | None = None
     """How much this cohort counts against its siblings."""
 
 
-class CohortStatus(Part):
+class CohortStatus(ApiModel):
     """What is borrowed."""
 
     fair_sharing: FairSharingStatus | None = None
     """How much is borrowed, weighed; only with fair sharing."""
 
 
-class Cohort(Kind):
+class Cohort(ApiKind):
     """ClusterQueues and cohorts that lend quota to each other."""
 
     plural: ClassVar[str] = "cohorts"

@@ -4,7 +4,16 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from admitq_api.schema import ATOMIC_LIST, ATOMIC_MAP, INT32, INT64, Part, Rule, Schema, map_list
+from admitq_api.schema import (
+    ATOMIC_LIST,
+    ATOMIC_MAP,
+    INT32,
+    INT64,
+    ApiModel,
+    SchemaKeywords,
+    ValidationRule,
+    map_list,
+)
 from admitq_api.syntax import LABEL_PATTERN, QUALIFIED_NAME_PATTERN, SUBDOMAIN_PATTERN
 
 Int32 = Annotated[int, INT32]
@@ -17,11 +26,11 @@ Subdomain = Annotated[str, Field(max_length=253, pattern=SUBDOMAIN_PATTERN)]
 PodSetName = Annotated[str, Field(max_length=63, pattern=LABEL_PATTERN)]
 AdmissionCheckName = Annotated[str, Field(min_length=1, max_length=316)]
 LabelKey = Annotated[str, Field(min_length=1, max_length=316, pattern=QUALIFIED_NAME_PATTERN)]
-Time = Annotated[str, Schema({"format": "date-time"})]
+Time = Annotated[str, SchemaKeywords({"format": "date-time"})]
 
 Quantity = Annotated[
     str | int,
-    Schema(
+    SchemaKeywords(
         {
             "anyOf": [{"type": "integer"}, {"type": "string"}],
             "pattern": (
@@ -36,7 +45,7 @@ Quantity = Annotated[
 StopPolicy = Literal["None", "Hold", "HoldAndDrain"]
 
 
-class Condition(Part):
+class Condition(ApiModel):
     """One aspect of the state of an object."""
 
     type: Annotated[
@@ -72,7 +81,7 @@ class Condition(Part):
 Conditions = Annotated[tuple[Condition, ...], Field(max_length=16), map_list("type")]
 
 
-class LabelSelectorRequirement(Part):
+class LabelSelectorRequirement(ApiModel):
     """A requirement on one label."""
 
     key: str
@@ -85,7 +94,7 @@ class LabelSelectorRequirement(Part):
     """The values that In and NotIn compare with."""
 
 
-class LabelSelector(Part):
+class LabelSelector(ApiModel):
     """Selects objects by their labels; the empty one selects all."""
 
     match_labels: dict[str, str] = Field(default_factory=dict)
@@ -100,7 +109,7 @@ AtomicLabelSelector = Annotated[LabelSelector, ATOMIC_MAP]
 Effect = Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
 
 
-class Taint(Part):
+class Taint(ApiModel):
     """What keeps pods off a node unless they tolerate it."""
 
     key: Annotated[str, Field(min_length=1, max_length=317)]
@@ -116,21 +125,21 @@ class Taint(Part):
     """When it was added."""
 
 
-class Toleration(Part):
+class Toleration(ApiModel):
     """Lets pods onto nodes with certain taints."""
 
     rules = (
-        Rule(
+        ValidationRule(
             "(has(self.key) && self.key != '') || (has(self.operator) && self.operator == 'Exists')",
             "operator must be Exists when key is empty, which means 'match all values and all keys'",
             ".operator",
         ),
-        Rule(
+        ValidationRule(
             "!(has(self.operator) && self.operator == 'Exists' && has(self.value) && self.value != '')",
             "value must be empty when operator is Exists",
             ".value",
         ),
-        Rule(
+        ValidationRule(
             "!has(self.tolerationSeconds) || (has(self.effect) && self.effect == 'NoExecute')",
             "effect must be NoExecute when tolerationSeconds is set",
             ".effect",
@@ -153,12 +162,12 @@ class Toleration(Part):
     """How long a NoExecute taint is tolerated; absent: for ever."""
 
 
-class FairSharing(Part):
+class FairSharingSpec(ApiModel):
     """How much this counts against others when quota is shared."""
 
     weight: Annotated[
         Quantity,
-        Rule(
+        ValidationRule(
             "isQuantity(string(self)) && (quantity(string(self)).compareTo(quantity('0')) == 0 "
             "|| quantity(string(self)).isGreaterThan(quantity('1n')))",
             "weight must be 0, or greater than 1n (one billionth)",
@@ -167,14 +176,14 @@ class FairSharing(Part):
     """Twice the weight, twice the share. 0: last of all."""
 
 
-class FairSharingStatus(Part):
+class FairSharingStatus(ApiModel):
     """How much is borrowed, weighed."""
 
     weighted_share: Int64
     """The largest share of a resource that is borrowed, in thousandths, divided by the weight."""
 
 
-class ResourceQuota(Part):
+class ResourceQuota(ApiModel):
     """The quota of one resource in one flavor."""
 
     name: str
@@ -190,7 +199,7 @@ class ResourceQuota(Part):
     """How much of the nominal quota others may borrow; absent: all."""
 
 
-class FlavorQuotas(Part):
+class FlavorQuotas(ApiModel):
     """The quotas of one flavor."""
 
     name: Subdomain
@@ -200,11 +209,11 @@ class FlavorQuotas(Part):
     """A quota for each of the group's coveredResources, in their order."""
 
 
-class ResourceGroup(Part):
+class ResourceGroup(ApiModel):
     """Resources that are provided together, by the same flavors."""
 
     rules = (
-        Rule(
+        ValidationRule(
             "self.flavors.all(x, size(x.resources) == size(self.coveredResources))",
             "flavors must have the same number of resources as the coveredResources",
             ".flavors",
@@ -221,9 +230,9 @@ class ResourceGroup(Part):
 ResourceGroups = Annotated[tuple[ResourceGroup, ...], Field(max_length=16), ATOMIC_LIST]
 
 
-def limits_need(parent: str, word: str) -> Rule:
+def require_parent_for_limits(parent: str, word: str) -> ValidationRule:
     """The rule that without a parent nothing can be borrowed, for a spec with resourceGroups."""
-    return Rule(
+    return ValidationRule(
         f"has(self.{parent}) || !has(self.resourceGroups) || self.resourceGroups.all(rg, "
         "rg.flavors.all(f, f.resources.all(r, !has(r.borrowingLimit))))",
         f"borrowingLimit must be nil when {word} is empty",

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from admitq_api.kinds.common import (
     Conditions,
-    FairSharing,
+    FairSharingSpec,
     FairSharingStatus,
     Int32,
     Quantity,
@@ -14,14 +14,22 @@ from admitq_api.kinds.common import (
     Subdomain,
     Time,
 )
-from admitq_api.schema import Column, Kind, Part, Rule, immutable, kept_with_spec, map_list
+from admitq_api.schema import (
+    ApiKind,
+    ApiModel,
+    Column,
+    ValidationRule,
+    immutable,
+    immutable_with_spec,
+    map_list,
+)
 
 
-class LocalQueueSpec(Part):
+class LocalQueueSpec(ApiModel):
     """Where the queue leads."""
 
     rules = (
-        Rule(
+        ValidationRule(
             "!has(oldSelf.clusterQueue) || has(self.clusterQueue)",
             "clusterQueue is immutable",
             ".clusterQueue",
@@ -34,11 +42,11 @@ class LocalQueueSpec(Part):
     stop_policy: StopPolicy = "None"
     """Hold: admit nothing new. HoldAndDrain: also evict what is admitted."""
 
-    fair_sharing: FairSharing | None = None
+    fair_sharing: FairSharingSpec | None = None
     """How much this queue counts against others of its ClusterQueue."""
 
 
-class LocalQueueResourceUsage(Part):
+class LocalQueueResourceUsage(ApiModel):
     """How much of a resource is used."""
 
     name: str
@@ -48,7 +56,7 @@ class LocalQueueResourceUsage(Part):
     """How much is used."""
 
 
-class LocalQueueFlavorUsage(Part):
+class LocalQueueFlavorUsage(ApiModel):
     """How much of a flavor is used."""
 
     name: Subdomain
@@ -61,7 +69,7 @@ class LocalQueueFlavorUsage(Part):
 LocalQueueFlavorsUsage = Annotated[tuple[LocalQueueFlavorUsage, ...], Field(max_length=64), map_list("name")]
 
 
-class AdmissionFairSharingStatus(Part):
+class AdmissionFairSharingStatus(ApiModel):
     """What was used in the past."""
 
     consumed_resources: dict[str, Quantity]
@@ -78,7 +86,7 @@ class LocalQueueFairSharingStatus(FairSharingStatus):
     """What was used in the past."""
 
 
-class LocalQueueStatus(Part):
+class LocalQueueStatus(ApiModel):
     """What is waiting and what is used."""
 
     conditions: Conditions = ()
@@ -103,7 +111,7 @@ class LocalQueueStatus(Part):
     """How much is used, weighed."""
 
 
-class LocalQueue(Kind):
+class LocalQueue(ApiKind):
     """Where the jobs of a namespace line up for a ClusterQueue."""
 
     plural: ClassVar[str] = "localqueues"
@@ -114,7 +122,7 @@ class LocalQueue(Kind):
         Column("Pending Workloads", ".status.pendingWorkloads", "integer"),
         Column("Admitted Workloads", ".status.admittedWorkloads", "integer"),
     )
-    rules = (kept_with_spec("clusterQueue"),)
+    rules = (immutable_with_spec("clusterQueue"),)
 
     spec: LocalQueueSpec | None = None
     """Where the queue leads."""

@@ -5,10 +5,10 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from admitq_api.kinds.common import Conditions
-from admitq_api.schema import AGE, Column, Kind, Part, Rule, condition_column
+from admitq_api.schema import AGE, ApiKind, ApiModel, Column, ValidationRule, condition_column
 
 
-class KubeConfig(Part):
+class KubeConfig(ApiModel):
     """Where the kubeconfig of the cluster is."""
 
     location: Annotated[str, Field(min_length=1, max_length=256)]
@@ -18,18 +18,18 @@ class KubeConfig(Part):
     """Whether it is in a Secret (key kubeconfig, in the manager's namespace) or in a file."""
 
 
-class ClusterProfileReference(Part):
+class ClusterProfileReference(ApiModel):
     """A ClusterProfile."""
 
     name: Annotated[str, Field(min_length=1, max_length=253)]
     """The name of the ClusterProfile."""
 
 
-class ClusterSource(Part):
+class ClusterSource(ApiModel):
     """How to reach the cluster: exactly one of the fields."""
 
     rules = (
-        Rule(
+        ValidationRule(
             "has(self.kubeConfig) != has(self.clusterProfileRef)",
             "exactly one of kubeConfig and clusterProfileRef must be set",
         ),
@@ -42,21 +42,21 @@ class ClusterSource(Part):
     """By a ClusterProfile."""
 
 
-class MultiKueueClusterSpec(Part):
+class MultiKueueClusterSpec(ApiModel):
     """How to reach the cluster."""
 
     cluster_source: ClusterSource
     """How to reach the cluster."""
 
 
-class MultiKueueClusterStatus(Part):
+class MultiKueueClusterStatus(ApiModel):
     """Whether the cluster is reached."""
 
     conditions: Conditions = ()
     """Active: whether the cluster is connected."""
 
 
-class MultiKueueCluster(Kind):
+class MultiKueueCluster(ApiKind):
     """A cluster that workloads can be dispatched to."""
 
     plural: ClassVar[str] = "multikueueclusters"

@@ -4,10 +4,10 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from admitq_api.schema import SET, Kind, Part
+from admitq_api.schema import SET, ApiKind, ApiModel
 
 
-class MultiKueueConfigSpec(Part):
+class MultiKueueConfigSpec(ApiModel):
     """Which clusters."""
 
     clusters: Annotated[
@@ -19,7 +19,7 @@ class MultiKueueConfigSpec(Part):
     """Whether quota here follows the quota there."""
 
 
-class MultiKueueConfig(Kind):
+class MultiKueueConfig(ApiKind):
     """The clusters that an AdmissionCheck dispatches workloads to."""
 
     plural: ClassVar[str] = "multikueueconfigs"

@@ -5,11 +5,11 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from admitq_api.kinds.common import Count
-from admitq_api.schema import SET, Kind, Part, map_list
+from admitq_api.schema import SET, ApiKind, ApiModel, map_list
 from admitq_api.syntax import QUALIFIED_NAME_PATTERN, SUBDOMAIN_PATTERN
 
 
-class RetryStrategy(Part):
+class RetryStrategy(ApiModel):
     """When to ask again after a failure."""
 
     backoff_limit_count: Count = 3
@@ -22,7 +22,7 @@ class RetryStrategy(Part):
     """The longest wait."""
 
 
-class NodeSelectorUpdate(Part):
+class NodeSelectorUpdate(ApiModel):
     """A node selector taken from what was provisioned."""
 
     key: Annotated[str, Field(min_length=1, max_length=317, pattern=QUALIFIED_NAME_PATTERN)]
@@ -32,14 +32,14 @@ class NodeSelectorUpdate(Part):
     """The provisioning class detail with its value."""
 
 
-class PodSetUpdates(Part):
+class PodSetUpdates(ApiModel):
     """What is changed in pods when nodes were provisioned."""
 
     node_selector: Annotated[tuple[NodeSelectorUpdate, ...], Field(max_length=8), map_list("key")] = ()
     """Node selectors that are added."""
 
 
-class ProvisioningRequestConfigSpec(Part):
+class ProvisioningRequestConfigSpec(ApiModel):
     """What is asked for."""
 
     provisioning_class_name: Annotated[str, Field(min_length=1, max_length=253, pattern=SUBDOMAIN_PATTERN)]
@@ -65,7 +65,7 @@ class ProvisioningRequestConfigSpec(Part):
     """Which pod sets are asked for as one; absent: none."""
 
 
-class ProvisioningRequestConfig(Kind):
+class ProvisioningRequestConfig(ApiKind):
     """How an AdmissionCheck asks an autoscaler for nodes."""
 
     plural: ClassVar[str] = "provisioningrequestconfigs"

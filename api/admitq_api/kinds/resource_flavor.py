@@ -5,21 +5,21 @@ from typing import Annotated, ClassVar, Final
 from pydantic import Field
 
 from admitq_api.kinds.common import Subdomain, Taint, Toleration
-from admitq_api.schema import ATOMIC_LIST, ATOMIC_MAP, Kind, Part, Rule, kept_with_spec
+from admitq_api.schema import ATOMIC_LIST, ATOMIC_MAP, ApiKind, ApiModel, ValidationRule, immutable_with_spec
 
 _KEEPS_TOPOLOGY: Final = "topologyName is immutable once it is set"
 
 
-class ResourceFlavorSpec(Part):
+class ResourceFlavorSpec(ApiModel):
     """Which nodes, and what their pods need."""
 
     rules = (
-        Rule(
+        ValidationRule(
             "!has(self.topologyName) || (has(self.nodeLabels) && size(self.nodeLabels) >= 1)",
             "at least one of nodeLabels is required when topologyName is set",
             ".nodeLabels",
         ),
-        Rule(
+        ValidationRule(
             "!has(oldSelf.topologyName) || "
             "(has(self.topologyName) && self.topologyName == oldSelf.topologyName)",
             _KEEPS_TOPOLOGY,
@@ -42,12 +42,12 @@ class ResourceFlavorSpec(Part):
     """The Topology of the nodes; with it, pods get their places."""
 
 
-class ResourceFlavor(Kind):
+class ResourceFlavor(ApiKind):
     """A kind of nodes that quota is counted for by itself."""
 
     plural: ClassVar[str] = "resourceflavors"
     short_names: ClassVar[tuple[str, ...]] = ("flavor", "flavors", "rf")
-    rules = (kept_with_spec("topologyName", _KEEPS_TOPOLOGY),)
+    rules = (immutable_with_spec("topologyName", _KEEPS_TOPOLOGY),)
 
     spec: ResourceFlavorSpec | None = None
     """Which nodes, and what their pods need."""

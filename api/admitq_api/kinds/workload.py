@@ -24,11 +24,11 @@ from admitq_api.schema import (
     ATOMIC_LIST,
     GROUP,
     SET,
+    ApiKind,
+    ApiModel,
     Column,
-    Kind,
-    Part,
-    Rule,
-    Schema,
+    SchemaKeywords,
+    ValidationRule,
     condition_column,
     map_list,
 )
@@ -45,17 +45,17 @@ def pod_template_schema() -> dict[str, Any]:
     return json.loads(resources.files("admitq_api").joinpath(SCHEMA_FILE).read_text())
 
 
-class _PodTemplateSchema(Schema):
+class _PodTemplateSchema(SchemaKeywords):
     """The schema of pod templates, read when it is first asked for."""
 
-    def words(self) -> dict[str, Any]:
+    def get_keywords(self) -> dict[str, Any]:
         return pod_template_schema()
 
 
 PodTemplate = Annotated[dict[str, Any], _PodTemplateSchema({}, replaces=True)]
 
 
-def _holds(of: str, condition: ConditionType) -> str:
+def _is_condition_true(of: str, condition: ConditionType) -> str:
     """The CEL expression for a condition being True in an object."""
     return (
         f"(has({of}.status) && has({of}.status.conditions) && "
@@ -63,15 +63,15 @@ def _holds(of: str, condition: ConditionType) -> str:
     )
 
 
-_RESERVED = _holds("self", ConditionType.QUOTA_RESERVED)
-WAS_RESERVED = _holds("oldSelf", ConditionType.QUOTA_RESERVED)
+_RESERVED = _is_condition_true("self", ConditionType.QUOTA_RESERVED)
+WAS_RESERVED = _is_condition_true("oldSelf", ConditionType.QUOTA_RESERVED)
 """The CEL expression, in a rule of Workloads, for quota being reserved before the change."""
 
-_ADMITTED = _holds("self", ConditionType.ADMITTED)
-_WAS_ADMITTED = _holds("oldSelf", ConditionType.ADMITTED)
+_ADMITTED = _is_condition_true("self", ConditionType.ADMITTED)
+_WAS_ADMITTED = _is_condition_true("oldSelf", ConditionType.ADMITTED)
 
 
-class SliceConstraint(Part):
+class SliceConstraint(ApiModel):
     """Slices of pods that must be placed within one domain."""
 
     topology: Annotated[str, Field(max_length=63)]
@@ -81,7 +81,7 @@ class SliceConstraint(Part):
     """How many pods make a slice."""
 
 
-class TopologyRequest(Part):
+class TopologyRequest(ApiModel):
     """Where pods must be relative to each other."""
 
     required: Annotated[str | None, Field(max_length=63)] = None
@@ -117,11 +117,11 @@ class TopologyRequest(Part):
     """Slices within slices, outermost first."""
 
 
-class PodSet(Part):
+class PodSet(ApiModel):
     """Pods of one template."""
 
     rules = (
-        Rule(
+        ValidationRule(
             "!has(self.minCount) || self.minCount <= self.count",
             "minCount should be positive and less or equal to count",
             ".minCount",
@@ -144,11 +144,11 @@ class PodSet(Part):
     """Where the pods must be relative to each other."""
 
 
-class PriorityClassRef(Part):
+class PriorityClassRef(ApiModel):
     """The class that the priority comes from."""
 
     rules = (
-        Rule(
+        ValidationRule(
             "self.group == 'scheduling.k8s.io' ? self.kind == 'PriorityClass' "
             ": self.kind == 'WorkloadPriorityClass'",
             "kind must be PriorityClass for group scheduling.k8s.io, and WorkloadPriorityClass otherwise",
@@ -156,7 +156,7 @@ class PriorityClassRef(Part):
         ),
     )
 
-    group: Annotated[str, Schema({"enum": [GROUP, "scheduling.k8s.io"]})]
+    group: Annotated[str, SchemaKeywords({"enum": [GROUP, "scheduling.k8s.io"]})]
     """The API group of the class."""
 
     kind: Literal["WorkloadPriorityClass", "PriorityClass"]
@@ -166,18 +166,18 @@ class PriorityClassRef(Part):
     """The name of the class."""
 
 
-class PreemptionGate(Part):
+class PreemptionGate(ApiModel):
     """Something that must be opened before others are preempted."""
 
     name: Annotated[str, Field(min_length=1, max_length=63)]
     """The name of the gate."""
 
 
-class WorkloadSpec(Part):
+class WorkloadSpec(ApiModel):
     """What is to run, where it queues, and how urgent it is."""
 
     rules = (
-        Rule(
+        ValidationRule(
             "!has(self.priorityClassRef) || has(self.priority)",
             "priority must be set when priorityClassRef is set",
             ".priority",
@@ -206,7 +206,7 @@ class WorkloadSpec(Part):
     """What must be opened before others are preempted for it."""
 
 
-class IndividualValues(Part):
+class IndividualValues(ApiModel):
     """The value of each domain: prefix + root + suffix."""
 
     prefix: Annotated[str | None, Field(max_length=63)] = None
@@ -221,11 +221,11 @@ class IndividualValues(Part):
     """What is between."""
 
 
-class ValuesOfLevel(Part):
+class ValuesOfLevel(ApiModel):
     """The values of one level: all alike, or one for each domain."""
 
     rules = (
-        Rule(
+        ValidationRule(
             "has(self.universal) != has(self.individual)",
             "exactly one of universal and individual must be set",
         ),
@@ -238,11 +238,11 @@ class ValuesOfLevel(Part):
     """The value of each domain."""
 
 
-class PodCounts(Part):
+class PodCounts(ApiModel):
     """How many pods: the same in all domains, or one number for each."""
 
     rules = (
-        Rule(
+        ValidationRule(
             "has(self.universal) != has(self.individual)",
             "exactly one of universal and individual must be set",
         ),
@@ -257,16 +257,16 @@ class PodCounts(Part):
     """The number of pods in each domain."""
 
 
-class TopologyAssignmentSlice(Part):
+class TopologyAssignmentSlice(ApiModel):
     """Domains that are written together."""
 
     rules = (
-        Rule(
+        ValidationRule(
             "self.valuesPerLevel.all(v, !has(v.individual) || size(v.individual.roots) == self.domainCount)",
             "roots must have domainCount values",
             ".valuesPerLevel",
         ),
-        Rule(
+        ValidationRule(
             "!has(self.podCounts.individual) || size(self.podCounts.individual) == self.domainCount",
             "individual must have domainCount values",
             ".podCounts",
@@ -283,11 +283,11 @@ class TopologyAssignmentSlice(Part):
     """How many pods each domain gets."""
 
 
-class TopologyAssignment(Part):
+class TopologyAssignment(ApiModel):
     """How many pods go to which domain."""
 
     rules = (
-        Rule(
+        ValidationRule(
             "self.slices.all(s, size(s.valuesPerLevel) == size(self.levels))",
             "valuesPerLevel must have a value for each of levels",
             ".slices",
@@ -303,7 +303,7 @@ class TopologyAssignment(Part):
     """The domains."""
 
 
-class PodSetAssignment(Part):
+class PodSetAssignment(ApiModel):
     """What was reserved for a pod set."""
 
     name: PodSetName = "main"
@@ -325,7 +325,7 @@ class PodSetAssignment(Part):
     """Whether the place of the pods is still to be found."""
 
 
-class Admission(Part):
+class Admission(ApiModel):
     """What was reserved, and where."""
 
     cluster_queue: Subdomain
@@ -337,7 +337,7 @@ class Admission(Part):
     """What was reserved for each pod set."""
 
 
-class RequeueState(Part):
+class RequeueState(ApiModel):
     """When an evicted workload comes back."""
 
     count: Count | None = None
@@ -347,7 +347,7 @@ class RequeueState(Part):
     """When it comes back."""
 
 
-class ReclaimablePod(Part):
+class ReclaimablePod(ApiModel):
     """Pods that are done, and whose quota is free again."""
 
     name: PodSetName
@@ -357,7 +357,7 @@ class ReclaimablePod(Part):
     """How many pods."""
 
 
-class PodSetUpdate(Part):
+class PodSetUpdate(ApiModel):
     """What a check changes in the pods of a pod set."""
 
     name: PodSetName
@@ -376,7 +376,7 @@ class PodSetUpdate(Part):
     """Tolerations that are added."""
 
 
-class AdmissionCheckState(Part):
+class AdmissionCheckState(ApiModel):
     """What an AdmissionCheck says."""
 
     name: AdmissionCheckName
@@ -403,7 +403,7 @@ class AdmissionCheckState(Part):
     """What the check changes in the pods."""
 
 
-class PodSetRequest(Part):
+class PodSetRequest(ApiModel):
     """What a pod set asks for."""
 
     name: PodSetName = "main"
@@ -413,7 +413,7 @@ class PodSetRequest(Part):
     """The quota that it asks for, for all pods together."""
 
 
-class EvictionCount(Part):
+class EvictionCount(ApiModel):
     """How often the workload was evicted for a reason."""
 
     reason: Annotated[str, Field(max_length=316)]
@@ -426,7 +426,7 @@ class EvictionCount(Part):
     """How often."""
 
 
-class SchedulingStats(Part):
+class SchedulingStats(ApiModel):
     """What happened to the workload so far."""
 
     evictions: Annotated[
@@ -435,7 +435,7 @@ class SchedulingStats(Part):
     """How often it was evicted."""
 
 
-class UnhealthyNode(Part):
+class UnhealthyNode(ApiModel):
     """A node that pods were placed on and that failed."""
 
     name: Annotated[str, Field(max_length=253)]
@@ -452,17 +452,17 @@ class PreemptionGateState(PreemptionGate):
     """When position last changed."""
 
 
-class WorkloadStatus(Part):
+class WorkloadStatus(ApiModel):
     """How the workload fares."""
 
     rules = (
-        Rule(
+        ValidationRule(
             "!(has(self.clusterName) && has(self.nominatedClusterNames) "
             "&& size(self.nominatedClusterNames) > 0)",
             "clusterName and nominatedClusterNames are mutually exclusive",
             ".clusterName",
         ),
-        Rule(
+        ValidationRule(
             "!has(oldSelf.clusterName) || (has(self.clusterName) ? self.clusterName == oldSelf.clusterName : "
             "has(self.conditions) && self.conditions.exists(c, c.type == 'Evicted' && c.status == 'True'))",
             "clusterName is immutable once it is set, until the workload is evicted",
@@ -513,7 +513,7 @@ class WorkloadStatus(Part):
     """The states of the preemption gates."""
 
 
-class Workload(Kind):
+class Workload(ApiKind):
     """One job as it is queued: its pods, what was reserved for it, and how it fares."""
 
     plural: ClassVar[str] = "workloads"
@@ -531,39 +531,39 @@ class Workload(Kind):
     selectable: ClassVar[tuple[str, ...]] = (".status.admission.clusterQueue",)
 
     rules = (
-        Rule(
+        ValidationRule(
             f"!({_RESERVED} && has(self.status.admission)) || "
             "size(self.status.admission.podSetAssignments) == size(self.spec.podSets)",
             "podSetAssignments must have the same number of podSets as the spec",
             ".status.admission.podSetAssignments",
         ),
-        Rule(
+        ValidationRule(
             f"!{WAS_RESERVED} || has(oldSelf.spec.priorityClassRef) == has(self.spec.priorityClassRef)",
             "priorityClassRef cannot be added or removed while quota is reserved",
             ".spec.priorityClassRef",
         ),
-        Rule(
+        ValidationRule(
             f"!{WAS_RESERVED} || !has(oldSelf.spec.priorityClassRef) || !has(self.spec.priorityClassRef) || "
             "(oldSelf.spec.priorityClassRef.group == self.spec.priorityClassRef.group && "
             "oldSelf.spec.priorityClassRef.kind == self.spec.priorityClassRef.kind)",
             "group and kind of priorityClassRef are immutable while quota is reserved",
             ".spec.priorityClassRef",
         ),
-        Rule(
+        ValidationRule(
             f"!{WAS_RESERVED} || !has(oldSelf.spec.priorityClassRef) || !has(self.spec.priorityClassRef) || "
             "oldSelf.spec.priorityClassRef.kind != 'PriorityClass' || "
             "oldSelf.spec.priorityClassRef.name == self.spec.priorityClassRef.name",
             "name of priorityClassRef is immutable for a PriorityClass while quota is reserved",
             ".spec.priorityClassRef.name",
         ),
-        Rule(
+        ValidationRule(
             f"!({WAS_RESERVED} && {_RESERVED}) || "
             "(has(oldSelf.spec.queueName) ? has(self.spec.queueName) && "
             "oldSelf.spec.queueName == self.spec.queueName : !has(self.spec.queueName))",
             "queueName is immutable while quota is reserved",
             ".spec.queueName",
         ),
-        Rule(
+        ValidationRule(
             f"!({_WAS_ADMITTED} && {_ADMITTED}) || "
             "(has(oldSelf.spec.maximumExecutionTimeSeconds) ? "
             "oldSelf.spec.maximumExecutionTimeSeconds : 0) == "

@@ -5,10 +5,10 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from admitq_api.kinds.common import Int32
-from admitq_api.schema import Column, Kind
+from admitq_api.schema import ApiKind, Column
 
 
-class WorkloadPriorityClass(Kind):
+class WorkloadPriorityClass(ApiKind):
     """A priority in the queue, apart from that of pods."""
 
     plural: ClassVar[str] = "workloadpriorityclasses"

@@ -13,20 +13,20 @@ from typing import Any, Final, cast
 import orjson
 
 from admitq_api.labels import Names
-from admitq_api.v1beta1.changes import Change, Fits, Newer, Reference
-from admitq_api.v1beta1.changes import Names as NamesOf
-from admitq_api.v1beta1.paths import Steps, path_of, put_back
-from admitq_api.v1beta1.table import changes
+from admitq_api.v1beta1.differences import list_differences
+from admitq_api.v1beta1.field_differences import AddedField, FieldDifference, SplitReference, ValueCheck
+from admitq_api.v1beta1.field_differences import NameList as NamesOf
+from admitq_api.v1beta1.paths import Steps, format_path, restore_field
 
-MOST_OF_ANNOTATIONS: Final = 256 * 1024
+MAX_ANNOTATION_BYTES: Final = 256 * 1024
 """Bytes of all keys and values together. The API server takes no more, and no object that has more."""
 
 
-class NotConvertible(Exception):
+class ConversionError(Exception):
     """There is no such object in both versions; the message says what was given."""
 
 
-def converted(obj: Mapping[str, Any], to: str, names: Names) -> dict[str, Any]:
+def convert(obj: Mapping[str, Any], to: str, names: Names) -> dict[str, Any]:
     """Return an object in another version. What was given stays as it is.
 
     Args:
@@ -38,24 +38,24 @@ def converted(obj: Mapping[str, Any], to: str, names: Names) -> dict[str, Any]:
         NotConvertible: its kind is none of ours, or one of the versions is not served.
     """
     given, kind = obj.get("apiVersion"), obj.get("kind")
-    of_kind = changes(names).get(kind) if isinstance(kind, str) else None
+    of_kind = list_differences(names).get(kind) if isinstance(kind, str) else None
     versions = {f"{names.group}/{version}": version for version in (names.version, names.older_version)}
     if of_kind is None or not isinstance(given, str) or given not in versions or to not in versions.values():
-        raise NotConvertible(f"{given!r} {kind!r} cannot be converted to {names.group}/{to}")
+        raise ConversionError(f"{given!r} {kind!r} cannot be converted to {names.group}/{to}")
     result = dict(obj)
     if versions[given] == to:
         return result
     result["apiVersion"] = f"{names.group}/{to}"
     goes_up = to == names.version
     carried = tuple(change for change in of_kind if _is_in_use(result) or not isinstance(change, NamesOf))
-    _put_back(result, to, _carried(carried, goes_up=goes_up), names)
+    _restore_fields(result, to, _list_carried_fields(carried, goes_up=goes_up), names)
     aside: list[tuple[Steps, Any]] = []
     for change in of_kind:
         left = list(change.up(result) if goes_up else change.down(result))
         if change in carried:
             aside += left
     if aside:
-        _set_aside(result, versions[given] or "", aside, names)
+        _store_in_annotation(result, versions[given] or "", aside, names)
     return result
 
 
@@ -68,18 +68,24 @@ def _is_in_use(obj: dict[str, Any]) -> bool:
     return isinstance(metadata, dict) and bool(cast("dict[str, Any]", metadata).get("resourceVersion"))
 
 
-def _carried(every: tuple[Change, ...], *, goes_up: bool) -> Mapping[str, Fits]:
+def _list_carried_fields(every: tuple[FieldDifference, ...], *, goes_up: bool) -> Mapping[str, ValueCheck]:
     """The fields that come out of the annotation on the way up or down, and what they may be."""
-    return {f"{at}.{field}": fits for change in every for at, field, fits in _of_annotation(change, goes_up)}
+    return {
+        f"{at}.{field}": fits
+        for change in every
+        for at, field, fits in _list_fields_from_annotation(change, goes_up)
+    }
 
 
-def _of_annotation(change: Change, goes_up: bool) -> Iterator[tuple[str, str, Fits]]:
+def _list_fields_from_annotation(
+    change: FieldDifference, goes_up: bool
+) -> Iterator[tuple[str, str, ValueCheck]]:
     match change:
         case NamesOf(at, older) if not goes_up:
             yield at, older, _are_names
-        case Newer(at, field, fits) if goes_up:
+        case AddedField(at, field, fits) if goes_up:
             yield at, field, fits
-        case Reference(at, source, name, _, sources, fits) if not goes_up:
+        case SplitReference(at, source, name, _, sources, fits) if not goes_up:
             yield at, source, tuple(sources).__contains__
             yield at, name, fits
         case _:
@@ -90,18 +96,20 @@ def _are_names(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(one, str) for one in cast("list[Any]", value))
 
 
-def _put_back(obj: dict[str, Any], version: str, carried: Mapping[str, Fits], names: Names) -> None:
-    annotations = _annotations(obj)
+def _restore_fields(
+    obj: dict[str, Any], version: str, carried: Mapping[str, ValueCheck], names: Names
+) -> None:
+    annotations = _get_annotations(obj)
     if names.other_version not in annotations:
         return
-    _annotate(obj, {key: value for key, value in annotations.items() if key != names.other_version})
-    for steps, value in _kept(annotations[names.other_version], version):
-        fits = carried.get(path_of(steps))
+    _set_annotations(obj, {key: value for key, value in annotations.items() if key != names.other_version})
+    for steps, value in _parse_annotation(annotations[names.other_version], version):
+        fits = carried.get(format_path(steps))
         if fits is not None and fits(value):
-            put_back(obj, steps, value)
+            restore_field(obj, steps, value)
 
 
-def _kept(text: object, version: str) -> Iterator[tuple[Steps, Any]]:
+def _parse_annotation(text: object, version: str) -> Iterator[tuple[Steps, Any]]:
     """What an annotation holds of a version; nothing if it is not of the form that `_set_aside` gives it."""
     try:
         found = orjson.loads(text if isinstance(text, str) else b"")
@@ -119,22 +127,24 @@ def _kept(text: object, version: str) -> Iterator[tuple[Steps, Any]]:
             pass
 
 
-def _set_aside(obj: dict[str, Any], version: str, aside: list[tuple[Steps, Any]], names: Names) -> None:
+def _store_in_annotation(
+    obj: dict[str, Any], version: str, aside: list[tuple[Steps, Any]], names: Names
+) -> None:
     fields = [{"at": list(steps), "value": value} for steps, value in aside]
     text = orjson.dumps({"version": version, "fields": fields}).decode()
-    annotations = {**_annotations(obj), names.other_version: text}
+    annotations = {**_get_annotations(obj), names.other_version: text}
     # With more, nobody could read the object in the other version, nor any list that it is in.
-    if sum(len(str(part).encode()) for pair in annotations.items() for part in pair) <= MOST_OF_ANNOTATIONS:
-        _annotate(obj, annotations)
+    if sum(len(str(part).encode()) for pair in annotations.items() for part in pair) <= MAX_ANNOTATION_BYTES:
+        _set_annotations(obj, annotations)
 
 
-def _annotations(obj: dict[str, Any]) -> dict[str, Any]:
+def _get_annotations(obj: dict[str, Any]) -> dict[str, Any]:
     metadata = obj.get("metadata")
     annotations = cast("dict[str, Any]", metadata).get("annotations") if isinstance(metadata, dict) else None
     return cast("dict[str, Any]", annotations) if isinstance(annotations, dict) else {}
 
 
-def _annotate(obj: dict[str, Any], annotations: dict[str, Any]) -> None:
+def _set_annotations(obj: dict[str, Any], annotations: dict[str, Any]) -> None:
     metadata = obj.get("metadata")
     kept = dict(cast("dict[str, Any]", metadata)) if isinstance(metadata, dict) else {}
     kept.pop("annotations", None)

@@ -9,7 +9,7 @@ Step = str | Mapping[str, Any]
 Steps = tuple[Step, ...]
 
 
-def copied_at(obj: dict[str, Any], path: str) -> Iterator[tuple[Steps, dict[str, Any]]]:
+def iterate_copies(obj: dict[str, Any], path: str) -> Iterator[tuple[Steps, dict[str, Any]]]:
     """Every object at a path and where it is, each copied in its place: what was given stays as it is.
 
     Where something else stands than an object or a list of them, there is nothing.
@@ -18,10 +18,10 @@ def copied_at(obj: dict[str, Any], path: str) -> Iterator[tuple[Steps, dict[str,
         obj: may be changed itself.
         path: empty for the object itself.
     """
-    yield from _copied(obj, tuple(path.split(".")) if path else (), ())
+    yield from _iterate(obj, tuple(path.split(".")) if path else (), ())
 
 
-def _copied(
+def _iterate(
     holder: dict[str, Any], names: tuple[str, ...], here: Steps
 ) -> Iterator[tuple[Steps, dict[str, Any]]]:
     if not names:
@@ -35,18 +35,18 @@ def _copied(
         for item in items:
             if isinstance(item, dict):
                 one = cast("dict[str, Any]", item)
-                yield from _copied(one, names[1:], (*here, name, {"name": one.get("name")}))
+                yield from _iterate(one, names[1:], (*here, name, {"name": one.get("name")}))
     elif not is_list and isinstance(inner, dict):
         one = dict(cast("dict[str, Any]", inner))
         holder[name] = one
-        yield from _copied(one, names[1:], (*here, name))
+        yield from _iterate(one, names[1:], (*here, name))
 
 
 def _copy(value: Any) -> Any:
     return dict(cast("dict[str, Any]", value)) if isinstance(value, dict) else value
 
 
-def path_of(steps: Iterable[object]) -> str:
+def format_path(steps: Iterable[object]) -> str:
     """The path at which there is what steps lead to; empty for steps that lead nowhere."""
     path = ""
     for step in steps:
@@ -59,7 +59,7 @@ def path_of(steps: Iterable[object]) -> str:
     return path
 
 
-def put_back(obj: dict[str, Any], steps: Steps, value: Any) -> None:
+def restore_field(obj: dict[str, Any], steps: Steps, value: Any) -> None:
     """Set the field that steps lead to, if what holds it is there and the field is not.
 
     What holds the field is copied on the way. Of items that have the name of a step, the first is meant.
@@ -67,14 +67,14 @@ def put_back(obj: dict[str, Any], steps: Steps, value: Any) -> None:
     *way, field = steps
     holder: Any = obj
     for step in way:
-        holder = _entered(holder, step)
+        holder = _enter(holder, step)
     if isinstance(holder, dict):
         cast("dict[str, Any]", holder).setdefault(str(field), value)
 
 
-def _entered(holder: Any, step: Step) -> Any:
+def _enter(holder: Any, step: Step) -> Any:
     """What a step leads to, copied in its place; None if there is nothing."""
-    place: Any = step if isinstance(step, str) else _place(holder, step)
+    place: Any = step if isinstance(step, str) else _find_item(holder, step)
     if not isinstance(holder, dict if isinstance(step, str) else list):
         return None
     within = cast("Any", holder)
@@ -84,7 +84,7 @@ def _entered(holder: Any, step: Step) -> Any:
     return within[place]
 
 
-def _place(holder: Any, named: Mapping[str, Any]) -> int | None:
+def _find_item(holder: Any, named: Mapping[str, Any]) -> int | None:
     """Where in a list the first object with a name is."""
     for place, item in enumerate(cast("list[Any]", holder) if isinstance(holder, list) else ()):
         if isinstance(item, dict) and cast("dict[str, Any]", item).get("name") == named.get("name"):

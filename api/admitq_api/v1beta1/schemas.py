@@ -6,23 +6,25 @@ from copy import deepcopy
 from typing import Any, Final
 
 from admitq_api.kinds.workload import WAS_RESERVED
-from admitq_api.v1beta1.changes import (
-    Change,
-    Dropped,
-    Gathered,
-    Names,
-    Newer,
-    Placement,
-    Reference,
-    Renamed,
-    Values,
+from admitq_api.v1beta1.field_differences import (
+    AddedField,
+    DroppedField,
+    FieldDifference,
+    GroupedFields,
+    MergedValues,
+    NameList,
+    RenamedField,
+    SplitReference,
+    TopologyEncoding,
 )
-from admitq_api.v1beta1.placements import MOST_SPELLED_OUT
+from admitq_api.v1beta1.topology_encoding import MAX_LISTED_DOMAINS
 
 RULES: Final = "x-kubernetes-validations"
 
 
-def older(version: dict[str, Any], changes: tuple[Change, ...], name: str) -> dict[str, Any]:
+def create_older_version(
+    version: dict[str, Any], changes: tuple[FieldDifference, ...], name: str
+) -> dict[str, Any]:
     """Return a version of a CustomResourceDefinition as an older one, without fields to select by.
 
     Args:
@@ -35,14 +37,14 @@ def older(version: dict[str, Any], changes: tuple[Change, ...], name: str) -> di
     made.pop("selectableFields", None)
     schema = made["schema"]["openAPIV3Schema"]
     for change in changes:
-        for holder in _at(schema, change.at):
-            _change(schema, holder, change)
-        if isinstance(change, Renamed):
+        for holder in _find_holder(schema, change.at):
+            _apply(schema, holder, change)
+        if isinstance(change, RenamedField):
             _rename_in_paths(made, change)
     return made
 
 
-def _at(schema: dict[str, Any], path: str) -> Iterator[dict[str, Any]]:
+def _find_holder(schema: dict[str, Any], path: str) -> Iterator[dict[str, Any]]:
     holder = schema
     for step in path.split("."):
         holder = holder["properties"][step.removesuffix("[]")]
@@ -50,18 +52,18 @@ def _at(schema: dict[str, Any], path: str) -> Iterator[dict[str, Any]]:
     yield holder
 
 
-def _change(root: dict[str, Any], holder: dict[str, Any], change: Change) -> None:
+def _apply(root: dict[str, Any], holder: dict[str, Any], change: FieldDifference) -> None:
     fields = holder["properties"]
     match change:
-        case Renamed(_, old, new):
+        case RenamedField(_, old, new):
             holder["properties"] = {old if name == new else name: one for name, one in fields.items()}
             _rename_in_rules(holder, old, new)
-        case Gathered(_, _, new):
+        case GroupedFields(_, _, new):
             inner = fields.pop(new)
             fields |= inner["properties"]
-            _require_no_more(holder, new)
+            _remove_from_required(holder, new)
             holder[RULES] = [*holder.get(RULES, ()), *inner.get(RULES, ())]
-        case Names(_, old, new, items):
+        case NameList(_, old, new, items):
             listed = fields[new]["properties"][items]
             fields[old] = {
                 "description": f"The same as {new} with nothing but names, into which it is turned.",
@@ -70,22 +72,22 @@ def _change(root: dict[str, Any], holder: dict[str, Any], change: Change) -> Non
                 "maxItems": listed["maxItems"],
                 "x-kubernetes-list-type": "set",
             }
-        case Values(_, field, old, _):
+        case MergedValues(_, field, old, _):
             fields[field]["enum"] = [*old, *fields[field]["enum"]]
-        case Dropped(_, field, schema):
+        case DroppedField(_, field, schema):
             fields[field] = schema
-        case Newer(_, field):
+        case AddedField(_, field):
             fields.pop(field)
-            _require_no_more(holder, field)
-        case Reference():
-            _take_apart(root, holder, change)
-        case Placement(_, field, old, new):
-            _spell_out(fields[field], old, new)
+            _remove_from_required(holder, field)
+        case SplitReference():
+            _split_reference(root, holder, change)
+        case TopologyEncoding(_, field, old, new):
+            _add_listed_domains(fields[field], old, new)
         case _:
             raise TypeError(f"no schema for {change!r}")
 
 
-def _require_no_more(holder: dict[str, Any], field: str) -> None:
+def _remove_from_required(holder: dict[str, Any], field: str) -> None:
     required = [name for name in holder.pop("required", ()) if name != field]
     if required:
         holder["required"] = required
@@ -98,14 +100,14 @@ def _rename_in_rules(holder: dict[str, Any], old: str, new: str) -> None:
                 rule[part] = re.sub(rf"\.{new}\b", f".{old}", rule[part])
 
 
-def _rename_in_paths(version: dict[str, Any], change: Renamed) -> None:
+def _rename_in_paths(version: dict[str, Any], change: RenamedField) -> None:
     old, new = f".{change.at}.{change.older}", f".{change.at}.{change.newer}"
     for shown in version.get("additionalPrinterColumns", ()):
         if shown["jsonPath"] == new:
             shown["jsonPath"] = old
 
 
-def _take_apart(root: dict[str, Any], holder: dict[str, Any], change: Reference) -> None:
+def _split_reference(root: dict[str, Any], holder: dict[str, Any], change: SplitReference) -> None:
     fields, source, name = holder["properties"], change.source, change.name
     reference = fields.pop(change.newer)
     fields[source] = {
@@ -125,39 +127,41 @@ def _take_apart(root: dict[str, Any], holder: dict[str, Any], change: Reference)
         }
     ]
     kept = [rule for rule in root[RULES] if change.newer not in rule["rule"]]
+    old_source, new_source = (_create_value_expression(of, source) for of in ("oldSelf", "self"))
+    old_name, new_name = (_create_value_expression(of, name) for of in ("oldSelf", "self"))
     root[RULES] = [
         *kept,
         {
-            "rule": f"!{WAS_RESERVED} || {_value('oldSelf', source)} == {_value('self', source)}",
+            "rule": f"!{WAS_RESERVED} || {old_source} == {new_source}",
             "message": f"{source} is immutable while quota is reserved",
             "fieldPath": f".{change.at}.{source}",
         },
         {
-            # The name of ours may become another one. To take it away, or to give one where there was none,
-            # would take the whole reference away, or make one.
-            "rule": f"!{WAS_RESERVED} || {_value('oldSelf', name)} == {_value('self', name)} || "
-            f"({_value('self', source)} == '{next(iter(change.sources))}' && "
-            f"{_value('oldSelf', name)} != '' && {_value('self', name)} != '')",
+            # A WorkloadPriorityClass may be replaced by another one. Removing or adding the name is not
+            # allowed, because that would remove or add the whole reference.
+            "rule": f"!{WAS_RESERVED} || {old_name} == {new_name} || "
+            f"({new_source} == '{next(iter(change.sources))}' && "
+            f"{old_name} != '' && {new_name} != '')",
             "message": f"{name} is immutable while quota is reserved, but for another WorkloadPriorityClass",
             "fieldPath": f".{change.at}.{name}",
         },
     ]
 
 
-def _value(of: str, field: str) -> str:
+def _create_value_expression(of: str, field: str) -> str:
     return f"(has({of}.spec.{field}) ? {of}.spec.{field} : '')"
 
 
-def _spell_out(assignment: dict[str, Any], old: str, new: str) -> None:
+def _add_listed_domains(assignment: dict[str, Any], old: str, new: str) -> None:
     fields = assignment["properties"]
     levels = fields["levels"]
-    _require_no_more(assignment, new)
+    _remove_from_required(assignment, new)
     fields[new]["description"] = "The domains, if they are too many to be written one by one."
     fields[old] = {
         "description": "The domains.",
         "type": "array",
         "minItems": 1,
-        "maxItems": MOST_SPELLED_OUT,
+        "maxItems": MAX_LISTED_DOMAINS,
         "x-kubernetes-list-type": "atomic",
         "items": {
             "description": "How many pods go to one domain.",

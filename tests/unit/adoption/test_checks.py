@@ -10,7 +10,7 @@ from admitq.adoption.checks import CHECKS, Severity
 from admitq.adoption.cluster import Cluster, FoundConfiguration
 from admitq.adoption.plan import plan, state_of, values
 from admitq_api.configuration import load_configuration
-from admitq_api.feature_gates import Gate, note_of
+from admitq_api.feature_gates import Gate, get_note
 from admitq_api.labels import COMPAT_GROUP, names_for
 
 NAMES = names_for(COMPAT_GROUP)
@@ -299,7 +299,7 @@ FOUND: dict[str, list[tuple[Mapping[str, Any], list[str]]]] = {
             ),
             [
                 "TASBalancedPlacement: has no effect: its feature is still to come",
-                f"TopologyAwareScheduling: {note_of(Gate.TOPOLOGY_AWARE_SCHEDULING)}",
+                f"TopologyAwareScheduling: {get_note(Gate.TOPOLOGY_AWARE_SCHEDULING)}",
             ],
         )
     ],
@@ -451,9 +451,9 @@ def test_a_file_of_the_older_version_is_told_in_the_newer(given: Any, told: Any)
     assert made == told
     # The chart's file is of the newer version, in which waiting is on unless it is switched off.
     newer = configured(**made)["configurations"][0].given
-    assert load_configuration(yaml.safe_dump(dict(newer))).gates()[Gate.DISABLE_WAIT_FOR_PODS_READY] == (
-        "featureGates" in told
-    )
+    assert load_configuration(yaml.safe_dump(dict(newer))).create_feature_gates()[
+        Gate.DISABLE_WAIT_FOR_PODS_READY
+    ] == ("featureGates" in told)
 
 
 def test_webhooks_always_answer_and_managers_never_run_together() -> None:

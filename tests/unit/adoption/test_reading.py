@@ -20,7 +20,7 @@ from admitq.runtime.resources import (
     VALIDATING_WEBHOOKS,
     Resource,
 )
-from admitq_api.crds import crds
+from admitq_api.crds import create_crds
 from admitq_api.labels import COMPAT_GROUP, names_for
 
 NAMES = names_for(COMPAT_GROUP)
@@ -77,7 +77,7 @@ def lease(holder: str) -> Any:
 
 
 HELD: dict[str, list[Any]] = {
-    CRDS.plural: crds(COMPAT_GROUP),
+    CRDS.plural: create_crds(COMPAT_GROUP),
     "admissionchecks": [named("c", None, spec={"controllerName": "example.com/c"})],
     MUTATING_WEBHOOKS.plural: [
         # Known by the path, whatever the webhook is called.

@@ -80,7 +80,7 @@ def test_messages_are_cut_to_what_the_api_server_takes(length: int) -> None:
     ],
 )
 def test_looking_up(of: Any, found: bool, holds: bool, fails: bool) -> None:
-    assert (conditions.find(of, ConditionType.ADMITTED) is not None) is found
+    assert (conditions.find_condition(of, ConditionType.ADMITTED) is not None) is found
     assert conditions.is_true(of, ConditionType.ADMITTED) is holds
     assert conditions.is_false(of, ConditionType.ADMITTED) is fails
 
@@ -128,8 +128,8 @@ def test_whole_seconds_survive_writing_and_reading(seconds: int) -> None:
 
 
 def test_reasons_of_deactivations_name_the_cause() -> None:
-    assert conditions.deactivated_due_to("") == "Deactivated"
-    assert conditions.deactivated_due_to(Reason.ADMISSION_CHECK) == "DeactivatedDueToAdmissionCheck"
+    assert conditions.create_deactivation_reason("") == "Deactivated"
+    assert conditions.create_deactivation_reason(Reason.ADMISSION_CHECK) == "DeactivatedDueToAdmissionCheck"
 
 
 @pytest.mark.parametrize(
@@ -141,4 +141,4 @@ def test_reasons_of_deactivations_name_the_cause() -> None:
     ],
 )
 def test_evictions_are_counted_by_reason_without_the_cause(reason: str, counted: str) -> None:
-    assert conditions.counted_as(reason) == counted
+    assert conditions.get_metric_reason(reason) == counted

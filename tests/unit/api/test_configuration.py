@@ -8,12 +8,12 @@ import yaml
 from admitq_api.configuration import (
     Configuration,
     ConfigurationError,
+    list_sections,
     load_configuration,
     parse_address,
-    sections_of,
 )
 from admitq_api.feature_gates import Gate
-from admitq_api.field_docs import field_docs
+from admitq_api.field_docs import read_field_docs
 from admitq_api.labels import COMPAT_GROUP, GROUPS, names_for
 
 FOLDER = Path(__file__).with_name("cases")
@@ -159,13 +159,13 @@ def test_the_names_of_probes_may_have_their_slash() -> None:
 
 def test_gates_come_from_the_file_or_the_flag_but_not_both() -> None:
     configured = load(featureGates={"PriorityBoost": True})
-    assert configured.gates()[Gate.PRIORITY_BOOST]
-    assert load().gates("PriorityBoost=true")[Gate.PRIORITY_BOOST]
-    assert not load().gates()[Gate.PRIORITY_BOOST]
+    assert configured.create_feature_gates()[Gate.PRIORITY_BOOST]
+    assert load().create_feature_gates("PriorityBoost=true")[Gate.PRIORITY_BOOST]
+    assert not load().create_feature_gates()[Gate.PRIORITY_BOOST]
     with pytest.raises(ConfigurationError, match="featureGates: also given as --feature-gates"):
-        configured.gates("PriorityBoost=true")
+        configured.create_feature_gates("PriorityBoost=true")
     with pytest.raises(ConfigurationError, match="--feature-gates: Foo: unknown"):
-        load().gates("Foo=true")
+        load().create_feature_gates("Foo=true")
 
 
 @pytest.mark.parametrize(
@@ -189,8 +189,8 @@ def test_what_is_written_out_reads_back() -> None:
 
 
 def test_every_section_and_field_is_described() -> None:
-    everything = list(sections_of(Configuration))
+    everything = list(list_sections(Configuration))
     assert len(everything) > 30
     assert all(section.__doc__ for section in everything)
     fields = [(section, field) for section in everything for field in section.model_fields]
-    assert [(section, field) for section, field in fields if not field_docs(section).get(field)] == []
+    assert [(section, field) for section, field in fields if not read_field_docs(section).get(field)] == []

@@ -8,11 +8,11 @@ import pytest
 import admitq
 import admitq_webhooks
 from admitq_api.feature_gates import (
-    EITHER_WAY,
     IN_EFFECT,
     LOCKED,
     OFF_BY_DEFAULT,
     REQUIRES,
+    WITHOUT_ALTERNATIVE,
     FeatureGateError,
     FeatureGates,
     Gate,
@@ -70,7 +70,7 @@ def test_no_gate_is_on_without_each_that_it_needs(gate: Gate, need: Gate) -> Non
 
 
 def test_what_a_gate_needs_takes_it_along_when_switched_off() -> None:
-    gates = FeatureGates.of({"TopologyAwareScheduling": False})
+    gates = FeatureGates.from_mapping({"TopologyAwareScheduling": False})
     assert not gates[Gate.TAS_FAILED_NODE_REPLACEMENT]
     assert not gates[Gate.TAS_FAILED_NODE_REPLACEMENT_FAIL_FAST]
     assert gates[Gate.PARTIAL_ADMISSION]
@@ -99,7 +99,7 @@ def test_the_reference_says_of_each_gate_whether_anything_looks_at_it() -> None:
 
 
 def test_a_switched_gate_that_does_less_than_it_says_is_told_of() -> None:
-    gates = FeatureGates.of(
+    gates = FeatureGates.from_mapping(
         {
             "PartialAdmission": False,
             "TLSOptions": True,
@@ -108,13 +108,13 @@ def test_a_switched_gate_that_does_less_than_it_says_is_told_of() -> None:
             "VectorizedResourceRequests": False,
         }
     )
-    assert gates.notes() == (
+    assert gates.list_notes() == (
         "MultiKueue: only decides what objects may say: the feature itself is still to come",
         "VectorizedResourceRequests: has no effect: there is only one way in which this is done",
         "VisibilityOnDemand: has no effect: its feature is still to come",
     )
-    assert not FeatureGates().notes()
+    assert not FeatureGates().list_notes()
 
 
 def test_what_is_done_whatever_a_gate_says_looks_at_no_gate() -> None:
-    assert not EITHER_WAY & (IN_EFFECT | LOCKED)
+    assert not WITHOUT_ALTERNATIVE & (IN_EFFECT | LOCKED)

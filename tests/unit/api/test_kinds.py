@@ -5,12 +5,12 @@ from typing import Any, cast
 
 import pytest
 
-from admitq_api.crds import KINDS, crds
+from admitq_api.crds import KINDS, create_crds
 from admitq_api.kinds.cluster_queue import ClusterQueue
 from admitq_api.kinds.workload import Workload, pod_template_schema
 from admitq_api.labels import COMPAT_GROUP, DEFAULT_GROUP, GROUPS
 
-DEFINITIONS = {definition["spec"]["names"]["kind"]: definition for definition in crds()}
+DEFINITIONS = {definition["spec"]["names"]["kind"]: definition for definition in create_crds()}
 
 
 def version(kind: str) -> dict[str, Any]:
@@ -103,10 +103,10 @@ def test_every_list_says_how_its_items_are_told_apart(kind: str) -> None:
 @pytest.mark.parametrize("group", GROUPS)
 def test_the_group_is_a_parameter(group: str) -> None:
     other = COMPAT_GROUP if group == DEFAULT_GROUP else DEFAULT_GROUP
-    text = json.dumps(crds(group))
+    text = json.dumps(create_crds(group))
     assert other not in text
     assert "${" not in text
-    assert all(one["metadata"]["name"].endswith(f".{group}") for one in crds(group))
+    assert all(one["metadata"]["name"].endswith(f".{group}") for one in create_crds(group))
 
 
 def test_the_pod_template_has_the_full_schema() -> None:

@@ -58,9 +58,9 @@ def test_names_of_one_group_are_the_same_value() -> None:
     assert names_for() == Names(DEFAULT_GROUP)
 
 
-@pytest.mark.parametrize("kind", sorted({row.kind for row in names_for().rows()}))
+@pytest.mark.parametrize("kind", sorted({row.kind for row in names_for().list_rows()}))
 def test_no_two_rows_of_a_kind_are_the_same_name(kind: str) -> None:
-    keys = [row.key for row in names_for().rows() if row.kind == kind]
+    keys = [row.key for row in names_for().list_rows() if row.kind == kind]
     assert len(keys) == len(set(keys))
 
 

@@ -7,7 +7,14 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from admitq_api.quantity import INT64_MAX, QuantityError, amount, format_amount, format_quantity, parse
+from admitq_api.quantity import (
+    INT64_MAX,
+    QuantityError,
+    format_amount,
+    format_quantity,
+    parse_amount,
+    parse_quantity,
+)
 
 CASES: dict[str, Any] = yaml.safe_load(
     Path(__file__).with_name("cases").joinpath("quantities.yaml").read_text(encoding="utf-8")
@@ -16,24 +23,24 @@ CASES: dict[str, Any] = yaml.safe_load(
 
 @pytest.mark.parametrize(("text", "value"), CASES["values"].items())
 def test_a_quantity_has_its_exact_value(text: str, value: Any) -> None:
-    assert parse(text) == Fraction(value)
+    assert parse_quantity(text) == Fraction(value)
 
 
 @pytest.mark.parametrize("text", [*CASES["refused"], "1" * 5000])
 def test_what_is_no_quantity_is_refused(text: str) -> None:
     with pytest.raises(QuantityError):
-        parse(text)
+        parse_quantity(text)
 
 
 @pytest.mark.parametrize("value", [True, None, [], {}, float("nan"), float("inf")])
 def test_what_is_neither_text_nor_number_is_refused(value: Any) -> None:
     with pytest.raises(QuantityError):
-        parse(value)
+        parse_quantity(value)
 
 
 @pytest.mark.parametrize(("number", "value"), [(3, 3), (0.5, Fraction(1, 2)), (1e22, 10**22), (-2, -2)])
 def test_a_json_number_is_a_quantity(number: int, value: Any) -> None:
-    assert parse(number) == value
+    assert parse_quantity(number) == value
 
 
 @pytest.mark.parametrize(
@@ -57,7 +64,7 @@ def test_a_json_number_is_a_quantity(number: int, value: Any) -> None:
     ],
 )
 def test_amounts_are_milli_cpu_or_whole_units_rounded_up(resource: str, text: str, expected: Any) -> None:
-    assert amount(resource, text) == expected
+    assert parse_amount(resource, text) == expected
 
 
 @pytest.mark.parametrize(
@@ -76,23 +83,23 @@ def test_amounts_are_milli_cpu_or_whole_units_rounded_up(resource: str, text: st
     ],
 )
 def test_c16_amount_beyond_int64_is_the_largest_amount(resource: str, text: str) -> None:
-    assert amount(resource, text) == INT64_MAX
-    assert amount(resource, f"-{text}") == -INT64_MAX
+    assert parse_amount(resource, text) == INT64_MAX
+    assert parse_amount(resource, f"-{text}") == -INT64_MAX
 
 
 def test_c16_largest_cpu_below_saturation_is_exact() -> None:
-    assert amount("cpu", "9223372036854775806m") == INT64_MAX - 1
+    assert parse_amount("cpu", "9223372036854775806m") == INT64_MAX - 1
 
 
 @pytest.mark.parametrize("text", ["8Ei", "1000000Ei", "9007199254740993Ki"])
 def test_c16_binary_quantity_is_limited_as_by_kubernetes(text: str) -> None:
-    assert parse(text) == INT64_MAX
-    assert parse(f"-{text}") == -INT64_MAX
+    assert parse_quantity(text) == INT64_MAX
+    assert parse_quantity(f"-{text}") == -INT64_MAX
 
 
 def test_c16_exponent_beyond_any_amount_has_a_value() -> None:
-    assert parse("1e1000000") > 10**1000
-    assert len(str(parse("9" * 2000 + "e1000000"))) < 4300, "Python prints no longer integers"
+    assert parse_quantity("1e1000000") > 10**1000
+    assert len(str(parse_quantity("9" * 2000 + "e1000000"))) < 4300, "Python prints no longer integers"
 
 
 @pytest.mark.parametrize(
@@ -101,7 +108,7 @@ def test_c16_exponent_beyond_any_amount_has_a_value() -> None:
 )
 def test_c16_largest_amount_is_written_to_objects_as_a_quantity(resource: str, text: str) -> None:
     assert format_quantity(resource, INT64_MAX) == text
-    assert amount(resource, text) == INT64_MAX
+    assert parse_amount(resource, text) == INT64_MAX
 
 
 @pytest.mark.parametrize(
@@ -144,4 +151,4 @@ def test_amounts_print_as_kubernetes_prints_them(resource: str, number: int, tex
     st.integers(-INT64_MAX, INT64_MAX - 1),
 )
 def test_a_printed_amount_reads_back_as_itself(resource: str, number: int) -> None:
-    assert amount(resource, format_amount(resource, number)) == number
+    assert parse_amount(resource, format_amount(resource, number)) == number

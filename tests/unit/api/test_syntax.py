@@ -3,24 +3,24 @@ from typing import Any
 import pytest
 
 from admitq_api.selectors import (
-    dns_label,
-    dns_subdomain,
-    label_value,
-    qualified_name,
+    check_dns_label,
+    check_dns_subdomain,
+    check_label_value,
+    check_qualified_name,
     validate_selector,
 )
 
 FINE = {
-    dns_label: ["a", "a-b", "0", "x" * 63],
-    dns_subdomain: ["a", "a.b-c.d", "x" * 253, "1.2"],
-    qualified_name: ["a", "A_b.c-d", "example.com/name", "x" * 63, "a.b/" + "x" * 63],
-    label_value: ["", "a", "A_b.c-d", "x" * 63],
+    check_dns_label: ["a", "a-b", "0", "x" * 63],
+    check_dns_subdomain: ["a", "a.b-c.d", "x" * 253, "1.2"],
+    check_qualified_name: ["a", "A_b.c-d", "example.com/name", "x" * 63, "a.b/" + "x" * 63],
+    check_label_value: ["", "a", "A_b.c-d", "x" * 63],
 }
 WRONG = {
-    dns_label: ["", "-a", "a-", "A", "a.b", "a_b", "x" * 64, "a\n", "ä"],
-    dns_subdomain: ["", ".a", "a.", "a..b", "A", "a/b", "x" * 254, "a\n"],
-    qualified_name: ["", "/a", "a/", "a/b/c", "-a", "a b", "x" * 64, "A.b/c", "a\n"],
-    label_value: ["-", "a/b", "x" * 64, " ", "a\n"],
+    check_dns_label: ["", "-a", "a-", "A", "a.b", "a_b", "x" * 64, "a\n", "ä"],
+    check_dns_subdomain: ["", ".a", "a.", "a..b", "A", "a/b", "x" * 254, "a\n"],
+    check_qualified_name: ["", "/a", "a/", "a/b/c", "-a", "a b", "x" * 64, "A.b/c", "a\n"],
+    check_label_value: ["-", "a/b", "x" * 64, " ", "a\n"],
 }
 
 

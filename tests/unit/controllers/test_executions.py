@@ -5,11 +5,11 @@ from typing import Any
 
 from admitq.controllers.executions import Executions
 from admitq.runtime.store import Key, Store
-from admitq_api.conditions import SECOND, deactivated_due_to
+from admitq_api.conditions import SECOND, create_deactivation_reason
 from tests.unit.controllers.builders import FINISHED, KINDS, admitted, at, condition, workload
 
 KEY = Key("ns", "job-j-1")
-USED_UP = condition("Evicted", True, deactivated_due_to("MaximumExecutionTimeExceeded"))
+USED_UP = condition("Evicted", True, create_deactivation_reason("MaximumExecutionTimeExceeded"))
 
 
 def ended(*conditions: dict[str, Any], since: float = 40, **parts: object) -> dict[str, Any]:

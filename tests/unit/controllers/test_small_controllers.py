@@ -14,7 +14,7 @@ from admitq.runtime.store import Key
 from admitq.workloads.pod_templates import Marks
 from admitq_api.conditions import SECOND
 from admitq_api.configuration import Configuration, load_configuration
-from admitq_api.feature_gates import FeatureGates, gate_named
+from admitq_api.feature_gates import FeatureGates, parse_gate
 from tests.unit.controllers.builders import (
     FINISHED,
     KINDS,
@@ -232,6 +232,6 @@ metrics:
 )
 def test_a_gate_switches_what_it_names_and_nothing_else(gate: str, changed: Any) -> None:
     by_default = FeatureGates()
-    switched = FeatureGates({gate_named(gate): not by_default[gate_named(gate)]})
+    switched = FeatureGates({parse_gate(gate): not by_default[parse_gate(gate)]})
     settings = settings_of(Configuration(), by_default, [JOB])
     assert settings_of(Configuration(), switched, [JOB]) == settings_with(settings, **changed) != settings

@@ -8,7 +8,7 @@ from admitq.workloads import pod_templates
 from admitq.workloads.pod_templates import PodSetInfo
 from admitq_api.field_errors import ErrorPath
 from admitq_api.labels import names_for
-from admitq_api.syntax import dns_label
+from admitq_api.syntax import check_dns_label
 
 NAMES = names_for()
 PODS = {"spec": {"containers": [{"name": "c"}]}}
@@ -123,7 +123,7 @@ def test_podsets_are_counted_through_all_components() -> None:
 @pytest.mark.parametrize("name", ["a.b", "a" * 253, "a" * 60 + "-.b", "1"])
 def test_every_name_of_a_podset_is_valid(name: Any) -> None:
     [pod_set] = APP_WRAPPER.list_pod_sets(wrapper(JOB, name=name), NAMES)
-    assert dns_label(pod_set.name) is None
+    assert check_dns_label(pod_set.name) is None
 
 
 @pytest.mark.parametrize(

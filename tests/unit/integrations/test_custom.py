@@ -13,7 +13,7 @@ from admitq_api.configuration import ConfigurationError
 from admitq_api.field_errors import MapKey
 from admitq_api.json_objects import value_at, with_value
 from admitq_api.labels import names_for
-from admitq_api.path_notation import EACH, NAME, steps
+from admitq_api.path_notation import EACH_ELEMENT, POD_SET_NAME, parse_path
 
 NAMES = names_for()
 HEAD = {"apiVersion": NAMES.config_api_version, "kind": "Configuration"}
@@ -302,14 +302,14 @@ PATHS: dict[str, tuple[str, ...]] = {
     "spec": ("spec",),
     "spec.a-b.c_d": ("spec", "a-b", "c_d"),
     "metadata.annotations[example.com/a.b]": ("metadata", "annotations", MapKey("example.com/a.b")),
-    "spec.tasks[].template": ("spec", "tasks", EACH, "template"),
-    "status.{name}.done": ("status", NAME, "done"),
+    "spec.tasks[].template": ("spec", "tasks", EACH_ELEMENT, "template"),
+    "status.{name}.done": ("status", POD_SET_NAME, "done"),
 }
 
 
 @pytest.mark.parametrize(("text", "expected"), PATHS.items())
 def test_a_path_is_read_step_by_step(text: str, expected: tuple[str, ...]) -> None:
-    assert steps(text) == expected
+    assert parse_path(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -317,7 +317,7 @@ def test_a_path_is_read_step_by_step(text: str, expected: tuple[str, ...]) -> No
 )
 def test_what_is_no_path_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is no path: write one like"):
-        steps(text)
+        parse_path(text)
 
 
 def pods(**fields: Any) -> dict[str, Any]:

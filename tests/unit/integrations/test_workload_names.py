@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from admitq.integrations.workload_names import create_workload_name
-from admitq_api.syntax import dns_subdomain
+from admitq_api.syntax import check_dns_subdomain
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ def test_an_owner_created_again_gets_another_name() -> None:
 def test_every_name_is_short_enough_and_valid(length: Any) -> None:
     name = create_workload_name("Job", "batch", "a" * length, "uid")
     assert len(name) <= 253
-    assert dns_subdomain(name) is None
+    assert check_dns_subdomain(name) is None
 
 
 def test_two_long_names_with_the_same_beginning_differ() -> None:
@@ -41,7 +41,7 @@ def test_two_long_names_with_the_same_beginning_differ() -> None:
 
 def test_a_name_cut_behind_a_dot_stays_valid() -> None:
     name = create_workload_name("Job", "batch", "a" * 242 + "." + "b" * 10, "uid")
-    assert dns_subdomain(name) is None
+    assert check_dns_subdomain(name) is None
 
 
 def test_the_longest_name_can_be_that_of_a_label() -> None:

@@ -105,7 +105,7 @@ async def test_a_refusal_is_told_by_the_reasons_that_are_switched_on(
     async with writing(writes, recorder, tell_reasons=tell_reasons) as writer:
         writer.schedule_report(ReportPending(KEY, "uid", refusal, ()))
         status = await asyncio.wait_for(writes.written, 10)
-    quota = conditions.find(status["conditions"], "QuotaReserved") or {}
+    quota = conditions.find_condition(status["conditions"], "QuotaReserved") or {}
     assert (quota.get("status"), quota.get("reason")) == ("False", reason)
     assert writes.priority is CallPriority.STATUS
     assert recorder.told == [("Warning", event, quota.get("message"))]

@@ -291,7 +291,7 @@ async def test_refused_reservation_is_withdrawn_at_once() -> None:
     server = Server(workload(), script=[fails(FORBIDDEN)])
     assert await server.reserve(withdraws=True) is None
     status: dict[str, Any] = server.stored["status"]
-    quota = conditions.find(status["conditions"], "QuotaReserved")
+    quota = conditions.find_condition(status["conditions"], "QuotaReserved")
     assert quota is not None
     assert (quota["status"], quota["message"]) == ("False", f"1: {FORBIDDEN}")
     assert server.unwritten == 0

@@ -212,7 +212,9 @@ async def test_others_are_admitted_while_more_reservations_than_slots_cannot_be_
 
             def stated() -> bool:
                 for name in names:
-                    quota = conditions.find(cluster.stored(name)["status"]["conditions"], "QuotaReserved")
+                    quota = conditions.find_condition(
+                        cluster.stored(name)["status"]["conditions"], "QuotaReserved"
+                    )
                     assert quota is not None
                     assert (quota["status"], quota["reason"]) == ("False", "PendingEvaluation")
                     assert is_about_quota(quota["message"], after=" after 0.02s")
@@ -251,7 +253,9 @@ async def test_others_of_the_cluster_queue_are_admitted_while_a_reservation_is_h
         await eventually(lambda: cluster.landed == ["second"], interval=0.01, what="the second is admitted")
 
         def stated() -> bool:
-            quota = conditions.find(cluster.stored("first")["status"]["conditions"], "QuotaReserved")
+            quota = conditions.find_condition(
+                cluster.stored("first")["status"]["conditions"], "QuotaReserved"
+            )
             assert quota is not None
             return quota["status"] == "False"
 

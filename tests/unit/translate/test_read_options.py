@@ -6,7 +6,7 @@ import pytest
 
 from admitq.translate.read_options import configure_reading
 from admitq_api.configuration import Configuration, load_configuration
-from admitq_api.feature_gates import FeatureGates, gate_named
+from admitq_api.feature_gates import FeatureGates, parse_gate
 from tests.unit.translate.builders import NAMES
 
 
@@ -28,7 +28,7 @@ def test_configuration_and_gates_say_how_workloads_are_read(
     file: str, gate: str | None, changed: dict[str, bool]
 ) -> None:
     by_default = FeatureGates()
-    switched = FeatureGates({gate_named(gate): not by_default[gate_named(gate)]}) if gate else by_default
+    switched = FeatureGates({parse_gate(gate): not by_default[parse_gate(gate)]}) if gate else by_default
     usual = configure_reading(Configuration(), by_default)
     head = f"apiVersion: {NAMES.config_api_version}\nkind: Configuration\n"
     assert configure_reading(load_configuration(head + file), switched) == replace(usual, **changed) != usual

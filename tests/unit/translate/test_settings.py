@@ -100,7 +100,7 @@ def test_the_file_reaches_the_core(text: str, expected: dict[str, Any]) -> None:
 
 
 def test_nothing_is_blocked_where_readiness_is_not_looked_at() -> None:
-    gates = FeatureGates.of({"DisableWaitForPodsReady": True})
+    gates = FeatureGates.from_mapping({"DisableWaitForPodsReady": True})
     assert not core_settings(configured("waitForPodsReady: {blockAdmission: true}"), gates).block_admission
 
 
@@ -109,7 +109,7 @@ def test_each_gate_of_the_core_is_switched_by_its_own(name: str) -> None:
     gate, default = GATES[name], getattr(Gates(), name)
     assert gate in IN_EFFECT
     assert FeatureGates()[gate] is default
-    switched = FeatureGates.of({str(gate): not default})
+    switched = FeatureGates.from_mapping({str(gate): not default})
     assert core_settings(configured(""), switched).gates == Gates(
         **{one.name: switched[GATES[one.name]] for one in fields(Gates)}
     )
@@ -150,7 +150,7 @@ def test_section_and_gate_decide_whether_ready_pods_count(
 ) -> None:
     head = {"apiVersion": f"config.{COMPAT_GROUP}/{version}", "kind": "Configuration"}
     configuration = load_configuration(yaml.safe_dump({**head, **said}))
-    gates = configuration.gates()
+    gates = configuration.create_feature_gates()
     assert (pods_ready(configuration, gates) is not None) is looks
     # In v1beta1 it blocks admission unless it says otherwise.
     assert core_settings(configuration, gates).block_admission is (looks and version == "v1beta1")

@@ -84,7 +84,7 @@ def policy(**changes: Any) -> Policy:
         "own_namespace": "admitq-system",
         "namespace_selector": LabelSelector(),
         **changes,
-        "gates": FeatureGates.of(changes.get("gates", {})),
+        "gates": FeatureGates.from_mapping(changes.get("gates", {})),
     }
     return Policy(**settings)
 

@@ -60,7 +60,7 @@ def test_the_paths_and_operations_of_the_group_are_those_that_its_users_installe
 
 async def test_with_the_default_frameworks_every_other_path_lets_pass() -> None:
     frameworks = load_configuration("").integrations.frameworks
-    on = select_enabled(frameworks, FeatureGates.of({}))
+    on = select_enabled(frameworks, FeatureGates.from_mapping({}))
     served = routes(policy(names=NAMES_THERE, integrations=on), FakeWorld(broken=True), load_integrations())
     assert set(served) == MUTATING | VALIDATING | {*ONLY_OURS}
     for one in set(load_integrations()) - set(on):

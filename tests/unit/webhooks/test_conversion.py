@@ -68,7 +68,7 @@ async def test_a_defect_is_an_answer_too(monkeypatch: pytest.MonkeyPatch) -> Non
     def fails(*_: object) -> None:
         raise KeyError("spec")
 
-    monkeypatch.setattr(under_test, "converted", fails)
+    monkeypatch.setattr(under_test, "convert", fails)
     result = (await answered(review(queue())))["result"]
     assert result == {
         "status": "Failure",

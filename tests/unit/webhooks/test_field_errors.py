@@ -2,7 +2,7 @@
 
 import pytest
 
-from admitq_api.field_errors import ErrorPath, FieldError, aggregate
+from admitq_api.field_errors import ErrorPath, FieldError, join_errors
 
 HERE = ErrorPath("spec").at("groups", 0, "name")
 
@@ -56,5 +56,5 @@ def test_paths_are_built_step_by_step() -> None:
 
 def test_several_errors_stand_in_brackets_and_repeated_ones_are_said_once() -> None:
     first, second = FieldError.required("a"), FieldError.required("b")
-    assert aggregate([first]) == "a: Required value"
-    assert aggregate([first, second, first]) == "[a: Required value, b: Required value]"
+    assert join_errors([first]) == "a: Required value"
+    assert join_errors([first, second, first]) == "[a: Required value, b: Required value]"

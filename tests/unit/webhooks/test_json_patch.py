@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from admitq_api.json_patch import json_patch, pointer
+from admitq_api.json_patch import create_json_patch, create_pointer
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-5, 5) | st.sampled_from(["", "a", "~", "/"]),
@@ -28,13 +28,13 @@ def canonical(value: Any) -> bytes:
 
 @given(OBJECTS, OBJECTS)
 def test_the_patch_turns_one_into_the_other(before: dict[str, Any], after: dict[str, Any]) -> None:
-    patched = jsonpatch.apply_patch(before, json_patch(before, after))
+    patched = jsonpatch.apply_patch(before, create_json_patch(before, after))
     assert canonical(patched) == canonical(after)
 
 
 @given(OBJECTS)
 def test_equal_objects_need_no_patch(obj: dict[str, Any]) -> None:
-    assert json_patch(obj, orjson.loads(orjson.dumps(obj))) == []
+    assert create_json_patch(obj, orjson.loads(orjson.dumps(obj))) == []
 
 
 @pytest.mark.parametrize(
@@ -51,8 +51,8 @@ def test_equal_objects_need_no_patch(obj: dict[str, Any]) -> None:
     ],
 )
 def test_patches_are_as_small_as_they_can_be(before: Any, after: Any, patch: Any) -> None:
-    assert json_patch(before, after) == patch
+    assert create_json_patch(before, after) == patch
 
 
 def test_keys_are_escaped() -> None:
-    assert pointer(("metadata", "labels", "a.b/c~d", 0)) == "/metadata/labels/a.b~1c~0d/0"
+    assert create_pointer(("metadata", "labels", "a.b/c~d", 0)) == "/metadata/labels/a.b~1c~0d/0"

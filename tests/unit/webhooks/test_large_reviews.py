@@ -24,7 +24,7 @@ from tests.unit.serving.support import until
 from tests.unit.webhooks.support import QUEUE, FakeWorld, a_job, review
 
 CONFIGURATION = load_configuration("")
-GATES = CONFIGURATION.gates("")
+GATES = CONFIGURATION.create_feature_gates("")
 START = Start(CONFIGURATION, GATES)
 MUTATE, VALIDATE = "/mutate-batch-v1-job", "/validate-batch-v1-job"
 OWNER = {"apiVersion": "batch/v1", "kind": "Job", "name": "parent", "uid": "parent-uid"}

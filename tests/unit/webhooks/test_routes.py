@@ -73,7 +73,7 @@ def test_updates_of_pods_are_reviewed_only_if_they_carry_a_name_of_ours(group: s
     }
     of_pods = [conditions.pop(f"vpod{aspect}.{group}") for aspect in ("", "resize", "marks")]
     assert not any(conditions.values())
-    for [condition], row in itertools.product(of_pods, names.rows()):
+    for [condition], row in itertools.product(of_pods, names.list_rows()):
         assert (f"'{row.key}'" in condition["expression"]) == (row.kind != "preemption gate"), row
 
 

@@ -84,7 +84,7 @@ def _with_default_class(
     key = policy.names.priority_class
     had = object_at(before or {}, ("metadata", "labels")).get(key) == DEFAULT_PRIORITY_CLASS
     if (
-        not policy.gates.enabled(Gate.WORKLOAD_PRIORITY_CLASS_DEFAULTING)
+        not policy.gates.is_enabled(Gate.WORKLOAD_PRIORITY_CLASS_DEFAULTING)
         or (is_up and not had)
         or object_at(job, ("metadata", "labels")).get(key)
         or not world.has_priority_class(DEFAULT_PRIORITY_CLASS)
@@ -98,7 +98,7 @@ def _left_to_dispatcher(
 ) -> JsonObject:
     """A job that is to run in another cluster is run here by nobody, unless it says itself who runs it."""
     names, path = policy.names, integration.delegation.managed_by_path
-    if path is None or not policy.gates.enabled(Gate.MULTIKUEUE):
+    if path is None or not policy.gates.is_enabled(Gate.MULTIKUEUE):
         return job
     if value_at(job, path, "") not in ("", integration.delegation.own_controller):
         return job

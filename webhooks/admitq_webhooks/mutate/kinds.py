@@ -19,7 +19,7 @@ def with_finalizer(obj: JsonObject, names: Names) -> JsonObject:
 def workload(obj: JsonObject, gates: FeatureGates) -> JsonObject:
     """Return the Workload without its minimum counts, where partial admission is switched off."""
     pod_sets = aligned_objects_at(obj, ("spec", "podSets"))
-    if gates.enabled(Gate.PARTIAL_ADMISSION) or not any("minCount" in pod_set for pod_set in pod_sets):
+    if gates.is_enabled(Gate.PARTIAL_ADMISSION) or not any("minCount" in pod_set for pod_set in pod_sets):
         return obj
     kept = [{key: value for key, value in pod_set.items() if key != "minCount"} for pod_set in pod_sets]
     return with_value(obj, ("spec", "podSets"), kept)

@@ -7,7 +7,7 @@ from typing import Any, Final
 from admitq.integrations.admission_gates import list_gates
 from admitq_api.field_errors import ErrorPath, FieldError
 from admitq_api.labels import Names
-from admitq_api.syntax import dns_subdomain
+from admitq_api.syntax import check_dns_subdomain
 from admitq_webhooks.validate.syntax import duplicates
 
 _LONGEST: Final = 63
@@ -63,7 +63,7 @@ def _gate(gate: str) -> str | None:
         return f"must be no more than {_LONGEST} characters"
     if not slash or not rest:
         return 'must be a domain-prefixed path, like "example.com/approval"'
-    if (wrong := dns_subdomain(domain)) is not None:
+    if (wrong := check_dns_subdomain(domain)) is not None:
         return f"prefix part {wrong}"
     if not _PATH.fullmatch(rest):
         return "the path behind the domain holds characters that a URL may not"

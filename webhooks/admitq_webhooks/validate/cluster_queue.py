@@ -4,11 +4,11 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from admitq_api.feature_gates import FeatureGates, Gate
-from admitq_api.field_errors import ErrorPath, FieldError, new_errors
+from admitq_api.field_errors import ErrorPath, FieldError, select_new_errors
 from admitq_api.json_objects import JsonObject, aligned_objects_at, object_at, text_at
-from admitq_api.meaning import same_meaning
 from admitq_api.selectors import validate_selector
-from admitq_api.syntax import dns_subdomain
+from admitq_api.semantic_equality import are_equivalent
+from admitq_api.syntax import check_dns_subdomain
 from admitq_webhooks.validate.quotas import QuotaRules, validate_fair_sharing, validate_resource_groups
 from admitq_webhooks.validate.syntax import is_being_deleted, named, texts_at
 
@@ -26,9 +26,9 @@ def validate_update(old: JsonObject, new: JsonObject, gates: FeatureGates) -> li
     if is_being_deleted(old):
         return []
     before, after = object_at(old, ("spec",)), object_at(new, ("spec",))
-    errors = new_errors(_spec(after, gates), _spec(before, gates))
+    errors = select_new_errors(_spec(after, gates), _spec(before, gates))
     errors.extend(_on_flavors(after, tolerated=_tolerated_lists(before, after, gates)))
-    if gates.enabled(Gate.CONCURRENT_ADMISSION) and not same_meaning(
+    if gates.is_enabled(Gate.CONCURRENT_ADMISSION) and not are_equivalent(
         before.get("concurrentAdmissionPolicy"), after.get("concurrentAdmissionPolicy")
     ):
         errors.append(
@@ -55,7 +55,7 @@ def _tolerated_lists(
 ) -> Mapping[str, frozenset[str]]:
     """The lists of flavors by check that stay as they are, where the ClusterQueue names the same flavors."""
     same_flavors = frozenset(_flavor_names(before)) == frozenset(_flavor_names(after))
-    if not same_flavors or gates.enabled(Gate.REJECT_UPDATES_WITH_INVALID_ON_FLAVORS):
+    if not same_flavors or gates.is_enabled(Gate.REJECT_UPDATES_WITH_INVALID_ON_FLAVORS):
         return {}
     checks = aligned_objects_at(before, ("admissionChecksStrategy", "admissionChecks"))
     return {text_at(check, ("name",)): frozenset(texts_at(check, ("onFlavors",))) for check in checks}
@@ -64,7 +64,7 @@ def _tolerated_lists(
 def _spec(spec: JsonObject, gates: FeatureGates) -> Iterator[FieldError]:
     cohort = text_at(spec, ("cohortName",))
     if cohort:
-        yield from named(ErrorPath("spec.cohortName"), cohort, dns_subdomain)
+        yield from named(ErrorPath("spec.cohortName"), cohort, check_dns_subdomain)
     yield from validate_resource_groups(
         spec,
         QuotaRules(
@@ -78,7 +78,7 @@ def _spec(spec: JsonObject, gates: FeatureGates) -> Iterator[FieldError]:
     yield from validate_fair_sharing(spec)
     yield from _preemption(object_at(spec, ("preemption",)))
     yield from _fungibility(object_at(spec, ("flavorFungibility",)))
-    if gates.enabled(Gate.CONCURRENT_ADMISSION) and "concurrentAdmissionPolicy" in spec:
+    if gates.is_enabled(Gate.CONCURRENT_ADMISSION) and "concurrentAdmissionPolicy" in spec:
         yield from _concurrent_admission(spec)
 
 

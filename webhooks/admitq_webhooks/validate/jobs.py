@@ -10,10 +10,10 @@ from admitq.integrations.base import MAX_POD_SETS, Integration, PodSetTemplate
 from admitq.integrations.ownership import get_queue_name, list_prebuilt_names
 from admitq.workloads.request_increases import increases
 from admitq_api.feature_gates import Gate
-from admitq_api.field_errors import ErrorPath, ErrorType, FieldError, new_errors
+from admitq_api.field_errors import ErrorPath, ErrorType, FieldError, select_new_errors
 from admitq_api.json_objects import JsonObject, object_at
 from admitq_api.labels import DEFAULT_QUEUE, Names
-from admitq_api.syntax import dns_subdomain
+from admitq_api.syntax import check_dns_subdomain
 from admitq_webhooks.ancestors import has_managed_ancestor
 from admitq_webhooks.lookups import World
 from admitq_webhooks.policy import Policy
@@ -68,7 +68,7 @@ def validate_update(
     names, own = policy.names, integration.webhook.validate_update(old, new, rules)
     suspended = integration.is_suspended(new, names)
     if suspended or integration.lifecycle.is_stop_in_progress(new, names):
-        own = new_errors(own, integration.webhook.validate_create(old, policy.rules(old)))
+        own = select_new_errors(own, integration.webhook.validate_create(old, policy.rules(old)))
     is_held = _is_held(old, integration, names) or _is_held(new, integration, names)
     if integration.lifecycle.is_ignored(new) or not is_held:
         return [*own]
@@ -120,7 +120,7 @@ def _is_held(job: JsonObject, integration: Integration, names: Names) -> bool:
 
 
 def _has_gates(policy: Policy) -> bool:
-    return policy.gates.enabled(Gate.ADMISSION_GATED_BY)
+    return policy.gates.is_enabled(Gate.ADMISSION_GATED_BY)
 
 
 def _label(job: JsonObject, key: str) -> Any:
@@ -134,7 +134,7 @@ def _annotation(job: JsonObject, key: str) -> Any:
 def _queue_name(job: JsonObject, names: Names) -> Iterator[FieldError]:
     name = _label(job, names.queue_name)
     if name:
-        yield from named(_LABELS.key(names.queue_name), name, dns_subdomain)
+        yield from named(_LABELS.key(names.queue_name), name, check_dns_subdomain)
 
 
 def _queue_name_update(
@@ -155,7 +155,7 @@ def _queue_name_update(
 def _prebuilt_name(job: JsonObject, policy: Policy) -> tuple[ErrorPath, Any]:
     """Return where the prebuilt Workload is named, and its name."""
     paths = {"labels": _LABELS, "annotations": _ANNOTATIONS}
-    by_annotation = policy.gates.enabled(Gate.WORKLOAD_IDENTIFIER_ANNOTATIONS)
+    by_annotation = policy.gates.is_enabled(Gate.WORKLOAD_IDENTIFIER_ANNOTATIONS)
     places = list_prebuilt_names(job, policy.names, by_annotation=by_annotation)
     place, name = next(iter(places), ("labels", None))
     return paths[place].key(policy.names.prebuilt_workload_name), name
@@ -165,7 +165,7 @@ def _prebuilt(job: JsonObject, integration: Integration, policy: Policy) -> Iter
     where, name = _prebuilt_name(job, policy)
     if name is None:
         return
-    yield from named(where, name, dns_subdomain)
+    yield from named(where, name, check_dns_subdomain)
     if not integration.delegation.adopts_prebuilt_workload:
         gvk = f"{integration.api_version}, Kind={integration.kind}"
         yield FieldError.forbidden(where, f"Is not supported for {gvk}")
@@ -257,7 +257,7 @@ def _increases(
         or not policy.rules(new).is_managed
         or integration.composition is not None
         or integration.serving is not None
-        or (is_elastic and policy.gates.enabled(Gate.ELASTIC_JOBS))
+        or (is_elastic and policy.gates.is_enabled(Gate.ELASTIC_JOBS))
     ):
         return
     paths = {one.name: one.template_path for one in integration.list_pod_sets(new, policy.names)}
@@ -310,9 +310,9 @@ def _new_pod_sets_errors(
 
 def _topology(job: JsonObject, integration: Integration, policy: Policy) -> Iterator[FieldError]:
     names = policy.names
-    if not policy.gates.enabled(Gate.TOPOLOGY_AWARE_SCHEDULING):
+    if not policy.gates.is_enabled(Gate.TOPOLOGY_AWARE_SCHEDULING):
         return
-    elastic = _annotation(job, names.elastic_job) == "true" and policy.gates.enabled(Gate.ELASTIC_JOBS)
+    elastic = _annotation(job, names.elastic_job) == "true" and policy.gates.is_enabled(Gate.ELASTIC_JOBS)
     templates: list[TemplateAnnotations] = []
     for pod_set in integration.list_pod_sets(job, names):
         path = ErrorPath().at(*pod_set.annotations_path)
@@ -325,4 +325,4 @@ def _new_topology_errors(
     old: JsonObject, new: JsonObject, integration: Integration, policy: Policy
 ) -> list[FieldError]:
     """Check what the change adds: a job that was wrong before it came to us can still be relabelled."""
-    return new_errors(_topology(new, integration, policy), _topology(old, integration, policy))
+    return select_new_errors(_topology(new, integration, policy), _topology(old, integration, policy))

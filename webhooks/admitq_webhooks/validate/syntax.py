@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from admitq_api.field_errors import ErrorPath, FieldError
 from admitq_api.json_objects import as_list, object_at, text_at, value_at
-from admitq_api.syntax import label_value, qualified_name
+from admitq_api.syntax import check_label_value, check_qualified_name
 
 EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 OPERATORS: Final = ("Equal", "Exists")
@@ -45,16 +45,16 @@ def duplicates(values: Iterable[str]) -> Iterator[tuple[int, str]]:
 def labels(values: Mapping[str, Any], path: ErrorPath) -> Iterator[FieldError]:
     """Check keys and values of labels, or of a node selector."""
     for key, value in values.items():
-        if (wrong := qualified_name(key)) is not None:
+        if (wrong := check_qualified_name(key)) is not None:
             yield FieldError.invalid(path, key, wrong)
-        yield from named(path.key(key), value, label_value, what="the value of a label")
+        yield from named(path.key(key), value, check_label_value, what="the value of a label")
 
 
 def annotations(values: Mapping[str, Any], path: ErrorPath) -> Iterator[FieldError]:
     """Check keys and total size of annotations."""
     size = 0
     for key, value in values.items():
-        if (wrong := qualified_name(key.lower())) is not None:
+        if (wrong := check_qualified_name(key.lower())) is not None:
             yield FieldError.invalid(path, key, wrong)
         if isinstance(value, str):
             size += len(key.encode()) + len(value.encode())
@@ -73,7 +73,7 @@ def tolerations(values: list[Mapping[str, Any]], path: ErrorPath) -> Iterator[Fi
         if operator not in OPERATORS:
             yield FieldError.not_supported(at.at("operator"), operator, OPERATORS)
         if key:
-            yield from named(at.at("key"), key, qualified_name)
+            yield from named(at.at("key"), key, check_qualified_name)
         elif operator != "Exists":
             yield FieldError.invalid(
                 at.at("operator"), operator, "operator must be Exists when `key` is empty"
@@ -83,7 +83,7 @@ def tolerations(values: list[Mapping[str, Any]], path: ErrorPath) -> Iterator[Fi
                 at.at("operator"), value, "value must be empty when `operator` is 'Exists'"
             )
         elif operator == "Equal":
-            yield from named(at.at("value"), value, label_value)
+            yield from named(at.at("value"), value, check_label_value)
         if effect and effect not in EFFECTS:
             yield FieldError.not_supported(at.at("effect"), effect, EFFECTS)
         if toleration.get("tolerationSeconds") is not None and effect != "NoExecute":
@@ -96,9 +96,9 @@ def taints(values: list[Mapping[str, Any]], path: ErrorPath) -> Iterator[FieldEr
     """Check taints by the rules that nodes obey."""
     for place, taint in enumerate(values):
         at = path.at(place)
-        yield from named(at.at("key"), text_at(taint, ("key",)), qualified_name)
+        yield from named(at.at("key"), text_at(taint, ("key",)), check_qualified_name)
         if "value" in taint:
-            yield from named(at.at("value"), taint["value"], label_value)
+            yield from named(at.at("value"), taint["value"], check_label_value)
         if text_at(taint, ("effect",)) not in EFFECTS:
             yield FieldError.not_supported(at.at("effect"), taint.get("effect"), EFFECTS)
     for place, pair in duplicates(

@@ -10,7 +10,7 @@ from admitq_api.feature_gates import FeatureGates, Gate
 from admitq_api.field_errors import ErrorPath, FieldError
 from admitq_api.json_objects import as_int
 from admitq_api.labels import Names
-from admitq_api.syntax import qualified_name
+from admitq_api.syntax import check_qualified_name
 from admitq_webhooks.validate.syntax import duplicates, named
 
 _DIGITS: Final = re.compile(r"[0-9]{1,10}")
@@ -41,7 +41,7 @@ def validate(
     for template in templates:
         yield from _one_kind(template, names)
         yield from _slices(template, names)
-        if gates.enabled(Gate.TAS_MULTI_LAYER_TOPOLOGY):
+        if gates.is_enabled(Gate.TAS_MULTI_LAYER_TOPOLOGY):
             yield from _constraints(template, names)
         yield from _group_name(template, names)
         if elastic:
@@ -68,14 +68,14 @@ def _one_kind(template: TemplateAnnotations, names: Names) -> Iterator[FieldErro
             if not isinstance(value, str) or value not in _BOOLEANS:
                 yield FieldError.invalid(template.path.key(key), value, "must be a boolean value")
         else:
-            yield from named(template.path.key(key), value, qualified_name)
+            yield from named(template.path.key(key), value, check_qualified_name)
 
 
 def _slices(template: TemplateAnnotations, names: Names) -> Iterator[FieldError]:
     topology_key, size_key = names.podset_slice_required_topology, names.podset_slice_size
     topology, size = template.annotations.get(topology_key), template.annotations.get(size_key)
     if topology is not None:
-        yield from named(template.path.key(topology_key), topology, qualified_name)
+        yield from named(template.path.key(topology_key), topology, check_qualified_name)
         if size is None:
             yield FieldError.required(
                 template.path.key(size_key), f"must be set when '{topology_key}' is specified"
@@ -111,7 +111,7 @@ def _constraints(template: TemplateAnnotations, names: Names) -> Iterator[FieldE
     topologies = [str(constraint.get("topology") or "") for constraint in constraints]
     sizes = [as_int(constraint.get("size")) for constraint in constraints]
     for topology in topologies:
-        if (wrong := qualified_name(topology)) is not None:
+        if (wrong := check_qualified_name(topology)) is not None:
             yield FieldError.invalid(where, topology, wrong)
     for _, topology in duplicates(topologies):
         yield FieldError.duplicate(where, topology)

@@ -6,11 +6,11 @@ from typing import Any, Final
 
 from admitq_api.conditions import ConditionType, is_true
 from admitq_api.feature_gates import FeatureGates, Gate
-from admitq_api.field_errors import ErrorPath, FieldError, new_errors
+from admitq_api.field_errors import ErrorPath, FieldError, select_new_errors
 from admitq_api.json_objects import JsonObject, aligned_objects_at, as_int, object_at, text_at
 from admitq_api.labels import Names
-from admitq_api.meaning import same_meaning
-from admitq_api.quantity import INT64_MAX, QuantityError, amount, parse
+from admitq_api.quantity import INT64_MAX, QuantityError, parse_amount, parse_quantity
+from admitq_api.semantic_equality import are_equivalent
 from admitq_webhooks.validate import admission_gates
 from admitq_webhooks.validate.syntax import annotations, is_being_deleted, labels, texts_at, tolerations
 
@@ -28,7 +28,7 @@ _INT32: Final = range(-(2**31), 2**31)
 def validate_create(workload: JsonObject, names: Names, gates: FeatureGates) -> list[FieldError]:
     """Check a new Workload."""
     errors = [*_validate(workload, None, names, gates)]
-    if gates.enabled(Gate.ADMISSION_GATED_BY):
+    if gates.is_enabled(Gate.ADMISSION_GATED_BY):
         errors.extend(admission_gates.validate_create(workload, names))
     return errors
 
@@ -37,11 +37,11 @@ def validate_update(old: JsonObject, new: JsonObject, names: Names, gates: Featu
     """Check a change of a Workload or of its status. One that is being deleted is let go."""
     if is_being_deleted(old):
         return []
-    errors = new_errors(_validate(new, old, names, gates), _validate(old, None, names, gates))
-    if gates.enabled(Gate.ADMISSION_GATED_BY):
+    errors = select_new_errors(_validate(new, old, names, gates), _validate(old, None, names, gates))
+    if gates.is_enabled(Gate.ADMISSION_GATED_BY):
         errors.extend(admission_gates.validate_update(old, new, names))
     elastic = _is_elastic(new, names, gates)
-    may_scale_down = gates.enabled(Gate.ELASTIC_JOBS)
+    may_scale_down = gates.is_enabled(Gate.ELASTIC_JOBS)
     if _has_quota(old):
         errors.extend(_pod_sets_unchanged(old, new, may_scale_down=may_scale_down))
         if _has_quota(new) and not elastic:
@@ -59,7 +59,7 @@ def _has_quota(workload: JsonObject) -> bool:
 
 def _is_elastic(workload: JsonObject, names: Names, gates: FeatureGates) -> bool:
     annotation = object_at(workload, ("metadata", "annotations")).get(names.elastic_job)
-    return annotation == "true" and gates.enabled(Gate.ELASTIC_JOBS)
+    return annotation == "true" and gates.is_enabled(Gate.ELASTIC_JOBS)
 
 
 def _is_replacement(workload: JsonObject, names: Names) -> bool:
@@ -80,9 +80,9 @@ def _validate(
     yield from _pod_sets(workload, names, gates)
     if _has_quota(workload):
         yield from _admission(workload, old)
-    yield from _reclaimable(workload, old, may_scale_down=gates.enabled(Gate.ELASTIC_JOBS))
+    yield from _reclaimable(workload, old, may_scale_down=gates.is_enabled(Gate.ELASTIC_JOBS))
     yield from _pod_set_updates(workload)
-    if gates.enabled(Gate.PRIORITY_BOOST):
+    if gates.is_enabled(Gate.PRIORITY_BOOST):
         yield from _priority_boost(workload, names)
 
 
@@ -105,7 +105,7 @@ def _pod_sets(workload: JsonObject, names: Names, gates: FeatureGates) -> Iterat
         )
     for place, pod_set in enumerate(pod_sets):
         at = path.at(place)
-        if gates.enabled(Gate.WORKLOAD_VALIDATION_FOR_POD_SET_METADATA):
+        if gates.is_enabled(Gate.WORKLOAD_VALIDATION_FOR_POD_SET_METADATA):
             metadata = object_at(pod_set, ("template", "metadata"))
             where = at.at("template", "metadata")
             yield from labels(object_at(metadata, ("labels",)), where.at("labels"))
@@ -113,7 +113,7 @@ def _pod_sets(workload: JsonObject, names: Names, gates: FeatureGates) -> Iterat
         yield from _resources(
             object_at(pod_set, ("template", "spec")), at.at("template", "spec"), names, gates
         )
-        if gates.enabled(Gate.TAS_VALIDATE_WORKLOAD_SLICE_SIZE):
+        if gates.is_enabled(Gate.TAS_VALIDATE_WORKLOAD_SLICE_SIZE):
             yield from _slices(object_at(pod_set, ("topologyRequest",)), at.at("topologyRequest"))
 
 
@@ -135,13 +135,13 @@ def _resources(spec: JsonObject, path: ErrorPath, names: Names, gates: FeatureGa
                         f"the key is reserved for internal {names.product.lower()} use",
                         "leave it out: pods are counted anyway",
                     )
-                elif gates.enabled(Gate.WORKLOAD_VALIDATE_RESOURCES_NON_NEGATIVE) and _is_negative(value):
+                elif gates.is_enabled(Gate.WORKLOAD_VALIDATE_RESOURCES_NON_NEGATIVE) and _is_negative(value):
                     yield FieldError.invalid(field, value, "must be greater than or equal to 0")
 
 
 def _is_negative(value: Any) -> bool:
     try:
-        return parse(value) < 0
+        return parse_quantity(value) < 0
     except QuantityError:
         # The schema rejects what is no quantity.
         return False
@@ -196,7 +196,7 @@ def _is_multiple(resource: str, value: Any, pods: int) -> bool:
     if pods <= 0:
         return True
     try:
-        counted = amount(resource, value)
+        counted = parse_amount(resource, value)
         return counted == INT64_MAX or counted % pods == 0
     except QuantityError:
         return True
@@ -251,7 +251,7 @@ def _priority_boost(workload: JsonObject, names: Names) -> Iterator[FieldError]:
 
 def _pod_sets_unchanged(old: JsonObject, new: JsonObject, *, may_scale_down: bool) -> Iterator[FieldError]:
     before, after = aligned_objects_at(old, ("spec", "podSets")), aligned_objects_at(new, ("spec", "podSets"))
-    if same_meaning(before, after, _POD_SET_DEFAULTS):
+    if are_equivalent(before, after, _POD_SET_DEFAULTS):
         return
     if may_scale_down and _only_shrunk(before, after):
         return
@@ -265,7 +265,7 @@ def _pod_sets_unchanged(old: JsonObject, new: JsonObject, *, may_scale_down: boo
 
 def _only_shrunk(before: list[JsonObject], after: list[JsonObject]) -> bool:
     return len(before) == len(after) and all(
-        same_meaning({**was, "count": 0}, {**is_now, "count": 0}, _POD_SET_DEFAULTS)
+        are_equivalent({**was, "count": 0}, {**is_now, "count": 0}, _POD_SET_DEFAULTS)
         and as_int(is_now.get("count"), 1) <= as_int(was.get("count"), 1)
         for was, is_now in zip(before, after, strict=True)
     )
@@ -302,13 +302,13 @@ def _admission_unchanged(
         # A new reservation replaces what another program left there without one.
         return
     ignored: set[str] = set()
-    if gates.enabled(Gate.TOPOLOGY_AWARE_SCHEDULING):
+    if gates.is_enabled(Gate.TOPOLOGY_AWARE_SCHEDULING):
         ignored |= {"topologyAssignment", "delayedTopologyRequest"}
     if elastic:
         ignored |= {"count", "resourceUsage"}
-    is_same = same_meaning(
+    is_same = are_equivalent(
         _assignments_without(before, ignored), _assignments_without(after, ignored), _ASSIGNMENT_DEFAULTS
-    ) and same_meaning(_without_assignments(before), _without_assignments(after))
+    ) and are_equivalent(_without_assignments(before), _without_assignments(after))
     if not is_same:
         yield FieldError.invalid(
             "status.admission",
@@ -339,7 +339,7 @@ def _updates_of_ready_checks_unchanged(old: JsonObject, new: JsonObject) -> Iter
         before = ready.get(text_at(check, ("name",)))
         if before is None or text_at(check, ("state",)) != "Ready":
             continue
-        if not same_meaning(
+        if not are_equivalent(
             aligned_objects_at(before, ("podSetUpdates",)), aligned_objects_at(check, ("podSetUpdates",))
         ):
             yield FieldError.invalid(

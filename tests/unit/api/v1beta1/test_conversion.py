@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 
 from admitq_api.crds import KINDS
 from admitq_api.labels import COMPAT_GROUP, DEFAULT_GROUP, names_for
-from admitq_api.v1beta1.conversion import MOST_OF_ANNOTATIONS, NotConvertible, converted
-from admitq_api.v1beta1.placements import (
-    MOST_OF_A_SLICE,
-    MOST_SPELLED_OUT,
-    Unreadable,
-    in_slices,
-    spelled_out,
+from admitq_api.v1beta1.conversion import MAX_ANNOTATION_BYTES, ConversionError, convert
+from admitq_api.v1beta1.differences import PLURALS, list_converted_crds, list_differences
+from admitq_api.v1beta1.topology_encoding import (
+    MAX_LISTED_DOMAINS,
+    MAX_SLICE_DOMAINS,
+    MalformedAssignment,
+    create_slices,
+    list_domains,
 )
-from admitq_api.v1beta1.table import PLURALS, changes, definitions
 
 NAMES: Final = names_for(COMPAT_GROUP)
 OLDER, NEWER = "v1beta1", "v1beta2"
@@ -50,10 +50,10 @@ def annotated(version: str, at: list[Any], value: Any) -> dict[str, Any]:
 
 def test_every_kind_is_converted() -> None:
     assert {kind.__name__: kind.plural for kind in KINDS} == PLURALS
-    assert set(changes(NAMES)) == set(PLURALS)
+    assert set(list_differences(NAMES)) == set(PLURALS)
     assert {case["kind"] for case in CASES} == set(PLURALS)
-    assert definitions(NAMES) == tuple(NAMES.crd_name(kind.plural) for kind in KINDS)
-    assert definitions(names_for(DEFAULT_GROUP)) == ()
+    assert list_converted_crds(NAMES) == tuple(NAMES.crd_name(kind.plural) for kind in KINDS)
+    assert list_converted_crds(names_for(DEFAULT_GROUP)) == ()
 
 
 @pytest.mark.parametrize("case", [pytest.param(case, id=case["it"]) for case in CASES])
@@ -62,18 +62,18 @@ def test_the_table(case: dict[str, Any]) -> None:
     if "older" in case:
         older = obj(kind, OLDER, case["older"])
         given = copy.deepcopy(older)
-        assert converted(older, NEWER, NAMES) == newer
+        assert convert(older, NEWER, NAMES) == newer
         assert older == given, "what is given stays as it is"
-    read = converted(newer, OLDER, NAMES)
+    read = convert(newer, OLDER, NAMES)
     assert content(read) == case.get("read", case.get("older"))
     assert newer == obj(kind, NEWER, case["newer"]), "what is given stays as it is"
-    assert converted(read, NEWER, NAMES) == newer
+    assert convert(read, NEWER, NAMES) == newer
 
 
 def test_an_object_in_the_version_that_is_asked_for_is_that_object() -> None:
     metadata = annotated(OLDER, ["spec", "priorityClassName"], "x")
     given = {**obj("Workload", NEWER, {}), "metadata": metadata}
-    assert converted(given, NEWER, NAMES) == given
+    assert convert(given, NEWER, NAMES) == given
 
 
 @pytest.mark.parametrize(
@@ -87,16 +87,16 @@ def test_an_object_in_the_version_that_is_asked_for_is_that_object() -> None:
     ],
 )
 def test_what_is_none_of_ours_is_refused(given: dict[str, Any]) -> None:
-    with pytest.raises(NotConvertible, match="cannot be converted to"):
-        converted(given, NEWER, NAMES)
+    with pytest.raises(ConversionError, match="cannot be converted to"):
+        convert(given, NEWER, NAMES)
 
 
 def test_a_version_that_is_not_served_is_refused() -> None:
-    with pytest.raises(NotConvertible, match="v1alpha1"):
-        converted(obj("Cohort", OLDER, {}), "v1alpha1", NAMES)
+    with pytest.raises(ConversionError, match="v1alpha1"):
+        convert(obj("Cohort", OLDER, {}), "v1alpha1", NAMES)
     default = names_for(DEFAULT_GROUP)
-    with pytest.raises(NotConvertible, match="v1beta1"):
-        converted({"apiVersion": default.api_version, "kind": "Cohort"}, OLDER, default)
+    with pytest.raises(ConversionError, match="v1beta1"):
+        convert({"apiVersion": default.api_version, "kind": "Cohort"}, OLDER, default)
 
 
 @pytest.mark.parametrize(
@@ -108,9 +108,9 @@ def test_a_version_that_is_not_served_is_refused() -> None:
     ],
 )
 def test_a_class_that_cannot_be_referred_to_comes_back(older: dict[str, Any], newer: dict[str, Any]) -> None:
-    up = converted(obj("Workload", OLDER, {"spec": older}), NEWER, NAMES)
+    up = convert(obj("Workload", OLDER, {"spec": older}), NEWER, NAMES)
     assert up["spec"] == newer
-    assert converted(up, OLDER, NAMES)["spec"] == {key: value for key, value in older.items() if value}
+    assert convert(up, OLDER, NAMES)["spec"] == {key: value for key, value in older.items() if value}
 
 
 @pytest.mark.parametrize(
@@ -130,16 +130,16 @@ def test_what_was_not_set_aside_is_not_put_back(claimed: dict[str, Any], read: d
     text = orjson.dumps({"version": OLDER, "fields": fields}).decode()
     stored = obj("Workload", NEWER, {"spec": {}})
     stored["metadata"]["annotations"] = {NAMES.other_version: text}
-    assert converted(stored, OLDER, NAMES) == obj("Workload", OLDER, {"spec": read})
+    assert convert(stored, OLDER, NAMES) == obj("Workload", OLDER, {"spec": read})
 
 
 def test_an_annotation_that_makes_them_too_many_is_left_out() -> None:
     """The API server takes no object with more than 256 KiB of them, and so no list that one is in."""
     for room, fits in ((0, False), (200, True)):
         stored = obj("ClusterQueue", NEWER, {"spec": {"concurrentAdmissionPolicy": POLICY}})
-        large = "x" * (MOST_OF_ANNOTATIONS - len(NAMES.other_version) - len("mine") - room)
+        large = "x" * (MAX_ANNOTATION_BYTES - len(NAMES.other_version) - len("mine") - room)
         stored["metadata"]["annotations"] = {"mine": large}
-        annotations = converted(stored, OLDER, NAMES)["metadata"]["annotations"]
+        annotations = convert(stored, OLDER, NAMES)["metadata"]["annotations"]
         assert (NAMES.other_version in annotations) == fits
         assert annotations["mine"] == large
 
@@ -148,7 +148,7 @@ def test_names_of_checks_count_where_both_are_given() -> None:
     strategy = {"admissionChecks": [{"name": "one"}, {"name": "two", "onFlavors": ["any"]}]}
     for names, expected in ((["two"], {"admissionChecks": [{"name": "two"}]}), ([], strategy)):
         spec = {"admissionChecks": names, "admissionChecksStrategy": strategy}
-        up = converted(obj("ClusterQueue", OLDER, {"spec": spec}), NEWER, NAMES)
+        up = convert(obj("ClusterQueue", OLDER, {"spec": spec}), NEWER, NAMES)
         assert up["spec"] == {"admissionChecksStrategy": expected}
 
 
@@ -157,15 +157,15 @@ def test_names_of_checks_come_back_within_a_request_alone() -> None:
     for version, read in (("7", spec), ("", {})):
         written = obj("ClusterQueue", OLDER, {"spec": spec})
         written["metadata"]["resourceVersion"] = version
-        up = converted(written, NEWER, NAMES)
+        up = convert(written, NEWER, NAMES)
         assert up["spec"] == {"admissionChecksStrategy": listed}
         assert ("annotations" in up["metadata"]) == bool(version)
-        down = converted(up, OLDER, NAMES)
+        down = convert(up, OLDER, NAMES)
         assert down["spec"] == {"admissionChecksStrategy": listed, **read}
         assert "annotations" not in down["metadata"]
         # Nobody who puts them there himself has them shown when the object is read.
         up["metadata"]["resourceVersion"] = ""
-        assert converted(up, OLDER, NAMES)["spec"] == {"admissionChecksStrategy": listed}
+        assert convert(up, OLDER, NAMES)["spec"] == {"admissionChecksStrategy": listed}
 
 
 POLICY_FIELD: Final = "concurrentAdmissionPolicy"
@@ -223,7 +223,7 @@ def test_of_the_annotation_only_what_is_carried_so_is_taken(
     kind: str, given: dict[str, Any], at: Any, value: Any, spec: dict[str, Any]
 ) -> None:
     older = {**obj(kind, OLDER, {"spec": given}), "metadata": annotated(NEWER, at, value)}
-    up = converted(older, NEWER, NAMES)
+    up = convert(older, NEWER, NAMES)
     assert up["spec"] == spec
     assert up["metadata"] == {"name": "one", "annotations": {"mine": "kept"}}
     assert "status" not in up
@@ -233,16 +233,16 @@ def test_of_the_annotation_only_what_is_carried_so_is_taken(
 def test_an_annotation_that_says_nothing_is_dropped(text: Any) -> None:
     older = obj("ClusterQueue", OLDER, {"spec": {}})
     older["metadata"]["annotations"] = {NAMES.other_version: text}
-    assert converted(older, NEWER, NAMES) == obj("ClusterQueue", NEWER, {"spec": {}})
+    assert convert(older, NEWER, NAMES) == obj("ClusterQueue", NEWER, {"spec": {}})
 
 
 def test_what_was_left_in_an_object_of_the_same_version_means_nothing() -> None:
     """As when a file that was read in v1beta1 is applied as v1beta2, and the policy is taken away later."""
     metadata = annotated(NEWER, ["spec", "concurrentAdmissionPolicy"], POLICY)
     stored = {**obj("ClusterQueue", NEWER, {"spec": {}}), "metadata": metadata}
-    down = converted(stored, OLDER, NAMES)
+    down = convert(stored, OLDER, NAMES)
     assert down["metadata"] == {"name": "one", "annotations": {"mine": "kept"}}
-    assert converted(down, NEWER, NAMES)["spec"] == {}
+    assert convert(down, NEWER, NAMES)["spec"] == {}
 
 
 # --- where pods go ------------------------------------------------------------------------------------
@@ -291,21 +291,21 @@ def sliced(draw: st.DrawFn) -> dict[str, Any]:
 
 @given(spelled())
 def test_domains_come_back_from_slices_as_they_were(assignment: dict[str, Any]) -> None:
-    assert spelled_out(in_slices(assignment)) == assignment
+    assert list_domains(create_slices(assignment)) == assignment
 
 
 @given(sliced())
 def test_slices_of_any_form_mean_the_same_after_a_round_trip(assignment: dict[str, Any]) -> None:
-    domains = spelled_out(assignment)
-    assert spelled_out(in_slices(domains)) == domains
+    domains = list_domains(assignment)
+    assert list_domains(create_slices(domains)) == domains
     assert sum(one["domainCount"] for one in assignment["slices"]) == len(domains["domains"])
 
 
 def test_more_domains_than_a_slice_holds_are_split() -> None:
-    domains = [{"values": [f"n{number}"], "count": 1} for number in range(MOST_OF_A_SLICE + 1)]
-    slices = in_slices({"levels": ["host"], "domains": domains})["slices"]
-    assert [one["domainCount"] for one in slices] == [MOST_OF_A_SLICE, 1]
-    assert slices[1]["valuesPerLevel"] == [{"universal": f"n{MOST_OF_A_SLICE}"}]
+    domains = [{"values": [f"n{number}"], "count": 1} for number in range(MAX_SLICE_DOMAINS + 1)]
+    slices = create_slices({"levels": ["host"], "domains": domains})["slices"]
+    assert [one["domainCount"] for one in slices] == [MAX_SLICE_DOMAINS, 1]
+    assert slices[1]["valuesPerLevel"] == [{"universal": f"n{MAX_SLICE_DOMAINS}"}]
 
 
 def a_slice(**changed: Any) -> dict[str, Any]:
@@ -325,7 +325,7 @@ def a_slice(**changed: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     "given",
     [
-        a_slice(domainCount=MOST_SPELLED_OUT + 1),
+        a_slice(domainCount=MAX_LISTED_DOMAINS + 1),
         a_slice(domainCount=True),
         a_slice(domainCount="1"),
         a_slice(valuesPerLevel=[]),
@@ -343,13 +343,13 @@ def a_slice(**changed: Any) -> dict[str, Any]:
     ],
 )
 def test_slices_that_cannot_be_read_stay_as_they_are(given: dict[str, Any]) -> None:
-    with pytest.raises(Unreadable):
-        spelled_out(given)
+    with pytest.raises(MalformedAssignment):
+        list_domains(given)
     status = {"admission": {"podSetAssignments": [{"topologyAssignment": given}]}}
     stored = obj("Workload", NEWER, {"status": status})
-    read = converted(stored, OLDER, NAMES)
+    read = convert(stored, OLDER, NAMES)
     assert content(read) == content(stored)
-    assert converted(read, NEWER, NAMES) == stored
+    assert convert(read, NEWER, NAMES) == stored
 
 
 @pytest.mark.parametrize(
@@ -360,7 +360,7 @@ def test_domains_that_cannot_be_read_stay_as_they_are(domains: Any) -> None:
     given = {"levels": ["rack"], "domains": domains}
     status = {"admission": {"podSetAssignments": [{"topologyAssignment": given}]}}
     older = obj("Workload", OLDER, {"status": status})
-    assert content(converted(older, NEWER, NAMES)) == content(older)
+    assert content(convert(older, NEWER, NAMES)) == content(older)
 
 
 # --- whatever it is -----------------------------------------------------------------------------------
@@ -395,7 +395,7 @@ def test_no_object_is_too_odd_to_be_converted(
     other = NEWER if version == OLDER else OLDER
     given = {**obj(kind, version, rest), "metadata": metadata}
     before = copy.deepcopy(given)
-    there = converted(given, other, NAMES)
+    there = convert(given, other, NAMES)
     assert there["apiVersion"] == f"{COMPAT_GROUP}/{other}"
     assert given == before
-    orjson.dumps(converted(there, version, NAMES))
+    orjson.dumps(convert(there, version, NAMES))

@@ -8,16 +8,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from admitq_api.crds import crds
+from admitq_api.crds import create_crds
 from admitq_api.labels import COMPAT_GROUP, names_for
-from admitq_api.v1beta1.conversion import converted
-from admitq_api.v1beta1.placements import spelled_out
-from admitq_api.v1beta1.table import PLURALS
+from admitq_api.v1beta1.conversion import convert
+from admitq_api.v1beta1.differences import PLURALS
+from admitq_api.v1beta1.topology_encoding import list_domains
 
 NAMES: Final = names_for(COMPAT_GROUP)
 SCHEMAS: Final[dict[tuple[str, str], dict[str, Any]]] = {
     (definition["spec"]["names"]["kind"], version["name"]): version["schema"]["openAPIV3Schema"]
-    for definition in crds(COMPAT_GROUP)
+    for definition in create_crds(COMPAT_GROUP)
     for version in definition["spec"]["versions"]
 }
 WORDS: Final = st.sampled_from(("a", "b-1", "c.d"))
@@ -130,7 +130,7 @@ def placed(assignment: dict[str, Any]) -> Any:
     parts = assignment.get("slices", ())
     fits = all(len(part["valuesPerLevel"]) == len(assignment["levels"]) for part in parts)
     try:
-        return spelled_out(assignment) if fits else assignment
+        return list_domains(assignment) if fits else assignment
     except Exception:  # noqa: BLE001 what cannot be read stays as it is
         return assignment
 
@@ -140,9 +140,9 @@ def placed(assignment: dict[str, Any]) -> Any:
 @settings(max_examples=25)
 def test_nothing_of_v1beta2_is_lost_in_v1beta1(kind: str, data: st.DataObject) -> None:
     newer = data.draw(objects(kind, "v1beta2"))
-    older = converted(newer, "v1beta1", NAMES)
+    older = convert(newer, "v1beta1", NAMES)
     assert list(unknown(older, SCHEMAS[kind, "v1beta1"])) == []
-    back = converted(older, "v1beta2", NAMES)
+    back = convert(older, "v1beta2", NAMES)
     assert [placed(one) for one in assignments(back)] == [placed(one) for one in assignments(newer)]
     if kind == "MultiKueueConfig" and "spec" in newer:
         newer["spec"].setdefault("quotaManagement", "Manual")
@@ -154,10 +154,10 @@ def test_nothing_of_v1beta2_is_lost_in_v1beta1(kind: str, data: st.DataObject) -
 @settings(max_examples=25)
 def test_v1beta1_says_the_same_after_it_was_stored(kind: str, data: st.DataObject) -> None:
     older = data.draw(objects(kind, "v1beta1"))
-    newer = converted(older, "v1beta2", NAMES)
-    read = converted(newer, "v1beta1", NAMES)
+    newer = convert(older, "v1beta2", NAMES)
+    read = convert(newer, "v1beta1", NAMES)
     assert list(unknown(read, SCHEMAS[kind, "v1beta1"])) == []
-    assert converted(read, "v1beta2", NAMES) == newer
+    assert convert(read, "v1beta2", NAMES) == newer
     lost = set(fields(older)) - set(fields(read))
     assert lost <= MEANT_TO_GO, lost
 

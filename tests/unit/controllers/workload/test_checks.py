@@ -6,7 +6,7 @@ import pytest
 
 from admitq.core.applicable_checks import MOST_CHECKS
 from admitq_api.kinds.workload import WorkloadStatus
-from admitq_api.schema import schema_of
+from admitq_api.schema import create_schema
 from tests.unit.controllers.builders import (
     admitted,
     cluster_queue,
@@ -71,7 +71,7 @@ def too_many(which: str) -> tuple[str, str, str]:
 
 
 def test_the_most_checks_are_those_that_the_status_of_a_workload_can_list() -> None:
-    assert schema_of(WorkloadStatus)["properties"]["admissionChecks"]["maxItems"] == MOST_CHECKS
+    assert create_schema(WorkloadStatus)["properties"]["admissionChecks"]["maxItems"] == MOST_CHECKS
 
 
 def test_waiting_workload_keeps_its_list_while_more_checks_apply_than_it_can_list() -> None:

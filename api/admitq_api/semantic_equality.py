@@ -8,7 +8,7 @@ another form. Rules about immutable fields, and controllers that compare what po
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
-from admitq_api.quantity import QuantityError, parse
+from admitq_api.quantity import QuantityError, parse_quantity
 
 _QUANTITY_MAPS: Final = frozenset({"requests", "limits", "overhead", "resourceUsage"})
 """Fields that map resources to quantities."""
@@ -23,7 +23,7 @@ _EMPTY_TEXTS: Final = frozenset({("env", "value"), ("tolerations", "value"), ("t
 """Texts of the items of lists that mean nothing when they are empty."""
 
 
-def same_meaning(one: object, other: object, defaults: Mapping[str, object] | None = None) -> bool:
+def are_equivalent(one: object, other: object, defaults: Mapping[str, object] | None = None) -> bool:
     """Tell whether two values mean the same: absent, null and empty are equal, quantities count by value.
 
     Args:
@@ -31,25 +31,27 @@ def same_meaning(one: object, other: object, defaults: Mapping[str, object] | No
         other: another one.
         defaults: what fields of the objects, or of each object of the lists, are where they are absent.
     """
-    return _canonical(_defaulted(one, defaults or {})) == _canonical(_defaulted(other, defaults or {}))
+    return _canonicalize(_with_defaults(one, defaults or {})) == _canonicalize(
+        _with_defaults(other, defaults or {})
+    )
 
 
-def _defaulted(value: object, defaults: Mapping[str, object]) -> object:
+def _with_defaults(value: object, defaults: Mapping[str, object]) -> object:
     if isinstance(value, list):
-        return [_defaulted(item, defaults) for item in cast("list[object]", value)]
+        return [_with_defaults(item, defaults) for item in cast("list[object]", value)]
     if isinstance(value, Mapping):
         present = {key: item for key, item in cast("Mapping[str, Any]", value).items() if item is not None}
         return {**defaults, **present}
     return value
 
 
-def _canonical(value: object, field: str = "") -> object:
+def _canonicalize(value: object, field: str = "") -> object:
     if isinstance(value, list):
-        return [_canonical(item, field) for item in cast("list[object]", value)]
+        return [_canonicalize(item, field) for item in cast("list[object]", value)]
     if not isinstance(value, Mapping):
         return value
     canonical = {
-        key: _quantity(item) if _is_quantity(field, key, item) else _canonical(item, key)
+        key: _parse_quantity(item) if _is_quantity(field, key, item) else _canonicalize(item, key)
         for key, item in cast("Mapping[str, Any]", value).items()
     }
     return {key: item for key, item in canonical.items() if not _is_absent(field, key, item)}
@@ -59,9 +61,9 @@ def _is_quantity(field: str, key: str, value: object) -> bool:
     return not isinstance(value, Mapping | list) and (field in _QUANTITY_MAPS or (field, key) in _QUANTITIES)
 
 
-def _quantity(value: Any) -> object:
+def _parse_quantity(value: Any) -> object:
     try:
-        return parse(value)
+        return parse_quantity(value)
     except QuantityError:
         return value
 

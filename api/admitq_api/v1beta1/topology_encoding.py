@@ -10,34 +10,36 @@ from typing import Any, Final, cast
 Domain = tuple[tuple[str, ...], int]
 """The value of each level, and how many pods."""
 
-MOST_OF_A_SLICE: Final = 100_000
+MAX_SLICE_DOMAINS: Final = 100_000
 """The most domains of a slice."""
 
-MOST_SPELLED_OUT: Final = 50_000
+MAX_LISTED_DOMAINS: Final = 50_000
 """The most domains of an assignment in v1beta1. More, and the rule about them would be too costly."""
 
 
-class Unreadable(Exception):
+class MalformedAssignment(Exception):
     """An assignment is not of the form that its version prescribes."""
 
 
-def spelled_out(assignment: Mapping[str, Any]) -> dict[str, Any]:
+def list_domains(assignment: Mapping[str, Any]) -> dict[str, Any]:
     """Return an assignment of v1beta2 in the form of v1beta1.
 
     Raises:
         Unreadable: it has not the form of v1beta2, or more than `MOST_SPELLED_OUT`.
     """
     found: list[Domain] = []
-    names = _texts(assignment.get("levels"))
-    for part in _objects(assignment.get("slices")):
+    names = _require_texts(assignment.get("levels"))
+    for part in _iterate_objects(assignment.get("slices")):
         count = part.get("domainCount")
         # Asked before anything is made: a slice of a few bytes can claim any number.
-        if not _is_number(count) or len(found) + cast("int", count) > MOST_SPELLED_OUT:
-            raise Unreadable("domainCount")
-        levels = [_level(one, cast("int", count)) for one in _objects(part.get("valuesPerLevel"))]
+        if not _is_positive_int(count) or len(found) + cast("int", count) > MAX_LISTED_DOMAINS:
+            raise MalformedAssignment("domainCount")
+        levels = [
+            _list_values(one, cast("int", count)) for one in _iterate_objects(part.get("valuesPerLevel"))
+        ]
         if len(levels) != len(names):
-            raise Unreadable("valuesPerLevel")
-        pods = _pods(part.get("podCounts"), cast("int", count))
+            raise MalformedAssignment("valuesPerLevel")
+        pods = _list_pod_counts(part.get("podCounts"), cast("int", count))
         found += zip(zip(*levels, strict=True), pods, strict=True)
     return {
         "levels": names,
@@ -45,71 +47,72 @@ def spelled_out(assignment: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def in_slices(assignment: Mapping[str, Any]) -> dict[str, Any]:
+def create_slices(assignment: Mapping[str, Any]) -> dict[str, Any]:
     """Return an assignment of v1beta1 in the form of v1beta2: in as few slices as can be.
 
     Raises:
         Unreadable: it has not the form of v1beta1.
     """
-    levels = _texts(assignment.get("levels"))
-    domains = [_domain(one, len(levels)) for one in _objects(assignment.get("domains"))]
+    levels = _require_texts(assignment.get("levels"))
+    domains = [_parse_domain(one, len(levels)) for one in _iterate_objects(assignment.get("domains"))]
     return {
         "levels": levels,
         "slices": [
-            _slice(domains[at : at + MOST_OF_A_SLICE]) for at in range(0, len(domains), MOST_OF_A_SLICE)
+            _create_slice(domains[at : at + MAX_SLICE_DOMAINS])
+            for at in range(0, len(domains), MAX_SLICE_DOMAINS)
         ],
     }
 
 
-def _level(level: dict[str, Any], count: int) -> list[str]:
+def _list_values(level: dict[str, Any], count: int) -> list[str]:
     universal, individual = level.get("universal"), level.get("individual")
     if isinstance(universal, str):
         return [universal] * count
     if not isinstance(individual, dict):
-        raise Unreadable("valuesPerLevel")
+        raise MalformedAssignment("valuesPerLevel")
     one = cast("dict[str, Any]", individual)
-    roots = _texts(one.get("roots"))
+    roots = _require_texts(one.get("roots"))
     prefix, suffix = one.get("prefix") or "", one.get("suffix") or ""
     if len(roots) != count or not isinstance(prefix, str) or not isinstance(suffix, str):
-        raise Unreadable("individual")
+        raise MalformedAssignment("individual")
     return [f"{prefix}{root}{suffix}" for root in roots]
 
 
-def _pods(counts: object, count: int) -> list[int]:
+def _list_pod_counts(counts: object, count: int) -> list[int]:
     one = cast("dict[str, Any]", counts) if isinstance(counts, dict) else {}
     universal, individual = one.get("universal"), one.get("individual")
-    if _is_number(universal):
+    if _is_positive_int(universal):
         return [cast("int", universal)] * count
     if isinstance(individual, list):
         numbers = cast("list[Any]", individual)
-        if len(numbers) == count and all(map(_is_number, numbers)):
+        if len(numbers) == count and all(map(_is_positive_int, numbers)):
             return numbers
-    raise Unreadable("podCounts")
+    raise MalformedAssignment("podCounts")
 
 
-def _domain(domain: dict[str, Any], levels: int) -> Domain:
-    values, count = _texts(domain.get("values")), domain.get("count")
-    if len(values) != levels or not _is_number(count):
-        raise Unreadable("domains")
+def _parse_domain(domain: dict[str, Any], levels: int) -> Domain:
+    values, count = _require_texts(domain.get("values")), domain.get("count")
+    if len(values) != levels or not _is_positive_int(count):
+        raise MalformedAssignment("domains")
     return tuple(values), cast("int", count)
 
 
-def _slice(domains: Sequence[Domain]) -> dict[str, Any]:
+def _create_slice(domains: Sequence[Domain]) -> dict[str, Any]:
     counts = [count for _, count in domains]
     levels = zip(*(values for values, _ in domains), strict=True)
     return {
         "domainCount": len(domains),
-        "valuesPerLevel": [_values(level) for level in levels],
+        "valuesPerLevel": [_encode_values(level) for level in levels],
         "podCounts": {"universal": counts[0]} if len(set(counts)) == 1 else {"individual": counts},
     }
 
 
-def _values(values: tuple[str, ...]) -> dict[str, Any]:
+def _encode_values(values: tuple[str, ...]) -> dict[str, Any]:
     if len(set(values)) == 1:
         return {"universal": values[0]}
-    suffix = _start([value[::-1] for value in values])[::-1]
+    suffix = _find_common_prefix([value[::-1] for value in values])[::-1]
     # What prefix and suffix would both take of the shortest value is the suffix's.
-    prefix = _start(values)[: min(map(len, values)) - len(suffix)]
+    prefix = _find_common_prefix(values)[: min(map(len, values)) - len(suffix)]
     end = -len(suffix) or None
     individual: dict[str, Any] = {"roots": [value[len(prefix) : end] for value in values]}
     if prefix:
@@ -119,29 +122,29 @@ def _values(values: tuple[str, ...]) -> dict[str, Any]:
     return {"individual": individual}
 
 
-def _start(values: Sequence[str]) -> str:
+def _find_common_prefix(values: Sequence[str]) -> str:
     """What all values start with."""
     pairs = takewhile(lambda pair: pair[0] == pair[1], zip(min(values), max(values), strict=False))
     return "".join(letter for letter, _ in pairs)
 
 
-def _objects(value: object) -> Iterator[dict[str, Any]]:
+def _iterate_objects(value: object) -> Iterator[dict[str, Any]]:
     if not isinstance(value, list) or not value:
-        raise Unreadable("not a list")
+        raise MalformedAssignment("not a list")
     for one in cast("list[Any]", value):
         if not isinstance(one, dict):
-            raise Unreadable("not an object")
+            raise MalformedAssignment("not an object")
         yield cast("dict[str, Any]", one)
 
 
-def _texts(value: object) -> list[str]:
+def _require_texts(value: object) -> list[str]:
     if not isinstance(value, list) or not value:
-        raise Unreadable("not a list")
+        raise MalformedAssignment("not a list")
     texts = cast("list[Any]", value)
     if not all(isinstance(one, str) for one in texts):
-        raise Unreadable("not text")
+        raise MalformedAssignment("not text")
     return texts
 
 
-def _is_number(value: object) -> bool:
+def _is_positive_int(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value > 0

@@ -10,21 +10,21 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 
 from admitq_api.labels import Names as GroupNames
-from admitq_api.syntax import dns_subdomain
-from admitq_api.v1beta1.changes import (
-    Change,
-    Dropped,
-    Gathered,
-    Names,
-    Newer,
-    Placement,
-    Reference,
-    Renamed,
-    Values,
+from admitq_api.syntax import check_dns_subdomain
+from admitq_api.v1beta1.field_differences import (
+    AddedField,
+    DroppedField,
+    FieldDifference,
+    GroupedFields,
+    MergedValues,
+    NameList,
+    RenamedField,
+    SplitReference,
+    TopologyEncoding,
 )
 
 if TYPE_CHECKING:
-    from admitq_api.schema import Part
+    from admitq_api.schema import ApiModel
 
 _ANY_OBJECT: Final[Mapping[str, Any]] = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 
@@ -44,7 +44,7 @@ PLURALS: Final[Mapping[str, str]] = {
 """Every kind that is served in both versions, without the declarations, which processes need not read."""
 
 
-def definitions(names: GroupNames) -> tuple[str, ...]:
+def list_converted_crds(names: GroupNames) -> tuple[str, ...]:
     """Return the names of the CustomResourceDefinitions that ask for conversion; none for one version."""
     return tuple(names.crd_name(plural) for plural in PLURALS.values()) if names.older_version else ()
 
@@ -52,20 +52,20 @@ def definitions(names: GroupNames) -> tuple[str, ...]:
 def _is_policy(value: Any) -> bool:
     from admitq_api.kinds.cluster_queue import ClusterQueueSpec  # noqa: PLC0415 seldom asked, slow to import
 
-    return _has(ClusterQueueSpec, "concurrentAdmissionPolicy", value)
+    return _is_valid_field(ClusterQueueSpec, "concurrentAdmissionPolicy", value)
 
 
 def _are_constraints(value: Any) -> bool:
     from admitq_api.kinds.workload import TopologyRequest  # noqa: PLC0415 seldom asked, slow to import
 
-    return _has(TopologyRequest, "podsetSliceRequiredTopologyConstraints", value)
+    return _is_valid_field(TopologyRequest, "podsetSliceRequiredTopologyConstraints", value)
 
 
 def _is_name(value: Any) -> bool:
-    return isinstance(value, str) and dns_subdomain(value) is None
+    return isinstance(value, str) and check_dns_subdomain(value) is None
 
 
-def _has(part: "type[Part]", field: str, value: Any) -> bool:
+def _is_valid_field(part: "type[ApiModel]", field: str, value: Any) -> bool:
     """Whether a part of the API may have this value in a field, all others of which are optional."""
     try:
         part.model_validate_json(orjson.dumps({field: value}), strict=True)
@@ -75,12 +75,12 @@ def _has(part: "type[Part]", field: str, value: Any) -> bool:
 
 
 @cache
-def changes(names: GroupNames) -> Mapping[str, tuple[Change, ...]]:
+def list_differences(names: GroupNames) -> Mapping[str, tuple[FieldDifference, ...]]:
     """Return the differences of every kind, in the order in which they are applied."""
     return {
         **dict.fromkeys(PLURALS, ()),
         "AdmissionCheck": (
-            Dropped(
+            DroppedField(
                 "spec",
                 "retryDelayMinutes",
                 {
@@ -91,20 +91,20 @@ def changes(names: GroupNames) -> Mapping[str, tuple[Change, ...]]:
             ),
         ),
         "ClusterQueue": (
-            Renamed("spec", "cohort", "cohortName"),
-            Names("spec", "admissionChecks", "admissionChecksStrategy", "admissionChecks"),
-            Values("spec.flavorFungibility", "whenCanBorrow", ("Borrow",), "MayStopSearch"),
-            Values("spec.flavorFungibility", "whenCanPreempt", ("Preempt",), "MayStopSearch"),
-            Newer("spec", "concurrentAdmissionPolicy", _is_policy),
-            Dropped(
+            RenamedField("spec", "cohort", "cohortName"),
+            NameList("spec", "admissionChecks", "admissionChecksStrategy", "admissionChecks"),
+            MergedValues("spec.flavorFungibility", "whenCanBorrow", ("Borrow",), "MayStopSearch"),
+            MergedValues("spec.flavorFungibility", "whenCanPreempt", ("Preempt",), "MayStopSearch"),
+            AddedField("spec", "concurrentAdmissionPolicy", _is_policy),
+            DroppedField(
                 "status",
                 "pendingWorkloadsStatus",
                 {**_ANY_OBJECT, "description": "Means nothing any more, and is not kept."},
             ),
         ),
         "LocalQueue": (
-            Renamed("status", "flavorUsage", "flavorsUsage"),
-            Dropped(
+            RenamedField("status", "flavorUsage", "flavorsUsage"),
+            DroppedField(
                 "status",
                 "flavors",
                 {
@@ -115,12 +115,12 @@ def changes(names: GroupNames) -> Mapping[str, tuple[Change, ...]]:
                 },
             ),
         ),
-        "MultiKueueCluster": (Gathered("spec", ("kubeConfig", "clusterProfileRef"), "clusterSource"),),
+        "MultiKueueCluster": (GroupedFields("spec", ("kubeConfig", "clusterProfileRef"), "clusterSource"),),
         "MultiKueueConfig": (
-            Newer("spec", "quotaManagement", ("Manual", "Automated").__contains__, "Manual"),
+            AddedField("spec", "quotaManagement", ("Manual", "Automated").__contains__, "Manual"),
         ),
         "Workload": (
-            Reference(
+            SplitReference(
                 "spec",
                 "priorityClassSource",
                 "priorityClassName",
@@ -131,11 +131,13 @@ def changes(names: GroupNames) -> Mapping[str, tuple[Change, ...]]:
                 },
                 _is_name,
             ),
-            Newer(
+            AddedField(
                 "spec.podSets[].topologyRequest", "podsetSliceRequiredTopologyConstraints", _are_constraints
             ),
-            Placement("status.admission.podSetAssignments[]", "topologyAssignment", "domains", "slices"),
-            Renamed(
+            TopologyEncoding(
+                "status.admission.podSetAssignments[]", "topologyAssignment", "domains", "slices"
+            ),
+            RenamedField(
                 "status",
                 # As v1beta1 spells it.
                 "accumulatedPastExexcutionTimeSeconds",

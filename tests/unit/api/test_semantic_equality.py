@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from admitq_api.feature_gates import FeatureGates, Gate
-from admitq_api.meaning import same_meaning
+from admitq_api.semantic_equality import are_equivalent
 from admitq_webhooks.validate.workload import validate_update
 from tests.unit.webhooks.support import NAMES
 
@@ -18,8 +18,8 @@ MEANINGLESS = (None, {}, [])
 
 @pytest.mark.parametrize("empty", MEANINGLESS, ids=["null", "map", "list"])
 def test_a6_absent_means_the_same_as_empty(empty: Any) -> None:
-    assert same_meaning({"name": "main", "flavors": empty}, {"name": "main"})
-    assert same_meaning([{"template": {"metadata": {"labels": empty}}}], [{}])
+    assert are_equivalent({"name": "main", "flavors": empty}, {"name": "main"})
+    assert are_equivalent([{"template": {"metadata": {"labels": empty}}}], [{}])
 
 
 @pytest.mark.parametrize(
@@ -41,19 +41,19 @@ def test_a6_absent_means_the_same_as_empty(empty: Any) -> None:
     ],
 )
 def test_a6_real_differences_are_kept(one: Any, other: Any) -> None:
-    assert not same_meaning(one, other)
+    assert not are_equivalent(one, other)
 
 
 @pytest.mark.parametrize(("one", "other"), [("1", "1000m"), ("1", 1), ("1Gi", "1073741824"), ("0.5", "500m")])
 @pytest.mark.parametrize("path", ["requests", "limits", "overhead", "resourceUsage"])
 def test_a6_quantities_are_compared_by_value(path: str, one: Any, other: Any) -> None:
-    assert same_meaning({path: {"cpu": one}}, {path: {"cpu": other}})
-    assert not same_meaning({path: {"cpu": one}}, {path: {"cpu": "7"}})
+    assert are_equivalent({path: {"cpu": one}}, {path: {"cpu": other}})
+    assert not are_equivalent({path: {"cpu": one}}, {path: {"cpu": "7"}})
 
 
 def test_a6_single_quantities_are_compared_by_value() -> None:
-    assert same_meaning({"emptyDir": {"sizeLimit": "1Gi"}}, {"emptyDir": {"sizeLimit": "1024Mi"}})
-    assert same_meaning({"resourceFieldRef": {"divisor": "1"}}, {"resourceFieldRef": {"divisor": "1000m"}})
+    assert are_equivalent({"emptyDir": {"sizeLimit": "1Gi"}}, {"emptyDir": {"sizeLimit": "1024Mi"}})
+    assert are_equivalent({"resourceFieldRef": {"divisor": "1"}}, {"resourceFieldRef": {"divisor": "1000m"}})
 
 
 @pytest.mark.parametrize(
@@ -66,19 +66,19 @@ def test_a6_single_quantities_are_compared_by_value() -> None:
     ids=["variable", "key of a toleration", "value of a toleration"],
 )
 def test_a6_empty_text_that_typed_clients_drop_means_the_same_as_absent(one: Any, other: Any) -> None:
-    assert same_meaning(one, other)
+    assert are_equivalent(one, other)
 
 
 def test_a6_text_that_is_no_quantity_is_compared_as_it_is() -> None:
-    assert same_meaning({"requests": {"cpu": "much"}}, {"requests": {"cpu": "much"}})
-    assert not same_meaning({"requests": {"cpu": "much"}}, {"requests": {"cpu": "more"}})
+    assert are_equivalent({"requests": {"cpu": "much"}}, {"requests": {"cpu": "much"}})
+    assert not are_equivalent({"requests": {"cpu": "much"}}, {"requests": {"cpu": "more"}})
 
 
 def test_a6_absent_field_means_its_default() -> None:
     defaults = {"name": "main", "count": 1}
-    assert same_meaning([{"name": "main", "count": 1}], [{}], defaults)
-    assert same_meaning([{"name": None, "count": 1}], [{"name": "main"}], defaults)
-    assert not same_meaning([{"count": 2}], [{}], defaults)
+    assert are_equivalent([{"name": "main", "count": 1}], [{}], defaults)
+    assert are_equivalent([{"name": None, "count": 1}], [{"name": "main"}], defaults)
+    assert not are_equivalent([{"count": 2}], [{}], defaults)
 
 
 # --- the rules of Workloads -------------------------------------------------------------------------
