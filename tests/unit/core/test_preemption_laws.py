@@ -1,4 +1,7 @@
-"""Over random small trees: victims are those of the plain rules, make room, and none can be spared."""
+"""Differential test: in random small trees, core and reference model find the same targets of preemption.
+
+The targets make room, and none can be spared.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -8,18 +11,33 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from admitq.core import events as happened
 from admitq.core import quota
 from admitq.core.amounts import FlavorResource
 from admitq.core.cohorts import Node
 from admitq.core.model import ClusterQueuePreemption, ObjectKey, ResourceQuota
 from admitq.core.preemption import find_victims
 from admitq.core.settings import FairSharing, Gates, PreemptionStrategy, Settings
-from tests.unit.core.plain_preemption import find_plainly
+from tests.laws.reference.fair_sharing import Fair
+from tests.laws.reference.observed import Observed
+from tests.laws.reference.preemption import Classical, Question
 from tests.unit.core.stage import Stage, pair, policy
 
 POLICIES = ("Never", "LowerPriority", "LowerOrNewerEqualPriority", "Any", "Any")
 FINAL, INITIAL = PreemptionStrategy
 STRATEGIES = ((FINAL, INITIAL), (FINAL,), (INITIAL,))
+
+
+class ObservedStage(Stage):
+    """A world for the core and for the reference model."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.observed = Observed(settings)
+        super().__init__(settings)
+
+    def tell(self, event: happened.Event) -> None:
+        super().tell(event)
+        self.observed.observe(event, 0)
 
 
 @dataclass
@@ -32,8 +50,8 @@ class Case:
     holders: list[dict[str, Any]]
     preemptor: dict[str, Any]
 
-    def stage(self) -> Stage:
-        stage = Stage(self.settings)
+    def stage(self) -> ObservedStage:
+        stage = ObservedStage(self.settings)
         for each in self.cohorts:
             stage.cohort(**each)
         for each in self.queues:
@@ -194,24 +212,29 @@ def a_nearly_equal_case(chance: Random, settings: Settings) -> Case:
     return Case(settings, cohorts, queues, holders, preemptor)
 
 
-def ask(stage: Stage, case: Case) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
-    """The victims by the core and by the plain rules."""
+def ask(stage: ObservedStage, case: Case) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    """Return the targets by the core and by the reference model."""
     wanted = case.preemptor
     usage = {pair(name): amount for name, amount in wanted["of"].items()}
     cells = stage.node("q0").cells
     contested = {each for each, amount in usage.items() if quota.available(cells[each]) < amount}
     preemptor = stage.preemptor("q0", wanted["priority"], wanted["queued"])
     before = stage.cells()
-    plain = find_plainly(stage.world, preemptor, usage, contested)
     found = find_victims(stage.world, preemptor, usage, contested)
     assert stage.cells() == before
-    return [(each.entry.workload.key.name, str(each.reason)) for each in found], plain
+    core = [(each.entry.workload.key.name, str(each.reason)) for each in found]
+    if not contested:
+        return core, []
+    observed = stage.observed
+    question = Question(observed, observed.tree(), "q0", preemptor.workload, usage, contested)
+    model = (Fair if observed.settings.fair_sharing is not None else Classical)(question).victims()
+    return core, [(each.holder.key.name, str(each.reason)) for each in model]
 
 
 def check(case: Case, chance: Random) -> None:
     stage = case.stage()
-    found, plain = ask(stage, case)
-    assert found == plain
+    found, expected = ask(stage, case)
+    assert found == expected
     shuffled = replace(
         case,
         **{
