@@ -1,8 +1,8 @@
-"""Every line and every branch of the core is taken by some unit test of it or by a story.
+"""The unit tests of the core and the scenarios reach every line and branch of the core.
 
-They are run once more, in one process and in one order, and have to suffice without chance: histories that
-are drawn, by hypothesis or from a seed, are left out, because no name tells what they reach. So are stories
-played again from dumps, and the one of a thousand workloads, which are slow and take no way of their own.
+They run once more, in one process and in a fixed order. Tests with drawn inputs, by Hypothesis or from a seed,
+do not count, because their names do not tell what they reach. Scenarios that are played again from dumps and
+the one with a thousand workloads are slow and reach nothing else.
 """
 
 import subprocess
@@ -17,8 +17,8 @@ from coverage import Coverage
 REPOSITORY = Path(__file__).resolve().parents[2]
 SETTINGS = REPOSITORY / "pyproject.toml"
 TESTS = ("tests/unit/core", "tests/scenarios")
-NOT_NEEDED = ("-m", "not hypothesis and not drawn", "-k", "not restarts_and_repeated and not thousand")
-ALONE = (
+WITHOUT = ("-m", "not hypothesis and not drawn", "-k", "not restarts_and_repeated and not thousand")
+IN_ORDER = (
     "--noconftest",
     *(word for name in ("cacheprovider", "randomly", "xdist") for word in ("-p", f"no:{name}")),
 )
@@ -27,7 +27,7 @@ ALONE = (
 def _run(data: Path) -> None:
     command = ["coverage", "run", f"--rcfile={SETTINGS}", f"--data-file={data}", "-m", "pytest", "-q"]
     done = subprocess.run(
-        [sys.executable, "-m", *command, *ALONE, *NOT_NEEDED, *TESTS],
+        [sys.executable, "-m", *command, *IN_ORDER, *WITHOUT, *TESTS],
         cwd=REPOSITORY,
         capture_output=True,
         text=True,
@@ -37,7 +37,7 @@ def _run(data: Path) -> None:
 
 
 def _files(data: Path) -> dict[str, Any]:
-    """What is told of each file."""
+    """Return the coverage report of each file."""
     report = data.with_suffix(".json")
     coverage = Coverage(data_file=str(data), config_file=str(SETTINGS))
     coverage.load()
@@ -45,8 +45,11 @@ def _files(data: Path) -> dict[str, Any]:
     return orjson.loads(report.read_bytes())["files"]
 
 
-def _not_taken(files: dict[str, Any]) -> list[str]:
-    """Lines and branches as ``file:line`` and ``file:line->line``; a negative line is the way out."""
+def _not_reached(files: dict[str, Any]) -> list[str]:
+    """Return lines and branches that no test reaches, as ``file:line`` and ``file:line->line``.
+
+    A negative line stands for the end of the function.
+    """
     lines = (f"{name}:{line}" for name, of in files.items() for line in of["missing_lines"])
     branches = (
         f"{name}:{line}->{to if to > 0 else 'exit'}"
@@ -56,13 +59,13 @@ def _not_taken(files: dict[str, Any]) -> list[str]:
     return [*lines, *branches]
 
 
-@pytest.mark.slow
+@pytest.mark.release
 @pytest.mark.timeout(900)
-def test_every_line_and_branch_of_the_core_is_taken(tmp_path: Path) -> None:
+def test_unit_tests_and_scenarios_reach_every_line_and_branch_of_the_core(tmp_path: Path) -> None:
     data = tmp_path / "coverage"
     _run(data)
     files = _files(data)
     core = REPOSITORY / "admitq" / "core"
     assert set(files) == {str(path.relative_to(REPOSITORY)) for path in core.rglob("*.py")}
-    not_taken = _not_taken(files)
-    assert not not_taken, "\n".join(["no test takes", *not_taken])
+    not_reached = _not_reached(files)
+    assert not not_reached, "\n".join(["no test reaches", *not_reached])
