@@ -1,6 +1,6 @@
 # syntax=docker/dockerfile:1
-# The image of the admitq processes: docker build -t admitq:dev .
-# A release names the base by digest: docker build --build-arg BASE=python@sha256:… .
+# Image of the admitq processes: docker build -t admitq:dev .
+# For a release, name the base image by digest: docker build --build-arg BASE=python@sha256:… .
 ARG BASE=python:3.13-slim-trixie
 
 FROM ${BASE} AS build
@@ -10,7 +10,7 @@ ENV PIP_DISABLE_PIP_VERSION_CHECK=1 \
     UV_LINK_MODE=copy \
     UV_PYTHON_DOWNLOADS=never
 WORKDIR /src
-# What changes seldom comes first, so that a change of our source alone installs nothing anew.
+# Dependencies come first: a change of the source alone does not install them again.
 COPY requirements/build.txt requirements/runtime.txt requirements/
 RUN --mount=type=cache,target=/var/cache/build \
     pip install --no-cache-dir --require-hashes -r requirements/build.txt && \
@@ -20,7 +20,7 @@ COPY pyproject.toml README.md LICENSE ./
 COPY admitq admitq
 COPY api api
 COPY webhooks webhooks
-# The time of the last change makes two builds of one commit alike.
+# With the time of the last commit, two builds of one commit are equal.
 ARG SOURCE_DATE_EPOCH=0
 RUN --mount=type=cache,target=/var/cache/build \
     python -m hatchling build -t wheel -d /tmp/dist && \
@@ -31,8 +31,8 @@ FROM ${BASE}
 LABEL org.opencontainers.image.title="admitq" \
       org.opencontainers.image.description="A job queue manager for Kubernetes" \
       org.opencontainers.image.licenses="Apache-2.0"
-# Nothing is written at run time: the root file system may be read-only. One arena of malloc's keeps many
-# threads from holding many times the memory.
+# The processes write no files, so the root file system can be read-only. Few malloc arenas keep the memory of many threads
+# small.
 ENV MALLOC_ARENA_MAX=2 \
     PATH="/opt/admitq/bin:$PATH" \
     PYTHONDONTWRITEBYTECODE=1 \

@@ -1,6 +1,5 @@
-{{/* The namespaces whose jobs are managed: those that the configuration selects, and never kube-system or the
-     namespace of the release. Webhook configurations and the configuration file both take it from here.
-     Argument: the root. */}}
+{{/* Return the selector of the namespaces whose jobs are managed: the configured one, without kube-system and the
+     namespace of the release. Webhook configurations and the configuration file use it. Argument: the root. */}}
 {{- define "admitq.jobNamespaceSelector" -}}
 {{- $never := list "kube-system" .Release.Namespace -}}
 {{- $exclusion := dict "key" "kubernetes.io/metadata.name" "operator" "NotIn" "values" $never -}}
@@ -12,7 +11,8 @@
 {{- set $selector "matchExpressions" $expressions | toYaml -}}
 {{- end -}}
 
-{{/* "true" if one of some frameworks is switched on, or none is named. Argument: a list of the root and them. */}}
+{{/* Return "true" if one of the frameworks is enabled, or if the list is empty.
+     Argument: a list of the root and the list of frameworks. */}}
 {{- define "admitq.concerns" -}}
 {{- $on := (include "admitq.config" (index . 0) | fromYaml).integrations.frameworks -}}
 {{- $found := not (index . 1) -}}
@@ -22,17 +22,16 @@
 {{- if $found -}}true{{- end -}}
 {{- end -}}
 
-{{/* What generated files say of a kind that the chart does not know, for each of those that the configuration
-     tells of and of `extraKinds`: a list.
-     Argument: a list of the root and what the file says of one. */}}
+{{/* Return a list with the entries of a generated file for each kind of `config.integrations.custom` and `extraKinds`.
+     Argument: a list of the root and the entries for one such kind, with placeholders. */}}
 {{- define "admitq.ofCustomKinds" -}}
 {{- $all := list -}}
-{{- $said := index . 1 | toYaml -}}
+{{- $entries := index . 1 | toYaml -}}
 {{- $root := index . 0 -}}
-{{- $told := (include "admitq.config" $root | fromYaml).integrations.custom | default list -}}
-{{- range concat $told $root.Values.extraKinds -}}
+{{- $configured := (include "admitq.config" $root | fromYaml).integrations.custom | default list -}}
+{{- range concat $configured $root.Values.extraKinds -}}
 {{- $group := required "config.integrations.custom and extraKinds: a kind has no group" .group -}}
-{{- $filled := $said
+{{- $filled := $entries
     | replace "${customGroup}" $group
     | replace "${customGroupDashed}" ($group | replace "." "-")
     | replace "${customVersion}" (required "config.integrations.custom and extraKinds: a kind has no version" .version)
@@ -43,7 +42,7 @@
 {{- toYaml $all -}}
 {{- end -}}
 
-{{/* The configuration file: what the chart knows, and the user's values over it. */}}
+{{/* Return the configuration file: the fields that the chart sets, overridden by the value `config`. */}}
 {{- define "admitq.config" -}}
 {{- $names := include "admitq.groupNames" . | fromYaml -}}
 {{- $ownCertificates := and (not .Values.certManager.enabled) (not .Values.webhook.certificates.existingSecret) -}}
@@ -67,7 +66,7 @@
 {{- set $merged "managedJobsNamespaceSelector" (include "admitq.jobNamespaceSelector" . | fromYaml) | toYaml -}}
 {{- end -}}
 
-{{/* Group and resource of each of some custom kinds: a list. Argument: the kinds. */}}
+{{/* Return a list with the group and resource of each custom kind. Argument: the kinds. */}}
 {{- define "admitq.asResources" -}}
 {{- $all := list -}}
 {{- range . -}}

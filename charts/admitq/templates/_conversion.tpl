@@ -1,11 +1,12 @@
-{{/* Conversion between versions of our kinds, for the API group that has more than one. Argument: the root. */}}
+{{/* Conversion between versions of admitq's kinds. Only one API group has more than one version.
+     Argument of each template: the root. */}}
 
-{{/* Not empty if there is anything to convert. */}}
+{{/* Return "yes" if the API group has several versions, or nothing. */}}
 {{- define "admitq.converts" -}}
 {{- if gt (len (include "admitq.groupNames" . | fromYaml).versions) 1 }}yes{{ end -}}
 {{- end -}}
 
-{{/* The conversion of a CRD. */}}
+{{/* Return the conversion of a CRD. */}}
 {{- define "admitq.conversion" -}}
 {{- $path := (include "admitq.groupNames" . | fromYaml).conversionPath -}}
 strategy: Webhook
@@ -26,7 +27,7 @@ webhook:
     {{- end }}
 {{- end -}}
 
-{{/* Where cert-manager finds the CA that it writes into whatever names the webhook; empty without it. */}}
+{{/* Return the Certificate whose CA cert-manager injects, or nothing without cert-manager. */}}
 {{- define "admitq.injectCA" -}}
 {{- if .Values.certManager.enabled }}{{ .Release.Namespace }}/{{ include "admitq.fullname" . }}-webhook{{ end -}}
 {{- end -}}

@@ -1,10 +1,10 @@
-{{/* Generated files know no release and no API group: they hold placeholders that are filled here.
+{{/* Return a generated file with the names of the release and of the API group in place of its placeholders.
      Argument: a list of the root and the path of the file. */}}
 {{- define "admitq.data" -}}
 {{- $root := index . 0 -}}
 {{- $text := $root.Files.Get (index . 1) -}}
 {{- if not $text -}}
-{{- fail (printf "the chart lacks %s: run hack/generate" (index . 1)) -}}
+{{- fail (printf "the chart has no file %s: run hack/generate" (index . 1)) -}}
 {{- end -}}
 {{- $names := include "admitq.groupNames" $root | fromYaml -}}
 {{- $text

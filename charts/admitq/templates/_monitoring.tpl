@@ -1,4 +1,4 @@
-{{/* Whether an object of the Prometheus operator is rendered: "yes" or nothing.
+{{/* Return "yes" if an object of the Prometheus operator is rendered, or nothing.
      Argument: a list of the root, the kind and its values. */}}
 {{- define "admitq.renders" -}}
 {{- $root := index . 0 -}}
@@ -9,13 +9,13 @@
 {{- if or $known (eq $values.renderMode "alwaysRender") -}}
 yes
 {{- else if eq $values.renderMode "failIfMissing" -}}
-{{- fail (printf "the cluster does not know the kind %s: install the Prometheus operator, or set renderMode" $kind) -}}
+{{- fail (printf "the cluster does not have the kind %s: install the Prometheus operator, or set renderMode" $kind) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
 
-{{/* TLS settings of a scrape: those given; or the CA of cert-manager's certificate; or none to verify,
-     because the processes then make a certificate for themselves alone. Argument: a list of the root and the
+{{/* Return the TLS settings of a scrape: the given ones, or the CA of cert-manager's certificate. Without both, Prometheus
+     does not verify the certificate, because each process then signs its own. Argument: a list of the root and the
      monitor's values. */}}
 {{- define "admitq.scrapeTls" -}}
 {{- $root := index . 0 -}}

@@ -1,6 +1,6 @@
-{{/* Names: everything of a release is named after it, so that two releases never clash. With an API group whose
-     installations others know by name, it has those names: only one of them fits into a cluster anyway, but for
-     a shadow beside it, which keeps its own. */}}
+{{/* Names of objects begin with the name of the release, so that two releases never clash. The API group
+     kueue.x-k8s.io is an exception: its objects have the names that other programs know. A cluster can have only one
+     such release. A shadow beside it uses its own names. */}}
 
 {{- define "admitq.name" -}}
 {{- default .Chart.Name .Values.nameOverride | trunc 40 | trimSuffix "-" -}}
@@ -22,14 +22,14 @@
 {{- end -}}
 {{- end -}}
 
-{{/* The components, as a YAML list. A shadow leaves reviews to who is in charge. */}}
+{{/* Return the components as a YAML list. A shadow has no webhook: the manager in charge answers reviews. */}}
 {{- define "admitq.components" -}}
 {{- ternary (list "manager") (list "manager" "webhook") .Values.shadow.enabled | toYaml -}}
 {{- end -}}
 
 {{- define "admitq.configMapName" -}}{{ include "admitq.fullname" . }}-config{{- end -}}
 
-{{/* What follows from the API group: names that the code chooses. Returned as YAML. */}}
+{{/* Return the names that depend on the API group as YAML. hack/generate takes them from the code. */}}
 {{- define "admitq.groupNames" -}}
 {{- index (.Files.Get "files/names.yaml" | fromYaml) .Values.apiGroup | toYaml -}}
 {{- end -}}
@@ -42,14 +42,14 @@
 {{- .Values.webhook.certificates.existingSecret | default (printf "%s-webhook-server-cert" (include "admitq.fullname" .)) -}}
 {{- end -}}
 
-{{/* The ServiceAccount of a component. Argument: a list of the root and "manager" or "webhook". */}}
+{{/* Return the name of a component's ServiceAccount. Argument: a list of the root and "manager" or "webhook". */}}
 {{- define "admitq.serviceAccountName" -}}
 {{- $root := index . 0 -}}
 {{- $component := index . 1 -}}
 {{- (index $root.Values $component).serviceAccount.name | default (printf "%s-%s" (include "admitq.fullname" $root) $component) -}}
 {{- end -}}
 
-{{/* Labels of every object. Argument: the root. */}}
+{{/* Return the labels of every object. Argument: the root. */}}
 {{- define "admitq.labels" -}}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
 app.kubernetes.io/name: {{ include "admitq.name" . }}
@@ -62,7 +62,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end }}
 {{- end -}}
 
-{{/* Labels that select the pods of a component. Argument: a list of the root and the component. */}}
+{{/* Return the labels that select the pods of a component. Argument: a list of the root and the component. */}}
 {{- define "admitq.selectorLabels" -}}
 {{- $root := index . 0 -}}
 app.kubernetes.io/name: {{ include "admitq.name" $root }}
@@ -70,7 +70,7 @@ app.kubernetes.io/instance: {{ $root.Release.Name }}
 app.kubernetes.io/component: {{ index . 1 }}
 {{- end -}}
 
-{{/* The metadata block of an object. Argument: dict with root, name, and optionally component,
+{{/* Return the metadata of an object. Argument: a dict with root, name, and optionally component,
      namespaced, labels and annotations. */}}
 {{- define "admitq.metadata" -}}
 {{- $root := .root -}}

@@ -1,4 +1,4 @@
-{{/* Settings of a component's pods: the common ones with its own over them. Returned as YAML.
+{{/* Return the settings of a component's pods as YAML: podDefaults, overridden by the component's own values.
      Argument: a list of the root and the component. */}}
 {{- define "admitq.component" -}}
 {{- $root := index . 0 -}}
@@ -12,7 +12,7 @@
 {{- if $image.digest -}}@{{ $image.digest }}{{- else -}}:{{ $image.tag | default .Chart.AppVersion }}{{- end -}}
 {{- end -}}
 
-{{/* The security context, without fixed ids where OpenShift gives them.
+{{/* Return a security context. Where OpenShift assigns user and group ids, it has none.
      Argument: a list of the root, the component's settings and the context. */}}
 {{- define "admitq.securityContext" -}}
 {{- $root := index . 0 -}}
@@ -24,12 +24,12 @@
 {{- toYaml $context -}}
 {{- end -}}
 
-{{/* The port of a bind address such as ":8443" or "0.0.0.0:8443". */}}
+{{/* Return the port of a bind address such as ":8443" or "0.0.0.0:8443". */}}
 {{- define "admitq.port" -}}
 {{- regexFind "[0-9]+$" (toString .) -}}
 {{- end -}}
 
-{{/* A Deployment. Argument: a list of the root and the component. */}}
+{{/* Render a Deployment. Argument: a list of the root and the component. */}}
 {{- define "admitq.deployment" -}}
 {{- $root := index . 0 -}}
 {{- $component := index . 1 -}}
@@ -62,7 +62,7 @@ spec:
         {{- end }}
     spec:
       serviceAccountName: {{ include "admitq.serviceAccountName" . }}
-      # The token is projected below, short-lived and for the API server alone.
+      # A volume below projects a short-lived token that only the API server accepts.
       automountServiceAccountToken: false
       enableServiceLinks: false
       terminationGracePeriodSeconds: {{ $pod.terminationGracePeriodSeconds }}
@@ -250,7 +250,7 @@ spec:
         {{- end }}
 {{- end -}}
 
-{{/* A PodDisruptionBudget. Argument: a list of the root and the component. */}}
+{{/* Render a PodDisruptionBudget. Argument: a list of the root and the component. */}}
 {{- define "admitq.podDisruptionBudget" -}}
 {{- $root := index . 0 -}}
 {{- $component := index . 1 -}}
