@@ -1,8 +1,8 @@
 """The unit tests of the core and the scenarios reach every line and branch of the core.
 
-They run once more, in one process and in a fixed order. Tests with drawn inputs, by Hypothesis or from a seed,
-do not count, because their names do not tell what they reach. Scenarios that are played again from dumps and
-the one with a thousand workloads are slow and reach nothing else.
+They run once more, in one process and in a fixed order. Tests with drawn inputs (Hypothesis, seeds) do
+not count, because their names do not tell what they reach. Scenarios that are played again from dumps and the
+one with a thousand workloads are slow and reach nothing else.
 """
 
 import subprocess
