@@ -84,7 +84,7 @@ def kinds() -> str:
     return _page(
         "Kinds of jobs",
         "The framework is the name in `integrations.frameworks` of the configuration: "
-        "[Kinds of jobs](../guides/kinds.md) tells how kinds are switched on. `admitq kinds` prints this "
+        "[Enable job kinds](../guides/kinds.md) describes how to enable a kind. `admitq kinds` prints this "
         "table, with kinds from installed packages.",
         *table(("kind", "API version", "framework", *(ability.title for ability in CAPABILITIES)), rows),
         "",
