@@ -6,8 +6,8 @@ from hypothesis import settings
 
 pytest_plugins = ["localcluster.pytest_plugin"]
 
-# A change is judged by the same examples as the one before it, wherever it runs. Whoever looks for new ones
-# runs with HYPOTHESIS_PROFILE=explore (and hack/laws for histories of the core).
+# Every change runs the same examples on every machine. For new ones
+# run with HYPOTHESIS_PROFILE=explore (and hack/laws for histories of the core).
 settings.register_profile("repeatable", derandomize=True, deadline=None, print_blob=True)
 settings.register_profile("explore", deadline=None, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))

@@ -43,7 +43,7 @@ def collected(file: str) -> set[str]:
     if path.parent == SCENARIOS:
         return {one["title"] for one in yaml.load_all(path.read_text(), Loader=yaml.CSafeLoader) if one}
     if path.suffix == ".yaml":
-        assert path.stem in STORIES, f"nobody plays {file}"
+        assert path.stem in STORIES, f"no test plays {file}"
         return {case.name for case in cases(path.name)}
     module = importlib.import_module(f"tests.{file.removesuffix('.py').replace('/', '.')}")
     return {

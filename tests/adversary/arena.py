@@ -128,7 +128,7 @@ class Arena:
     # --- what there is ----------------------------------------------------------------------------
 
     async def pods(self, prefix: str) -> list[dict[str, Any]]:
-        """The pods whose names begin so."""
+        """Return the pods with a name prefix."""
         items, _ = await self.admin.client.list(PODS, self.admin.namespace)
         return [one for one in items if one["metadata"]["name"].startswith(prefix)]
 
@@ -141,7 +141,7 @@ class Arena:
         ]
 
     async def until_runs(self, prefix: str, count: int = 1, *, seconds: float = 60.0) -> list[str]:
-        """Wait until so many pods run whose names begin so."""
+        """Wait until so many pods with a name prefix run."""
 
         async def found() -> list[str]:
             running = await self.running(prefix)

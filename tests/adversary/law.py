@@ -256,7 +256,7 @@ async def _items(client: Client, path: str) -> list[JsonObject]:
 
 
 def quotas(cluster_queues: Iterable[JsonObject], suffix: str) -> dict[str, int]:
-    """The nominal CPU of each ClusterQueue whose name ends so, by the rest of its name."""
+    """Return the nominal CPU of each ClusterQueue with this suffix, by the rest of its name."""
     return {
         name.removesuffix(suffix): sum(
             milli(resource["nominalQuota"])

@@ -50,7 +50,7 @@ class Move:
 
 @dataclass(frozen=True)
 class Tenant:
-    """A tenant with a queue, whose moves are one history."""
+    """A tenant with a queue; its moves are one history."""
 
     arena: Arena
     queue: str

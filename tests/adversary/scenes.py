@@ -201,7 +201,7 @@ OF_OTHER_PROJECTS: Final = tuple(
     and one.kind not in _ALIKE
     and load(one, DEFAULT_GROUP).suspended
 )
-"""Kinds whose jobs are suspended as a whole, and whose controllers do not run in the tests."""
+"""Kinds that are suspended as a whole, without a running controller in the tests."""
 
 SCENES: Final[Mapping[str, Scene]] = {
     "running-pod": running_pod,

@@ -30,13 +30,13 @@ async def longer_than_a_reaction() -> None:
 
 
 async def expect_running(arena: Arena, prefix: str, names: list[str]) -> None:
-    """Assert that of the pods whose names begin so these run, and no other."""
+    """Assert that exactly these pods with a name prefix run."""
     found = await arena.running(prefix)
     assert found == names, f"running: {found}, not {names}"
 
 
 async def expect_at_most(arena: Arena, prefix: str, count: int) -> None:
-    """Assert that no more pods than so many run whose names begin so."""
+    """Assert that at most so many pods with a name prefix run."""
     found = await arena.running(prefix)
     assert len(found) <= count, f"running: {found}, at most {count} may"
 
@@ -107,7 +107,7 @@ async def job_is_unsuspended_again_and_again(arena: Arena, queue: str) -> None:
     for _ in range(5):
         await arena.tenant.change(JOBS, job.name, {"spec": {"suspend": False}})
         await arena.admin.until(lambda: suspended(arena, job))
-        # A tenant who goes on at once starts pods again and again: each time for one reaction.
+        # A tenant that goes on at once starts pods repeatedly: each time until one reaction.
         await arena.admin.until(lambda: arena.running(queue), [])
 
 

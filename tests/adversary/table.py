@@ -113,7 +113,7 @@ def _stateful_sets() -> Iterator[Attempt]:
 
 
 def _leader_worker_sets() -> Iterator[Attempt]:
-    """The same of the groups of a LeaderWorkerSet, whose size does not change either."""
+    """The same of the groups of a LeaderWorkerSet; their size does not change either."""
     scene = "running-leaderworkerset"
     yield from rows(scene, "pod", ON_SERVING_PODS, [Way.JSON_REMOVE, Way.MERGE, Way.PUT], MARK)
     removals = [way for way in REMOVALS if way in OF_CUSTOM_KINDS]

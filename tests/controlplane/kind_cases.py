@@ -235,7 +235,7 @@ class KindCase:
 
 
 class _Malformed(Exception):
-    """A YAML of cases says what nobody reads, or lacks what is needed."""
+    """A YAML file of cases has an unknown key, or lacks a needed one."""
 
 
 class _NoManifest(_Malformed):
@@ -258,7 +258,7 @@ def file_of(integration: Integration) -> Path:
 
 
 def kinds_with_cases() -> list[Integration]:
-    """The kinds whose YAML there is; another test tells of those that have none."""
+    """The kinds with a YAML file; another test reports kinds without one."""
     return [one for one in KINDS if file_of(one).exists()]
 
 
@@ -352,7 +352,7 @@ def _filled(value: Any, template: str) -> Any:
 
 @dataclass(frozen=True)
 class PlayedJob:
-    """One job of a kind on a stage, whose controller is played by the test."""
+    """One job of a kind on a stage; the test plays its controller."""
 
     stage: Stage
     case: KindCase
@@ -499,14 +499,14 @@ async def held_queue(stage: Stage, case: KindCase) -> None:
 
 
 async def checked_queue(stage: Stage, case: KindCase) -> None:
-    """Create the LocalQueue whose workloads wait for a check that nobody makes, and play its controller."""
+    """Create a LocalQueue with an admission check without controller, and play that controller."""
     await stage.active_check("check")
     strategy = {"admissionChecks": [{"name": stage.own("check")}]}
     await _queue(stage, case, CHECKED, CHECKED, admissionChecksStrategy=strategy)
 
 
 async def queue_elsewhere(stage: Stage) -> None:
-    """Create the LocalQueue whose jobs are left to the dispatcher of several clusters."""
+    """Create a LocalQueue that leaves its jobs to the dispatcher of several clusters."""
     spec = {"controllerName": stage.names.multikueue_controller}
     await stage.create(stage.kinds.admission_checks, stage.own(ELSEWHERE), {"spec": spec})
     checks = {"admissionChecks": [{"name": stage.own(ELSEWHERE)}]}

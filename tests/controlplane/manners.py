@@ -131,7 +131,7 @@ def canonical(resource: str, quantity: str | float) -> str:
 
 
 def applied(before: JsonObject, after: JsonObject, names: Names) -> list[Applied]:
-    """What the field managers apply whose concern differs, each all that it means to say.
+    """What the field managers with different concerns apply, each its complete intent.
 
     What changes one condition alone applies that condition alone. What else changes the admission applies
     the whole of it, and leaves out what is to be gone.

@@ -1,4 +1,4 @@
-"""What somebody else's installation of the compatible group has the API server ask.
+"""The requests that an installation of another manager with the compatible group gets.
 
 semantics, webhook registration
 """

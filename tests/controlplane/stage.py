@@ -18,7 +18,7 @@ from admitq_api.json_objects import create_merge_patch, value_at
 from admitq_api.labels import Names
 from localcluster.waiting import eventually
 
-NOBODY = {"apiVersion": "batch/v1", "kind": "Job", "name": "nobody", "uid": "nobody"}
+GONE_OWNER = {"apiVersion": "batch/v1", "kind": "Job", "name": "deleted", "uid": "deleted"}
 """An owner that is gone: what it owns is garbage."""
 RUN_SECONDS = "kwok.admitq.dev/run-seconds"
 """How long simulated pods run; without it they run until they are deleted."""
@@ -278,7 +278,7 @@ class Stage:
         """
         template = {"spec": {"containers": [{"name": "c", "image": "example.com/c:1"}]}}
         spec = {"queueName": "lq", "podSets": [{"name": "main", "count": 1, "template": template}]}
-        garbage = {"metadata": {"ownerReferences": [NOBODY]}, "spec": spec}
+        garbage = {"metadata": {"ownerReferences": [GONE_OWNER]}, "spec": spec}
         await self.create(self.kinds.workloads, "garbage", garbage)
         await self.until_gone(self.kinds.workloads, "garbage")
 

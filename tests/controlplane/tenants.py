@@ -15,7 +15,7 @@ ROLE_BINDINGS = Resource("rbac.authorization.k8s.io", "v1", "rolebindings", "Rol
 
 @asynccontextmanager
 async def tenant(stage: Stage, cluster: LocalCluster, *roles: str) -> AsyncGenerator[Stage]:
-    """Give the same namespace to a user who has these ClusterRoles in it; ``edit`` where none is named."""
+    """Give the same namespace to a user with these ClusterRoles in it; ``edit`` by default."""
     user = f"tenant-{stage.namespace}"
     for role in roles or ("edit",):
         reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role}

@@ -33,7 +33,7 @@ def asking_for(stage: Stage, *names: str, **on_flavors: list[str]) -> dict[str, 
 
 
 async def queues(stage: Stage, *names: str) -> None:
-    """A LocalQueue whose ClusterQueue asks for these checks, and the checks."""
+    """Create a LocalQueue with a ClusterQueue that has these checks, and the checks."""
     await checks(stage, *names)
     await stage.queues(admissionChecksStrategy=asking_for(stage, *names))
 

@@ -51,8 +51,8 @@ POD_GROUP = "pod-group"
 
 SUBJECTS = (*(one.framework for one in KINDS), POD_GROUP)
 UNTIL_SILENT = ("jobset.x-k8s.io/jobset", "trainer.kubeflow.org/trainjob")
-"""Kinds whose queue is looked at until it has nothing to tell any more, which takes it two seconds: one whose
-jobs are changed back, and one whose jobs are deleted."""
+"""Kinds with a work queue that the test waits for until it is empty, which takes two seconds: jobs of one kind are
+changed back, those of the other deleted."""
 WITH_WORDS = ("refused", "unfit", "incomplete", "waits")
 HOLD = "example.com/hold"
 REFUSED = "JobsRefused"
@@ -232,7 +232,7 @@ class Scene:
         match trial.outcome:
             case "runs":
                 started = await job.until(trial.told)
-                assert lost(created, started) == [], "what nobody changed is kept"
+                assert lost(created, started) == [], "unchanged fields are kept"
             case "waits":
                 reason, _, words = trial.told.partition(": ")
                 await self._until_waiting(job, reason, words)

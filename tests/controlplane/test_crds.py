@@ -455,7 +455,7 @@ async def test_what_kubectl_get_shows(
 
 
 def _blanked(line: list[str], expected: list[str]) -> list[str]:
-    """A line with the cells left out whose value is a matter of time."""
+    """Return a line without the cells that depend on time."""
     return [line[0], *("*" if want == "*" else cell for cell, want in zip(line[1:], expected, strict=True))]
 
 

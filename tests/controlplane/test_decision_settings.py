@@ -48,7 +48,7 @@ QUEUES = Case(
     ),
 )
 AFTERWARDS = Case(
-    "who used less goes first", ("3.8 seeding",), ({"finish": ["had"]}, {"admitted": ["first"]})
+    "less past usage comes first", ("3.8 seeding",), ({"finish": ["had"]}, {"admitted": ["first"]})
 )
 
 
@@ -62,7 +62,7 @@ async def test_settings_and_what_survives_a_restart(
     installation = Installation(cluster)
     installation.install(api_group=api_group, config=CONFIG)
     client = await connect(cluster)
-    # Whoever tidies up too much: a manager makes its own Lease where there is none.
+    # A manager creates its own Lease if it was deleted.
     await client.delete(LEASES, names_for(api_group).lease_name, installation.namespace)
     installation.start()
     for case in cases("settings.yaml"):
@@ -76,7 +76,7 @@ async def test_settings_and_what_survives_a_restart(
 
 
 async def _jobs_wait_for_pods_of_others(stage: Stage) -> None:
-    """While pods of an admitted job are not ready nobody gets in, whatever room there is."""
+    """While pods of an admitted job are not ready, no other is admitted, whatever fits."""
     await stage.queues()
     await stage.job("first")
     await stage.until_running("first")

@@ -143,7 +143,7 @@ class Eviction:
     preempted: str = ""
     """By what right it is preempted."""
     by_others: bool = False
-    """Nobody of ours is there yet to write it: what it leads to is shown, not what tells of it."""
+    """No controller writes it yet: the test shows its effect, not its reports."""
     seconds: str = ""
     """For how long it may run, where that is limited."""
     checked: bool = False
@@ -277,7 +277,7 @@ class Teller:
         life, eviction, stage = self.life, self.eviction, self.life.stage
         await self._submit()
         if eviction.begin is not nothing:
-            # Otherwise it may be over before anybody has looked.
+            # Otherwise it may be over before the test observes it.
             await self._admitted()
             await stage.until_condition("PodsReady", "Started", life.name)
 

@@ -17,7 +17,7 @@ from tests.controlplane.stage import Stage, condition_of
 
 ONLY = "story.example.com/only"
 HANGS: dict[str, str] = {"kwok.admitq.dev/termination-seconds": "3600"}
-"""A pod with this does not end when it is deleted, as if nobody told its node."""
+"""A pod with this does not end when it is deleted, as if its node did not know."""
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ async def node(stage: Stage, admitq_running: Installation) -> AsyncGenerator[str
 
 
 def create_node(installation: Installation, prefix: str) -> str:
-    """Make a node for those who tolerate it."""
+    """Create a node for pods that tolerate it."""
     pool = NodePool(count=1, prefix=prefix, taints=(Taint(ONLY, "", "NoSchedule"),))
     with installation.cluster.api() as api:
         nodes.create(api, pool)

@@ -1,7 +1,7 @@
 """A process in the place of another: from the other's configuration file and a kubeconfig alone.
 
-The definitions and the webhook configurations are there already, and so are certificates, which somebody
-else renews. At first all its parts run, then only some, beside somebody else's.
+The definitions and the webhook configurations exist already, and so do certificates, which another program
+renews. At first all parts run, then only some, beside those of another installation.
 """
 
 import asyncio
@@ -71,7 +71,7 @@ integrations: {frameworks: [batch/job], podOptions: {namespaceSelector: {}}}
 
 @dataclass(frozen=True)
 class Place:
-    """A cluster whose webhook configurations lead to ports of this machine, and what runs there."""
+    """A cluster with webhook configurations that call local ports, and the servers there."""
 
     cluster: LocalCluster
     ports: Mapping[str, int]
@@ -139,7 +139,7 @@ class Place:
 
 def _is_free(port: int) -> bool:
     with socket.socket() as probe:
-        # As any other server would: what lingers of connections is nobody's business.
+        # As any other server would, with lingering connections ignored.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((HOST, port))
@@ -196,7 +196,7 @@ async def test_the_file_and_a_kubeconfig_are_enough(
         assert (queue.reserving, queue.pending) == (1, 0)
         await place.end("together", together)
 
-        # Without cycles all is kept up, and quota is somebody else's to reserve.
+        # Without cycles everything else goes on, and another program reserves quota.
         alone = place.start(
             "without-cycles", "--components=webhook,core,jobs,topology", **yaml.safe_load(OLDER)
         )
@@ -220,21 +220,21 @@ async def uids(stage: Stage, job: str) -> set[str]:
 
 
 async def without_cycles(stage: Stage) -> None:
-    """A job that waits for somebody else to reserve quota, beside one that ran before."""
+    """A job that waits until another program reserves quota, beside one that ran before."""
     await stage.job("third")
 
     async def counted() -> tuple[int, int]:
         status = (await stage.get(stage.kinds.cluster_queues, stage.own("cq")))["status"]
         return status["reservingWorkloads"], status["pendingWorkloads"]
 
-    await stage.until(counted, (1, 1), what="the ClusterQueue tells who holds quota and who waits")
+    await stage.until(counted, (1, 1), what="the ClusterQueue counts reserving and pending workloads")
     waiting = await stage.workload("third")
     assert (condition_of(waiting, "QuotaReserved") or ("False",))[0] == "False"
     reserved = {
         "type": "QuotaReserved",
         "status": "True",
         "reason": "QuotaReserved",
-        "message": "by somebody else",
+        "message": "by another program",
         "lastTransitionTime": MARKED,
     }
     assigned = {
@@ -252,14 +252,14 @@ async def without_cycles(stage: Stage) -> None:
         return (await stage.get(JOBS, "third"))["status"].get("ready", 0)
 
     await stage.until(ready, 1, what="the pod of third is ready")
-    assert await stage.condition("PodsReady", "third") is None, "nobody waits for pods"
+    assert await stage.condition("PodsReady", "third") is None, "nothing waits for pods"
     await end_pods(stage, "third")
     await stage.until(lambda: stage.is_complete("third"))
 
 
 def show(folder: Path, authority: KeyPair) -> KeyPair:
     """Put a certificate that this authority signed where the process looks."""
-    leaf = make_leaf(authority, time.time_ns(), names=(HOST,), name="somebody else")
+    leaf = make_leaf(authority, time.time_ns(), names=(HOST,), name="another program")
     (folder / "tls.key").write_bytes(leaf.key)
     (folder / "tls.crt").write_bytes(leaf.certificate)
     return leaf

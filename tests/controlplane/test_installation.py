@@ -124,7 +124,7 @@ async def test_a_manager_killed_at_any_step_goes_on_as_if_nothing_had_been(
     await start()
     await stage.until(lambda: stage.is_complete("patient"))
     assert (await stage.workload("patient"))["spec"]["priority"] == CLASS_VALUE
-    # What others hold was known before anybody was tried, and who may not be queued was not for a moment.
+    # Held quota was known before any workload was evaluated, and no forbidden workload was ever queued.
     assert {job: await stage.workload(job) for job in before} == before
     await until_phases(stage, alone="Succeeded", **{"stormy-0": "held", "stormy-1": "held"})
     await _delete_and_leave_pods(stage, "holds")
@@ -188,7 +188,7 @@ async def _until_pods_end(stage: Stage, workload: Any, job: str, waiting: str) -
 
 ALONE_AND_WITH_PODS: Final = {
     "integrations": {"frameworks": ["batch/job", "pod"]},
-    # The lease of who was killed is another story; here nobody waits for it to run out.
+    # Another test covers the lease of a killed manager; this one does not wait until it expires.
     "leaderElection": {"leaderElect": False},
 }
 

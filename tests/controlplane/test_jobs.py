@@ -276,7 +276,7 @@ async def test_a_job_made_again_under_its_name_gets_a_workload_of_its_own(stage:
     await stage.until_running()
 
 
-# --- who may run ----------------------------------------------------------------------------------
+# --- permission to run ----------------------------------------------------------------------------
 
 
 async def test_a_job_without_a_queue_is_left_alone(stage: Stage) -> None:

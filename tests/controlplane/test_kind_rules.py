@@ -28,7 +28,7 @@ async def test_requests_are_accepted_refused_and_completed_by_the_rules(stage: S
     await open_queues(stage, case)
     await held_queue(stage, case)
     await queue_elsewhere(stage)
-    assert case.queue(stage.names.group) == "default", "who names no queue gets it"
+    assert case.queue(stage.names.group) == "default", "a job without queue name gets the default"
     bases: dict[str, PlayedJob] = {}
     wrong: list[str] = []
     for rule in case.validation:
@@ -43,7 +43,7 @@ async def test_requests_are_accepted_refused_and_completed_by_the_rules(stage: S
     queue_label = f"metadata.labels[{stage.names.queue_name}]"
     nobodys = dataclasses.replace(stage, namespace="default")
     _, left_alone = await submit(nobodys, case, changes={queue_label: None}, dry_run=True)
-    assert not case.suspended or differences(left_alone, case.suspended), "nobody queues it there"
+    assert not case.suspended or differences(left_alone, case.suspended), "it is not queued there"
     for mutation in case.mutation:
         await stage.until(partial(_becomes, stage, case, mutation), [], what=mutation.rule)
 

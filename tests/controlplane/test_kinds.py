@@ -72,7 +72,7 @@ async def test_a_job_waits_runs_and_ends_well(stage: Stage, case: KindCase) -> N
 
     await job.play("running")
     if not case.has_real_pods:
-        # Real pods are ready when they are: whether somebody looks in between is chance.
+        # The time at which real pods become ready is chance, and so is a look in between.
         await job.until_condition("PodsReady", "False", "WaitForStart")
     await job.play("ready")
     await job.until_condition("PodsReady", "True", "Started")

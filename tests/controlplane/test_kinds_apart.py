@@ -63,7 +63,7 @@ async def test_a_rayservice_keeps_its_quota_until_redis_is_cleaned_up(
     await other.until_started()
     for one in (job, other):
         await stage.client.delete(case.resource, one.name, stage.namespace, propagation="Background")
-    # Whoever keeps no state is let go; by then the one that does was looked at, too.
+    # Jobs without stored state are released; by then the one with state was reconciled, too.
     await stage.until(other.is_gone_for_good, True, timeout=90.0)
     assert is_reserved(await job.workload())
     await stage.client.merge_patch(

@@ -1,4 +1,4 @@
-"""A kind whose definition is installed, replaced and deleted while admitq runs beside the cluster."""
+"""The definition of a kind is installed, replaced and deleted while admitq runs."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +15,7 @@ from localcluster import crds
 from localcluster.installation import Installation
 from localcluster.waiting import eventually
 from tests.controlplane.recording import total
-from tests.controlplane.stage import NOBODY, Stage, condition_of, controlled_by
+from tests.controlplane.stage import GONE_OWNER, Stage, condition_of, controlled_by
 
 JOBSETS = resource_of(JOBSET)
 DEFINITION = "jobsets.jobset.x-k8s.io"
@@ -145,7 +145,7 @@ async def looked(manager: Manager, times: float) -> bool:
 
 
 async def holders(stage: Stage) -> list[str]:
-    """Who holds quota, by the names of jobs."""
+    """Return the jobs that hold quota, by name."""
     items, _ = await stage.client.list(stage.kinds.workloads, stage.namespace)
     return [
         one["metadata"]["ownerReferences"][0]["name"]
@@ -155,7 +155,7 @@ async def holders(stage: Stage) -> list[str]:
 
 
 async def owners(stage: Stage) -> list[str]:
-    """Whose Workloads there are, by the names of jobs."""
+    """Return the jobs with a Workload, by name."""
     items, _ = await stage.client.list(stage.kinds.workloads, stage.namespace)
     return sorted(one["metadata"]["ownerReferences"][0]["name"] for one in items)
 
@@ -169,7 +169,7 @@ async def test_jobs_of_a_version_that_is_not_served_for_a_while_keep_their_workl
     # Until the garbage collector follows JobSets it asks for owners one by one, again and again with growing
     # waits, and takes for gone what is not served. Once it deletes JobSets it follows them; what comes before
     # may still be asked for later.
-    await a_job_set(stage, "garbage", ownerReferences=[NOBODY])
+    await a_job_set(stage, "garbage", ownerReferences=[GONE_OWNER])
     await stage.until_gone(JOBSETS, "garbage")
     for name in ("long", "given-up"):
         await a_job_set(stage, name)
@@ -181,13 +181,13 @@ async def test_jobs_of_a_version_that_is_not_served_for_a_while_keep_their_workl
     with pytest.raises(ApiError):
         await stage.get(JOBSETS, "long")
     assert await stage.workload("long") == before
-    # A change of the Workload makes nobody look for a job that cannot be seen.
+    # A change of the Workload causes no lookup of a job of an unserved kind.
     patch = {"metadata": {"annotations": {"example.com/note": "x"}}}
     await stage.change(stage.kinds.workloads, before["metadata"]["name"], patch)
     await stage.job()
     await stage.until_running()
     assert await is_admitted(stage, "long")
-    # One that is deleted is not held for a job that nobody could stop.
+    # A deleted Workload is not held for a job that cannot be stopped.
     given_up = (await stage.workload("given-up"))["metadata"]["name"]
     await stage.client.delete(stage.kinds.workloads, given_up, namespace=stage.namespace)
     await stage.until(lambda: owners(stage), ["j", "long"])
@@ -249,7 +249,7 @@ async def test_jobs_inside_a_job_of_a_third_party_follow_it_at_any_depth(
     created = await stage.job(child, metadata=controlled_by(between))
     assert created["spec"]["suspend"] is False
 
-    # Nobody has quota for the robot yet, so that nothing inside of it may run.
+    # The robot has no quota yet, so that nothing inside of it may run.
     await stage.until_running(child, running=False)
     note = f"{stage.names.product} managed child job suspended"
     await stage.until_told("Job", child, "Suspended", note)

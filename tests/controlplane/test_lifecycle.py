@@ -71,7 +71,7 @@ async def _runs_when_its_gates_are_gone(stage: Stage) -> None:
 
 
 async def _runs_when_its_workload_has_no_gate(stage: Stage) -> None:
-    """Who may change Workloads lifts gates there, and the job does not bring them back."""
+    """A user that may change Workloads removes gates there, and the job does not restore them."""
     await _queue(stage, "opened")
     key = stage.names.admission_gated_by
     await stage.job("opened", queue="opened", metadata={"annotations": {key: "example.com/budget"}})
@@ -83,7 +83,7 @@ async def _runs_when_its_workload_has_no_gate(stage: Stage) -> None:
 
 
 async def _gives_back_what_it_held_when_its_owner_is_gone(stage: Stage, record: Record) -> None:
-    """One whose pod still runs, and one that holds quota for a check, deleted without what they own."""
+    """A job with a running pod and one that waits for a check are deleted without their dependents."""
     checks = {"admissionChecks": [{"name": stage.own("check")}]}
     await _queue(stage, "running", cpu=1)
     await _queue(stage, "checked", cpu=1, admissionChecksStrategy=checks)

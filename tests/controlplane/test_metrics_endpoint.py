@@ -1,4 +1,4 @@
-"""Who may read the metrics of a process that listens beyond loopback: whoever the cluster says, over TLS."""
+"""The cluster decides over TLS which callers may read metrics of a process that listens beyond loopback."""
 
 import ssl
 import sys
@@ -51,7 +51,7 @@ async def endpoint(
 
 @pytest.fixture
 async def session() -> AsyncGenerator[aiohttp.ClientSession]:
-    # The certificate is the process's own; who reads metrics is decided by the token.
+    # The certificate is the process's own; the token decides over access to metrics.
     trusting = ssl.create_default_context()
     trusting.check_hostname = False
     trusting.verify_mode = ssl.CERT_NONE

@@ -213,7 +213,7 @@ class DrawnWrite:
     """One write of a sequence."""
 
     change: str
-    """The name of a row, whose change is written."""
+    """Return the name of a row; the change is written."""
     subject: str
     manner: Manner
     settles: bool

@@ -179,7 +179,7 @@ async def create_pod_of(
 
 
 async def run_job_set(stage: Stage, created: dict[str, Any]) -> None:
-    """Create the Job of a JobSet, whose pod the Job controller creates."""
+    """Create the Job of a JobSet; the Job controller creates its pod."""
     metadata, [replicated] = created["metadata"], created["spec"]["replicatedJobs"]
     prefix = "jobset.sigs.k8s.io/"
     labels = {
@@ -216,7 +216,7 @@ async def run_leader_worker_set(stage: Stage, created: dict[str, Any]) -> None:
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of job whose controller the test plays: one pod that asks for one CPU."""
+    """A kind of job with a controller that the test plays: one pod that requests one CPU."""
 
     integration: Integration
     spec: dict[str, Any]

@@ -187,7 +187,7 @@ async def _is_counted(stage: Stage, admitq: Installation, name: str, message: st
 async def _is_deactivated_for_good(
     stage: Stage, record: Record, admitq: Installation, writes: Writes
 ) -> None:
-    """Who came back as often as it may is deactivated, and its job deleted after a while."""
+    """A job that was requeued as often as allowed is deactivated, and deleted after a while."""
     await stage.cluster_queue("never")
     await stage.local_queue("never", cluster_queue="never")
     await _until_they_admit(stage, "never", "never")
@@ -233,7 +233,7 @@ async def _is_deactivated_for_good(
 
 
 async def _timed_out_job_queues_behind_others(stage: Stage, record: Record) -> None:
-    """Who did not get ready queues up behind those who waited meanwhile."""
+    """A job that did not get ready is queued behind jobs that waited meanwhile."""
     await stage.cluster_queue("one", cpu=1)
     await stage.local_queue("one", cluster_queue="one")
     for name in ("first", "second", "third"):

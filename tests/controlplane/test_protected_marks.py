@@ -1,4 +1,4 @@
-"""Stories of a tenant who tries to run more than was admitted by changing marks of pods."""
+"""A tenant changes marks of pods in order to run more than was admitted."""
 
 from collections.abc import AsyncGenerator
 from typing import Any

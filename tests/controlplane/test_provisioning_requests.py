@@ -126,13 +126,13 @@ async def check(stage: Stage, name: str = "check") -> None:
 
 
 async def queues(stage: Stage, *names: str) -> None:
-    """A LocalQueue whose ClusterQueue asks for these checks."""
+    """Create a LocalQueue with a ClusterQueue that has these checks."""
     listed = [{"name": stage.own(name)} for name in names]
     await stage.queues(admissionChecksStrategy={"admissionChecks": listed})
 
 
 async def ready_queues(stage: Stage, **spec: Any) -> None:
-    """A LocalQueue whose ClusterQueue asks for a check, with its config."""
+    """Create a LocalQueue with a ClusterQueue that has a check with its config."""
     await config(stage, **spec)
     await check(stage)
     await queues(stage, "check")

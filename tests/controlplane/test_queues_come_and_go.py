@@ -1,10 +1,10 @@
-"""What becomes of jobs at every step of their lives when what they are queued in stops, goes, or changes.
+"""Jobs at every step of their lives while their queues are stopped, deleted or changed.
 
 In each world five jobs share a queue: one is done, one runs, one is evicted and has not stopped yet, one
 holds quota and waits for a check, and one waits for quota. All worlds are played at once.
 
-Who waits is of a lower priority, so that it never comes before the one that is checked: stamps of creation
-have whole seconds, and of two jobs of one second their uids tell which is first.
+The pending job has a lower priority, so that it never comes before the one that waits for a check:
+timestamps of creation have whole seconds, and uids order two jobs of one second.
 """
 
 from collections.abc import Callable, Mapping
@@ -24,9 +24,9 @@ from tests.controlplane.stage import Stage, at_once, condition_of, owner_of
 
 POOL = "example.com/pool"
 STEPS_BACK = ("checked", "leaves", "waits")
-"""Who holds no quota once the queue is stopped, and who was evicted has left."""
+"""Jobs without quota once the queue is stopped and the evicted job has left."""
 LAST = "last"
-"""The priority class of who waits."""
+"""The priority class of the pending job."""
 HOLD = {"spec": {"stopPolicy": "Hold"}}
 GO_ON = {"spec": {"stopPolicy": "None"}}
 
@@ -39,7 +39,7 @@ class World:
     record: Record
     name: str
     checked: set[str]
-    """Jobs whose check is ready, of all worlds."""
+    """Jobs with a ready check, of all worlds."""
     controller: ExampleCheck
 
     @property
@@ -59,7 +59,7 @@ class World:
         await stage.local_queue(self.name, cluster_queue=self.name)
         await self._submit("done")
         await stage.until_running(self.job("done"))
-        # No node is of the flavor's pool: its pods are nobody's but ours.
+        # No node is of the flavor's pool: only the test changes its pods.
         await play_pods(stage, self.job("done"), phase="Succeeded")
         await stage.until_finished(self.job("done"))
         await self._submit("runs")
@@ -81,7 +81,7 @@ class World:
         await self.stage.job(self.job(step), queue=self.name, labels=labels)
 
     async def _evict(self, step: str) -> None:
-        """Have one evicted that nobody stops but us: its Workload is all there is of it."""
+        """Evict a Workload without job, which only the test stops."""
         stage, name = self.stage, self.job(step)
         self.checked.add(name)
         container = {"name": "c", "image": "example.com/c:1", "resources": {"requests": {"cpu": 1}}}
@@ -96,7 +96,7 @@ class World:
         await stage.transit(name, lambda change: change.evict(Reason.NODE_FAILURES, "its node is gone"))
 
     async def left(self) -> None:
-        """See that who is evicted has what it had until it has stopped, and have it stop."""
+        """Check that the evicted job keeps its quota until it has stopped, and stop it."""
         workload = await self.workload("leaves")
         assert workload["status"]["admission"]["clusterQueue"] == self.cluster_queue
         assert condition_of(workload, "Evicted") == ("True", "NodeFailures", "its node is gone")
@@ -150,7 +150,7 @@ class World:
         await self.stage.until(active, wanted)
 
     async def runs_on(self) -> dict[str, Any]:
-        """See that who runs has never been stopped, and who is done is as it was."""
+        """Check that the running job was never stopped, and the finished one is unchanged."""
         runs, done = self.job("runs"), self.job("done")
         assert value_at(await self.stage.get(JOBS, runs), ("spec", "suspend"), False) is False
         assert self.record.course(runs, ("Evicted",)) == []
@@ -158,7 +158,7 @@ class World:
         return await self.stage.workload(runs)
 
     async def start_again(self) -> None:
-        """Have who runs stopped and admitted anew."""
+        """Stop the running job and admit it again."""
         name = (await self.stage.workload(self.job("runs")))["metadata"]["name"]
         workloads = self.stage.kinds.workloads
         await self.stage.change(workloads, name, {"spec": {"active": False}})
@@ -222,7 +222,7 @@ async def _cluster_queue_deleted(world: World) -> None:
     await world.runs_on()
     await stage.client.delete(JOBS, world.job("runs"), stage.namespace, propagation="Background")
     await stage.until(lambda: stage.workloads(world.job("runs")), [])
-    assert (await stage.get(queues, name))["metadata"]["finalizers"], "somebody has not stopped yet"
+    assert (await stage.get(queues, name))["metadata"]["finalizers"], "a job has not stopped yet"
     await world.left()
     await stage.until_gone(queues, name)
     await world.until_active(
@@ -259,7 +259,7 @@ async def _local_queue_deleted(world: World) -> None:
 
 
 async def _flavor_replaced(world: World) -> None:
-    """Who holds quota of a flavor keeps it, and comes back on the one that has taken its place."""
+    """Jobs that hold quota of a flavor keep it, and are admitted to its replacement afterwards."""
     stage, queues, new = world.stage, world.stage.kinds.cluster_queues, f"new-{world.name}"
     await stage.flavor(new, nodeLabels={POOL: new})
     [group] = (await stage.get(queues, world.cluster_queue))["spec"]["resourceGroups"]

@@ -133,7 +133,7 @@ async def test_what_the_guide_shows_runs_as_it_stands(stage: Stage, resource: Re
 async def test_pods_may_name_a_queue_of_their_own(
     stage: Stage, definitions: Callable[[Iterable[str]], None]
 ) -> None:
-    """Each is queued by itself then, for nobody who makes them is in a queue, near or far; so is a Job."""
+    """Each is queued on its own then, because no owner at any distance is queued; so is a Job."""
     definitions(["leaderworkersets.leaderworkerset.x-k8s.io"])
     await stage.queues(cpu=2)
     labels = {"app": "s", stage.names.queue_name: "lq"}

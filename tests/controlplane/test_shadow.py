@@ -33,7 +33,7 @@ async def test_a_shadow_agrees_with_its_like_and_tells_of_what_it_would_not_do(
     names, queue = stage.names, stage.own("cq")
 
     async def told(series: str, cluster_queue: str = queue) -> float:
-        # Named after admitq, whoever's group it is.
+        # Named after admitq in every API group.
         return await total(shadow, series, cluster_queue=cluster_queue)
 
     async def has_compared(least: int, cluster_queue: str = queue) -> None:

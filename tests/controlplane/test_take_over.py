@@ -56,7 +56,7 @@ async def test_a_cluster_changes_hands_and_comes_back(
     ours = Installation(cluster, namespace=THEIRS)
 
     async def run(commands: Sequence[str]) -> None:
-        """Run commands of the plan as somebody would who reads them."""
+        """Run the commands of the plan as a reader would."""
         for command in commands:
             done = await asyncio.to_thread(
                 subprocess.run,
@@ -125,7 +125,7 @@ async def test_a_cluster_changes_hands_and_comes_back(
         as_it_was = await standing(stage)
         await run(stop)
         await asyncio.to_thread(before.stop)
-        # Its job is held while nobody is there who could make its Workload.
+        # Its job is held while no manager creates its Workload.
         await stage.job("comes-late")
         await asyncio.to_thread(ours.start, ["manager"])
         await stage.until_condition("QuotaReserved", "WaitingForQuota", "comes-late")
@@ -166,7 +166,7 @@ async def test_a_cluster_changes_hands_and_comes_back(
 
 
 async def standing(stage: Stage) -> dict[str, Any]:
-    """What must not change with the manager: who is admitted and where, the charged usage, pods.
+    """What must not change with the manager: admissions, their flavors, charged usage, pods.
 
     The garbage collector takes what belonged to a job that is gone when it comes to it.
     """
@@ -248,7 +248,7 @@ async def looks_like_theirs(stage: Stage) -> None:
     unlabelled = {"metadata": {"labels": {"app.kubernetes.io/part-of": None}}}
     for resource, verb in ((MUTATING_WEBHOOKS, "mutating"), (VALIDATING_WEBHOOKS, "validating")):
         await stage.change(resource, f"{NAMES.installation}-{verb}-webhook-configuration", unlabelled)
-    # Their webhooks are called by way of that Service: one for a kind that nobody has.
+    # Their webhooks are called through that Service: one is for an unused kind.
     robots = {"apiGroups": ["example.com"], "resources": ["robots"]}
     hook = {
         "name": f"vrobot.{COMPAT_GROUP}",
@@ -261,11 +261,11 @@ async def looks_like_theirs(stage: Stage) -> None:
 
 
 async def written_as_theirs(stage: Stage) -> None:
-    """A Workload of nobody's job that was admitted by server-side apply, under their field manager."""
+    """A Workload without job that was admitted by server-side apply, under their field manager."""
     workloads = stage.kinds.workloads
     pod = {"containers": [{"name": "c", "image": "example.com/c:1", "resources": {"requests": {"cpu": "1"}}}]}
     spec = {"queueName": "theirs", "podSets": [{"name": "main", "count": 1, "template": {"spec": pod}}]}
-    # Nobody else admits from it.
+    # No other manager admits from it.
     queue = {"clusterQueue": stage.own("cq"), "stopPolicy": "Hold"}
     await stage.create(stage.kinds.local_queues, "theirs", {"spec": queue})
     await stage.create(workloads, "by-hand", {"spec": spec})

@@ -97,8 +97,8 @@ def lived(case: KindCase) -> Story:
             await stage.until(job.is_gone_for_good, what="its deletion", timeout=90.0)
         await told(job)
         await until_idle(stage, case.queue(stage.names.group))
-        # Who has not heard of the eviction yet may start once more what the other one just stopped, since
-        # no write to a job can depend on its Workload; whoever sees it stops it again.
+        # A manager that has not observed the eviction may restart a job that the other just stopped, since
+        # no write to a job can depend on its Workload; a manager that observes it stops the job again.
         assert 1 <= starts(jobs, case, stage.names) <= 2
         assert len({one["metadata"]["uid"] for one in workloads.versions}) == 1
         course = workloads.course(job.name, ["QuotaReserved", "Evicted"])
@@ -195,7 +195,7 @@ async def leader_worker_set_lived(stage: Stage) -> None:
 
 
 async def until_gone(stage: Stage, resource: Resource) -> None:
-    """Delete what serves, and wait until its pods are gone, its Workloads held by nobody, and all is idle."""
+    """Delete the serving objects, and wait until pods are gone, finalizers removed and all is idle."""
     await stage.client.delete(resource, "s", stage.namespace)
     await until_pods(stage)
     await until_idle(stage)
@@ -205,7 +205,7 @@ async def until_gone(stage: Stage, resource: Resource) -> None:
 
 
 async def until_idle(stage: Stage, local_queue: str = "lq") -> None:
-    """Wait until nothing is left of what was queued, and nobody writes what another one writes otherwise."""
+    """Wait until no queued object is left, and no manager overwrites another's writes."""
     kinds, seen = stage.kinds, list[list[str]]()
 
     async def look() -> bool:
@@ -215,7 +215,7 @@ async def until_idle(stage: Stage, local_queue: str = "lq") -> None:
         ]
         assert [counted(one) for one in queues] == [[0, 0], [0, 0]]
         workloads, _ = await stage.client.list(kinds.workloads, stage.namespace)
-        # Who takes them away learns of kinds that are new to the cluster every half a minute only.
+        # The garbage collector discovers new kinds only every half a minute.
         assert [one for one in workloads if has_finalizers(one)] == []
         seen.append([one["metadata"]["resourceVersion"] for one in (*queues, *workloads)])
         return seen[-1:] == seen[-2:-1]
@@ -255,7 +255,7 @@ async def test_two_leaders_start_and_end_a_job_once(
 
 @asynccontextmanager
 async def without_webhooks(client: Client) -> AsyncGenerator[None]:
-    """Have nobody asked about objects that are created and changed, for the length of a block."""
+    """Disable all webhooks for created and changed objects within a block."""
     taken = [
         (kind, one)
         for kind in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS)

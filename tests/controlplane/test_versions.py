@@ -327,7 +327,7 @@ async def conversion_outlives_an_upgrade(client: Client, installation: Installat
     installation.install(api_group=COMPAT_GROUP, values={"commonLabels": {"upgraded": "yes"}})
     assert (await client.get(CRDS, name))["metadata"]["labels"]["upgraded"] == "yes"
     assert await trusted() == before
-    # Had somebody taken it away, the process would write it again.
+    # If it had been removed, the process would write it again.
     queue = Stored(client, "ClusterQueue", "applied")
     assert (await queue.read(queue.older))["spec"]["cohort"] == "others"
 
@@ -349,7 +349,7 @@ async def objects_that_are_stored_in_the_older_version_are_no_obstacle(
 
     await stored_as("v1beta1")
     installation.stop(("webhook",))
-    # With nobody to convert it, it is taken once the API server stores it as it is.
+    # Without a converter it is accepted once the API server stores it unchanged.
     written = {"spec": {"clusterQueue": "applied"}}
     await eventually(lambda: queue.write(queue.older, written), what="v1beta1 is stored")
     await stored_as("v1beta2")
@@ -369,7 +369,7 @@ async def what_is_stored_needs_no_webhook(client: Client) -> None:
     assert (await queue.read(queue.newer))["spec"]["stopPolicy"] == "Hold"
     with pytest.raises(ApiError, match="conversion webhook"):
         await queue.read(queue.older)
-    # Of what somebody wrote in the older version the API server compares fields there.
+    # The API server compares the fields of an apply in the older version there.
     (number,) = [number for number, case in enumerate(CASES) if case["kind"] == "WorkloadPriorityClass"]
     priority = Stored(client, "WorkloadPriorityClass", f"case-{number}")
     applied = priority.object(priority.newer, {"value": 8})

@@ -2,7 +2,7 @@
 
 Each story has its ClusterQueue, its LocalQueue and its Job of one name, and all are told at once. The one of
 pods that do not get ready in time is in test_policies.py, for it takes a configuration of its own; the one of
-a manager that is started anew in test_installation.py, for nobody else may be beside it.
+a manager that is restarted in test_installation.py, because no other may run beside it.
 """
 
 from typing import Any
@@ -347,7 +347,7 @@ async def _a_check_is_rejected(stage: Stage, writes: Writes) -> None:
 
 
 async def _a_cluster_queue_is_deleted(stage: Stage, writes: Writes) -> None:
-    """It stays while something runs in it; who merely holds quota loses that."""
+    """It stays while workloads run in it; workloads that only hold quota lose it."""
     spot = {"name": stage.own("check"), "onFlavors": [stage.own("spot")]}
     checks = {"admissionChecksStrategy": {"admissionChecks": [spot]}}
     await _queues(stage, "deleted", cpu=1, flavors=("f", "spot"), **checks)

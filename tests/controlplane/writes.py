@@ -44,7 +44,7 @@ REFRESHED = ": QuotaReserved=False PendingEvaluation Workload is pending evaluat
 
 
 UNHEARD = "Active=False FlavorNotFound "
-"""What is in a write about a queue whose flavors were made before it, and are heard of after it."""
+"""A write about a queue with flavors that were created before it and are observed after it."""
 
 
 def queued(name: str) -> list[list[str]]:
@@ -62,7 +62,7 @@ def stopped(name: str, *, given: str) -> list[list[str]]:
 
 
 def released(name: str, message: str, *, requeued: bool, reason: str, ready: bool) -> list[list[str]]:
-    """What is written when an evicted Job whose pods were ready, or not, has stopped."""
+    """The writes when an evicted Job, with ready pods or not, has stopped."""
     pods = f"{NOT_READY}; " if ready else ""
     said = (
         f"admission removed; QuotaReserved=False PendingEvaluation {message}; {UNRESERVED}; {pods}"
@@ -101,7 +101,7 @@ class Story:
 
     @property
     def ordered(self) -> list[tuple[int, tuple[str, int]]]:
-        """The lines whose place among others matters, each with how often it was written before."""
+        """Return the lines in a fixed order, each with how often it was written before."""
         free = [line.startswith("~") for lines in self.steps for line in lines]
         counted = _counted([line for _, line in self.lines])
         placed = zip(free, self.lines, counted, strict=True)
@@ -112,7 +112,7 @@ class Writes:
     """The writes of a stage's Jobs, Workloads, ClusterQueues and LocalQueues.
 
     Args:
-        stage: whose objects.
+        stage: the stage of the objects.
         chronicle: follows them.
     """
 

@@ -1,6 +1,6 @@
 """The chart on a real control plane: installed, upgraded and uninstalled by helm.
 
-Each test has a control plane of its own, because webhooks that nobody answers stop everybody's Jobs.
+Each test has a control plane of its own, because webhooks without a server stop all Jobs.
 """
 
 import subprocess
@@ -28,7 +28,7 @@ LEASES = ("kube-system", "leases")
 """Namespace and resource of what the processes of Kubernetes hold."""
 
 NOWHERE = "https://127.0.0.1:1"
-"""A webhook URL at which nobody answers."""
+"""A webhook URL without a server."""
 
 MERGE = "application/merge-patch+json"
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -119,7 +119,7 @@ def read(api: Api, path: str) -> Any:
 def write_as_processes_do(api: Api, release: Release, bundle: str) -> None:
     """Leave what manager and webhook leave behind: certificates, a lease, the CA in each webhook."""
     api.request("PATCH", release.secret, {"stringData": {"ca.crt": "theirs"}}, content_type=MERGE)
-    api.request("PATCH", release.lease, {"spec": {"holderIdentity": "somebody"}}, content_type=MERGE)
+    api.request("PATCH", release.lease, {"spec": {"holderIdentity": "another"}}, content_type=MERGE)
     webhooks = api.request("GET", release.mutating)["webhooks"]
     for webhook in webhooks:
         webhook["clientConfig"]["caBundle"] = bundle
@@ -149,7 +149,7 @@ async def test_what_processes_wrote_survives_upgrades_and_nothing_survives_unins
         assert {webhook["timeoutSeconds"] for webhook in webhooks} == {5}
         assert {webhook["clientConfig"]["caBundle"] for webhook in webhooks} == {bundle}
         assert api.request("GET", release.secret)["data"].keys() == {"ca.crt"}
-        assert api.request("GET", release.lease)["spec"]["holderIdentity"] == "somebody"
+        assert api.request("GET", release.lease)["spec"]["holderIdentity"] == "another"
 
         helm("uninstall", release.name, "--namespace", release.namespace, "--wait", cluster=cluster)
 
@@ -221,7 +221,7 @@ ADMIN, USER, VIEWER = "admitq-batch-admin-role", "admitq-batch-user-role", "view
 MANAGER = "system:serviceaccount:admitq-system:admitq-manager"
 WEBHOOK = "system:serviceaccount:admitq-system:admitq-webhook"
 
-# Who, verb, resource (group/plural/subresource), and whether it is allowed in a tenant's namespace.
+# User, verb, resource (group/plural/subresource), and whether it is allowed in a tenant's namespace.
 ACCESS = [
     (USER, "create", "batch/jobs", True),
     (USER, "get", "admitq.dev/workloads", True),
@@ -255,7 +255,7 @@ ACCESS = [
 ]
 
 
-def is_allowed(api: Api, who: str, verb: str, resource: str) -> bool:
+def is_allowed(api: Api, user: str, verb: str, resource: str) -> bool:
     group, plural, *subresource = resource.split("/")
     attributes = {
         "namespace": "default",
@@ -265,7 +265,7 @@ def is_allowed(api: Api, who: str, verb: str, resource: str) -> bool:
         "subresource": "".join(subresource),
     }
     path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
-    answer = api.request("POST", path, {"spec": {"user": who, "resourceAttributes": attributes}})
+    answer = api.request("POST", path, {"spec": {"user": user, "resourceAttributes": attributes}})
     return bool(answer["status"]["allowed"])
 
 

@@ -58,7 +58,7 @@ def job(name: str) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Broken:
-    """A cluster with a release whose webhooks do not answer."""
+    """A cluster with a release without answering webhooks."""
 
     cluster: LocalCluster
     api: Api

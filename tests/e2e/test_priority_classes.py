@@ -1,4 +1,4 @@
-"""The chart's policy decides who may name which priority class, wherever a job's priority may come from."""
+"""The chart's policy decides which users may name which priority class, for every source of a priority."""
 
 import http.client
 import json
@@ -28,7 +28,7 @@ VALUES = {
     "webhook.failurePolicy": "Ignore",
     "priorityClassPolicy.enabled": "true",
     "priorityClassPolicy.workloadPriorityClasses.urgent.groups[0]": "leads",
-    "priorityClassPolicy.workloadPriorityClasses.never.users[0]": "nobody",
+    "priorityClassPolicy.workloadPriorityClasses.never.users[0]": "unknown-user",
     "priorityClassPolicy.priorityClasses.critical.groups[0]": "leads",
     **{f"config.integrations.frameworks[{at}]": name for at, name in enumerate(list_framework_names())},
 }
@@ -78,7 +78,7 @@ def rows(label: str) -> list[Tried]:
     return [
         Tried("a class of the lead", LEAD, jobs, job("a", plain, **{label: "urgent"}), True),
         Tried("a class of the lead", USER, jobs, job("b", plain, **{label: "urgent"}), False),
-        Tried("a class of nobody", LEAD, jobs, job("c", plain, **{label: "never"}), False),
+        Tried("a class without users", LEAD, jobs, job("c", plain, **{label: "never"}), False),
         Tried("a free class", USER, jobs, job("d", plain, **{label: "low"}), True),
         Tried("no class", USER, jobs, job("e", plain), True),
         Tried("no labels", USER, jobs, {**job("f", plain), "metadata": {"name": "f"}}, True),

@@ -28,7 +28,7 @@ from tests.faults import proxy as p
 from tests.faults.proxy import Action, Proxy
 
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
-"""Who loses a lease ends with its calls on their way, as its process would."""
+"""A manager that loses its lease ends with its open calls, as its process would."""
 
 QUICK = LeaseTiming(duration=3.0, renew_deadline=2.0, retry=0.1, call=5.0, stall=5.0)
 """Where a lease is to run out."""
@@ -300,7 +300,7 @@ async def test_of_many_candidates_one_leads_at_any_instant(proxy: Proxy, stand: 
     def look() -> None:
         nonlocal most
         while not over.wait(0.001):
-            # One that leads in both rounds led in all of the time between them, for nobody leads twice.
+            # A manager that leads in both rounds led all the time between them, because none leads twice.
             rounds = [[candidate.elector.is_leader() for candidate in candidates] for _ in range(2)]
             most = max(most, sum(map(all, zip(*rounds, strict=True))))
 
@@ -435,4 +435,4 @@ async def test_what_others_wrote_on_a_lease_stays(stand: Stand, client: Client, 
     seen = await client.get(LEASES, NAME, namespace)
     assert seen["metadata"]["labels"] == metadata["labels"]
     assert seen["metadata"]["annotations"] == metadata["annotations"]
-    assert seen["spec"]["leaseTransitions"] == 0, "nobody held it before"
+    assert seen["spec"]["leaseTransitions"] == 0, "the lease had no holder before"

@@ -1,4 +1,4 @@
-"""Objects that were stored before anybody checked them: each shows what is wrong, and the others go on."""
+"""Invalid objects that were stored without validation: each reports its problem, and the others go on."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -23,7 +23,7 @@ async def unguarded(
     connect: Callable[[LocalCluster], Awaitable[Client]],
     api_group: str,
 ) -> tuple[Client, Installation]:
-    """A manager beside a cluster whose webhooks are gone, so that anything the schema allows is stored."""
+    """A manager beside a cluster without webhooks, which stores anything that the schema allows."""
     cluster = private_cluster((NodePool(count=2, cpu="16", memory="64Gi"),))
     installation = Installation(cluster)
     installation.install(api_group=api_group)

@@ -236,7 +236,7 @@ async def test_a_replica_stops_under_reviews_and_none_fails(webhook: Webhook) ->
 
     workers = [asyncio.create_task(keep_asking()) for _ in range(4)]
     await eventually(lambda: asked >= 50)
-    # What happens before a pod is told to stop: nobody is sent there any more. Those who are there finish.
+    # Before a pod stops it gets no new connections; open ones finish.
     ports.remove(webhook.port)
     await webhook.server.stop()
     before = asked

@@ -42,7 +42,7 @@ def job(number: int, queue_label: str, seconds: float | None) -> dict[str, Any]:
 
 
 async def create(client: Client, obj: dict[str, Any]) -> None:
-    """Create a job as a user would who tries again while the API server or the webhook is down."""
+    """Create a job, and retry as a user would while the API server or the webhook is down."""
 
     async def created() -> bool:
         try:

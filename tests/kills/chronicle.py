@@ -28,7 +28,7 @@ class Step:
 
 
 class Chronicle:
-    """Follows the objects of a namespace, and those without one whose names end like it."""
+    """Watches the objects of a namespace, and cluster-scoped ones with its name as suffix."""
 
     def __init__(self, client: Client, resources: Iterable[Resource], namespace: str) -> None:
         self._client = client

@@ -1,4 +1,4 @@
-"""What holds at every step of every history, whoever dies when (semantics, Lifecycle)."""
+"""Laws for every step of every history, whichever process is killed when (semantics, Lifecycle)."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator

@@ -16,7 +16,7 @@ _MOMENTARY: Final = "WaitingFor"
 """How reasons begin for which a Workload waits just now. Of several in a second only the last is written, so
 that it depends on the pace of the machine which of them are told."""
 _INCIDENTAL: Final = frozenset({"resourceVersion", "managedFields", "generation", "observedGeneration"})
-"""Fields that count writes, or say who wrote: a step that is repeated may write once more."""
+"""Fields that count writes or name the writer: a repeated step may write once more."""
 
 
 def symbols(namespace: str, steps: Iterable[Step]) -> dict[str, str]:

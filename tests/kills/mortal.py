@@ -185,7 +185,7 @@ class MortalClient(Client):
         return answer
 
     async def deliver(self, request: Request) -> None:
-        """Have a write arrive whose sender is dead; nobody sees the answer."""
+        """Have a write of a dead process arrive; no process gets the answer."""
         verb, resource, method, path, options = request
         with suppress(ApiError):
             await super()._call(verb, resource, method, path, **options)
@@ -226,7 +226,7 @@ class Mortal:
             raise
 
     async def deliver(self, request: Request) -> None:
-        """Have a write arrive whose sender is dead."""
+        """Have a write of a dead process arrive."""
         async with MortalClient(Life(), self._credentials, user_agent="admitq-mortal", qps=-1) as client:
             await client.deliver(request)
 

@@ -80,7 +80,7 @@ class Outcome:
 
 @dataclass
 class _Cast:
-    """Those who manage, one after the other, and what they wait for."""
+    """The managers, one after the other, and what they wait for."""
 
     lives: list[Life]
     prepared: asyncio.Event = field(default_factory=asyncio.Event)
@@ -181,7 +181,7 @@ class Theatre:
         if like is None:
             await _quiet(cast.lives, QUIET_UNDISTURBED)
             while not world.is_collected():
-                await world.until(world.is_collected, "what nobody owns any more to be collected")
+                await world.until(world.is_collected, "objects without owner to be collected")
                 await _quiet(cast.lives, QUIET_UNDISTURBED)
             return await self._seen(world, cast.lives)
         deadline = asyncio.get_running_loop().time() + PATIENCE

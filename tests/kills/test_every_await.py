@@ -26,7 +26,7 @@ LATE = 1
 
 @pytest.fixture(autouse=True)
 def bury() -> Generator[None]:
-    """Connections of the dead are nobody's: they are cleared away here, and not told of in a later test."""
+    """Close the connections of killed processes, so that no later test reports them."""
     yield
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)

@@ -1,4 +1,4 @@
-"""The place of one history: its objects, those who act beside the manager, and words for what happens.
+"""The cluster of one history: its objects, the other writers, and the steps of the history.
 
 Controllers of jobs are played here, at once and always alike, so that two plays of a history differ by the
 manager alone: a Job names a controller of its own in ``managedBy``, and no node runs its pods.
@@ -20,7 +20,7 @@ from tests.controlplane.stage import Stage, condition_of
 from tests.kills.chronicle import Chronicle, Step
 
 PLAYED: Final = "example.com/played"
-"""Who looks after Jobs here."""
+"""The controller of Jobs in these tests."""
 
 _TIME: Final = "2030-01-01T00:00:00Z"
 
@@ -32,7 +32,7 @@ class World:
     stage: Stage
     chronicle: Chronicle
     unready: set[str] = field(default_factory=set[str])
-    """Jobs whose pods do not get ready."""
+    """Jobs with pods that do not get ready."""
     tasks: list["asyncio.Task[None]"] = field(default_factory=list["asyncio.Task[None]"])
     """What goes on beside the history."""
 
@@ -82,7 +82,7 @@ class World:
     # --- looking ----------------------------------------------------------------------------------
 
     def is_collected(self) -> bool:
-        """Whether nothing is left whose owners are all gone: the garbage collector has its own pace."""
+        """Whether no object without an existing owner is left; the garbage collector takes its time."""
         gone = {step.uid for step in self.chronicle.steps if step.obj is None}
         owners = (
             {one["uid"] for one in value_at(obj, ("metadata", "ownerReferences"), [])}

@@ -170,7 +170,7 @@ def change_replaced_workload(player: Player, draw: Draw) -> None:
 
 
 def finish_replaced_workloads(player: Player, draw: Draw) -> None:
-    """Workloads finish whose replacement is observed to have quota, some now and some later."""
+    """Workloads with an observed replacement finish, some now and some later."""
     for key in player.replaced_workloads():
         if draw.chance(0.6):
             player.observe_workload(player.observed.workloads[key], finished=True)

@@ -67,7 +67,7 @@ class StoryError(Exception):
 
 
 class Words:
-    """A mapping whose every key must be read; `end` reports the others."""
+    """A mapping with keys that must all be read; `end` reports the others."""
 
     def __init__(self, raw: Any, where: str) -> None:
         if not isinstance(raw, Mapping):

@@ -81,7 +81,7 @@ def test_the_command_line_loads_a_command_only_when_it_runs(module: str) -> None
 
 NOT_AT_START = {
     "admitq.adoption": "another command",
-    "admitq.cli.commands": "what explains command lines; a process whose line is plain needs none of it",
+    "admitq.cli.commands": "parsing of command lines; a process with a plain line needs none of it",
     "admitq.simulator": "another command",
     "admitq_api.kinds.workload": "wire types are for generating definitions, and cost their models",
     "admitq_api.schema": "the same",

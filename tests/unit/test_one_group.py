@@ -71,7 +71,7 @@ def texts(value: Any, at: str = "", seen: frozenset[int] = frozenset()) -> Itera
 
 
 def members(module: ModuleType) -> dict[str, Any]:
-    """What a module defines, and what the classes in it define; what it imports is somebody else's."""
+    """Return the names that a module and its classes define, without its imports."""
     own: dict[str, Any] = {}
     for name, value in vars(module).items():
         if name.startswith("__"):
@@ -105,7 +105,7 @@ def test_no_constant_of_any_module_is_of_a_group() -> None:
             ):
                 knowing.add(at.partition("[")[0])
     assert walked > 5000
-    # Who asks for no group gets our own.
+    # Without a configured group the default is our own.
     allowed = re.compile(r"\.((DEFAULT|COMPAT)_GROUP|GROUPS)$|\.(names_for|crds)\(\)$")
     assert {at for at in knowing if not allowed.search(at)} == set()
 

@@ -22,7 +22,7 @@ EXCEPTIONS: Final[Mapping[str, str]] = {
         "the configuration file: its fields are given by the published schema"
     ),
 }
-"""Classes that are larger for a lasting reason. Only records whose fields a published schema gives."""
+"""Classes that may be larger: only records with the fields of a published schema."""
 
 
 def _assigned(method: ast.AST) -> Iterator[str]:

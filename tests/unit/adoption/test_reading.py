@@ -1,4 +1,4 @@
-"""Who is in charge, and what is read of it, by what the API server calls."""
+"""Find the manager in charge by the endpoints that the API server calls, and read its settings."""
 
 from collections.abc import Mapping
 from typing import Any, cast

@@ -85,7 +85,7 @@ def test_a6_absent_field_means_its_default() -> None:
 
 
 def stored() -> dict[str, Any]:
-    """A Workload whose three immutable parts are all set, with empties and quantities in each."""
+    """A Workload with all three immutable parts, with empty values and quantities in each."""
     resources = {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "1500m"}}
     pod_spec = {
         "containers": [{"name": "c", "env": [], "resources": resources}],

@@ -1,4 +1,4 @@
-"""The state on demand: whole, in lines of the log, and out of the way of whoever decides."""
+"""The state on demand: complete, in lines of the log, without delaying cycles."""
 
 import json
 import threading

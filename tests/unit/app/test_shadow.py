@@ -1,4 +1,4 @@
-"""The shadow of a process: it cannot write, and reads off a Workload for whom it was preempted."""
+"""The shadow process: it cannot write, and reads the preemptor of a Workload from its status."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ OBJECT: dict[str, Any] = {
 
 @pytest.fixture
 def part() -> ShadowPart:
-    # Nobody listens there: what is refused is not sent.
+    # No server listens there: a refused write is not sent.
     nowhere = Credentials("http://127.0.0.1:9")
     return ShadowPart(load_settings(None), nowhere, Metrics(), "test", lambda _: None, ShadowSettings(1.0))
 

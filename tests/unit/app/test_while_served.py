@@ -107,7 +107,7 @@ async def staged(
 ) -> AsyncGenerator[Stage]:
     """Foxes are wanted only while there is the namespace ``wanting``, if that is given.
 
-    Whoever looks at what is named ``sick`` fails.
+    A lookup of an object named ``sick`` fails.
     """
     looked_at: list[tuple[str, str]] = []
     quarantined: dict[str, str] = {}

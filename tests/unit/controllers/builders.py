@@ -190,4 +190,4 @@ QUEUED = WorkloadInputs(
     cluster_queue_name="cq",
     cluster_queue_active=True,
 )
-"""Inputs for a Workload whose queues exist and admit."""
+"""Inputs for a Workload with existing, active queues."""

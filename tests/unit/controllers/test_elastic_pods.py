@@ -1,4 +1,4 @@
-"""Which pods of elastic jobs are let go, what wakes whoever does it, and how long their gate held them."""
+"""Which pods of elastic jobs are ungated, what triggers it, and how long their gate held them."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace

@@ -21,7 +21,7 @@ def free(name: str, made: float = 0, **parts: Any) -> dict[str, Any]:
 
 
 def deleted(name: str, made: float, asked: float, grace: int = 30) -> dict[str, Any]:
-    """A running pod whose deletion was requested ``asked`` seconds after the start."""
+    """A running pod with its deletion requested ``asked`` seconds after the start."""
     one = free(name, made)
     metadata = {"deletionTimestamp": time(asked + grace), "deletionGracePeriodSeconds": grace}
     return with_value(one, ("metadata",), {**one["metadata"], **metadata})

@@ -1,4 +1,4 @@
-"""Pods that hang on nodes nobody can reach: which of them are deleted by force, when, and what it takes."""
+"""Which pods that hang on unreachable nodes are deleted by force, when, and on which conditions."""
 
 from typing import Any
 
@@ -35,7 +35,7 @@ def node(taints: Any = UNREACHABLE) -> dict[str, Any]:
 
 
 def pod(phase: str = "Running", *, annotations: Any = OPTED_IN, **metadata: Any) -> dict[str, Any]:
-    """A pod whose grace ends at 0, unless told otherwise."""
+    """A pod with a grace period that ends at 0 by default."""
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -73,7 +73,7 @@ EXECUTED = [{"key": "example.com/x"}, {"key": "node.kubernetes.io/unreachable", 
         (pod("Unknown"), node(), 61, FORCED),
         (pod("Succeeded"), node(), 61, ["deleted", NOTE]),
         (pod("Failed"), node(), 61, ["deleted", NOTE]),
-        # What finalizers alone hold is deleted already; who holds it may wait for its end.
+        # A pod held by finalizers alone is deleted already; their owners may wait for its end.
         (pod(deletionGracePeriodSeconds=0), node(), 61, ["Failed", NOTE]),
         (pod("Failed", deletionGracePeriodSeconds=0), node(), 61, []),
         (pod(), node(), 60.001, ["Failed", "deleted", NOTE.replace("61s", "60s")]),

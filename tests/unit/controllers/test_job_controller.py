@@ -137,7 +137,7 @@ async def test_job_with_settled_workloads_causes_no_request(world: World, jobs: 
 unadmitted = pytest.mark.parametrize(
     "known", [(), (workload(WAITING),)], ids=["no Workload", "one that waits"]
 )
-"""What is known of a job that nobody admitted."""
+"""The inputs for a job without admission."""
 
 
 @unadmitted

@@ -1,4 +1,4 @@
-"""Jobs whose pods another object describes, and jobs that are none of ours or that end slowly."""
+"""Jobs with pods described by another object, foreign jobs, and jobs that end slowly."""
 
 from typing import Any
 
@@ -204,7 +204,7 @@ async def test_a_prebuilt_workload_is_not_compared_without_the_runtime(
     assert not any(one["type"] == "Finished" for one in found["status"].get("conditions", ()))
 
 
-# --- who looks ------------------------------------------------------------------------------------
+# --- reconcilers ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -95,7 +95,7 @@ async def test_pods_of_a_recent_list_are_taken_to_remain(world: World) -> None:
 
 
 def reporting(since: float = 0, **parts: Any) -> dict[str, Any]:
-    """An admitted Workload whose status reports pods since that second."""
+    """An admitted Workload with a status that reports pods since that second."""
     return admitted(condition("PodsOutliveJob", True, "PodsRunning", "3 pods", since), **parts)
 
 

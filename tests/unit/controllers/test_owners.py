@@ -1,4 +1,4 @@
-"""Jobs inside something that is queued: who is asked about owners, and what becomes of the jobs."""
+"""Jobs of queued owners: where owners are looked up, and what happens to the jobs."""
 
 from dataclasses import replace
 from typing import Any
@@ -129,7 +129,7 @@ async def test_a_kind_that_is_not_served_is_asked_about_once_in_a_while(
 async def test_what_may_not_be_read_is_not_there_and_what_fails_is_tried_again(
     world: World, owners: Owners, clock: Clock
 ) -> None:
-    await owners.find(Owner(ROBOT, "ns", "nobody", "u"))
+    await owners.find(Owner(ROBOT, "ns", "unknown", "u"))
     world.client.fails["get"] = ApiError(503, "ServiceUnavailable", "down")
     with pytest.raises(ApiError):
         await owners.find(OF_ROBOT)

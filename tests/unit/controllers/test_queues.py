@@ -301,7 +301,7 @@ def test_jobs_in_quarantine_are_told_of_by_the_queue_that_they_name() -> None:
     assert refused.told("workload", Key("ns", "a"), "x") is None
     assert refused.of(queue) == [RefusedJob("Job", "a", "no a"), RefusedJob("Job", "b", "no b")]
     assert refused.of(Key("ns", "none")) == ()
-    # Whom it names now is no matter: the one that it named tells of it no more.
+    # The new name does not matter: the former one does not report it any more.
     world.put(JOBS, of_named("a", "other"))
     assert {key: refused.told("batch/job", key, None) for key in queues} == queues
     assert not any(refused.of(one) for one in queues.values() if one)

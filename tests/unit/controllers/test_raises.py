@@ -55,7 +55,7 @@ def test_job_that_asks_for_fewer_pods_is_stopped_without_a_report() -> None:
 
 
 def admitted_as(kind: Integration, **annotations: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """A running job of the kind, and the Workload by whose admission it was started."""
+    """A running job of the kind, and the Workload that started it."""
     given = kind.with_suspend(job_of(kind), True)
     metadata = {**job()["metadata"], "name": given["metadata"]["name"], "annotations": annotations}
     given = {**given, "metadata": metadata}

@@ -1,4 +1,4 @@
-"""Who looks at what when something changes."""
+"""Which controllers reconcile which objects after a change."""
 
 from dataclasses import replace
 from typing import Any

@@ -2,7 +2,7 @@
 
 The controllers of jobs, of what serves and of Workloads decide in turn over values, and each plan is carried
 out on them as the API server would. While nothing else happens that must end: two steps that undo each
-other's writes would write for ever. What then is left must hold no quota for nobody, and run nothing without.
+other's writes would write for ever. The final state must hold no unused quota and run nothing without quota.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -113,7 +113,7 @@ class Place:
             mine = members.workload_of(job or {}, self.workloads.get(group), NAMES, validate=True)
             found = () if mine is None else (mine,)
         else:
-            # That of a group whose members have gone is looked for by its name.
+            # The Workload of a group without members is found by its name.
             found = tuple(
                 one
                 for one in self.workloads.values()
@@ -163,7 +163,7 @@ class Place:
     # --- what is done -----------------------------------------------------------------------------
 
     def settle(self) -> None:
-        """Have everybody decide until nobody writes any more."""
+        """Run all controllers until none writes any more."""
         for _ in range(ENOUGH):
             if not any([*map(self.carry_out, self.decisions())]):
                 return
@@ -248,7 +248,7 @@ class Place:
         return (self.objects, self.workloads)
 
     def collect(self) -> None:
-        """Delete what nobody is there any more to own, as the garbage collector does."""
+        """Delete objects without an existing owner, as the garbage collector does."""
         alive = {one["metadata"]["uid"] for kept in self.stored() for one in kept.values()}
         for kept in self.stored():
             for one in list(kept.values()):
@@ -268,7 +268,7 @@ def _coin(random: Random) -> bool:
 
 
 def _change(place: Place, obj: dict[str, Any], path: FieldPath, value: Any) -> None:
-    """Somebody's write of one field."""
+    """Another program's write of one field."""
     place.keep(
         place.objects if obj["kind"] == place.kind.kind else place.workloads, with_value(obj, path, value)
     )
@@ -280,7 +280,7 @@ def _any_workload(place: Place, random: Random) -> dict[str, Any] | None:
 
 
 def reserves(place: Place, random: Random) -> None:
-    """Quota is reserved for who may have it, perhaps for fewer pods; perhaps checks are outstanding."""
+    """Reserve quota for pending Workloads, perhaps for fewer pods, perhaps with outstanding checks."""
     workload = _any_workload(place, random)
     if workload is None or is_reserved(workload) or holds(workload, ConditionType.FINISHED):
         return
@@ -521,7 +521,7 @@ def may_run(workload: dict[str, Any]) -> bool:
 
 
 def problems(place: Place) -> Iterator[str]:
-    """What may not be where nobody has anything to do."""
+    """States that must not exist once no controller has anything to do."""
     case, kind = place.case(), place.kind
     if place.ancestor is not None:
         if case.job is not None and any(not holds(one, ConditionType.FINISHED) for one in case.owned):

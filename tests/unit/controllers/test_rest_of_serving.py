@@ -56,7 +56,7 @@ class Place(rest.Place):
     serves: Kind = STATEFUL
     serving: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
     looked_at: str = ""
-    """The group, or the pod without one, whose turn it is."""
+    """The next group, or the next pod without one."""
 
     def of(self, kind: str) -> dict[str, dict[str, Any]]:
         return self.serving if kind == self.serves.integration.kind else super().of(kind)
@@ -90,7 +90,7 @@ class Place(rest.Place):
     def case(self) -> JobCase:
         case = super().case()
         if case.job is None:
-            # What was made for pods to come is settled by who made it.
+            # A Workload created for future pods is settled by its creator.
             return replace(case, workloads=())
         if case.group:
             found = members.workload_of(case.job, self.workloads.get(case.group), NAMES, validate=True)
@@ -225,7 +225,7 @@ EVENTS: list[Event] = [
 
 
 def problems(place: Place) -> Iterator[str]:
-    """What may not be where nobody has anything to do."""
+    """States that must not exist once no controller has anything to do."""
     runs = any(not has_ended(one) for one in place.objects.values())
     for name, one in place.workloads.items():
         if "deletionTimestamp" in one["metadata"] and not runs:

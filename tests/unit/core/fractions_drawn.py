@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 
 def fractions(most: int, max_denominator: int) -> st.SearchStrategy[Fraction]:
-    """All fractions from 0 to this number whose denominators are no larger; few enough to be listed."""
+    """Return all fractions from 0 to this number with denominators up to it; few enough to be listed."""
     return st.sampled_from(
         sorted(
             {

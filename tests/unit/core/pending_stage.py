@@ -69,7 +69,7 @@ def pop(queue: PendingQueue) -> Pending:
 
 
 def waiting_for_quota(pending: Pending, *amounts: int) -> WaitingForQuota:
-    """The state of a lane whose head needs any of these amounts of CPU; without any, more than quota."""
+    """The state of a lane with a head that needs any of these amounts of CPU, or more than quota."""
     return WaitingForQuota(NO_FIT, pending.workload.queued_at, needs(*amounts) or None)
 
 
@@ -95,7 +95,7 @@ def block_with_head(queue: PendingQueue) -> Pending:
 
 
 def preempt_for_head(queue: PendingQueue) -> Pending:
-    """Have the head stand as a preemptor whose targets have not left."""
+    """Have the head wait for its targets to leave."""
     pending = pop(queue)
     queue.set_preemptor(pending)
     return _stand(queue, pending, WaitingForPreemption)

@@ -1,4 +1,4 @@
-"""A small world to play in: queues of one flavor and CPU alone, and what became of whom."""
+"""A small cluster to play in: ClusterQueues with CPU in one flavor, and the decisions of cycles."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -98,7 +98,7 @@ class Play:
         return self.send(happened.CyclesRequested(limit))
 
     def decide(self, limit: int | None = None) -> list[str]:
-        """Run cycles and have every reservation observed; who got one, in order."""
+        """Run cycles and observe every reservation; return the admitted workloads, in order."""
         instructions = self.cycles(limit)
         for each in instructions:
             if isinstance(each, ReserveQuota):

@@ -1,4 +1,4 @@
-"""A stage for preemption and shares: queues, cohorts and those who hold quota in them, short to write.
+"""A stage for preemption and shares: queues, cohorts and holders of quota, short to write.
 
 A (flavor, resource) is written ``"gpu"`` (of the one flavor ``default``) or ``"spot/gpu"``; amounts given as
 a plain number are of ``cpu``.
@@ -172,7 +172,7 @@ class Stage:
         contested: Iterable[str] | None = None,
         gone: Iterable[str] = (),
     ) -> Found:
-        """Names and reasons of those who are to be preempted; the tree is checked to be left as found."""
+        """Return names and reasons of the targets; the tree must be unchanged after the search."""
         usage = stated(of)
         before = self.cells()
         found = find_victims(

@@ -324,7 +324,7 @@ def test_a_closed_gate_keeps_from_preempting() -> None:
     assert preempted(play.cycles()) == ["low"]
 
 
-# --- nobody to preempt ----------------------------------------------------------------------------------
+# --- no candidates --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -369,7 +369,7 @@ def test_where_it_borrows_it_keeps_as_much_as_it_may_borrow(limit: int | None, *
 
 
 def at_odds(gates: Gates = Gates(), **fields: object) -> Play:  # noqa: B008 frozen
-    """Two owners of 4 whose common quota a borrower holds."""
+    """Two ClusterQueues of 4, with their common quota held by a borrower."""
     play = Play(Settings(gates=gates))
     play.put(
         queue("a", 4, "org", preemption=RECLAIM),

@@ -1,4 +1,4 @@
-"""A workload whose reservation could not be written is held back, longer after each failure in a row."""
+"""A workload with a failed reservation is held back, longer after each failure in a row."""
 
 from collections.abc import Callable
 from typing import Any

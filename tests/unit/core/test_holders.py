@@ -1,4 +1,4 @@
-"""Who holds quota comes out in the order of preemption, whatever happened before."""
+"""Holders of quota are listed in candidate order, whatever happened before."""
 
 from dataclasses import dataclass, replace
 

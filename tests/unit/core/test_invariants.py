@@ -220,7 +220,7 @@ def _leave_undone(world: World) -> None:
         (_index_as_standing, "whether q waits for cycles of its tree"),
         (_register_as_standing, "whether q is registered as standing"),
         (_stand_in_a_stopped_queue, "the head of q stands although the queue is not active"),
-        (_halt_without_unready_workload, "admission is halted for nobody"),
+        (_halt_without_unready_workload, "admission is halted without an unready workload"),
         (_wait_for_unknown, "workloads that admission waits for"),
         (_keep_between_cycles, "usage at the node of q"),
         (_leave_untold, "instructions were decided and not handed out"),

@@ -246,7 +246,7 @@ def test_search_queue_borrows_by_reserved_capacity_place_of_its_cohort_stays_its
     stage.holds("c", "small", 1)
     stage.holds("d", "next", 1)
     overlay = Overlay(stage.world, stage.node("own").root)
-    # 3 CPUs against 4, and 1 without the large one: nothing of deep, whose share is that of its GPUs.
+    # 3 CPUs against 4, and 1 without the large one: nothing of deep, because GPUs dominate its share.
     assert victims_of(overlay, stage, "own", 3) == ["next"]
     overlay.reserve_capacity(stage.node("c"), ((CPU, 1),))
     # 3 against 5, and 4 without the small one, then 3.

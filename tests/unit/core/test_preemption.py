@@ -1,4 +1,4 @@
-"""Whom a workload preempts by quota and priority: policies, order, reclaiming, attempts, fill back."""
+"""Classical preemption: policies, candidate order, reclaiming, attempts, fill back."""
 
 from fractions import Fraction
 from typing import Any
@@ -163,7 +163,7 @@ def test_preempted_workload_counts_as_evicted() -> None:
     assert stage.names("own", 1, priority=1) == ["b"]
 
 
-# --- who comes into question ------------------------------------------------------------------------
+# --- candidates -------------------------------------------------------------------------------------
 
 
 def test_a_candidate_uses_something_contested() -> None:
@@ -432,7 +432,7 @@ def test_candidate_spared_while_borrowing_is_taken_without_borrowing() -> None:
     assert stage.victims("own", 1, priority=5) == [("mine", OWN)]
     stage.leaves("mine")
     stage.holds("own", "mine", 2, priority=9)
-    # Nobody goes while borrowing; and within nominal quota own usage does not go away.
+    # No candidate is valid while borrowing, and without borrowing own usage does not leave.
     assert stage.victims("own", 1, priority=5) == []
 
 

@@ -1,4 +1,4 @@
-"""Whom a workload preempts by shares: targets, strategies, almost-lowest common ancestors, second chances."""
+"""Fair preemption: target queues, strategies, comparison below the lowest common cohort, fill back."""
 
 import pytest
 
@@ -13,7 +13,7 @@ BY_SHARE = "InCohortFairSharing"
 FINAL = PreemptionStrategy.LESS_THAN_OR_EQUAL_TO_FINAL_SHARE
 INITIAL = PreemptionStrategy.LESS_THAN_INITIAL_SHARE
 
-ANYBODY = policy("LowerPriority", "Any")
+RECLAIM_ANY = policy("LowerPriority", "Any")
 
 
 def fair(*strategies: PreemptionStrategy, unasked: bool = True) -> Stage:
@@ -28,7 +28,7 @@ def fair(*strategies: PreemptionStrategy, unasked: bool = True) -> Stage:
 def three(stage: Stage, nominal: int = 3, **weights: Weight) -> Stage:
     """Three ClusterQueues a, b, c of equal quota."""
     for name in "abc":
-        stage.queue(name, "all", nominal, ANYBODY, weight=weights.get(name, 1))
+        stage.queue(name, "all", nominal, RECLAIM_ANY, weight=weights.get(name, 1))
     return stage
 
 
@@ -83,7 +83,7 @@ def test_of_even_shares_the_evicted_goes() -> None:
 def test_of_even_shares_others_go_before_own() -> None:
     stage = fair()
     stage.cohort("all", None, {"cpu": 2, "gpu": 6})
-    stage.queue("a", "all", {"cpu": 4, "gpu": 0}, ANYBODY)
+    stage.queue("a", "all", {"cpu": 4, "gpu": 0}, RECLAIM_ANY)
     stage.queue("b", "all", {"cpu": 0, "gpu": 0})
     stage.holds("a", "own", {"cpu": 2, "gpu": 4}, priority=-9)
     stage.holds("b", "other", {"cpu": 4})
@@ -95,7 +95,7 @@ def test_of_even_shares_a_cohort_goes_before_a_queue() -> None:
     stage = fair()
     stage.cohort("all", None, 2)
     stage.cohort("team", "all")
-    stage.queue("a", "all", 1, ANYBODY)
+    stage.queue("a", "all", 1, RECLAIM_ANY)
     stage.queue("b", "all", 0)
     stage.queue("t", "team", 1)
     stage.holds("b", "b", 2, priority=-9)
@@ -107,7 +107,7 @@ def test_of_even_shares_a_cohort_goes_before_a_queue() -> None:
 
 def test_of_even_cohorts_the_first_by_name_gives() -> None:
     stage = fair()
-    stage.queue("a", "all", 4, ANYBODY)
+    stage.queue("a", "all", 4, RECLAIM_ANY)
     for name in ("y", "x"):
         stage.cohort(name, "all")
         stage.queue(f"q{name}", name, 0)
@@ -117,9 +117,9 @@ def test_of_even_cohorts_the_first_by_name_gives() -> None:
 
 def test_queue_that_does_not_borrow_the_contested_resource_is_no_target() -> None:
     stage = fair()
-    stage.queue("a", "all", {"cpu": 2, "gpu": 4}, ANYBODY)
-    stage.queue("b", "all", {"cpu": 2, "gpu": 0}, ANYBODY)
-    stage.queue("c", "all", {"cpu": 2, "gpu": 0}, ANYBODY)
+    stage.queue("a", "all", {"cpu": 2, "gpu": 4}, RECLAIM_ANY)
+    stage.queue("b", "all", {"cpu": 2, "gpu": 0}, RECLAIM_ANY)
+    stage.queue("c", "all", {"cpu": 2, "gpu": 0}, RECLAIM_ANY)
     stage.holds("b", "both", {"cpu": 2, "gpu": 4})
     stage.holds("c", "cpus", {"cpu": 3})
     assert stage.names("a", {"cpu": 2}) == ["cpus"]
@@ -135,8 +135,8 @@ def test_a_queue_back_within_its_quota_gives_no_more() -> None:
 def test_a_cohort_within_its_quota_is_left_alone() -> None:
     stage = fair()
     stage.cohort("team", "all", 4)
-    stage.queue("a", "all", 3, ANYBODY)
-    stage.queue("b", "all", 0, ANYBODY)
+    stage.queue("a", "all", 3, RECLAIM_ANY)
+    stage.queue("b", "all", 0, RECLAIM_ANY)
     stage.queue("t", "team", 0)
     stage.holds("t", "t", 4)
     stage.holds("b", "b", 3)
@@ -158,7 +158,7 @@ def test_a_cohort_back_within_its_quota_is_left_alone() -> None:
 def test_cohorts_on_the_way_are_gone_through_although_they_borrow_nothing() -> None:
     stage = fair()
     stage.cohort("team", "all", 2)
-    stage.queue("a", "team", 0, ANYBODY)
+    stage.queue("a", "team", 0, RECLAIM_ANY)
     stage.queue("b", "team", 0)
     fill(stage, b=2)
     stage.queue("other", "all", 4)
@@ -179,7 +179,7 @@ def test_a_cohort_without_candidates_is_passed_over() -> None:
 
 def test_a_stopped_queue_is_no_target() -> None:
     stage = fair()
-    stage.queue("a", "all", 4, ANYBODY)
+    stage.queue("a", "all", 4, RECLAIM_ANY)
     stage.queue("b", "all", 0, stop_policy=StopPolicy.HOLD)
     stage.holds("b", "b", 4)
     assert stage.names("a", 1) == []
@@ -187,7 +187,7 @@ def test_a_stopped_queue_is_no_target() -> None:
 
 def test_without_cohort_the_own_candidates_go_in_order() -> None:
     stage = fair()
-    stage.queue("a", None, 3, ANYBODY)
+    stage.queue("a", None, 3, RECLAIM_ANY)
     fill(stage, a=3)
     assert stage.victims("a", 2, priority=1) == [("a3", OWN), ("a2", OWN)]
     assert stage.victims("a", 2) == []
@@ -241,7 +241,7 @@ def test_a_big_workload_goes_only_by_the_initial_share(
 ) -> None:
     stage = fair(*strategies)
     stage.cohort("all", None, 6)
-    stage.queue("a", "all", 0, ANYBODY)
+    stage.queue("a", "all", 0, RECLAIM_ANY)
     stage.queue("b", "all", 0)
     stage.holds("b", "big", 6)
     # 3 > 6 - 6, but 3 < 6.
@@ -251,7 +251,7 @@ def test_a_big_workload_goes_only_by_the_initial_share(
 def test_rejected_candidates_are_followed_by_accepted_ones() -> None:
     stage = fair(FINAL)
     stage.cohort("all", None, 15)
-    stage.queue("a", "all", 0, ANYBODY)
+    stage.queue("a", "all", 0, RECLAIM_ANY)
     stage.queue("b", "all", 0)
     stage.holds("b", "big 1", 4, priority=0)
     stage.holds("b", "big 2", 4, priority=1)
@@ -265,7 +265,7 @@ def test_rejected_candidates_are_followed_by_accepted_ones() -> None:
 def test_the_second_strategy_takes_one_of_each_queue_at_most() -> None:
     stage = fair()
     stage.cohort("all", None, 12)
-    stage.queue("a", "all", 0, ANYBODY)
+    stage.queue("a", "all", 0, RECLAIM_ANY)
     stage.queue("b", "all", 0)
     stage.queue("c", "all", 0)
     for queue in ("b", "c"):
@@ -273,7 +273,7 @@ def test_the_second_strategy_takes_one_of_each_queue_at_most() -> None:
             stage.holds(queue, f"{queue}{number}", 3, since=number)
     # 5 would be borrowed by a; 6 by each. 5 > 6 - 3, so all are rejected first; 5 < 6, so one of each goes.
     assert stage.victims("a", 5) == [("b1", BY_SHARE), ("c1", BY_SHARE)]
-    # 7 of 12 need three of them, and 7 is more than anybody has borrowed.
+    # 7 of 12 need three of them, and 7 is more than any queue has borrowed.
     assert stage.victims("a", 7) == []
 
 
@@ -290,7 +290,7 @@ def test_the_second_strategy_takes_no_second_even_where_the_preemptor_has_become
 ) -> None:
     stage = fair()
     stage.cohort("all", None, capacity)
-    stage.queue("a", "all", 0, ANYBODY)
+    stage.queue("a", "all", 0, RECLAIM_ANY)
     stage.queue("b", "all", 0)
     stage.holds("a", "own", 4)
     for number in range(6):
@@ -302,7 +302,7 @@ def test_the_second_strategy_takes_no_second_even_where_the_preemptor_has_become
 def test_the_second_strategy_stops_where_it_does_not_allow() -> None:
     stage = fair()
     stage.cohort("all", None, 11)
-    stage.queue("a", "all", 0, ANYBODY)
+    stage.queue("a", "all", 0, RECLAIM_ANY)
     stage.queue("b", "all", 0)
     stage.queue("c", "all", 0)
     for queue, amounts in (("b", (3, 3)), ("c", (3, 2))):
@@ -315,7 +315,7 @@ def test_the_second_strategy_stops_where_it_does_not_allow() -> None:
 def test_cluster_queues_below_the_preemptors_share_lose_no_more() -> None:
     stage = fair(INITIAL)
     stage.cohort("all", None, 11)
-    stage.queue("a", "all", 0, ANYBODY)
+    stage.queue("a", "all", 0, RECLAIM_ANY)
     stage.queue("b", "all", 0)
     stage.queue("c", "all", 0)
     stage.holds("b", "large", 5)
@@ -326,14 +326,14 @@ def test_cluster_queues_below_the_preemptors_share_lose_no_more() -> None:
     assert stage.victims("a", 4) == [("large", BY_SHARE)]
 
 
-# --- who stays within nominal quota -----------------------------------------------------------------
+# --- preemptors within nominal quota ----------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("unasked", "found"), [(True, [("big", RECLAIMED)]), (False, [])])
 def test_preemptor_within_nominal_quota_needs_no_comparison(unasked: bool, found: Found) -> None:
     stage = fair(FINAL, unasked=unasked)
     stage.cohort("all", None, {"cpu": 0, "gpu": 9})
-    stage.queue("a", "all", {"cpu": 4, "gpu": 0}, ANYBODY)
+    stage.queue("a", "all", {"cpu": 4, "gpu": 0}, RECLAIM_ANY)
     stage.queue("b", "all", {"cpu": 0, "gpu": 0})
     stage.holds("a", "gpus", {"gpu": 1})
     stage.holds("b", "big", {"cpu": 4})
@@ -347,8 +347,8 @@ def test_preemptor_within_nominal_quota_with_greater_share_of_another_resource_r
 ) -> None:
     stage = fair(unasked=unasked)
     stage.cohort("all", None, {"gpu": 4})
-    stage.queue("a", "all", {"cpu": 4, "gpu": 0}, ANYBODY)
-    stage.queue("b", "all", {"cpu": 0, "gpu": 0}, ANYBODY)
+    stage.queue("a", "all", {"cpu": 4, "gpu": 0}, RECLAIM_ANY)
+    stage.queue("b", "all", {"cpu": 0, "gpu": 0}, RECLAIM_ANY)
     stage.holds("a", "borrows gpus", {"gpu": 4}, priority=9)
     stage.holds("b", "b1", 1)
     assert stage.victims("a", 4) == found
@@ -356,7 +356,7 @@ def test_preemptor_within_nominal_quota_with_greater_share_of_another_resource_r
 
 def test_preemptor_without_borrowing_is_below_every_initial_share_without_gate() -> None:
     stage = fair(unasked=False)
-    stage.queue("a", "all", 4, ANYBODY)
+    stage.queue("a", "all", 4, RECLAIM_ANY)
     stage.queue("b", "all", 0)
     stage.holds("b", "big", 4)
     assert stage.victims("a", 1) == [("big", BY_SHARE)]
@@ -364,11 +364,11 @@ def test_preemptor_without_borrowing_is_below_every_initial_share_without_gate()
 
 def test_own_victims_may_bring_the_preemptor_within_its_nominal_quota() -> None:
     stage = fair(FINAL)
-    stage.queue("a", "all", 4, ANYBODY)
+    stage.queue("a", "all", 4, RECLAIM_ANY)
     stage.queue("b", "all", 0, weight=3)
     stage.holds("a", "own", 2)
     stage.holds("b", "b", 2)
-    # 2 borrowed weigh more than 2 of three times the weight: own goes first, then nobody is asked.
+    # 2 borrowed are a higher share than 2 with three times the weight: own first, and then none.
     assert sorted(stage.victims("a", 4, priority=1)) == [("b", RECLAIMED), ("own", OWN)]
 
 
@@ -381,7 +381,7 @@ def teams(stage: Stage) -> None:
     for team in ("left", "right"):
         stage.cohort(team, "root", 4)
         for number in (1, 2):
-            stage.queue(f"{team}{number}", team, 0, ANYBODY)
+            stage.queue(f"{team}{number}", team, 0, RECLAIM_ANY)
 
 
 def test_teams_are_compared_not_their_queues() -> None:
@@ -415,7 +415,7 @@ def test_a_greater_weight_protects() -> None:
     fill(stage, b=5, c=4)
     # 2 borrowed of weight 2 are no more than 1 of weight 1; the more recent of the two goes.
     assert stage.names("a", 1) == ["b5"]
-    stage.queue("b", "all", 3, ANYBODY, weight=4)
+    stage.queue("b", "all", 3, RECLAIM_ANY, weight=4)
     assert stage.names("a", 1) == ["c4"]
 
 
@@ -460,7 +460,7 @@ def test_tiny_weight_within_nominal_quota_is_no_target(weight: str) -> None:
 
 def test_unneeded_target_is_spared() -> None:
     stage = fair()
-    stage.queue("a", "all", 4, ANYBODY)
+    stage.queue("a", "all", 4, RECLAIM_ANY)
     stage.queue("b", "all", 0)
     stage.holds("b", "small", 1)
     stage.holds("b", "big", 3, priority=1)
@@ -471,7 +471,7 @@ def test_unneeded_target_is_spared() -> None:
 def test_a_borrowing_limit_binds() -> None:
     stage = fair()
     stage.cohort("all", None, 4)
-    stage.queue("a", "all", ResourceQuota(1, borrowing_limit=1), ANYBODY)
+    stage.queue("a", "all", ResourceQuota(1, borrowing_limit=1), RECLAIM_ANY)
     stage.queue("b", "all", 0)
     fill(stage, b=5)
     assert stage.names("a", 2) == ["b5", "b4"]
@@ -481,7 +481,7 @@ def test_a_borrowing_limit_binds() -> None:
 def test_removal_of_a_non_dominant_resource_keeps_the_share() -> None:
     stage = fair(FINAL)
     stage.cohort("all", None, {"cpu": 10, "gpu": 2})
-    stage.queue("a", "all", {"gpu": 0}, ANYBODY)
+    stage.queue("a", "all", {"gpu": 0}, RECLAIM_ANY)
     stage.queue("b", "all", {"gpu": 0})
     stage.holds("b", "cpus", {"cpu": 10})
     stage.holds("b", "gpus", {"gpu": 2})
@@ -492,7 +492,7 @@ def test_removal_of_a_non_dominant_resource_keeps_the_share() -> None:
 def test_own_candidates_go_even_where_the_cohort_has_enough() -> None:
     stage = fair()
     stage.cohort("left", "root")
-    stage.queue("a", "left", ResourceQuota(1, borrowing_limit=0), ANYBODY)
+    stage.queue("a", "left", ResourceQuota(1, borrowing_limit=0), RECLAIM_ANY)
     stage.queue("b", "left", 10)
     stage.holds("a", "mine", 1)
     assert stage.victims("a", 1, priority=5) == [("mine", OWN)]
@@ -506,7 +506,7 @@ def test_ties_do_not_depend_on_the_order_of_arrival() -> None:
         order = names[turn:] + names[:turn]
         for name in order:
             stage.queue(name, "all", 0)
-        stage.queue("a", "all", 8, ANYBODY)
+        stage.queue("a", "all", 8, RECLAIM_ANY)
         for name in order:
             stage.holds(name, f"{name}1", 1)
             stage.holds(name, f"{name}2", 1)
@@ -556,7 +556,7 @@ def test_share_falls_before_a_queue_of_another_cohort_is_reached_decides_for_it(
 
 
 def test_rejected_candidate_share_falls_later_stays_rejected() -> None:
-    stage = beside_two_queues(ANYBODY)
+    stage = beside_two_queues(RECLAIM_ANY)
     stage.holds("b", "b1", 2, since=1)
     stage.holds("b", "b2", 5)
     stage.holds("c", "c1", 1)
@@ -569,7 +569,7 @@ def test_rejected_candidate_another_queue_gives_twice_stays_rejected() -> None:
     stage.cohort("root", None, 11)
     stage.cohort("mine", "root")
     stage.cohort("other", "root")
-    stage.queue("a", "mine", 0, ANYBODY)
+    stage.queue("a", "mine", 0, RECLAIM_ANY)
     stage.queue("b", "other", 0)
     stage.queue("c", "other", 0)
     stage.holds("a", "own", 2, priority=-1)
@@ -583,7 +583,7 @@ def test_rejected_sibling_share_falls_later_stays_rejected() -> None:
     stage = fair(FINAL, unasked=False)
     stage.cohort("all", None, 7)
     for name in "ab":
-        stage.queue(name, "all", 0, ANYBODY)
+        stage.queue(name, "all", 0, RECLAIM_ANY)
     stage.holds("a", "own", 2, priority=-1)
     stage.holds("b", "b1", 3)
     stage.holds("b", "b2", 2)
@@ -614,7 +614,7 @@ def test_cohort_keeps_quota_of_one_resource_from_lending_its_share_does_not_fall
     stage.cohort("other", "root", {"cpu": 0, "gpu": 0})
     stage.cohort("deep", "other", {"cpu": ResourceQuota(5, lending_limit=2), "gpu": 0})
     for name, cohort in (("a", "root"), ("b", "deep"), ("c", "other"), ("d", "root")):
-        stage.queue(name, cohort, {"cpu": 0, "gpu": 0}, ANYBODY)
+        stage.queue(name, cohort, {"cpu": 0, "gpu": 0}, RECLAIM_ANY)
     stage.holds("b", "b1", {"cpu": 2, "gpu": 1})
     stage.holds("c", "c1", {"cpu": 5, "gpu": 1}, priority=9)
     stage.holds("d", "d1", {"gpu": 8}, priority=9)

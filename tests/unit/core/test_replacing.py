@@ -131,7 +131,7 @@ def test_goes_on_as_any_other_when_its_original_is_gone(gone: str) -> None:
     play = running(cpu=6, count=3)
     play.submit("second", "q", pod_sets=pods(6), replaces=key("first"), priority=1)
     play.submit("third", "q", pod_sets=pods(9), replaces=key("third"))
-    play.submit("fourth", "q", pod_sets=pods(9), replaces=key("nobody"))
+    play.submit("fourth", "q", pod_sets=pods(9), replaces=key("unknown"))
     getattr(play, gone)("first")
     play.run("second")
     assert held(play, "second") == 6
@@ -199,7 +199,7 @@ def test_workloads_that_replace_each_other_count_once_each() -> None:
     assert used(play) == 6
     play.change("first", replaces=None)
     assert used(play) == 3
-    play.change("second", replaces=key("nobody"))
+    play.change("second", replaces=key("unknown"))
     assert used(play) == 6
 
 

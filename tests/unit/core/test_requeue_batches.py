@@ -268,7 +268,7 @@ def test_c13_head_follows_its_cohort_to_another_tree_within_the_period() -> None
 
 
 def _lane_without_quota() -> Play:
-    """A ClusterQueue of two resources whose lane needs one that an edit then takes away."""
+    """A ClusterQueue of two resources with a lane that needs one which an edit removes."""
     play = Play(COLLECTING)
     play.put(queue("q", resource_groups=_covers("cpu", "gpu")))
     play.submit("waits", "q", pod_sets=(PodSet("main", 1, asking({"gpu": 2})),))

@@ -1,4 +1,4 @@
-"""Who needs a second pass, and when it is whose turn."""
+"""Which workloads need a second pass, and when it is due."""
 
 from typing import Any
 

@@ -19,7 +19,7 @@ NOMINAL, RELEASED = 1_000_000, 7
 
 @dataclass
 class Crowd:
-    """A full ClusterQueue whose pending workloads all have different scheduling keys; without checks."""
+    """A full ClusterQueue of pending workloads with different scheduling keys; without checks."""
 
     lanes: int
     least: int = RELEASED

@@ -72,7 +72,7 @@ class Raise:
 KINDS: Final = tuple(
     one for one in (*load_integrations(), *custom_kinds()) if one.composition is None and one.serving is None
 )
-"""All kinds whose jobs are suspended and stopped as a whole."""
+"""All kinds of jobs that are suspended and stopped as a whole."""
 
 
 def job_of(kind: Integration) -> dict[str, Any]:

@@ -91,7 +91,7 @@ def elastic_ray_row() -> Row:
         owner,
         {"a cluster that Ray scaled": a_cluster("r-x7k2p", scaled, annotations={"elastic": "true"})},
         {
-            "one whose pods are not held": (PODS, a_cluster("r-x7k2p", scaled)),
+            "one with pods that are not held": (PODS, a_cluster("r-x7k2p", scaled)),
             "larger workers": (
                 REQUESTS,
                 changed(
@@ -135,7 +135,7 @@ def ray_cluster_row() -> Row:
         owner,
         {
             "a head": a_pod("ray-head-x7k2p", container(), container("autoscaler", cpu="500m"), labels=head),
-            "a head whose name is not generated": a_pod("ray-head", labels=head),
+            "a head without a generated name": a_pod("ray-head", labels=head),
             "a worker with an init container": changed(
                 a_pod("ray-small-worker-x7k2p", labels=worker), spec__initContainers=[wait]
             ),
@@ -176,7 +176,7 @@ def ray_cluster_with_single_named_head_row() -> Row:
         {"the head": a_pod("ray-head", labels=head)},
         {
             "a second head": (NAME, a_pod("ray-head-x7k2p", labels=head)),
-            "a second head whose name is to be generated": (
+            "a second head with a name to be generated": (
                 NAME,
                 changed(a_pod("", labels=head), metadata__generateName="ray-head-"),
             ),

@@ -214,7 +214,7 @@ FIELDS_OF_PODS = {
     "trainer.kubeflow.org/trainjob": "spec.runtimeRef",
     "workload.codeflare.dev/appwrapper": "spec.components",
 }
-"""What describes the pods of a kind, for the kinds whose jobs may have no pod_templates."""
+"""The fields that describe pods, for kinds with optional pod templates."""
 
 
 def pod_sets_of(kind: Integration, job: Any) -> list[Any]:

@@ -23,7 +23,7 @@ from admitq_api.labels import names_for
 NAMES = names_for()
 
 NESTING = replace(JOB, ownership=replace(JOB.ownership, created_kinds=None, compare_child=accept_every_child))
-"""A kind whose jobs may own further jobs."""
+"""A kind of jobs that may own further jobs."""
 
 
 def an_object(
@@ -108,7 +108,7 @@ def test_object_is_compared_with_each_owner_it_descends_from() -> None:
 
 
 def test_workers_of_a_leader_worker_set_follow_nothing_and_need_their_marks() -> None:
-    """Neither the StatefulSet of workers, whose controller is the leader pod, nor the pods do."""
+    """Neither the StatefulSet of workers, controlled by the leader pod, nor the pods do."""
     lws = an_object("l", queue="q")
     leaders = an_object(
         "l-leaders", owner="l", kind="LeaderWorkerSet", api_version=LEADER_WORKER_SET.api_version

@@ -1,4 +1,4 @@
-"""Applies of the admission whose answer is lost, that meet another program's write, or that always fail."""
+"""Applies of the admission with a lost answer, beside another program's write, or that always fail."""
 
 import asyncio
 import gc

@@ -1,4 +1,4 @@
-"""A defect of the core costs the object that it fails on its turn, and nobody else anything."""
+"""A defect of the core costs the failing object its turn, and no other object anything."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable

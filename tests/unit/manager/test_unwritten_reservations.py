@@ -28,7 +28,7 @@ from localcluster.waiting import eventually
 NAMES = names_for()
 KINDS = kinds_of(NAMES)
 QUOTA = 70
-"""Of the queue whose Workloads cannot be written: more than the slots for reservations."""
+"""Workloads of the queue with failing writes: more than the slots for reservations."""
 WEBHOOK_FAILS = ApiError(500, "InternalError", "failed calling webhook example.com")
 WEBHOOK_DENIES = ApiError(403, "Forbidden", 'admission webhook "example.com" denied the request')
 
@@ -47,13 +47,13 @@ def workload(name: str, queue: str) -> dict[str, Any]:
 
 
 class Cluster:
-    """A manager, and an API server whose webhook fails the applies that ``is_broken`` selects."""
+    """A manager, and an API server with a webhook that fails the applies that ``is_broken`` selects."""
 
     def __init__(self) -> None:
         self.is_broken: Callable[[dict[str, Any]], bool] = lambda _: False
         self.error = WEBHOOK_FAILS
         self.landed: list[str] = []
-        """The Workloads whose reservations took effect, in order."""
+        """Return the Workloads with an effective reservation, in order."""
         self.events: list[tuple[str, str, str]] = []
         self.workloads = Store(KINDS.workloads)
         self.metrics = Metrics()

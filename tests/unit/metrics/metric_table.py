@@ -1,4 +1,4 @@
-"""The metrics that clients of the API group know by name: type, labels, and whose custom labels they carry.
+"""The metrics that clients of the API group know by name: type, labels, and source of custom labels.
 
 Transcribed from semantics, Metrics; the prefix is left out, and so is the label ``replica_role``, which all
 have. Metrics of MultiKueue come with it.

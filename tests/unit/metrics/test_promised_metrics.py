@@ -45,7 +45,7 @@ SHORT = {
     "wl": Source.WORKLOAD,
 }
 OWN = {series.name for series in TABLE} - PROMISED.keys()
-"""Metrics of ours that nobody else has."""
+"""Metrics that only admitq has."""
 
 
 def from_label(name: str, source: Source, *tracked: str) -> CustomLabel:

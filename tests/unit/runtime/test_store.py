@@ -18,7 +18,7 @@ def obj(
 
 
 class Watched:
-    """A store whose changes are written down as short texts."""
+    """A store with its changes recorded as short texts."""
 
     def __init__(self, **options: Any) -> None:
         self.told: list[str] = []
@@ -118,7 +118,7 @@ def test_a_replaced_object_stays_gone_after_its_successor():
         # a response of ours that is newer than the list
         ([obj("a", version="60")], [obj("a")], []),
         ([obj("a", version="60")], [], []),
-        # recreated while nobody looked
+        # recreated while the watch was down
         ([obj("a")], [obj("a", version="20", uid="u2")], ["deleted a 10>-", "added a ->20"]),
     ],
 )

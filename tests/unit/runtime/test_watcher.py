@@ -19,7 +19,7 @@ QUICK = Timing(backoff_first=0.001, backoff_most=0.002)
 
 
 class Served:
-    """A client whose resource is listed so many times, and not served after that; each watch ends so."""
+    """A client that lists a resource so many times and does not serve it after that; each watch ends so."""
 
     def __init__(self, listings: int) -> None:
         self.listings = listings

@@ -1,4 +1,4 @@
-"""Who may read an endpoint: decided by the cluster, remembered a while, asked about at a limited rate."""
+"""The cluster authorizes readers of an endpoint; answers are cached, and reviews are rate limited."""
 
 import asyncio
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Certificates hold what strict verifiers ask for; authorities change in steps that leave nobody behind."""
+"""Certificates satisfy strict verifiers; authorities change in steps that keep every client connected."""
 
 import base64
 import ipaddress

@@ -38,7 +38,7 @@ PATIENT = Limits(
     connections=20,
     connections_per_peer=20,
 )
-"""Times that nobody takes, however busy the machine is: a test makes short what it waits for."""
+"""Deadlines that no busy machine exceeds: a test shortens the one that it waits for."""
 SHORT = 0.2
 """Seconds."""
 
@@ -413,7 +413,7 @@ async def test_a_stop_loses_no_request() -> None:
 
 
 async def refused(served: Running) -> None:
-    """Connect until that is refused; who stood in the queue of the listener when it closed is reset."""
+    """Connect until that is refused; connections in the listener's queue are reset when it closes."""
     while True:
         try:
             _, writer = await served.connect()
@@ -439,7 +439,7 @@ async def test_stopping_server_closes_its_port_and_answers_open_connections() ->
         status, headers, _ = await exchange(kept, keeping)
         assert (status, headers["connection"]) == (200, "close")
         await close(keeping, idling)
-        # Nobody is left to wait for.
+        # No connection is left.
         await stopping
         assert await is_closed(idle)
 

@@ -1,6 +1,6 @@
 """A cluster to compare in: objects that change, a manager in charge that sees and writes late, and a shadow.
 
-What is changed goes to two inboxes, one for whoever looks. The inbox of a resource keeps its order; those of
+Changes go to two inboxes, one for each observer. The inbox of a resource keeps its order; those of
 different resources do not wait for each other, as it is with watches. The manager in charge decides by what
 it has seen, and its writes arrive later, guarded by the version it saw.
 """
@@ -37,7 +37,7 @@ class Change:
 
 @dataclass
 class Inbox:
-    """What one of those who look has not seen yet, by resource."""
+    """The unobserved changes of one observer, by resource."""
 
     waiting: dict[str, deque[Change]] = field(default_factory=lambda: defaultdict(deque))
 
@@ -54,7 +54,7 @@ class Inbox:
 
 
 class Cluster:
-    """The API, who is in charge, and the shadow."""
+    """The API, the manager in charge, and the shadow."""
 
     def __init__(self, settings: Settings | None = None, draw: random.Random | None = None) -> None:
         settings = settings or Settings()
@@ -95,7 +95,7 @@ class Cluster:
         self.send(happened.WorkloadChanged(replace(self.workloads[key], **fields)))
 
     def reserve(self, instruction: ReserveQuota) -> None:
-        """Write a reservation, whoever decided it."""
+        """Write a reservation."""
         self.put(
             instruction.key,
             admission=instruction.admission,
@@ -114,7 +114,7 @@ class Cluster:
         """The job of an evicted workload has stopped."""
         self.put(key, admission=None, admitted=False, pods_ready=False, queued_at=self.now)
 
-    # --- who looks --------------------------------------------------------------------------------
+    # --- reconcilers ------------------------------------------------------------------------------
 
     def deliver_to_manager(self, most: int | None = None) -> None:
         while most is None or most > 0:
@@ -195,7 +195,7 @@ class Cluster:
         self.look()
 
     def wait(self, nanoseconds: int) -> None:
-        """Let time pass in which those who look are awake."""
+        """Let time pass while the observers run."""
         until = self.now + nanoseconds
         while self.now < until:
             self.settle()

@@ -121,7 +121,7 @@ class History:
                 self.cluster.put(key, evicted=True)
 
     def see(self) -> None:
-        """Each of those who look sees some of what happened, decides and writes, in any order."""
+        """Each observer sees some changes, decides and writes, in any order."""
         cluster, draw = self.cluster, self.draw
         for _ in range(draw.randint(1, 6)):
             step = draw.randrange(5)

@@ -27,7 +27,7 @@ from tests.unit.core.play import LOWER, RECLAIM, group, key, queue
 from tests.unit.shadow.cluster import LEEWAY, PATIENCE, Cluster, Decided
 from tests.unit.shadow.histories import History
 
-# --- nothing is told of who decides alike ---------------------------------------------------------------
+# --- equal decisions are not reported -------------------------------------------------------------------
 
 
 @pytest.mark.drawn
@@ -43,7 +43,7 @@ def test_nothing_is_told_of_a_manager_that_decides_as_it_does(seeds: Sequence[in
     assert agreed > 5 * len(seeds), "too little was compared to tell"
 
 
-# --- everything is told of who decides otherwise --------------------------------------------------------
+# --- different decisions are reported -------------------------------------------------------------------
 
 
 @pytest.mark.drawn
@@ -261,7 +261,7 @@ CASES = {
         "couldn't assign flavors to pod set main: insufficient unused quota for cpu in flavor default, "
         "1m more needed. Pending the preemption of 1 workload(s)",
     ),
-    "a victim for nobody": Case(
+    "a target without preemptor": Case(
         (queue("q", 2, preemption=LOWER),),
         _one_runs,
         lambda made: made.preempt(key("runs")),
@@ -326,9 +326,9 @@ def test_idle_manager_is_reported_only_for_fitting_workloads() -> None:
         submit(made, name)
         submit(made, f"s{name}", of="s")
     made.wait(5 * PATIENCE)
-    # Behind the first of a queue that keeps the order nobody is to be admitted who has to wait for it.
+    # No workload is admitted before the blocked head of a StrictFIFO queue.
     assert sorted(told_of(made)) == [("a", "waiting"), ("b", "waiting"), ("sa", "waiting")]
-    # Who gets the place of one that is left waiting is judged as if that one did not wait.
+    # A workload that takes the place of a waiting one is compared as if that did not wait.
     made.reserve(admitted("c"))
     made.reserve(admitted("d"))
     made.wait(2 * PATIENCE)

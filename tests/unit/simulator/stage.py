@@ -62,7 +62,7 @@ def plan(folder: Path, spec: str, world: str = WORLD) -> Plan:
 
 
 class Story:
-    """A timeline that is kept: seconds, what happened, and to whom."""
+    """A recorded timeline: seconds, event and object."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []

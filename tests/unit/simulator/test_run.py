@@ -36,7 +36,7 @@ def small(count: int, run_time: str = "1m", **more: str) -> str:
         pytest.param(
             small(3),
             "0 Admitted w-1|0 Admitted w-2|60 Finished w-1|60 Finished w-2|60 Admitted w-3|120 Finished w-3",
-            id="who does not fit waits for those before it",
+            id="a job that does not fit waits for those before it",
         ),
         pytest.param(
             small(1, podsReadyAfter="10s"),
@@ -55,22 +55,22 @@ def small(count: int, run_time: str = "1m", **more: str) -> str:
         pytest.param(
             small(1) + "kills: [{at: 30s}]",
             "0 Admitted w-1|30 Killed w-1|90 Finished w-1",
-            id="who is killed starts over",
+            id="a killed job starts over",
         ),
         pytest.param(
             small(1, podsReadyAfter="10s") + "kills: [{at: 30s}]",
             "0 Admitted w-1|30 Killed w-1|100 Finished w-1",
-            id="who is killed has its pods ready after a while again",
+            id="a killed job has ready pods again after a while",
         ),
         pytest.param(
             small(3) + "kills: [{at: 30s, count: 5, then: Fail}]",
             "0 Admitted w-1|0 Admitted w-2|30 Killed|30 Failed|30 Killed|30 Failed|30 Admitted w-3|90 F",
-            id="who is killed for good makes room",
+            id="a job that fails for good frees quota",
         ),
         pytest.param(
             small(1) + "kills: [{at: 30s, workloads: other}, {at: 30s, flavor: spot}]",
             "0 Admitted w-1|60 Finished w-1",
-            id="kills hit whom they name",
+            id="kills hit the named jobs",
         ),
         pytest.param(
             small(4) + "changes: [{at: 30s, patch: {kind: ClusterQueue, name: queue, patch: {spec: "

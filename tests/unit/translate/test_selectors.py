@@ -1,4 +1,4 @@
-"""The namespaces whose jobs are managed."""
+"""The namespaces of managed jobs."""
 
 import pytest
 

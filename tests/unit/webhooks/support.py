@@ -22,7 +22,7 @@ from admitq_webhooks.routes import routes
 
 NAMES = names_for()
 OPERATOR = User("operator", "", (), ())
-"""A user who may update every status, as controllers may that of their kind."""
+"""A user that may update every status, as controllers may for their kind."""
 QUEUE = NAMES.queue_name
 PRIORITY = NAMES.priority_class
 
@@ -39,7 +39,7 @@ class FakeWorld:
     broken: bool = False
     asked: list[str] = field(default_factory=list)
     permitted: set[tuple[str, str, str]] = field(default_factory=set)
-    """Who may what where: user, access as text, namespace."""
+    """Allowed accesses: user, access as text, namespace."""
     plurals: dict[str, str] = field(default_factory=dict)
     accesses: list[tuple[str, str, str]] = field(default_factory=list)
 
@@ -200,7 +200,7 @@ async def ask(
 
 
 BY_OPERATOR = {"userInfo": {"username": OPERATOR.name}}
-"""What a review says of who asks."""
+"""The user info of a review."""
 
 
 async def mutate_job(obj: Any, **options: Any) -> Answer:

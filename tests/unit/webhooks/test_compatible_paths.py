@@ -1,4 +1,4 @@
-"""Webhook configurations that somebody else installed find their paths, and refusals have the right class."""
+"""Webhook configurations of another installation find their paths, and refusals have the right class."""
 
 import copy
 from typing import Any, Final

@@ -36,7 +36,7 @@ async def test_a_child_of_a_queued_owner_gets_no_default_queue() -> None:
     [
         pytest.param(owned_by("group", uid="forged"), a_group(), id="name of a queued owner, another uid"),
         pytest.param(owned_by("group"), a_group(queue=""), id="owner without a queue"),
-        pytest.param(owned_by("group", kind="Unknown"), a_group(), id="kind that nobody manages"),
+        pytest.param(owned_by("group", kind="Unknown"), a_group(), id="unmanaged kind"),
         pytest.param({**owned_by("group"), "controller": False}, a_group(), id="owner that does not control"),
         pytest.param(
             {"apiVersion": "batch/v1", "kind": "Job", "name": "group", "uid": "owner-uid"},

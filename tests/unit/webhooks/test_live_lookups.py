@@ -25,7 +25,7 @@ FORBIDDEN = ApiError(403, "Forbidden", "no")
 
 
 class Answers:
-    """A client whose every call ends alike."""
+    """A client with the same result for every call."""
 
     def __init__(self, outcome: Any) -> None:
         self.outcome = outcome

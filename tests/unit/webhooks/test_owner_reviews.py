@@ -1,4 +1,4 @@
-"""Controller references: who may make a job or pod follow a queued owner."""
+"""Controller references: which users may make a job or pod follow a queued owner."""
 
 from typing import Any
 
@@ -147,7 +147,7 @@ async def test_nothing_is_stored_while_the_rights_of_the_account_are_not_known()
 
 
 def raised(parallelism: int, cpu: str = "1", **metadata: Any) -> dict[str, Any]:
-    """A Job of the JobSet, whose entry has one pod."""
+    """A Job of the JobSet with one pod."""
     obj = controlled("Job", SET)
     containers = [{**CONTAINERS[0], "resources": {"requests": {"cpu": cpu}}}]
     template = {"spec": {**TEMPLATE["spec"], "containers": containers}}

@@ -196,7 +196,7 @@ def unqueued(owner: dict[str, Any]) -> dict[str, Any]:
         ("ray-head-x7k2p", HEAD, [RAY_CLUSTER], False),
         ("ray-head-x7k2p", HEAD, [unqueued(RAY_CLUSTER), RAY_JOB], False),
         ("p", {}, [WRAPPER], False),
-        # What nobody is queued for, and what only pretends to be made by somebody who is.
+        # Pods without queued owner, and pods that only claim to have one.
         ("j-x7k2p", {}, [unqueued(QUEUED_JOB)], True),
         ("pi-exec-1", spark("executor"), [DRIVER, unqueued(APPLICATION)], True),
         ("pi-exec-1", spark("executor"), [DRIVER], True),

@@ -1,4 +1,4 @@
-"""Jobs whose pods another object describes, and jobs that make none, before the webhooks."""
+"""The webhooks with jobs described by another object, and jobs without pods."""
 
 from typing import Any, Literal
 

@@ -109,7 +109,7 @@ async def test_only_what_is_not_up_gets_defaults_and_every_change_is_accepted(
 ) -> None:
     world = FakeWorld(local_queues={("team", "default")}, priority_classes={"default"})
     before = served(kind, status={"readyReplicas": ready})
-    # Whoever replaces an object need not know its status.
+    # A client that replaces an object need not send its status.
     after = await mutated(served(kind), kind, world, before)
     assert after["metadata"]["labels"] == marks
     stored = {**after, "status": before["status"]}

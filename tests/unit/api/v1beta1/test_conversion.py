@@ -163,7 +163,7 @@ def test_names_of_checks_come_back_within_a_request_alone() -> None:
         down = convert(up, OLDER, NAMES)
         assert down["spec"] == {"admissionChecksStrategy": listed, **read}
         assert "annotations" not in down["metadata"]
-        # Nobody who puts them there himself has them shown when the object is read.
+        # Values that a user puts there are not shown when the object is read.
         up["metadata"]["resourceVersion"] = ""
         assert convert(up, OLDER, NAMES)["spec"] == {"admissionChecksStrategy": listed}
 

@@ -1,4 +1,4 @@
-"""Workloads of groups whose pods do not exist yet."""
+"""Workloads of groups without existing pods."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Groups of pods whose controller stops after any of its writes."""
+"""Pod groups with a controller that stops after any of its writes."""
 
 from typing import Any
 

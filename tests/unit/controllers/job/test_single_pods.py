@@ -100,7 +100,7 @@ async def test_an_evicted_pod_that_ran_may_compete_until_it_ends_only_where_pods
 async def test_an_evicted_pod_that_was_still_held_competes_again(
     reason: str, skips_reassignment: bool, finish_orphaned: bool
 ) -> None:
-    """Whatever is said of reassignment: nobody would make another in its place."""
+    """Whatever the reassignment policy: no controller would create another pod in its place."""
     world = PodWorld(skip_reassignment=skips_reassignment, finish_orphaned=finish_orphaned)
     world.put(PODS, pod())
     mine = {**owner("p"), "controller": True}

@@ -29,11 +29,11 @@ AFTER_EACH_OTHER = {"b": "a", "c": "b"}
 @pytest.mark.parametrize(
     ("replaces", "made", "order"),
     [
-        pytest.param(AFTER_EACH_OTHER, {}, "abc", id="of one second: by who replaces whom"),
+        pytest.param(AFTER_EACH_OTHER, {}, "abc", id="of one second: by the chain of replacements"),
         pytest.param(AFTER_EACH_OTHER, {"a": 2, "b": 1}, "cba", id="by when they were made"),
         pytest.param({}, {}, "abc", id="of one second that say nothing of each other: by name"),
         pytest.param({"b": "a", "c": "a"}, {}, "abc", id="that replace the same"),
-        pytest.param({"a": "gone", "b": "gone"}, {"c": 1}, "abc", id="that replace who is gone"),
+        pytest.param({"a": "gone", "b": "gone"}, {"c": 1}, "abc", id="that replace deleted ones"),
         pytest.param(HAND_IN_HAND, {}, "abc", id="that replace each other in a circle"),
         pytest.param(HAND_IN_HAND, {"a": 1}, "bca", id="in a circle: by when they were made"),
     ],

@@ -162,7 +162,7 @@ UNMARKED = {**TEMPLATE, "metadata": {}}
 
 
 def by_hand(pods: int) -> dict[str, Any]:
-    """An elastic job that somebody else let run."""
+    """An elastic job that another program started."""
     return job({**RUNNING, "template": UNMARKED, "parallelism": pods, "completions": 50}, annotations=ELASTIC)
 
 

@@ -1,4 +1,4 @@
-"""Changes of a job whose Workload waits."""
+"""Changes of a job with a pending Workload."""
 
 from typing import Any
 

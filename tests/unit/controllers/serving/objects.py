@@ -142,6 +142,6 @@ def only_patch(plan: Plan) -> Any:
 
 
 def without_uid(job: dict[str, Any]) -> dict[str, Any]:
-    """A Workload of the object whose name follows from no UID."""
+    """A Workload of the object with a name that follows from no UID."""
     name = create_workload_name("StatefulSet", "apps", "s", "")
     return with_value(of_set(workload(), job), ("metadata", "name"), name)

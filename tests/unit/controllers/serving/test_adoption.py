@@ -73,7 +73,7 @@ def test_b11_workload_under_the_older_name_that_belongs_elsewhere_is_not_adopted
 
 
 def with_podset(found: dict[str, Any], **changes: Any) -> dict[str, Any]:
-    """A Workload whose one podset differs by these fields."""
+    """A Workload with one podset that differs by these fields."""
     [pod_set] = found["spec"]["podSets"]
     return with_value(found, ("spec", "podSets"), [{**pod_set, **changes}])
 

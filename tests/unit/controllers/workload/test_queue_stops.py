@@ -80,7 +80,7 @@ def test_a_mere_reservation_is_given_back(world: Any, reason: str, message: str)
     assert condition_of(released, "Admitted")[1] == "NoReservation"
     assert "admission" not in released["status"]
     types = {one["type"] for one in released["status"]["conditions"]}
-    assert not types & {"Requeued", "Evicted"}, "nobody was evicted"
+    assert not types & {"Requeued", "Evicted"}, "no workload was evicted"
 
 
 @pytest.mark.parametrize(

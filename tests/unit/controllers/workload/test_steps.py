@@ -96,7 +96,7 @@ def test_deactivated_workload_during_eviction_is_not_evicted_again(targets: Any,
     assert condition_of(final, "Evicted") == ("True", reason, "m")
     assert {"requeueState", "schedulingStats"}.isdisjoint(final["status"])
     assert final["status"]["admission"] == ADMISSION, "it is its job that gives it back"
-    assert condition_of(final, "DeactivationTarget") is None, "or nobody could reactivate it"
+    assert condition_of(final, "DeactivationTarget") is None, "or no user could reactivate it"
 
 
 @given(st.data())
