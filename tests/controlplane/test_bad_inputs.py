@@ -51,8 +51,8 @@ POD_GROUP = "pod-group"
 
 SUBJECTS = (*(one.framework for one in KINDS), POD_GROUP)
 UNTIL_SILENT = ("jobset.x-k8s.io/jobset", "trainer.kubeflow.org/trainjob")
-"""Kinds with a work queue that the test waits for until it is empty, which takes two seconds: jobs of one kind are
-changed back, those of the other deleted."""
+"""Kinds with a work queue that must become empty, which takes two seconds: jobs of one kind are changed back,
+those of the other deleted."""
 WITH_WORDS = ("refused", "unfit", "incomplete", "waits")
 HOLD = "example.com/hold"
 REFUSED = "JobsRefused"
