@@ -15,9 +15,9 @@ from admitq.app.settings import Settings
 from admitq.app.while_served import WhileServed, key_handler
 from admitq.controllers import registry
 from admitq.controllers.context import Context
-from admitq.controllers.queues import cohort_path
+from admitq.controllers.controller_specs import ControllerSpec
+from admitq.controllers.queues.controllers import cohort_path
 from admitq.controllers.settings import settings_of
-from admitq.controllers.wiring import ControllerSpec
 from admitq.core.model import LabelSelector, ObjectKey
 from admitq.core.selectors import matches
 from admitq.core.state import AdmissionState

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from typing import Final, Protocol
 
-from admitq.controllers.wiring import ControllerSpec, Followed, Watch, WhenServed
+from admitq.controllers.controller_specs import ControllerSpec, Followed, Watch, WhenServed
 from admitq.metrics.registry import Metrics
 from admitq.process.logs import logger
 from admitq.process.unexpected_errors import ErrorPart, UnexpectedErrors

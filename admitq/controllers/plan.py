@@ -313,6 +313,12 @@ async def _written(ctx: Context, action: Patch, upon: JsonObject, step: PatchSte
     )
 
 
+def name_of(obj: JsonObject) -> str:
+    """Namespace and name, as events show them."""
+    metadata: Mapping[str, str] = obj["metadata"]
+    return f"{metadata['namespace']}/{metadata['name']}"
+
+
 def has_finalizer(obj: JsonObject, finalizer: str) -> bool:
     """Whether the object carries the finalizer."""
     return finalizer in value_at(obj, ("metadata", "finalizers"), [])

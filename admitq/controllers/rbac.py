@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from admitq.controllers.elastic_pods import ELASTIC_PODS
 from admitq.controllers.indexes import resource_followed, resource_of
+from admitq.controllers.pods.elastic_pods import ELASTIC_PODS
 from admitq.controllers.provisioning.requests import PROVISIONING_REQUESTS
-from admitq.controllers.provisioning.table import PROVISIONING
+from admitq.controllers.provisioning.watches import PROVISIONING
 from admitq.controllers.registry import CLUSTER_QUEUE, COHORT, LOCAL_QUEUE, PRIORITY_CLASS, WORKLOAD
 from admitq.integrations.base import Integration, OwnerKind
 from admitq.runtime.kinds import Kinds, kinds_of

@@ -9,11 +9,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from admitq.controllers import priority_class
+from admitq.controllers import priority_classes
 from admitq.controllers.context import Context, CoreView
-from admitq.controllers.elastic_pods import ElasticPodsController
-from admitq.controllers.failure_recovery import FailureRecoveryController
-from admitq.controllers.finalizers import InUseController
+from admitq.controllers.controller_specs import ControllerSpec, Followed, Keys, Watch, WhenServed
+from admitq.controllers.in_use_protection import InUseController
 from admitq.controllers.indexes import (
     BY_CHECK,
     BY_CLUSTER_QUEUE,
@@ -41,12 +40,17 @@ from admitq.controllers.indexes import (
     topologies_of,
 )
 from admitq.controllers.job.controller import JobController, start_admitted
-from admitq.controllers.job.owners import Owners
-from admitq.controllers.provisioning.table import provisioning
-from admitq.controllers.queues import ClusterQueueController, CohortController, LocalQueueController
-from admitq.controllers.refused_jobs import RefusedJobs
+from admitq.controllers.job.owner_lookup import Owners
+from admitq.controllers.pods.elastic_pods import ElasticPodsController
+from admitq.controllers.pods.failure_recovery import FailureRecoveryController
+from admitq.controllers.provisioning.watches import provisioning
+from admitq.controllers.queues.controllers import (
+    ClusterQueueController,
+    CohortController,
+    LocalQueueController,
+)
+from admitq.controllers.queues.refused_jobs import RefusedJobs
 from admitq.controllers.serving.controller import ServingController
-from admitq.controllers.wiring import ControllerSpec, Followed, Keys, Watch, WhenServed
 from admitq.controllers.workload.controller import WorkloadController
 from admitq.integrations.base import Integration, OwnerKind, ReferencedKind
 from admitq.integrations.ownership import MAX_OWNER_DEPTH, get_controller, is_group_workload
@@ -298,7 +302,7 @@ class _JobKeys:
         """
 
         def keys(change: Change) -> Iterable[Key]:
-            if not priority_class.value_changed(change):
+            if not priority_classes.value_changed(change):
                 return ()
             if any(one.is_required for one in self._integration.templates.referenced_kinds):
                 return self._ctx.stores.of(self._resource).keys()
@@ -439,14 +443,14 @@ def controllers(ctx: Context, core: CoreView) -> Controllers:
         ),
         workers=settings.workers("Workload", kinds.workloads.group, WORKERS_OF_WORKLOADS),
     )
-    classes = priority_class.PriorityClassController(ctx)
+    classes = priority_classes.PriorityClassController(ctx)
     priorities = ControllerSpec(
         name=PRIORITY_CLASS,
         reconcile=classes.reconcile,
         watches=(
             Watch(
                 kinds.workload_priority_classes,
-                lambda change: (change.key,) if priority_class.value_changed(change) else (),
+                lambda change: (change.key,) if priority_classes.value_changed(change) else (),
             ),
             Watch(kinds.workloads, classes.came_to_name),
         ),

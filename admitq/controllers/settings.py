@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import Final
 
 from admitq.core.model import LabelSelector
 from admitq.integrations.base import Integration, OwnerKind
@@ -11,6 +12,7 @@ from admitq.metrics.custom_labels import Location, copied_to_workloads
 from admitq.translate.selectors import select_managed_namespaces
 from admitq.translate.settings import pods_ready
 from admitq.workloads.pod_templates import Marks
+from admitq_api.conditions import Reason
 from admitq_api.configuration import Configuration, sections
 from admitq_api.feature_gates import FeatureGates, Gate
 
@@ -74,6 +76,15 @@ class PodSettings:
     """A group uses a Workload of its name only if the Workload was created for it."""
 
 
+_COARSE_REASONS: Final[Mapping[str, str]] = {
+    Reason.PENDING_EVALUATION: Reason.PENDING,
+    Reason.MISCONFIGURED: Reason.INADMISSIBLE,
+    Reason.SUSPENDED: Reason.INADMISSIBLE,
+    Reason.DEACTIVATED: Reason.INADMISSIBLE,
+}
+"""Reason by detailed reason, for clusters whose gates switch detailed reasons off."""
+
+
 @dataclass(frozen=True, slots=True)
 class PendingSettings:
     """Why Workloads wait, and how that is reported."""
@@ -84,6 +95,10 @@ class PendingSettings:
     """Reasons are reported in detail; otherwise by three coarse ones."""
     explicit_pending: bool = False
     """A new Workload states that it waits, before its first evaluation."""
+
+    def reported_reason(self, reason: str) -> str:
+        """Return the reason to report in QuotaReserved=False instead of a detailed one."""
+        return str(reason if self.detailed_reasons else _COARSE_REASONS.get(reason, reason))
 
 
 @dataclass(frozen=True, slots=True)

@@ -172,7 +172,7 @@ TABLE: Final[Mapping[str, tuple[Row, ...]]] = {
         ),
         Row(
             "reserve-and-leave-evicted",
-            ("transitions.requeue", "releases.evicted"),
+            ("transitions.requeue", "quota_release.evicted"),
             job_waits,
             reserve_and_leave_evicted,
             {**_RUNS, "Evicted": _FORMERLY_EVICTED, "Requeued": "True NodeFailures"},
@@ -217,7 +217,7 @@ TABLE: Final[Mapping[str, tuple[Row, ...]]] = {
         ),
         Row(
             "evict-and-say-no-more",
-            ("transitions.requeue", "releases.evicted"),
+            ("transitions.requeue", "quota_release.evicted"),
             job_runs,
             status(evict_only),
             {**_RUNS, "Evicted": _FORMERLY_EVICTED, "Requeued": "True NodeFailures"},
@@ -277,10 +277,10 @@ TABLE: Final[Mapping[str, tuple[Row, ...]]] = {
             {**_RUNS, "Evicted": _FORMERLY_EVICTED, "Requeued": "True Reactivated"},
         ),
     ),
-    "releases": (
+    "quota_release": (
         _alone(
             "release-after-eviction",
-            ("transitions.requeue", "transitions.release", "releases.evicted"),
+            ("transitions.requeue", "transitions.release", "quota_release.evicted"),
             alone_evicted,
             status(requeue(may_return=True)),
             {**_ADMITTED, "Evicted": _FORMERLY_EVICTED, "Requeued": "True NodeFailures"},
@@ -333,14 +333,14 @@ TABLE: Final[Mapping[str, tuple[Row, ...]]] = {
         ),
         _alone(
             "hold",
-            ("transitions.release", "releases.on_hold", "serving._back_in_queue"),
+            ("transitions.release", "quota_release.on_hold", "serving._back_in_queue"),
             alone_admitted,
             status(lambda one: one.release(Reason.ON_HOLD, "on hold")),
             {**_WAITS, "QuotaReserved": "False OnHold"},
         ),
         Row(
             "hold-a-job-that-is-not-on-hold",
-            ("transitions.release", "releases.on_hold"),
+            ("transitions.release", "quota_release.on_hold"),
             job_runs,
             status(lambda one: one.release(Reason.ON_HOLD, "on hold")),
             _RUNS,
@@ -378,7 +378,7 @@ TABLE: Final[Mapping[str, tuple[Row, ...]]] = {
         ),
         Row(
             "check-retry-during-an-eviction",
-            ("transitions.requeue", "releases.evicted"),
+            ("transitions.requeue", "quota_release.evicted"),
             job_checked_and_running,
             status(evict_and_retry),
             {
@@ -420,14 +420,14 @@ TABLE: Final[Mapping[str, tuple[Row, ...]]] = {
     "ends": (
         Row(
             "finish",
-            ("transitions.finish", "releases.job_finished", "releases.workload_finished"),
+            ("transitions.finish", "quota_release.job_finished", "quota_release.workload_finished"),
             job_runs,
             status(lambda one: one.finish(Reason.SUCCEEDED, "done")),
             {"Finished": "True Succeeded", "finalizer": False, "job": "suspended"},
         ),
         Row(
             "finish-before-admission",
-            ("transitions.finish", "releases.out_of_sync"),
+            ("transitions.finish", "quota_release.out_of_sync"),
             job_waits,
             status(lambda one: one.finish(Reason.FAILED, "never tried")),
             {"Finished": "True Failed", "finalizer": False, "job": "suspended"},
@@ -474,7 +474,7 @@ TABLE: Final[Mapping[str, tuple[Row, ...]]] = {
         _alone("take-gate-off", ("job._gates_lifted",), alone_gated, ungate, _ADMITTED),
         _alone(
             "raise-priority",
-            ("priority_class.decide", "job._priority_changed"),
+            ("priority_classes.decide", "job._priority_changed"),
             two_wait,
             spec(priority=10),
             {**_ADMITTED, "priority": 10, "ClusterQueue": _queue(admitted=1, pending=1, cpu=1000)},
@@ -482,7 +482,7 @@ TABLE: Final[Mapping[str, tuple[Row, ...]]] = {
         ),
         Row(
             "refer-to-priority-class",
-            ("priority_class.decide", "job._priority_changed"),
+            ("priority_classes.decide", "job._priority_changed"),
             job_waits_without_priority_class,
             refer_to_priority_class,
             {**_STOPPED, "priority": 10, "ClusterQueue": _queue(admitted=0, cpu=0, pending=1)},
@@ -558,16 +558,16 @@ DRAWN: Final[Mapping[str, Change]] = {
 """What sequences of writes are drawn from: all that makes sense of any Workload, in every manner."""
 
 NOT_PLAYED: Final[Mapping[str, str]] = {
-    "one_workload._create": "creates the Workload",
+    "workload_sync._create": "creates the Workload",
     "members.name_taken": "writes members of groups, not Workloads",
-    "prebuilt.refuse_group": "writes members of groups, not Workloads",
+    "prebuilt_workloads.refuse_group": "writes members of groups, not Workloads",
     "members.excess": "writes members of groups, not Workloads",
     "members.owners": "writes metadata alone: members become owners",
     "members.awaited": "writes members of groups, not Workloads",
-    "releases.workload_deleted": "removes the finalizer alone",
-    "excess.end_begun_stop": "writes jobs, not Workloads",
-    "excess.stop_running": "writes jobs, not Workloads",
-    "releases.gone": "writes what `_finish` and the removal of the finalizer write",
+    "quota_release.workload_deleted": "removes the finalizer alone",
+    "unadmitted_jobs.end_begun_stop": "writes jobs, not Workloads",
+    "unadmitted_jobs.stop_running": "writes jobs, not Workloads",
+    "quota_release.gone": "writes what `_finish` and the removal of the finalizer write",
     "job._elsewhere": "writes no Workload",
     "job._skipped": "writes no Workload",
     "job._nested": "writes no Workload",

@@ -3,10 +3,15 @@
 from admitq.controllers.context import Context
 from admitq.controllers.indexes import BY_OWNER, owner_value
 from admitq.controllers.job.case import Ancestor
-from admitq.controllers.job.owners import Owners
-from admitq.controllers.job.slices import lets_run
+from admitq.controllers.job.owner_lookup import Owners
+from admitq.controllers.job.workload_slices import lets_run
 from admitq.integrations.base import ChildDifference, Integration, list_members
-from admitq.integrations.ownership import AncestorFinder, get_controller, get_queue_name, is_controlled_by
+from admitq.integrations.ownership import (
+    AncestorFinder,
+    get_controller,
+    get_queue_name,
+    is_controlled_by,
+)
 from admitq.workloads.transitions import holds, is_reserved
 from admitq_api.conditions import ConditionType
 from admitq_api.json_objects import JsonObject, value_at

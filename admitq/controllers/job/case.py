@@ -1,12 +1,13 @@
 """A job, its Workloads and what surrounds them: all that a decision about the job is made from."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
 
-from admitq.controllers.outliving import Remaining
+from admitq.controllers.lookups import Lookups
 from admitq.controllers.plan import Count, Plan, Tell, plan, status_patch, workload_status_patch
+from admitq.controllers.pods.remaining_pods import Remaining
 from admitq.controllers.settings import Settings, WorkloadConventions
 from admitq.core.model import Instant
 from admitq.integrations.base import (
@@ -40,21 +41,6 @@ class Ancestor:
     difference: ChildDifference | None = None
     """In what this job differs from those that run with it; it is stopped for that, and ``admitted`` is
     False."""
-
-
-@dataclass(frozen=True, slots=True)
-class Lookups:
-    """Where a decision may look things up; all answer from memory."""
-
-    flavor: Callable[[str], JsonObject | None]
-    workload_priority_class: Callable[[str], JsonObject | None]
-    priority_class: Callable[[str], JsonObject | None]
-    priority_classes: Callable[[], Iterable[JsonObject]]
-    workload: Callable[[str], JsonObject | None]
-    """A Workload of the job's namespace."""
-    running_pods: Callable[[JsonObject], Mapping[str, int] | None] = lambda _slice: {}
-    """Pods of an elastic job, by podset, that no gate holds and that have not ended; those that are being
-    deleted count. None if they are not known now. Takes one of the job's slices."""
 
 
 @dataclass(frozen=True)
@@ -185,12 +171,6 @@ class JobCase:
         """An event about the job; one about a group is told of its oldest member."""
         assert self.job is not None  # noqa: S101 only steps that have a job tell of it
         return Tell(self.objects[0], "Warning" if warning else "Normal", reason, note)
-
-
-def name_of(obj: JsonObject) -> str:
-    """Namespace and name, as events show them."""
-    metadata: Mapping[str, str] = obj["metadata"]
-    return f"{metadata['namespace']}/{metadata['name']}"
 
 
 def seconds(start: Instant | None, end: Instant) -> float:

@@ -6,21 +6,21 @@ from dataclasses import replace
 from typing import Final
 
 from admitq.controllers.context import Context
-from admitq.controllers.current_workloads import BEHIND_RETRY_SECONDS
 from admitq.controllers.indexes import group_key, named_group, resource_of
 from admitq.controllers.job import members
 from admitq.controllers.job.admitted_generations import AdmittedGenerations
 from admitq.controllers.job.ancestors import Ancestors
-from admitq.controllers.job.carrying_out import ORPHAN_RETRY_SECONDS, carry_out
 from admitq.controllers.job.case import Ancestor, JobCase
-from admitq.controllers.job.delays import next_look_at
-from admitq.controllers.job.looking_up import is_unsettled, lookups_in
 from admitq.controllers.job.newer_workloads import observe_newer_workloads_of_job
-from admitq.controllers.job.owners import Owners
+from admitq.controllers.job.owner_lookup import Owners
+from admitq.controllers.job.plan_execution import ORPHAN_RETRY_SECONDS, carry_out
+from admitq.controllers.job.requeue_delays import next_look_at
 from admitq.controllers.job.steps import decide, refuse_group
 from admitq.controllers.job.stored_jobs import Presence, StoredJobs
-from admitq.controllers.outliving_pods import OutlivingPods
+from admitq.controllers.lookups import is_unsettled, lookups_in
 from admitq.controllers.plan import Plan
+from admitq.controllers.pods.remaining_pods_finder import OutlivingPods
+from admitq.controllers.stale_stores import BEHIND_RETRY_SECONDS
 from admitq.core.selectors import selects_namespace
 from admitq.integrations.base import Integration, OwnerKind
 from admitq.integrations.ownership import (

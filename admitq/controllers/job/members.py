@@ -8,7 +8,6 @@ there is nothing to do here (semantics, Pods and pod groups).
 from collections.abc import Iterable
 from typing import Any
 
-from admitq.controllers.excess_pods import counted, kind_label
 from admitq.controllers.job.case import CONCERN, JobCase
 from admitq.controllers.plan import (
     NOTHING,
@@ -22,6 +21,7 @@ from admitq.controllers.plan import (
     has_finalizer,
     plan,
 )
+from admitq.controllers.pods.excess_pods import counted, kind_label
 from admitq.integrations.base import Composition, PatchStep, get_group_name, list_members
 from admitq.integrations.families import pods
 from admitq.integrations.ownership import (

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from admitq.controllers.context import Context
-from admitq.controllers.current_workloads import observe_newer_workloads
 from admitq.controllers.job.case import JobCase
+from admitq.controllers.stale_stores import observe_newer_workloads
 from admitq.runtime.errors import ApiError
 from admitq.workloads.transitions import is_reserved
 from admitq_api.json_objects import JsonObject

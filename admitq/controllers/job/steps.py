@@ -7,8 +7,17 @@ order is that of the reference: who is not ours, what has ended, what must stop,
 from collections.abc import Callable
 from typing import Final
 
-from admitq.controllers.job import excess, members, one_workload, prebuilt, reclaim, releases, running, slices
-from admitq.controllers.job.case import CONCERN, JobCase, concern_of, name_of
+from admitq.controllers.job import (
+    members,
+    prebuilt_workloads,
+    quota_release,
+    reclaimable_pods,
+    start_stop,
+    unadmitted_jobs,
+    workload_slices,
+    workload_sync,
+)
+from admitq.controllers.job.case import CONCERN, JobCase, concern_of
 from admitq.controllers.job.matching import (
     Match,
     match_of,
@@ -19,6 +28,7 @@ from admitq.controllers.plan import (
     Patch,
     Plan,
     Tell,
+    name_of,
     plan,
 )
 from admitq.integrations.base import PatchStep, list_members
@@ -52,15 +62,15 @@ def decide(case: JobCase) -> Plan:
             return decided
     refusal: Tell | None = None
     try:
-        if sliced := slices.settle(case):
+        if sliced := workload_slices.settle(case):
             return sliced
     except (PriorityClassMissing, Unfit) as refused:
         # What cannot grow is stopped all the same when it has to be.
         refusal = case.tell(refused.reason, str(refused), warning=True)
     match = _match_of(case)
     if match.workload is None:
-        return one_workload.without_workload(case, match)
-    if match.others and (decided := one_workload.delete_others(case, match.others)):
+        return workload_sync.without_workload(case, match)
+    if match.others and (decided := workload_sync.delete_others(case, match.others)):
         return decided
     following = (step(case, match.workload) for step in AFTER_MATCHING)
     decided = next((one for one in following if one is not None), NOTHING)
@@ -71,13 +81,18 @@ def decide(case: JobCase) -> Plan:
 
 def refuse_group(case: JobCase) -> Plan:
     """Report to pods that the Workload they name as their group is not theirs; end those that run."""
-    return releases.gone(case) or excess.stop_without_prebuilt(case) or members.name_taken(case) or NOTHING
+    return (
+        quota_release.gone(case)
+        or unadmitted_jobs.stop_without_prebuilt(case)
+        or members.name_taken(case)
+        or NOTHING
+    )
 
 
 def _match_of(case: JobCase) -> Match:
     if prebuilt_name(case):
-        return prebuilt.match_of(case)
-    return slices.match_of(case) if slices.is_elastic(case) else match_of(case)
+        return prebuilt_workloads.match_of(case)
+    return workload_slices.match_of(case) if workload_slices.is_elastic(case) else match_of(case)
 
 
 # --- whose job it is ------------------------------------------------------------------------------
@@ -98,7 +113,7 @@ def _skipped(case: JobCase) -> Plan | None:
     One that has quota may still run what it was before it changed, and is stopped like any other.
     """
     is_skipped = case.integration.lifecycle.is_ignored(case.job or {}) and not _holds_quota(case)
-    return one_workload.without_waiting(case) if is_skipped else None
+    return workload_sync.without_waiting(case) if is_skipped else None
 
 
 def _nested(case: JobCase) -> Plan | None:
@@ -110,8 +125,8 @@ def _nested(case: JobCase) -> Plan | None:
     if case.ancestor is None:
         return None
     if case.ancestor.admitted or case.job is None or case.integration.find_outcome(case.job) is not None:
-        return one_workload.without_waiting(case)
-    return excess.stop_child(case) or one_workload.without_waiting(case)
+        return workload_sync.without_waiting(case)
+    return unadmitted_jobs.stop_child(case) or workload_sync.without_waiting(case)
 
 
 def _unmanaged(case: JobCase) -> Plan | None:
@@ -122,7 +137,7 @@ def _unmanaged(case: JobCase) -> Plan | None:
     if case.queue_name or case.settings.without_queue_name:
         return None
     is_kept = _holds_quota(case) or any(is_served_workload(one, case.names) for one in case.owned)
-    return None if is_kept else one_workload.without_waiting(case)
+    return None if is_kept else workload_sync.without_waiting(case)
 
 
 # --- while it lives -------------------------------------------------------------------------------
@@ -175,25 +190,25 @@ def _reclaim(case: JobCase, workload: JsonObject) -> Plan | None:
     Under a reservation the counts only grow. Those of an elastic job that has the size of its slice are
     derived from the job alone: a scale-down may have removed pods that were counted.
     """
-    if not reclaim.is_reported(case):
+    if not reclaimable_pods.is_reported(case):
         return None
     reclaimable = case.integration.scaling.count_reclaimable_pods(case.job or {})
-    is_derived = slices.has_size_of_job(case, workload)
+    is_derived = workload_slices.has_size_of_job(case, workload)
     if reclaimable is None and not is_derived:
         return None
-    before = reclaim.reported_counts(workload)
+    before = reclaimable_pods.reported_counts(workload)
     only_grows = is_reserved(workload) and not is_derived
     counts: dict[str, int] = {}
     for pod_set in value_at(workload, ("spec", "podSets"), []):
         name = pod_set.get("name", "main")
         count = min((reclaimable or {}).get(name, 0), pod_set.get("count", 1))
         counts[name] = max(count, before.get(name, 0)) if only_grows else count
-    return reclaim.report(case, workload, counts)
+    return reclaimable_pods.report(case, workload, counts)
 
 
 def _pods_ready(case: JobCase, workload: JsonObject) -> Plan | None:
     """Tell whether the pods of an admission are ready; of an eviction nobody needs to hear it."""
-    if case.settings.pods_ready is None or slices.is_growing(case):
+    if case.settings.pods_ready is None or workload_slices.is_growing(case):
         # Pods that have no quota yet are not expected to be ready.
         return None
     if holds(workload, ConditionType.EVICTED) and is_reserved(workload):
@@ -218,7 +233,7 @@ def _suspended(case: JobCase, workload: JsonObject) -> Plan | None:
         return None
     if is_reserved(workload):
         return _tell_pending_checks(case, workload)
-    if stopping := excess.stop_unadmitted(case, workload):
+    if stopping := unadmitted_jobs.stop_unadmitted(case, workload):
         return stopping
     if is_served_workload(workload, case.names):
         return NOTHING
@@ -232,12 +247,12 @@ def _suspended(case: JobCase, workload: JsonObject) -> Plan | None:
 
 
 def _start(case: JobCase, workload: JsonObject) -> Plan | None:
-    if incomplete := one_workload.incomplete(case):
+    if incomplete := workload_sync.incomplete(case):
         return incomplete
     try:
-        return running.start(case, workload)
+        return start_stop.start(case, workload)
     except Conflict as conflict:
-        return releases.finish(case, workload, Reason.FAILED_TO_START, str(conflict))
+        return quota_release.finish(case, workload, Reason.FAILED_TO_START, str(conflict))
     except FlavorMissing as missing:
         remedy = f"create it, or set spec.active of Workload {name_of(workload)} to false"
         tell = case.tell("ErrWorkloadCompose", f"{missing}: {remedy}", warning=True)
@@ -254,33 +269,33 @@ def _tell_pending_checks(case: JobCase, workload: JsonObject) -> Plan:
 
 
 BEFORE_MATCHING: Final[tuple[Callable[[JobCase], Plan | None], ...]] = (
-    releases.gone,
+    quota_release.gone,
     _elsewhere,
     _skipped,
     _nested,
     _unmanaged,
-    prebuilt.adopt,
-    prebuilt.refuse_group,
+    prebuilt_workloads.adopt,
+    prebuilt_workloads.refuse_group,
     members.name_taken,
     members.excess,
 )
 
 AFTER_MATCHING: Final[tuple[Callable[[JobCase, JsonObject], Plan | None], ...]] = (
-    releases.out_of_sync,
+    quota_release.out_of_sync,
     members.awaited,
-    releases.workload_finished,
-    releases.workload_deleted,
+    quota_release.workload_finished,
+    quota_release.workload_deleted,
     members.owners,
-    releases.on_hold,
-    releases.job_finished,
+    quota_release.on_hold,
+    quota_release.job_finished,
     members.replaced,
-    excess.end_begun_stop,
+    unadmitted_jobs.end_begun_stop,
     _priority_changed,
     _gates_lifted,
     _reclaim,
     _pods_ready,
-    releases.evicted,
+    quota_release.evicted,
     _suspended,
-    excess.stop_running,
+    unadmitted_jobs.stop_running,
 )
 """In the order in which they are asked."""

@@ -3,15 +3,15 @@
 from admitq.controllers.context import Context
 from admitq.controllers.indexes import BY_OWNER, owner_value
 from admitq.controllers.plan import Create, Plan, act, plan, status_patch
-from admitq.controllers.provisioning.decide import (
-    BEHIND_RETRY_SECONDS,
+from admitq.controllers.provisioning.requests import PROVISIONING_REQUESTS
+from admitq.controllers.provisioning.steps import (
     CONCERN,
     Case,
     asking,
     decide,
     refused,
 )
-from admitq.controllers.provisioning.requests import PROVISIONING_REQUESTS
+from admitq.controllers.stale_stores import BEHIND_RETRY_SECONDS
 from admitq.core.model import Instant
 from admitq.integrations.ownership import is_controlled_by
 from admitq.runtime.errors import ApiError

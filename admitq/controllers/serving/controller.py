@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Final
 
 from admitq.controllers.context import Context
+from admitq.controllers.controller_specs import ControllerSpec, Watch, WhenServed
 from admitq.controllers.indexes import (
     BY_OWNER,
     BY_PARENT,
@@ -14,12 +15,12 @@ from admitq.controllers.indexes import (
     parents_of_pod,
     resource_of,
 )
-from admitq.controllers.job.looking_up import is_unsettled, lookups_in
-from admitq.controllers.outliving import next_look
-from admitq.controllers.outliving_pods import OutlivingPods
+from admitq.controllers.lookups import is_unsettled, lookups_in
 from admitq.controllers.plan import act, describes_pods
-from admitq.controllers.serving.decide import ServingCase, decide, is_owned
-from admitq.controllers.wiring import ControllerSpec, Watch, WhenServed
+from admitq.controllers.pods.remaining_pods import next_look
+from admitq.controllers.pods.remaining_pods_finder import OutlivingPods
+from admitq.controllers.serving.decision import ServingCase, decide, is_owned
+from admitq.controllers.stale_stores import BEHIND_RETRY_SECONDS
 from admitq.core.selectors import selects_namespace
 from admitq.integrations.base import Integration, Serving
 from admitq.runtime.errors import ApiError, PermanentlyRefused
@@ -27,9 +28,6 @@ from admitq.runtime.resources import NAMESPACES, PODS
 from admitq.runtime.store import Change, Key
 from admitq.workloads.job_workloads import Unfit
 from admitq_api.json_objects import value_at
-
-BEHIND_RETRY_SECONDS: Final = 1.0
-"""When to look again where what we know is behind what others know."""
 
 WORKERS: Final = 4
 

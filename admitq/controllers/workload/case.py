@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from admitq.controllers.outliving import Remaining
 from admitq.controllers.plan import Plan, Tell, plan, workload_status_patch
-from admitq.controllers.reasons import reported_reason
+from admitq.controllers.pods.remaining_pods import Remaining
 from admitq.controllers.settings import Settings
 from admitq.core.model import Instant
 from admitq.runtime.kinds import Kinds
@@ -103,7 +102,7 @@ class WorkloadCase:
 
     def reported_reason(self, reason: str) -> str:
         """Return the reason to report instead of a detailed one."""
-        return reported_reason(reason, self.settings)
+        return self.settings.pending.reported_reason(reason)
 
     def seconds_until(self, *deadlines: Instant | None) -> float | None:
         """Return the seconds until the earliest deadline ahead; None if there is none."""

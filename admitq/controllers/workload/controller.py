@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from admitq.controllers.absent_owners import AbsentOwners
 from admitq.controllers.context import Context, CoreView
-from admitq.controllers.executions import Executions
 from admitq.controllers.indexes import BY_CHAIN, chains
-from admitq.controllers.outliving_pods import OutlivingPods
 from admitq.controllers.plan import act, has_finalizer
+from admitq.controllers.pods.remaining_pods_finder import OutlivingPods
+from admitq.controllers.workload.absent_owners import AbsentOwners
 from admitq.controllers.workload.case import WorkloadInputs
+from admitq.controllers.workload.execution_times import Executions
 from admitq.controllers.workload.finishing import is_orphan
 from admitq.controllers.workload.steps import decide_workload
 from admitq.core.model import Instant, ObjectKey

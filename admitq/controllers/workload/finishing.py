@@ -1,7 +1,5 @@
 """The end of a Workload: orphaned, finished, replaced by another slice, deleted after its retention."""
 
-from admitq.controllers import outliving
-from admitq.controllers.outliving import Remaining
 from admitq.controllers.plan import (
     NOTHING,
     Delete,
@@ -12,6 +10,8 @@ from admitq.controllers.plan import (
     plan,
     status_patch,
 )
+from admitq.controllers.pods import remaining_pods
+from admitq.controllers.pods.remaining_pods import Remaining
 from admitq.controllers.workload.case import CONCERN, WorkloadCase, WorkloadInputs
 from admitq.core.model import Instant
 from admitq.translate import messages
@@ -38,7 +38,7 @@ def finish_orphan(case: WorkloadCase) -> Plan | None:
     deleting = "deletionTimestamp" in case.workload["metadata"]
     if case.settings.finish_orphaned and not case.is_true(ConditionType.FINISHED):
         transition = case.begin_transition()
-        outliving.withdraw(transition)
+        remaining_pods.withdraw(transition)
         transition.finish(Reason.OWNER_NOT_FOUND, "The workload's owner no longer exists")
         return case.plan_transition(transition)
     if has_finalizer(case.workload, case.inputs.names.finalizer):
@@ -49,12 +49,14 @@ def finish_orphan(case: WorkloadCase) -> Plan | None:
 def _stop_outliving_pods(case: WorkloadCase, remaining: Remaining) -> Plan | None:
     """Stop excess pods of a job that no longer exists, and report the pods that remain."""
     inputs, workload = case.inputs, case.workload
-    stopped = outliving.stop_excess(workload, remaining.listed, inputs.names, inputs.settings, inputs.slices)
-    again = outliving.next_look(workload, case.now)
-    if not outliving.may_have_pods(workload):
+    stopped = remaining_pods.stop_excess(
+        workload, remaining.listed, inputs.names, inputs.settings, inputs.slices
+    )
+    again = remaining_pods.next_look(workload, case.now)
+    if not remaining_pods.may_have_pods(workload):
         return plan(*stopped, again=again) if stopped else None
     transition = case.begin_transition()
-    outliving.report(transition, remaining)
+    remaining_pods.report(transition, remaining)
     reported = case.plan_transition(transition) or NOTHING
     return plan(*stopped, *reported.actions, again=again)
 

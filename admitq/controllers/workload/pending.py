@@ -3,8 +3,8 @@
 from typing import Final
 
 from admitq.controllers.plan import Plan, Tell
-from admitq.controllers.workload.activity import DEACTIVATED
 from admitq.controllers.workload.case import WorkloadCase
+from admitq.controllers.workload.deactivation import DEACTIVATED
 from admitq.controllers.workload.queue_stops import TERMINATING_OR_MISSING, is_usable, stop_policy
 from admitq.core.model import Instant
 from admitq.core.refusals import NamespaceMismatch

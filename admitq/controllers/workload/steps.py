@@ -8,10 +8,10 @@ from collections.abc import Callable
 from typing import Final
 
 from admitq.controllers.plan import Plan
-from admitq.controllers.workload.activity import evict_inactive, set_inactive
 from admitq.controllers.workload.admission import admit, drop_resource_requests
+from admitq.controllers.workload.admission_checks import apply_check_states, delay_retry, sync_checks
 from admitq.controllers.workload.case import WorkloadCase, WorkloadInputs
-from admitq.controllers.workload.checks import apply_check_states, delay_retry, sync_checks
+from admitq.controllers.workload.deactivation import evict_inactive, set_inactive
 from admitq.controllers.workload.finishing import (
     finish_orphan,
     finish_replaced_slice,

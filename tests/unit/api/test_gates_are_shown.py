@@ -46,7 +46,7 @@ SHOWN: Final = {
     ),
     Gate.CUSTOM_METRIC_LABELS: _both("unit/test_settings.py: test_custom_labels_need_their_gate"),
     Gate.DEFER_RAY_SERVICE_FINALIZATION: _both(
-        "unit/controllers/test_job_references.py: "
+        "unit/controllers/job/test_job_references.py: "
         "test_a_service_that_cleans_up_keeps_its_workload_until_it_is_gone"
     ),
     Gate.DISABLE_WAIT_FOR_PODS_READY: Shown(
@@ -59,7 +59,7 @@ SHOWN: Final = {
         "unit/controllers/job/test_slices_growing.py: test_without_the_gate_a_job_is_like_any_other",
     ),
     Gate.FAILURE_RECOVERY_POLICY: Shown(
-        "unit/controllers/test_failure_recovery.py: test_a_pod_is_failed_then_deleted_then_told_of",
+        "unit/controllers/pods/test_failure_recovery.py: test_a_pod_is_failed_then_deleted_then_told_of",
         "unit/controllers/test_small_controllers.py: test_the_settings_are_those_of_the_configuration",
     ),
     Gate.FAIR_SHARING_PREEMPT_WITHIN_NOMINAL: Shown(

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from admitq.app.while_served import WhileServed
-from admitq.controllers.wiring import ControllerSpec, Followed, Wanted, Watch, WhenServed
+from admitq.controllers.controller_specs import ControllerSpec, Followed, Wanted, Watch, WhenServed
 from admitq.metrics.registry import Metrics
 from admitq.runtime.client import Client, Page, WatchEvent
 from admitq.runtime.controller import Controller

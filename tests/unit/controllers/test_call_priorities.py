@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from admitq.controllers.elastic_pods import STARTED_PODS
 from admitq.controllers.job.controller import JobController
-from admitq.controllers.job.owners import Owners
-from admitq.controllers.outliving import ORPHANED_PODS
+from admitq.controllers.job.owner_lookup import Owners
 from admitq.controllers.plan import Delete, Patch, Plan, plan
+from admitq.controllers.pods.elastic_pods import STARTED_PODS
+from admitq.controllers.pods.remaining_pods import ORPHANED_PODS
 from admitq.controllers.workload.controller import WorkloadController
 from admitq.integrations.base import PatchStep
 from admitq.integrations.kinds.job import JOB
@@ -29,8 +29,8 @@ from tests.unit.controllers.builders import (
 )
 from tests.unit.controllers.job.decisions import RUNNING
 from tests.unit.controllers.job.elastic_jobs import slice_
-from tests.unit.controllers.test_elastic_pods import CHAIN, pod, served_by, world
-from tests.unit.controllers.test_excess_pods import GROWING
+from tests.unit.controllers.pods.test_elastic_pods import CHAIN, pod, served_by, world
+from tests.unit.controllers.pods.test_excess_pods import GROWING
 from tests.unit.controllers.world import World, cluster_scoped
 
 __all__ = ["world"]

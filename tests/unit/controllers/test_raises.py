@@ -9,7 +9,7 @@ import pytest
 from admitq.controllers import registry
 from admitq.controllers.job.case import Ancestor
 from admitq.controllers.job.matching import increases_over
-from admitq.controllers.job.running import started
+from admitq.controllers.job.start_stop import started
 from admitq.controllers.plan import Count, Create, Plan
 from admitq.integrations.base import ChildDifference, Integration
 from admitq.runtime.errors import ApiError

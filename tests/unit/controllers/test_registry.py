@@ -7,9 +7,9 @@ import orjson
 import pytest
 
 from admitq.controllers import registry
+from admitq.controllers.controller_specs import ControllerSpec
 from admitq.controllers.indexes import resource_of
 from admitq.controllers.rbac import merged, rbac
-from admitq.controllers.wiring import ControllerSpec
 from admitq.integrations.kinds.job import JOB
 from admitq.integrations.kinds.jobset import JOBSET
 from admitq.integrations.kinds.pod import POD

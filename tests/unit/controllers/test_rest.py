@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from admitq.controllers.job import members, slices
+from admitq.controllers.job import members, workload_slices
 from admitq.controllers.job.case import Ancestor, JobCase, Lookups
 from admitq.controllers.job.steps import decide
 from admitq.controllers.plan import Action, Create, Delete, Patch, Plan, RemoveFinalizer, has_finalizer
@@ -547,7 +547,7 @@ def problems(place: Place) -> Iterator[str]:
     ):
         return
     admitted = [one for one in alive if may_run(one) and one in case.owned]
-    held = any(is_reserved(one) for one in alive) or slices.is_elastic(case)
+    held = any(is_reserved(one) for one in alive) or workload_slices.is_elastic(case)
     if not kind.is_suspended(job, NAMES) and not held and case.queue_name:
         yield "it runs, and nothing is admitted"
     if admitted and members.awaits_start(case) and place.flavor is not None and kind.composition is None:

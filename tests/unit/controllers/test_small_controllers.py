@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from admitq.controllers.finalizers import InUseController
-from admitq.controllers.priority_class import PriorityClassController
+from admitq.controllers.in_use_protection import InUseController
+from admitq.controllers.priority_classes import PriorityClassController
 from admitq.controllers.settings import settings_of
 from admitq.controllers.workload.controller import WorkloadController
 from admitq.integrations.kinds.job import JOB

@@ -7,10 +7,18 @@ from typing import Any, Final
 
 import pytest
 
-from admitq.controllers import priority_class
-from admitq.controllers.job import excess, members, one_workload, prebuilt, releases, slices, steps
-from admitq.controllers.provisioning import decide as provisioning
-from admitq.controllers.serving import decide as serving
+from admitq.controllers import priority_classes
+from admitq.controllers.job import (
+    members,
+    prebuilt_workloads,
+    quota_release,
+    steps,
+    unadmitted_jobs,
+    workload_slices,
+    workload_sync,
+)
+from admitq.controllers.provisioning import steps as provisioning
+from admitq.controllers.serving import decision as serving
 from admitq.controllers.workload import steps as workload_steps
 from admitq.manager import preemption_writer
 from admitq.workloads import admission_patches, transitions
@@ -33,15 +41,15 @@ MODULES: Final[dict[str, ModuleType | type]] = {
     "admission_patches": admission_patches,
     "workload": workload_steps,
     "job": steps,
-    "releases": releases,
-    "one_workload": one_workload,
-    "excess": excess,
+    "quota_release": quota_release,
+    "workload_sync": workload_sync,
+    "unadmitted_jobs": unadmitted_jobs,
     "members": members,
-    "prebuilt": prebuilt,
-    "slices": slices,
+    "prebuilt_workloads": prebuilt_workloads,
+    "workload_slices": workload_slices,
     "serving": serving,
     "provisioning": provisioning,
-    "priority_class": priority_class,
+    "priority_classes": priority_classes,
 }
 """Where the table finds the writers that it names."""
 
@@ -63,10 +71,10 @@ def listed() -> set[str]:
 def steps_of(module: str, functions: Iterable[Any]) -> set[str]:
     prefixes = {
         steps.__name__: "job",
-        releases.__name__: "releases",
-        excess.__name__: "excess",
+        quota_release.__name__: "quota_release",
+        unadmitted_jobs.__name__: "unadmitted_jobs",
         members.__name__: "members",
-        prebuilt.__name__: "prebuilt",
+        prebuilt_workloads.__name__: "prebuilt_workloads",
     }
     return {f"{prefixes.get(one.__module__, module)}.{one.__name__}" for one in functions}
 

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from admitq.controllers.elastic_pods import STARTED_PODS, ElasticPodsController
 from admitq.controllers.plan import Create, Plan
+from admitq.controllers.pods.elastic_pods import STARTED_PODS, ElasticPodsController
 from admitq.runtime.store import Store
 from tests.unit.controllers.builders import NAMES, TEMPLATE, admitted, condition, job, time, workload
 from tests.unit.controllers.job.decisions import RUNNING

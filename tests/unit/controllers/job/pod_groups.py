@@ -5,7 +5,7 @@ from typing import Any
 
 from admitq.controllers.indexes import group_key
 from admitq.controllers.job.controller import JobController
-from admitq.controllers.job.owners import Owners
+from admitq.controllers.job.owner_lookup import Owners
 from admitq.integrations.kinds.pod import POD
 from admitq.runtime.resources import PODS
 from admitq.runtime.store import Key

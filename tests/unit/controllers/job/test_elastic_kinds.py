@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from admitq.controllers.job.slices import lets_run
+from admitq.controllers.job.workload_slices import lets_run
 from admitq.controllers.plan import Plan
 from admitq.integrations.base import Integration, RuleContext
 from admitq.integrations.kinds.job import JOB

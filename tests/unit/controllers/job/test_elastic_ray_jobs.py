@@ -9,7 +9,7 @@ import pytest
 from admitq.controllers import registry
 from admitq.controllers.indexes import resource_followed, resource_of
 from admitq.controllers.job.controller import JobController
-from admitq.controllers.job.owners import Owners
+from admitq.controllers.job.owner_lookup import Owners
 from admitq.integrations.families.ray_clusters import CLUSTER_KIND as CLUSTERS_OF_JOBS
 from admitq.integrations.kinds.rayjob import RAY_JOB
 from admitq.integrations.workload_names import create_workload_name

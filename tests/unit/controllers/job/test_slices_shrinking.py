@@ -7,7 +7,7 @@ import pytest
 
 from admitq.controllers.indexes import resource_of
 from admitq.controllers.job.controller import JobController
-from admitq.controllers.job.owners import Owners
+from admitq.controllers.job.owner_lookup import Owners
 from admitq.controllers.job.steps import decide
 from admitq.controllers.plan import Create, Patch, Plan
 from admitq.integrations.kinds.job import JOB

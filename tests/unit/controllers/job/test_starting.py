@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from admitq.controllers.job.slices import lets_run
+from admitq.controllers.job.workload_slices import lets_run
 from admitq.controllers.plan import Patch
 from admitq.workloads.pod_templates import Marks
 from tests.unit.controllers.builders import (

@@ -4,8 +4,8 @@ from dataclasses import replace
 from typing import Any
 
 from admitq.controllers.plan import Patch, Plan, Tell
-from admitq.controllers.provisioning.decide import Case, decide
 from admitq.controllers.provisioning.requests import request_name, template_name
+from admitq.controllers.provisioning.steps import Case, decide
 from tests.unit.controllers.builders import KINDS, NAMES, after, at, condition, time
 
 NAME = "job-j-1-c-1"

@@ -7,8 +7,8 @@ import pytest
 
 from admitq.controllers.plan import Delete, Patch, Plan
 from admitq.controllers.provisioning.controller import activity
-from admitq.controllers.provisioning.decide import decide
 from admitq.controllers.provisioning.requests import request_name
+from admitq.controllers.provisioning.steps import decide
 from tests.unit.controllers.builders import KINDS, NAMES, admitted, at, reserved, time, workload
 from tests.unit.controllers.provisioning.cases import (
     EVICTED,

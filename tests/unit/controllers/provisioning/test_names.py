@@ -2,8 +2,8 @@
 
 import pytest
 
+from admitq.controllers.provisioning.check_results import retry_after_seconds
 from admitq.controllers.provisioning.requests import attempt_of, request_name, template_name
-from admitq.controllers.provisioning.verdicts import retry_after_seconds
 from tests.unit.controllers.provisioning.cases import config
 
 

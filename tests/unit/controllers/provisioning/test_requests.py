@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from admitq.controllers.plan import Create, Delete, Patch, Plan
-from admitq.controllers.provisioning.decide import decide
 from admitq.controllers.provisioning.requests import PROVISIONING_REQUESTS, request_name, template_name
+from admitq.controllers.provisioning.steps import decide
 from admitq.runtime.resources import POD_TEMPLATES
 from tests.unit.controllers.builders import FINISHED, NAMES, admitted, reserved, time, workload
 from tests.unit.controllers.provisioning.cases import (

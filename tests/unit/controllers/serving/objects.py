@@ -4,7 +4,7 @@ from typing import Any
 
 from admitq.controllers.job.case import Lookups
 from admitq.controllers.plan import Count, Patch, Plan
-from admitq.controllers.serving.decide import ServingCase, decide
+from admitq.controllers.serving.decision import ServingCase, decide
 from admitq.integrations.base import Integration
 from admitq.integrations.kinds.pod import POD
 from admitq.integrations.kinds.statefulset import STATEFUL_SET

@@ -1,0 +1,269 @@
+"""Quota of a Workload is freed when its job has gone, ended or stopped, and no pod of the job can run.
+
+The steps here end a Workload, or take its quota back. Each waits for the pods.
+"""
+
+from dataclasses import replace
+
+from admitq.controllers.job import members, start_stop, unadmitted_jobs
+from admitq.controllers.job.case import CONCERN, JobCase
+from admitq.controllers.job.matching import (
+    is_comparable,
+    is_equivalent,
+    prebuilt_name,
+)
+from admitq.controllers.plan import (
+    NOTHING,
+    Action,
+    Delete,
+    Plan,
+    RemoveFinalizer,
+    has_finalizer,
+    name_of,
+    plan,
+    status_patch,
+)
+from admitq.controllers.pods import remaining_pods
+from admitq.core.model import Instant
+from admitq.integrations.ownership import is_served_workload, is_single_pod_workload
+from admitq.workloads.transitions import (
+    condition,
+    holds,
+    is_active,
+    is_admitted,
+    is_on_hold,
+    is_over,
+    is_reserved,
+    since,
+)
+from admitq_api.conditions import SECOND, ConditionType, Reason
+from admitq_api.json_objects import JsonObject
+
+# --- the job is gone ------------------------------------------------------------------------------
+
+
+def _release(case: JobCase, workload: JsonObject) -> tuple[Action | None, ...]:
+    """The next thing to do with a Workload whose job is gone; none is released while its pods can run."""
+    remaining = case.outliving.get(workload["metadata"]["uid"])
+    listed = () if remaining is None else remaining.listed
+    stopped = remaining_pods.stop_excess(workload, listed, case.names, case.settings, case.without_job)
+    if remaining and remaining_pods.may_have_pods(workload):
+        return (*stopped, _report_outliving(case, workload))
+    if stopped:
+        return tuple(stopped)
+    is_requeued = _is_evicted_with_its_pod(case, workload) or _is_evicted_without_pods(case, workload)
+    if is_requeued and (returned := _requeue(case, workload)):
+        return returned.actions
+    if case.settings.finish_orphaned and not holds(workload, ConditionType.FINISHED):
+        transition = case.begin(workload)
+        remaining_pods.withdraw(transition)
+        transition.finish(Reason.OWNER_NOT_FOUND, "The workload's owner no longer exists")
+        write = status_patch(case.kinds.workloads, workload, transition.patch(), CONCERN)
+        return (write,)
+    if has_finalizer(workload, case.names.finalizer):
+        return (RemoveFinalizer(case.kinds.workloads, workload),)
+    return ()
+
+
+def _report_outliving(case: JobCase, workload: JsonObject) -> Action | None:
+    transition = case.begin(workload)
+    remaining_pods.report(transition, case.outliving[workload["metadata"]["uid"]])
+    return status_patch(case.kinds.workloads, workload, transition.patch(), CONCERN)
+
+
+def after_pods(case: JobCase, workload: JsonObject, freeing: Plan | None) -> Plan | None:
+    """The plan, which frees the quota of a Workload, once no pod of the Workload can run.
+
+    The status of a job says little of pods that take long to end, or that its controller does not delete.
+    Members of a composed job are known one by one.
+    """
+    if freeing is None or case.composition is not None or not remaining_pods.may_have_pods(workload):
+        return freeing
+    if case.is_outlived(workload):
+        return plan(_report_outliving(case, workload), again=remaining_pods.next_look(workload, case.now))
+    return replace(freeing, frees=(*freeing.frees, workload))
+
+
+def _is_evicted_with_its_pod(case: JobCase, workload: JsonObject) -> bool:
+    """Whether an eviction has deleted the single pod for which the Workload holds quota."""
+    is_evicted = holds(workload, ConditionType.EVICTED) and is_reserved(workload) and not is_over(workload)
+    return is_evicted and case.job is not None and is_single_pod_workload(workload)
+
+
+def _is_evicted_without_pods(case: JobCase, workload: JsonObject) -> bool:
+    """Whether the Workload of a group was evicted that has no pods yet: no job has to stop first."""
+    return case.job is None and members.is_evicted_before_first(workload, case.names)
+
+
+def gone(case: JobCase) -> Plan | None:
+    """Workloads of jobs that are gone, or going, are finished and freed; unless pods outlive the job."""
+    released = plan(
+        *(action for one in case.without_job for action in _release(case, one)),
+        *(members.freed(case) if case.is_going else ()),
+    )
+    return released if case.is_going or released.actions else None
+
+
+# --- the job or the Workload ends -----------------------------------------------------------------
+
+
+def out_of_sync(case: JobCase, workload: JsonObject) -> Plan | None:
+    """A prebuilt Workload that asks for something else than its job ends."""
+    if not prebuilt_name(case) or is_over(workload) or not is_comparable(case):
+        return None
+    if is_equivalent(case, workload):
+        return None
+    message = "The prebuilt workload is out of sync with its user job"
+    if case.composition is None and is_admitted(workload):
+        if stopping := start_stop.stop(case, None, message, start_stop.NO_MATCHING_WORKLOAD):
+            return unadmitted_jobs.with_excess(case, workload, stopping)
+        if case.integration.is_active(case.job or {}):
+            return NOTHING
+    return after_pods(case, workload, finish(case, workload, Reason.OUT_OF_SYNC, message))
+
+
+def finish(case: JobCase, workload: JsonObject, reason: Reason, message: str) -> Plan | None:
+    """Finish a Workload, which frees its quota."""
+    transition = case.begin(workload)
+    remaining_pods.withdraw(transition)
+    transition.finish(reason, message)
+    return case.end(workload, transition)
+
+
+def workload_finished(case: JobCase, workload: JsonObject) -> Plan | None:
+    """Report a finished Workload once, and remove its finalizer."""
+    if not holds(workload, ConditionType.FINISHED):
+        return None
+    if case.integration.find_outcome(case.job or {}) is None and (
+        stopping := start_stop.stop(case, workload, "Workload is finished", start_stop.WORKLOAD_FINISHED)
+    ):
+        return unadmitted_jobs.with_excess(case, workload, stopping)
+    if not has_finalizer(workload, case.names.finalizer):
+        return plan(*members.freed(case))
+    note = f"Workload '{name_of(workload)}' is declared finished"
+    return plan(
+        *members.freed(case),
+        RemoveFinalizer(case.kinds.workloads, workload),
+        case.tell("FinishedWorkload", note),
+    )
+
+
+def workload_deleted(case: JobCase, workload: JsonObject) -> Plan | None:
+    """The deletion of a Workload stops its job. The finalizer stays until no pod of the job can run."""
+    if "deletionTimestamp" not in workload["metadata"]:
+        return None
+    job: JsonObject = case.job or {}
+    if case.integration.find_outcome(job) is None:
+        if stopping := start_stop.stop(case, workload, "Workload is deleted", start_stop.WORKLOAD_DELETED):
+            return stopping
+        if case.integration.is_active(job):
+            return NOTHING
+    if not has_finalizer(workload, case.names.finalizer):
+        return plan(*members.freed(case))
+    released = plan(*members.freed(case), RemoveFinalizer(case.kinds.workloads, workload))
+    return after_pods(case, workload, released)
+
+
+def on_hold(case: JobCase, workload: JsonObject) -> Plan | None:
+    """A job on hold keeps its Workload and no quota; afterwards it waits again.
+
+    A deactivated Workload is left to the Workload controller, which reports the deactivation.
+    """
+    if is_served_workload(workload, case.names) or not is_active(workload):
+        return None
+    on_hold = case.integration.lifecycle.is_on_hold(case.job or {})
+    if on_hold == is_on_hold(workload):
+        return None
+    transition = case.begin(workload)
+    remaining_pods.withdraw(transition)
+    if on_hold:
+        transition.release(Reason.ON_HOLD, "Job is on hold")
+    else:
+        transition.release(
+            case.settings.pending.reported_reason(Reason.PENDING_EVALUATION),
+            "Workload no longer on hold; waiting for quota reservation",
+        )
+    return after_pods(case, workload, case.end(workload, transition))
+
+
+def job_finished(case: JobCase, workload: JsonObject) -> Plan | None:
+    """The Workload ends as its job did."""
+    ended = case.integration.find_outcome(case.job or {})
+    if ended is None:
+        return None
+    reason = Reason.SUCCEEDED if ended.success else Reason.FAILED
+    finishing = finish(case, workload, reason, ended.message) or NOTHING
+    return finishing if case.integration.lifecycle.ends_after_pods else after_pods(case, workload, finishing)
+
+
+# --- the Workload is evicted ----------------------------------------------------------------------
+
+
+def evicted(case: JobCase, workload: JsonObject) -> Plan | None:
+    """An eviction stops the job; when nothing runs any more its quota is free."""
+    evicted = condition(workload, ConditionType.EVICTED)
+    if evicted is None or evicted.get("status") != "True":
+        return None
+    reason: str = evicted.get("reason", "")
+    if stopping := start_stop.stop(
+        case, workload, evicted.get("message", ""), start_stop.evicted_due_to(reason)
+    ):
+        return unadmitted_jobs.with_excess(case, workload, stopping)
+    if is_reserved(workload):
+        if case.integration.is_active(case.job or {}):
+            return NOTHING
+        return after_pods(case, workload, _requeue(case, workload))
+    return _retention_over(case, workload, reason)
+
+
+def _requeue(case: JobCase, workload: JsonObject) -> Plan | None:
+    """The quota of an eviction is given back.
+
+    A pod alone that was started is deleted, and its Workload ends with it: until then it competes again only
+    where the feature gate SkipReassignmentForPodOwnedWorkloads is off. One that is still held competes again
+    whatever that says: it can be started, and no controller creates another in its place.
+    """
+    transition = case.begin(workload)
+    remaining_pods.withdraw(transition)
+    ends = (
+        is_single_pod_workload(workload)
+        and case.job is not None
+        and "deletionTimestamp" in case.job["metadata"]
+    )
+    stays_out = ends and case.settings.pods.skip_reassignment
+    transition.requeue(
+        case.settings.pending.reported_reason(Reason.PENDING_EVALUATION), may_return=not stays_out
+    )
+    return case.end(workload, transition)
+
+
+def _retention_over(case: JobCase, workload: JsonObject, reason: str) -> Plan | None:
+    """A job that was deactivated for a cause, not by hand, is deleted after a while, if so configured.
+
+    So are all members of one that is put together, and let go.
+    """
+    if is_served_workload(workload, case.names):
+        # The controller of the members would create them again.
+        return None
+    retention = case.settings.retention.after_deactivated
+    evicted_at = since(workload, ConditionType.EVICTED)
+    if retention is None or evicted_at is None or not reason.startswith("DeactivatedDueTo"):
+        return None
+    if is_active(workload) or _was_returned_since(workload, evicted_at):
+        # What was reactivated since, and is not active, was deactivated by hand.
+        return None
+    if evicted_at + retention > case.now:
+        return Plan(again=(evicted_at + retention - case.now) / SECOND)
+    note = "Deleted job: deactivation retention period expired"
+    going = [one for one in case.objects if "deletionTimestamp" not in one["metadata"]]
+    # Members that have ended are freed, too: no replacements are awaited any more.
+    actions = (*(Delete(case.resource, one) for one in going), *members.freed(case))
+    return plan(*actions, case.tell("Deleted", note)) if actions else NOTHING
+
+
+def _was_returned_since(workload: JsonObject, evicted_at: Instant) -> bool:
+    """Whether the Workload was requeued after an eviction, by admitq or by another program."""
+    requeued = condition(workload, ConditionType.REQUEUED) or {}
+    returned_at = since(workload, ConditionType.REQUEUED) if requeued.get("status") == "True" else None
+    is_later = returned_at is not None and returned_at > evicted_at
+    return is_later or requeued.get("reason") == Reason.REACTIVATED

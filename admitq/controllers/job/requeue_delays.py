@@ -1,0 +1,32 @@
+"""In how many seconds to look at a job again, if nothing changes until then."""
+
+from typing import Final
+
+from admitq.controllers.job.case import JobCase
+from admitq.controllers.job.workload_slices import is_shrinking
+from admitq.controllers.pods.remaining_pods import next_look
+from admitq.core.model import SECOND
+from admitq.integrations.base import list_members
+from admitq_api.json_objects import value_at
+
+SHRINKING_RETRY_SECONDS: Final = 1.0
+"""How often the pods of an elastic job that shrinks are counted, in memory, until they have ended."""
+
+
+def next_look_at(case: JobCase, again: float | None) -> float | None:
+    """Seconds until the earliest of what is due: a decision, pods that may have ended, a grace period."""
+    delays = (
+        again,
+        SHRINKING_RETRY_SECONDS if is_shrinking(case) else None,
+        *(next_look(one, case.now) for one in case.without_job if case.is_outlived(one)),
+        _until_grace_ends(case),
+    )
+    return min((one for one in delays if one is not None), default=None)
+
+
+def _until_grace_ends(case: JobCase) -> float | None:
+    """Seconds until a member that was deleted counts as gone, if nothing is heard of it until then."""
+    changes = value_at(case.job, ("changes",))
+    if changes is None or not list_members(case.job or {}):
+        return None
+    return max(0.0, (changes - case.now) / SECOND) + 0.1

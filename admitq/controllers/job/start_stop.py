@@ -1,0 +1,141 @@
+"""A job started and stopped: what its object, or each of its members, becomes."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Final
+
+from admitq.controllers.job import members, workload_slices
+from admitq.controllers.job.case import CONCERN, JobCase
+from admitq.controllers.plan import NOTHING, Patch, Plan, plan
+from admitq.runtime.rate_limit import CallPriority
+from admitq.workloads.pod_templates import Conflict, FlavorMissing, infos_of, inject, restore
+from admitq.workloads.transitions import condition
+from admitq_api.conditions import ConditionType, Reason
+from admitq_api.json_objects import JsonObject, create_merge_patch, value_at
+
+WORKLOAD_DELETED: Final = "WorkloadDeleted"
+WORKLOAD_FINISHED: Final = "WorkloadFinished"
+NO_MATCHING_WORKLOAD: Final = "NoMatchingWorkload"
+NOT_ADMITTED: Final = "NotAdmitted"
+"""Why a job is stopped, in a word; members are told it."""
+
+
+def evicted_due_to(reason: str) -> str:
+    """The same for a Workload that was evicted for a reason."""
+    return f"WorkloadEvictedDueTo{reason}"
+
+
+def started(case: JobCase, workload: JsonObject) -> JsonObject:
+    """The job with all that the admission gives its podsets, running.
+
+    The pod counts of an elastic job stay as they are, even if its admission is for fewer pods. A slice for
+    the other pods may be waiting for quota.
+
+    Raises:
+        Conflict: the admission contradicts the job; no retry will mend it.
+        FlavorMissing: an assigned flavor is not known.
+    """
+    result: JsonObject = case.job or {}
+    infos = {
+        info.name: info
+        for info in infos_of(workload, case.lookups.flavor, case.names, case.settings.jobs.marks)
+    }
+    counts: dict[str, int] = {}
+    for pod_set in case.integration.list_pod_sets(result, case.names):
+        info = infos.get(pod_set.name)
+        if info is None:
+            continue
+        template = inject(pod_set.get_template(result), info)
+        result = case.integration.templates.with_template(result, pod_set, template, case.names)
+        if info.count != pod_set.count and not workload_slices.is_elastic(case):
+            counts[pod_set.name] = info.count
+    if counts and case.integration.scaling.with_pod_counts is not None:
+        result = case.integration.scaling.with_pod_counts(result, counts, case.names)
+    return case.integration.with_suspend(result, False)
+
+
+def stopped(case: JobCase, workload: JsonObject | None) -> JsonObject:
+    """The job suspended, with the pod templates and counts that its Workload remembers."""
+    result: JsonObject = case.job or {}
+    counts: dict[str, int] = {}
+    kept = case.integration.templates.platform_labels | case.integration.templates.own_labels
+    listed = value_at(workload, ("spec", "podSets"), [])
+    for pod_set, original in zip(case.integration.list_pod_sets(result, case.names), listed, strict=False):
+        restored = restore(pod_set.get_template(result), original.get("template") or {}, kept)
+        result = case.integration.templates.with_template(result, pod_set, restored, case.names)
+        # Only a partial admission changes counts; any other count is what the job's owner wants now.
+        if original.get("minCount") is not None and original.get("count") != pod_set.count:
+            counts[pod_set.name] = original["count"]
+    if counts and case.integration.scaling.with_pod_counts is not None:
+        result = case.integration.scaling.with_pod_counts(result, counts, case.names)
+    return case.integration.with_suspend(result, True)
+
+
+def is_marked(case: JobCase) -> bool:
+    """Whether the job's templates carry marks of an admission."""
+    job: JsonObject = case.job or {}
+    return _are_marked(
+        case, (one.get_template(job) for one in case.integration.list_pod_sets(job, case.names))
+    )
+
+
+def is_started_by_others(case: JobCase, workload: JsonObject) -> bool:
+    """Whether a job runs without the marks that its start under this admission writes.
+
+    Its user unsuspended it when quota was reserved, or removed the marks while it was suspended. It does not
+    have the node selectors of its flavors either. An importer admits jobs that run already.
+    """
+    reserved = condition(workload, ConditionType.QUOTA_RESERVED) or {}
+    if case.composition is not None or is_marked(case) or reserved.get("reason") == Reason.IMPORTED:
+        return False
+    try:
+        return is_marked(replace(case, job=started(case, workload)))
+    except (Conflict, FlavorMissing):
+        return False
+
+
+def is_marked_workload(case: JobCase, workload: JsonObject) -> bool:
+    """Whether the Workload was created from a job with such marks in its templates."""
+    listed = value_at(workload, ("spec", "podSets"), [])
+    return _are_marked(case, (value_at(one, ("template",), {}) for one in listed))
+
+
+def _are_marked(case: JobCase, templates: Iterable[JsonObject]) -> bool:
+    return any(value_at(one, ("metadata", "labels", case.names.podset)) is not None for one in templates)
+
+
+def stop(case: JobCase, workload: JsonObject | None, message: str, reason: str) -> Plan | None:
+    """Stop the job and restore its templates; None if it is stopped and holds nothing of an admission.
+
+    A stop that waits for the job's pods is a plan with nothing to do. Members are ended; even those that
+    wait or are done, where the Workload is deleted.
+    """
+    if case.composition is not None:
+        return members.stop(case, message, reason, everyone=reason == WORKLOAD_DELETED)
+    job: JsonObject = case.job or {}
+    target = stopped(case, workload)
+    if case.integration.is_suspended(job, case.names) and not (
+        is_marked(case) and create_merge_patch(job, target)
+    ):
+        return None
+    steps = case.integration.lifecycle.plan_stop(job, target, case.names)
+    if not steps:
+        return NOTHING
+    begun = case.integration.lifecycle.is_stop_in_progress(job, case.names)
+    told = None if begun or not message else case.tell("Stopped", message)
+    return plan(Patch(case.resource, job, steps, CONCERN, priority=CallPriority.EVICTION), told)
+
+
+def start(case: JobCase, workload: JsonObject) -> Plan:
+    """Start an admitted job.
+
+    Raises:
+        Conflict: the admission contradicts the job; no retry will mend it.
+        FlavorMissing: an assigned flavor is not known.
+    """
+    note = f"Admitted by clusterQueue {value_at(workload, ('status', 'admission', 'clusterQueue'), '')}"
+    if case.composition is not None:
+        return members.start(case, workload, note)
+    job: JsonObject = case.job or {}
+    steps = case.integration.lifecycle.plan_start(job, started(case, workload), case.names)
+    return plan(Patch(case.resource, job, steps, CONCERN), case.tell("Started", note), starts=workload)

@@ -1,0 +1,387 @@
+"""Elastic jobs: which of a job's Workloads is which slice, and what becomes of it (semantics, Elastic jobs).
+
+A job that grows while it runs gets a Workload for all of its pods, which replaces the one that has quota when
+there is room; until then the new pods are held by their scheduling gate. A job that shrinks has its Workload
+shrink with it, as its pods end. So there is at most one slice with quota and one that waits; any others are
+finished, the oldest first. A job that is suspended, or whose pods are of another shape now, is treated like
+any other.
+"""
+
+from collections.abc import Mapping, Sequence
+from itertools import chain, count
+from typing import Any, NamedTuple
+
+from admitq.controllers.job import reclaimable_pods
+from admitq.controllers.job.case import CONCERN, JobCase
+from admitq.controllers.job.matching import Match, is_comparable, prebuilt_name
+from admitq.controllers.plan import Create, Patch, Plan, RemoveFinalizer, Tell, has_finalizer, name_of, plan
+from admitq.integrations.base import PatchStep
+from admitq.integrations.workload_names import create_workload_name
+from admitq.translate import messages
+from admitq.translate.workloads import read_replaced_key
+from admitq.workloads.job_workloads import has_same_pods, longest_execution, pod_sets_of, workload_for
+from admitq.workloads.pod_counts import covered_counts, pod_counts
+from admitq.workloads.pod_templates import injected_annotations, injected_labels
+from admitq.workloads.transitions import condition, holds, is_admitted, is_over, is_reserved
+from admitq_api.conditions import ConditionType, Reason
+from admitq_api.json_objects import JsonObject, value_at
+from admitq_api.labels import Names
+from admitq_api.quantity import format_quantity, parse_amount
+
+Counts = Mapping[str, int]
+"""Pods by podset."""
+
+
+class Slices(NamedTuple):
+    """The slices of a job that are not over, each oldest first: with quota, and waiting for it."""
+
+    holding: Sequence[JsonObject]
+    waiting: Sequence[JsonObject]
+
+
+def is_elastic(case: JobCase) -> bool:
+    """Whether the job may grow and shrink while it runs."""
+    return (
+        case.settings.elastic_jobs
+        and case.integration.scaling.can_be_elastic
+        and case.annotation(case.names.elastic_job) == "true"
+        and not prebuilt_name(case)
+    )
+
+
+def slices_of(case: JobCase) -> Slices:
+    """The job's slices."""
+    alive = [one for one in case.owned if not is_over(one)]
+    # Two may have been made in one second.
+    alive.sort(key=lambda one: (one["metadata"].get("creationTimestamp", ""), _depth(case, one)))
+    return Slices([one for one in alive if is_reserved(one)], [one for one in alive if not is_reserved(one)])
+
+
+def _depth(case: JobCase, workload: JsonObject) -> int:
+    """How many slices it comes after."""
+    known = {one["metadata"]["name"]: one for one in case.owned}
+    depth, at = 0, read_replaced_key(workload, case.names)
+    while at is not None and at.name in known and depth <= len(known):
+        depth, at = depth + 1, read_replaced_key(known[at.name], case.names)
+    return depth
+
+
+def settle(case: JobCase) -> Plan | None:
+    """Bring the slices in line with the job; None if they are, or if that is not how it is done."""
+    if not is_elastic(case):
+        return None
+    holding, waiting = slices_of(case)
+    if (
+        ended := _freed(case, is_continued=bool(holding or waiting))
+        or _superfluous(case, holding)
+        or _superfluous(case, waiting)
+    ):
+        return ended
+    if not is_comparable(case):
+        # A job that has ended grows no more; one that cannot be told just now may.
+        has_ended = case.integration.find_outcome(case.job or {}) is not None
+        return _over(case, waiting[0], holding[0]) if has_ended and holding and waiting else None
+    misfit = next((one for one in (*holding, *waiting) if not _has_shape(case, one)), None)
+    if misfit is not None:
+        # Another program may change a slice that waits; one with quota the API server keeps as it was.
+        return _over(case, misfit, holding[0]) if holding and misfit in waiting else None
+    wanted = _job_counts(case)
+    if not holding or holds(holding[0], ConditionType.EVICTED):
+        is_suspended = case.integration.is_suspended(case.job or {}, case.names)
+        return None if is_suspended or not waiting else _resized(case, waiting[0], wanted)
+    return _beside(case, holding[0], waiting, wanted)
+
+
+def _beside(case: JobCase, held: JsonObject, waiting: Sequence[JsonObject], wanted: Counts) -> Plan | None:
+    """What follows for the slices of a job with quota, which is as large as it is."""
+    granted = pod_counts(held) | covered_counts(held)
+    if all(count <= granted[name] for name, count in wanted.items()):
+        if waiting:
+            return _over(case, waiting[0], held)
+        sizes = _sizes(case, held, wanted)
+        lowered = reclaimable_pods.lower(case, held, sizes) if pod_counts(held) != sizes else None
+        return lowered or _resized(case, held, sizes) or _given_back(case, held)
+    if waiting:
+        return _followed(case, waiting[0], held, wanted)
+    return None if case.namespace_ends else _grow(case, held, wanted)
+
+
+def _sizes(case: JobCase, held: JsonObject, wanted: Counts) -> Counts:
+    """The pod counts that a slice with quota shrinks to: those of the job and of its pods that still run.
+
+    The quota of pods that the job does not want any more is free when they have ended, and not before. Those
+    that need no successor hold none: they are counted beside the pods that run.
+    """
+    counts, running = pod_counts(held), case.lookups.running_pods(held)
+    if running is None:
+        return counts
+    ended = (
+        (case.integration.scaling.count_reclaimable_pods(case.job or {}) or {})
+        if reclaimable_pods.is_reported(case)
+        else {}
+    )
+    return {
+        name: max(count, min(counts[name], running.get(name, 0) + ended.get(name, 0)))
+        for name, count in wanted.items()
+    }
+
+
+def is_shrinking(case: JobCase) -> bool:
+    """Whether a slice holds quota for pods that the job does not want any more, until they have ended."""
+    if not is_elastic(case) or not is_comparable(case):
+        return False
+    holding, wanted = slices_of(case).holding, _job_counts(case)
+    return any(count > wanted.get(name, count) for one in holding for name, count in pod_counts(one).items())
+
+
+def match_of(case: JobCase) -> Match:
+    """The slice that decides over the job: the one that is being deleted, the one with quota, or who waits.
+
+    What has quota stands for the job while a larger one waits, too.
+    """
+    slices = slices_of(case)
+    deleted = [one for one in case.owned if "deletionTimestamp" in one["metadata"]]
+    found = next(iter((*deleted, *slices.holding, *slices.waiting)), None)
+    if found is None:
+        failed = [one for one in case.owned if not _was_replaced(one)]
+        held = (one for one in failed if has_finalizer(one, case.names.finalizer))
+        return Match(next(held, failed[-1] if failed else None), [])
+    if not is_comparable(case) or deleted:
+        return Match(found, [])
+    wanted = _job_counts(case)
+    stands = _has_shape(case, found) and (bool(slices.holding) or pod_counts(found) == wanted)
+    return Match(found, []) if stands else Match(None, [*slices.holding, *slices.waiting])
+
+
+def is_growing(case: JobCase) -> bool:
+    """Whether the job runs with what it has while a larger slice of it waits."""
+    slices = slices_of(case)
+    return is_elastic(case) and bool(slices.holding and slices.waiting)
+
+
+def has_size_of_job(case: JobCase, workload: JsonObject) -> bool:
+    """Whether the Workload is a slice of an elastic job and asks for exactly the pods of the job."""
+    return is_elastic(case) and is_comparable(case) and pod_counts(workload) == _job_counts(case)
+
+
+def lets_run(workloads: Sequence[JsonObject], *, elastic: bool) -> bool:
+    """Whether what a job creates may run, by those of the job's Workloads that are not finished.
+
+    An elastic job runs with what it has while a larger slice of it waits, until one is evicted.
+    """
+    if elastic:
+        return bool(workloads) and not any(holds(one, ConditionType.EVICTED) for one in workloads)
+    latest = max(workloads, key=lambda one: one["metadata"].get("creationTimestamp", ""), default=None)
+    return latest is not None and is_admitted(latest)
+
+
+def _job_counts(case: JobCase) -> dict[str, int]:
+    return {one["name"]: one["count"] for one in pod_sets_of(case)}
+
+
+def _has_shape(case: JobCase, workload: JsonObject) -> bool:
+    spec = value_at(workload, ("spec",), {})
+    wanted, listed = pod_sets_of(case), spec.get("podSets") or []
+    # Pods of a job that runs have tolerations of its flavors besides.
+    running = not case.integration.is_suspended(case.job or {}, case.names)
+    return (
+        spec.get("maximumExecutionTimeSeconds") == longest_execution(case)
+        and [one["name"] for one in wanted] == [one.get("name", "main") for one in listed]
+        and all(
+            has_same_pods(case, one, other, tolerations=not running)
+            for one, other in zip(wanted, listed, strict=True)
+        )
+    )
+
+
+# --- what is too many ----------------------------------------------------------------------------
+
+
+def _was_replaced(workload: JsonObject) -> bool:
+    finished = condition(workload, ConditionType.FINISHED) or {}
+    return finished.get("reason") == Reason.WORKLOAD_SLICE_REPLACED
+
+
+def _freed(case: JobCase, *, is_continued: bool) -> Plan | None:
+    """Slices that were replaced are held by nothing any more.
+
+    The same holds for slices that another program finished for another reason, if the job has further slices.
+    """
+    over = [
+        one
+        for one in case.owned
+        if has_finalizer(one, case.names.finalizer)
+        and (_was_replaced(one) or (is_continued and holds(one, ConditionType.FINISHED)))
+    ]
+    return plan(*(RemoveFinalizer(case.kinds.workloads, one) for one in over)) if over else None
+
+
+def _superfluous(case: JobCase, slices: Sequence[JsonObject]) -> Plan | None:
+    return _over(case, slices[0], slices[-1]) if len(slices) > 1 else None
+
+
+def _over(case: JobCase, workload: JsonObject, by: JsonObject) -> Plan | None:
+    """A slice ends for another. One with quota may as well be ended by the controller of Workloads."""
+    message = messages.replaced(by["metadata"]["uid"], value_at(case.job, ("metadata", "uid"), ""))
+    transition = case.begin(workload)
+    transition.finish(Reason.WORKLOAD_SLICE_REPLACED, message)
+    return case.end(workload, transition, Tell(workload, "Normal", Reason.WORKLOAD_SLICE_REPLACED, message))
+
+
+# --- growing and shrinking -----------------------------------------------------------------------
+
+
+def _with_counts(workload: JsonObject, counts: Counts) -> list[dict[str, Any]]:
+    listed = value_at(workload, ("spec", "podSets"), [])
+    return [{**one, "count": counts[one.get("name", "main")]} for one in listed]
+
+
+def _resized(case: JobCase, workload: JsonObject, wanted: Counts) -> Plan | None:
+    """A slice that waits follows the job, and one with quota shrinks with it."""
+    if pod_counts(workload) == wanted:
+        return None
+    return _updated(case, workload, {"spec": {"podSets": _with_counts(workload, wanted)}})
+
+
+def _followed(case: JobCase, workload: JsonObject, held: JsonObject, wanted: Counts) -> Plan | None:
+    """A slice that waits to replace another follows the job, whatever another program wrote on it."""
+    annotations = value_at(workload, ("metadata", "annotations"), {})
+    marks = {key: value for key, value in _marks(case, held).items() if annotations.get(key) != value}
+    spec: dict[str, Any] = {}
+    if pod_counts(workload) != wanted:
+        spec["podSets"] = _with_counts(workload, wanted)
+    if value_at(workload, ("spec", "queueName"), "") != case.queue_name:
+        spec["queueName"] = case.queue_name or None
+    patch = {**({"metadata": {"annotations": marks}} if marks else {}), **({"spec": spec} if spec else {})}
+    return _updated(case, workload, patch) if patch else None
+
+
+def _updated(case: JobCase, workload: JsonObject, patch: dict[str, Any]) -> Plan:
+    note = f"Updated workload slice: {name_of(workload)}"
+    write = Patch(case.kinds.workloads, workload, (PatchStep(patch),), CONCERN)
+    return plan(write, case.tell("UpdatedWorkload", note))
+
+
+def _marks(case: JobCase, held: JsonObject) -> dict[str, str]:
+    """The annotations of a slice that is to replace the one with quota."""
+    return {
+        case.names.elastic_job: "true",
+        case.names.workload_slice_name: chain_of(held, case.names.workload_slice_name),
+        case.names.workload_slice_replacement_for: name_of(held),
+    }
+
+
+def _given_back(case: JobCase, workload: JsonObject) -> Plan | None:
+    """What a slice that shrank was assigned for the pods that it has no more is free."""
+    counts = pod_counts(workload)
+    admission = value_at(workload, ("status", "admission"), {})
+    if not admission:
+        return None
+    transition = case.begin(workload)
+    transition.status["admission"] = {
+        **admission,
+        "podSetAssignments": [
+            _shrunk(one, counts.get(one.get("name", "main"), 0))
+            for one in admission.get("podSetAssignments") or ()
+        ],
+    }
+    return case.end(workload, transition)
+
+
+def _shrunk(assignment: JsonObject, count: int) -> JsonObject:
+    before = assignment.get("count", count)
+    if count >= before:
+        return assignment
+    usage = {
+        resource: format_quantity(resource, parse_amount(resource, used) * count // before)
+        for resource, used in (assignment.get("resourceUsage") or {}).items()
+    }
+    return {**assignment, "count": count, **({"resourceUsage": usage} if usage else {})}
+
+
+def _grow(case: JobCase, held: JsonObject, wanted: Counts) -> Plan:
+    """A slice for all pods of the job, which is to replace the one with quota, and is of its shape."""
+    workload = made(case)
+    workload["metadata"]["annotations"] |= _marks(case, held)
+    pod_sets = [_without_marks(one, case.names) for one in _with_counts(held, wanted)]
+    workload["spec"] = {**workload["spec"], "podSets": pod_sets}
+    note = f"Created Workload: {name_of(workload)}"
+    return plan(Create(case.kinds.workloads, workload, CONCERN), case.tell("CreatedWorkload", note))
+
+
+def chain_of(workload: JsonObject, annotation: str) -> str:
+    """The name of the first slice of the chain that a slice is of."""
+    return value_at(workload, ("metadata", "annotations", annotation)) or workload["metadata"]["name"]
+
+
+def made(case: JobCase) -> dict[str, Any]:
+    """The Workload to create for the job; that of an elastic one is the first slice of a chain.
+
+    Raises:
+        PriorityClassMissing: its priority cannot be told.
+        Unfit: no Workload can stand for the job.
+    """
+    workload = workload_for(case)
+    if not is_elastic(case):
+        return workload
+    metadata = workload["metadata"]
+    metadata["name"] = _new_name(case)
+    metadata["annotations"] = {
+        **metadata.get("annotations", {}),
+        case.names.elastic_job: "true",
+        case.names.workload_slice_name: _chain_in(case) or metadata["name"],
+    }
+    pod_sets = [_without_marks(one, case.names) for one in workload["spec"]["podSets"]]
+    workload["spec"] = {**workload["spec"], "podSets": pod_sets}
+    return workload
+
+
+def _without_marks(pod_set: JsonObject, names: Names) -> dict[str, Any]:
+    """The podset without the labels and annotations that an admission has injected into its template.
+
+    A job that runs has them in its templates. A Workload that kept them would restore them when it stops the
+    job, and they would contradict those of the next admission. Selectors and tolerations of the flavor stay:
+    the pods that run are on its nodes.
+    """
+    metadata = value_at(pod_set, ("template", "metadata"), {})
+    kept: dict[str, Any] = {}
+    for field, marks in (("labels", injected_labels(names)), ("annotations", injected_annotations(names))):
+        if entries := {
+            key: value for key, value in value_at(metadata, (field,), {}).items() if key not in marks
+        }:
+            kept[field] = entries
+    template = {
+        key: value for key, value in value_at(pod_set, ("template",), {}).items() if key != "metadata"
+    }
+    return {**pod_set, "template": {**({"metadata": kept} if kept else {}), **template}}
+
+
+def _new_name(case: JobCase) -> str:
+    """A name for what the job asks for as it is now, which no slice of it has, not even one that is over.
+
+    What a job follows may be made anew, and count its generations from the beginning.
+    """
+    metadata = (case.job or {})["metadata"]
+    version = case.integration.scaling.get_slice_version(case.job or {}, case.names)
+    taken = {one["metadata"]["name"] for one in case.owned}
+    names = (
+        create_workload_name(
+            case.integration.kind,
+            case.integration.group,
+            metadata["name"],
+            metadata["uid"],
+            extra=one,
+            longest=case.settings.conventions.longest_workload_name,
+        )
+        for one in chain((version,), (f"{version}+{number}" for number in count(1)))
+    )
+    return next(name for name in names if name not in taken)
+
+
+def _chain_in(case: JobCase) -> str | None:
+    """The chain that pods of the job are of, if it runs: what they have counts towards the same quota."""
+    templates = [
+        one.get_template(case.job or {}) for one in case.integration.list_pod_sets(case.job or {}, case.names)
+    ]
+    chains = [value_at(one, ("metadata", "annotations", case.names.workload_slice_name)) for one in templates]
+    return next((chain for chain in chains if isinstance(chain, str) and chain), None)

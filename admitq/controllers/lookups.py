@@ -1,0 +1,61 @@
+"""What controllers of jobs, and of what serves, ask the stores and Workloads in the same words."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from admitq.controllers.context import Context
+from admitq.controllers.indexes import BY_CHAIN, chains
+from admitq.controllers.plan import has_finalizer
+from admitq.controllers.pods.elastic_pods import STARTED_PODS, is_gated, pods_of_job
+from admitq.integrations.families import pods
+from admitq.runtime.resources import PRIORITY_CLASSES
+from admitq.workloads.transitions import holds
+from admitq_api.conditions import ConditionType
+from admitq_api.json_objects import JsonObject
+from admitq_api.labels import Names
+
+
+@dataclass(frozen=True, slots=True)
+class Lookups:
+    """Where a decision may look things up; all answer from memory."""
+
+    flavor: Callable[[str], JsonObject | None]
+    workload_priority_class: Callable[[str], JsonObject | None]
+    priority_class: Callable[[str], JsonObject | None]
+    priority_classes: Callable[[], Iterable[JsonObject]]
+    workload: Callable[[str], JsonObject | None]
+    """A Workload of the job's namespace."""
+    running_pods: Callable[[JsonObject], Mapping[str, int] | None] = lambda _slice: {}
+    """Pods of an elastic job, by podset, that no gate holds and that have not ended; those that are being
+    deleted count. None if they are not known now. Takes one of the job's slices."""
+
+
+def lookups_in(ctx: Context, namespace: str) -> Lookups:
+    """Where decisions about an object of a namespace may look things up."""
+    stores, kinds = ctx.stores, ctx.kinds
+    return Lookups(
+        flavor=lambda name: stores.of(kinds.resource_flavors).get("", name),
+        workload_priority_class=lambda name: stores.of(kinds.workload_priority_classes).get("", name),
+        priority_class=lambda name: stores.of(PRIORITY_CLASSES).get("", name),
+        priority_classes=lambda: stores.of(PRIORITY_CLASSES).list(),
+        workload=lambda name: stores.of(kinds.workloads).get(namespace, name),
+        running_pods=lambda slice_: _running_pods(ctx, slice_),
+    )
+
+
+def _running_pods(ctx: Context, slice_: JsonObject) -> Mapping[str, int] | None:
+    store = ctx.stores.find(STARTED_PODS)
+    if store is None or not store.is_complete:
+        return None
+    named = [pod for chain in chains(ctx.names)(dict(slice_)) for pod in store.by_index(BY_CHAIN, chain)]
+    return Counter(
+        pods.get_label(pod, ctx.names.podset)
+        for pod in pods_of_job((slice_,), named, ctx.settings.integrations)
+        if not is_gated(pod, ctx.names) and not pods.has_ended(pod)
+    )
+
+
+def is_unsettled(workload: JsonObject, names: Names) -> bool:
+    """Whether something is left to do with a Workload whose job is not there."""
+    return not holds(workload, ConditionType.FINISHED) or has_finalizer(workload, names.finalizer)

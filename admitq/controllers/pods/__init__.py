@@ -1,0 +1,1 @@
+"""Pods that controllers start, count and delete themselves: rules and controllers."""

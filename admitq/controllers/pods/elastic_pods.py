@@ -1,0 +1,233 @@
+"""Pods of elastic jobs: each is held by a scheduling gate until a slice with quota has room for it.
+
+Works on a chain of slices at a time, whenever one of its Workloads or pods changes: what is admitted, what
+has been let go and has not ended, and what waits are all that a decision takes (semantics, Elastic jobs).
+Pods whose gate another program removed, and that no quota is reserved for, are deleted, newest first.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from admitq.controllers.context import Context
+from admitq.controllers.controller_specs import ControllerSpec, Wanted, Watch, WhenServed
+from admitq.controllers.indexes import BY_CHAIN, chains, in_namespace
+from admitq.controllers.plan import Action, Delete, Plan, Tell, Ungate, act, gate_removed, plan
+from admitq.controllers.pods.excess_pods import (
+    EXCESS_NOTE,
+    EXCESS_POD_DELETED,
+    charged_slice,
+    counted,
+    excess_pods,
+    job_kind,
+    last_slice,
+)
+from admitq.controllers.stale_stores import BEHIND_RETRY_SECONDS, observe_newer_workloads
+from admitq.core.model import Instant
+from admitq.integrations.base import Integration
+from admitq.integrations.families import pods
+from admitq.integrations.ownership import get_controller
+from admitq.runtime.resources import PODS
+from admitq.runtime.store import Change, Key
+from admitq.workloads.pod_counts import covered_counts
+from admitq.workloads.transitions import holds, is_admitted, is_over
+from admitq_api.conditions import ConditionType
+from admitq_api.json_objects import JsonObject, select_fields, value_at
+from admitq_api.labels import Names
+
+ELASTIC_PODS: Final = "elasticpods"
+"""Name of the controller."""
+
+STARTED_PODS: Final = replace(PODS, view="of started jobs")
+"""Pods of jobs that were started, but for those that are jobs themselves, while they have not ended."""
+
+_UNENDED: Final = "status.phase!=Succeeded,status.phase!=Failed"
+_KEPT_METADATA: Final = (
+    "name",
+    "namespace",
+    "uid",
+    "resourceVersion",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+)
+
+CONCERN: Final = "elastic-jobs"
+WORKERS: Final = 4
+
+
+def granted(workload: JsonObject) -> Mapping[str, int]:
+    """The pods that an admission lets run, by podset; none while the slice is not admitted, or leaves.
+
+    Without a reservation no pod may run, even if another program stated Admitted: a gate that was removed
+    from a pod cannot be added again.
+    """
+    leaves = holds(workload, ConditionType.EVICTED) or is_over(workload)
+    if leaves or not is_admitted(workload):
+        return {}
+    return covered_counts(workload)
+
+
+def admitted_slice(slices: Iterable[JsonObject], names: Names) -> JsonObject | None:
+    """The slice of a chain whose admission counts: the last one, while it takes over from the one before."""
+    return last_slice((one for one in slices if granted(one)), names)
+
+
+def is_gated(pod: JsonObject, names: Names) -> bool:
+    """Whether the gate still holds the pod."""
+    return pods.has_gate(pod, names.elastic_gate)
+
+
+def to_ungate(members: Iterable[JsonObject], room: Mapping[str, int], names: Names) -> list[JsonObject]:
+    """The pods to let go, oldest first: of each podset as many as have room beside those that have been."""
+    alive = sorted((one for one in members if not pods.has_ended(one)), key=pods.get_age_key)
+    free = Counter(room)
+    free.subtract(pods.get_label(one, names.podset) for one in alive if not is_gated(one, names))
+    found: list[JsonObject] = []
+    for one in alive:
+        name = pods.get_label(one, names.podset)
+        if is_gated(one, names) and not pods.is_being_deleted(one) and free[name] > 0:
+            free[name] -= 1
+            found.append(one)
+    return found
+
+
+def pods_of_job(
+    slices: Iterable[JsonObject], named: Iterable[JsonObject], integrations: Iterable[Integration]
+) -> list[JsonObject]:
+    """The pods that name a chain, without those that the job of the chain does not control.
+
+    A pod can be created with any annotation. It must not take the place of pods of the job. The controller
+    of a pod is the job, or of a kind that the controller of the job creates.
+    """
+    creates = {
+        (one.group, one.kind): one.ownership.created_kinds or frozenset[tuple[str, str]]()
+        for one in integrations
+    }
+    jobs = [reference for one in slices if (reference := get_controller(one)) is not None]
+    uids = {one.get("uid") for one in jobs}
+    between = {kind for one in jobs for kind in creates.get(_kind(one), ())}
+
+    def is_of_job(pod: JsonObject) -> bool:
+        reference = get_controller(pod)
+        return reference is not None and (reference.get("uid") in uids or _kind(reference) in between)
+
+    return [one for one in named if is_of_job(one)]
+
+
+def _kind(reference: JsonObject) -> tuple[str, str]:
+    return str(reference.get("apiVersion", "")).rpartition("/")[0], str(reference.get("kind", ""))
+
+
+def decide(slices: Iterable[JsonObject], members: Iterable[JsonObject], names: Names, now: Instant) -> Plan:
+    """Let pods of a chain go for which its admission has room."""
+    admitted = admitted_slice(slices, names)
+    actions: list[Action] = []
+    for one in () if admitted is None else to_ungate(members, granted(admitted), names):
+        actions += (
+            Ungate(STARTED_PODS, one, names.elastic_gate, CONCERN),
+            gate_removed(names.elastic_gate, one, admitted, now, is_group=False),
+        )
+    return plan(*actions)
+
+
+def stop_excess(slices: Sequence[JsonObject], excess: Iterable[JsonObject], names: Names) -> Plan:
+    """Delete pods that run beyond the quota of their chain, and report and count each."""
+    charged = charged_slice(slices, names) or {}
+    actions: list[Action] = []
+    for one in excess:
+        actions += (
+            Delete(STARTED_PODS, one),
+            Tell(one, "Warning", EXCESS_POD_DELETED, EXCESS_NOTE),
+            counted(charged, job_kind(charged), 1),
+        )
+    return plan(*actions)
+
+
+# --- watching -------------------------------------------------------------------------------------
+
+
+def slim(pod: JsonObject, names: Names) -> dict[str, Any]:
+    """What is asked of a pod; next to nothing of one that no elastic job made."""
+    metadata = pods.get_mapping(pod, "metadata")
+    kept = select_fields(metadata, _KEPT_METADATA)
+    if not (chain := pods.get_annotation(pod, names.workload_slice_name)):
+        return {"metadata": kept}
+    return {
+        "apiVersion": PODS.api_version,
+        "kind": PODS.kind,
+        "metadata": {
+            **kept,
+            **select_fields(metadata, ("ownerReferences",)),
+            "labels": {names.podset: pods.get_label(pod, names.podset)},
+            "annotations": {names.workload_slice_name: chain},
+        },
+        "spec": {"schedulingGates": value_at(pod, ("spec", "schedulingGates"), [])},
+        "status": {"phase": pods.get_phase(pod)},
+    }
+
+
+class ElasticPodsController:
+    """Works on one chain of slices at a time."""
+
+    def __init__(self, ctx: Context) -> None:
+        self._ctx = ctx
+        self._chains = chains(ctx.names)
+
+    async def reconcile(self, key: Key) -> float | None:
+        """Stop pods of a chain that run beyond its quota; let pods go for which there is room.
+
+        Raises:
+            ApiError: a write failed.
+        """
+        ctx, chain = self._ctx, in_namespace(*key)
+        store = ctx.stores.find(STARTED_PODS)
+        if store is None:
+            return None
+        slices = ctx.stores.of(ctx.kinds.workloads).by_index(BY_CHAIN, chain)
+        members = pods_of_job(slices, store.by_index(BY_CHAIN, chain), ctx.settings.integrations)
+        now = ctx.clock()
+        if excess := excess_pods(slices, members, ctx.names, now):
+            # The pods may be newer than the slices that are known here. A deletion cannot be undone.
+            if await self._has_newer_slices(key.namespace, slices):
+                return BEHIND_RETRY_SECONDS
+            return await act(ctx, stop_excess(slices, excess, ctx.names))
+        return await act(ctx, decide(slices, members, ctx.names, now))
+
+    async def _has_newer_slices(self, namespace: str, slices: Iterable[JsonObject]) -> bool:
+        ctx, label = self._ctx, self._ctx.names.job_uid
+        for uid in {(get_controller(one) or {}).get("uid", "") for one in slices}:
+            current, _ = await ctx.client.list(
+                ctx.kinds.workloads, namespace, label_selector=f"{label}={uid}"
+            )
+            if observe_newer_workloads(ctx, current):
+                return True
+        return False
+
+    def when_served(self) -> WhenServed:
+        """The controller as whoever runs it takes it."""
+        names, workloads = self._ctx.names, self._ctx.kinds.workloads
+        spec = ControllerSpec(
+            name=ELASTIC_PODS,
+            reconcile=self.reconcile,
+            watches=(Watch(STARTED_PODS, self._chain_of), Watch(workloads, self._chain_of)),
+            workers=WORKERS,
+        )
+        return WhenServed(
+            STARTED_PODS,
+            {BY_CHAIN: self._chains},
+            spec,
+            label_selector=f"{names.podset},!{names.managed}",
+            field_selector=_UNENDED,
+            transform=lambda pod: slim(pod, names),
+            # Who has no elastic jobs need not follow all pods of all jobs.
+            wanted=Wanted(workloads, self._has_chains),
+        )
+
+    def _has_chains(self) -> bool:
+        return bool(self._ctx.stores.of(self._ctx.kinds.workloads).index_values(BY_CHAIN))
+
+    def _chain_of(self, change: Change) -> Iterator[Key]:
+        for value in self._chains(change.object):
+            yield Key(change.key.namespace, value.partition("/")[2])

@@ -1,0 +1,289 @@
+"""What is to be done about the ProvisioningRequests of one Workload now (pure).
+
+A chain of steps, of which the first with something to do decides. Whatever it writes leads to the next
+decision. The source of every rule is semantics, ProvisioningRequest check.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+from admitq.controllers.plan import NOTHING, Action, Create, Delete, Patch, Plan, Tell, plan, status_patch
+from admitq.controllers.provisioning.check_results import (
+    INACTIVE,
+    NOT_NEEDED,
+    Asked,
+    is_answered,
+    retries_of,
+    verdict,
+)
+from admitq.controllers.provisioning.requests import (
+    PROVISIONING_REQUESTS,
+    AskedPodSet,
+    asked_pod_sets,
+    attempt_of,
+    controller_reference,
+    is_in_sync,
+    needing_nodes,
+    pod_template,
+    provisioning_request,
+    request_name,
+    template_name,
+)
+from admitq.controllers.stale_stores import BEHIND_RETRY_SECONDS
+from admitq.core.model import Instant
+from admitq.integrations.base import PatchStep
+from admitq.integrations.ownership import is_controlled_by
+from admitq.runtime.kinds import Kinds
+from admitq.runtime.resources import POD_TEMPLATES, Resource
+from admitq.workloads.admission_check_states import State, Statement, check_named, checks_of, with_statement
+from admitq.workloads.pod_templates import Conflict, FlavorMissing, Flavors
+from admitq.workloads.transitions import Transition, holds, is_active, is_reserved
+from admitq_api.conditions import ConditionType
+from admitq_api.json_objects import JsonObject, value_at
+from admitq_api.labels import PROVISIONING, Names
+
+CONCERN: Final = PROVISIONING
+
+REFUSED_RETRY_SECONDS: Final = 10.0
+"""When to try again what the API server refused."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A Workload, what was asked of the autoscaler for it, and the time.
+
+    ``configs`` are those of its checks that are this controller's, by the check's name; None where the
+    config is not there. ``requests`` and ``templates`` are those that the Workload controls.
+    """
+
+    workload: JsonObject
+    configs: dict[str, JsonObject | None]
+    requests: tuple[JsonObject, ...]
+    templates: tuple[JsonObject, ...]
+    names: Names
+    kinds: Kinds
+    request_named: Callable[[str], JsonObject | None]
+    template_named: Callable[[str], JsonObject | None]
+    """What has a name in the Workload's namespace, whoever controls it."""
+    flavors: Flavors
+    cleans_up: bool
+    """Requests of evicted workloads are deleted."""
+    now: Instant
+
+    @property
+    def name(self) -> str:
+        """The Workload's name."""
+        return self.workload["metadata"]["name"]
+
+    @cached_property
+    def checks(self) -> list[JsonObject]:
+        """The Workload's checks that are this controller's and can be worked on."""
+        return [check for check in checks_of(self.workload) if self.configs.get(check["name"])]
+
+    @cached_property
+    def asked(self) -> dict[str, Asked]:
+        """By check, the latest request that asks for what the config asks for."""
+        found: dict[str, Asked] = {}
+        for check in self.checks:
+            name, config = check["name"], self.configs[check["name"]] or {}
+            if not needing_nodes(self.workload, config):
+                continue
+            for request in self.requests:
+                attempt = self._attempt(request, check)
+                if attempt is None or (name in found and found[name].attempt > attempt):
+                    continue
+                if is_in_sync(request, self.workload, config, self.names):
+                    found[name] = Asked(self.workload, check, config, request, attempt)
+        return found
+
+    def _attempt(self, request: JsonObject, check: JsonObject) -> int | None:
+        if "deletionTimestamp" in request["metadata"]:
+            return None
+        return attempt_of(request["metadata"]["name"], self.name, check["name"], retries_of(check) + 1)
+
+    def state(self, statements: Iterable[Statement]) -> Plan | None:
+        """The plan that states this of checks and tells of new states; None if nothing of it is news."""
+        before = checks_of(self.workload)
+        checks: list[JsonObject] = list(before)
+        told: list[Tell] = []
+        for stated in statements:
+            old = check_named(checks, stated.name) or {}
+            checks = list(with_statement(checks, stated, self.now))
+            if old.get("state") != stated.state:
+                note = (
+                    f"Admission check {stated.name} updated state from {old.get('state')} to {stated.state}"
+                )
+                note += f" with message: {stated.message}" if stated.message else ""
+                told.append(Tell(self.workload, "Normal", "AdmissionCheckUpdated", note))
+        transition = Transition(self.workload, self.now)
+        transition.status["admissionChecks"] = checks
+        write = status_patch(self.kinds.workloads, self.workload, transition.patch(), CONCERN)
+        return None if write is None else plan(write, *told)
+
+
+def decide(case: Case) -> Plan:
+    """What is to be done now."""
+    for step in STEPS:
+        decided = step(case)
+        if decided is not None:
+            return decided
+    return NOTHING
+
+
+def _deletions(resource: Resource, objects: Iterable[JsonObject]) -> tuple[Action, ...]:
+    return tuple(Delete(resource, one) for one in objects if "deletionTimestamp" not in one["metadata"])
+
+
+def _over(case: Case) -> Plan | None:
+    """Who has ended needs no nodes; who is evicted keeps the requests if they are not to be cleaned up.
+
+    Nothing more is said of the checks of who is deactivated: its eviction tells what they were. Templates
+    that no request took over would be taken for those of the next reservation.
+    """
+    finished = holds(case.workload, ConditionType.FINISHED)
+    evicted = holds(case.workload, ConditionType.EVICTED)
+    if finished or evicted:
+        requests = case.requests if finished or case.cleans_up else ()
+        return plan(*_deletions(PROVISIONING_REQUESTS, requests), *_deletions(POD_TEMPLATES, case.templates))
+    stays = is_active(case.workload) and "deletionTimestamp" not in case.workload["metadata"]
+    return None if is_reserved(case.workload) and stays else NOTHING
+
+
+def _discard(case: Case) -> Plan | None:
+    """Keep only the latest request of each check that asks for what its config says; without one, none."""
+    kept = {asked.request["metadata"]["name"] for asked in case.asked.values()}
+    unwanted = [one for one in case.requests if one["metadata"]["name"] not in kept]
+    deletions = _deletions(PROVISIONING_REQUESTS, unwanted)
+    return plan(*deletions) if deletions else None
+
+
+def _statements(case: Case) -> Iterable[Statement]:
+    for check in checks_of(case.workload):
+        name, state = check["name"], check.get("state")
+        if name not in case.configs:
+            continue
+        config = case.configs[name]
+        if config is None:
+            # What is ready stays so until an eviction.
+            if state != State.READY:
+                yield Statement(name, State.PENDING, INACTIVE)
+        elif not needing_nodes(case.workload, config):
+            if state != State.READY:
+                yield Statement(name, State.READY, NOT_NEEDED)
+        elif name in case.asked and (stated := verdict(case.asked[name])):
+            yield stated
+
+
+def _state(case: Case) -> Plan | None:
+    """The checks are said to be what their requests say."""
+    return case.state(_statements(case))
+
+
+def _hand_over(case: Case) -> Plan | None:
+    """Templates become their request's, and go with it."""
+    mine = {one["metadata"]["name"]: one for one in case.templates}
+    patches: list[Patch] = []
+    for asked in case.asked.values():
+        owner = controller_reference(asked.request, PROVISIONING_REQUESTS)
+        for pod_set in value_at(asked.request, ("spec", "podSets"), []):
+            template = mine.get(value_at(pod_set, ("podTemplateRef", "name"), ""))
+            if template is not None and "deletionTimestamp" not in template["metadata"]:
+                step = PatchStep({"metadata": {"ownerReferences": [owner]}})
+                patches.append(Patch(POD_TEMPLATES, template, (step,), CONCERN))
+    return plan(*patches) if patches else None
+
+
+def _attempt_due(case: Case, check: JsonObject) -> int | None:
+    """Which attempt is to be made for a check; None if none is."""
+    if check.get("state") != State.PENDING:
+        return None
+    asked = case.asked.get(check["name"])
+    if asked is None:
+        return retries_of(check) + 1
+    return asked.attempt + 1 if is_answered(asked) else None
+
+
+def _ask(case: Case) -> Plan | None:
+    """The autoscaler is asked for nodes, each check by a request of its own."""
+    return asking(case)[1]
+
+
+def asking(case: Case) -> tuple[str, Plan]:
+    """The check for which something is to be created, and what; empty if there is none."""
+    again: float | None = None
+    for check in case.checks:
+        config = case.configs[check["name"]] or {}
+        attempt = _attempt_due(case, check)
+        if attempt is None or not needing_nodes(case.workload, config):
+            continue
+        decided = _ask_for(case, check, config, request_name(case.name, check["name"], attempt))
+        if decided.actions:
+            return check["name"], decided
+        again = decided.again or again
+    return "", Plan(again=again)
+
+
+def _ask_for(case: Case, check: JsonObject, config: JsonObject, name: str) -> Plan:
+    """The next object to create for a request: its templates first, for the request names them."""
+    if (taken := case.request_named(name)) is not None:
+        if is_controlled_by(taken, case.workload) or _goes(taken):
+            # A former request of this name is still going; the watch tells when it is gone.
+            return NOTHING
+        return refused(case, check["name"], PROVISIONING_REQUESTS, name, _taken(PROVISIONING_REQUESTS, name))
+    try:
+        asked = asked_pod_sets(case.workload, config, case.flavors)
+    except (Conflict, FlavorMissing) as problem:
+        return refused(case, check["name"], PROVISIONING_REQUESTS, name, str(problem))
+    for one in asked:
+        if (decided := _template(case, check, name, one)) is not None:
+            return decided
+    request = provisioning_request(name, asked, case.workload, config, case.names)
+    return plan(
+        Create(PROVISIONING_REQUESTS, request, CONCERN),
+        Tell(
+            case.workload,
+            "Normal",
+            "ProvisioningRequestCreated",
+            f'Created ProvisioningRequest: "{name}"',
+        ),
+    )
+
+
+def _template(case: Case, check: JsonObject, request: str, asked: AskedPodSet) -> Plan | None:
+    """What is to be done so that a template is there; None if it is."""
+    name = template_name(request, asked.name)
+    found = case.template_named(name)
+    if found is None:
+        template = pod_template(request, asked, case.workload, case.names)
+        return plan(Create(POD_TEMPLATES, template, CONCERN))
+    if _goes(found):
+        return Plan(again=BEHIND_RETRY_SECONDS)
+    if is_controlled_by(found, case.workload):
+        return None
+    if value_at(found, ("metadata", "labels", case.names.managed)) == "true":
+        # It was a former request's of the same name, and would go with it.
+        return plan(Delete(POD_TEMPLATES, found), again=BEHIND_RETRY_SECONDS)
+    return refused(case, check["name"], POD_TEMPLATES, name, _taken(POD_TEMPLATES, name))
+
+
+def _goes(obj: JsonObject) -> bool:
+    return "deletionTimestamp" in obj["metadata"]
+
+
+def _taken(resource: Resource, name: str) -> str:
+    return f'{resource} "{name}" already exists'
+
+
+def refused(case: Case, check: str, resource: Resource, name: str, error: str) -> Plan:
+    """Tell, and state in the check, that an object cannot be created; it is tried again after a while."""
+    message = f'Error creating {resource.kind} "{name}": {error}'
+    tell = Tell(case.workload, "Warning", "FailedCreate", message)
+    stated = case.state([Statement(check, State.PENDING, message)])
+    actions = (tell,) if stated is None else (*stated.actions, tell)
+    return plan(*actions, again=REFUSED_RETRY_SECONDS)
+
+
+STEPS: Final[tuple[Callable[[Case], Plan | None], ...]] = (_over, _discard, _state, _hand_over, _ask)
+"""In the order in which they are asked."""

@@ -1,0 +1,82 @@
+"""The controller of the ProvisioningRequest check, and what makes it look at what."""
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from admitq.controllers.context import Context
+from admitq.controllers.controller_specs import ControllerSpec, Watch, WhenServed
+from admitq.controllers.indexes import BY_CHECK, BY_CONFIG, BY_OWNER, owners
+from admitq.controllers.provisioning.controller import ProvisioningController
+from admitq.controllers.provisioning.requests import PROVISIONING_REQUESTS
+from admitq.integrations.ownership import get_controller
+from admitq.runtime.resources import POD_TEMPLATES
+from admitq.runtime.store import Change, Key
+from admitq.workloads.admission_check_states import checks_of
+from admitq_api.json_objects import JsonObject
+
+PROVISIONING: Final = "provisioningrequest"
+"""Name of the controller."""
+
+WORKERS: Final = 4
+
+
+class _Concerned:
+    """Workloads, and checks, that something's change concerns."""
+
+    def __init__(self, ctx: Context) -> None:
+        self._checks = ctx.stores.of(ctx.kinds.admission_checks)
+        self._workloads = ctx.stores.of(ctx.kinds.workloads)
+
+    def itself(self, change: Change) -> Iterable[Key]:
+        """A Workload that has, or had, checks."""
+        return (change.key,) if any(map(checks_of, _both(change))) else ()
+
+    def owner(self, change: Change) -> Iterator[Key]:
+        """The Workload that a request or a template was made for."""
+        for obj in _both(change):
+            reference = get_controller(obj)
+            if reference is not None and reference.get("kind") == "Workload":
+                yield Key(change.key.namespace, reference.get("name", ""))
+
+    def check(self, change: Change) -> Iterator[Key]:
+        """A check; if its spec changed, Workloads that list it too."""
+        yield change.key
+        specs = [obj.get("spec") for obj in _both(change)]
+        if len(specs) == 1 or specs[0] != specs[1]:
+            yield from self._workloads.keys_by_index(BY_CHECK, change.key.name)
+
+    def config(self, change: Change) -> Iterator[Key]:
+        """Checks that name a config, and Workloads that list those."""
+        for check in self._checks.keys_by_index(BY_CONFIG, change.key.name):
+            yield check
+            yield from self._workloads.keys_by_index(BY_CHECK, check.name)
+
+    def known(self) -> Iterator[Key]:
+        """All checks, and all Workloads that list any."""
+        for name in self._workloads.index_values(BY_CHECK):
+            yield from self._workloads.keys_by_index(BY_CHECK, name)
+        yield from self._checks.keys()
+
+
+def _both(change: Change) -> Iterator[JsonObject]:
+    for obj in (change.old, change.new):
+        if obj is not None:
+            yield obj
+
+
+def provisioning(ctx: Context) -> WhenServed:
+    """The controller, which runs while the API server serves ProvisioningRequests."""
+    kinds, concerned = ctx.kinds, _Concerned(ctx)
+    spec = ControllerSpec(
+        name=PROVISIONING,
+        reconcile=ProvisioningController(ctx).reconcile,
+        watches=(
+            Watch(kinds.workloads, concerned.itself),
+            Watch(PROVISIONING_REQUESTS, concerned.owner),
+            Watch(POD_TEMPLATES, concerned.owner),
+            Watch(kinds.admission_checks, concerned.check),
+            Watch(kinds.provisioning_request_configs, concerned.config),
+        ),
+        workers=WORKERS,
+    )
+    return WhenServed(PROVISIONING_REQUESTS, {BY_OWNER: owners}, spec, known=concerned.known)

@@ -1,0 +1,1 @@
+"""Statuses and metrics of ClusterQueues, LocalQueues and cohorts."""

@@ -1,0 +1,316 @@
+"""The statuses and metrics of ClusterQueues, LocalQueues and cohorts.
+
+Numbers and conditions are the core's. They change with every admission, so that an object's status is
+written at most once a second; what is not different is not written.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from admitq.controllers.context import Clock, Context, CoreView
+from admitq.controllers.in_use_protection import hold_while_in_use
+from admitq.controllers.plan import act, plan, status_patch
+from admitq.controllers.queues.refused_jobs import RefusedJob, RefusedJobs
+from admitq.core.activity import ActiveReason
+from admitq.core.fair_sharing import Share
+from admitq.core.model import SECOND, ConsumedResources, Instant, ObjectKey
+from admitq.core.statuses import ClusterQueueStatus, CohortStatus, FlavorTotals, LocalQueueStatus
+from admitq.runtime.resources import Resource
+from admitq.runtime.store import Key, Store
+from admitq.translate.amounts import format_quantities
+from admitq.translate.messages import ActiveCondition, cluster_queue_active, local_queue_active
+from admitq_api.conditions import ConditionType, Reason, find_condition, format_time, with_condition
+from admitq_api.json_objects import JsonObject, create_merge_patch, value_at
+from admitq_api.quantity import format_quantity
+
+WRITE_INTERVAL: Final = SECOND
+"""Nanoseconds between two writes of one object's status."""
+
+
+PATIENCE: Final = 2 * SECOND
+"""Nanoseconds for which a LocalQueue tells of refused jobs although none is known."""
+
+
+class Pace:
+    """When each object may be written again."""
+
+    def __init__(self, clock: Clock, interval: Instant = WRITE_INTERVAL) -> None:
+        self._clock = clock
+        self._interval = interval
+        self._written: dict[Key, Instant] = {}
+
+    def wait(self, key: Key) -> float:
+        """Seconds until the object may be written; 0 if now. A clock set back makes nobody wait long."""
+        now = self._clock()
+        written = self._written.get(key, now - self._interval)
+        return min(max(0, written + self._interval - now), self._interval) / SECOND
+
+    def wrote(self, key: Key) -> None:
+        """Note that the object was written."""
+        self._written[key] = self._clock()
+
+    def forget(self, key: Key) -> None:
+        """Note that the object is gone."""
+        self._written.pop(key, None)
+
+
+# --- what a status says ---------------------------------------------------------------------------
+
+
+def _conditions(obj: JsonObject, active: ActiveCondition, now: Instant) -> list[dict[str, Any]]:
+    return with_condition(
+        value_at(obj, ("status", "conditions"), []),
+        type=ConditionType.ACTIVE,
+        status=active.status,
+        reason=active.reason,
+        message=active.message,
+        now=now,
+        observed_generation=value_at(obj, ("metadata", "generation")),
+    )
+
+
+MOST_FLAVORS: Final = 64
+"""How many flavors a list of a status may have; a ClusterQueue may have more in its resource groups."""
+
+MOST_RESOURCES: Final = 64
+"""How many resources a flavor of such a list may have; more only where several groups have the flavor."""
+
+HELD_RETRY_SECONDS: Final = 10.0
+"""When to look again at a deleted ClusterQueue that cannot be read: no refresh reports its last release."""
+
+
+def _totals(flavors: Sequence[FlavorTotals], *, borrowed: bool) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": flavor.flavor,
+            "resources": [
+                {
+                    "name": of.resource,
+                    "total": format_quantity(of.resource, of.total),
+                    **({"borrowed": format_quantity(of.resource, of.borrowed)} if borrowed else {}),
+                }
+                for of in flavor.resources[:MOST_RESOURCES]
+            ],
+        }
+        for flavor in flavors[:MOST_FLAVORS]
+    ]
+
+
+def _local_totals(flavors: Sequence[FlavorTotals] | None) -> list[dict[str, Any]] | None:
+    return None if flavors is None else _totals(flavors, borrowed=False)
+
+
+def cluster_queue_patch(
+    obj: JsonObject, status: ClusterQueueStatus, now: Instant
+) -> Mapping[str, Any] | None:
+    """The patch that makes a ClusterQueue's status tell the core's; None if it does."""
+    return _patch(
+        obj,
+        {
+            "conditions": _conditions(obj, cluster_queue_active(status), now),
+            "flavorsReservation": _totals(status.flavors_reservation, borrowed=True),
+            "flavorsUsage": _totals(status.flavors_usage, borrowed=True),
+            "pendingWorkloads": status.pending,
+            "reservingWorkloads": status.reserving,
+            "admittedWorkloads": status.admitted,
+            "fairSharing": _share(status.share),
+        },
+    )
+
+
+def local_queue_patch(
+    obj: JsonObject, status: LocalQueueStatus, now: Instant, refused: Sequence[RefusedJob] | None = ()
+) -> Mapping[str, Any] | None:
+    """The patch that makes a LocalQueue's status tell the core's, and of jobs; None if it does.
+
+    What it tells of jobs stays as it is where ``refused`` is None.
+    """
+    conditions = _conditions(obj, local_queue_active(status), now)
+    return _patch(
+        obj,
+        {
+            "conditions": conditions if refused is None else _with_refused(conditions, refused, now),
+            "flavorsReservation": _local_totals(status.flavors_reservation),
+            "flavorsUsage": _local_totals(status.flavors_usage),
+            "pendingWorkloads": status.pending,
+            "reservingWorkloads": status.reserving,
+            "admittedWorkloads": status.admitted,
+            "fairSharing": _past_use(status.consumed),
+        },
+    )
+
+
+def _with_refused(
+    conditions: Sequence[Mapping[str, Any]], refused: Sequence[RefusedJob], now: Instant
+) -> list[dict[str, Any]]:
+    """The conditions with that about refused jobs, or without it if there are none."""
+    if not refused:
+        return [dict(one) for one in conditions if one.get("type") != ConditionType.JOBS_REFUSED]
+    first, count = refused[0], len(refused)
+    jobs = "1 job is" if count == 1 else f"{count} jobs are"
+    return with_condition(
+        conditions,
+        type=ConditionType.JOBS_REFUSED,
+        status=True,
+        reason=Reason.QUARANTINED,
+        message=f"{jobs} left alone until changed. {first.kind} {first.name}: {first.problem}",
+        now=now,
+    )
+
+
+def cohort_patch(obj: JsonObject, status: CohortStatus) -> Mapping[str, Any] | None:
+    """The patch that makes a cohort's status tell the core's; None if it does."""
+    return _patch(obj, {"fairSharing": _share(status.share)})
+
+
+def _share(share: Share | None) -> Mapping[str, Any] | None:
+    return None if share is None else {"weightedShare": share.weighted_share}
+
+
+def _past_use(consumed: ConsumedResources | None) -> Mapping[str, Any] | None:
+    """What a LocalQueue used; its weighted share is of no meaning, for it has no quota to borrow."""
+    if consumed is None:
+        return None
+    told = {
+        "consumedResources": format_quantities(consumed.consumed),
+        "lastUpdate": format_time(consumed.at),
+    }
+    return {"weightedShare": 0, "admissionFairSharingStatus": told}
+
+
+def _patch(obj: JsonObject, told: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The patch of what differs; what is told as None is taken away."""
+    before = value_at(obj, ("status",), {})
+    changed = create_merge_patch(before, {**before, **told})
+    return {"status": changed} if changed else None
+
+
+# --- controllers ----------------------------------------------------------------------------------
+
+
+class _Writer:
+    """Writes statuses of one resource at their pace."""
+
+    def __init__(self, ctx: Context, resource: Resource, concern: str) -> None:
+        self._ctx = ctx
+        self._resource = resource
+        self._concern = concern
+        self._pace = Pace(ctx.clock)
+
+    async def write(self, key: Key, obj: JsonObject, patch: Mapping[str, Any] | None) -> float | None:
+        """Write a patch unless that is too early; returns in how many seconds it is not."""
+        if patch is None:
+            return None
+        if (wait := self._pace.wait(key)) > 0:
+            return wait
+        self._pace.wrote(key)
+        return await act(self._ctx, plan(status_patch(self._resource, obj, patch, self._concern)))
+
+    def forget(self, key: Key) -> None:
+        """Note that an object is gone."""
+        self._pace.forget(key)
+
+
+class ClusterQueueController:
+    """Keeps ClusterQueues' statuses, and holds a queue that is to go until nothing holds its quota."""
+
+    def __init__(self, ctx: Context, core: CoreView) -> None:
+        self._ctx = ctx
+        self._core = core
+        self._resource = ctx.kinds.cluster_queues
+        self._writer = _Writer(ctx, self._resource, "clusterqueue-controller")
+
+    async def reconcile(self, key: Key) -> float | None:
+        """Look at one ClusterQueue; returns in how many seconds to look again."""
+        obj = self._ctx.stores.of(self._resource).get("", key.name)
+        if obj is None:
+            self._writer.forget(key)
+            return None
+        in_use = self._core.cluster_queue_has_reservations(key.name)
+        held = hold_while_in_use(self._resource, obj, self._ctx.names.finalizer, in_use=in_use)
+        if held is not None:
+            return await act(self._ctx, held)
+        status = self._core.cluster_queue_status(key.name)
+        if status is None:
+            waits = in_use and "deletionTimestamp" in obj["metadata"]
+            return HELD_RETRY_SECONDS if waits else None
+        self._ctx.queue_metrics.cluster_queue_reported(key.name, status)
+        if status.reason is ActiveReason.UNKNOWN:
+            # What is wrong with it was written into its status when it was quarantined.
+            return None
+        return await self._writer.write(key, obj, cluster_queue_patch(obj, status, self._ctx.clock()))
+
+
+class LocalQueueController:
+    """Keeps LocalQueues' statuses."""
+
+    def __init__(self, ctx: Context, core: CoreView, refused: RefusedJobs) -> None:
+        self._ctx = ctx
+        self._core = core
+        self._refused = refused
+        self._mended_at: dict[Key, Instant] = {}
+        self._resource = ctx.kinds.local_queues
+        self._writer = _Writer(ctx, self._resource, "localqueue-controller")
+
+    async def reconcile(self, key: Key) -> float | None:
+        """Look at one LocalQueue; returns in how many seconds to look again."""
+        obj = self._ctx.stores.of(self._resource).get(key.namespace, key.name)
+        if obj is None:
+            self._writer.forget(key)
+            self._mended_at.pop(key, None)
+            return None
+        queue = ObjectKey(key.namespace, key.name)
+        status = self._core.local_queue_status(queue)
+        if status is None:
+            return None
+        self._ctx.queue_metrics.local_queue_reported(queue, status)
+        now, refused = self._ctx.clock(), self._refused.of(key)
+        patience = self._patience(key, obj, refused, now)
+        patch = local_queue_patch(obj, status, now, None if patience else refused)
+        again = await self._writer.write(key, obj, patch)
+        return min(filter(None, (patience, again)), default=None)
+
+    def _patience(self, key: Key, obj: JsonObject, refused: Sequence[RefusedJob], now: Instant) -> float:
+        """Seconds for which it still tells of refused jobs although none is known; 0 if that is over.
+
+        A job that has changed is being tried again, or all are, after a start.
+        """
+        told = find_condition(value_at(obj, ("status", "conditions"), []), ConditionType.JOBS_REFUSED)
+        if refused or told is None:
+            self._mended_at.pop(key, None)
+            return 0.0
+        return max(0, self._mended_at.setdefault(key, now) + PATIENCE - now) / SECOND
+
+
+class CohortController:
+    """Keeps cohorts' statuses, which tell weighted shares, and the metrics of cohorts."""
+
+    def __init__(self, ctx: Context, core: CoreView) -> None:
+        self._ctx = ctx
+        self._core = core
+        self._resource = ctx.kinds.cohorts
+        self._writer = _Writer(ctx, self._resource, "cohort-controller")
+
+    async def reconcile(self, key: Key) -> float | None:
+        """Look at one cohort, which may be named without there being an object."""
+        obj = self._ctx.stores.of(self._resource).get("", key.name)
+        if obj is None:
+            self._writer.forget(key)
+        status = self._core.cohort_status(key.name)
+        if status is None:
+            self._ctx.queue_metrics.forget_cohort(key.name)
+            return None
+        path = cohort_path(self._ctx.stores.of(self._ctx.kinds.cohorts), key.name)
+        parent = path[1] if len(path) > 1 else ""
+        self._ctx.queue_metrics.cohort_reported(key.name, parent, path[-1], status)
+        return None if obj is None else await self._writer.write(key, obj, cohort_patch(obj, status))
+
+
+def cohort_path(cohorts: Store, name: str) -> list[str]:
+    """A cohort and those above it, from what is stored; one that closes a circle ends it."""
+    path = [name]
+    while True:
+        parent = value_at(cohorts.get("", path[-1]), ("spec", "parentName"), "")
+        if not parent or parent in path:
+            return path
+        path.append(parent)

@@ -1,0 +1,517 @@
+"""What is to be done about an object that serves: its Workloads kept as it wants them, its pods told.
+
+The controller of pods starts and stops the pods; here is only decided what they are one group of. Each step
+asks what there is now, so that one cut short is taken up by whoever looks next (semantics, StatefulSet and
+LeaderWorkerSet).
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from admitq.controllers.lookups import Lookups
+from admitq.controllers.plan import (
+    Action,
+    Create,
+    Delete,
+    Patch,
+    Plan,
+    RemoveFinalizer,
+    Tell,
+    gate_removed,
+    has_finalizer,
+    name_of,
+    plan,
+    status_patch,
+    workload_status_patch,
+)
+from admitq.controllers.pods import remaining_pods
+from admitq.controllers.pods.remaining_pods import Remaining
+from admitq.controllers.settings import Settings, WorkloadConventions
+from admitq.core.model import Instant
+from admitq.integrations.base import Integration, PatchStep, PodLocation, ServedGroup, Serving
+from admitq.integrations.families.pods import get_annotation, get_label, get_mapping, has_ended, has_gate
+from admitq.integrations.families.serving import is_suspended_by
+from admitq.integrations.ownership import get_controller, get_prebuilt_name, get_queue_name, has_other_owner
+from admitq.integrations.workload_names import MAX_LABEL_LENGTH, create_workload_name
+from admitq.runtime.kinds import Kinds
+from admitq.runtime.resources import PODS
+from admitq.workloads.job_workloads import (
+    PriorityClassMissing,
+    Unfit,
+    has_same_pods,
+    job_uid_label,
+    pod_sets_of,
+    priority_update,
+    spec_update,
+    without_lifted_gates,
+    workload_for,
+)
+from admitq.workloads.transitions import Transition, holds, holds_quota, is_active, is_on_hold, is_reserved
+from admitq_api.conditions import ConditionType, Reason
+from admitq_api.json_objects import JsonObject, create_merge_patch, value_at, with_value, without_value_pruned
+from admitq_api.labels import Names
+
+CONCERN: Final = "serving-controller"
+
+TAKEN_RETRY_SECONDS: Final = 5.0
+"""When to retry where the Workload of a group's name belongs to something else, which may go."""
+
+_GATES: Final = ("spec", "schedulingGates")
+
+
+@dataclass(frozen=True, slots=True)
+class ServingCase:
+    """What is known of one object that serves.
+
+    ``workloads`` are those that say they were made for an object of its kind and name; ``job`` is None if
+    there is none.
+    """
+
+    integration: Integration
+    serving: Serving
+    names: Names
+    kinds: Kinds
+    settings: Settings
+    now: Instant
+    job: JsonObject | None
+    pods: tuple[JsonObject, ...]
+    workloads: tuple[JsonObject, ...]
+    lookups: Lookups
+    namespace_matches: bool = True
+    namespace_ends: bool = False
+    """Nothing can be created in the namespace any more."""
+    outliving: Mapping[str, Remaining] = field(default_factory=dict[str, Remaining])
+    """Pods that can still run although their object is gone, by the UID of their Workload."""
+
+    def members(self, group: ServedGroup) -> list[JsonObject]:
+        """The pods of a group."""
+        return [
+            pod
+            for pod in self.pods
+            if (self.place_of(pod) or PodLocation("")).group_index == group.group_index
+        ]
+
+    def place_of(self, pod: JsonObject) -> PodLocation | None:
+        """Where a pod belongs."""
+        return self.serving.locate_pod(pod)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSource:
+    """One group of an object, as what a Workload follows from: the object, by the group's name."""
+
+    integration: Integration
+    names: Names
+    job: JsonObject | None
+    conventions: WorkloadConventions
+    lookups: Lookups
+
+
+def decide(case: ServingCase) -> Plan:
+    """What is to be done about an object that serves now."""
+    job = case.job
+    if job is None:
+        return plan(*(action for one in case.workloads for action in _release(case, one)))
+    is_managed = case.namespace_matches and _is_ours(case, job)
+    is_going = "deletionTimestamp" in job["metadata"]
+    kept_free = set(_kept_free(case, job)) if is_managed and not is_going else set[str]()
+    former = [
+        one
+        for one in case.workloads
+        if not is_owned(one, job) and not (one["metadata"]["name"] in kept_free and _is_free(case, job, one))
+    ]
+    released = tuple(action for one in former for action in _release(case, one))
+    kept = {one["metadata"]["name"] for one in case.workloads if is_owned(one, job) and _must_end(one)}
+    if is_going or not (is_managed or kept):
+        return plan(*released)
+    groups = {name: one for name, one in _groups(case, job) if is_managed or name in kept}
+    unwanted = (action for one in case.workloads for action in _unwanted(case, job, one, groups))
+    again = TAKEN_RETRY_SECONDS if any(_is_taken(case, job, name) for name in groups) else None
+    return plan(*released, *unwanted, *_of_groups(case, job, groups), again=again)
+
+
+def _groups(case: ServingCase, job: JsonObject) -> Iterator[tuple[str, ServedGroup]]:
+    """The groups of an object, each with the name of its Workload."""
+    for group in case.serving.list_groups(job, case.pods) if case.serving.list_groups else ():
+        yield _workload_name(case, job, group), group
+
+
+def _is_ours(case: ServingCase, job: JsonObject) -> bool:
+    """Whether our webhook has had the pods held, for this very object."""
+    if not get_queue_name(job, case.names) and not case.settings.without_queue_name:
+        return False
+    return any(
+        is_suspended_by(one, case.serving.suspending_parent, case.names)
+        for one in case.serving.list_templates(job)
+    )
+
+
+def _must_end(workload: JsonObject) -> bool:
+    """Whether a Workload has quota, or is to go: nobody else brings that to its end."""
+    return holds_quota(workload) or "deletionTimestamp" in workload["metadata"]
+
+
+def is_owned(workload: JsonObject, job: JsonObject) -> bool:
+    """Whether the object owns the Workload."""
+    references = value_at(workload, ("metadata", "ownerReferences"), [])
+    return any(one.get("uid") == value_at(job, ("metadata", "uid")) for one in references)
+
+
+def _workload_name(case: ServingCase, job: JsonObject, group: ServedGroup) -> str:
+    by_annotation = case.settings.names_by_annotation
+    prebuilt = (
+        get_prebuilt_name(job, case.names, by_annotation=by_annotation) if _is_remote(case, job) else ""
+    )
+    if prebuilt:
+        return prebuilt
+    name = _derived_name(case, group, job["metadata"]["uid"])
+    if case.lookups.workload(name) is not None:
+        return name
+    found = _older(case, group)
+    if found is None or not (is_owned(found, job) or _is_adoptable(case, job, found)):
+        return name
+    return str(found["metadata"]["name"])
+
+
+def _derived_name(case: ServingCase, group: ServedGroup, uid: str) -> str:
+    one, longest = case.integration, case.settings.conventions.longest_workload_name
+    return create_workload_name(one.kind, one.group, group.name, uid, longest=longest)
+
+
+def _older(case: ServingCase, group: ServedGroup) -> JsonObject | None:
+    """The Workload under the older name of a group, which follows from no UID, if the kind has such names."""
+    is_found = case.serving.may_have_name_without_uid
+    return case.lookups.workload(_derived_name(case, group, "")) if is_found else None
+
+
+def _kept_free(case: ServingCase, job: JsonObject) -> Iterator[str]:
+    """Names of free Workloads that the object adopts, or leaves alone because their podsets differ."""
+    for name, group in _groups(case, job):
+        yield name
+        older = _older(case, group)
+        if older is not None and not _is_adoptable(case, job, older):
+            yield str(older["metadata"]["name"])
+
+
+def _is_adoptable(case: ServingCase, job: JsonObject, workload: JsonObject) -> bool:
+    """Whether a Workload that has the name of a group, and that the object does not own, becomes its own.
+
+    It must be free, and have the podsets of the object, unless it says by its label that it is the object's.
+    """
+    if not _is_free(case, job, workload):
+        return False
+    labelled = get_label(workload, case.names.job_uid) == value_at(job, ("metadata", "uid"))
+    return labelled or _has_pod_sets_of(case, job, workload)
+
+
+def _has_pod_sets_of(case: ServingCase, job: JsonObject, workload: JsonObject) -> bool:
+    """Whether the podsets of a Workload equal those of the object, whose number does not count on hold."""
+    source = GroupSource(case.integration, case.names, job, case.settings.conventions, case.lookups)
+    return _are_equal(source, workload, counted=not case.integration.lifecycle.is_on_hold(job))
+
+
+def _is_free(case: ServingCase, job: JsonObject, workload: JsonObject) -> bool:
+    """Whether a Workload is unfinished, has no controller, and belongs to nothing but the object's pods."""
+    own = {value_at(one, ("metadata", "uid"), "") for one in (job, *case.pods)}
+    is_foreign = has_other_owner(workload, own, case.names)
+    is_ending = "deletionTimestamp" in workload["metadata"] or holds(workload, ConditionType.FINISHED)
+    return get_controller(workload) is None and not is_foreign and not is_ending and not _is_remote(case, job)
+
+
+def _is_remote(case: ServingCase, job: JsonObject) -> bool:
+    """Whether the object is a copy that another cluster sent, with its Workloads."""
+    return bool(get_label(job, case.names.multikueue_origin))
+
+
+# --- Workloads ------------------------------------------------------------------------------------
+
+
+def _release(case: ServingCase, workload: JsonObject) -> Iterator[Action]:
+    """The next thing to do with a Workload whose object is no more."""
+    write: Action | None = None
+    if remaining := case.outliving.get(workload["metadata"]["uid"]):
+        transition = Transition(workload, case.now)
+        remaining_pods.report(transition, remaining)
+        write = status_patch(case.kinds.workloads, workload, transition.patch(), CONCERN)
+    elif case.settings.finish_orphaned and not holds(workload, ConditionType.FINISHED):
+        transition = Transition(workload, case.now)
+        remaining_pods.withdraw(transition)
+        transition.finish(Reason.OWNER_NOT_FOUND, "The workload's owner no longer exists")
+        write = status_patch(case.kinds.workloads, workload, transition.patch(), CONCERN)
+    elif has_finalizer(workload, case.names.finalizer):
+        write = RemoveFinalizer(case.kinds.workloads, workload)
+    if write is not None:
+        yield write
+
+
+def _unwanted(
+    case: ServingCase, job: JsonObject, workload: JsonObject, groups: Mapping[str, ServedGroup]
+) -> Iterator[Action]:
+    """A Workload of a group that is no more goes, and its pods before it."""
+    name = workload["metadata"]["name"]
+    if name in groups or not is_owned(workload, job) or _is_remote(case, job):
+        return
+    index = get_annotation(workload, case.names.component_workload_index)
+    if "deletionTimestamp" not in workload["metadata"]:
+        yield Delete(case.kinds.workloads, workload, as_seen=True)
+    elif not _has_pods(case, ServedGroup(name, index)) and has_finalizer(workload, case.names.finalizer):
+        yield RemoveFinalizer(case.kinds.workloads, workload)
+
+
+def _has_pods(case: ServingCase, group: ServedGroup) -> bool:
+    return any(not has_ended(pod) for pod in case.members(group))
+
+
+def _of_groups(case: ServingCase, job: JsonObject, groups: Mapping[str, ServedGroup]) -> Iterator[Action]:
+    """What is to be done about all groups; that the class they name is not there is told once.
+
+    What is to be done before it is asked for is done all the same: quota is given back.
+    """
+    missed: Tell | None = None
+    for name, group in groups.items():
+        try:
+            yield from _of_group(case, job, group, name)
+        except PriorityClassMissing as missing:
+            missed = Tell(job, "Warning", missing.reason, str(missing))
+    if missed:
+        yield missed
+
+
+def _of_group(case: ServingCase, job: JsonObject, group: ServedGroup, name: str) -> Iterator[Action]:
+    """What is to be done about one group; its pods are told of a Workload that asks for them as they are."""
+    view = with_value(job, ("metadata", "name"), group.name)
+    source = GroupSource(case.integration, case.names, view, case.settings.conventions, case.lookups)
+    workload = case.lookups.workload(name)
+    yield from _outdated(case, job, group, workload)
+    if _is_remote(case, job):
+        yield from _told(case, job, group, name)
+        return
+    if workload is None:
+        if not case.integration.lifecycle.is_on_hold(job) and not case.namespace_ends:
+            created = _made(case, job, group, source, name)
+            yield from _not_adopted(case, job, _older(case, group))
+            yield Create(case.kinds.workloads, created, CONCERN)
+            yield Tell(job, "Normal", "CreatedWorkload", f"Created Workload: {name_of(created)}")
+        return
+    if "deletionTimestamp" in workload["metadata"]:
+        if not _has_pods(case, group) and has_finalizer(workload, case.names.finalizer):
+            yield RemoveFinalizer(case.kinds.workloads, workload)
+        return
+    if not is_owned(workload, job):
+        if _is_adoptable(case, job, workload):
+            yield _adopted(case, job, group, source, workload)
+        elif _is_free(case, job, workload):
+            yield from _not_adopted(case, job, workload)
+        elif _is_taken(case, job, name):
+            note = f"Workload {name} exists already and belongs to something else"
+            yield Tell(job, "Warning", Unfit.reason, note)
+        return
+    if holds(workload, ConditionType.FINISHED):
+        if case.integration.lifecycle.is_on_hold(job) and not _has_pods(case, group):
+            # It can never be on hold. Another one is created when the object is scaled up.
+            yield Delete(case.kinds.workloads, workload, as_seen=True)
+        return
+    if _lacks_identity(case, job, group, workload):
+        yield _adopted(case, job, group, source, workload)
+        return
+    changed = [*_given_back(case, group, workload)] or [*_changed(case, job, group, source, workload)]
+    yield from changed
+    if not changed:
+        yield from _told(case, job, group, name)
+
+
+def _not_adopted(case: ServingCase, job: JsonObject, workload: JsonObject | None) -> Iterator[Action]:
+    """The event about a Workload that the object could adopt, had it the podsets of the object."""
+    if workload is not None and _is_free(case, job, workload):
+        name = workload["metadata"]["name"]
+        note = f"Workload {name} is not adopted: its podsets differ from those of the {case.integration.kind}"
+        yield Tell(job, "Warning", Unfit.reason, note)
+
+
+def _made(
+    case: ServingCase, job: JsonObject, group: ServedGroup, source: GroupSource, name: str
+) -> dict[str, Any]:
+    workload = workload_for(source)
+    annotations = workload["metadata"].get("annotations", {}) | _identity(case, job, group)
+    made = {"name": name, "annotations": annotations, "ownerReferences": [_owner(case, job)]}
+    return {**workload, "metadata": {**workload["metadata"], **made}}
+
+
+def _identity(case: ServingCase, job: JsonObject, group: ServedGroup) -> dict[str, str]:
+    """The annotations by which the Workload of a group is found."""
+    names, one = case.names, case.integration
+    identity = {
+        names.is_group_workload: "true",
+        names.job_owner_gvk: f"{one.api_version}, Kind={one.kind}",
+        names.job_owner_name: job["metadata"]["name"],
+    }
+    return identity | ({names.component_workload_index: group.group_index} if group.group_index else {})
+
+
+def _owner(case: ServingCase, job: JsonObject) -> dict[str, str]:
+    one, metadata = case.integration, job["metadata"]
+    return {
+        "apiVersion": one.api_version,
+        "kind": one.kind,
+        "name": metadata["name"],
+        "uid": metadata["uid"],
+    }
+
+
+def _adopted(
+    case: ServingCase, job: JsonObject, group: ServedGroup, source: GroupSource, workload: JsonObject
+) -> Patch:
+    """The write by which the object takes over a Workload for one of its groups, or marks it as its own."""
+    owners = value_at(workload, ("metadata", "ownerReferences"), [])
+    metadata = {
+        "annotations": _identity(case, job, group),
+        "labels": job_uid_label(source),
+        "ownerReferences": owners if is_owned(workload, job) else [*owners, _owner(case, job)],
+    }
+    return Patch(case.kinds.workloads, workload, (PatchStep({"metadata": metadata}),), CONCERN)
+
+
+def _lacks_identity(case: ServingCase, job: JsonObject, group: ServedGroup, workload: JsonObject) -> bool:
+    """Whether a Workload of the object lacks its annotations: another program created it, or removed them."""
+    return any(get_annotation(workload, key) != value for key, value in _identity(case, job, group).items())
+
+
+def _is_taken(case: ServingCase, job: JsonObject, name: str) -> bool:
+    """Whether the Workload of this name is something else's and stays so."""
+    workload = case.lookups.workload(name)
+    if workload is None or _is_remote(case, job) or "deletionTimestamp" in workload["metadata"]:
+        return False
+    if is_owned(workload, job):
+        return False
+    if _is_free(case, job, workload):
+        return not _is_adoptable(case, job, workload)
+    return workload not in case.workloads or next(_release(case, workload), None) is None
+
+
+def _given_back(case: ServingCase, group: ServedGroup, workload: JsonObject) -> Iterator[Action]:
+    """The quota of an eviction is free where there are no pods that the controller of pods could wait for."""
+    if holds(workload, ConditionType.EVICTED) and is_reserved(workload) and not _has_pods(case, group):
+        transition = Transition(workload, case.now)
+        transition.requeue(case.settings.pending.reported_reason(Reason.PENDING_EVALUATION))
+        if write := workload_status_patch(case.kinds.workloads, workload, transition.patch(), CONCERN):
+            yield write
+
+
+def _changed(
+    case: ServingCase, job: JsonObject, group: ServedGroup, source: GroupSource, workload: JsonObject
+) -> Iterator[Action]:
+    """The next change of a Workload that does not stand for the object as it is now.
+
+    The quota of an object on hold is free once its pods have ended: they may be deleted one after the other.
+    """
+    on_hold = case.integration.lifecycle.is_on_hold(job)
+    was_on_hold, active = is_on_hold(workload), is_active(workload)
+    if active and on_hold and not was_on_hold:
+        if is_reserved(workload) and _has_pods(case, group):
+            return
+        yield from _back_in_queue(case, workload, Reason.ON_HOLD, case.serving.on_hold_message)
+        return
+    if not is_reserved(workload):
+        stays = on_hold or _stands_for(source, workload)
+        patch = {} if stays else spec_update(source, workload)
+    else:
+        patch = priority_update(source, workload, reserved=True)
+    patch = {**patch, **without_lifted_gates(workload, [job], case.names)}
+    if patch:
+        yield Patch(case.kinds.workloads, workload, (PatchStep(patch),), CONCERN)
+        if "priorityClassRef" in patch.get("spec", {}):
+            note = f"Updated workload priority class: {name_of(workload)}"
+            yield Tell(job, "Normal", "UpdatedWorkload", note)
+        return
+    if active and was_on_hold and not on_hold:
+        pending = case.settings.pending.reported_reason(Reason.PENDING_EVALUATION)
+        message = "Workload no longer on hold; waiting for quota reservation"
+        yield from _back_in_queue(case, workload, pending, message)
+
+
+def _back_in_queue(case: ServingCase, workload: JsonObject, reason: str, message: str) -> Iterator[Action]:
+    transition = Transition(workload, case.now)
+    transition.release(reason, message)
+    if write := workload_status_patch(case.kinds.workloads, workload, transition.patch(), CONCERN):
+        yield write
+
+
+def _stands_for(source: GroupSource, workload: JsonObject) -> bool:
+    return (
+        value_at(workload, ("spec", "queueName"), "") == get_queue_name(source.job or {}, source.names)
+        and not priority_update(source, workload, reserved=False)
+        and _are_equal(source, workload)
+    )
+
+
+def _are_equal(source: GroupSource, workload: JsonObject, *, counted: bool = True) -> bool:
+    """Whether the podsets of a Workload equal those of the object, by name, number and pods."""
+    wanted, listed = pod_sets_of(source), value_at(workload, ("spec", "podSets")) or []
+    return len(wanted) == len(listed) and all(
+        one["name"] == other.get("name", "main")
+        and (not counted or one["count"] == other.get("count", 1))
+        and has_same_pods(source, one, other, tolerations=True)
+        for one, other in zip(wanted, listed, strict=True)
+    )
+
+
+# --- pods -----------------------------------------------------------------------------------------
+
+
+def _outdated(
+    case: ServingCase, job: JsonObject, group: ServedGroup, workload: JsonObject | None
+) -> Iterator[Action]:
+    """Pods that only wait to make room are let go without an admission, so that they can be replaced."""
+    ours = (case.names.admission_gate, case.names.topology_gate)
+    for pod in case.members(group):
+        if has_gate(pod, case.names.admission_gate) and case.serving.is_outdated(job, pod):
+            lifted = [gate for gate in ours if has_gate(pod, gate)]
+            left = [one for one in value_at(pod, _GATES, []) if value_at(one, ("name",)) not in lifted]
+            yield Patch(PODS, pod, (PatchStep({"spec": {"schedulingGates": left}}),), CONCERN)
+            yield from (gate_removed(gate, pod, workload, case.now, is_group=True) for gate in lifted)
+
+
+def _told(case: ServingCase, job: JsonObject, group: ServedGroup, name: str) -> Iterator[Action]:
+    """Pods that do not say yet, or no longer rightly, which group they are of and where it queues."""
+    size = sum(one.count for one in case.integration.list_pod_sets(job, case.names))
+    for pod in case.members(group):
+        if "deletionTimestamp" in pod["metadata"] or has_ended(pod) or case.serving.is_outdated(job, pod):
+            continue
+        if patch := create_merge_patch(pod, _marked(case, job, pod, name, size)):
+            yield Patch(PODS, pod, (PatchStep(patch),), CONCERN)
+
+
+def _marked(case: ServingCase, job: JsonObject, pod: JsonObject, name: str, size: int) -> JsonObject:
+    names = case.names
+    held = has_gate(pod, names.admission_gate)
+    labels = {names.managed: "true"}
+    annotations = {
+        names.pod_group_total_count: str(size),
+        names.pod_group_fast_admission: "true",
+        names.pod_group_serving: "true",
+        names.pod_group_pod_index_label: case.serving.index_label,
+        names.role_hash: case.serving.get_role(job, pod),
+    }
+    in_annotations = case.settings.names_by_annotation or len(name) > MAX_LABEL_LENGTH
+    identity = annotations if in_annotations else labels
+    identity |= {names.prebuilt_workload_name: name, names.pod_group_name: name}
+    marked = pod
+    # A pod that was let go stays in the queue that it was admitted in, and has a class if it had one.
+    for key, value in (
+        (names.queue_name, get_queue_name(job, names)),
+        (names.priority_class, get_label(job, names.priority_class)),
+    ):
+        if value and (held or (key == names.priority_class and get_label(pod, key))):
+            labels[key] = value
+        elif held:
+            marked = without_value_pruned(marked, ("metadata", "labels", key))
+    metadata = get_mapping(marked, "metadata")
+    return {
+        **marked,
+        "metadata": {
+            **metadata,
+            "labels": {**get_mapping(metadata, "labels"), **labels},
+            "annotations": {**get_mapping(metadata, "annotations"), **annotations},
+        },
+    }

@@ -1,0 +1,330 @@
+"""The shell around the decisions about jobs: what is asked, what is written, what happens when that fails."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from admitq.controllers.job.controller import JobController, start_admitted
+from admitq.controllers.job.owner_lookup import Owners
+from admitq.integrations.base import OwnerKind
+from admitq.integrations.kinds.job import JOB
+from admitq.integrations.workload_names import create_workload_name
+from admitq.runtime.errors import ApiError, PermanentlyRefused
+from admitq.runtime.resources import JOBS, NAMESPACES
+from admitq.runtime.store import Key
+from tests.unit.controllers.builders import (
+    FINISHED,
+    KINDS,
+    NAMES,
+    admitted,
+    condition,
+    condition_of,
+    job,
+    workload,
+)
+from tests.unit.controllers.job.decisions import RUNNING
+from tests.unit.controllers.world import World, cluster_scoped
+
+KEY = Key("ns", "j")
+FLAVOR = cluster_scoped("f", spec={"nodeLabels": {"pool": "spot"}})
+WAITING = condition("QuotaReserved", False, "WaitingForQuota")
+INVALID = ApiError(422, "Invalid", "spec.template: field is immutable")
+
+
+@pytest.fixture
+def world() -> World:
+    made = World()
+    made.put(KINDS.resource_flavors, FLAVOR)
+    return made
+
+
+@pytest.fixture
+def jobs(world: World) -> JobController:
+    return JobController(world.ctx, JOB, Owners(world.ctx))
+
+
+def made_for(world: World) -> str:
+    """The name of the Workload of the job."""
+    metadata = world.get(JOBS, "j")["metadata"]
+    return create_workload_name("Job", "batch", metadata["name"], metadata["uid"])
+
+
+async def test_a_job_gets_its_workload_which_is_known_at_once(world: World, jobs: JobController) -> None:
+    world.put(JOBS, job())
+    assert await jobs.reconcile(KEY) is None
+    assert len(list(world.stores.of(KINDS.workloads).list())) == 1
+    assert await jobs.reconcile(KEY) is None
+    assert [call.partition("/")[0] for call in world.calls] == ["create workloads"]
+    assert "workload_created" in world.told.counted
+
+
+async def test_an_admitted_job_is_started_right_after_the_admission(
+    world: World, jobs: JobController
+) -> None:
+    world.put(JOBS, job())
+    world.put(KINDS.workloads, admitted())
+    by_kind = {OwnerKind("batch", "v1", "Job"): jobs}
+    await start_admitted(by_kind, admitted())
+    assert world.get(JOBS, "j")["spec"]["suspend"] is False
+    assert await jobs.reconcile(KEY) is None
+    assert world.calls == ["patch jobs/j"]
+
+
+async def test_start_of_a_job_is_not_disturbed(world: World, jobs: JobController) -> None:
+    """The queue of keys and the fast way meet in every admission; only one of them may write."""
+    world.put(JOBS, job())
+    world.put(KINDS.workloads, admitted())
+    under_way = asyncio.Event()
+    original = world.client.merge_patch
+
+    async def slowly(*args: Any, **named: Any) -> dict[str, Any]:
+        under_way.set()
+        await asyncio.sleep(0)
+        return await original(*args, **named)
+
+    world.client.merge_patch = slowly
+    starting = asyncio.create_task(jobs.start(admitted()))
+    await under_way.wait()
+    assert await jobs.reconcile(KEY) == 1.0
+    await jobs.start(admitted())
+    await starting
+    assert world.calls == ["patch jobs/j"]
+
+
+async def test_a_workload_of_no_kind_of_ours_starts_nothing(world: World, jobs: JobController) -> None:
+    await start_admitted({OwnerKind("batch", "v1", "Job"): jobs}, admitted(owner=None))
+    await start_admitted({}, admitted())
+    assert world.calls == []
+
+
+async def test_a_job_that_the_watch_does_not_show_is_asked_for_before_its_workload_ends(
+    world: World, jobs: JobController
+) -> None:
+    world.put(KINDS.workloads, workload())
+    world.client.api["jobs", "j"] = job()
+    assert await jobs.reconcile(KEY) == 1.0
+    assert world.calls == ["get jobs/j"]
+    del world.client.api["jobs", "j"]
+    await jobs.reconcile(KEY)
+    await jobs.reconcile(KEY)
+    ended = world.get(KINDS.workloads, "job-j-1")
+    assert condition_of(ended, "Finished")[1] == "OwnerNotFound"
+    assert ended["metadata"]["finalizers"] == []
+
+
+async def test_a_workload_is_no_orphan_while_the_kind_of_its_job_is_not_served(
+    world: World, jobs: JobController
+) -> None:
+    world.put(KINDS.workloads, workload())
+    world.client.unserved.add(JOBS)
+    assert await jobs.reconcile(KEY) == 1.0
+    del world.stores.stores[JOBS]
+    assert await jobs.reconcile(KEY) is None
+    await jobs.start(admitted())
+    assert world.calls == ["get jobs/j"]
+
+
+async def test_job_with_settled_workloads_causes_no_request(world: World, jobs: JobController) -> None:
+    world.put(KINDS.workloads, workload(FINISHED, metadata={"finalizers": []}))
+    assert await jobs.reconcile(KEY) is None
+    assert await jobs.reconcile(Key("ns", "unknown")) is None
+    assert world.calls == []
+
+
+unadmitted = pytest.mark.parametrize(
+    "known", [(), (workload(WAITING),)], ids=["no Workload", "one that waits"]
+)
+"""The inputs for a job without admission."""
+
+
+@unadmitted
+async def test_a_job_that_runs_is_not_stopped_before_its_admission_is_heard_of(
+    known: Sequence[dict[str, Any]], world: World, jobs: JobController
+) -> None:
+    world.put(JOBS, job(RUNNING))
+    world.put(KINDS.workloads, *known)
+    newer = admitted(metadata={"resourceVersion": "8", "labels": {NAMES.job_uid: "uid-j"}})
+    world.client.api["workloads", "job-j-1"] = newer
+    assert await jobs.reconcile(KEY) == 1.0
+    assert world.get(KINDS.workloads, "job-j-1") == newer
+    await jobs.reconcile(KEY)
+    assert world.calls == ["list workloads"]
+
+
+@unadmitted
+async def test_running_job_without_admission_is_stopped(
+    known: Sequence[dict[str, Any]], world: World, jobs: JobController
+) -> None:
+    world.put(JOBS, job({"suspend": False}))
+    world.put(KINDS.workloads, *known)
+    world.client.api["workloads", "other"] = workload(metadata={"labels": {NAMES.job_uid: "uid-other"}})
+    await jobs.reconcile(KEY)
+    assert world.calls[:2] == ["list workloads", "patch jobs/j"]
+    assert world.get(JOBS, "j")["spec"]["suspend"] is True
+
+
+async def test_a_namespace_that_is_not_known_yet_is_waited_for(world: World, jobs: JobController) -> None:
+    world.stores.of(NAMESPACES).remove({"metadata": {"name": "ns", "uid": "uid-ns", "resourceVersion": "9"}})
+    world.put(JOBS, job())
+    assert await jobs.reconcile(KEY) == 1.0
+    assert world.calls == []
+
+
+async def test_a_workload_that_is_there_already_is_taken_in(world: World, jobs: JobController) -> None:
+    world.put(JOBS, job())
+    name = made_for(world)
+    world.client.fails["create"] = ApiError(409, "AlreadyExists", "exists")
+    world.client.api["workloads", name] = workload(name=name)
+    assert await jobs.reconcile(KEY) == 1.0
+    assert world.get(KINDS.workloads, name) is not None
+    assert world.told.events == []
+
+
+async def test_a_stranger_under_the_workloads_name_is_told_of(world: World, jobs: JobController) -> None:
+    world.put(JOBS, job())
+    name = made_for(world)
+    world.client.fails["create"] = ApiError(409, "AlreadyExists", "exists")
+    world.client.api["workloads", name] = workload(name=name, owner=None)
+    assert await jobs.reconcile(KEY) == 5.0
+    note = f"Workload {name} exists already and belongs to something else"
+    assert world.told.events == [("j", "ErrWorkloadCompose", note)]
+
+
+@pytest.mark.parametrize(
+    ("error", "raised"),
+    [
+        (ApiError(422, "Invalid", "spec.podSets: too many"), PermanentlyRefused),
+        (ApiError(400, "BadRequest", "spec.podSets: too many"), PermanentlyRefused),
+        (ApiError(403, "Forbidden", "spec.podSets: too many"), ApiError),
+    ],
+)
+async def test_d24_refused_workload_is_reported_and_retried_only_if_the_refusal_may_end(
+    world: World, jobs: JobController, error: ApiError, raised: type[Exception]
+) -> None:
+    world.put(JOBS, job())
+    world.client.fails["create"] = error
+    with pytest.raises(raised, match=r"spec\.podSets: too many"):
+        await jobs.reconcile(KEY)
+    assert world.told.events == [("j", "ErrWorkloadCompose", "spec.podSets: too many")]
+
+
+async def test_d24_start_of_a_job_with_refused_workload_only_reports_it(
+    world: World, jobs: JobController
+) -> None:
+    world.put(JOBS, job())
+    world.client.fails["create"] = ApiError(422, "Invalid", "too many")
+    await jobs.start(admitted())
+    assert world.told.events == [("j", "ErrWorkloadCompose", "too many")]
+
+
+async def test_d24_job_without_podsets_is_reported_and_no_workload_is_created(world: World) -> None:
+    without = replace(
+        JOB,
+        list_pod_sets=lambda _job, _names: (),
+        templates=replace(JOB.templates, pod_sets_field="spec.roles"),
+    )
+    jobs = JobController(world.ctx, without, Owners(world.ctx))
+    world.put(JOBS, job())
+    with pytest.raises(PermanentlyRefused, match=r"spec\.roles: Required value"):
+        await jobs.reconcile(KEY)
+    note = "spec.roles: Required value: describes no pods; a Workload needs at least one podset"
+    assert world.told.events == [("j", "ErrWorkloadCompose", note)]
+    assert world.calls == []
+
+
+async def test_a_job_that_was_made_unfit_while_it_waits_has_no_workload_and_is_told_why(
+    world: World, jobs: JobController
+) -> None:
+    world.put(JOBS, job({"parallelism": 2}))
+    world.put(KINDS.workloads, workload(WAITING))
+    world.client.fails["patch"] = ApiError(422, "Invalid", "spec.podSets[0].count: too many")
+    with pytest.raises(PermanentlyRefused):
+        await jobs.reconcile(KEY)
+    assert [call.partition("/")[0] for call in world.calls] == [
+        "patch workloads",
+        "delete workloads",
+        "json_patch workloads",
+    ]
+    assert world.told.events == [
+        ("j", "ErrWorkloadCompose", "spec.podSets[0].count: too many"),
+        ("j", "DeletedWorkload", "Deleted not matching Workload: ns/job-j-1"),
+    ]
+
+
+async def test_a_deletion_is_told_of_also_where_another_writes_before_the_workload_is_let_go(
+    world: World, jobs: JobController
+) -> None:
+    world.put(JOBS, job({"parallelism": 2}))
+    world.put(KINDS.workloads, workload(WAITING))
+    world.client.fails["patch"] = ApiError(422, "Invalid", "spec.podSets[0].count: too many")
+    world.client.fails["json_patch"] = ApiError(409, "Conflict", "is another version")
+    with pytest.raises(ApiError):
+        await jobs.reconcile(KEY)
+    assert ("j", "DeletedWorkload", "Deleted not matching Workload: ns/job-j-1") in world.told.events
+
+
+async def test_nothing_is_told_of_a_namespace_that_ends(world: World, jobs: JobController) -> None:
+    world.put(JOBS, job())
+    body = {"details": {"causes": [{"reason": "NamespaceTerminating"}]}}
+    world.client.fails["create"] = ApiError(403, "Forbidden", "is being terminated", body=body)
+    assert await jobs.reconcile(KEY) is None
+    assert world.told.events == []
+
+
+async def test_a_start_that_the_api_refuses_for_good_frees_the_quota(
+    world: World, jobs: JobController
+) -> None:
+    world.put(JOBS, job())
+    world.put(KINDS.workloads, admitted())
+    original = world.client.merge_patch
+
+    async def refuse_jobs(resource: Any, *args: Any, **named: Any) -> dict[str, Any]:
+        if resource == JOBS:
+            raise INVALID
+        return await original(resource, *args, **named)
+
+    world.client.merge_patch = refuse_jobs
+    await jobs.reconcile(KEY)
+    failed = condition_of(world.get(KINDS.workloads, "job-j-1"), "Finished")
+    assert failed == ("True", "FailedToStart", "spec.template: field is immutable")
+    assert world.told.events == []
+
+
+@pytest.mark.parametrize(
+    ("suspended", "known", "reason"),
+    [(True, (admitted(),), "ErrWorkloadCompose"), (False, (workload(WAITING),), "StopRefused")],
+    ids=["start", "stop"],
+)
+async def test_job_reports_that_a_webhook_refuses_its_start_or_stop(
+    world: World, jobs: JobController, suspended: bool, known: Any, reason: str
+) -> None:
+    world.put(JOBS, job({"suspend": suspended}))
+    for one in known:
+        world.put(KINDS.workloads, one)
+    world.client.fails["patch"] = ApiError(403, "Forbidden", "denied by policy")
+    with pytest.raises(ApiError, match="denied by policy"):
+        await jobs.reconcile(KEY)
+    assert world.told.events == [("j", reason, "denied by policy")]
+
+
+async def test_a_conflict_is_left_to_the_next_try(world: World, jobs: JobController) -> None:
+    world.put(JOBS, job())
+    world.put(KINDS.workloads, admitted())
+    world.client.fails["patch"] = ApiError(409, "Conflict", "changed")
+    with pytest.raises(ApiError):
+        await jobs.reconcile(KEY)
+    assert world.told.events == []
+    del world.client.fails["patch"]
+    await jobs.reconcile(KEY)
+    assert world.get(JOBS, "j")["spec"]["suspend"] is False
+
+
+async def test_what_is_gone_needs_no_write(world: World, jobs: JobController) -> None:
+    world.put(JOBS, job())
+    world.put(KINDS.workloads, admitted())
+    world.client.fails["patch"] = ApiError(404, "NotFound", "gone")
+    assert await jobs.reconcile(KEY) == 1.0
+    assert world.told.events == []

@@ -1,0 +1,287 @@
+"""Jobs with pods described by another object, foreign jobs, and jobs that end slowly."""
+
+from typing import Any
+
+import orjson
+import pytest
+
+from admitq.controllers import registry
+from admitq.controllers.indexes import resource_followed, resource_of
+from admitq.controllers.job.controller import JobController
+from admitq.controllers.job.owner_lookup import Owners
+from admitq.integrations.kinds.rayjob import RAY_JOB
+from admitq.integrations.kinds.rayservice import RAY_SERVICE
+from admitq.integrations.kinds.trainjob import TRAIN_JOB
+from admitq.runtime.resources import PRIORITY_CLASSES
+from admitq.runtime.store import Change, Key
+from tests.unit.controllers.builders import (
+    FINISHED,
+    KINDS,
+    NAMES,
+    admitted,
+    after,
+    condition,
+    reserved,
+    settings_with,
+    time,
+    workload,
+)
+from tests.unit.controllers.job.decisions import decided, kinds, told
+from tests.unit.controllers.world import World, cluster_scoped
+
+TRAIN_JOBS = resource_of(TRAIN_JOB)
+RUNTIME_KINDS = tuple(resource_followed(TRAIN_JOB, one) for one in TRAIN_JOB.templates.referenced_kinds)
+RUNTIMES = RUNTIME_KINDS[0]
+KEY = Key("ns", "j")
+TEMPLATE = {"spec": {"containers": [{"name": "node", "image": "i"}]}}
+MISSING = "ClusterTrainingRuntime torch not found: create it, or name another one in a new job"
+EVICTED = condition("Evicted", True, "Deactivated", "The workload is deactivated")
+
+
+def runtime(nodes: int = 2, **metadata: Any) -> dict[str, Any]:
+    replicated = {
+        "name": "node",
+        "template": {
+            "metadata": {"labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}},
+            "spec": {"template": TEMPLATE},
+        },
+    }
+    spec = {"mlPolicy": {"numNodes": nodes}, "template": {"spec": {"replicatedJobs": [replicated]}}}
+    return cluster_scoped("torch", spec=spec, **metadata)
+
+
+def owned_by(kind: str, group: str, **metadata: Any) -> dict[str, Any]:
+    """The metadata of a job, and what its Workloads name as their owner."""
+    return {"apiVersion": group, "kind": kind, "name": "j", "uid": "uid-j", "controller": True, **metadata}
+
+
+TRAINER = owned_by("TrainJob", "trainer.kubeflow.org/v1alpha1")
+PODS = {"podSets": [{"name": "node", "count": 2, "template": TEMPLATE}]}
+ADMISSION = {"clusterQueue": "cq", "podSetAssignments": [{"name": "node", "count": 2, "flavors": {}}]}
+
+
+def a_job(kind: str, api_version: str, spec: Any, **metadata: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": api_version,
+        "kind": kind,
+        "metadata": {
+            "name": "j",
+            "namespace": "ns",
+            "uid": "uid-j",
+            "resourceVersion": "3",
+            "creationTimestamp": time(0),
+            "labels": {NAMES.queue_name: "lq"},
+            **metadata,
+        },
+        "spec": spec,
+        "status": {},
+    }
+
+
+def train_job(*, suspend: bool = True, status: Any = None, **metadata: Any) -> dict[str, Any]:
+    spec = {"suspend": suspend, "runtimeRef": {"name": "torch"}}
+    made = a_job("TrainJob", "trainer.kubeflow.org/v1alpha1", spec, **metadata)
+    return {**made, "status": status or {}}
+
+
+@pytest.fixture
+def world() -> World:
+    return World(settings=settings_with(integrations=(TRAIN_JOB,)))
+
+
+@pytest.fixture
+def jobs(world: World) -> JobController:
+    return JobController(world.ctx, TRAIN_JOB, Owners(world.ctx))
+
+
+def told_in(world: World) -> list[tuple[str, str]]:
+    return [(reason, note) for _, reason, note in world.told.events]
+
+
+# --- a runtime that is there ----------------------------------------------------------------------
+
+
+async def test_a_workload_has_the_podsets_of_the_runtime(world: World, jobs: JobController) -> None:
+    world.put(RUNTIMES, runtime())
+    world.put(TRAIN_JOBS, train_job())
+    await jobs.reconcile(KEY)
+    [made] = world.stores.of(KINDS.workloads).list()
+    indexes = {
+        "podIndexLabel": "batch.kubernetes.io/job-completion-index",
+        "subGroupIndexLabel": "jobset.sigs.k8s.io/job-index",
+        "subGroupCount": 1,
+    }
+    assert made["spec"]["podSets"] == [{**PODS["podSets"][0], "topologyRequest": indexes}]
+
+
+async def test_a_start_writes_patches_first_and_nothing_of_the_runtime(
+    world: World, jobs: JobController
+) -> None:
+    world.put(RUNTIMES, runtime())
+    world.put(TRAIN_JOBS, train_job())
+    world.put(KINDS.workloads, admitted(owner=TRAINER, spec=PODS, admission=ADMISSION))
+    await jobs.reconcile(KEY)
+    assert world.calls == ["patch trainjobs/j", "patch trainjobs/j"]
+    started = world.get(TRAIN_JOBS, "j")
+    assert set(started) == {"apiVersion", "kind", "metadata", "spec", "status"}
+    assert started["spec"]["suspend"] is False
+    assert [one["manager"] for one in started["spec"]["runtimePatches"]] == [NAMES.trainjob_manager]
+
+
+async def test_a_queued_job_follows_its_runtime(world: World, jobs: JobController) -> None:
+    world.put(RUNTIMES, runtime(5))
+    world.put(TRAIN_JOBS, train_job())
+    world.put(KINDS.workloads, workload(owner=TRAINER, spec=PODS))
+    await jobs.reconcile(KEY)
+    [found] = world.stores.of(KINDS.workloads).list()
+    assert found["spec"]["podSets"][0]["count"] == 5
+
+
+# --- a runtime that is not ------------------------------------------------------------------------
+
+
+async def test_without_its_runtime_a_job_is_told_what_is_missing(world: World, jobs: JobController) -> None:
+    world.put(TRAIN_JOBS, train_job())
+    assert await jobs.reconcile(KEY) is None
+    assert world.calls == []
+    assert told_in(world) == [("ErrWorkloadCompose", MISSING)]
+
+
+async def test_reference_to_an_unknown_kind_finds_nothing(world: World, jobs: JobController) -> None:
+    world.put(TRAIN_JOBS, after(train_job(), {"spec": {"runtimeRef": {"kind": "Other"}}}))
+    assert await jobs.reconcile(KEY) is None
+    assert told_in(world) == [("ErrWorkloadCompose", MISSING.replace("ClusterTrainingRuntime", "Other"))]
+
+
+async def test_a_job_without_workload_and_runtime_does_not_run(world: World, jobs: JobController) -> None:
+    world.put(TRAIN_JOBS, train_job(suspend=False))
+    await jobs.reconcile(KEY)
+    assert world.get(TRAIN_JOBS, "j")["spec"]["suspend"] is True
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        workload(owner=TRAINER, spec=PODS),
+        reserved(owner=TRAINER, spec=PODS, admission=ADMISSION),
+        admitted(owner=TRAINER, spec=PODS, admission=ADMISSION),
+    ],
+    ids=["waiting", "reserved", "running"],
+)
+async def test_job_with_deleted_runtime_keeps_its_workload(
+    world: World, jobs: JobController, found: dict[str, Any]
+) -> None:
+    runs = found["status"].get("conditions", []) and len(found["status"]["conditions"]) == 2
+    world.put(TRAIN_JOBS, train_job(suspend=not runs))
+    world.put(KINDS.workloads, found)
+    await jobs.reconcile(KEY)
+    assert [call for call in world.calls if "status" not in call] == []
+
+
+async def test_an_admitted_job_is_not_started_without_its_runtime(world: World, jobs: JobController) -> None:
+    world.put(TRAIN_JOBS, train_job())
+    world.put(KINDS.workloads, admitted(owner=TRAINER, spec=PODS, admission=ADMISSION))
+    await jobs.reconcile(KEY)
+    assert world.get(TRAIN_JOBS, "j")["spec"]["suspend"] is True
+    assert ("ErrWorkloadCompose", MISSING) in told_in(world)
+
+
+async def test_an_evicted_job_is_stopped_without_its_runtime(world: World, jobs: JobController) -> None:
+    world.put(TRAIN_JOBS, train_job(suspend=False))
+    world.put(KINDS.workloads, admitted(EVICTED, owner=TRAINER, spec=PODS, admission=ADMISSION))
+    await jobs.reconcile(KEY)
+    assert world.get(TRAIN_JOBS, "j")["spec"]["suspend"] is True
+
+
+async def test_a_prebuilt_workload_is_not_compared_without_the_runtime(
+    world: World, jobs: JobController
+) -> None:
+    labels = {NAMES.queue_name: "lq", NAMES.prebuilt_workload_name: "mine"}
+    world.put(TRAIN_JOBS, train_job(labels=labels))
+    world.put(KINDS.workloads, workload(name="mine", owner=TRAINER, spec=PODS))
+    await jobs.reconcile(KEY)
+    [found] = world.stores.of(KINDS.workloads).list()
+    assert not any(one["type"] == "Finished" for one in found["status"].get("conditions", ()))
+
+
+# --- reconcilers ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "looked"),
+    [
+        (None, runtime(), {KEY}),
+        (runtime(), None, {KEY}),
+        (runtime(), runtime(3), {KEY}),
+        (runtime(), runtime(), set()),
+        (None, {**runtime(), "metadata": {"name": "jax"}}, set()),
+    ],
+)
+def test_a_runtime_concerns_the_jobs_that_name_it(world: World, old: Any, new: Any, looked: Any) -> None:
+    world.put(TRAIN_JOBS, train_job())
+    name = (new or old)["metadata"]["name"]
+    change = changed(Key("", name), old, new)
+    assert keys(world, RUNTIMES, change) == looked
+
+
+def test_any_priority_class_may_be_that_of_a_runtime(world: World) -> None:
+    world.put(TRAIN_JOBS, train_job())
+    found = changed(Key("", "high"), None, {"metadata": {"name": "high"}, "value": 5})
+    assert keys(world, PRIORITY_CLASSES, found) == {KEY}
+
+
+def changed(key: Key, old: Any, new: Any) -> Change:
+    return Change("modified", key, new, None if old is None else orjson.dumps(old))
+
+
+def keys(world: World, resource: Any, change: Change) -> set[Key]:
+    served = registry.controllers(world.ctx, world.core).when_served
+    [part] = [one for one in served if one.resource == TRAIN_JOBS]
+    followed = {one.resource for one in part.follows}
+    assert resource in followed or resource not in RUNTIME_KINDS
+    return {key for watch in part.spec.watches if watch.resource == resource for key in watch.keys(change)}
+
+
+# --- none of ours, and slow to end ----------------------------------------------------------------
+
+
+RAY_OWNER = owned_by("RayJob", "ray.io/v1")
+SELECTING = a_job("RayJob", "ray.io/v1", {"clusterSelector": {"ray.io/cluster": "c"}})
+
+
+def test_a_job_that_is_skipped_runs_as_it_likes() -> None:
+    plan = decided(SELECTING, integration=RAY_JOB, settings={"without_queue_name": True})
+    assert (kinds(plan), told(plan)) == ([], [])
+
+
+def test_a_job_that_came_to_be_skipped_leaves_no_workload_waiting() -> None:
+    waiting, ended = workload(owner=RAY_OWNER), workload(FINISHED, owner=RAY_OWNER, name="ended")
+    plan = decided(SELECTING, waiting, ended, integration=RAY_JOB)
+    assert kinds(plan) == ["delete Workload", "free Workload"]
+
+
+def test_a_running_job_that_came_to_be_skipped_is_stopped_and_keeps_its_quota() -> None:
+    plan = decided(SELECTING, admitted(owner=RAY_OWNER), integration=RAY_JOB)
+    assert kinds(plan) == ["patch RayJob"]
+
+
+REDIS = {"gcsFaultToleranceOptions": {"redisAddress": "redis:6379"}}
+
+
+@pytest.mark.parametrize(
+    ("cluster", "settings", "done"),
+    [
+        (REDIS, {}, []),
+        (REDIS, {"defer_cleanup": False}, ["patch Workload"]),
+        ({}, {}, ["patch Workload"]),
+    ],
+)
+def test_a_service_that_cleans_up_keeps_its_workload_until_it_is_gone(
+    cluster: Any, settings: Any, done: list[str]
+) -> None:
+    service = a_job("RayService", "ray.io/v1", {"rayClusterConfig": cluster}, deletionTimestamp=time(5))
+    owner = owned_by("RayService", "ray.io/v1")
+    plan = decided(service, admitted(owner=owner), integration=RAY_SERVICE, settings=settings)
+    assert kinds(plan) == done
+    gone = decided(None, admitted(owner=owner), integration=RAY_SERVICE, settings=settings)
+    assert kinds(gone) == ["patch Workload"]

@@ -1,0 +1,312 @@
+"""Jobs of queued owners: where owners are looked up, and what happens to the jobs."""
+
+from dataclasses import replace
+from typing import Any
+
+import orjson
+import pytest
+
+from admitq.controllers import registry
+from admitq.controllers.indexes import resource_followed, resource_of
+from admitq.controllers.job.controller import JobController
+from admitq.controllers.job.owner_lookup import LIFE_SECONDS, MOST, Owners
+from admitq.integrations.base import OwnerKind, accept_every_child
+from admitq.integrations.kinds.job import JOB
+from admitq.integrations.kinds.jobset import JOBSET
+from admitq.integrations.kinds.trainjob import TRAIN_JOB
+from admitq.integrations.ownership import Owner
+from admitq.runtime.errors import ApiError
+from admitq.runtime.resources import JOBS, REPLICA_SETS, Resource
+from admitq.runtime.store import Change, Key
+from tests.unit.controllers.builders import KINDS, NAMES, admitted, job, settings_with, workload
+from tests.unit.controllers.world import World
+
+ROBOTS = Resource("example.com", "v1", "robots", "Robot", namespaced=True)
+ROBOT = OwnerKind("example.com", "v1", "Robot")
+NESTING = replace(
+    JOB,
+    ownership=replace(
+        JOB.ownership,
+        creates=None,
+        differs=accept_every_child,
+        known_owners=(OwnerKind("apps", "v1", "ReplicaSet"),),
+    ),
+)
+"""Jobs that may own jobs, also through ReplicaSets."""
+
+
+def reference(kind: str, name: str, api_version: str = "example.com/v1") -> dict[str, Any]:
+    uid = f"uid-{name}"
+    return {"apiVersion": api_version, "kind": kind, "name": name, "uid": uid, "controller": True}
+
+
+def robot(name: str = "r", queue: str | None = "lq", **metadata: Any) -> dict[str, Any]:
+    labels = {NAMES.queue_name: queue} if queue else {}
+    own = {"name": name, "namespace": "ns", "uid": f"uid-{name}", "labels": labels, **metadata}
+    return {"apiVersion": "example.com/v1", "kind": "Robot", "metadata": own, "spec": {"large": "thing"}}
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def world() -> World:
+    made = World(settings_with(integrations=(NESTING,), external_frameworks=(ROBOT,)))
+    made.client.served |= {ROBOTS, REPLICA_SETS}
+    made.client.api["robots", "r"] = robot()
+    return made
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def owners(world: World, clock: Clock) -> Owners:
+    return Owners(world.ctx, clock)
+
+
+@pytest.fixture
+def jobs(world: World, owners: Owners) -> JobController:
+    return JobController(world.ctx, NESTING, owners)
+
+
+OF_ROBOT = Owner(ROBOT, "ns", "r", "uid-r")
+
+
+async def test_an_owner_that_is_not_watched_is_asked_for_once_in_a_while(
+    world: World, owners: Owners, clock: Clock
+) -> None:
+    found = await owners.find(OF_ROBOT)
+    assert found is not None
+    assert found["metadata"]["labels"] == {NAMES.queue_name: "lq"}
+    clock.now = LIFE_SECONDS - 1
+    kept = await owners.find(OF_ROBOT)
+    assert kept is not None
+    assert "spec" not in kept
+    assert world.calls == ["get /apis/example.com/v1", "get robots/r"]
+    clock.now = LIFE_SECONDS
+    await owners.find(OF_ROBOT)
+    assert world.calls[2:] == ["get /apis/example.com/v1", "get robots/r"]
+
+
+async def test_another_owner_of_the_name_is_another_owner(world: World, owners: Owners) -> None:
+    await owners.find(OF_ROBOT)
+    world.client.api["robots", "r"] = robot(uid="another")
+    found = await owners.find(OF_ROBOT._replace(uid="another"))
+    assert found is not None
+    assert found["metadata"]["uid"] == "another"
+
+
+async def test_only_so_many_owners_are_kept(world: World, owners: Owners) -> None:
+    for number in range(MOST + 1):
+        world.client.api["robots", f"r{number}"] = robot(f"r{number}")
+        await owners.find(Owner(ROBOT, "ns", f"r{number}", f"uid-r{number}"))
+    asked = len(world.calls)
+    await owners.find(Owner(ROBOT, "ns", f"r{MOST}", f"uid-r{MOST}"))
+    assert len(world.calls) == asked
+    await owners.find(Owner(ROBOT, "ns", "r0", "uid-r0"))
+    assert len(world.calls) == asked + 1
+
+
+async def test_a_kind_that_is_not_served_is_asked_about_once_in_a_while(
+    world: World, owners: Owners, clock: Clock
+) -> None:
+    world.client.served.clear()
+    for _ in range(3):
+        assert await owners.find(OF_ROBOT) is None
+    assert world.calls == ["get /apis/example.com/v1"]
+    world.client.served.add(ROBOTS)
+    clock.now = LIFE_SECONDS
+    assert await owners.find(OF_ROBOT) is not None
+
+
+async def test_what_may_not_be_read_is_not_there_and_what_fails_is_tried_again(
+    world: World, owners: Owners, clock: Clock
+) -> None:
+    await owners.find(Owner(ROBOT, "ns", "unknown", "u"))
+    world.client.fails["get"] = ApiError(503, "ServiceUnavailable", "down")
+    with pytest.raises(ApiError):
+        await owners.find(OF_ROBOT)
+    world.client.fails["get"] = ApiError(403, "Forbidden", "no")
+    for _ in range(3):
+        assert await owners.find(OF_ROBOT) is None
+    assert world.calls[-1] == "get robots/r"
+    assert world.calls.count("get robots/r") == 2
+
+
+async def test_owners_of_watched_kinds_cause_no_request(world: World, owners: Owners) -> None:
+    world.put(JOBS, job())
+    assert await owners.find(Owner(OwnerKind("batch", "v1", "Job"), "ns", "j", "uid-j")) is not None
+    assert await owners.find(Owner(OwnerKind("batch", "v1", "Job"), "ns", "x", "uid-x")) is None
+    assert world.calls == []
+
+
+def running(name: str, owner: dict[str, Any]) -> dict[str, Any]:
+    return job({"suspend": False}, name=name, uid=f"uid-{name}", labels={}, ownerReferences=[owner])
+
+
+async def test_a_job_inside_an_external_one_runs_while_that_is_admitted(
+    world: World, jobs: JobController
+) -> None:
+    """At any depth: between the two stand a job and a ReplicaSet."""
+    replica_set = {"name": "rs", "namespace": "ns", "uid": "uid-rs"}
+    replica_set["ownerReferences"] = [reference("Job", "between", "batch/v1")]  # pyright: ignore[reportArgumentType]
+    world.client.api["replicasets", "rs"] = {"metadata": replica_set}
+    world.put(JOBS, running("between", reference("Robot", "r")))
+    world.put(JOBS, running("child", reference("ReplicaSet", "rs", "apps/v1")))
+    world.put(KINDS.workloads, admitted(owner=reference("Robot", "r")))
+    assert await jobs.reconcile(Key("ns", "child")) is None
+    assert not [call for call in world.calls if call.startswith("patch")]
+    world.put(KINDS.workloads, workload(owner=reference("Robot", "r"), metadata={"resourceVersion": "99"}))
+    await jobs.reconcile(Key("ns", "child"))
+    assert world.get(JOBS, "child")["spec"]["suspend"] is True
+    assert world.told.events == [("child", "Suspended", "admitq managed child job suspended")]
+    assert not [call for call in world.calls if call.startswith("create")]
+
+
+async def test_owners_that_are_nested_too_deep_are_told_of(world: World, jobs: JobController) -> None:
+    world.client.api["robots", "r"] = robot(ownerReferences=[reference("Robot", "r")])
+    world.put(JOBS, running("child", reference("Robot", "r")))
+    assert await jobs.reconcile(Key("ns", "child")) is None
+    assert world.told.events == [("child", "JobNestingTooDeep", "more than 10 owners")]
+
+
+async def test_job_waits_for_a_missing_external_owner(world: World, jobs: JobController) -> None:
+    del world.client.api["robots", "r"]
+    world.put(JOBS, running("child", reference("Robot", "r")))
+    assert await jobs.reconcile(Key("ns", "child")) == 5.0
+    assert world.get(JOBS, "child")["spec"]["suspend"] is False
+
+
+def test_jobs_at_any_depth_hear_what_lets_their_ancestor_run(world: World) -> None:
+    world.put(JOBS, running("one", reference("Robot", "r")))
+    world.put(JOBS, running("two", reference("Job", "one", "batch/v1")))
+    world.put(JOBS, running("three", reference("Job", "two", "batch/v1")))
+    part, *_ = registry.controllers(world.ctx, world.core).when_served
+    keys = next(watch.keys for watch in part.spec.watches if watch.resource == KINDS.workloads)
+    new = admitted(owner=reference("Robot", "r"))
+    heard = {str(key) for key in keys(Change("added", Key("ns", "w"), new, None))}
+    assert heard == {"ns/one", "ns/two", "ns/three"}
+    waiting = workload(owner=reference("Robot", "r"))
+    assert {str(key) for key in keys(Change("added", Key("ns", "w"), waiting, None))} == heard
+    told = orjson.dumps({**waiting, "spec": {**waiting["spec"], "priority": 5}})
+    assert {str(key) for key in keys(Change("modified", Key("ns", "w"), waiting, told))} == {"ns/one"}
+
+
+def test_owners_of_workloads_are_looked_at_when_their_kind_comes(world: World) -> None:
+    world.put(KINDS.workloads, workload(), workload(name="x", owner=reference("Robot", "r")))
+    part, *_ = registry.controllers(world.ctx, world.core).when_served
+    assert list(part.known()) == [Key("ns", "j")]
+
+
+# --- children that ask for more than their owner was charged for ------------------------------------
+
+JOBSETS = resource_of(JOBSET)
+TEMPLATE: dict[str, Any] = {"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]}}
+
+
+def a_jobset(pods: int = 2) -> dict[str, Any]:
+    spec = {"parallelism": pods, "completions": pods, "template": TEMPLATE}
+    jobs = [{"name": "a", "replicas": 1, "template": {"spec": spec}}]
+    metadata: dict[str, Any] = {"name": "set", "namespace": "ns", "uid": "uid-set", "resourceVersion": "1"}
+    metadata["labels"] = {NAMES.queue_name: "lq"}
+    gvk = {"apiVersion": JOBSET.api_version, "kind": "JobSet"}
+    return {**gvk, "metadata": metadata, "spec": {"suspend": False, "replicatedJobs": jobs}}
+
+
+def child(pods: int, cpu: str = "1", queue: str | None = None, name: str = "set-a-0") -> dict[str, Any]:
+    container = {"name": "c", "resources": {"requests": {"cpu": cpu}}}
+    spec: dict[str, Any] = {"suspend": False, "parallelism": pods, "completions": pods}
+    spec["template"] = {"spec": {"containers": [container]}}
+    owner = reference("JobSet", "set", JOBSET.api_version)
+    labels = {NAMES.queue_name: queue} if queue else {}
+    version = str(pods)
+    return job(
+        spec,
+        name=name,
+        uid=f"uid-{name}",
+        resourceVersion=version,
+        labels=labels,
+        ownerReferences=[owner],
+    )
+
+
+class SetWorld(World):
+    """A JobSet of two pods that runs, and a controller for its Jobs."""
+
+    def __init__(self) -> None:
+        super().__init__(settings_with(integrations=(JOB, JOBSET, TRAIN_JOB)))
+        self.put(JOBSETS, a_jobset())
+        self.put(KINDS.workloads, admitted(owner=reference("JobSet", "set", JOBSET.api_version)))
+        self.jobs = JobController(self.ctx, JOB, Owners(self.ctx))
+
+    async def suspends(self, made: dict[str, Any]) -> bool:
+        self.put(JOBS, made)
+        name = made["metadata"]["name"]
+        await self.jobs.reconcile(Key("ns", name))
+        return self.get(JOBS, name)["spec"]["suspend"]
+
+
+async def test_child_without_queue_is_stopped_when_it_has_more_pods_than_its_owner_was_charged_for() -> None:
+    world = SetWorld()
+    assert not await world.suspends(child(2))
+    assert world.calls == []
+    assert await world.suspends(child(5))
+    note = "admitq managed child job suspended: its number of pods exceeds that of JobSet set"
+    assert world.told.events == [("set-a-0", "Suspended", note)]
+    assert not [call for call in world.calls if call.startswith("create")]
+
+
+async def test_child_without_queue_is_left_alone_when_policies_changed_its_requests() -> None:
+    world = SetWorld()
+    assert not await world.suspends(child(2, cpu="2"))
+    assert world.told.events == []
+
+
+@pytest.mark.parametrize("forged", [child(5, queue="lq"), child(2, "9", "lq"), child(2, "1", "lq", "mine")])
+async def test_child_with_queue_that_differs_is_queued_for_itself(forged: dict[str, Any]) -> None:
+    world = SetWorld()
+    assert await world.suspends(forged)
+    assert [told[1] for told in world.told.events] == ["Stopped"]
+
+
+async def test_child_is_compared_with_its_owner_as_the_api_server_has_it() -> None:
+    world = SetWorld()
+    world.client.api["jobsets", "set"] = a_jobset(pods=5)
+    assert not await world.suspends(child(5))
+    assert world.calls == ["get jobsets/set"]
+    assert world.told.events == []
+
+
+@pytest.mark.parametrize(("pods", "suspended"), [(3, False), (5, True)])
+async def test_jobset_of_a_trainjob_is_compared_with_the_runtime(pods: int, suspended: bool) -> None:
+    world = SetWorld()
+    runtime = {"template": {"spec": {"replicatedJobs": [{"name": "a", "template": a_train_template()}]}}}
+    followed = resource_followed(TRAIN_JOB, TRAIN_JOB.templates.referenced_kinds[0])
+    world.put(
+        followed, {"metadata": {"name": "rt", "uid": "uid-rt", "resourceVersion": "1"}, "spec": runtime}
+    )
+    made: dict[str, Any] = {"name": "set", "namespace": "ns", "uid": "uid-train", "resourceVersion": "1"}
+    made["labels"] = {NAMES.queue_name: "lq"}
+    spec = {"suspend": False, "runtimeRef": {"name": "rt"}, "trainer": {"numNodes": 3}}
+    gvk = {"apiVersion": TRAIN_JOB.api_version, "kind": "TrainJob"}
+    world.put(resource_of(TRAIN_JOB), {**gvk, "metadata": made, "spec": spec})
+    owner = {**reference("TrainJob", "set", TRAIN_JOB.api_version), "uid": "uid-train"}
+    world.put(KINDS.workloads, admitted(owner=owner, metadata={"resourceVersion": "99"}))
+    jobset = a_jobset(pods)
+    own = {"labels": {}, "resourceVersion": "2", "ownerReferences": [owner]}
+    jobset["metadata"] = {**jobset["metadata"], **own}
+    world.put(JOBSETS, jobset)
+    await JobController(world.ctx, JOBSET, Owners(world.ctx)).reconcile(Key("ns", "set"))
+    assert world.get(JOBSETS, "set")["spec"]["suspend"] is suspended
+
+
+def a_train_template() -> dict[str, Any]:
+    labels = {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}
+    return {"metadata": {"labels": labels}, "spec": {"template": TEMPLATE}}

@@ -1,0 +1,279 @@
+"""Which pods of elastic jobs are ungated, what triggers it, and how long their gate held them."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import orjson
+import pytest
+
+from admitq.controllers import registry
+from admitq.controllers.controller_specs import WhenServed
+from admitq.controllers.json_patches import ungating
+from admitq.controllers.plan import Count
+from admitq.controllers.pods.elastic_pods import (
+    STARTED_PODS,
+    ElasticPodsController,
+    admitted_slice,
+    decide,
+    granted,
+    pods_of_job,
+    slim,
+    to_ungate,
+)
+from admitq.integrations.kinds.job import JOB
+from admitq.integrations.kinds.rayjob import RAY_JOB
+from admitq.runtime.errors import ApiError
+from admitq.runtime.resources import PODS
+from admitq.runtime.store import Change, Key, Store
+from admitq_api.json_objects import with_value, without_value
+from tests.unit.controllers.builders import (
+    ADMITTED,
+    FINISHED,
+    KINDS,
+    NAMES,
+    OWNER,
+    admitted,
+    at,
+    reserved,
+    settings_with,
+    time,
+    workload,
+)
+from tests.unit.controllers.job.elastic_jobs import EVICTED, slice_
+from tests.unit.controllers.world import World
+
+CHAIN = Key("ns", "first")
+LEFTOVER = {"clusterQueue": "cq", "podSetAssignments": [{"name": "main", "count": 3}]}
+
+
+def pod(name: str, *, gated: bool = True, podset: str = "main", **parts: Any) -> dict[str, Any]:
+    gates = [{"name": "other"}, {"name": NAMES.elastic_gate}] if gated else [{"name": "other"}]
+    return {
+        "metadata": {
+            "name": name,
+            "namespace": "ns",
+            "uid": f"uid-{name}",
+            "resourceVersion": "5",
+            "creationTimestamp": time(parts.pop("made", 0)),
+            "labels": {NAMES.podset: podset, "app": "x"},
+            "annotations": {NAMES.workload_slice_name: parts.pop("chain", "first")},
+            "ownerReferences": [OWNER],
+            **parts.pop("metadata", {}),
+        },
+        "spec": {"schedulingGates": gates, "containers": [{"name": "c"}]},
+        "status": {"phase": parts.pop("phase", "Pending")},
+    }
+
+
+@pytest.mark.parametrize(
+    ("pods", "room", "expected"),
+    [
+        ([pod("a"), pod("b"), pod("c")], {"main": 2}, ["a", "b"]),
+        ([pod("a", made=2), pod("b", made=1), pod("c")], {"main": 2}, ["c", "b"]),
+        ([pod("a", gated=False), pod("b"), pod("c")], {"main": 2}, ["b"]),
+        ([pod("a", gated=False), pod("b", gated=False), pod("c")], {"main": 2}, []),
+        ([pod("a", gated=False, phase="Failed"), pod("b"), pod("c")], {"main": 1}, ["b"]),
+        # What was deleted runs until it has ended; what was deleted at its gate never will.
+        ([pod("a", gated=False, metadata={"deletionTimestamp": time(1)}), pod("b")], {"main": 1}, []),
+        ([pod("a", metadata={"deletionTimestamp": time(1)}), pod("b")], {"main": 1}, ["b"]),
+        ([pod("a", podset="head"), pod("b", podset="workers")], {"head": 1}, ["a"]),
+        ([pod("a")], {}, []),
+    ],
+)
+def test_as_many_pods_are_let_go_as_have_quota(
+    pods: list[dict[str, Any]], room: Mapping[str, int], expected: list[str]
+) -> None:
+    assert [one["metadata"]["name"] for one in to_ungate(pods, room, NAMES)] == expected
+
+
+@pytest.mark.parametrize(
+    ("of", "expected"),
+    [
+        (slice_("first", 3), {"main": 3}),
+        (slice_("first", 3, reserved), {}),
+        (slice_("first", 3, admitted, EVICTED), {}),
+        (slice_("first", 3, admitted, FINISHED), {}),
+        # Another program removed the reservation, and left the rest.
+        (slice_("first", 3, workload, ADMITTED, admission=LEFTOVER), {}),
+        (with_value(slice_("first", 3), ("metadata", "deletionTimestamp"), time(1)), {}),
+    ],
+)
+def test_only_what_is_admitted_lets_pods_go(of: dict[str, Any], expected: Mapping[str, int]) -> None:
+    assert granted(of) == expected
+
+
+@pytest.mark.parametrize(
+    ("kind", "owners", "counted"),
+    [
+        ("Job", [OWNER], True),
+        ("Job", [], False),
+        ("Job", [{**OWNER, "uid": "other"}], False),
+        ("Job", [{**OWNER, "controller": False}], False),
+        ("RayJob", [{**OWNER, "apiVersion": "ray.io/v1", "kind": "RayCluster", "uid": "other"}], True),
+    ],
+)
+def test_pod_that_only_names_a_chain_does_not_count(
+    kind: str, owners: list[dict[str, Any]], counted: bool
+) -> None:
+    of = {**OWNER, "kind": kind, **({"apiVersion": "ray.io/v1"} if kind == "RayJob" else {})}
+    slices = [with_value(slice_("first", 3), ("metadata", "ownerReferences"), [of])]
+    one = with_value(pod("a"), ("metadata", "ownerReferences"), owners)
+    assert pods_of_job(slices, [one], (JOB, RAY_JOB)) == ([one] if counted else [])
+
+
+def test_e_assignment_without_count_lets_all_pods_of_its_podset_go() -> None:
+    path = ("status", "admission", "podSetAssignments", 0, "count")
+    assert granted(without_value(slice_("first", 3), path)) == {"main": 3}
+
+
+def test_c14_scaled_down_podset_lets_no_more_pods_go_than_its_lower_count() -> None:
+    scaled = with_value(slice_("first", 3), ("spec", "podSets", 0, "count"), 2)
+    assert granted(scaled) == {"main": 2}
+
+
+SECOND_SLICE = slice_("second", 5, replaces="first", made=1)
+
+
+@pytest.mark.parametrize(
+    ("slices", "expected"),
+    [
+        ([], None),
+        ([slice_("first", 3, workload)], None),
+        ([slice_("first", 3)], "first"),
+        ([slice_("first", 3), slice_("second", 5, workload, replaces="first", made=1)], "first"),
+        ([slice_("first", 3), slice_("second", 5, reserved, replaces="first", made=1)], "first"),
+        # The old one is about to be finished. Both may have been made in one second.
+        ([slice_("first", 3), SECOND_SLICE], "second"),
+        ([slice_("first", 3), slice_("second", 5, replaces="first")], "second"),
+        ([slice_("first", 3, admitted, FINISHED), SECOND_SLICE], "second"),
+        # Its origin was evicted and admitted anew by itself.
+        ([slice_("first", 3), slice_("third", 4, made=2)], "third"),
+    ],
+)
+def test_the_last_admitted_slice_counts(slices: list[dict[str, Any]], expected: str | None) -> None:
+    found = admitted_slice(slices, NAMES)
+    assert (None if found is None else found["metadata"]["name"]) == expected
+    assert found == admitted_slice(reversed(slices), NAMES)
+
+
+def test_the_gate_is_taken_off_this_very_pod_and_no_other_gate() -> None:
+    assert ungating(pod("a"), NAMES.elastic_gate) == (
+        {"op": "test", "path": "/metadata/uid", "value": "uid-a"},
+        {"op": "test", "path": "/spec/schedulingGates/1", "value": {"name": NAMES.elastic_gate}},
+        {"op": "remove", "path": "/spec/schedulingGates/1"},
+    )
+
+
+@pytest.mark.parametrize(("made", "seconds"), [(-5, 10), (4, 6), (12, 0)])
+def test_a_gate_counts_from_when_the_pod_might_have_gone(made: float, seconds: float) -> None:
+    told: list[Any] = []
+
+    class Metrics:
+        def gate_removed(self, *args: Any, **named: Any) -> None:
+            told.append((*args, named))
+
+    plan = decide([slice_("first", 3)], [pod("a", made=made)], NAMES, at(10))
+    for action in plan.actions:
+        if isinstance(action, Count):
+            action.what(Metrics(), {})  # type: ignore[arg-type]
+    assert told == [(NAMES.elastic_gate, "cq", seconds, {"is_group": False})]
+
+
+# --- the shell ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def world() -> World:
+    made = World()
+    served = ElasticPodsController(made.ctx).when_served()
+    made.stores.stores[STARTED_PODS] = Store(STARTED_PODS, transform=served.transform, indexes=served.indexes)
+    return made
+
+
+def served_by(world: World) -> WhenServed:
+    table = registry.controllers(world.ctx, world.core)
+    [found] = [one for one in table.when_served if one.resource == STARTED_PODS]
+    return found
+
+
+async def test_pods_of_one_chain_are_let_go_until_its_quota_is_used(world: World) -> None:
+    world.put(KINDS.workloads, slice_("first", 2))
+    world.put(STARTED_PODS, pod("a", made=1), pod("x", chain="other"), pod("b", made=2), pod("c", made=3))
+    await served_by(world).spec.reconcile(CHAIN)
+    assert world.calls == ["json_patch pods/a", "json_patch pods/b"]
+    await served_by(world).spec.reconcile(CHAIN)
+    assert len(world.calls) == 2
+    assert world.told.gates == [(NAMES.elastic_gate, "cq", 9, False), (NAMES.elastic_gate, "cq", 8, False)]
+    ended = pod("a", gated=False, phase="Succeeded", metadata={"resourceVersion": "900"})
+    world.put(STARTED_PODS, ended)
+    await served_by(world).spec.reconcile(CHAIN)
+    assert world.calls[2:] == ["json_patch pods/c"]
+
+
+@pytest.mark.parametrize(
+    ("error", "raised"),
+    [
+        (ApiError(404, "NotFound", "gone"), None),
+        (ApiError(422, "Invalid", "the test failed"), "Conflict"),
+        (ApiError(503, "ServiceUnavailable", "down"), "ServiceUnavailable"),
+    ],
+)
+async def test_a_pod_that_is_another_by_now_is_looked_at_again(
+    world: World, error: ApiError, raised: str | None
+) -> None:
+    world.put(KINDS.workloads, slice_("first", 2))
+    world.put(STARTED_PODS, pod("a"))
+    world.client.fails["json_patch"] = error
+    reconcile = served_by(world).spec.reconcile(CHAIN)
+    if raised is None:
+        await reconcile
+    else:
+        with pytest.raises(ApiError) as caught:
+            await reconcile
+        assert caught.value.reason == raised
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        lambda: (None, pod("a")),
+        lambda: (pod("a"), pod("a", phase="Running")),
+        lambda: (pod("a"), None),
+        lambda: (slice_("first", 2, reserved), slice_("first", 2)),
+        lambda: (slice_("first", 2), slice_("first", 1)),
+        lambda: (None, slice_("second", 5, replaces="first")),
+    ],
+)
+def test_whatever_happens_to_a_pod_or_a_slice_concerns_its_chain(
+    world: World, changed: Callable[[], tuple[Any, Any]]
+) -> None:
+    old, new = changed()
+    change = Change("modified", Key("ns", "any"), new, None if old is None else orjson.dumps(old))
+    for watch in served_by(world).spec.watches:
+        assert list(watch.keys(change)) == [CHAIN]
+
+
+def test_fixed_jobs_cost_no_writes_and_little_memory(world: World) -> None:
+    plain = pod("a", metadata={"annotations": {}})
+    for watch in served_by(world).spec.watches:
+        for obj in (plain, workload()):
+            assert list(watch.keys(Change("added", Key("ns", "a"), obj, None))) == []
+    assert set(slim(plain, NAMES)) == {"metadata"}
+    assert set(slim(pod("a"), NAMES)["spec"]) == {"schedulingGates"}
+
+
+def test_pods_are_followed_once_there_is_a_slice(world: World) -> None:
+    wanted = served_by(world).wanted
+    assert wanted is not None
+    world.put(KINDS.workloads, workload(name="plain"))
+    assert (wanted.resource, wanted.is_so()) == (KINDS.workloads, False)
+    world.put(KINDS.workloads, slice_("first", 2, workload))
+    assert wanted.is_so()
+
+
+def test_where_no_job_can_be_elastic_nothing_is_watched(world: World) -> None:
+    settings = settings_with(elastic_jobs=False)
+    for chosen in (settings, settings_with(integrations=())):
+        table = registry.controllers(replace(world.ctx, settings=chosen), world.core)
+        assert not any(one.resource.plural == PODS.plural for one in table.when_served)

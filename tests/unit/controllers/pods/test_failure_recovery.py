@@ -1,0 +1,219 @@
+"""Which pods that hang on unreachable nodes are deleted by force, when, and on which conditions."""
+
+from typing import Any
+
+import orjson
+import pytest
+
+from admitq.controllers import registry
+from admitq.controllers.controller_specs import WhenServed
+from admitq.controllers.plan import NOTHING, Delete, Patch, Plan, Tell
+from admitq.controllers.pods.failure_recovery import (
+    BY_NODE,
+    PLACED_PODS,
+    FailureRecoveryController,
+    PodCase,
+    decide,
+    slim_node,
+    slim_pod,
+)
+from admitq.runtime.errors import ApiError
+from admitq.runtime.resources import NODES
+from admitq.runtime.store import Change, Key, Store
+from admitq_api.conditions import SECOND
+from tests.unit.controllers.builders import NAMES, at, settings_with, time
+from tests.unit.controllers.world import CONFLICT, World, cluster_scoped
+
+UNREACHABLE = [{"key": "node.kubernetes.io/unreachable", "effect": "NoSchedule"}]
+DELAY = 60 * SECOND
+READY = {"type": "Ready", "status": "True", "lastTransitionTime": time(0)}
+OPTED_IN = {NAMES.safe_to_forcefully_delete: "true"}
+
+
+def node(taints: Any = UNREACHABLE) -> dict[str, Any]:
+    return cluster_scoped("n", spec={"taints": taints, "podCIDR": "10.0.0.0/24"}, status={"images": []})
+
+
+def pod(phase: str = "Running", *, annotations: Any = OPTED_IN, **metadata: Any) -> dict[str, Any]:
+    """A pod with a grace period that ends at 0 by default."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": "p",
+            "namespace": "ns",
+            "uid": "uid-p",
+            "resourceVersion": "5",
+            "annotations": annotations,
+            "deletionTimestamp": time(0),
+            "deletionGracePeriodSeconds": 30,
+            **metadata,
+        },
+        "spec": {"nodeName": "n", "containers": [{"name": "c"}]},
+        "status": {"phase": phase, "conditions": [READY]},
+    }
+
+
+def decided(one: dict[str, Any], *, on: dict[str, Any] | None, now: float) -> Plan:
+    return decide(PodCase(one, on, NAMES, DELAY, at(now)))
+
+
+NOTE = "Pod was still terminating 61s after its grace period, and node n is unreachable"
+FORCED = ["Failed", "deleted", NOTE]
+OTHER = [{"key": "node.kubernetes.io/not-ready", "effect": "NoExecute"}]
+EXECUTED = [{"key": "example.com/x"}, {"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"}]
+
+
+@pytest.mark.parametrize(
+    ("one", "on", "now", "done"),
+    [
+        (pod(), node(), 61, FORCED),
+        (pod(), node(EXECUTED), 61, FORCED),
+        (pod("Pending"), node(), 61, FORCED),
+        (pod("Unknown"), node(), 61, FORCED),
+        (pod("Succeeded"), node(), 61, ["deleted", NOTE]),
+        (pod("Failed"), node(), 61, ["deleted", NOTE]),
+        # A pod held by finalizers alone is deleted already; their owners may wait for its end.
+        (pod(deletionGracePeriodSeconds=0), node(), 61, ["Failed", NOTE]),
+        (pod("Failed", deletionGracePeriodSeconds=0), node(), 61, []),
+        (pod(), node(), 60.001, ["Failed", "deleted", NOTE.replace("61s", "60s")]),
+        (pod(), node(), 60, []),
+        (pod(), node(), -30, []),
+        (pod(annotations={}), node(), 61, []),
+        (pod(annotations=None), node(), 61, []),
+        (pod(annotations={NAMES.safe_to_forcefully_delete: "false"}), node(), 61, []),
+        (pod(deletionTimestamp=None), node(), 61, []),
+        (pod(deletionTimestamp="soon"), node(), 61, []),
+        (pod(), node(OTHER), 61, []),
+        (pod(), node([]), 61, []),
+        (pod(), node(None), 61, []),
+        (pod(), node("tainted"), 61, []),
+        (pod(), None, 61, []),
+    ],
+)
+def test_only_pods_that_may_and_would_hang_for_ever_are_forced(
+    one: dict[str, Any], on: dict[str, Any] | None, now: float, done: list[str]
+) -> None:
+    found: list[str] = []
+    for action in decided(one, on=on, now=now).actions:
+        match action:
+            case Patch(steps=(step,)):
+                found.append(step.patch["status"]["phase"])
+            case Delete(by_force=True):
+                found.append("deleted")
+            case Tell(type="Warning", reason="AdmitqForcefulTermination", note=note):
+                found.append(note)
+            case _:
+                pass
+    assert found == done
+
+
+def test_a_pod_is_looked_at_again_right_after_its_time() -> None:
+    assert decided(pod(), on=node(), now=0).again == pytest.approx(60)
+    assert decided(pod(), on=node(), now=60).again == pytest.approx(0, abs=1e-6)
+    assert decided(pod(), on=node([]), now=0) is NOTHING
+
+
+def test_a_forced_pod_tells_why_it_failed_and_keeps_its_other_conditions() -> None:
+    [write, *_] = decided(pod(), on=node(), now=61).actions
+    assert isinstance(write, Patch)
+    told = {
+        "type": "AdmitqFailureRecovery",
+        "status": "True",
+        "reason": "AdmitqForcefullyDeleted",
+        "message": NOTE,
+        "lastTransitionTime": time(61),
+    }
+    assert write.steps[0].patch["status"]["conditions"] == [READY, told]
+    assert write.steps[0].subresource == "status"
+
+
+# --- the shell ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def world() -> World:
+    made = World(settings_with(force_delete_after=DELAY))
+    served = FailureRecoveryController(made.ctx, DELAY).when_served()
+    made.stores.stores[PLACED_PODS] = Store(PLACED_PODS, transform=served.transform, indexes=served.indexes)
+    made.stores.stores[NODES] = Store(NODES, transform=slim_node)
+    made.now = at(61)
+    return made
+
+
+def served_by(world: World) -> WhenServed:
+    table = registry.controllers(world.ctx, world.core)
+    [found] = [one for one in table.when_served if one.resource == PLACED_PODS]
+    return found
+
+
+async def test_a_pod_is_failed_then_deleted_then_told_of(world: World) -> None:
+    world.put(NODES, node())
+    world.put(PLACED_PODS, pod())
+    assert await served_by(world).spec.reconcile(Key("ns", "p")) is None
+    assert world.calls == ["patch pods/p/status", "delete within 0 s pods/p"]
+    assert world.told.events == [("p", "AdmitqForcefulTermination", NOTE)]
+    assert world.told.counted == ["pod_forcefully_deleted"]
+
+
+async def test_a_step_cut_short_is_resumed_and_what_is_done_is_left(world: World) -> None:
+    world.put(NODES, node())
+    world.put(PLACED_PODS, pod())
+    world.client.fails["delete within 0 s"] = ApiError(503, "ServiceUnavailable", "down")
+    reconcile = served_by(world).spec.reconcile
+    with pytest.raises(ApiError):
+        await reconcile(Key("ns", "p"))
+    assert world.told.events == []
+    world.client.calls.clear()
+    world.client.fails.clear()
+    await reconcile(Key("ns", "p"))
+    assert world.calls == ["delete within 0 s pods/p"]
+    world.put(PLACED_PODS, pod("Failed", deletionGracePeriodSeconds=0, resourceVersion="900"))
+    await reconcile(Key("ns", "p"))
+    await reconcile(Key("ns", "gone"))
+    assert len(world.calls) == 1
+
+
+async def test_a_pod_that_changed_meanwhile_is_not_deleted(world: World) -> None:
+    world.put(NODES, node())
+    world.put(PLACED_PODS, pod())
+    world.client.fails["patch"] = CONFLICT
+    with pytest.raises(ApiError):
+        await served_by(world).spec.reconcile(Key("ns", "p"))
+    assert world.calls == ["patch pods/p/status"]
+
+
+def test_a_node_that_comes_to_be_unreachable_concerns_pods_that_hang_on_it(world: World) -> None:
+    hangs = pod(name="hangs", uid="1")
+    world.put(PLACED_PODS, hangs, pod(name="runs", uid="2", deletionTimestamp=None))
+    world.put(PLACED_PODS, pod(name="other", uid="3", annotations={}))
+    of_pods, of_nodes = (one.keys for one in served_by(world).spec.watches)
+
+    def changed(old: dict[str, Any] | None, new: dict[str, Any] | None) -> set[str]:
+        change = Change("modified", Key("", "n"), new, None if old is None else orjson.dumps(old))
+        return {key.name for key in of_nodes(change)}
+
+    assert changed(node([]), node()) == {"hangs"}
+    assert changed(None, node()) == {"hangs"}
+    assert changed(node(), node()) == changed(node(), node([])) == changed(node(), None) == set()
+    key = Key("ns", "hangs")
+    assert list(of_pods(Change("modified", key, slim_pod(hangs, NAMES), None))) == [key]
+    runs = slim_pod(pod(deletionTimestamp=None), NAMES)
+    assert list(of_pods(Change("added", key, runs, None))) == []
+    assert list(of_pods(Change("deleted", key, None, orjson.dumps(hangs)))) == []
+
+
+def test_little_is_kept_of_nodes_and_next_to_nothing_of_pods_that_did_not_opt_in(world: World) -> None:
+    ids = {"name": "p", "namespace": "ns", "uid": "uid-p", "resourceVersion": "5"}
+    assert slim_pod(pod(annotations={}), NAMES) == {"metadata": ids}
+    assert slim_node(node()) == {
+        "metadata": {"name": "n", "uid": "uid-n", "resourceVersion": "5"},
+        "spec": {"taints": UNREACHABLE},
+    }
+    world.put(PLACED_PODS, pod(annotations={}))
+    assert world.stores.of(PLACED_PODS).index_values(BY_NODE) == ()
+
+
+def test_without_the_gate_nothing_is_watched() -> None:
+    table = registry.controllers(World().ctx, World().core)
+    assert not any(one.resource == PLACED_PODS for one in table.when_served)

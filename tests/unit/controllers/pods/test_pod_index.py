@@ -1,0 +1,65 @@
+"""The index finds for a Workload those pods that belong to it and may run."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from admitq.controllers.pods.pod_index import PodIndex, belongs_to, may_run
+from tests.unit.controllers.builders import NAMES, time, workload
+
+# Names and UIDs share their values: no value may be taken for one of another kind.
+VALUES = st.sampled_from(["", "a", "b", "c"])
+OWNERS = st.lists(st.fixed_dictionaries({"uid": VALUES, "controller": st.booleans()}), max_size=2)
+MARKS = st.dictionaries(st.sampled_from([NAMES.workload, NAMES.workload_slice_name]), VALUES)
+LABELS = st.dictionaries(st.sampled_from([NAMES.job_uid, NAMES.podset, "app"]), VALUES)
+
+
+@st.composite
+def pods(draw: st.DrawFn) -> dict[str, Any]:
+    metadata: dict[str, Any] = {"name": draw(VALUES), "namespace": "ns", "uid": draw(VALUES)}
+    parts = {"annotations": MARKS, "labels": LABELS, "ownerReferences": OWNERS}
+    metadata |= {key: draw(part) for key, part in parts.items() if draw(st.booleans())}
+    return {"metadata": metadata, "status": {"phase": draw(st.sampled_from(["Running", "Failed"]))}}
+
+
+@st.composite
+def workloads(draw: st.DrawFn) -> dict[str, Any]:
+    metadata: dict[str, Any] = {"name": draw(VALUES), "ownerReferences": draw(OWNERS)}
+    return workload(metadata={**metadata, "annotations": draw(MARKS), "labels": draw(LABELS)})
+
+
+@given(st.lists(st.lists(pods(), max_size=5), max_size=3), workloads())
+def test_index_finds_the_pods_that_belong_to_a_workload_and_may_run(
+    pages: list[list[dict[str, Any]]], of: dict[str, Any]
+) -> None:
+    index = PodIndex(NAMES)
+    for page in pages:
+        index.add(page)
+    running = [one for page in pages for one in page if may_run(one, NAMES)]
+    expected = [one["metadata"] for one in running if belongs_to(one, of, NAMES)]
+    identified = [{key: one[key] for key in ("name", "namespace", "uid")} for one in expected]
+    found = [one["metadata"] for one in index.of(of)]
+    assert [{key: one[key] for key in ("name", "namespace", "uid")} for one in found] == identified
+    assert len(index.pods) == len(running)
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {"labels": {"app": "job-j-1"}},
+        {"labels": {NAMES.workload: "job-j-1"}},
+        {"labels": {"app": "chain"}},
+        {"annotations": {NAMES.workload: "uid-j"}},
+        {"annotations": {NAMES.workload: "chain", NAMES.workload_slice_name: "job-j-1"}},
+        {"annotations": {"example.com/job": "uid-j"}},
+        {"uid": "job-j-1"},
+        {"ownerReferences": [{"uid": "job-j-1"}]},
+        {"ownerReferences": [{"name": "j"}]},
+    ],
+)
+def test_value_of_one_kind_does_not_pose_as_one_of_another(metadata: dict[str, Any]) -> None:
+    of = workload(metadata={"annotations": {NAMES.workload_slice_name: "chain"}})
+    one = {"metadata": {"name": "p", "creationTimestamp": time(0), **metadata}}
+    assert not belongs_to(one, of, NAMES)

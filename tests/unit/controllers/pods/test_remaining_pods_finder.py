@@ -1,0 +1,299 @@
+"""How pods that outlive a job are read and listed."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+from typing import Any
+
+import pytest
+
+from admitq.controllers.job.controller import JobController
+from admitq.controllers.job.owner_lookup import Owners
+from admitq.controllers.pods.remaining_pods import CONFIRMED, SHORTEST_DELAY_SECONDS, Remaining
+from admitq.controllers.pods.remaining_pods_finder import OutlivingPods
+from admitq.controllers.workload.controller import WorkloadController
+from admitq.integrations.kinds.job import JOB
+from admitq.runtime.client import Page
+from admitq.runtime.errors import ApiError
+from tests.unit.controllers.builders import (
+    KINDS,
+    OWNER,
+    admitted,
+    at,
+    condition,
+    settings_with,
+    time,
+    workload,
+)
+from tests.unit.controllers.pods.remaining_pods import (
+    GONE,
+    JOB_KEY,
+    LIST,
+    WORKLOAD_KEY,
+    aged,
+    named,
+    pod,
+    state,
+    with_pods,
+)
+from tests.unit.controllers.world import World
+
+
+@pytest.fixture
+def world() -> World:
+    """A process that works on Jobs alone."""
+    return World(settings_with(integrations=(JOB,)))
+
+
+def pod_of(number: int) -> dict[str, Any]:
+    return pod(f"p{number}", uid=f"uid-p{number}", labels={}, ownerReferences=[{"uid": f"uid-{number}"}])
+
+
+async def test_jobs_that_go_together_share_a_list(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    outliving = OutlivingPods(world.ctx, clock=iter(range(100)).__next__)
+    with_pods(world, pod_of(1))
+    read = world.client.list
+
+    async def slowly(*args: Any, **selectors: Any) -> Any:
+        await asyncio.sleep(0)
+        return await read(*args, **selectors)
+
+    monkeypatch.setattr(world.client, "list", slowly)
+    found = await asyncio.gather(*(outliving.of((named(number),)) for number in range(5)))
+    named_pods = [
+        {uid: [pod["metadata"]["name"] for pod in own.listed] for uid, own in one.items()} for one in found
+    ]
+    assert named_pods == [{}, {"uid-w1": ["p1"]}, {}, {}, {}]
+    assert world.calls.count(LIST) == 2
+
+
+async def test_waiting_workloads_of_a_job_without_labelled_pods_share_a_list(world: World) -> None:
+    outliving = OutlivingPods(world.ctx, clock=iter(range(100)).__next__)
+    with_pods(world, pod_of(1))
+    owner = {**OWNER, "apiVersion": "example.com/v1", "kind": "Example"}
+    waiting = [
+        workload(
+            owner={**owner, "uid": f"uid-{number}"}, metadata={"name": f"e{number}", "uid": f"uid-w{number}"}
+        )
+        for number in range(3)
+    ]
+    assert list(await outliving.of_gone(waiting)) == ["uid-w1"]
+    assert world.calls.count(LIST) == 1
+
+
+async def test_pods_of_a_recent_list_are_taken_to_remain(world: World) -> None:
+    now = [10.0]
+    outliving = OutlivingPods(world.ctx, clock=lambda: now[0])
+    with_pods(world, pod_of(1))
+    assert await outliving.of((named(1),))
+    world.client.api.clear()
+    now[0] += SHORTEST_DELAY_SECONDS / 2
+    assert await outliving.of((named(1),)), "the list of half a second ago shows the pod"
+    assert await outliving.of((named(2),)) == {}, "that no pods remain takes a list of its own"
+    now[0] += SHORTEST_DELAY_SECONDS
+    assert await outliving.of((named(1),)) == {}
+    assert world.calls.count(LIST) == 3
+
+
+def reporting(since: float = 0, **parts: Any) -> dict[str, Any]:
+    """An admitted Workload with a status that reports pods since that second."""
+    return admitted(condition("PodsOutliveJob", True, "PodsRunning", "3 pods", since), **parts)
+
+
+def names_of(found: Mapping[str, Remaining]) -> Any:
+    """Names of the pods that are listed for the Workload; None if there are none."""
+    return found and sorted(one["metadata"]["name"] for one in found["uid-w"].listed)
+
+
+READ, READ_TWO = ["get pods/c"], ["get pods/c", "get pods/b"]
+
+REMAINING = {one["metadata"]["name"]: one for one in (aged("a", 1), aged("b", 2), aged("c", 3))}
+
+HAS_ENDED: dict[str, Any] = {"c": {**REMAINING["c"], "status": {"phase": "Succeeded"}}}
+
+IS_REPLACED: dict[str, Any] = {"c": pod("c", uid="uid-new")}
+
+IS_UNMARKED: dict[str, Any] = {"c": pod("c", uid="uid-c", labels={})}
+
+
+@pytest.mark.parametrize(
+    ("changed", "seconds", "calls", "expected"),
+    [
+        ({}, 10, READ, []),
+        (IS_UNMARKED, 10, READ, []),
+        ({"a": None, "b": None}, 10, READ, []),
+        ({"c": None}, 10, READ_TWO, []),
+        (HAS_ENDED, 10, READ_TWO, []),
+        (IS_REPLACED, 10, READ_TWO, []),
+        ({"b": None, "c": None}, 10, [*READ_TWO, LIST], ["a"]),
+        ({"a": None, "b": None, "c": None}, 10, [*READ_TWO, LIST], {}),
+        ({}, 49, READ, []),
+        ({}, 50, [LIST], ["a", "b", "c"]),
+        ({"a": None}, 50, [LIST], ["b", "c"]),
+        ({}, 0.5, [], ["a", "b", "c"]),
+    ],
+    ids=[
+        "all remain",
+        "newest lost its marks",
+        "others gone",
+        "newest gone",
+        "newest ended",
+        "newest replaced",
+        "two gone",
+        "all gone",
+        "just before the next list",
+        "next list due",
+        "next list shows fewer",
+        "list of the last second",
+    ],
+)
+async def test_look_reads_one_pod_and_lists_when_it_has_ended_or_a_list_is_due(
+    world: World, changed: dict[str, Any], seconds: float, calls: list[str], expected: Any
+) -> None:
+    now, world.now = [1000.0], at(100)
+    outliving = OutlivingPods(world.ctx, clock=lambda: now[0])
+    with_pods(world, *REMAINING.values())
+    assert names_of(await outliving.of((reporting(),))) == ["a", "b", "c"]
+    world.client.calls.clear()
+    for name, one in changed.items():
+        del world.client.api["pods", name]
+        with_pods(world, *([one] if one else []))
+    now[0] += seconds
+    assert names_of(await outliving.of((reporting(),))) == expected
+    assert world.calls == calls
+
+
+@pytest.mark.parametrize(
+    ("marks", "expected"),
+    [
+        ({}, "c"),
+        ({"c": time(9)}, "b"),
+        ({"a": time(8), "b": time(9), "c": time(7)}, "b"),
+    ],
+    ids=["newest", "not deleted", "longest grace period"],
+)
+async def test_pod_that_probably_ends_last_is_read(
+    world: World, marks: dict[str, str], expected: str
+) -> None:
+    now, world.now = [1000.0], at(100)
+    outliving = OutlivingPods(world.ctx, clock=lambda: now[0])
+    for name, one in REMAINING.items():
+        deleted = {"deletionTimestamp": marks[name]} if name in marks else {}
+        with_pods(world, {**one, "metadata": {**one["metadata"], **deleted}, "spec": {"nodeName": "n"}})
+    await outliving.of((reporting(),))
+    now[0] += 10
+    assert await outliving.of((reporting(),)) == {"uid-w": CONFIRMED}
+    assert world.calls == [LIST, f"get pods/{expected}"]
+
+
+EXCESS = aged("d", 4)
+
+OTHERS = [
+    reporting(
+        owner={**OWNER, "uid": f"uid-{number}"}, metadata={"name": f"w{number}", "uid": f"uid-w{number}"}
+    )
+    for number in range(4)
+]
+
+
+@pytest.mark.parametrize(
+    ("workloads", "more"),
+    [
+        ([admitted()], []),
+        ([reporting(since=99)], []),
+        ([reporting()], [EXCESS]),
+        ([reporting(), OTHERS[0]], []),
+        ([reporting(), *OTHERS], [pod_of(number) for number in range(4)]),
+    ],
+    ids=["not reported", "reported just now", "excess", "another has no pods", "many at once"],
+)
+async def test_pods_are_listed_at_each_look_where_one_pod_does_not_say_enough(
+    world: World, workloads: list[dict[str, Any]], more: list[dict[str, Any]]
+) -> None:
+    now, world.now = [1000.0], at(100)
+    outliving = OutlivingPods(world.ctx, clock=lambda: now[0])
+    with_pods(world, *REMAINING.values(), *more)
+    for _ in range(3):
+        assert "uid-w" in await outliving.of(workloads)
+        now[0] += 10
+    assert world.calls == [LIST] * 3
+
+
+@pytest.mark.parametrize(("status", "calls"), [(403, [*READ_TWO, LIST]), (500, READ)])
+async def test_pod_that_cannot_be_read_does_not_release_quota(
+    world: World, status: int, calls: list[str]
+) -> None:
+    now, world.now = [1000.0], at(100)
+    outliving = OutlivingPods(world.ctx, clock=lambda: now[0])
+    with_pods(world, *REMAINING.values())
+    await outliving.of((reporting(),))
+    world.client.calls.clear()
+    world.client.fails["get"] = ApiError(status, "Forbidden" if status == 403 else "InternalError", "no")
+    now[0] += 10
+    if status == 403:
+        assert names_of(await outliving.of((reporting(),))) == ["a", "b", "c"]
+    else:
+        with pytest.raises(ApiError):
+            await outliving.of((reporting(),))
+    assert world.calls == calls
+
+
+async def test_remembered_pods_are_dropped_when_a_list_was_due(world: World) -> None:
+    now, world.now = [1000.0], at(100)
+    outliving = OutlivingPods(world.ctx, clock=lambda: now[0])
+    with_pods(world, *REMAINING.values(), pod_of(1))
+    await outliving.of((reporting(),))
+    await outliving.of(OTHERS[1:2])
+    known = outliving._known  # pyright: ignore[reportPrivateUsage]
+    assert set(known) == {"uid-w", "uid-w1"}
+    now[0] += 1000
+    await outliving.of(OTHERS[:1])
+    assert not outliving._known  # pyright: ignore[reportPrivateUsage]
+
+
+async def test_list_that_begins_again_counts_each_pod_once(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def pages(*args: Any, **selectors: Any) -> AsyncGenerator[Page]:
+        for _ in range(2):
+            yield Page([REMAINING["a"]], "1", first=True)
+        yield Page([REMAINING["b"]], "1", first=False)
+
+    monkeypatch.setattr(world.client, "pages", pages)
+    assert names_of(await OutlivingPods(world.ctx).of((admitted(),))) == ["a", "b"]
+
+
+@pytest.mark.parametrize("owner", [OWNER, None])
+async def test_status_is_left_as_it_is_while_one_pod_is_read(
+    world: World, monkeypatch: pytest.MonkeyPatch, owner: dict[str, Any] | None
+) -> None:
+    now, world.now = [1000.0], at(100)
+    world.put(KINDS.workloads, reporting(owner=owner, metadata=GONE))
+    with_pods(world, *REMAINING.values())
+    if owner is None:
+        controller, key = WorkloadController(world.ctx, world.core), WORKLOAD_KEY
+    else:
+        controller, key = JobController(world.ctx, JOB, Owners(world.ctx)), JOB_KEY
+    monkeypatch.setattr(controller, "_outliving", OutlivingPods(world.ctx, clock=lambda: now[0]))
+
+    async def look() -> list[str]:
+        now[0] += 10
+        world.client.calls.clear()
+        assert await controller.reconcile(key) == 15.0
+        return [call for call in world.calls if "pods" in call or call.startswith(("patch", "apply"))]
+
+    assert await look() == [LIST, "patch workloads/job-j-1/status"]
+    del world.client.api["pods", "a"]
+    assert await look() == READ
+    assert await look() == READ
+    assert state(world) == ("PodsRunning", None)
+
+
+async def test_excess_pods_are_deleted_and_counted_once(world: World) -> None:
+    world.put(KINDS.workloads, admitted())
+    with_pods(world, *REMAINING.values(), EXCESS)
+    controller = JobController(world.ctx, JOB, Owners(world.ctx))
+    await controller.reconcile(JOB_KEY)
+    del world.client.api["pods", "d"]
+    await controller.reconcile(JOB_KEY)
+    assert [call for call in world.calls if call.startswith("delete")] == ["delete pods/d"]
+    assert world.told.excess == [("job-j-1", "Job.batch", 1)]

@@ -1,0 +1,153 @@
+"""The controller of the ProvisioningRequest check: what it gathers, writes, and is woken by."""
+
+from typing import Any
+
+import orjson
+import pytest
+
+from admitq.controllers.indexes import BY_OWNER, owners
+from admitq.controllers.provisioning.controller import ProvisioningController
+from admitq.controllers.provisioning.requests import PROVISIONING_REQUESTS
+from admitq.controllers.provisioning.watches import provisioning
+from admitq.runtime.errors import ApiError
+from admitq.runtime.resources import POD_TEMPLATES, Resource
+from admitq.runtime.store import Change, Key, Store
+from tests.unit.controllers.builders import KINDS, NAMES, reserved, time, workload
+from tests.unit.controllers.world import World, cluster_scoped
+
+KEY = Key("ns", "job-j-1")
+CHECK = {"name": "c", "state": "Pending", "lastTransitionTime": time(0), "message": ""}
+NAME = "job-j-1-c-1"
+TEMPLATE = f"ppt-{NAME}-main"
+
+
+@pytest.fixture
+def world() -> World:
+    """A Workload with quota and a check, the check and its config, and an autoscaler that can be asked."""
+    made = World()
+    made.stores.stores[PROVISIONING_REQUESTS] = Store(PROVISIONING_REQUESTS, indexes={BY_OWNER: owners})
+    parameters = {"apiGroup": NAMES.group, "kind": "ProvisioningRequestConfig", "name": "p"}
+    spec = {"controllerName": NAMES.provisioning_controller, "parameters": parameters}
+    made.put(KINDS.admission_checks, cluster_scoped("c", spec=spec))
+    made.put(KINDS.admission_checks, cluster_scoped("other", spec={"controllerName": "example.com/c"}))
+    config = cluster_scoped("p", spec={"provisioningClassName": "class"})
+    made.put(KINDS.provisioning_request_configs, config)
+    made.put(KINDS.resource_flavors, cluster_scoped("f", spec={}))
+    made.put(KINDS.workloads, reserved(admissionChecks=[CHECK]))
+    return made
+
+
+async def settled(world: World) -> float | None:
+    """Look at the Workload until nothing more is written; gives when to look again."""
+    controller = ProvisioningController(world.ctx)
+    for _ in range(10):
+        before = len(world.client.calls)
+        again = await controller.reconcile(KEY)
+        if len(world.client.calls) == before:
+            return again
+    raise AssertionError("the decisions do not come to an end")
+
+
+async def test_a_request_is_made_with_its_templates(world: World) -> None:
+    assert await settled(world) is None
+    assert world.calls == [
+        f"create podtemplates/{TEMPLATE}",
+        f"create provisioningrequests/{NAME}",
+        f"patch podtemplates/{TEMPLATE}",
+    ]
+    [owner] = world.get(POD_TEMPLATES, TEMPLATE)["metadata"]["ownerReferences"]
+    assert (owner["kind"], owner["uid"]) == ("ProvisioningRequest", f"uid-{NAME}")
+    note = f'Created ProvisioningRequest: "{NAME}"'
+    assert world.told.events == [("job-j-1", "ProvisioningRequestCreated", note)]
+
+
+async def test_what_the_api_refuses_is_told_stated_and_tried_again(world: World) -> None:
+    world.client.fails["create"] = ApiError(403, "Forbidden", "exceeded quota")
+    assert await ProvisioningController(world.ctx).reconcile(KEY) == 10.0
+    message = f'Error creating PodTemplate "{TEMPLATE}": exceeded quota'
+    assert world.told.events == [("job-j-1", "FailedCreate", message)]
+    [check] = world.get(KINDS.workloads, "job-j-1")["status"]["admissionChecks"]
+    assert check == {**CHECK, "message": message}
+
+
+async def test_what_is_there_before_the_store_knows_it_is_waited_for_silently(world: World) -> None:
+    world.client.fails["create"] = ApiError(409, "AlreadyExists", "already exists")
+    assert await ProvisioningController(world.ctx).reconcile(KEY) == 1.0
+    assert world.told.events == []
+
+
+@pytest.mark.parametrize(
+    ("verb", "error"),
+    [("create", ApiError(503, "ServiceUnavailable", "down")), ("patch", ApiError(403, "Forbidden", "no"))],
+)
+async def test_other_failures_are_the_queues_matter(world: World, verb: str, error: ApiError) -> None:
+    world.client.fails[verb] = error
+    with pytest.raises(ApiError):
+        await settled(world)
+
+
+async def test_workloads_without_such_checks_cost_nothing(world: World) -> None:
+    world.put(KINDS.workloads, reserved(name="w", admissionChecks=[{**CHECK, "name": "other"}]))
+    controller = ProvisioningController(world.ctx)
+    assert await controller.reconcile(Key("ns", "w")) is None
+    assert await controller.reconcile(Key("ns", "unknown")) is None
+    assert world.calls == []
+
+
+async def test_a_check_is_active_once(world: World) -> None:
+    controller = ProvisioningController(world.ctx)
+    for name in ("c", "c", "other", "unknown"):
+        await controller.reconcile(Key("", name))
+    assert world.calls == ["patch admissionchecks/c/status"]
+
+
+# --- what wakes it --------------------------------------------------------------------------------
+
+
+def looked_at(
+    world: World, resource: Resource, old: dict[str, Any] | None, new: dict[str, Any] | None
+) -> set[str]:
+    """The keys that a change makes the controller look at."""
+    obj: dict[str, Any] = new or old or {}
+    key = Key(obj["metadata"].get("namespace", ""), obj["metadata"]["name"])
+    change = Change("modified", key, new, None if old is None else orjson.dumps(old))
+    watches = [one for one in provisioning(world.ctx).spec.watches if one.resource == resource]
+    return {str(one) for watch in watches for one in watch.keys(change)}
+
+
+def made_for(kind: str, name: str) -> dict[str, Any]:
+    owner = {"apiVersion": NAMES.api_version, "kind": kind, "name": name, "controller": True}
+    return {"metadata": {"name": "x", "namespace": "ns", "ownerReferences": [owner]}}
+
+
+def test_workloads_with_checks_are_looked_at(world: World) -> None:
+    plain, checked = workload(), workload(admissionChecks=[CHECK])
+    assert looked_at(world, KINDS.workloads, None, plain) == set()
+    assert looked_at(world, KINDS.workloads, plain, checked) == {"ns/job-j-1"}
+    assert looked_at(world, KINDS.workloads, checked, plain) == {"ns/job-j-1"}
+
+
+@pytest.mark.parametrize("resource", [PROVISIONING_REQUESTS, POD_TEMPLATES])
+def test_what_was_made_for_a_workload_concerns_it(world: World, resource: Resource) -> None:
+    mine, request = made_for("Workload", "w"), made_for("ProvisioningRequest", "r")
+    assert looked_at(world, resource, None, mine) == {"ns/w"}
+    assert looked_at(world, resource, mine, request) == {"ns/w"}
+    assert looked_at(world, resource, None, request) == set()
+
+
+def test_a_config_concerns_its_checks_and_their_workloads(world: World) -> None:
+    config: Any = world.get(KINDS.provisioning_request_configs, "p")
+    assert looked_at(world, KINDS.provisioning_request_configs, None, config) == {"c", "ns/job-j-1"}
+
+
+def test_a_check_concerns_its_workloads_only_if_it_asks_for_something_else(world: World) -> None:
+    check: Any = world.get(KINDS.admission_checks, "c")
+    other = {**check, "spec": {"controllerName": "other"}}
+    assert looked_at(world, KINDS.admission_checks, None, check) == {"c", "ns/job-j-1"}
+    assert looked_at(world, KINDS.admission_checks, check, {**check, "status": {}}) == {"c"}
+    assert looked_at(world, KINDS.admission_checks, check, other) == {"c", "ns/job-j-1"}
+
+
+def test_start_includes_all_checks_and_their_workloads(world: World) -> None:
+    world.put(KINDS.workloads, workload(name="unchecked"))
+    assert {str(key) for key in provisioning(world.ctx).known()} == {"c", "other", "ns/job-j-1"}

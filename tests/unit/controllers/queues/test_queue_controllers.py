@@ -1,0 +1,369 @@
+"""The statuses of queues: what the core says, written when it differs and not too often."""
+
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from admitq.controllers.queues.controllers import (
+    HELD_RETRY_SECONDS,
+    ClusterQueueController,
+    CohortController,
+    LocalQueueController,
+    Pace,
+    cluster_queue_patch,
+    cohort_patch,
+    local_queue_patch,
+)
+from admitq.controllers.queues.refused_jobs import RefusedJob, RefusedJobs
+from admitq.core.activity import ActiveReason, InactiveCause
+from admitq.core.amounts import UNLIMITED
+from admitq.core.fair_sharing import NO_SHARE, Share
+from admitq.core.model import SECOND, ConsumedResources, ObjectKey
+from admitq.core.statuses import (
+    ClusterQueueStatus,
+    CohortStatus,
+    FlavorTotals,
+    LocalQueueReason,
+    LocalQueueStatus,
+    ResourceTotal,
+)
+from admitq.runtime.resources import JOBS
+from admitq.runtime.store import Key
+from tests.unit.controllers.builders import KINDS, NAMES, START, after, at, condition_of, job, time
+from tests.unit.controllers.world import World, cluster_scoped
+
+USED = (FlavorTotals("f", (ResourceTotal("cpu", 1500, 500), ResourceTotal("memory", 2**30, 0))),)
+READY = ClusterQueueStatus(
+    active=True,
+    reason=ActiveReason.READY,
+    causes=(),
+    pending=3,
+    inadmissible=1,
+    reserving=2,
+    admitted=1,
+    flavors_reservation=USED,
+    flavors_usage=(),
+)
+STOPPED = READY._replace(
+    active=False, reason=ActiveReason.STOPPED, causes=(InactiveCause(ActiveReason.STOPPED),)
+)
+LOCAL = LocalQueueStatus(True, LocalQueueReason.READY, 3, 2, 1, USED, ())
+SEVEN = Share(infinite=False, amount=Fraction(20, 3))
+CQ = Key("", "cq")
+
+
+def queue(**metadata: object) -> dict[str, Any]:
+    return cluster_scoped("cq", metadata={"finalizers": [NAMES.finalizer], "generation": 4, **metadata})
+
+
+def test_a_status_tells_counts_totals_and_what_is_borrowed() -> None:
+    patch = cluster_queue_patch(queue(), READY, START)
+    assert patch == {
+        "status": {
+            "conditions": [
+                {
+                    "type": "Active",
+                    "status": "True",
+                    "reason": "Ready",
+                    "message": "Can admit new workloads",
+                    "lastTransitionTime": time(0),
+                    "observedGeneration": 4,
+                }
+            ],
+            "flavorsReservation": [
+                {
+                    "name": "f",
+                    "resources": [
+                        {"name": "cpu", "total": "1500m", "borrowed": "500m"},
+                        {"name": "memory", "total": "1Gi", "borrowed": "0"},
+                    ],
+                }
+            ],
+            "flavorsUsage": [],
+            "pendingWorkloads": 3,
+            "reservingWorkloads": 2,
+            "admittedWorkloads": 1,
+        }
+    }
+
+
+def test_c16_status_total_beyond_int64_is_a_quantity() -> None:
+    most = (FlavorTotals("f", (ResourceTotal("cpu", UNLIMITED, UNLIMITED),)),)
+    patch = cluster_queue_patch(queue(), READY._replace(flavors_reservation=most), START)
+    assert patch is not None
+    assert patch["status"]["flavorsReservation"][0]["resources"] == [
+        {"name": "cpu", "total": "9223372036854775807m", "borrowed": "9223372036854775807m"}
+    ]
+
+
+def test_a_status_that_says_so_already_is_not_written() -> None:
+    told = after(queue(), cluster_queue_patch(queue(), READY, START))
+    assert cluster_queue_patch(told, READY, at(60)) is None
+
+
+def test_shares_are_told_with_fair_sharing_and_taken_away_without() -> None:
+    told = after(
+        queue(),
+        cluster_queue_patch(
+            queue(), READY._replace(share=Share(infinite=False, amount=Fraction(249, 2))), START
+        ),
+    )
+    assert told["status"]["fairSharing"] == {"weightedShare": 125}
+    assert cluster_queue_patch(told, READY, START) == {"status": {"fairSharing": None}}
+    cohort = cluster_scoped("c")
+    told = after(cohort, cohort_patch(cohort, CohortStatus((), (), SEVEN)))
+    assert told["status"] == {"fairSharing": {"weightedShare": 7}}
+    assert cohort_patch(told, CohortStatus((), (), SEVEN)) is None
+    assert cohort_patch(cohort, CohortStatus((), ())) is None
+
+
+def test_e_lists_of_more_flavors_than_a_status_may_have_are_cut() -> None:
+    many = tuple(FlavorTotals(f"f-{place}", (ResourceTotal("cpu", 1, 0),)) for place in range(65))
+    for patch in (
+        cluster_queue_patch(queue(), READY._replace(flavors_reservation=many, flavors_usage=many), START),
+        local_queue_patch(
+            cluster_scoped("lq"), LOCAL._replace(flavors_reservation=many, flavors_usage=many), START
+        ),
+    ):
+        assert patch is not None
+        for name in ("flavorsReservation", "flavorsUsage"):
+            assert [one["name"] for one in patch["status"][name]] == [f"f-{place}" for place in range(64)]
+
+
+def test_resources_of_a_flavor_beyond_what_a_status_may_have_are_cut() -> None:
+    many = FlavorTotals("f", tuple(ResourceTotal(f"r{place}", 1, 0) for place in range(65)))
+    patch = cluster_queue_patch(queue(), READY._replace(flavors_reservation=(many,)), START)
+    assert patch is not None
+    [flavor] = patch["status"]["flavorsReservation"]
+    assert [one["name"] for one in flavor["resources"]] == [f"r{place}" for place in range(64)]
+
+
+def test_a_local_queue_tells_what_it_used_in_the_past() -> None:
+    past = ConsumedResources((("cpu", 1500), ("memory", 2**30)), START)
+    patch = local_queue_patch(cluster_scoped("lq"), LOCAL._replace(consumed=past), START)
+    assert patch is not None
+    assert patch["status"]["fairSharing"] == {
+        "weightedShare": 0,
+        "admissionFairSharingStatus": {
+            "consumedResources": {"cpu": "1500m", "memory": "1Gi"},
+            "lastUpdate": time(0),
+        },
+    }
+
+
+def test_d20_local_queue_without_cluster_queue_loses_its_lists() -> None:
+    obj = cluster_scoped("lq")
+    told = after(obj, local_queue_patch(obj, LOCAL, START))
+    assert told["status"]["flavorsReservation"]
+    lost = LocalQueueStatus(False, LocalQueueReason.CLUSTER_QUEUE_DOES_NOT_EXIST, 0, 0, 0, None, None)
+    told = after(told, local_queue_patch(told, lost, START))
+    assert not {"flavorsReservation", "flavorsUsage"} & told["status"].keys()
+    counts = ("pendingWorkloads", "reservingWorkloads", "admittedWorkloads")
+    assert [told["status"][name] for name in counts] == [0, 0, 0]
+
+
+def test_d20_past_use_of_nothing_is_written_with_zero_entries() -> None:
+    past = ConsumedResources((("cpu", 0), ("memory", 0)), START)
+    patch = local_queue_patch(cluster_scoped("lq"), LOCAL._replace(consumed=past), START)
+    assert patch is not None
+    reported = patch["status"]["fairSharing"]["admissionFairSharingStatus"]
+    assert reported["consumedResources"] == {"cpu": "0", "memory": "0"}
+
+
+def test_what_others_say_in_the_status_stays() -> None:
+    other = {"type": "Mine", "status": "True", "reason": "R", "message": "", "lastTransitionTime": time(0)}
+    obj = {**queue(), "status": {"conditions": [other]}}
+    told = after(obj, cluster_queue_patch(obj, READY, START))
+    assert other in told["status"]["conditions"]
+
+
+async def test_a_cluster_queue_is_written_at_most_once_a_second() -> None:
+    world = World()
+    world.put(KINDS.cluster_queues, queue())
+    controller = ClusterQueueController(world.ctx, world.core)
+    world.core.cluster_queues["cq"] = READY
+    assert await controller.reconcile(CQ) is None
+    world.core.cluster_queues["cq"] = STOPPED
+    world.now += SECOND // 4
+    assert await controller.reconcile(CQ) == 0.75
+    assert world.calls == ["patch clusterqueues/cq/status"]
+    world.now += SECOND
+    assert await controller.reconcile(CQ) is None
+    message = "Can't admit new workloads: is stopped."
+    assert condition_of(world.get(KINDS.cluster_queues, "cq"), "Active") == ("False", "Stopped", message)
+    assert await controller.reconcile(CQ) is None
+    assert len(world.calls) == 2
+    assert world.told.counted.count("cluster_queue_reported") == 4
+
+
+def test_clock_set_back_delays_only_briefly() -> None:
+    now = [START]
+    pace = Pace(lambda: now[0])
+    pace.wrote(CQ)
+    now[0] -= 3600 * SECOND
+    assert pace.wait(CQ) == 1.0
+
+
+async def test_a_cluster_queue_that_goes_is_held_while_quota_of_it_is_reserved() -> None:
+    world = World()
+    world.put(KINDS.cluster_queues, queue(deletionTimestamp=time(0)))
+    world.core.cluster_queues["cq"] = READY
+    world.core.reserving.add("cq")
+    controller = ClusterQueueController(world.ctx, world.core)
+    await controller.reconcile(CQ)
+    assert world.calls == ["patch clusterqueues/cq/status"]
+    world.core.reserving.clear()
+    await controller.reconcile(CQ)
+    assert world.calls[1:] == ["json_patch clusterqueues/cq"]
+
+
+async def test_deleted_cluster_queue_that_cannot_be_read_is_looked_at_until_nothing_is_reserved() -> None:
+    world = World()
+    world.put(KINDS.cluster_queues, queue(deletionTimestamp=time(0)))
+    world.core.reserving.add("cq")
+    controller = ClusterQueueController(world.ctx, world.core)
+    assert await controller.reconcile(CQ) == HELD_RETRY_SECONDS
+    world.core.reserving.clear()
+    await controller.reconcile(CQ)
+    assert world.calls == ["json_patch clusterqueues/cq"]
+
+
+async def test_a_cluster_queue_from_before_gets_its_finalizer() -> None:
+    world = World()
+    world.put(KINDS.cluster_queues, queue(finalizers=["a.example/x"]))
+    await ClusterQueueController(world.ctx, world.core).reconcile(CQ)
+    finalizers = world.get(KINDS.cluster_queues, "cq")["metadata"]["finalizers"]
+    assert finalizers == ["a.example/x", NAMES.finalizer]
+
+
+@pytest.mark.parametrize("known", [True, False])
+async def test_of_what_the_core_does_not_know_nothing_is_said(known: bool) -> None:
+    world = World()
+    if known:
+        world.put(KINDS.cluster_queues, queue())
+    await ClusterQueueController(world.ctx, world.core).reconcile(CQ)
+    assert world.calls == []
+    assert world.told.counted == []
+
+
+async def test_status_of_a_quarantined_cluster_queue_keeps_what_was_reported() -> None:
+    world = World()
+    world.put(KINDS.cluster_queues, queue())
+    quarantined = (InactiveCause(ActiveReason.UNKNOWN),)
+    world.core.cluster_queues["cq"] = READY._replace(
+        active=False, reason=ActiveReason.UNKNOWN, causes=quarantined
+    )
+    await ClusterQueueController(world.ctx, world.core).reconcile(CQ)
+    assert "patch clusterqueues/cq/status" not in world.calls
+    assert world.told.counted != []
+
+
+async def test_a_local_queue_tells_its_numbers_without_what_is_borrowed() -> None:
+    world = World()
+    obj = {"metadata": {"name": "lq", "namespace": "ns", "uid": "u", "resourceVersion": "1"}}
+    world.put(KINDS.local_queues, obj)
+    world.core.local_queues[ObjectKey("ns", "lq")] = LOCAL
+    controller = LocalQueueController(world.ctx, world.core, refused_jobs(world))
+    await controller.reconcile(Key("ns", "lq"))
+    told = world.get(KINDS.local_queues, "lq")
+    assert told["status"]["flavorsReservation"][0]["resources"][0] == {"name": "cpu", "total": "1500m"}
+    assert condition_of(told, "Active") == ("True", "Ready", "Can submit new workloads to localQueue")
+    world.now += 2 * SECOND
+    await controller.reconcile(Key("ns", "lq"))
+    assert len(world.calls) == 1
+    assert await controller.reconcile(Key("ns", "gone")) is None
+
+
+def refused_jobs(world: World) -> RefusedJobs:
+    integrations = world.ctx.settings.integrations
+    return RefusedJobs(world.ctx.stores, integrations, NAMES)
+
+
+def of_named(name: str, queue: str, namespace: str = "ns") -> dict[str, Any]:
+    return job(name=name, uid=f"uid-{name}", namespace=namespace, labels={NAMES.queue_name: queue})
+
+
+def test_jobs_in_quarantine_are_told_of_by_the_queue_that_they_name() -> None:
+    world, queue = World(), Key("ns", "lq")
+    world.put(
+        JOBS, of_named("b", "lq"), of_named("a", "lq"), of_named("far", "lq", "far"), of_named("c", "other")
+    )
+    refused = refused_jobs(world)
+    queues = {
+        Key("ns", "b"): queue,
+        Key("ns", "a"): queue,
+        Key("far", "far"): Key("far", "lq"),
+        Key("ns", "c"): Key("ns", "other"),
+        Key("ns", "gone"): None,
+    }
+    assert {key: refused.told("batch/job", key, f"no {key.name}") for key in queues} == queues
+    assert refused.told("workload", Key("ns", "a"), "x") is None
+    assert refused.of(queue) == [RefusedJob("Job", "a", "no a"), RefusedJob("Job", "b", "no b")]
+    assert refused.of(Key("ns", "none")) == ()
+    # The new name does not matter: the former one does not report it any more.
+    world.put(JOBS, of_named("a", "other"))
+    assert {key: refused.told("batch/job", key, None) for key in queues} == queues
+    assert not any(refused.of(one) for one in queues.values() if one)
+
+
+async def test_a_local_queue_tells_of_jobs_that_are_refused_until_a_while_after_none_is() -> None:
+    world, queue = World(), Key("ns", "lq")
+    world.put(
+        KINDS.local_queues,
+        {"metadata": {"name": "lq", "namespace": "ns", "uid": "u", "resourceVersion": "1"}},
+    )
+    world.core.local_queues[ObjectKey("ns", "lq")] = LOCAL
+    world.put(JOBS, of_named("a", "lq"), of_named("b", "lq"))
+    refused = refused_jobs(world)
+    controller = LocalQueueController(world.ctx, world.core, refused)
+
+    async def told(*names: str, seconds: float = 10) -> Any:
+        world.now += int(seconds * SECOND)
+        for name in ("a", "b"):
+            refused.told("batch/job", Key("ns", name), None)
+        for name in names:
+            refused.told("batch/job", Key("ns", name), f"no {name}")
+        again = await controller.reconcile(queue)
+        return again, condition_of(world.get(KINDS.local_queues, "lq"), "JobsRefused")
+
+    one = ("True", "Quarantined", "1 job is left alone until changed. Job b: no b")
+    assert await told("b") == (None, one)
+    both = ("True", "Quarantined", "2 jobs are left alone until changed. Job a: no a")
+    assert await told("a", "b") == (None, both)
+    assert await told("b") == (None, one)
+    assert await told() == (2.0, one)
+    # What else is to be told is told at once, and does not have it wait any longer.
+    world.core.local_queues[ObjectKey("ns", "lq")] = LOCAL._replace(pending=7)
+    assert await told(seconds=1.75) == (0.25, one)
+    assert world.get(KINDS.local_queues, "lq")["status"]["pendingWorkloads"] == 7
+    assert await told(seconds=0.5) == (0.5, one)
+    assert await told(seconds=0.5) == (None, None)
+    # After a start nothing is known yet.
+    assert await told("b") == (None, one)
+    anew = LocalQueueController(world.ctx, world.core, refused_jobs(world))
+    assert await anew.reconcile(queue) == 2.0
+
+
+async def test_a_cohort_is_told_with_its_place_in_the_tree_even_if_that_is_a_cycle() -> None:
+    world = World()
+    for name, parent in (("leaf", "middle"), ("middle", "root"), ("a", "b"), ("b", "a")):
+        world.put(KINDS.cohorts, cluster_scoped(name, spec={"parentName": parent}))
+    controller = CohortController(world.ctx, world.core)
+    for name in ("leaf", "root", "a"):
+        world.core.cohorts[name] = CohortStatus((), ())
+        assert await controller.reconcile(Key("", name)) is None
+    assert world.calls == []
+    assert world.told.cohorts == [("leaf", "middle", "root"), ("root", "", "root"), ("a", "b", "b")]
+    await controller.reconcile(Key("", "gone"))
+    assert world.told.counted == ["forget_cohort"]
+
+
+async def test_a_cohort_that_is_an_object_tells_its_share() -> None:
+    world = World()
+    world.put(KINDS.cohorts, cluster_scoped("leaf"))
+    world.core.cohorts |= {"leaf": CohortStatus((), (), NO_SHARE), "implicit": CohortStatus((), (), NO_SHARE)}
+    controller = CohortController(world.ctx, world.core)
+    for name in world.core.cohorts:
+        await controller.reconcile(Key("", name))
+    assert world.calls == ["patch cohorts/leaf/status"]
