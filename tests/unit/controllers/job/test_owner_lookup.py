@@ -27,9 +27,9 @@ NESTING = replace(
     JOB,
     ownership=replace(
         JOB.ownership,
-        creates=None,
-        differs=accept_every_child,
-        known_owners=(OwnerKind("apps", "v1", "ReplicaSet"),),
+        created_kinds=None,
+        compare_child=accept_every_child,
+        intermediate_owners=(OwnerKind("apps", "v1", "ReplicaSet"),),
     ),
 )
 """Jobs that may own jobs, also through ReplicaSets."""
