@@ -28,14 +28,18 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What is wrong, and where: the field is empty where it is the file as a whole."""
+    """What is wrong, and where.
+
+    The field is empty if the problem is the file as a whole; the object is empty if the file has only one.
+    """
 
     place: Place
     field: str
     remedy: str
+    object: str = ""
 
     def __str__(self) -> str:
-        return f"{self.place}: {self.field}: {self.remedy}" if self.field else f"{self.place}: {self.remedy}"
+        return ": ".join(filter(None, (str(self.place), self.object, self.field, self.remedy)))
 
 
 class InputError(ValueError):
@@ -144,7 +148,7 @@ def _objects(value: Any, node: yaml.Node, shown: str) -> Iterator[Document]:
         raise InputError([Problem(place, "", "must be an object with fields like apiVersion and kind")])
     content = cast("Mapping[str, Any]", value)
     document = Document(shown, content, node)
-    if content.get("kind") != "List":
+    if not str(content.get("kind", "")).endswith("List") or "items" not in content:
         yield document
         return
     for index, item in enumerate(cast("list[Any]", content.get("items") or [])):

@@ -50,7 +50,7 @@ def read_files(paths: Sequence[Path]) -> Files:
         first = scenarios[0][1].place()
         raise scenarios[1][1].error(("kind",), f"there is a {KIND} already, at {first}: keep one")
     path, document = scenarios[0]
-    names = _names(document, [one for _, one in documents])
+    names = _scenario_names(document)
     scenario, spec = _scenario(document)
     files = Files(names, scenario, spec, _name(document, path), path.parent)
     for _, one in documents:
@@ -64,6 +64,7 @@ def read_files(paths: Sequence[Path]) -> Files:
                 raise one.error(("kind",), f"a {KIND} cannot be among the manifests of another")
             _sort_in(files, one)
     files.manifests.extend(_repeated(spec, scenario.repeat))
+    files.names = _manifest_names(files)
     return files
 
 
@@ -78,16 +79,23 @@ def _sort_in(files: Files, document: Document) -> None:
         files.manifests.append(document)
 
 
-def _names(scenario: Document, documents: Sequence[Document]) -> Names:
+def _scenario_names(scenario: Document) -> Names:
     """The names of the API group that the scenario is written for."""
     api_version = scenario.value.get("apiVersion")
     for group in GROUPS:
         names = names_for(group)
         if api_version == names.simulation_api_version:
             return names
-    used = {str(one.value.get("apiVersion", "")).partition("/")[0] for one in documents}
-    group = next((group for group in GROUPS if group in used), DEFAULT_GROUP)
-    raise scenario.error(("apiVersion",), f"write {names_for(group).simulation_api_version}")
+    raise scenario.error(("apiVersion",), f"write {names_for(DEFAULT_GROUP).simulation_api_version}")
+
+
+def _manifest_names(files: Files) -> Names:
+    """The names of the API group of the manifests, which may be another one than the scenario's."""
+    for document in files.manifests:
+        group = str(document.value.get("apiVersion", "")).rpartition("/")[0]
+        if group in GROUPS:
+            return names_for(group)
+    return files.names
 
 
 def _name(document: Document, path: Path) -> str:

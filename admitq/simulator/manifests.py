@@ -8,17 +8,13 @@ and counted.
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from importlib import import_module
 from typing import Any, Final, NamedTuple, cast
-
-import orjson
-from pydantic import BaseModel, ValidationError
 
 from admitq.core.events import Event
 from admitq.integrations.base import Integration, ObjectReference, ReferencedKind
 from admitq.integrations.registry import find_referenced_kind, load_integrations
-from admitq.simulator.documents import Document, FieldPath, InputError, Problem, field_path, without_nulls
-from admitq.simulator.problems import aliases, problems_of, unknown_field
+from admitq.simulator.api_server import store
+from admitq.simulator.documents import Document, FieldPath, field_path, without_nulls
 from admitq.translate.observations import Observation, observations
 from admitq.translate.read_options import Reading
 from admitq_api.json_objects import JsonObject, apply_merge_patch, value_at, with_value
@@ -27,17 +23,6 @@ from admitq_api.stored_fields import MalformedField
 
 NAMESPACE_LABEL: Final = "kubernetes.io/metadata.name"
 """The label by which the API server tells every namespace's name."""
-
-_MODELS: Final[Mapping[str, str]] = {
-    "AdmissionCheck": "admission_check",
-    "ClusterQueue": "cluster_queue",
-    "Cohort": "cohort",
-    "LocalQueue": "local_queue",
-    "ResourceFlavor": "resource_flavor",
-    "Topology": "topology",
-    "WorkloadPriorityClass": "workload_priority_class",
-}
-"""The module of each of our kinds whose objects are held against their schema."""
 
 _OBSERVED: Final[Mapping[str, tuple[str, str]]] = {
     "ResourceFlavor": ("resourceflavors", ""),
@@ -81,6 +66,8 @@ class Manifests:
         self._kinds = {one.gvk: one for one in (*load_integrations(), *custom)}
         self._observations = observations(names, how)
         self._objects: dict[ObjectId, Document] = {}
+        self._given: dict[ObjectId, Document] = {}
+        """The same as they were given, which patches are applied to."""
         self._followed: set[ObjectId] = set()
         self.left_out: Counter[str] = Counter()
         """Objects that mean nothing to a simulation, by kind."""
@@ -99,11 +86,11 @@ class Manifests:
         if name is None:
             self.left_out[f"{kind} ({document.value.get('apiVersion', '')})"] += 1
             return None
-        _check_schema(document, kind)
         if name in self._objects:
             first = self._objects[name].place()
             raise document.error(("metadata", "name"), f"{name} is there already, at {first}")
-        self._objects[name] = document
+        self._given[name] = document
+        self._objects[name] = document = self._stored(document)
         if _followed_kind(document) is not None:
             self._followed.add(name)
         return name
@@ -113,13 +100,15 @@ class Manifests:
         api_version = _text(document, ("apiVersion",))
         group, _, version = api_version.rpartition("/")
         if group in GROUPS:
-            if api_version != self.names.api_version:
+            if group != self.names.group:
                 raise document.error(
-                    ("apiVersion",),
-                    f"write {self.names.api_version}: all objects are of one group and version",
+                    ("apiVersion",), f"write {self.names.api_version}: all objects are of one group"
                 )
             if kind not in _OBSERVED and kind not in _CLASSES and kind != "Workload":
                 return None
+            if version not in {self.names.version, self.names.older_version}:
+                known = " or ".join(filter(None, (self.names.version, self.names.older_version)))
+                raise document.error(("apiVersion",), f"{group} has no version {version}: use {known}")
         elif (group, kind) not in _FOREIGN and _CLASSES.get(kind) != group:
             integration = self.integration_of(document.value)
             if integration is None and find_referenced_kind(group, version, kind) is None:
@@ -137,6 +126,11 @@ class Manifests:
         generated = value_at(document.value, ("metadata", "generateName"))
         name = generated.rstrip("-") if isinstance(generated, str) else _text(document, ("metadata", "name"))
         return ObjectId(kind, namespace, name)
+
+    def _stored(self, document: Document, old: Document | None = None) -> Document:
+        """The object as the API server stores it; objects of other groups are taken as they are."""
+        group = str(document.value["apiVersion"]).rpartition("/")[0]
+        return store(document, self.names, old) if group == self.names.group else document
 
     # --- asking -----------------------------------------------------------------------------------
 
@@ -221,16 +215,18 @@ class Manifests:
         name = self._role(document, _text(document, ("kind",)))
         if name is None or name.kind not in _OBSERVED:
             raise document.error(("kind",), _remedy_for_kind())
-        _check_schema(document, name.kind)
-        event = self.changed(name, document)
-        self._objects[name] = document
+        stored = self._stored(document, self._objects.get(name))
+        event = self.changed(name, stored)
+        self._given[name], self._objects[name] = document, stored
         return event
 
     def remove(self, name: ObjectId, document: Document) -> Event:
         """Delete an object while the run goes on; ``document`` is what asks for it."""
-        found = self._objects.pop(self._known(name, document), None)
+        known = self._known(name, document)
+        found = self._objects.pop(known, None)
         if found is None:
             raise document.error(("name",), f"there is no {name}")
+        self._given.pop(known, None)
         return self.deleted(name, found)
 
     def patched(self, name: ObjectId, patch: Mapping[str, Any], document: Document) -> Event:
@@ -239,7 +235,7 @@ class Manifests:
         Raises:
             InputError: there is no such object, or the result is not what its kind must be.
         """
-        found = self._objects.get(self._known(name, document))
+        found = self._given.get(self._known(name, document))
         if found is None:
             raise document.error(("name",), f"there is no {name}")
         # What is wrong with the result stands in the patch, as far as it can be found there.
@@ -289,45 +285,3 @@ def _as_stored(name: ObjectId, value: JsonObject) -> JsonObject:
         # Whoever runs the check would have marked it so; without that its ClusterQueues admit nothing.
         return with_value(stored, ("status",), {"conditions": [{"type": "Active", "status": "True"}]})
     return {key: inner for key, inner in stored.items() if key != "status"}
-
-
-# --- schema ---------------------------------------------------------------------------------------
-
-
-def _check_schema(document: Document, kind: str) -> None:
-    """Refuse what the API server would refuse, unknown fields included.
-
-    Raises:
-        InputError: with every field that is wrong.
-    """
-    module = _MODELS.get(kind)
-    if module is None:
-        return
-    model: type[BaseModel] = getattr(import_module(f"admitq_api.kinds.{module}"), kind)
-    try:
-        read = model.model_validate_json(orjson.dumps(document.value), strict=True)
-    except ValidationError as error:
-        raise InputError(problems_of(error, document, model)) from None
-    known = read.model_dump(mode="json", by_alias=True, exclude_unset=True)
-    unknown = list(_unknown(document.value, known, ()))
-    if unknown:
-        names = aliases(model)
-        raise InputError(_unknown_problem(document, path, names) for path in unknown)
-
-
-def _unknown_problem(document: Document, path: FieldPath, names: list[str]) -> Problem:
-    return document.problem(path, unknown_field(str(path[-1]), names))
-
-
-def _unknown(given: Any, known: Any, path: FieldPath) -> Iterator[FieldPath]:
-    """The fields that were given and that nobody knows."""
-    if isinstance(given, Mapping) and isinstance(known, Mapping):
-        for key, value in cast("Mapping[str, Any]", given).items():
-            if key not in known and key != "status":
-                yield (*path, key)
-            elif key in known:
-                yield from _unknown(value, known[key], (*path, key))
-    elif isinstance(given, list) and isinstance(known, list):
-        pairs = zip(cast("list[Any]", given), cast("list[Any]", known), strict=False)
-        for index, (left, right) in enumerate(pairs):
-            yield from _unknown(left, right, (*path, index))

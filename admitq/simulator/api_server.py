@@ -1,0 +1,86 @@
+"""What the API server does with an object of the API group before it stores it.
+
+It checks the object against the schema of its version, applies defaults, and evaluates the CEL rules. Then it
+converts an older version to the stored one. The schemas are those of the CustomResourceDefinitions.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from functools import lru_cache
+from importlib import import_module
+from typing import Any, Final
+
+from admitq.simulator.documents import Document, InputError
+from admitq.simulator.structural import FieldProblem, Schema, apply_defaults, find_problems
+from admitq_api.labels import Names, names_for
+from admitq_api.schema import ApiKind, create_schema, fill_in_group
+
+_MODULES: Final[Mapping[str, str]] = {
+    "AdmissionCheck": "admission_check",
+    "ClusterQueue": "cluster_queue",
+    "Cohort": "cohort",
+    "LocalQueue": "local_queue",
+    "ResourceFlavor": "resource_flavor",
+    "Topology": "topology",
+    "Workload": "workload",
+    "WorkloadPriorityClass": "workload_priority_class",
+}
+"""The module that declares each kind that a simulation uses."""
+
+
+def store(document: Document, names: Names, old: Document | None = None) -> Document:
+    """Return an object as the API server stores it: checked, with defaults, in the stored version.
+
+    Args:
+        document: an object of a kind of the API group, in any version that is served.
+        names: the names of the API group.
+        old: the stored object that an update replaces.
+
+    Raises:
+        InputError: the API server would refuse the object; with every field that is wrong.
+    """
+    # A status of its own is ignored in creates and updates of an object.
+    given = {name: value for name, value in document.value.items() if name != "status"}
+    version = str(given["apiVersion"]).rpartition("/")[2]
+    schema = _schema(str(given["kind"]), names.group, version)
+    _refuse(document, find_problems(given, schema))
+    complete: dict[str, Any] = apply_defaults(given, schema)
+    # The CEL library takes long to import, for runs whose objects are refused before.
+    from admitq.simulator.cel_rules import broken_rules  # noqa: PLC0415
+
+    before = None if old is None else _in_version(old.value, version, names)
+    _refuse(document, broken_rules(complete, schema, before))
+    return replace(document, value=_in_version(complete, names.version, names))
+
+
+def _in_version(obj: Mapping[str, Any], version: str, names: Names) -> Mapping[str, Any]:
+    if obj.get("apiVersion") == f"{names.group}/{version}":
+        return obj
+    from admitq_api.v1beta1.conversion import convert  # noqa: PLC0415 few have objects of that version
+
+    return convert(obj, version, names)
+
+
+def _refuse(document: Document, problems: Iterable[FieldProblem]) -> None:
+    kind, name = document.value.get("kind"), document.value["metadata"].get("name", "")
+    found = [
+        replace(document.problem(path, remedy), object=f"{kind} {name}".rstrip()) for path, remedy in problems
+    ]
+    if found:
+        raise InputError(found)
+
+
+@lru_cache(maxsize=64)
+def _schema(kind: str, group: str, version: str) -> Schema:
+    """The schema of a kind in a version. Every object is checked against it, so it is made once."""
+    model: type[ApiKind] = getattr(import_module(f"admitq_api.kinds.{_MODULES[kind]}"), kind)
+    names = names_for(group)
+    schema: Schema = fill_in_group(create_schema(model), group)
+    if version == names.version:
+        return schema
+    from admitq_api.v1beta1.differences import list_differences  # noqa: PLC0415
+    from admitq_api.v1beta1.schemas import create_older_version  # noqa: PLC0415 few have objects of that version
+
+    stored = {"name": names.version, "schema": {"openAPIV3Schema": schema}}
+    older = create_older_version(stored, list_differences(names)[kind], version)
+    return older["schema"]["openAPIV3Schema"]

@@ -1,0 +1,188 @@
+"""Manifests of the API group: what the API server would store, and what it would refuse."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from admitq.core.events import ClusterQueueChanged
+from admitq.simulator import InputError, Plan, read
+from admitq.simulator.api_server import store
+from admitq.simulator.documents import Document, read_text
+from admitq_api.labels import names_for
+from tests.unit.simulator.stage import WORLD, plan, scenario
+
+NAMES = names_for("kueue.x-k8s.io")
+KUBECTL = (Path(__file__).parent / "cases" / "kueue-v1beta1.yaml").read_text()
+LOCAL_QUEUE = "kueue.x-k8s.io/v1beta1\n  kind: LocalQueue"
+CLASS = "workloads: [{name: a, queue: team/main, requests: {cpu: 1}, runTime: 1m}]"
+
+
+def read_all(folder: Path, manifests: str, spec: str = CLASS, group: str = "admitq.dev") -> Plan:
+    path = folder / "scenario.yaml"
+    path.write_text(scenario(f"manifests: [manifests.yaml]\n{spec}").replace("admitq.dev", group))
+    (folder / "manifests.yaml").write_text(manifests)
+    return read([path])
+
+
+def refused(folder: Path, manifests: str, spec: str = CLASS) -> str:
+    with pytest.raises(InputError) as error:
+        read_all(folder, manifests, spec)
+    return str(error.value).replace(f"{folder}/", "")
+
+
+def document(version: str, kind: str, fields: str, name: str = "one") -> Document:
+    head = f"apiVersion: kueue.x-k8s.io/{version}\nkind: {kind}\nmetadata: {{name: {name}}}\n"
+    return read_text(head + fields, "file.yaml")[0]
+
+
+def queue_of(plan: Plan) -> Any:
+    (queue,) = [event.cluster_queue for event in plan.start if isinstance(event, ClusterQueueChanged)]
+    return queue
+
+
+@pytest.mark.parametrize("group", ["admitq.dev", "kueue.x-k8s.io"])
+def test_kubectl_output_of_v1beta1_is_read_unedited(tmp_path: Path, group: str) -> None:
+    played = read_all(tmp_path, KUBECTL, group=group)
+    assert played.names.group == "kueue.x-k8s.io"
+    assert (queue_of(played).name, queue_of(played).cohort) == ("queue", "everybody")
+    assert len(played.sources) == 1
+
+
+def test_both_versions_give_the_same_queue(tmp_path: Path) -> None:
+    newer = KUBECTL.replace("kueue.x-k8s.io/v1beta1", "kueue.x-k8s.io/v1beta2")
+    newer = newer.replace("    cohort: everybody", "    cohortName: everybody")
+    newer = newer.replace("whenCanBorrow: Borrow", "whenCanBorrow: MayStopSearch")
+    assert queue_of(read_all(tmp_path, newer)) == queue_of(read_all(tmp_path, KUBECTL))
+
+
+def test_versions_may_be_mixed_and_groups_may_not(tmp_path: Path) -> None:
+    newer = "kueue.x-k8s.io/v1beta2\n  kind: LocalQueue"
+    read_all(tmp_path, KUBECTL.replace(LOCAL_QUEUE, newer))
+    other = KUBECTL.replace(
+        "kueue.x-k8s.io/v1beta1\n  kind: LocalQueue", "admitq.dev/v1beta2\n  kind: LocalQueue"
+    )
+    assert "apiVersion: write kueue.x-k8s.io/v1beta2: all objects are of one group" in refused(
+        tmp_path, other
+    )
+
+
+def test_unknown_version_is_refused(tmp_path: Path) -> None:
+    told = refused(
+        tmp_path,
+        KUBECTL.replace("kueue.x-k8s.io/v1beta1\n  kind: LocalQ", "kueue.x-k8s.io/v1\n  kind: LocalQ"),
+    )
+    assert "apiVersion: kueue.x-k8s.io has no version v1: use v1beta2 or v1beta1" in told
+
+
+def test_patch_of_a_v1beta1_object_uses_the_fields_of_v1beta1(tmp_path: Path) -> None:
+    change = "changes: [{at: 1m, patch: {kind: ClusterQueue, name: queue, patch: {spec: {cohort: other}}}}]"
+    (_, event), *_ = read_all(tmp_path, KUBECTL, f"{CLASS}\n{change}").changes
+    assert isinstance(event, ClusterQueueChanged)
+    assert event.cluster_queue.cohort == "other"
+
+
+def test_error_of_a_rule_names_file_object_field_and_message(tmp_path: Path) -> None:
+    told = refused(tmp_path, KUBECTL.replace("    cohort: everybody\n", ""))
+    assert told == (
+        "manifests.yaml:37: ClusterQueue queue: items[0].spec.resourceGroups: "
+        "borrowingLimit must be nil when cohort is empty"
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields", "message"),
+    [
+        (
+            "ClusterQueue",
+            "spec: {preemption: {reclaimWithinCohort: Never, borrowWithinCohort: {policy: LowerPriority}}}",
+            "spec.preemption.reclaimWithinCohort: reclaimWithinCohort must not be Never when ",
+        ),
+        (
+            "ClusterQueue",
+            "spec: {queueingStrategy: Fastest}",
+            'spec.queueingStrategy: "Fastest": must be one of StrictFIFO, BestEffortFIFO',
+        ),
+        ("ClusterQueue", "spec: {cohort: x}", "spec.cohort: unknown field: did you mean cohortName?"),
+        ("Cohort", "spec: {parentName: Upper_Case}", 'spec.parentName: "Upper_Case": must match '),
+        (
+            "Cohort",
+            "spec: {fairSharing: {weight: 1n}}",
+            "weight: weight must be 0, or greater than",
+        ),
+        (
+            "Cohort",
+            "spec: {fairSharing: {weight: [1]}}",
+            "spec.fairSharing.weight: [1]: must be a whole",
+        ),
+        (
+            "Topology",
+            "spec: {levels: [{nodeLabel: a}, {nodeLabel: a}]}",
+            "levels: levels must be unique",
+        ),
+        ("Topology", "spec: {levels: []}", "spec.levels: []: must have at least 1 items"),
+        (
+            "ResourceFlavor",
+            "spec: {tolerations: [{key: a, operator: Exists, value: b}]}",
+            "spec.tolerations[0].value: value must be empty when operator is Exists",
+        ),
+        ("ResourceFlavor", "spec: {topologyName: rack}", "spec.nodeLabels"),
+        ("WorkloadPriorityClass", "value: 3000000000", "value: 3000000000: must be a"),
+        ("WorkloadPriorityClass", "", "value: is required"),
+        ("Workload", "spec: {podSets: []}", "spec.podSets: []: must have at least 1 items"),
+    ],
+)
+def test_object_that_the_api_server_would_refuse_is_refused(kind: str, fields: str, message: str) -> None:
+    with pytest.raises(InputError) as error:
+        store(document("v1beta2", kind, fields), NAMES)
+    assert message in str(error.value)
+    assert str(error.value).startswith("file.yaml:")
+    assert f": {kind} one: " in str(error.value)
+
+
+def test_object_is_checked_against_the_schema_of_its_version() -> None:
+    with pytest.raises(InputError, match=r"spec.cohortName: unknown field: did you mean cohort\?"):
+        store(document("v1beta1", "ClusterQueue", "spec: {cohortName: x}"), NAMES)
+
+
+@pytest.mark.parametrize("weight", ["0", '"0"', "2", "500m", '"1.5"'])
+def test_weights_that_the_rule_allows_are_stored(weight: str) -> None:
+    store(document("v1beta2", "Cohort", f"spec: {{fairSharing: {{weight: {weight}}}}}"), NAMES)
+
+
+def test_stored_object_has_defaults_and_no_status() -> None:
+    stored = store(document("v1beta2", "ClusterQueue", "spec: {preemption: {}}\nstatus: {what: ever}"), NAMES)
+    assert "status" not in stored.value
+    preemption: Mapping[str, Any] = stored.value["spec"]["preemption"]
+    assert (preemption["reclaimWithinCohort"], preemption["withinClusterQueue"]) == ("Never", "Never")
+
+
+def test_stored_object_of_v1beta1_is_of_v1beta2() -> None:
+    stored = store(document("v1beta1", "ClusterQueue", "spec: {cohort: all}"), NAMES).value
+    assert (stored["apiVersion"], stored["spec"]["cohortName"]) == ("kueue.x-k8s.io/v1beta2", "all")
+
+
+@pytest.mark.parametrize("version", ["v1beta1", "v1beta2"])
+def test_update_of_an_immutable_field_is_refused(version: str) -> None:
+    old = store(document("v1beta2", "LocalQueue", "spec: {clusterQueue: a}"), NAMES)
+    store(document(version, "LocalQueue", "spec: {clusterQueue: a}"), NAMES, old)
+    with pytest.raises(InputError, match=r"LocalQueue one: spec.clusterQueue: \w+ is immutable"):
+        store(document(version, "LocalQueue", "spec: {clusterQueue: b}"), NAMES, old)
+
+
+def test_change_of_an_immutable_field_during_a_run_is_refused(tmp_path: Path) -> None:
+    spec = f"""
+        {CLASS}
+        changes:
+          - at: 1m
+            patch: {{kind: LocalQueue, namespace: team, name: main, patch: {{spec: {{clusterQueue: other}}}}}}
+        """
+    with pytest.raises(InputError, match=r"LocalQueue main: .*clusterQueue is immutable"):
+        plan(tmp_path, spec, WORLD)
+
+
+def test_every_item_of_a_raw_list_is_a_document() -> None:
+    text = yaml.safe_dump({"kind": "ClusterQueueList", "items": [{"kind": "ClusterQueue"}]})
+    assert [one.value["kind"] for one in read_text(text, "file.yaml")] == ["ClusterQueue"]
