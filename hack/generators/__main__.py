@@ -1,4 +1,4 @@
-"""`hack/generate [--check]`: writes every generated file, or tells which ones are stale."""
+"""`hack/generate [--check]`: write every generated file, or report files that are not up to date."""
 
 import argparse
 import difflib
@@ -13,7 +13,7 @@ DIFF_LINES = 40
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Returns 1 when `--check` found a file that is not as it would be written."""
+    """Return 1 if `--check` finds a file that is not up to date."""
     parser = argparse.ArgumentParser(prog="hack/generate", description="Writes every generated file.")
     parser.add_argument(
         "--check", action="store_true", help="write nothing; fail if a file is not up to date"

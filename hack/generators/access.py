@@ -1,7 +1,7 @@
-"""Who may do what: the tables of access rules that the chart's roles are generated from.
+"""Tables of access rules, from which the roles of the chart are generated.
 
-A rule names exactly what the code calls, nothing more: a test of the API server's audit log refuses rules
-that nobody used. Names that a release chooses are placeholders, filled by the chart.
+A rule names exactly what the code calls. A test of the API server's audit log fails for rules that no call
+used. Names that depend on the release are placeholders; the chart replaces them.
 """
 
 from collections.abc import Iterable
@@ -73,7 +73,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """A ClusterRole for people: what it allows, and the roles that it is aggregated to."""
+    """A ClusterRole for users: its rules, and the roles that it is aggregated to."""
 
     name: str
     rules: tuple[Rule, ...]
@@ -83,7 +83,7 @@ class Role:
 
 
 def _rules(permissions: Iterable[Permission]) -> tuple[Rule, ...]:
-    """Return rules for the permissions, those of one group with equal verbs together."""
+    """Return rules for the permissions. Permissions of one group with equal verbs share a rule."""
     together: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     for one in merged(permissions):
         group = API_GROUP if one.group == DEFAULT_GROUP else one.group
@@ -125,7 +125,7 @@ MANAGER_CUSTOM = _rules(of_kind(CUSTOM))
 
 @dataclass(frozen=True, slots=True)
 class GateRules:
-    """Rules that hold while a feature gate is on, and one of the frameworks, if any are named, is enabled."""
+    """Rules for a feature gate that is on. If frameworks are named, one of them must be enabled, too."""
 
     gate: str
     is_on_by_default: bool
@@ -133,7 +133,7 @@ class GateRules:
     rules: tuple[Rule, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what the chart reads."""
+        """Return the rules in the form that the chart reads."""
         return {
             "gate": self.gate,
             "default": self.is_on_by_default,
@@ -170,7 +170,7 @@ SHADOW_CLUSTER = (
 
 
 def _creates_jobs(kind: Integration) -> bool:
-    """Whether objects of the kind can own jobs, or what stands between those and their owners."""
+    """Whether objects of the kind can own jobs, directly or through other objects."""
     if kind.ownership.created_kinds is None:
         return True
     owned = {(one.group, one.kind) for one in BUILT_IN_KINDS}
@@ -260,7 +260,7 @@ VIEW = "view"
 
 @dataclass(frozen=True, slots=True)
 class Audience:
-    """Which aggregated roles may edit and which may view objects of one kind."""
+    """The aggregated roles that may edit or view objects of one kind."""
 
     kind: str
     plural: str

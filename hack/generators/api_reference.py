@@ -1,4 +1,4 @@
-"""Generates the reference pages of the API and of the configuration file from their declarations."""
+"""Generate the reference pages of the API and of the configuration file from their declarations."""
 
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
@@ -109,7 +109,7 @@ def _rules(schema: JsonObject) -> list[str]:
 
 
 def _layers(field: JsonObject) -> Iterator[JsonObject]:
-    """A field, and what it is a list or map of."""
+    """Yield a field, and the items of lists and maps in it."""
     yield field
     for inner in ("items", "additionalProperties"):
         if inner in field:
@@ -200,7 +200,7 @@ _NAMED = (
 
 
 def _names() -> str:
-    """The table of defaults that are different under the other group."""
+    """Return the table of defaults that differ with the other API group."""
     head = f"apiVersion: {names_for(COMPAT_GROUP).config_api_version}\nkind: {KIND}"
     read: Any = load_configuration(head).model_dump(mode="json", by_alias=True)
     rows = [f"| `{path}` | `{reduce(getitem, path.split('.'), read)}` |\n" for path in _NAMED]
@@ -270,7 +270,7 @@ another one in its place.
 
 
 def _fields(model: type[BaseModel], defaults: Any, path: str) -> Iterator[tuple[str, FieldInfo, str, str]]:
-    """Path, field, default and meaning of every field at and below a path."""
+    """Yield path, field, default and meaning of every field at and below a path."""
     described = read_field_docs(model)
     for name, field in model.model_fields.items():
         key = get_wire_name(name, field)
@@ -286,7 +286,7 @@ def _fields(model: type[BaseModel], defaults: Any, path: str) -> Iterator[tuple[
 
 
 def _default(field: FieldInfo, key: str, defaults: Any) -> Any:
-    """What a field is when it is not given: in a section that is there, or in an item of a list."""
+    """Return the default of a field, in a section that is present or in an item of a list."""
     if isinstance(defaults, dict):
         return cast("JsonObject", defaults).get(key)
     return field.default if isinstance(field.default, bool | int | str) else None
@@ -315,7 +315,7 @@ _WORDS: Mapping[Any, str] = {
 
 
 def _word(annotation: Any, metadata: list[Any]) -> str:
-    """What a value of the configuration looks like."""
+    """Return the text of a value of the configuration."""
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         return _word(arguments[0], [*metadata, *arguments[1:]])

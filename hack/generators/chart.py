@@ -1,4 +1,4 @@
-"""Generates the files of the chart that follow from code: CRDs, names, access rules, webhook rules."""
+"""Generate the files of the chart that depend on code: CRDs, names, access rules, webhook rules."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -32,10 +32,10 @@ def outputs() -> dict[Path, str]:
 
 
 def crd_files() -> dict[Path, str]:
-    """Return the CRDs, a file each, with a placeholder for the API group and every version there is of it.
+    """Return a file for each CRD, with all its versions and a placeholder for the API group.
 
-    The chart takes the versions that its group has, and says where they are converted. A test holds what it
-    makes of them against `crds` of every group.
+    The chart selects the versions of its group, and adds the conversion. A test compares the result with
+    `crds` of every group.
     """
     return {
         FILES / "crds" / f"{definition['spec']['names']['plural']}.yaml": _text(definition).replace(
@@ -46,7 +46,7 @@ def crd_files() -> dict[Path, str]:
 
 
 def _versions_together(definition: Mapping[str, Any]) -> dict[str, Any]:
-    """Write what versions have in common once; where to convert is left to the chart."""
+    """Return a CRD whose versions share their equal parts, without conversion."""
     spec = definition["spec"]
     stored, *others = spec["versions"]
     versions = [stored, *(_in_common(stored, other) for other in others)]
@@ -54,7 +54,7 @@ def _versions_together(definition: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _in_common(one: Any, other: Any) -> Any:
-    """The other value, with the very parts of the first wherever it has equal ones under the same names."""
+    """Return the second value with the first one's objects where both are equal: YAML writes them once."""
     if one == other:
         return one
     if isinstance(one, dict) and isinstance(other, dict):
@@ -66,7 +66,7 @@ def _in_common(one: Any, other: Any) -> Any:
 
 
 def group_names() -> str:
-    """Return, by API group, the names that the chart must write as the code does."""
+    """Return, by API group, the names that chart and code must share."""
     return _text(
         {
             group: {
@@ -85,7 +85,7 @@ def group_names() -> str:
 
 
 def rbac() -> str:
-    """Return the rules of the processes and the roles for people."""
+    """Return the rules of the processes and the roles for users."""
     return _text(
         {
             "manager": _scopes(
@@ -126,10 +126,10 @@ def _roles(audiences: tuple[access.Audience, ...]) -> list[dict[str, Any]]:
 
 
 def webhooks() -> str:
-    """Return the webhooks, each with its path, what it is called for, and which namespaces it looks at.
+    """Return the webhooks: path, rule, and whether they select the namespaces of jobs.
 
-    Those of a kind of jobs name the frameworks of which one must be switched on. The last stand for those of
-    each kind that the configuration tells of.
+    A webhook of a job kind names frameworks, one of which must be enabled. The last entries are templates for
+    kinds that the configuration file defines.
     """
     return _for_any_group(
         _text(
@@ -159,7 +159,10 @@ def _webhooks(every: Mapping[str, list[dict[str, Any]]]) -> dict[str, list[dict[
 
 
 def _custom_webhooks() -> dict[str, list[dict[str, Any]]]:
-    """Those of the kind that stands for others, named after its group too: kinds of many groups are a Job."""
+    """Return the webhooks of the placeholder kind.
+
+    Their names contain its group, because many groups have a kind Job.
+    """
     one = access.CUSTOM
     every = webhook_rules(names_for(DEFAULT_GROUP), [one])
     return {

@@ -1,4 +1,4 @@
-"""Generates the part of the chart's values.schema.json that describes the value `config`.
+"""Generate the part of the chart's values.schema.json that describes the value `config`.
 
 The rest of that file is written by hand.
 """

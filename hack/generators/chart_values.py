@@ -1,4 +1,4 @@
-"""Reads values.yaml of the chart as its own documentation.
+"""Read the comments of the chart's values.yaml as its documentation.
 
 A comment that begins with ``# --`` describes the key below it.
 """
@@ -20,7 +20,7 @@ _MARK = "-- "
 
 
 class Value(NamedTuple):
-    """One value: its path with dots, what it is by default, and what it does."""
+    """One value: its path with dots, its default, and its description."""
 
     path: str
     default: Any
@@ -28,7 +28,7 @@ class Value(NamedTuple):
 
 
 def documented(text: str | None = None) -> list[Value]:
-    """Return the values that are described, in the order of the file."""
+    """Return the values that have a description, in the order of the file."""
     source = VALUES.read_text() if text is None else text
     defaults = yaml.load(source, Loader=yaml.CSafeLoader)
     values: list[Value] = []
@@ -50,7 +50,7 @@ def documented(text: str | None = None) -> list[Value]:
 
 
 def undocumented(values: list[Value]) -> list[str]:
-    """Return the paths in the file that neither are described nor lie within what is."""
+    """Return the paths that have no description and are not below a path that has one."""
     known = {value.path for value in values}
     defaults = yaml.load(VALUES.read_text(), Loader=yaml.CSafeLoader)
     return [path for path in _leaves(defaults, "", known) if path not in known]

@@ -1,8 +1,9 @@
-"""What the accounts of admitq may change in jobs, pods and queues, as CEL for a ValidatingAdmissionPolicy.
+"""CEL expressions that limit what admitq's accounts can change in jobs, pods and queues.
 
-Generated from the table of the fields that the manager writes. An expression looks into a value only if it
-differs: comparing costs the API server little, and iterating over a map that a tenant filled may exceed the
-cost limit, which rejects the write. So a job with huge templates can still be suspended.
+They are generated from the table of the fields that the manager writes. An expression inspects a value only
+if it differs. A comparison is cheap for the API server. An iteration over a large map of a tenant may exceed
+the cost limit, and then the API server rejects the write. So a job with huge templates can still be
+suspended.
 """
 
 from collections.abc import Iterator, Mapping
@@ -36,7 +37,7 @@ _HELD: Final = ("admissionchecks", "clusterqueues", "resourceflavors", "topologi
 
 
 def rules() -> list[dict[str, Any]]:
-    """Return what the chart needs of each kind whose objects our accounts write."""
+    """Return the data for the chart, for each kind that admitq's accounts write."""
     jobs = [_rule(one) for one in BUILT_IN_KINDS if one.framework in SPEC_FIELDS]
     return [*jobs, *map(_rule_of_held, _HELD)]
 
@@ -78,7 +79,7 @@ def _rule_of_held(plural: str) -> dict[str, Any]:
 
 
 def _same(*fields: str) -> str:
-    """Whether these fields of the metadata stay as they are."""
+    """Return an expression: these fields of the metadata are unchanged."""
     before, after = "dyn(oldObject).metadata", "dyn(object).metadata"
     return " && ".join(f"{before}.?{field} == {after}.?{field}" for field in fields)
 
@@ -93,7 +94,10 @@ def _job_metadata() -> str:
 
 
 def _pod_metadata() -> str:
-    """Marks of ours may change, and any label and annotation as long as a gate of ours holds the pod."""
+    """Return an expression: only admitq's marks change.
+
+    While a scheduling gate of admitq holds the pod, any label and annotation can change.
+    """
     gates = ", ".join(f"'{row.key}'" for row in _NAMES.list_rows() if row.kind == "scheduling gate")
     held = f"dyn(oldObject).spec.?schedulingGates.orValue([]).exists(g, g.name in [{gates}])"
     parts = [_same("ownerReferences"), _finalizers(_NAMES.managed_finalizer)]
@@ -104,7 +108,7 @@ def _pod_metadata() -> str:
 
 
 def _finalizers(own: str, *, may_come: bool = False) -> str:
-    """Our finalizer may go, and may come where that is said; those of others stay."""
+    """Return an expression: only admitq's finalizer is removed or, where that is allowed, added."""
     before, after = (f"dyn({one}).metadata.?finalizers.orValue([])" for one in ("oldObject", "object"))
     comes = f"f == '{own}' || " if may_come else ""
     return f"{after}.all(f, {comes}f in {before}) && {before}.all(f, f == '{own}' || f in {after})"
@@ -114,12 +118,12 @@ def _finalizers(own: str, *, may_come: bool = False) -> str:
 
 
 def unchanged(before: str, after: str, fields: WritableFields, depth: Iterator[int] | None = None) -> str:
-    """Return an expression that is true if nothing but these fields differs between two maps.
+    """Return an expression that is true if only these fields differ between two maps.
 
     Args:
-        before: an expression for the map as it is stored.
-        after: an expression for the map as it is to be.
-        fields: what may change.
+        before: an expression for the stored map.
+        after: an expression for the new map.
+        fields: the fields that may change.
         depth: numbers for variables, so that none hides another.
     """
     depth = depth or count()
@@ -139,7 +143,7 @@ def unchanged(before: str, after: str, fields: WritableFields, depth: Iterator[i
 
 
 def _deep(before: str, after: str, name: str, value: WritableValue, depth: Iterator[int]) -> str:
-    """Return an expression that is true if a value changed only where it may; it is known to differ."""
+    """Return an expression that is true if a value, which differs, changed only where it may."""
     empty = "[]" if isinstance(value, ListItems | OwnPatches) else "{}"
     old, new = (f"{one}.?{name}.orValue({empty})" for one in (before, after))
     match value:
@@ -173,7 +177,7 @@ def _prefixed(old: str, new: str, prefixes: tuple[str, ...]) -> str:
 
 
 def _made(spec: str, images: tuple[str, ...]) -> str:
-    """Whether a new template has nothing but containers of known images, and what an admission injects."""
+    """Return an expression: a new template has only known images, and fields that an admission injects."""
     known = f"dyn(object).{'.'.join(images)}.map(h, h.image)" if images else "[]"
     return (
         f"{spec}.all(k, k in {list(_CREATED_SPEC)}) && {spec}.containers.all(c, "

@@ -1,6 +1,6 @@
-"""Generates the pictures of docs/concepts from the shipped scenarios.
+"""Generate the pictures of docs/concepts from the shipped scenarios.
 
-They are the plots that `admitq simulate NAME --plots FOLDER` writes, as far as the pages show them.
+They are those plots of `admitq simulate NAME --plots FOLDER` that the pages show.
 """
 
 from collections.abc import Mapping

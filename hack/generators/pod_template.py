@@ -1,7 +1,7 @@
-"""Generates the schema of pod templates within Workloads from the API server's own OpenAPI document.
+"""Generate the schema of pod templates in Workloads from the OpenAPI document of the API server.
 
-The API server publishes schemas with references, and with keywords that a CustomResourceDefinition
-may not have. What is left here is the same schema in the form that it takes.
+The schemas of the API server have references, and keywords that a CustomResourceDefinition must not have.
+This module converts them.
 """
 
 import json
@@ -33,7 +33,7 @@ _KEPT_METADATA = ("annotations", "labels")
 
 
 def outputs() -> dict[Path, str]:
-    """Starts a control plane for the moment, and asks it."""
+    """Return the schema. This starts a control plane and reads its OpenAPI document."""
     cluster = LocalCluster(f"generate-{os.getpid()}")
     try:
         cluster.start((), owner=current())
@@ -46,10 +46,10 @@ def outputs() -> dict[Path, str]:
 
 
 def pod_template_schema(document: dict[str, Any]) -> dict[str, Any]:
-    """The structural schema of a pod template.
+    """Return the structural schema of a pod template.
 
-    Fields that a newer API server knows survive below `spec`; of the metadata, only labels and
-    annotations do, since only they mean anything in a template.
+    Unknown fields of a newer API server are kept below `spec`. Of the metadata, only labels and annotations
+    are kept, because only these have a meaning in a template.
 
     Args:
         document: the OpenAPI v3 document of group batch, version v1.
@@ -67,7 +67,7 @@ def pod_template_schema(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def _resolved(schema: dict[str, Any], types: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
-    """A schema with every reference replaced by what it refers to, and reduced to what a CRD may have."""
+    """Return a schema without references, reduced to the keywords that a CRD can have."""
     for reference in _references(schema):
         name = reference.rpartition("/")[2]
         return (
@@ -90,7 +90,7 @@ def _resolved(schema: dict[str, Any], types: Mapping[str, dict[str, Any]]) -> di
 
 
 def _references(schema: dict[str, Any]) -> list[str]:
-    """What a schema refers to: itself, or as the only one of `allOf`, which stands beside a description."""
+    """Return the reference of a schema: its own, or that of its only `allOf` entry, beside a description."""
     return [one["$ref"] for one in (schema, *schema.get("allOf", ())) if "$ref" in one]
 
 
@@ -100,14 +100,14 @@ def _item_properties(items: dict[str, Any], types: Mapping[str, dict[str, Any]])
 
 
 def _keep_defaults(items: dict[str, Any], keys: list[str], published: dict[str, Any]) -> None:
-    """By its keys a list tells its items apart, so each key is required or has a default."""
+    """Require the keys of list items, unless they have a default: a list distinguishes its items by them."""
     for key in keys:
         if key not in items.get("required", ()):
             items["properties"][key] = {**items["properties"][key], "default": published[key]["default"]}
 
 
 def _open(schema: Any) -> Any:
-    """A schema whose objects keep fields that are not in it."""
+    """Return a schema whose objects keep unknown fields."""
     if isinstance(schema, list):
         return [_open(one) for one in schema]
     if not isinstance(schema, dict):

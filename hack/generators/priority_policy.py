@@ -1,8 +1,8 @@
-"""Where objects name priority classes, as CEL for the policy of the chart that restricts their use.
+"""CEL expressions for the chart's policy that limits the use of priority classes.
 
-A job names a WorkloadPriorityClass by a label; without it, its pod templates name a PriorityClass.
-The label counts in templates too: pods that are queued one by one, and Jobs of a CronJob, get it from there,
-and are created by controllers, which the policy exempts.
+A job names a WorkloadPriorityClass by a label. Without this label, its pod templates name a PriorityClass.
+The label counts in templates too: pods that are queued one by one, and Jobs of a CronJob, copy it from there.
+Controllers create these, and the policy exempts controllers.
 """
 
 from typing import Any, Final, NamedTuple
@@ -20,11 +20,11 @@ _ANY_PODS: Final = tuple(
 
 
 class Carrier(NamedTuple):
-    """Objects that name priority classes.
+    """A kind of object that names priority classes.
 
-    ``templates`` leads to pod templates: ``[]`` after a list and ``{}`` after a map stands for each of it.
-    ``classes`` leads to further fields with the name of a PriorityClass, and ``labels`` to further labels.
-    ``frameworks`` are those of which one must be enabled.
+    ``templates`` are paths of pod templates; ``[]`` after a list and ``{}`` after a map stand for each item.
+    ``classes`` are paths of further fields with the name of a PriorityClass, and ``labels`` of further
+    labels. ``frameworks`` are frameworks of which one must be enabled.
     """
 
     group: str
@@ -91,7 +91,7 @@ _OTHERS: Final = (
 
 
 def carriers() -> tuple[Carrier, ...]:
-    """Return all kinds of objects that name priority classes, those of the registry first."""
+    """Return all kinds of objects that name priority classes, job kinds of the registry first."""
     own = tuple(
         Carrier(
             one.group,
@@ -109,9 +109,9 @@ def carriers() -> tuple[Carrier, ...]:
 
 
 def tables() -> dict[str, Any]:
-    """Return what the chart needs of each kind: expressions for the names that ``${object}`` has.
+    """Return the data for the chart: for each kind, expressions for the names in ``${object}``.
 
-    Of a kind that the chart does not know, only the label is looked at.
+    For a custom kind, the expressions read only the label.
     """
     return {
         "rules": [
@@ -146,9 +146,9 @@ def _sum(lists: list[str]) -> str:
 
 
 def values(place: str) -> str:
-    """Return an expression for the list of the names at a place of ``${object}``; an absent one is empty.
+    """Return an expression for the list of names at a path of ``${object}``.
 
-    At most one list or map may be on the way.
+    If a field is absent, the list is empty. The path can lead through one list or map at most.
     """
     for mark, empty in (("[]", "[]"), ("{}", "{}")):
         before, found, after = place.partition(f"{mark}.")

@@ -1,4 +1,4 @@
-"""Generates reference pages from tables in code: commands, kinds, labels, metrics, values of the chart."""
+"""Generate reference pages from tables in code: commands, kinds, labels, metrics, values of the chart."""
 
 from collections.abc import Iterator
 from enum import Enum
@@ -70,7 +70,7 @@ def metrics() -> str:
 
 
 def kinds() -> str:
-    """Return the page of the kinds of jobs and what each can do."""
+    """Return the page of job kinds and their abilities."""
     rows = [
         (
             _guide(one),
@@ -110,13 +110,13 @@ def _support(one: Integration, ability: Capability) -> str:
 
 
 def _guide(one: Integration) -> str:
-    """The kind's name, as a link where it has a page."""
+    """Return the kind's name, as a link if the kind has a page."""
     page = Path("guides") / "kinds" / f"{one.kind.lower()}.md"
     return f"[{one.kind}](../{page})" if (REPOSITORY / "docs" / page).exists() else one.kind
 
 
 def lifecycle() -> str:
-    """Return the page of what becomes of a workload: its phases, the steps between them, its evictions."""
+    """Return the page of phases of a workload, transitions between them, and evictions."""
     steps = [
         (before.value, after.value, ", ".join(f"`{cause}`" for cause in causes))
         for (before, after), causes in sorted(EDGES.items(), key=lambda one: list(map(_order, one[0])))

@@ -1,4 +1,4 @@
-"""Generates the reference of scenario files from their models."""
+"""Generate the reference of scenario files from their models."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -52,7 +52,7 @@ def _rows(model: type[BaseModel]) -> Iterator[tuple[str, ...]]:
 
 
 def _models() -> Iterator[type[BaseModel]]:
-    """The scenario and all below it, each once, in the order in which they are met."""
+    """Yield the scenario and all models below it once, in the order of their first use."""
     waiting: list[type[BaseModel]] = [Scenario]
     seen: set[type[BaseModel]] = set()
     while waiting:

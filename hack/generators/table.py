@@ -1,4 +1,4 @@
-"""The table of generators: each returns the text of every file that it is responsible for."""
+"""The table of generators. Each returns the texts of its files."""
 
 from collections.abc import Callable
 from pathlib import Path

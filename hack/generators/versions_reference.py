@@ -1,4 +1,4 @@
-"""Generates the reference page of the older version of the API from the table of how it differs."""
+"""Generate the reference page of the API's older version from the table of its differences."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -87,7 +87,7 @@ def outputs() -> dict[Path, str]:
 
 
 def page() -> str:
-    """Return the page: a row for each difference, and what holds for all of them."""
+    """Return the page: a row for each difference, and what holds for all differences."""
     rows = [
         f"| {kind} | {older} | {newer} | {note} |\n"
         for kind, every in sorted(list_differences(_NAMES).items())

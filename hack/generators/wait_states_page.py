@@ -1,4 +1,4 @@
-"""Generates the page about wait states, with its pictures, from the table of the core."""
+"""Generate the page about wait states, with its diagrams, from the table of the core."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -45,7 +45,7 @@ To add a reason to wait, see [Add a constraint](add-a-constraint.md).
 
 
 def outputs() -> dict[Path, str]:
-    """The page."""
+    """Return the page."""
     parts = (
         _INTRODUCTION,
         "## States of a lane\n",
@@ -64,7 +64,7 @@ def outputs() -> dict[Path, str]:
 
 
 def _words(text: str) -> str:
-    """A docstring as one paragraph of Markdown."""
+    """Return a docstring as one paragraph of Markdown."""
     return re.sub(r"\s+", " ", text.replace("``", "`")).strip()
 
 

@@ -1,7 +1,7 @@
-"""The real control plane on this machine: built, started, watched and stopped.
+"""A real control plane on this machine.
 
-kube-apiserver, kube-controller-manager, kube-scheduler, etcd and KWOK run as plain processes on
-loopback. `LocalCluster` is the whole interface; `hack/cluster` is its command line.
+kube-apiserver, kube-controller-manager, kube-scheduler, etcd and KWOK run as plain processes on loopback.
+`LocalCluster` is the interface in Python, and `hack/cluster` the command line.
 """
 
 from localcluster.cluster import LocalCluster

@@ -1,9 +1,8 @@
-"""The audit log of a run held against the rules that the chart ships: nothing refused, nothing unused.
+"""Compare the audit log of a test run with the access rules of the chart.
 
-Nor may anything that was asked name the API group that is not served.
-
-Only calls by admitq's own ServiceAccounts count. A rule is taken apart into its single permissions (group,
-resource, verb), each of which somebody must have used; what nobody uses is to be taken out of the chart.
+No call is refused, and no permission is unused. No call may name the API group that is not served. Only calls
+by admitq's own ServiceAccounts count. A rule is split into single permissions (group, resource, verb). A call
+must have used each of them. Remove unused permissions from the chart.
 """
 
 import json
@@ -21,7 +20,7 @@ _RBAC = "/apis/rbac.authorization.k8s.io/v1"
 
 
 class Permission(NamedTuple):
-    """Leave to do one thing with one resource."""
+    """A verb on a resource that a rule allows."""
 
     group: str
     resource: str
@@ -33,7 +32,7 @@ class Permission(NamedTuple):
 
 @dataclass(frozen=True)
 class Call:
-    """A call as the audit log tells it."""
+    """A call in the audit log."""
 
     user: str
     permission: Permission
@@ -44,7 +43,7 @@ class Call:
 
 
 def calls(lines: Iterable[str]) -> Iterator[Call]:
-    """Read the calls from an audit log; those about no resource are left out."""
+    """Read the calls from an audit log, without those that name no resource."""
     for line in lines:
         event = json.loads(line)
         about = event.get("objectRef")
@@ -65,7 +64,7 @@ def calls(lines: Iterable[str]) -> Iterator[Call]:
 
 
 def permissions(rules: Iterable[Mapping[str, Any]]) -> set[Permission]:
-    """Take rules of a role apart."""
+    """Return the single permissions of a role's rules."""
     return {
         Permission(group, resource, verb)
         for rule in rules
@@ -76,12 +75,12 @@ def permissions(rules: Iterable[Mapping[str, Any]]) -> set[Permission]:
 
 
 def refused(made: Iterable[Call]) -> list[str]:
-    """Tell each call that the rules did not allow, once."""
+    """Return a line for each call that the rules do not allow."""
     return sorted({f"{call.user}: {call.permission} {call.target}" for call in made if not call.allowed})
 
 
 def foreign(made: Iterable[Call], group: str) -> list[str]:
-    """Tell each call that names another API group of ours than the one that is served, once."""
+    """Return a line for each call that names the API group that is not served."""
     others = [names_for(one) for one in GROUPS if one != group]
     marks = [mark for one in others for mark in (one.group, f"fieldManager={one.metric_prefix}-")]
     return sorted(
@@ -94,27 +93,27 @@ def foreign(made: Iterable[Call], group: str) -> list[str]:
 
 
 def unused(granted: set[Permission], made: Iterable[Call]) -> list[str]:
-    """Tell each permission that no call needed."""
+    """Return a line for each permission that no call needed."""
     return sorted(str(one) for one in granted - {call.permission for call in made if call.allowed})
 
 
 def problems(
     api: Api, log: Path, others: Iterable[Path], *, prefix: str, namespace: str, group: str, whole_run: bool
 ) -> list[str]:
-    """Hold a cluster's audit log against the rules of a release.
+    """Compare a cluster's audit log with the rules of a release.
 
     Args:
-        api: of the cluster that the release is installed in.
+        api: the API of the cluster with the release.
         log: its audit log.
-        others: audit logs of clusters with the same rules, of which only the uses count: there API servers
-            are killed, and one that starts refuses everybody until it knows its rules.
-        prefix: what the names of its ServiceAccounts begin with.
-        namespace: where it is installed.
-        group: the API group that it serves.
-        whole_run: every test ran, so that every permission must have been used.
+        others: audit logs of clusters with the same rules. Only used permissions of these count: tests kill
+            their API servers, and a starting API server refuses all calls until it has its rules.
+        prefix: the prefix of the names of the release's ServiceAccounts.
+        namespace: the namespace of the release.
+        group: the API group that the release serves.
+        whole_run: whether every test ran, so that every permission must have been used.
 
     Returns:
-        A line for each call that was refused or of another group, and each permission that was not used.
+        A line for each call that was refused or names the other group, and for each unused permission.
     """
     made, elsewhere = _read(log), [call for other in others for call in _read(other)]
     found: list[str] = []

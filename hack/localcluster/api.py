@@ -1,4 +1,4 @@
-"""A few synchronous calls to the local API server, for setting things up before any client of ours runs."""
+"""A few synchronous calls to the local API server, for the setup before admitq's own client runs."""
 
 import http.client
 import json
@@ -44,17 +44,17 @@ class Api:
     def request(
         self, method: str, path: str, body: Any = None, *, content_type: str = "application/json"
     ) -> Any:
-        """One call; the answer is decoded JSON.
+        """Send one request and return its decoded JSON answer.
 
         Raises:
-            ApiFailure: when the answer is an error.
-            OSError: when there is no answer.
+            ApiFailure: the answer is an error.
+            OSError: there is no answer.
         """
         text = self._exchange(method, path, body, content_type)
         return json.loads(text) if text else None
 
     def healthy(self, path: str) -> bool:
-        """Whether a health endpoint answers that all is well."""
+        """Whether a health endpoint reports success."""
         try:
             self._exchange("GET", path, None, "application/json")
         except (OSError, http.client.HTTPException, ApiFailure):

@@ -1,7 +1,7 @@
-"""The programs of the control plane, built from the pinned Go modules into a cache.
+"""The programs of the control plane, built from pinned Go modules into a cache.
 
-The cache folder is named by the hash of go.sum, so that a change of pins builds anew and every checkout
-with the same pins shares one build.
+The hash of go.sum names the cache folder. Changed pins cause a new build, and all checkouts with the same
+pins share one build.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ _REPORT_EVERY_S = 15.0
 
 
 class BuildError(Exception):
-    """The programs cannot be built; the message says which and why."""
+    """The programs cannot be built. The message has the program and the cause."""
 
 
 @dataclass(frozen=True)
@@ -38,10 +38,10 @@ class Program:
     Attributes:
         name: its file name.
         package: the Go package of its main function.
-        stamps: the variables that say its version, as Go's linker takes them; `{v}` is the version of
+        stamps: the variables that contain its version, in the form of Go's linker; `{v}` is the version of
             `module` in go.mod.
-        module: the Go module whose version it carries.
-        asset: whether a KUBEBUILDER_ASSETS folder may hold it.
+        module: the Go module that defines the version.
+        asset: whether a KUBEBUILDER_ASSETS folder can contain it.
     """
 
     name: str
@@ -89,13 +89,13 @@ PROGRAMS = (
 
 
 def folder() -> Path:
-    """The cache folder of the programs that this checkout pins."""
+    """Return the cache folder of the programs that this checkout pins."""
     digest = hashlib.sha256((MODULE / "go.sum").read_bytes()).hexdigest()
     return cache_folder() / "controlplane" / digest[:16]
 
 
 def located() -> dict[str, Path]:
-    """The programs that exist already, by name: from KUBEBUILDER_ASSETS where it has them, else the cache."""
+    """Return the programs that exist, by name. Those in KUBEBUILDER_ASSETS take precedence over the cache."""
     found: dict[str, Path] = {}
     assets = os.environ.get("KUBEBUILDER_ASSETS")
     for program in PROGRAMS:
@@ -109,19 +109,19 @@ def located() -> dict[str, Path]:
 
 
 def missing() -> list[Program]:
-    """The programs that have to be built."""
+    """Return the programs that must be built."""
     found = located()
     return [program for program in PROGRAMS if program.name not in found]
 
 
 def build(say: Callable[[str], None] | None = None) -> dict[str, Path]:
-    """Builds what is missing, one process at a time, and answers every program's path by name.
+    """Build missing programs and return every program's path by name. Only one process builds at a time.
 
     Args:
-        say: told what happens; by default it goes to standard error.
+        say: receives progress messages; by default they go to standard error.
 
     Raises:
-        BuildError: when the disk is too full, Go is not to be had, or a program does not build.
+        BuildError: the disk is too full, there is no Go, or a program does not build.
     """
     tell = say or _to_stderr
     if not missing():
@@ -179,7 +179,7 @@ def _build_one(go: Path, program: Program, version: str, title: str, say: Callab
 
 
 def _run(argv: list[str], report: Callable[[], None]) -> tuple[str, int]:
-    """Runs a command of Go, calling `report` every few seconds; the answer is its output and exit status."""
+    """Run a Go command, call `report` every few seconds, and return output and exit status."""
     with subprocess.Popen(
         argv,
         cwd=MODULE,
@@ -198,14 +198,14 @@ def _run(argv: list[str], report: Callable[[], None]) -> tuple[str, int]:
 
 
 def linker_flags(program: Program, version: str) -> str:
-    """What Go's linker is told: to leave out symbols, and to write the version into the program."""
+    """Return the flags of Go's linker: omit symbols, and write the version into the program."""
     major, minor, *_ = version.removeprefix("v").split(".")
     stamps = (stamp.format(v=version, major=major, minor=minor) for stamp in program.stamps)
     return " ".join(["-s -w", *(f"-X {stamp}" for stamp in stamps)])
 
 
 def module_versions(go_mod: str) -> Mapping[str, str]:
-    """The version of every module that a go.mod requires."""
+    """Return the version of every module that a go.mod requires."""
     return dict(re.findall(r"^\s*(?:require\s+)?([\w.\-/]+\.[\w.\-/]+) (v\S+)", go_mod, flags=re.MULTILINE))
 
 

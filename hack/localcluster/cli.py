@@ -13,7 +13,7 @@ from localcluster.nodes import NodeOptionError, NodePool
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command; the exit status is 0 when all is well, 1 on failure, 2 on wrong use."""
+    """Run one command. Return 0 for success, 1 for a failure, 2 for wrong use."""
     options = _parser().parse_args(arguments)
     try:
         return _COMMANDS[options.command](options)

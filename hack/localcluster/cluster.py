@@ -1,4 +1,4 @@
-"""One control plane by name: started, looked at, hurt on purpose, and stopped."""
+"""A control plane with a name: start it, inspect it, kill parts of it, and stop it."""
 
 import json
 import os
@@ -28,12 +28,12 @@ _BUSY_PORT = re.compile(r"address already in use", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class ProcessStatus:
-    """How one process of a cluster fares.
+    """The state of one process of a cluster.
 
     Attributes:
-        name: the component's name, or that of another process that runs beside the cluster.
+        name: the name of the component, or of another process beside the cluster.
         pid: its process id, whether it runs or not.
-        usage: what it uses, or None when it is dead.
+        usage: its resource usage, or None if it does not run.
         log: its log file.
     """
 
@@ -49,20 +49,20 @@ class ProcessStatus:
 
 
 def to_stderr(message: str) -> None:
-    """The usual way to tell of progress."""
+    """Write a progress message to standard error."""
     print(message, file=sys.stderr, flush=True)
 
 
 class LocalCluster:
-    """A control plane on loopback, known by its name across processes.
+    """A control plane on loopback, which all processes of the user find by its name.
 
-    The object holds no state of its own: two objects of one name are the same cluster.
+    The object has no state of its own: two objects with one name are the same cluster.
 
     Args:
         name: lower-case letters, digits and dashes, at most 40.
 
     Raises:
-        ClusterError: when the name is not such a name.
+        ClusterError: the name has another form.
     """
 
     def __init__(self, name: str = "default") -> None:
@@ -82,7 +82,7 @@ class LocalCluster:
 
     @property
     def authority(self) -> Path:
-        """The certificate of the cluster's authority, which signs the API server's."""
+        """The certificate of the cluster's authority, which signed the API server's certificate."""
         return self.folder / "pki" / "ca.crt"
 
     @property
@@ -92,7 +92,7 @@ class LocalCluster:
 
     @property
     def audit_log(self) -> Path:
-        """The audit log: a JSON event a line for each call by a ServiceAccount outside kube-system."""
+        """The audit log: one JSON event a line, for each call by a ServiceAccount outside kube-system."""
         return components.audit_log(self.folder)
 
     @property
@@ -100,20 +100,20 @@ class LocalCluster:
         """The API server's URL.
 
         Raises:
-            ClusterError: when the cluster was never started.
+            ClusterError: the cluster was never started.
         """
         return str(self._description()["server"])
 
     def log(self, process: str) -> Path:
-        """The log of a component or of another process that runs beside the cluster."""
+        """Return the log file of a component or of another process beside the cluster."""
         return self.processes.log(process)
 
     def api(self) -> Api:
-        """A connection to the API server as administrator, for one thread."""
+        """Return a connection to the API server as administrator, for one thread."""
         return Api(self.server, self.authority, self.admin)
 
     def environment(self) -> dict[str, str]:
-        """The variables that make kubectl and helm talk to this cluster: KUBECONFIG and PATH."""
+        """Return the variables that make kubectl and helm use this cluster: KUBECONFIG and PATH."""
         programs = self._description()["programs"]
         folders = dict.fromkeys(str(Path(programs[name]).parent) for name in ("kubectl", "helm"))
         return {
@@ -122,7 +122,7 @@ class LocalCluster:
         }
 
     def program(self, name: str) -> Path:
-        """The path of one of the built programs, such as kubectl or helm."""
+        """Return the path of a built program, such as kubectl or helm."""
         return Path(self._description()["programs"][name])
 
     def start(
@@ -133,22 +133,22 @@ class LocalCluster:
         owner: Process | None = None,
         say: Callable[[str], None] = to_stderr,
     ) -> bool:
-        """Starts the cluster and waits until it takes pods; programs that are missing are built first.
+        """Start the cluster and wait until it accepts pods. Build missing programs first.
 
-        What an earlier cluster of the name left behind is cleared away first, if a part of it is dead.
+        If an earlier cluster with this name exists and a part of it is dead, remove that cluster first.
 
         Args:
             pools: the simulated nodes.
             api_server_arguments: more command line arguments of kube-apiserver.
-            owner: the process for whose sake the cluster runs; `reclaim_orphans` stops it when that
-                process is gone. None: the cluster runs until somebody stops it.
-            say: told of every step.
+            owner: the process that needs the cluster; `reclaim_orphans` stops the cluster when this process
+                has ended. None: the cluster runs until it is stopped.
+            say: receives a message for each step.
 
         Returns:
-            False when the very same cluster ran already.
+            False if the same cluster ran already.
 
         Raises:
-            ClusterError: when it runs with other options, or a component dies or does not get ready.
+            ClusterError: it runs with other options, or a component dies or does not become ready.
         """
         try:
             programs = binaries.build(say)
@@ -182,10 +182,10 @@ class LocalCluster:
         return True
 
     def stop(self) -> bool:
-        """Stops everything that runs for this cluster and removes its state.
+        """Stop all processes of this cluster and delete its state.
 
         Returns:
-            False when there was nothing to stop.
+            False if there was nothing to stop.
         """
         with exclusive(self._lock):
             if not self.folder.exists():
@@ -194,11 +194,11 @@ class LocalCluster:
             return True
 
     def exists(self) -> bool:
-        """Whether the cluster was started and not stopped since; parts of it may be dead."""
+        """Whether the cluster was started and not stopped since. Parts of it can be dead."""
         return (self.folder / "cluster.json").exists()
 
     def status(self) -> list[ProcessStatus]:
-        """How every process of the cluster fares: its components first, in the order they start."""
+        """Return the state of every process of the cluster: components first, in the order of their start."""
         return [
             ProcessStatus(name, process.pid, process.usage(), self.log(name))
             for name, process in self.processes.all().items()
@@ -215,34 +215,32 @@ class LocalCluster:
     def spawn(
         self, name: str, argv: Sequence[str], *, environment: Mapping[str, str] | None = None
     ) -> Process:
-        """Starts a process beside the cluster, which lives no longer than the cluster does."""
+        """Start a process beside the cluster, which ends with the cluster."""
         return self.processes.spawn(name, argv, environment=environment)
 
     def kill(self, name: str) -> None:
-        """Kills a component or another process of the cluster at once (SIGKILL), and waits for its end."""
+        """Kill a component or another process of the cluster by SIGKILL, and wait for its end."""
         self.processes.kill(name)
 
     def terminate(self, name: str, *, patience_s: float = 10.0) -> None:
-        """Asks one process of the cluster to end, and kills it when it does not in time."""
+        """Terminate one process of the cluster, and kill it if it does not end in time."""
         self.processes.terminate(name, patience_s=patience_s)
 
     def revive(self, component: str) -> None:
-        """Starts a component again, with the same data and the same command line.
-
-        It returns when the component is ready.
+        """Start a component again, with the same data and command line, and wait until it is ready.
 
         Raises:
-            ClusterError: when it dies again or does not get ready.
+            ClusterError: it dies again or does not become ready.
         """
         argv = self._description()["command_lines"][component]
         self.processes.spawn_component(component, argv)
         self._await_ready(component, self._description()["ports"])
 
     def add_nodes(self, pool: NodePool) -> None:
-        """Adds simulated nodes and waits until all nodes of the cluster are ready.
+        """Add simulated nodes and wait until all nodes of the cluster are ready.
 
         Raises:
-            ClusterError: when they do not get ready.
+            ClusterError: they do not become ready.
         """
         with self.api() as api:
             nodes.create(api, pool)
@@ -250,7 +248,7 @@ class LocalCluster:
             self._await(lambda: nodes.ready_count(api) >= expected, f"{expected} nodes to be ready")
 
     def last_words(self, process: str) -> str:
-        """The last lines of a process's log."""
+        """Return the last lines of a process's log."""
         return processes.last_lines(self.log(process))
 
     def _start(
@@ -341,14 +339,14 @@ class LocalCluster:
 
 
 def all_clusters() -> list[LocalCluster]:
-    """Every cluster that was started and not stopped since."""
+    """Return every cluster that was started and not stopped since."""
     folder = state_folder() / "clusters"
     names = sorted(path.parent.name for path in folder.glob("*/cluster.json")) if folder.exists() else []
     return [LocalCluster(name) for name in names if _NAME.fullmatch(name)]
 
 
 def reclaim_orphans(say: Callable[[str], None] = to_stderr) -> None:
-    """Stops the clusters whose owner is gone."""
+    """Stop the clusters whose owner has ended."""
     for cluster in all_clusters():
         owner = processes.read(cluster.folder / "owner.json")
         if owner is not None and not owner.alive():

@@ -1,4 +1,4 @@
-"""The processes of one cluster: its components, and others that run beside them."""
+"""The processes of one cluster: its components, and others beside them."""
 
 import os
 import signal
@@ -15,11 +15,11 @@ _LESS_COLLECTING = {"GOGC": "400", "GOMEMLIMIT": "1500MiB"}
 
 
 class ClusterError(Exception):
-    """A cluster cannot be started or used; the message says what to do or what went wrong."""
+    """A cluster cannot be started or used. The message has the cause or the remedy."""
 
 
 class ComponentDiedError(ClusterError):
-    """A component ended while the cluster started.
+    """A component ended during the start of the cluster.
 
     Attributes:
         last_words: the end of its log.
@@ -31,7 +31,7 @@ class ComponentDiedError(ClusterError):
 
 
 class ClusterProcesses:
-    """The processes that were started for a cluster. Their process ids are kept in files of its folder.
+    """The processes of a cluster. Files in its folder contain their process ids.
 
     Args:
         name: the cluster's name.
@@ -43,11 +43,11 @@ class ClusterProcesses:
         self._folder = folder
 
     def log(self, process: str) -> Path:
-        """The log file of a process."""
+        """Return the log file of a process."""
         return self._folder / "logs" / f"{process}.log"
 
     def all(self) -> dict[str, Process]:
-        """Every process that was started for the cluster, by name: its components first."""
+        """Return every process of the cluster by name, components first."""
         folder = self._folder / "processes"
         names = [path.stem for path in sorted(folder.glob("*.json"))] if folder.exists() else []
         names.sort(key=lambda name: COMPONENTS.index(name) if name in COMPONENTS else len(COMPONENTS))
@@ -68,10 +68,10 @@ class ClusterProcesses:
         self.spawn(name, argv, environment={**_LESS_COLLECTING, **os.environ})
 
     def kill(self, name: str) -> None:
-        """Kill a process (SIGKILL), and wait for its end.
+        """Kill a process by SIGKILL, and wait for its end.
 
         Raises:
-            ClusterError: when there is no such process.
+            ClusterError: there is no such process.
         """
         process = self._process(name)
         process.signal(signal.SIGKILL)
@@ -79,16 +79,16 @@ class ClusterProcesses:
         processes.reap(process)
 
     def terminate(self, name: str, *, patience_s: float) -> None:
-        """Ask a process to end, and kill it when it does not in time.
+        """Terminate a process, and kill it if it does not end in time.
 
         Raises:
-            ClusterError: when there is no such process.
+            ClusterError: there is no such process.
         """
         processes.stop([self._process(name)], patience_s=patience_s)
         self._file(name).unlink(missing_ok=True)
 
     def halt(self) -> None:
-        """Stop every process, clients before their servers, and leave the files."""
+        """Stop every process, clients before their servers. Keep the files."""
         running = self.all()
         beside = [process for name, process in running.items() if name not in COMPONENTS]
         processes.stop(beside)
@@ -101,7 +101,7 @@ class ClusterProcesses:
         """Check that all components run.
 
         Raises:
-            ComponentDiedError: when one has ended.
+            ComponentDiedError: one has ended.
         """
         for name, process in self.all().items():
             if name in COMPONENTS and not process.alive():

@@ -47,7 +47,7 @@ _USERS: Mapping[str, tuple[str, tuple[str, ...]]] = {
 
 
 def make_identities(folder: Path) -> Identities:
-    """Makes a public key infrastructure in a folder."""
+    """Create a public key infrastructure in a folder."""
     folder.mkdir(parents=True, mode=0o700)
     authority = Authority(folder, "ca")
     front_proxy_authority = Authority(folder, "front-proxy-ca")
@@ -82,14 +82,14 @@ def make_identities(folder: Path) -> Identities:
 
 @dataclass(frozen=True)
 class Layout:
-    """What the command lines are made from.
+    """The input of the command lines.
 
     Attributes:
         folder: the cluster's state folder.
         programs: the path of every program by name.
         ports: a port for every name of `PORTS`.
         identities: the certificates and keys.
-        api_server_arguments: more arguments for kube-apiserver; they come last and so win.
+        api_server_arguments: more arguments for kube-apiserver; they come last, so they take precedence.
     """
 
     folder: Path
@@ -104,12 +104,12 @@ class Layout:
         return f"https://{LOOPBACK}:{self.ports['kube-apiserver']}"
 
     def kubeconfig(self, client: str) -> Path:
-        """The kubeconfig file of a component, or of the administrator."""
+        """Return the kubeconfig file of a component, or of the administrator."""
         return self.folder / "kubeconfigs" / f"{client}.yaml"
 
 
 def write_files(layout: Layout) -> None:
-    """Writes the files that the command lines refer to."""
+    """Write the files that the command lines refer to."""
     (layout.folder / "kubeconfigs").mkdir(mode=0o700)
     for client, token in layout.identities.tokens.items():
         path = layout.kubeconfig(client)
@@ -140,7 +140,7 @@ def write_files(layout: Layout) -> None:
 
 
 def command_lines(layout: Layout) -> dict[str, list[str]]:
-    """The command line of every component, in the order in which they start."""
+    """Return the command line of every component, in the order of their start."""
     arguments = {
         "etcd": _etcd(layout),
         "kube-apiserver": [*_api_server(layout), *layout.api_server_arguments],
@@ -257,7 +257,7 @@ def _kwok(layout: Layout) -> list[str]:
 
 
 def audit_log(folder: Path) -> Path:
-    """The audit log of the cluster in a state folder: one JSON event a line."""
+    """Return the audit log of the cluster in a state folder: one JSON event a line."""
     return folder / "logs" / "audit.log"
 
 

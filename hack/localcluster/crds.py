@@ -1,12 +1,12 @@
-"""The real definitions (CRDs) of the kinds that admitq works with, from the modules of their projects.
+"""The CRDs of the kinds that admitq works with, from the modules of their projects.
 
-Each project's Go module is pinned in hack/controlplane/crds and downloaded by the toolchain that builds the
-control plane; nothing of it is compiled. What is taken out of it is kept in the cache folder, so that it is
-downloaded and read once for all checkouts with the same pins, and later runs need neither Go nor a network.
+hack/controlplane/crds pins each project's Go module. The Go toolchain of the control plane downloads the
+modules and compiles none of them. The CRDs are stored in the cache folder. All checkouts with the same pins
+share them, and later runs need neither Go nor a network.
 
-Definitions are installed as their projects publish them, but for one that is served in a later version too
-(`_as_served`), and without the texts that describe fields: they decide nothing, and are half of what the API
-server reads, merges and keeps. As published they name no conversion webhook, which could not run here.
+CRDs are installed as published, with two exceptions. One is served in a later version too (`_as_served`). All
+are installed without the descriptions of fields: these have no effect, and are half of what the API server
+reads, merges and stores. The published CRDs name no conversion webhook, which could not run here.
 """
 
 import hashlib
@@ -37,17 +37,17 @@ _SERVED_WITHIN_S = 120.0
 
 
 class DefinitionsError(Exception):
-    """Definitions cannot be had or installed; the message says which and why."""
+    """CRDs cannot be loaded or installed. The message has their names and the cause."""
 
 
 @dataclass(frozen=True)
 class Project:
-    """Where a project's definitions stand.
+    """The place of a project's CRDs.
 
     Attributes:
         module: the path of its Go module, as in go.mod.
-        folder: the folder of the definitions in the module.
-        files: those that are taken, each named `<group>_<plural>.yaml`.
+        folder: the folder of the CRDs in the module.
+        files: the files to install, each named `<group>_<plural>.yaml`.
     """
 
     module: str
@@ -104,7 +104,7 @@ PROJECTS = (
 
 
 def name_of(file: str) -> str:
-    """The name of the definition in a file, such as `jobsets.jobset.x-k8s.io`."""
+    """Return the name of the CRD in a file, such as `jobsets.jobset.x-k8s.io`."""
     group, _, plural = PurePosixPath(file).stem.partition("_")
     return f"{plural}.{group}"
 
@@ -119,13 +119,13 @@ OWN_NAMES = tuple(sorted(file.stem for file in _OWN.glob("*.yaml")))
 
 
 def fetch(say: Callable[[str], None] | None = None) -> None:
-    """Bring all definitions into the cache folder, unless they are there.
+    """Store all CRDs in the cache folder, unless they are there.
 
     Args:
-        say: told of a download; by default it goes to standard error.
+        say: receives a message about a download; by default it goes to standard error.
 
     Raises:
-        DefinitionsError: when Go or a module cannot be had.
+        DefinitionsError: Go or a module is not available.
     """
     if _is_complete():
         return
@@ -135,13 +135,13 @@ def fetch(say: Callable[[str], None] | None = None) -> None:
 
 
 def definitions(names: Iterable[str] = NAMES) -> list[dict[str, Any]]:
-    """Definitions as objects, as they are to be installed.
+    """Return CRDs in the form in which they are installed.
 
     Args:
         names: which of `NAMES` and `OWN_NAMES`.
 
     Raises:
-        DefinitionsError: when one is not known or cannot be had.
+        DefinitionsError: a name is unknown, or its CRD is not available.
     """
     wanted = tuple(names)
     if unknown := sorted(set(wanted).difference(NAMES, OWN_NAMES)):
@@ -171,29 +171,29 @@ def _without_descriptions(definition: Any) -> Any:
 
 
 def install(cluster: LocalCluster, names: Iterable[str] = NAMES) -> None:
-    """Install definitions in a cluster, whether they are there or not, and wait until they are served.
+    """Install CRDs in a cluster, whether they exist or not, and wait until they are served.
 
     Args:
-        cluster: a cluster that runs.
+        cluster: a running cluster.
         names: which of `NAMES` and `OWN_NAMES`.
 
     Raises:
-        DefinitionsError: when one cannot be had or is not served in time.
+        DefinitionsError: a CRD is not available or not served in time.
     """
     apply(cluster, definitions(names))
 
 
 def install_missing(cluster: LocalCluster, names: Iterable[str]) -> None:
-    """Install those definitions that a cluster does not have.
+    """Install those CRDs that a cluster does not have.
 
-    Each costs the API server more than a second of work, so whoever needs few should ask for few.
+    Each costs the API server more than a second of work, so ask only for those that you need.
 
     Args:
-        cluster: a cluster that runs.
+        cluster: a running cluster.
         names: which of `NAMES` and `OWN_NAMES`.
 
     Raises:
-        DefinitionsError: when one cannot be had or is not served in time.
+        DefinitionsError: a CRD is not available or not served in time.
     """
     with cluster.api() as api:
         missing = [name for name in names if not _is_served(api, name)]
@@ -202,10 +202,10 @@ def install_missing(cluster: LocalCluster, names: Iterable[str]) -> None:
 
 
 def apply(cluster: LocalCluster, wanted: Iterable[Mapping[str, Any]]) -> None:
-    """Apply definitions and wait until all are served.
+    """Apply CRDs and wait until all are served.
 
     Raises:
-        DefinitionsError: when one is not served in time.
+        DefinitionsError: a CRD is not served in time.
     """
     every = list(wanted)
     with exclusive(cluster.folder / "crds.lock"), cluster.api() as api:
@@ -226,7 +226,7 @@ def apply(cluster: LocalCluster, wanted: Iterable[Mapping[str, Any]]) -> None:
 
 
 def _is_served(api: Api, name: str) -> bool:
-    """Whether a definition is established, and what serves its objects has heard of that."""
+    """Whether a CRD is established, and the API server serves its objects."""
     try:
         found = api.request("GET", f"{_PATH}/{name}")
         # A definition that was just made has null there.
@@ -246,10 +246,10 @@ def _is_served(api: Api, name: str) -> bool:
 
 
 def _as_served(definition: dict[str, Any]) -> dict[str, Any]:
-    """The definition as it is installed.
+    """Return the CRD in the form in which it is installed.
 
-    ProvisioningRequests are worked with as v1. The module's versions that can be had by their exact number
-    serve v1beta1 only, and later ones serve v1 with the same fields; so here v1 is served with that schema.
+    admitq uses ProvisioningRequest v1. The versions of the module that can be pinned serve v1beta1 only.
+    Later ones serve v1 with the same fields, so here v1 is served with the schema of v1beta1.
     """
     if definition["metadata"]["name"] != PROVISIONING_REQUESTS:
         return definition
@@ -275,7 +275,7 @@ def _is_complete() -> bool:
 
 
 def _take(say: Callable[[str], None]) -> None:
-    """Download the modules and keep their definitions as JSON, which is read far faster than YAML."""
+    """Download the modules and store their CRDs as JSON, which is read much faster than YAML."""
     folders = _download(say)
     _folder().mkdir(parents=True, exist_ok=True)
     for project in PROJECTS:
@@ -289,7 +289,7 @@ def _take(say: Callable[[str], None]) -> None:
 
 
 def _download(say: Callable[[str], None]) -> dict[str, Path]:
-    """The folders of the modules, by module path."""
+    """Return the folders of the modules, by module path."""
     try:
         go = toolchain.go(say)
     except toolchain.ToolchainError as error:
@@ -311,7 +311,7 @@ def _download(say: Callable[[str], None]) -> dict[str, Path]:
 
 
 def _objects(text: str) -> Iterable[dict[str, Any]]:
-    """The JSON objects that follow one another in a text."""
+    """Yield the JSON objects that follow one another in a text."""
     decoder, rest = json.JSONDecoder(), text.lstrip()
     while rest:
         found, end = decoder.raw_decode(rest)

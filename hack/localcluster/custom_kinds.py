@@ -1,4 +1,4 @@
-"""The kinds of jobs that are tried without code: as docs/guides/kinds/custom.md shows them."""
+"""The job kinds that tests define in the configuration file, as on docs/guides/kinds/custom.md."""
 
 import re
 from typing import Any, Final
@@ -13,6 +13,6 @@ _YAML_BLOCK: Final = re.compile(r"^```yaml\n(.*?)^```$", re.MULTILINE | re.DOTAL
 
 
 def configured() -> list[dict[str, Any]]:
-    """What stands under `integrations.custom` in the values that the page shows."""
+    """Return `integrations.custom` of the values on that page."""
     shown = [yaml.safe_load(text) for text in _YAML_BLOCK.findall(PAGE.read_text())]
     return [kind for one in shown if "config" in one for kind in one["config"]["integrations"]["custom"]]

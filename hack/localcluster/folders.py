@@ -1,4 +1,4 @@
-"""Where things are kept: the repository, the cache of built binaries, the state of running clusters."""
+"""The folders of the repository, of the cache of built programs, and of the state of running clusters."""
 
 import os
 from pathlib import Path
@@ -7,9 +7,9 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 def cache_folder() -> Path:
-    """The folder of what is built once and shared by every checkout.
+    """Return the folder of built programs, which all checkouts share.
 
-    `ADMITQ_CACHE` names it; otherwise it is `admitq` in the user's cache folder.
+    `ADMITQ_CACHE` names it. By default it is `admitq` in the user's cache folder.
     """
     if named := os.environ.get("ADMITQ_CACHE"):
         return Path(named).resolve()
@@ -19,7 +19,7 @@ def cache_folder() -> Path:
 
 
 def state_folder() -> Path:
-    """The folder of everything that belongs to running clusters; `ADMITQ_STATE` names another one."""
+    """Return the folder of all files of running clusters. `ADMITQ_STATE` names another one."""
     if named := os.environ.get("ADMITQ_STATE"):
         return Path(named).resolve()
     return REPOSITORY / ".state"

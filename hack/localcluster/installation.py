@@ -1,7 +1,7 @@
-"""admitq beside a local cluster: the shipped chart, and processes that run with what it grants them.
+"""admitq beside a local cluster: the shipped chart, and processes with the permissions that it grants.
 
-The processes get nothing that the chart's pods would not get: the configuration of its ConfigMap (only the
-addresses to listen on are changed, since all share one machine) and tokens of its ServiceAccounts.
+The processes get only what the chart's pods would get: the configuration of its ConfigMap and tokens of its
+ServiceAccounts. Only the listen addresses differ, because all processes share one machine.
 """
 
 import http.client
@@ -35,16 +35,16 @@ _READY_PATIENCE_S = 120.0
 
 
 class InstallationError(Exception):
-    """admitq could not be installed or started; the message says why."""
+    """admitq cannot be installed or started. The message has the cause."""
 
 
 class Installation:
-    """A release of the chart on a local cluster, and its processes beside it.
+    """A release of the chart on a local cluster, and its processes.
 
     Args:
-        cluster: a cluster that runs.
-        release: the name of the helm release; it prefixes the names of its objects, unless its API group
-            fixes them.
+        cluster: a running cluster.
+        release: the name of the helm release. It is the prefix of the names of its objects, unless the API
+            group fixes these names.
         namespace: the namespace of the release.
     """
 
@@ -58,7 +58,7 @@ class Installation:
 
     @property
     def prefix(self) -> str:
-        """What the names of its objects begin with."""
+        """The prefix of the names of its objects."""
         given = self._given()
         group = str(given.get("apiGroup", DEFAULT_GROUP))
         shadow = given.get("shadow", {}).get("enabled", False)
@@ -73,16 +73,16 @@ class Installation:
         values: Mapping[str, Any] | None = None,
         take_ownership: bool = False,
     ) -> None:
-        """Installs or upgrades the chart.
+        """Install or upgrade the chart.
 
         Args:
-            api_group: the API group of everything of ours.
+            api_group: the API group of all kinds and names of admitq.
             config: fields of the configuration file.
             values: other values of the chart, nested as in values.yaml.
-            take_ownership: take over what somebody else has installed, such as definitions.
+            take_ownership: adopt objects that another installation created, such as CRDs.
 
         Raises:
-            InstallationError: when helm refuses; its words are in the message.
+            InstallationError: helm fails; the message has its output.
         """
         self._folder.mkdir(parents=True, exist_ok=True)
         given = dict(values or {})
@@ -104,27 +104,27 @@ class Installation:
         )
 
     def api_group(self) -> str | None:
-        """The API group that was installed, or None when nothing was."""
+        """The installed API group, or None if nothing is installed."""
         group = self._given().get("apiGroup")
         return None if group is None else str(group)
 
     def _given(self) -> dict[str, Any]:
-        """The values that it was installed with; none when it was not."""
+        """Return the values of the installed release, or an empty map."""
         try:
             return json.loads((self._folder / "values.json").read_text())
         except OSError:
             return {}
 
     def uninstall(self) -> None:
-        """Stops the processes and removes the release; queues and workloads stay, as the chart has it."""
+        """Stop the processes and uninstall the release. As with the chart, queues and workloads stay."""
         self.stop()
         self.helm("uninstall", self.release, "--wait")
 
     def helm(self, *arguments: str) -> str:
-        """Runs helm on the cluster and in the release's namespace.
+        """Run helm on the cluster and in the release's namespace.
 
         Raises:
-            InstallationError: when it fails; its words are in the message.
+            InstallationError: helm fails; the message has its output.
         """
         # Its own folders, so that nobody's settings and caches play a part.
         own = {
@@ -150,16 +150,16 @@ class Installation:
         arguments: Sequence[str] = (),
         config: Mapping[str, Any] | None = None,
     ) -> None:
-        """Starts processes and waits until each says that it is ready.
+        """Start processes and wait until each reports that it is ready.
 
         Args:
-            components: which of them.
-            replica: tells several managers apart; only one webhook can be behind the chart's URL.
+            components: the components to start.
+            replica: distinguishes several managers; only one webhook can be behind the chart's URL.
             arguments: more command line arguments, such as `--log-level=debug`.
             config: sections of the configuration file that replace those of the installation.
 
         Raises:
-            InstallationError: when one ends or does not get ready.
+            InstallationError: a process ends or does not become ready.
         """
         self._renew_tokens()
         for component in components:
@@ -168,7 +168,7 @@ class Installation:
             self._await_ready(component, replica)
 
     def stop(self, components: Sequence[Component] = ("manager", "webhook"), *, replica: int = 0) -> None:
-        """Asks processes to end in good order; those that do not run are left out."""
+        """Terminate processes in order. Processes that do not run are ignored."""
         running = self.cluster.processes.all()
         for component in components:
             name = self.process_name(component, replica)
@@ -176,35 +176,35 @@ class Installation:
                 self.cluster.terminate(name, patience_s=40.0)
 
     def kill(self, component: Component, *, replica: int = 0) -> None:
-        """Kills a process at once, as a crash would."""
+        """Kill a process by SIGKILL, as in a crash."""
         self.cluster.kill(self.process_name(component, replica))
 
     def process(self, component: Component, *, replica: int = 0) -> Process | None:
-        """The process of a component, or None when it was never started."""
+        """Return the process of a component, or None if it was never started."""
         return self.cluster.processes.all().get(self.process_name(component, replica))
 
     def log(self, component: Component, *, replica: int = 0) -> Path:
-        """The log of a component."""
+        """Return the log file of a component."""
         return self.cluster.log(self.process_name(component, replica))
 
     def process_name(self, component: Component, replica: int = 0) -> str:
-        """The name under which the cluster knows the process."""
+        """Return the name of the component's process in the cluster."""
         return f"{self.release}-{component}" + (f"-{replica}" if replica else "")
 
     def url(self, component: Component, endpoint: Literal["metrics", "health"], *, replica: int = 0) -> str:
-        """The base URL of an endpoint of a process: plain HTTP on loopback."""
+        """Return the base URL of an endpoint of a process: plain HTTP on loopback."""
         return f"http://{LOOPBACK}:{self._port(self._instance(component, replica), endpoint)}"
 
     def kubeconfig(self, component: Component) -> Path:
-        """A kubeconfig file with what the chart grants a component, and no more."""
+        """Return a kubeconfig file with only the permissions that the chart grants a component."""
         return self._folder / f"{component}.kubeconfig"
 
     def token_file(self, component: Component) -> Path:
-        """The file with a component's token, which is renewed in place."""
+        """Return the file with a component's token, which is renewed in place."""
         return self._folder / f"{component}.token"
 
     def renew_tokens(self, lifetime_s: int = TOKEN_LIFETIME_S) -> None:
-        """Asks for new tokens of all ServiceAccounts and puts them into their files."""
+        """Request new tokens of all ServiceAccounts and write them to their files."""
         shadow = self._given().get("shadow", {}).get("enabled", False)
         with self.cluster.api() as api:
             for component in ("manager",) if shadow else ("manager", "webhook"):
@@ -324,7 +324,7 @@ class Installation:
         return f"{component}-{replica}" if replica else component
 
     def _port(self, instance: str, endpoint: str) -> int:
-        """A port that stays the same as long as the installation does."""
+        """Return a port that stays the same for the lifetime of the installation."""
         file = self._folder / "ports.json"
         ports: dict[str, int] = json.loads(file.read_text()) if file.exists() else {}
         key = f"{instance}/{endpoint}"
@@ -347,10 +347,10 @@ def _is_ready(port: int) -> bool:
 
 
 def keep_tokens_fresh(installation: Installation, wait: Callable[[float], None]) -> None:
-    """Renews the tokens of an installation for as long as its cluster is there.
+    """Renew the tokens of an installation as long as its cluster exists.
 
     Args:
-        installation: whose tokens.
+        installation: the installation with the tokens.
         wait: sleeps for a number of seconds.
     """
     while installation.cluster.exists():
