@@ -1,4 +1,4 @@
-"""What each kind of jobs can do, read off its record alone: for the command line and the reference."""
+"""Capabilities of each job kind, for the command line and the reference."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,9 +9,9 @@ from admitq.integrations.base import Integration, return_none
 
 @dataclass(frozen=True, slots=True)
 class Capability:
-    """Something that not every kind can do.
+    """A capability that only some job kinds have.
 
-    ``key`` is its name in JSON, ``title`` heads its column.
+    ``key`` is its name in JSON, ``title`` is the heading of its column.
     """
 
     key: str
@@ -26,25 +26,25 @@ CAPABILITIES: Final[tuple[Capability, ...]] = (
     Capability(
         "partialAdmission",
         "partial",
-        "A job that says so is admitted with fewer pods where all of them do not fit.",
+        "A job with a minimum number of pods is admitted with fewer pods if there is no quota for all.",
         lambda one: one.scaling.with_pod_counts is not None,
     ),
     Capability(
         "elastic",
         "elastic",
-        "A job that says so is scaled while it runs: up when there is quota for more, down at once.",
+        "An elastic job is scaled while it runs: up when there is quota for more pods, down at once.",
         lambda one: one.scaling.can_be_elastic,
     ),
     Capability(
         "reclaimablePods",
         "reclaimable",
-        "Pods that have ended and need no successor give their quota back while the others run.",
+        "Quota of ended pods without a successor is released while the other pods run.",
         lambda one: one.scaling.count_reclaimable_pods is not return_none,
     ),
     Capability(
         "prebuiltWorkload",
         "prebuilt",
-        "A job can be given a Workload that somebody else made.",
+        "A job can use an existing Workload instead of a new one.",
         lambda one: one.delegation.adopts_prebuilt_workload,
     ),
     Capability(
@@ -58,7 +58,7 @@ CAPABILITIES: Final[tuple[Capability, ...]] = (
     Capability(
         "ownPriorityClass",
         "priority class",
-        "A job may name a PriorityClass for all of its pods.",
+        "A job can name a PriorityClass for all of its pods.",
         lambda one: one.templates.find_priority_class is not return_none,
     ),
 )

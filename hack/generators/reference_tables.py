@@ -95,7 +95,7 @@ def kinds() -> str:
             [(one.title, f"`{one.key}`", one.meaning) for one in CAPABILITIES],
         ),
         *(
-            ["", "## Feature gates", "", *table(("framework", "needs the gate as well"), gates)]
+            ["", "## Feature gates", "", *table(("framework", "required feature gate"), gates)]
             if gates
             else []
         ),
