@@ -4,8 +4,15 @@ from collections.abc import Callable, Iterable, Iterator
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
-from admitq.adoption.cluster import NEWER, Cluster, holds, is_running, title, version_read
-from admitq.adoption.lost import lost
+from admitq.adoption.cluster import (
+    NEWER,
+    Cluster,
+    has_true_condition,
+    is_running,
+    object_reference,
+    readable_version,
+)
+from admitq.adoption.unknown_fields import find_unknown_fields
 from admitq.integrations.registry import list_framework_names
 from admitq_api.configuration import Configuration, ConfigurationError
 from admitq_api.feature_gates import WITHOUT_ALTERNATIVE, Gate, get_note
@@ -36,7 +43,7 @@ class Severity(StrEnum):
     NOTE = "to know"
 
 
-class Check(NamedTuple):
+class AdoptionCheck(NamedTuple):
     """One thing that is looked for.
 
     ``find`` gives what was found, one text for each place; ``what`` says what that means.
@@ -57,7 +64,7 @@ def _not_installed(cluster: Cluster) -> Iterator[str]:
 def _ending(cluster: Cluster) -> Iterator[str]:
     for one in cluster.definitions.values():
         if value_at(one, ("metadata", "deletionTimestamp")):
-            yield title("customresourcedefinitions", one)
+            yield object_reference("customresourcedefinitions", one)
 
 
 def _stored_unknown(cluster: Cluster) -> Iterator[str]:
@@ -74,7 +81,7 @@ def _stored_older(cluster: Cluster) -> Iterator[str]:
 
 def _no_way_back(cluster: Cluster) -> Iterator[str]:
     for plural, definition in cluster.definitions.items():
-        if version_read(definition) != NEWER:
+        if readable_version(definition) != NEWER:
             yield plural
 
 
@@ -145,10 +152,10 @@ def _unread(cluster: Cluster) -> Iterator[str]:
 def _in_charge(cluster: Cluster) -> Iterator[str]:
     for one in cluster.deployments:
         if is_running(one):
-            yield title("deployments", one)
+            yield object_reference("deployments", one)
     for one in cluster.leases:
         if holder := value_at(one, ("spec", "holderIdentity")):
-            yield f"{title('leases', one)}, held by {holder}"
+            yield f"{object_reference('leases', one)}, held by {holder}"
 
 
 def _kept(cluster: Cluster) -> Iterator[str]:
@@ -164,17 +171,17 @@ def _kept(cluster: Cluster) -> Iterator[str]:
         keepers = {keeper for start, keeper in KEEPERS.items() if any(key.startswith(start) for key in keys)}
         owners: Iterable[JsonObject] = value_at(one, ("metadata", "ownerReferences"), ()) or ()
         keepers |= {f"{owner.get('kind')} {owner.get('name')}" for owner in owners}
-        yield from (f"{title(plural, one)} by {keeper}" for keeper in sorted(keepers))
+        yield from (f"{object_reference(plural, one)} by {keeper}" for keeper in sorted(keepers))
 
 
 def _injected(cluster: Cluster) -> Iterator[str]:
     for one in cluster.definitions.values():
         if value_at(one, ("metadata", "annotations", CA_INJECTED)):
-            yield title("customresourcedefinitions", one)
+            yield object_reference("customresourcedefinitions", one)
 
 
 def _there_already(cluster: Cluster) -> Iterator[str]:
-    yield from (title("deployments", one) for one in cluster.ours)
+    yield from (object_reference("deployments", one) for one in cluster.ours)
 
 
 def _by_helm(cluster: Cluster) -> Iterator[str]:
@@ -182,12 +189,12 @@ def _by_helm(cluster: Cluster) -> Iterator[str]:
         if (release := value_at(one, HELM)) and not value_at(
             one, ("metadata", "annotations", "helm.sh/resource-policy")
         ):
-            yield f"{title('customresourcedefinitions', one)} of release {release}"
+            yield f"{object_reference('customresourcedefinitions', one)} of release {release}"
 
 
 def _webhooks(cluster: Cluster) -> Iterator[str]:
     for one in cluster.webhooks:
-        yield title(f"{str(one.get('kind', '')).lower()}s", one)
+        yield object_reference(f"{str(one.get('kind', '')).lower()}s", one)
 
 
 def _gates(cluster: Cluster) -> Iterator[str]:
@@ -215,7 +222,7 @@ def _visibility(cluster: Cluster) -> Iterator[str]:
 def _dropped(cluster: Cluster) -> Iterator[str]:
     for one in cluster.older.get("admissionchecks", ()):
         if value_at(one, ("spec", "retryDelayMinutes")) is not None:
-            yield f"spec.retryDelayMinutes of {title('admissionchecks', one)}"
+            yield f"spec.retryDelayMinutes of {object_reference('admissionchecks', one)}"
 
 
 def _other_checks(cluster: Cluster) -> Iterator[str]:
@@ -227,12 +234,12 @@ def _other_checks(cluster: Cluster) -> Iterator[str]:
 
 def _between(cluster: Cluster) -> Iterator[str]:
     for name, workload in _unfinished(cluster):
-        if holds(workload, "Evicted") and holds(workload, "QuotaReserved"):
+        if has_true_condition(workload, "Evicted") and has_true_condition(workload, "QuotaReserved"):
             yield name
 
 
 def _unfinished(cluster: Cluster) -> Iterator[tuple[str, JsonObject]]:
-    return ((name, one) for name, one in cluster.each("workloads") if not holds(one, "Finished"))
+    return ((name, one) for name, one in cluster.each("workloads") if not has_true_condition(one, "Finished"))
 
 
 def _pod_sets(workload: JsonObject) -> Iterator[dict[str, Any]]:
@@ -247,29 +254,29 @@ def _assignments(workload: JsonObject) -> Iterator[dict[str, Any]]:
 
 BLOCKS, CHANGES, NOTE = Severity.BLOCKS, Severity.CHANGES, Severity.NOTE
 
-CHECKS: Final[tuple[Check, ...]] = (
-    Check(
+CHECKS: Final[tuple[AdoptionCheck, ...]] = (
+    AdoptionCheck(
         "unreadable",
         BLOCKS,
         "Something could not be read, so nothing is known of it.",
         "Run the command as somebody who may read it.",
         _unread,
     ),
-    Check(
+    AdoptionCheck(
         "nothing-to-adopt",
         BLOCKS,
         "The group is not installed here.",
         "Look at the kubeconfig, or install admitq as in a new cluster.",
         _not_installed,
     ),
-    Check(
+    AdoptionCheck(
         "definitions-ending",
         BLOCKS,
         "Definitions are being deleted, and all objects with them.",
         "Restore them before anything else.",
         _ending,
     ),
-    Check(
+    AdoptionCheck(
         "versions",
         BLOCKS,
         "Objects are stored in a version that cannot be read.",
@@ -277,7 +284,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         "from status.storedVersions.",
         _stored_unknown,
     ),
-    Check(
+    AdoptionCheck(
         "no-way-back",
         BLOCKS,
         "Definitions have no v1beta2, in which admitq writes. Their manager could not read it: there would "
@@ -285,63 +292,63 @@ CHECKS: Final[tuple[Check, ...]] = (
         "Let the manager in charge be one that has v1beta2 first.",
         _no_way_back,
     ),
-    Check(
+    AdoptionCheck(
         "unknown-fields",
         BLOCKS,
         "Objects say what admitq's definitions do not know. It would be lost or refused at the next write.",
         "Stay with the manager in charge, or take it out of these objects.",
-        lost,
+        find_unknown_fields,
     ),
-    Check(
+    AdoptionCheck(
         "configuration",
         BLOCKS,
         "The configuration file says something that admitq does not take.",
         "Change these fields in the values for the chart.",
         _configuration,
     ),
-    Check(
+    AdoptionCheck(
         "unknown-gates",
         BLOCKS,
         "Feature gates are set that admitq does not know, and which it refuses to start with.",
         "Leave them out of the values for the chart.",
         _unknown_gates,
     ),
-    Check(
+    AdoptionCheck(
         "topology",
         BLOCKS,
         "Topology-aware placement is in use. admitq has none yet: it would admit without places for pods.",
         "Stay with the manager in charge, or take topologies out of flavors and let such workloads end.",
         _topology,
     ),
-    Check(
+    AdoptionCheck(
         "multikueue",
         BLOCKS,
         "Workloads are dispatched to other clusters. admitq does not do that yet.",
         "Stay with the manager in charge, or let such workloads end and remove these objects.",
         _dispatched,
     ),
-    Check(
+    AdoptionCheck(
         "concurrent-admission",
         BLOCKS,
         "Workloads are queued through variants. admitq does not do that yet.",
         "Remove the policy and let such workloads end.",
         _variants,
     ),
-    Check(
+    AdoptionCheck(
         "devices",
         BLOCKS,
         "Claims of devices (DRA) are counted. admitq does not do that yet.",
         "Take the mappings out of the configuration and let such workloads end.",
         _devices,
     ),
-    Check(
+    AdoptionCheck(
         "in-charge",
         CHANGES,
         "Another manager runs. Two would own the same objects.",
         "Stop it as the steps say, before admitq starts.",
         _in_charge,
     ),
-    Check(
+    AdoptionCheck(
         "webhooks",
         CHANGES,
         "Webhook configurations call the manager in charge. Once it has stopped they refuse what they are "
@@ -349,56 +356,56 @@ CHECKS: Final[tuple[Check, ...]] = (
         "Delete them when admitq's webhooks answer and before their manager stops, as the steps say.",
         _webhooks,
     ),
-    Check(
+    AdoptionCheck(
         "kept-by-others",
         CHANGES,
         "Somebody puts these objects back when they are changed, also in the middle of the night.",
         "Tell them to leave these objects alone for as long as admitq is in charge.",
         _kept,
     ),
-    Check(
+    AdoptionCheck(
         "injected-ca",
         CHANGES,
         "cert-manager writes the CA of the manager in charge into definitions, where admitq's must be.",
         "Take the annotation away when admitq is installed, as the steps say.",
         _injected,
     ),
-    Check(
+    AdoptionCheck(
         "definitions-of-a-release",
         CHANGES,
         "A Helm release owns the definitions. Its uninstallation would delete them, with all queues.",
         "Never uninstall that release while admitq is in charge.",
         _by_helm,
     ),
-    Check(
+    AdoptionCheck(
         "stored-v1beta1",
         CHANGES,
         "Objects are stored as v1beta1. admitq converts them when they are read and writes v1beta2.",
         "Nothing has to be done.",
         _stored_older,
     ),
-    Check(
+    AdoptionCheck(
         "dropped-fields",
         CHANGES,
         "Fields that v1beta2 has not.",
         "They had no effect any more; nothing has to be done.",
         _dropped,
     ),
-    Check(
+    AdoptionCheck(
         "gates-without-effect",
         CHANGES,
         "Feature gates are switched on that do less than they say.",
         "Look whether you rely on what they switch.",
         _gates,
     ),
-    Check(
+    AdoptionCheck(
         "fields-without-effect",
         CHANGES,
         "The configuration file sets what admitq takes without effect.",
         "Look whether you rely on it.",
         _fields,
     ),
-    Check(
+    AdoptionCheck(
         "visibility",
         CHANGES,
         "The API of pending workloads is registered, and admitq does not serve it: kubectl api-resources and "
@@ -406,21 +413,21 @@ CHECKS: Final[tuple[Check, ...]] = (
         "Delete the APIServices when the manager in charge stops, as the steps say.",
         _visibility,
     ),
-    Check(
+    AdoptionCheck(
         "there-already",
         NOTE,
         "admitq is installed here.",
         "Go on where the steps were left. Do not save anything anew: what is saved is for the way back.",
         _there_already,
     ),
-    Check(
+    AdoptionCheck(
         "between",
         NOTE,
         "Workloads are evicted and their jobs not stopped yet. admitq goes on where that is.",
         "Nothing has to be done.",
         _between,
     ),
-    Check(
+    AdoptionCheck(
         "other-checks",
         NOTE,
         "Admission checks belong to controllers of others, which go on as they are.",

@@ -59,7 +59,7 @@ class Cluster:
 
     def each(self, plural: str) -> Iterator[tuple[str, JsonObject]]:
         """The objects of a kind, each with how it is called in the plan."""
-        return ((title(plural, one), one) for one in self.objects.get(plural, ()))
+        return ((object_reference(plural, one), one) for one in self.objects.get(plural, ()))
 
     @property
     def namespace(self) -> str:
@@ -133,7 +133,7 @@ def _loaded(one: FoundConfiguration, names: Names) -> Configuration | Configurat
         return error
 
 
-def version_read(definition: JsonObject) -> str | None:
+def readable_version(definition: JsonObject) -> str | None:
     """The version in which objects of a definition are read; None where it serves none that is known."""
     versions: Iterable[Any] = value_at(definition, ("spec", "versions"), ()) or ()
     served = {one.get("name") for one in versions if one.get("served")}
@@ -145,7 +145,7 @@ def is_ours(obj: JsonObject) -> bool:
     return value_at(obj, PART_OF) == "admitq"
 
 
-def title(plural: str, obj: JsonObject) -> str:
+def object_reference(plural: str, obj: JsonObject) -> str:
     """How an object is called in the plan: as kubectl would take it."""
     namespace = value_at(obj, ("metadata", "namespace"))
     name = value_at(obj, ("metadata", "name"), "?")
@@ -173,7 +173,7 @@ def is_running(deployment: JsonObject) -> bool:
     return bool(wanted) or bool(value_at(deployment, ("status", "replicas"), 0))
 
 
-def holds(obj: JsonObject, condition: str) -> bool:
+def has_true_condition(obj: JsonObject, condition: str) -> bool:
     """Whether a condition of an object is True."""
     return any(
         one.get("type") == condition and one.get("status") == "True"

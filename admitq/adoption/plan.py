@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from admitq.adoption.checks import CA_INJECTED, CHECKS, Check, Severity
-from admitq.adoption.cluster import Cluster, holds, is_running
+from admitq.adoption.checks import CA_INJECTED, CHECKS, AdoptionCheck, Severity
+from admitq.adoption.cluster import Cluster, has_true_condition, is_running
 from admitq.core.selectors import selects_namespace
 from admitq.translate.selectors import read_label_selector
 from admitq_api.configuration import Configuration, load_configuration
@@ -52,7 +52,7 @@ RELEASE: Final = f"helm upgrade --install {NAME} charts/admitq"
 class Finding:
     """A check that found something."""
 
-    check: Check
+    check: AdoptionCheck
     places: tuple[str, ...]
 
 
@@ -65,7 +65,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Plan:
+class AdoptionPlan:
     """What there is, what was found, and what to do."""
 
     group: str
@@ -114,10 +114,10 @@ def _told(step: Step) -> dict[str, Any]:
     return {"what": step.what, "commands": list(step.commands)}
 
 
-def plan(cluster: Cluster) -> Plan:
+def make_plan(cluster: Cluster) -> AdoptionPlan:
     """The plan for a cluster as it was read."""
     found = ((check, tuple(check.find(cluster))) for check in CHECKS)
-    return Plan(
+    return AdoptionPlan(
         group=cluster.names.group,
         served=cluster.served_versions,
         stored=cluster.all_stored_versions,
@@ -125,7 +125,7 @@ def plan(cluster: Cluster) -> Plan:
         counts={plural: len(cluster.objects.get(plural, ())) for plural in sorted(cluster.definitions)},
         workloads=_states(cluster),
         findings=tuple(Finding(check, places) for check, places in found if places),
-        values=values(cluster),
+        values=make_chart_values(cluster),
         steps=tuple(_steps(cluster)),
         way_back=tuple(_way_back(cluster)),
     )
@@ -144,19 +144,19 @@ def _described(deployment: JsonObject) -> str:
 def _states(cluster: Cluster) -> dict[str, int]:
     counts = {"pending": 0, "quota reserved": 0, "admitted": 0, "finished": 0}
     for _, one in cluster.each("workloads"):
-        counts[state_of(one)] += 1
+        counts[workload_state(one)] += 1
     return counts
 
 
-def state_of(workload: JsonObject) -> str:
+def workload_state(workload: JsonObject) -> str:
     """What a Workload is in: the furthest of pending, quota reserved, admitted and finished."""
     for condition, state in (("Finished", "finished"), ("Admitted", "admitted")):
-        if holds(workload, condition):
+        if has_true_condition(workload, condition):
             return state
-    return "quota reserved" if holds(workload, "QuotaReserved") else "pending"
+    return "quota reserved" if has_true_condition(workload, "QuotaReserved") else "pending"
 
 
-def values(cluster: Cluster) -> dict[str, Any]:
+def make_chart_values(cluster: Cluster) -> dict[str, Any]:
     """Values for the chart that make admitq do as the manager in charge was told to."""
     told: dict[str, Any] = {}
     for one, loaded in cluster.configured:
@@ -177,7 +177,9 @@ def values(cluster: Cluster) -> dict[str, Any]:
                 read = read_label_selector(loaded.managed_jobs_namespace_selector)
                 spared = [SYSTEM, cluster.namespace]
                 selected = any(selects_namespace(read, {NAMESPACE_NAME: name}) for name in spared)
-                told["managedJobsNamespaceSelector"] = sparing(spared, selector) if selected else selector
+                told["managedJobsNamespaceSelector"] = (
+                    exclude_namespaces(spared, selector) if selected else selector
+                )
             if lease := value_at(one.given, ("leaderElection", "resourceName")):
                 told["leaderElection"] = {"resourceName": lease}
     gates = dict(cluster.known_gates)
@@ -193,7 +195,7 @@ def values(cluster: Cluster) -> dict[str, Any]:
     }
 
 
-def sparing(namespaces: list[str], selector: Mapping[str, Any]) -> dict[str, Any]:
+def exclude_namespaces(namespaces: list[str], selector: Mapping[str, Any]) -> dict[str, Any]:
     """A selector of namespaces that leaves some alone, and what the given one leaves alone."""
     spared = {"key": NAMESPACE_NAME, "operator": "NotIn", "values": namespaces}
     return {**selector, "matchExpressions": [*(selector.get("matchExpressions") or ()), spared]}

@@ -7,7 +7,7 @@ from admitq.runtime.watcher import Watcher
 from admitq.serving.health import Check
 
 
-async def all_synced(watchers: Sequence[Watcher], seconds: float) -> None:
+async def wait_until_synced(watchers: Sequence[Watcher], seconds: float) -> None:
     """Wait until every watcher's first list is complete.
 
     Raises:
@@ -17,7 +17,7 @@ async def all_synced(watchers: Sequence[Watcher], seconds: float) -> None:
         await asyncio.gather(*(watcher.synced.wait() for watcher in watchers))
 
 
-def caches_ready(watchers: Sequence[Watcher]) -> Check:
+def check_caches(watchers: Sequence[Watcher]) -> Check:
     """The readiness check that names what has not been read yet."""
 
     async def check() -> str | None:

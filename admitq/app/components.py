@@ -20,7 +20,7 @@ class Component(StrEnum):
     """Topology-aware placement. Accepted so that command lines last; there is nothing in it so far."""
 
 
-ACTING: Final = frozenset({Component.CORE, Component.JOBS, Component.CYCLE})
+LEASED_COMPONENTS: Final = frozenset({Component.CORE, Component.JOBS, Component.CYCLE})
 """The parts of which one process acts at a time, the one that holds the lease."""
 
 COMMANDS: Final[Mapping[str, tuple[Component, ...]]] = {
@@ -31,7 +31,7 @@ COMMANDS: Final[Mapping[str, tuple[Component, ...]]] = {
 """What each command runs, unless ``--components`` chooses from it."""
 
 
-def beside_another(command: str, flag: str | None) -> tuple[Component, ...]:
+def select_shadow_components(command: str, flag: str | None) -> tuple[Component, ...]:
     """The parts of a command that run in a shadow: those that decide. Reviews are left to who is in charge.
 
     Args:
@@ -41,7 +41,7 @@ def beside_another(command: str, flag: str | None) -> tuple[Component, ...]:
     Raises:
         ValueError: the command decides nothing, or only a part of it is to run.
     """
-    if not ACTING.intersection(COMMANDS[command]):
+    if not LEASED_COMPONENTS.intersection(COMMANDS[command]):
         raise ValueError(
             f"--shadow: admitq {command} answers reviews, which is left to the manager in charge: "
             "use admitq manager --shadow"
@@ -51,7 +51,7 @@ def beside_another(command: str, flag: str | None) -> tuple[Component, ...]:
     return tuple(one for one in COMMANDS[command] if one is not Component.WEBHOOK)
 
 
-def chosen(command: str, flag: str | None) -> tuple[Component, ...]:
+def select_components(command: str, flag: str | None) -> tuple[Component, ...]:
     """The parts that a command is to run, in the order of ``Component``.
 
     Args:

@@ -5,15 +5,15 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from admitq.app.settings import Settings
+from admitq.app.settings import ProcessSettings
 from admitq.metrics.registry import Metrics
 from admitq.process.unexpected_errors import ErrorPart, UnexpectedErrors
 from admitq.serving import certificates
-from admitq.serving.authorization import Authorizer, Reviews, protected
-from admitq.serving.health import Check, Health
-from admitq.serving.http import Handler, Request, Response, by_path
-from admitq.serving.rotation import FromFiles
-from admitq.serving.server import Limits, Server, is_loopback
+from admitq.serving.authorization import Authorizer, Reviews, require_authorization
+from admitq.serving.health import Check, HealthEndpoint
+from admitq.serving.http import Handler, HttpRequest, HttpResponse, route_by_path
+from admitq.serving.rotation import FileCertificates
+from admitq.serving.server import Server, ServerLimits, is_loopback
 from admitq.serving.tls import LiveCertificate
 from admitq_api.configuration import parse_address
 
@@ -24,7 +24,7 @@ CERTIFICATE_PERIOD = 60.0
 
 
 async def serve_health(
-    settings: Settings, checks: Mapping[str, Check], errors: UnexpectedErrors
+    settings: ProcessSettings, checks: Mapping[str, Check], errors: UnexpectedErrors
 ) -> Server | None:
     """Start the probes; None where the configuration switches them off.
 
@@ -35,13 +35,15 @@ async def serve_health(
     address = parse_address(health.health_probe_bind_address)
     if address is None:
         return None
-    server = Health(health.readiness_endpoint_name, health.liveness_endpoint_name, checks).server(errors)
+    server = HealthEndpoint(health.readiness_endpoint_name, health.liveness_endpoint_name, checks).server(
+        errors
+    )
     await server.start(*address)
     return server
 
 
 async def serve_metrics(
-    settings: Settings, metrics: Metrics, reviews: Reviews, tasks: asyncio.TaskGroup
+    settings: ProcessSettings, metrics: Metrics, reviews: Reviews, tasks: asyncio.TaskGroup
 ) -> Server | None:
     """Start the metrics endpoint: plain on loopback, elsewhere over TLS and only for those who may read.
 
@@ -52,15 +54,18 @@ async def serve_metrics(
     if address is None:
         return None
     host, port = address
-    handler = by_path({METRICS_PATH: _exposition(metrics)})
-    limits = Limits(body_bytes=1024, connections=100, connections_per_peer=50, answer_seconds=30.0)
+    handler = route_by_path({METRICS_PATH: _exposition(metrics)})
+    limits = ServerLimits(body_bytes=1024, connections=100, connections_per_peer=50, answer_seconds=30.0)
     if is_loopback(host):
         server = Server(handler, tls=None, limits=limits, errors=metrics.errors)
     else:
         live = LiveCertificate(settings.tls)
-        await keep_certificate(settings, live, metrics.errors, tasks)
+        await maintain_certificate(settings, live, metrics.errors, tasks)
         server = Server(
-            protected(handler, Authorizer(reviews)), tls=live.context, limits=limits, errors=metrics.errors
+            require_authorization(handler, Authorizer(reviews)),
+            tls=live.context,
+            limits=limits,
+            errors=metrics.errors,
         )
     await server.start(host, port)
     return server
@@ -69,27 +74,27 @@ async def serve_metrics(
 def _exposition(metrics: Metrics) -> Handler:
     one_at_a_time = asyncio.Lock()
 
-    async def handle(_: Request) -> Response:
+    async def handle(_: HttpRequest) -> HttpResponse:
         # Queues change in this thread, so that they are counted here. A large exposition takes a while to
         # write, and admission must go on meanwhile. Another reader waits: counting replaces series.
         async with one_at_a_time:
             await metrics.settled()
             metrics.count()
             text = await asyncio.to_thread(metrics.render)
-        return Response(200, text, EXPOSITION)
+        return HttpResponse(200, text, EXPOSITION)
 
     return handle
 
 
-async def keep_certificate(
-    settings: Settings, live: LiveCertificate, errors: UnexpectedErrors, tasks: asyncio.TaskGroup
+async def maintain_certificate(
+    settings: ProcessSettings, live: LiveCertificate, errors: UnexpectedErrors, tasks: asyncio.TaskGroup
 ) -> None:
     """Show a certificate from files where they are managed elsewhere, else one made for this process alone.
 
     Scrapers that want to verify it use certificates from files; the one made here ends with the process.
     """
     if not settings.configuration.internal_cert_management.enable:
-        files = FromFiles(Path(settings.configuration.webhook.cert_dir), live, errors=errors)
+        files = FileCertificates(Path(settings.configuration.webhook.cert_dir), live, errors=errors)
         tasks.create_task(files.run(), name="metrics certificate files")
         return
     names = (f"{settings.names.product.lower()}-metrics.{settings.configuration.namespace}.svc",)

@@ -7,12 +7,12 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import Any, Final
 
-from admitq.app.caches import all_synced, caches_ready
-from admitq.app.components import ACTING, Component
-from admitq.app.decisive import decisive, stored
-from admitq.app.dumping import Dumping
-from admitq.app.settings import Settings
-from admitq.app.while_served import WhileServed, key_handler
+from admitq.app.caches import check_caches, wait_until_synced
+from admitq.app.components import LEASED_COMPONENTS, Component
+from admitq.app.core_inputs import iterate_objects, list_core_resources
+from admitq.app.served_kinds import ServedKindControllers, key_handler
+from admitq.app.settings import ProcessSettings
+from admitq.app.state_dump import StateDumper
 from admitq.controllers import registry
 from admitq.controllers.context import Context
 from admitq.controllers.controller_specs import ControllerSpec
@@ -26,11 +26,11 @@ from admitq.metrics.measures.gauges import PendingWorkloads
 from admitq.metrics.measures.manager import ManagerMeasures
 from admitq.metrics.measures.scope import MeasureScope
 from admitq.metrics.registry import Metrics
-from admitq.process.garbage import spare_what_is_there
+from admitq.process.garbage_collection import exclude_current_objects
 from admitq.process.logs import logger
 from admitq.process.unexpected_errors import ErrorPart, UnexpectedErrors
-from admitq.runtime.client import Call, Client
-from admitq.runtime.controller import Controller, Reconciled
+from admitq.runtime.client import ApiCall, Client
+from admitq.runtime.controller import Controller, ReconcileReport
 from admitq.runtime.credentials import Credentials
 from admitq.runtime.events import EventRecorder
 from admitq.runtime.kinds import kinds_of
@@ -101,13 +101,13 @@ class ManagerPart:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: ProcessSettings,
         credentials: Credentials,
         metrics: Metrics,
         user_agent: str,
-        observe: Callable[[Call], None],
+        observe: Callable[[ApiCall], None],
         open_client: Callable[..., Client] = Client,
-        components: Collection[Component] = ACTING,
+        components: Collection[Component] = LEASED_COMPONENTS,
     ) -> None:
         self._settings = settings
         self._metrics = metrics
@@ -141,7 +141,7 @@ class ManagerPart:
                 errors=metrics.errors,
             )
             for resource, indexes in registry.stores_needed(names).items()
-            if runs_core or runs_jobs or resource in decisive(self._kinds)
+            if runs_core or runs_jobs or resource in list_core_resources(self._kinds)
         )
         self._recorder = EventRecorder(
             self._client,
@@ -151,7 +151,7 @@ class ManagerPart:
             errors=metrics.errors,
         )
         self._state = AdmissionState(core_settings(configuration, settings.gates), cycles=runs_cycles)
-        self._dumping = Dumping(
+        self._dumping = StateDumper(
             self._state, lambda: {str(store.resource): len(store) for store in self._stores}
         )
         self._measures = self._make_measures(configuration)
@@ -196,7 +196,7 @@ class ManagerPart:
         metrics.settled = self.manager.settled
         self._refused = table.refused
         self._leading = asyncio.Event()
-        self._while_served = WhileServed(
+        self._served_kinds = ServedKindControllers(
             self._client,
             self._stores,
             (
@@ -207,7 +207,7 @@ class ManagerPart:
             leading=self._leading,
             metrics=metrics,
             on_watch=self._on_watch,
-            on_set_aside=self._on_objects_set_aside,
+            on_quarantine=self._on_objects_set_aside,
         )
         self._wire(table.specs if runs_core else ())
         self._watchers = [
@@ -215,14 +215,14 @@ class ManagerPart:
             for store in self._stores
         ]
         self.checks: dict[str, Check] = {
-            "caches": caches_ready(self._watchers),
-            "kinds": self._while_served.ready,
+            "caches": check_caches(self._watchers),
+            "kinds": self._served_kinds.ready,
         }
 
     # --- wiring -----------------------------------------------------------------------------------
 
     def _wire(self, specs: Sequence[ControllerSpec]) -> None:
-        for resource in decisive(self._kinds):
+        for resource in list_core_resources(self._kinds):
             self._stores.of(resource).subscribe(self._core_handler(resource))
         for spec in specs:
             controller = self._controllers[spec.name] = self._controller(self._between_cycles(spec))
@@ -269,7 +269,7 @@ class ManagerPart:
     def _make_measures(self, configuration: Configuration) -> ManagerMeasures:
         queues = configuration.metrics.local_queue_metrics
         selector = read_label_selector(queues.local_queue_selector)
-        enabled = self._settings.tells_of_local_queues
+        enabled = self._settings.has_local_queue_metrics
 
         def of_local_queues(key: ObjectKey) -> bool:
             queue = (
@@ -292,7 +292,7 @@ class ManagerPart:
             cohorts_of=cohorts_of,
             of_local_queues=of_local_queues,
             with_resources=configuration.metrics.enable_cluster_queue_resources,
-            of_cohorts=self._settings.tells_of_cohorts,
+            of_cohorts=self._settings.has_cohort_metrics,
         )
         queries = self._state.queries
         pending = PendingWorkloads(
@@ -333,11 +333,11 @@ class ManagerPart:
         for watcher in self._watchers:
             tasks.create_task(watcher.run(), name=f"watch {watcher.resource}")
         patience = self._settings.configuration.controller.cache_sync_timeout.total_seconds()
-        await all_synced(self._watchers, patience)
-        tasks.create_task(self._while_served.run(), name="kinds that come and go")
-        await self._while_served.settled(min(patience, SETTLING_SECONDS))
+        await wait_until_synced(self._watchers, patience)
+        tasks.create_task(self._served_kinds.run(), name="kinds that come and go")
+        await self._served_kinds.settled(min(patience, SETTLING_SECONDS))
         # What was listed lives on; collections need not walk through all of it again and again.
-        spare_what_is_there()
+        exclude_current_objects()
         self._synced = True
         tasks.create_task(self.manager.run(), name="manager")
         tasks.create_task(self._lead(tasks), name="lead")
@@ -348,7 +348,7 @@ class ManagerPart:
             await self._elector.leading()
             with self._metrics.errors.contain(ErrorPart.METRICS):
                 self._metrics.become("leader")
-            self._while_served.report()
+            self._served_kinds.report()
         log.info("started leading")
         tasks.create_task(self._recorder.run(), name="events")
         for name, controller in self._controllers.items():
@@ -377,7 +377,7 @@ class ManagerPart:
         if outcome not in {Outcome.LISTED, Outcome.ENDED}:
             self._metrics.increment("watch_restarts_total", resource=str(resource), reason=outcome)
 
-    def _on_reconciled(self, done: Reconciled) -> None:
+    def _on_reconciled(self, done: ReconcileReport) -> None:
         self._metrics.increment("reconciliations_total", controller=done.controller, result=done.result)
 
     def _on_quarantine(self, controller: Controller[Key], key: Key) -> None:
@@ -392,7 +392,7 @@ class ManagerPart:
 
     def _decisive_objects(self) -> Iterator[tuple[Resource, dict[str, Any]]]:
         """All that the core observes."""
-        return stored(self._stores.of(resource) for resource in decisive(self._kinds))
+        return iterate_objects(self._stores.of(resource) for resource in list_core_resources(self._kinds))
 
     def _on_objects_set_aside(self, resource: Resource) -> None:
         self.manager.count_malformed(resource)

@@ -7,16 +7,16 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Final
 
-from admitq.app.components import ACTING, Component
+from admitq.app.components import LEASED_COMPONENTS, Component
 from admitq.app.endpoints import serve_health, serve_metrics
 from admitq.app.manager import ManagerPart
-from admitq.app.settings import Settings
+from admitq.app.settings import ProcessSettings
 from admitq.app.shadow import METRIC_PREFIX, ShadowPart, ShadowSettings
-from admitq.app.webhook import WebhookPart, webhook_part
+from admitq.app.webhook import WebhookPart, build_webhook_part
 from admitq.metrics.registry import Metrics
 from admitq.process.logs import logger
 from admitq.process.unexpected_errors import ErrorPart
-from admitq.runtime.client import Call, Client, user_agent
+from admitq.runtime.client import ApiCall, Client, user_agent
 from admitq.runtime.credentials import Credentials, CredentialsError, load_credentials
 from admitq.serving.health import Check
 from admitq.serving.server import Server
@@ -39,14 +39,14 @@ LEFT_TO_OTHERS: Final = {
 Part = WebhookPart | ManagerPart | ShadowPart
 
 
-class Stopped(Exception):
+class ProcessStopped(Exception):
     """The process was asked to end."""
 
 
 def run(
     command: str,
     components: Collection[Component],
-    settings: Settings,
+    settings: ProcessSettings,
     kubeconfig: Path | None,
     shadow: ShadowSettings | None = None,
 ) -> int:
@@ -71,7 +71,7 @@ def run(
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             runner.run(_serve(command, components, settings, credentials, shadow))
-    except* Stopped:
+    except* ProcessStopped:
         log.info("process stopped")
     except* Exception as failures:
         code = FAILED
@@ -93,12 +93,12 @@ def _loop_factory() -> "type[asyncio.AbstractEventLoop] | None":
 async def _serve(
     command: str,
     components: Collection[Component],
-    settings: Settings,
+    settings: ProcessSettings,
     credentials: Credentials,
     shadow: ShadowSettings | None,
 ) -> None:
     configuration = settings.configuration
-    acting = ACTING.intersection(components)
+    acting = LEASED_COMPONENTS.intersection(components)
     elects = bool(acting) and shadow is None and configuration.leader_election.leader_elect
     metrics = Metrics(
         settings.names.metric_prefix if shadow is None else METRIC_PREFIX,
@@ -106,7 +106,7 @@ async def _serve(
         custom=settings.custom_labels,
     )
 
-    def observe(call: Call) -> None:
+    def observe(call: ApiCall) -> None:
         labels = {"verb": call.verb, "resource": call.resource, "code": str(call.status)}
         with metrics.errors.contain(ErrorPart.METRICS, call.resource):
             metrics.increment("api_requests_total", **labels)
@@ -120,7 +120,7 @@ async def _serve(
     )
     for note in settings.notes():
         log.warning("setting has no effect", setting=note)
-    for left_out in sorted(ACTING - acting if acting else ()):
+    for left_out in sorted(LEASED_COMPONENTS - acting if acting else ()):
         log.warning("component left to another process", component=left_out, duties=LEFT_TO_OTHERS[left_out])
     async with Client(
         credentials,
@@ -129,7 +129,7 @@ async def _serve(
         burst=configuration.client_connection.burst,
         observe=observe,
     ) as client:
-        webhooks = webhook_part(settings, client, metrics) if Component.WEBHOOK in components else None
+        webhooks = build_webhook_part(settings, client, metrics) if Component.WEBHOOK in components else None
         manager: ManagerPart | ShadowPart | None = None
         if shadow is not None:
             manager = ShadowPart(settings, credentials, metrics, user_agent(command), observe, shadow)
@@ -141,7 +141,7 @@ async def _serve(
             async with asyncio.TaskGroup() as tasks:
                 servers = await _listen(settings, client, metrics, [webhooks, manager], tasks)
                 # Signals are heeded while the parts start, too: that may take long.
-                tasks.create_task(_until_told(servers, webhooks, manager), name="signals")
+                tasks.create_task(_run_until_signal(servers, webhooks, manager), name="signals")
                 await _start([webhooks, manager], tasks)
         finally:
             if manager is not None:
@@ -149,7 +149,7 @@ async def _serve(
 
 
 async def _listen(
-    settings: Settings,
+    settings: ProcessSettings,
     client: Client,
     metrics: Metrics,
     parts: "Sequence[Part | None]",
@@ -172,21 +172,21 @@ async def _start(parts: "Sequence[Part | None]", tasks: asyncio.TaskGroup) -> No
     log.info("process started")
 
 
-async def _until_told(
+async def _run_until_signal(
     servers: Sequence[Server], webhooks: WebhookPart | None, manager: ManagerPart | ShadowPart | None
 ) -> None:
     told = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, told.set)
-    loop.add_signal_handler(signal.SIGUSR2, _no_state if manager is None else manager.dump)
+    loop.add_signal_handler(signal.SIGUSR2, _log_missing_state if manager is None else manager.dump)
     await told.wait()
     log.info("process is stopping")
     stops = [server.stop() for server in servers]
     await asyncio.gather(*stops, *([] if webhooks is None else [webhooks.stop()]))
-    raise Stopped
+    raise ProcessStopped
 
 
-def _no_state() -> None:
+def _log_missing_state() -> None:
     """Answer who asks for the state where nothing is decided, rather than end as the signal would have it."""
     log.info("no state to dump here", remedy="signal the process that runs core, jobs or cycle")

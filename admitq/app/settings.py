@@ -21,7 +21,7 @@ SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class ProcessSettings:
     """Frozen choices of one process."""
 
     configuration: Configuration
@@ -36,12 +36,12 @@ class Settings:
     """The further labels of metrics; none without their feature gate."""
 
     @property
-    def tells_of_local_queues(self) -> bool:
+    def has_local_queue_metrics(self) -> bool:
         """Whether LocalQueues have metrics of their own, if they are selected."""
         return self.configuration.metrics.local_queue_metrics.enable and self.gates[Gate.LOCAL_QUEUE_METRICS]
 
     @property
-    def tells_of_cohorts(self) -> bool:
+    def has_cohort_metrics(self) -> bool:
         """Whether cohorts have metrics of their own."""
         return self.gates[Gate.METRICS_FOR_COHORTS]
 
@@ -56,7 +56,7 @@ class Settings:
         return (*self.gates.list_notes(), *((labels,) if unused else ()), *to_come)
 
 
-def load_settings(file: Path | None, feature_gates: str = "") -> Settings:
+def load_settings(file: Path | None, feature_gates: str = "") -> ProcessSettings:
     """Read the configuration file, or take the defaults, and set the gates.
 
     Args:
@@ -82,7 +82,7 @@ def load_settings(file: Path | None, feature_gates: str = "") -> Settings:
             ]
         )
     integrations, known = custom.load_enabled_and_all_kinds(configuration, gates)
-    return Settings(
+    return ProcessSettings(
         configuration,
         configuration.names,
         gates,

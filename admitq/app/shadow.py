@@ -8,10 +8,10 @@ from contextlib import AsyncExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
-from admitq.app.caches import all_synced, caches_ready
-from admitq.app.decisive import decisive, stored
-from admitq.app.dumping import Dumping
-from admitq.app.settings import Settings
+from admitq.app.caches import check_caches, wait_until_synced
+from admitq.app.core_inputs import iterate_objects, list_core_resources
+from admitq.app.settings import ProcessSettings
+from admitq.app.state_dump import StateDumper
 from admitq.core import events as happened
 from admitq.core.model import SECOND, ObjectKey
 from admitq.manager.quarantine import UNREADABLE, Malformed
@@ -19,7 +19,7 @@ from admitq.manager.recovery import CYCLE, Recovery
 from admitq.metrics.registry import Metrics
 from admitq.process.logs import logger
 from admitq.process.unexpected_errors import ErrorPart
-from admitq.runtime.client import Call, Client
+from admitq.runtime.client import ApiCall, Client
 from admitq.runtime.credentials import Credentials
 from admitq.runtime.kinds import kinds_of
 from admitq.runtime.resources import Resource
@@ -28,7 +28,7 @@ from admitq.runtime.watcher import Outcome, Watcher
 from admitq.serving.health import Check
 from admitq.shadow.comparison import ComparisonFailed, Shadow
 from admitq.shadow.findings import Disagreement, Preempted
-from admitq.shadow.words import told
+from admitq.shadow.log_fields import make_log_fields
 from admitq.translate.observations import observations
 from admitq.translate.read_options import configure_reading
 from admitq.translate.settings import core_settings
@@ -87,11 +87,11 @@ class ShadowPart:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: ProcessSettings,
         credentials: Credentials,
         metrics: Metrics,
         user_agent: str,
-        observe: Callable[[Call], None],
+        observe: Callable[[ApiCall], None],
         how: ShadowSettings,
     ) -> None:
         self._settings = settings
@@ -118,7 +118,7 @@ class ShadowPart:
             observations=observations(
                 settings.names, configure_reading(settings.configuration, settings.gates)
             ),
-            objects=lambda: stored(self._stores.values()),
+            objects=lambda: iterate_objects(self._stores.values()),
             malformed=self._malformed,
             metrics=metrics,
             clock=time.time_ns,
@@ -126,11 +126,11 @@ class ShadowPart:
         )
         self._stores = {
             resource: Store(resource, on_quarantine=self._malformed.count, errors=metrics.errors)
-            for resource in decisive(self._kinds)
+            for resource in list_core_resources(self._kinds)
         }
         for store in self._stores.values():
             store.subscribe(self._handler(store.resource))
-        self._dumping = Dumping(
+        self._dumping = StateDumper(
             self._shadow.state,
             lambda: {str(resource): len(store) for resource, store in self._stores.items()},
         )
@@ -139,7 +139,7 @@ class ShadowPart:
             for store in self._stores.values()
         ]
         self._wake = asyncio.Event()
-        self.checks: dict[str, Check] = {"caches": caches_ready(self._watchers)}
+        self.checks: dict[str, Check] = {"caches": check_caches(self._watchers)}
 
     def _handler(self, resource: Resource) -> Callable[[Change], None]:
         return lambda change: self._observe(resource, change)
@@ -156,7 +156,7 @@ class ShadowPart:
         for watcher in self._watchers:
             tasks.create_task(watcher.run(), name=f"watch {watcher.resource}")
         patience = self._settings.configuration.controller.cache_sync_timeout.total_seconds()
-        await all_synced(self._watchers, patience)
+        await wait_until_synced(self._watchers, patience)
         log.info("shadow started comparing decisions")
         tasks.create_task(self._run(), name="shadow")
 
@@ -224,7 +224,7 @@ class ShadowPart:
                     self._metrics.increment(
                         "shadow_disagreements_total", cluster_queue=finding.cluster_queue, kind=finding.kind
                     )
-                    log.warning("manager in charge decided differently", **told(finding))
+                    log.warning("manager in charge decided differently", **make_log_fields(finding))
 
     # --- observations in --------------------------------------------------------------------------
 

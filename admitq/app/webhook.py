@@ -5,14 +5,14 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from admitq.app.caches import all_synced, caches_ready
-from admitq.app.settings import Settings
+from admitq.app.caches import check_caches, wait_until_synced
+from admitq.app.settings import ProcessSettings
 from admitq.metrics.registry import Metrics
 from admitq.process.unexpected_errors import ErrorPart
 from admitq.runtime.client import Client
 from admitq.serving.health import Check
-from admitq.serving.http import Handler, Request, Response, by_path, text
-from admitq.serving.rotation import FromFiles, OwnAuthority, Target
+from admitq.serving.http import Handler, HttpRequest, HttpResponse, route_by_path, text
+from admitq.serving.rotation import BundleTarget, FileCertificates, ManagedCertificates
 from admitq.serving.server import Server
 from admitq.serving.tls import LiveCertificate
 from admitq_api.v1beta1.differences import list_converted_crds
@@ -35,7 +35,7 @@ class WebhookPart:
     stop: Callable[[], Awaitable[None]]
 
 
-def hosts(settings: Settings) -> tuple[str, ...]:
+def list_host_names(settings: ProcessSettings) -> tuple[str, ...]:
     """The names by which an API server may call the webhooks, the Service's first."""
     configuration = settings.configuration
     service = configuration.internal_cert_management.webhook_service_name
@@ -46,7 +46,7 @@ def hosts(settings: Settings) -> tuple[str, ...]:
     return (*names, configuration.webhook.host) if configuration.webhook.host else names
 
 
-def webhook_part(settings: Settings, client: Client, metrics: Metrics) -> WebhookPart:
+def build_webhook_part(settings: ProcessSettings, client: Client, metrics: Metrics) -> WebhookPart:
     """Put the webhooks together; nothing listens before ``start``."""
     configuration, names = settings.configuration, settings.names
     world, watchers = watched_world(client, names, settings.integrations, metrics.errors)
@@ -63,12 +63,12 @@ def webhook_part(settings: Settings, client: Client, metrics: Metrics) -> Webhoo
         **conversion(names, metrics.errors),
     }
     metrics.show_routes(handlers)
-    server = Server(by_path(handlers), tls=live.context, errors=metrics.errors)
+    server = Server(route_by_path(handlers), tls=live.context, errors=metrics.errors)
 
     async def certificates_ready() -> str | None:
         if certificates.first.is_set():
             return None
-        return f"no certificate that the API server trusts yet{certificates.wanting}"
+        return f"no certificate that the API server trusts yet{certificates.problem}"
 
     async def serving() -> str | None:
         return "stopping" if server.is_draining else None
@@ -79,7 +79,7 @@ def webhook_part(settings: Settings, client: Client, metrics: Metrics) -> Webhoo
         tasks.create_task(certificates.run(), name="certificates")
         # Listens before it can review: what the caches read may have to be converted here first.
         await server.start(configuration.webhook.host, configuration.webhook.port)
-        await all_synced(watchers, configuration.controller.cache_sync_timeout.total_seconds())
+        await wait_until_synced(watchers, configuration.controller.cache_sync_timeout.total_seconds())
         synced.set()
 
     async def stop() -> None:
@@ -89,14 +89,14 @@ def webhook_part(settings: Settings, client: Client, metrics: Metrics) -> Webhoo
     return WebhookPart(
         checks={
             "certificates": certificates_ready,
-            "webhook caches": caches_ready(watchers),
+            "webhook caches": check_caches(watchers),
             "serving": serving,
             "webhook": answers(
                 names,
                 port=configuration.webhook.port,
                 host=configuration.webhook.host,
                 # Whoever gives certificates says under which names, and told the API server.
-                server_name=hosts(settings)[0] if certificates_are_ours else None,
+                server_name=list_host_names(settings)[0] if certificates_are_ours else None,
                 trust=lambda: certificates.trust,
             ),
         },
@@ -108,15 +108,15 @@ def webhook_part(settings: Settings, client: Client, metrics: Metrics) -> Webhoo
 def _once(synced: asyncio.Event, handler: Handler) -> Handler:
     """Answer only once the caches that reviews read are complete; before, a verdict might be a wrong one."""
 
-    async def handle(request: Request) -> Response:
+    async def handle(request: HttpRequest) -> HttpResponse:
         return await handler(request) if synced.is_set() else text(503, "the caches are not complete yet")
 
     return handle
 
 
 def _certificates(
-    settings: Settings, client: Client, live: LiveCertificate, metrics: Metrics
-) -> OwnAuthority | FromFiles:
+    settings: ProcessSettings, client: Client, live: LiveCertificate, metrics: Metrics
+) -> ManagedCertificates | FileCertificates:
     def on_expiry(certificate: str, at: int) -> None:
         with metrics.errors.contain(ErrorPart.METRICS, certificate):
             metrics.set("certificate_expiry_timestamp_seconds", at / 1e9, certificate=certificate)
@@ -124,20 +124,20 @@ def _certificates(
     management = settings.configuration.internal_cert_management
     if not management.enable:
         folder = Path(settings.configuration.webhook.cert_dir)
-        return FromFiles(folder, live, on_expiry=on_expiry, errors=metrics.errors)
-    return OwnAuthority(
+        return FileCertificates(folder, live, on_expiry=on_expiry, errors=metrics.errors)
+    return ManagedCertificates(
         ServingCalls(client),
         live,
         secret=(settings.configuration.namespace, management.webhook_secret_name),
         targets=(
-            Target("mutatingwebhookconfigurations", management.mutating_webhook_configuration_name),
-            Target("validatingwebhookconfigurations", management.validating_webhook_configuration_name),
+            BundleTarget("mutatingwebhookconfigurations", management.mutating_webhook_configuration_name),
+            BundleTarget("validatingwebhookconfigurations", management.validating_webhook_configuration_name),
             *(
-                Target("customresourcedefinitions", name, is_optional=True)
+                BundleTarget("customresourcedefinitions", name, is_optional=True)
                 for name in list_converted_crds(settings.names)
             ),
         ),
-        hosts=hosts(settings),
+        hosts=list_host_names(settings),
         name="admitq webhook",
         on_expiry=on_expiry,
         errors=metrics.errors,

@@ -2,7 +2,7 @@
 
 import sys
 
-from admitq.cli import processes, zap
+from admitq.cli import processes, zap_flags
 
 
 def main() -> None:
@@ -10,12 +10,12 @@ def main() -> None:
     arguments = sys.argv[1:]
     if arguments and arguments[0] in processes.PROCESSES:
         try:
-            arguments = zap.translated(arguments)
+            arguments = zap_flags.translate_flags(arguments)
         except ValueError as error:
             print(f"admitq {arguments[0]}: {error}", file=sys.stderr)
             sys.exit(processes.CONFIGURATION_ERROR)
-    if (line := processes.plain(arguments)) is not None:
-        sys.exit(processes.start(*line))
+    if (line := processes.parse_plain(arguments)) is not None:
+        sys.exit(processes.start_process(*line))
     from admitq.cli.commands import application
 
     application(arguments)

@@ -9,8 +9,8 @@ import yaml
 
 from admitq.adoption.checks import Severity
 from admitq.adoption.cluster import Cluster
-from admitq.adoption.plan import Plan, plan
-from admitq.adoption.reading import read
+from admitq.adoption.cluster_reader import read_cluster
+from admitq.adoption.plan import AdoptionPlan, make_plan
 from admitq.cli.output import OutputFormat, print_document
 from admitq.runtime.client import Client, user_agent
 from admitq.runtime.credentials import CredentialsError, load_credentials
@@ -21,7 +21,7 @@ SHOWN = 5
 """How many places of a finding are printed; JSON has all."""
 
 
-class ExitCode(IntEnum):
+class AdoptExitCode(IntEnum):
     """How the command ends."""
 
     CLEAR = 0
@@ -31,7 +31,7 @@ class ExitCode(IntEnum):
     """Nothing could be read."""
 
 
-def adopt(names: Names, kubeconfig: Path | None, *, output: OutputFormat, only_values: bool) -> ExitCode:
+def adopt(names: Names, kubeconfig: Path | None, *, output: OutputFormat, only_values: bool) -> AdoptExitCode:
     """Run the command.
 
     Args:
@@ -41,23 +41,23 @@ def adopt(names: Names, kubeconfig: Path | None, *, output: OutputFormat, only_v
         only_values: print the values for the chart and nothing else.
     """
     try:
-        made = plan(asyncio.run(_read(names, kubeconfig)))
+        made = make_plan(asyncio.run(_read(names, kubeconfig)))
     except (CredentialsError, ApiError) as error:
         typer.echo(f"admitq adopt: {error}", err=True)
-        return ExitCode.UNREACHABLE
+        return AdoptExitCode.UNREACHABLE
     if output is not OutputFormat.TABLE:
         print_document(made.to_dict(), output)
     elif only_values:
         typer.echo(_yaml(made), nl=False)
     else:
         typer.echo("\n".join(_text(made)))
-    return ExitCode.CLEAR if made.is_clear else ExitCode.BLOCKED
+    return AdoptExitCode.CLEAR if made.is_clear else AdoptExitCode.BLOCKED
 
 
 async def _read(names: Names, kubeconfig: Path | None) -> Cluster:
     credentials = load_credentials(kubeconfig)
     async with Client(credentials, user_agent=user_agent("adopt"), timeout=30.0, fence=_refuse) as client:
-        return await read(client, names)
+        return await read_cluster(client, names)
 
 
 def _refuse() -> None:
@@ -65,11 +65,11 @@ def _refuse() -> None:
     raise NotLeadingError("nothing is written before a take-over")
 
 
-def _yaml(made: Plan) -> str:
+def _yaml(made: AdoptionPlan) -> str:
     return yaml.safe_dump(dict(made.values), sort_keys=False)
 
 
-def _text(made: Plan) -> list[str]:
+def _text(made: AdoptionPlan) -> list[str]:
     """The plan for people."""
     counts = ", ".join(f"{number} {plural}" for plural, number in made.counts.items() if number)
     states = ", ".join(f"{number} {state}" for state, number in made.workloads.items() if number)

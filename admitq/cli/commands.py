@@ -9,8 +9,14 @@ from typing import Annotated, Final
 import typer
 
 from admitq.cli.output import JsonOption, OutputFormat, OutputOption, chosen_format, print_document
-from admitq.cli.processes import CONFIGURATION_ERROR, PATIENCE_SECONDS, PROCESSES, LogFormat, Options
-from admitq.cli.processes import start as run
+from admitq.cli.processes import (
+    CONFIGURATION_ERROR,
+    PATIENCE_SECONDS,
+    PROCESSES,
+    LogFormat,
+    Options,
+    start_process,
+)
 from admitq_api.labels import COMPAT_GROUP, DEFAULT_GROUP, GROUPS, names_for
 from admitq_api.version import VERSION
 
@@ -116,7 +122,7 @@ def _add_process(component: str, summary: str) -> None:
             log_level=log_level,
             log_format=log_format,
         )
-        raise typer.Exit(run(component, options))
+        raise typer.Exit(start_process(component, options))
 
 
 for _component, _summary in PROCESSES.items():

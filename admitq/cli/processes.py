@@ -63,7 +63,7 @@ SWITCHES: Final[Mapping[str, str]] = {"--shadow": "shadow"}
 """The option that each flag without a value switches on."""
 
 
-def plain(arguments: Sequence[str]) -> tuple[str, Options] | None:
+def parse_plain(arguments: Sequence[str]) -> tuple[str, Options] | None:
     """Read a command line in its plainest form: a process, and flags with a value each, if they take one.
 
     Returns:
@@ -90,7 +90,7 @@ def plain(arguments: Sequence[str]) -> tuple[str, Options] | None:
     return arguments[0], Options(**given)
 
 
-def start(component: str, options: Options) -> int:
+def start_process(component: str, options: Options) -> int:
     """Run a process until it is told to stop, and return its exit code."""
     _spare_imports()
     from admitq import app
@@ -99,7 +99,9 @@ def start(component: str, options: Options) -> int:
 
     try:
         logs.configure(level=options.log_level, output=options.log_format.value, component=component)
-        parts = (app.beside_another if options.shadow else app.chosen)(component, options.components)
+        parts = (app.select_shadow_components if options.shadow else app.select_components)(
+            component, options.components
+        )
         settings = app.load_settings(options.config, options.feature_gates)
     except (ConfigurationError, OSError, ValueError) as error:
         print(f"admitq {component}: {error}", file=sys.stderr)
@@ -113,7 +115,7 @@ def _spare_imports() -> None:
 
     Nor are plugins looked for: nothing that happens to be installed takes part in reading the configuration.
     """
-    from admitq.process.garbage import collect_rarely
+    from admitq.process.garbage_collection import reduce_collections
 
-    collect_rarely()
+    reduce_collections()
     os.environ["PYDANTIC_DISABLE_PLUGINS"] = "__all__"

@@ -14,7 +14,7 @@ from pathlib import Path
 import typer
 
 from admitq.cli.output import OutputFormat, print_document
-from admitq.process.garbage import collect_rarely
+from admitq.process.garbage_collection import reduce_collections
 from admitq.simulator import (
     InputError,
     Plan,
@@ -61,7 +61,7 @@ def simulate(
         timeline: the file for the timeline, in the format that its suffix names.
         plots: the folder for plots.
     """
-    collect_rarely()
+    reduce_collections()
     try:
         # Wrong options are reported before the files are read, and wrong files before the run takes its time.
         end = None if until is None else _parse_until(until)

@@ -391,7 +391,7 @@ async def _json_patched(
         )
     except ApiError as error:
         # What makes an object invalid is told of the object, a test that failed of the patch.
-        if error.is_invalid and not error.tells_of(metadata["name"]):
+        if error.is_invalid and not error.concerns(metadata["name"]):
             raise ApiError(409, "Conflict", error.message) from error
         raise
 

@@ -15,13 +15,13 @@ import orjson
 
 from admitq.runtime.credentials import Credentials
 from admitq.runtime.errors import ApiError
-from admitq.runtime.lines import LineTooLongError, split_lines
+from admitq.runtime.line_splitter import LineTooLongError, split_lines
 from admitq.runtime.rate_limit import TokenBucket
 from admitq.runtime.resources import Resource
 from admitq.runtime.transport import (
     JSON,
-    Call,
-    Request,
+    ApiCall,
+    ApiRequest,
     Transport,
     as_api_error,
     excerpt,
@@ -83,7 +83,7 @@ class Client:
         qps: float = 300,
         burst: int = 500,
         timeout: float = 10.0,
-        observe: Callable[[Call], None] | None = None,
+        observe: Callable[[ApiCall], None] | None = None,
         fence: Callable[[], None] | None = None,
         field_validation: Literal["Ignore", "Warn", "Strict"] | None = None,
         compress: bool = False,
@@ -216,7 +216,7 @@ class Client:
             "timeoutSeconds": str(timeout_seconds),
             "resourceVersion": resource_version,
         }
-        request = Request("watch", str(resource), "GET", resource.path(namespace), query)
+        request = ApiRequest("watch", str(resource), "GET", resource.path(namespace), query)
         what = f"watch {request.path}"
         response = await self._transport.stream(request, inactivity)
         try:
@@ -389,7 +389,7 @@ class Client:
 
     async def request_text(self, path: str, *, timeout: float | None = None) -> str:  # noqa: ASYNC109
         """Read a path that does not answer JSON (``/readyz``, ``/metrics``, a pod's log)."""
-        request = Request("get", "", "GET", path, {}, accept="*/*")
+        request = ApiRequest("get", "", "GET", path, {}, accept="*/*")
         return (await self._transport.read(request, timeout)).decode("utf-8", "replace")
 
     # One call
@@ -417,7 +417,7 @@ class Client:
         write: bool = False,
         timeout: float | None = None,  # noqa: ASYNC109 - covers all retries, not one await
     ) -> Any:
-        request = Request(
+        request = ApiRequest(
             verb=verb,
             resource=str(resource) if resource is not None else "",
             method=method,

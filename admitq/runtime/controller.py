@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 
 from admitq.process.logs import logger
 from admitq.process.unexpected_errors import LOG_ONLY, ErrorPart, UnexpectedErrors
-from admitq.runtime.errors import ApiError, NotLeadingError, PermanentlyRefused
+from admitq.runtime.errors import ApiError, NotLeadingError, PermanentRejection
 from admitq.runtime.workqueue import WorkQueue
 
 log = logger(__name__)
@@ -27,7 +27,7 @@ REFUSED_RETRY_S = 300.0
 """When the API server is asked again to take what it refused so often that the key is in quarantine."""
 
 
-class Result(StrEnum):
+class ReconcileResult(StrEnum):
     """How one reconcile ended."""
 
     SUCCESS = "success"
@@ -38,11 +38,11 @@ class Result(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Reconciled:
+class ReconcileReport:
     """One reconcile, for metrics: the seconds the key waited for a worker, and those the work took."""
 
     controller: str
-    result: Result
+    result: ReconcileResult
     waited: float
     took: float
 
@@ -72,7 +72,7 @@ class Controller(Generic[KeyT]):
         workers: int = 1,
         urgent_workers: int = 0,
         deadline: float = 60.0,
-        observe: Callable[[Reconciled], None] | None = None,
+        observe: Callable[[ReconcileReport], None] | None = None,
         on_quarantine: "Callable[[Controller[KeyT], KeyT], None] | None" = None,
         quarantine_after: int = QUARANTINE_AFTER,
         refused_retry: float = REFUSED_RETRY_S,
@@ -126,11 +126,11 @@ class Controller(Generic[KeyT]):
                 self.queue.done(key)
             if self._observe is not None:
                 with self._errors.contain(ErrorPart.METRICS, self.name):
-                    self._observe(Reconciled(self.name, result, waited, time.monotonic() - began))
+                    self._observe(ReconcileReport(self.name, result, waited, time.monotonic() - began))
 
-    async def _once(self, key: KeyT) -> Result:
+    async def _once(self, key: KeyT) -> ReconcileResult:
         if key in self.quarantined and key not in self._refused:  # a retry that was on its way
-            return Result.QUARANTINED
+            return ReconcileResult.QUARANTINED
         try:
             async with asyncio.timeout(self._deadline):
                 again = await self._reconcile(key)
@@ -138,17 +138,17 @@ class Controller(Generic[KeyT]):
             if error.is_conflict:
                 log.debug("reconcile conflict", controller=self.name, key=str(key), error=str(error))
                 self.queue.retry(key, at_most=1.0)
-                return Result.CONFLICT
+                return ReconcileResult.CONFLICT
             if error.is_transient:
                 log.info("reconcile failed, retrying", controller=self.name, key=str(key), error=str(error))
                 self.queue.retry(key, at_least=error.retry_after or 0.0, at_most=LONGEST_TRANSIENT_RETRY_S)
-                return Result.TRANSIENT
+                return ReconcileResult.TRANSIENT
             return self._failed(key, error)
         except NotLeadingError as error:
             log.info("reconcile without leadership", controller=self.name, key=str(key), error=str(error))
             self.queue.retry(key, at_least=1.0, at_most=LONGEST_TRANSIENT_RETRY_S)
-            return Result.TRANSIENT
-        except PermanentlyRefused as refusal:
+            return ReconcileResult.TRANSIENT
+        except PermanentRejection as refusal:
             return self._quarantine(key, refusal)
         except Exception as error:  # noqa: BLE001 - one key's failure is no other key's business
             return self._failed(key, error)
@@ -156,12 +156,12 @@ class Controller(Generic[KeyT]):
         self._forget(key)
         if again is not None:
             self.queue.add_after(key, again)
-        return Result.SUCCESS
+        return ReconcileResult.SUCCESS
 
-    def _failed(self, key: KeyT, error: Exception) -> Result:
+    def _failed(self, key: KeyT, error: Exception) -> ReconcileResult:
         if key in self.quarantined:
             self._ask_again_later(key, error)
-            return Result.QUARANTINED
+            return ReconcileResult.QUARANTINED
         failures = self._failures[key] = self._failures.get(key, 0) + 1
         if failures < self._quarantine_after:
             seconds = self.queue.retry(key)
@@ -172,10 +172,10 @@ class Controller(Generic[KeyT]):
                 retry_seconds=round(seconds, 3),
                 exc_info=error,
             )
-            return Result.ERROR
+            return ReconcileResult.ERROR
         self._forget(key)
         if self.queue.is_waiting(key):  # it changed while the old state failed
-            return Result.ERROR
+            return ReconcileResult.ERROR
         self.quarantined[key] = f"{type(error).__name__}: {error}"
         log.error(
             "reconcile failed repeatedly, key quarantined",
@@ -186,20 +186,20 @@ class Controller(Generic[KeyT]):
         )
         self._tell_quarantine(key)
         self._ask_again_later(key, error)
-        return Result.QUARANTINED
+        return ReconcileResult.QUARANTINED
 
-    def _quarantine(self, key: KeyT, refusal: PermanentlyRefused) -> Result:
+    def _quarantine(self, key: KeyT, refusal: PermanentRejection) -> ReconcileResult:
         """Leave a key alone that no retry can bring forward."""
         self._forget(key)
         self._refused.discard(key)
         if self.queue.is_waiting(key):  # it changed while the old state was refused
-            return Result.ERROR
+            return ReconcileResult.ERROR
         self.quarantined[key] = str(refusal)
         log.warning(
             "key quarantined until it changes", controller=self.name, key=str(key), reason=str(refusal)
         )
         self._tell_quarantine(key)
-        return Result.QUARANTINED
+        return ReconcileResult.QUARANTINED
 
     def _ask_again_later(self, key: KeyT, error: Exception) -> None:
         if isinstance(error, ApiError):

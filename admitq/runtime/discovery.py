@@ -17,7 +17,7 @@ from admitq.runtime.resources import Resource
 log = logger(__name__)
 
 
-async def group_versions(client: Client) -> frozenset[tuple[str, str]]:
+async def list_group_versions(client: Client) -> frozenset[tuple[str, str]]:
     """Group and version of everything that is served outside the core API.
 
     Raises:
@@ -31,7 +31,7 @@ async def group_versions(client: Client) -> frozenset[tuple[str, str]]:
     )
 
 
-async def resources_of(client: Client, group: str, version: str) -> tuple[Resource, ...]:
+async def list_resources(client: Client, group: str, version: str) -> tuple[Resource, ...]:
     """The resources of a group's version, without subresources; none if it is not served.
 
     Raises:
@@ -51,7 +51,7 @@ async def resources_of(client: Client, group: str, version: str) -> tuple[Resour
     )
 
 
-async def served_of(client: Client, wanted: Iterable[Resource]) -> frozenset[Resource]:
+async def find_served(client: Client, wanted: Iterable[Resource]) -> frozenset[Resource]:
     """Those of some resources that are served as they are: in this version, under this name.
 
     One call tells of most that are not; then each version that is served is looked into. A version whose
@@ -61,14 +61,14 @@ async def served_of(client: Client, wanted: Iterable[Resource]) -> frozenset[Res
         ApiError: the API server cannot be asked what groups there are.
     """
     remaining = frozenset(wanted)
-    offered = await group_versions(client)
+    offered = await list_group_versions(client)
     versions = {(one.group, one.version) for one in remaining}
     found: set[Resource] = set()
     for group, version in sorted(versions):
         if group and (group, version) not in offered:
             continue
         try:
-            served = await resources_of(client, group, version)
+            served = await list_resources(client, group, version)
         except ApiError as error:
             log.info("discovery of version failed", group=group, version=version, error=str(error))
             continue
@@ -76,24 +76,26 @@ async def served_of(client: Client, wanted: Iterable[Resource]) -> frozenset[Res
     return frozenset(found)
 
 
-async def resource_of_kind(client: Client, group: str, version: str, kind: str) -> Resource | None:
+async def find_resource_of_kind(client: Client, group: str, version: str, kind: str) -> Resource | None:
     """The resource that holds objects of a kind; None if it is not served.
 
     Raises:
         ApiError: the API server cannot be asked.
     """
-    offered = await resources_of(client, group, version)
+    offered = await list_resources(client, group, version)
     return next((one for one in offered if one.kind == kind), None)
 
 
-async def resources_of_kind(client: Client, group: str, kind: str) -> tuple[Resource, ...]:
+async def find_resources_of_kind(client: Client, group: str, kind: str) -> tuple[Resource, ...]:
     """The resources that hold objects of a kind, one for each version of its group that is served.
 
     Raises:
         ApiError: the API server cannot be asked.
     """
-    versions = [version for one, version in await group_versions(client) if one == group] if group else ["v1"]
-    offered = [one for version in sorted(versions) for one in await resources_of(client, group, version)]
+    versions = (
+        [version for one, version in await list_group_versions(client) if one == group] if group else ["v1"]
+    )
+    offered = [one for version in sorted(versions) for one in await list_resources(client, group, version)]
     return tuple(one for one in offered if one.kind == kind)
 
 

@@ -36,7 +36,7 @@ class ApiError(Exception):
         """The object, or the whole resource, does not exist."""
         return self.status == 404
 
-    def tells_of(self, name: str) -> bool:
+    def concerns(self, name: str) -> bool:
         """It is about the object of this name: where a kind is not served, nothing is said of its objects."""
         details = self.body.get("details")
         return isinstance(details, dict) and details.get("name") == name
@@ -72,7 +72,7 @@ class ApiError(Exception):
         return self.is_invalid or self.is_forbidden
 
     @property
-    def is_of_ending_namespace(self) -> bool:
+    def is_namespace_terminating(self) -> bool:
         """Nothing can be created in the namespace any more."""
         causes = (self.body.get("details") or {}).get("causes") or ()
         return any(cause.get("reason") == "NamespaceTerminating" for cause in causes)
@@ -83,7 +83,7 @@ class ApiError(Exception):
         return self.status in {0, 401, 408, 429} or self.status >= 500
 
 
-class PermanentlyRefused(Exception):
+class PermanentRejection(Exception):
     """A key cannot be brought forward until what it is made of changes; its message says why."""
 
 

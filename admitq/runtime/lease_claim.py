@@ -58,7 +58,7 @@ def steady_seconds() -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class LeaseRecord:
     """What a Lease states. A field that is missing or of a wrong type counts as empty."""
 
     holder: str = ""
@@ -75,7 +75,7 @@ class Record:
         return str(self.metadata.get("resourceVersion") or "")
 
 
-def read_record(lease: dict[str, Any]) -> Record:
+def read_record(lease: dict[str, Any]) -> LeaseRecord:
     """Read a Lease object of any shape."""
     spec: Any = lease.get("spec")
     spec = spec if isinstance(spec, dict) else {}
@@ -85,7 +85,7 @@ def read_record(lease: dict[str, Any]) -> Record:
         value = spec.get(key)
         return value if isinstance(value, kind) else None
 
-    return Record(
+    return LeaseRecord(
         holder=of(str, "holderIdentity") or "",
         duration=float(of(int, "leaseDurationSeconds") or 0),
         acquired=of(str, "acquireTime"),
@@ -95,7 +95,7 @@ def read_record(lease: dict[str, Any]) -> Record:
     )
 
 
-def next_record(record: Record, identity: str, duration: float, now: datetime) -> Record:
+def next_record(record: LeaseRecord, identity: str, duration: float, now: datetime) -> LeaseRecord:
     """The record of a Lease that ``identity`` takes or renews."""
     stamp = now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     kept = record.holder == identity
@@ -144,7 +144,7 @@ class LeaseClaim:
         self._name = name
         self._timing = timing
         self._clocks = clocks
-        self._seen: Record | None = None
+        self._seen: LeaseRecord | None = None
         self._seen_at = 0.0
 
     def __str__(self) -> str:
@@ -181,7 +181,7 @@ class LeaseClaim:
         except ApiError as error:
             if not error.is_not_found:
                 raise
-            record = Record()
+            record = LeaseRecord()
         now = self._clocks.steady
         if record != self._seen:
             self._seen, self._seen_at = record, now()
@@ -209,14 +209,14 @@ class LeaseClaim:
         await self._put(client, replace(free, holder="", duration=1))
         return True
 
-    async def _write(self, client: Client, record: Record) -> None:
+    async def _write(self, client: Client, record: LeaseRecord) -> None:
         wanted = next_record(record, self.identity, self._timing.duration, self._clocks.wall())
         sent_at = self._clocks.steady()
         written = read_record(await self._put(client, wanted))
         self._seen, self._seen_at = written, self._clocks.steady()
         self.valid_until = sent_at + self._timing.renew_deadline
 
-    async def _put(self, client: Client, record: Record) -> dict[str, Any]:
+    async def _put(self, client: Client, record: LeaseRecord) -> dict[str, Any]:
         lease: dict[str, Any] = {
             "apiVersion": LEASES.api_version,
             "kind": LEASES.kind,

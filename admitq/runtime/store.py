@@ -73,7 +73,7 @@ Transform = Callable[[dict[str, Any]], dict[str, Any]]
 Index = Callable[[dict[str, Any]], Iterable[str]]
 
 
-class Malformed(Exception):
+class MalformedObject(Exception):
     """An object without the metadata that every object must have."""
 
 
@@ -214,7 +214,7 @@ class Store:
         """Take an object out; ``obj`` is it as it was last, and it is gone: no finalizer holds it."""
         try:
             key, uid, version = _identify(obj)
-        except Malformed as error:
+        except MalformedObject as error:
             self._quarantine(NAMELESS, "", error)
             return None
         self._bury(uid, version)
@@ -242,9 +242,9 @@ class Store:
         """Begin to take in a complete list, as of this version."""
         return Listing(resource_version, rewound=_older(resource_version, self._complete_through))
 
-    def take_listed(self, listing: Listing, obj: dict[str, Any]) -> None:
+    def add_listed(self, listing: Listing, obj: dict[str, Any]) -> None:
         """Take in one object of the list."""
-        with contextlib.suppress(Malformed):  # the upsert sets it aside
+        with contextlib.suppress(MalformedObject):  # the upsert sets it aside
             listing.seen.add(_key(obj))
         self._upsert(obj, _Source.REWOUND_LIST if listing.rewound else _Source.LIST)
 
@@ -360,11 +360,11 @@ class Store:
 def _key(obj: Any) -> Key:
     metadata = obj.get("metadata") if isinstance(obj, dict) else None
     if not isinstance(metadata, dict):
-        raise Malformed("the object has no metadata")
+        raise MalformedObject("the object has no metadata")
     name, namespace = metadata.get("name"), metadata.get("namespace")
     namespace = "" if namespace is None else namespace
     if not isinstance(name, str) or not name or not isinstance(namespace, str):
-        raise Malformed("metadata.name and metadata.namespace must be texts")
+        raise MalformedObject("metadata.name and metadata.namespace must be texts")
     return Key(namespace, name)
 
 
@@ -372,7 +372,7 @@ def _identify(obj: Any) -> tuple[Key, str, str]:
     key = _key(obj)
     uid, version = obj["metadata"].get("uid"), obj["metadata"].get("resourceVersion")
     if not isinstance(uid, str) or not isinstance(version, str) or not uid or not version:
-        raise Malformed("metadata.uid and metadata.resourceVersion must be texts")
+        raise MalformedObject("metadata.uid and metadata.resourceVersion must be texts")
     return key, uid, version
 
 

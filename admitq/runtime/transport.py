@@ -32,7 +32,7 @@ _CALL_TIMEOUT: Final = aiohttp.ClientTimeout(total=None, sock_connect=10)
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class ApiCall:
     """A finished request, for metrics: ``status`` is 0 where no proper answer came."""
 
     verb: str
@@ -42,7 +42,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ApiRequest:
     """One request; ``verb`` and ``resource`` are what metrics call it."""
 
     verb: str
@@ -76,7 +76,7 @@ class Transport:
         user_agent: str,
         bucket: TokenBucket,
         timeout: float,
-        observe: Callable[[Call], None] | None,
+        observe: Callable[[ApiCall], None] | None,
         fence: Callable[[], None] | None,
         compress: bool,
         connections: int,
@@ -111,7 +111,7 @@ class Transport:
             read_bufsize=256 * 1024,
         )
 
-    async def read(self, request: Request, seconds: float | None = None) -> bytes:
+    async def read(self, request: ApiRequest, seconds: float | None = None) -> bytes:
         """Send a request and read the whole answer, within the deadline."""
         deadline = self._deadline(seconds)
         with as_api_error(request):
@@ -121,7 +121,7 @@ class Transport:
                 ) as response:
                     return await response.read()
 
-    async def stream(self, request: Request, inactivity: float) -> aiohttp.ClientResponse:
+    async def stream(self, request: ApiRequest, inactivity: float) -> aiohttp.ClientResponse:
         """Open an answer without end, to be closed by the caller.
 
         ``inactivity`` (seconds) is how long it may be silent.
@@ -138,7 +138,7 @@ class Transport:
     async def _send_until_good(
         self,
         session: aiohttp.ClientSession | None,
-        request: Request,
+        request: ApiRequest,
         deadline: float,
         timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109 - aiohttp's socket timeouts
     ) -> aiohttp.ClientResponse:
@@ -163,7 +163,7 @@ class Transport:
     async def _send(
         self,
         session: aiohttp.ClientSession,
-        request: Request,
+        request: ApiRequest,
         timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109 - aiohttp's socket timeouts
     ) -> aiohttp.ClientResponse:
         await self._bucket.take(current_priority(request.default_priority))
@@ -194,7 +194,7 @@ class Transport:
             return response
         finally:
             if self._observe is not None:
-                self._observe(Call(request.verb, request.resource, status, time.monotonic() - started))
+                self._observe(ApiCall(request.verb, request.resource, status, time.monotonic() - started))
 
     async def _renew(self, failure: ApiError) -> None:
         try:
@@ -222,7 +222,7 @@ def as_api_error(what: object, timeout_text: str = "no answer in time") -> Gener
         raise ApiError(0, "ConnectionFailed", f"{what}: {str(error) or type(error).__name__}") from error
 
 
-async def _failure(response: aiohttp.ClientResponse, request: Request) -> ApiError | None:
+async def _failure(response: aiohttp.ClientResponse, request: ApiRequest) -> ApiError | None:
     """Tell what is wrong with an answer, None if nothing is. The body of a wrong one is read and closed."""
     is_json = response.content_type == JSON
     good = 200 <= response.status < 300

@@ -38,7 +38,7 @@ class Outcome(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Timing:
+class WatchTiming:
     """The waits of a watcher, all in seconds.
 
     ``inactivity`` must be longer than the minute that lies between two bookmarks. A watch that lived for
@@ -52,7 +52,7 @@ class Timing:
     healthy: float = 1.0
 
 
-class Backoff:
+class WatchBackoff:
     """Grows twofold from ``first`` to ``most`` seconds, each wait being a random part of that."""
 
     def __init__(self, first: float, most: float) -> None:
@@ -98,7 +98,7 @@ class Watcher:
         label_selector: str | None = None,
         field_selector: str | None = None,
         handlers: Sequence[Handler] = (),
-        timing: Timing | None = None,
+        timing: WatchTiming | None = None,
         observe: Callable[[Resource, Outcome], None] | None = None,
         ends_when_missing: bool = False,
         errors: UnexpectedErrors = LOG_ONLY,
@@ -110,11 +110,11 @@ class Watcher:
         self._namespace = namespace
         self._label_selector = label_selector
         self._field_selector = field_selector
-        self._timing = timing or Timing()
+        self._timing = timing or WatchTiming()
         self._observe = observe
         self._ends_when_missing = ends_when_missing
         self._errors = errors
-        self._backoff = Backoff(self._timing.backoff_first, self._timing.backoff_most)
+        self._backoff = WatchBackoff(self._timing.backoff_first, self._timing.backoff_most)
         self._version = ""
         self._failures = 0
         self._silences = 0
@@ -169,7 +169,7 @@ class Watcher:
                     listing = self.store.begin_listing(page.resource_version)
                     version = page.resource_version
                 for item in page.items:
-                    self.store.take_listed(listing, item)
+                    self.store.add_listed(listing, item)
                 await asyncio.sleep(0)  # a large list must not hold up everybody else
         if listing is None or not version:
             raise ApiError(0, "MalformedResponse", f"the list of {self.resource} has no resource version")

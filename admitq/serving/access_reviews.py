@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final, cast
 
 from admitq.serving.authorization import ReviewFailed, Reviews, User
-from admitq.serving.expiring import ExpiringAnswers
+from admitq.serving.expiring_cache import ExpiringAnswers
 
 GRANTED_SECONDS: Final = 60.0
 """How long a grant is remembered, and so how long it outlives the right."""

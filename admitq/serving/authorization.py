@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, NamedTuple, Protocol, cast
 
-from admitq.serving.expiring import ExpiringAnswers
-from admitq.serving.http import Handler, Request, Response, text
+from admitq.serving.expiring_cache import ExpiringAnswers
+from admitq.serving.http import Handler, HttpRequest, HttpResponse, text
 
 GRANTED_SECONDS: Final = 60.0
 REFUSED_SECONDS: Final = 5.0
@@ -50,7 +50,7 @@ class Reviews(Protocol):
         ...
 
 
-class Decision(Enum):
+class AuthorizationDecision(Enum):
     """What becomes of a call; the value is its HTTP status."""
 
     ALLOWED = 200
@@ -60,11 +60,11 @@ class Decision(Enum):
     UNAVAILABLE = 503
 
 
-_EXPLANATIONS: Final[Mapping[Decision, str]] = {
-    Decision.UNAUTHENTICATED: "a valid bearer token is needed",
-    Decision.FORBIDDEN: "the caller has no permission: grant get on this nonResourceURL",
-    Decision.TOO_MANY: "too many unknown tokens, try again later",
-    Decision.UNAVAILABLE: "the API server could not be asked, try again",
+_EXPLANATIONS: Final[Mapping[AuthorizationDecision, str]] = {
+    AuthorizationDecision.UNAUTHENTICATED: "a valid bearer token is needed",
+    AuthorizationDecision.FORBIDDEN: "the caller has no permission: grant get on this nonResourceURL",
+    AuthorizationDecision.TOO_MANY: "too many unknown tokens, try again later",
+    AuthorizationDecision.UNAVAILABLE: "the API server could not be asked, try again",
 }
 
 
@@ -113,7 +113,9 @@ class Authorizer:
         self._of_peer: OrderedDict[str, _Bucket] = OrderedDict()
         self._asking: dict[bytes, asyncio.Lock] = {}
 
-    async def decide(self, authorization: str, *, path: str, verb: str = "get", peer: str = "") -> Decision:
+    async def decide(
+        self, authorization: str, *, path: str, verb: str = "get", peer: str = ""
+    ) -> AuthorizationDecision:
         """Decide a call.
 
         Args:
@@ -125,34 +127,34 @@ class Authorizer:
         scheme, _, token = authorization.partition(" ")
         token = token.strip()
         if scheme.lower() != "bearer" or not token or len(token) > LONGEST_TOKEN:
-            return Decision.UNAUTHENTICATED
+            return AuthorizationDecision.UNAUTHENTICATED
         # The token itself is not kept: whoever reads our memory must not find credentials.
         digest = hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
         async with self._asking.setdefault(digest, asyncio.Lock()):
             try:
                 return await self._decide(_Call(digest, token, path, verb, peer))
             except ReviewFailed:
-                return Decision.UNAVAILABLE
+                return AuthorizationDecision.UNAVAILABLE
             finally:
                 self._asking.pop(digest, None)
 
-    async def _decide(self, call: "_Call") -> Decision:
+    async def _decide(self, call: "_Call") -> AuthorizationDecision:
         known, user = self._users.recall(call.digest)
         if not known:
             if not self._may_ask(call.peer):
-                return Decision.TOO_MANY
+                return AuthorizationDecision.TOO_MANY
             user = await self._authenticate(call.token)
             self._users.remember(call.digest, user, GRANTED_SECONDS if user else REFUSED_SECONDS)
         if user is None:
-            return Decision.UNAUTHENTICATED
+            return AuthorizationDecision.UNAUTHENTICATED
         question = call.digest + f"{call.verb} {call.path}".encode()
         known, permitted = self._permissions.recall(question)
         if not known:
             if not self._may_ask(call.peer):
-                return Decision.TOO_MANY
+                return AuthorizationDecision.TOO_MANY
             permitted = await self._authorize(user, call.path, call.verb)
             self._permissions.remember(question, permitted, GRANTED_SECONDS if permitted else REFUSED_SECONDS)
-        return Decision.ALLOWED if permitted else Decision.FORBIDDEN
+        return AuthorizationDecision.ALLOWED if permitted else AuthorizationDecision.FORBIDDEN
 
     def _may_ask(self, peer: str) -> bool:
         bucket = self._of_peer.pop(peer, None) or _Bucket(*QUESTIONS_OF_PEER, self._clock)
@@ -200,21 +202,21 @@ class Authorizer:
         return status.get("allowed") is True and status.get("denied") is not True
 
 
-def protected(handler: Handler, authorizer: Authorizer) -> Handler:
+def require_authorization(handler: Handler, authorizer: Authorizer) -> Handler:
     """Let only those through to the handler who may."""
 
-    async def handle(request: Request) -> Response:
+    async def handle(request: HttpRequest) -> HttpResponse:
         decision = await authorizer.decide(
             request.headers.get("authorization", ""),
             path=request.path,
             verb=request.method.lower(),
             peer=request.peer,
         )
-        if decision is Decision.ALLOWED:
+        if decision is AuthorizationDecision.ALLOWED:
             return await handler(request)
         refusal = text(decision.value, _EXPLANATIONS[decision])
-        if decision is Decision.UNAUTHENTICATED:
-            return Response(
+        if decision is AuthorizationDecision.UNAUTHENTICATED:
+            return HttpResponse(
                 refusal.status, refusal.body, refusal.content_type, {"WWW-Authenticate": "Bearer"}
             )
         return refusal

@@ -40,7 +40,7 @@ BACKDATE: Final = HOUR
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class Unusable(ValueError):
+class InvalidCertificate(ValueError):
     """What should be certificates and keys is not: unreadable, of another key, or incomplete."""
 
 
@@ -141,7 +141,7 @@ def make_leaf(
     issuer, issuer_key = _load(authority)
     alternatives = [_general_name(text) for text in dict.fromkeys(names)]
     if not alternatives:
-        raise Unusable("a serving certificate needs at least one DNS name or IP address")
+        raise InvalidCertificate("a serving certificate needs at least one DNS name or IP address")
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name[:64])])
     end = min(now + life, _instant(issuer.not_valid_after_utc))
@@ -172,7 +172,7 @@ def validity(certificate: bytes) -> Validity:
     try:
         loaded = x509.load_pem_x509_certificate(certificate)
     except ValueError as error:
-        raise Unusable(f"not a PEM certificate: {error}") from error
+        raise InvalidCertificate(f"not a PEM certificate: {error}") from error
     return Validity(_instant(loaded.not_valid_before_utc), _instant(loaded.not_valid_after_utc))
 
 
@@ -271,11 +271,11 @@ def from_secret_data(data: Mapping[str, object]) -> Authority:
 def _decode(data: Mapping[str, object], key: str) -> bytes:
     value = data.get(key)
     if not isinstance(value, str) or not value:
-        raise Unusable(f"{key} is missing")
+        raise InvalidCertificate(f"{key} is missing")
     try:
         return base64.b64decode(value, validate=True)
     except binascii.Error as error:
-        raise Unusable(f"{key} is not base64") from error
+        raise InvalidCertificate(f"{key} is not base64") from error
 
 
 def _load(pair: KeyPair) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
@@ -284,9 +284,11 @@ def _load(pair: KeyPair) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
         key = serialization.load_pem_private_key(pair.key, password=None)
         certificate.extensions.get_extension_for_class(x509.SubjectKeyIdentifier)
     except (ValueError, TypeError, x509.ExtensionNotFound) as error:
-        raise Unusable(f"not a certificate authority with its key: {type(error).__name__}") from error
+        raise InvalidCertificate(
+            f"not a certificate authority with its key: {type(error).__name__}"
+        ) from error
     if not isinstance(key, ec.EllipticCurvePrivateKey) or key.public_key() != certificate.public_key():
-        raise Unusable("the certificate is not of this key")
+        raise InvalidCertificate("the certificate is not of this key")
     return certificate, key
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 
-class Phase(enum.Enum):
+class ConnectionPhase(enum.Enum):
     """What a connection is doing."""
 
     HANDSHAKE = enum.auto()
@@ -21,7 +21,7 @@ class Phase(enum.Enum):
     """A request is being answered; never closed to make room."""
 
 
-_PEER_IS_TO_SEND: Final = frozenset({Phase.HANDSHAKE, Phase.HEADER, Phase.BODY})
+_PEER_IS_TO_SEND: Final = frozenset({ConnectionPhase.HANDSHAKE, ConnectionPhase.HEADER, ConnectionPhase.BODY})
 
 PATIENCE_SECONDS: Final = 0.2
 """How long an honest peer may take to send what it began, while others wait for its place."""
@@ -39,7 +39,7 @@ class Connection:
     """
 
     peer: str
-    phase: Phase
+    phase: ConnectionPhase
     since: float
     drop: Callable[[], None]
 
@@ -82,12 +82,12 @@ class Connections:
             return None
         if self._count >= self._total and not self._make_room(self.all()):
             return None
-        connection = Connection(peer, Phase.HANDSHAKE, self._clock(), drop)
+        connection = Connection(peer, ConnectionPhase.HANDSHAKE, self._clock(), drop)
         self._by_peer[peer].add(connection)
         self._count += 1
         return connection
 
-    def enter(self, connection: Connection, phase: Phase) -> None:
+    def enter(self, connection: Connection, phase: ConnectionPhase) -> None:
         """Note what a connection does from now on."""
         connection.phase = phase
         connection.since = self._clock()
@@ -107,13 +107,13 @@ class Connections:
         return self._make_room(self.all())
 
     def _make_room(self, among: list[Connection]) -> bool:
-        waiting = [connection for connection in among if connection.phase is not Phase.BUSY]
+        waiting = [connection for connection in among if connection.phase is not ConnectionPhase.BUSY]
         if not waiting:
             return False
         now = self._clock()
 
         def need(connection: Connection) -> tuple[int, float]:
-            if connection.phase is Phase.IDLE:
+            if connection.phase is ConnectionPhase.IDLE:
                 return 1, connection.since
             late = connection.phase in _PEER_IS_TO_SEND and now - connection.since >= PATIENCE_SECONDS
             return 0 if late else 2, connection.since

@@ -4,15 +4,15 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
 from admitq.process.unexpected_errors import LOG_ONLY, UnexpectedErrors
-from admitq.serving.http import Request, Response, text
-from admitq.serving.server import Limits, Server
+from admitq.serving.http import HttpRequest, HttpResponse, text
+from admitq.serving.server import Server, ServerLimits
 
 Check = Callable[[], Awaitable[str | None]]
 """Answers None when well, otherwise what is missing."""
 
 
 @dataclass(frozen=True)
-class Health:
+class HealthEndpoint:
     """Answers the probes of one process.
 
     Args:
@@ -25,7 +25,7 @@ class Health:
     liveness: str = "healthz"
     checks: Mapping[str, Check] = field(default_factory=dict[str, Check])
 
-    async def answer(self, request: Request) -> Response:
+    async def answer(self, request: HttpRequest) -> HttpResponse:
         """Answer one probe: 200, 503 with what is missing, or 404."""
         if request.path == f"/{self.liveness}":
             return text(200, "ok")
@@ -44,5 +44,5 @@ class Health:
         Args:
             errors: takes exceptions of checks; the probe that meets one is answered by 500.
         """
-        limits = Limits(body_bytes=1024, connections=100)
+        limits = ServerLimits(body_bytes=1024, connections=100)
         return Server(self.answer, tls=None, plain_anywhere=True, limits=limits, errors=errors)

@@ -8,7 +8,7 @@ TEXT = "text/plain; charset=utf-8"
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class HttpRequest:
     """A request whose body has been read in full.
 
     Attributes:
@@ -29,7 +29,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Response:
+class HttpResponse:
     """An answer."""
 
     status: int = 200
@@ -38,19 +38,19 @@ class Response:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-Handler = Callable[[Request], Awaitable[Response]]
+Handler = Callable[[HttpRequest], Awaitable[HttpResponse]]
 """Answers requests. What it raises is answered with status 500 and logged."""
 
 
-def text(status: int, message: str) -> Response:
+def text(status: int, message: str) -> HttpResponse:
     """Answer with a line of text."""
-    return Response(status, message.encode() + b"\n")
+    return HttpResponse(status, message.encode() + b"\n")
 
 
-def by_path(routes: Mapping[str, Handler]) -> Handler:
+def route_by_path(routes: Mapping[str, Handler]) -> Handler:
     """Answer each path with its own handler, and every other path with 404."""
 
-    async def handle(request: Request) -> Response:
+    async def handle(request: HttpRequest) -> HttpResponse:
         handler = routes.get(request.path)
         if handler is None:
             return text(404, f"nothing is served at {request.path[:200]}")

@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol, cast
 from admitq.process.logs import logger
 from admitq.process.unexpected_errors import LOG_ONLY, ErrorPart, UnexpectedErrors
 from admitq.serving import certificates
-from admitq.serving.certificates import Authority, KeyPair, Unusable
+from admitq.serving.certificates import Authority, InvalidCertificate, KeyPair
 from admitq.serving.tls import LiveCertificate
 
 log = logger(__name__)
@@ -31,7 +31,7 @@ OnExpiry = Callable[[str, int], None]
 """Told when certificates expire: ``ca`` or ``serving``, and the instant in nanoseconds since the epoch."""
 
 
-class ApiFailed(Exception):
+class CertificateApiError(Exception):
     """The API server refused, or could not be asked."""
 
 
@@ -50,17 +50,17 @@ class CertificateApi(Protocol):
         """Write it over the very version it was read in; return False if it changed since."""
         ...
 
-    async def get_configuration(self, target: "Target") -> Mapping[str, Any] | None:
+    async def get_configuration(self, target: "BundleTarget") -> Mapping[str, Any] | None:
         """Return a webhook configuration or CRD; None if there is none."""
         ...
 
-    async def patch_configuration(self, target: "Target", operations: list[dict[str, Any]]) -> None:
+    async def patch_configuration(self, target: "BundleTarget", operations: list[dict[str, Any]]) -> None:
         """Apply a JSON patch to it."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class BundleTarget:
     """An object that carries the bundle which API servers trust.
 
     Attributes:
@@ -108,7 +108,7 @@ def bundle_operations(obj: Mapping[str, Any], bundle: bytes) -> list[dict[str, A
     return operations
 
 
-class OwnAuthority:
+class ManagedCertificates:
     """An authority that replicas share, and a leaf certificate that each makes for itself.
 
     The leaf and its key are in memory only. Readiness waits for `first`: from then on a certificate is shown
@@ -134,7 +134,7 @@ class OwnAuthority:
         live: LiveCertificate,
         *,
         secret: tuple[str, str],
-        targets: tuple[Target, ...],
+        targets: tuple[BundleTarget, ...],
         hosts: tuple[str, ...],
         name: str,
         on_expiry: OnExpiry | None = None,
@@ -156,7 +156,7 @@ class OwnAuthority:
         self._period = period
         self._errors = errors
         self._trust = b""
-        self._missing: tuple[Target, ...] = ()
+        self._missing: tuple[BundleTarget, ...] = ()
 
     @property
     def trust(self) -> bytes:
@@ -164,7 +164,7 @@ class OwnAuthority:
         return self._trust
 
     @property
-    def wanting(self) -> str:
+    def problem(self) -> str:
         """What is not there that the bundle should be written into, and what to do; empty if all is."""
         if not self._missing:
             return ""
@@ -179,7 +179,7 @@ class OwnAuthority:
             try:
                 await self.step()
                 wait = self._period if self.first.is_set() else RETRY_SECONDS
-            except (ApiFailed, Unusable) as error:
+            except (CertificateApiError, InvalidCertificate) as error:
                 log.warning("certificate update failed, retrying", error=str(error))
                 wait = RETRY_SECONDS
             except Exception as error:  # noqa: BLE001 what is shown serves on
@@ -223,7 +223,9 @@ class OwnAuthority:
                 log.info("certificate authority changed", stored_in=f"{namespace}/{name}")
                 # One step may make the next one due; whether clients know of it yet is seen afresh.
                 distributed = False
-        raise ApiFailed(f"Secret {namespace}/{name} changed {ATTEMPTS} times while it was being written")
+        raise CertificateApiError(
+            f"Secret {namespace}/{name} changed {ATTEMPTS} times while it was being written"
+        )
 
     async def _write(self, secret: Mapping[str, Any] | None, authority: Authority) -> bool:
         namespace, name = self._secret
@@ -243,19 +245,19 @@ class OwnAuthority:
     async def _distribute(self, authority: Authority) -> bool:
         """Put the bundle into every target; return whether all of them exist and have it."""
         everywhere = True
-        missing: list[Target] = []
+        missing: list[BundleTarget] = []
         for target in self._targets:
             try:
                 if not await self._put(target, authority.bundle):
                     missing.append(target)
-            except ApiFailed as error:
+            except CertificateApiError as error:
                 # The leaf must not go stale because one of several clients cannot be told.
                 everywhere = False
                 log.warning("certificate bundle was not written", target=str(target), error=str(error))
         self._missing = tuple(missing)
         return everywhere and not missing
 
-    async def _put(self, target: Target, bundle: bytes) -> bool:
+    async def _put(self, target: BundleTarget, bundle: bytes) -> bool:
         """Put the bundle into one target; return whether it exists, or need not."""
         obj = await self._api.get_configuration(target)
         if obj is None:
@@ -286,14 +288,14 @@ def _authority_of(secret: Mapping[str, Any] | None) -> Authority | None:
         return None
     try:
         return certificates.from_secret_data(data)
-    except Unusable as error:
+    except InvalidCertificate as error:
         log.error(  # noqa: TRY400 - the error says it all
             "stored certificate authority is unusable, replacing", error=str(error)
         )
         return None
 
 
-class FromFiles:
+class FileCertificates:
     """Certificates that somebody else puts into a folder: ``tls.crt``, ``tls.key`` and, if known, ``ca.crt``.
 
     Args:
@@ -328,7 +330,7 @@ class FromFiles:
         return self._trust
 
     @property
-    def wanting(self) -> str:
+    def problem(self) -> str:
         """What cannot be used, and what to do; empty if all can."""
         return f": {self._trouble}: put tls.crt and tls.key there" if self._trouble else ""
 
@@ -338,7 +340,7 @@ class FromFiles:
             try:
                 await self.step()
                 self._trouble = ""
-            except (OSError, Unusable) as error:
+            except (OSError, InvalidCertificate) as error:
                 if str(error) != self._trouble:
                     log.warning("certificate files are unusable", error=str(error))
                 self._trouble = str(error)

@@ -4,7 +4,7 @@ import asyncio
 
 import aiohttp
 
-from admitq.serving.certificates import Unusable
+from admitq.serving.certificates import InvalidCertificate
 from admitq.serving.http import JSON
 from admitq.serving.tls import client_context
 
@@ -45,5 +45,5 @@ async def post(
             if response.status != 200:
                 raise NoAnswer(f"status {response.status}")
             return await response.read()
-    except (aiohttp.ClientError, OSError, TimeoutError, Unusable) as error:
+    except (aiohttp.ClientError, OSError, TimeoutError, InvalidCertificate) as error:
         raise NoAnswer(f"{type(error).__name__}: {error}") from error

@@ -24,8 +24,8 @@ from aiohttp.web_server import Server as AiohttpServer
 
 from admitq.process.logs import logger
 from admitq.process.unexpected_errors import LOG_ONLY, ErrorPart, UnexpectedErrors
-from admitq.serving.connections import Connection, Connections, Phase
-from admitq.serving.http import Handler, Request, Response, text
+from admitq.serving.connections import Connection, ConnectionPhase, Connections
+from admitq.serving.http import Handler, HttpRequest, HttpResponse, text
 
 log = logger(__name__)
 
@@ -43,7 +43,7 @@ _OUT_OF_RESOURCES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS,
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class ServerLimits:
     """How long a peer may take, in seconds, and how much it may hold.
 
     A connection of its own carries each request that is in flight, and an API server may have 200 of them
@@ -98,11 +98,11 @@ class _Protocol(RequestHandler):
         super().connection_made(transport)
         # Clients open connections for later, too. If we ended one while a request is on its way, it would be
         # lost: what was never used is not tried again.
-        self.enter(Phase.IDLE)
+        self.enter(ConnectionPhase.IDLE)
 
     def data_received(self, data: bytes) -> None:
-        if self._connection.phase is Phase.IDLE:
-            self.enter(Phase.HEADER)
+        if self._connection.phase is ConnectionPhase.IDLE:
+            self.enter(ConnectionPhase.HEADER)
         super().data_received(data)
 
     def connection_lost(self, exc: BaseException | None) -> None:
@@ -125,22 +125,22 @@ class _Protocol(RequestHandler):
         answer.force_close()
         return answer
 
-    def enter(self, phase: Phase) -> None:
+    def enter(self, phase: ConnectionPhase) -> None:
         """Begin a phase and its deadline."""
         self._server.connections.enter(self._connection, phase)
         if self._deadline is not None:
             self._deadline.cancel()
         limits = self._server.limits
         seconds = {
-            Phase.HEADER: limits.header_seconds,
+            ConnectionPhase.HEADER: limits.header_seconds,
             # aiohttp ends idle connections politely; this is for peers that do not take part in it.
-            Phase.IDLE: limits.idle_seconds + 5,
-            Phase.BODY: limits.request_seconds + 5,
-            Phase.BUSY: limits.request_seconds + 5,
+            ConnectionPhase.IDLE: limits.idle_seconds + 5,
+            ConnectionPhase.BODY: limits.request_seconds + 5,
+            ConnectionPhase.BUSY: limits.request_seconds + 5,
         }[phase]
         self._deadline = asyncio.get_running_loop().call_later(seconds, self._expire, phase)
 
-    def _expire(self, phase: Phase) -> None:
+    def _expire(self, phase: ConnectionPhase) -> None:
         self._server.dropped(f"{phase.name.lower()}_deadline")
         self._connection.drop()
 
@@ -164,13 +164,13 @@ class Server:
         handler: Handler,
         *,
         tls: ssl.SSLContext | None,
-        limits: Limits | None = None,
+        limits: ServerLimits | None = None,
         plain_anywhere: bool = False,
         on_answer: Callable[[str, int, float], None] | None = None,
         on_drop: Callable[[str], None] | None = None,
         errors: UnexpectedErrors = LOG_ONLY,
     ) -> None:
-        self.limits = limits or Limits()
+        self.limits = limits or ServerLimits()
         self.connections = Connections(
             total=self.limits.connections,
             per_peer=self.limits.connections_per_peer,
@@ -189,7 +189,7 @@ class Server:
         self._accepting: asyncio.Task[None] | None = None
         self._handshakes: set[asyncio.Task[None]] = set()
         self.held_bytes = 0
-        self.in_hand = 0
+        self.requests_in_progress = 0
         self._quiet = asyncio.Event()
         self._quiet.set()
         self._empty = asyncio.Event()
@@ -327,8 +327,8 @@ class Server:
 
     async def _serve(self, request: BaseRequest) -> StreamResponse:
         protocol = cast("_Protocol", request.protocol)
-        protocol.enter(Phase.BODY)
-        self.in_hand += 1
+        protocol.enter(ConnectionPhase.BODY)
+        self.requests_in_progress += 1
         self._quiet.clear()
         started = time.monotonic()
         try:
@@ -351,18 +351,18 @@ class Server:
                 self._on_answer(request.path, response.status, time.monotonic() - started)
             return answer
         finally:
-            self.in_hand -= 1
-            if self.in_hand == 0:
+            self.requests_in_progress -= 1
+            if self.requests_in_progress == 0:
                 self._quiet.set()
             if request.transport is not None:
-                protocol.enter(Phase.IDLE)
+                protocol.enter(ConnectionPhase.IDLE)
 
-    async def _respond(self, request: BaseRequest) -> tuple[Response, bool]:
+    async def _respond(self, request: BaseRequest) -> tuple[HttpResponse, bool]:
         """Read the body and answer; also tell whether the connection may serve on."""
         held = _Held()
         try:
             body = await self._read(request, held)
-            cast("_Protocol", request.protocol).enter(Phase.BUSY)
+            cast("_Protocol", request.protocol).enter(ConnectionPhase.BUSY)
             return await self._handle(request, body), True
         except _BodyRefused as refused:
             self.dropped(f"body_{refused.response.status}")
@@ -370,8 +370,8 @@ class Server:
         finally:
             self.held_bytes -= held.size
 
-    async def _handle(self, request: BaseRequest, body: bytes) -> Response:
-        asked = Request(
+    async def _handle(self, request: BaseRequest, body: bytes) -> HttpResponse:
+        asked = HttpRequest(
             method=request.method,
             path=request.path,
             query=dict(request.query),

@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from admitq.serving.certificates import KeyPair, Unusable, validity
+from admitq.serving.certificates import InvalidCertificate, KeyPair, validity
 from admitq_api.configuration import CIPHER_SUITES, CURVES, TLS_1_3_CIPHER_SUITES
 
 TlsVersion = Literal["VersionTLS12", "VersionTLS13"]
@@ -109,7 +109,7 @@ def client_context(bundle: bytes, *, strict: bool = False) -> ssl.SSLContext:
     try:
         context.load_verify_locations(cadata=bundle.decode("ascii"))
     except (ssl.SSLError, ValueError) as error:
-        raise Unusable(f"not a bundle of certificates: {error}") from error
+        raise InvalidCertificate(f"not a bundle of certificates: {error}") from error
     return context
 
 
@@ -150,7 +150,7 @@ def _load(context: ssl.SSLContext, pair: KeyPair) -> None:
         with _file_in_memory(pair.certificate + b"\n" + pair.key) as path:
             context.load_cert_chain(path, password=_refuse_password)
     except (ssl.SSLError, OSError, ValueError) as error:
-        raise Unusable(f"certificate and key cannot be used: {error}") from error
+        raise InvalidCertificate(f"certificate and key cannot be used: {error}") from error
 
 
 def _refuse_password() -> str:

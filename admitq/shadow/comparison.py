@@ -1,22 +1,29 @@
-"""The comparison: a core that runs beside the manager in charge, and what is concluded from what that does.
+"""The comparison of a core that observes the cluster with what the manager in charge does.
 
-One ``AdmissionState`` follows what is observed and decides as if it were in charge. What it decided and has
-not been observed yet is *expected*: it stands in the books like a reservation that is being written. Every
-observation is followed by cycles, so that there is an opinion for each state that the cluster went through.
+One ``AdmissionState`` observes the cluster and decides as if it were in charge. A decision that was not
+observed yet is *expected*: it counts like a reservation that is being written. Cycles run after every
+observation, so that the core has an opinion about each state of the cluster.
 
 Rules of this file
-- What the manager in charge did (*deed*) and was expected is agreed with, in whatever order it is observed.
-- Whoever is in charge sees things a moment earlier or later, and writes while others write. So a deed is
-  agreed with if the core would have done the same in any of these worlds: as expected within the last moment
-  (*leeway*); as the world stood right before the deed, with all expectations dropped; the same without those
-  who came within the leeway, or with workloads, queues or both as they were before it; as a manager decides
-  that was started just then, and knows nothing but what is in the API; and all of these once more when the
-  leeway is over, as if the deed had not been done.
-- What is expected and is not done is told when it was expected for all of the *patience*, and is expected
-  still of a world without expectations, and by one that was started just then.
-- A difference is told once, and then the world is as the manager in charge made it. A workload that it leaves
-  waiting goes on to be expected, so that nobody else is expected in its place; and if others get the quota
-  meanwhile, they are judged as if it did not wait. It may be told again when it has changed.
+
+- If the manager in charge did what was expected (its *action*), both agree, in whatever order that is
+  observed.
+- The manager in charge observes changes a moment earlier or later, and writes while others write. So both
+  agree on an action if the core would have done the same in any of these states:
+
+  - as expected within the last moment (the *leeway*);
+  - the state right before the action, without any expectations;
+  - the same, without workloads that arrived within the leeway, or with workloads, queues or both as they
+    were before it;
+  - the state that a manager builds that starts at that moment, and knows only what the API has;
+  - all of these once more when the leeway is over, as if the action had not been done.
+
+- An expectation that is not fulfilled is reported if it was expected for all of the *patience*, is still
+  expected without other expectations, and is expected by a manager that starts at that moment.
+- A difference is reported once. The shadow then goes on from what the manager in charge did. A workload that
+  the manager leaves waiting stays expected, so that no other workload is expected in its place. If others get
+  the quota meanwhile, they are judged as if that workload did not wait. It may be reported again when it has
+  changed.
 """
 
 from collections import deque
@@ -36,20 +43,20 @@ from admitq.core.statuses import LocalQueueReason
 from admitq.core.waiting.heads import Pause
 from admitq.shadow.findings import (
     Agreement,
-    Deed,
     Disagreement,
+    DisagreementKind,
     Finding,
-    Kind,
+    ManagerAction,
     Obstacle,
     Opinion,
     Preempted,
     Reserved,
     StillWaiting,
 )
-from admitq.shadow.recent import Recent
+from admitq.shadow.recent_changes import RecentChanges
 
 _LOOKED_INTO_AT_ONCE: Final = 5
-"""How many deeds may await their conclusion while others are still looked into when they are observed: who
+"""How many actions may await their conclusion while others are still looked into when they are observed: who
 decides otherwise all the time must not keep the shadow from following."""
 
 
@@ -105,21 +112,21 @@ class _Expected:
         """Who is to be preempted for a workload."""
         return tuple(sorted(one.key for one in self.preemptions.values() if one.preemptor == key))
 
-    def has(self, key: ObjectKey, deed: Deed) -> bool:
-        """Whether the deed is among it."""
-        if isinstance(deed, Preempted):
+    def has(self, key: ObjectKey, action: ManagerAction) -> bool:
+        """Whether the action is among it."""
+        if isinstance(action, Preempted):
             return key in self.preemptions
         expected = self.reservations.get(key)
-        return expected is not None and is_same(expected.admission, deed.admission)
+        return expected is not None and is_same(expected.admission, action.admission)
 
 
 @dataclass(frozen=True, slots=True)
-class _Suspicion:
-    """A deed that no world explained when it was observed, and what stood there before it."""
+class _UnexplainedAction:
+    """A action that no world explained when it was observed, and what stood there before it."""
 
     key: ObjectKey
     former: Workload
-    deed: Deed
+    action: ManagerAction
     at: Instant
     opinion: Opinion
     cluster_queue: str
@@ -135,7 +142,7 @@ def _choice(admission: Admission) -> object:
     return admission.cluster_queue, parts
 
 
-def deed_of(former: Workload, workload: Workload, preemption: Preempted | None) -> Deed | None:
+def find_action(former: Workload, workload: Workload, preemption: Preempted | None) -> ManagerAction | None:
     """What was done with a workload between two looks at it; None if it is nothing to compare.
 
     Nothing is compared of a workload that cannot be read, or is left out: only what it holds is known.
@@ -179,10 +186,10 @@ class Shadow:
         self._done_at: deque[tuple[Instant, ObjectKey]] = deque()
         self._arrivals: dict[ObjectKey, Instant] = {}
         """Who began to wait within the leeway, and when; the latest last."""
-        self._recent = Recent()
+        self._recent = RecentChanges()
         self._told: set[ObjectKey] = set()
         """Who was told to be left waiting."""
-        self._suspicions: deque[_Suspicion] = deque()
+        self._unexplained: deque[_UnexplainedAction] = deque()
         """The latest last."""
         self._findings: list[Finding] = []
         self._is_following = False
@@ -264,27 +271,27 @@ class Shadow:
             self._decide(now)
 
     def look(self, now: Instant) -> None:
-        """Conclude what is due by now: of deeds one at a time, since in a large cluster it takes a while.
+        """Conclude what is due by now: of actions one at a time, since in a large cluster it takes a while.
 
         Raises:
             ComparisonFailed: the core failed.
         """
         self._forget_what_was(now)
-        if self._suspicions and self._suspicions[0].at <= now - self._leeway:
-            self._conclude(self._suspicions.popleft(), now)
+        if self._unexplained and self._unexplained[0].at <= now - self._leeway:
+            self._conclude(self._unexplained.popleft(), now)
         self._decide(now)
         if self._overdue(now):
             self._tell_who_waits(now)
 
     def _forget_what_was(self, now: Instant) -> None:
-        """Remember nothing from before the leeway, and before the first deed that awaits its conclusion.
+        """Remember nothing from before the leeway, and before the first action that awaits its conclusion.
 
-        A conclusion may be late: of several that are due, each waits for the one before. What the deed was
+        A conclusion may be late: of several that are due, each waits for the one before. What the action was
         decided from must still be known then.
         """
         horizon = now - self._leeway
-        if self._suspicions:
-            horizon = min(horizon, self._suspicions[0].at)
+        if self._unexplained:
+            horizon = min(horizon, self._unexplained[0].at)
         while self._dropped and self._dropped[0][0] < horizon:
             self._dropped.popleft()
         while self._done_at and self._done_at[0][0] < horizon:
@@ -296,7 +303,7 @@ class Shadow:
     def next_look(self, now: Instant) -> Instant | None:
         """The earliest instant at which there may be something to conclude; None if it takes an event."""
         untold = (at + self._patience for key, at in self._since.items() if key not in self._told)
-        suspected = (one.at + self._leeway for one in self._suspicions)
+        suspected = (one.at + self._leeway for one in self._unexplained)
         times = [*untold, *suspected]
         if (woken := self._state.next_wakeup(now)) is not None:
             times.append(woken)
@@ -322,10 +329,12 @@ class Shadow:
             self._arrivals[key] = now
         self._workloads[key] = workload
         self._told.discard(key)
-        deed = deed_of(former, workload, preemption) if former is not None and self._is_following else None
-        if former is not None and deed is not None:
+        action = (
+            find_action(former, workload, preemption) if former is not None and self._is_following else None
+        )
+        if former is not None and action is not None:
             with _failing(self._state, "judgement"):
-                self._judge(key, former, deed, now)
+                self._judge(key, former, action, now)
             self._done.setdefault(key, happened.WorkloadChanged(former))
             self._done_at.append((now, key))
         self._withdraw(key, workload, now)
@@ -374,55 +383,63 @@ class Shadow:
 
     # --- judging what was done --------------------------------------------------------------------
 
-    def _judge(self, key: ObjectKey, former: Workload, deed: Deed, now: Instant) -> None:
-        cluster_queue = self._cluster_queue_of(former, deed)
+    def _judge(self, key: ObjectKey, former: Workload, action: ManagerAction, now: Instant) -> None:
+        cluster_queue = self._cluster_queue_of(former, action)
         if self._state.queries.is_excluded(cluster_queue):
             return
-        if self._expected.has(key, deed):
+        if self._expected.has(key, action):
             self._findings.append(Agreement(cluster_queue))
             return
-        was_expected = any(expected.has(key, deed) for _, expected in self._dropped)
+        was_expected = any(expected.has(key, action) for _, expected in self._dropped)
         self._drop_expectations(now)
         self._expected.add(self._state, now)
-        if was_expected or self._expected.has(key, deed):
+        if was_expected or self._expected.has(key, action):
             self._findings.append(Agreement(cluster_queue))
             return
-        opinion = self._opinion(_subject(self._workloads, key, deed), now)
+        opinion = self._opinion(_subject(self._workloads, key, action), now)
         self._drop_expectations(now)
-        if len(self._suspicions) < _LOOKED_INTO_AT_ONCE and self._is_explained(key, deed, self._state, now):
+        if len(self._unexplained) < _LOOKED_INTO_AT_ONCE and self._is_explained(
+            key, action, self._state, now
+        ):
             self._findings.append(Agreement(cluster_queue))
             return
-        self._suspicions.append(_Suspicion(key, former, deed, now, opinion, cluster_queue))
+        self._unexplained.append(_UnexplainedAction(key, former, action, now, opinion, cluster_queue))
 
-    def _conclude(self, suspicion: _Suspicion, now: Instant) -> None:
-        """Look at a deed again now that is known what came with it.
+    def _conclude(self, unexplained: _UnexplainedAction, now: Instant) -> None:
+        """Look at a action again now that is known what came with it.
 
         Which heads meet in a cycle depends on what was observed before it. The manager in charge may have
         observed two changes between two cycles, and this state ran cycles after each: it then parked a head
         that would have been retried in the manager's next cycle, and another workload of that ClusterQueue
-        was tried earlier. No world below has those cycles, so a deed that follows from them is reported as
+        was tried earlier. No world below has those cycles, so a action that follows from them is reported as
         a difference, although both decided by the rules.
         """
-        key, deed = suspicion.key, suspicion.deed
+        key, action = unexplained.key, unexplained.action
         self._drop_expectations(now)
         undone = self._state.fork()
-        undone.observe(happened.WorkloadChanged(suspicion.former), now=now)
-        if self._is_explained(key, deed, undone, now):
-            self._findings.append(Agreement(suspicion.cluster_queue))
+        undone.observe(happened.WorkloadChanged(unexplained.former), now=now)
+        if self._is_explained(key, action, undone, now):
+            self._findings.append(Agreement(unexplained.cluster_queue))
             return
-        kind = Kind.PREEMPTED
-        if isinstance(deed, Reserved):
-            kind = Kind.RESERVED if suspicion.opinion.admission is None else Kind.ASSIGNED
-        self._findings.append(Disagreement(kind, key, suspicion.cluster_queue, deed, suspicion.opinion))
+        kind = DisagreementKind.PREEMPTED
+        if isinstance(action, Reserved):
+            kind = (
+                DisagreementKind.RESERVED
+                if unexplained.opinion.admission is None
+                else DisagreementKind.ASSIGNED
+            )
+        self._findings.append(Disagreement(kind, key, unexplained.cluster_queue, action, unexplained.opinion))
 
-    def _is_explained(self, key: ObjectKey, deed: Deed, state: AdmissionState, now: Instant) -> bool:
+    def _is_explained(
+        self, key: ObjectKey, action: ManagerAction, state: AdmissionState, now: Instant
+    ) -> bool:
         """Whether the core would do it in one of the worlds that are like this one, without expectations."""
-        subjects = {key, _subject(self._workloads, key, deed)}
-        absences = self._absences(key, deed, state)
+        subjects = {key, _subject(self._workloads, key, action)}
+        absences = self._absences(key, action, state)
         for copy in (AdmissionState.fork, AdmissionState.started_anew):
             for absent, undone in product(absences, self._undoings(subjects)):
                 expected = self._expected_of(copy(state), absent, undone, now)
-                if expected.has(key, deed):
+                if expected.has(key, action):
                     # What came with it was decided in the same world.
                     self._dropped.append((now, expected))
                     return True
@@ -444,14 +461,16 @@ class Shadow:
                 workloads.append(event)
         return list(dict.fromkeys([(), tuple(done), tuple(workloads), tuple(others), (*workloads, *others)]))
 
-    def _absences(self, key: ObjectKey, deed: Deed, state: AdmissionState) -> list[frozenset[ObjectKey]]:
+    def _absences(
+        self, key: ObjectKey, action: ManagerAction, state: AdmissionState
+    ) -> list[frozenset[ObjectKey]]:
         """Who may be taken not to wait, whom the manager in charge does not count or had not seen."""
-        subject = _subject(self._workloads, key, deed)
+        subject = _subject(self._workloads, key, action)
         subjects = {key, subject}
         told = self._told - subjects
         arrived = self._arrivals.keys() - subjects
         absences = [frozenset[ObjectKey](), frozenset(told), frozenset(told | arrived)]
-        if isinstance(deed, Preempted):
+        if isinstance(action, Preempted):
             # Whose turn it was in other queues shows when they get something. A preemption is for one alone.
             own = state.queries.cluster_queue_of(subject)
             pending = state.queries.pending_workloads()
@@ -479,9 +498,9 @@ class Shadow:
         expected.add(state, now)
         return expected
 
-    def _cluster_queue_of(self, workload: Workload, deed: Deed | None = None) -> str:
-        if isinstance(deed, Reserved):
-            return deed.admission.cluster_queue
+    def _cluster_queue_of(self, workload: Workload, action: ManagerAction | None = None) -> str:
+        if isinstance(action, Reserved):
+            return action.admission.cluster_queue
         if workload.admission is not None:
             return workload.admission.cluster_queue
         return self._state.queries.cluster_queue_of(workload.key) or ""
@@ -520,7 +539,7 @@ class Shadow:
             if self._is_held_up(workload, queue):
                 continue
             opinion = self._opinion(key, now)
-            kind = Kind.SPARED if opinion.victims else Kind.WAITING
+            kind = DisagreementKind.SPARED if opinion.victims else DisagreementKind.WAITING
             waited = StillWaiting(now - self._since[key])
             self._findings.append(Disagreement(kind, key, queue, waited, opinion))
 
@@ -572,8 +591,8 @@ class Shadow:
         return Obstacle.TURN
 
 
-def _subject(workloads: Mapping[ObjectKey, Workload], key: ObjectKey, deed: Deed) -> ObjectKey:
+def _subject(workloads: Mapping[ObjectKey, Workload], key: ObjectKey, action: ManagerAction) -> ObjectKey:
     """The workload whose opinion says most: of a preempted workload, its preemptor."""
-    if isinstance(deed, Reserved) or not deed.preemptor_uid:
+    if isinstance(action, Reserved) or not action.preemptor_uid:
         return key
-    return next((each.key for each in workloads.values() if each.uid == deed.preemptor_uid), key)
+    return next((each.key for each in workloads.values() if each.uid == action.preemptor_uid), key)

@@ -8,7 +8,7 @@ from admitq.core.model import Admission, ObjectKey
 from admitq.core.refusals import Refusal
 
 
-class Kind(StrEnum):
+class DisagreementKind(StrEnum):
     """What the manager in charge did that the core would not have done."""
 
     RESERVED = "reserved"
@@ -24,11 +24,11 @@ class Kind(StrEnum):
 
 
 MEANINGS = {
-    Kind.RESERVED: "it reserved quota for a workload that admitq would have wait",
-    Kind.ASSIGNED: "it reserved quota of other flavors, or for other numbers of pods",
-    Kind.WAITING: "it left a workload waiting for which admitq would reserve quota",
-    Kind.PREEMPTED: "it preempted a workload that admitq would not have preempted",
-    Kind.SPARED: "it did not preempt those whom admitq would preempt for a workload that waits",
+    DisagreementKind.RESERVED: "it reserved quota for a workload that admitq would have wait",
+    DisagreementKind.ASSIGNED: "it reserved quota of other flavors, or for other numbers of pods",
+    DisagreementKind.WAITING: "it left a workload waiting for which admitq would reserve quota",
+    DisagreementKind.PREEMPTED: "it preempted a workload that admitq would not have preempted",
+    DisagreementKind.SPARED: "it did not preempt those whom admitq would preempt for a workload that waits",
 }
 """Each kind of disagreement, for people."""
 
@@ -55,7 +55,7 @@ class StillWaiting:
     nanoseconds: int
 
 
-Deed = Reserved | Preempted
+ManagerAction = Reserved | Preempted
 """What the manager in charge does, as it is seen of the workload."""
 
 
@@ -100,7 +100,7 @@ class Agreement:
 class Disagreement:
     """A decision in which they differ. ``cluster_queue`` is empty where none is known."""
 
-    kind: Kind
+    kind: DisagreementKind
     workload: ObjectKey
     cluster_queue: str
     in_charge: Reserved | Preempted | StillWaiting

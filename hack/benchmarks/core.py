@@ -19,7 +19,7 @@ from admitq.core.events import CyclesRequested, WorkloadChanged
 from admitq.core.instructions import ReserveQuota
 from admitq.core.model import Workload
 from admitq.core.settings import Settings
-from admitq.process.garbage import collect_rarely, spare_what_is_there
+from admitq.process.garbage_collection import exclude_current_objects, reduce_collections
 from benchmarks import core_crowds, core_simulations, core_stretches
 from benchmarks.core_driver import Driver
 from benchmarks.core_preemption import searches
@@ -108,8 +108,8 @@ def _run(setting: Setting, name: str, *, alone: bool = False) -> _Run:
     for each, run_time in arrivals:
         driver.prepare(each, run_time)
     # What the driver prepared is not to be gone through by the garbage collection of what is measured.
-    collect_rarely()
-    spare_what_is_there()
+    reduce_collections()
+    exclude_current_objects()
     run = _Run(len(arrivals), Spent(), Spent())
     with run.taking_in.measured():
         for each, _ in arrivals:
@@ -252,7 +252,7 @@ def _preemption(effort: Effort) -> Report:
 def _crowds(effort: Effort) -> Report:
     """The least of the repeats of each figure."""
     report: Report = {}
-    collect_rarely()  # as the manager does
+    reduce_collections()  # as the manager does
     for queues in (250, 1000):
         count = max(4, round(queues * effort.scale))
         runs = [core_crowds.reclaim(count) for _ in range(effort.repeats)]

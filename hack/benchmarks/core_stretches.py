@@ -17,7 +17,7 @@ from admitq.core.state import AdmissionState
 from admitq.manager.deferred_work import DeferredWork
 from admitq.manager.event_loop_blocking import Stretches
 from admitq.metrics.registry import Metrics
-from admitq.process.garbage import collect_rarely, spare_what_is_there
+from admitq.process.garbage_collection import exclude_current_objects, reduce_collections
 from benchmarks.core_worlds import (
     CPU,
     MeasurementFailed,
@@ -43,7 +43,7 @@ class _Driver:
         self.now = 10 * SECOND
         self.reserved = self.preempted = 0
         # As the manager does at its start. What is created from then on is the affair of collect_rarely.
-        spare_what_is_there()
+        exclude_current_objects()
         self.measure()
 
     def measure(self) -> None:
@@ -145,11 +145,11 @@ def longest_stretch(queues: int, pending: int, settings: Settings) -> float:
         pending: how many workloads wait besides, which request more than they may ever get.
         settings: of the core, such as fair sharing.
     """
-    collect_rarely()
+    reduce_collections()
     return asyncio.run(_crowd(queues, pending, settings)) * 1000
 
 
 def longest_stretch_of_release(waiting: int) -> float:
     """The longest stretch, in milliseconds, in which quota returns to one queue with so many keys."""
-    collect_rarely()
+    reduce_collections()
     return asyncio.run(_release(waiting)) * 1000

@@ -9,11 +9,11 @@ from typing import Any
 import uvloop
 
 from admitq.app.settings import load_settings
-from admitq.process.garbage import collect_rarely, spare_what_is_there
+from admitq.process.garbage_collection import exclude_current_objects, reduce_collections
 from admitq.serving.access_reviews import Access
 from admitq.serving.authorization import User
 from admitq.serving.certificates import make_authority, make_leaf
-from admitq.serving.http import by_path
+from admitq.serving.http import route_by_path
 from admitq.serving.server import Server
 from admitq.serving.tls import LiveCertificate
 from admitq_webhooks.large_reviews import LargeReviews
@@ -78,9 +78,9 @@ async def serve(*, in_process: bool) -> None:
     authority = make_authority(time.time_ns(), name="bench")
     live = LiveCertificate()
     live.use(make_leaf(authority, time.time_ns(), names=("localhost",), name="bench"))
-    server = Server(by_path(handlers), tls=live.context)
+    server = Server(route_by_path(handlers), tls=live.context)
     _, port = await server.start("127.0.0.1", 0)
-    spare_what_is_there()
+    exclude_current_objects()
     print(port, authority.certificate.decode(), sep="\n", flush=True)
     await asyncio.to_thread(sys.stdin.read)
     await server.stop()
@@ -88,5 +88,5 @@ async def serve(*, in_process: bool) -> None:
 
 
 if __name__ == "__main__":
-    collect_rarely()
+    reduce_collections()
     uvloop.run(serve(in_process=IN_PROCESS in sys.argv[1:]))

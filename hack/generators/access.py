@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
-from admitq.app.decisive import decisive
+from admitq.app.core_inputs import list_core_resources
 from admitq.controllers.rbac import PODS_LET_GO, Permission, known_owners, merged, of_gates, of_kind, rbac
 from admitq.integrations.base import Integration
 from admitq.integrations.custom import create_integration
@@ -156,7 +156,7 @@ MANAGER_NAMESPACE = (
 """What the manager may do in its own namespace."""
 
 _FOLLOWED: dict[str, list[str]] = {}
-for _resource in decisive(kinds_of(names_for(DEFAULT_GROUP))):
+for _resource in list_core_resources(kinds_of(names_for(DEFAULT_GROUP))):
     _FOLLOWED.setdefault(_resource.group, []).append(_resource.plural)
 
 SHADOW_CLUSTER = (

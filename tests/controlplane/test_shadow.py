@@ -6,7 +6,7 @@ from collections.abc import Generator
 
 import pytest
 
-from admitq.app.decisive import decisive
+from admitq.app.core_inputs import list_core_resources
 from localcluster.installation import Installation
 from localcluster.waiting import eventually
 from tests.controlplane.recording import total
@@ -104,4 +104,4 @@ async def test_a_shadow_agrees_with_its_like_and_tells_of_what_it_would_not_do(
     calls = await asyncio.to_thread(audited, shadow)
     assert {one["verb"] for one in calls} <= {"list", "watch"}
     read = {(one["objectRef"].get("apiGroup", ""), one["objectRef"]["resource"]) for one in calls}
-    assert read == {(one.group, one.plural) for one in decisive(stage.kinds)}
+    assert read == {(one.group, one.plural) for one in list_core_resources(stage.kinds)}

@@ -29,10 +29,10 @@ from admitq.runtime.resources import (
     VALIDATING_WEBHOOKS,
     Resource,
 )
-from admitq.serving.authorization import Authorizer, Decision
+from admitq.serving.authorization import AuthorizationDecision, Authorizer
 from admitq.serving.certificates import from_secret_data, make_authority, to_secret_data
-from admitq.serving.http import by_path
-from admitq.serving.rotation import OwnAuthority, Target
+from admitq.serving.http import route_by_path
+from admitq.serving.rotation import BundleTarget, ManagedCertificates
 from admitq.serving.server import Server
 from admitq.serving.tls import LiveCertificate
 from admitq_api.labels import Names, names_for
@@ -53,7 +53,7 @@ class Asked:
     client: Client
     namespace: str
     names: Names
-    rotation: OwnAuthority
+    rotation: ManagedCertificates
     port: int
     secret: str
     world: LiveWorld
@@ -120,20 +120,20 @@ async def asked(client: Client, namespace: str, installed: str) -> AsyncGenerato
         namespace_selector=LabelSelector(),
     )
     live = LiveCertificate()
-    server = Server(by_path(routes(policy, world, load_integrations())), tls=live.context)
+    server = Server(route_by_path(routes(policy, world, load_integrations())), tls=live.context)
     _, port = await server.start("127.0.0.1", 0)
     name = f"webhooks-{namespace}"
     rules = webhook_rules(names, load_integrations())
     url = f"https://127.0.0.1:{port}"
     mutating = configuration("MutatingWebhookConfiguration", name, url, rules["mutating"], namespace)
     validating = configuration("ValidatingWebhookConfiguration", name, url, rules["validating"], namespace)
-    rotation = OwnAuthority(
+    rotation = ManagedCertificates(
         ServingCalls(client),
         live,
         secret=(namespace, name),
         targets=(
-            Target(MUTATING_WEBHOOKS.plural, name),
-            Target(VALIDATING_WEBHOOKS.plural, name),
+            BundleTarget(MUTATING_WEBHOOKS.plural, name),
+            BundleTarget(VALIDATING_WEBHOOKS.plural, name),
         ),
         hosts=("127.0.0.1",),
         name="test",
@@ -543,15 +543,15 @@ async def test_only_permitted_users_read_metrics(client: Client, namespace: str,
         )
         return answer["status"]["token"]
 
-    async def decide(text: str) -> Decision:
+    async def decide(text: str) -> AuthorizationDecision:
         return await Authorizer(ServingCalls(client)).decide(f"Bearer {text}", path="/metrics")
 
     permitted = await token(reader)
     # The API server's own view of the rules follows a moment later.
-    await eventually(lambda: _is(decide(permitted), Decision.ALLOWED))
-    assert await decide(await token("default")) is Decision.FORBIDDEN
-    assert await decide("nonsense") is Decision.UNAUTHENTICATED
+    await eventually(lambda: _is(decide(permitted), AuthorizationDecision.ALLOWED))
+    assert await decide(await token("default")) is AuthorizationDecision.FORBIDDEN
+    assert await decide("nonsense") is AuthorizationDecision.UNAUTHENTICATED
 
 
-async def _is(decision: Awaitable[Decision], expected: Decision) -> bool:
+async def _is(decision: Awaitable[AuthorizationDecision], expected: AuthorizationDecision) -> bool:
     return await decision is expected

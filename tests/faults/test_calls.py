@@ -16,7 +16,7 @@ from admitq.runtime.client import Client
 from admitq.runtime.credentials import Credentials, FileToken, Trust
 from admitq.runtime.errors import ApiError, NotLeadingError
 from admitq.runtime.resources import CONFIG_MAPS, NAMESPACES, SERVICE_ACCOUNTS
-from admitq.runtime.transport import Call
+from admitq.runtime.transport import ApiCall
 from localcluster.cluster import LocalCluster
 from localcluster.waiting import eventually
 from tests.faults import proxy as p
@@ -178,12 +178,12 @@ async def test_a_patch_can_test_that_nothing_is_there(client: Client, namespace:
     with pytest.raises(ApiError) as caught:
         await client.json_patch(CONFIG_MAPS, "a", patch, namespace)
     assert caught.value.is_invalid
-    assert not caught.value.tells_of("a")
+    assert not caught.value.concerns("a")
     invalid = [{"op": "add", "path": "/data/not a name", "value": "1"}]
     with pytest.raises(ApiError) as caught:
         await client.json_patch(CONFIG_MAPS, "a", invalid, namespace)
     assert caught.value.is_invalid
-    assert caught.value.tells_of("a")
+    assert caught.value.concerns("a")
 
 
 async def test_fields_have_the_manager_that_was_named(client: Client, namespace: str):
@@ -283,7 +283,7 @@ async def test_a_rotated_token_is_read_again_when_the_old_one_is_refused(
 ):
     path = tmp_path / "token"
     path.write_text("expired")
-    calls: list[Call] = []
+    calls: list[ApiCall] = []
     credentials = Credentials(
         server=cluster.server, token=FileToken(path), trust=Trust(authority=cluster.authority)
     )
@@ -352,7 +352,7 @@ async def test_a_retried_write_is_fenced_again(proxy: Proxy, through: Through, n
 
 
 async def test_requests_carry_the_user_agent_and_are_counted(proxy: Proxy, through: Through, namespace: str):
-    calls: list[Call] = []
+    calls: list[ApiCall] = []
     ours = await through(observe=calls.append)
     proxy.fault(p.cut_before_asking, lambda asked: asked.is_write)
     await ours.list(CONFIG_MAPS, namespace)

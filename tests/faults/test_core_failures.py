@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from admitq.app.manager import ManagerPart
-from admitq.app.settings import Settings, load_settings
+from admitq.app.settings import ProcessSettings, load_settings
 from admitq.core import cycle
 from admitq.core.entries import ClusterQueueEntry
 from admitq.core.events import ClusterQueueChanged, WorkloadChanged
@@ -97,7 +97,7 @@ async def stage(
 
 
 @pytest.fixture
-def settings(api_group: str, tmp_path: Path) -> Settings:
+def settings(api_group: str, tmp_path: Path) -> ProcessSettings:
     """The settings of a manager without a lease."""
     config = {
         "apiVersion": names_for(api_group).config_api_version,
@@ -111,7 +111,7 @@ def settings(api_group: str, tmp_path: Path) -> Settings:
 
 
 @asynccontextmanager
-async def managing(installation: Installation, settings: Settings) -> AsyncGenerator[Metrics]:
+async def managing(installation: Installation, settings: ProcessSettings) -> AsyncGenerator[Metrics]:
     """A manager in this process, which must not end before the block does."""
     metrics = Metrics(settings.names.metric_prefix)
     credentials = load_credentials(installation.kubeconfig("manager"))
@@ -172,7 +172,7 @@ async def test_culprit_of_core_failure_is_quarantined_and_other_queues_admit(
     monkeypatch: pytest.MonkeyPatch,
     without_manager: Installation,
     stage: Stage,
-    settings: Settings,
+    settings: ProcessSettings,
     fault: Fault,
 ) -> None:
     concerns = partial(fault.concerns_call, stage)

@@ -16,8 +16,8 @@ from admitq.runtime.errors import ApiError
 from admitq.runtime.kinds import kinds_of
 from admitq.runtime.resources import CONFIG_MAPS, Resource
 from admitq.runtime.store import Change, Store
-from admitq.runtime.transport import Call
-from admitq.runtime.watcher import Outcome, Timing, Watcher
+from admitq.runtime.transport import ApiCall
+from admitq.runtime.watcher import Outcome, Watcher, WatchTiming
 from admitq_api.labels import names_for
 from localcluster.cluster import LocalCluster
 from localcluster.waiting import eventually
@@ -26,7 +26,7 @@ from tests.faults.proxy import Action, Asked, Proxy
 
 Through = Callable[..., Awaitable[Client]]
 
-QUICK = Timing(backoff_first=0.02, backoff_most=0.2, inactivity=0.5, healthy=0.05)
+QUICK = WatchTiming(backoff_first=0.02, backoff_most=0.2, inactivity=0.5, healthy=0.05)
 PATIENT = replace(QUICK, inactivity=30.0)
 """Where no watch is to be given up, however busy the machine is."""
 NOT_OURS = "metadata.name!=kube-root-ca.crt"
@@ -92,7 +92,7 @@ def follow(through: Through, client: Client, namespace: str) -> Callable[..., An
 
     @asynccontextmanager
     async def start(
-        timing: Timing = QUICK, patience: float = 5.0, **store_options: Any
+        timing: WatchTiming = QUICK, patience: float = 5.0, **store_options: Any
     ) -> AsyncGenerator[Followed]:
         store = Store(CONFIG_MAPS, **store_options)
         ours = await through(timeout=patience)
@@ -277,7 +277,7 @@ async def test_a_server_that_ends_every_watch_at_once_is_not_hammered(
     proxy: Proxy, follow: Callable[..., Any], action: Action
 ):
     proxy.fault(action, watching, times=1_000_000)
-    timing = Timing(backoff_first=0.1, backoff_most=30.0, inactivity=0.5, healthy=0.5)
+    timing = WatchTiming(backoff_first=0.1, backoff_most=30.0, inactivity=0.5, healthy=0.5)
     began = time.monotonic()
     async with follow(timing) as followed:
         await followed.watcher.synced.wait()
@@ -490,7 +490,7 @@ async def test_an_api_server_that_is_killed_and_comes_back_loses_us_nothing(
     cluster = private_cluster(())
     client = await connect(cluster)
     store = Store(CONFIG_MAPS)
-    attempts: list[Call] = []
+    attempts: list[ApiCall] = []
     credentials = load_credentials(cluster.kubeconfig)
     async with Client(credentials, user_agent="admitq-tests", timeout=2.0, observe=attempts.append) as ours:
         watcher = Watcher(ours, CONFIG_MAPS, store, namespace="default", field_selector=NOT_OURS)

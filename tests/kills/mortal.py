@@ -21,7 +21,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from admitq.app.manager import ManagerPart
-from admitq.app.settings import Settings
+from admitq.app.settings import ProcessSettings
 from admitq.metrics.registry import Metrics
 from admitq.runtime.client import Client, WatchEvent
 from admitq.runtime.credentials import Credentials
@@ -206,7 +206,7 @@ class MortalClient(Client):
 class Mortal:
     """Lives of managers of the same settings, one after the other."""
 
-    def __init__(self, settings: Settings, credentials: Credentials) -> None:
+    def __init__(self, settings: ProcessSettings, credentials: Credentials) -> None:
         self._settings = settings
         self._credentials = credentials
         self._lives = 0

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import yaml
 
-from admitq.app.settings import Settings, load_settings
+from admitq.app.settings import ProcessSettings, load_settings
 from admitq.runtime.client import Client
 from admitq.runtime.credentials import Credentials
 from admitq.runtime.errors import ApiError
@@ -120,7 +120,7 @@ class Theatre:
         at = _NAMESPACE.sub("NAMESPACE", life.awaits[-1]) if len(life.awaits) == number else ""
         return Outcome(at, [f"killed at {number} ({at or 'not reached'}): {text}" for text in found])
 
-    def _settings(self, history: History) -> Settings:
+    def _settings(self, history: History) -> ProcessSettings:
         config = {
             "apiVersion": self.names.config_api_version,
             "kind": "Configuration",

@@ -94,10 +94,10 @@ def test_a_gate_switches_what_metrics_tell_of(tmp_path: Path, on: bool, configur
     file.write_text(f"{HEAD}metrics: {{localQueueMetrics: {{enable: {str(configured).lower()}}}}}")
     said = str(on).lower()
     settings = load_settings(file, f"LocalQueueMetrics={said},MetricsForCohorts={said}")
-    assert settings.tells_of_local_queues is (on and configured)
-    assert settings.tells_of_cohorts is on
+    assert settings.has_local_queue_metrics is (on and configured)
+    assert settings.has_cohort_metrics is on
     told = Told(
-        of_local_queues=lambda _: settings.tells_of_local_queues, of_cohorts=settings.tells_of_cohorts
+        of_local_queues=lambda _: settings.has_local_queue_metrics, of_cohorts=settings.has_cohort_metrics
     )
     told.measures.workloads.admitted(workload(), "cq", 4.0, 1.0)
     assert told.value("admitted_workloads_total", cluster_queue="cq") == 1

@@ -13,7 +13,7 @@ from typing import Any, Final, cast
 import orjson
 
 from admitq.process.unexpected_errors import LOG_ONLY, ErrorPart, UnexpectedErrors
-from admitq.serving.http import JSON, Handler, Request, Response, text
+from admitq.serving.http import JSON, Handler, HttpRequest, HttpResponse, text
 from admitq_api.json_objects import JsonObject
 from admitq_api.labels import Names
 from admitq_api.v1beta1.conversion import ConversionError, convert
@@ -35,9 +35,9 @@ def conversion(names: Names, errors: UnexpectedErrors = LOG_ONLY) -> dict[str, H
             answers the request that needed it with an error.
     """
 
-    async def handle(request: Request) -> Response:
+    async def handle(request: HttpRequest) -> HttpResponse:
         if request.method != "POST":
-            return Response(405, b"send a ConversionReview by POST\n", headers={"Allow": "POST"})
+            return HttpResponse(405, b"send a ConversionReview by POST\n", headers={"Allow": "POST"})
         try:
             review = _read(request.body)
         except (ValueError, RecursionError) as error:
@@ -48,7 +48,7 @@ def conversion(names: Names, errors: UnexpectedErrors = LOG_ONLY) -> dict[str, H
                 "kind": "ConversionReview",
                 "request": {"uid": str(uid), "desiredAPIVersion": str(version), "objects": [*objects]},
             }:
-                return Response(200, _written(_answer(uid, version, objects, names, errors)), JSON)
+                return HttpResponse(200, _written(_answer(uid, version, objects, names, errors)), JSON)
             case _:
                 return text(400, f"the body is not a {KIND} of {API_VERSION} with uid, version and objects")
 

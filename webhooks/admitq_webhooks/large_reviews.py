@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from admitq.process.unexpected_errors import LOG_ONLY, ErrorPart, UnexpectedErrors
-from admitq.serving.http import JSON, Handler, Request, Response, text
+from admitq.serving.http import JSON, Handler, HttpRequest, HttpResponse, text
 from admitq.serving.server import MEBIBYTE
 from admitq_webhooks.lookups import LookupFailed, World
 from admitq_webhooks.review import refusal
@@ -101,7 +101,7 @@ class LargeReviews:
     def instead_of(self, handler: Handler) -> Handler:
         """Return a handler that leaves small bodies to another, and has large ones reviewed in the child."""
 
-        async def handle(request: Request) -> Response:
+        async def handle(request: HttpRequest) -> HttpResponse:
             if len(request.body) < LARGE_BYTES or request.method != "POST":
                 return await handler(request)
             return await self._answer(request)
@@ -122,7 +122,7 @@ class LargeReviews:
                 child.process.kill()
             await child.process.wait()
 
-    async def _answer(self, request: Request) -> Response:
+    async def _answer(self, request: HttpRequest) -> HttpResponse:
         started, size = time.monotonic(), len(request.body)
         if self.held_bytes + size > HELD_BYTES:
             problem = "too many large objects at once; try again later or make this object smaller"
@@ -156,7 +156,7 @@ class LargeReviews:
                 review.cancel()
             raise
 
-    async def _review(self, request: Request) -> Answer:
+    async def _review(self, request: HttpRequest) -> Answer:
         async with self._turn:
             self._current = asyncio.current_task()
             try:
@@ -171,7 +171,7 @@ class LargeReviews:
                 await self.stop()
                 raise
 
-    async def _answer_of(self, child: _Child, request: Request) -> Answer:
+    async def _answer_of(self, child: _Child, request: HttpRequest) -> Answer:
         child.writer.write(encode(Ask(request.path, request.body)))
         while True:
             length = int.from_bytes(await child.reader.readexactly(LENGTH_BYTES), "big")
@@ -215,8 +215,8 @@ class LargeReviews:
         return self._child
 
 
-def _refused(request: Request, message: str, code: int, reason: str) -> Response:
+def _refused(request: HttpRequest, message: str, code: int, reason: str) -> HttpResponse:
     found = _UID.search(request.body, 0, _HEAD)
     if found is None:
         return text(503, message)
-    return Response(200, refusal(found[1].decode(errors="replace"), message, code, reason), JSON)
+    return HttpResponse(200, refusal(found[1].decode(errors="replace"), message, code, reason), JSON)

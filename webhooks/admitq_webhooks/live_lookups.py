@@ -6,7 +6,7 @@ from typing import Any, Final, cast
 from admitq.integrations.base import Integration
 from admitq.process.unexpected_errors import LOG_ONLY, UnexpectedErrors
 from admitq.runtime.client import Client
-from admitq.runtime.discovery import resource_of_kind
+from admitq.runtime.discovery import find_resource_of_kind
 from admitq.runtime.errors import ApiError
 from admitq.runtime.kinds import kinds_of
 from admitq.runtime.resources import (
@@ -23,7 +23,7 @@ from admitq.runtime.store import Store
 from admitq.runtime.watcher import Watcher
 from admitq.serving.access_reviews import Access, AccessReviews
 from admitq.serving.authorization import ReviewFailed, User
-from admitq.serving.rotation import ApiFailed, Target
+from admitq.serving.rotation import BundleTarget, CertificateApiError
 from admitq_api.json_objects import select_fields, value_at
 from admitq_api.labels import Names
 from admitq_webhooks.lookups import LookupFailed
@@ -157,7 +157,7 @@ class LiveWorld:
         if known is not None:
             return known
         try:
-            found = await resource_of_kind(self._client, group, version, kind)
+            found = await find_resource_of_kind(self._client, group, version, kind)
         except ApiError as error:
             raise LookupFailed(f"{group}/{version} cannot be read: {error.reason}") from error
         if found is not None:
@@ -219,7 +219,7 @@ class ServingCalls:
         except ApiError as error:
             if error.is_already_exists:
                 return False
-            raise ApiFailed(f"Secret not created: {error}") from error
+            raise CertificateApiError(f"Secret not created: {error}") from error
         return True
 
     async def replace_secret(self, secret: Mapping[str, Any]) -> bool:
@@ -233,10 +233,10 @@ class ServingCalls:
         except ApiError as error:
             if error.is_conflict or error.is_not_found:
                 return False
-            raise ApiFailed(f"Secret not written: {error}") from error
+            raise CertificateApiError(f"Secret not written: {error}") from error
         return True
 
-    async def get_configuration(self, target: Target) -> Mapping[str, Any] | None:
+    async def get_configuration(self, target: BundleTarget) -> Mapping[str, Any] | None:
         """Return a webhook configuration or CRD; None if there is none.
 
         Raises:
@@ -244,7 +244,7 @@ class ServingCalls:
         """
         return await self._get(_TARGETS[target.resource], target.name, None)
 
-    async def patch_configuration(self, target: Target, operations: list[dict[str, Any]]) -> None:
+    async def patch_configuration(self, target: BundleTarget, operations: list[dict[str, Any]]) -> None:
         """Apply a JSON patch to it.
 
         Raises:
@@ -253,7 +253,7 @@ class ServingCalls:
         try:
             await self._client.json_patch(_TARGETS[target.resource], target.name, operations)
         except ApiError as error:
-            raise ApiFailed(f"{target} not patched: {error}") from error
+            raise CertificateApiError(f"{target} not patched: {error}") from error
 
     async def create_token_review(self, review: Mapping[str, Any]) -> Mapping[str, Any]:
         """Ask who a token is.
@@ -283,4 +283,4 @@ class ServingCalls:
         except ApiError as error:
             if error.is_not_found:
                 return None
-            raise ApiFailed(f"{resource.kind} {name} cannot be read: {error}") from error
+            raise CertificateApiError(f"{resource.kind} {name} cannot be read: {error}") from error

@@ -16,11 +16,11 @@ from typing import Any, Final, Protocol, cast
 from admitq.integrations.base import Integration
 from admitq.integrations.custom import load_enabled_and_all_kinds
 from admitq.process import logs
-from admitq.process.garbage import collect_rarely
+from admitq.process.garbage_collection import reduce_collections
 from admitq.process.unexpected_errors import UnexpectedErrors
 from admitq.serving.access_reviews import Access
 from admitq.serving.authorization import User
-from admitq.serving.http import Request, Response
+from admitq.serving.http import HttpRequest, HttpResponse
 from admitq_api.configuration import Configuration
 from admitq_api.feature_gates import FeatureGates
 from admitq_webhooks.lookups import LookupFailed
@@ -76,7 +76,7 @@ class Answer:
         unexpected_errors: how many unexpected exceptions the child has logged, for its parent to count.
     """
 
-    response: Response
+    response: HttpResponse
     is_allowed: bool | None
     unexpected_errors: int = 0
 
@@ -221,13 +221,13 @@ async def serve(channel: Channel, policy: Policy, known: tuple[Integration, ...]
             raise TypeError(f"a child is asked to review, and not sent a {type(asked).__name__}")
         verdicts.clear()
         failures.clear()
-        response = await handlers[asked.path](Request("POST", asked.path, body=asked.body))
+        response = await handlers[asked.path](HttpRequest("POST", asked.path, body=asked.body))
         channel.send(Answer(response, verdicts[0] if verdicts else None, len(failures)))
 
 
 def main() -> None:
     """Serve the parent, which holds the other end of the socket that is standard input here."""
-    collect_rarely()
+    reduce_collections()
     logs.configure(component="webhook")
     os.nice(_NICENESS)
     channel = Channel(socket.socket(fileno=0).makefile("rwb"))

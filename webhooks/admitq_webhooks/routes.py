@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 
 from admitq.integrations.base import Integration
 from admitq.process.unexpected_errors import LOG_ONLY, ErrorPart, UnexpectedErrors
-from admitq.serving.http import JSON, Handler, Request, Response, text
+from admitq.serving.http import JSON, Handler, HttpRequest, HttpResponse, text
 from admitq_api.feature_gates import Gate
 from admitq_api.field_errors import FieldError, select_new_errors
 from admitq_api.json_objects import value_at, with_value
@@ -339,24 +339,24 @@ def _verdict(errors: list[FieldError]) -> Verdict:
 
 
 def _handler(webhook: Webhook, review: Review, observe: Observer | None, errors: UnexpectedErrors) -> Handler:
-    async def handle(request: Request) -> Response:
+    async def handle(request: HttpRequest) -> HttpResponse:
         if request.method != "POST":
-            return Response(405, b"send an AdmissionReview by POST\n", headers={"Allow": "POST"})
+            return HttpResponse(405, b"send an AdmissionReview by POST\n", headers={"Allow": "POST"})
         started = time.monotonic()
         try:
             asked = parse(request.body)
         except Malformed as error:
             if not error.uid:
                 return text(400, str(error))
-            return Response(200, refusal(error.uid, str(error), 400, "BadRequest"), JSON)
+            return HttpResponse(200, refusal(error.uid, str(error), 400, "BadRequest"), JSON)
         verdict = await _review(webhook, review, asked, errors, request.path)
         if observe is not None:
             observe(request.path, isinstance(verdict, Allowed), time.monotonic() - started)
         try:
-            return Response(200, answer(asked, verdict), JSON)
+            return HttpResponse(200, answer(asked, verdict), JSON)
         except Exception as error:  # noqa: BLE001 whatever the object holds, the API server gets its answer
             errors.report(ErrorPart.REVIEW, error, _item(asked), request.path)
-            return Response(200, refusal(asked.uid, "internal error", 500, "InternalError"), JSON)
+            return HttpResponse(200, refusal(asked.uid, "internal error", 500, "InternalError"), JSON)
 
     return handle
 

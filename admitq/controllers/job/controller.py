@@ -30,7 +30,7 @@ from admitq.integrations.ownership import (
     is_group_workload,
     is_served_workload,
 )
-from admitq.runtime.errors import ApiError, PermanentlyRefused
+from admitq.runtime.errors import ApiError, PermanentRejection
 from admitq.runtime.rate_limit import CallPriority, call_priority
 from admitq.runtime.resources import NAMESPACES
 from admitq.runtime.store import Key
@@ -78,7 +78,7 @@ class JobController:
         key = self.key_of(workload)
         if key is not None and key not in self._busy:
             # The work queue handles the refusal when it reconciles the job.
-            with suppress(PermanentlyRefused), call_priority(CallPriority.RESERVATION):
+            with suppress(PermanentRejection), call_priority(CallPriority.RESERVATION):
                 await self._reconcile_exclusively(key)
 
     def key_of(self, workload: JsonObject) -> Key | None:

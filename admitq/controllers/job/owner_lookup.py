@@ -14,7 +14,7 @@ from admitq.controllers.indexes import resource_followed, resource_of
 from admitq.integrations.base import Integration, ObjectReference, OwnerKind
 from admitq.integrations.ownership import Owner
 from admitq.process.logs import logger
-from admitq.runtime.discovery import resource_of_kind
+from admitq.runtime.discovery import find_resource_of_kind
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import Resource
 from admitq_api.json_objects import JsonObject, select_fields, value_at
@@ -88,7 +88,7 @@ class Owners:
     async def _resource(self, kind: OwnerKind) -> Resource | None:
         at, resource = self._resources.get(kind, (None, None))
         if at is None or self._clock() - at >= LIFE_SECONDS:
-            resource = await resource_of_kind(self._ctx.client, *kind)
+            resource = await find_resource_of_kind(self._ctx.client, *kind)
             self._resources[kind] = (self._clock(), resource)
         return resource
 

@@ -20,7 +20,7 @@ from admitq.controllers.plan import (
 )
 from admitq.controllers.stale_stores import BEHIND_RETRY_SECONDS
 from admitq.integrations.ownership import is_controlled_by
-from admitq.runtime.errors import ApiError, PermanentlyRefused
+from admitq.runtime.errors import ApiError, PermanentRejection
 from admitq.runtime.resources import Resource
 from admitq.workloads.job_workloads import Unfit
 from admitq.workloads.transitions import Transition
@@ -52,13 +52,13 @@ async def carry_out(ctx: Context, case: JobCase, decided: Plan) -> float | None:
         if not error.is_refused or case.job is None:
             raise
         if describes_pods(decided, ctx.kinds.workloads):
-            if error.is_of_ending_namespace:
+            if error.is_namespace_terminating:
                 return None
             ctx.recorder.event(dict(case.objects[0]), "Warning", Unfit.reason, error.message)
             await act(ctx, without_outdated(case, decided))
             if error.is_invalid:
                 # The API server will refuse the same podsets again; only a change of the job can help.
-                raise PermanentlyRefused(error.message) from error
+                raise PermanentRejection(error.message) from error
         elif error.is_invalid and decided.starts is not None:
             return await act(ctx, _finish_failed_start(ctx, case, decided.starts, error))
         elif error.is_forbidden and _changes_only(case.resource, decided):
@@ -66,7 +66,7 @@ async def carry_out(ctx: Context, case: JobCase, decided: Plan) -> float | None:
             ctx.recorder.event(dict(case.objects[0]), "Warning", reason, error.message)
         raise
     if decided.refusal:
-        raise PermanentlyRefused(decided.refusal)
+        raise PermanentRejection(decided.refusal)
     return again
 
 

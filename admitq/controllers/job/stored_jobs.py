@@ -127,7 +127,7 @@ class StoredJobs:
             found = await self._ctx.client.get(self._resource, key.name, namespace=key.namespace)
         except ApiError as error:
             if error.is_not_found:
-                return Presence.ABSENT if error.tells_of(key.name) else Presence.PRESENT
+                return Presence.ABSENT if error.concerns(key.name) else Presence.PRESENT
             raise
         if self._integration.composition is None or self._is_member(found):
             return Presence.PRESENT

@@ -23,7 +23,7 @@ from admitq.controllers.serving.decision import ServingCase, decide, is_owned
 from admitq.controllers.stale_stores import BEHIND_RETRY_SECONDS
 from admitq.core.selectors import selects_namespace
 from admitq.integrations.base import Integration, Serving
-from admitq.runtime.errors import ApiError, PermanentlyRefused
+from admitq.runtime.errors import ApiError, PermanentRejection
 from admitq.runtime.resources import NAMESPACES, PODS
 from admitq.runtime.store import Change, Key
 from admitq.workloads.job_workloads import Unfit
@@ -84,12 +84,12 @@ class ServingController:
         except ApiError as error:
             if error.is_already_exists:
                 return BEHIND_RETRY_SECONDS
-            if error.is_of_ending_namespace:
+            if error.is_namespace_terminating:
                 return None
             if job is not None and error.is_refused and describes_pods(decided, kinds.workloads):
                 ctx.recorder.event(dict(job), "Warning", Unfit.reason, error.message)
                 if error.is_invalid:
-                    raise PermanentlyRefused(error.message) from error
+                    raise PermanentRejection(error.message) from error
             raise
 
     async def _is_gone(self, key: Key) -> bool:
@@ -98,7 +98,7 @@ class ServingController:
             await self._ctx.client.get(self.resource, key.name, namespace=key.namespace)
         except ApiError as error:
             if error.is_not_found:
-                return error.tells_of(key.name)
+                return error.concerns(key.name)
             raise
         return False
 

@@ -11,7 +11,7 @@ from typing import Any
 from admitq.controllers.context import Context
 from admitq.controllers.indexes import kind_of_job, resource_of
 from admitq.process.logs import logger
-from admitq.runtime.discovery import resources_of_kind
+from admitq.runtime.discovery import find_resources_of_kind
 from admitq.runtime.errors import ApiError
 from admitq_api.json_objects import JsonObject, value_at
 
@@ -45,7 +45,7 @@ class AbsentOwners:
 
     async def _is_gone(self, reference: JsonObject, namespace: str) -> bool:
         group, kind = str(reference.get("apiVersion", "")).rpartition("/")[0], str(reference.get("kind", ""))
-        for resource in await resources_of_kind(self._ctx.client, group, kind):
+        for resource in await find_resources_of_kind(self._ctx.client, group, kind):
             try:
                 found = await self._ctx.client.get(
                     resource,

@@ -8,7 +8,7 @@ import yaml
 
 from admitq.adoption.checks import CHECKS, Severity
 from admitq.adoption.cluster import Cluster, FoundConfiguration
-from admitq.adoption.plan import plan, state_of, values
+from admitq.adoption.plan import make_chart_values, make_plan, workload_state
 from admitq_api.configuration import load_configuration
 from admitq_api.feature_gates import Gate, get_note
 from admitq_api.labels import COMPAT_GROUP, names_for
@@ -344,7 +344,7 @@ def cluster(**parts: Any) -> Cluster:
 def test_a_check_finds_what_it_looks_for(check: Any, parts: Any, places: list[str]) -> None:
     read = cluster(**parts)
     assert list(check.find(read)) == places
-    made = plan(read)
+    made = make_plan(read)
     assert {one.check.name: list(one.places) for one in made.findings}.get(check.name, []) == places
     if places:
         assert made.is_clear == (check.severity is not Severity.BLOCKS)
@@ -364,7 +364,7 @@ def test_a_usual_cluster_is_clear() -> None:
         deployments=(deployment("--config=/c.yaml", "--feature-gates=PartialAdmission=false", replicas=0),),
         **configured(integrations={"frameworks": ["batch/job", "pod"]}),
     )
-    made = plan(usual)
+    made = make_plan(usual)
     assert (made.findings, made.is_clear) == ((), True)
     assert made.workloads == {"pending": 1, "quota reserved": 0, "admitted": 1, "finished": 0}
 
@@ -380,7 +380,7 @@ def test_a_usual_cluster_is_clear() -> None:
     ],
 )
 def test_a_workload_is_counted_by_how_far_it_got(conditions: tuple[str, ...], state: str) -> None:
-    assert state_of(workload(*conditions)) == state
+    assert workload_state(workload(*conditions)) == state
 
 
 def test_values_say_what_the_file_says_and_leave_to_the_chart_what_is_its_own() -> None:
@@ -399,7 +399,7 @@ def test_values_say_what_the_file_says_and_leave_to_the_chart_what_is_its_own() 
             featureGates={"PartialAdmission": False, "Later": True},
         ),
     )
-    made = values(read)
+    made = make_chart_values(read)
     assert made["apiGroup"] == COMPAT_GROUP
     assert made["config"] == {
         "metrics": {"enableClusterQueueResources": True},
@@ -427,7 +427,7 @@ def test_values_say_what_the_file_says_and_leave_to_the_chart_what_is_its_own() 
 )
 def test_values_spare_the_namespace_that_managers_share(given: Any, made: Any) -> None:
     file = {} if given is None else {"managedJobsNamespaceSelector": given}
-    told = values(cluster(deployments=(deployment(),), **configured(**file)))
+    told = make_chart_values(cluster(deployments=(deployment(),), **configured(**file)))
     assert told["config"].get("managedJobsNamespaceSelector") == made
 
 
@@ -447,7 +447,7 @@ def test_values_spare_the_namespace_that_managers_share(given: Any, made: Any) -
 )
 def test_a_file_of_the_older_version_is_told_in_the_newer(given: Any, told: Any) -> None:
     older = {"apiVersion": NAMES.config_api_version.replace("v1beta2", "v1beta1")}
-    made = values(cluster(**configured(**older, **given)))["config"]
+    made = make_chart_values(cluster(**configured(**older, **given)))["config"]
     assert made == told
     # The chart's file is of the newer version, in which waiting is on unless it is switched off.
     newer = configured(**made)["configurations"][0].given
@@ -457,7 +457,7 @@ def test_a_file_of_the_older_version_is_told_in_the_newer(given: Any, told: Any)
 
 
 def test_webhooks_always_answer_and_managers_never_run_together() -> None:
-    made = plan(
+    made = make_plan(
         cluster(
             definitions={"workloads": definition(annotations={"cert-manager.io/inject-ca-from": "a/b"})},
             deployments=(deployment(replicas=2),),
@@ -486,7 +486,7 @@ def in_order(commands: list[str], marks: list[str]) -> bool:
 
 
 def test_the_plan_as_json_has_everything() -> None:
-    made = plan(cluster(**holding(topologies=named("rack")))).to_dict()
+    made = make_plan(cluster(**holding(topologies=named("rack")))).to_dict()
     assert made["clear"] is False
     assert made["storedVersions"] == ["v1beta2"]
     assert made["servedVersions"] == ["v1beta1", "v1beta2"]

@@ -3,7 +3,13 @@
 import pytest
 from typer.testing import CliRunner
 
-from admitq.app.components import ACTING, COMMANDS, Component, beside_another, chosen
+from admitq.app.components import (
+    COMMANDS,
+    LEASED_COMPONENTS,
+    Component,
+    select_components,
+    select_shadow_components,
+)
 from admitq.cli.commands import application
 from admitq.cli.processes import CONFIGURATION_ERROR, PROCESSES
 
@@ -12,7 +18,7 @@ WEBHOOK, CORE, JOBS, CYCLE, TOPOLOGY = Component
 
 def test_every_command_that_runs_says_its_parts() -> None:
     assert set(COMMANDS) == set(PROCESSES)
-    assert set(COMMANDS["manager"]) > ACTING
+    assert set(COMMANDS["manager"]) > LEASED_COMPONENTS
 
 
 @pytest.mark.parametrize(
@@ -35,7 +41,7 @@ def test_every_command_that_runs_says_its_parts() -> None:
 def test_e_components_flag_chooses_parts_of_the_command(
     command: str, flag: str | None, parts: tuple[Component, ...]
 ) -> None:
-    assert chosen(command, flag) == parts
+    assert select_components(command, flag) == parts
 
 
 @pytest.mark.parametrize(
@@ -69,7 +75,7 @@ def test_a_list_that_cannot_be_meant_ends_the_command(command: str, flag: str, p
 
 @pytest.mark.parametrize("command", ["manager", "all-in-one"])
 def test_a_shadow_leaves_reviews_to_the_manager_in_charge(command: str) -> None:
-    assert beside_another(command, None) == (CORE, JOBS, CYCLE, TOPOLOGY)
+    assert select_shadow_components(command, None) == (CORE, JOBS, CYCLE, TOPOLOGY)
 
 
 @pytest.mark.parametrize(

@@ -15,14 +15,14 @@ async def test_state_signal_does_not_end_a_process_without_decisions() -> None:
     before = signal.signal(signal.SIGUSR2, signal.SIG_IGN)
     try:
         with capture_logs() as lines:
-            told = asyncio.create_task(process._until_told([], None, None))  # type: ignore[reportPrivateUsage]
+            told = asyncio.create_task(process._run_until_signal([], None, None))  # type: ignore[reportPrivateUsage]
             await asyncio.sleep(0)
             os.kill(os.getpid(), signal.SIGUSR2)
             async with asyncio.timeout(10):
                 while not lines:
                     await asyncio.sleep(0)
             os.kill(os.getpid(), signal.SIGTERM)
-            with pytest.raises(process.Stopped):
+            with pytest.raises(process.ProcessStopped):
                 await told
     finally:
         signal.signal(signal.SIGUSR2, before)

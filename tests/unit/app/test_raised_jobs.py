@@ -2,7 +2,7 @@
 
 import asyncio
 
-from admitq.app.while_served import key_handler
+from admitq.app.served_kinds import key_handler
 from admitq.runtime.controller import Controller
 from admitq.runtime.resources import JOBS
 from admitq_api.json_objects import with_value

@@ -11,8 +11,16 @@ from typer.testing import CliRunner
 from admitq import cli
 from admitq.cli import commands, processes
 from admitq.cli.commands import application
-from admitq.cli.processes import CONFIGURATION_ERROR, FLAGS, PROCESSES, SWITCHES, LogFormat, Options, plain
-from admitq.cli.zap import translated
+from admitq.cli.processes import (
+    CONFIGURATION_ERROR,
+    FLAGS,
+    PROCESSES,
+    SWITCHES,
+    LogFormat,
+    Options,
+    parse_plain,
+)
+from admitq.cli.zap_flags import translate_flags
 
 Started = list[tuple[str, Options]]
 
@@ -59,8 +67,8 @@ def started(monkeypatch: pytest.MonkeyPatch) -> Started:
         calls.append((component, options))
         return 0
 
-    monkeypatch.setattr(processes, "start", start)
-    monkeypatch.setattr(commands, "run", start)
+    monkeypatch.setattr(processes, "start_process", start)
+    monkeypatch.setattr(commands, "start_process", start)
     return calls
 
 
@@ -75,7 +83,7 @@ def called(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> Any:
 def test_plain_line_equals_its_explained_form(
     line: list[str], component: str, options: Options, started: Started
 ) -> None:
-    assert plain(line) == (component, options)
+    assert parse_plain(line) == (component, options)
     assert CliRunner().invoke(application, line).exit_code == 0
     assert started == [(component, options)]
 
@@ -136,7 +144,7 @@ def test_other_lines_are_answered(
     ],
 )
 def test_the_logging_flags_of_kueue_are_taken(given: list[str], expected: list[str]) -> None:
-    assert translated(given) == expected
+    assert translate_flags(given) == expected
 
 
 def test_the_arguments_of_kueues_deployment_are_taken_as_they_stand(

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from admitq.app.decisive import decisive
+from admitq.app.core_inputs import list_core_resources
 from admitq.core import cycle
 from admitq.core import events as happened
 from admitq.core.cycle import process
@@ -64,7 +64,7 @@ class Cluster:
 
     def follow(self, handler: Callable[[Resource, Change], None]) -> None:
         """Have a handler called with every change, and with what is there already."""
-        for resource in decisive(KINDS):
+        for resource in list_core_resources(KINDS):
             self.world.stores.of(resource).subscribe(
                 lambda change, resource=resource: handler(resource, change)
             )
@@ -159,7 +159,7 @@ class Running(Cluster):
         self.follow(self.manager.observe)
 
     def _objects(self) -> Iterable[tuple[Resource, dict[str, Any]]]:
-        for resource in decisive(KINDS):
+        for resource in list_core_resources(KINDS):
             for obj in tuple(self.world.stores.of(resource).list()):
                 if (then := self._then.pop(obj["metadata"]["name"], None)) is not None:
                     asyncio.get_running_loop().call_soon(then)

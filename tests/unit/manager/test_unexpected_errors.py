@@ -38,8 +38,8 @@ from admitq.runtime.resources import CONFIG_MAPS
 from admitq.runtime.store import Change, Key, Store
 from admitq.runtime.watcher import Watcher
 from admitq.serving import certificates
-from admitq.serving.http import Request
-from admitq.serving.rotation import FromFiles
+from admitq.serving.http import HttpRequest
+from admitq.serving.rotation import FileCertificates
 from admitq.serving.server import Server
 from admitq.serving.tls import LiveCertificate
 from admitq.shadow.findings import Agreement
@@ -48,7 +48,7 @@ from admitq_api.labels import names_for
 from admitq_webhooks import conversion, routes
 from admitq_webhooks.validate import cluster_queue
 from localcluster.waiting import eventually
-from tests.unit.app import test_while_served as kinds
+from tests.unit.app import test_served_kinds as kinds
 from tests.unit.manager import test_admission_writer as reports
 from tests.unit.manager import test_guarded_writes as reservations
 from tests.unit.manager import test_preemption_writer as preemptions
@@ -463,7 +463,7 @@ async def authority_is_not_read(stage: Stage) -> Metrics:
 async def expiry_of_files_is_not_shown(stage: Stage) -> Metrics:
     metrics, on_expiry, authority = Metrics(), FailsOnce(), support.authority()
     rotation.put(stage.folder, authority, support.leaf_of(authority))
-    files = FromFiles(
+    files = FileCertificates(
         stage.folder, LiveCertificate(), on_expiry=on_expiry, period=0.01, errors=metrics.errors
     )
     async with running(files.run()):
@@ -477,7 +477,7 @@ async def certificate_of_metrics_is_not_looked_at(stage: Stage) -> Metrics:
 
     async def keep() -> None:
         async with asyncio.TaskGroup() as tasks:
-            await endpoints.keep_certificate(load_settings(None), live, metrics.errors, tasks)
+            await endpoints.maintain_certificate(load_settings(None), live, metrics.errors, tasks)
             looks.append(stage.fails_once(certificates, "validity"))
 
     looks: list[FailsOnce] = []
@@ -523,7 +523,7 @@ async def _reviews() -> Metrics:
     handlers = routes.routes(webhooks.policy(), webhooks.FakeWorld(), (), errors=metrics.errors)
     asked = webhooks.review({"metadata": {"name": "a"}, "spec": {}}, gvk=gvk)
     for code in (500, 200):
-        answered = await handlers[path](Request("POST", path, body=orjson.dumps(asked)))
+        answered = await handlers[path](HttpRequest("POST", path, body=orjson.dumps(asked)))
         response = orjson.loads(answered.body)["response"]
         assert response.get("status", {}).get("code", 200) == code
     assert _route_counted(metrics) == path
@@ -543,7 +543,7 @@ async def object_is_not_converted(stage: Stage) -> Metrics:
     body = orjson.dumps({"apiVersion": conversion.API_VERSION, "kind": conversion.KIND, "request": request})
     ((path, handler),) = conversion.conversion(names, metrics.errors).items()
     for status in ("Failure", "Success"):
-        answered = await handler(Request("POST", path, body=body))
+        answered = await handler(HttpRequest("POST", path, body=body))
         assert orjson.loads(answered.body)["response"]["result"]["status"] == status
     assert _route_counted(metrics) == path
     return metrics

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from admitq.runtime.controller import QUARANTINE_AFTER, Controller, Reconciled, Result
-from admitq.runtime.errors import ApiError, NotLeadingError, PermanentlyRefused
+from admitq.runtime.controller import QUARANTINE_AFTER, Controller, ReconcileReport, ReconcileResult
+from admitq.runtime.errors import ApiError, NotLeadingError, PermanentRejection
 from localcluster.waiting import eventually
 
 
@@ -33,7 +33,7 @@ class Reconciler:
     def __init__(self, **scripts: list[Exception]) -> None:
         self.scripts = scripts
         self.calls: Counter[str] = Counter()
-        self.results: list[Result] = []
+        self.results: list[ReconcileResult] = []
 
     async def __call__(self, key: str) -> float | None:
         self.calls[key] += 1
@@ -41,7 +41,7 @@ class Reconciler:
             raise self.scripts[key].pop(0)
         return None
 
-    def observe(self, reconciled: Reconciled) -> None:
+    def observe(self, reconciled: ReconcileReport) -> None:
         self.results.append(reconciled.result)
 
 
@@ -52,14 +52,16 @@ UNAVAILABLE = ApiError(503, "ServiceUnavailable", "down")
 @pytest.mark.parametrize(
     ("failures", "results"),
     [
-        ([], [Result.SUCCESS]),
-        ([CONFLICT] * 7, [Result.CONFLICT] * 7 + [Result.SUCCESS]),
-        ([UNAVAILABLE] * 6, [Result.TRANSIENT] * 6 + [Result.SUCCESS]),
-        ([RuntimeError("bug")] * 4, [Result.ERROR] * 4 + [Result.SUCCESS]),
-        ([ApiError(422, "Invalid", "no")], [Result.ERROR, Result.SUCCESS]),
+        ([], [ReconcileResult.SUCCESS]),
+        ([CONFLICT] * 7, [ReconcileResult.CONFLICT] * 7 + [ReconcileResult.SUCCESS]),
+        ([UNAVAILABLE] * 6, [ReconcileResult.TRANSIENT] * 6 + [ReconcileResult.SUCCESS]),
+        ([RuntimeError("bug")] * 4, [ReconcileResult.ERROR] * 4 + [ReconcileResult.SUCCESS]),
+        ([ApiError(422, "Invalid", "no")], [ReconcileResult.ERROR, ReconcileResult.SUCCESS]),
     ],
 )
-async def test_a_failing_key_is_retried_until_it_succeeds(failures: list[Exception], results: list[Result]):
+async def test_a_failing_key_is_retried_until_it_succeeds(
+    failures: list[Exception], results: list[ReconcileResult]
+):
     reconciler = Reconciler(a=list(failures))
     controller = Controller("test", reconciler, observe=reconciler.observe)
     async with running(controller):
@@ -114,7 +116,7 @@ async def test_what_the_api_server_refused_is_asked_again_after_a_while():
 
 
 async def test_d24_permanently_refused_key_is_quarantined_at_once_without_a_stack_trace():
-    reconciler = Reconciler(a=[PermanentlyRefused("no podsets")] * 2)
+    reconciler = Reconciler(a=[PermanentRejection("no podsets")] * 2)
     controller = Controller("test", reconciler, observe=reconciler.observe, refused_retry=0.001)
     with capture_logs() as lines:
         async with running(controller):
@@ -141,7 +143,7 @@ async def test_d24_change_during_a_permanent_refusal_is_not_lost():
         calls += 1
         if calls == 1:
             controller.add(key)
-            raise PermanentlyRefused("no podsets")
+            raise PermanentRejection("no podsets")
 
     controller = Controller("test", reconcile)
     async with running(controller):
@@ -199,7 +201,7 @@ async def test_the_returned_seconds_bring_the_key_back():
 
 
 async def test_a_reconcile_that_hangs_is_ended_and_counts_as_a_failure():
-    results: list[Result] = []
+    results: list[ReconcileResult] = []
 
     async def reconcile(key: str) -> None:
         if key == "hangs":
@@ -209,8 +211,8 @@ async def test_a_reconcile_that_hangs_is_ended_and_counts_as_a_failure():
     async with running(controller):
         controller.add("hangs")
         controller.add("fine")
-        await soon(lambda: Result.SUCCESS in results)
-        assert results[0] is Result.ERROR
+        await soon(lambda: ReconcileResult.SUCCESS in results)
+        assert results[0] is ReconcileResult.ERROR
 
 
 async def test_a_key_is_worked_on_by_one_worker_at_a_time():
@@ -241,7 +243,7 @@ async def test_without_the_lease_a_key_is_neither_lost_nor_blamed():
     controller = Controller("test", reconciler, observe=reconciler.observe)
     async with running(controller):
         controller.add("a")
-        await soon(lambda: reconciler.results == [Result.TRANSIENT, Result.SUCCESS])
+        await soon(lambda: reconciler.results == [ReconcileResult.TRANSIENT, ReconcileResult.SUCCESS])
 
 
 async def test_the_servers_retry_after_is_respected():

@@ -6,7 +6,7 @@ from typing import Any, cast
 import pytest
 
 from admitq.runtime.client import Client
-from admitq.runtime.discovery import group_versions, resource_of_kind, resources_of, served_of
+from admitq.runtime.discovery import find_resource_of_kind, find_served, list_group_versions, list_resources
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import JOBS, PODS, Resource
 
@@ -39,15 +39,15 @@ async def test_groups_are_told_with_all_their_versions() -> None:
         {"name": "batch", "versions": [{"groupVersion": "batch/v1", "version": "v1"}]},
         {"name": "two.example", "versions": [{"version": "v1"}, {"version": "v2"}]},
     ]
-    served = await group_versions(answering({"/apis": {"groups": groups}}))
+    served = await list_group_versions(answering({"/apis": {"groups": groups}}))
     assert served == {("batch", "v1"), ("two.example", "v1"), ("two.example", "v2")}
 
 
 @pytest.mark.parametrize("answer", [{}, {"groups": None}, {"groups": [None, {"versions": 3}]}, None, []])
 async def test_an_answer_of_another_shape_tells_of_nothing(answer: Any) -> None:
     client = answering({"/apis": answer, "/apis/batch/v1": answer})
-    assert await group_versions(client) == frozenset()
-    assert await resources_of(client, "batch", "v1") == ()
+    assert await list_group_versions(client) == frozenset()
+    assert await list_resources(client, "batch", "v1") == ()
 
 
 async def test_subresources_are_left_out_and_kinds_are_found() -> None:
@@ -61,22 +61,22 @@ async def test_subresources_are_left_out_and_kinds_are_found() -> None:
             ),
         }
     )
-    assert await resources_of(client, "", "v1") == (PODS,)
-    assert await resource_of_kind(client, "batch", "v1", "Job") == JOBS
-    assert await resource_of_kind(client, "batch", "v1", "CronJob") is None
+    assert await list_resources(client, "", "v1") == (PODS,)
+    assert await find_resource_of_kind(client, "batch", "v1", "Job") == JOBS
+    assert await find_resource_of_kind(client, "batch", "v1", "CronJob") is None
 
 
 async def test_what_is_watched_in_parts_is_served_in_each() -> None:
     offered = offering({"name": "pods", "kind": "Pod", "namespaced": True})
     client = answering({"/apis": {}, "/api/v1": offered})
     view, other = replace(PODS, view="of mine"), replace(PODS, plural="pets")
-    assert await served_of(client, [PODS, view, other]) == {PODS, view}
+    assert await find_served(client, [PODS, view, other]) == {PODS, view}
 
 
 async def test_what_is_not_served_has_no_resources_and_failures_are_told_apart() -> None:
-    assert await resources_of(answering({}), JOB_SETS.group, JOB_SETS.version) == ()
+    assert await list_resources(answering({}), JOB_SETS.group, JOB_SETS.version) == ()
     down = ApiError(503, "ServiceUnavailable", "down")
     broken = answering({"/apis": down, "/apis/batch/v1": down})
-    for asked in (group_versions(broken), resources_of(broken, "batch", "v1")):
+    for asked in (list_group_versions(broken), list_resources(broken, "batch", "v1")):
         with pytest.raises(ApiError):
             await asked

@@ -131,7 +131,7 @@ def test_a_list_makes_the_store_equal_to_it(
     watched.told.clear()
     listing = watched.store.begin_listing("50")
     for item in listed:
-        watched.store.take_listed(listing, item)
+        watched.store.add_listed(listing, item)
     watched.store.finish_listing(listing)
     assert watched.told == told
 
@@ -140,7 +140,7 @@ def test_a_list_finds_what_was_missed():
     watched = Watched()
     watched.store.progressed("100")
     listing = watched.store.begin_listing("100")
-    watched.store.take_listed(listing, obj(version="40"))
+    watched.store.add_listed(listing, obj(version="40"))
     watched.store.finish_listing(listing)
     assert watched.told == ["added a ->40"]
 
@@ -151,7 +151,7 @@ def test_a_list_older_than_what_was_seen_is_believed_because_the_api_was_restore
     watched.store.upsert(obj("gone", version="95", uid="u2"))
     watched.store.progressed("95")
     listing = watched.store.begin_listing("50")
-    watched.store.take_listed(listing, obj("kept", version="40", uid="u1"))
+    watched.store.add_listed(listing, obj("kept", version="40", uid="u1"))
     watched.store.finish_listing(listing)
     assert watched.told[2:] == ["modified kept 90>40", "deleted gone 95>-"]
     assert watched.store.progressed("51") == "51"
@@ -184,7 +184,7 @@ def test_a_bad_object_is_set_aside_and_the_others_go_on(bad: Any):
     )
     listing = watched.store.begin_listing("50")
     for item in (obj("a"), bad, obj("b", uid="u2")):
-        watched.store.take_listed(listing, item)
+        watched.store.add_listed(listing, item)
     watched.store.finish_listing(listing)
     assert watched.told == ["added a ->10", "added b ->10"]
     assert len(aside) == 1

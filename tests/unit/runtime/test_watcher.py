@@ -11,11 +11,11 @@ from admitq.runtime.errors import ApiError
 from admitq.runtime.rate_limit import CallPriority, current_priority
 from admitq.runtime.resources import CONFIG_MAPS
 from admitq.runtime.store import Change, Store
-from admitq.runtime.watcher import Outcome, Timing, Watcher
+from admitq.runtime.watcher import Outcome, Watcher, WatchTiming
 
 NOT_SERVED = ApiError(404, "NotFound", "the server could not find the requested resource")
 OBJECT = {"metadata": {"namespace": "ns", "name": "a", "uid": "u", "resourceVersion": "1"}}
-QUICK = Timing(backoff_first=0.001, backoff_most=0.002)
+QUICK = WatchTiming(backoff_first=0.001, backoff_most=0.002)
 
 
 class Served:

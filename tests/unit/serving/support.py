@@ -7,15 +7,15 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass, field
 
 from admitq.serving.certificates import KeyPair, make_authority, make_leaf
-from admitq.serving.http import Handler, Request, Response
-from admitq.serving.server import Limits, Server
+from admitq.serving.http import Handler, HttpRequest, HttpResponse
+from admitq.serving.server import Server, ServerLimits
 from admitq.serving.tls import LiveCertificate, TlsSettings, client_context
 
 HOSTS = ("localhost", "127.0.0.1")
 
 
-async def echo_size(request: Request) -> Response:
-    return Response(200, f"{len(request.body)}".encode())
+async def echo_size(request: HttpRequest) -> HttpResponse:
+    return HttpResponse(200, f"{len(request.body)}".encode())
 
 
 def authority() -> KeyPair:
@@ -44,7 +44,7 @@ class Running:
 
 @contextlib.asynccontextmanager
 async def running(
-    handler: Handler = echo_size, limits: Limits | None = None, *, tls: TlsSettings | None = None
+    handler: Handler = echo_size, limits: ServerLimits | None = None, *, tls: TlsSettings | None = None
 ) -> AsyncGenerator[Running]:
     ca = authority()
     live = LiveCertificate(tls)

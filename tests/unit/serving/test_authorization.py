@@ -14,12 +14,12 @@ from admitq.serving.authorization import (
     QUESTIONS_OF_PEER,
     REFUSED_SECONDS,
     REMEMBERED,
+    AuthorizationDecision,
     Authorizer,
-    Decision,
     ReviewFailed,
-    protected,
+    require_authorization,
 )
-from admitq.serving.http import Request, Response
+from admitq.serving.http import HttpRequest, HttpResponse
 
 USER: dict[str, Any] = {
     "username": "system:serviceaccount:monitoring:prometheus",
@@ -67,13 +67,13 @@ class Clock:
         return self.now
 
 
-async def decide(authorizer: Authorizer, token: str, **options: Any) -> Decision:
+async def decide(authorizer: Authorizer, token: str, **options: Any) -> AuthorizationDecision:
     return await authorizer.decide(f"Bearer {token}", path="/metrics", **options)
 
 
 async def test_authenticated_and_authorized_caller_is_served() -> None:
     cluster = Cluster()
-    assert await decide(Authorizer(cluster), "good") is Decision.ALLOWED
+    assert await decide(Authorizer(cluster), "good") is AuthorizationDecision.ALLOWED
     token_review, access_review = cluster.asked
     assert token_review["spec"] == {"token": "good"}
     assert access_review["spec"] == {
@@ -91,21 +91,24 @@ async def test_authenticated_and_authorized_caller_is_served() -> None:
 )
 async def test_request_without_token_causes_no_review(header: str) -> None:
     cluster = Cluster()
-    assert await Authorizer(cluster).decide(header, path="/metrics") is Decision.UNAUTHENTICATED
+    assert await Authorizer(cluster).decide(header, path="/metrics") is AuthorizationDecision.UNAUTHENTICATED
     assert cluster.asked == []
 
 
 async def test_an_unknown_token_is_turned_away_and_a_known_one_without_permission_too() -> None:
     authorizer = Authorizer(Cluster())
-    assert await decide(authorizer, "bad") is Decision.UNAUTHENTICATED
-    assert await decide(authorizer, "poor") is Decision.FORBIDDEN
+    assert await decide(authorizer, "bad") is AuthorizationDecision.UNAUTHENTICATED
+    assert await decide(authorizer, "poor") is AuthorizationDecision.FORBIDDEN
 
 
 async def test_token_for_another_audience_is_refused() -> None:
     cluster = Cluster(audiences=["other"])
-    assert await decide(Authorizer(cluster, audiences=("metrics",)), "good") is Decision.UNAUTHENTICATED
+    assert (
+        await decide(Authorizer(cluster, audiences=("metrics",)), "good")
+        is AuthorizationDecision.UNAUTHENTICATED
+    )
     cluster = Cluster(audiences=["metrics"])
-    assert await decide(Authorizer(cluster, audiences=("metrics",)), "good") is Decision.ALLOWED
+    assert await decide(Authorizer(cluster, audiences=("metrics",)), "good") is AuthorizationDecision.ALLOWED
     assert cluster.asked[0]["spec"]["audiences"] == ["metrics"]
 
 
@@ -126,11 +129,11 @@ async def test_answers_are_remembered_as_long_as_they_hold() -> None:
 async def test_a_permission_that_was_refused_is_asked_for_again_soon() -> None:
     cluster, clock = Cluster(), Clock()
     authorizer = Authorizer(cluster, clock=clock)
-    assert await decide(authorizer, "poor") is Decision.FORBIDDEN
+    assert await decide(authorizer, "poor") is AuthorizationDecision.FORBIDDEN
     cluster.permitted.add("poor")
-    assert await decide(authorizer, "poor") is Decision.FORBIDDEN
+    assert await decide(authorizer, "poor") is AuthorizationDecision.FORBIDDEN
     clock.now += REFUSED_SECONDS + 0.1
-    assert await decide(authorizer, "poor") is Decision.ALLOWED
+    assert await decide(authorizer, "poor") is AuthorizationDecision.ALLOWED
 
 
 async def test_each_path_has_a_permission_of_its_own() -> None:
@@ -150,7 +153,7 @@ async def test_simultaneous_calls_cause_one_review() -> None:
     cluster = Cluster()
     authorizer = Authorizer(cluster)
     decisions = await asyncio.gather(*(decide(authorizer, "good") for _ in range(50)))
-    assert set(decisions) == {Decision.ALLOWED}
+    assert set(decisions) == {AuthorizationDecision.ALLOWED}
     assert len(cluster.asked) == 2
 
 
@@ -159,11 +162,13 @@ async def test_one_peer_cannot_flood_the_api_server_nor_keep_others_out() -> Non
     authorizer = Authorizer(cluster, clock=clock)
     decisions = [await decide(authorizer, f"bad-{n}", peer="192.0.2.1") for n in range(100)]
     at_once = QUESTIONS_OF_PEER[1]
-    assert decisions == [Decision.UNAUTHENTICATED] * at_once + [Decision.TOO_MANY] * (100 - at_once)
+    assert decisions == [AuthorizationDecision.UNAUTHENTICATED] * at_once + [
+        AuthorizationDecision.TOO_MANY
+    ] * (100 - at_once)
     assert len(cluster.asked) == at_once
-    assert await decide(authorizer, "good", peer="192.0.2.2") is Decision.ALLOWED
+    assert await decide(authorizer, "good", peer="192.0.2.2") is AuthorizationDecision.ALLOWED
     clock.now += 1
-    assert await decide(authorizer, "bad-1000", peer="192.0.2.1") is Decision.UNAUTHENTICATED
+    assert await decide(authorizer, "bad-1000", peer="192.0.2.1") is AuthorizationDecision.UNAUTHENTICATED
 
 
 async def test_many_peers_together_have_a_limit_too() -> None:
@@ -190,20 +195,20 @@ async def test_only_cached_callers_are_served_while_the_api_server_is_down() -> 
     authorizer = Authorizer(cluster)
     await decide(authorizer, "good")
     cluster.down = True
-    assert await decide(authorizer, "good") is Decision.ALLOWED
-    assert await decide(authorizer, "other") is Decision.UNAVAILABLE
+    assert await decide(authorizer, "good") is AuthorizationDecision.ALLOWED
+    assert await decide(authorizer, "other") is AuthorizationDecision.UNAVAILABLE
 
 
 @pytest.mark.parametrize(("token", "status"), [("good", 200), ("poor", 403), ("bad", 401), ("", 401)])
 async def test_protected_handler_serves_only_authorized_callers(token: str, status: int) -> None:
-    reached: list[Request] = []
+    reached: list[HttpRequest] = []
 
-    async def secret(request: Request) -> Response:
+    async def secret(request: HttpRequest) -> HttpResponse:
         reached.append(request)
-        return Response(200, b"secret")
+        return HttpResponse(200, b"secret")
 
-    handler = protected(secret, Authorizer(Cluster()))
-    response = await handler(Request("GET", "/metrics", headers={"authorization": f"Bearer {token}"}))
+    handler = require_authorization(secret, Authorizer(Cluster()))
+    response = await handler(HttpRequest("GET", "/metrics", headers={"authorization": f"Bearer {token}"}))
     assert response.status == status
     assert bool(reached) is (status == 200)
     assert (b"secret" in response.body) is (status == 200)

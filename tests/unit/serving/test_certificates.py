@@ -20,7 +20,7 @@ from admitq.serving.certificates import (
     MINUTE,
     OVERLAP,
     Authority,
-    Unusable,
+    InvalidCertificate,
     Validity,
     bundle_contains,
     from_secret_data,
@@ -121,7 +121,7 @@ def test_keys_do_not_show_in_text() -> None:
 
 
 def test_a_certificate_without_a_name_cannot_be_made() -> None:
-    with pytest.raises(Unusable):
+    with pytest.raises(InvalidCertificate):
         make_leaf(CA, NOW, names=(), name="x")
 
 
@@ -159,7 +159,7 @@ GOOD = to_secret_data(Authority(CA, OTHER, OTHER.certificate))
 )
 def test_a_secret_that_was_damaged_is_told_from_a_good_one(change: dict[str, Any]) -> None:
     data = {key: value for key, value in {**GOOD, **change}.items() if value is not None}
-    with pytest.raises(Unusable):
+    with pytest.raises(InvalidCertificate):
         from_secret_data(data)
 
 

@@ -12,13 +12,19 @@ import pytest
 
 from admitq.serving import certificates, rotation
 from admitq.serving.certificates import DAY, OVERLAP, Authority, bundle_contains, is_signed_by
-from admitq.serving.rotation import ApiFailed, FromFiles, OwnAuthority, Target, bundle_operations
+from admitq.serving.rotation import (
+    BundleTarget,
+    CertificateApiError,
+    FileCertificates,
+    ManagedCertificates,
+    bundle_operations,
+)
 from admitq.serving.tls import LiveCertificate
 from tests.unit.serving.support import authority, leaf_of, until
 
-MUTATING = Target("mutatingwebhookconfigurations", "admitq")
-VALIDATING = Target("validatingwebhookconfigurations", "admitq")
-CRD = Target("customresourcedefinitions", "workloads.admitq.dev")
+MUTATING = BundleTarget("mutatingwebhookconfigurations", "admitq")
+VALIDATING = BundleTarget("validatingwebhookconfigurations", "admitq")
+CRD = BundleTarget("customresourcedefinitions", "workloads.admitq.dev")
 
 NOW = 1_800_000_000_000_000_000
 
@@ -32,7 +38,7 @@ class Api:
     """Keeps one Secret and the configurations, with resource versions as the API server has them."""
 
     secret: dict[str, Any] | None = None
-    objects: dict[Target, Any] = field(default_factory=dict)
+    objects: dict[BundleTarget, Any] = field(default_factory=dict)
     version: int = 1
     reads: list[str] = field(default_factory=list)
     writes: list[str] = field(default_factory=list)
@@ -42,7 +48,7 @@ class Api:
     async def get_secret(self, namespace: str, name: str) -> Mapping[str, Any] | None:
         self.reads.append(f"{namespace}/{name}")
         if "get_secret" in self.refuse:
-            raise ApiFailed("down")
+            raise CertificateApiError("down")
         await asyncio.sleep(0)
         return copy.deepcopy(self.secret)
 
@@ -71,14 +77,14 @@ class Api:
         self.writes.append("secret")
         return True
 
-    async def get_configuration(self, target: Target) -> Mapping[str, Any] | None:
+    async def get_configuration(self, target: BundleTarget) -> Mapping[str, Any] | None:
         await asyncio.sleep(0)
         return copy.deepcopy(self.objects.get(target))
 
-    async def patch_configuration(self, target: Target, operations: list[dict[str, Any]]) -> None:
+    async def patch_configuration(self, target: BundleTarget, operations: list[dict[str, Any]]) -> None:
         await asyncio.sleep(0)
         if str(target) in self.refuse:
-            raise ApiFailed("forbidden")
+            raise CertificateApiError("forbidden")
         for operation in operations:
             if operation["op"] == "add":
                 *path, last = operation["path"].strip("/").split("/")
@@ -88,7 +94,7 @@ class Api:
                 found[last] = operation["value"]
         self.writes.append(str(target))
 
-    def bundle(self, target: Target = MUTATING) -> bytes:
+    def bundle(self, target: BundleTarget = MUTATING) -> bytes:
         return base64.b64decode(self.objects[target]["webhooks"][0]["clientConfig"].get("caBundle", ""))
 
     @property
@@ -99,7 +105,7 @@ class Api:
 
 def an_api(**changes: Any) -> Api:
     empty = {"metadata": {"namespace": "ns", "name": "certs", "resourceVersion": "1"}, "type": "Opaque"}
-    objects: dict[Target, Any] = {MUTATING: a_configuration("a", "b"), VALIDATING: a_configuration("c")}
+    objects: dict[BundleTarget, Any] = {MUTATING: a_configuration("a", "b"), VALIDATING: a_configuration("c")}
     settings: dict[str, Any] = {"secret": empty, "objects": objects, **changes}
     return Api(**settings)
 
@@ -113,9 +119,9 @@ class Clock:
 
 
 def a_replica(
-    api: Api, clock: Clock, targets: tuple[Target, ...] = (MUTATING, VALIDATING), **options: Any
-) -> OwnAuthority:
-    return OwnAuthority(
+    api: Api, clock: Clock, targets: tuple[BundleTarget, ...] = (MUTATING, VALIDATING), **options: Any
+) -> ManagedCertificates:
+    return ManagedCertificates(
         api,
         LiveCertificate(),
         secret=("ns", "certs"),
@@ -127,7 +133,7 @@ def a_replica(
     )
 
 
-def shown(replica: OwnAuthority) -> bytes:
+def shown(replica: ManagedCertificates) -> bytes:
     assert replica.live.certificate
     return replica.live.certificate
 
@@ -183,7 +189,7 @@ async def test_a_replica_that_always_comes_second_gives_up_and_says_so() -> None
         api.secret["metadata"]["resourceVersion"] = str(api.version)
 
     api.before_write = overtake
-    with pytest.raises(ApiFailed, match="changed"):
+    with pytest.raises(CertificateApiError, match="changed"):
         await a_replica(api, Clock()).step()
 
 
@@ -240,11 +246,11 @@ async def test_it_is_not_ready_before_every_client_was_told() -> None:
     replica = a_replica(api, Clock())
     await replica.step()
     assert not replica.first.is_set()
-    assert f": {VALIDATING} does not exist: install it, set its name under" in replica.wanting
+    assert f": {VALIDATING} does not exist: install it, set its name under" in replica.problem
     api.objects[VALIDATING] = a_configuration("c")
     await replica.step()
     assert replica.first.is_set()
-    assert replica.wanting == ""
+    assert replica.problem == ""
 
 
 async def test_removed_bundle_is_restored() -> None:
@@ -288,7 +294,7 @@ async def test_conversion_webhooks_of_crds_are_told_when_asked() -> None:
 async def test_missing_optional_client_delays_nothing() -> None:
     for is_optional in (True, False):
         api = an_api()
-        missing = Target("customresourcedefinitions", "cohorts.admitq.dev", is_optional=is_optional)
+        missing = BundleTarget("customresourcedefinitions", "cohorts.admitq.dev", is_optional=is_optional)
         replica = a_replica(api, Clock(), targets=(MUTATING, missing))
         await replica.step()
         assert replica.first.is_set() is is_optional
@@ -339,7 +345,7 @@ async def test_files_are_shown_and_followed_when_they_change(tmp_path: Path) -> 
     ca = authority()
     first, second = leaf_of(ca), leaf_of(ca)
     put(tmp_path, ca, first)
-    files = FromFiles(tmp_path, live, period=0.01, on_expiry=told.__setitem__)
+    files = FileCertificates(tmp_path, live, period=0.01, on_expiry=told.__setitem__)
     task = asyncio.create_task(files.run())
     async with asyncio.timeout(60):
         await files.first.wait()
@@ -355,10 +361,10 @@ async def test_files_that_are_half_replaced_leave_what_was(tmp_path: Path) -> No
     live, ca = LiveCertificate(), authority()
     first, second = leaf_of(ca), leaf_of(ca)
     put(tmp_path, ca, first)
-    files = FromFiles(tmp_path, live)
+    files = FileCertificates(tmp_path, live)
     await files.step()
     (tmp_path / "tls.crt").write_bytes(second.certificate)
-    with pytest.raises(certificates.Unusable):
+    with pytest.raises(certificates.InvalidCertificate):
         await files.step()
     assert live.certificate == first.certificate
     (tmp_path / "tls.key").unlink()
@@ -370,7 +376,7 @@ async def test_files_that_are_half_replaced_leave_what_was(tmp_path: Path) -> No
 async def test_files_that_lack_are_waited_for(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     tries: list[int] = []
 
-    class Counted(FromFiles):
+    class Counted(FileCertificates):
         async def step(self) -> None:
             tries.append(1)
             await super().step()
@@ -380,11 +386,11 @@ async def test_files_that_lack_are_waited_for(tmp_path: Path, caplog: pytest.Log
     task = asyncio.create_task(files.run())
     await until(lambda: len(tries) > 3)
     assert len(caplog.records) == 1, "the same trouble is told once"
-    assert files.wanting.endswith("tls.crt': put tls.crt and tls.key there")
+    assert files.problem.endswith("tls.crt': put tls.crt and tls.key there")
     put(tmp_path, ca, leaf_of(ca))
     async with asyncio.timeout(60):
         await files.first.wait()
-    assert files.wanting == ""
+    assert files.problem == ""
     task.cancel()
 
 
@@ -392,7 +398,7 @@ async def test_without_an_authority_the_certificate_itself_is_trusted(tmp_path: 
     live, ca = LiveCertificate(), authority()
     leaf = leaf_of(ca)
     put(tmp_path, ca, leaf)
-    files = FromFiles(tmp_path, live)
+    files = FileCertificates(tmp_path, live)
     (tmp_path / "ca.crt").write_bytes(b"")
     await files.step()
     assert files.trust == leaf.certificate

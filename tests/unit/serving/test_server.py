@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from admitq.serving.certificates import KeyPair, Unusable
-from admitq.serving.http import Request, Response
-from admitq.serving.server import Limits, Server
+from admitq.serving.certificates import InvalidCertificate, KeyPair
+from admitq.serving.http import HttpRequest, HttpResponse
+from admitq.serving.server import Server, ServerLimits
 from admitq.serving.tls import LiveCertificate, TlsSettings, client_context
 from tests.unit.serving.support import (
     REQUEST,
@@ -27,7 +27,7 @@ from tests.unit.serving.support import (
     until,
 )
 
-PATIENT = Limits(
+PATIENT = ServerLimits(
     handshake_seconds=30,
     header_seconds=30,
     body_seconds=30,
@@ -56,11 +56,11 @@ async def test_a_connection_serves_many_requests() -> None:
 
 
 async def test_a_handler_gets_the_request_as_values() -> None:
-    seen: list[Request] = []
+    seen: list[HttpRequest] = []
 
-    async def note(request: Request) -> Response:
+    async def note(request: HttpRequest) -> HttpResponse:
         seen.append(request)
-        return Response(201, b"made", "application/json", {"X-Extra": "yes"})
+        return HttpResponse(201, b"made", "application/json", {"X-Extra": "yes"})
 
     async with running(note) as served:
         reader, writer = await served.connect()
@@ -81,7 +81,7 @@ async def test_a_handler_gets_the_request_as_values() -> None:
 async def test_a_handler_that_fails_is_answered_with_500_and_the_connection_lives_on(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async def fail(request: Request) -> Response:
+    async def fail(request: HttpRequest) -> HttpResponse:
         raise RuntimeError("secret detail")
 
     async with running(fail) as served:
@@ -95,9 +95,9 @@ async def test_a_handler_that_fails_is_answered_with_500_and_the_connection_live
 
 
 async def test_a_handler_that_hangs_is_answered_with_504() -> None:
-    async def hang(request: Request) -> Response:
+    async def hang(request: HttpRequest) -> HttpResponse:
         await asyncio.Event().wait()
-        return Response()
+        return HttpResponse()
 
     async with running(hang, replace(PATIENT, answer_seconds=SHORT)) as served:
         reader, writer = await served.connect()
@@ -281,8 +281,8 @@ async def test_what_is_no_tls_is_dropped() -> None:
 
 
 async def test_a_peer_that_does_not_take_its_answer_is_dropped() -> None:
-    async def much(request: Request) -> Response:
-        return Response(200, b"a" * 50_000_000)
+    async def much(request: HttpRequest) -> HttpResponse:
+        return HttpResponse(200, b"a" * 50_000_000)
 
     async with running(much, replace(PATIENT, write_seconds=SHORT)) as served:
         _, writer = await served.connect()
@@ -323,22 +323,22 @@ async def test_what_is_no_request_is_answered_with_400_and_ended(
 async def test_unused_connections_make_room_and_those_in_use_do_not() -> None:
     release = asyncio.Event()
 
-    async def wait(request: Request) -> Response:
+    async def wait(request: HttpRequest) -> HttpResponse:
         await release.wait()
-        return Response()
+        return HttpResponse()
 
     limits = replace(PATIENT, connections=3, connections_per_peer=3)
     async with running(wait, limits) as served:
         busy = [await served.connect() for _ in range(2)]
         for _, writer in busy:
             writer.write(REQUEST)
-        await until(lambda: served.server.in_hand == 2)
+        await until(lambda: served.server.requests_in_progress == 2)
         unused, _ = loiterer = await served.connect()
         newcomer = await served.connect()
         assert await is_closed(unused)
         assert served.drops == ["made_room"]
         newcomer[1].write(REQUEST)
-        await until(lambda: served.server.in_hand == 3)
+        await until(lambda: served.server.requests_in_progress == 3)
         with contextlib.suppress(OSError):
             turned_away = await served.connect()
             assert await is_closed(turned_away[0])
@@ -392,14 +392,14 @@ async def test_answers_that_need_no_protection_may_be_served_everywhere() -> Non
 async def test_a_stop_loses_no_request() -> None:
     release = asyncio.Event()
 
-    async def wait(request: Request) -> Response:
+    async def wait(request: HttpRequest) -> HttpResponse:
         await release.wait()
-        return Response(200, b"done")
+        return HttpResponse(200, b"done")
 
     async with running(wait) as served:
         reader, writer = await served.connect()
         writer.write(REQUEST)
-        await until(lambda: served.server.in_hand == 1)
+        await until(lambda: served.server.requests_in_progress == 1)
         stopping = asyncio.create_task(served.server.stop(linger=0, grace=10))
         await asyncio.sleep(0)
         assert served.server.is_draining
@@ -454,14 +454,14 @@ async def test_a_server_ends_connections_that_are_idle_when_it_has_waited_for_th
 
 
 async def test_a_request_that_never_ends_does_not_stop_the_stop() -> None:
-    async def hang(request: Request) -> Response:
+    async def hang(request: HttpRequest) -> HttpResponse:
         await asyncio.Event().wait()
-        return Response()
+        return HttpResponse()
 
     async with running(hang) as served:
         reader, writer = await served.connect()
         writer.write(REQUEST)
-        await until(lambda: served.server.in_hand == 1)
+        await until(lambda: served.server.requests_in_progress == 1)
         async with asyncio.timeout(30):
             await served.server.stop(linger=0, grace=0.05)
         assert await is_closed(reader)
@@ -576,6 +576,6 @@ def test_what_cannot_be_used_leaves_the_certificate_that_was() -> None:
         KeyPair(good.certificate, b"no key"),
         KeyPair(b"no certificate", good.key),
     ):
-        with pytest.raises(Unusable):
+        with pytest.raises(InvalidCertificate):
             live.use(bad)
         assert live.certificate == good.certificate

@@ -21,8 +21,8 @@ from admitq.core.model import (
     Workload,
 )
 from admitq.core.requests import asking
-from admitq.shadow.findings import Kind
-from admitq.shadow.words import told
+from admitq.shadow.findings import DisagreementKind
+from admitq.shadow.log_fields import make_log_fields
 from tests.unit.core.play import LOWER, RECLAIM, group, key, queue
 from tests.unit.shadow.cluster import LEEWAY, PATIENCE, Cluster, Decided
 from tests.unit.shadow.histories import History
@@ -47,8 +47,8 @@ def test_nothing_is_told_of_a_manager_that_decides_as_it_does(seeds: Sequence[in
 
 
 @pytest.mark.drawn
-@pytest.mark.parametrize("kind", [Kind.ASSIGNED, Kind.WAITING])
-def test_a_difference_is_found_among_all_else_that_happens(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", [DisagreementKind.ASSIGNED, DisagreementKind.WAITING])
+def test_a_difference_is_found_among_all_else_that_happens(kind: DisagreementKind) -> None:
     """Of one workload somewhere in a history the manager in charge decides otherwise, and of no other."""
     found = 0
     for seed in range(80, 130):
@@ -61,9 +61,13 @@ def test_a_difference_is_found_among_all_else_that_happens(kind: Kind) -> None:
                 return decided
             if not wrong:
                 wrong.append(decided.key)
-            elif kind is Kind.ASSIGNED:
+            elif kind is DisagreementKind.ASSIGNED:
                 return decided
-            return decided._replace(admission=elsewhere(decided.admission)) if kind is Kind.ASSIGNED else None
+            return (
+                decided._replace(admission=elsewhere(decided.admission))
+                if kind is DisagreementKind.ASSIGNED
+                else None
+            )
 
         history.cluster.meddle = meddle
         history.submit()
@@ -138,7 +142,7 @@ class Case:
     queues: tuple[ClusterQueue, ...]
     prepare: Callable[[Cluster], None]
     do: Callable[[Cluster], None]
-    kind: Kind
+    kind: DisagreementKind
     of: str
     ours: str
     explanation: str
@@ -190,7 +194,7 @@ CASES = {
         (queue("q", 2),),
         _one_comes("big", 3),
         lambda made: made.reserve(admitted("big", 3)),
-        Kind.RESERVED,
+        DisagreementKind.RESERVED,
         "big",
         "would let it wait",
         "couldn't assign flavors to pod set main: insufficient quota for cpu in flavor default, "
@@ -200,7 +204,7 @@ CASES = {
         (queue("q", 2),),
         _two_wait,
         lambda made: made.reserve(admitted("second", 2)),
-        Kind.RESERVED,
+        DisagreementKind.RESERVED,
         "second",
         "would let it wait",
         "couldn't assign flavors to pod set main: insufficient unused quota for cpu in flavor default, "
@@ -210,7 +214,7 @@ CASES = {
         (STRICT,),
         _first_too_big,
         lambda made: made.reserve(admitted("second")),
-        Kind.RESERVED,
+        DisagreementKind.RESERVED,
         "second",
         "would let it wait",
         "it is not its turn; n/first holds up the queue",
@@ -219,7 +223,7 @@ CASES = {
         (replace(queue("q", 2), stop_policy=StopPolicy.HOLD),),
         _one_comes("w"),
         lambda made: made.reserve(admitted("w")),
-        Kind.RESERVED,
+        DisagreementKind.RESERVED,
         "w",
         "would let it wait",
         "ClusterQueue q is inactive",
@@ -228,7 +232,7 @@ CASES = {
         (FLAVORS,),
         _one_comes("w"),
         lambda made: made.reserve(admitted("w", flavor="spot")),
-        Kind.ASSIGNED,
+        DisagreementKind.ASSIGNED,
         "w",
         "would reserve quota (main: 1 pod, cpu of default)",
         "it fits",
@@ -237,7 +241,7 @@ CASES = {
         (queue("q", 3),),
         _one_comes("w", pods=3),
         lambda made: made.reserve(admitted("w", pods=2)),
-        Kind.ASSIGNED,
+        DisagreementKind.ASSIGNED,
         "w",
         "would reserve quota (main: 3 pods, cpu of default)",
         "it fits",
@@ -246,7 +250,7 @@ CASES = {
         (queue("q", 2),),
         _one_comes("w"),
         lambda _: None,
-        Kind.WAITING,
+        DisagreementKind.WAITING,
         "w",
         "would reserve quota (main: 1 pod, cpu of default)",
         "it fits",
@@ -255,7 +259,7 @@ CASES = {
         (queue("q", 2, preemption=LOWER),),
         _victims,
         lambda made: made.preempt(key("older"), "uid-preemptor"),
-        Kind.PREEMPTED,
+        DisagreementKind.PREEMPTED,
         "older",
         "would not preempt it; of n/preemptor, for which it was preempted: would preempt n/lower for it",
         "couldn't assign flavors to pod set main: insufficient unused quota for cpu in flavor default, "
@@ -265,7 +269,7 @@ CASES = {
         (queue("q", 2, preemption=LOWER),),
         _one_runs,
         lambda made: made.preempt(key("runs")),
-        Kind.PREEMPTED,
+        DisagreementKind.PREEMPTED,
         "runs",
         "would not preempt it",
         "It holds quota and may run.",
@@ -274,7 +278,7 @@ CASES = {
         (queue("q", 2, preemption=LOWER),),
         _victims,
         lambda _: None,
-        Kind.SPARED,
+        DisagreementKind.SPARED,
         "preemptor",
         "would preempt n/lower for it",
         "couldn't assign flavors to pod set main: insufficient unused quota for cpu in flavor default, "
@@ -293,7 +297,7 @@ def test_what_another_manager_does_otherwise_is_told_once_and_explained(case: Ca
     case.do(made)
     made.wait(3 * PATIENCE)
     assert told_of(made) == [(case.of, str(case.kind))]
-    words = told(made.disagreements[0])
+    words = make_log_fields(made.disagreements[0])
     assert words["workload"] == f"n/{case.of}"
     assert words["cluster_queue"] == "q"
     assert words["admitq"] == case.ours
@@ -391,7 +395,7 @@ def test_deed_is_explained_when_its_conclusion_is_late_and_others_have_got_its_q
     made.reserve(admitted("w", 2))
     made.deliver_to_shadow()
     made.now += SECOND // 10
-    # The watch of ClusterQueues is behind, and the quota passes on before the deed is looked into.
+    # The watch of ClusterQueues is behind, and the quota passes on before the action is looked into.
     made.send(happened.ClusterQueueChanged(queue("q", 2)))
     made.put(key("w"), finished=True)
     pod_sets = (PodSet("main", 1, asking({"cpu": 2})),)

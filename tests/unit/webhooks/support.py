@@ -13,7 +13,7 @@ from admitq.integrations.base import Integration
 from admitq.integrations.kinds.job import JOB
 from admitq.serving.access_reviews import Access
 from admitq.serving.authorization import User
-from admitq.serving.http import Handler, Request
+from admitq.serving.http import Handler, HttpRequest
 from admitq_api.feature_gates import FeatureGates
 from admitq_api.labels import names_for
 from admitq_webhooks.lookups import LookupFailed
@@ -177,7 +177,7 @@ def handlers(
 
 async def post(handler: Handler, path: str, body: Any) -> tuple[int, bytes]:
     encoded = body if isinstance(body, bytes) else orjson.dumps(body)
-    response = await handler(Request("POST", path, body=encoded))
+    response = await handler(HttpRequest("POST", path, body=encoded))
     return response.status, response.body
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from admitq.integrations.base import Integration
 from admitq.integrations.registry import load_integrations, select_enabled
-from admitq.serving.http import Request, by_path
+from admitq.serving.http import HttpRequest, route_by_path
 from admitq_api.configuration import load_configuration
 from admitq_api.feature_gates import FeatureGates
 from admitq_api.json_objects import with_value
@@ -67,7 +67,9 @@ async def test_with_the_default_frameworks_every_other_path_lets_pass() -> None:
         obj = {"metadata": {"name": "x", "labels": {NAMES_THERE.queue_name: "No Name"}}}
         for verb in ("mutate", "validate"):
             path = NAMES_THERE.webhook_path(verb, *one.gvk)
-            answer = await by_path(served)(Request("POST", path, body=orjson.dumps(review(obj, gvk=one.gvk))))
+            answer = await route_by_path(served)(
+                HttpRequest("POST", path, body=orjson.dumps(review(obj, gvk=one.gvk)))
+            )
             assert orjson.loads(answer.body)["response"] == {"uid": "the-uid", "allowed": True}, path
 
 

@@ -5,7 +5,7 @@ from typing import Any, Final
 import orjson
 import pytest
 
-from admitq.serving.http import Request
+from admitq.serving.http import HttpRequest
 from admitq_api.labels import COMPAT_GROUP, DEFAULT_GROUP, names_for
 from admitq_webhooks import conversion as under_test
 from admitq_webhooks.conversion import conversion
@@ -22,7 +22,9 @@ def review(*objects: Any, **changed: Any) -> bytes:
 
 
 async def answered(body: bytes) -> dict[str, Any]:
-    response = await conversion(names_for(COMPAT_GROUP))["/convert"](Request("POST", "/convert", body=body))
+    response = await conversion(names_for(COMPAT_GROUP))["/convert"](
+        HttpRequest("POST", "/convert", body=body)
+    )
     assert response.status == 200, response.body
     found = orjson.loads(response.body)
     assert (found["apiVersion"], found["kind"]) == ("apiextensions.k8s.io/v1", "ConversionReview")
@@ -81,14 +83,16 @@ async def test_an_object_that_goes_deep_is_converted_all_the_same(depth: int) ->
     """As deep as a review of admission lets it be, which holds it one level less deep."""
     deep = b'{"x":' * depth + b"1" + b"}" * depth
     body = review(queue(deep="here")).replace(b'"here"', deep)
-    response = await conversion(names_for(COMPAT_GROUP))["/convert"](Request("POST", "/convert", body=body))
+    response = await conversion(names_for(COMPAT_GROUP))["/convert"](
+        HttpRequest("POST", "/convert", body=body)
+    )
     assert response.status == 200, response.body
     assert deep in response.body.replace(b" ", b"")
 
 
 async def test_there_is_an_end_to_how_deep_bodies_go() -> None:
     handle = conversion(names_for(COMPAT_GROUP))["/convert"]
-    response = await handle(Request("POST", "/convert", body=b"[" * 100_000))
+    response = await handle(HttpRequest("POST", "/convert", body=b"[" * 100_000))
     assert response.status == 400
 
 
@@ -105,7 +109,9 @@ async def test_there_is_an_end_to_how_deep_bodies_go() -> None:
     ],
 )
 async def test_what_is_no_review(method: str, body: bytes, status: int) -> None:
-    response = await conversion(names_for(COMPAT_GROUP))["/convert"](Request(method, "/convert", body=body))
+    response = await conversion(names_for(COMPAT_GROUP))["/convert"](
+        HttpRequest(method, "/convert", body=body)
+    )
     assert response.status == status
 
 

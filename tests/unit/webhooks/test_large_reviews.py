@@ -12,7 +12,7 @@ import pytest
 from admitq.integrations.custom import load_enabled_and_all_kinds
 from admitq.metrics.registry import Metrics
 from admitq.process.unexpected_errors import LOG_ONLY, UnexpectedErrors
-from admitq.serving.http import Request, Response, text
+from admitq.serving.http import HttpRequest, HttpResponse, text
 from admitq.serving.server import MEBIBYTE
 from admitq_api.configuration import load_configuration
 from admitq_webhooks.large_reviews import COMMAND, HELD_BYTES, LARGE_BYTES, LargeReviews
@@ -37,11 +37,11 @@ def a_large_job(labels: Mapping[str, str] | None = None, **options: Any) -> dict
     return a_job(labels={QUEUE: "q", **PADDING, **(labels or {})}, **options)
 
 
-def request(path: str, body: Any) -> Request:
-    return Request("POST", path, body=body if isinstance(body, bytes) else orjson.dumps(body))
+def request(path: str, body: Any) -> HttpRequest:
+    return HttpRequest("POST", path, body=body if isinstance(body, bytes) else orjson.dumps(body))
 
 
-def of(response: Response) -> dict[str, Any]:
+def of(response: HttpResponse) -> dict[str, Any]:
     assert response.status == 200, response.body
     return orjson.loads(response.body)["response"]
 
@@ -65,14 +65,14 @@ async def large_reviews(
         await reviews.stop()
 
 
-def answer_to(reviews: LargeReviews, asked: Request) -> Coroutine[Any, Any, Response]:
-    async def answered() -> Response:
+def answer_to(reviews: LargeReviews, asked: HttpRequest) -> Coroutine[Any, Any, HttpResponse]:
+    async def answered() -> HttpResponse:
         return await reviews.instead_of(unexpected)(asked)
 
     return answered()
 
 
-async def unexpected(_: Request) -> Response:
+async def unexpected(_: HttpRequest) -> HttpResponse:
     return text(500, "a large body was reviewed in the process that serves")
 
 
@@ -164,7 +164,7 @@ async def test_unexpected_error_in_large_review_is_counted_by_route(
 
 
 async def test_small_bodies_stay_in_the_process_that_serves_and_start_no_child() -> None:
-    async def small(_: Request) -> Response:
+    async def small(_: HttpRequest) -> HttpResponse:
         return text(200, "here")
 
     async with large_reviews(FakeWorld(), command=["/no/such/program"]) as reviews:

@@ -11,7 +11,7 @@ from admitq.runtime.kinds import kinds_of
 from admitq.runtime.resources import NAMESPACES
 from admitq.serving.access_reviews import Access
 from admitq.serving.authorization import ReviewFailed, User
-from admitq.serving.rotation import ApiFailed, Target
+from admitq.serving.rotation import BundleTarget, CertificateApiError
 from admitq_api.labels import names_for
 from admitq_webhooks.live_lookups import LiveWorld, ServingCalls, slim, watched_world
 from admitq_webhooks.lookups import LookupFailed
@@ -141,7 +141,7 @@ async def test_a_group_from_an_object_cannot_leave_its_place_in_the_path() -> No
     assert client.calls == [("request_json", "GET", "/apis/..%2Fapi/v1%2Fsecrets")]
 
 
-TARGET = Target("mutatingwebhookconfigurations", "x")
+TARGET = BundleTarget("mutatingwebhookconfigurations", "x")
 
 
 @pytest.mark.parametrize(
@@ -149,19 +149,19 @@ TARGET = Target("mutatingwebhookconfigurations", "x")
     [
         ({"a": 1}, lambda calls: calls.get_secret("ns", "n"), {"a": 1}),
         (NOT_FOUND, lambda calls: calls.get_secret("ns", "n"), None),
-        (FORBIDDEN, lambda calls: calls.get_secret("ns", "n"), ApiFailed),
+        (FORBIDDEN, lambda calls: calls.get_secret("ns", "n"), CertificateApiError),
         ({}, lambda calls: calls.create_secret({}), True),
         (EXISTS, lambda calls: calls.create_secret({}), False),
-        (FORBIDDEN, lambda calls: calls.create_secret({}), ApiFailed),
+        (FORBIDDEN, lambda calls: calls.create_secret({}), CertificateApiError),
         ({}, lambda calls: calls.replace_secret({}), True),
         (CONFLICT, lambda calls: calls.replace_secret({}), False),
         (NOT_FOUND, lambda calls: calls.replace_secret({}), False),
-        (DOWN, lambda calls: calls.replace_secret({}), ApiFailed),
+        (DOWN, lambda calls: calls.replace_secret({}), CertificateApiError),
         ({"a": 1}, lambda calls: calls.get_configuration(TARGET), {"a": 1}),
         (NOT_FOUND, lambda calls: calls.get_configuration(TARGET), None),
-        (DOWN, lambda calls: calls.get_configuration(TARGET), ApiFailed),
+        (DOWN, lambda calls: calls.get_configuration(TARGET), CertificateApiError),
         ({}, lambda calls: calls.patch_configuration(TARGET, []), None),
-        (CONFLICT, lambda calls: calls.patch_configuration(TARGET, []), ApiFailed),
+        (CONFLICT, lambda calls: calls.patch_configuration(TARGET, []), CertificateApiError),
         ({"a": 1}, lambda calls: calls.create_token_review({}), {"a": 1}),
         (DOWN, lambda calls: calls.create_token_review({}), ReviewFailed),
         (DOWN, lambda calls: calls.create_subject_access_review({}), ReviewFailed),

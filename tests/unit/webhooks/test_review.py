@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from admitq.serving.authorization import User
-from admitq.serving.http import Request
+from admitq.serving.http import HttpRequest
 from admitq_api.field_errors import FieldError
 from admitq_webhooks.review import NO_USER, Allowed, Failed, Malformed, Refused, answer, parse
 from tests.unit.webhooks.support import NAMES, FakeWorld, a_job, handlers, post, review
@@ -96,7 +96,7 @@ async def test_a_review_of_another_kind_than_the_path_is_for_is_refused() -> Non
 
 
 async def test_only_post_is_taken() -> None:
-    response = await handlers()[JOB_PATH](Request("GET", JOB_PATH))
+    response = await handlers()[JOB_PATH](HttpRequest("GET", JOB_PATH))
     assert (response.status, response.headers["Allow"]) == (405, "POST")
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from admitq.integrations.kinds.job import JOB
 from admitq.integrations.kinds.pod import POD
-from admitq.serving.http import Request, by_path
+from admitq.serving.http import HttpRequest, route_by_path
 from admitq_api.labels import COMPAT_GROUP, GROUPS, names_for
 from admitq_webhooks import routes as module
 from admitq_webhooks.routes import routes, webhook_rules
@@ -109,7 +109,7 @@ async def test_a_kind_that_is_switched_off_is_let_pass() -> None:
 
 
 async def test_an_unknown_path_is_answered_with_404() -> None:
-    response = await by_path(handlers())(Request("POST", "/mutate-batch-v1-cronjob"))
+    response = await route_by_path(handlers())(HttpRequest("POST", "/mutate-batch-v1-cronjob"))
     assert response.status == 404
 
 

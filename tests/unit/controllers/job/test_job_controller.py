@@ -12,7 +12,7 @@ from admitq.controllers.job.owner_lookup import Owners
 from admitq.integrations.base import OwnerKind
 from admitq.integrations.kinds.job import JOB
 from admitq.integrations.workload_names import create_workload_name
-from admitq.runtime.errors import ApiError, PermanentlyRefused
+from admitq.runtime.errors import ApiError, PermanentRejection
 from admitq.runtime.resources import JOBS, NAMESPACES
 from admitq.runtime.store import Key
 from tests.unit.controllers.builders import (
@@ -196,8 +196,8 @@ async def test_a_stranger_under_the_workloads_name_is_told_of(world: World, jobs
 @pytest.mark.parametrize(
     ("error", "raised"),
     [
-        (ApiError(422, "Invalid", "spec.podSets: too many"), PermanentlyRefused),
-        (ApiError(400, "BadRequest", "spec.podSets: too many"), PermanentlyRefused),
+        (ApiError(422, "Invalid", "spec.podSets: too many"), PermanentRejection),
+        (ApiError(400, "BadRequest", "spec.podSets: too many"), PermanentRejection),
         (ApiError(403, "Forbidden", "spec.podSets: too many"), ApiError),
     ],
 )
@@ -228,7 +228,7 @@ async def test_d24_job_without_podsets_is_reported_and_no_workload_is_created(wo
     )
     jobs = JobController(world.ctx, without, Owners(world.ctx))
     world.put(JOBS, job())
-    with pytest.raises(PermanentlyRefused, match=r"spec\.roles: Required value"):
+    with pytest.raises(PermanentRejection, match=r"spec\.roles: Required value"):
         await jobs.reconcile(KEY)
     note = "spec.roles: Required value: describes no pods; a Workload needs at least one podset"
     assert world.told.events == [("j", "ErrWorkloadCompose", note)]
@@ -241,7 +241,7 @@ async def test_a_job_that_was_made_unfit_while_it_waits_has_no_workload_and_is_t
     world.put(JOBS, job({"parallelism": 2}))
     world.put(KINDS.workloads, workload(WAITING))
     world.client.fails["patch"] = ApiError(422, "Invalid", "spec.podSets[0].count: too many")
-    with pytest.raises(PermanentlyRefused):
+    with pytest.raises(PermanentRejection):
         await jobs.reconcile(KEY)
     assert [call.partition("/")[0] for call in world.calls] == [
         "patch workloads",

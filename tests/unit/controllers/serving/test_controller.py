@@ -9,7 +9,7 @@ from admitq.controllers.indexes import BY_OWNER, resource_of
 from admitq.controllers.serving.controller import ServingController
 from admitq.integrations.kinds.statefulset import STATEFUL_SET
 from admitq.integrations.registry import load_integrations
-from admitq.runtime.errors import ApiError, PermanentlyRefused
+from admitq.runtime.errors import ApiError, PermanentRejection
 from admitq.runtime.resources import PODS, STATEFUL_SETS
 from admitq.runtime.store import Key
 from tests.unit.controllers.builders import KINDS, NAMES, admitted, condition_of, settings_with
@@ -22,7 +22,7 @@ from tests.unit.controllers.world import World
     [
         (
             ApiError(422, "Invalid", "no containers"),
-            PermanentlyRefused,
+            PermanentRejection,
             [("s", "ErrWorkloadCompose", "no containers")],
         ),
         (ApiError(403, "Forbidden", "denied"), ApiError, [("s", "ErrWorkloadCompose", "denied")]),

@@ -19,7 +19,7 @@ OBSTACLES: Final[Mapping[Obstacle, str]] = {
 """What keeps a workload back for which there is no refusal."""
 
 
-def told(disagreement: Disagreement) -> dict[str, str]:
+def make_log_fields(disagreement: Disagreement) -> dict[str, str]:
     """The fields of the line in the log."""
     return {
         "kind": disagreement.kind,
@@ -27,11 +27,11 @@ def told(disagreement: Disagreement) -> dict[str, str]:
         "cluster_queue": disagreement.cluster_queue,
         "in_charge": _in_charge(disagreement),
         "admitq": _ours(disagreement),
-        "explanation": explanation(disagreement.opinion),
+        "explanation": explain(disagreement.opinion),
     }
 
 
-def assigned(admission: Admission) -> str:
+def format_assignment(admission: Admission) -> str:
     """The flavors of a reservation, podset by podset: ``main: 3 pods, cpu of default``."""
     parts: list[str] = []
     for part in admission.pod_set_assignments:
@@ -41,7 +41,7 @@ def assigned(admission: Admission) -> str:
     return "; ".join(parts)
 
 
-def explanation(opinion: Opinion) -> str:
+def explain(opinion: Opinion) -> str:
     """Why admitq would do what it would."""
     others = f"; {_listed(opinion.instead)} would come first" if opinion.instead else ""
     if opinion.admission is not None:
@@ -57,7 +57,7 @@ def explanation(opinion: Opinion) -> str:
 def _in_charge(disagreement: Disagreement) -> str:
     match disagreement.in_charge:
         case Reserved(admission):
-            return f"reserved quota ({assigned(admission)})"
+            return f"reserved quota ({format_assignment(admission)})"
         case Preempted(_, said):
             return f"preempted it ({said})" if said else "preempted it"
         case StillWaiting(nanoseconds):
@@ -76,7 +76,7 @@ def _ours(disagreement: Disagreement) -> str:
 
 def _would(opinion: Opinion) -> str:
     if opinion.admission is not None:
-        return f"would reserve quota ({assigned(opinion.admission)})"
+        return f"would reserve quota ({format_assignment(opinion.admission)})"
     if opinion.victims:
         return f"would preempt {_listed(opinion.victims)} for it"
     return "would let it wait" if opinion.phase in {Phase.PENDING, None} else "would leave it as it is"

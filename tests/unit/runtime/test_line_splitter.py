@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from admitq.runtime.lines import LineTooLongError, split_lines
+from admitq.runtime.line_splitter import LineTooLongError, split_lines
 
 
 async def chunks_of(*chunks: bytes) -> AsyncIterator[bytes]:

@@ -12,7 +12,7 @@ _LONG_SECONDS: Final = 0.02
 """A collection that takes longer is the last one that goes through the objects which it found in use."""
 
 
-def collect_rarely() -> None:
+def reduce_collections() -> None:
     """Look for circles rarely, and go through objects that live on until no collection takes long for them.
 
     A collection stops the whole process. Without this, one that goes through all objects of 50,000 workloads
@@ -24,7 +24,7 @@ def collect_rarely() -> None:
         gc.callbacks.append(_spare_after_long)
 
 
-def spare_what_is_there() -> None:
+def exclude_current_objects() -> None:
     """Have collections pass over all objects of this moment, which live on."""
     gc.collect()
     gc.freeze()

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from admitq.process import garbage
-from admitq.process.garbage import collect_rarely, spare_what_is_there
+from admitq.process import garbage_collection
+from admitq.process.garbage_collection import exclude_current_objects, reduce_collections
 
 
 @pytest.fixture(autouse=True)
@@ -22,13 +22,13 @@ def as_it_was() -> Iterator[None]:
 def test_young_objects_are_looked_through_more_rarely_than_by_default() -> None:
     # Another test of this process may have let a command run that does the same.
     gc.set_threshold(700, 10, 10)
-    collect_rarely()
+    reduce_collections()
     assert gc.get_threshold()[0] > 700
 
 
 def test_objects_that_are_there_are_spared() -> None:
     before = gc.get_freeze_count()
-    spare_what_is_there()
+    exclude_current_objects()
     assert gc.get_freeze_count() > before
 
 
@@ -36,11 +36,11 @@ def test_objects_that_are_there_are_spared() -> None:
 def test_collection_that_takes_long_is_the_last_to_go_through_what_it_found_in_use(
     monkeypatch: pytest.MonkeyPatch, long_seconds: float, *, spares: bool
 ) -> None:
-    monkeypatch.setattr(garbage, "_LONG_SECONDS", long_seconds)
+    monkeypatch.setattr(garbage_collection, "_LONG_SECONDS", long_seconds)
     gc.unfreeze()
-    collect_rarely()
-    collect_rarely()
-    assert len([each for each in gc.callbacks if each.__module__ == garbage.__name__]) == 1
+    reduce_collections()
+    reduce_collections()
+    assert len([each for each in gc.callbacks if each.__module__ == garbage_collection.__name__]) == 1
     kept = [[] for _ in range(1000)]
     gc.collect()
     assert (gc.get_freeze_count() > len(kept)) is spares

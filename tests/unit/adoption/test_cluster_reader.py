@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from admitq.adoption.cluster import Cluster
-from admitq.adoption.reading import API_SERVICES, read
+from admitq.adoption.cluster_reader import API_SERVICES, read_cluster
 from admitq.runtime.client import Client
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import (
@@ -111,7 +111,7 @@ HELD: dict[str, list[Any]] = {
 
 
 async def found(held: Mapping[str, list[Any]], forbidden: frozenset[str] = frozenset()) -> Cluster:
-    return await read(cast("Client", Cabinet(held, forbidden)), NAMES)
+    return await read_cluster(cast("Client", Cabinet(held, forbidden)), NAMES)
 
 
 def names_of(objects: Any) -> list[str]:

@@ -23,7 +23,7 @@ PER_LINE: Final = 100
 """How many objects a line tells of."""
 
 
-def parts(taken: Dump | DumpedObjects, prefix: str = "") -> Iterator[tuple[str, int, object]]:
+def split_dump(taken: Dump | DumpedObjects, prefix: str = "") -> Iterator[tuple[str, int, object]]:
     """A state in parts, with the values as JSON values.
 
     Returns:
@@ -33,7 +33,7 @@ def parts(taken: Dump | DumpedObjects, prefix: str = "") -> Iterator[tuple[str, 
     for each in fields(taken):
         name, value = prefix + each.name, getattr(taken, each.name)
         if isinstance(value, DumpedObjects):
-            yield from parts(value, f"{name}.")
+            yield from split_dump(value, f"{name}.")
         # A list of objects. A named tuple is one object.
         elif isinstance(value, tuple) and not hasattr(value, "_fields"):
             for begin in range(0, len(value), PER_LINE):  # type: ignore[reportUnknownArgumentType]
@@ -42,7 +42,7 @@ def parts(taken: Dump | DumpedObjects, prefix: str = "") -> Iterator[tuple[str, 
             yield name, 0, dump.encode(value)
 
 
-class Dumping:
+class StateDumper:
     """Writes states on demand, one at a time.
 
     Args:
@@ -75,6 +75,6 @@ class Dumping:
 
 def _write(taken: Dump, cached: Mapping[str, int]) -> None:
     log.info("state dump: cached objects", objects=dict(cached))
-    for part, begin, values in parts(taken):
+    for part, begin, values in split_dump(taken):
         log.info("state dump: part of state", part=part, begin=begin, values=orjson.dumps(values).decode())
     log.info("state dump: finished")

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import yaml
 
-from admitq.adoption.cluster import OLDER, Cluster, FoundConfiguration, is_ours, version_read
+from admitq.adoption.cluster import OLDER, Cluster, FoundConfiguration, is_ours, readable_version
 from admitq.runtime.client import Client
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import (
@@ -31,7 +31,7 @@ HAD_MORE_FIELDS: Final = ("admissionchecks",)
 """Kinds whose older version had fields that the newer one has not."""
 
 
-async def read(client: Client, names: Names) -> Cluster:
+async def read_cluster(client: Client, names: Names) -> Cluster:
     """Read everything that is looked at.
 
     What cannot be read is noted, and the rest is read nevertheless.
@@ -40,7 +40,7 @@ async def read(client: Client, names: Names) -> Cluster:
         ApiError: the API server cannot be asked at all.
     """
     await client.request_json("GET", "/apis")
-    reader = _Reader(client)
+    reader = _ClusterReader(client)
     definitions = {
         str(value_at(one, ("spec", "names", "plural"))): one
         for one in await reader.all(CRDS)
@@ -49,7 +49,7 @@ async def read(client: Client, names: Names) -> Cluster:
     objects: dict[str, tuple[JsonObject, ...]] = {}
     older: dict[str, tuple[JsonObject, ...]] = {}
     for plural, definition in definitions.items():
-        if version := version_read(definition):
+        if version := readable_version(definition):
             objects[plural] = await reader.all(_resource(definition, version))
         versions = value_at(definition, ("spec", "versions"), ())
         if plural in HAD_MORE_FIELDS and any(one["name"] == OLDER and one["served"] for one in versions):
@@ -80,7 +80,7 @@ async def read(client: Client, names: Names) -> Cluster:
     )
 
 
-class _Reader:
+class _ClusterReader:
     """Reads, and keeps what could not be read."""
 
     def __init__(self, client: Client) -> None:
@@ -131,7 +131,7 @@ def _path(hook: Mapping[str, Any]) -> str:
 
 
 async def _in_charge(
-    reader: _Reader,
+    reader: _ClusterReader,
     hooks: Iterable[JsonObject],
     definitions: Iterable[JsonObject],
     leases: Iterable[JsonObject],
@@ -175,7 +175,7 @@ def _services(hooks: Iterable[JsonObject], definitions: Iterable[JsonObject]) ->
 
 
 async def _configurations(
-    reader: _Reader, names: Names, deployments: Iterable[JsonObject]
+    reader: _ClusterReader, names: Names, deployments: Iterable[JsonObject]
 ) -> tuple[FoundConfiguration, ...]:
     """The configuration files in ConfigMaps that pods of the Deployments have."""
     found: dict[str, FoundConfiguration] = {}

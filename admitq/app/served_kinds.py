@@ -21,7 +21,7 @@ from admitq.process.logs import logger
 from admitq.process.unexpected_errors import ErrorPart, UnexpectedErrors
 from admitq.runtime.client import Client
 from admitq.runtime.controller import Controller
-from admitq.runtime.discovery import served_of
+from admitq.runtime.discovery import find_served
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import Resource
 from admitq.runtime.store import Change, Key, Store
@@ -29,7 +29,7 @@ from admitq.runtime.watcher import Outcome, Watcher
 
 log = logger(__name__)
 
-LOOK_SECONDS: Final = 5.0
+DISCOVERY_PERIOD_SECONDS: Final = 5.0
 """Between two looks at what is served, give or take a fifth."""
 
 
@@ -49,7 +49,7 @@ class Stores(Protocol):
         ...
 
 
-class WhileServed:
+class ServedKindControllers:
     """Runs each of some controllers while its resource is served.
 
     Args:
@@ -61,7 +61,7 @@ class WhileServed:
         metrics: where it is told which of them run, and where unexpected exceptions are counted. After one,
             the controller starts again as if its resource had come back.
         on_watch: told of the ends of watches.
-        on_set_aside: told when another number of a resource's objects cannot be read.
+        on_quarantine: told when another number of a resource's objects cannot be read.
         look_seconds: between two looks at what is served.
     """
 
@@ -75,8 +75,8 @@ class WhileServed:
         leading: asyncio.Event,
         metrics: Metrics,
         on_watch: Callable[[Resource, Outcome], None],
-        on_set_aside: Callable[[Resource], None],
-        look_seconds: float = LOOK_SECONDS,
+        on_quarantine: Callable[[Resource], None],
+        look_seconds: float = DISCOVERY_PERIOD_SECONDS,
     ) -> None:
         self._client = client
         self._stores = stores
@@ -86,7 +86,7 @@ class WhileServed:
         self._metrics = metrics
         self._errors = metrics.errors
         self._on_watch = on_watch
-        self._on_set_aside = on_set_aside
+        self._on_quarantine = on_quarantine
         self._look_seconds = look_seconds
         self._served: dict[Resource, asyncio.Event] = {}
         """Those that are; the event tells that the first list is complete, or was not to be had."""
@@ -151,7 +151,7 @@ class WhileServed:
 
     async def _look_for(self, missing: Sequence[WhenServed], tasks: asyncio.TaskGroup) -> None:
         try:
-            served = await served_of(self._client, [part.resource for part in missing])
+            served = await find_served(self._client, [part.resource for part in missing])
         except ApiError as error:
             log.info("discovery failed, retrying", error=str(error))
             return
@@ -174,7 +174,7 @@ class WhileServed:
             resource,
             transform=part.transform,
             indexes=part.indexes,
-            on_quarantine=self._on_set_aside,
+            on_quarantine=self._on_quarantine,
             errors=self._errors,
         )
         watcher = Watcher(
@@ -188,7 +188,7 @@ class WhileServed:
             errors=self._errors,
         )
         followed = [
-            _Followed(self._client, one, self._on_watch, self._on_set_aside, self._errors)
+            _Followed(self._client, one, self._on_watch, self._on_quarantine, self._errors)
             for one in part.follows
         ]
         controller = self._controller(part.spec)
@@ -241,7 +241,7 @@ class WhileServed:
 
     def _forget(self, part: WhenServed, store: Store, controller: Controller[Key]) -> None:
         if store.quarantined:
-            self._on_set_aside(part.resource)
+            self._on_quarantine(part.resource)
         for key in tuple(controller.quarantined):
             controller.end_quarantine(key)
         if part.resource in self._running:
@@ -262,13 +262,13 @@ class _Followed:
         client: Client,
         followed: Followed,
         on_watch: Callable[[Resource, Outcome], None],
-        on_set_aside: Callable[[Resource], None],
+        on_quarantine: Callable[[Resource], None],
         errors: UnexpectedErrors,
     ) -> None:
         self.looked = asyncio.Event()
         """Set once its objects are known, or that they are not to be had for now."""
         resource = followed.resource
-        self.store = Store(resource, transform=followed.transform, on_quarantine=on_set_aside, errors=errors)
+        self.store = Store(resource, transform=followed.transform, on_quarantine=on_quarantine, errors=errors)
         self.watcher = Watcher(client, resource, self.store, observe=self._observe, errors=errors)
         self._on_watch = on_watch
 

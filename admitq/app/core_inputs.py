@@ -8,7 +8,7 @@ from admitq.runtime.resources import LIMIT_RANGES, NAMESPACES, RUNTIME_CLASSES, 
 from admitq.runtime.store import Store
 
 
-def decisive(kinds: Kinds) -> tuple[Resource, ...]:
+def list_core_resources(kinds: Kinds) -> tuple[Resource, ...]:
     """What the core reads: all that decides who is admitted, and where."""
     return (
         kinds.resource_flavors,
@@ -24,7 +24,7 @@ def decisive(kinds: Kinds) -> tuple[Resource, ...]:
     )
 
 
-def stored(stores: Iterable[Store]) -> Iterator[tuple[Resource, dict[str, Any]]]:
+def iterate_objects(stores: Iterable[Store]) -> Iterator[tuple[Resource, dict[str, Any]]]:
     """All objects of some stores; they may come and go meanwhile."""
     for store in stores:
         for key in store.keys():  # noqa: SIM118 - a copy, which the store does not change

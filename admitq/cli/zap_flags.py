@@ -31,7 +31,7 @@ SWITCH: Final = "--zap-devel"
 """Without effect, too. It needs no value, and takes none but after an equals sign."""
 
 
-def translated(arguments: Sequence[str]) -> list[str]:
+def translate_flags(arguments: Sequence[str]) -> list[str]:
     """The arguments of a process with its own flags in place of those of Kueue's.
 
     Raises:

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from admitq.app.while_served import WhileServed
+from admitq.app.served_kinds import ServedKindControllers
 from admitq.controllers.controller_specs import ControllerSpec, Followed, Wanted, Watch, WhenServed
 from admitq.metrics.registry import Metrics
 from admitq.runtime.client import Client, Page, WatchEvent
@@ -83,7 +83,7 @@ class Stage:
 
     server: Server
     metrics: Metrics
-    part: WhileServed
+    part: ServedKindControllers
     leading: asyncio.Event
     stores: dict[Resource, Store]
     namespaces: Store
@@ -163,7 +163,7 @@ async def staged(
     metrics = Metrics("admitq", role="standalone")
     leading = asyncio.Event()
     leading.set()
-    part = WhileServed(
+    part = ServedKindControllers(
         cast("Client", server),
         Stores(),
         [a_part(one) for one in (FOXES, OWLS, DUCKS)],
@@ -173,7 +173,7 @@ async def staged(
         leading=leading,
         metrics=metrics,
         on_watch=lambda *_: None,
-        on_set_aside=lambda _: None,
+        on_quarantine=lambda _: None,
         look_seconds=look_seconds,
     )
     running = asyncio.create_task(part.run())

@@ -56,7 +56,7 @@ def _object_of(event: Event) -> tuple[_Object, Event | None]:
 
 
 @dataclass(slots=True)
-class Recent:
+class RecentChanges:
     """All objects as they are, and those that changed a moment ago as they were."""
 
     _known: dict[_Object, Event] = field(default_factory=dict[_Object, Event])

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from admitq.app import dumping
-from admitq.app.dumping import Dumping
+from admitq.app import state_dump
+from admitq.app.state_dump import StateDumper
 from admitq.core.state import AdmissionState
 from tests.unit.app.dumped_lines import assembled
 from tests.unit.core.play import Play, queue
@@ -25,9 +25,9 @@ def a_state() -> AdmissionState:
 
 
 def test_the_lines_of_a_dump_make_the_whole_state_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dumping, "PER_LINE", 2)
+    monkeypatch.setattr(state_dump, "PER_LINE", 2)
     state = a_state()
-    dumped = Dumping(state, lambda: {"workloads": 5})
+    dumped = StateDumper(state, lambda: {"workloads": 5})
     with capture_logs() as lines:
         dumped.begin()
         dumped.wait()
@@ -53,8 +53,8 @@ def test_dumps_are_written_beside_cycles_and_one_at_a_time(
         assert go_on.wait(60)
         seen.append(taken)
 
-    monkeypatch.setattr(dumping, "_write", slowly)
-    dumped = Dumping(state, dict)
+    monkeypatch.setattr(state_dump, "_write", slowly)
+    dumped = StateDumper(state, dict)
     dumped.begin()
     assert written.wait(60), "begin returned while it is being written"
     with capture_logs() as lines:
@@ -63,7 +63,7 @@ def test_dumps_are_written_beside_cycles_and_one_at_a_time(
     go_on.set()
     dumped.wait()
     assert len(seen) == 1
-    assert dumping.dump.encode(seen[0]) == before
+    assert state_dump.dump.encode(seen[0]) == before
     dumped.begin()
     dumped.wait()
     assert len(seen) == 2

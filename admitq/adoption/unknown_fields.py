@@ -3,32 +3,32 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from admitq.adoption.cluster import Cluster, holds, title, version_read
+from admitq.adoption.cluster import Cluster, has_true_condition, object_reference, readable_version
 from admitq_api.crds import create_crds
 from admitq_api.json_objects import JsonObject
 
 OF_EVERY_OBJECT: Final = frozenset({"apiVersion", "kind", "metadata"})
 
 
-def lost(cluster: Cluster) -> Iterator[str]:
+def find_unknown_fields(cluster: Cluster) -> Iterator[str]:
     """What would be lost or refused: each field once, with an object that has it and how many more do."""
     own = {one["spec"]["names"]["plural"]: _schemas(one) for one in create_crds(cluster.names.group)}
     for plural, definition in cluster.definitions.items():
-        schema = own.get(plural, {}).get(version_read(definition) or "")
+        schema = own.get(plural, {}).get(readable_version(definition) or "")
         if schema is None:
             yield from (f"all of {name}" for name, _ in cluster.each(plural))
             continue
         having: dict[str, list[str]] = {}
         for one in cluster.objects.get(plural, ()):
-            if not holds(one, "Finished"):
+            if not has_true_condition(one, "Finished"):
                 told = {key: value for key, value in one.items() if key not in OF_EVERY_OBJECT}
-                for path in {*unknown(schema, told)}:
-                    having.setdefault(path, []).append(title(plural, one))
+                for path in {*find_unknown_paths(schema, told)}:
+                    having.setdefault(path, []).append(object_reference(plural, one))
         for path, names in sorted(having.items()):
             yield f"{path} of {names[0]}" + (f" and {len(names) - 1} more" if len(names) > 1 else "")
 
 
-def unknown(schema: Mapping[str, Any], value: Any, at: str = "") -> Iterator[str]:
+def find_unknown_paths(schema: Mapping[str, Any], value: Any, at: str = "") -> Iterator[str]:
     """The fields in a value that a structural schema has not, and the values that it does not list."""
     if isinstance(value, Mapping):
         fields: Mapping[str, Any] = schema.get("properties") or {}
@@ -36,14 +36,14 @@ def unknown(schema: Mapping[str, Any], value: Any, at: str = "") -> Iterator[str
         for name, inner in value.items():
             where = f"{at}.{name}" if at else str(name)
             if name in fields:
-                yield from unknown(fields[name], inner, where)
+                yield from find_unknown_paths(fields[name], inner, where)
             elif isinstance(others, Mapping):
-                yield from unknown(others, inner, where)
+                yield from find_unknown_paths(others, inner, where)
             elif not others and not schema.get("x-kubernetes-preserve-unknown-fields"):
                 yield where
     elif isinstance(value, list):
         for inner in value:
-            yield from unknown(schema.get("items") or {}, inner, f"{at}[]")
+            yield from find_unknown_paths(schema.get("items") or {}, inner, f"{at}[]")
     elif (listed := schema.get("enum")) and value not in listed:
         yield f"{at}: {value}"
 
