@@ -92,7 +92,7 @@ async def test_a_ready_check_admits_and_is_left_alone(stage: Stage, begin: Begin
     assert await states(stage) == {"a": "Ready"}
 
 
-async def test_a_pending_check_holds_quota_and_its_message_is_told(stage: Stage, begin: Begin) -> None:
+async def test_pending_check_holds_quota_and_reports_its_message(stage: Stage, begin: Begin) -> None:
     await queues(stage, "a")
     begin(lambda _, check: Statement(check["name"], State.PENDING, "nodes in 5 minutes"))
     await stage.job()

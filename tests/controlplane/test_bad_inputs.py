@@ -168,7 +168,7 @@ def _outcome(row: Mapping[str, Any], subject: Subject) -> tuple[str, Any]:
     return "runs", row.get("runs", {}).get(subject.name, subject.case.started)
 
 
-def test_the_table_tells_of_each_kind_once_what_becomes_of_an_input() -> None:
+def test_table_has_one_result_for_each_kind_and_input() -> None:
     told = table(DEFAULT_GROUP)
     known = {"input", "changes", "nothing", "runs", "without", *WITH_WORDS}
     assert set(told["places"]) == set(SUBJECTS)

@@ -248,7 +248,7 @@ def test_every_way_to_lose_quota_has_its_story() -> None:
 
 
 @pytest.mark.core
-async def test_every_eviction_is_told_stops_the_job_and_ends(
+async def test_every_eviction_is_reported_stops_the_job_and_ends(
     stage: Stage, admitq_running: Installation
 ) -> None:
     await stage.flavor()

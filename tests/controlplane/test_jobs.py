@@ -525,7 +525,7 @@ async def test_a_job_that_a_workload_cannot_stand_for_says_so(stage: Stage) -> N
         await stage.job("bad", labels={stage.names.max_exec_time: "-5"})
 
 
-async def test_a_workload_name_that_a_stranger_took_is_told_on_the_job(stage: Stage) -> None:
+async def test_workload_name_taken_by_a_foreign_object_is_reported_on_the_job(stage: Stage) -> None:
     await stage.queues()
     job = await stage.job(queue=None, suspend=True)
     taken = create_workload_name("Job", "batch", "j", job["metadata"]["uid"])

@@ -243,7 +243,7 @@ async def test_a_topology_is_held_while_a_flavor_names_it(stage: Stage) -> None:
 # --- statuses -------------------------------------------------------------------------------------
 
 
-async def test_queues_tell_their_numbers(stage: Stage) -> None:
+async def test_queues_report_their_numbers(stage: Stage) -> None:
     await stage.flavor()
     await stage.cluster_queue("cq", cpu=2, cohortName=stage.own("team"))
     await stage.cluster_queue("lender", cpu=1, cohortName=stage.own("team"))

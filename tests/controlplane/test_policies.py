@@ -274,7 +274,7 @@ async def _waits_for_a_queue(stage: Stage) -> None:
     await stage.until(lambda: stage.is_complete("queueless"))
 
 
-async def test_a_namespace_that_no_watch_told_of_is_read(
+async def test_namespace_missing_in_the_watch_is_read(
     admitq_running: Installation, admitq_namespace: str, api_group: str
 ) -> None:
     """With what the chart grants the webhook, for a job that comes together with its namespace."""

@@ -222,7 +222,7 @@ async def apply(stage: Stage, manifest: dict[str, Any]) -> None:
 # --- the answers of an autoscaler -----------------------------------------------------------------
 
 
-async def test_an_accepted_request_tells_when(stage: Stage, autoscaler: Autoscaler) -> None:
+async def test_accepted_request_reports_its_time(stage: Stage, autoscaler: Autoscaler) -> None:
     await ready_queues(stage)
     await stage.job()
     request = await autoscaler.request()
@@ -466,7 +466,7 @@ async def test_workload_without_need_for_nodes_has_no_request(
 # --- what cannot be created -----------------------------------------------------------------------
 
 
-async def test_what_is_refused_is_told_and_tried_again(stage: Stage, autoscaler: Autoscaler) -> None:
+async def test_refused_writes_are_reported_and_retried(stage: Stage, autoscaler: Autoscaler) -> None:
     await stage.create(QUOTAS, "q", {"spec": {"hard": {"count/podtemplates": "0"}}})
 
     async def in_force() -> bool:

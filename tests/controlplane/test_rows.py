@@ -22,6 +22,6 @@ def test_every_story_names_rows_that_there_are() -> None:
     assert [str(case) for case in stories() if not case.rows or not ROWS.issuperset(case.rows)] == []
 
 
-def test_no_story_is_told_twice() -> None:
+def test_no_story_occurs_twice() -> None:
     names = [case.name for case in stories()]
     assert sorted(name for name in set(names) if names.count(name) > 1) == []

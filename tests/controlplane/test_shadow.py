@@ -27,7 +27,7 @@ def shadow(admitq_running: Installation, api_group: str) -> Generator[Installati
     made.helm("uninstall", made.release)
 
 
-async def test_a_shadow_agrees_with_its_like_and_tells_of_what_it_would_not_do(
+async def test_shadow_agrees_with_an_equal_manager_and_reports_other_decisions(
     stage: Stage, shadow: Installation
 ) -> None:
     names, queue = stage.names, stage.own("cq")

@@ -113,7 +113,7 @@ HELD = ("QuotaReserved", "Admitted")
         ),
     ],
 )
-def test_a_broken_law_is_told(taken: list[tuple[str, str, JsonObject]], law: str) -> None:
+def test_broken_law_is_reported(taken: list[tuple[str, str, JsonObject]], law: str) -> None:
     before = [("ClusterQueue", "cq", queue("4")), ("Job", "j", job(suspend=True))]
     found = {one.partition(": ")[2] for one in broken(steps(*before, *taken), NAMES)}
     assert found == ({law} if law else set())
@@ -164,7 +164,7 @@ def test_plays_are_alike_but_for_times_versions_and_made_up_names() -> None:
         ({"admission": {"clusterQueue": "cq"}}, '{"clusterQueue":"cq"} and not null'),
     ],
 )
-def test_what_differs_is_told_with_its_place(change: JsonObject, text: str) -> None:
+def test_differences_are_reported_with_their_place(change: JsonObject, text: str) -> None:
     [told] = differences(play("kills-1", "job-j-1a2b3", **change), play("kills-1", "job-j-1a2b3"))
     assert told.startswith(f"/Workload WORKLOAD 1 OF Job j/status/{next(iter(change))}: {text}")
 

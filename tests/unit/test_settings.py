@@ -89,7 +89,7 @@ def test_what_cannot_be_is_refused_by_name(tmp_path: Path, text: str, gates: str
 
 @pytest.mark.parametrize("on", [True, False])
 @pytest.mark.parametrize("configured", [True, False])
-def test_a_gate_switches_what_metrics_tell_of(tmp_path: Path, on: bool, configured: bool) -> None:
+def test_gate_switches_metrics(tmp_path: Path, on: bool, configured: bool) -> None:
     file = tmp_path / "config.yaml"
     file.write_text(f"{HEAD}metrics: {{localQueueMetrics: {{enable: {str(configured).lower()}}}}}")
     said = str(on).lower()
@@ -122,7 +122,7 @@ def test_custom_labels_need_their_gate(tmp_path: Path, on: bool) -> None:
     assert settings.notes() == (() if on else (untold,))
 
 
-def test_a_gate_of_a_feature_to_come_is_taken_and_told_of() -> None:
+def test_gate_of_a_missing_feature_is_accepted_and_reported() -> None:
     assert load_settings(None, "TASBalancedPlacement=true,PriorityBoost=true").notes() == (
         "TASBalancedPlacement: has no effect: its feature is still to come",
     )
@@ -139,7 +139,7 @@ def test_a_gate_of_a_feature_to_come_is_taken_and_told_of() -> None:
         ),
     ],
 )
-def test_settings_of_features_that_are_not_there_are_told_apart(text: str, fields: tuple[str, ...]) -> None:
+def test_settings_of_missing_features_are_distinguished(text: str, fields: tuple[str, ...]) -> None:
     assert load_configuration(HEAD + text).list_settings_without_effect() == fields
 
 

@@ -445,7 +445,7 @@ def test_values_spare_the_namespace_that_managers_share(given: Any, made: Any) -
         ),
     ],
 )
-def test_a_file_of_the_older_version_is_told_in_the_newer(given: Any, told: Any) -> None:
+def test_file_of_the_older_version_is_converted(given: Any, told: Any) -> None:
     older = {"apiVersion": NAMES.config_api_version.replace("v1beta2", "v1beta1")}
     made = make_chart_values(cluster(**configured(**older, **given)))["config"]
     assert made == told

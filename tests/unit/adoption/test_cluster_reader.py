@@ -138,7 +138,7 @@ async def test_an_installation_of_ours_is_not_to_be_stopped() -> None:
 
 
 @pytest.mark.parametrize("plural", [CONFIG_MAPS.plural, "workloads", LEASES.plural])
-async def test_what_cannot_be_read_is_told_and_the_rest_is_read(plural: str) -> None:
+async def test_unreadable_objects_are_reported_and_the_others_read(plural: str) -> None:
     cluster = await found(HELD, frozenset({plural}))
     assert "their-manager" in names_of(cluster.deployments)
     [told] = {one.rpartition(": ")[2] for one in cluster.unread}

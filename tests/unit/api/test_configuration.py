@@ -129,7 +129,7 @@ def test_a_file_of_the_wrong_form_is_refused(text: str, message: str) -> None:
         load_configuration(text)
 
 
-def test_every_wrong_field_is_told_at_once() -> None:
+def test_all_wrong_fields_are_reported_at_once() -> None:
     with pytest.raises(ConfigurationError) as caught:
         load(webhook={"port": 0}, health={"nope": 1}, clientConnection={"burst": -1})
     assert [problem.split(":")[0] for problem in caught.value.problems] == [

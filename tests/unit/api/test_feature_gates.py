@@ -98,7 +98,7 @@ def test_the_reference_says_of_each_gate_whether_anything_looks_at_it() -> None:
     assert {gate.name for gate in IN_EFFECT} == named
 
 
-def test_a_switched_gate_that_does_less_than_it_says_is_told_of() -> None:
+def test_switched_gate_without_full_effect_is_reported() -> None:
     gates = FeatureGates.from_mapping(
         {
             "PartialAdmission": False,

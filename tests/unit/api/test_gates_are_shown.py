@@ -59,7 +59,7 @@ SHOWN: Final = {
         "unit/controllers/job/test_slices_growing.py: test_without_the_gate_a_job_is_like_any_other",
     ),
     Gate.FAILURE_RECOVERY_POLICY: Shown(
-        "unit/controllers/pods/test_failure_recovery.py: test_a_pod_is_failed_then_deleted_then_told_of",
+        "unit/controllers/pods/test_failure_recovery.py: test_pod_is_failed_then_deleted_then_reported",
         "unit/controllers/test_small_controllers.py: test_the_settings_are_those_of_the_configuration",
     ),
     Gate.FAIR_SHARING_PREEMPT_WITHIN_NOMINAL: Shown(
@@ -88,14 +88,14 @@ SHOWN: Final = {
         "unit/core/test_cycle.py: test_losing_head_continues_with_the_next_flavor_by_gate",
         "scenarios/fungibility.yaml: Without keeping its place a scan starts over whenever quota changed",
     ),
-    Gate.LOCAL_QUEUE_METRICS: _both("unit/test_settings.py: test_a_gate_switches_what_metrics_tell_of"),
+    Gate.LOCAL_QUEUE_METRICS: _both("unit/test_settings.py: test_gate_switches_metrics"),
     Gate.LWS_IMMUTABLE_GROUP_SIZE: _both(
         "unit/webhooks/test_serving_kinds.py: test_groups_keep_the_shape_and_number_of_their_pods"
     ),
-    Gate.METRICS_FOR_COHORTS: _both("unit/test_settings.py: test_a_gate_switches_what_metrics_tell_of"),
+    Gate.METRICS_FOR_COHORTS: _both("unit/test_settings.py: test_gate_switches_metrics"),
     Gate.METRIC_FOR_WORKLOAD_CREATION_LATENCY: _both(
         "unit/controllers/job/test_workload_creation.py: "
-        "test_how_long_a_workload_took_to_come_is_told_behind_a_gate"
+        "test_creation_latency_of_a_workload_is_reported_by_gate"
     ),
     Gate.MULTIKUEUE: _both(
         "unit/webhooks/test_job_mutation.py: test_job_for_another_cluster_is_not_run_here"

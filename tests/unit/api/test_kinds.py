@@ -91,7 +91,7 @@ def test_every_field_of_ours_is_described(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", DEFINITIONS)
-def test_every_list_says_how_its_items_are_told_apart(kind: str) -> None:
+def test_every_list_declares_its_keys(kind: str) -> None:
     lists = [(path, node) for path, node in layers(schema(kind)) if node.get("type") == "array"]
     assert [path for path, node in lists if "x-kubernetes-list-type" not in node] == []
     for path, node in lists:
@@ -133,7 +133,7 @@ def test_objects_below_the_templates_spec_keep_unknown_fields() -> None:
     assert all(one.get("x-kubernetes-preserve-unknown-fields") is True for one in objects)
 
 
-def test_the_pod_template_has_no_default_but_those_that_tell_items_apart() -> None:
+def test_pod_template_has_defaults_only_for_list_keys() -> None:
     defaults = [one["default"] for one in below(pod_template_schema()) if "default" in one and "type" in one]
     assert set(defaults) == {"", "TCP"}
 

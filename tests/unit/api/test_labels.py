@@ -44,7 +44,7 @@ def test_webhook_paths(group: str, version: str, kind: str, path: str) -> None:
     assert names_for().webhook_path("mutate", group, version, kind) == path
 
 
-def test_field_managers_tell_concerns_apart() -> None:
+def test_field_managers_separate_concerns() -> None:
     assert names_for().field_manager("admission") == "admitq-admission"
     assert names_for(COMPAT_GROUP).field_manager("admission") == "kueue-admission"
 

@@ -90,7 +90,7 @@ def test_a_field_may_be_called_as_a_keyword() -> None:
     }
 
 
-def test_keys_that_tell_items_apart_keep_their_default_unless_required() -> None:
+def test_list_keys_keep_their_default_unless_required() -> None:
     port = {
         "type": "object",
         "required": ["port"],

@@ -72,7 +72,7 @@ SELECTORS = [
 
 
 @pytest.mark.parametrize(("selector", "expected"), SELECTORS)
-def test_every_problem_of_a_selector_is_told_with_its_path(selector: Any, expected: Any) -> None:
+def test_every_problem_of_a_selector_is_reported_with_its_path(selector: Any, expected: Any) -> None:
     problems = [str(problem) for problem in validate_selector(selector, "s")]
     assert len(problems) == len(expected)
     assert all(problem.startswith(start) for problem, start in zip(problems, expected, strict=True))

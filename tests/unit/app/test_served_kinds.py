@@ -231,7 +231,7 @@ async def test_a_kind_comes_goes_and_comes_again() -> None:
         assert stage.looked_at.count(("duck", "in-later")) == 1
 
 
-async def test_with_a_kind_goes_what_is_told_of_its_objects() -> None:
+async def test_reports_of_a_kind_are_removed_with_it() -> None:
     server = Server({DUCKS: [an_object("donald"), an_object("sick")]})
     async with staged(server) as stage:
         await until(lambda: stage.quarantined == {"sick": "RuntimeError: duck"})

@@ -21,7 +21,7 @@ def asked(*arguments: str) -> str:
     return answer.stdout
 
 
-def test_json_tells_every_kind_with_every_ability() -> None:
+def test_json_lists_every_kind_with_every_ability() -> None:
     rows = json.loads(asked("--output=json"))
     assert [row["framework"] for row in rows] == [one.framework for one in load_integrations()]
     assert rows[0] == {
@@ -46,7 +46,7 @@ def test_the_table_has_a_line_for_every_kind() -> None:
             assert (ability.title in line) == ability.is_supported_by(one)
 
 
-def test_an_ability_that_a_kind_lacks_is_not_told() -> None:
+def test_missing_ability_of_a_kind_is_not_listed() -> None:
     bare = replace(
         JOB,
         scaling=replace(JOB.scaling, with_pod_counts=None, can_be_elastic=False),
@@ -62,7 +62,7 @@ def test_an_ability_without_controller_is_marked_as_not_yet() -> None:
     assert describe_kind(JOB)["otherClusters"] is False
 
 
-def test_kinds_that_a_configuration_tells_of_are_listed_too(tmp_path: Path) -> None:
+def test_configured_kinds_are_listed_too(tmp_path: Path) -> None:
     file = tmp_path / "config.yaml"
     head = {"apiVersion": "config.admitq.dev/v1beta2", "kind": "Configuration"}
     file.write_text(yaml.safe_dump({**head, "integrations": {"custom": configured()}}))

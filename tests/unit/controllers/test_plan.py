@@ -73,7 +73,7 @@ async def test_step_that_makes_an_object_invalid_is_no_conflict(world: World) ->
     assert refused.value.is_invalid
 
 
-async def test_nothing_is_told_of_a_write_that_failed(world: World) -> None:
+async def test_failed_write_is_not_reported(world: World) -> None:
     world.client.fails["patch"] = ApiError(500, "InternalError", "no")
     telling = Tell(workload(), "Normal", "R", "n")
     with pytest.raises(ApiError):

@@ -226,7 +226,7 @@ def test_a_changed_weight_counts_at_once_and_every_change_is_counted() -> None:
     assert some.age(MAIN) == 2
 
 
-def test_a_dump_tells_all() -> None:
+def test_dump_contains_the_whole_state() -> None:
     some = books(HALVED_IN_TEN, queue(consumed=ConsumedResources((("cpu", 4000),), 0)), queue(OTHER))
     some.penalize(MAIN, "u", [(("cpu", 3),)])
     some.penalize(MAIN, "v", [(("gpu", 3),)])

@@ -60,7 +60,7 @@ def test_workload_is_refused_while_too_many_checks_apply_to_every_flavor(strateg
     assert play.decide() == ["one"]
 
 
-def test_workload_is_told_of_too_many_checks_without_its_turn() -> None:
+def test_workload_reports_too_many_checks_without_its_turn() -> None:
     play = play_with(checked(*rules(9)))
     play.submit("one", "q", requeue_blocked=True)
     assert play.state.queries.admissibility(key("one")) == TooManyChecks("q", 9, MOST_CHECKS)

@@ -212,7 +212,7 @@ def test_a_change_of_weight_changes_the_turns() -> None:
     assert play.decide() == ["a2", "b1"]
 
 
-def test_a_queue_begins_with_what_its_status_tells() -> None:
+def test_queue_starts_with_the_usage_in_its_status() -> None:
     play = shared()
     seeded = ConsumedResources((("cpu", 7),), play.now)
     play.send(happened.LocalQueueChanged(LocalQueue(key("c"), "q", consumed=seeded)))

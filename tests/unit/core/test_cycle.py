@@ -114,7 +114,7 @@ def test_preemptor_waits_until_its_targets_have_left() -> None:
     assert play.refusal("low") is not None
 
 
-def test_victims_that_leave_already_are_not_told_again() -> None:
+def test_evicted_targets_are_not_reported_again() -> None:
     play = Play()
     play.put(queue("q", 4, preemption=LOWER))
     play.submit("low", "q", 2)
@@ -295,7 +295,7 @@ def test_a_preemption_may_fail_while_its_preemptor_does_not_wait(
     assert preempted(play.cycles()) == ["low"]
 
 
-def test_a_preemptor_that_begins_to_wait_anew_is_not_told_of_former_failures() -> None:
+def test_new_preemption_does_not_report_former_failures() -> None:
     play = preempting()
     play.change("high", admission_gates=("gate",))
     play.change("high", admission_gates=())

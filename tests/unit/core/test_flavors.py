@@ -519,7 +519,7 @@ def test_a_fit_elsewhere_does_not_hide_that_a_resource_must_be_preempted_for() -
     )
 
 
-def test_why_a_preempting_workload_does_not_fit_tells_of_all_flavors_looked_at() -> None:
+def test_preempting_workload_reports_all_evaluated_flavors() -> None:
     queue = Queue({"f1": 1, "f2": 3}, used={"f2": 3})
     assignment = queue.assign(pods(2), oracle=oracle_of({"f2": Prospect(Mode.RECLAIM, 0)}))
     assert assignment.mode is Mode.RECLAIM
@@ -569,7 +569,7 @@ def test_pins_hold_for_each_podset() -> None:
 # --- what was looked at ---------------------------------------------------------------------------------
 
 
-def test_flavors_that_were_not_simply_taken_are_told() -> None:
+def test_skipped_flavors_are_reported() -> None:
     rules = FlavorFungibility(when_can_borrow=SEARCH_ON)
     queue = Queue({"f1": 1, "f2": 1, "f3": 2}, lent={"f2": 5}, fungibility=rules)
     assert queue.assign(pods(2)).attempts == (

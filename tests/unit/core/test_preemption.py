@@ -175,7 +175,7 @@ def test_a_candidate_uses_something_contested() -> None:
     assert stage.names("own", {"gpu": 1}, 1) == ["gpu"]
 
 
-def test_flavors_are_told_apart() -> None:
+def test_flavors_are_distinguished() -> None:
     stage = Stage()
     stage.queue("own", None, {"cpu": 1, "spot/cpu": 1}, LOWER_HERE)
     stage.holds("own", "spot", {"spot/cpu": 1})

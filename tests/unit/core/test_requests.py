@@ -193,7 +193,7 @@ def test_a_demand_scales_to_fewer_pods() -> None:
     assert (asked.for_pods(3).count, asked.for_pods(3).totals) == (3, (("memory", 6),))
 
 
-def test_what_counts_is_told_by_the_configuration() -> None:
+def test_configuration_selects_what_counts() -> None:
     as_credits = Transformation("cpu", (TransformationOutput("credits", Fraction(10)),), retain=False)
     rules = RequestRules(Resources(excluded_prefixes=("example.com/",), transformations=(as_credits,)))
     pod_sets = (PodSet("main", 2, asking({"cpu": 150, "example.com/nic": 1, "memory": 3})),)

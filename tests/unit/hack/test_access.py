@@ -31,18 +31,18 @@ def test_rules_are_taken_apart_into_single_permissions() -> None:
     }
 
 
-def test_a_refused_call_is_told_once_however_often_it_was_made() -> None:
+def test_repeated_refused_call_is_reported_once() -> None:
     made = list(calls([line("pods", "list", decision="forbid")] * 3))
     assert refused(made) == ["manager: list pods x"]
 
 
-def test_what_an_admission_policy_denies_is_told_as_refused() -> None:
+def test_denial_of_an_admission_policy_is_reported_as_refused() -> None:
     event = json.loads(line("pods", "patch"))
     event["annotations"]["validation.policy.admission.k8s.io/validation_failure"] = "[]"
     assert refused(calls([json.dumps(event)])) == ["manager: patch pods x"]
 
 
-def test_a_call_that_names_the_other_group_is_told() -> None:
+def test_call_that_names_the_other_group_is_reported() -> None:
     asked = [
         "/apis/batch/v1/namespaces/a/jobs/b?fieldManager=admitq-job-controller",
         "/apis/batch/v1/namespaces/a/jobs/b?fieldManager=kueue-job-controller",

@@ -53,7 +53,7 @@ def test_every_program_carries_the_version_that_go_mod_pins(program: binaries.Pr
         assert f"={version}" in flags
 
 
-def test_a_full_disk_is_told_before_anything_is_built(
+def test_full_disk_is_reported_before_the_build(
     empty_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     go = executable(tmp_path / "go", f'echo "{tmp_path}/build"; echo "{tmp_path}/modules"')

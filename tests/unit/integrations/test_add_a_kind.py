@@ -70,7 +70,7 @@ def test_the_file_is_short() -> None:
 
 
 @pytest.mark.usefixtures("installed")
-def test_its_functions_tell_how_a_job_stands_whatever_it_looks_like() -> None:
+def test_its_functions_accept_jobs_of_any_shape() -> None:
     kind = registry.load_integrations()[-1]
     assert kind.gvk == ("example.com", "v1", "Sweep")
     assert [(one.name, one.count) for one in kind.list_pod_sets(SWEEP, names_for())] == [("trials", 4)]

@@ -222,7 +222,7 @@ def conditions(**statuses: str) -> list[dict[str, str]]:
         ),
     ],
 )
-def test_phase_and_conditions_tell_how_an_appwrapper_stands(
+def test_phase_and_conditions_give_the_state_of_an_appwrapper(
     status: Any, finished: Any, active: Any, ready: Any
 ) -> None:
     job = wrapper(JOB, status=status)

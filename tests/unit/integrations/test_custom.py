@@ -93,7 +93,7 @@ def condition(kind: str, status: str = "True") -> dict[str, Any]:
 # --- the record -------------------------------------------------------------------------------------
 
 
-def test_a_kind_is_switched_on_by_being_told_of(tmp_path: Path) -> None:
+def test_kind_is_enabled_by_its_definition(tmp_path: Path) -> None:
     on = told(tmp_path, PLAIN, TASKS)
     assert [one.framework for one in on] == ["batch/job", "example.com/training", "tasks.example.com/job"]
     assert [one.gvk for one in on[1:]] == [
@@ -102,7 +102,7 @@ def test_a_kind_is_switched_on_by_being_told_of(tmp_path: Path) -> None:
     ]
 
 
-def test_abilities_follow_from_what_is_told(plain: Integration, tasks: Integration) -> None:
+def test_abilities_follow_from_the_definition(plain: Integration, tasks: Integration) -> None:
     keys = ("partialAdmission", "reclaimablePods", "otherClusters", "ownPriorityClass")
     assert [describe_kind(plain)[key] for key in keys] == [False, True, False, True]
     assert [describe_kind(tasks)[key] for key in keys] == [True, True, False, False]
@@ -112,7 +112,7 @@ def test_abilities_follow_from_what_is_told(plain: Integration, tasks: Integrati
     )
 
 
-def test_it_makes_what_it_is_told_to_make(plain: Integration, tasks: Integration) -> None:
+def test_it_creates_the_requested_objects(plain: Integration, tasks: Integration) -> None:
     job, deployment = (
         {"apiVersion": v, "kind": k} for v, k in (("batch/v1", "Job"), ("apps/v1", "Deployment"))
     )
@@ -238,7 +238,7 @@ ENDS: dict[str, tuple[Any, Any]] = {
 
 
 @pytest.mark.parametrize(("job", "expected"), ENDS.values(), ids=ENDS)
-def test_the_end_is_told_by_the_first_sign(plain: Integration, job: Any, expected: Any) -> None:
+def test_first_ending_condition_gives_the_end(plain: Integration, job: Any, expected: Any) -> None:
     assert plain.find_outcome(job) == expected
 
 
@@ -397,7 +397,7 @@ def test_what_cannot_be_is_refused_with_field_and_remedy(
         {**PLAIN, "kind": "Training", "plural": "courses"},
     ],
 )
-def test_a_kind_is_told_of_once(tmp_path: Path, second: Any) -> None:
+def test_kind_is_reported_once(tmp_path: Path, second: Any) -> None:
     says = r"custom\[1\]: is Training of example.com, like integrations.custom\[0\]: remove one"
     with pytest.raises(ConfigurationError, match=says):
         told(tmp_path, PLAIN, second)
@@ -414,7 +414,7 @@ def test_a_kind_is_queued_by_us_or_by_others(tmp_path: Path) -> None:
         told(tmp_path, PLAIN, externalFrameworks=["Training.v1.example.com"])
 
 
-def test_all_that_is_wrong_is_told_at_once(tmp_path: Path) -> None:
+def test_all_errors_are_reported_at_once(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError) as caught:
         told(tmp_path, {**PLAIN, "group": "kueue.x-k8s.io"}, {**TASKS, "group": "batch"})
     assert len(caught.value.problems) == 2

@@ -117,7 +117,7 @@ def condition(condition_type: str, status: str = "True", message: str = "") -> d
         (condition("Failed", message="no"), JobOutcome(False, "no"), False),
     ],
 )
-def test_conditions_tell_how_a_job_stands(status: Any, finished: Any, ready: Any) -> None:
+def test_conditions_give_the_state_of_a_job(status: Any, finished: Any, ready: Any) -> None:
     one = job(PYTORCH_JOB, {"Worker": pods()}, status)
     assert PYTORCH_JOB.find_outcome(one) == finished
     assert PYTORCH_JOB.are_pods_ready(one) is ready

@@ -319,7 +319,7 @@ def test_a_pod_that_ended_before_it_was_deleted_is_accounted_for_first() -> None
     assert "deletionTimestamp" not in of(gone)["metadata"]
 
 
-def test_it_is_told_when_a_deleted_pod_holds_nothing_any_more() -> None:
+def test_released_deleted_pod_is_reported() -> None:
     assert group("terminating", "running")["changes"] == NOW + 20 * SECOND
     assert group("going", "running")["changes"] is None
 
@@ -364,7 +364,7 @@ def test_a_stop_ends_what_runs_and_all_if_the_workload_is_deleted() -> None:
     assert named(list_stoppable(job, True, NAMES)) == ["p0", "p1", "p2", "p4"]
 
 
-def test_a_pod_is_told_once_why_it_ends() -> None:
+def test_pod_reports_once_why_it_ends() -> None:
     told = mark_for_termination(pod(), "NotAdmitted", "why", NOW)
     assert is_marked_for_termination(told)
     assert mark_for_termination(told, "Other", "again", NOW + 5) is told

@@ -87,7 +87,7 @@ SCALED = {"enableInTreeAutoscaling": True}
         (RAY_CLUSTER, SCALED, BOTH, []),
     ],
 )
-def test_clusters_that_were_made_are_looked_up_where_they_tell_more_than_the_job(
+def test_created_clusters_are_looked_up_where_they_know_more_than_the_job(
     kind: Integration, described: Any, status: Any, names: list[str]
 ) -> None:
     running = with_value(ray(kind, cluster(**described), status=status), ("metadata", "namespace"), "ns")
@@ -139,7 +139,7 @@ async def test_the_webhook_does_not_ask_how_many_workers_a_cluster_has() -> None
 
 
 @pytest.mark.parametrize("odd", [None, [], {}, {"spec": None}, {"spec": {"workerGroupSpecs": [None, 7, {}]}}])
-def test_of_a_cluster_of_any_shape_only_what_tells_numbers_of_workers_is_held(odd: Any) -> None:
+def test_only_worker_counts_of_a_cluster_are_cached(odd: Any) -> None:
     [followed] = RAY_JOB.templates.referenced_kinds
     assert followed.trim_for_cache is not None
     followed.trim_for_cache(odd)
@@ -554,7 +554,7 @@ def test_a_cluster_that_scales_itself_stays_where_it_is() -> None:
         ({"generation": 7, "annotations": None}, "7"),
     ],
 )
-def test_slices_are_told_apart_by_the_generations_of_the_job_and_its_cluster(
+def test_slices_are_distinguished_by_generations_of_job_and_cluster(
     kind: Integration, metadata: dict[str, Any], version: str
 ) -> None:
     assert kind.scaling.get_slice_version({"metadata": metadata}, NAMES) == version

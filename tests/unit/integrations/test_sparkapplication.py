@@ -314,9 +314,7 @@ RETRIES = {"restartPolicy": {"type": "OnFailure", "onSubmissionFailureRetries": 
         (state("SUBMISSION_FAILED"), {"restartPolicy": {"type": "Always"}}, None, False),
     ],
 )
-def test_the_state_tells_how_an_application_stands(
-    status: Any, spec: Any, finished: Any, active: Any
-) -> None:
+def test_state_gives_the_state_of_an_application(status: Any, spec: Any, finished: Any, active: Any) -> None:
     job = app(status=status, **spec)
     assert SPARK_APPLICATION.find_outcome(job) == finished
     assert SPARK_APPLICATION.is_active(job) is active

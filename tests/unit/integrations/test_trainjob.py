@@ -376,7 +376,7 @@ TWO = runtime(entry("model-initializer", "model-initializer"), entry(), policy={
         ([{"name": "node", "failed": 1}], False, False, None),
     ],
 )
-def test_jobs_of_the_jobset_tell_how_it_stands(
+def test_jobs_of_the_jobset_give_its_state(
     statuses: Any, active: bool, ready: bool, reclaimable: Any
 ) -> None:
     trained = job(TWO, status={"jobsStatus": statuses})
@@ -385,7 +385,7 @@ def test_jobs_of_the_jobset_tell_how_it_stands(
     assert TRAIN_JOB.scaling.count_reclaimable_pods(trained) == reclaimable
 
 
-def test_readiness_without_the_runtime_is_that_of_the_jobs_that_are_told_of() -> None:
+def test_readiness_without_runtime_follows_the_reported_jobs() -> None:
     status = {"jobsStatus": [{"name": "node", "ready": 1}, {"name": "other", "active": 1}]}
     assert not TRAIN_JOB.are_pods_ready({"status": status})
     assert TRAIN_JOB.are_pods_ready({"status": {"jobsStatus": status["jobsStatus"][:1]}})

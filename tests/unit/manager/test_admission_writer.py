@@ -98,7 +98,7 @@ async def writing(
         (PreemptionGated(), False, "AdmissionGated", "Pending"),
     ],
 )
-async def test_a_refusal_is_told_by_the_reasons_that_are_switched_on(
+async def test_refusal_has_the_enabled_reasons(
     refusal: Refusal, tell_reasons: bool, reason: str, event: str
 ) -> None:
     writes, recorder = Writes(), Recorder()

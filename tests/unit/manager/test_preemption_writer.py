@@ -191,7 +191,7 @@ async def test_target_reports_preemptor_and_reason_and_keeps_its_quota() -> None
     [([NO_ANSWER], 2), ([NO_ANSWER, NO_ANSWER], 3), ([LANDED], 2), ([LANDED, NO_ANSWER], 3)],
     ids=str,
 )
-async def test_it_is_repeated_until_certain_and_told_once(answers: list[Any], writes: int) -> None:
+async def test_write_is_repeated_until_certain_and_reported_once(answers: list[Any], writes: int) -> None:
     world = World(victim(), answers)
     assert await world.writer.preempt(PREEMPTION)
     assert world.writes == writes

@@ -390,7 +390,7 @@ def test_excess_pods_are_counted_for_the_cluster_queue_of_their_workload() -> No
     assert told.value("excess_pods_total", **labels) is None
 
 
-def test_a_gate_that_was_removed_is_told_with_its_queue() -> None:
+def test_removed_gate_is_counted_with_its_queue() -> None:
     told = Told()
     told.measures.workloads.gate_removed("example.com/gate", "cq", 2.5, is_group=True)
     labels = {"name": "example.com/gate", "cluster_queue": "cq", "is_group": "true"}

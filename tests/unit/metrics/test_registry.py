@@ -45,7 +45,7 @@ def test_series_of_a_deleted_cluster_queue_disappear_and_others_stay() -> None:
     assert sum('"kept"' in line for line in lines(metrics)) == 2
 
 
-def test_local_queues_of_equal_name_are_told_apart_by_namespace() -> None:
+def test_local_queues_of_equal_name_are_distinguished_by_namespace() -> None:
     metrics = Metrics()
     for namespace in ("team-a", "team-b"):
         metrics.set("local_queue_pending_workloads", 1, name="main", namespace=namespace, status="active")

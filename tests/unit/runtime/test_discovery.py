@@ -34,7 +34,7 @@ def offering(*resources: Any) -> dict[str, Any]:
     return {"kind": "APIResourceList", "resources": list(resources)}
 
 
-async def test_groups_are_told_with_all_their_versions() -> None:
+async def test_groups_are_listed_with_all_versions() -> None:
     groups = [
         {"name": "batch", "versions": [{"groupVersion": "batch/v1", "version": "v1"}]},
         {"name": "two.example", "versions": [{"version": "v1"}, {"version": "v2"}]},
@@ -44,7 +44,7 @@ async def test_groups_are_told_with_all_their_versions() -> None:
 
 
 @pytest.mark.parametrize("answer", [{}, {"groups": None}, {"groups": [None, {"versions": 3}]}, None, []])
-async def test_an_answer_of_another_shape_tells_of_nothing(answer: Any) -> None:
+async def test_answer_of_another_shape_has_no_resources(answer: Any) -> None:
     client = answering({"/apis": answer, "/apis/batch/v1": answer})
     assert await list_group_versions(client) == frozenset()
     assert await list_resources(client, "batch", "v1") == ()
@@ -73,7 +73,7 @@ async def test_what_is_watched_in_parts_is_served_in_each() -> None:
     assert await find_served(client, [PODS, view, other]) == {PODS, view}
 
 
-async def test_what_is_not_served_has_no_resources_and_failures_are_told_apart() -> None:
+async def test_unserved_groups_have_no_resources_and_failures_differ() -> None:
     assert await list_resources(answering({}), JOB_SETS.group, JOB_SETS.version) == ()
     down = ApiError(503, "ServiceUnavailable", "down")
     broken = answering({"/apis": down, "/apis/batch/v1": down})

@@ -29,7 +29,7 @@ from admitq.runtime.transport import from_status
         (401, "Unauthorized", {"is_transient"}),
     ],
 )
-def test_an_error_tells_what_may_be_done_about_it(status: int, reason: str, holds: set[str]):
+def test_error_states_whether_a_retry_helps(status: int, reason: str, holds: set[str]):
     error = ApiError(status, reason, "text")
     asked = [name for name in dir(ApiError) if name.startswith("is_")]
     assert {name for name in asked if getattr(error, name)} == holds

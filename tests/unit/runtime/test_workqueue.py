@@ -99,7 +99,7 @@ async def test_keys_are_handed_to_waiting_workers_each_once():
     assert sorted(await asyncio.gather(*workers)) == ["a", "b", "c"]
 
 
-async def test_tells_how_long_a_key_has_waited():
+async def test_queue_reports_how_long_a_key_waited():
     now = 100.0
     queue: WorkQueue[str] = WorkQueue(clock=lambda: now)
     queue.add("a")

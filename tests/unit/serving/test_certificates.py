@@ -98,7 +98,7 @@ def test_renewal_is_due_at_two_thirds_of_life(at: int, due: bool) -> None:
     assert validity(LEAF.certificate).is_renewal_due(NOW + at) is due
 
 
-def test_two_authorities_of_one_name_are_told_apart() -> None:
+def test_two_authorities_of_one_name_are_distinguished() -> None:
     other = make_authority(NOW, name="test")
     subjects = {x509.load_pem_x509_certificate(one.certificate).subject for one in (CA, other)}
     assert len(subjects) == 2
@@ -157,7 +157,7 @@ GOOD = to_secret_data(Authority(CA, OTHER, OTHER.certificate))
         {"previous-ca.crt": base64.b64encode(b"no certificate").decode()},
     ],
 )
-def test_a_secret_that_was_damaged_is_told_from_a_good_one(change: dict[str, Any]) -> None:
+def test_damaged_secret_is_recognized(change: dict[str, Any]) -> None:
     data = {key: value for key, value in {**GOOD, **change}.items() if value is not None}
     with pytest.raises(InvalidCertificate):
         from_secret_data(data)

@@ -138,7 +138,7 @@ def shown(replica: ManagedCertificates) -> bytes:
     return replica.live.certificate
 
 
-async def test_the_first_step_makes_an_authority_tells_everybody_and_shows_a_leaf() -> None:
+async def test_first_step_creates_an_authority_publishes_it_and_serves_a_certificate() -> None:
     api = an_api()
     replica = a_replica(api, Clock())
     assert not replica.first.is_set()
@@ -223,7 +223,7 @@ async def test_a_change_of_authority_is_announced_before_it_is_used() -> None:
     assert bundle_contains(api.bundle(), old.certificate)
 
 
-async def test_a_client_that_cannot_be_told_holds_the_change_but_not_the_leaf() -> None:
+async def test_unreachable_client_delays_the_authority_but_not_the_certificate() -> None:
     api, clock = an_api(), Clock()
     replica = a_replica(api, clock)
     await replica.step()
@@ -240,7 +240,7 @@ async def test_a_client_that_cannot_be_told_holds_the_change_but_not_the_leaf() 
     assert api.authority.active != old
 
 
-async def test_it_is_not_ready_before_every_client_was_told() -> None:
+async def test_it_is_not_ready_before_every_client_has_the_bundle() -> None:
     api = an_api()
     del api.objects[VALIDATING]
     replica = a_replica(api, Clock())
@@ -281,7 +281,7 @@ async def test_the_key_of_the_leaf_is_nowhere_in_the_api() -> None:
     assert set(api.secret["data"]) == {"ca.crt", "ca.key"}
 
 
-async def test_conversion_webhooks_of_crds_are_told_when_asked() -> None:
+async def test_conversion_webhooks_get_the_authority_if_configured() -> None:
     api = an_api()
     api.objects[CRD] = {"spec": {"conversion": {"strategy": "Webhook", "webhook": {"clientConfig": {}}}}}
     replica = a_replica(api, Clock(), (MUTATING, CRD))

@@ -185,7 +185,7 @@ async def test_bodies_together_have_a_limit_too() -> None:
         await close(writer, holding)
 
 
-async def test_a_client_that_waits_to_be_told_to_send_is_told() -> None:
+async def test_client_that_expects_100_continue_gets_it() -> None:
     async with running(limits=PATIENT) as served:
         reader, writer = await served.connect()
         writer.write(b"POST / HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n")

@@ -32,7 +32,7 @@ from tests.unit.shadow.histories import History
 
 @pytest.mark.drawn
 @pytest.mark.parametrize(("seeds", "calm"), [(range(50), False), ((26, *range(100, 130)), True)])
-def test_nothing_is_told_of_a_manager_that_decides_as_it_does(seeds: Sequence[int], calm: bool) -> None:
+def test_equal_manager_is_not_reported(seeds: Sequence[int], calm: bool) -> None:
     agreed = 0
     for seed in seeds:
         history = History(seed, calm=calm)
@@ -288,7 +288,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
-def test_what_another_manager_does_otherwise_is_told_once_and_explained(case: Case) -> None:
+def test_other_decision_of_a_manager_is_reported_once_and_explained(case: Case) -> None:
     made = cluster(*case.queues)
     case.prepare(made)
     made.deliver_to_shadow()
@@ -339,7 +339,7 @@ def test_idle_manager_is_reported_only_for_fitting_workloads() -> None:
     assert len(made.disagreements) == 3
 
 
-def test_a_workload_may_be_told_of_again_when_it_has_changed() -> None:
+def test_changed_workload_may_be_reported_again() -> None:
     made = cluster(queue("q", 2))
     made.meddle = lambda _: None
     submit(made, "w")
@@ -435,7 +435,7 @@ def test_time_is_looked_at_when_there_is_something_to_conclude() -> None:
     assert made.shadow.next_look(made.now) == made.now + PATIENCE
 
 
-def test_of_many_differences_each_is_told() -> None:
+def test_each_difference_is_reported() -> None:
     made = cluster(queue("q", 2))
     made.meddle = lambda _: None
     names = [f"big-{number}" for number in range(8)]

@@ -159,7 +159,7 @@ def test_plots_without_their_package_name_the_extra_to_install(
     assert not (tmp_path / "plots").exists()
 
 
-def test_on_a_terminal_a_bar_tells_how_far_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_terminal_shows_a_progress_bar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen, terminal = os.openpty()
     monkeypatch.setenv("TERM", "xterm")
     text = THREE.replace("count: 3", "count: 600")

@@ -113,7 +113,7 @@ def test_pods_take_the_places_of_those_that_ended() -> None:
     assert (ends, work.ended, work.done, work.longest) == ([20, 30], 3, 60, 30)
 
 
-def test_utilisation_borrowing_and_quota_are_told_in_the_resources_own_unit(tmp_path: Path) -> None:
+def test_utilisation_borrowing_and_quota_have_the_unit_of_the_resource(tmp_path: Path) -> None:
     lender = WORLD.replace("name: queue\n", "name: lender\n").split("---\n")[1]
     world = f"{WORLD}---\n{lender}".replace("namespaceSelector", "cohortName: both\n  namespaceSelector")
     spec = "workloads: [{name: w, queue: team/main, requests: {cpu: 1500m}, pods: 4, runTime: 1m}]"

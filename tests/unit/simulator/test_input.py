@@ -80,7 +80,7 @@ def test_a_job_that_could_not_be_queued_is_refused(tmp_path: Path, case: Mapping
     assert case["told"] in told
 
 
-def test_a_job_without_a_run_time_is_told_what_to_do(tmp_path: Path) -> None:
+def test_job_without_run_time_is_refused_with_a_remedy(tmp_path: Path) -> None:
     told = refusal(tmp_path, "description: none", WORLD + JOB)
     remedy = "set runTime of the scenario, or refer to it in workloads"
     assert told.endswith(f"Job team/one: its run time is not said: {remedy}")
@@ -119,7 +119,7 @@ def test_files_that_do_not_go_together_are_refused(tmp_path: Path, texts: list[s
     assert str(refused.value).replace(f"{tmp_path}/", "").startswith(message)
 
 
-def test_everything_that_is_wrong_with_a_document_is_told_at_once(tmp_path: Path) -> None:
+def test_all_errors_of_a_document_are_reported_at_once(tmp_path: Path) -> None:
     told = refusal(tmp_path, "repeat: many\nuntil: never\nkills: [{at: 1m, then: Rest}]").splitlines()
     assert [line.split(": ")[1] for line in told] == ["spec.until", "spec.repeat", "spec.kills[0].then"]
 

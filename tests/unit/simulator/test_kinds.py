@@ -141,9 +141,7 @@ def shown(api_version: str) -> str:
         ("tasks.example.com/v1alpha1", ["0 Submitted tasks-1", "0 Admitted tasks-1", "60 Finished tasks-1"]),
     ],
 )
-def test_jobs_of_kinds_that_the_configuration_tells_of_are_played(
-    tmp_path: Path, api_version: str, story: list[str]
-) -> None:
+def test_jobs_of_configured_kinds_are_simulated(tmp_path: Path, api_version: str, story: list[str]) -> None:
     world = WITH_MEMORY + shown(api_version) + configuration(configured())
     simulation, told = played(tmp_path, SPEC, world)
     assert told.lines == story

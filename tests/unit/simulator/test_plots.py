@@ -154,7 +154,7 @@ def test_many_cluster_queues_are_shown_as_their_sum(tmp_path: Path) -> None:
         (5400, "1h 30m"), (90000, "1d 1h"), (2592000, "30d"),
     ],
 )  # fmt: skip
-def test_durations_are_told_in_two_units(seconds: float, text: str) -> None:
+def test_durations_have_two_units(seconds: float, text: str) -> None:
     assert duration_text(seconds) == text
 
 

@@ -181,7 +181,7 @@ def test_admission_checks_take_their_time(tmp_path: Path) -> None:
     assert story.of(ADMITTED, FINISHED) == ["30 Admitted w-1", "90 Finished w-1"]
 
 
-def test_a_workload_that_can_never_be_admitted_is_told_with_its_reason(tmp_path: Path) -> None:
+def test_workload_that_can_never_be_admitted_is_reported_with_its_reason(tmp_path: Path) -> None:
     simulation, _ = played(
         tmp_path, "workloads: [{name: w, queue: team/main, requests: {cpu: 5}, runTime: 1m}]"
     )
@@ -291,7 +291,7 @@ def test_another_class_changes_no_arrival_and_no_run_time_of_the_others(tmp_path
         assert drawn(one) == drawn(other)
 
 
-def test_a_scenario_without_a_seed_draws_one_and_tells_it(tmp_path: Path) -> None:
+def test_scenario_without_seed_draws_and_reports_one(tmp_path: Path) -> None:
     path = write(tmp_path, small(1))
     path.write_text(path.read_text().replace("  seed: 1\n", ""))
     assert read([path]).seed != read([path]).seed

@@ -38,7 +38,7 @@ def read(folder: Path, text: str, form: str = "csv", **options: Any) -> Recorded
 MAPPED: dict[str, Any] = {"queues": {"map": {"batch": "team/low"}}}
 
 
-def test_a_csv_tells_all_about_its_workloads(tmp_path: Path) -> None:
+def test_csv_has_all_columns_of_workloads(tmp_path: Path) -> None:
     first, second = read(tmp_path, CSV, **MAPPED).rows
     assert first == (0, ("team/low", "-5", 1, (("cpu", "2"),)), 5400 * SECOND, 3)
     large = ("team/main", "high", 2, (("cpu", "500m"), ("memory", "1Gi")))

@@ -261,7 +261,7 @@ def test_preempted_workload_reports_preemptor_and_reason(reason: PreemptionReaso
     )
 
 
-def test_what_is_not_known_of_a_preemption_is_told_as_unknown() -> None:
+def test_unknown_parts_of_a_preemption_are_reported_as_unknown() -> None:
     key = ObjectKey("ns", "w")
     told = messages.preempted(Preempt(key, "u", PreemptionReason.IN_CLUSTER_QUEUE, key, "", (), ()), "")
     assert told == (

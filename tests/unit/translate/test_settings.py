@@ -124,7 +124,7 @@ def test_each_gate_of_the_core_is_switched_by_its_own(name: str) -> None:
         ("admissionFairSharing: {usageHalfLifeTime: 0s}", False),
     ],
 )
-def test_a_half_life_that_was_not_chosen_is_told_of(text: str, told: bool) -> None:
+def test_default_half_life_is_reported(text: str, told: bool) -> None:
     texts = defaults_to_know_of(configured(text))
     assert [("usageHalfLifeTime is not set" in one, "24h0m0s" in one) for one in texts] == [
         (True, True)

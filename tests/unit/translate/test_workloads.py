@@ -128,7 +128,7 @@ def test_admission_gates_are_read_from_the_annotation() -> None:
         ("Workload requires preemption, but it's gated", 0),
     ],
 )
-def test_gates_that_were_told_of_hold_until_it_is_told_that_they_are_gone(message: str, gates: int) -> None:
+def test_reported_gates_hold_until_their_removal_is_reported(message: str, gates: int) -> None:
     told = {**condition("QuotaReserved"), "status": "False", "reason": "AdmissionGated", "message": message}
     assert len(read_workload(workload(status={"conditions": [told]}), NAMES).admission_gates) == gates
 

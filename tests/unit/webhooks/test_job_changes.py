@@ -179,7 +179,7 @@ async def test_gates_are_not_looked_at_while_their_feature_is_off() -> None:
     assert (await validate_job(job, gates={"AdmissionGatedBy": False})).allowed
 
 
-async def test_several_errors_are_told_together() -> None:
+async def test_several_errors_are_reported_together() -> None:
     answer = await validate_job(managed(labels={QUEUE: "No Name", MAX_TIME: "0"}))
     assert answer.message.startswith("[metadata.labels")
     fields = [cause["field"] for cause in answer.response["status"]["details"]["causes"]]

@@ -167,7 +167,7 @@ TARGET = BundleTarget("mutatingwebhookconfigurations", "x")
         (DOWN, lambda calls: calls.create_subject_access_review({}), ReviewFailed),
     ],
 )
-async def test_calls_of_serving_tell_absent_from_refused(outcome: Any, call: Any, expected: Any) -> None:
+async def test_calls_distinguish_absent_from_refused(outcome: Any, call: Any, expected: Any) -> None:
     calls = ServingCalls(Answers(outcome))  # pyright: ignore[reportArgumentType]
     if isinstance(expected, type):
         with pytest.raises(expected):

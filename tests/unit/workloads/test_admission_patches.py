@@ -121,7 +121,7 @@ def test_a_refusal_states_reason_message_and_requests() -> None:
     assert patch["status"]["resourceRequests"] == [{"name": "main", "resources": {"cpu": "2"}}]
 
 
-def test_a_refusal_that_the_status_tells_already_is_not_written_again() -> None:
+def test_refusal_in_the_status_is_not_written_again() -> None:
     requests = (("main", (("cpu", 2000),)),)
     first = pending_patch(workload(), reason="A", message="b", resource_requests=requests, now=NOW)
     assert first is not None

@@ -107,7 +107,7 @@ def test_checks_that_contradict_a_flavor_are_a_conflict() -> None:
         only_info(workload({"cpu": "spot"}, checks=[check]))
 
 
-def test_an_unknown_flavor_is_told() -> None:
+def test_unknown_flavor_is_reported() -> None:
     with pytest.raises(FlavorMissing, match="gone"):
         only_info(workload({"cpu": "gone"}))
 

@@ -60,7 +60,7 @@ def test_an_evicted_workload_that_is_deleted_is_freed_when_its_job_has_stopped()
     assert kinds(decided(job(), evicted)) == ["free Workload"]
 
 
-def test_a_finished_workload_is_freed_and_told_of_once() -> None:
+def test_finished_workload_is_released_and_reported_once() -> None:
     obj = admitted(FINISHED)
     plan = decided(job(RUNNING, COMPLETE), obj)
     assert kinds(plan) == ["free Workload"]

@@ -183,7 +183,7 @@ async def test_a_workload_that_is_there_already_is_taken_in(world: World, jobs: 
     assert world.told.events == []
 
 
-async def test_a_stranger_under_the_workloads_name_is_told_of(world: World, jobs: JobController) -> None:
+async def test_foreign_object_with_the_workloads_name_is_reported(world: World, jobs: JobController) -> None:
     world.put(JOBS, job())
     name = made_for(world)
     world.client.fails["create"] = ApiError(409, "AlreadyExists", "exists")
@@ -235,7 +235,7 @@ async def test_d24_job_without_podsets_is_reported_and_no_workload_is_created(wo
     assert world.calls == []
 
 
-async def test_a_job_that_was_made_unfit_while_it_waits_has_no_workload_and_is_told_why(
+async def test_pending_job_that_became_invalid_loses_its_workload_and_reports_why(
     world: World, jobs: JobController
 ) -> None:
     world.put(JOBS, job({"parallelism": 2}))
@@ -254,7 +254,7 @@ async def test_a_job_that_was_made_unfit_while_it_waits_has_no_workload_and_is_t
     ]
 
 
-async def test_a_deletion_is_told_of_also_where_another_writes_before_the_workload_is_let_go(
+async def test_deletion_is_reported_despite_a_write_before_the_finalizer_is_removed(
     world: World, jobs: JobController
 ) -> None:
     world.put(JOBS, job({"parallelism": 2}))
@@ -266,7 +266,7 @@ async def test_a_deletion_is_told_of_also_where_another_writes_before_the_worklo
     assert ("j", "DeletedWorkload", "Deleted not matching Workload: ns/job-j-1") in world.told.events
 
 
-async def test_nothing_is_told_of_a_namespace_that_ends(world: World, jobs: JobController) -> None:
+async def test_terminating_namespace_is_not_reported(world: World, jobs: JobController) -> None:
     world.put(JOBS, job())
     body = {"details": {"causes": [{"reason": "NamespaceTerminating"}]}}
     world.client.fails["create"] = ApiError(403, "Forbidden", "is being terminated", body=body)

@@ -140,7 +140,7 @@ async def test_a_queued_job_follows_its_runtime(world: World, jobs: JobControlle
 # --- a runtime that is not ------------------------------------------------------------------------
 
 
-async def test_without_its_runtime_a_job_is_told_what_is_missing(world: World, jobs: JobController) -> None:
+async def test_job_without_its_runtime_reports_what_is_missing(world: World, jobs: JobController) -> None:
     world.put(TRAIN_JOBS, train_job())
     assert await jobs.reconcile(KEY) is None
     assert world.calls == []

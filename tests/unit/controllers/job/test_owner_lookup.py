@@ -170,7 +170,7 @@ async def test_a_job_inside_an_external_one_runs_while_that_is_admitted(
     assert not [call for call in world.calls if call.startswith("create")]
 
 
-async def test_owners_that_are_nested_too_deep_are_told_of(world: World, jobs: JobController) -> None:
+async def test_too_deeply_nested_owners_are_reported(world: World, jobs: JobController) -> None:
     world.client.api["robots", "r"] = robot(ownerReferences=[reference("Robot", "r")])
     world.put(JOBS, running("child", reference("Robot", "r")))
     assert await jobs.reconcile(Key("ns", "child")) is None

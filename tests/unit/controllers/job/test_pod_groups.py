@@ -136,7 +136,7 @@ async def test_b10_workload_of_a_pod_alone_gets_the_metric_annotation() -> None:
     assert made["metadata"]["annotations"] == {"a.example/cost": "c7"}
 
 
-async def test_an_incomplete_group_is_told_so_and_frees_pods_that_failed() -> None:
+async def test_incomplete_group_is_reported_and_failed_pods_are_released() -> None:
     world = PodWorld()
     world.put(PODS, *pair("held", "failed"))
     await world.settle()

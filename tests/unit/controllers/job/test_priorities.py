@@ -70,7 +70,7 @@ def test_a_priority_comes_from_the_nearest_class(
         (job(PODS_CLASS), "PriorityClassNotFound", 'PriorityClass "low" not found'),
     ],
 )
-def test_without_its_class_a_job_gets_no_workload_and_is_told(
+def test_job_without_its_class_gets_no_workload_and_reports_it(
     obj: dict[str, Any], reason: str, note: str
 ) -> None:
     plan = decided(obj)

@@ -29,9 +29,7 @@ WAITING = condition("WaitingForReplacementPods", True, "PodsFailed", "Some Faile
         (of_group(workload, WAITING), ["held", "succeeded"], "PodsReady", "False"),
     ],
 )
-async def test_it_is_told_whether_pods_must_be_replaced(
-    made: Any, states: list[str], reason: str, status: str
-) -> None:
+async def test_pod_replacement_is_reported(made: Any, states: list[str], reason: str, status: str) -> None:
     world = PodWorld()
     told = [condemned(one) if one["status"]["phase"] == "Running" else one for one in pair(*states)]
     world.put(PODS, *told)

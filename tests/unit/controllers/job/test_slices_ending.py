@@ -123,7 +123,7 @@ def test_a_slice_that_is_deleted_stops_the_job() -> None:
     assert kinds(decided(running(3), going)) == ["patch Job"]
 
 
-def test_a_slice_that_failed_to_start_is_told_of() -> None:
+def test_failed_start_of_a_slice_is_reported() -> None:
     failed = slice_("first", 3, workload, condition("Finished", True, "FailedToStart"))
     assert ("FinishedWorkload", "Workload 'ns/first' is declared finished") in told(
         decided(waiting_job(3), failed)

@@ -30,7 +30,7 @@ def test_the_first_workload_begins_a_chain_and_is_named_by_the_jobs_generation()
     assert later["metadata"]["name"] != first["metadata"]["name"]
 
 
-def test_a_kind_may_tell_slices_of_one_generation_apart() -> None:
+def test_kind_may_distinguish_slices_of_one_generation() -> None:
     versioned = replace(
         JOB,
         scaling=replace(
@@ -68,7 +68,7 @@ def test_it_is_never_stopped_for_that() -> None:
     assert decided(running(5), *slices) == Plan()
 
 
-def test_one_that_cannot_grow_for_want_of_its_class_is_told_so_and_stopped_when_evicted() -> None:
+def test_job_that_cannot_grow_without_its_class_reports_it_and_stops_when_evicted() -> None:
     labels = {NAMES.queue_name: "lq", NAMES.priority_class: "none-such"}
     plan = decided(running(5, labels=labels), slice_("first", 3))
     assert (kinds(plan), [reason for reason, _ in told(plan)]) == ([], ["WorkloadPriorityClassNotFound"])

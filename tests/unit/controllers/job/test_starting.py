@@ -84,7 +84,7 @@ def test_a_conflict_fails_for_good() -> None:
     assert "pool" in message
 
 
-def test_a_flavor_that_is_gone_is_told_of_and_waited_for() -> None:
+def test_deleted_flavor_is_reported_and_waited_for() -> None:
     obj = admitted(admission={"clusterQueue": "cq", "podSetAssignments": [{"flavors": {"cpu": "gone"}}]})
     obj["status"]["admission"]["podSetAssignments"][0]["count"] = 3
     plan = decided(job(), obj)

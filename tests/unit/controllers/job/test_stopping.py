@@ -53,7 +53,7 @@ def test_a_stop_keeps_the_name_that_a_workload_made_before_its_job_lacks() -> No
     assert stopped["spec"]["template"]["metadata"]["labels"] == kept
 
 
-def test_a_stop_in_two_parts_is_told_once() -> None:
+def test_stop_in_two_writes_is_reported_once() -> None:
     running = job(RUNNING, {"active": 3})
     first = decided(running, admitted(EVICTED))
     assert told(first) == [("Stopped", "The ClusterQueue is stopped")]

@@ -44,7 +44,7 @@ def test_gates_that_the_workload_has_of_its_own_or_no_more_are_left_alone(
     assert kinds(decided(gated, obj, known={"workload": {"job-j-1": obj}})) == []
 
 
-def test_messages_of_pending_checks_are_told() -> None:
+def test_messages_of_pending_checks_are_reported() -> None:
     checks = [
         {"name": "a", "state": "Pending", "message": "waits for nodes"},
         {"name": "b", "state": "Ready", "message": "done"},

@@ -56,7 +56,7 @@ def test_a_suspended_job_gets_a_workload() -> None:
 
 
 @pytest.mark.parametrize("tells", [True, False])
-def test_how_long_a_workload_took_to_come_is_told_behind_a_gate(tells: bool) -> None:
+def test_creation_latency_of_a_workload_is_reported_by_gate(tells: bool) -> None:
     plan = decided(job(), settings={"creation_latency": tells})
     counts = [one for one in plan.actions if isinstance(one, Count)]
     assert len(counts) == (1 if tells else 0)

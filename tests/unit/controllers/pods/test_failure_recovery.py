@@ -114,7 +114,7 @@ def test_a_pod_is_looked_at_again_right_after_its_time() -> None:
     assert decided(pod(), on=node([]), now=0) is NOTHING
 
 
-def test_a_forced_pod_tells_why_it_failed_and_keeps_its_other_conditions() -> None:
+def test_force_deleted_pod_reports_its_failure_and_keeps_other_conditions() -> None:
     [write, *_] = decided(pod(), on=node(), now=61).actions
     assert isinstance(write, Patch)
     told = {
@@ -147,7 +147,7 @@ def served_by(world: World) -> WhenServed:
     return found
 
 
-async def test_a_pod_is_failed_then_deleted_then_told_of(world: World) -> None:
+async def test_pod_is_failed_then_deleted_then_reported(world: World) -> None:
     world.put(NODES, node())
     world.put(PLACED_PODS, pod())
     assert await served_by(world).spec.reconcile(Key("ns", "p")) is None

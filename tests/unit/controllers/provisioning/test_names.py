@@ -9,7 +9,7 @@ from tests.unit.controllers.provisioning.cases import config
 
 @pytest.mark.parametrize("length", [1, 120, 240, 253])
 @pytest.mark.parametrize("attempt", [1, 12])
-def test_names_are_bounded_and_tell_their_attempt(length: int, attempt: int) -> None:
+def test_names_are_bounded_and_contain_the_attempt(length: int, attempt: int) -> None:
     owner = "w" * length
     name = request_name(owner, "check", attempt)
     assert len(name) <= 253
@@ -21,7 +21,7 @@ def test_names_are_bounded_and_tell_their_attempt(length: int, attempt: int) -> 
         assert len(name) == 253
 
 
-def test_names_of_other_checks_are_told_apart() -> None:
+def test_names_of_other_checks_differ() -> None:
     assert attempt_of("w-a-1-2", "w", "a") is None
     assert attempt_of("w-a-1-2", "w", "a-1") == 2
     assert attempt_of("w-a-x", "w", "a") is None

@@ -61,7 +61,7 @@ async def test_a_request_is_made_with_its_templates(world: World) -> None:
     assert world.told.events == [("job-j-1", "ProvisioningRequestCreated", note)]
 
 
-async def test_what_the_api_refuses_is_told_stated_and_tried_again(world: World) -> None:
+async def test_refusal_of_the_api_is_reported_and_retried(world: World) -> None:
     world.client.fails["create"] = ApiError(403, "Forbidden", "exceeded quota")
     assert await ProvisioningController(world.ctx).reconcile(KEY) == 10.0
     message = f'Error creating PodTemplate "{TEMPLATE}": exceeded quota'

@@ -134,7 +134,7 @@ STRANGER = {"kind": "Thing", "name": "t", "uid": "uid-t", "controller": True}
         ),
     ],
 )
-def test_a_name_that_a_stranger_has_is_told_and_tried_again(taken: dict[str, Any], error: str) -> None:
+def test_name_of_a_foreign_object_is_reported_and_retried(taken: dict[str, Any], error: str) -> None:
     obj = reserved(admissionChecks=[check()])
     plan = decide(case(obj, taken=(taken,)))
     assert told(plan) == [("Warning", "FailedCreate", error)]
@@ -150,7 +150,7 @@ def test_a_template_that_would_go_with_a_former_request_is_deleted_and_made_anew
     assert decide(gone) == Plan(again=1.0)
 
 
-def test_a_flavor_that_is_gone_is_told_of_and_waited_for() -> None:
+def test_deleted_flavor_is_reported_and_waited_for() -> None:
     obj = reserved(admissionChecks=[check()], admission=assigned(("main", 3), flavor="gone"))
     plan = decide(case(obj))
     error = f'Error creating ProvisioningRequest "{NAME}": ResourceFlavor gone not found'
@@ -159,7 +159,7 @@ def test_a_flavor_that_is_gone_is_told_of_and_waited_for() -> None:
     assert plan.again == 10.0
 
 
-def test_a_template_that_contradicts_its_flavor_is_told() -> None:
+def test_template_that_contradicts_its_flavor_is_reported() -> None:
     spec = {"podSets": [pod_set("main", container(), nodeSelector={"pool": "mine"}, count=3)]}
     plan = decide(case(reserved(admissionChecks=[check()], spec=spec)))
     [(kind, reason, note)] = told(plan)

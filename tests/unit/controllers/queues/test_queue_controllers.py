@@ -57,7 +57,7 @@ def queue(**metadata: object) -> dict[str, Any]:
     return cluster_scoped("cq", metadata={"finalizers": [NAMES.finalizer], "generation": 4, **metadata})
 
 
-def test_a_status_tells_counts_totals_and_what_is_borrowed() -> None:
+def test_status_has_counts_totals_and_borrowed_amounts() -> None:
     patch = cluster_queue_patch(queue(), READY, START)
     assert patch == {
         "status": {
@@ -102,7 +102,7 @@ def test_a_status_that_says_so_already_is_not_written() -> None:
     assert cluster_queue_patch(told, READY, at(60)) is None
 
 
-def test_shares_are_told_with_fair_sharing_and_taken_away_without() -> None:
+def test_shares_are_reported_with_fair_sharing_and_removed_without() -> None:
     told = after(
         queue(),
         cluster_queue_patch(
@@ -139,7 +139,7 @@ def test_resources_of_a_flavor_beyond_what_a_status_may_have_are_cut() -> None:
     assert [one["name"] for one in flavor["resources"]] == [f"r{place}" for place in range(64)]
 
 
-def test_a_local_queue_tells_what_it_used_in_the_past() -> None:
+def test_local_queue_reports_past_usage() -> None:
     past = ConsumedResources((("cpu", 1500), ("memory", 2**30)), START)
     patch = local_queue_patch(cluster_scoped("lq"), LOCAL._replace(consumed=past), START)
     assert patch is not None
@@ -259,7 +259,7 @@ async def test_status_of_a_quarantined_cluster_queue_keeps_what_was_reported() -
     assert world.told.counted != []
 
 
-async def test_a_local_queue_tells_its_numbers_without_what_is_borrowed() -> None:
+async def test_local_queue_reports_its_numbers_without_borrowing() -> None:
     world = World()
     obj = {"metadata": {"name": "lq", "namespace": "ns", "uid": "u", "resourceVersion": "1"}}
     world.put(KINDS.local_queues, obj)
@@ -284,7 +284,7 @@ def of_named(name: str, queue: str, namespace: str = "ns") -> dict[str, Any]:
     return job(name=name, uid=f"uid-{name}", namespace=namespace, labels={NAMES.queue_name: queue})
 
 
-def test_jobs_in_quarantine_are_told_of_by_the_queue_that_they_name() -> None:
+def test_quarantined_jobs_are_reported_by_their_queue() -> None:
     world, queue = World(), Key("ns", "lq")
     world.put(
         JOBS, of_named("b", "lq"), of_named("a", "lq"), of_named("far", "lq", "far"), of_named("c", "other")
@@ -307,7 +307,7 @@ def test_jobs_in_quarantine_are_told_of_by_the_queue_that_they_name() -> None:
     assert not any(refused.of(one) for one in queues.values() if one)
 
 
-async def test_a_local_queue_tells_of_jobs_that_are_refused_until_a_while_after_none_is() -> None:
+async def test_local_queue_reports_refused_jobs_until_some_time_after_the_last() -> None:
     world, queue = World(), Key("ns", "lq")
     world.put(
         KINDS.local_queues,
@@ -345,7 +345,7 @@ async def test_a_local_queue_tells_of_jobs_that_are_refused_until_a_while_after_
     assert await anew.reconcile(queue) == 2.0
 
 
-async def test_a_cohort_is_told_with_its_place_in_the_tree_even_if_that_is_a_cycle() -> None:
+async def test_cohort_is_reported_with_its_place_in_the_tree_even_in_a_cycle() -> None:
     world = World()
     for name, parent in (("leaf", "middle"), ("middle", "root"), ("a", "b"), ("b", "a")):
         world.put(KINDS.cohorts, cluster_scoped(name, spec={"parentName": parent}))
@@ -359,7 +359,7 @@ async def test_a_cohort_is_told_with_its_place_in_the_tree_even_if_that_is_a_cyc
     assert world.told.counted == ["forget_cohort"]
 
 
-async def test_a_cohort_that_is_an_object_tells_its_share() -> None:
+async def test_cohort_object_reports_its_share() -> None:
     world = World()
     world.put(KINDS.cohorts, cluster_scoped("leaf"))
     world.core.cohorts |= {"leaf": CohortStatus((), (), NO_SHARE), "implicit": CohortStatus((), (), NO_SHARE)}

@@ -64,7 +64,7 @@ async def test_workload_of_a_deleted_set_keeps_its_quota_while_orphaned_pods_run
     assert condition_of(world.get(KINDS.workloads, name), "Finished")[1] == "OwnerNotFound"
 
 
-async def test_nothing_is_told_of_a_namespace_that_ends() -> None:
+async def test_terminating_namespace_is_not_reported() -> None:
     world = World(SERVING)
     world.put(resource_of(STATEFUL_SET), stateful_set(resourceVersion="1"))
     body = {"details": {"causes": [{"reason": "NamespaceTerminating"}]}}
@@ -75,7 +75,7 @@ async def test_nothing_is_told_of_a_namespace_that_ends() -> None:
     assert world.told.events == []
 
 
-def test_the_stores_of_all_kinds_tell_what_is_inside_what() -> None:
+def test_stores_of_all_kinds_give_the_owner_relations() -> None:
     """Through jobs of any kind, others hear of the admission of an ancestor."""
     world = World(settings_with(integrations=load_integrations()))
     table = registry.controllers(world.ctx, world.core)

@@ -42,7 +42,7 @@ def of_group(index: int, **parts: Any) -> dict[str, Any]:
     return owned(workload(name=lws_name(index), spec={"podSets": pod_sets}, **parts), job, str(index))
 
 
-def test_pods_are_told_the_group_that_they_are_in() -> None:
+def test_pods_are_marked_with_their_group() -> None:
     pods = [lws_pod(0, 0), lws_pod(0, 1), lws_pod(1, 2)]
     plan = decided(lws(), of_group(0), of_group(1), pods=pods, kind=LEADER_WORKER_SET)
     seen: dict[str, Any] = {}

@@ -64,7 +64,7 @@ def test_no_workload_is_made_where_none_is_needed(job: dict[str, Any], fields: A
     assert decided(job, **fields).actions == ()
 
 
-def test_pods_are_told_their_group_their_role_and_their_queue() -> None:
+def test_pods_are_marked_with_group_role_and_queue() -> None:
     job = stateful_set()
     patch = only_patch(decided(job, of_set(workload(), job), pods=[pod()]))
     assert patch == {
@@ -89,7 +89,7 @@ def told(one: dict[str, Any], patch: Any) -> dict[str, Any]:
     return {**one, "metadata": {**metadata, **merged}}
 
 
-def test_a_pod_that_has_been_told_is_left_alone_and_follows_its_queue_while_it_waits() -> None:
+def test_reported_pod_is_unchanged_and_follows_its_queue_while_pending() -> None:
     job = stateful_set()
     made = of_set(workload(), job)
     waiting = told(pod(), only_patch(decided(job, made, pods=[pod()])))
@@ -105,7 +105,7 @@ def test_a_pod_that_has_been_told_is_left_alone_and_follows_its_queue_while_it_w
 
 
 @pytest.mark.parametrize(("length", "place"), [(10, "labels"), (100, "annotations")])
-def test_without_the_gate_only_long_names_are_told_in_annotations(length: int, place: str) -> None:
+def test_only_long_names_are_in_annotations_without_the_gate(length: int, place: str) -> None:
     job = stateful_set(name="s" * length)
     made = of_set(workload(), job)
     name = create_workload_name("StatefulSet", "apps", "s" * length, "uid-s")
@@ -117,7 +117,7 @@ def test_without_the_gate_only_long_names_are_told_in_annotations(length: int, p
     assert {metadata[place][key] for key in (NAMES.pod_group_name, NAMES.prebuilt_workload_name)} == {name}
 
 
-def test_a_workload_that_is_named_without_a_uid_is_found_and_told_to_pods() -> None:
+def test_workload_named_without_uid_is_found_and_set_on_pods() -> None:
     job = stateful_set()
     made = without_uid(job)
     annotations = only_patch(decided(job, made, pods=[pod()]))["metadata"]["annotations"]

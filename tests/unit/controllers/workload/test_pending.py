@@ -147,7 +147,7 @@ def test_on_hold_is_kept() -> None:
     assert decided(obj, local_queue=None).actions == ()
 
 
-def test_without_detailed_reasons_a_deactivation_is_not_told_there() -> None:
+def test_deactivation_is_not_reported_without_detailed_reasons() -> None:
     obj = settled(workload(spec={"active": False}), settings={"detailed_reasons": False})
     assert condition_of(obj, "QuotaReserved") is None
 
@@ -164,7 +164,7 @@ IS_GATED = condition("QuotaReserved", False, "AdmissionGated", "Admission is gat
     [({}, {"local_queue": None}), (GATED, {})],
     ids=["without a queue", "gated"],
 )
-def test_the_first_word_of_quota_tells_of_pods_too_if_nothing_has(
+def test_first_report_of_quota_includes_pods_if_missing(
     metadata: dict[str, Any], world: Any, said: list[dict[str, Any]], tracked: bool
 ) -> None:
     obj = workload(*said, metadata=metadata)
@@ -196,9 +196,7 @@ def test_a_gated_workload_names_its_gates() -> None:
         ({"active": False}, {}, "Deactivated"),
     ],
 )
-def test_what_else_a_gated_workload_waits_for_is_told_first_and_once(
-    spec: Any, world: Any, reason: str
-) -> None:
+def test_gated_workload_reports_other_reasons_first_and_once(spec: Any, world: Any, reason: str) -> None:
     waits = settled(workload(metadata=GATED, spec=spec), **world)
     assert condition_of(waits, "QuotaReserved")[1] == reason
     gated = settled(workload(IS_GATED, metadata=GATED, spec=spec))
@@ -223,12 +221,12 @@ def test_workload_without_gates_waits_for_quota(annotations: Any, settings: Any)
     ]
 
 
-def test_one_gate_less_is_told_in_the_condition() -> None:
+def test_condition_reports_a_removed_gate() -> None:
     obj = workload(IS_GATED, metadata=GATED)
     assert condition_of(settled(obj), "QuotaReserved")[2].endswith("a.example/x,b.example/y")
 
 
-def test_what_is_told_of_a_preemption_gate_is_no_matter_of_admission_gates() -> None:
+def test_preemption_gates_are_reported_apart_from_admission_gates() -> None:
     message = "Workload requires preemption, but it's gated"
     obj = workload(condition("QuotaReserved", False, "AdmissionGated", message), NOT_ADMITTED)
     assert decided(obj).actions == ()

@@ -69,7 +69,7 @@ SHORT = {"maximumExecutionTimeSeconds": 100}
         (["Rejected"], 2, {**SHORT, "active": False}, "Evicted", "Deactivated"),
     ],
 )
-def test_of_several_causes_the_first_in_order_is_told_alone(
+def test_only_the_first_of_several_causes_is_reported(
     states: list[str], draining: int, spec: Any, type_: str, reason: str
 ) -> None:
     """Pods have not got ready in time, the time of execution is over, and that is not all."""
