@@ -1,7 +1,7 @@
-"""The scenario file: what arrives, how long it runs, and what happens meanwhile.
+"""The scenario file: which workloads arrive, how long they run, and what changes during the run.
 
-``Scenario`` is the whole of it. Durations are written as in Kubernetes ("90s", "1h30m") and are nanoseconds
-here. docs/reference/scenario.md is generated from these classes.
+``Scenario`` is the root. The file has durations as in Kubernetes ("90s", "1h30m"), the models nanoseconds.
+docs/reference/scenario.md is generated from these classes.
 """
 
 from collections.abc import Mapping
@@ -14,16 +14,16 @@ from pydantic.alias_generators import to_camel
 from admitq_api.durations import parse_duration
 
 KIND = "Scenario"
-"""Kind of the document that is a scenario."""
+"""The kind of scenario documents."""
 
 Nanoseconds = int
 
 
 def nanoseconds(text: object) -> Nanoseconds:
-    """The length of a duration such as "1h30m".
+    """Return the length of a duration such as "1h30m".
 
     Raises:
-        ValueError: it is no duration, or a negative one.
+        ValueError: the text is not a duration, or the duration is negative.
     """
     if not isinstance(text, str):
         raise ValueError(f"{text!r} is not a duration: write a number with its unit, like 90s or 1h30m")  # noqa: TRY004 pydantic takes ValueError
@@ -53,7 +53,7 @@ def _exactly_one(part: BaseModel, fields: tuple[str, ...]) -> None:
 
 
 class Part(BaseModel):
-    """A part of the scenario: frozen, camelCase in the file, nothing but what is listed."""
+    """A part of the scenario: frozen, camelCase in the file, without unknown fields."""
 
     model_config = ConfigDict(
         alias_generator=to_camel,
@@ -61,12 +61,12 @@ class Part(BaseModel):
         validate_by_alias=True,
         extra="forbid",
         frozen=True,
-        # Only the scenario as a whole is ever read.
+        # Only the whole scenario is parsed, never a part.
         defer_build=True,
     )
 
     short_form: ClassVar[str] = ""
-    """The field that a bare text stands for."""
+    """The field that a plain string sets."""
 
     @model_validator(mode="before")
     @classmethod
@@ -74,17 +74,17 @@ class Part(BaseModel):
         return {cls.short_form: value} if cls.short_form and isinstance(value, str) else value
 
 
-# --- chance ---------------------------------------------------------------------------------------
+# --- distributions ---------------------------------------------------------------------------------
 
 
 class Uniform(Part):
-    """Anything between two durations, each as likely."""
+    """All durations between two bounds, equally likely."""
 
     min: Duration
-    """The shortest."""
+    """The shortest duration."""
 
     max: Duration
-    """The longest."""
+    """The longest duration."""
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
@@ -94,60 +94,60 @@ class Uniform(Part):
 
 
 class Exponential(Part):
-    """Many short ones, few long ones."""
+    """Many short durations and few long ones."""
 
     mean: PositiveDuration
-    """The mean."""
+    """The mean duration."""
 
 
 class Lognormal(Part):
-    """As run times of batch jobs often are: a hump, and a long tail."""
+    """A peak and a long tail, as run times of batch jobs often have."""
 
     median: PositiveDuration
-    """Half are shorter."""
+    """The duration that half of the draws stay below."""
 
     sigma: Annotated[float, Field(gt=0, le=10)]
-    """How wide: the standard deviation of the logarithm."""
+    """The standard deviation of the logarithm: a larger value gives a longer tail."""
 
 
 class Weibull(Part):
-    """A shape below 1 has a long tail, 1 is exponential, above it gathers around the scale."""
+    """Shape below 1: a long tail. Shape 1: exponential. Shape above 1: a peak near the scale."""
 
     scale: PositiveDuration
-    """63 % are shorter."""
+    """The duration that 63 % of the draws stay below."""
 
     shape: Annotated[float, Field(gt=0, le=100)]
-    """How it is spread."""
+    """The shape parameter."""
 
 
 class Distribution(Part):
-    """How long something takes: a duration, or one of the distributions."""
+    """A duration: constant, or drawn from a distribution. Set exactly one of the five."""
 
     short_form = "constant"
 
     constant: Duration | None = None
-    """Always the same. A bare duration means this."""
+    """Always the same duration. A plain string sets this field."""
 
     uniform: Uniform | None = None
-    """Anything between two durations."""
+    """All durations between two bounds, equally likely."""
 
     exponential: Exponential | None = None
-    """Many short ones, few long ones."""
+    """Many short durations and few long ones."""
 
     lognormal: Lognormal | None = None
-    """A hump and a long tail."""
+    """A peak and a long tail."""
 
     weibull: Weibull | None = None
-    """By scale and shape."""
+    """A distribution with a scale and a shape."""
 
     jitter: Annotated[float, Field(ge=0, le=100)] = 0.0
-    """What is drawn is made longer by up to this share of it: 0.5 adds anything up to half."""
+    """Adds a random part of up to this share of the duration: 0.5 adds up to half."""
 
     at_least: Duration | None = None
-    """What is drawn shorter is made this long."""
+    """The lower bound: shorter draws become this long."""
 
     at_most: PositiveDuration | None = None
-    """What is drawn longer is made this long."""
+    """The upper bound: longer draws become this long."""
 
     @model_validator(mode="after")
     def _one_shape(self) -> Self:
@@ -155,59 +155,59 @@ class Distribution(Part):
         return self
 
 
-AT_ONCE = Distribution(constant="0s")  # pyright: ignore[reportArgumentType] as it is written in the file
+NO_DELAY = Distribution(constant="0s")  # pyright: ignore[reportArgumentType] the file has a string, too
 
 
 class RunTime(Distribution):
-    """How long pods run, counted from the moment when all pods of the workload are ready."""
+    """How long pods run, from the time when all pods of the workload are ready."""
 
     per: Literal["Workload", "Pod"] = "Workload"
-    """Whether all pods of a workload run equally long, or each for itself."""
+    """`Workload`: all pods of a workload run equally long. `Pod`: each has its own run time."""
 
 
-# --- what arrives ---------------------------------------------------------------------------------
+# --- workloads and their arrivals ------------------------------------------------------------------
 
 
 class Fixed(Part):
-    """So many, at equal distances."""
+    """A fixed number of arrivals at equal intervals."""
 
     count: Count
-    """How many."""
+    """The number of arrivals."""
 
     start: Duration = 0
-    """When the first comes."""
+    """The time of the first arrival."""
 
     every: Duration = 0
-    """The time from one to the next; absent: all at once."""
+    """The interval between arrivals; absent: all at the same time."""
 
 
 class Poisson(Part):
-    """Independent of each other, so many in the mean."""
+    """Independent arrivals with a mean interval (a Poisson process)."""
 
     every: PositiveDuration
-    """The mean time from one to the next."""
+    """The mean interval between arrivals."""
 
     start: Duration = 0
-    """From when on."""
+    """The time from which workloads arrive."""
 
     end: Duration | None = None
-    """Until when; absent: until `count` is reached, or the run ends."""
+    """The time until which workloads arrive; absent: until `count` is reached or the run ends."""
 
     count: Count | None = None
-    """At most how many."""
+    """The maximum number of arrivals."""
 
 
 class Arrivals(Part):
-    """When workloads of a class are submitted. Times count from the start of the run."""
+    """When workloads of a class are submitted, from the start of the run. Set exactly one field."""
 
     fixed: Fixed | None = None
-    """So many, at equal distances."""
+    """A fixed number of arrivals at equal intervals."""
 
     poisson: Poisson | None = None
-    """Independent of each other."""
+    """Independent arrivals with a mean interval."""
 
     at: tuple[Duration, ...] | None = None
-    """At these times."""
+    """Arrivals at these times."""
 
     @model_validator(mode="after")
     def _one_kind(self) -> Self:
@@ -220,7 +220,7 @@ def _listed(value: Any) -> Any:
 
 
 class Reference(Part):
-    """A Job or Workload among the manifests. It is then not submitted by itself."""
+    """A Job or Workload of the manifests, the template of a class. It is not submitted itself."""
 
     kind: str = "Job"
     """Its kind."""
@@ -242,52 +242,52 @@ def _interval(value: Any) -> Nanoseconds | None:
 
 
 class Evictions(Part):
-    """What becomes of preempted workloads."""
+    """How pods of preempted workloads end, and which of their work is kept."""
 
-    termination: Distribution = AT_ONCE
-    """How long their pods take to stop; they hold their quota until then."""
+    termination: Distribution = NO_DELAY
+    """How long pods take to stop. The workload holds its quota until then."""
 
     checkpoints: Annotated[Nanoseconds | None, BeforeValidator(_interval)] = None
-    """What work survives: `Never` none, `Always` all, an interval such as 10m what was done up to the last
-    full one. Absent: none. Pods that have ended stay ended."""
+    """Which work is kept. `Never`: none. `Always`: all. An interval such as 10m: the work up to the last
+    full interval. Absent: none. Pods that have ended stay ended."""
 
 
 class WorkloadClass(Part):
-    """Workloads that are alike."""
+    """Workloads of one kind: the same queue, size and distribution of run times."""
 
     name: Name
-    """The name in the report."""
+    """The name of the class in the report."""
 
     template: Reference | None = None
-    """What is submitted, again and again; or else queue, pods and requests."""
+    """The Job or Workload that each arrival is a copy of; instead of queue, pods and requests."""
 
     queue: str | None = None
-    """The LocalQueue, as namespace/name. A pattern such as `team-*/main` means one such class for each
-    LocalQueue that it fits. With a template it replaces the queue that the template names."""
+    """The LocalQueue, as namespace/name. A pattern such as `team-*/main` creates one class for each
+    LocalQueue that matches. With a template, it replaces the queue of the template."""
 
     priority_class: str | None = None
-    """The WorkloadPriorityClass. With a template it replaces the one that the template names."""
+    """The WorkloadPriorityClass. With a template, it replaces the class of the template."""
 
     pods: Count | None = None
-    """How many pods; absent: 1."""
+    """The number of pods; absent: 1."""
 
     min_pods: Count | None = None
-    """With how few it can run (partial admission)."""
+    """The minimum number of pods for partial admission."""
 
     requests: dict[str, str | int] | None = None
-    """What each pod requests, by resource."""
+    """The requests of each pod, by resource."""
 
     run_time: RunTime | None = None
-    """How long pods run; absent: the scenario's."""
+    """How long pods run; absent: `runTime` of the scenario."""
 
     pods_ready_after: Distribution | None = None
-    """How long from admission until all pods are ready; absent: the scenario's."""
+    """The time from admission until all pods are ready; absent: `podsReadyAfter` of the scenario."""
 
     evictions: Evictions | None = None
-    """What becomes of preempted ones; absent: the scenario's."""
+    """What happens when workloads are preempted; absent: `evictions` of the scenario."""
 
     arrivals: Annotated[tuple[Arrivals, ...], BeforeValidator(_listed)] = ()
-    """When they are submitted, one way or a list of them; absent: one at the start."""
+    """When workloads are submitted: one kind of arrivals or a list; absent: one at the start."""
 
     @model_validator(mode="after")
     def _described(self) -> Self:
@@ -303,65 +303,65 @@ class WorkloadClass(Part):
 
 
 class QueueMapping(Part):
-    """Which LocalQueue the jobs of a trace go to."""
+    """The LocalQueue of each job of a trace."""
 
     by: Literal["user", "group", "queue", "partition"] = "queue"
-    """The column that decides, for the Standard Workload Format; a CSV has its column queue."""
+    """The column of the Standard Workload Format that selects the LocalQueue. In a CSV it is `queue`."""
 
     map: dict[str, str] = Field(default_factory=dict)
-    """LocalQueue, as namespace/name, by the value of the column."""
+    """The LocalQueue, as namespace/name, for each value of the column."""
 
     default: str | None = None
-    """The LocalQueue of all other values; absent: they are an error."""
+    """The LocalQueue for all other values; absent: other values are an error."""
 
 
 class Trace(Part):
-    """Workloads as they were recorded elsewhere."""
+    """Workloads from a recorded trace."""
 
     name: Name
-    """The name in the report."""
+    """The name of the trace in the report."""
 
     file: str
-    """The file, relative to the scenario."""
+    """The path of the file, relative to the scenario."""
 
     format: Literal["csv", "swf"] | None = None
-    """CSV, or the Standard Workload Format; absent: by the file's suffix."""
+    """`csv`, or `swf` for the Standard Workload Format; absent: by the suffix of the file."""
 
     queues: QueueMapping = QueueMapping()
-    """Which LocalQueue the jobs go to; a CSV may name LocalQueues itself."""
+    """The LocalQueue of each job; the queues of a CSV may be LocalQueues already."""
 
     requests: dict[str, str | int] = Field(default_factory=lambda: {"cpu": "1"})
-    """What one processor of the Standard Workload Format counts as: the requests of one pod."""
+    """The requests of a pod for each processor of the Standard Workload Format."""
 
     memory: bool = False
-    """Whether the memory of the Standard Workload Format counts, too."""
+    """Whether pods also request the memory of the Standard Workload Format."""
 
     processors_per_pod: Count = 1
-    """How many processors of the Standard Workload Format make one pod."""
+    """The number of processors of the Standard Workload Format for one pod."""
 
     columns: dict[str, str] = Field(default_factory=dict)
-    """Other names of the columns of a CSV, by ours."""
+    """The names of the columns in the CSV, by the standard name of the column."""
 
     start: Duration = 0
-    """When the first job of the trace is submitted."""
+    """The time when the first job of the trace is submitted."""
 
     from_first: bool = True
-    """Whether times count from the first job of the trace, or as they are written."""
+    """Whether the times of the trace count from its first job, or from 0."""
 
     speed: Annotated[float, Field(gt=0)] = 1.0
-    """2 submits twice as fast; run times stay."""
+    """The factor by which arrivals are faster: 2 halves the intervals. Run times stay."""
 
     limit: Count | None = None
-    """How many jobs to take, from the start."""
+    """The number of jobs to take from the start of the file; absent: all."""
 
     pods_ready_after: Distribution | None = None
-    """How long from admission until all pods are ready; absent: the scenario's."""
+    """The time from admission until all pods are ready; absent: `podsReadyAfter` of the scenario."""
 
     evictions: Evictions | None = None
-    """What becomes of preempted ones; absent: the scenario's."""
+    """What happens when workloads are preempted; absent: `evictions` of the scenario."""
 
 
-# --- what happens ---------------------------------------------------------------------------------
+# --- changes during the run ------------------------------------------------------------------------
 
 
 class ObjectName(Part):
@@ -371,30 +371,30 @@ class ObjectName(Part):
     """Its kind."""
 
     namespace: str = ""
-    """Its namespace, where it has one."""
+    """Its namespace, for kinds with a namespace."""
 
     name: str
     """Its name."""
 
 
 class PatchOf(ObjectName):
-    """An object, and what changes in it."""
+    """A patch of an object."""
 
     patch: dict[str, Any]
     """A JSON merge patch, as `kubectl patch --type merge` takes it."""
 
 
 class Change(Part):
-    """Something is changed, created or deleted while the run goes on."""
+    """A change of an object during the run. Set exactly one of patch, apply and delete."""
 
     at: Duration
-    """When."""
+    """The time of the change."""
 
     patch: PatchOf | None = None
-    """Change an object."""
+    """Patch an object."""
 
     apply: dict[str, Any] | None = None
-    """Create an object, or put it in the place of the one that has its name: a whole manifest."""
+    """Create or replace an object: a whole manifest."""
 
     delete: ObjectName | None = None
     """Delete an object."""
@@ -406,75 +406,75 @@ class Change(Part):
 
 
 class Kill(Part):
-    """Running workloads die, as when nodes fail."""
+    """A failure of running workloads, such as a failure of their nodes."""
 
     at: Duration
-    """When."""
+    """The time of the failure."""
 
     count: Count = 1
-    """How many, drawn among those that run."""
+    """The number of running workloads that fail, drawn at random."""
 
     workloads: str = "*"
-    """Only of these classes: a pattern for their names."""
+    """A pattern for the names of the classes that are affected."""
 
     flavor: str = "*"
-    """Only those that hold one of these flavors: a pattern."""
+    """A pattern for the flavors that an affected workload holds."""
 
     then: Literal["Restart", "Fail"] = "Restart"
-    """Whether they start over with the quota they have, or have failed for good."""
+    """`Restart`: the pods start again with the same quota. `Fail`: the workload has failed."""
 
 
 class Repeat(Part):
-    """Manifests that are many times the same. Texts in them may name the counters: `${queue}`."""
+    """Manifests that are repeated with counters. Strings in them can contain counters: `${queue}`."""
 
     over: dict[str, Count]
-    """Counters and how far they count, from 0; the manifests are written for each combination."""
+    """The counters and their number of values, from 0. Each combination creates the manifests once."""
 
     objects: tuple[dict[str, Any], ...]
     """The manifests."""
 
 
 class Scenario(Part):
-    """All that happens to the queues of the manifests. Everything but `workloads` has a default."""
+    """A run: the manifests, the workloads that arrive, and changes. At least one workload must arrive."""
 
     description: str = ""
-    """What the scenario shows."""
+    """What the scenario shows, in one sentence."""
 
     seed: int | None = None
-    """From which chance is drawn; absent: one is drawn and printed."""
+    """The random seed; absent: a random one, which the report contains."""
 
     until: PositiveDuration | None = None
-    """When the run ends; absent: when all has ended."""
+    """The end of the run; absent: when all workloads have ended."""
 
     manifests: tuple[str, ...] = ()
-    """Files of manifests, relative to the scenario."""
+    """The paths of files with manifests, relative to the scenario."""
 
     repeat: tuple[Repeat, ...] = ()
-    """Manifests that are many times the same."""
+    """Manifests that are repeated with counters."""
 
     run_time: RunTime | None = None
-    """How long pods run, where a class does not say."""
+    """How long pods run, for classes without `runTime`."""
 
-    pods_ready_after: Distribution = AT_ONCE
-    """How long from admission until all pods are ready."""
+    pods_ready_after: Distribution = NO_DELAY
+    """The time from admission until all pods are ready."""
 
     evictions: Evictions = Evictions()
-    """What becomes of preempted workloads."""
+    """What happens when workloads are preempted."""
 
-    admission_checks: Distribution = AT_ONCE
-    """How long admission checks take until they are ready."""
+    admission_checks: Distribution = NO_DELAY
+    """The time until admission checks are ready."""
 
     workloads: tuple[WorkloadClass, ...] = ()
-    """What is submitted. Jobs and Workloads of the manifests that no class refers to come at the start."""
+    """The workloads that arrive. Jobs and Workloads of the manifests, except templates, arrive first."""
 
     traces: tuple[Trace, ...] = ()
-    """What is submitted as it was recorded elsewhere."""
+    """Recorded workloads that arrive."""
 
     changes: tuple[Change, ...] = ()
-    """What is changed, created or deleted while the run goes on."""
+    """Objects that are patched, created, replaced or deleted during the run."""
 
     kills: tuple[Kill, ...] = ()
-    """Which running workloads die."""
+    """Failures of running workloads."""
 
     @model_validator(mode="after")
     def _names_differ(self) -> Self:

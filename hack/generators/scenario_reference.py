@@ -27,7 +27,7 @@ def outputs() -> dict[Path, str]:
     lines = [
         "# Scenario file",
         "",
-        "What `admitq simulate` plays. How to write one: [Simulate](../guides/simulate.md).",
+        "The input of `admitq simulate`. The guide [Simulate](../guides/simulate.md) has examples.",
         "",
         "```yaml",
         f"apiVersion: {names_for(DEFAULT_GROUP).simulation_api_version}",
@@ -37,7 +37,7 @@ def outputs() -> dict[Path, str]:
         "spec: …",
         "```",
         "",
-        "Durations are written as in Kubernetes: `90s`, `1h30m`. Fields that are not listed are an error.",
+        "Durations have the format of Kubernetes: `90s`, `1h30m`. Fields that are not listed are an error.",
     ]
     for model in _models():
         title = "spec" if model is Scenario else model.__name__
