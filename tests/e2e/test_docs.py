@@ -173,7 +173,7 @@ def test_commands_of_the_repository_exist() -> None:
 
 def test_commands_of_admitq_exist() -> None:
     known = get_command(application).commands  # type: ignore[attr-defined]
-    inline = re.compile(r"`admitq ([a-z-]+)(?: --[^`]*)?`")
+    inline = re.compile(r"`admitq ([a-z][a-z-]*)(?: --[^`]*)?`")
     for page in PAGES:
         for command in inline.findall(page.read_text()):
             assert command in known, f"{page}: admitq {command}"
