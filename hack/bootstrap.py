@@ -1,7 +1,7 @@
-"""Makes .venv with everything that the commands of this folder need, from Python and its venv module alone.
+"""Create .venv with everything that the commands of this folder need, from Python and its venv module alone.
 
-Nothing happens when the environment fits the pins already. Every file that is installed is held against
-its hash in requirements/dev.txt; the project itself is built from this checkout without any index.
+If the environment has the pinned versions already, nothing happens. Every installed file must match its hash
+in requirements/dev.txt. The project itself is built from this checkout, without an index.
 """
 
 import fcntl
@@ -18,16 +18,16 @@ FIRST_PINS = REPOSITORY / "requirements" / "build.txt"
 PINS = REPOSITORY / "requirements" / "dev.txt"
 SOURCES = [REPOSITORY / name for name in ("admitq", "api", "webhooks", "hack", "tests")]
 LOCK = REPOSITORY / ".state" / "venv.lock"
-# What decides how the environment looks; a change of any of them makes it anew.
+# Files that define the environment. A change of any of them creates it again.
 INPUTS = (FIRST_PINS, PINS, REPOSITORY / "pyproject.toml", Path(__file__).resolve())
 
 
 class BootstrapError(Exception):
-    """The environment cannot be made; the message says why."""
+    """The environment cannot be created. The message has the cause."""
 
 
 def main() -> int:
-    """Brings .venv up to date; the exit status is 1 when that failed."""
+    """Update .venv. Return 1 if that failed."""
     try:
         if not _is_current():
             LOCK.parent.mkdir(exist_ok=True)
@@ -48,11 +48,11 @@ def _make() -> None:
         _call([sys.executable, "-m", "venv", "--clear", str(VENV)])
     uv = [str(python), "-m", "uv"]
     if not _runs_module(python, "uv"):
-        # pip's only task is to bring uv, which is many times quicker with the rest.
+        # pip installs only uv, which installs the rest many times faster.
         _call([str(python), "-m", "pip", "install", "--quiet", "--require-hashes", "-r", str(FIRST_PINS)])
     quiet = ["--quiet", "--python", str(python)]
-    # Compiled now, for every process that starts later: where Python may write nothing when it loads, each
-    # would compile all anew, and that takes longer than the rest of its start.
+    # Compile now, for all processes that start later. If Python cannot write compiled files, each process
+    # would compile all modules again, which takes longer than the rest of its start.
     _call([*uv, "pip", "sync", *quiet, "--compile-bytecode", "--require-hashes", str(PINS)])
     _call(
         [
@@ -72,9 +72,9 @@ def _make() -> None:
 
 
 def compile_ahead(python: Path, folders: Sequence[Path]) -> None:
-    """Compiles what can be compiled below some folders; nothing depends on it but the time of later starts.
+    """Compile the Python files below some folders, to shorten later starts.
 
-    A file that does not compile is left to the command that runs or checks it, which names the error.
+    A file that does not compile is skipped. The command that runs or checks it reports the error.
     """
     argv = [str(python), "-m", "compileall", "-q", "-j", "0", *map(str, folders)]
     subprocess.run(argv, cwd=REPOSITORY, capture_output=True, check=False)
@@ -89,7 +89,7 @@ def _is_current() -> bool:
 
 def _stamp() -> str:
     digest = hashlib.sha256(sysconfig.get_python_version().encode())
-    # An environment does not survive being moved: its scripts name its folder.
+    # An environment cannot be moved, because its scripts contain the path of its folder.
     digest.update(str(VENV).encode())
     for path in INPUTS:
         digest.update(path.read_bytes())

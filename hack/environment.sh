@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# Sourced by the commands of this folder: goes to the top of the checkout and sees to it that .venv is there
-# and fits the pins. After it, `python` and the tools on PATH are those of .venv.
+# The commands of this folder source this file. It changes to the root of the checkout, and updates .venv to the pinned
+# versions. Afterwards, `python` and the tools on PATH are those of .venv.
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
 
 base=
@@ -11,7 +11,7 @@ for candidate in "${PYTHON:-python3}" python3.13 python3.12 python3.11 python3.1
   fi
 done
 if [[ -z $base ]]; then
-  echo "Python 3.11 or later with its venv module is needed, and none was found (PYTHON= names one)" >&2
+  echo "no Python 3.11 or later with its venv module was found: install it, or name it in PYTHON=" >&2
   exit 1
 fi
 "$base" -I hack/bootstrap.py || exit

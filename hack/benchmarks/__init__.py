@@ -1,1 +1,1 @@
-"""Benchmarks; each prints one JSON object as its last line."""
+"""Benchmarks. Each prints one JSON object as its last line."""

@@ -16,7 +16,7 @@ from localcluster.installation import InstallationError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one benchmark; the exit status is 1 when it did not reach what it must, 2 on wrong use."""
+    """Run one benchmark. Return 1 if a figure misses its bound, 2 for wrong use."""
     options = _parser().parse_args(arguments)
     try:
         result, passed = _BENCHMARKS[options.benchmark](options)
@@ -89,83 +89,85 @@ def _parser() -> argparse.ArgumentParser:
     )
     benchmarks = parser.add_subparsers(dest="benchmark", required=True)
 
-    one = benchmarks.add_parser(
-        "seed", help="many Jobs of ten pods each that end only once all ten are ready"
-    )
-    one.add_argument("--json", type=Path, metavar="FILE", help="write the result to this file too")
+    one = benchmarks.add_parser("seed", help="run Jobs of ten pods that end only after all ten are ready")
+    one.add_argument("--json", type=Path, metavar="FILE", help="also write the result to this file")
     one.add_argument(
         "--setting",
         choices=sorted(seed.SETTINGS),
         default="literal",
-        help="the pod's size: literal is 2 CPU and 2 Gi, ten-minute 333m and 333 Mi (default literal)",
+        help="size of a pod: literal is 2 CPU and 2 Gi, ten-minute is 333m and 333 Mi (default literal)",
     )
     one.add_argument(
-        "--scale", type=_positive, default=1.0, metavar="X", help="divide run times by this (default 1)"
+        "--scale", type=_positive, default=1.0, metavar="X", help="divisor of run times (default 1)"
     )
-    one.add_argument("--jobs", type=_count, default=1000, metavar="N", help="Jobs (default 1000)")
-    one.add_argument("--nodes", type=_count, default=100, metavar="N", help="simulated nodes (default 100)")
+    one.add_argument("--jobs", type=_count, default=1000, metavar="N", help="number of Jobs (default 1000)")
+    one.add_argument("--nodes", type=_count, default=100, metavar="N", help="number of nodes (default 100)")
     one.add_argument(
         "--node-cpu",
         type=_count,
         default=10,
         metavar="N",
-        help="CPUs, and Gi of memory, of a node (default 10)",
+        help="CPUs and Gi of memory of a node (default 10)",
     )
     one.add_argument(
         "--deadline",
         type=_count,
         default=900,
         metavar="S",
-        help="activeDeadlineSeconds of each Job; it is not divided by the scale (default 900)",
+        help="activeDeadlineSeconds of each Job, without the scale (default 900)",
     )
     one.add_argument(
         "--timeout",
         type=_positive,
         default=None,
         metavar="S",
-        help="give up after so many seconds (default: three times the bound, at least 1800)",
+        help="seconds after which the run stops (default: three times the bound, at least 1800)",
     )
     one.add_argument(
         "--raises",
         type=_count,
         default=0,
         metavar="N",
-        help="raise so many running Jobs beyond their admission, beside the load, and measure how long it "
+        help="also raise this many running Jobs beyond their admission, and measure how long it "
         "takes to stop each (default 0)",
     )
-    one.add_argument("--no-queue", action="store_true", help="the same load on a cluster without admitq")
-    one.add_argument("--seed", type=int, default=1, metavar="N", help="of the random run times (default 1)")
+    one.add_argument("--no-queue", action="store_true", help="run the same load on a cluster without admitq")
+    one.add_argument("--seed", type=int, default=1, metavar="N", help="seed of the run times (default 1)")
 
-    alone = benchmarks.add_parser("core", help="how fast the core decides, without a control plane")
-    alone.add_argument("--json", type=Path, metavar="FILE", help="write the result to this file too")
+    alone = benchmarks.add_parser("core", help="measure the decision core, without a control plane")
+    alone.add_argument("--json", type=Path, metavar="FILE", help="also write the result to this file")
     alone.add_argument(
-        "--scale", type=_positive, default=1.0, metavar="X", help="share of the workloads to run (default 1)"
+        "--scale", type=_positive, default=1.0, metavar="X", help="share of the workloads to use (default 1)"
     )
     alone.add_argument(
-        "--repeats", type=_count, default=3, metavar="N", help="runs of each, median or best (default 3)"
+        "--repeats",
+        type=_count,
+        default=3,
+        metavar="N",
+        help="runs of each figure, median or best (default 3)",
     )
     alone.add_argument(
         "--only",
         action="append",
         choices=tuple(core.FIGURES),
         metavar="FIGURE",
-        help=f"measure this alone; may be given several times: {', '.join(core.FIGURES)}",
+        help=f"measure only this figure; can be repeated: {', '.join(core.FIGURES)}",
     )
 
     begin = benchmarks.add_parser(
-        "start", help="how soon a process is ready, and its ports are free when it is told to stop"
+        "start", help="measure how soon a process is ready, and frees its ports after SIGTERM"
     )
-    begin.add_argument("--json", type=Path, metavar="FILE", help="write the result to this file too")
-    begin.add_argument("--count", type=_count, default=5, metavar="N", help="starts (default 5)")
+    begin.add_argument("--json", type=Path, metavar="FILE", help="also write the result to this file")
+    begin.add_argument("--count", type=_count, default=5, metavar="N", help="number of starts (default 5)")
 
     reviews = benchmarks.add_parser(
         "webhook",
-        help="how long reviews of ordinary jobs take beside objects with very many labels or variables, "
+        help="measure reviews of ordinary jobs beside objects with very many labels or variables, "
         "without a control plane",
     )
-    reviews.add_argument("--json", type=Path, metavar="FILE", help="write the result to this file too")
+    reviews.add_argument("--json", type=Path, metavar="FILE", help="also write the result to this file")
     reviews.add_argument(
-        "--seconds", type=_positive, default=30.0, metavar="S", help="of each measurement (default 30)"
+        "--seconds", type=_positive, default=30.0, metavar="S", help="length of each measurement (default 30)"
     )
     reviews.add_argument(
         "--rate", type=_positive, default=25.0, metavar="X", help="ordinary jobs a second (default 25)"
@@ -176,7 +178,7 @@ def _parser() -> argparse.ArgumentParser:
     reviews.add_argument(
         "--in-process",
         action="store_true",
-        help="review large objects in the process that serves, to compare",
+        help="for comparison, review large objects in the serving process",
     )
     return parser
 

@@ -1,7 +1,7 @@
-"""How fast the decision core decides, alone and in one process, and how much memory it takes.
+"""Measure the speed and the memory of the decision core, alone and in one process.
 
-Each figure is measured in a fresh process, so that none inherits the memory of another. Seconds are those of
-the clock, which neighbours on the machine lengthen; ``cpu`` figures count only what the process itself used.
+A fresh process measures each figure, so that none inherits the memory of another. Seconds are wall time,
+which other processes of the machine lengthen. ``cpu`` figures count only CPU time of the process itself.
 """
 
 import gc
@@ -48,14 +48,14 @@ DEPTHS: Final = (100, 10_000, 1_000_000)
 
 @dataclass(slots=True)
 class Spent:
-    """Seconds by the clock, and seconds of CPU that this process used."""
+    """Wall time and CPU time of this process, in seconds."""
 
     wall: float = 0.0
     cpu: float = 0.0
 
     @contextmanager
     def measured(self) -> Generator[None]:
-        """Add what the block spends."""
+        """Add the time of the block."""
         wall, cpu = time.perf_counter(), time.process_time()
         yield
         self.wall += time.perf_counter() - wall
@@ -64,7 +64,7 @@ class Spent:
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How much of a figure's full measurement is done."""
+    """The share of a figure's full measurement to run."""
 
     scale: float = 1.0
     repeats: int = 3
@@ -79,9 +79,9 @@ def _scaled(setting: Setting, scale: float) -> Setting:
 
 
 def _throughput(setting: Setting, suffix: str, effort: Effort) -> Report:
-    """Everything is queued, then admitted and finished: admissions per second of that second part."""
+    """Queue all workloads, admit and finish them, and return admissions per second of the second part."""
     runs = [_run(_scaled(setting, effort.scale), suffix) for _ in range(effort.repeats)]
-    # A tenth is enough to see what it costs to decide after each that finishes, not after all of an instant.
+    # A tenth is enough to measure decisions after each finished workload, in place of each instant.
     alone = _run(_scaled(setting, effort.scale / 10), f"{suffix}_one_by_one", alone=True)
     walls = [run.admitted / run.deciding.wall for run in runs]
     return {
@@ -95,7 +95,7 @@ def _throughput(setting: Setting, suffix: str, effort: Effort) -> Report:
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """What it took to take all workloads in, and to admit and finish them."""
+    """The time to queue all workloads, and the time to admit and finish them."""
 
     admitted: int
     taking_in: Spent
@@ -107,7 +107,7 @@ def _run(setting: Setting, name: str, *, alone: bool = False) -> _Run:
     arrivals = [(each, kind.run_time_ms * MILLISECOND) for each, kind in workloads(setting)]
     for each, run_time in arrivals:
         driver.prepare(each, run_time)
-    # What the driver prepared is not to be gone through by the garbage collection of what is measured.
+    # Garbage collections during the measurement skip the objects that the driver has prepared.
     reduce_collections()
     exclude_current_objects()
     run = _Run(len(arrivals), Spent(), Spent())
@@ -150,7 +150,7 @@ _DEEP: Final = Setting(
 
 
 class _Deep:
-    """One ClusterQueue with a given number of workloads of 20 shapes always waiting in it."""
+    """One ClusterQueue in which a given number of workloads of 20 kinds always waits."""
 
     def __init__(self, depth: int) -> None:
         self.state = new_state(_DEEP)
@@ -174,7 +174,7 @@ class _Deep:
         return new
 
     def _settle(self, ended: list[Workload]) -> int:
-        """Have workloads end, others admitted and as many more arrive; how many were admitted."""
+        """Finish workloads, admit others, submit as many new ones, and return how many were admitted."""
         observed = [WorkloadChanged(replace(each, finished=True)) for each in ended]
         with self.spent.measured():
             for event in observed:
@@ -199,7 +199,7 @@ class _Deep:
         return workload(decided.key.name, 0, self.shapes[number % SHAPES], 0, number)
 
     def microseconds_per_admission(self, admissions: int) -> float:
-        """CPU time of an admission, with the end that made room for it."""
+        """Return the CPU time of an admission and of the end of another workload that made room for it."""
         self.spent = Spent()
         admitted = 0
         while admitted < admissions:
@@ -230,7 +230,7 @@ def _depth(effort: Effort) -> Report:
 
 
 def _preemption(effort: Effort) -> Report:
-    """The least of the repeats at each percentile: what interrupts one search is not of its own making."""
+    """Return the least value of the repeats at each percentile, since interruptions are noise."""
     count = max(1, round(500 * effort.scale))
     at: dict[float, list[float]] = {0.5: [], 0.99: [], 1.0: []}
     found = 0
@@ -239,7 +239,7 @@ def _preemption(effort: Effort) -> Report:
         for fraction, values in at.items():
             values.append(percentile(seconds, fraction) or 0.0)
     if not found:
-        raise MeasurementFailed("no search found anybody to preempt")
+        raise MeasurementFailed("no search found targets")
     return {
         "preempt_p50_ms": round(min(at[0.5]) * 1000, 2),
         "preempt_p99_ms": round(min(at[0.99]) * 1000, 2),
@@ -250,7 +250,7 @@ def _preemption(effort: Effort) -> Report:
 
 
 def _crowds(effort: Effort) -> Report:
-    """The least of the repeats of each figure."""
+    """Return the least value of the repeats for each figure."""
     report: Report = {}
     reduce_collections()  # as the manager does
     for queues in (250, 1000):
@@ -266,7 +266,7 @@ def _crowds(effort: Effort) -> Report:
 
 
 def _stretches(effort: Effort) -> Report:
-    """The longest time without a turn of the event loop in any of the cases; the least of the repeats."""
+    """Return the longest time without a turn of the event loop in any case, the least of the repeats."""
     queues, pending = max(4, round(1000 * effort.scale)), round(50_000 * effort.scale)
     waiting = max(4, round(20_000 * effort.scale))
     cases = {
@@ -313,11 +313,11 @@ FIGURES: Final[Mapping[str, Callable[[Effort], Report]]] = {
 
 
 def measure(names: Collection[str], effort: Effort) -> Report:
-    """Measure figures, each in a process of its own.
+    """Measure figures, each in its own process.
 
     Args:
         names: which of ``FIGURES``; none means all.
-        effort: how much of each.
+        effort: the share of each figure's full measurement.
     """
     report: Report = {}
     context = multiprocessing.get_context("spawn")

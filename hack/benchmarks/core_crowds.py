@@ -1,7 +1,7 @@
-"""What one call of the core costs where many queues preempt at once, or many workloads wait.
+"""Measure one call of the core when many queues preempt at once, or when many workloads wait.
 
-Measured is the CPU time of single calls, since a call holds up everything else of the process. No call may
-cost in proportion to all that waits.
+The figure is the CPU time of single calls, because a call blocks everything else in the process. The cost of
+a call must not be proportional to the number of pending workloads.
 """
 
 import time
@@ -25,23 +25,24 @@ _LIMIT_ONE = CyclesRequested(limit=1)
 
 
 def _milliseconds(call: Callable[[], object]) -> float:
-    """CPU time of a call."""
+    """Return the CPU time of a call."""
     began = time.process_time()
     call()
     return (time.process_time() - began) * 1000
 
 
 def reclaim(queues: int, settings: Settings | None = None) -> tuple[float, float]:
-    """One cycle in which half of the ClusterQueues of a cohort reclaim their quota from the other half.
+    """Measure a cycle in which half of the ClusterQueues of a cohort reclaim their quota from the other half.
 
-    Each of the others runs 20 workloads of 2 CPUs, which is twice its quota.
+    Each ClusterQueue of the other half runs 20 workloads of 2 CPUs, twice its quota.
 
     Args:
-        queues: how many ClusterQueues there are.
-        settings: of the core, such as fair sharing.
+        queues: number of ClusterQueues.
+        settings: settings of the core, such as fair sharing.
 
     Returns:
-        Milliseconds of that cycle, and of the next one. An unrelated newcomer causes the next cycle while the
+        Milliseconds of that cycle and of the next one. An unrelated new workload causes the next cycle while
+            the
         preempted workloads have not left.
     """
     state = new_state(Setting(1, queues, (), nominal=_RUNNING_PER_QUEUE, preemption=_RECLAIM), settings)
@@ -55,16 +56,16 @@ def reclaim(queues: int, settings: Settings | None = None) -> tuple[float, float
     told: list[object] = []
     first = _milliseconds(lambda: told.extend(state.handle(_LIMIT_ONE, now=3 * SECOND)))
     if not any(isinstance(one, Preempt) for one in told):
-        raise MeasurementFailed("nobody reclaimed anything")
+        raise MeasurementFailed("no quota was reclaimed")
     state.handle(CyclesRequested(), now=4 * SECOND)
     state.handle(WorkloadChanged(workload("newcomer", 0, pod_sets(1), 0, 200)), now=5 * SECOND)
     return first, _milliseconds(lambda: state.handle(_LIMIT_ONE, now=6 * SECOND))
 
 
 def release(waiting: int) -> float:
-    """Milliseconds of taking in that quota is free again, and of admitting who fits, while others wait.
+    """Return the milliseconds to observe that quota is free again and to admit the workload that fits.
 
-    All wait in one ClusterQueue, and no two ask for the same. One of them fits.
+    All other workloads wait in the same ClusterQueue, and no two request the same amount.
     """
     state = new_state(Setting(1, 1, (), nominal=1, borrowing_limit=0))
     first = workload("first", 0, pod_sets(1), 0, 0)

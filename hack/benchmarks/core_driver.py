@@ -1,8 +1,8 @@
-"""A driver of the core that does as little as one can: what it costs is in the figures too.
+"""A driver of the core with little work of its own, because the figures include it.
 
-A virtual clock, a heap of run times that end, and the two observations a workload makes on its way: that its
-reservation was written, and that it finished. The values that are observed are made before the clock starts,
-but for the admission and its instant, which are put in when the core has decided.
+It has a virtual clock, a heap of run times, and two observations for each workload: its reservation was
+written, and it finished. The observed values are created before the clock starts. Only the admission and its
+time are added when the core has decided.
 """
 
 import heapq
@@ -18,7 +18,7 @@ _CYCLES = CyclesRequested()
 
 @dataclass(slots=True, eq=False)
 class _Course:
-    """What will be observed of a workload once it is admitted, and how long it runs (nanoseconds)."""
+    """The values to observe of a workload after its admission, and its run time in nanoseconds."""
 
     reserved: Workload
     finished: Workload
@@ -31,7 +31,7 @@ def _complete(workload: Workload, admission: Admission, now: int) -> None:
 
 
 class Driver:
-    """Carries out what a state decides, on a virtual clock."""
+    """Execute the decisions of a state on a virtual clock."""
 
     def __init__(self, state: AdmissionState) -> None:
         self.state = state
@@ -41,16 +41,16 @@ class Driver:
         self._finishes: list[tuple[int, int, _Course]] = []
 
     def prepare(self, workload: Workload, run_time: int) -> None:
-        """Know what is to be observed of a workload later, and how long it runs (nanoseconds)."""
+        """Store the values to observe of a workload later, and its run time in nanoseconds."""
         reserved = replace(workload, admitted=True)
         self._courses[workload.key] = _Course(reserved, replace(reserved, finished=True), run_time)
 
     def arrive(self, workload: Workload) -> None:
-        """Have the state observe a workload that waits."""
+        """Let the state observe a pending workload."""
         self.state.handle(WorkloadChanged(workload), now=self.now)
 
     def decide(self) -> int:
-        """Run cycles until nothing more fits; how many were admitted."""
+        """Run cycles until nothing more fits, and return how many workloads were admitted."""
         observe, now, courses = self.state.observe, self.now, self._courses
         before = self.admitted
         for instruction in self.state.handle(_CYCLES, now=now):
@@ -64,7 +64,7 @@ class Driver:
         return self.admitted - before
 
     def finish_next(self, *, alone: bool = False) -> bool:
-        """Let time pass until workloads finish, all of that instant or one ``alone``; whether any did."""
+        """Advance the clock until workloads finish, all of one instant or one ``alone``; whether any did."""
         finishes, observe = self._finishes, self.state.observe
         if not finishes:
             return False
@@ -76,7 +76,7 @@ class Driver:
         return True
 
     def run(self, *, alone: bool = False) -> None:
-        """Go on until nothing runs any more.
+        """Continue until no workload runs.
 
         Args:
             alone: whether to decide after each workload that finishes, also among those of one instant.

@@ -1,8 +1,9 @@
-"""How long a search for workloads to preempt takes among many, in one cohort, by classical preemption.
+"""Measure searches for targets among many workloads of one cohort, by classical preemption.
 
-Half of the ClusterQueues use half of their quota, the others all of theirs and what the first leave. Each
-search is for one workload that does not fit, and is timed as the cycle that it is: assignment, search, and
-the decision to preempt who was found. Nobody is preempted really, so that each search finds the same.
+Half of the ClusterQueues use half of their quota. The others use all of their quota and the rest of the first
+half. Each search is for one workload that does not fit. The figure is the time of its whole cycle:
+assignment, search, and the decision to preempt. No preemption is executed, so each search finds the same
+targets.
 """
 
 import random
@@ -35,7 +36,7 @@ _LIMIT_ONE: Final = CyclesRequested(limit=1)
 
 
 def _fill(state: AdmissionState, choice: random.Random) -> None:
-    """Admit 10,000 workloads of one CPU: 50 and 150 by turns in queues of 100."""
+    """Admit 10,000 workloads of one CPU: 50 and 150 in turns, in queues of 100."""
     number = 0
     for queue in range(_SETTING.queues):
         for _ in range(_NOMINAL // 2 if queue % 2 else 3 * _NOMINAL // 2):
@@ -48,7 +49,7 @@ def _fill(state: AdmissionState, choice: random.Random) -> None:
 
 
 def searches(count: int) -> tuple[list[float], int]:
-    """Seconds that each of so many searches took, and how many of them found victims."""
+    """Return the seconds of each search, and how many searches found targets."""
     choice = random.Random(1)  # noqa: S311 the same searches in every run
     state = new_state(_SETTING)
     _fill(state, choice)

@@ -1,8 +1,8 @@
-"""How long `admitq simulate` takes: the seed test at full time, and a month of a trace of 100,000 jobs.
+"""Measure `admitq simulate` with the seed test at full time, and with a month of a trace of 100,000 jobs.
 
-The trace is made here, always the same: 20 ClusterQueues in four cohorts, three priorities, jobs of one to
-32 pods that run for minutes to many hours, submitted by day more than by night, about nine tenths of what the
-quota can carry.
+This module creates the trace, always the same: 20 ClusterQueues in four cohorts, three priorities, and jobs
+of one to 32 pods that run for minutes to many hours. More jobs are submitted by day than by night. They need
+about nine tenths of the quota.
 """
 
 import json
@@ -46,7 +46,7 @@ def _queues() -> list[str]:
 
 
 def jobs(count: int) -> list[Job]:
-    """The trace; with fewer jobs, as many days fewer."""
+    """Yield the jobs of the trace. With fewer jobs, the trace has proportionally fewer days."""
     chance = random.Random(1)  # noqa: S311 the same trace in every run
     length = _MONTH_S * count / JOBS
     queues = _queues()
@@ -63,7 +63,7 @@ def jobs(count: int) -> list[Job]:
 
 
 def _quota(trace: list[Job]) -> int:
-    """CPUs of each ClusterQueue, so that the trace takes nine tenths of all."""
+    """Return the CPUs of each ClusterQueue, so that the trace needs nine tenths of all."""
     work = sum(job.pods * job.run_time for job in trace)
     length = trace[-1].submit_time - trace[0].submit_time
     return max(*_PODS, math.ceil(work / length / _LOAD / len(_queues())))
@@ -96,7 +96,7 @@ def _objects(quota: int) -> list[dict[str, Any]]:
 
 
 def write_trace(folder: Path, count: int) -> Path:
-    """Write trace and scenario into a folder; the scenario's path."""
+    """Write trace and scenario into a folder, and return the path of the scenario."""
     trace = jobs(count)
     lines = ["submit_time,queue,priority,pods,requests.cpu,run_time"]
     lines += (
@@ -112,16 +112,16 @@ def write_trace(folder: Path, count: int) -> Path:
     }
     path = folder / "month.yaml"
     documents = [scenario, *_objects(_quota(trace))]
-    # JSON is YAML, and documents of it are divided alike.
+    # JSON is YAML, and has the same separator of documents.
     path.write_text("\n---\n".join(map(json.dumps, documents)) + "\n", encoding="utf-8")
     return path
 
 
 def seconds(scenario: str) -> tuple[float, float]:
-    """Seconds by the clock and of CPU that the command takes for a scenario, start and imports included.
+    """Return wall time and CPU time of the command for a scenario, including start and imports.
 
-    Modules are compiled beforehand, as they are in an image or after the first start of an installation,
-    also where the environment keeps Python from writing that down.
+    Modules are compiled before the measurement, as in an image or after the first start of an installation.
+    This holds also if the environment prevents Python from writing compiled files.
     """
     with tempfile.TemporaryDirectory() as compiled:
         environment = {**os.environ, "PYTHONPYCACHEPREFIX": compiled}
@@ -143,6 +143,6 @@ def _simulate(arguments: Iterable[str], environment: Mapping[str, str]) -> None:
 
 
 def trace_seconds(count: int) -> tuple[float, float]:
-    """The same for a trace of so many jobs, which is written to a folder that goes again."""
+    """Return the same for a trace with a number of jobs, in a temporary folder."""
     with tempfile.TemporaryDirectory() as folder:
         return seconds(str(write_trace(Path(folder), count)))

@@ -1,6 +1,7 @@
-"""For how long decisions give the event loop no turn, where many queues preempt and many workloads wait.
+"""Measure how long decisions block the event loop when many queues preempt and many workloads wait.
 
-The state is driven as the manager does it, with the manager's own measurement. Measured is CPU time.
+The benchmark drives the state as the manager does, and uses the manager's own measurement. Times are CPU
+times.
 """
 
 import asyncio
@@ -36,18 +37,18 @@ _LIMIT_ONE = CyclesRequested(limit=1)
 
 
 class _Driver:
-    """Runs cycles in steps and observes events, as the manager does."""
+    """Run cycles in steps and observe events, as the manager does."""
 
     def __init__(self, state: AdmissionState) -> None:
         self.state = state
         self.now = 10 * SECOND
         self.reserved = self.preempted = 0
-        # As the manager does at its start. What is created from then on is the affair of collect_rarely.
+        # As the manager does at its start. reduce_collections handles objects that are created later.
         exclude_current_objects()
         self.measure()
 
     def measure(self) -> None:
-        """Measure from now on."""
+        """Start the measurement."""
         metrics = Metrics()
         self.stretches = Stretches(metrics, time.process_time)
         self._deferred = DeferredWork(self.stretches, metrics.errors)
@@ -57,7 +58,7 @@ class _Driver:
         self._deferred.run(lambda: self.state.observe(event, now=self.now))
 
     async def decide(self, cycles: int) -> None:
-        """Run cycles until nothing is due, at most so many."""
+        """Run at most this many cycles, until nothing is due."""
         self.now += SECOND
         self._carry_out()
         for _ in range(cycles):
@@ -78,7 +79,7 @@ class _Driver:
 
 
 def _waiting(queues: int, count: int) -> Iterator[Workload]:
-    """Workloads that wait in all ClusterQueues for more than there may ever be, no two of the same size."""
+    """Return pending workloads in all ClusterQueues that can never fit, no two of the same size."""
     for number in range(count):
         queue, size = number % queues, number // queues
         pods = (PodSet("main", 1, asking({"cpu": _TOO_LARGE + size})),)
@@ -117,7 +118,7 @@ async def _crowd(queues: int, pending: int, settings: Settings) -> float:
 
 
 async def _release(waiting: int) -> float:
-    """Quota for one workload returns, while all others wait in one queue and no two request the same."""
+    """Return quota for one workload, while others wait in one queue with different requests."""
     driver = _Driver(new_state(Setting(1, 1, (), nominal=1, borrowing_limit=0)))
     first = running(workload("first", 0, pod_sets(1), 0, 0), 0, 1, SECOND)
     driver.observe(WorkloadChanged(first))
@@ -134,22 +135,22 @@ async def _release(waiting: int) -> float:
 
 
 def longest_stretch(queues: int, pending: int, settings: Settings) -> float:
-    """The longest stretch, in milliseconds, where queues of one cohort reclaim quota and workloads wait.
+    """Return the longest stretch, in milliseconds, when queues reclaim quota and workloads wait.
 
     Half of the ClusterQueues reclaim their quota from the other half, which runs 20 workloads of 2 CPUs,
-    twice its quota. Then a newcomer arrives, a third of the workloads end, and the quota of a ClusterQueue is
-    edited.
+    twice its quota. Then a new workload arrives, a third of the workloads end, and the quota of a
+    ClusterQueue changes.
 
     Args:
-        queues: how many ClusterQueues there are.
-        pending: how many workloads wait besides, which request more than they may ever get.
-        settings: of the core, such as fair sharing.
+        queues: number of ClusterQueues.
+        pending: number of additional pending workloads that can never fit.
+        settings: settings of the core, such as fair sharing.
     """
     reduce_collections()
     return asyncio.run(_crowd(queues, pending, settings)) * 1000
 
 
 def longest_stretch_of_release(waiting: int) -> float:
-    """The longest stretch, in milliseconds, in which quota returns to one queue with so many keys."""
+    """Return the longest stretch, in milliseconds, when quota returns to a queue with many keys."""
     reduce_collections()
     return asyncio.run(_release(waiting)) * 1000

@@ -1,4 +1,4 @@
-"""The worlds of the benchmark of the core: ClusterQueues in cohorts of equals, and workloads in classes."""
+"""The worlds of the core's benchmarks: equal ClusterQueues in cohorts, and classes of workloads."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -31,7 +31,7 @@ from admitq.core.state import AdmissionState
 
 
 class MeasurementFailed(RuntimeError):
-    """What was to be measured did not happen."""
+    """The event to measure did not happen."""
 
 
 CPU = 1000
@@ -47,7 +47,7 @@ _NO_PREEMPTION = ClusterQueuePreemption()
 
 @dataclass(frozen=True, slots=True)
 class Class:
-    """Workloads of one size (CPUs), priority and run time, and how many of them each queue has."""
+    """Workloads of one size (CPUs), priority and run time, and their number in each queue."""
 
     cpus: int
     priority: int
@@ -57,7 +57,7 @@ class Class:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """Cohorts of ClusterQueues, all alike: 20 CPU each, and up to 100 more from their cohort."""
+    """Cohorts of equal ClusterQueues: 20 CPU each, and up to 100 more from their cohort."""
 
     cohorts: int
     queues_per_cohort: int
@@ -68,7 +68,7 @@ class Setting:
 
     @property
     def queues(self) -> int:
-        """How many ClusterQueues there are."""
+        """The number of ClusterQueues."""
         return self.cohorts * self.queues_per_cohort
 
 
@@ -81,17 +81,17 @@ LARGE = Setting(10, 100, _classes(35, 11, 4))
 
 
 def pod_sets(cpus: int) -> tuple[PodSet, ...]:
-    """One pod of this size."""
+    """Return one pod of this size."""
     return (PodSet("main", 1, asking({"cpu": cpus * CPU})),)
 
 
 def queue_name(number: int) -> str:
-    """The name of a ClusterQueue and of its LocalQueue."""
+    """Return the name of a ClusterQueue and of its LocalQueue."""
     return f"queue-{number:04}"
 
 
 def cluster_queues(setting: Setting) -> Iterator[ClusterQueue]:
-    """The ClusterQueues of a setting."""
+    """Return the ClusterQueues of a setting."""
     quota = ResourceQuota(setting.nominal * CPU, borrowing_limit=setting.borrowing_limit * CPU)
     groups = (ResourceGroup(("cpu",), (FlavorQuotas(FLAVOR, (("cpu", quota),)),)),)
     for number in range(setting.queues):
@@ -105,7 +105,7 @@ def cluster_queues(setting: Setting) -> Iterator[ClusterQueue]:
 
 
 def new_state(setting: Setting, settings: Settings | None = None) -> AdmissionState:
-    """A state that has seen everything but workloads, with these settings of the core or the defaults."""
+    """Return a state that has observed everything except workloads."""
     state = AdmissionState(settings)
     events: list[Event] = [NamespaceChanged(_NAMESPACE, ()), ResourceFlavorChanged(ResourceFlavor(FLAVOR))]
     for spec in cluster_queues(setting):
@@ -119,19 +119,19 @@ def new_state(setting: Setting, settings: Settings | None = None) -> AdmissionSt
 
 
 def workload(name: str, queue: int, pods: tuple[PodSet, ...], priority: int, queued_at: int) -> Workload:
-    """A workload that waits."""
+    """Return a pending workload."""
     return Workload(ObjectKey(_NAMESPACE, name), name, queue_name(queue), queued_at, pods, priority)
 
 
 def running(one: Workload, queue: int, cpus: int, reserved_at: int) -> Workload:
-    """The same admitted: it holds so many CPUs of a queue, since an instant (nanoseconds)."""
+    """Return the same workload, admitted: it holds CPUs of a queue since an instant in nanoseconds."""
     assigned = PodSetAssignment("main", (("cpu", FLAVOR),), (("cpu", cpus * CPU),), 1)
     admission = Admission(queue_name(queue), (assigned,))
     return replace(one, admission=admission, admitted=True, reserved_at=reserved_at)
 
 
 def workloads(setting: Setting) -> Iterator[tuple[Workload, Class]]:
-    """All workloads of all queues, each class in the order of its queues."""
+    """Yield all workloads of all queues, each class in the order of its queues."""
     for kind in setting.classes:
         pods = pod_sets(kind.cpus)
         for number in range(kind.count):

@@ -1,4 +1,4 @@
-"""What is measured: amounts over time, percentiles, and what processes used."""
+"""Amounts over time, percentiles, and resource usage of processes."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,19 +18,19 @@ class Level:
         self._begin: float | None = None
 
     def change(self, by: int, now: float) -> None:
-        """Changes the amount at the instant `now` (seconds, never decreasing)."""
+        """Change the amount at the instant `now`, in seconds, which never decreases."""
         self._advance(now)
         self.value += by
         self.peak = max(self.peak, self.value)
 
     def mean(self, now: float) -> float:
-        """The mean from the first change, or call of this, until `now`."""
+        """Return the mean until `now`, from the first change or from the call of `begin`."""
         self._advance(now)
         length = now - (self._begin or 0.0)
         return self._area / length if length > 0 else float(self.value)
 
     def begin(self, now: float) -> None:
-        """Lets the time over which the mean is taken begin."""
+        """Start the time of the mean."""
         self._begin = self._since = now
 
     def _advance(self, now: float) -> None:
@@ -41,7 +41,7 @@ class Level:
 
 
 def percentile(values: Sequence[float], fraction: float) -> float | None:
-    """The smallest value that at least the given fraction of the values do not exceed; None of nothing."""
+    """Return the smallest value that at least this fraction of values does not exceed, or None."""
     if not values:
         return None
     ordered = sorted(values)
@@ -51,9 +51,9 @@ def percentile(values: Sequence[float], fraction: float) -> float | None:
 def usage_by_process(
     before: Mapping[str, Usage], after: Iterable[tuple[str, Usage | None]]
 ) -> dict[str, dict[str, Any]]:
-    """CPU seconds used since `before` and the highest resident memory (MB) of each process.
+    """Return CPU seconds since `before` and the highest resident memory (MB) of each process.
 
-    A process that died has no figures, and says so.
+    A process that died has no figures, and is marked as dead.
     """
     result: dict[str, dict[str, Any]] = {}
     for name, usage in after:

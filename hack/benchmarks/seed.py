@@ -1,14 +1,12 @@
-"""The load that a cluster without a queue manager cannot carry.
+"""A load that a cluster without a queue manager cannot finish.
 
-Jobs of ten pods each: the pods of a Job begin their run time when all ten are ready, as an application
-with a barrier does. A Job that gets only some of its pods holds what it has until its deadline ends it.
+Each Job has ten pods. Their run time begins when all ten are ready, as in an application with a barrier. A
+Job that gets only some of its pods keeps them until its deadline. This harness ends a pod by one patch of its
+status, as a kubelet would. It shares the machine with what it measures, so it uses only three watches: Jobs,
+pods that run, and pods without a node.
 
-A pod ends by one patch of its status, as a kubelet would do it, sent by this harness when its time has
-come. The harness shares the machine with what it measures, so it keeps to three watches: Jobs, the pods
-that run, and the pods that no node has yet.
-
-With `raises`, further Jobs of one pod run beside the load in a queue of their own. Each is raised to fifty
-pods while it runs, and the time until admitq has suspended it is measured.
+With `raises`, further Jobs of one pod run beside the load, in their own queue. Each is raised to fifty pods
+while it runs. The figure is the time until admitq has suspended it.
 """
 
 import asyncio
@@ -37,7 +35,7 @@ from localcluster.waiting import eventually
 PODS_PER_JOB: Final = 10
 RUN_TIME_S: Final = 180.0
 JITTER: Final = 0.5
-# Of what is in flight at once; more only lengthens the API server's queues.
+# Calls in progress at once. More calls would only wait in the API server's queues.
 _SUBMITTERS: Final = 16
 _ENDERS: Final = 32
 _PROGRESS_EVERY_S: Final = 5.0
@@ -51,12 +49,12 @@ _HARNESS: Final = "harness"
 
 
 class SettingError(Exception):
-    """The numbers given make no benchmark."""
+    """The numbers make no valid benchmark."""
 
 
 @dataclass(frozen=True)
 class PodSize:
-    """Requests, and limits, of a pod: milli-CPU and MiB."""
+    """Requests and limits of a pod: milli-CPU and MiB."""
 
     milli_cpu: int
     memory_mib: int
@@ -67,19 +65,19 @@ SETTINGS: Final = {"literal": PodSize(2000, 2048), "ten-minute": PodSize(333, 33
 
 @dataclass(frozen=True)
 class Plan:
-    """What to run.
+    """The parameters of a run.
 
     Attributes:
         setting: a key of `SETTINGS`.
         scale: run times are divided by it.
-        jobs: how many Jobs.
-        nodes: how many nodes.
+        jobs: number of Jobs.
+        nodes: number of nodes.
         node_cpu: CPUs of a node, and Gi of its memory.
         deadline_s: activeDeadlineSeconds of each Job.
-        timeout_s: give up after so many seconds; None: see `patience_s`.
+        timeout_s: seconds after which the run stops; None: see `patience_s`.
         queue: whether admitq queues the Jobs.
-        seed: of the random run times.
-        raises: how many further Jobs are raised while they run; needs `queue`.
+        seed: seed of the random run times.
+        raises: number of further Jobs that are raised while they run; needs `queue`.
     """
 
     setting: str
@@ -100,12 +98,12 @@ class Plan:
 
     @property
     def slots_per_node(self) -> int:
-        """How many of the pods a node takes at once."""
+        """The number of pods that fit on a node at once."""
         return min(self.node_cpu * 1000 // self.pod.milli_cpu, self.node_cpu * 1024 // self.pod.memory_mib)
 
     @property
     def slots(self) -> int:
-        """How many of the pods run at once."""
+        """The number of pods that run at once."""
         return self.nodes * self.slots_per_node
 
     @property
@@ -115,13 +113,13 @@ class Plan:
 
     @property
     def bound_s(self) -> float:
-        """The wall time if no slot were ever empty, at the mean of the run times."""
+        """The wall time with the mean run time, if no slot was ever empty."""
         mean = self.run_time_s * (1 + JITTER / 2)
         return max(mean, self.jobs * PODS_PER_JOB * mean / self.slots)
 
     @property
     def patience_s(self) -> float:
-        """After how many seconds the run is given up."""
+        """The seconds after which the run stops."""
         return self.timeout_s if self.timeout_s is not None else max(1800.0, 3 * self.bound_s)
 
 
@@ -135,19 +133,20 @@ class _Job:
 
 
 async def run(plan: Plan) -> tuple[dict[str, Any], bool]:
-    """Runs the benchmark on a cluster of its own.
+    """Run the benchmark on its own cluster.
 
     Returns:
-        The result, and whether it is what it must be: with admitq every Job done and none failed. Without
-        it there is nothing that must be.
+        The result, and whether it meets its bounds. With admitq, every Job must succeed. Without admitq there
+            are no
+        bounds.
 
     Raises:
-        SettingError: when a Job does not fit into the cluster.
-        ClusterError: when the cluster cannot be started.
-        InstallationError: when admitq cannot be installed or started.
+        SettingError: a Job does not fit into the cluster.
+        ClusterError: the cluster cannot be started.
+        InstallationError: admitq cannot be installed or started.
     """
     if plan.raises and not plan.queue:
-        raise SettingError("--raises measures admitq: leave --no-queue out")
+        raise SettingError("--raises needs admitq: remove --no-queue")
     if plan.slots < PODS_PER_JOB:
         raise SettingError(f"{plan.nodes} nodes of {plan.node_cpu} CPUs have no room for {PODS_PER_JOB} pods")
     reclaim_orphans()
@@ -159,7 +158,7 @@ async def run(plan: Plan) -> tuple[dict[str, Any], bool]:
         pods=max(110, plan.slots_per_node + 10),
     )
     to_stderr(f"starting a cluster of {plan.nodes} nodes with {plan.node_cpu} CPUs each")
-    # What a run before this one left would spoil the figures.
+    # Leftovers of an earlier run would falsify the figures.
     cluster.stop()
     cluster.start((pool,), owner=processes.current())
     try:
@@ -189,7 +188,7 @@ async def run(plan: Plan) -> tuple[dict[str, Any], bool]:
 
 
 class _Harness:
-    """Submits the Jobs, ends their pods, and keeps count."""
+    """Submit the Jobs, end their pods, and count."""
 
     def __init__(self, client: Client, plan: Plan, names: Names) -> None:
         self._client = client
@@ -208,7 +207,7 @@ class _Harness:
         self._end = 0.0
 
     async def run(self) -> None:
-        """Runs until every Job has ended, or the time is up."""
+        """Run until every Job has ended, or the time is over."""
         watchers = [
             self._watcher(JOBS, self._job_changed),
             self._watcher(PODS, self._running_changed, "status.phase=Running"),
@@ -235,7 +234,7 @@ class _Harness:
                 task.cancel()
 
     def result(self) -> dict[str, Any]:
-        """The figures of a run that is over."""
+        """Return the figures of a finished run."""
         wall_s = self._end - self._begin
         waits = [
             job.admitted_at - job.submitted_at for job in self._jobs.values() if job.admitted_at is not None
@@ -333,7 +332,7 @@ class _Harness:
         self._pending.change(by, time.monotonic())
 
     def _release(self, job: _Job) -> None:
-        """Lets the run time of a Job's pods begin: all of them are ready."""
+        """Start the run time of a Job's pods: all of them are ready."""
         loop = asyncio.get_running_loop()
         for name in job.running.values():
             run_time = self._plan.run_time_s * (1 + JITTER * self._random.random())
@@ -349,7 +348,7 @@ class _Harness:
             try:
                 await self._client.merge_patch(PODS, name, {"status": _ended()}, _NAMESPACE, "status")
             except ApiError as error:
-                # Somebody may have deleted it before its time.
+                # It can be deleted before its run time is over.
                 if not error.is_not_found:
                     to_stderr(f"pod {name} could not be ended: {error}")
 
@@ -365,9 +364,9 @@ class _Harness:
 
 
 class Raises:
-    """Raises Jobs that run beyond what was admitted, and measures how long it takes to stop each.
+    """Raise running Jobs beyond their admission, and measure the time until each is stopped.
 
-    Measured is from the answer to the write of the raise until the watch shows the Job suspended.
+    The time is from the answer to the write until the watch shows the suspended Job.
     """
 
     def __init__(self, client: Client, plan: Plan, names: Names) -> None:
@@ -391,7 +390,7 @@ class Raises:
                 group.create_task(raise_some())
 
     def job_changed(self, change: Change) -> None:
-        """Take in a change of any Job."""
+        """Process a change of any Job."""
         name, new = change.key.name, change.new
         if name not in self._running or new is None:
             return
@@ -402,7 +401,7 @@ class Raises:
             self._suspended[name].set()
 
     def result(self) -> dict[str, Any]:
-        """The figures; none without raises."""
+        """Return the figures, or none without raises."""
         if not self._plan.raises:
             return {}
         times = {f"p{percent}": percentile(self._seconds, percent / 100) for percent in (50, 90, 99)}
@@ -430,7 +429,7 @@ class Raises:
 
 
 async def _until_done(call: Callable[[], Awaitable[Any]]) -> None:
-    """Repeat a call that fails for a while.
+    """Repeat a call while it fails with temporary errors.
 
     Raises:
         ApiError: it fails for another reason.
@@ -439,7 +438,7 @@ async def _until_done(call: Callable[[], Awaitable[Any]]) -> None:
         try:
             await call()
         except ApiError as error:
-            # A call whose answer was lost may have taken effect all the same.
+            # A call without an answer may have taken effect.
             if error.is_already_exists or error.is_not_found:
                 return
             if not error.is_transient:
@@ -450,7 +449,7 @@ async def _until_done(call: Callable[[], Awaitable[Any]]) -> None:
 
 
 async def _prepare(client: Client, plan: Plan, names: Names) -> None:
-    """Makes the namespace, and with admitq the queues, and waits until they can be used."""
+    """Create the namespace and, with admitq, the queues. Wait until they can be used."""
     await client.create(
         NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": _NAMESPACE}}
     )
@@ -496,7 +495,7 @@ def _queues(plan: Plan, names: Names) -> list[tuple[Resource, dict[str, Any]]]:
     return [
         (resource("resourceflavors", "ResourceFlavor"), obj("ResourceFlavor", _QUEUE, {})),
         *queues(_QUEUE, plan.nodes * plan.node_cpu),
-        # Room for the Jobs as they begin, and for none as it is after its raise.
+        # There is quota for the Jobs as created, and not for a Job after its raise.
         *(queues(_RAISES_QUEUE, _RAISERS * 2) if plan.raises else ()),
     ]
 
@@ -563,7 +562,7 @@ def _ended() -> dict[str, Any]:
 
 
 def _slim(obj: dict[str, Any]) -> dict[str, Any]:
-    """Keeps what the handlers read, so that a store of ten thousand pods stays small."""
+    """Return only the fields that the handlers read, so that a store of ten thousand pods stays small."""
     metadata, spec, status = obj["metadata"], obj.get("spec", {}), obj.get("status", {})
     return {
         "metadata": {

@@ -1,7 +1,7 @@
-"""How soon a process is ready, and how soon it gives its ports back when it is told to stop.
+"""Measure how soon a process is ready, and how soon it frees its ports after SIGTERM.
 
-One `admitq all-in-one` after another, each beside the cluster that the chart made. What it takes to be ready
-is everything: loading, reading, and a certificate that the API server trusts.
+One `admitq all-in-one` runs after another, each beside the cluster on which the chart is installed. A process
+is ready after imports, first lists, and a certificate that the API server trusts.
 """
 
 import http.client
@@ -37,17 +37,17 @@ _NAME: Final = "all-in-one"
 
 
 class NotInTime(Exception):
-    """A process was not ready, or not gone, in a time that is beyond measuring."""
+    """A process was not ready, or had not ended, within a minute."""
 
 
 @dataclass(frozen=True)
 class Start:
-    """One process from its start to its end, in seconds.
+    """The times of one process, in seconds.
 
     Attributes:
-        ready: from its start until it says that it is ready.
-        cpu: what it had used of CPUs by then.
-        free: from the signal until nobody listens any more.
+        ready: from its start until it is ready.
+        cpu: CPU seconds until then.
+        free: from the signal until no process listens on its ports.
         ended: from the signal to its end.
     """
 
@@ -58,14 +58,14 @@ class Start:
 
 
 def run(count: int) -> tuple[dict[str, Any], bool]:
-    """Start and stop a process so many times on a cluster of its own.
+    """Start and stop a process a number of times on its own cluster.
 
     Returns:
-        The result, and whether every one was in time.
+        The result, and whether every start and stop was in time.
 
     Raises:
-        ClusterError: when the cluster cannot be started.
-        InstallationError: when admitq cannot be installed.
+        ClusterError: the cluster cannot be started.
+        InstallationError: admitq cannot be installed.
         NotInTime: a process took longer than a minute.
     """
     reclaim_orphans()
@@ -76,7 +76,7 @@ def run(count: int) -> tuple[dict[str, Any], bool]:
     try:
         ports = free_ports(["webhook", "health", "metrics"])
         file = _prepare(cluster, ports)
-        # The first start writes certificates, and finds files that were not read for a while.
+        # The first start writes certificates and reads files that are not in the page cache.
         starts = [_one(cluster, file, ports) for _ in range(count + 1)][1:]
     finally:
         cluster.stop()
@@ -92,7 +92,7 @@ def run(count: int) -> tuple[dict[str, Any], bool]:
 
 
 def _prepare(cluster: LocalCluster, ports: Mapping[str, int]) -> Path:
-    """Install the chart, and write the configuration file that it ships, with addresses of this machine."""
+    """Install the chart, and write its configuration file with addresses of this machine."""
     to_stderr("installing admitq")
     installation = Installation(cluster)
     installation.install()
@@ -152,7 +152,7 @@ def _is_ready(port: int) -> bool:
 
 def _is_free(port: int) -> bool:
     with socket.socket() as probe:
-        # As any other server would: what lingers of connections is nobody's business.
+        # As any other server does: old connections in TIME_WAIT do not matter.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((_HOST, port))

@@ -1,4 +1,4 @@
-"""How long reviews of ordinary jobs take while objects with very many labels or variables are reviewed."""
+"""Measure reviews of ordinary jobs while objects with very many labels or variables are reviewed."""
 
 import asyncio
 import concurrent.futures
@@ -30,13 +30,13 @@ _WARM_UP: Final = 50
 
 @dataclass(frozen=True)
 class Load:
-    """What the webhook is asked.
+    """The requests to the webhook.
 
     Attributes:
-        seconds: how long each of the two measurements takes.
-        rate: ordinary jobs a second; each is two reviews, as the API server makes them.
+        seconds: length of each of the two measurements.
+        rate: ordinary jobs a second; each is two reviews, as from the API server.
         large_rate: large objects a second; each is two reviews, unless the first is refused.
-        in_process: large objects are reviewed by the process that serves.
+        in_process: whether the serving process reviews large objects itself.
     """
 
     seconds: float = 30.0
@@ -46,12 +46,12 @@ class Load:
 
 
 class WebhookFailed(Exception):
-    """The webhook did not answer as it must."""
+    """The webhook gave a wrong answer or none."""
 
 
 @dataclass
 class _Client:
-    """Connections to the webhook, kept open."""
+    """Open connections to the webhook."""
 
     port: int
     context: ssl.SSLContext
@@ -101,7 +101,7 @@ def run(load: Load) -> tuple[dict[str, Any], bool]:
 
 async def _run(load: Load) -> tuple[dict[str, Any], bool]:
     ordinary, loop = _review(_job()), asyncio.get_running_loop()
-    # A process of its own sends large objects, so that its work is not counted as time of ordinary reviews.
+    # Another process sends large objects, so that its work does not count as time of ordinary reviews.
     spawn = multiprocessing.get_context("spawn")
     with concurrent.futures.ProcessPoolExecutor(1, spawn) as pool:
         async with _server(in_process=load.in_process) as server:
@@ -155,7 +155,7 @@ async def _server(*, in_process: bool) -> AsyncGenerator[_Server]:
 
 
 def _send_large(server: _Server, rate: float, seconds: float) -> tuple[dict[str, int], list[int]]:
-    """Send large objects, and return how many of their reviews ended how, and the sizes of the reviews."""
+    """Send large objects, and return the results and the sizes of their reviews."""
     return asyncio.run(_sent_large(server, rate, seconds))
 
 
@@ -167,7 +167,7 @@ async def _sent_large(server: _Server, rate: float, seconds: float) -> tuple[dic
 
 
 async def _send(each: Callable[[int], Coroutine[Any, Any, None]], rate: float, seconds: float) -> None:
-    """Begin something at even intervals, whether or not what began before has ended; wait for all."""
+    """Start a task at even intervals, even if earlier tasks still run, and wait for all."""
     begin = time.monotonic()
     async with asyncio.TaskGroup() as tasks:
         for number in range(round(seconds * rate)):
@@ -231,7 +231,7 @@ def _with_labels(count: int) -> dict[str, Any]:
 
 
 def _with_variables(count: int) -> dict[str, Any]:
-    """Return a Job with environment variables; with a record of its fields the server would not read it."""
+    """Return a Job with environment variables, without managed fields, for which it would be too large."""
     job = _job()
     job["spec"]["template"]["spec"]["containers"][0]["env"] = [{"name": f"E{i}"} for i in range(count)]
     return job

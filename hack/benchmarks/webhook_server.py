@@ -1,4 +1,4 @@
-"""The webhooks of a process as `hack/bench webhook` calls them: over TLS, in a cluster that has one queue."""
+"""A process with the webhooks for `hack/bench webhook`: over TLS, in a cluster with one queue."""
 
 import asyncio
 import sys
@@ -67,7 +67,7 @@ class OneQueue:
 
 
 async def serve(*, in_process: bool) -> None:
-    """Serve until standard input ends; the port is the first line of standard output, before the CA."""
+    """Serve until standard input ends. The first line of standard output is the port; then follows the CA."""
     settings = load_settings(None)
     world = OneQueue()
     policy = configured_policy(settings.configuration, settings.gates, settings.integrations)

@@ -14,13 +14,13 @@ DIFF_LINES = 40
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Return 1 if `--check` finds a file that is not up to date."""
-    parser = argparse.ArgumentParser(prog="hack/generate", description="Writes every generated file.")
+    parser = argparse.ArgumentParser(prog="hack/generate", description="Write every generated file.")
     parser.add_argument(
         "--check", action="store_true", help="write nothing; fail if a file is not up to date"
     )
     check = parser.parse_args(arguments).check
     stale = 0
-    # Later generators may read what earlier ones write, so each is written before the next is asked.
+    # Later generators can read files of earlier ones, so the files of each are written before the next runs.
     for generator in GENERATORS:
         for path, text in generator().items():
             old = _read(REPOSITORY / path)

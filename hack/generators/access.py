@@ -149,7 +149,7 @@ MANAGER_GATES = tuple(
 """What the manager may do besides for each of these feature gates that is on."""
 
 MANAGER_NAMESPACE = (
-    # The chart makes the Lease; the manager makes it anew should somebody delete it.
+    # The chart creates the Lease. The manager creates it again if it is deleted.
     Rule(("coordination.k8s.io",), ("leases",), ("create",)),
     Rule(("coordination.k8s.io",), ("leases",), ("get", "update"), ("${lease}",)),
 )
@@ -217,20 +217,20 @@ WEBHOOK_CONVERSION = (
 
 def _looked_up(one: Integration) -> tuple[Rule, ...]:
     return (
-        # Owners are looked up, and only kinds that create jobs can own one; and what is scaled.
+        # The code reads owners, which are of kinds that create jobs, and objects with a scale subresource.
         *(
             (Rule((one.group,), (one.plural,), ("get",)),)
             if _creates_jobs(one) or one.webhook.scale_field
             else ()
         ),
         *(Rule((owner.group,), (owner.plural,), ("get",)) for owner in known_owners(one)),
-        # What the pods of a job follow from is looked up to check them.
+        # To check the pods of a job, the code reads the objects that define them.
         *(
             Rule((other.kind.group,), (other.plural,), ("get",))
             for other in one.templates.referenced_kinds
             if other.is_required
         ),
-        # A change may depend on what has become of the Workload.
+        # Whether a change is allowed can depend on the state of the Workload.
         *(
             (Rule((API_GROUP,), ("workloads",), ("get",)),)
             if one.webhook.list_deciding_workloads is not None
@@ -303,7 +303,7 @@ AUDIENCES = (
 """Kinds that people work with. Nobody is given the right to write a status: that is the manager's."""
 
 CUSTOM_AUDIENCE = Audience(
-    # By its group, for Job is what kinds of many groups are called.
+    # The name contains the group, because many groups have a kind Job.
     f"{CUSTOM.group.replace('.', '-')}-{CUSTOM.kind.lower()}",
     CUSTOM.plural,
     _ALL_PEOPLE,

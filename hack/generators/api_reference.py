@@ -277,7 +277,7 @@ def _fields(model: type[BaseModel], defaults: Any, path: str) -> Iterator[tuple[
         here = f"{path}.{key}" if path else key
         section = _section(field.annotation)
         value = _default(field, key, defaults)
-        # The defaults of a section are those of its fields.
+        # A section has the defaults of its fields.
         empty = value in (None, [], {}, "") or (section is not None and isinstance(value, dict))
         default = "" if empty else f"`{orjson.dumps(value).decode()}`"
         yield here, field, default, " ".join(described.get(name, "").split())

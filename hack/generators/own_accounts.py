@@ -54,7 +54,7 @@ def _rule(kind: Integration) -> dict[str, Any]:
     return {
         "group": kind.group,
         "resource": kind.plural,
-        # Pods are written for the sake of many kinds, and by elastic jobs.
+        # Many kinds need writes of pods, and so do elastic jobs.
         "frameworks": [] if kind.framework == "pod" else [kind.framework],
         "spec": spec,
         "status": status,
@@ -70,7 +70,7 @@ def _rule_of_held(plural: str) -> dict[str, Any]:
         "resource": plural,
         "frameworks": [],
         "spec": f"{same} && {finalizers} && {spec}",
-        # Such a write changes nothing but the status.
+        # Such a write changes only the status.
         "status": "true",
     }
 
@@ -89,7 +89,7 @@ def _same_metadata() -> str:
 
 
 def _job_metadata() -> str:
-    # Annotations alone are written, such as that of a stop that is under way.
+    # Only annotations are written, such as that of a stop in progress.
     return _same("labels", "finalizers", "ownerReferences")
 
 
@@ -138,7 +138,7 @@ def unchanged(before: str, after: str, fields: WritableFields, depth: Iterator[i
         if not isinstance(value, AnyValue):
             same = f"{old}.?{name} == {new}.?{name}"
             parts.append(f"({same} || {_deep(old, new, name, value, depth)})")
-    # CEL has no variables here but those of macros: a list of one element binds a value to a name.
+    # CEL has only the variables of macros here: a list with one element binds a value to a name.
     return f"[{before}].all({old}, [{after}].all({new}, {' && '.join(parts)}))"
 
 

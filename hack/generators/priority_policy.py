@@ -96,7 +96,7 @@ def carriers() -> tuple[Carrier, ...]:
         Carrier(
             one.group,
             one.plural,
-            # Pods of any template may name a queue of their own.
+            # Pods of any template can name their own queue.
             (one.framework, *(framework for framework in _ANY_PODS if framework != one.framework))
             if not one.group or one.group in {"apps", "batch"}
             else (one.framework,),

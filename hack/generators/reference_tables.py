@@ -213,7 +213,7 @@ def _page(title: str, *lines: str) -> str:
 
 def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
     """Return the lines of a table."""
-    # A bar within a cell would end it.
+    # A bar in a cell would end the cell.
     cells = [[cell.replace("|", "\\|") for cell in row] for row in rows]
     return [
         f"| {' | '.join(head)} |",

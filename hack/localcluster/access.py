@@ -50,9 +50,9 @@ def calls(lines: Iterable[str]) -> Iterator[Call]:
         if not about or "resource" not in about:
             continue
         resource = "/".join(filter(None, (about["resource"], about.get("subresource"))))
-        # Who presents a token that has ended is not refused by a rule but not known at all.
+        # An expired token is not authenticated. No rule refuses it.
         notes = event.get("annotations") or {}
-        # A policy of the chart that would restrict an account of the chart beyond what it does, audits that.
+        # If a policy of the chart would refuse a write of the chart's own accounts, the log contains that.
         is_denied = "validation.policy.admission.k8s.io/validation_failure" in notes
         yield Call(
             user=event.get("user", {}).get("username", ""),

@@ -68,7 +68,7 @@ class Api:
             response = self._connection.getresponse()
             text = response.read().decode()
         except (OSError, http.client.HTTPException):
-            # The next call shall begin with a new connection.
+            # The next call starts with a new connection.
             self._connection.close()
             raise
         if response.status >= 400:

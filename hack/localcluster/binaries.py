@@ -21,8 +21,8 @@ from localcluster.locks import exclusive
 
 MODULE = REPOSITORY / "hack" / "controlplane"
 _GIB = 1024**3
-# Measured from empty caches: build cache 3.1, modules 1.0 (twice that while unpacking), programs 0.5;
-# rounded up for the next minor version.
+# Measured with empty caches: build cache 3.1, modules 1.0 (twice as much during unpacking), programs 0.5.
+# Rounded up for the next minor version.
 _NEEDED = {"build cache": 5 * _GIB, "modules": int(2.2 * _GIB), "programs": int(0.8 * _GIB)}
 _REPORT_EVERY_S = 15.0
 

@@ -21,7 +21,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         to_stderr(f"hack/cluster {options.command}: {error}")
         return 1
     except BrokenPipeError:
-        # The reader has seen enough; what is still buffered has nowhere to go at exit.
+        # The reader has closed the pipe. At exit, buffered output cannot be written.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except KeyboardInterrupt:
@@ -58,11 +58,11 @@ def _down(options: argparse.Namespace) -> int:
 def _status(options: argparse.Namespace) -> int:
     clusters = [LocalCluster(options.name)] if options.name else all_clusters()
     if not clusters:
-        print("no cluster; start one: hack/cluster up")
+        print("no cluster runs; start one: hack/cluster up")
     all_well = True
     for cluster in clusters:
         if not cluster.exists():
-            print(f"{cluster.name}: not there; start it: hack/cluster up --name {cluster.name}")
+            print(f"{cluster.name}: does not run; start it: hack/cluster up --name {cluster.name}")
             all_well = False
             continue
         all_well &= _print_status(cluster)
@@ -82,7 +82,7 @@ def _print_status(cluster: LocalCluster) -> bool:
             )
     for status in statuses:
         if not status.alive:
-            print(f"  the last lines of {status.name}:")
+            print(f"  last lines of the log of {status.name}:")
             print("\n".join(f"    {line}" for line in cluster.last_words(status.name).splitlines()))
     alive = all(status.alive for status in statuses)
     if alive and not cluster.healthy():
@@ -119,53 +119,61 @@ _COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="hack/cluster",
-        description="A real Kubernetes control plane on this machine, with simulated nodes.",
+        description="Run a real Kubernetes control plane on this machine, with simulated nodes.",
     )
     commands = parser.add_subparsers(dest="command", required=True)
 
-    up = commands.add_parser("up", help="start a cluster; the programs are built first if they are missing")
+    up = commands.add_parser("up", help="start a cluster; build missing programs first")
     _add_name(up)
-    up.add_argument("--nodes", type=_count, default=100, metavar="N", help="simulated nodes (default 100)")
+    up.add_argument("--nodes", type=_count, default=100, metavar="N", help="number of nodes (default 100)")
     up.add_argument("--cpu", default="10", metavar="Q", help="allocatable CPU of a node (default 10)")
     up.add_argument(
         "--memory", default="10Gi", metavar="Q", help="allocatable memory of a node (default 10Gi)"
     )
     up.add_argument(
-        "--pods", type=_count, default=110, metavar="N", help="pods that a node takes (default 110)"
+        "--pods", type=_count, default=110, metavar="N", help="maximum number of pods of a node (default 110)"
     )
     up.add_argument(
         "--node-label", action="append", default=[], metavar="KEY=VALUE", help="label of the nodes"
     )
     up.add_argument(
-        "--node-taint", action="append", default=[], metavar="KEY=VALUE:EFFECT", help="taint of the nodes"
+        "--node-taint",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE:EFFECT",
+        help="taint of the nodes",
     )
     up.add_argument(
-        "--node-resource", action="append", default=[], metavar="NAME=Q", help="another allocatable resource"
+        "--node-resource",
+        action="append",
+        default=[],
+        metavar="NAME=Q",
+        help="further resource of the nodes",
     )
     up.add_argument(
         "--apiserver-arg",
         action="append",
         default=[],
         metavar="ARG",
-        help="argument of kube-apiserver: --apiserver-arg=--v=4",
+        help="add an argument of kube-apiserver: --apiserver-arg=--v=4",
     )
 
-    down = commands.add_parser("down", help="stop a cluster and remove its state")
+    down = commands.add_parser("down", help="stop a cluster and delete its state")
     _add_name(down)
-    down.add_argument("--all", action="store_true", help="every cluster of this checkout")
+    down.add_argument("--all", action="store_true", help="stop every cluster of this checkout")
 
-    status = commands.add_parser("status", help="what runs, and the last words of what does not")
+    status = commands.add_parser("status", help="show the processes, and the last log lines of dead ones")
     status.add_argument("--name", default=None, help="only this cluster")
 
-    env = commands.add_parser("env", help='variables for a shell: eval "$(hack/cluster env)"')
+    env = commands.add_parser("env", help='print variables for a shell: eval "$(hack/cluster env)"')
     _add_name(env)
 
-    commands.add_parser("build", help="build the programs and start nothing")
+    commands.add_parser("build", help="build the programs only")
     return parser
 
 
 def _add_name(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--name", default="default", help="which cluster (default: default)")
+    parser.add_argument("--name", default="default", help="name of the cluster (default: default)")
 
 
 def _count(text: str) -> int:

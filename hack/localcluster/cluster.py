@@ -324,7 +324,7 @@ class LocalCluster:
 
     def _clear(self) -> None:
         self.processes.halt()
-        # Renamed first, so that a half-removed folder is never taken for a cluster.
+        # Rename first, so that a partly deleted folder is never mistaken for a cluster.
         doomed = self.folder.with_name(f".{self.name}.{os.getpid()}.removed")
         self.folder.rename(doomed)
         shutil.rmtree(doomed)

@@ -9,8 +9,8 @@ from localcluster import processes
 from localcluster.processes import Process
 
 COMPONENTS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok")
-# Clusters of tests are short-lived and small, and cores are scarcer than memory: collecting garbage less
-# often saves a quarter of what an API server works while definitions are installed. The limit is soft.
+# Clusters of tests are small and short-lived, and cores are scarcer than memory. Fewer garbage collections
+# save a quarter of the API server's work during the installation of CRDs. The memory limit is soft.
 _LESS_COLLECTING = {"GOGC": "400", "GOMEMLIMIT": "1500MiB"}
 
 
@@ -94,7 +94,7 @@ class ClusterProcesses:
         processes.stop(beside)
         for name in reversed(COMPONENTS):
             if name in running:
-                # Components get little time to end, because their data is removed next.
+                # Components get little time to end, because their data is deleted next.
                 processes.stop([running[name]], patience_s=3.0)
 
     def check_alive(self) -> None:

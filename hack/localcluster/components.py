@@ -13,7 +13,7 @@ _HERE = Path(__file__).parent
 LOOPBACK = "127.0.0.1"
 _SERVICE_RANGE = "10.96.0.0/16"
 _FIRST_SERVICE = "10.96.0.1"
-# Ten thousand simulated pods want more addresses than a node's usual /24.
+# Ten thousand simulated pods need more addresses than the usual /24 of a node.
 _POD_RANGE = "10.128.0.0/9"
 
 ADMIN = "admin"
@@ -41,7 +41,7 @@ _USERS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     ADMIN: ("admin", ("system:masters",)),
     "kube-controller-manager": ("system:kube-controller-manager", ()),
     "kube-scheduler": ("system:kube-scheduler", ()),
-    # It stands in for every kubelet at once, and no single role is made for that.
+    # It acts for every kubelet at once. No role fits that.
     "kwok": ("kwok", ("system:masters",)),
 }
 
@@ -162,7 +162,7 @@ def _etcd(layout: Layout) -> list[str]:
         f"--listen-peer-urls={peer}",
         f"--initial-advertise-peer-urls={peer}",
         f"--initial-cluster={layout.folder.name}={peer}",
-        # A cluster that is thrown away has nothing to save from a power cut.
+        # The data of a temporary cluster need not survive a power cut.
         "--unsafe-no-fsync",
         "--quota-backend-bytes=8589934592",
         "--log-level=warn",
@@ -176,7 +176,7 @@ def _api_server(layout: Layout) -> list[str]:
         f"--etcd-servers=http://{LOOPBACK}:{layout.ports['etcd']}",
         f"--bind-address={LOOPBACK}",
         f"--advertise-address={LOOPBACK}",
-        # Endpoints must not name loopback addresses, so nobody keeps those of the `kubernetes` Service.
+        # Endpoints must not have loopback addresses, so the `kubernetes` Service has none.
         "--endpoint-reconciler-type=none",
         f"--secure-port={layout.ports['kube-apiserver']}",
         f"--tls-cert-file={serving.certificate}",
@@ -199,7 +199,7 @@ def _api_server(layout: Layout) -> list[str]:
         f"--proxy-client-key-file={keys.front_proxy.key}",
         f"--audit-policy-file={_HERE / 'audit-policy.yaml'}",
         f"--audit-log-path={audit_log(layout.folder)}",
-        # One file: whoever reads it wants all of it.
+        # One file, so that readers get all events.
         "--audit-log-maxsize=0",
         "--max-requests-inflight=800",
         "--max-mutating-requests-inflight=400",
@@ -223,12 +223,12 @@ def _controller_manager(layout: Layout) -> list[str]:
         f"--cluster-signing-key-file={keys.authority.key}",
         "--kube-api-qps=1000",
         "--kube-api-burst=2000",
-        # More than this on two cores only makes the Job controller outrun its own cache, which it then
-        # waits out for seconds ("read version is not as new as written").
+        # With more workers on two cores, the Job controller is faster than its own cache. It then waits for
+        # seconds ("read version is not as new as written").
         "--concurrent-job-syncs=5",
         "--concurrent-namespace-syncs=20",
         "--controller-start-interval=0s",
-        # Simulated nodes report every 10 to 20 minutes.
+        # Simulated nodes report their status every 10 to 20 minutes.
         "--node-monitor-grace-period=1h",
         "--profiling=false",
     ]
@@ -280,7 +280,7 @@ def _scheduler_configuration(layout: Layout) -> Path:
 
 
 def _kubeconfig(layout: Layout, client: str, token: str) -> str:
-    # JSON is YAML; nothing here needs a YAML library.
+    # JSON is YAML, so no YAML library is needed.
     return json.dumps(
         {
             "apiVersion": "v1",

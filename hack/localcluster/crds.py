@@ -32,7 +32,7 @@ MODULE = REPOSITORY / "hack" / "controlplane" / "crds"
 PROVISIONING_REQUESTS = "provisioningrequests.autoscaling.x-k8s.io"
 
 _PATH = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-# A loaded machine with two cores may need long for some of them.
+# A busy machine with two cores can need long for some of them.
 _SERVED_WITHIN_S = 120.0
 
 
@@ -62,7 +62,7 @@ PROJECTS = (
     Project(
         "github.com/kubeflow/training-operator",
         "manifests/base/crds",
-        # Its MPIJob is an older version of the other project's.
+        # Its MPIJob is an older version of that of the other project.
         (
             "kubeflow.org_jaxjobs.yaml",
             "kubeflow.org_paddlejobs.yaml",
@@ -162,7 +162,7 @@ def _without_descriptions(definition: Any) -> Any:
         return [_without_descriptions(one) for one in cast("list[Any]", definition)]
     if not isinstance(definition, dict):
         return definition
-    # A field that is named so has a schema, and no text.
+    # A field with this name has a schema, not a text.
     return {
         key: _without_descriptions(value)
         for key, value in cast("dict[str, Any]", definition).items()
@@ -229,7 +229,7 @@ def _is_served(api: Api, name: str) -> bool:
     """Whether a CRD is established, and the API server serves its objects."""
     try:
         found = api.request("GET", f"{_PATH}/{name}")
-        # A definition that was just made has null there.
+        # A new CRD has null there.
         conditions = found.get("status", {}).get("conditions") or []
         if not any(entry["type"] == "Established" and entry["status"] == "True" for entry in conditions):
             return False
@@ -238,7 +238,7 @@ def _is_served(api: Api, name: str) -> bool:
             if version["served"]:
                 api.request("GET", f"/apis/{group}/{version['name']}/{plural}?limit=1")
     except ApiFailure as failure:
-        # Not there yet, or the API server is busy with a kind that is new to it.
+        # It is not served yet, or the API server is busy with a new kind.
         if failure.status in {404, 429}:
             return False
         raise
@@ -258,7 +258,7 @@ def _as_served(definition: dict[str, Any]) -> dict[str, Any]:
     return {**definition, "spec": {**spec, "versions": [beta, {**beta, "name": "v1", "storage": False}]}}
 
 
-# --- out of the modules -------------------------------------------------------------------------------
+# --- modules ------------------------------------------------------------------------------------------
 
 
 def _folder() -> Path:

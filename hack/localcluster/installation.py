@@ -126,7 +126,7 @@ class Installation:
         Raises:
             InstallationError: helm fails; the message has its output.
         """
-        # Its own folders, so that nobody's settings and caches play a part.
+        # Helm uses its own folders, so that settings and caches of the user have no effect.
         own = {
             f"HELM_{kind}_HOME": str(self.cluster.folder / "helm" / kind.lower())
             for kind in ("CACHE", "CONFIG", "DATA")
@@ -224,7 +224,7 @@ class Installation:
             f"--kubeconfig={self.kubeconfig(component)}",
             *arguments,
         ]
-        # Nothing of the caller's may lead the process to other credentials than its own.
+        # No variable of the caller may lead the process to other credentials than its own.
         environment = {name: value for name, value in os.environ.items() if name != "KUBECONFIG"}
         self.cluster.spawn(self.process_name(component, replica), command, environment=environment)
 
@@ -354,7 +354,7 @@ def keep_tokens_fresh(installation: Installation, wait: Callable[[float], None])
         wait: sleeps for a number of seconds.
     """
     while installation.cluster.exists():
-        # Long before the token ends, so that a failure can be made good many times over.
+        # Renew long before the token expires, so that there is time for many retries.
         pause = TOKEN_LIFETIME_S * 2 / 3
         try:
             installation.renew_tokens()

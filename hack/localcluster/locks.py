@@ -1,4 +1,4 @@
-"""Locks between processes that the kernel lets go of when their holder dies."""
+"""Locks between processes. The kernel releases a lock when its holder dies."""
 
 import fcntl
 import os
@@ -9,11 +9,11 @@ from pathlib import Path
 
 @contextmanager
 def exclusive(path: Path, *, waiting: Callable[[], None] | None = None) -> Generator[None]:
-    """Holds the lock on `path` for the length of the block.
+    """Hold the lock on `path` during the block.
 
     Args:
-        path: the lock file; it is made when missing, and gone when nobody holds or wants the lock.
-        waiting: called once, if somebody else holds the lock, before waiting for it.
+        path: the lock file. It is created when missing, and deleted when no process holds or wants the lock.
+        waiting: called once before waiting, if another process holds the lock.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor = _locked(path, waiting or _no_notice)
@@ -35,7 +35,7 @@ def _locked(path: Path, waiting: Callable[[], None]) -> int:
                 told = True
                 waiting()
             fcntl.flock(descriptor, fcntl.LOCK_EX)
-        # The holder before may have removed the file while this one waited: then the lock is on nothing.
+        # The last holder may have deleted the file during the wait. The lock is then on a deleted file.
         if _is_still(path, descriptor):
             return descriptor
         os.close(descriptor)
@@ -49,4 +49,4 @@ def _is_still(path: Path, descriptor: int) -> bool:
 
 
 def _no_notice() -> None:
-    """Says nothing."""
+    """Print nothing."""

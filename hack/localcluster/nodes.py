@@ -8,7 +8,7 @@ from localcluster.api import Api, ApiFailure
 
 
 class NodeOptionError(Exception):
-    """A label or taint was not written as it must be."""
+    """A label or taint has the wrong form."""
 
 
 @dataclass(frozen=True)
@@ -22,15 +22,15 @@ class Taint:
 
 @dataclass(frozen=True)
 class NodePool:
-    """Nodes that are alike.
+    """A number of equal nodes.
 
     Attributes:
-        count: how many.
+        count: number of nodes.
         cpu: allocatable CPU of each, as a Kubernetes quantity.
         memory: allocatable memory of each, as a Kubernetes quantity.
-        pods: how many pods each takes.
-        prefix: their names begin with it: `node-0`, `node-1`, …
-        labels: labels beside the well-known ones.
+        pods: maximum number of pods of each.
+        prefix: prefix of their names: `node-0`, `node-1`, …
+        labels: labels in addition to the well-known ones.
         taints: taints of each.
         resources: allocatable amounts of other resources.
     """
@@ -50,7 +50,7 @@ class NodePool:
 
 
 def create(api: Api, pool: NodePool) -> None:
-    """Creates the nodes of a pool; one that exists is left as it is."""
+    """Create the nodes of a pool. Nodes that exist are not changed."""
     for name in pool.names():
         try:
             api.request("POST", "/api/v1/nodes", _node(name, pool))
@@ -60,34 +60,34 @@ def create(api: Api, pool: NodePool) -> None:
 
 
 def ready_count(api: Api) -> int:
-    """How many nodes are ready and take pods."""
+    """Return how many nodes are ready and accept pods."""
     nodes = api.request("GET", "/api/v1/nodes")["items"]
     return sum(_is_ready(node) for node in nodes)
 
 
 def parse_label(text: str) -> tuple[str, str]:
-    """A label written `key=value`.
+    """Parse a label of the form `key=value`.
 
     Raises:
-        NodeOptionError: when it is written otherwise.
+        NodeOptionError: it has another form.
     """
     key, found, value = text.partition("=")
     if not key or not found:
-        raise NodeOptionError(f"{text!r} is not of the form key=value")
+        raise NodeOptionError(f"{text!r} does not have the form key=value")
     return key, value
 
 
 def parse_taint(text: str) -> Taint:
-    """A taint written `key=value:Effect` or `key:Effect`, as kubectl takes it.
+    """Parse a taint of the form `key=value:Effect` or `key:Effect`, as for kubectl.
 
     Raises:
-        NodeOptionError: when it is written otherwise.
+        NodeOptionError: it has another form.
     """
     left, found, effect = text.rpartition(":")
     key, _, value = left.partition("=")
     if not key or not found or effect not in {"NoSchedule", "PreferNoSchedule", "NoExecute"}:
         raise NodeOptionError(
-            f"{text!r} is not of the form key=value:Effect "
+            f"{text!r} does not have the form key=value:Effect "
             "with the effect NoSchedule, PreferNoSchedule or NoExecute"
         )
     return Taint(key, value, effect)
@@ -117,7 +117,7 @@ def _node(name: str, pool: NodePool) -> dict[str, Any]:
 
 
 def _is_ready(node: dict[str, Any]) -> bool:
-    # The API server taints a new node until the node lifecycle controller has seen it ready.
+    # The API server taints a new node until the node lifecycle controller finds it ready.
     if any(taint["key"] == "node.kubernetes.io/not-ready" for taint in node["spec"].get("taints", [])):
         return False
     conditions = node.get("status", {}).get("conditions", [])

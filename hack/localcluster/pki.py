@@ -1,4 +1,4 @@
-"""A public key infrastructure for one throw-away cluster: its authorities, certificates and keys."""
+"""The public key infrastructure of one temporary cluster: authorities, certificates and keys."""
 
 import datetime as dt
 import ipaddress
@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 _LIFETIME = dt.timedelta(days=365)
-# The API server refuses certificates that begin in its future; clocks of containers drift a little.
+# The API server refuses certificates that are not valid yet, and clocks of containers drift.
 _BACKDATED = dt.timedelta(minutes=5)
 
 
@@ -26,7 +26,7 @@ class Pair:
 
 
 class Authority:
-    """A certificate authority whose key stays in memory, for the time it takes to sign."""
+    """A certificate authority. Its key stays in memory and is never stored."""
 
     def __init__(self, folder: Path, name: str) -> None:
         self._folder = folder
@@ -45,7 +45,7 @@ class Authority:
         write_private_key(self.pair.key, self._key)
 
     def client(self, file_name: str, user: str, groups: Sequence[str] = ()) -> Pair:
-        """A certificate that makes its holder the given user in the given groups."""
+        """Return a certificate of the given user in the given groups."""
         subject = x509.Name(
             [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups]
             + [x509.NameAttribute(NameOID.COMMON_NAME, user)]
@@ -53,7 +53,7 @@ class Authority:
         return self._issue(file_name, subject, ExtendedKeyUsageOID.CLIENT_AUTH, names=None)
 
     def server(self, file_name: str, hosts: Sequence[str]) -> Pair:
-        """A certificate for serving under the given host names and addresses."""
+        """Return a serving certificate for the given host names and addresses."""
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, file_name)])
         names = x509.SubjectAlternativeName([_general_name(host) for host in hosts])
         return self._issue(file_name, subject, ExtendedKeyUsageOID.SERVER_AUTH, names=names)
@@ -86,7 +86,7 @@ class Authority:
 
 
 def write_signing_keys(private: Path, public: Path) -> None:
-    """Makes the key pair that signs and verifies ServiceAccount tokens."""
+    """Write the key pair that signs and verifies ServiceAccount tokens."""
     key = ec.generate_private_key(ec.SECP256R1())
     write_private_key(private, key)
     public.write_bytes(
@@ -97,7 +97,7 @@ def write_signing_keys(private: Path, public: Path) -> None:
 
 
 def write_private_key(path: Path, key: ec.EllipticCurvePrivateKey) -> None:
-    """Writes a key to a file that only its owner can read."""
+    """Write a key to a file that only its owner can read."""
     pem = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )

@@ -1,7 +1,7 @@
 """Ports on loopback for processes that are about to start.
 
-Between the choice of a port and the moment at which its process listens, nobody else may choose it. So a
-chosen port is claimed: by a lock on one byte of a file that all who start clusters on a machine share. The
+Between the choice of a port and the start of its process, no other process may choose the port. A chosen port
+is therefore claimed, by a lock on one byte of a file that all starters of clusters on a machine share. The
 claim ends with the process that made it.
 """
 
@@ -21,9 +21,9 @@ PORTS = range(20_000, 32_700)
 
 
 def free_ports(names: Sequence[str], among: range = PORTS) -> dict[str, int]:
-    """A port for each name that nobody listens on now and nobody else was given."""
+    """Return a port for each name. No process listens on it, and no other process has claimed it."""
     ports: dict[str, int] = {}
-    # Not for secrecy: who starts at the same time merely should not try the same ports.
+    # Not for secrecy: processes that start at the same time should try different ports.
     candidates = random.sample(among, k=len(among))
     for name in names:
         ports[name] = next(port for port in iter(candidates.pop, None) if _claim(port) and _is_free(port))
@@ -32,7 +32,7 @@ def free_ports(names: Sequence[str], among: range = PORTS) -> dict[str, int]:
 
 @cache
 def _claims() -> int:
-    """The shared file. It stays open, because closing it would end the claims."""
+    """Return the shared file. It stays open, because closing it would end the claims."""
     path = Path(tempfile.gettempdir()) / f"admitq-ports-{os.getuid()}"
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 

@@ -1,7 +1,7 @@
-"""Processes that outlive the one that started them, and that are never mistaken for another.
+"""Processes that outlive their starter and cannot be mistaken for others.
 
-A process id alone says little: the system hands it out again. A record therefore keeps the boot and
-the start time beside it, and only a process that matches all three is ever signalled.
+The system reuses process ids. A record therefore also contains the boot id and the start time. Only a process
+that matches all three is signalled.
 """
 
 import contextlib
@@ -15,20 +15,20 @@ from pathlib import Path
 
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
-# Fields of /proc/PID/stat, counted from the state, which follows the parenthesised command.
+# Fields of /proc/PID/stat, counted from the state, which follows the command in parentheses.
 _STATE, _USER_TICKS, _SYSTEM_TICKS, _START_TICKS = 0, 11, 12, 19
 
 
 @dataclass(frozen=True)
 class Process:
-    """One process: its id, and what tells it from a later process of the same id."""
+    """One process: its id, boot id and start time."""
 
     pid: int
     start_ticks: int
     boot: str
 
     def alive(self) -> bool:
-        """Whether this very process still runs (a zombie does not)."""
+        """Whether this process still runs. A zombie does not."""
         fields = _stat(self.pid)
         return (
             fields is not None
@@ -38,13 +38,13 @@ class Process:
         )
 
     def signal(self, number: signal.Signals) -> None:
-        """Sends a signal, if this very process still runs."""
+        """Send a signal, if this process still runs."""
         if self.alive():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, number)
 
     def usage(self) -> "Usage | None":
-        """What the process has used so far, or None if it is gone."""
+        """Return the resource usage of the process so far, or None if it has ended."""
         fields = _stat(self.pid)
         if fields is None or not self.alive():
             return None
@@ -62,7 +62,7 @@ class Process:
         )
 
     def write(self, path: Path) -> None:
-        """Keeps the record in a file."""
+        """Write the record to a file."""
         path.write_text(json.dumps(asdict(self)))
 
 
@@ -76,10 +76,10 @@ class Usage:
 
 
 def current(pid: int | None = None) -> Process:
-    """The record of a running process, by default this one.
+    """Return the record of a running process, by default of this one.
 
     Raises:
-        ProcessLookupError: when no process has this id.
+        ProcessLookupError: no process has this id.
     """
     number = os.getpid() if pid is None else pid
     fields = _stat(number)
@@ -89,7 +89,7 @@ def current(pid: int | None = None) -> Process:
 
 
 def read(path: Path) -> Process | None:
-    """The record that a file keeps, or None when there is none that can be read."""
+    """Return the record in a file, or None if the file is missing or invalid."""
     try:
         return Process(**json.loads(path.read_text()))
     except (OSError, ValueError, TypeError):
@@ -97,16 +97,16 @@ def read(path: Path) -> Process | None:
 
 
 def spawn(argv: Sequence[str], *, log: Path, environment: Mapping[str, str] | None = None) -> Process:
-    """Starts a program in a session of its own, with its output appended to a log.
+    """Start a program in its own session, and append its output to a log.
 
-    The program keeps running when the caller exits.
+    The program continues to run when the caller exits.
 
     Raises:
-        OSError: when the program cannot be started.
+        OSError: the program cannot be started.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     append = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-    # posix_spawn and not subprocess: a Popen object would warn about every program left running.
+    # posix_spawn, not subprocess: a Popen object would warn about every program that still runs.
     pid = os.posix_spawn(
         argv[0],
         list(argv),
@@ -122,7 +122,7 @@ def spawn(argv: Sequence[str], *, log: Path, environment: Mapping[str, str] | No
 
 
 def stop(processes: Sequence[Process], *, patience_s: float = 10.0) -> None:
-    """Asks processes to end, and kills those that have not after `patience_s` seconds."""
+    """Terminate processes, and kill those that have not ended after `patience_s` seconds."""
     for process in processes:
         process.signal(signal.SIGTERM)
     if not wait(lambda: not _living(processes), timeout_s=patience_s):
@@ -134,13 +134,13 @@ def stop(processes: Sequence[Process], *, patience_s: float = 10.0) -> None:
 
 
 def reap(process: Process) -> None:
-    """Takes the exit status of a dead child, so that it does not stay behind as a zombie."""
+    """Read the exit status of a dead child, so that it does not remain a zombie."""
     with contextlib.suppress(ChildProcessError):
         os.waitpid(process.pid, os.WNOHANG)
 
 
 def wait(condition: Callable[[], bool], *, timeout_s: float, interval_s: float = 0.02) -> bool:
-    """Waits until a condition holds; False when it did not within `timeout_s` seconds."""
+    """Wait until a condition holds. Return False if it does not within `timeout_s` seconds."""
     deadline = time.monotonic() + timeout_s
     while not condition():
         if time.monotonic() > deadline:
@@ -150,7 +150,7 @@ def wait(condition: Callable[[], bool], *, timeout_s: float, interval_s: float =
 
 
 def last_lines(log: Path, count: int = 15) -> str:
-    """The end of a log, for a message about what went wrong."""
+    """Return the end of a log, for an error message."""
     try:
         with log.open("rb") as file:
             file.seek(0, os.SEEK_END)
@@ -170,12 +170,12 @@ def _stat(pid: int) -> list[str] | None:
         text = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
         return None
-    # The command stands in parentheses and may itself hold spaces and parentheses.
+    # The command is in parentheses, and can contain spaces and parentheses itself.
     return text.rpartition(")")[2].split()
 
 
 def _has_threads(pid: int) -> bool:
-    # The first thread of a killed process is a zombie before the others are gone, and they hold its ports.
+    # The first thread of a killed process becomes a zombie before the others end, which still hold its ports.
     try:
         return len(os.listdir(f"/proc/{pid}/task")) > 1  # noqa: PTH208 - a count of names, no paths
     except OSError:

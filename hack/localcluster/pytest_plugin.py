@@ -1,8 +1,8 @@
 """Fixtures for tests against the real control plane.
 
-One control plane serves a whole test run: the first test of any xdist worker that needs it starts it, and
-the process that runs the run stops it at its end. Should that process be killed, the next run stops what
-it left. `ADMITQ_TEST_CLUSTER=NAME` makes a run use the cluster of that name, and leaves it running.
+One control plane serves a whole test run. The first test of any xdist worker that needs it starts it. The
+main process of the run stops it at the end. If that process is killed, the next run stops its clusters.
+`ADMITQ_TEST_CLUSTER=NAME` makes a run use the cluster with this name, and leaves it running.
 """
 
 import asyncio
@@ -37,15 +37,15 @@ from localcluster.nodes import NodePool
 from localcluster.processes import Process
 from localcluster.waiting import eventually
 
-# Room for the tests of several workers at once.
+# Enough for the tests of several workers at once.
 _POOL = NodePool(count=20, cpu="32", memory="128Gi")
-# Folders of logs of failed runs that are kept.
+# Number of kept folders with logs of failed runs.
 _KEPT_LOGS = 5
 _OWNER = "ADMITQ_TEST_OWNER"
 _WITH_ADMITQ = "-admitq"
 _CONFIGURED = "-with-"
-# Files that run on one worker. Their tests share an installation, which is stopped after the last of them, or
-# in which two tests at once would see each other's queues, or wait for each other.
+# Files that run on one worker. Their tests share an installation, which is stopped after the last test. Or
+# two tests at once would see each other's queues, or wait for each other.
 _ONE_AT_A_TIME = {
     "tests/controlplane/test_kinds_come_and_go.py",
     "tests/controlplane/test_parts.py",
@@ -64,7 +64,7 @@ _NEEDS_CONTROL_PLANE = {
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Adds the options of the test suite."""
+    """Add the options of the test suite."""
     parser.addoption(
         "--api-group",
         default=DEFAULT_GROUP,
@@ -73,13 +73,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Makes this process the owner of the clusters of the run, unless it is a worker of one."""
+    """Make this process the owner of the clusters of the run, unless it is a worker."""
     if not _is_worker(config):
         os.environ[_OWNER] = json.dumps(asdict(processes.current()))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks the tests that need the control plane, and makes it before any test's time begins to run."""
+    """Mark the tests that need the control plane, and build it before the timeout of any test starts."""
     wanting = [item for item in items if _NEEDS_CONTROL_PLANE.intersection(_fixture_names(item))]
     for item in wanting:
         item.add_marker(pytest.mark.controlplane)
@@ -89,9 +89,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 class _Scheduling(LoadScopeScheduling):
-    """Hands tests out one by one, but all of a file whose tests must not run at the same time to one worker.
+    """Distribute tests one by one, but give all tests of some files to one worker.
 
-    It goes by names, for the group that a test is marked with does not reach the process that hands out.
+    These are files whose tests must not run at the same time. They are recognized by name, because the group
+    that a test is marked with does not reach the process that distributes.
     """
 
     def _split_scope(self, nodeid: str) -> str:
@@ -101,17 +102,17 @@ class _Scheduling(LoadScopeScheduling):
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> _Scheduling:
-    """Says how tests are handed out to workers."""
+    """Return the distribution of tests to workers."""
     return _Scheduling(config, log)
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """Stops the clusters of the run; the logs of a run that failed are kept."""
+    """Stop the clusters of the run. Keep the logs if the run failed."""
     if _is_worker(session.config):
         return
     owner = _owner()
     ours = [one for one in all_clusters() if processes.read(one.folder / "owner.json") == owner]
-    # What an installation of a configuration calls counts where it is asked what the rules are used for.
+    # Calls of an installation with another configuration count as uses of the rules, too.
     failed = exitstatus not in {pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED}
     for cluster in sorted(ours, key=lambda one: one.name.endswith(_WITH_ADMITQ)):
         if cluster.name.endswith(_WITH_ADMITQ):
@@ -128,7 +129,7 @@ def api_group(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="session")
 def cluster() -> LocalCluster:
-    """The control plane that all tests of the run share: namespaces keep them apart."""
+    """The control plane that all tests of the run share. Tests use namespaces of their own."""
     named = os.environ.get("ADMITQ_TEST_CLUSTER")
     found = LocalCluster(named or f"test-{_owner().pid}")
     if named and found.exists() and found.healthy():
@@ -140,11 +141,10 @@ def cluster() -> LocalCluster:
 
 @pytest.fixture(scope="session")
 def admitq_running(api_group: str) -> Installation:
-    """Admitq from the shipped chart beside a control plane of its own, which all its tests share.
+    """Admitq from the shipped chart beside its own control plane, which all its tests share.
 
-    Every kind of job is switched on; definitions of other projects are installed as tests ask for them, by
-    the fixture `definitions`. It is not the cluster of the fixture `cluster`: there nobody but the test
-    touches an object.
+    Every job kind is enabled. Tests install CRDs of other projects by the fixture `definitions`. This is not
+    the cluster of the fixture `cluster`, in which only tests change objects.
     """
     reclaim_orphans(_quietly)
     return _installation(f"test-{_owner().pid}{_WITH_ADMITQ}", (_POOL,), api_group, _every_kind())
@@ -152,9 +152,9 @@ def admitq_running(api_group: str) -> Installation:
 
 @pytest.fixture(scope="session")
 def definitions(admitq_running: Installation) -> Callable[[Iterable[str]], None]:
-    """Has definitions of other projects where admitq runs: `definitions(["jobsets.jobset.x-k8s.io"])`.
+    """Install CRDs of other projects where admitq runs: `definitions(["jobsets.jobset.x-k8s.io"])`.
 
-    They stay for the rest of the run. Admitq takes a few seconds to notice them.
+    They stay until the run ends. admitq needs a few seconds to notice them.
     """
     there: set[str] = set()
 
@@ -168,9 +168,9 @@ def definitions(admitq_running: Installation) -> Callable[[Iterable[str]], None]
 
 @pytest.fixture(scope="session")
 def installation_with(api_group: str) -> Callable[[str, Mapping[str, Any]], Installation]:
-    """Admitq with a configuration of its own: `installation_with(name, config)`, one for all of that name.
+    """Return admitq with another configuration: `installation_with(name, config)`.
 
-    It stands beside a control plane of its own, which has no nodes.
+    Calls with one name share it. It runs beside its own control plane, which has no nodes.
     """
 
     def started(name: str, config: Mapping[str, Any]) -> Installation:
@@ -184,7 +184,7 @@ def installation_with(api_group: str) -> Callable[[str, Mapping[str, Any]], Inst
 def installation_of_file(
     request: pytest.FixtureRequest, installation_with: Callable[[str, Mapping[str, Any]], Installation]
 ) -> Generator[Callable[[str, Mapping[str, Any]], Installation]]:
-    """As `installation_with`, for a file that runs on one worker. It is stopped after its last test."""
+    """Return admitq as `installation_with` does, and stop it after the last test of the file."""
     started: dict[str, LocalCluster] = {}
 
     def start(name: str, config: Mapping[str, Any]) -> Installation:
@@ -199,7 +199,7 @@ def installation_of_file(
 
 
 def _stop(cluster: LocalCluster, *, failed: bool) -> None:
-    """Stop a cluster of the run; its logs are kept if a test failed."""
+    """Stop a cluster of the run. Keep its logs if a test failed."""
     if _CONFIGURED in cluster.name:
         Installation(cluster).stop()
         _keep_calls(cluster)
@@ -209,7 +209,7 @@ def _stop(cluster: LocalCluster, *, failed: bool) -> None:
 
 
 def _every_kind() -> dict[str, Any]:
-    """The configuration that switches every kind of job on, and tells of some more."""
+    """Return a configuration that enables every job kind and defines some more."""
     return {
         "integrations": {"frameworks": list(list_framework_names()), "custom": custom_kinds.configured()},
         "failureRecovery": {"forceDeleteAfter": "300ms"},
@@ -220,12 +220,12 @@ def _every_kind() -> dict[str, Any]:
 def _installation(
     name: str, pools: tuple[NodePool, ...], api_group: str, config: Mapping[str, Any]
 ) -> Installation:
-    """The installation of a run that all its workers share; the first who asks for it starts it."""
+    """Return an installation that all workers of the run share. The first worker that needs it starts it."""
     cluster = LocalCluster(name)
     with exclusive(state_folder() / f"{name}.lock"):
         cluster.start(pools, owner=_owner(), say=_quietly)
         installation = Installation(cluster)
-        # What runs says nothing: a test of another worker may have stopped some of it for a while.
+        # The running processes prove nothing: a test of another worker may have stopped some for a while.
         started = cluster.folder / "installation-started"
         if not started.exists():
             installation.install(api_group=api_group, config=config)
@@ -236,20 +236,20 @@ def _installation(
 
 @pytest.fixture
 async def admitq_client(admitq_running: Installation, connect: Callable[[LocalCluster], Any]) -> Client:
-    """A client of ours as administrator of the cluster beside which admitq runs."""
+    """A client as administrator of the cluster with admitq."""
     return await connect(admitq_running.cluster)
 
 
 @pytest.fixture
 async def admitq_namespace(admitq_client: Client) -> AsyncGenerator[str]:
-    """The name of a namespace for this test alone, in the cluster beside which admitq runs."""
+    """The name of a namespace for this test alone, in the cluster with admitq."""
     async with fresh_namespace(admitq_client) as name:
         yield name
 
 
 @pytest.fixture
 def private_cluster(request: pytest.FixtureRequest) -> Generator[Callable[..., LocalCluster]]:
-    """Starts control planes for one test alone: `private_cluster(pools, api_server_arguments=…)`."""
+    """Start control planes for one test alone: `private_cluster(pools, api_server_arguments=…)`."""
     started: list[LocalCluster] = []
     before = request.session.testsfailed
 
@@ -267,7 +267,7 @@ def private_cluster(request: pytest.FixtureRequest) -> Generator[Callable[..., L
 
 @pytest.fixture
 async def connect() -> AsyncGenerator[Callable[[LocalCluster], Any]]:
-    """Opens clients of ours as the administrator of a cluster that is given."""
+    """Open clients as administrator of a given cluster."""
     async with AsyncExitStack() as stack:
 
         async def open_client(cluster: LocalCluster) -> Client:
@@ -280,30 +280,30 @@ async def connect() -> AsyncGenerator[Callable[[LocalCluster], Any]]:
 
 @pytest.fixture
 async def client(cluster: LocalCluster, connect: Callable[[LocalCluster], Any]) -> Client:
-    """A client of ours as administrator of the shared cluster."""
+    """A client as administrator of the shared cluster."""
     return await connect(cluster)
 
 
 @pytest.fixture
 async def namespace(client: Client) -> AsyncGenerator[str]:
-    """The name of a namespace of the shared cluster for this test alone, ready to take pods."""
+    """The name of a namespace of the shared cluster for this test alone, in which pods can be created."""
     async with fresh_namespace(client) as name:
         yield name
 
 
 @pytest.fixture(scope="session")
 def installed(cluster: LocalCluster, api_group: str) -> str:
-    """The custom resource definitions are established in the shared cluster; the answer is their group."""
+    """Install admitq's CRDs in the shared cluster, and return their API group."""
     install_crds(cluster, api_group)
     return api_group
 
 
 class fresh_namespace:  # noqa: N801 - reads as the statement it is
-    """Makes a namespace for the length of a block, and waits until pods can be created in it.
+    """Create a namespace for the block, and wait until pods can be created in it.
 
-    It is emptied in the end and stays until its cluster is stopped. To delete it, the namespace controller
-    would ask for objects of every kind that exists, often more than once: that was a third of all requests
-    of a run.
+    At the end it is emptied, not deleted, and stays until its cluster is stopped. To delete it, the namespace
+    controller would list objects of every kind, often more than once. That was a third of all requests of a
+    run.
     """
 
     def __init__(self, client: Client) -> None:
@@ -334,18 +334,18 @@ class fresh_namespace:  # noqa: N801 - reads as the statement it is
 
 @cache
 def _contents() -> tuple[Resource, ...]:
-    """What admitq would go on to look at; all else is owned by some of it, or costs nothing."""
+    """The kinds that admitq would continue to process. All other objects belong to them, or cost nothing."""
     jobs = [resource_of(one) for one in load_integrations()]
     kinds = [kinds_of(names_for(group)) for group in GROUPS]
     return (*jobs, *(resource for one in kinds for resource in (one.local_queues, one.workloads)))
 
 
 def install_crds(cluster: LocalCluster, group: str) -> None:
-    """Applies our own custom resource definitions, of a group, and waits until they are established.
+    """Apply admitq's CRDs of an API group, and wait until they are established.
 
-    They are served in the stored version alone: nobody is there who could convert.
+    Only the stored version is served, because no webhook runs that could convert.
     """
-    # Imported late: making the definitions takes a moment that tests without them need not spend.
+    # Imported late: tests without CRDs need not spend the time to generate them.
     from admitq_api.crds import create_crds as own  # noqa: PLC0415
 
     crds.apply(cluster, map(_in_one_version, own(group)))
@@ -360,7 +360,7 @@ def _in_one_version(definition: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _check_access(session: pytest.Session, cluster: LocalCluster, exitstatus: int) -> None:
-    """Fails the run if admitq was refused a call, or, when every test ran, was granted what it never used."""
+    """Fail the run if admitq was refused a call or, when every test ran, if a permission was not used."""
     option = session.config.option
     chosen = option.keyword or option.markexpr or session.config.args != session.config.getini("testpaths")
     whole_run = exitstatus == pytest.ExitCode.OK and not chosen
@@ -377,12 +377,12 @@ def _check_access(session: pytest.Session, cluster: LocalCluster, exitstatus: in
             whole_run=whole_run,
         )
     if problems:
-        print("\nThe shipped rules do not fit what admitq does:\n  " + "\n  ".join(problems))
+        print("\nThe access rules of the chart do not fit the calls of admitq:\n  " + "\n  ".join(problems))
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 def _calls_of_the_run() -> Path:
-    """Where the audit logs of the run's private clusters are kept together."""
+    """Return the folder with the audit logs of the run's private clusters."""
     return state_folder() / f"calls-{_owner().pid}.log"
 
 
@@ -399,7 +399,7 @@ def _keep_logs(cluster: LocalCluster) -> None:
     for path in (kept, *older[: -_KEPT_LOGS + 1]):
         shutil.rmtree(path, ignore_errors=True)
     shutil.copytree(cluster.folder / "logs", kept, ignore=shutil.ignore_patterns("*.sock"))
-    print(f"\nthe logs of cluster {cluster.name} are kept in {kept}")
+    print(f"\nlogs of cluster {cluster.name}: {kept}")
 
 
 def _fixture_names(item: pytest.Item) -> list[str]:
@@ -415,4 +415,4 @@ def _owner() -> Process:
 
 
 def _quietly(_: str) -> None:
-    """Says nothing: pytest shows what a failing fixture raises."""
+    """Print nothing: pytest shows the errors of a failing fixture."""

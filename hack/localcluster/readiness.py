@@ -1,4 +1,4 @@
-"""Waiting until the components of a cluster are ready."""
+"""Wait until the components of a cluster are ready."""
 
 import http.client
 import ssl
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from localcluster import components, processes
 from localcluster.api import Api, ApiFailure
 
-# A loaded machine with two cores may need long; a component that dies is noticed at once.
+# A busy machine with two cores can need long. A component that dies is noticed at once.
 PATIENCE_S = 120.0
 
 PLAIN_HEALTH = {"etcd": "/health", "kwok": "/healthz"}
@@ -15,14 +15,14 @@ PLAIN_HEALTH = {"etcd": "/health", "kwok": "/healthz"}
 
 
 def holds_in_time(condition: Callable[[], bool], check: Callable[[], None]) -> bool:
-    """Wait until a condition holds. A failed call of the API server counts as not yet.
+    """Wait until a condition holds. While a call of the API server fails, the condition does not hold.
 
     Args:
-        condition: what to wait for.
-        check: called each time before the condition; ends the wait by what it raises.
+        condition: the condition.
+        check: called before each evaluation of the condition; its exceptions end the wait.
 
     Returns:
-        False when the condition does not hold within ``PATIENCE_S``.
+        False if the condition does not hold within ``PATIENCE_S``.
     """
 
     def over() -> bool:

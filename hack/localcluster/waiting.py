@@ -1,4 +1,4 @@
-"""Waiting for something to become true, with a deadline and with the reason when it did not."""
+"""Wait until a condition holds, with a deadline and an error message that has the reason."""
 
 import asyncio
 import inspect
@@ -19,21 +19,20 @@ async def eventually(
     interval: float | None = None,
     what: str = "",
 ) -> T:
-    """Calls `predicate` until its answer is true, and gives that answer.
+    """Call `predicate` until its result is true, and return this result.
 
-    An AssertionError, LookupError, TypeError or ValueError in it counts as "not yet" (what is read, or
-    unpacked, is not there yet), and so does a call of the API server that found nothing, met a conflict or
-    may succeed later.
+    An AssertionError, LookupError, TypeError or ValueError counts as "not yet": the data may not exist yet.
+    So does a call of the API server that finds nothing, meets a conflict or may succeed later.
 
     Args:
         predicate: a function, which may be asynchronous.
-        timeout: seconds until it must be true.
-        interval: seconds between two calls; by default they grow with what was waited for, so that a
-            long wait does not take from what it waits for the little that the machine can do.
-        what: what is waited for; by default the predicate's name.
+        timeout: seconds until the result must be true.
+        interval: seconds between two calls. By default they grow with the time waited, so that a long wait
+            leaves the CPU to the processes that the test waits for.
+        what: text for the error message; by default the predicate's name.
 
     Raises:
-        AssertionError: when the time is over; the last answer or error is in its message.
+        AssertionError: the time is over. The message has the last result or error.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout

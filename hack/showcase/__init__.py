@@ -1,1 +1,1 @@
-"""The tour of `hack/up`: a cluster, admitq beside it, sample Jobs, and what becomes of them."""
+"""The tour of `hack/up`: a cluster with admitq, sample Jobs, and their progress."""

@@ -40,11 +40,11 @@ _POOLS = (
 
 
 class TourError(Exception):
-    """The samples did not go the way they must; the message says which."""
+    """The samples did not finish as they must. The message names them."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the tour; the exit status is 0 when every sample Job finished."""
+    """Run the tour. Return 0 if every sample Job finished."""
     options = _parser().parse_args(arguments)
     cluster = LocalCluster(CLUSTER)
     try:
@@ -90,7 +90,7 @@ def _tour(cluster: LocalCluster, names: Names) -> None:
 def _set_up_queues(api: Api, names: Names, manifest: Path) -> None:
     queues = samples.objects(manifest)
     for obj in queues:
-        # The API server may need a moment to learn of the webhooks' certificate.
+        # The API server may need a moment to load the webhooks' certificate.
         _until(
             functools.partial(_accepts, api, obj), f"{obj['kind']} {obj['metadata']['name']} to be accepted"
         )
@@ -139,10 +139,10 @@ def _follow(api: Api, names: Names, jobs: Sequence[dict[str, Any]]) -> None:
             if console.is_terminal:
                 live.update(live_view(read_queues(api, names), progress), refresh=True)
             if now - begin > _PATIENCE_S:
-                raise TourError(f"not every Job was over after {_PATIENCE_S:.0f} s: {_unfinished(progress)}")
+                raise TourError(f"not every Job finished within {_PATIENCE_S:.0f} s: {_unfinished(progress)}")
             if not to_submit:
                 time.sleep(_REFRESH_S)
-    # The queues' counts follow a moment after the Jobs.
+    # The counts of the queues change a moment after the Jobs.
     processes.wait(
         lambda: all(queue.idle for queue in read_queues(api, names)), timeout_s=3.0, interval_s=0.2
     )
@@ -167,7 +167,7 @@ def _is_active(obj: dict[str, Any]) -> bool:
 
 
 def _until(condition: Callable[[], bool], what: str) -> None:
-    """Waits for a condition; a refusal by the API server counts as not yet."""
+    """Wait for a condition. While the API server refuses a call, the condition does not hold."""
     refusal = ""
 
     def holds() -> bool:
@@ -179,7 +179,7 @@ def _until(condition: Callable[[], bool], what: str) -> None:
             return False
 
     if not processes.wait(holds, timeout_s=_SET_UP_PATIENCE_S, interval_s=0.1):
-        raise TourError(f"waited {_SET_UP_PATIENCE_S:.0f} s in vain for {what}{refusal}")
+        raise TourError(f"waited {_SET_UP_PATIENCE_S:.0f} s for {what} without success{refusal}")
 
 
 def _say_what_next(cluster: LocalCluster, names: Names) -> None:
@@ -187,12 +187,12 @@ def _say_what_next(cluster: LocalCluster, names: Names) -> None:
         f"KUBECONFIG={shlex.quote(str(cluster.kubeconfig))} {shlex.quote(str(cluster.program('kubectl')))}"
     )
     one_more = shlex.quote(str(_samples_folder(cluster) / "one-more.yaml"))
-    print("\nEverything still runs. Try next:\n")
+    print("\nThe cluster continues to run. Try next:\n")
     print(f"  {kubectl} create -f {one_more}")
     kinds = ",".join(f"{plural}.{names.group}" for plural in ("clusterqueues", "localqueues", "workloads"))
     print(f"  {kubectl} get {kinds} -A -o wide")
     print(f"  {kubectl} describe job urgent -n team-a\n")
-    print("hack/down stops and removes it all.")
+    print("hack/down stops and deletes everything.")
 
 
 def _samples_folder(cluster: LocalCluster) -> Path:
@@ -202,15 +202,15 @@ def _samples_folder(cluster: LocalCluster) -> Path:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="hack/up",
-        description="Sets everything up from a clean clone; shows Jobs held, admitted, run and finished.",
+        description="Set up a cluster with admitq from a clean clone, and show the progress of sample Jobs.",
     )
     parser.add_argument(
         "--api-group",
         choices=GROUPS,
         default=DEFAULT_GROUP,
-        help=f"of everything of ours (default {DEFAULT_GROUP})",
+        help=f"API group of all kinds of admitq (default {DEFAULT_GROUP})",
     )
-    parser.add_argument("--down-after", action="store_true", help="stop and remove everything at the end")
+    parser.add_argument("--down-after", action="store_true", help="stop and delete everything at the end")
     return parser
 
 

@@ -1,4 +1,4 @@
-"""What the API says about the sample Jobs and their queues, as plain values."""
+"""The state of the sample Jobs and their queues in the API, as plain values."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from localcluster.api import Api
 
 
 class Stage(StrEnum):
-    """How far a Job has come."""
+    """The stage of a Job."""
 
     HELD = "held"
     ADMITTED = "admitted"
@@ -20,21 +20,21 @@ class Stage(StrEnum):
 
     @property
     def over(self) -> bool:
-        """Whether nothing more will happen to the Job."""
+        """Whether the Job is in its last stage."""
         return self in {Stage.FINISHED, Stage.FAILED}
 
 
 @dataclass(frozen=True)
 class JobProgress:
-    """How one Job fares.
+    """The progress of one Job.
 
     Attributes:
         name: namespace and name.
-        stage: how far it has come.
-        ready: how many of its pods are ready.
-        pods: how many pods it wants at once.
-        flavors: the flavors that its Workload was given, without repetition.
-        reason: why it is held, in the words of its Workload.
+        stage: its stage.
+        ready: number of its ready pods.
+        pods: number of pods that it runs at once.
+        flavors: the flavors of its Workload, each once.
+        reason: why it waits: the message of its Workload.
     """
 
     name: str
@@ -47,7 +47,7 @@ class JobProgress:
 
 @dataclass(frozen=True)
 class FlavorUse:
-    """CPU of one flavor in a ClusterQueue: what is used, of that borrowed, and the nominal quota."""
+    """CPU of one flavor in a ClusterQueue: usage, borrowed part, and nominal quota."""
 
     flavor: str
     used: str
@@ -57,7 +57,7 @@ class FlavorUse:
 
 @dataclass(frozen=True)
 class QueueProgress:
-    """How one ClusterQueue fares."""
+    """The progress of one ClusterQueue."""
 
     name: str
     pending: int
@@ -66,12 +66,12 @@ class QueueProgress:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing waits in it and nothing runs."""
+        """Whether no Workload waits or runs in it."""
         return self.pending == self.admitted == 0
 
 
 def read_jobs(api: Api, names: Names, jobs: Sequence[tuple[str, str]]) -> list[JobProgress]:
-    """How the given Jobs (namespace, name) fare, in the same order; those that do not exist are left out."""
+    """Return the progress of the given Jobs (namespace, name) that exist, in the same order."""
     result: list[JobProgress] = []
     for namespace in dict.fromkeys(namespace for namespace, _ in jobs):
         found = _items(api, f"/apis/batch/v1/namespaces/{namespace}/jobs")
@@ -87,7 +87,7 @@ def read_jobs(api: Api, names: Names, jobs: Sequence[tuple[str, str]]) -> list[J
 
 
 def read_queues(api: Api, names: Names) -> list[QueueProgress]:
-    """How the ClusterQueues fare."""
+    """Return the progress of the ClusterQueues."""
     return [_queue(queue) for queue in _items(api, f"/apis/{names.api_version}/clusterqueues")]
 
 

@@ -1,4 +1,4 @@
-"""The sample manifests, for the API group that is shown."""
+"""The sample manifests, for one API group."""
 
 import re
 from pathlib import Path
@@ -11,10 +11,10 @@ from localcluster.api import Api, ApiFailure
 from localcluster.folders import REPOSITORY
 
 FOLDER = REPOSITORY / "hack" / "samples"
-# The group where it stands for itself, and not as a part of another name.
+# The group as a whole word, not as a part of another name.
 _GROUP = re.compile(rf"(?<![\w.-]){re.escape(DEFAULT_GROUP)}(?=/)")
 
-# Kind -> its place in the API; the samples use no other kinds.
+# Kind -> its path in the API. The samples use no other kinds.
 _PLURALS = {
     "ClusterQueue": "clusterqueues",
     "Job": "jobs",
@@ -26,7 +26,7 @@ _PLURALS = {
 
 
 def write(group: str, target: Path) -> dict[str, Path]:
-    """Writes the samples, with the given API group in them, into a folder.
+    """Write the samples for an API group into a folder.
 
     Returns:
         Their paths by file name.
@@ -41,15 +41,15 @@ def write(group: str, target: Path) -> dict[str, Path]:
 
 
 def objects(manifest: Path) -> list[dict[str, Any]]:
-    """The objects of a manifest, in their order."""
+    """Return the objects of a manifest, in their order."""
     return list(yaml.safe_load_all(manifest.read_text()))
 
 
 def apply(api: Api, obj: dict[str, Any]) -> None:
-    """Applies an object on the server's side.
+    """Apply an object by server-side apply.
 
     Raises:
-        ApiFailure: when the API server refuses it.
+        ApiFailure: the API server refuses it.
     """
     api.request(
         "PATCH",
@@ -60,7 +60,7 @@ def apply(api: Api, obj: dict[str, Any]) -> None:
 
 
 def delete(api: Api, obj: dict[str, Any]) -> None:
-    """Deletes an object and what it owns, if it is there."""
+    """Delete an object and the objects that it owns, if it exists."""
     try:
         api.request("DELETE", f"{path_of(obj)}?propagationPolicy=Background")
     except ApiFailure as failure:
@@ -69,7 +69,7 @@ def delete(api: Api, obj: dict[str, Any]) -> None:
 
 
 def path_of(obj: dict[str, Any]) -> str:
-    """The path of an object in the API."""
+    """Return the path of an object in the API."""
     version, metadata = obj["apiVersion"], obj["metadata"]
     root = f"/apis/{version}" if "/" in version else f"/api/{version}"
     place = f"/namespaces/{metadata['namespace']}" if "namespace" in metadata else ""

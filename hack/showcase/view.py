@@ -1,4 +1,4 @@
-"""The progress of the samples for a person's eyes."""
+"""The progress of the samples as tables and lines of text."""
 
 from collections.abc import Sequence
 
@@ -17,7 +17,7 @@ _STYLES = {
 
 
 def live_view(queues: Sequence[QueueProgress], jobs: Sequence[JobProgress]) -> Group:
-    """Two tables: the ClusterQueues and the Jobs."""
+    """Return two tables: the ClusterQueues and the Jobs."""
     of_queues = Table("ClusterQueue", "Pending", "Admitted", "CPU used of quota", title_justify="left")
     for queue in queues:
         use = "   ".join(_use(flavor) for flavor in queue.flavors)
@@ -31,25 +31,25 @@ def live_view(queues: Sequence[QueueProgress], jobs: Sequence[JobProgress]) -> G
 
 
 class Story:
-    """Tells each Job's way as lines: one for each change of its stage.
+    """The progress of Jobs as lines of text: one for each change of stage.
 
     Args:
-        begin: the instant that the times in the lines count from, in seconds.
+        begin: the instant, in seconds, from which times in the lines count.
     """
 
     def __init__(self, begin: float) -> None:
         self._begin = begin
-        self._told: dict[str, JobProgress] = {}
+        self._reported: dict[str, JobProgress] = {}
 
     def lines(self, jobs: Sequence[JobProgress], now: float) -> list[str]:
-        """What is new since the last call."""
+        """Return the lines since the last call."""
         fresh: list[str] = []
         for job in jobs:
-            before = self._told.get(job.name)
-            # The reason comes a moment after the Job, and tells more than the Job being held.
+            before = self._reported.get(job.name)
+            # The reason follows a moment after the Job, and says more than that the Job is held.
             if before is None or before.stage is not job.stage or (job.reason and not before.reason):
                 fresh.append(f"{now - self._begin:6.1f} s  {job.name:<16} {_sentence(job)}")
-                self._told[job.name] = job
+                self._reported[job.name] = job
         return fresh
 
 
