@@ -53,9 +53,9 @@ def reclaim(queues: int, settings: Settings | None = None) -> tuple[float, float
     for queue in range(1, queues, 2):
         one = workload(f"waiting-{queue:04}", queue, pod_sets(10), 0, 100)
         state.handle(WorkloadChanged(one), now=2 * SECOND)
-    told: list[object] = []
-    first = _milliseconds(lambda: told.extend(state.handle(_LIMIT_ONE, now=3 * SECOND)))
-    if not any(isinstance(one, Preempt) for one in told):
+    instructions: list[object] = []
+    first = _milliseconds(lambda: instructions.extend(state.handle(_LIMIT_ONE, now=3 * SECOND)))
+    if not any(isinstance(one, Preempt) for one in instructions):
         raise MeasurementFailed("no quota was reclaimed")
     state.handle(CyclesRequested(), now=4 * SECOND)
     state.handle(WorkloadChanged(workload("newcomer", 0, pod_sets(1), 0, 200)), now=5 * SECOND)

@@ -28,7 +28,7 @@ from localcluster.processes import Process
 READY_S: Final = 1.5
 """Within which a process is to be ready, on a machine that has nothing else to do."""
 FREE_S: Final = 1.0
-"""Within which its ports are to be free once it was told to stop."""
+"""Bound of the time from SIGTERM until its ports are free."""
 
 _HOST: Final = "127.0.0.1"
 _PATIENCE_S: Final = 60.0
@@ -84,9 +84,9 @@ def run(count: int) -> tuple[dict[str, Any], bool]:
     median = Start(*(statistics.median(values) for values in zip(*map(_figures, starts), strict=True)))
     result = {
         "benchmark": "start",
-        "starts": [_told(one) for one in starts],
-        "median": _told(median),
-        "worst": _told(worst),
+        "starts": [_signalled(one) for one in starts],
+        "median": _signalled(median),
+        "worst": _signalled(worst),
     }
     return result, worst.ready <= READY_S and worst.free <= FREE_S
 
@@ -118,15 +118,15 @@ def _one(cluster: LocalCluster, file: Path, ports: Mapping[str, int]) -> Start:
     _until(lambda: _is_ready(ports["health"]), process, "ready")
     ready = time.monotonic() - begin
     usage = process.usage()
-    told = time.monotonic()
+    signalled = time.monotonic()
     process.signal(signal.SIGTERM)
     _until(lambda: all(map(_is_free, ports.values())), None, "done with its ports")
-    free = time.monotonic() - told
+    free = time.monotonic() - signalled
     _until(lambda: not process.alive(), None, "gone")
-    ended = time.monotonic() - told
+    ended = time.monotonic() - signalled
     cluster.terminate(_NAME)
     one = Start(ready, usage.cpu_seconds if usage is not None else 0.0, free, ended)
-    to_stderr(str(_told(one)))
+    to_stderr(str(_signalled(one)))
     return one
 
 
@@ -166,6 +166,6 @@ def _figures(start: Start) -> tuple[float, ...]:
     return start.ready, start.cpu, start.free, start.ended
 
 
-def _told(start: Start) -> dict[str, float]:
+def _signalled(start: Start) -> dict[str, float]:
     names = ("ready_s", "cpu_s", "ports_free_s", "ended_s")
     return {name: round(value, 3) for name, value in zip(names, _figures(start), strict=True)}

@@ -21,7 +21,7 @@ from admitq_api.labels import COMPAT_GROUP, DEFAULT_GROUP, names_for
 from admitq_api.v1beta1.differences import list_converted_crds
 
 API_GROUP = "${apiGroup}"
-"""Stands for the API group that the chart is installed with."""
+"""Placeholder for the API group of the release."""
 
 CUSTOM = create_integration(
     CustomKind(
@@ -35,7 +35,7 @@ CUSTOM = create_integration(
         ready=(StatusSign(condition="Ready"),),
     )
 )
-"""Stands for a kind that only the configuration tells of."""
+"""Placeholder for a kind that the configuration file defines."""
 
 CUSTOM_PLACEHOLDERS = {
     "custom.group": "${customGroup}",
@@ -44,7 +44,7 @@ CUSTOM_PLACEHOLDERS = {
     "customkind": "${customKind}",
     "custom-plural": "${customPlural}",
 }
-"""What stands for its names, to be filled by the chart for each such kind; of its kind in lower case."""
+"""Placeholders of its names. The chart replaces them for each such kind. The kind is in lower case."""
 
 READ = ("get", "list", "watch")
 EDIT = ("create", "delete", "get", "list", "patch", "update", "watch")
@@ -79,7 +79,7 @@ class Role:
     rules: tuple[Rule, ...]
     aggregate_to: tuple[str, ...] = ()
     frameworks: tuple[str, ...] = ()
-    """Those of which one must be enabled; empty for our own kinds."""
+    """Frameworks of which one must be enabled; empty for kinds of admitq."""
 
 
 def _rules(permissions: Iterable[Permission]) -> tuple[Rule, ...]:
@@ -95,7 +95,7 @@ _REVIEWS = (
     Rule(("authentication.k8s.io",), ("tokenreviews",), ("create",)),
     Rule(("authorization.k8s.io",), ("subjectaccessreviews",), ("create",)),
 )
-"""Who reads the metrics is asked of the API server."""
+"""To authenticate and authorize readers of the metrics."""
 
 _OF_KINDS = {one.framework: of_kind(one) for one in BUILT_IN_KINDS}
 
@@ -109,7 +109,7 @@ MANAGER_CLUSTER = (
     Rule(("events.k8s.io",), ("events",), ("create", "patch")),
     *_REVIEWS,
 )
-"""What the manager may do everywhere, whatever kinds of jobs are switched on."""
+"""Rules of the manager in all namespaces, for any set of job kinds."""
 
 MANAGER_KINDS = {
     one.framework: _rules(
@@ -117,10 +117,10 @@ MANAGER_KINDS = {
     )
     for one in BUILT_IN_KINDS
 }
-"""What the manager may do besides for each kind of jobs that is switched on."""
+"""Further rules of the manager for each enabled job kind."""
 
 MANAGER_CUSTOM = _rules(of_kind(CUSTOM))
-"""What the manager may do besides for each kind that the configuration tells of."""
+"""Further rules of the manager for each kind that the configuration file defines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,14 +146,14 @@ MANAGER_GATES = tuple(
     GateRules(str(one.gate), FeatureGates()[one.gate], one.frameworks, _rules(one.permissions))
     for one in of_gates(BUILT_IN_KINDS)
 )
-"""What the manager may do besides for each of these feature gates that is on."""
+"""Further rules of the manager for each of these feature gates that is on."""
 
 MANAGER_NAMESPACE = (
     # The chart creates the Lease. The manager creates it again if it is deleted.
     Rule(("coordination.k8s.io",), ("leases",), ("create",)),
     Rule(("coordination.k8s.io",), ("leases",), ("get", "update"), ("${lease}",)),
 )
-"""What the manager may do in its own namespace."""
+"""Rules of the manager in its own namespace."""
 
 _FOLLOWED: dict[str, list[str]] = {}
 for _resource in list_core_resources(kinds_of(names_for(DEFAULT_GROUP))):
@@ -166,7 +166,7 @@ SHADOW_CLUSTER = (
     ),
     *_REVIEWS,
 )
-"""What a shadow may do: follow what decisions depend on. A review stores nothing."""
+"""Rules of a shadow: read what decisions depend on. Creating a review stores nothing."""
 
 
 def _creates_jobs(kind: Integration) -> bool:
@@ -185,7 +185,7 @@ WEBHOOK_CLUSTER = (
     Rule(("",), ("namespaces",), READ),
     *_REVIEWS,
 )
-"""What the webhook may do everywhere, whatever kinds of jobs are switched on."""
+"""Rules of the webhook in all namespaces, for any set of job kinds."""
 
 WEBHOOK_CERTIFICATES = (
     Rule(
@@ -201,7 +201,7 @@ WEBHOOK_CERTIFICATES = (
         ("${validatingWebhookConfiguration}",),
     ),
 )
-"""What the webhook may do besides where it makes its own certificate: write its CA into these."""
+"""Further rules of the webhook if it creates its certificate: write its CA into these objects."""
 
 
 WEBHOOK_CONVERSION = (
@@ -240,22 +240,22 @@ def _looked_up(one: Integration) -> tuple[Rule, ...]:
 
 
 WEBHOOK_KINDS = {one.framework: _looked_up(one) for one in BUILT_IN_KINDS}
-"""What the webhook may do besides for each kind of jobs that is switched on."""
+"""Further rules of the webhook for each enabled job kind."""
 
 WEBHOOK_CUSTOM = _looked_up(CUSTOM)
-"""What the webhook may do besides for each kind that the configuration tells of."""
+"""Further rules of the webhook for each kind that the configuration file defines."""
 
 WEBHOOK_NAMESPACE = (Rule(("",), ("secrets",), ("get", "update"), ("${certificateSecret}",)),)
-"""What the webhook may do in its own namespace where it makes its own certificate.
+"""Rules of the webhook in its own namespace if it creates its certificate.
 
-The chart creates the Secret: the right to create Secrets would let the webhook get tokens of any account."""
+The chart creates the Secret. Permission to create Secrets would give the webhook tokens of any account."""
 
 
 BATCH_ADMIN = "batch-admin"
 BATCH_USER = "batch-user"
 _ALL_PEOPLE = (BATCH_ADMIN, BATCH_USER)
 VIEW = "view"
-"""The built-in ClusterRole of Kubernetes: whoever may look at a namespace may look at its queue."""
+"""The built-in ClusterRole of Kubernetes: users who can view a namespace can view its queues."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,7 +269,7 @@ class Audience:
     group: str = API_GROUP
     has_status: bool = True
     frameworks: tuple[str, ...] = ()
-    """Of kinds of jobs: those of which one must be enabled."""
+    """For job kinds: frameworks of which one must be enabled."""
 
 
 AUDIENCES = (
@@ -300,7 +300,7 @@ AUDIENCES = (
         if kind.group
     ),
 )
-"""Kinds that people work with. Nobody is given the right to write a status: that is the manager's."""
+"""Kinds that users work with. Only the manager can write a status."""
 
 CUSTOM_AUDIENCE = Audience(
     # The name contains the group, because many groups have a kind Job.
@@ -310,7 +310,7 @@ CUSTOM_AUDIENCE = Audience(
     _ALL_PEOPLE,
     group=CUSTOM.group,
 )
-"""The same for each kind of jobs that the chart does not know."""
+"""The same for each custom job kind."""
 
 
 def roles(audiences: tuple[Audience, ...]) -> list[Role]:

@@ -42,15 +42,15 @@ def api_page() -> str:
 
 _API_INTRODUCTION = f"""# API
 
-All kinds are of group `{DEFAULT_GROUP}`, version `v1beta2`; with the setting `apiGroup: {COMPAT_GROUP}`
-of that group instead. `kubectl get admitq` lists objects of all kinds of our group (the other one has no such
-category), and `kubectl explain` shows what is written here.
+All kinds have the group `{DEFAULT_GROUP}` and the version `v1beta2`. The setting
+`apiGroup: {COMPAT_GROUP}` changes the group. `kubectl get admitq` lists objects of all kinds of the group
+`{DEFAULT_GROUP}`; the other group has no such category. `kubectl explain` shows the descriptions below.
 
-A `[]` in a path stands for each item of a list, a `{{}}` for each entry of a map. Fields in **bold** are
-required where the object around them is given. The API server itself keeps the bounds and rules below; the
-admission webhooks keep those that need more than one object, or more than a comparison.
+In a path, `[]` stands for each item of a list, and `{{}}` for each entry of a map. Fields in **bold** are
+required if their parent object is present. The API server enforces the bounds and rules below. The
+admission webhooks enforce rules that need more than one object, or more than a comparison.
 
-`conditions` are lists, by `type`, of at most 16 objects with `type`, `status` (True, False, Unknown),
+`conditions` is a list, by `type`, of at most 16 objects with `type`, `status` (True, False, Unknown),
 `reason`, `message`, `lastTransitionTime` and `observedGeneration`.
 """
 
@@ -196,7 +196,7 @@ _NAMED = (
     "internalCertManagement.validatingWebhookConfigurationName",
     "multiKueue.dispatcherName",
 )
-"""Fields whose default follows from the API group."""
+"""Fields with a default that depends on the API group."""
 
 
 def _names() -> str:
@@ -210,9 +210,9 @@ def _names() -> str:
 _CONFIGURATION_INTRODUCTION = f"""# Configuration file
 
 `admitq manager`, `admitq webhook` and `admitq all-in-one` read the same file, which `--config FILE` names.
-Without one, the defaults apply. Reading is strict: an unknown field, or a value that cannot be, stops the
-start with the path of the field and what to write instead. `all-in-one` needs nothing but the file and a
-kubeconfig, or the account of its pod.
+Without a file, the defaults apply. An unknown field or an invalid value is an error: the process does not
+start, and prints the path of the field and the remedy. `all-in-one` needs only the file and a kubeconfig,
+or the ServiceAccount of its pod. The value `config` of the [chart](chart-values.md) has the same fields.
 
 ```yaml
 apiVersion: config.{DEFAULT_GROUP}/v1beta2
@@ -223,27 +223,27 @@ integrations:
   frameworks: [batch/job]
 ```
 
-A file of `config.{COMPAT_GROUP}/v1beta2` turns everything into the group `{COMPAT_GROUP}`. Defaults that
-carry the group or the product's name follow:
+With a file of `config.{COMPAT_GROUP}/v1beta2`, all kinds and names belong to the group `{COMPAT_GROUP}`.
+Defaults that contain the group or the name of the product change with it:
 
 {_names()}
-Such a file may also be of `config.{COMPAT_GROUP}/v1beta1`. What is different there:
+The file can also have the version `config.{COMPAT_GROUP}/v1beta1`, with these differences:
 
 - `waitForPodsReady.enable`: with `true`, `timeout` is 5 minutes and `blockAdmission` is `true` unless they
-  are set. Otherwise nobody waits for ready pods.
-- `fairSharing.enable`: with `true` and without `preemptionStrategies` both strategies apply. Otherwise
-  sharing is classical.
-- `queueVisibility` and `integrations.podOptions` do nothing.
+  are set. Otherwise admitq does not wait for ready pods.
+- `fairSharing.enable`: with `true` and without `preemptionStrategies`, both strategies apply. Otherwise
+  there is no fair sharing.
+- `queueVisibility` and `integrations.podOptions` have no effect.
 
-Where a program wrote the file, names that are empty and times of `leaderElection` that are zero stand for the
-default.
+An empty name, or a time of zero in `leaderElection`, means the default. Programs that write such files
+leave them so.
 
-Durations are written with units: `300ms`, `90s`, `1h30m`. Addresses are `:8443` or `127.0.0.1:8443`; `"0"`
-or an empty text is none. Metrics are plain text where the address is a loopback one. Elsewhere they are
-served over HTTPS to those who may read them.
+Durations have units: `300ms`, `90s`, `1h30m`. Addresses have the form `:8443` or `127.0.0.1:8443`; `"0"` or
+an empty text means none. On a loopback address, metrics are served as plain text. On other addresses, they
+are served over HTTPS to authorized clients.
 
-Features that are not built yet take their settings and do nothing with them: `multiKueue`,
-`visibilityServer`, `resources.deviceClassMappings`. The log names those that are set.
+The sections `multiKueue`, `visibilityServer` and `resources.deviceClassMappings` have no effect, because
+their features do not exist yet. At start, the log names those that are set.
 
 """
 
@@ -251,20 +251,25 @@ _GATES_INTRODUCTION = """
 
 ## Feature gates
 
-A gate that is on by default is off while what it needs is off. Gates are switched by `featureGates` in the
-file or by the flag `--feature-gates A=true,B=false`, not by both. The last column tells what a gate does:
-`yes` is a switch in both positions; `checks only` decides what objects may say, for a feature that is to
-come; `not yet` is taken and has no effect until its feature comes. A gate of these that is switched is told
-of in the log at start, and so is one that stands between two ways of doing the same, of which admitq has one.
-`always on` cannot be switched.
+Set gates by `featureGates` in the file or by the flag `--feature-gates A=true,B=false`, not by both. A gate
+that is on by default is off while a gate that it needs is off. The last column has the effect:
 
-With `WorkloadRequestUseMergePatch`, which is off, the admission of a Workload is written by merge patches
-instead of server-side apply. Another program that applies under the same field manager then cannot remove
-`status.admission`. All other writes are merge patches in both positions. With
-`SkipReassignmentForPodOwnedWorkloads`, which is on, the Workload of a single pod that ran and was preempted
-is not queued again while the pod ends. Switched off, it is, and may get quota until the pod is gone. A pod
-that had quota and was not started yet competes again at once, whatever the gate says: nobody would make
-another one in its place.
+- `yes`: the gate switches its feature on and off.
+- `checks only`: the gate decides which fields objects can have. The feature does not exist yet.
+- `not yet`: the gate is accepted without effect. The feature does not exist yet.
+- `always on`: the gate cannot be switched off.
+
+At start, the log names set gates without an effect. These include gates that select between two
+implementations, of which admitq has only one.
+
+`WorkloadRequestUseMergePatch` is off by default. If it is on, admitq writes the admission of a Workload by
+merge patches instead of server-side apply. Another program that applies with the same field manager then
+cannot remove `status.admission`. All other writes are always merge patches.
+
+`SkipReassignmentForPodOwnedWorkloads` is on by default. The Workload of a single pod that ran and was
+preempted is then not queued again while the pod ends. If the gate is off, the Workload is queued again, and
+can get quota until the pod has ended. A pod that had quota and was not started always competes again at
+once, because no controller would replace it.
 
 """
 

@@ -63,8 +63,8 @@ def page() -> str:
         [
             "# Values of the chart",
             "",
-            "Values that are not named here are refused. Those of `podDefaults` hold for both Deployments;",
-            "each may be set under `manager` or `webhook` too, where it wins.",
+            "Helm refuses other values. Values of `podDefaults` apply to both Deployments. You can also set",
+            "each of them under `manager` or `webhook`, which takes precedence.",
             "",
             "| value | default | meaning |",
             "|---|---|---|",

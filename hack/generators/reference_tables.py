@@ -52,7 +52,7 @@ def metrics() -> str:
         "Metrics",
         "How to read them: [Metrics and alerts](../guides/metrics.md). Every series also has the label "
         "`replica_role`: `leader`, `follower`, or `standalone` where there is no leader election. "
-        "Times are in seconds. With the API group `kueue.x-k8s.io` names begin with `kueue_`. "
+        "Times are in seconds. With the API group `kueue.x-k8s.io`, names begin with `kueue_`. "
         "[Custom labels](../guides/metrics.md#your-own-labels) come from the objects of the kinds named.",
         *table(("metric", "type", "labels", "custom labels of", "meaning"), rows),
         "",
@@ -135,26 +135,24 @@ def lifecycle() -> str:
     ]
     return _page(
         "Lifecycle",
-        "What is meant by all this, and what to do: [Lifecycle of a workload](../concepts/lifecycle.md).",
+        "For explanations and what to do, read [Lifecycle of a workload](../concepts/lifecycle.md).",
         "## Evictions",
         "",
-        "*Evicted* is the reason of the condition, *event* that of the event about the Workload; *reason* "
-        "and *cause* are the labels `reason` and `underlying_cause` of the metrics. *Requeued* is the "
-        "reason of that condition from when on the workload may compete for quota again.",
+        "*Evicted* is the reason of the condition. *Event* is the reason of the event of the Workload. "
+        "*Reason* and *cause* are the labels `reason` and `underlying_cause` of the metrics. *Requeued* is "
+        "the reason of the condition that lets the Workload compete for quota again.",
         "",
-        *table(
-            ("Evicted", "brought about when", "event", "reason", "cause", "comes back", "Requeued"), evictions
-        ),
+        *table(("Evicted", "when", "event", "reason", "cause", "queued again", "Requeued"), evictions),
         "",
         "## Phases",
         "",
         *table(("phase", "meaning"), [(phase.value, meaning) for phase, meaning in MEANINGS.items()]),
         "",
-        "## Steps",
+        "## Transitions",
         "",
-        "Nothing leads out of Finished.",
+        "Finished is the last phase.",
         "",
-        *table(("from", "to", "because"), steps),
+        *table(("from", "to", "cause"), steps),
     )
 
 
@@ -167,9 +165,9 @@ def labels() -> str:
     rows = [(f"`{row.key}`", row.kind, row.on, row.meaning) for row in names_for(DEFAULT_GROUP).list_rows()]
     return _page(
         "Labels and annotations",
-        "With the API group `kueue.x-k8s.io` all begin with that instead of `admitq.dev`. Names of features "
-        "that are not built yet are reserved: they are listed, and have no effect.",
-        *table(("name", "is a", "on", "meaning"), rows),
+        "With the API group `kueue.x-k8s.io`, all names begin with that group instead of `admitq.dev`. Names "
+        "of features that do not exist yet are reserved: they are listed, and have no effect.",
+        *table(("name", "type", "object", "meaning"), rows),
     )
 
 
@@ -184,8 +182,8 @@ def cli() -> str:
             lines += table(("option", "default", "meaning"), [_option(option) for option in options])
     return _page(
         "Commands",
-        "The image runs `admitq`. A process that is given a configuration it cannot use ends with status 2 "
-        "and names the field and the remedy.",
+        "The image runs `admitq`. With an invalid configuration, a process exits with status 2, and prints "
+        "the field and the remedy.",
         *lines,
     )
 

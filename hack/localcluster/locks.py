@@ -25,14 +25,14 @@ def exclusive(path: Path, *, waiting: Callable[[], None] | None = None) -> Gener
 
 
 def _locked(path: Path, waiting: Callable[[], None]) -> int:
-    told = False
+    notified = False
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            if not told:
-                told = True
+            if not notified:
+                notified = True
                 waiting()
             fcntl.flock(descriptor, fcntl.LOCK_EX)
         # The last holder may have deleted the file during the wait. The lock is then on a deleted file.

@@ -67,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _tour(cluster: LocalCluster, names: Names) -> None:
     reclaim_orphans()
     if Installation(cluster).api_group() not in {None, names.group}:
-        to_stderr("admitq runs with another API group there: beginning anew")
+        to_stderr("admitq runs with another API group there: starting again")
         cluster.stop()
     to_stderr("1/4 the control plane, with 8 simulated nodes")
     cluster.start(_POOLS)

@@ -1,4 +1,4 @@
-// The modules of the projects whose kinds admitq works with, as far as tests need them: the definitions of
+// The modules of projects with kinds that admitq works with, as far as tests need them: the CRDs of
 // those kinds. They are downloaded and checked against go.sum; nothing of them is compiled, so that no module
 // that they require in turn is needed (and `go mod tidy` must not be run: nothing here imports anything).
 module admitq.dev/controlplane/crds
