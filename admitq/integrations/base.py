@@ -1,9 +1,9 @@
-"""The record that describes a kind of job. Everything else that admitq does with jobs follows from it.
+"""The record that describes a kind of job.
 
-A kind is a frozen record of paths and small pure functions on the raw object. Optional abilities are grouped
-in records of their own, and each has a default. From the record follow: the watch, the index of owners,
-suspending and unsuspending, injecting into and restoring pod templates, the Workload's name, rules of
-webhooks and of RBAC.
+A kind is a frozen record of paths and small pure functions on the raw object. Optional capabilities are
+grouped in further records, and each has a default. admitq derives everything else from the record: the watch,
+the index of owners, suspension, injection into pod templates and their restoration, the Workload's name,
+webhook rules and access rules.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,14 +17,14 @@ from admitq_api.json_objects import FieldPath, JsonObject, create_merge_patch, v
 from admitq_api.labels import COMPAT_GROUP, Names, names_for
 
 MAX_POD_SETS: Final = 18
-"""How many podsets a Workload may have."""
+"""The maximum number of podsets of a Workload."""
 
 KUEUE_MULTIKUEUE_CONTROLLER: Final = names_for(COMPAT_GROUP).multikueue_controller
-"""The one dispatcher that some kinds let a job name in ``managedBy``, whatever the group of our labels is."""
+"""The only dispatcher that some kinds allow in ``managedBy``, whichever API group admitq uses."""
 
 
 class OwnerKind(NamedTuple):
-    """Kind of an object that may control a job; a group is empty for the core API."""
+    """The kind of an object that may control a job. The group is empty for the core API."""
 
     group: str
     version: str
@@ -32,7 +32,7 @@ class OwnerKind(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> "OwnerKind":
-        """The kind that the configuration calls ``Kind.version.group``."""
+        """Return the kind that the configuration writes as ``Kind.version.group``."""
         kind, version, group = text.split(".", 2)
         return cls(group, version, kind)
 
@@ -40,10 +40,14 @@ class OwnerKind(NamedTuple):
 class ReferencedKind(NamedTuple):
     """A kind of objects that jobs refer to.
 
-    Without a ``required`` one nobody knows the pods of a job. Any other was made for the job, which controls
-    it, and tells how many they have become by now: controllers alone look for it, and for elastic jobs alone;
-    while it is not there a job keeps the Workloads that it has. ``kept`` is what of an object is held in
-    memory; None for all of it.
+    Attributes:
+        kind: the kind.
+        plural: the name of its resource.
+        namespaced: whether its objects are namespaced.
+        is_required: whether the pods of a job are unknown without the object. Otherwise the job controls the
+            object, which states the current number of pods. Only controllers read such objects, and only for
+            elastic jobs. While the object does not exist, the job keeps its Workloads.
+        trim_for_cache: returns the part of an object that the manager keeps in memory; None keeps all of it.
     """
 
     kind: OwnerKind
@@ -54,7 +58,7 @@ class ReferencedKind(NamedTuple):
 
 
 class ObjectReference(NamedTuple):
-    """Another object that a job's pods follow from; the namespace is empty where the kind has none."""
+    """Another object that determines a job's pods. The namespace is empty for cluster-scoped kinds."""
 
     kind: OwnerKind
     namespace: str
@@ -67,11 +71,15 @@ class ObjectReference(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RuleContext:
-    """What the rules of a kind depend on beside the job.
+    """The input of a kind's webhook functions besides the job.
 
-    ``is_managed`` tells whether the job is ours to hold: it names a queue, or need not. ``workload`` is the
-    one that a change depends on (``KindWebhook.workload_asked``), if it is there. ``before`` is what
-    ``mutate`` is asked about as it is stored; None of a new job.
+    Attributes:
+        names: the names of labels and annotations.
+        gates: the feature gates.
+        is_managed: whether admitq manages the job. It does if the job names a queue or need not name one.
+        deciding_workload: the Workload that decides whether an update is valid
+            (``KindWebhook.list_deciding_workloads``), if it exists.
+        stored_object: the stored object that ``mutate`` changes; None for a new object.
     """
 
     names: Names
@@ -82,10 +90,13 @@ class RuleContext:
 
 
 class PodIndexLabels(NamedTuple):
-    """The labels that number the pods of a podset, for placement in that order.
+    """The labels that number the pods of a podset. Topology-aware placement follows this order.
 
-    ``pod`` numbers pods; where a podset has ``groups`` subgroups, within one of them, and ``group`` numbers
-    the subgroups.
+    Attributes:
+        pod_label: the label with the index of a pod. In a podset with subgroups, the index counts within the
+            subgroup.
+        group_label: the label with the index of a pod's subgroup.
+        group_count: the number of subgroups.
     """
 
     pod_label: str
@@ -95,12 +106,16 @@ class PodIndexLabels(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PodSetTemplate:
-    """Pods of one shape in a job: how many, and where in the job their template stands.
+    """Pods of a job that share one template.
 
-    ``min_count`` is the fewest pods the job can run with, where its owner allows fewer than ``count``.
-    ``template`` is what the pods amount to where the job does not hold that as a template, as it stands, at
-    the path; the path then names the field that users know them by. ``annotations`` is where the pods'
-    annotations are written then, if that is not in such a template.
+    Attributes:
+        name: the name of the podset.
+        count: the number of pods.
+        template_path: the path of the pod template in the job. If ``template`` is set, the path names the
+            field that users associate with the pods.
+        min_count: the fewest pods that the job can run with, if its owner allows fewer than ``count``.
+        template: the template of the pods, if the job does not contain it at ``template_path``.
+        own_annotations_path: the path of the pods' annotations, if they are not part of such a template.
     """
 
     name: str
@@ -110,15 +125,15 @@ class PodSetTemplate:
     template: JsonObject | None = None
     own_annotations_path: FieldPath | None = None
     index_labels: PodIndexLabels | None = None
-    """How the pods are numbered, where their controller numbers them."""
+    """The labels that number the pods, if their controller sets such labels."""
 
     @property
     def annotations_path(self) -> FieldPath:
-        """Where in the job the annotations of the pods are written."""
+        """The path in the job of the pods' annotations."""
         return self.own_annotations_path or (*self.template_path, "metadata", "annotations")
 
     def get_template(self, job: JsonObject) -> JsonObject:
-        """The pod template of the job as it is; empty if there is none."""
+        """Return the current pod template of the job; an empty one if there is none."""
         if self.template is not None:
             return self.template
         found = value_at(job, self.template_path, {})
@@ -135,8 +150,8 @@ class JobOutcome(NamedTuple):
 class PatchStep(NamedTuple):
     """One merge patch of a job, to its main resource or to a subresource.
 
-    It is written only over the version of the job that it was decided on. With ``as_seen``, only what is at
-    these paths must be as it was: the step takes effect whatever else has changed.
+    The API server applies the patch only to the version of the job that the decision was based on. If
+    ``required_unchanged`` is set, the patch applies whenever the values at these paths have not changed.
     """
 
     patch: dict[str, Any]
@@ -145,62 +160,70 @@ class PatchStep(NamedTuple):
 
 
 class CompositionOptions(NamedTuple):
-    """When members are looked at, in nanoseconds, and whether one that is being deleted holds nothing."""
+    """Options for composing a job.
+
+    Attributes:
+        now: the current time in nanoseconds.
+        deleted_pods_release_quota: whether a pod releases its quota as soon as it is being deleted.
+    """
 
     now: int
     deleted_pods_release_quota: bool = False
 
 
 PodCountsByPodSet = Mapping[str, int]
-"""Pods by podset."""
+"""Numbers of pods by podset."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Composition:
-    """How jobs of a kind are put together from several objects of it, their members.
+    """How admitq composes a job of a kind from several objects of the kind, its members.
 
-    Nothing stands above the members that could be suspended, so that each of them is held, started and
-    ended by itself. A member without a group is a job alone. The job that ``compose`` gives has the key
-    ``members``, and a group's has its name under ``group``; all other functions of the kind are asked about
-    that job.
+    No object contains the members and could be suspended. So admitq holds, starts and ends each member by
+    itself. A member without a group is a job of its own. ``compose`` returns the job with the key
+    ``members``, and with the name of its group under ``group``. All other functions of the kind take that job.
     """
 
     is_member: Callable[[JsonObject, Names], bool]
-    """Whether an object of the kind is queued."""
+    """Whether admitq queues an object of the kind."""
     is_reviewed_by_webhook: Callable[[JsonObject, Names], bool]
-    """Whether the webhook has looked up the ancestors of a member when it was created."""
+    """Whether the webhook looked up the ancestors of a member when the member was created."""
     get_group: Callable[[JsonObject, Names], str]
-    """Name of the group that a member is one of, and of its Workload; empty for one that is a job alone."""
+    """Return the name of a member's group, which is also the name of its Workload; empty without a group."""
     compose: Callable[[Sequence[JsonObject], Names, CompositionOptions], JsonObject]
-    """The job that these members are; one that is being deleted as a whole has a ``deletionTimestamp``."""
+    """Return the job of these members. It has a ``deletionTimestamp`` if all of it is being deleted."""
     find_problem: Callable[[JsonObject, Names, Sequence[str]], str | None]
-    """Why no Workload can be made for the members as they are; labels with these keys must agree."""
+    """Return why the members cannot have a Workload; None if they can. Labels with these keys must agree."""
     is_equivalent: Callable[[JsonObject, Sequence[JsonObject]], bool | None]
-    """Whether these podsets of a Workload stand for the members; None leaves it to the common rule."""
+    """Whether the podsets of a Workload match the members. None means that the rule for all kinds decides."""
     get_pod_set: Callable[[JsonObject, JsonObject], str]
-    """Name of the podset of the job (first) that a member (second) belongs to."""
+    """Return the name of the podset of the job (first) that a member (second) belongs to."""
     list_startable: Callable[[JsonObject, PodCountsByPodSet | None, Names], Sequence[JsonObject]]
-    """Members that wait at their gate; if an admission is told, those that it has room for."""
+    """Return the members that wait at their gate. If counts of an admission are given, they limit the
+    result."""
     without_gates: Callable[[JsonObject, bool, Names], JsonObject]
-    """The member let go; it goes on waiting for its place if there is a topology."""
+    """Return the member without its gates. With a topology (second argument) the topology gate stays."""
     list_stoppable: Callable[[JsonObject, bool, Names], Sequence[JsonObject]]
-    """Members that a stop has to end: those that run, or everyone."""
+    """Return the members that a stop must end: the running ones, or all of them (second argument)."""
     mark_for_termination: Callable[[JsonObject, str, str, int], JsonObject]
-    """The member told why it is ended: reason, message, and the instant in nanoseconds."""
+    """Return the member with a condition that says why admitq ends it: reason, message, time in
+    nanoseconds."""
     list_excess: Callable[[JsonObject, PodCountsByPodSet | None, Names], Sequence[JsonObject]]
-    """Members beyond those of an admission, or, without one, beyond the group's size."""
+    """Return the members in excess of an admission's counts, or, without counts, of the group's size."""
     list_replaced: Callable[[JsonObject, PodCountsByPodSet, Names], Sequence[JsonObject]]
-    """Members that have ended, and are not needed to tell that others must come in their place."""
+    """Return the ended members that have been replaced, so that admitq can release their finalizer."""
     needs_more_members: Callable[[JsonObject, PodCountsByPodSet], bool]
-    """Whether others must come in the place of members that have ended."""
+    """Whether members that ended must be replaced."""
     get_finalizer: Callable[[Names], str]
-    """What holds members until their end is accounted for."""
+    """Return the finalizer that keeps a member until admitq has recorded its end."""
 
 
 class ServedGroup(NamedTuple):
-    """Pods that one object makes and that are queued together, by one Workload.
+    """Pods of one object that are queued together in one Workload.
 
-    ``name`` is what its Workload's name is made from, ``number`` tells it from other groups of the object.
+    Attributes:
+        name: the name that the Workload's name is derived from.
+        group_index: distinguishes the group from other groups of the object.
     """
 
     name: str
@@ -208,7 +231,7 @@ class ServedGroup(NamedTuple):
 
 
 class PodLocation(NamedTuple):
-    """Where a pod belongs: the name of the object that it serves, and which of its groups it is in."""
+    """The object that a pod belongs to, and the pod's group in that object."""
 
     parent: str
     group_index: str = ""
@@ -216,47 +239,49 @@ class PodLocation(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Serving:
-    """How objects of a kind have the pods queue that they make, and that are meant to run for ever.
+    """How admitq queues the pods of an object that serves without end, such as a Deployment.
 
-    The object itself is never suspended: what ``mutate`` writes into its pod templates has each pod held.
-    Without ``groups`` each pod then has a Workload of its own. Otherwise a Workload is made for each group,
-    with the podsets of the kind, before there are any pods; and pods are told that they are its own.
+    The object itself is never suspended. ``mutate`` changes its pod templates so that each pod waits at a
+    gate. Without ``list_groups``, each pod has its own Workload. Otherwise admitq creates a Workload for each
+    group before its pods exist, with the podsets of the kind, and later assigns pods to the group.
     """
 
     suspending_parent: str
-    """What pods say of who had them held (annotation ``pod-suspending-parent``)."""
+    """The kind of the object, as pods state it in the annotation ``pod-suspending-parent``."""
     list_groups: Callable[[JsonObject, Sequence[JsonObject]], Sequence[ServedGroup]] | None = None
-    """The groups that the object has, given its pods."""
+    """Return the groups of the object, given its pods."""
     list_templates: Callable[[JsonObject], Sequence[JsonObject]] = lambda _job: ()
-    """The pod templates of the object."""
+    """Return the pod templates of the object."""
     locate_pod: Callable[[JsonObject], PodLocation | None] = lambda _pod: None
-    """Where a pod belongs, by what its controllers wrote into it; None for one of another kind."""
+    """Return which object and group a pod belongs to, from what its controllers wrote; None for other
+    kinds."""
     get_role: Callable[[JsonObject, JsonObject], str] = lambda _job, _pod: "main"
-    """Name of the podset of the object (first) that a pod (second) is of."""
+    """Return the name of the podset of the object (first) that a pod (second) belongs to."""
     index_label: str = ""
-    """The label of a pod that carries its index in the group."""
+    """The label with the index of a pod in its group."""
     is_outdated: Callable[[JsonObject, JsonObject], bool] = lambda _job, _pod: False
-    """Whether a pod (second) only waits to make room for one of a newer revision of the object."""
+    """Whether a waiting pod (second) belongs to an old revision of the object and must be replaced."""
     on_hold_message: str = ""
-    """What is told of a Workload whose object wants no pods for now."""
+    """The message in the status of a Workload whose object currently requests no pods."""
     may_have_name_without_uid: bool = False
-    """Whether a Workload may have a name that follows from no UID, where there is none whose name does."""
+    """Whether the Workload's name may be derived without the object's UID, if no Workload has the name with
+    it."""
 
 
 def list_members(job: JsonObject) -> Sequence[JsonObject]:
-    """The members of a composed job; none of any other."""
+    """Return the members of a composed job; none for any other job."""
     members = job.get("members")
     return members if isinstance(members, list) else ()
 
 
 def get_group_name(job: JsonObject) -> str:
-    """The name of the group that a composed job is; empty for any other job."""
+    """Return the name of the group of a composed job; empty for any other job."""
     name = job.get("group")
     return name if isinstance(name, str) else ""
 
 
 class ChildDifference(StrEnum):
-    """In what an object differs from those that a job's controller creates for the job."""
+    """The aspect in which an object differs from those that a job's controller creates for the job."""
 
     IDENTITY = "name or labels"
     PODS = "number of pods"
@@ -264,117 +289,124 @@ class ChildDifference(StrEnum):
 
 
 ElasticityCheck = Callable[[JsonObject], bool]
-"""Whether an object may change its number of pods while it runs, each of them held until it has quota."""
+"""Whether an object may change its number of pods while it runs. Each pod then waits until it has quota."""
 
 
 def is_never_elastic(_obj: JsonObject) -> bool:
-    """Answer where no job may change its number of pods while it runs."""
+    """Return that no object is elastic."""
     return False
 
 
 def accept_every_child(_job: JsonObject, _child: JsonObject, _is_elastic: ElasticityCheck) -> None:
-    """Answer of kinds that cannot tell which objects their controller creates."""
+    """Accept every child: the default of kinds that cannot recognize the objects of their controller."""
 
 
 def return_none(_job: JsonObject) -> None:
-    """Answer of kinds that lack an ability: nothing."""
+    """Return None: the default of kinds that lack a capability."""
 
 
 def return_no_errors(*_: object) -> tuple[FieldError, ...]:
-    """Answer of kinds without validation of their own."""
+    """Return no errors: the default of kinds without their own validation."""
     return ()
 
 
 def return_unchanged(job: JsonObject, _rules: RuleContext) -> JsonObject:
-    """Answer of kinds without defaults of their own."""
+    """Return the job unchanged: the default of kinds without their own defaulting."""
     return job
 
 
 def return_no_references(_job: JsonObject) -> tuple[ObjectReference, ...]:
-    """Answer of kinds that say all of their pods themselves."""
+    """Return no references: the default of kinds whose jobs state all of their pods."""
     return ()
 
 
 def resolve_nothing(job: JsonObject, _found: Mapping[ObjectReference, JsonObject]) -> JsonObject:
-    """Answer of kinds that say all of their pods themselves."""
+    """Return the job unchanged: the default of kinds whose jobs state all of their pods."""
     return job
 
 
 def set_template_at_path(
     job: JsonObject, pod_set: PodSetTemplate, template: JsonObject, _names: Names
 ) -> JsonObject:
-    """The job with another template for a podset, where it holds templates as they stand."""
+    """Return the job with another template at the path of a podset."""
     return with_value(job, pod_set.template_path, template)
 
 
 def start_in_one_step(job: JsonObject, started: JsonObject, _names: Names) -> tuple[PatchStep, ...]:
-    """Start by one patch: most kinds accept injected templates and the end of suspension together."""
+    """Return one patch that starts a job: most kinds accept new templates and the start together."""
     return (PatchStep(create_merge_patch(job, started)),)
 
 
 def get_generation(job: JsonObject, _names: Names) -> str:
-    """The generation of the job's spec."""
+    """Return the generation of the job."""
     return str(value_at(job, ("metadata", "generation"), 1))
 
 
 def stop_in_one_step(job: JsonObject, stopped: JsonObject, _names: Names) -> tuple[PatchStep, ...]:
-    """Stop by one patch: most kinds accept suspension and restored templates together."""
+    """Return one patch that stops a job: most kinds accept old templates and the suspension together."""
     patch = create_merge_patch(job, stopped)
     return (PatchStep(patch),) if patch else ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodTemplates:
-    """How a kind holds its pod templates, and what else its pods follow from."""
+    """Where a kind has its pod templates, and which other objects determine its pods."""
 
     pod_sets_field: str = "spec"
-    """The field that describes the pods: what a job lacks that has no podset."""
+    """The field that describes the pods. Errors about a job without podsets name it."""
     with_template: Callable[[JsonObject, PodSetTemplate, JsonObject, Names], JsonObject] = (
         set_template_at_path
     )
-    """The job with another pod template for one of its podsets: injected for a start, or restored. What
-    ``pod_sets`` reads of the result is that template, as far as the kind can say it."""
+    """Return the job with another pod template for one of its podsets, to start it or to restore it.
+
+    ``list_pod_sets`` of the result returns that template, as far as the kind can express it."""
     list_references: Callable[[JsonObject], Sequence[ObjectReference]] = return_no_references
-    """Other objects that determine the job's pods."""
+    """Return references to other objects that determine the job's pods."""
     referenced_kinds: tuple[ReferencedKind, ...] = ()
-    """The kinds of those objects, watched with the jobs; a reference to another kind finds nothing."""
+    """The kinds of those objects. admitq watches them; it ignores references to other kinds."""
     resolve: Callable[[JsonObject, Mapping[ObjectReference, JsonObject]], JsonObject] = resolve_nothing
-    """The job with what ``pod_sets`` needs of those that were found, under a key that no job has. All other
-    functions but ``mutate`` are given this; they leave the key alone, so that patches do not have it."""
+    """Return the job with the data of the referenced objects that ``list_pod_sets`` needs.
+
+    The data is stored under a key that no job has. All functions except ``mutate`` take this resolved job.
+    They must not change the key, so that patches never contain it."""
     find_priority_class: Callable[[JsonObject], str | None] = return_none
-    """PriorityClass that the job names outside its pod templates."""
+    """Return the PriorityClass that the job names outside its pod templates."""
     platform_labels: frozenset[str] = frozenset()
-    """Labels that Kubernetes itself puts on the job's templates; left out of Workloads, kept in jobs."""
+    """Labels that Kubernetes adds to the job's templates. Jobs keep them, Workloads omit them."""
     own_labels: frozenset[str] = frozenset()
-    """Labels that its templates must keep for as long as they are this job's; a Workload that was made before
-    its job lacks them."""
+    """Labels that the templates of a job must keep. A Workload that was created before its job lacks them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobLifecycle:
-    """How jobs of a kind are suspended, started, stopped and ended."""
+    """How admitq suspends, starts and stops jobs of a kind, and how these jobs end."""
 
     suspend_path: FieldPath = ("spec", "suspend")
     is_suspended: Callable[[JsonObject, Names], bool] | None = None
-    """Whether the job is suspended, where no one field says so; ``mutate`` then suspends it, too."""
+    """Whether the job is suspended, for kinds without one field for it. ``mutate`` must then suspend the
+    job."""
     is_stop_in_progress: Callable[[JsonObject, Names], bool] = lambda _job, _names: False
-    """Whether a stop was begun and not ended; such a job does not count as suspended."""
+    """Whether a stop has begun and not ended. Such a job does not count as suspended."""
     plan_start: Callable[[JsonObject, JsonObject, Names], tuple[PatchStep, ...]] = start_in_one_step
-    """Steps from the job to the started job that is given, each a patch upon the answer of the last."""
-    plan_stop: Callable[[JsonObject, JsonObject, Names], tuple[PatchStep, ...]] = stop_in_one_step
-    """Steps from the job to the stopped job that is given, each a patch upon the answer of the last.
+    """Return the steps from the job (first) to the started job (second).
 
-    Fewer steps than it takes, or none, mean that the job must change first: it is asked again when it has."""
+    Each step patches the result of the previous one."""
+    plan_stop: Callable[[JsonObject, JsonObject, Names], tuple[PatchStep, ...]] = stop_in_one_step
+    """Return the steps from the job (first) to the stopped job (second).
+
+    Each step patches the result of the previous one. If the job must change first, for example because its
+    pods still run, the steps stop short of the end. admitq calls the function again when the job has changed."""
     patches_status: bool = False
-    """Whether ``stop`` writes the status subresource (for RBAC)."""
+    """Whether a stop writes the status subresource. Access rules depend on it."""
     ends_after_pods: bool = False
-    """Whether a job of the kind is not finished before all of its pods have ended."""
+    """Whether a job of the kind finishes only after all of its pods have ended."""
     is_cleaning_up: Callable[[JsonObject], bool] = lambda _job: False
-    """Whether a job that is being deleted may have pods to the last; its Workload stays until it is gone."""
+    """Whether a job that is being deleted may have pods until it is gone. Its Workload then exists as
+    long."""
     is_on_hold: Callable[[JsonObject], bool] = lambda _job: False
-    """Whether the job needs no quota for now; its Workload is kept and not queued."""
+    """Whether the job currently needs no quota. admitq keeps its Workload and does not queue it."""
     is_ignored: Callable[[JsonObject], bool] = lambda _job: False
-    """Whether admitq ignores a job whatever its labels are, because the job creates no pods of its own."""
+    """Whether admitq ignores the job, whatever its labels are, because the job creates no pods."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -382,43 +414,47 @@ class Scaling:
     """How the number of pods of a job may change."""
 
     with_pod_counts: Callable[[JsonObject, Mapping[str, int], Names], JsonObject] | None = None
-    """The job with these pod counts by podset: what makes partial admission possible for the kind."""
+    """Return the job with these numbers of pods by podset; None if the kind has no partial admission."""
     count_reclaimable_pods: Callable[[JsonObject], Mapping[str, int] | None] = return_none
-    """Pods by podset that ended and need no replacement."""
+    """Return the numbers of pods, by podset, that ended and need no replacement."""
     can_be_elastic: bool = False
     """Whether a job may change its number of pods while it runs."""
     get_slice_version: Callable[[JsonObject, Names], str] = get_generation
-    """The part of a Workload's name that differs between slices of one elastic job. Takes the resolved
-    job."""
+    """Return the part of a Workload's name that distinguishes the slices of an elastic job.
+
+    It takes the resolved job."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KindOwnership:
-    """How jobs of a kind relate to their owners and to the objects that their controller creates."""
+    """How jobs of a kind relate to their owners and to the objects that the kind's controller creates."""
 
     intermediate_owners: tuple[OwnerKind, ...] = ()
-    """Kinds that are no jobs of ours but stand between a job and the job that controls it."""
+    """Kinds that are not job kinds and that may be between a job and the job that controls it."""
     is_held_by_parent: Callable[[JsonObject, Names], bool] = lambda _job, _names: False
-    """Whether the object is held by a mark of its parent. Such an object needs no queue, and its ancestors
-    are not looked up."""
+    """Whether a mark of its parent holds the object. Such an object need not name a queue, and admitq does
+    not look up its ancestors."""
     created_kinds: frozenset[tuple[str, str]] | None = None
-    """Group and kind of the objects that the kind's own controller creates; None if any. The owner reference
-    of an object of another kind is not trusted."""
+    """Group and kind of the objects that the kind's controller creates; None means any. admitq does not trust
+    owner references of objects of other kinds."""
     compare_child: Callable[[JsonObject, JsonObject, ElasticityCheck], ChildDifference | None] = (
         accept_every_child
     )
-    """In what an object (second) differs from those that the controller creates for a job (first): names and
-    ordinals, number of pods, requests. None if the controller may have created it. Objects of kinds that the
-    controller does not create (``creates``) are not asked about. The job is resolved as far as possible."""
+    """Return how an object (second) differs from those that the controller creates for a job (first).
+
+    It compares names and ordinals, the number of pods, and requests. None means that the controller may have
+    created the object. Only objects of ``created_kinds`` are compared. The job is resolved as far as possible."""
     compare_grandchild: Callable[[JsonObject, JsonObject, ElasticityCheck], ChildDifference | None] = (
         accept_every_child
     )
-    """In what an object (second) differs from those that children of a job (first) create, as ``differs``."""
+    """Return how an object (second) differs from those that children of a job (first) create.
+
+    It works as ``compare_child``."""
     covers_children: bool = True
-    """Whether objects that a queued job creates are queued with this job; otherwise they are queued with an
-    ancestor of the job."""
+    """Whether the objects that a queued job creates are queued with this job. Otherwise they are queued with
+    an ancestor of the job."""
     implied_frameworks: tuple[str, ...] = ()
-    """Frameworks that this one needs: their webhooks and controllers hold the objects that its jobs
+    """Frameworks that this kind needs, because their webhooks and controllers hold the objects that its jobs
     create."""
     is_implied: bool = False
     """Whether the kind is enabled only because another kind implies it: then admitq manages only objects that
@@ -427,42 +463,45 @@ class KindOwnership:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delegation:
-    """How a job is left to another controller or another cluster."""
+    """How a job is delegated to another controller or another cluster."""
 
     managed_by_path: FieldPath | None = None
-    """Where the job names the controller that runs it; None if the kind has no such field."""
+    """The path of the name of the controller that runs the job; None if the kind has no such field."""
     own_controller: str = ""
     """The value of this field that names the kind's own controller."""
     dispatch_controller: str = ""
-    """The value of this field for a job that runs in another cluster, if the kind accepts only one value; by
-    default admitq's dispatcher."""
+    """The value of this field for a job that runs in another cluster, if the kind accepts only one value.
+    The default is admitq's dispatcher."""
     adopts_prebuilt_workload: bool = False
-    """Whether a job may name an existing Workload, for example one that a dispatcher created."""
+    """Whether a job may adopt an existing Workload, for example one that a dispatcher created."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KindWebhook:
-    """What the webhooks add to objects of a kind and check of them, beyond the rules of all jobs."""
+    """How the webhooks change and validate objects of a kind, in addition to the rules for all jobs."""
 
     mutate: Callable[[JsonObject, RuleContext], JsonObject] = return_unchanged
-    """Defaults of the kind beyond the queue, the priority class and the suspension."""
+    """Return the job with the kind's own defaults. Queue, priority class and suspension are set for all
+    kinds."""
     mutate_every_object: Callable[[JsonObject, RuleContext], JsonObject] = return_unchanged
-    """Changes of every new object of the kind that the webhook reviews, queued or not."""
+    """Return a new object of the kind with changes that do not depend on whether it is queued."""
     mutate_child: Callable[[JsonObject, RuleContext], JsonObject] = return_unchanged
-    """Changes of an object that has a queued ancestor and is not queued itself."""
+    """Return an object with changes for objects that have a queued ancestor and are not queued themselves."""
     mutates_updates: bool = False
     """Whether the mutating webhook also reviews updates."""
     validate_create: Callable[[JsonObject, RuleContext], Sequence[FieldError]] = return_no_errors
-    """Rules of the kind for new objects; not checked on updates."""
+    """Return the errors of a new object."""
     should_validate_update: Callable[[JsonObject, RuleContext], bool] = lambda _old, _rules: True
-    """Whether a change is validated at all, by the rules of all jobs and those of the kind.
+    """Whether an update is validated at all, by the rules for all jobs and by those of the kind.
 
-    Takes the old object, and what the rules of the new one depend on."""
+    It takes the old object and the context of the new one."""
     validate_update: Callable[[JsonObject, JsonObject, RuleContext], Sequence[FieldError]] = return_no_errors
-    """Rules of the kind for updates (old object, new object); includes those of ``validate_create``."""
+    """Return the errors of an update (old object, new object). ``validate_create`` is not called for
+    updates."""
     list_deciding_workloads: Callable[[JsonObject, JsonObject, RuleContext], Sequence[str]] | None = None
-    """Names of the Workload that decides whether an update (old, new) is valid: the first that exists counts.
-    None if no update depends on a Workload."""
+    """Return the possible names of the Workload that decides whether an update (old, new) is valid.
+
+    The first Workload that exists decides. None means that no update depends on a Workload."""
     scale_field: FieldPath | None = None
     """The field that the subresource ``scale`` changes; None if no rule depends on it."""
 
@@ -472,18 +511,18 @@ class KindWatch:
     """Which objects of a kind the manager watches, and what it keeps of them in memory."""
 
     get_label_selector: Callable[[Names], str] | None = None
-    """Selector of the objects that the manager watches; None for all."""
+    """Return the label selector of the objects that the manager watches; None selects all."""
     trim_for_cache: Callable[[JsonObject, Names], JsonObject] | None = None
-    """What of an object the manager keeps in memory; None for all of it."""
+    """Return the part of an object that the manager keeps in memory; None keeps all of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Integration:
     """A kind of job.
 
-    Required are the identity and the functions that state what a job asks for and how far it is. All
-    functions take the raw object, tolerate any shape of it and never change it. Each group of optional
-    abilities is a record with defaults.
+    Its identity is required, and so are the functions that return what a job requests and its state. All
+    functions take the raw object, accept any form of it and never change it. Each group of optional
+    capabilities is a record with defaults.
     """
 
     framework: str
@@ -496,7 +535,7 @@ class Integration:
     plural: str
 
     list_pod_sets: Callable[[JsonObject, Names], Sequence[PodSetTemplate]]
-    """The podsets, in the order in which the Workload lists them."""
+    """Return the podsets, in the order of the Workload."""
     find_outcome: Callable[[JsonObject], JobOutcome | None]
     is_active: Callable[[JsonObject], bool]
     """Whether pods of the job may still hold resources."""
@@ -510,13 +549,13 @@ class Integration:
     webhook: KindWebhook = field(default_factory=KindWebhook)
     watch: KindWatch = field(default_factory=KindWatch)
     composition: Composition | None = None
-    """How jobs are put together, where one is more than one object of the kind."""
+    """How admitq composes a job, if a job can consist of several objects of the kind."""
     serving: Serving | None = None
-    """How objects of the kind have their pods queue in their stead, where they are no jobs themselves."""
+    """How admitq queues the pods of an object, if the object itself is not a job."""
 
     @property
     def api_version(self) -> str:
-        """Value of ``apiVersion`` in objects of the kind."""
+        """The value of ``apiVersion`` in objects of the kind."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     @property
@@ -525,7 +564,7 @@ class Integration:
         return (self.group, self.version, self.kind)
 
     def get_dispatcher(self, names: Names) -> str:
-        """What a job that is left to another cluster names as the controller that is to run it."""
+        """Return the value of ``managedBy`` for a job that runs in another cluster."""
         return self.delegation.dispatch_controller or names.multikueue_controller
 
     def may_manage(self, obj: JsonObject, names: Names) -> bool:
@@ -533,11 +572,13 @@ class Integration:
         return not self.ownership.is_implied or self.ownership.is_held_by_parent(obj, names)
 
     def is_required(self, reference: ObjectReference) -> bool:
-        """Whether nobody knows the pods of a job of the kind without what it refers to."""
-        return all(one.is_required for one in self.templates.referenced_kinds if one.kind == reference.kind)
+        """Whether the pods of a job of the kind are unknown without the referenced object."""
+        return all(
+            known.is_required for known in self.templates.referenced_kinds if known.kind == reference.kind
+        )
 
     def may_create_kind_of(self, child: JsonObject) -> bool:
-        """Whether objects of the child's kind are made by this kind's controller at all."""
+        """Whether this kind's controller creates objects of the child's kind at all."""
         if self.ownership.created_kinds is None:
             return True
         group, _, _ = str(child.get("apiVersion", "")).rpartition("/")
@@ -550,21 +591,21 @@ class Integration:
         return self.ownership.compare_child(job, child, is_elastic) is None
 
     def covers_child(self, child: JsonObject) -> bool:
-        """Whether a child of a queued job of the kind is queued with it.
+        """Whether a child of a queued job of the kind is queued with the job.
 
-        Pods of kinds that serve are queued in their job's stead, each or in groups, and carry marks that hold
-        them. One without these marks has no quota.
+        Kinds that serve are not queued themselves: their pods are, one by one or in groups. Such pods carry
+        marks that hold them. A pod without these marks has no quota.
         """
         is_pod = (child.get("apiVersion"), child.get("kind")) == ("v1", "Pod")
         return self.ownership.covers_children and not (is_pod and self.serving is not None)
 
     def is_suspended(self, job: JsonObject, names: Names) -> bool:
-        """Whether the job is suspended, and no stop of it is under way."""
+        """Whether the job is suspended and no stop of it is in progress."""
         if self.lifecycle.is_suspended is not None:
             return self.lifecycle.is_suspended(job, names)
         is_set = value_at(job, self.lifecycle.suspend_path) is True
         return is_set and not self.lifecycle.is_stop_in_progress(job, names)
 
     def with_suspend(self, job: JsonObject, suspend: bool) -> JsonObject:
-        """The job with its suspension set or lifted."""
+        """Return the job suspended or resumed."""
         return with_value(job, self.lifecycle.suspend_path, suspend)
