@@ -180,8 +180,8 @@ class Composition:
     """How admitq composes a job of a kind from several objects of the kind, its members.
 
     No object contains the members and could be suspended. So admitq holds, starts and ends each member by
-    itself. A member without a group is a job of its own. ``compose`` returns the job with the key
-    ``members``, and with the name of its group under ``group``. All other functions of the kind take that job.
+    itself. A member without a group is a job of its own. ``compose`` returns the job, with its members under
+    the key ``members`` and the name of its group under ``group``. All other functions of the kind take it.
     """
 
     is_member: Callable[[JsonObject, Names], bool]
@@ -357,18 +357,16 @@ class PodTemplates:
     with_template: Callable[[JsonObject, PodSetTemplate, JsonObject, Names], JsonObject] = (
         set_template_at_path
     )
-    """Return the job with another pod template for one of its podsets, to start it or to restore it.
-
-    ``list_pod_sets`` of the result returns that template, as far as the kind can express it."""
+    """Return the job with another pod template for a podset. ``list_pod_sets`` of the result returns that
+    template, as far as the kind can express it."""
     list_references: Callable[[JsonObject], Sequence[ObjectReference]] = return_no_references
     """Return references to other objects that determine the job's pods."""
     referenced_kinds: tuple[ReferencedKind, ...] = ()
     """The kinds of those objects. admitq watches them; it ignores references to other kinds."""
     resolve: Callable[[JsonObject, Mapping[ObjectReference, JsonObject]], JsonObject] = resolve_nothing
-    """Return the job with the data of the referenced objects that ``list_pod_sets`` needs.
-
-    The data is stored under a key that no job has. All functions except ``mutate`` take this resolved job.
-    They must not change the key, so that patches never contain it."""
+    """Return the job with data of referenced objects that ``list_pod_sets`` needs, under a key that no job
+    has. All functions except ``mutate`` take this resolved job. They must not change the key, so that patches
+    never contain it."""
     find_priority_class: Callable[[JsonObject], str | None] = return_none
     """Return the PriorityClass that the job names outside its pod templates."""
     platform_labels: frozenset[str] = frozenset()
@@ -388,14 +386,10 @@ class JobLifecycle:
     is_stop_in_progress: Callable[[JsonObject, Names], bool] = lambda _job, _names: False
     """Whether a stop has begun and not ended. Such a job does not count as suspended."""
     plan_start: Callable[[JsonObject, JsonObject, Names], tuple[PatchStep, ...]] = start_in_one_step
-    """Return the steps from the job (first) to the started job (second).
-
-    Each step patches the result of the previous one."""
+    """Return the steps from the job to the started job. Each step patches the result of the previous one."""
     plan_stop: Callable[[JsonObject, JsonObject, Names], tuple[PatchStep, ...]] = stop_in_one_step
-    """Return the steps from the job (first) to the stopped job (second).
-
-    Each step patches the result of the previous one. If the job must change first, for example because its
-    pods still run, the steps stop short of the end. admitq calls the function again when the job has changed."""
+    """Return the steps from the job to the stopped job. If the job must change first, for example because its
+    pods still run, the steps lead only part of the way. admitq calls the function again after the change."""
     patches_status: bool = False
     """Whether a stop writes the status subresource. Access rules depend on it."""
     ends_after_pods: bool = False
@@ -420,9 +414,7 @@ class Scaling:
     can_be_elastic: bool = False
     """Whether a job may change its number of pods while it runs."""
     get_slice_version: Callable[[JsonObject, Names], str] = get_generation
-    """Return the part of a Workload's name that distinguishes the slices of an elastic job.
-
-    It takes the resolved job."""
+    """Return the part of a Workload's name that distinguishes the slices of an elastic (resolved) job."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -440,16 +432,13 @@ class KindOwnership:
     compare_child: Callable[[JsonObject, JsonObject, ElasticityCheck], ChildDifference | None] = (
         accept_every_child
     )
-    """Return how an object (second) differs from those that the controller creates for a job (first).
-
-    It compares names and ordinals, the number of pods, and requests. None means that the controller may have
-    created the object. Only objects of ``created_kinds`` are compared. The job is resolved as far as possible."""
+    """Return how an object (second) differs from those that the controller creates for a job (first): in
+    its name, its number of pods, or its requests. The job is resolved as far as possible. None means that the
+    controller may have created the object. Only objects of ``created_kinds`` are compared."""
     compare_grandchild: Callable[[JsonObject, JsonObject, ElasticityCheck], ChildDifference | None] = (
         accept_every_child
     )
-    """Return how an object (second) differs from those that children of a job (first) create.
-
-    It works as ``compare_child``."""
+    """Return how an object (second) differs from those that children of a job (first) create."""
     covers_children: bool = True
     """Whether the objects that a queued job creates are queued with this job. Otherwise they are queued with
     an ancestor of the job."""
@@ -492,16 +481,13 @@ class KindWebhook:
     validate_create: Callable[[JsonObject, RuleContext], Sequence[FieldError]] = return_no_errors
     """Return the errors of a new object."""
     should_validate_update: Callable[[JsonObject, RuleContext], bool] = lambda _old, _rules: True
-    """Whether an update is validated at all, by the rules for all jobs and by those of the kind.
-
-    It takes the old object and the context of the new one."""
+    """Whether an update is validated at all. It takes the old object and the context of the new one."""
     validate_update: Callable[[JsonObject, JsonObject, RuleContext], Sequence[FieldError]] = return_no_errors
     """Return the errors of an update (old object, new object). ``validate_create`` is not called for
     updates."""
     list_deciding_workloads: Callable[[JsonObject, JsonObject, RuleContext], Sequence[str]] | None = None
-    """Return the possible names of the Workload that decides whether an update (old, new) is valid.
-
-    The first Workload that exists decides. None means that no update depends on a Workload."""
+    """Return the possible names of the Workload that decides whether an update (old, new) is valid: the first
+    that exists decides. None means that no update depends on a Workload."""
     scale_field: FieldPath | None = None
     """The field that the subresource ``scale`` changes; None if no rule depends on it."""
 

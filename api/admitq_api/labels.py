@@ -1,9 +1,9 @@
 """Every name that carries the API group: labels, annotations, gates, finalizers, field managers.
 
-This is the only module that knows a group name. Everything else takes a `Names`, built once at
-start from the setting `apiGroup`, so that one setting turns all of admitq into another group.
+This is the only module that contains the names of API groups. All other modules take a `Names` object, which
+is created once at start from the setting `apiGroup`.
 
-The rows below are also the source of the reference page of labels and annotations.
+The reference page of labels and annotations is generated from the keys below.
 """
 
 from collections.abc import Iterator
@@ -18,19 +18,19 @@ DEFAULT_GROUP: ApiGroup = "admitq.dev"
 """The API group of admitq itself."""
 
 COMPAT_GROUP: ApiGroup = "kueue.x-k8s.io"
-"""The API group in compatibility mode, for those who come from there."""
+"""The API group in compatibility mode, for users of Kueue."""
 
 GROUPS: tuple[ApiGroup, ...] = (DEFAULT_GROUP, COMPAT_GROUP)
-"""The groups that admitq can serve."""
+"""The API groups that admitq can serve."""
 
 DEFAULT_QUEUE = "default"
-"""The LocalQueue that, where it exists, takes the jobs of its namespace that name no queue."""
+"""The LocalQueue for jobs that name no queue, if their namespace has one of this name."""
 
 DEFAULT_PRIORITY_CLASS = "default"
-"""The WorkloadPriorityClass that, where it exists, applies to jobs that name none."""
+"""The WorkloadPriorityClass for jobs that name none, if it exists."""
 
 PROVISIONING: Final = "provisioning"
-"""The concern of who asks an autoscaler for nodes."""
+"""The concern of the controller that requests nodes from an autoscaler."""
 
 KeyKind = Literal[
     "label", "annotation", "label or annotation", "finalizer", "scheduling gate", "preemption gate"
@@ -38,7 +38,7 @@ KeyKind = Literal[
 
 
 class QualifiedKeyRow(NamedTuple):
-    """One line of the reference of names."""
+    """One row of the reference table of labels and annotations."""
 
     attribute: str
     key: str
@@ -48,7 +48,7 @@ class QualifiedKeyRow(NamedTuple):
 
 
 class QualifiedKey:
-    """A name `<group>/<suffix>`, with what it is, what carries it and what it means."""
+    """A name `<group>/<suffix>`, with its kind, the objects that have it, and its meaning."""
 
     __slots__ = ("attribute", "kind", "meaning", "on", "suffix")
 
@@ -72,15 +72,15 @@ class QualifiedKey:
 
 @dataclass(frozen=True)
 class Names:
-    """All names under one API group. Build it with `names_for`."""
+    """All names under one API group. Create it with `names_for`."""
 
     group: str
 
     version = "v1beta2"
-    """The version of our kinds that is stored, and that everything here works with."""
+    """The version of admitq's kinds that is stored. All code works with this version."""
 
     conversion_path = "/convert"
-    """The URL path of the webhook that converts objects, while there is more than one version."""
+    """The URL path of the conversion webhook. It is used if more than one version is served."""
 
     # What users set on their jobs.
     queue_name = QualifiedKey("queue-name", "label", "jobs", "The LocalQueue that the job waits in.")
@@ -89,34 +89,34 @@ class Names:
         "max-exec-time-seconds",
         "label",
         "jobs",
-        "How long the job may run, in seconds; then it is deactivated.",
+        "The maximum time that the job can run, in seconds. After that time it is deactivated.",
     )
     prebuilt_workload_name = QualifiedKey(
         "prebuilt-workload-name",
         "label or annotation",
         "jobs",
-        "The existing Workload that the job adopts, instead of getting one made.",
+        "The existing Workload that the job adopts. No Workload is created for the job.",
     )
     elastic_job = QualifiedKey(
-        "elastic-job", "annotation", "jobs, Workloads", '"true": the job may grow and shrink while it runs.'
+        "elastic-job", "annotation", "jobs, Workloads", '"true": the job can be scaled while it runs.'
     )
     ray_cluster_generation = QualifiedKey(
         "raycluster-generation",
         "annotation",
         "RayJobs, RayClusters, RayServices",
-        "Tells apart slices of an elastic job whose RayCluster changed and which did not itself.",
+        "The generation of the RayCluster, which distinguishes slices of an elastic job.",
     )
     admission_gated_by = QualifiedKey(
         "admission-gated-by",
         "annotation",
         "jobs, Workloads",
-        "Comma-separated gates; while one is left, the job is not considered for admission.",
+        "Comma-separated gates. The job is not considered for admission while a gate is listed.",
     )
     job_min_parallelism = QualifiedKey(
         "job-min-parallelism",
         "annotation",
         "Jobs",
-        "The fewest pods that the Job can start with (partial admission).",
+        "The minimum number of pods for partial admission.",
     )
     job_completions_equal_parallelism = QualifiedKey(
         "job-completions-equal-parallelism",
@@ -126,21 +126,19 @@ class Names:
     )
 
     # What admitq sets on Workloads.
-    job_uid = QualifiedKey(
-        "job-uid", "label", "Workloads", "The UID of the job that the Workload stands for."
-    )
+    job_uid = QualifiedKey("job-uid", "label", "Workloads", "The UID of the Workload's job.")
     job_owner_gvk = QualifiedKey(
         "job-owner-gvk",
         "annotation",
         "Workloads",
-        "Group, version and kind of the StatefulSet or LeaderWorkerSet.",
+        "The group, version and kind of the owning StatefulSet or LeaderWorkerSet.",
     )
     job_owner_name = QualifiedKey("job-owner-name", "annotation", "Workloads", "The name of that owner.")
     component_workload_index = QualifiedKey(
         "component-workload-index",
         "annotation",
         "Workloads",
-        "Which of several Workloads of that owner it is.",
+        "The index of the Workload among the Workloads of that owner.",
     )
     priority_boost = QualifiedKey(
         "priority-boost",
@@ -161,113 +159,134 @@ class Names:
         "namespace/name of the Workload that this one replaces when an elastic job grows.",
     )
     workload_allowed_resource_flavors = QualifiedKey(
-        "workload-allowed-resource-flavors", "annotation", "Workloads", "The flavors that a variant may use."
+        "workload-allowed-resource-flavors", "annotation", "Workloads", "The flavors that a variant can use."
     )
     concurrent_admission_parent = QualifiedKey(
         "concurrent-admission-parent",
         "label",
         "Workloads",
-        '"true": the Workload is queued through its variants.',
+        '"true": the Workload has variants, which are queued in its place.',
     )
     is_group_workload = QualifiedKey(
-        "is-group-workload", "annotation", "Workloads", '"true": the Workload stands for a group of pods.'
+        "is-group-workload", "annotation", "Workloads", '"true": the Workload belongs to a group of pods.'
     )
 
     # What admitq sets on pod templates and pods.
     managed = QualifiedKey(
-        "managed", "label", "pods", '"true": the pod is queued by itself or with its group.'
+        "managed", "label", "pods", '"true": the pod is queued, by itself or with its group.'
     )
     podset = QualifiedKey(
-        "podset", "label", "pod templates", "The pod set that the pods belong to; set while admitted."
+        "podset", "label", "pod templates", "The pod set of the pods. It is set while the job is admitted."
     )
     local_queue_name = QualifiedKey(
-        "local-queue-name", "label", "pod templates", "The LocalQueue of the job; set while admitted."
+        "local-queue-name",
+        "label",
+        "pod templates",
+        "The LocalQueue of the job. It is set while the job is admitted.",
     )
     cluster_queue_name = QualifiedKey(
         "cluster-queue-name",
         "label",
         "pod templates",
-        "The ClusterQueue that admitted the job; set while admitted.",
+        "The ClusterQueue that admitted the job. It is set while the job is admitted.",
     )
     workload = QualifiedKey(
         "workload", "annotation", "pod templates", "The Workload that the pods belong to."
     )
     stopping = QualifiedKey(
-        "stopping", "annotation", "Jobs", '"true" while a Job is being stopped and restored.'
+        "stopping", "annotation", "Jobs", '"true" while admitq stops a Job and restores its pod template.'
     )
     pod_group_name = QualifiedKey(
         "pod-group-name", "label or annotation", "pods", "The group that the pod is queued with."
     )
     pod_group_total_count = QualifiedKey(
-        "pod-group-total-count", "annotation", "pods", "How many pods the group has."
+        "pod-group-total-count", "annotation", "pods", "The number of pods in the group."
     )
     pod_group_fast_admission = QualifiedKey(
         "pod-group-fast-admission",
         "annotation",
         "pods",
-        '"true": the group is queued before all its pods exist.',
+        '"true": the group can be queued before all of its pods exist.',
     )
     pod_group_serving = QualifiedKey(
-        "pod-group-serving", "annotation", "pods", '"true": the group never finishes by itself.'
+        "pod-group-serving",
+        "annotation",
+        "pods",
+        '"true": the group serves without end and does not finish when its pods end.',
     )
     pod_group_pod_index = QualifiedKey(
         "pod-group-pod-index", "label", "pods", "The index of the pod in its group."
     )
     pod_group_pod_index_label = QualifiedKey(
-        "pod-group-pod-index-label", "annotation", "pods", "The label of the pod that carries its index."
+        "pod-group-pod-index-label", "annotation", "pods", "The key of the label with the index of the pod."
     )
     pod_suspending_parent = QualifiedKey(
-        "pod-suspending-parent", "annotation", "pods", "The kind of owner that holds the pods back."
+        "pod-suspending-parent", "annotation", "pods", "The kind of the owner that suspends the pods."
     )
     role_hash = QualifiedKey(
-        "role-hash", "annotation", "pods", "The pod set of the pod in its group; kept if the pod brings it."
+        "role-hash",
+        "annotation",
+        "pods",
+        "The pod set of the pod in its group. A value that the creator of the pod sets is kept.",
     )
     retriable_in_group = QualifiedKey(
-        "retriable-in-group", "annotation", "pods", '"false": the group is finished when this pod has failed.'
+        "retriable-in-group",
+        "annotation",
+        "pods",
+        '"false": failed pods of the group are not replaced, so that the group ends with them.',
     )
     safe_to_forcefully_delete = QualifiedKey(
         "safe-to-forcefully-delete",
         "annotation",
         "pods",
-        '"true": the pod may be force-deleted on a dead node.',
+        '"true": the pod can be force-deleted if its node is unreachable.',
     )
 
     # Topology.
     podset_required_topology = QualifiedKey(
-        "podset-required-topology", "annotation", "pod templates", "All pods within one domain of this level."
+        "podset-required-topology",
+        "annotation",
+        "pod templates",
+        "All pods must be placed within one domain of this level.",
     )
     podset_preferred_topology = QualifiedKey(
         "podset-preferred-topology",
         "annotation",
         "pod templates",
-        "Pods within one domain of this level if possible, else of the level above.",
+        "All pods are placed within one domain of this level if possible, otherwise of a higher level.",
     )
     podset_unconstrained_topology = QualifiedKey(
         "podset-unconstrained-topology",
         "annotation",
         "pod templates",
-        '"true": pods anywhere, but counted exactly.',
+        '"true": pods can be placed in any domain, but the free capacity of nodes is taken into account.',
     )
     podset_slice_required_topology = QualifiedKey(
         "podset-slice-required-topology",
         "annotation",
         "pod templates",
-        "Each slice within one domain of this level.",
+        "Each slice must be placed within one domain of this level.",
     )
     podset_slice_size = QualifiedKey(
-        "podset-slice-size", "annotation", "pod templates", "How many pods make a slice."
+        "podset-slice-size", "annotation", "pod templates", "The number of pods in a slice."
     )
     podset_slice_required_topology_constraints = QualifiedKey(
         "podset-slice-required-topology-constraints",
         "annotation",
         "pod templates",
-        "JSON list of levels and slice sizes, outermost first.",
+        "A JSON list of levels and slice sizes, outermost first.",
     )
     podset_group_name = QualifiedKey(
-        "podset-group-name", "annotation", "pod templates", "Pod sets of the same group are placed together."
+        "podset-group-name",
+        "annotation",
+        "pod templates",
+        "The pod set group. Pod sets of one group are placed together.",
     )
     pod_index_offset = QualifiedKey(
-        "pod-index-offset", "annotation", "pod templates", "What to subtract from the pods' index."
+        "pod-index-offset",
+        "annotation",
+        "pod templates",
+        "The number that is subtracted from the index of pods.",
     )
 
     # Several clusters.
@@ -278,7 +297,7 @@ class Names:
         "multikueue-origin-uid",
         "annotation",
         "remote objects",
-        "The UID of the object in the cluster it came from.",
+        "The UID of the object in the cluster that dispatched it.",
     )
     multikueue_worker_workload_pod = QualifiedKey(
         "multikueue-worker-workload-pod",
@@ -292,8 +311,8 @@ class Names:
         "fields-of-other-version",
         "annotation",
         "objects read as v1beta1",
-        "What the object has in its other version and cannot say in this one, so that writing it back loses "
-        "nothing.",
+        "The fields of the object in its other version that this version cannot express, so that no data is "
+        "lost when the object is written back.",
     )
 
     # Gates and finalizers.
@@ -301,17 +320,19 @@ class Names:
         "resource-in-use",
         "finalizer",
         "Workloads, ClusterQueues, ResourceFlavors, AdmissionChecks, Topologies",
-        "Holds the object back from deletion while it is in use.",
+        "Delays the deletion of the object while it is in use.",
     )
     managed_finalizer = QualifiedKey(
-        "managed", "finalizer", "pods", "Holds a pod until its end is accounted for."
+        "managed", "finalizer", "pods", "Delays the deletion of a pod until its end is recorded."
     )
     admission_gate = QualifiedKey(
-        "admission", "scheduling gate", "pods", "Lifted when the pod, or its group, is admitted."
+        "admission", "scheduling gate", "pods", "Removed when the pod, or its group, is admitted."
     )
-    topology_gate = QualifiedKey("topology", "scheduling gate", "pods", "Lifted when the pod has its place.")
+    topology_gate = QualifiedKey(
+        "topology", "scheduling gate", "pods", "Removed when the pod has its topology assignment."
+    )
     elastic_gate = QualifiedKey(
-        "elastic-job", "scheduling gate", "pods", "Lifted when the pod's Workload is admitted."
+        "elastic-job", "scheduling gate", "pods", "Removed when the pod's Workload is admitted."
     )
     multikueue_preemption_gate = QualifiedKey(
         "multikueue", "preemption gate", "Workloads", "Opened in one worker cluster at a time."
@@ -322,11 +343,11 @@ class Names:
 
     @classmethod
     def list_keys(cls) -> Iterator[QualifiedKey]:
-        """Every row of the table above, in order."""
+        """Yield every key above, in order."""
         return (value for value in vars(cls).values() if isinstance(value, QualifiedKey))
 
     def list_rows(self) -> Iterator[QualifiedKeyRow]:
-        """The table above with full names, for reference pages."""
+        """Yield a row with the full name for every key above, for reference pages."""
         return (
             QualifiedKeyRow(k.attribute, f"{self.group}/{k.suffix}", k.kind, k.on, k.meaning)
             for k in Names.list_keys()
@@ -334,62 +355,62 @@ class Names:
 
     @property
     def api_version(self) -> str:
-        """What objects of our kinds carry as apiVersion."""
+        """The apiVersion of objects of admitq's kinds."""
         return f"{self.group}/{self.version}"
 
     @property
     def older_version(self) -> str | None:
-        """The version that is served beside the stored one, if any ("semantics, Appendix G.1")."""
+        """The older version that is served besides the stored one, if any (semantics, Appendix G.1)."""
         return "v1beta1" if self.group == COMPAT_GROUP else None
 
     @property
     def product(self) -> str:
-        """The name that messages use for the queue manager."""
+        """The name of the queue manager in messages."""
         return "Kueue" if self.group == COMPAT_GROUP else "admitq"
 
     @property
     def product_in_reasons(self) -> str:
-        """The same in types and reasons, which are words in CamelCase."""
+        """The name of the queue manager in types and reasons, which are CamelCase words."""
         return self.product.capitalize()
 
     @property
     def category(self) -> str | None:
-        """What `kubectl get` lists all kinds by; None where CRDs of the group have no category."""
+        """The category by which `kubectl get` lists all kinds; None if the CRDs of the group have none."""
         return None if self.group == COMPAT_GROUP else "admitq"
 
     @property
     def installation(self) -> str | None:
-        """What the names of an installation's objects begin with, whatever the release is called.
+        """The prefix of the names of an installation's objects; None if they are named after the release.
 
-        Other projects' manifests name the objects of that group's installations: its ClusterRoles for
-        people, its Service. None where they are named after the release.
+        Manifests of other projects refer to the objects of installations of the group by name, for example to
+        its Service and its ClusterRoles for people.
         """
         return "kueue" if self.group == COMPAT_GROUP else None
 
     @property
     def metric_prefix(self) -> str:
-        """What metric names start with, without the underscore."""
+        """The prefix of metric names, without the underscore."""
         return self.product.lower()
 
     @property
     def default_namespace(self) -> str:
-        """Where the processes run unless told otherwise."""
+        """The default namespace of the processes."""
         return f"{self.metric_prefix}-system"
 
     @property
     def config_api_version(self) -> str:
-        """What the configuration file carries as apiVersion."""
+        """The apiVersion of the configuration file."""
         return f"config.{self.api_version}"
 
     @property
     def config_api_versions(self) -> tuple[str, ...]:
-        """All that the configuration file may carry as apiVersion, newest first."""
+        """All apiVersions that the configuration file can have, newest first."""
         older = (f"config.{self.group}/v1beta1",) if self.group == COMPAT_GROUP else ()
         return (self.config_api_version, *older)
 
     @property
     def simulation_api_version(self) -> str:
-        """What scenarios of the simulator carry as apiVersion."""
+        """The apiVersion of the simulator's scenarios."""
         return f"simulation.{self.group}/v1alpha1"
 
     @property
@@ -399,7 +420,7 @@ class Names:
 
     @property
     def lease_name(self) -> str:
-        """The default name of the Lease that managers compete for."""
+        """The default name of the Lease for leader election."""
         return f"c1f6bfd2.{self.group}" if self.group == COMPAT_GROUP else f"manager.{self.group}"
 
     @property
@@ -409,7 +430,7 @@ class Names:
 
     @property
     def provisioning_annotation_prefix(self) -> str:
-        """Annotations of jobs that become parameters of a ProvisioningRequest."""
+        """The prefix of job annotations that become parameters of a ProvisioningRequest."""
         return f"provreq.{self.group}/"
 
     @property
@@ -419,22 +440,22 @@ class Names:
 
     @property
     def provisioning_controller(self) -> str:
-        """The controllerName of AdmissionChecks that ask an autoscaler for nodes."""
+        """The controllerName of AdmissionChecks that request nodes from an autoscaler."""
         return f"{self.group}/provisioning-request"
 
     @property
     def multikueue_controller(self) -> str:
-        """The controllerName of AdmissionChecks, and managedBy of jobs, that are dispatched elsewhere."""
+        """The controllerName of AdmissionChecks that dispatch workloads, and managedBy of dispatched jobs."""
         return f"{self.group}/multikueue"
 
     @property
     def dispatcher_all_at_once(self) -> str:
-        """The dispatcher that offers a Workload to every worker cluster."""
+        """The dispatcher that nominates all worker clusters for a Workload."""
         return f"{self.group}/multikueue-dispatcher-all-at-once"
 
     @property
     def dispatcher_incremental(self) -> str:
-        """The dispatcher that offers a Workload to a few more worker clusters each round."""
+        """The dispatcher that nominates a few more worker clusters for a Workload in each round."""
         return f"{self.group}/multikueue-dispatcher-incremental"
 
     @property
@@ -444,30 +465,30 @@ class Names:
 
     @property
     def untracked_label_value(self) -> str:
-        """What a custom metric label reads for values that are not tracked."""
+        """The value of a custom metric label for values that are not tracked."""
         return f"{self.group}/_UNTRACKED_VALUE_"
 
     def crd_name(self, plural: str) -> str:
-        """The name of the CustomResourceDefinition of one of our kinds."""
+        """Return the name of the CustomResourceDefinition of one of admitq's kinds."""
         return f"{plural}.{self.group}"
 
     def field_manager(self, concern: str) -> str:
-        """The field manager under which one concern writes, so that concerns do not undo each other.
+        """Return the field manager of a concern: each has its own, so that none undoes another's writes.
 
-        Controllers of admission checks write as what AdmissionChecks call them (semantics, Process model).
+        The field manager of an admission check controller is its controllerName (semantics, Process model).
         """
         return self.provisioning_controller if concern == PROVISIONING else f"{self.metric_prefix}-{concern}"
 
     def webhook_path(self, verb: Literal["mutate", "validate"], group: str, version: str, kind: str) -> str:
-        """The URL path of the webhook for one kind; the core group is the empty string."""
+        """Return the URL path of the webhook for one kind; the core group is the empty string."""
         return f"/{verb}-{group.replace('.', '-')}-{version}-{kind.lower()}"
 
 
 def names_for(group: str = DEFAULT_GROUP) -> Names:
-    """The names under an API group.
+    """Return the names under an API group.
 
     Raises:
-        ValueError: the group is none of `GROUPS`.
+        ValueError: the group is not one of `GROUPS`.
     """
     if group not in GROUPS:
         raise ValueError(f"unknown API group {group!r}: use {' or '.join(GROUPS)}")

@@ -1,7 +1,7 @@
-"""The configuration file: its fields, their defaults, and what is refused.
+"""The configuration file: its fields, their defaults and their validation.
 
-Reading is strict: an unknown field or an impossible value stops the start with the field's path
-and what to write instead.
+Validation is strict: with an unknown field or an invalid value the process does not start. The error names
+the path of the field and a remedy.
 """
 
 from admitq_api.configuration.fields import Section, get_wire_name, list_sections, parse_address

@@ -1,4 +1,4 @@
-"""Kinds of jobs that are told of in the configuration file alone. The docstrings are its reference."""
+"""Job kinds that are defined in the configuration file. The docstrings are their reference."""
 
 import re
 from typing import Annotated, Self
@@ -49,20 +49,20 @@ Value = str | int | bool
 
 
 class StatusSign(Section):
-    """Something in a job that shows how it stands: exactly one of a condition and a field."""
+    """A sign of the state of a job: exactly one of a condition and a field."""
 
     condition: str = ""
     """The type of a condition in `status.conditions`."""
 
     field: EachPath | None = None
-    """The path of a field; with `[]`, one of the elements suffices."""
+    """The path of a field. If it contains `[]`, one matching element is sufficient."""
 
     values: tuple[Value, ...] = ()
-    """What the status of the condition, or the field, must be; absent: `"True"` of a condition; any number
-    above 0, true, or a text of a field."""
+    """The values of the condition's status, or of the field, that match. By default, the status `"True"` of a
+    condition matches, and any number above 0, true, or non-empty string of a field."""
 
     at_least: FieldPath | None = None
-    """The path of the number that the field, which is a number too, must have reached."""
+    """The path of a number. The field matches if it is a number at least as large."""
 
     @model_validator(mode="after")
     def _one(self) -> Self:
@@ -74,40 +74,40 @@ class StatusSign(Section):
 
 
 class OutcomeSign(StatusSign):
-    """Something in a job that shows that it has ended."""
+    """A sign that a job has ended."""
 
     success: bool
-    """Whether it ended well."""
+    """Whether the job succeeded."""
 
     message: FieldPath | None = None
-    """The path of a text that says more; absent: the message of the condition."""
+    """The path of a message. The default is the message of the condition."""
 
 
 class CustomPodSet(Section):
-    """Pods of one shape, or, if paths have `[]`, those of every element of a list, each a podset."""
+    """A podset. If the paths contain `[]`, each element of the list is a podset."""
 
     name: DnsLabel | None = None
     """The name of the podset."""
 
     name_path: EachPath | None = None
-    """The path of its name, if that is in the job."""
+    """The path of the name of the podset, if the job contains it."""
 
     template: EachPath
-    """The path of the pod template; without the object that it is in there is no such podset."""
+    """The path of the pod template. If its parent object is absent, the job does not have this podset."""
 
     count: EachPath | None = None
     """The path of the number of pods."""
 
     default_count: Count = 1
-    """How many pods there are where the job does not say so."""
+    """The number of pods if the job does not state it."""
 
     min_count: EachPath | None = None
-    """The path of the fewest pods that the job can run with. Where several podsets have one, only that of the
-    last of them holds."""
+    """The path of the minimum number of pods for partial admission. If several podsets have one, only that of
+    the last podset applies."""
 
     reclaimable: PathByName | None = None
-    """The path of the number of pods that have ended and need no successor; `{name}` in it is the name of the
-    podset."""
+    """The path of the number of pods that have ended and need no replacement. `{name}` in the path stands for
+    the name of the podset."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -139,62 +139,63 @@ class CustomPodSet(Section):
 
 
 def _get_list_path(path: str) -> tuple[str, ...] | None:
-    """The path of the list whose elements a path leads through; None if it leads through none."""
+    """Return the path of the list whose elements a path contains; None if it contains no list."""
     found = parse_path(path)
     return found[: found.index(EACH_ELEMENT)] if EACH_ELEMENT in found else None
 
 
 class CustomKind(Section):
-    """A kind of job that admitq has no code for. It is switched on by being listed."""
+    """A job kind without code in admitq. All listed kinds are enabled."""
 
     group: Subdomain
     """The API group."""
 
     version: DnsLabel
-    """The version that is watched and written."""
+    """The API version that admitq reads and writes."""
 
     kind: KindName
     """The kind."""
 
     plural: DnsLabel
-    """The name of the resource, as in `kubectl get`."""
+    """The plural name of the resource, as in `kubectl get`."""
 
     suspend: FieldPath = "spec.suspend"
-    """The path of the field that is true while the job must not run."""
+    """The path of the field that suspends the job while it is true."""
 
     pod_sets: Annotated[tuple[CustomPodSet, ...], Field(min_length=1)]
-    """The pods."""
+    """The podsets."""
 
     finished: Annotated[tuple[OutcomeSign, ...], Field(min_length=1)]
-    """What shows that a job has ended; the first that holds tells how."""
+    """The signs that a job has ended. The first sign that matches determines its result."""
 
     active: Annotated[tuple[StatusSign, ...], Field(min_length=1)]
-    """What shows that pods may still be there; one suffices. A stopped job keeps its quota for so long."""
+    """The signs that pods of the job may exist. One match is sufficient. A stopped job keeps its quota while
+    a sign matches."""
 
     ready: Annotated[tuple[StatusSign, ...], Field(min_length=1)]
-    """What shows that all pods are ready; one suffices."""
+    """The signs that all pods are ready. One match is sufficient."""
 
     on_hold: tuple[StatusSign, ...] = ()
-    """What shows that the job wants no quota for now; one suffices."""
+    """The signs that the job currently needs no quota. One match is sufficient."""
 
     priority_class: FieldPath | None = None
-    """The path of the name of a PriorityClass, outside of the pod templates."""
+    """The path of the name of a PriorityClass outside the pod templates."""
 
     managed_by: FieldPath | None = None
-    """The path of the name of the controller that is to run the job."""
+    """The path of the name of the controller that runs the job."""
 
     controller: str = ""
-    """What stands there for the kind's own controller."""
+    """The value at this path for the kind's own controller."""
 
     creates: Annotated[
         tuple[Annotated[str, AfterValidator(_check_created_kind)], ...], AfterValidator(reject_duplicates)
     ] = ()
-    """The kinds that its controller makes, as `Pod` or `Job.batch`; absent: any. An object of another kind
-    that claims to be made by such a job waits on its own."""
+    """The kinds of objects that the kind's controller creates, such as `Pod` or `Job.batch`. By default any
+    kind is accepted. An object of another kind that names such a job as its owner is queued by itself."""
 
     @property
     def framework(self) -> str:
-        """What the kind is called where kinds are listed."""
+        """The name of the kind in lists of frameworks."""
         return f"{self.group}/{self.kind.lower()}"
 
     @model_validator(mode="after")

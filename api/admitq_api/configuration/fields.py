@@ -1,4 +1,4 @@
-"""What the fields of the configuration are made of: their types, and the checks of their values."""
+"""The types of configuration fields, and the validation of their values."""
 
 import re
 from collections import Counter
@@ -16,11 +16,11 @@ from admitq_api.syntax import check_dns_label, check_dns_subdomain, check_label_
 
 
 def create_validator(check: Callable[[str], str | None]) -> AfterValidator:
-    """The validator that refuses a text which a check finds something wrong with."""
+    """Return a validator that rejects a text if the check returns an error."""
 
     def validate(value: str) -> str:
-        if (wrong := check(value)) is not None:
-            raise ValueError(f"{value!r}: {wrong}")
+        if (problem := check(value)) is not None:
+            raise ValueError(f"{value!r}: {problem}")
         return value
 
     return AfterValidator(validate)
@@ -38,10 +38,12 @@ _ADDRESS = re.compile(r"(?P<host>\[[0-9a-fA-F:.%]+\]|[^:\[\]]*):(?P<port>[0-9]{1
 
 
 def parse_address(text: str) -> tuple[str, int] | None:
-    """The host (empty: all) and port of a bind address; None for "" and "0", which switch it off.
+    """Return the host and port of a bind address; None for "" and "0", which disable the endpoint.
+
+    An empty host means all addresses.
 
     Raises:
-        ValueError: the text is no such address.
+        ValueError: the text is not such an address.
     """
     if text in ("", "0"):
         return None
@@ -57,7 +59,7 @@ def _check_address(value: str) -> str:
 
 
 def _parse_path_name(value: str) -> str:
-    """The name of a path at the root of a server, which may be written with the slash or without it."""
+    """Return the name of a path at the root of a server. It can be written with or without the slash."""
     name = value.removeprefix("/")
     if not re.fullmatch(r"[A-Za-z0-9._~-]+", name):
         raise ValueError(f"{value!r} is not the name of a path: write one like readyz")
@@ -65,10 +67,10 @@ def _parse_path_name(value: str) -> str:
 
 
 def reject_duplicates(values: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The values, if none is listed twice.
+    """Return the values.
 
     Raises:
-        ValueError: one is.
+        ValueError: a value is listed twice.
     """
     twice = [value for value, count in Counter(values).items() if count > 1]
     if twice:
@@ -104,7 +106,7 @@ QuantityText = Annotated[str, BeforeValidator(_check_quantity, json_schema_input
 
 
 class Section(BaseModel):
-    """A part of the configuration: immutable, camelCase in the file, nothing unknown in it."""
+    """A section of the configuration. It is immutable, camelCase in the file, and rejects unknown fields."""
 
     model_config = ConfigDict(
         alias_generator=to_camel,
@@ -117,12 +119,12 @@ class Section(BaseModel):
 
 
 def get_wire_name(name: str, field: FieldInfo) -> str:
-    """What a field is called in the file."""
+    """Return the name of a field in the file."""
     return field.serialization_alias or field.alias or name
 
 
 def list_sections(model: type[BaseModel]) -> Iterator[type[Section]]:
-    """The section itself and every section below it, outermost first."""
+    """Yield the section itself and all sections below it, outermost first."""
     if issubclass(model, Section):
         yield model
     for field in model.model_fields.values():
@@ -138,10 +140,10 @@ def _sections_in(annotation: Any) -> Iterator[type[Section]]:
 
 
 def check_kind_version_group(name: str) -> str:
-    """The name, if it is a kind written as `Kind.version.group`.
+    """Return the name of a kind, written as `Kind.version.group`.
 
     Raises:
-        ValueError: it is not.
+        ValueError: the name does not have this form.
     """
     kind, _, rest = name.partition(".")
     version, _, group = rest.partition(".")
@@ -156,10 +158,10 @@ def check_kind_version_group(name: str) -> str:
 
 
 def check_selector(value: Selector | None, where: str = "") -> Selector | None:
-    """The label selector, if it is one.
+    """Return the label selector.
 
     Raises:
-        ValueError: it is not; the message begins with `where`.
+        ValueError: the selector is invalid. The message begins with `where`.
     """
     problems = selectors.validate_selector(value)
     if problems:

@@ -1,4 +1,4 @@
-"""Reading the configuration file, strictly: what is wrong is told with its path and a remedy."""
+"""Load and validate the configuration file. Each error names the path of the field and a remedy."""
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from datetime import timedelta
@@ -22,15 +22,15 @@ from admitq_api.labels import DEFAULT_GROUP, GROUPS, ApiGroup, Names, names_for
 
 
 def load_configuration(text: str, *, service_account_namespace: str = "") -> Configuration:
-    """Read a configuration file.
+    """Load a configuration file.
 
     Args:
-        text: the file as YAML or JSON; empty: the defaults.
-        service_account_namespace: the namespace of the service account that the process runs as,
-            if it has one; it is the default of `namespace`.
+        text: the file as YAML or JSON. An empty text means the defaults.
+        service_account_namespace: the namespace of the service account of the process, if it has one. It is
+            the default of `namespace`.
 
     Raises:
-        ConfigurationError: with the path of each field that is wrong, and what to write instead.
+        ConfigurationError: the file is invalid. The error has the path of each invalid field and a remedy.
     """
     given = _without_default_values(_parse(text))
     names = names_for(_find_group(given))
@@ -50,7 +50,7 @@ def load_configuration(text: str, *, service_account_namespace: str = "") -> Con
 
 
 def _find_group(given: Mapping[str, Any]) -> ApiGroup:
-    """The group that the file names, or whose apiVersion it has; that of admitq itself if neither is one."""
+    """Return the API group that the file names, or that of its apiVersion, or the default group."""
     for group in GROUPS:
         if given.get("apiGroup") == group:
             return group
@@ -73,7 +73,7 @@ def _require_api_version_and_kind(given: Mapping[str, Any], names: Names) -> Non
 def _create_defaults(
     names: Names, service_account_namespace: str, given: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The defaults that follow from the API group and the namespace."""
+    """Return the defaults that depend on the API group and the namespace."""
     chosen = given.get("namespace")
     namespace = chosen if isinstance(chosen, str) else service_account_namespace or names.default_namespace
     defaults: dict[str, Any] = {
@@ -103,7 +103,7 @@ def _merge(defaults: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, A
 
 
 class _StrictLoader(yaml.CSafeLoader):
-    """Refuses a key that is given twice, of which YAML would silently keep the last."""
+    """A loader that refuses duplicate keys. YAML would silently use the last of them."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         keys = [key.value for key, _ in node.value]
@@ -117,7 +117,8 @@ class _StrictLoader(yaml.CSafeLoader):
 
 def _parse(text: str) -> dict[str, Any]:
     try:
-        documents = [one for one in yaml.load_all(text, Loader=_StrictLoader) if one is not None]
+        loaded = yaml.load_all(text, Loader=_StrictLoader)
+        documents = [document for document in loaded if document is not None]
         plain = orjson.loads(orjson.dumps(documents))
     except yaml.YAMLError as error:
         raise ConfigurationError([f"the file is not YAML: {' '.join(str(error).split())}"]) from None
@@ -131,7 +132,7 @@ def _parse(text: str) -> dict[str, Any]:
 
 
 def _without_nulls(value: Any) -> Any:
-    """A value without the fields that are null, which in Kubernetes are absent."""
+    """Return a value without fields that are null: Kubernetes treats them as absent."""
     if isinstance(value, dict):
         return {
             key: _without_nulls(inner)
@@ -163,11 +164,11 @@ ABSENT_IF_ZERO: Final = (
     "leaderElection.renewDeadline",
     "leaderElection.retryPeriod",
 )
-"""Fields that programs which write such files leave empty or zero where they mean the default."""
+"""Fields that some programs write as empty or zero to request the default."""
 
 
 def _without_default_values(given: dict[str, Any]) -> dict[str, Any]:
-    """A file without the fields that stand for their defaults."""
+    """Remove empty and zero fields that request their default."""
     for paths, zeroes in ((ABSENT_IF_EMPTY, ("",)), (ABSENT_IF_ZERO, ("0", "0s"))):
         for path in paths:
             *sections, last = path.split(".")

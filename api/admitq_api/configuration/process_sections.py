@@ -1,6 +1,6 @@
 """The sections of the configuration file about processes: servers, metrics, leadership, connections.
 
-Their docstrings are the reference of the file.
+Their docstrings are the descriptions on the reference page of the file.
 """
 
 import re
@@ -42,14 +42,14 @@ CIPHER_SUITES: Mapping[str, str] = {
     "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA": "ECDHE-RSA-AES128-SHA",
     "TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA": "ECDHE-RSA-AES256-SHA",
 }
-"""The cipher suites of TLS 1.2 that can be asked for, and what OpenSSL calls them."""
+"""The cipher suites of TLS 1.2 that can be configured, and their names in OpenSSL."""
 
 TLS_1_3_CIPHER_SUITES = (
     "TLS_AES_128_GCM_SHA256",
     "TLS_AES_256_GCM_SHA384",
     "TLS_CHACHA20_POLY1305_SHA256",
 )
-"""The cipher suites of TLS 1.3. They may be listed with the others, and are offered either way."""
+"""The cipher suites of TLS 1.3. They are always offered, whether they are listed or not."""
 
 CURVES: Mapping[str, str] = {
     "X25519MLKEM768": "X25519MLKEM768",
@@ -58,7 +58,7 @@ CURVES: Mapping[str, str] = {
     "CurveP384": "secp384r1",
     "CurveP521": "secp521r1",
 }
-"""The curves that can be asked for, and what OpenSSL calls them."""
+"""The curves that can be configured, and their names in OpenSSL."""
 
 
 class WebhookSection(Section):
@@ -68,24 +68,25 @@ class WebhookSection(Section):
     """The port to listen on."""
 
     host: str = ""
-    """The address to listen on; empty: all."""
+    """The address to listen on. If empty, the server listens on all addresses."""
 
     cert_dir: str = "/tmp/k8s-webhook-server/serving-certs"  # noqa: S108 the path where certificates are mounted
-    """Where tls.crt, tls.key and ca.crt are, when they are not managed by admitq itself."""
+    """The directory of tls.crt, tls.key and ca.crt, if admitq does not manage the certificates itself."""
 
     reject_increases_of_running_jobs: bool = False
-    """Whether to reject a change by which a running job asks for more pods, or for larger pods. Otherwise the
-    job is stopped, and queued again with what it asks for. Elastic jobs are never rejected for it."""
+    """Whether updates of running jobs are rejected if they increase the number of pods or their requests.
+    Otherwise admitq stops the job and queues it again with the new requests. Such updates of elastic jobs are
+    never rejected."""
 
 
 class LocalQueueMetrics(Section):
     """Metrics for each LocalQueue."""
 
     enable: bool = True
-    """Whether to expose them."""
+    """Whether the metrics are exposed."""
 
     local_queue_selector: Selector | None = None
-    """Which LocalQueues, by label; absent: all."""
+    """The LocalQueues with metrics, by label. By default all LocalQueues have metrics."""
 
     @field_validator("local_queue_selector")
     @classmethod
@@ -94,22 +95,23 @@ class LocalQueueMetrics(Section):
 
 
 class CustomLabelSection(Section):
-    """A metric label whose value is taken from a label or annotation of an object."""
+    """A metric label with a value from a label or annotation of an object."""
 
     name: Annotated[str, Field(pattern=r"^[a-zA-Z][a-zA-Z0-9_]*$")]
-    """The name of the metric label, which starts with `custom_` in the metrics."""
+    """The name of the metric label. In metrics it has the prefix `custom_`."""
 
     source_kind: Literal["ClusterQueue", "Cohort", "LocalQueue", "Workload"] = "ClusterQueue"
-    """Which object carries the value."""
+    """The kind of object that has the label or annotation."""
 
     source_label_key: LabelKey | None = None
-    """The label that carries the value; absent, together with the annotation: `name`."""
+    """The key of the label with the value. If neither a label nor an annotation is set, the key is `name`."""
 
     source_annotation_key: LabelKey | None = None
-    """The annotation that carries the value, instead of a label."""
+    """The key of the annotation with the value, instead of a label."""
 
     tracked_values: Annotated[tuple[str, ...], AfterValidator(reject_duplicates)] = ()
-    """The values to tell apart (at most 16, for Workloads 1 to 12); all others count as one. Empty: all."""
+    """The values that are distinguished: at most 16, for Workloads 1 to 12. All other values are counted as
+    one. If empty, all values are distinguished."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -129,16 +131,16 @@ class MetricsServer(Section):
     """The Prometheus endpoint."""
 
     bind_address: Address = ":8443"
-    """Where to listen; "0": nowhere."""
+    """The address to listen on. "0" disables the endpoint."""
 
     enable_cluster_queue_resources: bool = False
-    """Whether to expose quota and usage of each ClusterQueue by flavor and resource."""
+    """Whether the quota and usage of each ClusterQueue are exposed by flavor and resource."""
 
     local_queue_metrics: LocalQueueMetrics = LocalQueueMetrics()
     """Metrics for each LocalQueue."""
 
     custom_labels: tuple[CustomLabelSection, ...] = ()
-    """Further metric labels: at most 20, of them 6 from each kind (2 from Workloads)."""
+    """Custom metric labels: at most 20, of which at most 6 from each kind of object, and 2 from Workloads."""
 
     @field_validator("custom_labels")
     @classmethod
@@ -154,41 +156,41 @@ class MetricsServer(Section):
 
 
 class HealthSection(Section):
-    """The endpoint that tells whether a process is alive and ready."""
+    """The endpoint for liveness and readiness probes."""
 
     health_probe_bind_address: Address = ":8081"
-    """Where to listen; "0": nowhere."""
+    """The address to listen on. "0" disables the endpoint."""
 
     readiness_endpoint_name: PathName = "readyz"
-    """The path that tells whether the process can do its work."""
+    """The path of the readiness probe."""
 
     liveness_endpoint_name: PathName = "healthz"
-    """The path that tells whether the process should go on living."""
+    """The path of the liveness probe."""
 
 
 class LeaderElection(Section):
-    """How managers agree on the one that acts."""
+    """Leader election between replicas of the manager."""
 
     leader_elect: bool = True
-    """Whether to agree at all; switch off only where a single manager ever runs."""
+    """Whether leader election is enabled. Disable it only if never more than one manager runs."""
 
     lease_duration: PositiveDuration = timedelta(seconds=15)
-    """How long others wait, after the last sign of the leader, before they take over."""
+    """How long other replicas wait after the leader's last renewal before they take over."""
 
     renew_deadline: PositiveDuration = timedelta(seconds=10)
-    """How long the leader tries to renew before it stops acting."""
+    """How long the leader tries to renew the Lease before it stops acting."""
 
     retry_period: PositiveDuration = timedelta(seconds=2)
-    """How long to wait between tries."""
+    """The interval between attempts to acquire or renew the Lease."""
 
     resource_lock: Literal["leases"] = "leases"
-    """What to agree on: a Lease."""
+    """The kind of the lock. Only Leases are supported."""
 
     resource_name: Subdomain = names_for().lease_name
     """The name of the Lease."""
 
     resource_namespace: DnsLabel | Literal[""] = ""
-    """The namespace of the Lease; empty: `namespace`."""
+    """The namespace of the Lease. If empty, it is `namespace`."""
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:
@@ -200,18 +202,18 @@ class LeaderElection(Section):
 
 
 class ControllerSection(Section):
-    """The controllers of objects."""
+    """The controllers."""
 
     group_kind_concurrency: dict[str, Annotated[int, Field(ge=1)]] = Field(default_factory=dict)
-    """How many objects of a kind are worked on at a time, by `Kind.group`, like `Job.batch`: of kinds of
-    jobs, and of Workloads."""
+    """The number of objects of a kind that are reconciled concurrently, by `Kind.group` such as `Job.batch`.
+    It applies to job kinds and Workloads."""
 
     cache_sync_timeout: PositiveDuration = timedelta(minutes=2)
-    """How long to wait for the first list of every kind before the start counts as failed."""
+    """How long the manager waits for the first list of each kind. After that time the start fails."""
 
     requeue_batch_period: NonNegativeDuration = timedelta(0)
-    """How long to collect changes before the waiting workloads of a cohort tree, or of a ClusterQueue without
-    a cohort, are retried together; 0: retry at once."""
+    """How long changes are collected before the waiting workloads of a cohort tree are retried together.
+    With 0 they are retried at once."""
 
     @field_validator("group_kind_concurrency")
     @classmethod
@@ -224,41 +226,41 @@ class ControllerSection(Section):
 
 
 class InternalCertManagement(Section):
-    """Serving certificates made and renewed by admitq itself."""
+    """Serving certificates that admitq creates and renews itself."""
 
     enable: bool = True
-    """Whether to; otherwise they are read from `webhook.certDir`."""
+    """Whether admitq manages the certificates. Otherwise they are read from `webhook.certDir`."""
 
     webhook_service_name: DnsLabel = names_for().webhook_objects.service
-    """The Service of the webhooks, whose name the certificate carries."""
+    """The Service of the webhooks. The certificate is issued for its name."""
 
     webhook_secret_name: Subdomain = names_for().webhook_objects.secret
-    """The Secret through which replicas share the certificate."""
+    """The Secret with the certificate, which all replicas share."""
 
     mutating_webhook_configuration_name: Subdomain = names_for().webhook_objects.mutating_configuration
-    """The MutatingWebhookConfiguration that the CA is written into."""
+    """The MutatingWebhookConfiguration whose CA bundle admitq sets."""
 
     validating_webhook_configuration_name: Subdomain = names_for().webhook_objects.validating_configuration
-    """The ValidatingWebhookConfiguration that the CA is written into."""
+    """The ValidatingWebhookConfiguration whose CA bundle admitq sets."""
 
 
 class ClientConnection(Section):
     """The connection to the API server."""
 
     qps: float = 300
-    """Requests per second; 0 or negative: no limit. At the limit, watches go first, then reservations
-    and starts of jobs, evictions, reads, statuses, and events. One request of ten is the one that has waited
-    longest."""
+    """The maximum number of requests per second. 0 or a negative number disables the limit. At the limit,
+    watches come first, then reservations and starts of jobs, evictions, reads, statuses, and events. Every
+    tenth request is the one that has waited longest."""
 
     burst: Count = 500
-    """Requests at once."""
+    """The number of requests that can be sent in a burst."""
 
 
 class VisibilityServer(Section):
     """The aggregated API that shows pending workloads."""
 
     bind_address: str = ""
-    """The IP address to listen on; empty: all."""
+    """The IP address to listen on. If empty, the server listens on all addresses."""
 
     bind_port: Port = 8082
     """The port to listen on."""
@@ -275,17 +277,17 @@ class VisibilityServer(Section):
 
 
 class Tls(Section):
-    """What the HTTPS servers accept."""
+    """The TLS settings of the HTTPS servers."""
 
     min_version: Literal["VersionTLS12", "VersionTLS13"] | None = None
-    """The oldest version of TLS."""
+    """The minimum version of TLS."""
 
     cipher_suites: Annotated[tuple[str, ...], AfterValidator(reject_duplicates)] = ()
-    """The cipher suites of TLS 1.2; those of TLS 1.3 cannot be chosen. If only such are listed, TLS 1.2 is
-    not spoken."""
+    """The cipher suites of TLS 1.2. Cipher suites of TLS 1.3 cannot be chosen. If only those are listed, TLS
+    1.2 is disabled."""
 
     curve_preferences: Annotated[tuple[str, ...], AfterValidator(reject_duplicates)] = ()
-    """The curves, best first. Of these the first that OpenSSL has is the one that is offered."""
+    """The curves in order of preference. Only the first curve that OpenSSL supports is offered."""
 
     @model_validator(mode="after")
     def _known(self) -> Self:

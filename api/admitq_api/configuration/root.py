@@ -1,4 +1,4 @@
-"""The configuration file as a whole: its sections, and the rules that span several of them."""
+"""The root of the configuration file: its sections, and rules that affect several of them."""
 
 from collections.abc import Iterable
 from typing import Literal, Self
@@ -42,7 +42,7 @@ KIND = "Configuration"
 
 
 class ConfigurationError(ValueError):
-    """The configuration file cannot be used. `problems` has one line for each field that is wrong."""
+    """The configuration file is invalid. `problems` has one line for each invalid field."""
 
     def __init__(self, problems: Iterable[str]) -> None:
         self.problems = tuple(problems)
@@ -50,7 +50,7 @@ class ConfigurationError(ValueError):
 
 
 def select_all_namespaces_except(namespace: str) -> Selector:
-    """The selector of all namespaces but kube-system and the one that admitq runs in."""
+    """Return the selector of all namespaces except kube-system and the namespace that admitq runs in."""
     return {
         "matchExpressions": [
             {"key": NAMESPACE_NAME, "operator": "NotIn", "values": [SYSTEM_NAMESPACE, namespace]}
@@ -59,19 +59,19 @@ def select_all_namespaces_except(namespace: str) -> Selector:
 
 
 class Configuration(Section):
-    """The whole file. Frozen: what is configured is read once, at start."""
+    """The whole file. It is read once, at start."""
 
     api_version: str = names_for().config_api_version
-    """`config.<apiGroup>/v1beta2`, or what is said of v1beta1 above."""
+    """`config.<apiGroup>/v1beta2`, or the version v1beta1 as described above."""
 
     kind: Literal["Configuration"] = KIND
     """`Configuration`."""
 
     api_group: ApiGroup = DEFAULT_GROUP
-    """The API group that everything is served under; absent: that of `apiVersion`."""
+    """The API group of all kinds, labels and annotations. The default is the group of `apiVersion`."""
 
     namespace: DnsLabel = names_for().default_namespace
-    """The namespace that admitq runs in; absent: that of its service account."""
+    """The namespace that admitq runs in. The default is the namespace of its service account."""
 
     webhook: WebhookSection = WebhookSection()
     """The HTTPS server of the admission webhooks."""
@@ -80,75 +80,77 @@ class Configuration(Section):
     """The Prometheus endpoint."""
 
     health: HealthSection = HealthSection()
-    """The endpoint that tells whether a process is alive and ready."""
+    """The endpoint for liveness and readiness probes."""
 
     leader_election: LeaderElection = LeaderElection()
-    """How managers agree on the one that acts."""
+    """Leader election between replicas of the manager."""
 
     controller: ControllerSection = ControllerSection()
-    """The controllers of objects."""
+    """The controllers."""
 
     internal_cert_management: InternalCertManagement = InternalCertManagement()
-    """Serving certificates made and renewed by admitq itself."""
+    """Serving certificates that admitq creates and renews itself."""
 
     client_connection: ClientConnection = ClientConnection()
     """The connection to the API server."""
 
     wait_for_pods_ready: WaitForPodsReady | None = WaitForPodsReady()
-    """What happens to admitted workloads whose pods do not become ready. Always on in v1beta2; in v1beta1 on
-    where `enable` is true."""
+    """How admitted workloads are handled whose pods do not become ready. It is always enabled in v1beta2, and
+    enabled in v1beta1 if `enable` is true."""
 
     manage_jobs_without_queue_name: bool = False
-    """Whether jobs that name no queue are held, too."""
+    """Whether jobs without a queue name are managed too."""
 
     managed_jobs_namespace_selector: Selector = Field(
         default_factory=lambda: select_all_namespaces_except(names_for().default_namespace)
     )
-    """The namespaces whose jobs are queued; absent: all but kube-system and `namespace`."""
+    """The namespaces whose jobs are managed. The default is all namespaces except kube-system and
+    `namespace`."""
 
     integrations: Integrations = Integrations()
-    """Which kinds of jobs are queued."""
+    """The job kinds that are queued."""
 
     multi_kueue: MultiKueue = MultiKueue()
     """Dispatching workloads to other clusters."""
 
     fair_sharing: FairSharingSection | None = None
-    """Order and preemption by how much of a cohort each queue borrows; absent: classical."""
+    """Fair sharing: queues that borrow less of their cohort's quota come first. It is disabled by default."""
 
     admission_fair_sharing: AdmissionFairSharingSection | None = None
-    """Order by how much each LocalQueue used in the past; absent: off."""
+    """Admission fair sharing: LocalQueues with less past usage come first. It is disabled by default."""
 
     resources: ResourcesSection = ResourcesSection()
-    """How the requests of pods become the amounts that quota is checked for."""
+    """How the requests of pods are converted to the amounts that are charged to quota."""
 
     feature_gates: dict[str, bool] = Field(default_factory=dict)
-    """Feature gates to switch, by name; not together with the flag `--feature-gates`."""
+    """The feature gates to enable or disable, by name. It cannot be combined with the flag `--feature-
+    gates`."""
 
     object_retention_policies: RetentionPolicies = RetentionPolicies()
-    """When objects that are done are deleted."""
+    """When objects that are no longer needed are deleted."""
 
     failure_recovery: FailureRecovery = FailureRecovery()
-    """Pods that hang on nodes which cannot be reached; needs the feature gate `FailureRecoveryPolicy`."""
+    """How pods on unreachable nodes are handled. It needs the feature gate `FailureRecoveryPolicy`."""
 
     visibility_server: VisibilityServer = VisibilityServer()
     """The aggregated API that shows pending workloads."""
 
     tls: Tls = Tls()
-    """What the HTTPS servers accept."""
+    """The TLS settings of the HTTPS servers."""
 
     pprof_bind_address: Address = "0"
-    """Accepted and without effect: there is no profiling endpoint."""
+    """This field is accepted and has no effect: there is no profiling endpoint."""
 
     @property
     def names(self) -> Names:
-        """All names under the configured API group."""
+        """Return all names under the configured API group."""
         return names_for(self.api_group)
 
     def create_feature_gates(self, flag: str = "") -> FeatureGates:
-        """The feature gates of the file, or of the flag `--feature-gates`.
+        """Return the feature gates of the file, or of the flag `--feature-gates`.
 
         Raises:
-            ConfigurationError: both are given, or a gate is wrong.
+            ConfigurationError: both are given, or a gate is invalid.
         """
         if flag and self.feature_gates:
             raise ConfigurationError(["featureGates: also given as --feature-gates; use one of the two"])
@@ -158,7 +160,7 @@ class Configuration(Section):
             raise ConfigurationError([f"{'--feature-gates' if flag else 'featureGates'}: {error}"]) from None
 
     def list_settings_without_effect(self) -> tuple[str, ...]:
-        """What it sets of features that are not there."""
+        """Return the fields that are set and have no effect, because their features do not exist."""
         given: dict[str, object] = {
             # The dispatcher's name follows from the API group unless it is set.
             "multiKueue": self.multi_kueue.model_fields_set - {"dispatcher_name"},

@@ -1,6 +1,6 @@
-"""The sections of the configuration file about queueing: kinds of jobs, order, resources, retention.
+"""The sections of the configuration file about queueing: job kinds, order, resources, retention.
 
-Their docstrings are the reference of the file.
+Their docstrings are the descriptions on the reference page of the file.
 """
 
 from datetime import timedelta
@@ -44,67 +44,68 @@ FRAMEWORKS = (
     "statefulset",
     "leaderworkerset.x-k8s.io/leaderworkerset",
 )
-"""The job kinds that `integrations.frameworks` may name, beside those of installed packages."""
+"""The built-in job kinds that `integrations.frameworks` can name. Installed packages can add others."""
 
 FINAL_SHARE: Final = "LessThanOrEqualToFinalShare"
 
 INITIAL_SHARE: Final = "LessThanInitialShare"
 
 PREEMPTION_STRATEGIES: Final = (FINAL_SHARE, INITIAL_SHARE)
-"""The rules by which preemption is fair, in the order in which they are tried."""
+"""The strategies of fair preemption, in the order in which they are tried."""
 
 
 class RequeuingStrategy(Section):
-    """When a workload whose pods did not become ready comes back."""
+    """When a workload is requeued whose pods did not become ready."""
 
     timestamp: Literal["Eviction", "Creation"] = "Eviction"
-    """Its place in the queue: by when it was evicted, or by when it was created."""
+    """Which time determines its position in the queue: that of its eviction or that of its creation."""
 
     backoff_limit_count: Count | None = None
-    """How often it comes back before it is deactivated; absent: without end."""
+    """How often it is requeued before it is deactivated. By default there is no limit."""
 
     backoff_base_seconds: Count = 60
-    """How long it waits the first time; each further time twice as long."""
+    """The first delay before it is requeued, in seconds. The delay doubles each time."""
 
     backoff_max_seconds: Count = 3600
-    """The longest that it waits."""
+    """The maximum delay before it is requeued, in seconds."""
 
 
 class WaitForPodsReady(Section):
-    """What happens to admitted workloads whose pods do not become ready."""
+    """How admitted workloads are handled whose pods do not become ready."""
 
     timeout: NonNegativeDuration = timedelta(minutes=30)
-    """How long pods may take to become ready after admission; then the workload is evicted."""
+    """The time within which pods must become ready after admission. After that the workload is evicted."""
 
     recovery_timeout: NonNegativeDuration | None = None
-    """How long pods may take to be ready again after one failed; absent: `timeout`."""
+    """The time within which pods must be ready again after a pod failed. The default is `timeout`."""
 
     block_admission: bool = False
-    """Whether nothing is admitted while an admitted workload's pods are not ready."""
+    """Whether no workload is admitted while pods of an admitted workload are not ready."""
 
     requeuing_strategy: RequeuingStrategy = RequeuingStrategy()
-    """When an evicted workload comes back."""
+    """When an evicted workload is requeued."""
 
     @property
     def effective_recovery_timeout(self) -> timedelta:
-        """The recovery timeout that applies."""
+        """The recovery timeout that is in effect."""
         return self.timeout if self.recovery_timeout is None else self.recovery_timeout
 
 
 class Integrations(Section):
-    """Which kinds of jobs are queued."""
+    """The job kinds that are queued."""
 
     frameworks: Annotated[tuple[str, ...], AfterValidator(reject_duplicates)] = ("batch/job",)
-    """The kinds, by framework name; one that is not installed is managed from when it is."""
+    """The names of the enabled frameworks. If the CRDs of a kind are installed later, its jobs are managed
+    from then on."""
 
     external_frameworks: Annotated[tuple[str, ...], AfterValidator(reject_duplicates)] = ()
-    """Kinds that another controller queues here, as `Kind.version.group`."""
+    """Kinds that another controller queues with admitq, as `Kind.version.group`."""
 
     label_keys_to_copy: Annotated[tuple[LabelKey, ...], AfterValidator(reject_duplicates)] = ()
     """Labels that are copied from jobs to their Workloads."""
 
     custom: tuple[CustomKind, ...] = ()
-    """Kinds that this file alone tells of. They are switched on by being listed."""
+    """Job kinds that are defined in this file. All listed kinds are enabled."""
 
     @field_validator("frameworks")
     @classmethod
@@ -124,14 +125,14 @@ class Integrations(Section):
 
 
 class IncrementalDispatcher(Section):
-    """The dispatcher that offers a workload to a few more clusters each round."""
+    """The dispatcher that nominates a few more clusters for a workload in each round."""
 
     step_size: Annotated[int, Field(ge=1)] = 3
-    """How many clusters are added each round."""
+    """The number of clusters that are added in each round."""
 
 
 class ExternalFramework(Section):
-    """A kind of job of another controller."""
+    """A job kind of another controller."""
 
     name: str
     """The kind, as `Kind.version.group`."""
@@ -143,48 +144,48 @@ class ExternalFramework(Section):
 
 
 class AccessProvider(Section):
-    """A way to get credentials for a cluster profile."""
+    """A source of credentials for cluster profiles."""
 
     name: Annotated[str, Field(min_length=1)]
-    """The name by which cluster profiles ask for it."""
+    """The name that cluster profiles refer to."""
 
     exec_config: dict[str, Any] | None = None
-    """The exec plugin, as in a kubeconfig."""
+    """The configuration of the exec plugin, as in a kubeconfig."""
 
 
 class ClusterProfiles(Section):
-    """Worker clusters described by cluster profiles."""
+    """Worker clusters that are described by cluster profiles."""
 
     access_providers: Annotated[
         tuple[AccessProvider, ...],
         Field(validation_alias=AliasChoices("accessProviders", "credentialsProviders")),
     ] = ()
-    """How to get credentials. `credentialsProviders` is another name for it."""
+    """The sources of credentials. The field can also be written as `credentialsProviders`."""
 
 
 class MultiKueue(Section):
     """Dispatching workloads to other clusters."""
 
     gc_interval: NonNegativeDuration = timedelta(minutes=1)
-    """How often left-over remote objects are looked for; 0: never."""
+    """The interval of the garbage collection of remote objects. 0 disables it."""
 
     origin: LabelValue = "multikueue"
-    """How this cluster marks the objects that it makes elsewhere."""
+    """The value of the label by which this cluster marks the objects that it creates in worker clusters."""
 
     worker_lost_timeout: NonNegativeDuration = timedelta(minutes=15)
-    """How long a workload waits for a worker cluster that cannot be reached."""
+    """How long a workload stays assigned to a worker cluster that cannot be reached."""
 
     dispatcher_name: str = names_for().dispatcher_all_at_once
-    """Which dispatcher nominates clusters."""
+    """The dispatcher that nominates worker clusters."""
 
     incremental_dispatcher_config: IncrementalDispatcher | None = None
     """Settings of the incremental dispatcher."""
 
     external_frameworks: tuple[ExternalFramework, ...] = ()
-    """Kinds of jobs that are dispatched without an adapter of their own."""
+    """Job kinds that are dispatched without a specific adapter."""
 
     cluster_profile: ClusterProfiles = ClusterProfiles()
-    """Worker clusters described by cluster profiles."""
+    """Worker clusters that are described by cluster profiles."""
 
     @field_validator("external_frameworks")
     @classmethod
@@ -194,10 +195,10 @@ class MultiKueue(Section):
 
 
 class FairSharingSection(Section):
-    """Order and preemption by how much of a cohort each queue borrows."""
+    """Fair sharing: queues that borrow less of their cohort's quota come first."""
 
     preemption_strategies: tuple[Literal["LessThanOrEqualToFinalShare", "LessThanInitialShare"], ...]
-    """Which preemptions are fair, tried in order."""
+    """The strategies of fair preemption, in the order in which they are tried."""
 
     @field_validator("preemption_strategies")
     @classmethod
@@ -210,45 +211,46 @@ class FairSharingSection(Section):
 
 
 class AdmissionFairSharingSection(Section):
-    """Order by how much each LocalQueue used in the past."""
+    """Admission fair sharing: LocalQueues with less past usage come first."""
 
     usage_half_life_time: NonNegativeDuration | None = None
-    """After how long a use counts half; 0: use does not count; absent: 24h, and the log says so at start."""
+    """The time after which past usage counts half. With 0, past usage does not count. If absent, 24h is used
+    and the log reports it at start."""
 
     usage_sampling_interval: PositiveDuration = timedelta(minutes=5)
-    """How often use is sampled."""
+    """The interval at which usage is sampled."""
 
     resource_weights: dict[str, Annotated[float, Field(ge=0, allow_inf_nan=False)]] = Field(
         default_factory=dict
     )
-    """How much each resource counts; one that is not listed counts 1."""
+    """The weight of each resource. Resources that are not listed have the weight 1."""
 
 
 class TransformationSection(Section):
-    """A rule that counts one resource as others."""
+    """A rule that converts the requests of one resource to requests of others."""
 
     input: LabelKey
-    """The resource that pods ask for."""
+    """The resource that pods request."""
 
     strategy: Literal["Retain", "Replace"] = "Retain"
-    """Whether the input itself still counts."""
+    """Whether the input resource is retained or replaced."""
 
     multiply_by: LabelKey | None = None
-    """A resource whose quantity in the same pod set multiplies the result."""
+    """A resource of the same pod set. The result is multiplied by its quantity."""
 
     outputs: dict[LabelKey, QuantityText] = Field(default_factory=dict)
-    """What one unit of the input counts as."""
+    """The quantities of other resources that one unit of the input is converted to."""
 
 
 class DeviceSelector(Section):
-    """Which devices are meant."""
+    """A selection of devices."""
 
     cel: dict[str, str]
-    """An expression over a device: {expression: …}."""
+    """A CEL expression about a device: {expression: …}."""
 
 
 class DeviceCounter(Section):
-    """A counter that devices draw from."""
+    """A counter that devices consume."""
 
     name: Annotated[str, Field(min_length=1)]
     """The name of the counter."""
@@ -257,14 +259,14 @@ class DeviceCounter(Section):
     """The driver of the devices."""
 
     device_selector: DeviceSelector | None = None
-    """Which devices are meant; absent: all."""
+    """The devices that count. By default all devices count."""
 
 
 class DeviceSource(Section):
-    """What of a device counts: exactly one of a counter and a capacity."""
+    """The property of devices that counts: exactly one of a counter and a capacity."""
 
     counter: DeviceCounter | None = None
-    """A counter that devices draw from."""
+    """A counter that devices consume."""
 
     capacity: DeviceCounter | None = None
     """A capacity of devices."""
@@ -277,36 +279,36 @@ class DeviceSource(Section):
 
 
 class DeviceClassMapping(Section):
-    """Device classes that count as one resource."""
+    """Device classes that are counted as one resource."""
 
     name: LabelKey
-    """The resource."""
+    """The name of the resource."""
 
     device_class_names: Annotated[
         tuple[Subdomain, ...], Field(min_length=1, max_length=8), AfterValidator(reject_duplicates)
     ]
-    """The device classes."""
+    """The names of the device classes."""
 
     sources: Annotated[tuple[DeviceSource, ...], Field(max_length=8)] = ()
-    """What of the devices counts; empty: their number."""
+    """The properties of the devices that count. If empty, the number of devices counts."""
 
 
 class ResourcesSection(Section):
-    """How the requests of pods become the amounts that quota is checked for."""
+    """How the requests of pods are converted to the amounts that are charged to quota."""
 
     quota_check_strategy: Literal["BlockUndeclared", "IgnoreUndeclared"] = "BlockUndeclared"
-    """Whether a resource that the ClusterQueue does not cover blocks a workload, or is not counted."""
+    """Whether requests of a resource that the ClusterQueue does not cover block a workload or are ignored."""
 
     exclude_resource_prefixes: Annotated[
         tuple[Annotated[str, Field(min_length=1)], ...], AfterValidator(reject_duplicates)
     ] = ()
-    """Resources whose name starts so are not counted."""
+    """Prefixes of resource names. Requests of such resources are ignored."""
 
     transformations: tuple[TransformationSection, ...] = ()
-    """Rules that count one resource as others."""
+    """Rules that convert the requests of one resource to requests of others."""
 
     device_class_mappings: Annotated[tuple[DeviceClassMapping, ...], Field(max_length=16)] = ()
-    """Device classes that count as resources."""
+    """Device classes that are counted as resources."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -330,25 +332,25 @@ class ResourcesSection(Section):
 
 
 class WorkloadRetention(Section):
-    """When Workloads that are done are deleted."""
+    """When Workloads that are finished or deactivated are deleted."""
 
     after_finished: NonNegativeDuration | None = None
-    """How long after a Workload finished it is deleted; absent: never."""
+    """The time after which a finished Workload is deleted. By default it is never deleted."""
 
     after_deactivated_by_kueue: NonNegativeDuration | None = None
-    """How long after a Workload was deactivated its job is deleted; absent: never. What serves, a StatefulSet
-    or a LeaderWorkerSet, is never deleted."""
+    """The time after which the job of a deactivated Workload is deleted. By default it is never deleted.
+    StatefulSets and LeaderWorkerSets are never deleted."""
 
 
 class RetentionPolicies(Section):
-    """When objects that are done are deleted."""
+    """When objects that are no longer needed are deleted."""
 
     workloads: WorkloadRetention = WorkloadRetention()
     """Workloads and their jobs."""
 
 
 class FailureRecovery(Section):
-    """What becomes of pods that cannot end because their node cannot be reached."""
+    """How pods are handled that cannot terminate because their node is unreachable."""
 
     force_delete_after: NonNegativeDuration = timedelta(seconds=60)
-    """How long after its grace period such a pod, if it says that it may, is deleted without its node."""
+    """The time after the grace period at which such a pod is force-deleted, if its annotation allows it."""

@@ -1,7 +1,7 @@
-"""The configuration file as v1beta1 had it, turned into one of v1beta2 (semantics, configuration file).
+"""Conversion of configuration files from v1beta1 to v1beta2 (semantics, configuration file).
 
-v1beta1 has its own defaults, and switches named ``enable`` where v1beta2 has a section or none. The two
-fields that v1beta2 has no more are taken and do nothing.
+v1beta1 has other defaults than v1beta2. It enables sections by a field ``enable``; v1beta2 enables them by
+their presence. Two fields of v1beta1 no longer exist in v1beta2: they are accepted and have no effect.
 """
 
 from collections.abc import Mapping
@@ -17,10 +17,10 @@ SWITCHED_SECTIONS: Final[Mapping[str, Mapping[str, Any]]] = {
     "waitForPodsReady": {"timeout": "5m", "blockAdmission": True},
     "fairSharing": {"preemptionStrategies": list(PREEMPTION_STRATEGIES)},
 }
-"""The sections that ``enable`` switches on, and their defaults where those are not of v1beta2."""
+"""The sections with a field ``enable``, and their defaults that differ from those of v1beta2."""
 
 IGNORED_FIELDS: Final = ("queueVisibility", "integrations.podOptions")
-"""What v1beta2 has no more, and v1beta1 takes without effect."""
+"""Fields that v1beta2 does not have, and that v1beta1 accepts without effect."""
 
 REMEDIES: Final[Mapping[str, str]] = {
     "waitForPodsReady.enable": (
@@ -32,7 +32,7 @@ REMEDIES: Final[Mapping[str, str]] = {
     ),
     **dict.fromkeys(IGNORED_FIELDS, "is a field of v1beta1 that does nothing any more: remove it"),
 }
-"""By path: what to do about a field of v1beta1 in a file of v1beta2."""
+"""Error texts for fields of v1beta1 in a file of v1beta2, by path."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +41,11 @@ class ConvertedDocument:
 
     document: Mapping[str, Any]
     switched_off: tuple[str, ...]
-    """Sections that are well-formed, to be checked with the rest, and then to count as not there."""
+    """Sections that are disabled. They are validated with the rest, and then treated as absent."""
 
 
 def convert_to_v1beta2(given: Mapping[str, Any], api_version: str) -> ConvertedDocument:
-    """Turn a file of v1beta1 into one of the version ``api_version``.
+    """Convert a file of v1beta1 to the version ``api_version``.
 
     Raises:
         ConfigurationError: a field that v1beta2 does not have has the wrong type.

@@ -1,4 +1,4 @@
-"""AdmissionCheck: something that must be ready before a workload with quota may start."""
+"""AdmissionCheck: a condition for the admission of workloads that have reserved quota."""
 
 from typing import Annotated, ClassVar
 
@@ -10,7 +10,7 @@ from admitq_api.syntax import LABEL_PATTERN, SUBDOMAIN_PATTERN
 
 
 class AdmissionCheckParameters(ApiModel):
-    """An object with the parameters of the check."""
+    """A reference to an object with the parameters of the check."""
 
     api_group: Annotated[str, Field(max_length=253, pattern=SUBDOMAIN_PATTERN)]
     """The API group of the object."""
@@ -23,31 +23,31 @@ class AdmissionCheckParameters(ApiModel):
 
 
 class AdmissionCheckSpec(ApiModel):
-    """Who does the check, and how."""
+    """The controller of the check and its parameters."""
 
     controller_name: Annotated[str, Field(min_length=1, max_length=253), immutable("controllerName")]
-    """The controller that does the check."""
+    """The name of the controller that performs the check."""
 
     parameters: AdmissionCheckParameters | None = None
-    """An object with the parameters of the check."""
+    """The object with the parameters of the check."""
 
 
 class AdmissionCheckStatus(ApiModel):
-    """Whether the check can be done."""
+    """The state of the check."""
 
     conditions: Conditions = ()
-    """Active: whether the check can be done."""
+    """The conditions of the check. Active states whether its controller can perform it."""
 
 
 class AdmissionCheck(ApiKind):
-    """Something that must be ready before a workload with quota may start."""
+    """A check that must be Ready before a workload with reserved quota is admitted."""
 
     plural: ClassVar[str] = "admissionchecks"
     short_names: ClassVar[tuple[str, ...]] = ("ac",)
     rules = (immutable_with_spec("controllerName"),)
 
     spec: AdmissionCheckSpec | None = None
-    """Who does the check, and how."""
+    """The controller of the check and its parameters."""
 
     status: AdmissionCheckStatus | None = None
-    """Whether the check can be done."""
+    """The state of the check."""

@@ -1,4 +1,4 @@
-"""ClusterQueue: a pool of quota, and the rules by which it is given out."""
+"""ClusterQueue: a pool of quota, and the rules by which workloads are admitted to it."""
 
 from typing import Annotated, ClassVar, Literal
 
@@ -21,7 +21,7 @@ from admitq_api.schema import SET, ApiKind, ApiModel, Column, ValidationRule, ma
 
 
 class FlavorFungibility(ApiModel):
-    """When to try the next flavor although this one would do."""
+    """Whether the search for flavors continues after a flavor that the workload can use."""
 
     rules = (
         ValidationRule(
@@ -33,27 +33,27 @@ class FlavorFungibility(ApiModel):
     )
 
     when_can_borrow: Literal["MayStopSearch", "TryNextFlavor"] = "MayStopSearch"
-    """What to do when a workload fits by borrowing."""
+    """Whether the search continues if the workload fits in the flavor by borrowing."""
 
     when_can_preempt: Literal["MayStopSearch", "TryNextFlavor"] = "TryNextFlavor"
-    """What to do when a workload fits by preempting others."""
+    """Whether the search continues if the workload fits in the flavor by preemption."""
 
     preference: Literal["BorrowingOverPreemption", "PreemptionOverBorrowing"] | None = None
-    """Which flavor to take when all were tried."""
+    """Which flavor is preferred if the workload can use several."""
 
 
 class BorrowWithinCohort(ApiModel):
-    """Whether to preempt others in order to borrow."""
+    """Whether workloads can preempt others while they borrow quota."""
 
     policy: Literal["Never", "LowerPriority"] = "Never"
-    """Whom to preempt while borrowing."""
+    """Which workloads can be preempted."""
 
     max_priority_threshold: Int32 | None = None
-    """Only workloads of at most this priority are preempted while borrowing."""
+    """The highest priority of workloads that can be preempted."""
 
 
 class Preemption(ApiModel):
-    """Whom to preempt for a workload that does not fit."""
+    """Which workloads can be preempted for a pending workload that does not fit."""
 
     rules = (
         ValidationRule(
@@ -66,23 +66,23 @@ class Preemption(ApiModel):
     )
 
     reclaim_within_cohort: Literal["Never", "LowerPriority", "Any"] = "Never"
-    """Whom to preempt in the cohort, of those that borrow, to get the own nominal quota back."""
+    """Which workloads of other ClusterQueues that borrow can be preempted to reclaim nominal quota."""
 
     within_cluster_queue: Literal["Never", "LowerPriority", "LowerOrNewerEqualPriority"] = "Never"
-    """Whom to preempt in this ClusterQueue."""
+    """Which workloads of this ClusterQueue can be preempted."""
 
     borrow_within_cohort: BorrowWithinCohort = BorrowWithinCohort()
-    """Whether to preempt others in order to borrow."""
+    """Whether workloads can preempt others while they borrow quota."""
 
 
 class AdmissionCheckRule(ApiModel):
-    """An AdmissionCheck and where it applies."""
+    """An AdmissionCheck and the flavors that it applies to."""
 
     name: AdmissionCheckName
-    """The AdmissionCheck."""
+    """The name of the AdmissionCheck."""
 
     on_flavors: Annotated[tuple[Subdomain, ...], Field(max_length=64), SET] = ()
-    """The flavors that it applies to; empty: all."""
+    """The flavors that the check applies to. If empty, it applies to all flavors."""
 
 
 class AdmissionChecksStrategy(ApiModel):
@@ -91,110 +91,111 @@ class AdmissionChecksStrategy(ApiModel):
     admission_checks: Annotated[
         tuple[AdmissionCheckRule, ...] | None, Field(min_length=1, max_length=64), map_list("name")
     ] = None
-    """The checks."""
+    """The AdmissionChecks, with the flavors that they apply to."""
 
 
 class AdmissionScope(ApiModel):
-    """What the order of admission is computed from."""
+    """What determines the order of admission."""
 
     admission_mode: Literal["UsageBasedAdmissionFairSharing", "NoAdmissionFairSharing"]
-    """Whether LocalQueues that used less in the past go first."""
+    """Whether LocalQueues with less past usage come first."""
 
 
 class MigrationConstraints(ApiModel):
-    """How far a workload may move."""
+    """Limits of migration."""
 
     last_acceptable_flavor_name: Subdomain | None = None
-    """The last flavor, in their order, that is still worth moving to."""
+    """The last flavor, in the order of flavors, to which workloads migrate."""
 
 
 class Migration(ApiModel):
-    """What happens when a better flavor becomes free."""
+    """What happens when a preferred flavor becomes available."""
 
     mode: Literal["TryPreferredFlavors", "RetainFirstAdmission"]
-    """Whether to move an admitted workload."""
+    """Whether admitted workloads migrate to preferred flavors."""
 
     constraints: MigrationConstraints | None = None
-    """How far to move it."""
+    """Limits of migration."""
 
 
 class ConcurrentAdmissionPolicy(ApiModel):
-    """Trying several flavors at a time."""
+    """How workloads try several flavors at the same time."""
 
     migration: Migration
-    """What happens when a better flavor becomes free."""
+    """What happens when a preferred flavor becomes available."""
 
 
 class ClusterQueueSpec(ApiModel):
-    """What a ClusterQueue provides and to whom."""
+    """The desired state of the ClusterQueue."""
 
     rules = (require_parent_for_limits("cohortName", "cohort"),)
 
     resource_groups: ResourceGroups = ()
-    """The quota, by groups of resources that come together."""
+    """The quota, by groups of resources that the same flavors provide."""
 
     cohort_name: Subdomain | None = None
-    """The Cohort to borrow from and lend to."""
+    """The Cohort of the ClusterQueue. Quota can be borrowed from its other members and lent to them."""
 
     queueing_strategy: Literal["StrictFIFO", "BestEffortFIFO"] = "BestEffortFIFO"
-    """Whether a workload that does not fit holds up those behind it."""
+    """Whether a workload that does not fit blocks the workloads behind it. With StrictFIFO it does."""
 
     namespace_selector: AtomicLabelSelector | None = None
-    """The namespaces whose workloads are admitted; absent: none, empty: all."""
+    """The namespaces whose workloads can be admitted. By default no namespace is selected. An empty selector
+    selects all namespaces."""
 
     flavor_fungibility: FlavorFungibility = FlavorFungibility()
-    """When to try the next flavor although this one would do."""
+    """Whether the search for flavors continues after a flavor that the workload can use."""
 
     preemption: Preemption = Preemption()
-    """Whom to preempt for a workload that does not fit."""
+    """Which workloads can be preempted for a pending workload that does not fit."""
 
     admission_checks_strategy: AdmissionChecksStrategy | None = None
     """The AdmissionChecks that workloads must pass."""
 
     stop_policy: StopPolicy = "None"
-    """Hold: admit nothing new. HoldAndDrain: also evict what is admitted."""
+    """Hold admits no new workloads. HoldAndDrain also evicts admitted workloads."""
 
     fair_sharing: FairSharingSpec | None = None
-    """How much this queue counts against others of its cohort."""
+    """The weight of this ClusterQueue among the members of its cohort."""
 
     admission_scope: AdmissionScope | None = None
-    """What the order of admission is computed from."""
+    """What determines the order of admission."""
 
     concurrent_admission_policy: ConcurrentAdmissionPolicy | None = None
-    """Trying several flavors at a time."""
+    """How workloads try several flavors at the same time."""
 
 
 class ResourceUsage(ApiModel):
-    """How much of a resource is used."""
+    """The usage of a resource."""
 
     name: str
-    """The resource."""
+    """The name of the resource."""
 
     total: Quantity | None = None
-    """How much is used."""
+    """The amount in use."""
 
     borrowed: Quantity | None = None
-    """How much of that is borrowed."""
+    """The part of the amount in use that is borrowed."""
 
 
 class FlavorUsage(ApiModel):
-    """How much of a flavor is used."""
+    """The usage of a flavor."""
 
     name: Subdomain
-    """The ResourceFlavor."""
+    """The name of the ResourceFlavor."""
 
     resources: Annotated[tuple[ResourceUsage, ...], Field(max_length=64), map_list("name")]
-    """The use of each resource."""
+    """The usage of each resource."""
 
 
 FlavorsUsage = Annotated[tuple[FlavorUsage, ...], Field(max_length=64), map_list("name")]
 
 
 class ClusterQueueStatus(ApiModel):
-    """What is waiting and what is used."""
+    """The observed state of the ClusterQueue."""
 
     conditions: Conditions = ()
-    """Active: whether workloads can be admitted."""
+    """The conditions of the ClusterQueue. Active states whether workloads can be admitted."""
 
     flavors_reservation: FlavorsUsage = ()
     """The quota that workloads have reserved."""
@@ -203,20 +204,20 @@ class ClusterQueueStatus(ApiModel):
     """The quota that admitted workloads use."""
 
     pending_workloads: Int32 | None = None
-    """How many workloads wait."""
+    """The number of workloads that wait for admission."""
 
     reserving_workloads: Int32 | None = None
-    """How many workloads have reserved quota."""
+    """The number of workloads that have reserved quota."""
 
     admitted_workloads: Int32 | None = None
-    """How many workloads are admitted and not finished."""
+    """The number of workloads that are admitted and not finished."""
 
     fair_sharing: FairSharingStatus | None = None
-    """How much is borrowed, weighed; only with fair sharing."""
+    """The state of fair sharing. It is set only if fair sharing is enabled."""
 
 
 class ClusterQueue(ApiKind):
-    """A pool of quota, and the rules by which it is given out."""
+    """A pool of quota, and the rules by which workloads are admitted to it."""
 
     plural: ClassVar[str] = "clusterqueues"
     short_names: ClassVar[tuple[str, ...]] = ("cq",)
@@ -228,7 +229,7 @@ class ClusterQueue(ApiKind):
     )
 
     spec: ClusterQueueSpec | None = None
-    """What the ClusterQueue provides and to whom."""
+    """The desired state of the ClusterQueue."""
 
     status: ClusterQueueStatus | None = None
-    """What is waiting and what is used."""
+    """The observed state of the ClusterQueue."""

@@ -1,4 +1,4 @@
-"""Cohort: ClusterQueues and cohorts that lend quota to each other."""
+"""Cohort: a group of ClusterQueues and cohorts that can borrow unused quota from each other."""
 
 from typing import ClassVar
 
@@ -13,35 +13,35 @@ from admitq_api.schema import ApiKind, ApiModel
 
 
 class CohortSpec(ApiModel):
-    """The place of a cohort in its tree, and quota of its own."""
+    """The desired state of the Cohort."""
 
     rules = (require_parent_for_limits("parentName", "parent"),)
 
     parent_name: Subdomain | None = None
-    """The cohort to borrow from and lend to."""
+    """The parent cohort. Quota can be borrowed from its other members and lent to them."""
 
     resource_groups: ResourceGroups = ()
-    """Quota that all members can borrow."""
+    """Quota of the cohort itself. All members can borrow it."""
 
     fair_sharing: FairSharingSpec | None = None
-    """How much this cohort counts against its siblings."""
+    """The weight of this cohort among the members of its parent."""
 
 
 class CohortStatus(ApiModel):
-    """What is borrowed."""
+    """The observed state of the Cohort."""
 
     fair_sharing: FairSharingStatus | None = None
-    """How much is borrowed, weighed; only with fair sharing."""
+    """The state of fair sharing. It is set only if fair sharing is enabled."""
 
 
 class Cohort(ApiKind):
-    """ClusterQueues and cohorts that lend quota to each other."""
+    """A group of ClusterQueues and cohorts that can borrow unused quota from each other."""
 
     plural: ClassVar[str] = "cohorts"
     short_names: ClassVar[tuple[str, ...]] = ("co",)
 
     spec: CohortSpec | None = None
-    """The place of the cohort in its tree, and quota of its own."""
+    """The desired state of the Cohort."""
 
     status: CohortStatus | None = None
-    """What is borrowed."""
+    """The observed state of the Cohort."""

@@ -46,7 +46,7 @@ StopPolicy = Literal["None", "Hold", "HoldAndDrain"]
 
 
 class Condition(ApiModel):
-    """One aspect of the state of an object."""
+    """One aspect of the current state of an object."""
 
     type: Annotated[
         str,
@@ -58,24 +58,24 @@ class Condition(ApiModel):
             ),
         ),
     ]
-    """Which aspect."""
+    """The type of the condition."""
 
     status: Literal["True", "False", "Unknown"]
-    """Whether it holds."""
+    """The status of the condition: True, False or Unknown."""
 
     observed_generation: Annotated[Int64 | None, Field(ge=0)] = None
-    """The metadata.generation that this was found for."""
+    """The metadata.generation that the condition was set for."""
 
     last_transition_time: Time
-    """When status last changed."""
+    """The time at which the status last changed."""
 
     reason: Annotated[
         str, Field(min_length=1, max_length=1024, pattern=r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$")
     ]
-    """Why, in one word for machines."""
+    """The reason for the last change, as one word in CamelCase."""
 
     message: Annotated[str, Field(max_length=32768)]
-    """Why, for people."""
+    """A message for people that explains the condition."""
 
 
 Conditions = Annotated[tuple[Condition, ...], Field(max_length=16), map_list("type")]
@@ -85,23 +85,23 @@ class LabelSelectorRequirement(ApiModel):
     """A requirement on one label."""
 
     key: str
-    """The label."""
+    """The key of the label."""
 
     operator: str
-    """In, NotIn, Exists or DoesNotExist."""
+    """How the label is compared: In, NotIn, Exists or DoesNotExist."""
 
     values: Annotated[tuple[str, ...], ATOMIC_LIST] = ()
-    """The values that In and NotIn compare with."""
+    """The values for the operators In and NotIn."""
 
 
 class LabelSelector(ApiModel):
-    """Selects objects by their labels; the empty one selects all."""
+    """Selects objects by their labels. An empty selector selects all objects."""
 
     match_labels: dict[str, str] = Field(default_factory=dict)
-    """Labels that must be there with these values."""
+    """Labels that the object must have, with their values."""
 
     match_expressions: Annotated[tuple[LabelSelectorRequirement, ...], ATOMIC_LIST] = ()
-    """Requirements that must all hold."""
+    """Requirements on labels. All of them must be met."""
 
 
 AtomicLabelSelector = Annotated[LabelSelector, ATOMIC_MAP]
@@ -110,7 +110,7 @@ Effect = Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
 
 
 class Taint(ApiModel):
-    """What keeps pods off a node unless they tolerate it."""
+    """A taint of a node. Pods that do not tolerate it are kept off the node."""
 
     key: Annotated[str, Field(min_length=1, max_length=317)]
     """The key of the taint."""
@@ -119,14 +119,14 @@ class Taint(ApiModel):
     """The value of the taint."""
 
     effect: Effect
-    """What happens to pods that do not tolerate it."""
+    """The effect on pods that do not tolerate the taint."""
 
     time_added: Time | None = None
-    """When it was added."""
+    """The time at which the taint was added."""
 
 
 class Toleration(ApiModel):
-    """Lets pods onto nodes with certain taints."""
+    """Allows pods to run on nodes with matching taints."""
 
     rules = (
         ValidationRule(
@@ -147,23 +147,23 @@ class Toleration(ApiModel):
     )
 
     key: Annotated[str | None, Field(max_length=317)] = None
-    """The key of the taints; empty: all."""
+    """The key of the taints. If empty, all keys match."""
 
     operator: Literal["Exists", "Equal"] | None = None
-    """How value compares; absent: Equal."""
+    """How the value is compared. The default is Equal."""
 
     value: Annotated[str | None, Field(max_length=63)] = None
     """The value of the taints."""
 
     effect: Literal["", "NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
-    """The effect of the taints; empty: all."""
+    """The effect of the taints. If empty, all effects match."""
 
     toleration_seconds: Int64 | None = None
-    """How long a NoExecute taint is tolerated; absent: for ever."""
+    """For how many seconds a NoExecute taint is tolerated. By default there is no limit."""
 
 
 class FairSharingSpec(ApiModel):
-    """How much this counts against others when quota is shared."""
+    """The weight in fair sharing."""
 
     weight: Annotated[
         Quantity,
@@ -173,44 +173,48 @@ class FairSharingSpec(ApiModel):
             "weight must be 0, or greater than 1n (one billionth)",
         ),
     ] = 1
-    """Twice the weight, twice the share. 0: last of all."""
+    """The weight relative to the other members of the cohort: twice the weight entitles to twice the share.
+    Members of weight 0 come last."""
 
 
 class FairSharingStatus(ApiModel):
-    """How much is borrowed, weighed."""
+    """The state of fair sharing."""
 
     weighted_share: Int64
-    """The largest share of a resource that is borrowed, in thousandths, divided by the weight."""
+    """The weighted share: the largest ratio of borrowed quota to lendable quota of any resource, in
+    thousandths, divided by the weight."""
 
 
 class ResourceQuota(ApiModel):
     """The quota of one resource in one flavor."""
 
     name: str
-    """The resource."""
+    """The name of the resource."""
 
     nominal_quota: Quantity
-    """How much there is without borrowing."""
+    """The amount of the resource that is available without borrowing."""
 
     borrowing_limit: Quantity | None = None
-    """How much may be borrowed beyond the nominal quota; absent: all there is."""
+    """The maximum amount that can be borrowed in addition to the nominal quota. By default there is no
+    limit."""
 
     lending_limit: Quantity | None = None
-    """How much of the nominal quota others may borrow; absent: all."""
+    """The maximum amount of the nominal quota that others can borrow. By default they can borrow all of
+    it."""
 
 
 class FlavorQuotas(ApiModel):
     """The quotas of one flavor."""
 
     name: Subdomain
-    """The ResourceFlavor."""
+    """The name of the ResourceFlavor."""
 
     resources: Annotated[tuple[ResourceQuota, ...], Field(min_length=1, max_length=64), map_list("name")]
-    """A quota for each of the group's coveredResources, in their order."""
+    """The quota of each of the group's coveredResources, in the same order."""
 
 
 class ResourceGroup(ApiModel):
-    """Resources that are provided together, by the same flavors."""
+    """Resources that the same flavors provide. All resources of a group get the same flavor."""
 
     rules = (
         ValidationRule(
@@ -221,17 +225,17 @@ class ResourceGroup(ApiModel):
     )
 
     covered_resources: Annotated[tuple[str, ...], Field(min_length=1, max_length=64), ATOMIC_LIST]
-    """The resources."""
+    """The resources of the group."""
 
     flavors: Annotated[tuple[FlavorQuotas, ...], Field(min_length=1, max_length=64), map_list("name")]
-    """The flavors that provide them, in the order in which they are tried."""
+    """The flavors that provide the resources, in the order in which they are tried."""
 
 
 ResourceGroups = Annotated[tuple[ResourceGroup, ...], Field(max_length=16), ATOMIC_LIST]
 
 
 def require_parent_for_limits(parent: str, word: str) -> ValidationRule:
-    """The rule that without a parent nothing can be borrowed, for a spec with resourceGroups."""
+    """Return the rule that a spec with resourceGroups needs a parent to set borrowing limits."""
     return ValidationRule(
         f"has(self.{parent}) || !has(self.resourceGroups) || self.resourceGroups.all(rg, "
         "rg.flavors.all(f, f.resources.all(r, !has(r.borrowingLimit))))",

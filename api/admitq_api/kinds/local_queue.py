@@ -1,4 +1,4 @@
-"""LocalQueue: where the jobs of a namespace line up for a ClusterQueue."""
+"""LocalQueue: the queue of a namespace, which submits its jobs to a ClusterQueue."""
 
 from typing import Annotated, ClassVar
 
@@ -26,7 +26,7 @@ from admitq_api.schema import (
 
 
 class LocalQueueSpec(ApiModel):
-    """Where the queue leads."""
+    """The desired state of the LocalQueue."""
 
     rules = (
         ValidationRule(
@@ -37,69 +37,69 @@ class LocalQueueSpec(ApiModel):
     )
 
     cluster_queue: Annotated[Subdomain | None, immutable("clusterQueue")] = None
-    """The ClusterQueue that admits the workloads."""
+    """The ClusterQueue that admits the workloads of this queue."""
 
     stop_policy: StopPolicy = "None"
-    """Hold: admit nothing new. HoldAndDrain: also evict what is admitted."""
+    """Hold admits no new workloads. HoldAndDrain also evicts admitted workloads."""
 
     fair_sharing: FairSharingSpec | None = None
-    """How much this queue counts against others of its ClusterQueue."""
+    """The weight of this queue among the LocalQueues of its ClusterQueue."""
 
 
 class LocalQueueResourceUsage(ApiModel):
-    """How much of a resource is used."""
+    """The usage of a resource."""
 
     name: str
-    """The resource."""
+    """The name of the resource."""
 
     total: Quantity | None = None
-    """How much is used."""
+    """The amount in use."""
 
 
 class LocalQueueFlavorUsage(ApiModel):
-    """How much of a flavor is used."""
+    """The usage of a flavor."""
 
     name: Subdomain
-    """The ResourceFlavor."""
+    """The name of the ResourceFlavor."""
 
     resources: Annotated[tuple[LocalQueueResourceUsage, ...], Field(max_length=64), map_list("name")]
-    """The use of each resource."""
+    """The usage of each resource."""
 
 
 LocalQueueFlavorsUsage = Annotated[tuple[LocalQueueFlavorUsage, ...], Field(max_length=64), map_list("name")]
 
 
 class AdmissionFairSharingStatus(ApiModel):
-    """What was used in the past."""
+    """The past usage of the queue."""
 
     consumed_resources: dict[str, Quantity]
-    """Use by resource, of which older use counts less."""
+    """The usage by resource. Older usage counts less."""
 
     last_update: Time
-    """When it was computed."""
+    """The time of the last computation."""
 
 
 class LocalQueueFairSharingStatus(FairSharingStatus):
-    """How much is used, weighed."""
+    """The state of fair sharing."""
 
     admission_fair_sharing_status: AdmissionFairSharingStatus | None = None
-    """What was used in the past."""
+    """The past usage of the queue."""
 
 
 class LocalQueueStatus(ApiModel):
-    """What is waiting and what is used."""
+    """The observed state of the LocalQueue."""
 
     conditions: Conditions = ()
-    """Active: whether workloads can be admitted."""
+    """The conditions of the queue. Active states whether its workloads can be admitted."""
 
     pending_workloads: Int32 | None = None
-    """How many workloads wait."""
+    """The number of workloads that wait for admission."""
 
     reserving_workloads: Int32 | None = None
-    """How many workloads have reserved quota."""
+    """The number of workloads that have reserved quota."""
 
     admitted_workloads: Int32 | None = None
-    """How many workloads are admitted and not finished."""
+    """The number of workloads that are admitted and not finished."""
 
     flavors_reservation: LocalQueueFlavorsUsage = ()
     """The quota that workloads have reserved."""
@@ -108,11 +108,11 @@ class LocalQueueStatus(ApiModel):
     """The quota that admitted workloads use."""
 
     fair_sharing: LocalQueueFairSharingStatus | None = None
-    """How much is used, weighed."""
+    """The state of fair sharing."""
 
 
 class LocalQueue(ApiKind):
-    """Where the jobs of a namespace line up for a ClusterQueue."""
+    """A queue of a namespace. Its workloads are admitted by a ClusterQueue."""
 
     plural: ClassVar[str] = "localqueues"
     namespaced: ClassVar[bool] = True
@@ -125,7 +125,7 @@ class LocalQueue(ApiKind):
     rules = (immutable_with_spec("clusterQueue"),)
 
     spec: LocalQueueSpec | None = None
-    """Where the queue leads."""
+    """The desired state of the LocalQueue."""
 
     status: LocalQueueStatus | None = None
-    """What is waiting and what is used."""
+    """The observed state of the LocalQueue."""

@@ -1,4 +1,4 @@
-"""MultiKueueCluster: a cluster that workloads can be dispatched to."""
+"""MultiKueueCluster: a worker cluster to which workloads can be dispatched."""
 
 from typing import Annotated, ClassVar, Literal
 
@@ -9,24 +9,24 @@ from admitq_api.schema import AGE, ApiKind, ApiModel, Column, ValidationRule, co
 
 
 class KubeConfig(ApiModel):
-    """Where the kubeconfig of the cluster is."""
+    """The location of a kubeconfig."""
 
     location: Annotated[str, Field(min_length=1, max_length=256)]
-    """The name of the Secret, or the path of the file."""
+    """The name of the Secret, or the path of the file, that contains the kubeconfig."""
 
     location_type: Literal["Secret", "Path"] = "Secret"
-    """Whether it is in a Secret (key kubeconfig, in the manager's namespace) or in a file."""
+    """Whether the kubeconfig is in a Secret (key kubeconfig, in the manager's namespace) or in a file."""
 
 
 class ClusterProfileReference(ApiModel):
-    """A ClusterProfile."""
+    """A reference to a ClusterProfile."""
 
     name: Annotated[str, Field(min_length=1, max_length=253)]
     """The name of the ClusterProfile."""
 
 
 class ClusterSource(ApiModel):
-    """How to reach the cluster: exactly one of the fields."""
+    """How the manager connects to the cluster. Exactly one field must be set."""
 
     rules = (
         ValidationRule(
@@ -36,35 +36,35 @@ class ClusterSource(ApiModel):
     )
 
     kube_config: KubeConfig | None = None
-    """By a kubeconfig."""
+    """The kubeconfig of the cluster."""
 
     cluster_profile_ref: ClusterProfileReference | None = None
-    """By a ClusterProfile."""
+    """The ClusterProfile of the cluster."""
 
 
 class MultiKueueClusterSpec(ApiModel):
-    """How to reach the cluster."""
+    """The desired connection to the cluster."""
 
     cluster_source: ClusterSource
-    """How to reach the cluster."""
+    """How the manager connects to the cluster."""
 
 
 class MultiKueueClusterStatus(ApiModel):
-    """Whether the cluster is reached."""
+    """The state of the connection to the cluster."""
 
     conditions: Conditions = ()
-    """Active: whether the cluster is connected."""
+    """The conditions of the cluster. Active states whether the manager is connected to it."""
 
 
 class MultiKueueCluster(ApiKind):
-    """A cluster that workloads can be dispatched to."""
+    """A worker cluster to which workloads can be dispatched."""
 
     plural: ClassVar[str] = "multikueueclusters"
     short_names: ClassVar[tuple[str, ...]] = ("mkc",)
     columns: ClassVar[tuple[Column, ...]] = (condition_column("Connected", "Active"), AGE)
 
     spec: MultiKueueClusterSpec | None = None
-    """How to reach the cluster."""
+    """How the manager connects to the cluster."""
 
     status: MultiKueueClusterStatus | None = None
-    """Whether the cluster is reached."""
+    """The state of the connection to the cluster."""

@@ -1,4 +1,4 @@
-"""ProvisioningRequestConfig: how an AdmissionCheck asks an autoscaler for nodes."""
+"""ProvisioningRequestConfig: how an AdmissionCheck requests nodes from an autoscaler."""
 
 from typing import Annotated, ClassVar, Literal
 
@@ -10,37 +10,37 @@ from admitq_api.syntax import QUALIFIED_NAME_PATTERN, SUBDOMAIN_PATTERN
 
 
 class RetryStrategy(ApiModel):
-    """When to ask again after a failure."""
+    """When a failed request is repeated."""
 
     backoff_limit_count: Count = 3
-    """How often."""
+    """The maximum number of retries."""
 
     backoff_base_seconds: Count = 60
-    """How long to wait the first time; each further time twice as long."""
+    """The delay before the first retry, in seconds. It doubles with each further retry."""
 
     backoff_max_seconds: Count = 1800
-    """The longest wait."""
+    """The maximum delay, in seconds."""
 
 
 class NodeSelectorUpdate(ApiModel):
-    """A node selector taken from what was provisioned."""
+    """A node selector with a value from the provisioned nodes."""
 
     key: Annotated[str, Field(min_length=1, max_length=317, pattern=QUALIFIED_NAME_PATTERN)]
-    """The label that pods select nodes by."""
+    """The key of the node selector."""
 
     value_from_provisioning_class_detail: Annotated[str, Field(min_length=1, max_length=32768)]
-    """The provisioning class detail with its value."""
+    """The provisioning class detail that contains the value."""
 
 
 class PodSetUpdates(ApiModel):
-    """What is changed in pods when nodes were provisioned."""
+    """Changes of pods after nodes have been provisioned."""
 
     node_selector: Annotated[tuple[NodeSelectorUpdate, ...], Field(max_length=8), map_list("key")] = ()
     """Node selectors that are added."""
 
 
 class ProvisioningRequestConfigSpec(ApiModel):
-    """What is asked for."""
+    """The desired ProvisioningRequests."""
 
     provisioning_class_name: Annotated[str, Field(min_length=1, max_length=253, pattern=SUBDOMAIN_PATTERN)]
     """The class of the ProvisioningRequest."""
@@ -51,25 +51,26 @@ class ProvisioningRequestConfigSpec(ApiModel):
     """The parameters of the ProvisioningRequest."""
 
     managed_resources: Annotated[tuple[str, ...], Field(max_length=100), SET] = ()
-    """Only pods that ask for one of these resources need a request; empty: all do."""
+    """A ProvisioningRequest is created only for pods that request one of these resources. If empty, it is
+    created for all pods."""
 
     retry_strategy: RetryStrategy = RetryStrategy()
-    """When to ask again after a failure."""
+    """When a failed request is repeated."""
 
     pod_set_updates: PodSetUpdates | None = None
-    """What is changed in pods when nodes were provisioned."""
+    """Changes of pods after nodes have been provisioned."""
 
     pod_set_merge_policy: (
         Literal["IdenticalPodTemplates", "IdenticalWorkloadSchedulingRequirements"] | None
     ) = None
-    """Which pod sets are asked for as one; absent: none."""
+    """Which pod sets are merged in one request. By default none are merged."""
 
 
 class ProvisioningRequestConfig(ApiKind):
-    """How an AdmissionCheck asks an autoscaler for nodes."""
+    """How an AdmissionCheck requests nodes from an autoscaler."""
 
     plural: ClassVar[str] = "provisioningrequestconfigs"
     short_names: ClassVar[tuple[str, ...]] = ("prc",)
 
     spec: ProvisioningRequestConfigSpec | None = None
-    """What is asked for."""
+    """The desired ProvisioningRequests."""

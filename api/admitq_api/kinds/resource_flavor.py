@@ -1,4 +1,4 @@
-"""ResourceFlavor: a kind of nodes that quota is counted for by itself."""
+"""ResourceFlavor: a group of nodes for which quota is defined separately, such as spot nodes."""
 
 from typing import Annotated, ClassVar, Final
 
@@ -11,7 +11,7 @@ _KEEPS_TOPOLOGY: Final = "topologyName is immutable once it is set"
 
 
 class ResourceFlavorSpec(ApiModel):
-    """Which nodes, and what their pods need."""
+    """The nodes of the flavor, and what is added to pods that use it."""
 
     rules = (
         ValidationRule(
@@ -30,24 +30,24 @@ class ResourceFlavorSpec(ApiModel):
     node_labels: Annotated[
         dict[str, Annotated[str, Field(max_length=63)]], Field(max_length=8), ATOMIC_MAP
     ] = Field(default_factory=dict)
-    """The labels of the nodes; pods get them as node selector."""
+    """The labels of the nodes. They are added to the node selectors of pods."""
 
     node_taints: Annotated[tuple[Taint, ...], Field(max_length=8), ATOMIC_LIST] = ()
-    """The taints of the nodes; only pods that tolerate them use the flavor."""
+    """The taints of the nodes. Only pods that tolerate them can use the flavor."""
 
     tolerations: Annotated[tuple[Toleration, ...], Field(max_length=8), ATOMIC_LIST] = ()
-    """Tolerations that pods get."""
+    """Tolerations that are added to pods."""
 
     topology_name: Subdomain | None = None
-    """The Topology of the nodes; with it, pods get their places."""
+    """The Topology of the nodes. If set, pods are assigned to domains of the topology."""
 
 
 class ResourceFlavor(ApiKind):
-    """A kind of nodes that quota is counted for by itself."""
+    """A group of nodes for which quota is defined separately, such as spot nodes."""
 
     plural: ClassVar[str] = "resourceflavors"
     short_names: ClassVar[tuple[str, ...]] = ("flavor", "flavors", "rf")
     rules = (immutable_with_spec("topologyName", _KEEPS_TOPOLOGY),)
 
     spec: ResourceFlavorSpec | None = None
-    """Which nodes, and what their pods need."""
+    """The nodes of the flavor, and what is added to pods that use it."""

@@ -1,4 +1,4 @@
-"""Topology: how nodes are grouped, from the widest domain to the narrowest."""
+"""Topology: the hierarchy of nodes, such as blocks and racks, from the widest level to the narrowest."""
 
 from typing import Annotated, ClassVar, Final
 
@@ -13,14 +13,14 @@ _KEEPS_LEVELS: Final = f"levels are immutable unless {HOSTNAME} is the last one,
 
 
 class TopologyLevel(ApiModel):
-    """One level."""
+    """One level of the hierarchy."""
 
     node_label: LabelKey
-    """The label whose values name the domains of the level."""
+    """The key of the node label whose values are the domains of the level."""
 
 
 class TopologySpec(ApiModel):
-    """The levels."""
+    """The levels of the hierarchy."""
 
     levels: Annotated[
         tuple[TopologyLevel, ...],
@@ -39,15 +39,15 @@ class TopologySpec(ApiModel):
             _KEEPS_LEVELS,
         ),
     ]
-    """The levels, from the widest domain to the narrowest."""
+    """The levels, from the widest to the narrowest."""
 
 
 class Topology(ApiKind):
-    """How nodes are grouped, from the widest domain to the narrowest."""
+    """The hierarchy of nodes, such as blocks and racks, from the widest level to the narrowest."""
 
     plural: ClassVar[str] = "topologies"
     short_names: ClassVar[tuple[str, ...]] = ("topo",)
     rules = (immutable_with_spec("levels", _KEEPS_LEVELS),)
 
     spec: TopologySpec | None = None
-    """The levels."""
+    """The levels of the hierarchy."""

@@ -1,4 +1,4 @@
-"""Workload: one job as it is queued: its pods, what was reserved for it, and how it fares."""
+"""Workload: one job in a queue, with its pods, its reserved quota and its state."""
 
 import json
 from functools import cache
@@ -41,12 +41,12 @@ MAX_POD_SETS = 18
 
 @cache
 def pod_template_schema() -> dict[str, Any]:
-    """The schema of pod templates, which `hack/generate` takes from the API server."""
+    """Return the schema of pod templates, which `hack/generate` reads from the API server."""
     return json.loads(resources.files("admitq_api").joinpath(SCHEMA_FILE).read_text())
 
 
 class _PodTemplateSchema(SchemaKeywords):
-    """The schema of pod templates, read when it is first asked for."""
+    """The schema of pod templates, which is read at its first use."""
 
     def get_keywords(self) -> dict[str, Any]:
         return pod_template_schema()
@@ -56,7 +56,7 @@ PodTemplate = Annotated[dict[str, Any], _PodTemplateSchema({}, replaces=True)]
 
 
 def _is_condition_true(of: str, condition: ConditionType) -> str:
-    """The CEL expression for a condition being True in an object."""
+    """Return the CEL expression that a condition of an object is True."""
     return (
         f"(has({of}.status) && has({of}.status.conditions) && "
         f"{of}.status.conditions.exists(c, c.type == '{condition}' && c.status == 'True'))"
@@ -65,7 +65,7 @@ def _is_condition_true(of: str, condition: ConditionType) -> str:
 
 _RESERVED = _is_condition_true("self", ConditionType.QUOTA_RESERVED)
 WAS_RESERVED = _is_condition_true("oldSelf", ConditionType.QUOTA_RESERVED)
-"""The CEL expression, in a rule of Workloads, for quota being reserved before the change."""
+"""The CEL expression, in a rule of Workloads, that quota was reserved before the change."""
 
 _ADMITTED = _is_condition_true("self", ConditionType.ADMITTED)
 _WAS_ADMITTED = _is_condition_true("oldSelf", ConditionType.ADMITTED)
@@ -75,50 +75,50 @@ class SliceConstraint(ApiModel):
     """Slices of pods that must be placed within one domain."""
 
     topology: Annotated[str, Field(max_length=63)]
-    """The level of the domain."""
+    """The topology level of the domain."""
 
     size: Annotated[Int32, Field(ge=1)]
-    """How many pods make a slice."""
+    """The number of pods in a slice."""
 
 
 class TopologyRequest(ApiModel):
-    """Where pods must be relative to each other."""
+    """The placement of pods relative to each other."""
 
     required: Annotated[str | None, Field(max_length=63)] = None
-    """All pods within one domain of this level."""
+    """All pods must be placed within one domain of this level."""
 
     preferred: Annotated[str | None, Field(max_length=63)] = None
-    """Pods within one domain of this level if possible, else of the level above."""
+    """All pods are placed within one domain of this level if possible, otherwise of a higher level."""
 
     unconstrained: bool | None = None
-    """Pods anywhere, but counted exactly."""
+    """Pods can be placed in any domain, but the free capacity of nodes is taken into account."""
 
     pod_index_label: Annotated[str | None, Field(max_length=317)] = None
-    """The label of pods with their index."""
+    """The key of the pod label with the index of the pod."""
 
     sub_group_index_label: Annotated[str | None, Field(max_length=317)] = None
-    """The label of pods with the index of their sub-group."""
+    """The key of the pod label with the index of the pod's sub-group."""
 
     sub_group_count: Count | None = None
-    """How many sub-groups there are."""
+    """The number of sub-groups."""
 
     pod_set_group_name: Annotated[str | None, Field(max_length=256)] = None
-    """Pod sets of the same group are placed together."""
+    """The name of the pod set group. Pod sets of one group are placed together."""
 
     pod_set_slice_required_topology: Annotated[str | None, Field(max_length=63)] = None
-    """Each slice within one domain of this level."""
+    """Each slice must be placed within one domain of this level."""
 
     pod_set_slice_size: Annotated[Int32 | None, Field(ge=1)] = None
-    """How many pods make a slice."""
+    """The number of pods in a slice."""
 
     podset_slice_required_topology_constraints: Annotated[
         tuple[SliceConstraint, ...], Field(max_length=3), ATOMIC_LIST
     ] = ()
-    """Slices within slices, outermost first."""
+    """Constraints of nested slices, outermost first."""
 
 
 class PodSet(ApiModel):
-    """Pods of one template."""
+    """Pods that have one template."""
 
     rules = (
         ValidationRule(
@@ -135,17 +135,17 @@ class PodSet(ApiModel):
     """The template of the pods."""
 
     count: Count = 1
-    """How many pods."""
+    """The number of pods."""
 
     min_count: Annotated[Int32 | None, Field(ge=1)] = None
-    """The fewest pods that the job can start with; absent: all."""
+    """The minimum number of pods for partial admission. By default all pods are required."""
 
     topology_request: TopologyRequest | None = None
-    """Where the pods must be relative to each other."""
+    """The placement of the pods relative to each other."""
 
 
 class PriorityClassRef(ApiModel):
-    """The class that the priority comes from."""
+    """The class that determines the priority."""
 
     rules = (
         ValidationRule(
@@ -167,14 +167,14 @@ class PriorityClassRef(ApiModel):
 
 
 class PreemptionGate(ApiModel):
-    """Something that must be opened before others are preempted."""
+    """A gate that must be open before other workloads are preempted."""
 
     name: Annotated[str, Field(min_length=1, max_length=63)]
     """The name of the gate."""
 
 
 class WorkloadSpec(ApiModel):
-    """What is to run, where it queues, and how urgent it is."""
+    """The desired state of the Workload: its pods, its queue and its priority."""
 
     rules = (
         ValidationRule(
@@ -185,44 +185,44 @@ class WorkloadSpec(ApiModel):
     )
 
     pod_sets: Annotated[tuple[PodSet, ...], Field(min_length=1, max_length=MAX_POD_SETS), map_list("name")]
-    """The pods, by template."""
+    """The pods of the job, grouped by template."""
 
     queue_name: Subdomain | None = None
-    """The LocalQueue."""
+    """The name of the LocalQueue."""
 
     priority_class_ref: PriorityClassRef | None = None
-    """The class that the priority comes from."""
+    """The class that determines the priority."""
 
     priority: Int32 | None = None
-    """The priority in the queue: more goes first."""
+    """The priority in the queue. Workloads of higher priority come first."""
 
     active: bool = True
-    """Whether it may run; false evicts it and keeps it out of the queue."""
+    """Whether the workload can be admitted. If false, it is evicted and not queued."""
 
     maximum_execution_time_seconds: Annotated[Int32 | None, Field(ge=1)] = None
-    """How long it may run; then it is deactivated."""
+    """The maximum time that the workload can run, in seconds. After that time it is deactivated."""
 
     preemption_gates: Annotated[tuple[PreemptionGate, ...], Field(max_length=8), map_list("name")] = ()
-    """What must be opened before others are preempted for it."""
+    """Gates that must be open before other workloads are preempted for this workload."""
 
 
 class IndividualValues(ApiModel):
     """The value of each domain: prefix + root + suffix."""
 
     prefix: Annotated[str | None, Field(max_length=63)] = None
-    """What all values start with."""
+    """The common prefix of all values."""
 
     suffix: Annotated[str | None, Field(max_length=63)] = None
-    """What all values end with."""
+    """The common suffix of all values."""
 
     roots: Annotated[
         tuple[Annotated[str, Field(max_length=63)], ...], Field(min_length=1, max_length=100000), ATOMIC_LIST
     ]
-    """What is between."""
+    """The parts of the values between prefix and suffix."""
 
 
 class ValuesOfLevel(ApiModel):
-    """The values of one level: all alike, or one for each domain."""
+    """The values of one level: one value for all domains, or one for each domain."""
 
     rules = (
         ValidationRule(
@@ -232,14 +232,14 @@ class ValuesOfLevel(ApiModel):
     )
 
     universal: Annotated[str | None, Field(max_length=63)] = None
-    """The value that all domains have."""
+    """The value of all domains."""
 
     individual: IndividualValues | None = None
     """The value of each domain."""
 
 
 class PodCounts(ApiModel):
-    """How many pods: the same in all domains, or one number for each."""
+    """The numbers of pods: one number for all domains, or one for each domain."""
 
     rules = (
         ValidationRule(
@@ -249,7 +249,7 @@ class PodCounts(ApiModel):
     )
 
     universal: Annotated[Int32 | None, Field(ge=1)] = None
-    """The number of pods in every domain."""
+    """The number of pods in each of the domains."""
 
     individual: Annotated[
         tuple[Annotated[Int32, Field(ge=1)], ...] | None, Field(min_length=1, max_length=100000), ATOMIC_LIST
@@ -258,7 +258,7 @@ class PodCounts(ApiModel):
 
 
 class TopologyAssignmentSlice(ApiModel):
-    """Domains that are written together."""
+    """Domains that are encoded together."""
 
     rules = (
         ValidationRule(
@@ -274,17 +274,17 @@ class TopologyAssignmentSlice(ApiModel):
     )
 
     domain_count: Annotated[Int32, Field(ge=1)]
-    """How many domains."""
+    """The number of domains."""
 
     values_per_level: Annotated[tuple[ValuesOfLevel, ...], Field(min_length=1, max_length=16), ATOMIC_LIST]
     """The values of each level."""
 
     pod_counts: PodCounts
-    """How many pods each domain gets."""
+    """The number of pods in each domain."""
 
 
 class TopologyAssignment(ApiModel):
-    """How many pods go to which domain."""
+    """The number of pods that are assigned to each topology domain."""
 
     rules = (
         ValidationRule(
@@ -297,71 +297,71 @@ class TopologyAssignment(ApiModel):
     levels: Annotated[
         tuple[Annotated[str, Field(max_length=316)], ...], Field(min_length=1, max_length=16), ATOMIC_LIST
     ]
-    """The levels that domains are named by."""
+    """The keys of the node labels that identify domains, from the widest level to the narrowest."""
 
     slices: Annotated[tuple[TopologyAssignmentSlice, ...], Field(min_length=1, max_length=1000), ATOMIC_LIST]
-    """The domains."""
+    """The domains, encoded in slices."""
 
 
 class PodSetAssignment(ApiModel):
-    """What was reserved for a pod set."""
+    """The quota that is reserved for a pod set."""
 
     name: PodSetName = "main"
-    """The pod set."""
+    """The name of the pod set."""
 
     flavors: dict[str, Subdomain] = Field(default_factory=dict)
-    """The flavor of each resource."""
+    """The flavor that is assigned to each resource."""
 
     resource_usage: dict[str, Quantity] = Field(default_factory=dict)
-    """The quota of each resource, for all pods together."""
+    """The quota of each resource, for all pods of the pod set together."""
 
     count: Count | None = None
-    """How many pods."""
+    """The number of pods."""
 
     topology_assignment: TopologyAssignment | None = None
-    """Where the pods go."""
+    """The topology domains that the pods are assigned to."""
 
     delayed_topology_request: Literal["Pending", "Ready"] | None = None
-    """Whether the place of the pods is still to be found."""
+    """Whether the topology assignment is still pending."""
 
 
 class Admission(ApiModel):
-    """What was reserved, and where."""
+    """The reserved quota, and the ClusterQueue that it was reserved in."""
 
     cluster_queue: Subdomain
-    """The ClusterQueue."""
+    """The name of the ClusterQueue."""
 
     pod_set_assignments: Annotated[
         tuple[PodSetAssignment, ...], Field(max_length=MAX_POD_SETS), map_list("name")
     ]
-    """What was reserved for each pod set."""
+    """The quota that is reserved for each pod set."""
 
 
 class RequeueState(ApiModel):
-    """When an evicted workload comes back."""
+    """When an evicted workload is requeued."""
 
     count: Count | None = None
-    """How often it came back."""
+    """How often the workload has been requeued."""
 
     requeue_at: Time | None = None
-    """When it comes back."""
+    """The time at which the workload is requeued."""
 
 
 class ReclaimablePod(ApiModel):
-    """Pods that are done, and whose quota is free again."""
+    """Pods that have ended and whose quota is released."""
 
     name: PodSetName
-    """The pod set."""
+    """The name of the pod set."""
 
     count: Count
-    """How many pods."""
+    """The number of pods."""
 
 
 class PodSetUpdate(ApiModel):
-    """What a check changes in the pods of a pod set."""
+    """Changes of the pods of a pod set by an AdmissionCheck."""
 
     name: PodSetName
-    """The pod set."""
+    """The name of the pod set."""
 
     labels: dict[str, str] = Field(default_factory=dict)
     """Labels that are added."""
@@ -377,83 +377,83 @@ class PodSetUpdate(ApiModel):
 
 
 class AdmissionCheckState(ApiModel):
-    """What an AdmissionCheck says."""
+    """The state of an AdmissionCheck for the workload."""
 
     name: AdmissionCheckName
-    """The AdmissionCheck."""
+    """The name of the AdmissionCheck."""
 
     state: Literal["Pending", "Ready", "Retry", "Rejected"]
-    """What it says."""
+    """The state of the check."""
 
     last_transition_time: Time
-    """When state last changed."""
+    """The time at which the state last changed."""
 
     message: Annotated[str, Field(max_length=32768)]
-    """Why, for people."""
+    """A message for people that explains the state."""
 
     requeue_after_seconds: Count | None = None
-    """How long to wait before the workload is tried again."""
+    """The delay before the workload is retried, in seconds."""
 
     retry_count: Count | None = None
-    """How often the check asked to try again."""
+    """How often the check requested a retry."""
 
     pod_set_updates: Annotated[
         tuple[PodSetUpdate, ...], Field(max_length=MAX_POD_SETS), map_list("name")
     ] = ()
-    """What the check changes in the pods."""
+    """Changes of the pods by the check."""
 
 
 class PodSetRequest(ApiModel):
-    """What a pod set asks for."""
+    """The requests of a pod set."""
 
     name: PodSetName = "main"
-    """The pod set."""
+    """The name of the pod set."""
 
     resources: dict[str, Quantity] = Field(default_factory=dict)
-    """The quota that it asks for, for all pods together."""
+    """The quota that the pod set requests, for all pods together."""
 
 
 class EvictionCount(ApiModel):
-    """How often the workload was evicted for a reason."""
+    """The number of evictions for one reason."""
 
     reason: Annotated[str, Field(max_length=316)]
-    """The reason."""
+    """The reason of the evictions."""
 
     underlying_cause: Annotated[str, Field(max_length=316)]
-    """The cause of that; may be empty."""
+    """The cause of that reason. It can be empty."""
 
     count: Count
-    """How often."""
+    """The number of evictions."""
 
 
 class SchedulingStats(ApiModel):
-    """What happened to the workload so far."""
+    """Statistics of the workload's scheduling."""
 
     evictions: Annotated[
         tuple[EvictionCount, ...], Field(max_length=256), map_list("reason", "underlyingCause")
     ] = ()
-    """How often it was evicted."""
+    """The numbers of evictions, by reason and cause."""
 
 
 class UnhealthyNode(ApiModel):
-    """A node that pods were placed on and that failed."""
+    """A failed node that pods of the workload are assigned to."""
 
     name: Annotated[str, Field(max_length=253)]
-    """The node."""
+    """The name of the node."""
 
 
 class PreemptionGateState(PreemptionGate):
     """The state of a preemption gate."""
 
     position: Literal["Closed", "Open"]
-    """Whether others may be preempted."""
+    """Whether the gate is open, so that other workloads can be preempted."""
 
     last_transition_time: Time
-    """When position last changed."""
+    """The time at which the position last changed."""
 
 
 class WorkloadStatus(ApiModel):
-    """How the workload fares."""
+    """The observed state of the Workload."""
 
     rules = (
         ValidationRule(
@@ -471,50 +471,51 @@ class WorkloadStatus(ApiModel):
     )
 
     conditions: Conditions = ()
-    """QuotaReserved, Admitted, PodsReady, Evicted, Preempted, Requeued, Finished and others."""
+    """The conditions of the workload, such as QuotaReserved, Admitted, PodsReady, Evicted, Preempted,
+    Requeued and Finished."""
 
     admission: Admission | None = None
-    """What was reserved, and where."""
+    """The reserved quota, and the ClusterQueue that it was reserved in."""
 
     requeue_state: RequeueState | None = None
-    """When an evicted workload comes back."""
+    """When the evicted workload is requeued."""
 
     reclaimable_pods: Annotated[
         tuple[ReclaimablePod, ...], Field(max_length=MAX_POD_SETS), map_list("name")
     ] = ()
-    """Pods that are done, and whose quota is free again."""
+    """Pods that have ended and whose quota is released."""
 
     admission_checks: Annotated[tuple[AdmissionCheckState, ...], Field(max_length=8), map_list("name")] = ()
-    """What AdmissionChecks say."""
+    """The states of the workload's AdmissionChecks."""
 
     resource_requests: Annotated[
         tuple[PodSetRequest, ...], Field(max_length=MAX_POD_SETS), map_list("name")
     ] = ()
-    """What the workload asks for; shown while it is not admitted."""
+    """The requests of the workload. They are shown while it is not admitted."""
 
     accumulated_past_execution_time_seconds: Annotated[Int32 | None, Field(ge=0)] = None
-    """How long it ran before it was evicted."""
+    """How long the workload ran before its evictions, in seconds."""
 
     scheduling_stats: SchedulingStats | None = None
-    """What happened to the workload so far."""
+    """Statistics of the workload's scheduling."""
 
     nominated_cluster_names: Annotated[
         tuple[Annotated[str, Field(max_length=256)], ...], Field(max_length=20), SET
     ] = ()
-    """Worker clusters that it is offered to."""
+    """The worker clusters that are considered for the workload."""
 
     cluster_name: Annotated[str | None, Field(max_length=256)] = None
-    """The worker cluster that it runs in."""
+    """The worker cluster that the workload runs in."""
 
     unhealthy_nodes: Annotated[tuple[UnhealthyNode, ...], Field(max_length=8), map_list("name")] = ()
-    """Nodes that pods were placed on and that failed."""
+    """Failed nodes that pods of the workload are assigned to."""
 
     preemption_gates: Annotated[tuple[PreemptionGateState, ...], Field(max_length=8), map_list("name")] = ()
     """The states of the preemption gates."""
 
 
 class Workload(ApiKind):
-    """One job as it is queued: its pods, what was reserved for it, and how it fares."""
+    """One job in a queue, with its pods, its reserved quota and its state."""
 
     plural: ClassVar[str] = "workloads"
     namespaced: ClassVar[bool] = True
@@ -574,7 +575,7 @@ class Workload(ApiKind):
     )
 
     spec: WorkloadSpec | None = None
-    """What is to run, where it queues, and how urgent it is."""
+    """The desired state of the Workload."""
 
     status: WorkloadStatus | None = None
-    """How the workload fares."""
+    """The observed state of the Workload."""

@@ -1,4 +1,4 @@
-"""WorkloadPriorityClass: a priority in the queue, apart from that of pods."""
+"""WorkloadPriorityClass: a priority of workloads that is independent of the priority of their pods."""
 
 from typing import Annotated, ClassVar
 
@@ -9,14 +9,14 @@ from admitq_api.schema import ApiKind, Column
 
 
 class WorkloadPriorityClass(ApiKind):
-    """A priority in the queue, apart from that of pods."""
+    """A priority of workloads that is independent of the priority of their pods."""
 
     plural: ClassVar[str] = "workloadpriorityclasses"
     short_names: ClassVar[tuple[str, ...]] = ("wpc",)
     columns: ClassVar[tuple[Column, ...]] = (Column("Value", ".value", "integer"),)
 
     value: Int32
-    """The priority: more goes first. A change applies to workloads that wait."""
+    """The priority. Workloads of higher priority come first. Changes apply to waiting workloads."""
 
     description: Annotated[str | None, Field(max_length=2048)] = None
-    """What the class is for."""
+    """The purpose of the class."""
