@@ -1,1 +1,1 @@
-"""Job kinds as data: what admitq must know of a kind of job to queue, start and stop it."""
+"""Job kinds as data: what admitq must know about a job kind to queue, start and stop its jobs."""

@@ -27,45 +27,45 @@ CAPABILITIES: Final[tuple[Capability, ...]] = (
         "partialAdmission",
         "partial",
         "A job with a minimum number of pods is admitted with fewer pods if there is no quota for all.",
-        lambda one: one.scaling.with_pod_counts is not None,
+        lambda kind: kind.scaling.with_pod_counts is not None,
     ),
     Capability(
         "elastic",
         "elastic",
         "An elastic job is scaled while it runs: up when there is quota for more pods, down at once.",
-        lambda one: one.scaling.can_be_elastic,
+        lambda kind: kind.scaling.can_be_elastic,
     ),
     Capability(
         "reclaimablePods",
         "reclaimable",
         "Quota of ended pods without a successor is released while the other pods run.",
-        lambda one: one.scaling.count_reclaimable_pods is not return_none,
+        lambda kind: kind.scaling.count_reclaimable_pods is not return_none,
     ),
     Capability(
         "prebuiltWorkload",
         "prebuilt",
         "A job can use an existing Workload instead of a new one.",
-        lambda one: one.delegation.adopts_prebuilt_workload,
+        lambda kind: kind.delegation.adopts_prebuilt_workload,
     ),
     Capability(
         "otherClusters",
         "other clusters",
         "A job has a field that names the controller that runs it (`managedBy`), so that the job can run in "
         "another cluster. No controller of admitq dispatches jobs to other clusters yet.",
-        lambda one: one.delegation.managed_by_path is not None,
+        lambda kind: kind.delegation.managed_by_path is not None,
         is_implemented=False,
     ),
     Capability(
         "ownPriorityClass",
         "priority class",
         "A job can name a PriorityClass for all of its pods.",
-        lambda one: one.templates.find_priority_class is not return_none,
+        lambda kind: kind.templates.find_priority_class is not return_none,
     ),
 )
 
 
 def describe_kind(one: Integration) -> dict[str, Any]:
-    """A kind and its abilities, as JSON tells them."""
+    """Return a kind and its capabilities as JSON."""
     return {
         "framework": one.framework,
         "apiVersion": one.api_version,

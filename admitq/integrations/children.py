@@ -1,8 +1,8 @@
-"""Rules by which kinds recognise the objects that their own controllers create for a job.
+"""Rules by which kinds recognize the objects that their controllers create for a job.
 
-An owner reference alone proves nothing: every tenant can write one. A rule compares what a controller derives
-from the job: the name, the ordinal, the number of pods and what each pod is charged. It must accept all
-objects of a real controller, for what differs is queued for itself or stopped.
+An owner reference is no proof, because every tenant can write one. The rules compare what a controller
+derives from the job: the name, the ordinal, the number of pods, and the requests of each pod. They must
+accept all objects of a real controller: admitq queues objects that differ by themselves, or stops them.
 """
 
 import re
@@ -20,13 +20,13 @@ from admitq_api.quantity import QuantityError, parse_quantity
 _ORDINAL: Final = re.compile(r"0|[1-9][0-9]{0,8}")
 _GENERATED: Final = re.compile(r"[a-z0-9]{5}")
 MAX_GENERATED_STEM: Final = 58
-"""Characters that the API server keeps of ``generateName``, before the five that it adds."""
+"""How many characters of ``generateName`` the API server keeps before it appends five others."""
 _MILLI: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class PodsOfTemplate:
-    """Pods of one template, and how many."""
+    """A pod template and its number of pods."""
 
     template: JsonObject
     count: int
@@ -36,13 +36,13 @@ class PodsOfTemplate:
 
 
 def get_name(obj: JsonObject) -> str:
-    """Name of an object; empty without one."""
+    """Return the name of an object; empty if it has none."""
     name: Any = value_at(obj, ("metadata", "name"), "")
     return name if isinstance(name, str) else ""
 
 
 def has_ordinal(name: str, stem: str, count: int, start: int = 0) -> bool:
-    """Whether a name is ``<stem>-<ordinal>`` with one of ``count`` ordinals from ``start``."""
+    """Whether a name is ``<stem>-<ordinal>`` with an ordinal from ``start`` to ``start + count - 1``."""
     ordinal = name.removeprefix(f"{stem}-")
     if not name.startswith(f"{stem}-") or not _ORDINAL.fullmatch(ordinal):
         return False
@@ -50,9 +50,9 @@ def has_ordinal(name: str, stem: str, count: int, start: int = 0) -> bool:
 
 
 def is_generated(obj: JsonObject, stem: str) -> bool:
-    """Whether the API server generated, or is yet to generate, the name of an object from a stem.
+    """Whether the API server has generated, or will generate, the name of an object from a stem.
 
-    A mutating webhook reviews an object before its name is generated.
+    A mutating webhook reviews an object before the API server generates the name.
     """
     kept = stem[:MAX_GENERATED_STEM]
     name = get_name(obj)
@@ -62,26 +62,26 @@ def is_generated(obj: JsonObject, stem: str) -> bool:
 
 
 def is_selected(owner: JsonObject, child: JsonObject) -> bool:
-    """Whether the child has the labels that its owner's controller counts its children by.
+    """Whether the child has the labels by which its owner's controller selects its children.
 
-    A controller gives up an object without them, which then goes on by itself.
+    A controller releases an object without these labels. The object then runs independently.
     """
     wanted = text_fields_at(owner, ("spec", "selector", "matchLabels"))
     return wanted.items() <= text_fields_at(child, ("metadata", "labels")).items()
 
 
-# --- pods and what they are charged -----------------------------------------------------------------
+# --- pods and their requests ------------------------------------------------------------------------
 
 
 def compare_pods(
     child: PodsOfTemplate, granted: PodsOfTemplate | None, *, counted: bool = True
 ) -> ChildDifference | None:
-    """In what pods of a child differ from those that its owner was charged for; None if they are no more.
+    """Return how the pods of a child exceed those that its owner was charged for; None if they do not.
 
     Args:
-        child: pods of the child.
-        granted: what the owner says of them; None if it says nothing.
-        counted: whether their number is compared, too.
+        child: the pods of the child.
+        granted: the pods of the owner; None if the owner states none.
+        counted: whether the number of pods is compared too.
     """
     if granted is None:
         return ChildDifference.PODS if child.count else None
@@ -91,23 +91,23 @@ def compare_pods(
 
 
 def find_first_difference(found: Iterable[ChildDifference | None]) -> ChildDifference | None:
-    """The first that there is."""
+    """Return the first difference; None if there is none."""
     return next((one for one in found if one is not None), None)
 
 
 def is_template_within(child: JsonObject, template: JsonObject) -> bool:
-    """Whether pods of the child's template are charged at most what those of a template are.
+    """Whether pods of the child's template are charged at most as much as pods of another template.
 
-    Compares requests of all containers, pod-level requests, overhead, runtime class and resource claims.
+    It compares requests of all containers, pod-level requests, overhead, runtime class and resource claims.
     """
     return _is_within(object_at(child, ("spec",)), object_at(template, ("spec",)), is_pod=False)
 
 
 def is_pod_within(pod: JsonObject, template: JsonObject) -> bool:
-    """Whether a pod is charged at most what a template says of it, but for what others add to pods.
+    """Whether a pod is charged at most as much as its template, apart from additions at its creation.
 
-    LimitRanges and RuntimeClasses add amounts of resources that the template does not state, and injectors
-    add containers. Neither is charged.
+    LimitRanges and RuntimeClasses add requests that the template does not state, and injectors add
+    containers. Neither is charged to quota.
     """
     return _is_within(object_at(pod, ("spec",)), object_at(template, ("spec",)), is_pod=True)
 
@@ -130,17 +130,17 @@ def _is_within(child: JsonObject, template: JsonObject, *, is_pod: bool) -> bool
 def _are_containers_within(
     containers: list[JsonObject], templates: list[JsonObject], *, is_pod: bool
 ) -> bool:
-    """Compare by name, as operators add containers at places of their own."""
+    """Compare containers by name, because operators add containers at any position."""
     left = list(templates)
-    for one in containers:
-        other = next((known for known in left if known.get("name") == one.get("name")), None)
-        if other is None:
+    for container in containers:
+        known = next((known for known in left if known.get("name") == container.get("name")), None)
+        if known is None:
             if is_pod:
                 continue
             return False
-        left.remove(other)
-        is_equal = one.get("restartPolicy") == other.get("restartPolicy")
-        if not is_equal or not _is_at_most(_get_requests(one), _get_requests(other), is_pod=is_pod):
+        left.remove(known)
+        is_equal = container.get("restartPolicy") == known.get("restartPolicy")
+        if not is_equal or not _is_at_most(_get_requests(container), _get_requests(known), is_pod=is_pod):
             return False
     return True
 
@@ -166,7 +166,7 @@ def _count_claims(spec: JsonObject) -> Counter[tuple[Any, Any]]:
 
 
 def _get_requests(holder: JsonObject) -> dict[str, Any]:
-    """Requests, and the limits that stand in for those that are not written."""
+    """Return the requests. A limit counts as the request of a resource without one."""
     resources = object_at(holder, ("resources",))
     return _parse_amounts({**object_at(resources, ("limits",)), **object_at(resources, ("requests",))})
 
@@ -176,7 +176,7 @@ def _parse_amounts(quantities: JsonObject) -> dict[str, Any]:
 
 
 def _parse_amount(quantity: Any) -> Fraction | str:
-    """A quantity as the API server stores it in a pod template, where it rounds up to thousandths."""
+    """Return a quantity as the API server stores it in a pod template: rounded up to thousandths."""
     try:
         return Fraction(ceil(parse_quantity(quantity) * _MILLI), _MILLI)
     except QuantityError:

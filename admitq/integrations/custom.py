@@ -1,6 +1,6 @@
-"""Kinds of jobs made of what the configuration says of them, and of nothing else.
+"""Job kinds that are defined in the configuration file, without code.
 
-All that such a kind can do follows from the record that is made here, as it does for kinds that have code.
+This module creates their records. admitq treats them like kinds that have code.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -41,7 +41,7 @@ from admitq_api.path_notation import EACH_ELEMENT, POD_SET_NAME, parse_path
 
 
 def create_integration(given: CustomKind) -> Integration:
-    """The record of a kind."""
+    """Return the record of a declared kind."""
     kind = _CustomJobs(given)
     return Integration(
         framework=given.framework,
@@ -76,10 +76,10 @@ def create_integration(given: CustomKind) -> Integration:
 
 
 def load_custom_integrations(configuration: Configuration) -> tuple[Integration, ...]:
-    """The records of all kinds that a configuration file tells of.
+    """Return the records of all kinds that a configuration file defines.
 
     Raises:
-        ConfigurationError: one of them is there already, or is one of our own.
+        ConfigurationError: a kind exists already, or is one of admitq's API.
     """
     external = map(OwnerKind.parse, configuration.integrations.external_frameworks)
     return create_integrations(configuration.integrations.custom, load_integrations(), external)
@@ -88,10 +88,10 @@ def load_custom_integrations(configuration: Configuration) -> tuple[Integration,
 def load_enabled_and_all_kinds(
     configuration: Configuration, gates: FeatureGates
 ) -> tuple[tuple[Integration, ...], tuple[Integration, ...]]:
-    """Return the kinds of jobs that are enabled, and all kinds that there are.
+    """Return the enabled job kinds, and all job kinds.
 
     Raises:
-        ConfigurationError: a kind of the configuration is there already, or is one of our own.
+        ConfigurationError: a kind of the configuration exists already, or is one of admitq's API.
     """
     custom = load_custom_integrations(configuration)
     return (*select_enabled(configuration.integrations.frameworks, gates), *custom), (
@@ -103,15 +103,15 @@ def load_enabled_and_all_kinds(
 def create_integrations(
     given: Sequence[CustomKind], known: Iterable[Integration], external: Iterable[OwnerKind] = ()
 ) -> tuple[Integration, ...]:
-    """The records of all kinds that the configuration tells of.
+    """Return the records of declared kinds.
 
     Args:
         given: ``integrations.custom``.
-        known: the kinds that there are already.
-        external: those that somebody else queues.
+        known: the existing kinds.
+        external: kinds that another controller queues.
 
     Raises:
-        ConfigurationError: a kind is there already, or is one of our own.
+        ConfigurationError: a kind exists already, or is one of admitq's API.
     """
     taken = {
         key: f"{one.kind} of {one.group or 'the core API'}, which admitq knows: remove it, "
@@ -139,9 +139,10 @@ def create_integrations(
 
 
 def _list_identities(group: str, kind: str, plural: str) -> tuple[tuple[str, str], ...]:
-    """What no two kinds may have in common, whatever their versions; kinds begin with a capital letter.
+    """Return the identities that must be unique among kinds, whatever their versions.
 
-    Paths of webhooks have hyphens for the dots of groups.
+    Webhook paths contain hyphens instead of the dots of groups. Kinds begin with a capital letter, so that
+    the identities do not collide with each other.
     """
     return (group, kind), (group, plural), (group.replace(".", "-"), kind.lower())
 
@@ -151,7 +152,7 @@ def _parse_created_kind(name: str) -> tuple[str, str]:
     return group, kind
 
 
-# --- what shows how a job stands --------------------------------------------------------------------
+# --- signs of a job's state -------------------------------------------------------------------------
 
 
 def _match_any(signs: Sequence[StatusSign]) -> Callable[[JsonObject], bool]:
@@ -170,7 +171,7 @@ def _matches(sign: StatusSign, job: JsonObject) -> bool:
 
 
 def _list_values(job: Any, path: FieldPath) -> Iterator[Any]:
-    """What stands at the path, of each element of a list where it leads through one."""
+    """Yield the value at a path; one for each element of a list that the path contains."""
     if EACH_ELEMENT not in path:
         yield value_at(job, path)
         return
@@ -184,7 +185,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _is_one_of(value: Any, values: Iterable[Any]) -> bool:
-    # True is 1 for Python, and is not for whoever writes a job.
+    # In Python True == 1, but in JSON true and 1 are different values.
     return any(type(value) is type(one) and value == one for one in values)
 
 
@@ -197,11 +198,11 @@ def _is_set(value: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _CustomPods:
-    """One podset of a job, and which of the kind's it is."""
+    """One podset of a job, with its declaration."""
 
     declaration: CustomPodSet
     name: str
-    """As the job writes it; names of podsets are in lower case."""
+    """The name as the job writes it. The podset has the name in lower case."""
     template_path: FieldPath
     count_path: FieldPath | None
     count: int
@@ -209,13 +210,13 @@ class _CustomPods:
 
     @property
     def pod_set_name(self) -> str:
-        """Its name in Workloads."""
+        """The name of the podset in Workloads."""
         return self.name.lower()
 
 
 @dataclass(frozen=True, slots=True)
 class _CustomJobs:
-    """The functions of a kind."""
+    """The functions of a declared kind."""
 
     declaration: CustomKind
 
@@ -246,7 +247,7 @@ class _CustomJobs:
         return found
 
     def list_pod_sets(self, job: JsonObject, _names: Names) -> list[PodSetTemplate]:
-        """As the paths lead to them; the last that states a minimum may run with fewer pods."""
+        """Return the podsets at the declared paths. Only the last one with a minimum count keeps it."""
         pods = self._list_pods(job)
         flexible = next((one for one in reversed(pods) if one.min_count is not None), None)
         return [
@@ -257,14 +258,14 @@ class _CustomJobs:
                 min(one.min_count, one.count) or None
                 if one is flexible and one.min_count is not None
                 else None,
-                # Definitions that others wrote may let anything pass as a template.
+                # The CRD of the kind may not validate pod templates.
                 clean_pod_template(value_at(job, one.template_path)),
             )
             for one in pods
         ]
 
     def with_pod_counts(self, job: JsonObject, counts: Mapping[str, int], _names: Names) -> JsonObject:
-        """The job with other numbers of pods, where it states them."""
+        """Return the job with other numbers of pods."""
         changed = job
         for one in self._list_pods(job):
             if (
@@ -276,7 +277,7 @@ class _CustomJobs:
         return changed
 
     def count_reclaimable_pods(self, job: JsonObject) -> Mapping[str, int]:
-        """As the paths say, and never more pods than there are."""
+        """Return the numbers of reclaimable pods at the declared paths, at most the number of pods."""
         found: dict[str, int] = {}
         for one in self._list_pods(job):
             if one.declaration.reclaimable is not None:
@@ -288,12 +289,12 @@ class _CustomJobs:
         return {name: count for name, count in found.items() if count > 0}
 
     def find_outcome(self, job: JsonObject) -> JobOutcome | None:
-        """As the first sign says that holds."""
+        """Return the outcome of the first sign that matches; None if none does."""
         sign = next((one for one in self.declaration.finished if _matches(one, job)), None)
         return None if sign is None else JobOutcome(sign.success, _get_message(sign, job))
 
     def find_priority_class(self, job: JsonObject) -> str | None:
-        """The class that the job names."""
+        """Return the PriorityClass that the job names."""
         return text_at(job, parse_path(self.declaration.priority_class or "")) or None
 
 

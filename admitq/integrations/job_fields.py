@@ -1,4 +1,4 @@
-"""Read what jobs of many kinds state in the same way: numbers of pods, conditions and how a job ended."""
+"""Read fields that jobs of many kinds have in common: numbers of pods, conditions, outcomes."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,7 +14,8 @@ def count_pods(value: Any, default: int = 1) -> int:
 
 def find_condition(job: JsonObject, type_: str) -> JsonObject | None:
     """Return the condition of a type in the job's status."""
-    return next((one for one in objects_at(job, ("status", "conditions")) if one.get("type") == type_), None)
+    conditions = objects_at(job, ("status", "conditions"))
+    return next((condition for condition in conditions if condition.get("type") == type_), None)
 
 
 def is_condition_true(job: JsonObject, type_: str) -> bool:
@@ -29,8 +30,8 @@ def find_end(job: JsonObject, success_of: Mapping[str, bool]) -> JobOutcome | No
         job: the job.
         success_of: the types of conditions that end a job, and whether it succeeded then.
     """
-    for one in objects_at(job, ("status", "conditions")):
-        success = success_of.get(as_text(one.get("type")))
-        if success is not None and one.get("status") == "True":
-            return JobOutcome(success, as_text(one.get("message")))
+    for condition in objects_at(job, ("status", "conditions")):
+        success = success_of.get(as_text(condition.get("type")))
+        if success is not None and condition.get("status") == "True":
+            return JobOutcome(success, as_text(condition.get("message")))
     return None

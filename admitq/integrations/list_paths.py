@@ -1,4 +1,4 @@
-"""Paths that lead through each element of a list, as ``spec.tasks[].template`` is written."""
+"""Paths that contain every element of a list, such as ``spec.tasks[].template``."""
 
 from collections.abc import Mapping, Sequence
 
@@ -7,7 +7,7 @@ from admitq_api.path_notation import EACH_ELEMENT
 
 
 def list_element_indexes(job: JsonObject, path: FieldPath) -> Sequence[int | None]:
-    """The elements of the list that the path leads through; one None where it leads through none."""
+    """Return the indexes of the list elements that a path contains; a single None if it contains no list."""
     if EACH_ELEMENT not in path:
         return (None,)
     listed = as_list(value_at(job, path[: path.index(EACH_ELEMENT)]))
@@ -15,5 +15,5 @@ def list_element_indexes(job: JsonObject, path: FieldPath) -> Sequence[int | Non
 
 
 def get_element_path(path: FieldPath, index: int | None) -> FieldPath:
-    """The path for one element of the list."""
+    """Return the path for one element of the list."""
     return tuple(index if step == EACH_ELEMENT and index is not None else step for step in path)

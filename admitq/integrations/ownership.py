@@ -1,4 +1,4 @@
-"""Who controls an object, and which of its ancestors is queued in its stead."""
+"""The controllers of objects, and the search for the ancestor with which an object is queued."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -9,25 +9,25 @@ from admitq_api.json_objects import JsonObject, value_at
 from admitq_api.labels import Names
 
 MAX_OWNER_DEPTH = 10
-"""Most owners between an object and the ancestor that manages it."""
+"""The maximum number of owners between an object and its queued ancestor."""
 
 OwnerLookup = Callable[["Owner"], Awaitable[JsonObject | None]]
-"""Finds an owner; it may have to ask the API server."""
+"""A function that returns an owner. It may call the API server."""
 
 OwnerResolver = Callable[[Integration, JsonObject], Awaitable[JsonObject]]
-"""Gives an owner of a kind what its pods follow from besides, as far as that is there."""
+"""A function that returns an owner with the data of the objects that determine its pods, if they exist."""
 
 
 class OwnerMissing(LookupError):
-    """An owner of a known kind does not exist (yet); its controller reference may be ahead of our watch."""
+    """An owner of a known kind was not found. The watch of its kind may be behind."""
 
 
 class NestedTooDeep(ValueError):
-    """The chain of owners is longer than ``DEEPEST``, or closes to a cycle."""
+    """The chain of owners is longer than ``MAX_OWNER_DEPTH``, or is a cycle."""
 
 
 def get_controller(obj: JsonObject) -> JsonObject | None:
-    """Owner reference of the object's controller."""
+    """Return the owner reference of the object's controller; None without one."""
     references = value_at(obj, ("metadata", "ownerReferences"), [])
     for reference in references if isinstance(references, list) else ():
         if isinstance(reference, Mapping) and reference.get("controller") is True:
@@ -38,12 +38,12 @@ def get_controller(obj: JsonObject) -> JsonObject | None:
 def has_known_controller(
     obj: JsonObject, integrations: Iterable[Integration], external: Iterable[OwnerKind] = ()
 ) -> bool:
-    """Whether the object's controller is of a kind that is followed, so that it has to be asked about.
+    """Whether the object's controller is of a known kind, so that it must be looked up.
 
     Args:
         obj: the object.
-        integrations: the enabled ones.
-        external: kinds that a third party queues.
+        integrations: the enabled integrations.
+        external: kinds that another controller queues.
     """
     reference = get_controller(obj)
     return reference is not None and _parse_owner_kind(reference) in _list_followed_kinds(
@@ -61,33 +61,33 @@ def _list_followed_kinds(
 
 
 def is_controlled_by(obj: JsonObject, owner: JsonObject) -> bool:
-    """Whether the object's controller is this very owner, and not a former one of the same name."""
+    """Whether the object's controller is this owner, compared by UID."""
     reference = get_controller(obj)
     return reference is not None and reference.get("uid") == value_at(owner, ("metadata", "uid"))
 
 
 def is_single_pod_workload(workload: JsonObject) -> bool:
-    """Whether the Workload is that of a single pod. The members of a group own theirs without control."""
+    """Whether the Workload belongs to a single pod. Members of a group do not control their Workload."""
     reference = get_controller(workload)
     return reference is not None and (reference.get("apiVersion"), reference.get("kind")) == ("v1", "Pod")
 
 
 def is_group_workload(workload: JsonObject, names: Names) -> bool:
-    """Whether a Workload stands for the group of its name, which many own and nobody controls."""
-    made_for_it = value_at(workload, ("metadata", "annotations", names.is_group_workload)) == "true"
-    return made_for_it and get_controller(workload) is None
+    """Whether a Workload belongs to the pod group of its name. It then has owners and no controller."""
+    is_marked = value_at(workload, ("metadata", "annotations", names.is_group_workload)) == "true"
+    return is_marked and get_controller(workload) is None
 
 
 def is_served_workload(workload: JsonObject, names: Names) -> bool:
-    """Whether a Workload was made for an object that serves, which alone decides what it asks for."""
+    """Whether a Workload belongs to an object that serves. That object alone determines its requests."""
     return value_at(workload, ("metadata", "annotations", names.job_owner_name)) is not None
 
 
 def has_other_owner(workload: JsonObject, owners: Iterable[str], names: Names) -> bool:
-    """Whether a Workload names an owner whose UID is none of these, in a reference or in its label job-uid.
+    """Whether a Workload has an owner with another UID, by an owner reference or by its label job-uid.
 
-    The label counts beside the references: the Workload of a job that was deleted with ``--cascade=orphan``
-    has lost its references, and may hold the quota of pods that still run.
+    The label counts too: if a job is deleted with ``--cascade=orphan``, its Workload loses its owner
+    references and can still hold quota for running pods.
     """
     references = value_at(workload, ("metadata", "ownerReferences"), [])
     labelled = value_at(workload, ("metadata", "labels", names.job_uid))
@@ -96,15 +96,16 @@ def has_other_owner(workload: JsonObject, owners: Iterable[str], names: Names) -
 
 
 def get_queue_name(obj: JsonObject, names: Names) -> str:
-    """LocalQueue that the object's label names; empty without one."""
+    """Return the LocalQueue that the object's label names; empty without the label."""
     name: Any = value_at(obj, ("metadata", "labels", names.queue_name), "")
     return name if isinstance(name, str) else ""
 
 
 def list_prebuilt_names(obj: JsonObject, names: Names, *, by_annotation: bool) -> list[tuple[str, Any]]:
-    """Where the object names the Workload that it adopts, and the name; the first place decides.
+    """Return where the object names the Workload that it adopts ("labels", "annotations"), with each name.
 
-    Where labels identify Workloads, an annotation counts only for a name that is too long for a label.
+    The first item decides. If labels identify Workloads, an annotation counts only if its name is too long
+    for a label.
     """
     key = names.prebuilt_workload_name
     labelled, annotated = (
@@ -116,7 +117,7 @@ def list_prebuilt_names(obj: JsonObject, names: Names, *, by_annotation: bool) -
 
 
 def get_prebuilt_name(obj: JsonObject, names: Names, *, by_annotation: bool) -> str:
-    """Name of the Workload that the object adopts; empty if one is created for it."""
+    """Return the name of the Workload that the object adopts; empty if admitq creates its Workload."""
     return next(
         (name for _, name in list_prebuilt_names(obj, names, by_annotation=by_annotation) if name), ""
     )
@@ -128,40 +129,40 @@ def _parse_owner_kind(reference: JsonObject) -> OwnerKind:
 
 
 class Owner(NamedTuple):
-    """An owner as a reference names it."""
+    """An owner, as an owner reference names it."""
 
     kind: OwnerKind
     namespace: str
-    """Of the object that it owns; the owner itself may have none."""
+    """The namespace of the owned object. The owner itself can be cluster-scoped."""
     name: str
     uid: str
 
 
 class AncestorSearchResult(NamedTuple):
-    """What an object's chain of controller references leads to."""
+    """The result of following an object's chain of controller references."""
 
     ancestor: JsonObject | None = None
-    """The top-most ancestor that is queued itself, so that the object follows it and is not queued."""
+    """The top-most queued ancestor. The object is queued with it and not by itself."""
     claimed_ancestor: JsonObject | None = None
-    """The top-most queued one that the chain names, where its controller did not create all that it leads
-    through."""
+    """The top-most queued ancestor, if an object of the chain was not created by its owner's controller."""
     difference: ChildDifference | None = None
-    """In what the lowest such object differs."""
+    """How the lowest such object differs from those that its owner's controller creates."""
 
 
 class AncestorFinder:
-    """How ancestors are found: the kinds that are followed, and where their objects are.
+    """Finds the queued ancestors of objects.
 
     Args:
-        lookup: finds owners.
-        integrations: the enabled ones.
-        names: names of labels.
-        without_queue_name: jobs without a queue name are managed too.
-        external: kinds that a third party queues.
-        elastic_jobs: whether jobs may be elastic.
-        resolve: gives an owner what its pods follow from besides; by default owners say all themselves.
-        read_again: finds an owner as the API server has it now, where ``lookup`` may be behind. It is asked
-            before an object counts as not created by its owner's controller.
+        lookup: returns owners.
+        integrations: the enabled integrations.
+        names: the names of labels.
+        without_queue_name: whether jobs without a queue name are managed too.
+        external: kinds that another controller queues.
+        elastic_jobs: whether jobs can be elastic.
+        resolve: returns an owner with the data of the objects that determine its pods; by default, owners
+            state all of their pods themselves.
+        read_again: returns the current owner from the API server, because ``lookup`` may be behind. It is
+            called before an object counts as not created by its owner's controller.
     """
 
     def __init__(
@@ -187,15 +188,15 @@ class AncestorFinder:
         self._read_again = read_again
 
     async def find(self, obj: JsonObject) -> AncestorSearchResult:
-        """Follow the controller references of an object, which is itself no answer.
+        """Return the result of following the controller references of an object.
 
-        Only kinds of enabled integrations, external ones, and those that integrations know as owners are
-        followed, and only while the reference's UID is that of the object found and the owner's kind creates
-        objects of this kind at all: a forged reference frees nothing from the queue. What covers its children
-        only together with an ancestor of its own is followed, and is no answer.
+        The search follows owners of enabled integrations, of external kinds and of intermediate kinds. It
+        stops if the UID of a reference is not that of the found object, or if the owner's kind does not
+        create objects of the child's kind. So a forged reference does not let an object skip the queue. An
+        owner that does not cover its children is followed, and is not a result.
 
         Raises:
-            OwnerMissing: an owner of a known kind is not found.
+            OwnerMissing: an owner of a known kind was not found.
             NestedTooDeep: the chain is too long.
         """
         namespace = value_at(obj, ("metadata", "namespace"), "")
@@ -239,7 +240,7 @@ class AncestorFinder:
     async def _compare_with(
         self, integration: Integration, owner: JsonObject, child: JsonObject, obj: JsonObject
     ) -> ChildDifference | None:
-        """Compare the child of an owner, and the object that the chain of owners begins with."""
+        """Compare the child of an owner, and the start of the chain, with what the owner creates."""
         resolved = owner if self._resolve is None else await self._resolve(integration, owner)
         difference = integration.ownership.compare_child(resolved, child, self._is_elastic)
         if difference is not None or child is obj:

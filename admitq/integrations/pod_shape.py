@@ -1,7 +1,7 @@
-"""What of a pod decides where it can run and what it uses, and a short hash of that.
+"""The shape of a pod: the fields that decide where it can run and what it requests. Also a hash of it.
 
-Two pods of one shape are interchangeable for a queue. Roles of pod groups are told apart by it, and what
-must not change while quota is held is compared by it (semantics, Per kind: Pod).
+Pods of the same shape are interchangeable in a queue. The shape distinguishes the roles of a pod group. While
+a job holds quota, the shape of its pods must not change (semantics, Per kind: Pod).
 """
 
 import hashlib
@@ -25,7 +25,7 @@ _COMPARED_FIELDS: Final = (
 )
 
 _HTML_ESCAPES: Final = {ord(character): f"\\u{ord(character):04x}" for character in "<>&\u2028\u2029"}
-"""What the JSON of Kubernetes' own components escapes although JSON need not."""
+"""The characters that Kubernetes components escape in JSON, although JSON does not require it."""
 
 
 def _get_requests(owner: Any) -> Any:
@@ -34,7 +34,7 @@ def _get_requests(owner: Any) -> Any:
 
 
 def _get_container_shapes(containers: Any) -> list[dict[str, Any]] | None:
-    """Requests and ports of each; null where there are none, as absent lists are written."""
+    """Return the requests and ports of each container; None for an empty or absent list."""
     if not isinstance(containers, list) or not containers:
         return None
     return [
@@ -47,7 +47,7 @@ def _get_container_shapes(containers: Any) -> list[dict[str, Any]] | None:
 
 
 def get_spec_shape(spec: JsonObject) -> dict[str, Any]:
-    """The shape of a pod's spec, whatever else stands in it."""
+    """Return the shape of a pod's spec."""
     shape = {field: _none_if_empty(spec.get(field)) for field in _COMPARED_FIELDS}
     shape["containers"] = _get_container_shapes(spec.get("containers"))
     shape["initContainers"] = _get_container_shapes(spec.get("initContainers"))
@@ -61,10 +61,10 @@ def _none_if_empty(value: Any) -> Any:
 
 
 def compute_role_hash(spec: JsonObject) -> str:
-    """Eight hexadecimal digits that pods of one shape have in common.
+    """Return a hash of the shape, of eight hexadecimal digits.
 
-    Keys inside of lists stay in the order in which the API server writes them, so that the hash is that of
-    other programs that follow the same rule.
+    Keys of objects in lists stay in the order of the API server, so that other programs compute the same
+    hash.
     """
     text = json.dumps({"spec": get_spec_shape(spec)}, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(text.translate(_HTML_ESCAPES).encode("utf-8", "surrogatepass")).hexdigest()[

@@ -1,4 +1,4 @@
-"""Pod templates that stand where the API server does not check them, or that are made of several parts."""
+"""Pod templates that the API server does not validate, or that are composed of several parts."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, cast
@@ -21,19 +21,19 @@ _POD_TEMPLATE: Final[Mapping[str, Any]] = {
         "priorityClassName": str,
     },
 }
-"""The parts of a pod template that are worked with, and what they are."""
+"""The fields of a pod template that admitq uses, and their types."""
 
 
 def clean_pod_template(value: Any) -> JsonObject:
-    """A pod template without those parts that have the wrong type; the same one if all is well.
+    """Return a pod template without fields of a wrong type.
 
-    For templates that stand where the API server does not check them.
+    Use it for templates that the API server does not validate.
     """
     return _keep_typed(value, _POD_TEMPLATE) or {}
 
 
 def _keep_typed(value: Any, shape: Any) -> Any:
-    """The value as far as it has the shape; None if it is of another type altogether."""
+    """Return the parts of a value that have the expected types; None if the value itself has a wrong type."""
     if shape is str:
         return value if isinstance(value, str) else None
     if isinstance(shape, list):
@@ -54,21 +54,21 @@ def _keep_typed(value: Any, shape: Any) -> Any:
     return {key: item for key, item in result.items() if item is not None or key not in shape}
 
 
-# --- what was added to what is there -----------------------------------------------------------------
+# --- additions to a base -----------------------------------------------------------------------------
 
 
 def select_entries_to_add(
     wanted: Mapping[str, str], base: Mapping[str, str], own: Mapping[str, str]
 ) -> dict[str, str]:
-    """What must stand beside the base so that both together are what is wanted.
+    """Return the entries that must be added to the base to get the wanted entries.
 
-    Entries that were there, ``own``, stay there even where the base says the same.
+    Entries that were added before (``own``) stay, even if the base has the same.
     """
     return {key: value for key, value in wanted.items() if key in own or base.get(key) != value}
 
 
 def select_items_to_add(wanted: Iterable[JsonObject], base: Iterable[JsonObject]) -> list[JsonObject]:
-    """What must stand behind the items of the base so that both together are what is wanted."""
+    """Return the items that must be appended to the base to get the wanted items."""
     rest, added = [*base], list[JsonObject]()
     for item in wanted:
         if item in rest:

@@ -1,4 +1,4 @@
-"""The kinds of jobs that admitq knows: its own, one line each, and those of installed packages."""
+"""The registry of job kinds: the built-in kinds, and those of installed packages."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -42,26 +42,26 @@ BUILT_IN_KINDS: tuple[Integration, ...] = (
     STATEFUL_SET,
     LEADER_WORKER_SET,
 )
-"""The kinds that come with admitq."""
+"""The built-in job kinds."""
 
 
 class UnusableIntegration(ValueError):
-    """An installed package offers an integration that cannot be loaded, or clashes with another."""
+    """An integration of an installed package cannot be loaded, or conflicts with another one."""
 
 
 @cache
 def load_integrations() -> tuple[Integration, ...]:
-    """All kinds: admitq's own first, then those of packages in the order of their entry points' names.
+    """Return all kinds: first the built-in kinds, then those of packages, sorted by entry point.
 
     Raises:
-        UnusableIntegration: a package's entry point is broken, is not called as its framework, or takes a
-            framework name or a kind that is taken already.
+        UnusableIntegration: an entry point of a package cannot be loaded, its name is not that of its
+            framework, or its framework or kind exists already.
     """
     found = list(BUILT_IN_KINDS)
     for entry_point in list_installed_kinds():
         try:
             integration = entry_point.load()
-        except Exception as error:  # code of a stranger: whatever it raises, the name must be told
+        except Exception as error:  # foreign code can raise anything; the error must name it
             raise UnusableIntegration(f"{entry_point.value}: {error}") from error
         if not isinstance(integration, Integration):
             raise UnusableIntegration(f"{entry_point.value} is not an Integration")
@@ -69,25 +69,26 @@ def load_integrations() -> tuple[Integration, ...]:
             raise UnusableIntegration(
                 f"{entry_point.value}: call the entry point {integration.framework}, as its framework"
             )
-        for other in found:
-            if integration.framework == other.framework or integration.gvk == other.gvk:
+        for known in found:
+            if integration.framework == known.framework or integration.gvk == known.gvk:
                 raise UnusableIntegration(f"{entry_point.value}: {integration.framework} exists already")
         found.append(integration)
     return tuple(found)
 
 
 def list_framework_names() -> tuple[str, ...]:
-    """Names that ``integrations.frameworks`` of the configuration may hold."""
+    """Return the names that ``integrations.frameworks`` of the configuration can contain."""
     return tuple(integration.framework for integration in load_integrations())
 
 
 def select_enabled(frameworks: Iterable[str], gates: FeatureGates) -> tuple[Integration, ...]:
-    """The integrations of these frameworks whose gates are open, and of those that they imply.
+    """Return the enabled integrations: those of the given frameworks, and those that these imply.
 
-    Their order is the registry's. One that is only implied minds what its parents had held, and nothing else.
+    Integrations with a disabled feature gate are left out. The order is that of the registry. An integration
+    that is only implied manages only objects that are held by their parents.
 
     Raises:
-        KeyError: a framework is not known.
+        KeyError: a framework is unknown.
     """
     wanted = set(frameworks)
     if unknown := wanted.difference(list_framework_names()):
@@ -104,7 +105,7 @@ def select_enabled(frameworks: Iterable[str], gates: FeatureGates) -> tuple[Inte
 
 
 def find_referenced_kind(group: str, version: str, kind: str) -> ReferencedKind | None:
-    """The kind that jobs refer to for what their pods are, of this group, version and name."""
+    """Return the kind of this group, version and name, if the pods of jobs are unknown without it."""
     wanted = OwnerKind(group, version, kind)
     known = (two for one in load_integrations() for two in one.templates.referenced_kinds if two.is_required)
     return next((one for one in known if one.kind == wanted), None)

@@ -1,12 +1,12 @@
-"""Names of Workloads: readable, bounded, and the same each time they are computed for the same owner."""
+"""Names of Workloads. They are readable, limited in length, and deterministic for an owner."""
 
 import hashlib
 
 MAX_NAME_LENGTH = 253
-"""Longest name of a Kubernetes object."""
+"""The maximum length of the name of a Kubernetes object."""
 
 MAX_LABEL_LENGTH = 63
-"""Longest name that is also the value of a label."""
+"""The maximum length of a label value, and so of a name that is used as one."""
 
 _HASH_LENGTH = 5
 
@@ -14,14 +14,15 @@ _HASH_LENGTH = 5
 def create_workload_name(
     kind: str, group: str, owner_name: str, owner_uid: str, *, extra: str = "", longest: int = MAX_NAME_LENGTH
 ) -> str:
-    """Name of the Workload of an owner: ``<kind>-<owner name>-<hash>``, lower case, at most ``longest``.
+    """Return the name of an owner's Workload: ``<kind>-<owner name>-<hash>``, in lower case.
 
-    The hash covers kind, group, name and UID of the owner, so that an owner which is deleted and created
-    again under its old name gets another Workload. ``extra`` tells apart the Workloads of one owner.
+    The hash covers the kind, group, name and UID of the owner. So an owner that is deleted and created again
+    with the same name has another Workload. ``extra`` distinguishes several Workloads of one owner. The name
+    has at most ``longest`` characters.
     """
     identity = [kind, group, owner_name, owner_uid, *([extra] if extra else [])]
-    # A short name for a reader, not a safeguard: equal hashes of different owners are caught by ownership.
+    # The hash is no security measure. If two owners have the same hash, the owner references tell them apart.
     digest = hashlib.sha1("\n".join(identity).encode(), usedforsecurity=False).hexdigest()[:_HASH_LENGTH]
     readable = f"{kind.lower()}-{owner_name}"[: longest - _HASH_LENGTH - 1]
-    # A name cut right behind a dot would have a label that starts with the hyphen, which is refused.
+    # A dot before the hyphen would make the name invalid: a label must not start with a hyphen.
     return f"{readable.rstrip('.')}-{digest}"

@@ -1,7 +1,7 @@
-"""Which fields of jobs the manager writes, by kind. All other fields are the user's.
+"""The fields of jobs that the manager writes, by kind. All other fields belong to users.
 
-An admission policy of the chart rejects every other change that the manager requests, so that a stolen token
-of the manager cannot change an image. A kind of the registry that is missing here fails a test.
+An admission policy of the chart rejects all other changes by the manager. So a stolen token of the manager
+cannot change an image. A test fails if a registered kind is missing here.
 """
 
 from collections.abc import Mapping
@@ -9,23 +9,23 @@ from typing import Final, NamedTuple
 
 
 class AnyValue(NamedTuple):
-    """A value that may change in any way, come and go."""
+    """A value that may change in any way, and may be added and removed."""
 
 
 class ListItems(NamedTuple):
-    """A list whose elements may change in these fields; none is added and none removed."""
+    """A list whose items may change in these fields. Items must not be added or removed."""
 
     item_fields: "WritableFields"
 
 
 class MapValues(NamedTuple):
-    """A map whose values may change in these fields; no key is added and none removed."""
+    """A map whose values may change in these fields. Keys must not be added or removed."""
 
     value_fields: "WritableFields"
 
 
 class PrefixedEntries(NamedTuple):
-    """A map in which entries may change whose keys begin with one of the prefixes."""
+    """A map whose entries may change if their keys begin with one of the prefixes."""
 
     prefixes: tuple[str, ...]
 
@@ -33,8 +33,8 @@ class PrefixedEntries(NamedTuple):
 class OptionalTemplate(NamedTuple):
     """A pod template that may change in these fields, and that the manager may create and delete.
 
-    One that it creates has containers with a name, an image and resources only. The images are among those of
-    the containers at ``images`` in the object; without a path containers have none.
+    The containers of a created template have a name, an image and resources only. The image must be one of
+    the containers at ``image_path`` in the object. Without that path, the containers have no image.
     """
 
     template_fields: "WritableFields"
@@ -42,9 +42,9 @@ class OptionalTemplate(NamedTuple):
 
 
 class OwnPatches(NamedTuple):
-    """A list of patches with managers, of which those of other managers stay as they are.
+    """A list of patches, each with a manager. Patches of other managers must not change.
 
-    Those of the manager of admitq change in pod templates what an admission injects, and nothing else.
+    The patches of admitq's manager must change only the fields of pod templates that an admission injects.
     """
 
 
@@ -58,7 +58,7 @@ WritableValue = (
     | Mapping[str, "WritableValue"]
 )
 WritableFields = Mapping[str, WritableValue]
-"""What may change below each key; all other keys stay as they are. An absent map counts as an empty one."""
+"""What may change below each key. Other keys must not change. An absent map counts as empty."""
 
 ANY_VALUE: Final = AnyValue()
 
@@ -67,13 +67,13 @@ INJECTED_SPEC_FIELDS: Final[WritableFields] = {
     "tolerations": ANY_VALUE,
     "schedulingGates": ANY_VALUE,
 }
-"""What an admission injects into the spec of pods."""
+"""The fields of pod specs that an admission injects."""
 
 INJECTED_TEMPLATE_FIELDS: Final[WritableFields] = {
     "metadata": {"labels": ANY_VALUE, "annotations": ANY_VALUE},
     "spec": INJECTED_SPEC_FIELDS,
 }
-"""What an admission injects into a pod template."""
+"""The fields of pod templates that an admission injects."""
 
 
 def _create_replica_fields(field: str) -> WritableFields:
@@ -139,12 +139,12 @@ SPEC_FIELDS: Final[Mapping[str, WritableFields]] = {
 }
 """The fields of the spec that the manager writes, by framework.
 
-It never writes kinds that only have their pods queue."""
+The manager never writes kinds whose pods are queued instead of the object itself."""
 
 STATUS_FIELDS: Final[Mapping[str, WritableFields]] = {
-    # A stop takes the start time back, so that the template may change.
+    # A stop removes the start time, so that the template may change.
     "batch/job": {"startTime": ANY_VALUE},
-    # Why a pod is stopped; failure recovery declares a pod failed.
+    # A condition says why a pod is stopped. Failure recovery sets the phase to Failed.
     "pod": {"conditions": ANY_VALUE, "phase": ANY_VALUE},
 }
 """The fields of the status that the manager writes, by framework."""

@@ -1,1 +1,1 @@
-"""Code that the kinds of one family share, such as those of Ray; kinds import it, and it imports no kind."""
+"""Code that the kinds of one family share, such as the kinds of Ray. Kinds import it; it imports no kind."""

@@ -1,8 +1,8 @@
-"""Jobs that hold a pod template for each role that a pod can have, as those of Kubeflow do.
+"""The job kinds of Kubeflow, which have a pod template for each role.
 
-Their templates stand under a map from role to replicas; they are suspended, and their priority class and
-their controller named, in ``spec.runPolicy``. When such a job is suspended its controller deletes its pods,
-and sets the numbers of active ones to 0 and the condition Running to False.
+The templates are in a map from roles to replicas. ``spec.runPolicy`` has the suspension, the priority class
+and the name of the controller. If such a job is suspended, its controller deletes its pods, and sets the
+numbers of active pods to 0 and the condition Running to False.
 """
 
 import re
@@ -38,7 +38,7 @@ SUSPEND: Final = (*RUN_POLICY, "suspend")
 MANAGED_BY: Final = (*RUN_POLICY, "managedBy")
 
 FINISHING_CONDITIONS: Final = {"Succeeded": True, "Failed": False}
-"""Whether the job succeeded, by the condition that ends it."""
+"""The conditions that end a job, and whether it succeeded."""
 
 PODS_ONLY: Final = frozenset({("", "Pod")})
 
@@ -48,19 +48,19 @@ _INDEX: Final = re.compile(r"[0-9]{1,9}")
 
 @dataclass(frozen=True, slots=True)
 class ReplicaRoles:
-    """Where a kind holds its templates, and for which roles, in the order of the podsets."""
+    """The field of a kind's pod templates, and the roles, in the order of the podsets."""
 
     field: str
     role_names: tuple[str, ...]
     ignores_case: bool = False
-    """Whether the controller takes the name of a role in upper and lower case alike."""
+    """Whether the controller accepts the name of a role in any case."""
 
     def list_pod_sets(self, job: JsonObject, _names: Names) -> list[PodSetTemplate]:
-        """A podset for each role that the job has."""
+        """Return a podset for each role that the job has."""
         return self.list_role_pod_sets(job)
 
     def list_role_pod_sets(self, job: JsonObject) -> list[PodSetTemplate]:
-        """A podset for each role that the job has."""
+        """Return a podset for each role that the job has."""
         path = ("spec", self.field)
         replicas = object_at(job, path)
         found: list[PodSetTemplate] = []
@@ -82,7 +82,7 @@ class ReplicaRoles:
         return next((key for key in replicas if key.lower() == role.lower()), role)
 
     def find_priority_class(self, job: JsonObject) -> str | None:
-        """The class of the run policy, or that of the first role which has one."""
+        """Return the PriorityClass of the run policy, or that of the first role with one."""
         policy = (*RUN_POLICY, "schedulingPolicy", "priorityClass")
         pods = (
             (*pod_set.template_path, "spec", "priorityClassName") for pod_set in self.list_role_pod_sets(job)
@@ -92,7 +92,7 @@ class ReplicaRoles:
     def compare_child(
         self, job: JsonObject, pod: JsonObject, _is_elastic: ElasticityCheck
     ) -> ChildDifference | None:
-        """In what a pod differs from the job's replica of its name, of which there is only one."""
+        """Return how a pod differs from the replica of its name; None if it does not."""
         owner, name = (text_at(one, ("metadata", "name")) for one in (job, pod))
         for pod_set in self.list_role_pod_sets(job):
             prefix = f"{owner}-{pod_set.name}-"
@@ -103,18 +103,18 @@ class ReplicaRoles:
 
 
 def find_outcome(job: JsonObject) -> JobOutcome | None:
-    """As the job's conditions say."""
+    """Return the outcome from the job's conditions; None while it has not ended."""
     return find_end(job, FINISHING_CONDITIONS)
 
 
 def is_active(job: JsonObject) -> bool:
-    """While pods of any role run."""
+    """Whether pods of any role run."""
     statuses = object_at(job, ("status", "replicaStatuses"))
     return any(as_int(object_at(one).get("active")) > 0 for one in statuses.values())
 
 
 def are_pods_ready(job: JsonObject) -> bool:
-    """When the controller says that the job runs."""
+    """Whether the job has the condition Running."""
     return is_condition_true(job, "Running")
 
 
@@ -129,17 +129,18 @@ def create_replica_job_kind(
     adopts_prebuilt_workload: bool = True,
     mutate: Callable[[JsonObject, RuleContext], JsonObject] = return_unchanged,
 ) -> Integration:
-    """The record of a kind of this family.
+    """Return the record of a kind of this family.
 
     Args:
-        name: of the kind.
-        version: of its API.
-        roles: its templates.
-        controller: what ``managedBy`` calls the kind's own controller.
-        creates: what that controller makes.
-        differs: in what an object differs from those; by default from pods named after the job's replicas.
-        adopts_prebuilt_workload: whether a job may name the Workload that stands for it.
-        mutate: defaults of the kind.
+        name: the name of the kind.
+        version: the version of its API.
+        roles: its pod templates.
+        controller: the value of ``managedBy`` for the kind's own controller.
+        creates: the kinds of objects that the controller creates.
+        differs: returns how an object differs from those that the controller creates; by default, the
+            controller creates one pod for each replica.
+        adopts_prebuilt_workload: whether a job can name an existing Workload.
+        mutate: sets the defaults of the kind.
     """
     return Integration(
         framework=f"{GROUP}/{name.lower()}",

@@ -1,4 +1,4 @@
-"""Rules that hold for a job only while it is ours to hold: elsewhere its own operator has the say."""
+"""Webhook rules that apply only to jobs that admitq manages."""
 
 from collections.abc import Callable, Sequence
 
@@ -9,11 +9,11 @@ from admitq_api.field_errors import FieldError
 from admitq_api.json_objects import JsonObject
 
 RuleCheck = Callable[[JsonObject, RuleContext], Sequence[FieldError]]
-"""Rules of a kind."""
+"""A function that returns the errors of a job."""
 
 
 def check_new_jobs(check: RuleCheck) -> RuleCheck:
-    """The rules, for new jobs that are managed."""
+    """Return a check of new jobs that applies the rules if admitq manages the job."""
 
     def checked(job: JsonObject, rules: RuleContext) -> Sequence[FieldError]:
         return check(job, rules) if rules.is_managed else []
@@ -24,7 +24,7 @@ def check_new_jobs(check: RuleCheck) -> RuleCheck:
 def check_updated_jobs(
     check: RuleCheck,
 ) -> Callable[[JsonObject, JsonObject, RuleContext], Sequence[FieldError]]:
-    """The rules, for changes of jobs whose updates are validated at all."""
+    """Return a check of updates that applies the rules to the new job."""
 
     def checked(_old: JsonObject, new: JsonObject, rules: RuleContext) -> Sequence[FieldError]:
         return check(new, rules)
@@ -33,7 +33,7 @@ def check_updated_jobs(
 
 
 def should_validate_update(old: JsonObject, rules: RuleContext) -> bool:
-    """Whether a change is validated: of a job that is managed, or was queued before (semantics, Per kind)."""
+    """Whether an update is validated: if the job is managed or was queued before (semantics, Per kind)."""
     was_queued = bool(get_queue_name(old, rules.names))
     return rules.is_managed or (
         was_queued and rules.gates.is_enabled(Gate.VALIDATE_RAY_AND_SPARK_JOB_UPDATES)

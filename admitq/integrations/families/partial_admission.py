@@ -1,6 +1,7 @@
-"""What a Job says of being admitted with fewer pods: read, checked, and carried out.
+"""Partial admission of Jobs: read and validate the annotations of a Job, and change its number of pods.
 
-One annotation names the fewest pods, another has as many completions as pods (semantics, Per kind: Job).
+One annotation states the minimum number of pods. Another one keeps the number of completions equal to the
+number of pods (semantics, Per kind: Job).
 """
 
 import re
@@ -22,14 +23,14 @@ def _get_annotation(job: JsonObject, key: str) -> Any:
 
 
 def get_min_count(job: JsonObject, names: Names) -> int | None:
-    """The fewest pods that the Job makes do with; None where it needs all."""
+    """Return the minimum number of pods of the Job; None if it needs all pods."""
     text = _get_annotation(job, names.job_min_parallelism)
     fewest = int(text) if isinstance(text, str) and _WHOLE_NUMBER.fullmatch(text) else 0
     return fewest if fewest > 0 else None
 
 
 def with_pod_count(job: JsonObject, count: int, names: Names) -> JsonObject:
-    """The Job with another parallelism; with as many completions where its owner keeps the two equal."""
+    """Return the Job with another parallelism, and equal completions if its annotation requests that."""
     changed = with_value(job, PARALLELISM, count)
     if _get_annotation(job, names.job_completions_equal_parallelism) == "true":
         changed = with_value(changed, COMPLETIONS, count)
@@ -37,14 +38,14 @@ def with_pod_count(job: JsonObject, count: int, names: Names) -> JsonObject:
 
 
 def find_annotation_errors(job: JsonObject, names: Names) -> list[FieldError]:
-    """Check the two annotations."""
+    """Return the errors of the two annotations."""
     return _find_min_parallelism_errors(job, names) + _find_equal_completions_errors(job, names)
 
 
 def find_running_job_errors(
     old: JsonObject, new: JsonObject, names: Names, *, was_running: bool
 ) -> list[FieldError]:
-    """Check that nothing undoes a partial admission."""
+    """Return the errors of an update that would undo a partial admission."""
     errors: list[FieldError] = []
     is_partial = _get_annotation(old, names.job_min_parallelism) is not None
     if is_partial and was_running and value_at(old, PARALLELISM) != value_at(new, PARALLELISM):

@@ -1,4 +1,4 @@
-"""What is kept in memory of pods, of which there are more than of anything else."""
+"""The parts of pods that the manager keeps in memory. Pods are the most numerous objects."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -33,7 +33,7 @@ _CONTAINER_FIELDS: Final = ("name", "image", "resources", "ports", "restartPolic
 
 
 def trim_pod(pod: JsonObject, names: Names) -> JsonObject:
-    """What rules ask of a pod. A held one stays whole, for its Workload; others keep their shape."""
+    """Return the fields of a pod that rules need. The spec of a held pod stays whole, for its Workload."""
     metadata = select_fields(pod["metadata"], _METADATA_FIELDS)
     annotations = get_mapping(metadata, "annotations")
     if _LAST_APPLIED in annotations:

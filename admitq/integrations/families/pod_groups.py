@@ -1,7 +1,7 @@
-"""A job put together from pods: one that is alone, or all of a group.
+"""Jobs that are composed of pods: a single pod, or all pods of a group.
 
-Pure functions on the job that ``compose`` makes. What depends on the instant, or on names, is told there
-once, so that the rest can be asked without (semantics, Pods and pod groups).
+All functions are pure and take the job that ``compose`` returns. ``compose`` stores in the job what depends
+on the time or on names, so that most other functions need neither (semantics, Pods and pod groups).
 """
 
 from collections import Counter
@@ -29,12 +29,17 @@ _GATES: Final = ("spec", "schedulingGates")
 
 
 def compose(members: Sequence[JsonObject], names: Names, moment: CompositionOptions) -> JsonObject:
-    """The job that these pods are. What all have to say of it is taken from the oldest.
+    """Return the job of these pods. Settings of the group are taken from its oldest pod.
 
-    Beside the members it tells the podset of each (``roles``), who may hold resources (``running``) and when
-    that ends by itself (``changes``), how many pods make a group (``size``), whether it need not be complete
-    to be queued (``fast``), ends (``serving``), may be repeated (``final``), or is made by an object that
-    serves (``served``).
+    Besides the members, the job has these keys:
+        roles: the podset of each pod.
+        running: the names of the pods that may hold resources.
+        changes: when the first of these releases them by itself; None if none does.
+        size: the number of pods of the group.
+        fast: whether the group can be queued before it is complete.
+        serving: whether the group never finishes.
+        served: whether an object that serves creates the pods.
+        final: whether failed pods are not replaced.
     """
     listed = sorted(members, key=pods.get_age_key)
     first = listed[0]
@@ -57,8 +62,7 @@ def compose(members: Sequence[JsonObject], names: Names, moment: CompositionOpti
         "served": served,
         "final": any(pods.get_annotation(one, names.retriable_in_group) == "false" for one in listed),
     }
-    # The controller of a served group creates other pods in place of deleted ones. A single pod keeps its
-    # quota while it runs.
+    # The controller of a served group replaces deleted pods. A single pod keeps its quota while it runs.
     deleted = not served and all(
         pods.is_being_deleted(one) and not (pods.is_marked_for_termination(one) if group else running)
         for one in listed
@@ -69,10 +73,10 @@ def compose(members: Sequence[JsonObject], names: Names, moment: CompositionOpti
 
 
 def _get_role(pod: JsonObject, names: Names) -> str:
-    """The role of a pod in its group, which is the name of its podset.
+    """Return the role of a pod in its group, which is the name of its podset.
 
-    A pod that the webhook did not hold has no role hash. Once started it names its podset; until then the
-    role is that of its shape.
+    A pod that the webhook did not hold has no role hash. A started pod names its podset in a label. Otherwise
+    the role is the hash of its shape.
     """
     named = pods.get_annotation(pod, names.role_hash) or pods.get_label(pod, names.podset)
     return named or compute_role_hash(pods.get_mapping(pod, "spec"))
@@ -101,7 +105,7 @@ def _get_running_names(job: JsonObject) -> set[str]:
 
 
 def get_pod_set(job: JsonObject, pod: JsonObject) -> str:
-    """Name of the podset that a pod of the job belongs to: its role, or the one of a pod alone."""
+    """Return the name of the podset of a pod: its role in the group, or the only podset of a single pod."""
     return value_at(job, ("roles", _get_name(pod)), MAIN)
 
 
@@ -116,13 +120,13 @@ def _group_by_role(job: JsonObject, members: Iterable[JsonObject]) -> dict[str, 
     return found
 
 
-# --- what it asks for -------------------------------------------------------------------------------
+# --- podsets ----------------------------------------------------------------------------------------
 
 
 def list_pod_sets(job: JsonObject, names: Names) -> list[PodSetTemplate]:
-    """A podset for each role; one for all of a group that need not be complete.
+    """Return a podset for each role. With fast admission, the group has one podset.
 
-    Of a pod by itself, as webhooks see it, the podset is as large as its group.
+    Webhooks pass a pod instead of a composed job. Then the podset is as large as the pod's group.
     """
     members = list_members(job)
     if not members:
@@ -143,7 +147,7 @@ def list_pod_sets(job: JsonObject, names: Names) -> list[PodSetTemplate]:
 
 
 def _without_own_gates(pod: JsonObject, names: Names) -> JsonObject:
-    """The pod as it will run: our gates say nothing of what it asks for."""
+    """Return the pod without admitq's gates, which are no part of its requests."""
     gates = value_at(pod, _GATES, [])
     ours = {names.admission_gate, names.topology_gate}
     if not isinstance(gates, list) or not gates:
@@ -154,7 +158,7 @@ def _without_own_gates(pod: JsonObject, names: Names) -> JsonObject:
 
 
 def find_problem(job: JsonObject, names: Names, label_keys: Sequence[str]) -> str | None:
-    """Why a group can have no Workload as its pods are; None if it can, and for a pod alone."""
+    """Return why the pods of a group cannot have a Workload; None if they can, and for a single pod."""
     group, members = get_group_name(job), list_members(job)
     if not group:
         return None
@@ -181,10 +185,10 @@ def find_problem(job: JsonObject, names: Names, label_keys: Sequence[str]) -> st
 def _find_conflicting_key(
     members: Sequence[JsonObject], names: Names, label_keys: Sequence[str]
 ) -> str | None:
-    """A label or annotation that is copied to the Workload, and that differs between pods of the group.
+    """Return the key of a label or annotation that would be copied to the Workload and differs between pods.
 
-    A pod without the label leaves it to the others; of annotations, which hold a Workload back or describe
-    its requests, all pods must have the same.
+    Pods may lack a label that others have. Annotations delay the admission of a Workload or describe its
+    requests, so all pods must have the same.
     """
     labels = [pods.get_mapping(one, "metadata", "labels") for one in members]
     annotations = [pods.get_mapping(one, "metadata", "annotations") for one in members]
@@ -196,10 +200,10 @@ def _find_conflicting_key(
 
 
 def is_equivalent(job: JsonObject, listed: Sequence[JsonObject]) -> bool | None:
-    """Whether podsets of a Workload stand for the pods.
+    """Whether podsets of a Workload match the pods.
 
-    Those of a group need room for each role that there is. A pod that was let go has its quota, and is not
-    ended for being resized in place; one that waits is compared as jobs are, which is what None says.
+    The podsets of a group must have room for the pods of each role. A single pod that runs keeps its quota,
+    even if it was resized in place. A single pod that waits is compared like other jobs, which None means.
     """
     if not get_group_name(job):
         return True if job.get("running") else None
@@ -209,11 +213,14 @@ def is_equivalent(job: JsonObject, listed: Sequence[JsonObject]) -> bool | None:
     )
 
 
-# --- how it stands ----------------------------------------------------------------------------------
+# --- state ------------------------------------------------------------------------------------------
 
 
 def find_outcome(job: JsonObject) -> JobOutcome | None:
-    """A pod when it has ended; a group when all have succeeded, or one not to be repeated is over."""
+    """Return the outcome of an ended pod or group; None if it has not ended.
+
+    A group has ended when all of its pods have succeeded, or when failed pods are not replaced and none runs.
+    """
     members = list_members(job) or (job,)
     if not get_group_name(job):
         if not pods.has_ended(members[0]):
@@ -232,7 +239,7 @@ def find_outcome(job: JsonObject) -> JobOutcome | None:
 
 
 def is_active(job: JsonObject) -> bool:
-    """While pods may be on nodes."""
+    """Whether pods may run on nodes."""
     running = _get_running_names(job)
     return any(
         _get_name(one) in running and pods.get_text(one, "spec", "nodeName") for one in list_members(job)
@@ -240,33 +247,33 @@ def is_active(job: JsonObject) -> bool:
 
 
 def is_suspended(job: JsonObject, names: Names) -> bool:
-    """Whether no pod runs: each is held, or has ended."""
+    """Whether no pod runs: each pod is held or has ended."""
     if not list_members(job):
         return pods.has_gate(job, names.admission_gate) or pods.has_ended(job)
     return not job.get("running")
 
 
 def are_pods_ready(job: JsonObject) -> bool:
-    """When as many pods are ready, or done, as the job has."""
+    """Whether all pods of the job are ready or have succeeded."""
     members = list_members(job) or (job,)
     return sum(map(pods.is_ready, members)) >= (_get_size(job) or 1)
 
 
 def count_reclaimable_pods(job: JsonObject) -> Mapping[str, int] | None:
-    """Pods of a group that have succeeded; one that serves gives nothing back."""
+    """Return the numbers of succeeded pods of a group, by podset; None for a group that serves."""
     if not get_group_name(job) or job.get("serving") is True:
         return None
     return Counter(get_pod_set(job, one) for one in list_members(job) if pods.get_phase(one) == "Succeeded")
 
 
-# --- its members ------------------------------------------------------------------------------------
+# --- members ----------------------------------------------------------------------------------------
 
 
 def list_startable(job: JsonObject, counts: PodCountsByPodSet | None, names: Names) -> list[JsonObject]:
-    """Pods at their gate, oldest first; only as many as an admission has room for, if one is told.
+    """Return the pods that wait at their gate, oldest first, limited by the counts of an admission, if given.
 
-    A pod that was deleted takes up room until it no longer runs, so that what is started in its place does
-    not run beside it.
+    A deleted pod occupies quota until it no longer runs, so that its replacement does not run at the same
+    time.
     """
     waiting = [
         one
@@ -291,14 +298,14 @@ def list_startable(job: JsonObject, counts: PodCountsByPodSet | None, names: Nam
 
 
 def without_gates(pod: JsonObject, has_topology: bool, names: Names) -> JsonObject:
-    """The pod without its gate; without that for topology, too, if it needs no place of its own."""
+    """Return the pod without its admission gate, and, without a topology, without its topology gate."""
     lifted = {names.admission_gate} if has_topology else {names.admission_gate, names.topology_gate}
     gates = value_at(pod, _GATES, [])
     return with_value(pod, _GATES, [one for one in gates if value_at(one, ("name",)) not in lifted])
 
 
 def list_stoppable(job: JsonObject, everyone: bool, _names: Names) -> list[JsonObject]:
-    """Pods that a stop ends: those that run; even those that wait or have ended, if everyone is meant."""
+    """Return the pods that a stop ends: those that run, or all pods with ``everyone``."""
     running = _get_running_names(job)
     return [
         one
@@ -308,9 +315,9 @@ def list_stoppable(job: JsonObject, everyone: bool, _names: Names) -> list[JsonO
 
 
 def list_excess(job: JsonObject, counts: PodCountsByPodSet | None, names: Names) -> list[JsonObject]:
-    """Active pods of a group beyond those of an admission, or, without one, beyond the group's size.
+    """Return the active pods of a group in excess of an admission's counts, or, without counts, of its size.
 
-    Pods without our finalizer come first, then pods that are held, then the others; each newest first.
+    Pods without admitq's finalizer come first, then held pods, then the others; each newest first.
     """
     if not get_group_name(job):
         return []
@@ -336,7 +343,7 @@ def list_excess(job: JsonObject, counts: PodCountsByPodSet | None, names: Names)
 
 
 def list_replaced(job: JsonObject, counts: PodCountsByPodSet, names: Names) -> list[JsonObject]:
-    """Inactive pods that are still held and in whose place others stand, those longest inactive first."""
+    """Return the inactive pods with a finalizer that have been replaced, those longest inactive first."""
     done: list[JsonObject] = []
     active = Counter(get_pod_set(job, one) for one in _list_active(job))
     inactive = [
@@ -351,12 +358,12 @@ def list_replaced(job: JsonObject, counts: PodCountsByPodSet, names: Names) -> l
 
 
 def needs_more_members(job: JsonObject, counts: PodCountsByPodSet) -> bool:
-    """Whether pods of a group must come before an admission of it makes sense."""
+    """Whether a group lacks pods that its admission counts."""
     if not get_group_name(job):
         return False
     active = Counter(get_pod_set(job, one) for one in _list_active(job))
     if job.get("served") is True:
-        # Others may only be made once these are ready.
+        # Its controller may create further pods only when the existing ones are ready.
         return not active
     return any(
         active[role] < (min(1, count) if job.get("fast") is True else count) for role, count in counts.items()

@@ -1,6 +1,6 @@
-"""What a pod says of itself to a queue: its group and role, whether it is held, runs, or has ended.
+"""The state of a pod: its group, and whether it is held, runs, or has ended.
 
-Pure functions on raw pods of any shape (semantics, Pods and pod groups).
+All functions are pure and accept raw pods of any form (semantics, Pods and pod groups).
 """
 
 from collections.abc import Mapping
@@ -12,54 +12,54 @@ from admitq_api.json_objects import JsonObject, value_at
 from admitq_api.labels import Names
 
 TERMINATION_TARGET: Final = "TerminationTarget"
-"""Condition of a pod that we end; it tells why."""
+"""The condition that admitq sets on a pod that it ends. Its message states the reason."""
 
 DEPLOYMENT: Final = "deployment"
 STATEFUL_SET: Final = "statefulset"
 LEADER_WORKER_SET: Final = "leaderworkerset"
-"""What pods say of the kind of object that has them held."""
+"""Values of the annotation ``pod-suspending-parent``: the kinds of objects that have their pods held."""
 
 GROUP_PARENT_KINDS: Final = frozenset({STATEFUL_SET, LEADER_WORKER_SET})
-"""Those whose pods are not queued one by one."""
+"""The kinds whose pods are queued in groups."""
 
 _ENDED: Final = frozenset({"Succeeded", "Failed"})
 _LARGEST_GROUP: Final = 2**31 - 1
 
 
 def get_text(obj: Any, *path: str) -> str:
-    """A text at a path; empty where there is none."""
+    """Return the string at a path; empty if there is none."""
     found = value_at(obj, path, "")
     return found if isinstance(found, str) else ""
 
 
 def get_mapping(obj: Any, *path: str) -> Mapping[str, Any]:
-    """A mapping at a path; empty where there is none."""
+    """Return the mapping at a path; empty if there is none."""
     found = value_at(obj, path, {})
     return found if isinstance(found, Mapping) else {}
 
 
 def get_annotation(pod: JsonObject, key: str) -> str:
-    """An annotation of the pod; empty without it."""
+    """Return an annotation of the pod; empty if absent."""
     return get_text(pod, "metadata", "annotations", key)
 
 
 def get_label(pod: JsonObject, key: str) -> str:
-    """A label of the pod; empty without it."""
+    """Return a label of the pod; empty if absent."""
     return get_text(pod, "metadata", "labels", key)
 
 
 def get_pod_group(pod: JsonObject, names: Names) -> str:
-    """Name of the pod's group: by annotation, else by label; empty for a pod alone."""
+    """Return the name of the pod's group, from its annotation or its label; empty without a group."""
     return get_annotation(pod, names.pod_group_name) or get_label(pod, names.pod_group_name)
 
 
 def get_total_count(pod: JsonObject, names: Names) -> int | None:
-    """How many pods the group has; None where that cannot be read."""
+    """Return the number of pods in the group; None if the annotation is absent or invalid."""
     return parse_positive_int(get_annotation(pod, names.pod_group_total_count))
 
 
 def parse_positive_int(text: Any) -> int | None:
-    """A positive number of pods as text; None for anything else."""
+    """Return a positive number of pods from a text; None if it is invalid."""
     if not isinstance(text, str) or not text.isascii() or not text.isdigit() or len(text) > 10:
         return None
     number = int(text)
@@ -67,33 +67,33 @@ def parse_positive_int(text: Any) -> int | None:
 
 
 def is_suspended_by_parent(pod: JsonObject, names: Names) -> bool:
-    """Whether the kind of object that makes the pod had it held, by its template."""
+    """Whether the owner of the pod had it held, by an annotation of its template."""
     return get_annotation(pod, names.pod_suspending_parent) != ""
 
 
 def is_in_served_group(pod: JsonObject, names: Names) -> bool:
-    """Whether what makes the pod has it queued together with others."""
+    """Whether the owner of the pod has its pods queued in groups."""
     return get_annotation(pod, names.pod_suspending_parent) in GROUP_PARENT_KINDS
 
 
 def awaits_group(pod: JsonObject, names: Names) -> bool:
-    """Whether the pod has still to be told which group it is queued with."""
+    """Whether the pod will be queued in a group and is not yet assigned to one."""
     return is_in_served_group(pod, names) and not get_pod_group(pod, names)
 
 
 def is_managed(pod: JsonObject, names: Names) -> bool:
-    """Whether the pod is ours to hold."""
+    """Whether admitq manages the pod."""
     return get_label(pod, names.managed) == "true"
 
 
 def has_gate(pod: JsonObject, gate: str) -> bool:
-    """Whether the pod waits at a scheduling gate."""
+    """Whether the pod has a scheduling gate."""
     gates = value_at(pod, ("spec", "schedulingGates"), [])
     return isinstance(gates, list) and any(value_at(one, ("name",)) == gate for one in gates)
 
 
 def get_phase(pod: JsonObject) -> str:
-    """Where the pod is in its life."""
+    """Return the phase of the pod."""
     return get_text(pod, "status", "phase")
 
 
@@ -103,12 +103,12 @@ def has_ended(pod: JsonObject) -> bool:
 
 
 def is_being_deleted(pod: JsonObject) -> bool:
-    """Whether somebody has deleted the pod, though it may still run."""
+    """Whether the pod is being deleted. It may still run."""
     return value_at(pod, ("metadata", "deletionTimestamp")) is not None
 
 
 def get_grace_period_end(pod: JsonObject) -> int | None:
-    """When a deleted pod must be gone from its node, in nanoseconds; None for others."""
+    """Return when the grace period of a deleted pod ends, in nanoseconds; None for other pods."""
     try:
         return parse_time(get_text(pod, "metadata", "deletionTimestamp"))
     except ValueError:
@@ -116,14 +116,14 @@ def get_grace_period_end(pod: JsonObject) -> int | None:
 
 
 def is_inactive(pod: JsonObject) -> bool:
-    """Whether the pod has failed or was deleted before it succeeded: another must do its work."""
+    """Whether the pod has failed or was deleted before it succeeded, so that it needs a replacement."""
     return get_phase(pod) == "Failed" or (is_being_deleted(pod) and get_phase(pod) != "Succeeded")
 
 
 def may_hold_resources(pod: JsonObject, names: Names, moment: CompositionOptions) -> bool:
-    """Whether the pod was let go and may hold resources.
+    """Whether the pod has been released from its gate and may hold resources.
 
-    A deleted one may until its grace is over, which the API server counts into its deletion time.
+    A deleted pod may hold resources until its deletion time, which includes the grace period.
     """
     if has_gate(pod, names.admission_gate) or has_ended(pod):
         return False
@@ -134,7 +134,7 @@ def may_hold_resources(pod: JsonObject, names: Names, moment: CompositionOptions
 
 
 def is_ready(pod: JsonObject) -> bool:
-    """Whether the pod is ready, or done."""
+    """Whether the pod is ready or has succeeded."""
     if get_phase(pod) == "Succeeded":
         return True
     return any(
@@ -144,13 +144,13 @@ def is_ready(pod: JsonObject) -> bool:
 
 
 def list_conditions(pod: JsonObject) -> list[Any]:
-    """The pod's conditions."""
+    """Return the pod's conditions."""
     found = value_at(pod, ("status", "conditions"), [])
     return found if isinstance(found, list) else []
 
 
 def is_marked_for_termination(pod: JsonObject) -> bool:
-    """Whether it was we who decided that the pod ends."""
+    """Whether admitq has decided to end the pod."""
     return any(
         value_at(one, ("type",)) == TERMINATION_TARGET and value_at(one, ("status",)) == "True"
         for one in list_conditions(pod)
@@ -158,10 +158,10 @@ def is_marked_for_termination(pod: JsonObject) -> bool:
 
 
 def mark_for_termination(pod: JsonObject, reason: str, message: str, now: int) -> JsonObject:
-    """The pod told why it is ended; as it is if it has been told."""
+    """Return the pod with the condition that states why admitq ends it, unless it already has one."""
     if is_marked_for_termination(pod):
         return pod
-    told = with_condition(
+    marked = with_condition(
         [one for one in list_conditions(pod) if isinstance(one, Mapping)],
         type=TERMINATION_TARGET,
         status=True,
@@ -169,11 +169,11 @@ def mark_for_termination(pod: JsonObject, reason: str, message: str, now: int) -
         message=message,
         now=now,
     )
-    return {**pod, "status": {**get_mapping(pod, "status"), "conditions": told}}
+    return {**pod, "status": {**get_mapping(pod, "status"), "conditions": marked}}
 
 
 def get_last_activity(pod: JsonObject) -> str:
-    """When the pod was last known to do something, as the API writes instants."""
+    """Return the last time at which the readiness of the pod changed, or its creation time."""
     changed = [
         get_text(one, "lastTransitionTime") for one in list_conditions(pod) if _is_readiness_condition(one)
     ]
@@ -185,5 +185,5 @@ def _is_readiness_condition(condition: Any) -> bool:
 
 
 def get_age_key(pod: JsonObject) -> tuple[str, str]:
-    """What sorts pods from the oldest to the newest."""
+    """Return the key that sorts pods from the oldest to the newest."""
     return get_text(pod, "metadata", "creationTimestamp"), get_text(pod, "metadata", "name")

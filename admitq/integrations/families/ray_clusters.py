@@ -1,7 +1,7 @@
-"""What the kinds of Ray have in common: a cluster of one head and groups of workers, and the rules for it.
+"""The RayCluster of all kinds of Ray: its head, its worker groups, and the rules for it.
 
-The operator adds containers to the head that the template does not show: an autoscaler, a submitter. They
-hold quota, and so stand in the Workload; what is written back to the job is its own template.
+The operator adds containers to the head that the template does not contain: an autoscaler and a submitter.
+They need quota, so the Workload contains them. Patches of the job contain only its own template.
 """
 
 import re
@@ -40,23 +40,23 @@ from admitq_api.quantity import QuantityError, parse_quantity
 GROUP: Final = "ray.io"
 VERSION: Final = "v1"
 OPERATOR: Final = "ray.io/kuberay-operator"
-"""What ``managedBy`` names for the operator of Ray itself."""
+"""The value of ``managedBy`` for the operator of Ray itself."""
 
 HEAD: Final = "head"
 
 FAULT_TOLERANCE_ANNOTATION: Final = "ray.io/ft-enabled"
-"""The older annotation that switches fault tolerance on."""
+"""The older annotation that enables fault tolerance."""
 
 _AUTOSCALER_REQUESTS: Final = {"cpu": "500m", "memory": "512Mi"}
 _CLEANUP_REQUESTS: Final = {"cpu": "200m", "memory": "256Mi"}
-"""Of the pod that takes the head's place when a cluster has gone, to clean up what it kept in Redis."""
+"""The requests of the pod that replaces the head of a deleted cluster, to clean up its state in Redis."""
 
 _HEAD_TEMPLATE: Final[FieldPath] = ("headGroupSpec", "template")
 _CONTAINERS: Final[FieldPath] = ("spec", "containers")
 _GROUPS: Final[FieldPath] = ("spec", "workerGroupSpecs")
 
 _CLUSTERS_KEY: Final = "madeClusters"
-"""The key under which a resolved job has the clusters that were made for it."""
+"""The key of a resolved job with the clusters that the operator created for it."""
 _GROUP_FIELDS: Final = ("groupName", "replicas", "minReplicas", "maxReplicas", "numOfHosts", "suspend")
 _METADATA_FIELDS: Final = ("name", "namespace", "uid", "resourceVersion", "generation", "ownerReferences")
 
@@ -67,11 +67,11 @@ _METADATA_FIELDS: Final = ("name", "namespace", "uid", "resourceVersion", "gener
 def list_pod_sets(
     job: JsonObject, at: FieldPath, sidecars: Sequence[JsonObject] = ()
 ) -> list[PodSetTemplate]:
-    """The head and each group of workers of the cluster that is described at a path.
+    """Return the podsets of the cluster at a path: the head and each worker group.
 
     Args:
         job: the object.
-        at: where its RayClusterSpec stands.
+        at: the path of its RayClusterSpec.
         sidecars: containers that the operator adds to the head for this kind.
     """
     if not object_at(value_at(job, at)):
@@ -104,7 +104,7 @@ def _get_pod_set_name(group: Any) -> str:
 
 
 def _count_pods(group: Any) -> int:
-    """Pods of a group: the operator keeps within its bounds, and several hosts make one replica."""
+    """Return the number of pods of a worker group: replicas within their bounds, times hosts per replica."""
     if value_at(group, ("suspend",)) is True:
         return 0
     wanted, least = as_int(value_at(group, ("replicas",)), 1), as_int(value_at(group, ("minReplicas",)))
@@ -115,22 +115,22 @@ def _count_pods(group: Any) -> int:
 def _add_operator_containers(
     job: JsonObject, at: FieldPath, sidecars: Sequence[JsonObject]
 ) -> JsonObject | None:
-    """The head with all that the operator makes of it; None if that is the template as it stands."""
+    """Return the head's template with the containers of the operator; None if there are no changes."""
     template = object_at(value_at(job, (*at, *_HEAD_TEMPLATE)))
     containers = as_list(value_at(template, _CONTAINERS))
     if not containers or not isinstance(containers[0], Mapping):
         return None
-    reckoned: list[Any] = list(containers)
+    charged: list[Any] = list(containers)
     if is_fault_tolerant(job, at):
-        reckoned[0] = _with_minimum_requests(reckoned[0], _CLEANUP_REQUESTS)
+        charged[0] = _with_minimum_requests(charged[0], _CLEANUP_REQUESTS)
     if is_autoscaling(job, at):
-        reckoned.append(_create_autoscaler(job, at))
-    reckoned.extend(sidecars)
-    return None if reckoned == containers else with_value(template, _CONTAINERS, reckoned)
+        charged.append(_create_autoscaler(job, at))
+    charged.extend(sidecars)
+    return None if charged == containers else with_value(template, _CONTAINERS, charged)
 
 
 def get_head_image(job: JsonObject, at: FieldPath) -> dict[str, str]:
-    """The image of the head's Ray container, as a field of a container; none if it has none."""
+    """Return the image of the head's Ray container as the field of a container; empty if it has no image."""
     image = as_text(value_at(job, (*at, *_HEAD_TEMPLATE, *_CONTAINERS, 0, "image")))
     return {"image": image} if image else {}
 
@@ -148,7 +148,7 @@ def _create_autoscaler(job: JsonObject, at: FieldPath) -> JsonObject:
 
 
 def _with_minimum_requests(container: JsonObject, amounts: Mapping[str, str]) -> JsonObject:
-    """The container with requests of at least so much, and with limits that allow for them."""
+    """Return the container with requests of at least these amounts, and with sufficient limits."""
     result = container
     for resource, least in amounts.items():
         limit = value_at(result, ("resources", "limits", resource))
@@ -171,23 +171,23 @@ def _is_less(quantity: Any, least: str) -> bool:
 def with_template(
     job: JsonObject, pod_set: PodSetTemplate, template: JsonObject, _names: Names
 ) -> JsonObject:
-    """The job with another template for a podset, without the containers that the operator adds itself."""
+    """Return the job with another template for a podset, without the containers of the operator."""
     own = value_at(job, pod_set.template_path)
     if pod_set.template is not None and isinstance(own, Mapping):
         template = with_value(template, _CONTAINERS, value_at(own, _CONTAINERS))
     return with_value(job, pod_set.template_path, template)
 
 
-# --- the clusters that were made for a job --------------------------------------------------------
+# --- the clusters of a job ------------------------------------------------------------------------
 
 
 def list_cluster_references(
     job: JsonObject, at: FieldPath, names: Iterable[Any]
 ) -> tuple[ObjectReference, ...]:
-    """The clusters that a job's status names, where they tell more of the pods than the job does.
+    """Return references to the clusters in a job's status, if they determine its number of pods.
 
-    They do where Ray adds and removes workers, for it changes the cluster and not the job, and where one
-    cluster is to replace another. What is suspended is going to be made anew.
+    They do if Ray scales the cluster, because it changes the cluster and not the job. They also do while one
+    cluster replaces another. The clusters of a suspended job are ignored: the operator will create new ones.
     """
     if value_at(job, ("spec", "suspend")) is True or value_at(job, (*at, "suspend")) is True:
         return ()
@@ -199,7 +199,7 @@ def list_cluster_references(
 
 
 def with_clusters(job: JsonObject, found: Mapping[ObjectReference, JsonObject]) -> JsonObject:
-    """The job with the clusters that were made for it."""
+    """Return the job with its clusters."""
     return with_value(job, (_CLUSTERS_KEY,), [found[one] for one in sorted(found)]) if found else job
 
 
@@ -208,7 +208,7 @@ def _get_clusters(job: JsonObject) -> list[Any]:
 
 
 def _trim_cluster(cluster: JsonObject) -> JsonObject:
-    """What tells how many workers a cluster has, and whose it is."""
+    """Return the fields of a cluster that identify it and state its number of workers."""
     metadata, groups = object_at(value_at(cluster, ("metadata",))), as_list(value_at(cluster, _GROUPS))
     kept = [select_fields(object_at(one), _GROUP_FIELDS) for one in groups]
     return {"metadata": select_fields(metadata, _METADATA_FIELDS), "spec": {"workerGroupSpecs": kept}}
@@ -223,7 +223,7 @@ CLUSTER_KIND: Final = ReferencedKind(
 )
 
 
-# --- what the cluster is told to be ---------------------------------------------------------------
+# --- properties of a cluster ----------------------------------------------------------------------
 
 
 def is_autoscaling(job: JsonObject, at: FieldPath) -> bool:
@@ -232,7 +232,7 @@ def is_autoscaling(job: JsonObject, at: FieldPath) -> bool:
 
 
 def is_fault_tolerant(job: JsonObject, at: FieldPath) -> bool:
-    """Whether the cluster's state is kept in Redis, which is cleaned up when the cluster goes."""
+    """Whether the cluster keeps its state in Redis. That state is deleted after the cluster."""
     annotated = (
         as_text(value_at(job, ("metadata", "annotations", FAULT_TOLERANCE_ANNOTATION))).lower() == "true"
     )
@@ -240,17 +240,17 @@ def is_fault_tolerant(job: JsonObject, at: FieldPath) -> bool:
 
 
 def has_generated_name(cluster: JsonObject, job: JsonObject) -> bool:
-    """Whether a cluster has a name that the operator generates from that of the job it creates it for."""
+    """Whether the name of a cluster is one that the operator generates from the name of the job."""
     return bool(re.fullmatch(rf"{re.escape(get_name(job))}(-raycluster)?-[a-z0-9]{{5}}", get_name(cluster)))
 
 
 def compare_cluster(
     granted: Sequence[PodSetTemplate], job: JsonObject, cluster: JsonObject, is_elastic: ElasticityCheck
 ) -> ChildDifference | None:
-    """In what a RayCluster has more or larger pods than a job was charged for.
+    """Return how the pods of a RayCluster exceed those that a job was charged for; None if they do not.
 
-    The pods of elastic jobs are held until there is quota for each of them, and Ray changes their number. So
-    it is not compared where both job and cluster are elastic.
+    If both job and cluster are elastic, the number of pods is not compared: Ray changes it, and each pod is
+    held until there is quota for it.
     """
     counted = not (is_elastic(job) and is_elastic(cluster))
     known = {one.name: PodsOfTemplate(one.get_template(job), one.count) for one in granted}
@@ -263,24 +263,24 @@ def compare_cluster(
 
 
 def get_slice_version(job: JsonObject, names: Names) -> str:
-    """The generation of the job and that of its cluster: as the job is told, or of what was made for it."""
-    told = as_text(value_at(job, ("metadata", "annotations", names.ray_cluster_generation)))
+    """Return the generations of the job and of its cluster, which the job's annotation may state."""
+    annotated = as_text(value_at(job, ("metadata", "annotations", names.ray_cluster_generation)))
     of_clusters = (
-        [told]
-        if told
+        [annotated]
+        if annotated
         else [str(as_int(value_at(one, ("metadata", "generation")))) for one in _get_clusters(job)]
     )
     return "_".join([get_generation(job, names), *of_clusters])
 
 
 def is_elastic(job: JsonObject, rules: RuleContext) -> bool:
-    """Whether the job may grow and shrink while it runs."""
+    """Whether the job can be scaled while it runs."""
     annotation = value_at(job, ("metadata", "annotations", rules.names.elastic_job))
     return annotation == "true" and rules.gates.is_enabled(Gate.ELASTIC_JOBS)
 
 
 def with_elastic_gates(job: JsonObject, at: FieldPath, rules: RuleContext) -> JsonObject:
-    """The job, if it is elastic, with the gate that holds every pod until a Workload is admitted for it."""
+    """Return an elastic job with the gate that holds each pod until a Workload is admitted for it."""
     if not is_elastic(job, rules):
         return job
     gate = {"name": rules.names.elastic_gate}
@@ -299,9 +299,9 @@ def with_elastic_gates(job: JsonObject, at: FieldPath, rules: RuleContext) -> Js
 def find_errors(
     job: JsonObject, at: FieldPath, rules: RuleContext, reserved: Sequence[str] = (HEAD,)
 ) -> list[FieldError]:
-    """What is wrong with the cluster of a managed job (semantics, Per kind).
+    """Return the errors of the cluster of a managed job (semantics, Per kind).
 
-    ``reserved`` are names that no group of workers may have: those of all other podsets.
+    ``reserved`` has the names of all other podsets, which worker groups must not have.
     """
     where = ErrorPath().at(*at)
     found: list[FieldError] = []

@@ -1,4 +1,4 @@
-"""Jobs that are repeated under one object, as JobSets have them: what pods they make and how they stand.
+"""The replicated jobs of a JobSet: their pods and their state. TrainJobs have them too.
 
 ``replicated`` is a list of entries with a ``name``, ``replicas`` and a ``template`` of a ``batch/v1`` Job.
 The statuses of the entries count jobs, not pods.
@@ -31,17 +31,17 @@ def _enumerate_entries(replicated: Any) -> Iterator[tuple[int, JsonObject]]:
 
 
 def count_replicas(entry: JsonObject) -> int:
-    """How many jobs the entry makes."""
+    """Return how many jobs the controller creates for the entry."""
     return max(0, as_int(entry.get("replicas"), 1))
 
 
 def count_pods_per_job(entry: JsonObject) -> int:
-    """Pods that one job of the entry runs at a time."""
+    """Return how many pods one job of the entry runs in parallel."""
     return count_parallel_pods(object_at(entry, _JOB_SPEC))
 
 
 def list_pod_sets(replicated: Any, path: FieldPath) -> list[PodSetTemplate]:
-    """One podset for each entry; ``path`` is where the list stands in the object."""
+    """Return one podset for each entry; ``path`` is the path of the list in the object."""
     return [
         PodSetTemplate(
             as_text(entry.get("name")).lower(),
@@ -54,10 +54,10 @@ def list_pod_sets(replicated: Any, path: FieldPath) -> list[PodSetTemplate]:
 
 
 def compare_job(owner: JsonObject, replicated: Any, job: JsonObject) -> ChildDifference | None:
-    """In what a Job differs from those that the controller creates for the entries; None if in nothing.
+    """Return how a Job differs from those that the controller creates for the entries; None if it does not.
 
-    Its name must be ``<owner>-<entry>-<ordinal>`` with an ordinal below the entry's replicas. It must not run
-    more pods at a time than the entry says, nor larger ones.
+    Its name must be ``<owner>-<entry>-<ordinal>``, with an ordinal below the entry's replicas. It must not
+    run more pods in parallel than the entry states, and not larger ones.
     """
     for _, entry in _enumerate_entries(replicated):
         stem = f"{get_name(owner)}-{as_text(entry.get('name'))}"
@@ -72,7 +72,7 @@ def compare_job(owner: JsonObject, replicated: Any, job: JsonObject) -> ChildDif
 
 
 def compare_entries(replicated: Any, granted: Any) -> ChildDifference | None:
-    """In what the entries of a child have more or larger pods than those of the same names in ``granted``."""
+    """Return how the entries of a child exceed the granted entries of their names; None if they do not."""
     known = {
         as_text(entry.get("name")): PodsOfTemplate(
             object_at(entry, _POD_TEMPLATE), count_replicas(entry) * count_pods_per_job(entry)
@@ -96,13 +96,13 @@ def is_active(statuses: Sequence[JsonObject]) -> bool:
 
 
 def are_pods_ready(replicated: Any, statuses: Sequence[JsonObject]) -> bool:
-    """Whether all jobs have their pods ready, or have succeeded."""
+    """Whether all jobs are ready or have succeeded."""
     done = sum(as_int(status.get("ready")) + as_int(status.get("succeeded")) for status in statuses)
     return done == sum(count_replicas(entry) for _, entry in _enumerate_entries(replicated))
 
 
 def count_reclaimable_pods(replicated: Any, statuses: Sequence[JsonObject]) -> dict[str, int]:
-    """Pods of jobs that succeeded, by entry: such a job is not run again."""
+    """Return the numbers of pods of succeeded jobs, by entry. Such jobs do not run again."""
     succeeded = {as_text(status.get("name")): as_int(status.get("succeeded")) for status in statuses}
     counts = {
         as_text(entry.get("name")).lower(): succeeded.get(as_text(entry.get("name")), 0)

@@ -1,7 +1,7 @@
-"""Patches of pod templates as TrainJobs carry them: applied as the trainer does, and made from a difference.
+"""The runtime patches of TrainJobs: apply them as the trainer does, and create them from a difference.
 
-The trainer applies them by the strategic merge of Kubernetes, which knows of some lists by which field their
-entries are told apart. Patches can add and replace, and take nothing away.
+The trainer applies patches by a strategic merge, as Kubernetes defines it. For some lists, it merges entries
+that have the same value in a key field. Patches can add and replace values, but not remove them.
 """
 
 from collections.abc import Mapping
@@ -18,14 +18,14 @@ _MERGE_KEYS: Final[Mapping[str, str]] = {
     "volumeMounts": "mountPath",
     "volumes": "name",
 }
-"""What tells apart the entries of the lists that are merged; all other lists are replaced whole."""
+"""The key fields of lists that are merged. All other lists are replaced as a whole."""
 
 _METADATA: Final = ("labels", "annotations")
 _SPEC_PATH: Final = ("trainingRuntimeSpec", "template", "spec")
 
 
 def merge(own: Any, patch: Any, field: str = "") -> Any:
-    """The value with a strategic merge patch applied; ``field`` is the name of the field that has it."""
+    """Return a value with a strategic merge patch applied; ``field`` is the name of its field."""
     if isinstance(own, Mapping) and isinstance(patch, Mapping):
         changed = {key: merge(own.get(key), value, key) for key, value in patch.items() if value is not None}
         return {**own, **changed}
@@ -36,20 +36,19 @@ def merge(own: Any, patch: Any, field: str = "") -> Any:
 
 def _merge_entries(own: list[Any], patch: list[Any], key: str) -> list[Any]:
     result = list(own)
-    for one in patch:
-        same = (
-            place for place, other in enumerate(result) if value_at(other, (key,)) == value_at(one, (key,))
-        )
-        place = next(same, None)
-        if place is None:
-            result.append(one)
+    for entry in patch:
+        wanted = value_at(entry, (key,))
+        same = (index for index, known in enumerate(result) if value_at(known, (key,)) == wanted)
+        index = next(same, None)
+        if index is None:
+            result.append(entry)
         else:
-            result[place] = merge(result[place], one)
+            result[index] = merge(result[index], entry)
     return result
 
 
 def apply_patches(template: Any, patches: Any, replicated_job: str, *, without: str = "") -> Any:
-    """The job template of a replicated job with all patches in their order, but those of one manager."""
+    """Return the job template of a replicated job with all patches applied, except those of one manager."""
     result = template
     for patch in as_list(patches):
         if without and value_at(patch, ("manager",)) == without:
@@ -62,7 +61,10 @@ def apply_patches(template: Any, patches: Any, replicated_job: str, *, without: 
 
 
 def create_patch(base: JsonObject, wanted: JsonObject) -> JsonObject:
-    """The patch that makes one pod template the other, in what an admission may add; empty if they agree."""
+    """Return the patch from one pod template to another, in the fields that an admission may change.
+
+    The patch is empty if these fields are equal.
+    """
     metadata = {
         field: changed
         for field in _METADATA
@@ -91,9 +93,9 @@ def _find_changed_entries(before: Any, after: Any) -> dict[str, Any]:
 
 
 def with_patch(patches: Any, manager: str, replicated_job: str, pod_template: JsonObject) -> list[Any]:
-    """The patches with one manager's patch of a replicated job's pods, as the last of all.
+    """Return the patches with a manager's patch of a replicated job's pods at the end.
 
-    The trainer lets a later patch overrule an earlier one. An empty patch takes the manager's away.
+    The trainer lets later patches override earlier ones. An empty pod template removes the manager's patch.
     """
     others = [one for one in as_list(patches) if value_at(one, ("manager",)) != manager]
     own = object_at(next((one for one in as_list(patches) if value_at(one, ("manager",)) == manager), None))
@@ -110,7 +112,7 @@ def with_patch(patches: Any, manager: str, replicated_job: str, pod_template: Js
 
 
 def without_patch(patches: Any, manager: str) -> list[Any]:
-    """The patches with that of one manager emptied; its entry stays where it is."""
+    """Return the patches with an empty patch of one manager. Its entry stays at its position."""
     return [
         {key: value for key, value in one.items() if key != _SPEC_PATH[0]}
         if isinstance(one, Mapping) and one.get("manager") == manager

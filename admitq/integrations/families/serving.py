@@ -1,6 +1,7 @@
-"""Rules that kinds have in common whose pods are queued in their stead: what their templates say, and keep.
+"""Rules for kinds that serve and whose pods are queued: Deployment, StatefulSet and LeaderWorkerSet.
 
-Pure functions on raw objects of any shape (semantics, Per kind; StatefulSet and LeaderWorkerSet).
+All functions are pure and accept raw objects of any form (semantics, Per kind; StatefulSet and
+LeaderWorkerSet).
 """
 
 from collections.abc import Iterator, Mapping
@@ -20,29 +21,29 @@ _LARGEST: Final = 2**31 - 1
 
 
 def get_replicas(obj: JsonObject, *path: str, default: int = 1) -> int:
-    """A number of replicas; the API's default where there is none, or nothing that could be one."""
+    """Return the number of replicas at a path; the default if it is absent or invalid."""
     found = value_at(obj, path or ("spec", "replicas"))
     is_number = isinstance(found, int) and not isinstance(found, bool)
     return min(found, _LARGEST) if is_number and found >= 0 else default
 
 
 def has_no_ready_replicas(obj: JsonObject, _names: Names) -> bool:
-    """Whether nothing of the object is up, so that it can still move to another queue."""
+    """Whether the object has no ready replicas. Only then it can move to another queue."""
     return get_replicas(obj, "status", "readyReplicas", default=0) == 0
 
 
 def has_replicas(obj: JsonObject) -> bool:
-    """Whether anything of the object is there."""
+    """Whether the object has replicas."""
     return get_replicas(obj, "status", "replicas", default=0) > 0
 
 
 def are_all_replicas_ready(obj: JsonObject) -> bool:
-    """Whether as many of the object are ready as it is to have."""
+    """Whether all desired replicas are ready."""
     return get_replicas(obj, "status", "readyReplicas", default=0) >= get_replicas(obj)
 
 
 def get_queue_labels(obj: JsonObject, names: Names) -> dict[str, str]:
-    """Labels of the object that its pods are queued by."""
+    """Return the labels of the object that determine the queue and the priority of its pods."""
     found = {
         names.queue_name: get_queue_name(obj, names),
         names.priority_class: get_label(obj, names.priority_class),
@@ -53,7 +54,7 @@ def get_queue_labels(obj: JsonObject, names: Names) -> dict[str, str]:
 def with_template_metadata(
     obj: JsonObject, template: FieldPath, labels: Mapping[str, str], annotations: Mapping[str, str]
 ) -> JsonObject:
-    """The object with these labels and annotations in one of its pod templates."""
+    """Return the object with these labels and annotations in one of its pod templates."""
     for place, added in (("labels", labels), ("annotations", annotations)):
         path = (*template, "metadata", place)
         if added:
@@ -62,12 +63,12 @@ def with_template_metadata(
 
 
 def is_suspended_by(template: JsonObject, parent: str, names: Names) -> bool:
-    """Whether pods of the template are held for this kind of parent, and not for what contains it."""
+    """Whether a parent of this kind, and not an owner of that parent, suspends the template's pods."""
     return get_annotation(template, names.pod_suspending_parent) == parent
 
 
 def find_queue_removal(old: JsonObject, new: JsonObject, rules: RuleContext) -> Iterator[FieldError]:
-    """Refuse to take an object out of its queue: its pods would wait for ever."""
+    """Yield an error if an update removes the object from its queue: its pods would wait forever."""
     names = rules.names
     if get_queue_name(old, names) and not get_queue_name(new, names) and has_no_ready_replicas(new, names):
         where = ErrorPath("metadata.labels").key(names.queue_name)
@@ -75,11 +76,11 @@ def find_queue_removal(old: JsonObject, new: JsonObject, rules: RuleContext) -> 
 
 
 def find_shape_changes(old: JsonObject, new: JsonObject, template: FieldPath) -> Iterator[FieldError]:
-    """Refuse, field by field, what would make the pods of a template ask for something else."""
+    """Yield an error for each field by which an update changes the shape of a template's pods."""
     path = (*map(str, template), "spec")
     before, after = (get_spec_shape(get_mapping(one, *path)) for one in (old, new))
     for field in sorted({*before, *after}):
-        # By meaning, as another program may write the object back: a custom resource keeps any notation.
+        # Other programs may write the same value in another notation, which custom resources keep.
         if not are_equivalent({field: before.get(field)}, {field: after.get(field)}):
             where = ErrorPath(".".join((*path, field)))
             yield FieldError.invalid(where, after.get(field), IMMUTABLE, "create the object anew")

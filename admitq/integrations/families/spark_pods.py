@@ -1,8 +1,8 @@
-"""Pods of a SparkApplication: what its operator, and Spark itself, make of the fields of a role.
+"""The pods of a SparkApplication, which its operator and Spark derive from the fields of a role.
 
-The operator hands most fields to spark-submit as configuration, where the application's own ``sparkConf``
-holds what no field says, and adds the others to the pods when they are created. A role may bring a pod
-template too; all else comes on top of that one.
+The operator passes most fields to spark-submit as configuration. ``sparkConf`` of the application applies to
+settings without a field. The operator adds the other fields to the pods when they are created. A role can
+have a pod template, to which all of these are added.
 """
 
 import math
@@ -36,7 +36,7 @@ _DEFAULT_MEMORY: Final = 1024
 _MIN_OVERHEAD: Final = 384
 """Mebibytes."""
 _MAX_MEBIBYTES: Final = 2**43
-"""Mebibytes that still are a number of bytes in 63 bits."""
+"""The largest number of mebibytes whose bytes fit in 63 bits."""
 
 _JVM_TYPES: Final = frozenset({"Java", "Scala"})
 _JVM_OVERHEAD: Final = 0.1
@@ -58,11 +58,11 @@ class Role:
 
     name: str
     container: str
-    """What Spark calls its container, unless the role's template has none of that name."""
+    """The name of Spark's container."""
 
     @property
     def path(self) -> FieldPath:
-        """Where the application says what its pods are like."""
+        """The path of the role in the application."""
         return ("spec", self.name)
 
 
@@ -70,7 +70,7 @@ DRIVER: Final = Role("driver", "spark-kubernetes-driver")
 EXECUTOR: Final = Role("executor", "spark-kubernetes-executor")
 
 
-# --- how many ----------------------------------------------------------------------------------------
+# --- number of executors -----------------------------------------------------------------------------
 
 
 def allocates_dynamically(app: JsonObject) -> bool:
@@ -81,7 +81,7 @@ def allocates_dynamically(app: JsonObject) -> bool:
 
 
 def count_executors(app: JsonObject) -> int:
-    """How many executors the driver asks for when it starts."""
+    """Return how many executors the driver requests when it starts."""
     configured = _parse_number(text_fields_at(app, CONF).get("spark.executor.instances"))
     instances = value_at(app, (*EXECUTOR.path, "instances"))
     if instances is None:
@@ -96,14 +96,14 @@ def _parse_number(written: str | None) -> int | None:
     return int(written) if written is not None and _WHOLE_NUMBER.fullmatch(written) else None
 
 
-# --- what they ask for -------------------------------------------------------------------------------
+# --- requests ----------------------------------------------------------------------------------------
 
 
 def _parse_mebibytes(written: Any, unit: int = _MEBIBYTE) -> int | None:
-    """Whole mebibytes of a size as Java writes it, such as 512m or 4g; None if it is none.
+    """Return the whole mebibytes of a size in Java notation, such as 512m or 4g; None if it is invalid.
 
-    A number without a unit is in ``unit`` bytes. Spark would refuse the notation of Kubernetes; it is read
-    all the same, so that what an application asks for is seen.
+    A number without a unit counts ``unit`` bytes. Spark would reject Kubernetes notation. It is accepted
+    here, so that the requests of such an application are visible.
     """
     if not isinstance(written, str):
         return None
@@ -129,7 +129,7 @@ def _first_known(*sizes: int | None) -> int:
 
 
 def _compute_memory(app: JsonObject, role: Role) -> int:
-    """Mebibytes that a pod asks for: the heap, what the virtual machine needs besides, and what is apart."""
+    """Return the mebibytes that a pod requests: heap, overhead of the JVM, and off-heap memory."""
     conf, own = text_fields_at(app, CONF), object_at(app, role.path)
     prefix = f"spark.{role.name}"
     heap = _first_known(
@@ -161,7 +161,7 @@ def _get_overhead_factor(app: JsonObject, role: Role) -> float:
 
 
 def _compute_off_heap_memory(app: JsonObject) -> int:
-    """Mebibytes of an executor outside of the virtual machine's heap."""
+    """Return the mebibytes of an executor's off-heap and Python memory."""
     conf = text_fields_at(app, CONF)
     size = 0
     if conf.get("spark.memory.offHeap.enabled", "").lower() == "true":
@@ -172,7 +172,7 @@ def _compute_off_heap_memory(app: JsonObject) -> int:
 
 
 def _get_cpu(app: JsonObject, role: Role) -> tuple[str, str | None]:
-    """What a pod asks for of CPUs, and its limit, if any."""
+    """Return the CPU request of a pod, and its limit, if any."""
     conf, own = text_fields_at(app, CONF), object_at(app, role.path)
     prefix = f"spark.kubernetes.{role.name}"
     limits = (own.get("coreLimit"), conf.get(f"{prefix}.limit.cores"))
@@ -185,7 +185,7 @@ def _get_cpu(app: JsonObject, role: Role) -> tuple[str, str | None]:
 
 
 def _list_devices(app: JsonObject, role: Role) -> Iterator[tuple[str, str]]:
-    """Name and number of each device that a pod asks for."""
+    """Yield the name and number of each device that a pod requests."""
     conf, gpu = text_fields_at(app, CONF), object_at(app, (*role.path, "gpu"))
     named = re.compile(rf"spark\.{role.name}\.resource\.(.+)\.amount")
     for key, amount in conf.items():
@@ -198,7 +198,7 @@ def _list_devices(app: JsonObject, role: Role) -> Iterator[tuple[str, str]]:
 
 
 def _compute_resources(app: JsonObject, role: Role, container: JsonObject) -> JsonObject:
-    """Resources of Spark's container; those of the template that Spark says nothing of stay."""
+    """Return the resources of Spark's container. Other resources of the template stay."""
     cpu, cpu_limit = _get_cpu(app, role)
     memory = f"{_compute_memory(app, role)}Mi"
     limit = _parse_mebibytes(value_at(app, (*role.path, "memoryLimit")))
@@ -215,11 +215,11 @@ def _compute_resources(app: JsonObject, role: Role, container: JsonObject) -> Js
     }
 
 
-# --- their template ----------------------------------------------------------------------------------
+# --- pod templates -----------------------------------------------------------------------------------
 
 
 def _get_role_template(app: JsonObject, role: Role) -> JsonObject:
-    """The template that the role brings."""
+    """Return the pod template in the role."""
     return clean_pod_template(value_at(app, (*role.path, "template")))
 
 
@@ -238,13 +238,13 @@ def _compute_containers(app: JsonObject, role: Role) -> list[JsonObject]:
 
 
 def _with_missing_containers(containers: list[JsonObject], others: list[JsonObject]) -> list[JsonObject]:
-    """Containers with others that are not there yet."""
+    """Return containers together with others that are not among them."""
     present = [(one.get("name"), one.get("image")) for one in containers]
     return [*containers, *(one for one in others if (one.get("name"), one.get("image")) not in present)]
 
 
 def _get_shared_node_selector(app: JsonObject, template: JsonObject) -> dict[str, str]:
-    """The node selector of a role's pods, but for what is said of this role."""
+    """Return the node selector of a role's pods without the settings of the role itself."""
     return {
         **text_fields_at(template, ("spec", "nodeSelector")),
         **_get_configured_entries(app, "spark.kubernetes.node.selector."),
@@ -265,7 +265,7 @@ def _get_selector_prefix(role: Role) -> str:
 
 
 def compute_template(app: JsonObject, role: Role) -> JsonObject:
-    """The template of a role's pods."""
+    """Return the pod template of a role's pods."""
     own, template = object_at(app, role.path), _get_role_template(app, role)
     spec: dict[str, Any] = {**object_at(template, ("spec",)), "containers": _compute_containers(app, role)}
     fields: dict[str, Any] = {
@@ -292,18 +292,18 @@ def compute_template(app: JsonObject, role: Role) -> JsonObject:
 
 
 def has_common_node_selector(app: JsonObject) -> bool:
-    """Whether the application has a node selector for all pods; its roles may have none of their own then."""
+    """Whether the application has a node selector for all pods. Its roles must then have none."""
     return value_at(app, COMMON_NODE_SELECTOR) is not None
 
 
 def supports_node_selector_by_role(app: JsonObject) -> bool:
-    """Whether the application's Spark can be configured with a node selector for each role."""
+    """Whether the application's version of Spark supports a node selector for each role."""
     match = _VERSION.match(text_at(app, ("spec", "sparkVersion")))
     return match is not None and (int(match[1]), int(match[2])) >= (3, 3)
 
 
 def with_role_template(app: JsonObject, role: Role, template: JsonObject) -> JsonObject:
-    """The application with other labels, annotations, nodes, tolerations and gates for a role's pods."""
+    """Return the application with another template for a role, written to the fields of the role."""
     own, base = object_at(app, role.path), _get_role_template(app, role)
     result = app
     for part in ("labels", "annotations"):
@@ -320,14 +320,14 @@ def with_role_template(app: JsonObject, role: Role, template: JsonObject) -> Jso
 
 
 def _with_field(app: JsonObject, path: FieldPath, value: Mapping[str, Any] | list[JsonObject]) -> JsonObject:
-    """The application with a value, or without one where there is none to write."""
+    """Return the application with a value at a path, or without the path if the value is empty."""
     if value == (value_at(app, path) or type(value)()):
         return app
     return with_value(app, path, value) if value else without_value(app, path)
 
 
 def _with_node_selector(app: JsonObject, role: Role, wanted: Mapping[str, str]) -> JsonObject:
-    """The application with another node selector for a role, written where the operator takes it."""
+    """Return the application with another node selector for a role, in a field that the operator accepts."""
     base = _get_shared_node_selector(app, _get_role_template(app, role))
     prefix, path = _get_selector_prefix(role), (*role.path, "nodeSelector")
     configured, own = _get_configured_entries(app, prefix), text_fields_at(app, path)
@@ -339,11 +339,11 @@ def _with_node_selector(app: JsonObject, role: Role, wanted: Mapping[str, str]) 
 
 
 def _with_gates(app: JsonObject, role: Role, gates: list[JsonObject]) -> JsonObject:
-    """The application with scheduling gates, which only a template can have; one is made where needed."""
+    """Return the application with scheduling gates in the pod template of a role."""
     path = (*role.path, "template")
     if gates == objects_at(app, (*path, "spec", "schedulingGates")):
         return app
-    # What the operator uses where a role brings no template.
+    # The operator uses this template if the role has none.
     plain = {"spec": {"containers": [{"name": role.container}]}}
     template = value_at(app, path)
     if not isinstance(template, Mapping):

@@ -1,6 +1,6 @@
-"""Where pods stand in the objects that an AppWrapper wraps, and how many they are.
+"""The pod templates, and the numbers of pods, in the objects that an AppWrapper wraps.
 
-The AppWrapper declares it, or its controller knows the kind of the object.
+The AppWrapper declares them, or its controller knows them by the kind of the object.
 """
 
 import re
@@ -20,16 +20,16 @@ _STEP: Final = re.compile(r"\.([^.\[\]]+)|\[([0-9]+)\]")
 
 @dataclass(frozen=True, slots=True)
 class _KnownLocation:
-    """Where the controller looks for pods in a kind of object that it knows; all lead through one list."""
+    """The paths of a pod template and its number of pods in objects of a known kind."""
 
     template: FieldPath = ()
     replicas: FieldPath = ()
-    """The number of pods, or of Jobs; one without."""
+    """The path of the number of pods, or of Jobs. An empty path means one."""
     job: FieldPath = ()
-    """The spec of the Job that the pods are of, if they are."""
+    """The path of the spec of the Job that the pods belong to, if they belong to one."""
 
     def find(self, wrapped: JsonObject) -> Iterator[tuple[FieldPath, int]]:
-        """Path of each template in the object, and how many pods it is for."""
+        """Yield the path of each template in the object, and its number of pods."""
         for index in list_element_indexes(wrapped, self.template):
             template = get_element_path(self.template, index)
             if isinstance(value_at(wrapped, template), Mapping):
@@ -68,11 +68,11 @@ _KNOWN_LOCATIONS: Final[Mapping[tuple[str, str], tuple[_KnownLocation, ...]]] = 
     ("ray.io/v1", "RayCluster"): _create_ray_locations("spec"),
     ("ray.io/v1", "RayJob"): _create_ray_locations("spec.rayClusterSpec"),
 }
-"""The kinds whose pods need not be declared."""
+"""The kinds whose pods an AppWrapper need not declare."""
 
 
 def find_pods(component: JsonObject) -> list[tuple[FieldPath, int]]:
-    """Path of each template in the object that a component wraps, and how many pods it is for."""
+    """Return the path of each template in the object of a component, and its number of pods."""
     declared = [
         (_parse_declared_path(text_at(one, ("path",))), count_pods(one.get("replicas")))
         for one in objects_at(component, ("podSets",))
@@ -85,6 +85,6 @@ def find_pods(component: JsonObject) -> list[tuple[FieldPath, int]]:
 def _parse_declared_path(declared: str) -> FieldPath:
     match = _DECLARED_PATH.fullmatch(declared)
     if match is None:
-        # What cannot be read leads nowhere, to a podset without containers, which its Workload may not have.
+        # An invalid path leads to an empty podset. A Workload must not have such a podset.
         return (declared,)
     return tuple(key or int(index) for key, index in _STEP.findall(match[1]))

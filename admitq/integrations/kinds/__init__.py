@@ -1,1 +1,1 @@
-"""One module a kind of job; none knows another."""
+"""The job kinds, one module each. Modules of kinds do not import each other."""

@@ -1,7 +1,7 @@
-"""``workload.codeflare.dev/v1beta2`` AppWrapper: other objects, made together when it is not suspended.
+"""``workload.codeflare.dev/v1beta2`` AppWrapper: wraps other objects, which its controller creates together.
 
-What its pods are stands in the wrapped objects, which themselves never change. What an admission gives pods
-is written beside them, and the controller adds it to those that it makes.
+The pods are described in the wrapped objects, which never change. admitq writes the additions of an admission
+next to a wrapped object, and the controller adds them to the object that it creates.
 """
 
 from collections.abc import Mapping
@@ -43,7 +43,7 @@ _AUTOSCALING_PATHS: Final = (
     ("spec", "enableInTreeAutoscaling"),
     ("spec", "rayClusterSpec", "enableInTreeAutoscaling"),
 )
-"""Where a wrapped object says that Ray changes its number of pods."""
+"""Paths in a wrapped object of the field by which Ray changes the number of pods."""
 
 _MAP_FIELDS: Final[Mapping[str, FieldPath]] = {
     "labels": ("metadata", "labels"),
@@ -54,12 +54,12 @@ _LIST_FIELDS: Final[Mapping[str, FieldPath]] = {
     "tolerations": ("spec", "tolerations"),
     "schedulingGates": ("spec", "schedulingGates"),
 }
-"""Where in a template the fields of what is added to it stand."""
+"""Paths in a pod template of the fields that are added to it."""
 
 
 @dataclass(frozen=True, slots=True)
 class _WrappedPods:
-    """Pods of a component: the component's place, theirs among its podsets, where their template is."""
+    """Pods of a component: the component's index, their position among its podsets, and their template."""
 
     component_index: int
     position: int
@@ -72,7 +72,7 @@ def _list_components(job: JsonObject) -> list[Any]:
 
 
 def _list_wrapped_pods(job: JsonObject) -> list[_WrappedPods]:
-    """All pods of all components, in the order of the podsets."""
+    """Return the pods of all components, in the order of the podsets."""
     found: list[_WrappedPods] = []
     for index, component in enumerate(_list_components(job)):
         for place, (path, count) in enumerate(find_pods(component)):
@@ -81,19 +81,19 @@ def _list_wrapped_pods(job: JsonObject) -> list[_WrappedPods]:
 
 
 def _get_pod_set_name(job: JsonObject, index: int) -> str:
-    """Name of a podset: that of the AppWrapper with a number, as far as it can be a podset's name."""
+    """Return the name of a podset: the name of the AppWrapper, shortened if needed, and a number."""
     suffix = f"-{index}"
     readable = text_at(job, ("metadata", "name")).replace(".", "-")[: MAX_LABEL_LENGTH - len(suffix)]
     return f"{readable.rstrip('-')}{suffix}"
 
 
 def _get_info(job: JsonObject, pods: _WrappedPods) -> JsonObject:
-    """What is added to the template of pods."""
+    """Return the additions to the template of pods."""
     return object_at(job, (*COMPONENTS, pods.component_index, POD_SET_INFOS, pods.position))
 
 
 def _get_wrapped_template(job: JsonObject, pods: _WrappedPods) -> JsonObject:
-    """The template of pods as it is wrapped; it may be a whole Pod."""
+    """Return the template of pods in the wrapped object, which can be a Pod itself."""
     template = clean_pod_template(value_at(job, pods.template_path))
     return {part: template[part] for part in ("metadata", "spec") if part in template}
 
@@ -110,7 +110,7 @@ def _get_template(job: JsonObject, pods: _WrappedPods) -> JsonObject:
 
 
 def list_pod_sets(job: JsonObject, _names: Names) -> list[PodSetTemplate]:
-    """A podset for each wrapped pod template."""
+    """Return a podset for each wrapped pod template."""
     return [
         PodSetTemplate(
             _get_pod_set_name(job, index), pods.count, pods.template_path, template=_get_template(job, pods)
@@ -122,7 +122,7 @@ def list_pod_sets(job: JsonObject, _names: Names) -> list[PodSetTemplate]:
 def with_template(
     job: JsonObject, pod_set: PodSetTemplate, template: JsonObject, _names: Names
 ) -> JsonObject:
-    """The AppWrapper with what the template has beyond the wrapped one as info beside it."""
+    """Return the AppWrapper with the template's additions to the wrapped template as its podSetInfo."""
     every = _list_wrapped_pods(job)
     for index, pods in enumerate(every):
         if _get_pod_set_name(job, index) == pod_set.name:
@@ -144,15 +144,15 @@ def with_template(
 def _with_info(
     job: JsonObject, pods: _WrappedPods, info: JsonObject, every: list[_WrappedPods]
 ) -> JsonObject:
-    """The AppWrapper with another info for pods. The controller takes infos by their places."""
-    neighbors = [other for other in every if other.component_index == pods.component_index]
-    infos = [info if other == pods else _get_info(job, other) for other in neighbors]
+    """Return the AppWrapper with another podSetInfo at the position of the pods."""
+    siblings = [sibling for sibling in every if sibling.component_index == pods.component_index]
+    infos = [info if sibling == pods else _get_info(job, sibling) for sibling in siblings]
     path = (*COMPONENTS, pods.component_index, POD_SET_INFOS)
     return with_value(job, path, infos) if any(infos) else without_value(job, path)
 
 
 def compare_child(job: JsonObject, child: JsonObject, is_elastic: ElasticityCheck) -> ChildDifference | None:
-    """In what the child differs from the wrapped object of its name."""
+    """Return how the child differs from the wrapped object of its name."""
     identity = (child.get("apiVersion"), child.get("kind"))
     for component in _list_components(job):
         wrapped = object_at(component, ("template",))
@@ -168,9 +168,9 @@ def compare_child(job: JsonObject, child: JsonObject, is_elastic: ElasticityChec
 def _compare_pods(
     component: Any, wrapped: JsonObject, child: JsonObject, is_elastic: ElasticityCheck
 ) -> ChildDifference | None:
-    """Compare the pods where the component declares them or the kind is known.
+    """Compare the pods if the component declares them or the kind is known.
 
-    The number of pods is compared for known kinds, but not where Ray or an elastic job changes it.
+    The number of pods is compared for known kinds, unless Ray or an elastic job changes it.
     """
     if child.get("kind") == "Pod":
         return None if is_pod_within(child, wrapped) else ChildDifference.REQUESTS
@@ -197,7 +197,7 @@ def _compare_pods(
 
 
 def find_outcome(job: JsonObject) -> JobOutcome | None:
-    """As its phase says; a failed one has ended when what it made is gone."""
+    """Return the outcome by the phase. A failed AppWrapper has ended when its objects are deleted."""
     phase = text_at(job, ("status", "phase"))
     if phase == "Succeeded":
         return JobOutcome(True, "AppWrapper finished successfully")

@@ -1,7 +1,6 @@
 """Deployment: each of its pods is queued by itself.
 
-Scaling only changes which pods there are, so that nothing but the pods is ever looked at (semantics, Per
-kind: Deployment).
+Scaling only creates and deletes pods. So admitq only manages the pods (semantics, Per kind: Deployment).
 """
 
 from typing import Final
@@ -35,7 +34,7 @@ _HASH_LABEL: Final = "pod-template-hash"
 
 
 def mutate(deployment: JsonObject, rules: RuleContext) -> JsonObject:
-    """The Deployment with a template whose pods are held, each in the Deployment's queue."""
+    """Return the Deployment with a template whose pods are held and have the Deployment's queue."""
     names = rules.names
     labels = {names.managed: "true", **get_queue_labels(deployment, names)}
     held = with_template_metadata(deployment, _TEMPLATE, labels, {names.pod_suspending_parent: HELD_BY})
@@ -43,7 +42,7 @@ def mutate(deployment: JsonObject, rules: RuleContext) -> JsonObject:
 
 
 def _with_admission_gates(deployment: JsonObject, rules: RuleContext) -> JsonObject:
-    """The Deployment with its admission gates on its pods, and without those that were taken off it."""
+    """Return the Deployment with its admission gates on its pod template, without gates that were removed."""
     names = rules.names
     own, had = list_gates(deployment, names), list_gates(rules.stored_object or {}, names)
     of_pods = list_gates(get_mapping(deployment, *_TEMPLATE), names)
@@ -58,9 +57,9 @@ def _with_admission_gates(deployment: JsonObject, rules: RuleContext) -> JsonObj
 def compare_child(
     deployment: JsonObject, replica_set: JsonObject, _is_elastic: ElasticityCheck
 ) -> ChildDifference | None:
-    """In what a ReplicaSet differs from those that the Deployment controller creates: names and labels.
+    """Return how a ReplicaSet differs in name and labels from those that the Deployment controller creates.
 
-    Its pods are not compared, for each of them is queued by what it requests itself.
+    Its pods are not compared, because each pod is queued with its own requests.
     """
     suffix = get_label(replica_set, _HASH_LABEL)
     is_named = bool(suffix) and get_name(replica_set) == f"{get_name(deployment)}-{suffix}"

@@ -1,9 +1,9 @@
-"""``batch/v1`` Job: one podset, suspended by the API itself, stopped in three steps.
+"""``batch/v1`` Job: one podset, a suspend field, and a stop in three steps.
 
-The API server lets the template of a Job change only while the Job is suspended, has no pods and, for older
-servers, was never started. So a stop suspends it, waits for its pods to end, takes back the start time, and
-only then restores the template. An annotation marks the time between, so that a stop cut short is resumed by
-whoever sees the Job next.
+The API server accepts changes of a Job's template only while the Job is suspended and has no pods. Older
+servers also require that it was never started. So a stop suspends the Job, waits for its pods to end, removes
+the start time, and then restores the template. An annotation marks a stop in progress, so that the next
+reconciliation resumes a stop that was interrupted.
 """
 
 from collections.abc import Mapping
@@ -60,13 +60,13 @@ MAIN = "main"
 OWN_CONTROLLER = "kubernetes.io/job-controller"
 
 FINISHING_CONDITIONS = {"Complete": True, "Failed": False}
-"""Whether the Job succeeded, by the condition that ends it."""
+"""The conditions that end a Job, and whether it succeeded."""
 
 PLATFORM_LABELS = frozenset({"batch.kubernetes.io/controller-uid", "controller-uid", "job-name"})
-"""Written by the API server into each Job's template, besides ``JOB_NAME``."""
+"""Labels that the API server adds to the template of each Job, besides ``JOB_NAME_LABEL``."""
 
 JOB_NAME_LABEL = "batch.kubernetes.io/job-name"
-"""As stable as the Job's name, so that it stays in the Workload."""
+"""The label with the name of the Job. It is constant, so Workloads keep it."""
 
 
 def _count_pods(job: JsonObject) -> int:
@@ -74,7 +74,7 @@ def _count_pods(job: JsonObject) -> int:
 
 
 def list_pod_sets(job: JsonObject, names: Names) -> list[PodSetTemplate]:
-    """One podset of all pods that run at a time."""
+    """Return one podset with the pods that run in parallel."""
     fewest = partial_admission.get_min_count(job, names)
     return [
         PodSetTemplate(
@@ -84,18 +84,18 @@ def list_pod_sets(job: JsonObject, names: Names) -> list[PodSetTemplate]:
 
 
 def find_outcome(job: JsonObject) -> JobOutcome | None:
-    """As the Job's conditions say."""
+    """Return the outcome from the Job's conditions; None while it has not ended."""
     return find_end(job, FINISHING_CONDITIONS)
 
 
 def is_active(job: JsonObject) -> bool:
-    """While pods are pending or running, or are being deleted and are not gone."""
+    """Whether the Job has pods that are pending, running or terminating."""
     status = object_at(job, ("status",))
     return as_int(status.get("active")) != 0 or as_int(status.get("terminating")) != 0
 
 
 def are_pods_ready(job: JsonObject) -> bool:
-    """When every pod that is to run at a time is ready or has succeeded."""
+    """Whether all pods that run in parallel are ready or have succeeded."""
     status = object_at(job, ("status",))
     uncounted = value_at(status, ("uncountedTerminatedPods", "succeeded"))
     succeeded = as_int(status.get("succeeded")) + (len(uncounted) if isinstance(uncounted, list) else 0)
@@ -103,10 +103,10 @@ def are_pods_ready(job: JsonObject) -> bool:
 
 
 def count_reclaimable_pods(job: JsonObject) -> Mapping[str, int] | None:
-    """Pods that ended while fewer completions are left than pods may run at a time.
+    """Return the number of ended pods that are not replaced, because few completions remain.
 
-    A Job without completions starts no pod once one has succeeded. After a scale-down more of its pods may
-    run than the difference of its size and its successes.
+    A Job without completions starts no pods after one has succeeded. After a scale-down, more of its pods can
+    run than its parallelism minus its succeeded pods.
     """
     count = _count_pods(job)
     completions = as_int(value_at(job, ("spec", "completions")), count)
@@ -123,15 +123,15 @@ def count_reclaimable_pods(job: JsonObject) -> Mapping[str, int] | None:
 
 
 def is_stop_in_progress(job: JsonObject, names: Names) -> bool:
-    """Between the first and the last step of a stop."""
+    """Whether a stop has begun and not ended."""
     return value_at(job, (*ANNOTATIONS, names.stopping)) == "true"
 
 
 def plan_stop(job: JsonObject, stopped: JsonObject, names: Names) -> tuple[PatchStep, ...]:
-    """Suspend and mark; without pods, take back the start time, then restore and unmark.
+    """Suspend and mark the Job. Without pods, remove the start time, then restore the template and unmark.
 
-    While pods start, the Job controller counts them in the status several times a second. The stop of a Job
-    that runs does not depend on their numbers.
+    While pods start, the Job controller updates their numbers in the status several times a second. So the
+    first step of a running Job requires only that its generation and conditions have not changed.
     """
     mark = (*ANNOTATIONS, names.stopping)
     suspended = with_value(with_value(job, SUSPEND, True), mark, "true")
@@ -148,15 +148,15 @@ def plan_stop(job: JsonObject, stopped: JsonObject, names: Names) -> tuple[Patch
 
 
 def with_pod_counts(job: JsonObject, counts: Mapping[str, int], names: Names) -> JsonObject:
-    """The Job with as many pods as were admitted."""
+    """Return the Job with the admitted number of pods."""
     return partial_admission.with_pod_count(job, counts[MAIN], names) if MAIN in counts else job
 
 
 def compare_child(job: JsonObject, pod: JsonObject, _is_elastic: ElasticityCheck) -> ChildDifference | None:
-    """In what a pod differs from those that the Job controller creates.
+    """Return how a pod differs from those that the Job controller creates.
 
-    That controller counts all pods that have its selector and name it as their controller. It deletes those
-    beyond the Job's parallelism, and one of two with the same index.
+    That controller counts all pods that match its selector and have the Job as their controller. It deletes
+    pods in excess of the Job's parallelism, and one of two pods with the same index.
     """
     if not is_selected(job, pod) or not _has_generated_name(job, pod):
         return ChildDifference.IDENTITY
@@ -165,7 +165,7 @@ def compare_child(job: JsonObject, pod: JsonObject, _is_elastic: ElasticityCheck
 
 def _has_generated_name(job: JsonObject, pod: JsonObject) -> bool:
     if value_at(job, ("spec", "managedBy")) not in (None, OWN_CONTROLLER):
-        # Another controller names pods as it likes.
+        # The names of pods of other controllers are unknown.
         return True
     tail = "-"
     if value_at(job, ("spec", "completionMode")) == "Indexed":
@@ -197,7 +197,7 @@ def validate_create(job: JsonObject, rules: RuleContext) -> list[FieldError]:
 
 
 def validate_update(old: JsonObject, new: JsonObject, rules: RuleContext) -> list[FieldError]:
-    """Check the annotations while suspended; while running, that nothing undoes a partial admission."""
+    """Check the annotations of a suspended Job; while running, that it keeps its partial admission."""
     if value_at(new, SUSPEND) is True:
         return validate_create(new, rules)
     was_running = value_at(old, SUSPEND) is not True

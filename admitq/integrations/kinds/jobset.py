@@ -1,7 +1,7 @@
 """``jobset.x-k8s.io/v1alpha2`` JobSet: jobs of several roles that start, fail and end together.
 
-Every replicated job is a podset. The JobSet's controller takes suspension and another template together, and
-may have its pod templates changed for as long as it is suspended.
+Each replicated job is a podset. The pod templates of a suspended JobSet can be changed, also in the same
+update as the suspension.
 """
 
 from collections.abc import Mapping
@@ -26,31 +26,31 @@ REPLICATED_JOBS = ("spec", "replicatedJobs")
 STATUSES = ("status", "replicatedJobsStatus")
 
 FINISHING_CONDITIONS = {"Completed": True, "Failed": False}
-"""Whether the JobSet succeeded, by the condition that ends it."""
+"""The conditions that end a JobSet, and whether it succeeded."""
 
 
 def list_pod_sets(jobset: JsonObject, _names: Names) -> list[PodSetTemplate]:
-    """One podset for each replicated job, with the pods of all its replicas."""
+    """Return one podset for each replicated job, with the pods of all its replicas."""
     return replicated_jobs.list_pod_sets(value_at(jobset, REPLICATED_JOBS), REPLICATED_JOBS)
 
 
 def find_outcome(jobset: JsonObject) -> JobOutcome | None:
-    """As the JobSet's conditions say."""
+    """Return the outcome from the JobSet's conditions; None while it has not ended."""
     return find_end(jobset, FINISHING_CONDITIONS)
 
 
 def is_active(jobset: JsonObject) -> bool:
-    """While a job of it has pods that are pending or running."""
+    """Whether a job of the JobSet has pods that are pending or running."""
     return replicated_jobs.is_active(objects_at(jobset, STATUSES))
 
 
 def are_pods_ready(jobset: JsonObject) -> bool:
-    """When all of its jobs are ready or have succeeded."""
+    """Whether all jobs of the JobSet are ready or have succeeded."""
     return replicated_jobs.are_pods_ready(value_at(jobset, REPLICATED_JOBS), objects_at(jobset, STATUSES))
 
 
 def count_reclaimable_pods(jobset: JsonObject) -> Mapping[str, int]:
-    """The pods of jobs that succeeded."""
+    """Return the numbers of pods of succeeded jobs."""
     return replicated_jobs.count_reclaimable_pods(
         value_at(jobset, REPLICATED_JOBS), objects_at(jobset, STATUSES)
     )
@@ -59,7 +59,7 @@ def count_reclaimable_pods(jobset: JsonObject) -> Mapping[str, int]:
 def compare_child(
     jobset: JsonObject, job: JsonObject, _is_elastic: ElasticityCheck
 ) -> ChildDifference | None:
-    """In what a Job differs from the replicated job of its name."""
+    """Return how a Job differs from the replicated job of its name."""
     return replicated_jobs.compare_job(jobset, value_at(jobset, REPLICATED_JOBS), job)
 
 

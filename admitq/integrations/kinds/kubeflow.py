@@ -14,7 +14,7 @@ def _create_training_job_kind(
     return create_replica_job_kind(
         name,
         "v1",
-        # The controller corrects the case of a role's name before it looks for the role.
+        # The controller accepts the names of roles in any case.
         ReplicaRoles(field, roles, ignores_case=True),
         controller=CONTROLLER,
         adopts_prebuilt_workload=adopts_prebuilt_workload,

@@ -1,6 +1,6 @@
 """LeaderWorkerSet: each of its groups, a leader and its workers, is queued by itself.
 
-Groups come and go as it is scaled and rolled out, each with a Workload of its own (semantics, StatefulSet and
+Scaling and rollouts create and delete groups. Each group has its own Workload (semantics, StatefulSet and
 LeaderWorkerSet).
 """
 
@@ -64,7 +64,7 @@ def _has_leader(lws: JsonObject) -> bool:
 
 
 def list_pod_sets(lws: JsonObject, _names: Names) -> list[PodSetTemplate]:
-    """The podsets of one group: its leader and the workers, or all alike."""
+    """Return the podsets of one group: leader and workers, or one podset for all pods."""
     size = max(1, get_replicas(lws, *_GROUP_SIZE))
     if not _has_leader(lws):
         return [_create_pod_set(lws, "main", size, _WORKER_TEMPLATE)]
@@ -73,7 +73,7 @@ def list_pod_sets(lws: JsonObject, _names: Names) -> list[PodSetTemplate]:
 
 
 def _create_pod_set(lws: JsonObject, name: str, count: int, path: tuple[str, ...]) -> PodSetTemplate:
-    """What the controller of LeaderWorkerSets writes into templates tells of nothing that is asked for."""
+    """Return a podset without the labels that the LeaderWorkerSet controller adds to its template."""
     template: JsonObject = get_mapping(lws, *path)
     for key in get_mapping(template, "metadata", "labels"):
         if str(key).startswith(_LABEL_PREFIX) and key != _NAME_LABEL:
@@ -99,7 +99,7 @@ def _get_role(lws: JsonObject, pod: JsonObject) -> str:
 
 
 def list_groups(lws: JsonObject, pods: Sequence[JsonObject]) -> list[ServedGroup]:
-    """A group for each replica, and those that a rollout adds for a while."""
+    """Return a group for each replica, and the groups that a rollout adds temporarily."""
     name, replicas = get_text(lws, "metadata", "name"), get_replicas(lws)
     indexes = set(range(min(replicas, _MAX_REPLICAS)))
     if _is_rollout_in_progress(lws):
@@ -125,12 +125,12 @@ def _get_max_surge(lws: JsonObject, replicas: int) -> int:
 
 
 def compare_child(lws: JsonObject, child: JsonObject, _is_elastic: ElasticityCheck) -> ChildDifference | None:
-    """In what a StatefulSet differs from the one that the controller creates for leaders.
+    """Return how a StatefulSet differs from the one that the controller creates for the leaders.
 
-    It has the name of the LeaderWorkerSet, and a replica for each group. The StatefulSets of workers are
-    controlled by the pods of their leaders. Nothing follows through these: a StatefulSet whose template lacks
-    the marks of a LeaderWorkerSet is queued for itself. Pods with these marks join a group, whose number of
-    pods is fixed, as is what each may request.
+    That StatefulSet has the name of the LeaderWorkerSet and a replica for each group. The StatefulSets of
+    workers are controlled by the leaders' pods, through which the search for ancestors does not pass. A
+    StatefulSet whose template lacks the marks of a LeaderWorkerSet is queued by itself. Pods with these marks
+    join a group, which limits their number and their requests.
     """
     if child.get("kind") != "StatefulSet":
         return None
@@ -143,7 +143,7 @@ def compare_child(lws: JsonObject, child: JsonObject, _is_elastic: ElasticityChe
 
 
 def mutate(lws: JsonObject, rules: RuleContext) -> JsonObject:
-    """The LeaderWorkerSet with templates whose pods are held, in its queue."""
+    """Return the LeaderWorkerSet with templates whose pods are held and have its queue."""
     names = rules.names
     notes = {names.pod_suspending_parent: HELD_BY, names.pod_group_serving: "true"}
     labels = get_queue_labels(lws, names)
@@ -153,14 +153,14 @@ def mutate(lws: JsonObject, rules: RuleContext) -> JsonObject:
     result = with_template_metadata(result, _LEADER_TEMPLATE, labels, notes)
     grouped = get_annotation(get_mapping(lws, *_WORKER_TEMPLATE), names.podset_group_name)
     if rules.gates.is_enabled(Gate.TOPOLOGY_AWARE_SCHEDULING) and not grouped:
-        # Workers are counted from one; the leader is number zero.
+        # The leader has index 0, and the workers begin with 1.
         path = (*_WORKER_TEMPLATE, "metadata", "annotations", names.pod_index_offset)
         result = with_value(result, path, "1")
     return result
 
 
 def validate_create(lws: JsonObject, _rules: RuleContext) -> list[FieldError]:
-    """Check the number of groups."""
+    """Return the errors of the number of groups."""
     found = value_at(lws, ("spec", "replicas"))
     if found is None or 0 <= get_replicas(lws, default=-1) <= _MAX_REPLICAS:
         return []
@@ -168,7 +168,7 @@ def validate_create(lws: JsonObject, _rules: RuleContext) -> list[FieldError]:
 
 
 def validate_update(old: JsonObject, new: JsonObject, rules: RuleContext) -> list[FieldError]:
-    """Check that the pods of a group stay what quota was reserved for."""
+    """Return an error for each change of the pods that quota was reserved for."""
     errors = [*validate_create(new, rules), *find_queue_removal(old, new, rules)]
     return [*errors, *_find_group_changes(old, new, rules)] if rules.is_managed else errors
 

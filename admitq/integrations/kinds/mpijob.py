@@ -1,7 +1,7 @@
 """``kubeflow.org/v2beta1`` MPIJob: a launcher and workers.
 
-Its controller runs the launcher as a Job of its own, which it suspends and resumes with the MPIJob, and makes
-the workers' pods itself.
+Its controller creates a Job for the launcher, which it suspends and resumes with the MPIJob. It creates the
+pods of the workers itself.
 """
 
 from typing import Final
@@ -17,7 +17,7 @@ ROLES: Final = ReplicaRoles("mpiReplicaSpecs", ("Launcher", "Worker"))
 
 
 def mutate(job: JsonObject, rules: RuleContext) -> JsonObject:
-    """Where the launcher works too it has index 0, and those of the workers begin with 1."""
+    """Set the index offset of the workers: if the launcher is a worker too, it has index 0."""
     if not rules.gates.is_enabled(Gate.TOPOLOGY_AWARE_SCHEDULING):
         return job
     if value_at(job, ("spec", "runLauncherAsWorker")) is not True:
@@ -30,7 +30,7 @@ def mutate(job: JsonObject, rules: RuleContext) -> JsonObject:
 
 
 def compare_child(job: JsonObject, child: JsonObject, is_elastic: ElasticityCheck) -> ChildDifference | None:
-    """In what the child differs from the launcher's Job, or from a pod of the workers."""
+    """Return how the child differs from the launcher's Job, or from the pods of the workers."""
     if child.get("kind") != "Job":
         return ROLES.compare_child(job, child, is_elastic)
     if get_name(child) != f"{get_name(job)}-launcher":

@@ -1,8 +1,8 @@
-"""Plain pods and groups of pods: held by a scheduling gate, ended by deletion.
+"""Plain pods and groups of pods, which a scheduling gate holds and which a stop deletes.
 
-A pod alone is a job. Pods that name a group are one job together: it waits until as many as the group has
-are there, is started pod by pod, and pods that fail may be replaced. A finalizer holds each pod until its
-end is accounted for (semantics, Per kind: Pod; Pods and pod groups).
+A pod without a group is a job. Pods that name the same group are one job. It waits until all pods of the
+group exist, is started pod by pod, and failed pods can be replaced. A finalizer keeps each pod until admitq
+has recorded its end (semantics, Per kind: Pod; Pods and pod groups).
 """
 
 from typing import Any, Final
@@ -40,22 +40,22 @@ _SPARK_APP_LABEL: Final = "spark-app-selector"
 
 
 def is_member(pod: JsonObject, names: Names) -> bool:
-    """Whether the pod is queued: the managed label alone decides, whoever wrote it.
+    """Whether the pod is queued. Only its managed label decides.
 
-    A pod that its parent queues in a group is a member once it names that group.
+    A pod whose parent has its pods queued in groups is a member as soon as it names its group.
     """
     return pods.is_managed(pod, names) and not pods.awaits_group(pod, names)
 
 
 def is_reviewed_by_webhook(pod: JsonObject, names: Names) -> bool:
-    """Whether the webhook held the pod, which leaves a role hash, or its parent has it queued."""
+    """Whether the webhook held the pod, which then has a role hash, or its parent has it queued."""
     return pods.get_annotation(pod, names.role_hash) != "" or pods.is_suspended_by_parent(pod, names)
 
 
 def compare_child(
     driver: JsonObject, pod: JsonObject, _is_elastic: ElasticityCheck
 ) -> ChildDifference | None:
-    """In what a pod differs from those that another creates: executors of a Spark application's driver."""
+    """Return how a pod differs from those that a pod creates: a Spark driver creates its executors."""
     app = pods.get_label(driver, _SPARK_APP_LABEL)
     roles = pods.get_label(driver, _SPARK_ROLE_LABEL), pods.get_label(pod, _SPARK_ROLE_LABEL)
     is_executor = (
@@ -68,9 +68,9 @@ def compare_child(
 
 
 def mutate(pod: JsonObject, rules: RuleContext) -> JsonObject:
-    """The pod held: marked as managed, at its gates, with a finalizer and its role.
+    """Return the pod with the managed label, its gates, a finalizer and its role.
 
-    A role that the pod brings is kept: it names the podset of a prebuilt Workload.
+    A role that the pod already has is kept: it names the podset of a prebuilt Workload.
     """
     names = rules.names
     result = with_value(pod, (*_LABELS, names.managed), "true")
@@ -93,7 +93,7 @@ def _with_item(pod: JsonObject, path: tuple[str, ...], item: Any) -> JsonObject:
 
 
 def validate_create(pod: JsonObject, rules: RuleContext) -> list[FieldError]:
-    """Check the mark of managed pods, and what a pod says of its group."""
+    """Return the errors of the managed label and of the labels and annotations of the group."""
     names = rules.names
     value = value_at(pod, (*_LABELS, names.managed))
     if value is None:
@@ -122,8 +122,8 @@ def _find_group_errors(pod: JsonObject, names: Names) -> list[FieldError]:
     place = "annotation" if pods.get_annotation(pod, name_key) else "label"
     both = f"both the '{names.pod_group_total_count}' annotation and the '{name_key}' {place} should be set"
     errors: list[FieldError] = []
-    if group and (wrong := check_dns_subdomain(group)):
-        errors.append(FieldError.invalid(_group_path(pod, names), group, wrong))
+    if group and (problem := check_dns_subdomain(group)):
+        errors.append(FieldError.invalid(_group_path(pod, names), group, problem))
     if group and total is None:
         errors.append(FieldError.required(where, both))
     if total is not None and not group:
@@ -145,11 +145,10 @@ def _find_prebuilt_errors(pod: JsonObject, rules: RuleContext) -> list[FieldErro
 
 
 def validate_update(old: JsonObject, new: JsonObject, rules: RuleContext) -> list[FieldError]:
-    """Check what the change adds: the group is immutable, and an unretriable pod stays so.
+    """Return the errors that an update adds. The group is immutable, and an unretriable pod must stay so.
 
-    Marks of ours, such as the role, are protected for all kinds alike.
-
-    A managed pod that was stored while the webhook was not in place can still be released from its gates.
+    The webhook protects admitq's marks, such as the role, for all kinds alike. Invalid pods that were stored
+    while the webhook was not installed can still be released from their gates.
     """
     names = rules.names
     errors = select_new_errors(validate_create(new, rules), validate_create(old, rules))
@@ -188,7 +187,7 @@ POD = Integration(
         intermediate_owners=(OwnerKind("apps", "v1", "ReplicaSet"),),
         created_kinds=frozenset({("", "Pod")}),
         compare_child=compare_child,
-        # A driver that is queued as a pod has quota for itself alone.
+        # The Workload of a Spark driver that is queued as a pod has quota for the driver only.
         covers_children=False,
     ),
     delegation=Delegation(adopts_prebuilt_workload=True),

@@ -1,7 +1,7 @@
-"""``ray.io/v1`` RayCluster: a head and groups of workers, for as long as somebody wants them.
+"""``ray.io/v1`` RayCluster: a head and worker groups, which run until the cluster is deleted.
 
-The operator deletes all pods of a suspended cluster. A cluster that a RayJob or RayService made follows that
-one and is not queued itself.
+The operator deletes all pods of a suspended cluster. A cluster of a RayJob or RayService is queued with its
+owner and not by itself.
 """
 
 from typing import Final
@@ -38,30 +38,30 @@ _NODE_TYPE_LABEL: Final = "ray.io/node-type"
 _GROUP_LABEL: Final = "ray.io/group"
 _WORKER: Final = "worker"
 _MAX_UNCUT_NAMES: Final = 36
-"""Up to how many characters of a cluster's and a group's name the operator keeps names of pods whole."""
+"""The operator shortens the names of pods if the names of cluster and group have more characters together."""
 
 
 def list_pod_sets(job: JsonObject, _names: Names) -> list[PodSetTemplate]:
-    """The head and each group of workers."""
+    """Return the podsets of the head and of each worker group."""
     return ray_clusters.list_pod_sets(job, SPEC)
 
 
 def are_pods_ready(job: JsonObject) -> bool:
-    """When the operator calls the cluster ready."""
+    """Whether the state of the cluster is ready."""
     return value_at(job, ("status", "state")) == "ready"
 
 
 def is_active(job: JsonObject) -> bool:
-    """While the cluster is ready, or its pods are being deleted."""
+    """Whether the cluster is ready, or its pods are being deleted."""
     return are_pods_ready(job) or is_condition_true(job, "RayClusterSuspending")
 
 
 def compare_child(
     cluster: JsonObject, child: JsonObject, _is_elastic: ElasticityCheck
 ) -> ChildDifference | None:
-    """In what a pod, or the Job that cleans up Redis, differs from those that the operator creates.
+    """Return how a pod, or the Job that cleans up Redis, differs from those that the operator creates.
 
-    The operator counts pods by their labels, and deletes those of a group that are too many.
+    The operator counts pods by their labels, and deletes excess pods of a group.
     """
     if child.get("kind") == "Job":
         return _compare_cleanup_job(cluster, child)
@@ -71,7 +71,7 @@ def compare_child(
     )
     granted = next((one for one in ray_clusters.list_pod_sets(cluster, SPEC) if one.name == group), None)
     named = get_name(child) or as_text(value_at(child, ("metadata", "generateName")))
-    # Long names are cut at either end, by versions of the operator.
+    # Depending on its version, the operator shortens long names at the start or at the end.
     is_named = named.startswith(f"{name}-") or len(name) + len(group) > _MAX_UNCUT_NAMES
     if (
         granted is None
@@ -86,16 +86,16 @@ def compare_child(
 
 
 def _is_second_head(cluster: JsonObject, pod: JsonObject) -> bool:
-    """Whether a head has not the one name that the operator gives heads, as the status shows.
+    """Whether the name of a head differs from the one in the status.
 
-    Older operators generate a name for each. Not all operators delete a second head.
+    Older operators generate a new name for each head. Not all operators delete a second head.
     """
     known = text_at(cluster, ("status", "head", "podName"))
     return known.endswith(f"-{ray_clusters.HEAD}") and get_name(pod) != known
 
 
 def _compare_cleanup_job(cluster: JsonObject, job: JsonObject) -> ChildDifference | None:
-    """The Job is created when the cluster goes, and runs one pod like that of the head."""
+    """Compare the Job that the operator creates after the cluster's deletion, with one pod like the head."""
     full = f"{get_name(cluster)}-redis-cleanup"
     is_named = get_name(job) == full or (
         len(full) > MAX_LABEL_LENGTH and get_name(job).endswith("-redis-cleanup")
@@ -111,7 +111,7 @@ def _compare_cleanup_job(cluster: JsonObject, job: JsonObject) -> ChildDifferenc
 
 
 def mutate(job: JsonObject, rules: RuleContext) -> JsonObject:
-    """Hold the pods of an elastic cluster, be it queued itself or made by a RayJob that is."""
+    """Add gates to the pods of an elastic cluster, which is queued by itself or with its RayJob."""
     return ray_clusters.with_elastic_gates(job, SPEC, rules)
 
 

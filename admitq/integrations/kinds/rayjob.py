@@ -1,7 +1,7 @@
-"""``ray.io/v1`` RayJob: a RayCluster for one job, and what submits the job to it.
+"""``ray.io/v1`` RayJob: a RayCluster for one job, and a submitter.
 
-How the job is submitted decides who asks for quota: by a pod of its own, by a container in the head, or by
-the operator itself. A job that selects a cluster which is there makes no pods and is none of ours.
+The submission mode decides which pods need quota. The submitter is a separate pod, a container of the head,
+or the operator itself. admitq ignores a job that selects an existing cluster, because it creates no pods.
 """
 
 from typing import Any, Final
@@ -42,7 +42,7 @@ _SUBMITTER_RESOURCES: Final[dict[str, Any]] = {
     "requests": {"cpu": "500m", "memory": "200Mi"},
     "limits": {"cpu": "1", "memory": "1Gi"},
 }
-"""What the operator gives a submitter that nobody described."""
+"""The resources of a submitter without a template."""
 
 _STATUSES_WITHOUT_PODS: Final = frozenset({"", "Suspended"})
 
@@ -56,7 +56,7 @@ def _get_deployment_status(job: JsonObject) -> str:
 
 
 def _create_submitter(job: JsonObject) -> JsonObject:
-    """The container that the operator submits the job from."""
+    """Return the container from which the operator submits the job."""
     name, image = "ray-job-submitter", ray_clusters.get_head_image(job, SPEC)
     return {"name": name, **image, "resources": _SUBMITTER_RESOURCES}
 
@@ -66,7 +66,7 @@ def _create_submitter_spec(job: JsonObject) -> dict[str, Any]:
 
 
 def list_pod_sets(job: JsonObject, _names: Names) -> list[PodSetTemplate]:
-    """The head, each group of workers, and the submitter where it is a pod."""
+    """Return the podsets of the head, of each worker group, and of the submitter, if it is a pod."""
     return _list_pod_sets(job)
 
 
@@ -81,10 +81,10 @@ def _list_pod_sets(job: JsonObject) -> list[PodSetTemplate]:
 
 
 def compare_child(job: JsonObject, child: JsonObject, is_elastic: ElasticityCheck) -> ChildDifference | None:
-    """In what a RayCluster or Job differs from the cluster and the submitter that the operator creates.
+    """Return how a RayCluster or Job differs from the cluster and the submitter that the operator creates.
 
-    The operator writes the name of the cluster into the status before it creates it. The submitter has the
-    name of the RayJob.
+    The operator writes the name of the cluster to the status before it creates the cluster. The submitter has
+    the name of the RayJob.
     """
     pods = list(_list_pod_sets(job))
     if child.get("kind") == "Job":
@@ -102,17 +102,17 @@ def compare_child(job: JsonObject, child: JsonObject, is_elastic: ElasticityChec
 
 
 def list_references(job: JsonObject) -> tuple[ObjectReference, ...]:
-    """The cluster that was made for the job, if Ray scales it."""
+    """Return a reference to the cluster of the job, if Ray scales it."""
     return ray_clusters.list_cluster_references(job, SPEC, [value_at(job, ("status", "rayClusterName"))])
 
 
 def with_template(job: JsonObject, pod_set: PodSetTemplate, template: JsonObject, names: Names) -> JsonObject:
-    """The job with another template for a podset; a submitter as the operator makes it stands nowhere."""
+    """Return the job with another template for a podset, but without a default template of the submitter."""
     is_submitter = pod_set.template_path == SUBMITTER_TEMPLATE
-    said = {field: value for field, value in object_at(template.get("spec")).items() if value}
+    spec = {field: value for field, value in object_at(template.get("spec")).items() if value}
     if (
         is_submitter
-        and said == _create_submitter_spec(job)
+        and spec == _create_submitter_spec(job)
         and not any(object_at(template.get("metadata")).values())
     ):
         return without_value(job, SUBMITTER_TEMPLATE)
@@ -120,7 +120,7 @@ def with_template(job: JsonObject, pod_set: PodSetTemplate, template: JsonObject
 
 
 def find_outcome(job: JsonObject) -> JobOutcome | None:
-    """When the operator has ended the job; only Ray itself tells whether it succeeded."""
+    """Return the outcome when the operator has ended the job. Ray's status states whether it succeeded."""
     if _get_deployment_status(job) not in {"Complete", "Failed"}:
         return None
     success = value_at(job, ("status", "jobStatus")) == "SUCCEEDED"
@@ -128,22 +128,22 @@ def find_outcome(job: JsonObject) -> JobOutcome | None:
 
 
 def is_active(job: JsonObject) -> bool:
-    """From the first step of the operator until everything is deleted again."""
+    """Whether the operator has begun to create pods and has not deleted all of them."""
     return _get_deployment_status(job) not in _STATUSES_WITHOUT_PODS
 
 
 def are_pods_ready(job: JsonObject) -> bool:
-    """When the job's cluster is ready."""
+    """Whether the job's cluster is ready."""
     return value_at(job, ("status", "rayClusterStatus", "state")) == "ready"
 
 
 def is_on_hold(job: JsonObject) -> bool:
-    """When the operator refuses the job: it will never make pods of it."""
+    """Whether the operator has rejected the job, so that it will not create pods."""
     return _get_deployment_status(job) == "ValidationFailed"
 
 
 def is_ignored(job: JsonObject) -> bool:
-    """A job for a cluster that is there."""
+    """Whether the job selects an existing cluster."""
     return bool(object_at(value_at(job, SELECTOR)))
 
 

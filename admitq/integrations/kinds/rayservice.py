@@ -1,7 +1,7 @@
-"""``ray.io/v1`` RayService: a RayCluster that serves, and is replaced when it changes.
+"""``ray.io/v1`` RayService: a RayCluster that serves, and that the operator replaces when it changes.
 
-A service whose cluster keeps its state in Redis needs its quota until that is cleaned up, even while it is
-being deleted.
+If the cluster keeps its state in Redis, a service that is being deleted needs its quota until that state is
+cleaned up.
 """
 
 from typing import Final
@@ -35,12 +35,12 @@ PENDING_CLUSTER: Final = ("status", "pendingServiceStatus", "rayClusterName")
 
 
 def list_pod_sets(job: JsonObject, _names: Names) -> list[PodSetTemplate]:
-    """The head and each group of workers."""
+    """Return the podsets of the head and of each worker group."""
     return ray_clusters.list_pod_sets(job, SPEC)
 
 
 def list_references(job: JsonObject) -> tuple[ObjectReference, ...]:
-    """The cluster that serves, if Ray scales it, and the one that is to take over, while there are both."""
+    """Return references to the active cluster, if Ray scales it, and to a pending cluster beside it."""
     return ray_clusters.list_cluster_references(
         job, SPEC, [value_at(job, ACTIVE_CLUSTER), value_at(job, PENDING_CLUSTER)]
     )
@@ -49,10 +49,10 @@ def list_references(job: JsonObject) -> tuple[ObjectReference, ...]:
 def compare_child(
     job: JsonObject, cluster: JsonObject, is_elastic: ElasticityCheck
 ) -> ChildDifference | None:
-    """In what a RayCluster differs from those that the operator creates for the service.
+    """Return how a RayCluster differs from those that the operator creates for the service.
 
-    A cluster that has been replaced goes on for a while, and the status does not name it any more. So other
-    names are accepted, too.
+    A replaced cluster runs for a while, and the status no longer names it. So all generated names are
+    accepted.
     """
     is_known = get_name(cluster) in {value_at(job, path) for path in (ACTIVE_CLUSTER, PENDING_CLUSTER)}
     if not is_known and not ray_clusters.has_generated_name(cluster, job):
@@ -61,17 +61,17 @@ def compare_child(
 
 
 def is_ready(job: JsonObject) -> bool:
-    """When the service takes requests."""
+    """Whether the service is ready for requests."""
     return is_condition_true(job, "Ready")
 
 
 def is_cleaning_up(job: JsonObject) -> bool:
-    """While the service is deleted: its state in Redis is the last to go."""
+    """Whether the deletion of the service includes the cleanup of its state in Redis."""
     return ray_clusters.is_fault_tolerant(job, SPEC)
 
 
 def mutate(job: JsonObject, rules: RuleContext) -> JsonObject:
-    """Hold the pods of an elastic service."""
+    """Add gates to the pods of an elastic service."""
     return ray_clusters.with_elastic_gates(job, SPEC, rules)
 
 

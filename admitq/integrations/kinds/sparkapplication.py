@@ -1,8 +1,8 @@
-"""``sparkoperator.k8s.io/v1beta2`` SparkApplication: a driver, and the executors that it asks for.
+"""``sparkoperator.k8s.io/v1beta2`` SparkApplication: a driver, and the executors that it requests.
 
-A change of anything but the suspension makes the operator delete what runs and begin anew, so that a start, a
-stop and an edit are all taken up whatever the application did before. Between running and suspended it passes
-through states in which its pods are still being deleted.
+If any field but the suspension changes, the operator deletes the running pods and starts again. So a start, a
+stop or an edit takes effect in every state of the application. Between the states running and suspended there
+are states in which the operator deletes its pods.
 """
 
 from typing import Final
@@ -54,7 +54,7 @@ ACTIVE_STATES: Final = frozenset(
         "UNKNOWN",
     }
 )
-"""In which pods may still be there."""
+"""The states in which pods may exist."""
 
 
 def _get_state(app: JsonObject) -> str:
@@ -62,7 +62,7 @@ def _get_state(app: JsonObject) -> str:
 
 
 def list_pod_sets(app: JsonObject, _names: Names) -> list[PodSetTemplate]:
-    """The driver, and the executors that it starts with."""
+    """Return the podsets of the driver and of the initial executors."""
     counts = {DRIVER.name: 1, EXECUTOR.name: count_executors(app)}
     return [
         PodSetTemplate(
@@ -79,13 +79,13 @@ def list_pod_sets(app: JsonObject, _names: Names) -> list[PodSetTemplate]:
 def with_template(
     app: JsonObject, pod_set: PodSetTemplate, template: JsonObject, _names: Names
 ) -> JsonObject:
-    """The application with what the template says in the fields of the role."""
+    """Return the application with a template written to the fields of the role."""
     role = ROLES.get(pod_set.name)
     return app if role is None else with_role_template(app, role, template)
 
 
 def find_outcome(app: JsonObject) -> JobOutcome | None:
-    """As the application's state says; a failed submission that is to be repeated is not the end."""
+    """Return the outcome by the application's state. A failed submission that is retried is not the end."""
     state, message = _get_state(app), text_at(app, ("status", "applicationState", "errorMessage"))
     if state == "COMPLETED":
         return JobOutcome(True, message or "SparkApplication completed")
@@ -103,14 +103,14 @@ def _will_be_resubmitted(app: JsonObject) -> bool:
 
 
 def are_pods_ready(app: JsonObject) -> bool:
-    """When the driver runs, and as many executors as there are to be run or have run."""
+    """Whether the driver runs, and all executors run or have completed."""
     states = object_at(app, ("status", "executorState")).values()
     settled = sum(state in ("RUNNING", "COMPLETED") for state in states)
     return _get_state(app) == "RUNNING" and settled >= count_executors(app)
 
 
 def compare_child(app: JsonObject, pod: JsonObject, _is_elastic: ElasticityCheck) -> ChildDifference | None:
-    """In what a pod differs from the driver's: its name, and the requests that Spark derives from fields."""
+    """Return how a pod differs from the driver: in its name, or in the requests that Spark derives."""
     configured = text_fields_at(app, CONF).get("spark.kubernetes.driver.pod.name")
     default = f"{text_at(app, ('metadata', 'name'))}-driver"
     name = text_at(app, (*DRIVER.path, "podName")) or configured or default
@@ -122,7 +122,7 @@ def compare_child(app: JsonObject, pod: JsonObject, _is_elastic: ElasticityCheck
 def compare_grandchild(
     app: JsonObject, pod: JsonObject, _is_elastic: ElasticityCheck
 ) -> ChildDifference | None:
-    """In what the requests of a pod differ from those of executors, which the driver creates."""
+    """Return how the requests of a pod differ from those of the executors, which the driver creates."""
     return _compare_requests(app, pod, EXECUTOR)
 
 
@@ -131,7 +131,7 @@ def _compare_requests(app: JsonObject, pod: JsonObject, role: Role) -> ChildDiff
 
 
 def _find_errors(app: JsonObject, _rules: RuleContext) -> list[FieldError]:
-    """All its pods are known before they run."""
+    """Return the errors of fields by which pods would be unknown before they run."""
     errors: list[FieldError] = []
     mode = value_at(app, ("spec", "mode"))
     if mode not in (None, "cluster"):

@@ -1,8 +1,8 @@
 """StatefulSet: all of its pods are queued together.
 
-Its Workload asks for all replicas at once; the pods are then started one by one, as the StatefulSet makes
-them. It can be scaled to zero and back only, for quota was reserved for all of them (semantics, StatefulSet
-and LeaderWorkerSet).
+Its Workload requests quota for all replicas. admitq then starts the pods one by one, as the StatefulSet
+controller creates them. A StatefulSet can only be scaled to zero and back, because quota is reserved for all
+replicas (semantics, StatefulSet and LeaderWorkerSet).
 """
 
 from collections.abc import Iterator, Sequence
@@ -50,7 +50,7 @@ _REVISION_LABEL: Final = "controller-revision-hash"
 
 
 def list_pod_sets(stateful_set: JsonObject, _names: Names) -> list[PodSetTemplate]:
-    """One podset of all replicas."""
+    """Return one podset of all replicas."""
     return [PodSetTemplate("main", get_replicas(stateful_set), _TEMPLATE)]
 
 
@@ -65,9 +65,9 @@ def _list_groups(stateful_set: JsonObject, _pods: Sequence[JsonObject]) -> tuple
 
 
 def is_outdated(stateful_set: JsonObject, pod: JsonObject) -> bool:
-    """Whether the pod is of an old revision and its replica is to be of the new one.
+    """Whether the pod has an old revision and a rollout will replace it.
 
-    Only while a rollout is known to be under way: a status that is behind knows no newer revision.
+    The status must be up to date: an outdated status does not name the newer revision.
     """
     revision, wanted = get_label(pod, _REVISION_LABEL), get_text(stateful_set, "status", "updateRevision")
     observed = value_at(stateful_set, ("status", "observedGeneration"))
@@ -87,7 +87,7 @@ def is_outdated(stateful_set: JsonObject, pod: JsonObject) -> bool:
 def compare_child(
     stateful_set: JsonObject, pod: JsonObject, _is_elastic: ElasticityCheck
 ) -> ChildDifference | None:
-    """In what a pod differs from those that the StatefulSet controller creates: one for each ordinal."""
+    """Return how a pod differs from those that the StatefulSet controller creates: one for each ordinal."""
     if pod.get("kind") != "Pod":
         return None
     start = get_replicas(stateful_set, "spec", "ordinals", "start", default=0)
@@ -98,7 +98,7 @@ def compare_child(
 
 
 def mutate(stateful_set: JsonObject, rules: RuleContext) -> JsonObject:
-    """The StatefulSet with a template whose pods are held; one that a larger whole has held stays so."""
+    """Return the StatefulSet with a template whose pods are held, unless its owner already has them held."""
     names = rules.names
     if get_annotation(get_mapping(stateful_set, *_TEMPLATE), names.pod_suspending_parent):
         return stateful_set
@@ -106,7 +106,7 @@ def mutate(stateful_set: JsonObject, rules: RuleContext) -> JsonObject:
 
 
 def list_deciding_workloads(old: JsonObject, new: JsonObject, rules: RuleContext) -> tuple[str, ...]:
-    """Names of the Workload that has to have let go of its quota before pods come back."""
+    """Return the names of the Workload that must have released its quota before the StatefulSet scales up."""
     metadata = get_mapping(old, "metadata")
     if not rules.is_managed or not _scales_up_from_zero(old, new):
         return ()
@@ -120,7 +120,7 @@ def _scales_up_from_zero(old: JsonObject, new: JsonObject) -> bool:
 
 
 def validate_update(old: JsonObject, new: JsonObject, rules: RuleContext) -> list[FieldError]:
-    """Check that the pods stay what quota was reserved for, and that they go before they come back."""
+    """Return an error for each change of the pods that quota was reserved for, and for invalid scaling."""
     errors = [*find_queue_removal(old, new, rules)]
     held = is_suspended_by(get_mapping(new, *_TEMPLATE), HELD_BY, rules.names)
     if rules.is_managed and held:
@@ -145,7 +145,7 @@ def _find_scaling_errors(old: JsonObject, new: JsonObject, rules: RuleContext) -
 
 
 def _has_released_quota(workload: JsonObject) -> bool:
-    """Whether the Workload is on hold; of one that is deactivated, only that is told."""
+    """Whether the Workload is on hold or deactivated, so that it has no quota."""
     quota = (
         find_condition(value_at(workload, ("status", "conditions"), []), ConditionType.QUOTA_RESERVED) or {}
     )

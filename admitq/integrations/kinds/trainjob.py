@@ -1,9 +1,9 @@
-"""``trainer.kubeflow.org/v1alpha1`` TrainJob: a runtime of the platform, filled in by who trains with it.
+"""``trainer.kubeflow.org/v1alpha1`` TrainJob: a training runtime with the settings of a job.
 
-The pods stand in the runtime, a JobSet to be filled in. What an admission gives them is a patch of our own
-among the patches of that runtime, which the trainer lets change only while the job is suspended and has no
-pods. So a start patches before it lifts the suspension, and a stop suspends, waits, and then takes the patch
-back; an annotation marks the time between.
+The runtime contains a JobSet template with the pods. admitq writes the additions of an admission as its own
+runtime patch. The trainer accepts changes of patches only while the job is suspended and has no pods. So a
+start writes the patch before it resumes the job. A stop suspends the job, waits for its pods to end, and then
+removes the patch. An annotation marks a stop in progress.
 """
 
 from collections.abc import Mapping, Sequence
@@ -52,14 +52,14 @@ NAMESPACED_RUNTIME: Final = OwnerKind(GROUP, VERSION, "TrainingRuntime")
 SUSPEND: Final = ("spec", "suspend")
 PATCHES: Final = ("spec", "runtimePatches")
 MAX_PATCHES: Final = 16
-"""As many as the definition of the kind allows."""
+"""The maximum number of patches that the CRD allows."""
 STATUSES: Final = ("status", "jobsStatus")
 FINISHING_CONDITIONS: Final = {"Complete": True, "Failed": False}
 
 _RUNTIME_KEY: Final = "resolvedRuntime"
-"""The key under which a resolved job has its runtime."""
+"""The key of a resolved job with its runtime."""
 _STEP_LABEL: Final = "trainer.kubeflow.org/trainjob-ancestor-step"
-"""The label of a replicated job's template that tells which part of the TrainJob fills it in."""
+"""The label of a replicated job's template that names the part of the TrainJob with its settings."""
 _TRAINER: Final = "trainer"
 _NODE: Final = "node"
 _INITIALIZERS: Final = {"dataset-initializer": "dataset", "model-initializer": "model"}
@@ -69,7 +69,7 @@ _INITIALIZERS: Final = {"dataset-initializer": "dataset", "model-initializer": "
 
 
 def list_references(job: JsonObject) -> tuple[ObjectReference, ...]:
-    """The runtime that the job names."""
+    """Return a reference to the runtime that the job names."""
     reference = value_at(job, ("spec", "runtimeRef"))
     kind = as_text(value_at(reference, ("kind",))) or CLUSTER_RUNTIME.kind
     group = as_text(value_at(reference, ("apiGroup",))) or GROUP
@@ -82,13 +82,13 @@ def list_references(job: JsonObject) -> tuple[ObjectReference, ...]:
 
 
 def resolve(job: JsonObject, found: Mapping[ObjectReference, JsonObject]) -> JsonObject:
-    """The job with its runtime, as far as that is there."""
+    """Return the job with its runtime, if the runtime exists."""
     runtime = next((found[one] for one in list_references(job) if one in found), None)
     return job if runtime is None else with_value(job, (_RUNTIME_KEY,), runtime)
 
 
 def _list_replicated_jobs(job: JsonObject, *, without: str = "") -> list[JsonObject]:
-    """The replicated jobs of the JobSet that the trainer makes, but for the patches of one manager."""
+    """Return the replicated jobs of the JobSet that the trainer creates, without one manager's patches."""
     spec = value_at(job, (_RUNTIME_KEY, "spec"))
     patches = value_at(job, PATCHES)
     return [
@@ -111,13 +111,13 @@ def _fill_in(job: JsonObject, runtime: Any, entry: JsonObject, template: Any) ->
     ]
     if containers:
         template = with_value(template, path, containers)
-    # The trainer omits a number of 0, and the JobSet has its default of 1.
+    # The trainer omits 0, so that the JobSet has the default of 1.
     replicas = 1 if step in {_TRAINER, *_INITIALIZERS} else max(1, replicated_jobs.count_replicas(entry))
     return {**entry, "replicas": replicas, "template": template}
 
 
 def _count_nodes(job: JsonObject, runtime: Any, name: str, step: str, template: Any) -> int:
-    """Pods of a replicated job; the trainer makes as many of them parallel as there are to complete."""
+    """Return the number of pods of a replicated job, which is both its parallelism and its completions."""
     policy = object_at(value_at(runtime, ("mlPolicy",)))
     count = as_int(value_at(template, ("spec", "parallelism")), 1)
     if step == _TRAINER and policy:
@@ -137,7 +137,7 @@ def _runs_launcher_as_node(runtime: Any) -> bool:
 
 
 def _fill_in_container(job: JsonObject, runtime: Any, entry: JsonObject, step: str, container: Any) -> Any:
-    """A container with what the job says about the part it has in it."""
+    """Return a container with the settings of the job for it."""
     name = value_at(container, ("name",))
     part = _INITIALIZERS.get(step)
     if part is not None and name == step:
@@ -149,8 +149,8 @@ def _fill_in_container(job: JsonObject, runtime: Any, entry: JsonObject, step: s
     if name != _NODE or not trainer:
         return container
     if step == _TRAINER:
-        said = {field: trainer[field] for field in ("image", "command", "args") if trainer.get(field)}
-        container = {**container, **said}
+        overrides = {field: trainer[field] for field in ("image", "command", "args") if trainer.get(field)}
+        container = {**container, **overrides}
     elif not (_runs_launcher_as_node(runtime) and entry.get("name") == _NODE):
         return container
     resources = object_at(trainer.get("resourcesPerNode"))
@@ -168,7 +168,7 @@ def _with_env(container: JsonObject, env: Sequence[Any]) -> JsonObject:
 
 
 def list_pod_sets(job: JsonObject, _names: Names) -> list[PodSetTemplate]:
-    """The podsets of the JobSet that the trainer makes; none while the runtime is not known."""
+    """Return the podsets of the JobSet that the trainer creates; none while the runtime is unknown."""
     replicated = _list_replicated_jobs(job)
     return [
         PodSetTemplate(
@@ -183,7 +183,7 @@ def list_pod_sets(job: JsonObject, _names: Names) -> list[PodSetTemplate]:
 
 
 def with_template(job: JsonObject, pod_set: PodSetTemplate, template: JsonObject, names: Names) -> JsonObject:
-    """The job with our patch of the podset: all that the template has beyond what it would have without."""
+    """Return the job with admitq's patch of the podset, which contains the additions to its template."""
     manager = names.trainjob_manager
     bare = next(
         (
@@ -208,9 +208,9 @@ def with_template(job: JsonObject, pod_set: PodSetTemplate, template: JsonObject
 def compare_child(
     job: JsonObject, jobset: JsonObject, _is_elastic: ElasticityCheck
 ) -> ChildDifference | None:
-    """In what a JobSet differs from the one that the trainer creates: it has the name of the job.
+    """Return how a JobSet differs from the one that the trainer creates, which has the name of the job.
 
-    What its pods are is known from the runtime only. While that is not there, names alone are compared.
+    Its pods are known only if the runtime exists. Otherwise only the names are compared.
     """
     if get_name(jobset) != get_name(job):
         return ChildDifference.IDENTITY
@@ -224,24 +224,24 @@ def compare_child(
 
 
 def find_outcome(job: JsonObject) -> JobOutcome | None:
-    """As the job's conditions say."""
+    """Return the outcome from the job's conditions; None while it has not ended."""
     return find_end(job, FINISHING_CONDITIONS)
 
 
 def is_active(job: JsonObject) -> bool:
-    """While a job of its JobSet has pods that are pending or running."""
+    """Whether a job of its JobSet has pods that are pending or running."""
     return replicated_jobs.is_active(objects_at(job, STATUSES))
 
 
 def are_pods_ready(job: JsonObject) -> bool:
-    """When all jobs of its JobSet are ready or have succeeded; without a runtime, all that are told of."""
+    """Whether all jobs of its JobSet (without a runtime: all jobs in its status) are ready or succeeded."""
     statuses = objects_at(job, STATUSES)
     known = _list_replicated_jobs(job) or [{"name": status.get("name")} for status in statuses]
     return bool(known) and replicated_jobs.are_pods_ready(known, statuses)
 
 
 def count_reclaimable_pods(job: JsonObject) -> Mapping[str, int] | None:
-    """The pods of jobs that succeeded."""
+    """Return the numbers of pods of succeeded jobs."""
     return (
         replicated_jobs.count_reclaimable_pods(_list_replicated_jobs(job), objects_at(job, STATUSES)) or None
     )
@@ -251,19 +251,19 @@ def count_reclaimable_pods(job: JsonObject) -> Mapping[str, int] | None:
 
 
 def is_stop_in_progress(job: JsonObject, names: Names) -> bool:
-    """Between the suspension and the end of a stop."""
+    """Whether a stop has begun and not ended."""
     return value_at(job, ("metadata", "annotations", names.stopping)) == "true"
 
 
 def plan_start(job: JsonObject, started: JsonObject, _names: Names) -> tuple[PatchStep, ...]:
-    """Patch while suspended, then lift the suspension."""
+    """Write the patch while the job is suspended, then resume the job."""
     patched = with_value(started, SUSPEND, True)
     steps = (PatchStep(create_merge_patch(job, patched)), PatchStep(create_merge_patch(patched, started)))
     return tuple(step for step in steps if step.patch)
 
 
 def plan_stop(job: JsonObject, _stopped: JsonObject, names: Names) -> tuple[PatchStep, ...]:
-    """Suspend and mark; without pods, take our patch back whatever it says, and unmark."""
+    """Suspend and mark the job. Without pods, empty admitq's patch and remove the mark."""
     mark = ("metadata", "annotations", names.stopping)
     suspended = with_value(with_value(job, SUSPEND, True), mark, "true")
     steps = [PatchStep(create_merge_patch(job, suspended))]
@@ -275,10 +275,10 @@ def plan_stop(job: JsonObject, _stopped: JsonObject, names: Names) -> tuple[Patc
 
 
 def mutate_every_object(job: JsonObject, rules: RuleContext) -> JsonObject:
-    """Have a patch of our own from the start, empty, so that nobody else takes its place.
+    """Return a new job with an empty patch of admitq, so that admitq's place among the patches is reserved.
 
-    A trainer that knows no patches yet drops it. A job that is not queued, and leaves no room for it, is not
-    to be refused for our sake.
+    A trainer without support for patches drops it. A job that is not queued and already has the maximum
+    number of patches is left unchanged, so that it is not rejected.
     """
     manager, patches = rules.names.trainjob_manager, as_list(value_at(job, PATCHES))
     if any(one.get("manager") == manager for one in objects_at(job, PATCHES)):
