@@ -50,7 +50,7 @@ class ProcessSettings:
         unused = self.configuration.metrics.custom_labels and not self.gates[Gate.CUSTOM_METRIC_LABELS]
         labels = f"metrics.customLabels: has no effect: feature gate {Gate.CUSTOM_METRIC_LABELS} is off"
         to_come = (
-            f"{field}: has no effect: its feature is still to come"
+            f"{field}: has no effect: its feature is not implemented yet"
             for field in self.configuration.list_settings_without_effect()
         )
         return (*self.gates.list_notes(), *((labels,) if unused else ()), *to_come)

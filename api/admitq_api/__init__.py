@@ -1,1 +1,1 @@
-"""The wire API: kinds, names, quantities, configuration."""
+"""The wire API: kinds, names, quantities and the configuration file."""

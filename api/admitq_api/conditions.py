@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Any
 
 MAX_MESSAGE = 32768
-"""The most characters that the API server takes as the message of a condition."""
+"""The maximum number of characters in the message of a condition."""
 
 SECOND = 1_000_000_000
 """One second in nanoseconds."""
@@ -21,10 +21,10 @@ class ConditionType(StrEnum):
     """The types of conditions that admitq writes."""
 
     ACTIVE = "Active"
-    """ClusterQueue, LocalQueue, AdmissionCheck, MultiKueueCluster: fit for use."""
+    """ClusterQueue, LocalQueue, AdmissionCheck, MultiKueueCluster: the object can be used."""
 
     JOBS_REFUSED = "JobsRefused"
-    """LocalQueue: there are jobs in it that no Workload can stand for; absent where there are none."""
+    """LocalQueue: it has jobs for which no Workload can be created. It is absent without such jobs."""
 
     QUOTA_RESERVED = "QuotaReserved"
     ADMITTED = "Admitted"
@@ -37,13 +37,13 @@ class ConditionType(StrEnum):
     WAITING_FOR_REPLACEMENT_PODS = "WaitingForReplacementPods"
     BLOCKED_ON_PREEMPTION_GATES = "BlockedOnPreemptionGates"
     PODS_OUTLIVE_JOB = "PodsOutliveJob"
-    """Workload: its job is gone or going, and pods of the job can still run."""
+    """Workload: its job is deleted or being deleted, and pods of the job can still run."""
 
     MULTIKUEUE_QUOTA_AUTOMATION = "MultiKueueManagerQuotaAutomation"
 
 
 class Reason(StrEnum):
-    """The reasons of conditions that admitq writes, by the condition that first uses them."""
+    """The reasons of conditions that admitq writes, grouped by condition."""
 
     # ClusterQueue and LocalQueue: Active
     READY = "Ready"
@@ -96,7 +96,7 @@ class Reason(StrEnum):
     WAIT_FOR_START = "WaitForStart"
     WAIT_FOR_RECOVERY = "WaitForRecovery"
 
-    # the condition Evicted of a Workload; see `deactivated_due_to` for deactivations with a cause
+    # the condition Evicted of a Workload; see `create_deactivation_reason` for deactivations with a cause
     PREEMPTED = "Preempted"
     PODS_READY_TIMEOUT = "PodsReadyTimeout"
     ADMISSION_CHECK = "AdmissionCheck"
@@ -154,21 +154,21 @@ class Reason(StrEnum):
 
 
 def create_deactivation_reason(cause: str) -> str:
-    """The reason of Evicted when a Workload was deactivated for a cause."""
+    """Return the reason of Evicted for a Workload that was deactivated for a cause."""
     return f"{Reason.DEACTIVATED}DueTo{cause}" if cause else str(Reason.DEACTIVATED)
 
 
 def get_metric_reason(reason: str) -> str:
-    """The reason under which metrics count an eviction; a cause has a label of its own."""
+    """Return the reason of an eviction for metrics, which have the cause in a separate label."""
     return str(Reason.DEACTIVATED) if reason.startswith(create_deactivation_reason("")) else reason
 
 
 Condition = Mapping[str, Any]
-"""One condition as the API carries it."""
+"""One condition, as the raw object of the API."""
 
 
 def find_condition(conditions: Sequence[Condition] | None, type: str) -> Condition | None:  # noqa: A002 the API's name
-    """The condition of a type, or None; a malformed list has none."""
+    """Return the condition of a type; None if there is none."""
     for condition in conditions or ():
         if condition.get("type") == type:
             return condition
@@ -176,23 +176,23 @@ def find_condition(conditions: Sequence[Condition] | None, type: str) -> Conditi
 
 
 def is_true(conditions: Sequence[Condition] | None, type: str) -> bool:  # noqa: A002 the API's name
-    """Whether the condition of a type is there and True."""
+    """Whether the condition of a type exists and is True."""
     condition = find_condition(conditions, type)
     return condition is not None and condition.get("status") == "True"
 
 
 def is_false(conditions: Sequence[Condition] | None, type: str) -> bool:  # noqa: A002 the API's name
-    """Whether the condition of a type is there and False; an absent one is neither."""
+    """Whether the condition of a type exists and is False. An absent condition is neither True nor False."""
     condition = find_condition(conditions, type)
     return condition is not None and condition.get("status") == "False"
 
 
 GATED_BY = "Admission is gated by: "
-"""How the message of QuotaReserved begins while admission gates hold; behind it they are listed."""
+"""The start of the message of QuotaReserved if admission gates delay a Workload. The gates follow it."""
 
 
 def list_reported_gates(conditions: Sequence[Condition] | None) -> tuple[str, ...]:
-    """The admission gates that QuotaReserved says to hold; preemption gates have the same reason."""
+    """Return the admission gates in the message of QuotaReserved. Preemption gates have the same reason."""
     quota = find_condition(conditions, ConditionType.QUOTA_RESERVED) or {}
     message = quota.get("message") or ""
     if quota.get("reason") != Reason.ADMISSION_GATED or not message.startswith(GATED_BY):
@@ -210,20 +210,20 @@ def with_condition(
     now: int,
     observed_generation: int | None = None,
 ) -> list[dict[str, Any]]:
-    """The conditions with one set, in its old place or at the end.
+    """Return the conditions with one condition set, at its previous position or at the end.
 
     Args:
-        conditions: the list to start from, which is left as it is.
-        type: which condition to set.
+        conditions: the list of conditions, which is not changed.
+        type: the type of the condition to set.
         status: "True", "False" or "Unknown", or a bool for the first two.
         reason: one word in CamelCase.
-        message: for people; cut to what the API server takes.
-        now: Unix time in nanoseconds, which becomes lastTransitionTime if the status changes.
-        observed_generation: metadata.generation that the decision was made for, if known.
+        message: a text for people. It is truncated to the maximum length.
+        now: Unix time in nanoseconds. It becomes lastTransitionTime if the status changes.
+        observed_generation: the metadata.generation that the decision was based on, if known.
 
     Returns:
-        A new list. Setting what is already there gives an equal one, so that
-        comparing tells whether anything is to be written.
+        A new list. It is equal to the old one if the condition has not changed, so that callers can compare
+        the lists to decide whether a write is needed.
     """
     value = ("True" if status else "False") if isinstance(status, bool) else str(status)
     result = [dict(condition) for condition in conditions or ()]
@@ -247,12 +247,12 @@ def with_condition(
 
 
 def without_condition(conditions: Sequence[Condition] | None, type: str) -> list[dict[str, Any]]:  # noqa: A002
-    """The conditions without the one of a type."""
+    """Return the conditions without the condition of a type."""
     return [dict(condition) for condition in conditions or () if condition.get("type") != type]
 
 
 def truncate(message: str, limit: int = MAX_MESSAGE) -> str:
-    """The message, ending in " ..." where it had to be cut to `limit` characters."""
+    """Return the message with at most `limit` characters. A truncated message ends in " ..."."""
     return message if len(message) <= limit else message[: limit - 4] + " ..."
 
 
@@ -261,15 +261,15 @@ _TIME = re.compile(r"(\d{4}-\d\d-\d\d)[Tt](\d\d:\d\d:\d\d)(?:\.(\d{1,9})\d*)?([Z
 
 
 def format_time(ns: int) -> str:
-    """Unix time in nanoseconds as the API writes it: UTC, whole seconds, rounded down."""
+    """Return a Unix time in nanoseconds in the format of the API: UTC, in whole seconds, rounded down."""
     return (_EPOCH + timedelta(seconds=ns // SECOND)).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def parse_time(text: str) -> int:
-    """The RFC 3339 time of the API, with or without fraction, as Unix time in nanoseconds.
+    """Return an RFC 3339 time, with or without fraction, as Unix time in nanoseconds.
 
     Raises:
-        ValueError: the text is no such time.
+        ValueError: the text is not such a time.
     """
     match = _TIME.fullmatch(text)
     if match is None:

@@ -1,4 +1,4 @@
-"""The CustomResourceDefinitions, made from the declarations of the kinds."""
+"""Create the CustomResourceDefinitions from the declarations of the kinds."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -39,25 +39,25 @@ KINDS: tuple[type[ApiKind], ...] = (
 def create_crds(
     group: str = DEFAULT_GROUP, *, converted_by: Mapping[str, Any] | None = None
 ) -> list[dict[str, Any]]:
-    """The CustomResourceDefinitions of all kinds under an API group.
+    """Return the CustomResourceDefinitions of all kinds under an API group.
 
-    Install them by create or server-side apply: client-side apply would copy them into an
-    annotation that is too small for them.
+    Install them by create or server-side apply. Client-side apply would copy them to an annotation, for which
+    they are too large.
 
     Args:
-        group: the API group. One that has an older version is served in both.
-        converted_by: where that group's conversion webhook is, as a clientConfig; by default the Service of
-            an installation that was told no other names. An older version is of no use without a webhook.
+        group: the API group. If it has an older version, both versions are served.
+        converted_by: the clientConfig of the conversion webhook, which an older version needs. The default is
+            the Service of an installation with default names.
 
     Raises:
-        ValueError: the group is none that admitq can serve.
+        ValueError: admitq cannot serve the group.
     """
     names = names_for(group)
     return [_create_crd(kind, names, converted_by or create_client_config(names)) for kind in KINDS]
 
 
 def create_client_config(names: Names) -> dict[str, Any]:
-    """Where the conversion webhook is by default, as a clientConfig."""
+    """Return the default clientConfig of the conversion webhook."""
     return {
         "service": {
             "name": get_conversion_service_name(names.webhook_objects.service),

@@ -1,4 +1,4 @@
-"""Durations as Kubernetes writes them: "5m", "1h30m", "300ms"."""
+"""Durations in the notation of Kubernetes: "5m", "1h30m", "300ms"."""
 
 import re
 from datetime import timedelta
@@ -25,10 +25,10 @@ REMEDY = 'write numbers with units, like "5m", "1h30m" or "300ms"'
 
 
 def parse_duration(text: str) -> timedelta:
-    """The duration of a text, to the microsecond.
+    """Return the duration of a text, to the microsecond.
 
     Raises:
-        ValueError: the text is no duration, or one of more than 292 years.
+        ValueError: the text is not a duration, or the duration is longer than 292 years.
     """
     match = _DURATION.fullmatch(text) if len(text) <= 128 else None
     if match is None:
@@ -47,7 +47,7 @@ def _number(text: str) -> Fraction:
 
 
 def format_duration(duration: timedelta) -> str:
-    """A duration in hours, minutes and seconds: "1h30m0s", "5m0s", "0.3s", "0s"."""
+    """Return a duration in hours, minutes and seconds: "1h30m0s", "5m0s", "0.3s", "0s"."""
     sign = "-" if duration < timedelta(0) else ""
     microseconds = abs(duration) // timedelta(microseconds=1)
     seconds, fraction = divmod(microseconds, 1_000_000)

@@ -1,7 +1,7 @@
-"""Feature gates: switches for behaviour that is new, optional or on its way out.
+"""Feature gates: switches for behavior that is new, optional or deprecated.
 
-They are read once, at start, into a frozen value. A gate whose feature is not built yet is
-accepted and has no effect, which is told; the reference of the configuration says which ones have.
+They are read once, at start. A gate of a feature that does not exist yet is accepted and logged, and has no
+effect. The reference of the configuration lists the gates that have an effect.
 """
 
 from collections.abc import Mapping
@@ -121,10 +121,10 @@ OFF_BY_DEFAULT = frozenset(
         Gate.WORKLOAD_REQUEST_USE_MERGE_PATCH,
     }
 )
-"""Gates that are off unless switched on; all others are on unless switched off."""
+"""Gates that are disabled by default. All other gates are enabled by default."""
 
 LOCKED = frozenset({Gate.MANAGED_JOBS_NAMESPACE_SELECTOR_ALWAYS_RESPECTED, Gate.TLS_OPTIONS})
-"""Gates of features that have become permanent: they can no longer be switched."""
+"""Gates of features that have become permanent. They can no longer be changed."""
 
 REQUIRES: Mapping[Gate, tuple[Gate, ...]] = {
     Gate.TAS_FAILED_NODE_REPLACEMENT: (Gate.TOPOLOGY_AWARE_SCHEDULING,),
@@ -145,7 +145,7 @@ REQUIRES: Mapping[Gate, tuple[Gate, ...]] = {
     Gate.DRA_INTEGRATION_CONSUMABLE_CAPACITY: (Gate.DRA_INTEGRATION,),
     Gate.FLAVOR_FUNGIBILITY_PRESERVE_SCAN_PROGRESS: (Gate.FLAVOR_FUNGIBILITY,),
 }
-"""Gates that make sense only while others are on."""
+"""Gates that require other gates."""
 
 IN_EFFECT = frozenset(
     {
@@ -198,7 +198,7 @@ IN_EFFECT = frozenset(
         Gate.WORKLOAD_VALIDATION_FOR_POD_SET_METADATA,
     }
 )
-"""Gates that code reads today; the reference of the configuration marks them."""
+"""Gates that the code reads. The reference of the configuration marks them."""
 
 
 VALIDATION_ONLY = frozenset(
@@ -210,27 +210,27 @@ VALIDATION_ONLY = frozenset(
         Gate.TOPOLOGY_AWARE_SCHEDULING,
     }
 )
-"""Gates in effect of features to come: what objects may say follows them, and what is set for the feature."""
+"""Gates of features that do not exist yet. They affect only the validation and defaulting of objects."""
 
 WITHOUT_ALTERNATIVE = frozenset(
     {
-        # How amounts are held in memory shows in no answer.
+        # The representation of amounts in memory affects no result.
         Gate.VECTORIZED_RESOURCE_REQUESTS,
     }
 )
-"""Gates between two ways of doing the same, of which one is taken whatever they say."""
+"""Gates that choose between two implementations. admitq has only one of them."""
 
 
 class FeatureGateError(ValueError):
-    """A gate is unknown, locked, misspelt, or on without what it needs."""
+    """A gate is unknown, locked, or enabled without a gate that it requires; or the text is invalid."""
 
 
 @dataclass(frozen=True, slots=True)
 class FeatureGates:
-    """Which gates are on. Without arguments: the defaults.
+    """The enabled and disabled gates. Without arguments, all gates have their defaults.
 
     Raises:
-        FeatureGateError: a gate is switched that is locked, or one is on without what it needs.
+        FeatureGateError: a locked gate is changed, or a gate is enabled without a gate that it requires.
     """
 
     switched: Mapping[Gate, bool] = field(default_factory=dict[Gate, bool])
@@ -244,7 +244,7 @@ class FeatureGates:
                 raise FeatureGateError(f"{gate}: needs {' and '.join(missing)}; switch that on, too")
 
     def is_enabled(self, gate: Gate) -> bool:
-        """Whether a gate is on. One that is on by default is off while what it needs is off."""
+        """Whether a gate is enabled. By default, a gate is disabled if a gate that it requires is."""
         if gate in self.switched:
             return self.switched[gate]
         return gate not in OFF_BY_DEFAULT and all(self.is_enabled(need) for need in REQUIRES.get(gate, ()))
@@ -253,18 +253,18 @@ class FeatureGates:
         return self.is_enabled(gate)
 
     def list_notes(self) -> tuple[str, ...]:
-        """What whoever switched gates should know: which of them do less than they say, or nothing."""
+        """Return a note for each changed gate that has no effect, or not the full one."""
         return tuple(
             f"{gate}: {note}" for gate in sorted(self.switched) if (note := get_note(gate)) is not None
         )
 
     def as_dict(self) -> dict[str, bool]:
-        """Every gate by name."""
+        """Return the state of every gate, by name."""
         return {str(gate): self.is_enabled(gate) for gate in Gate}
 
     @classmethod
     def from_mapping(cls, gates: Mapping[str, bool]) -> Self:
-        """The gates switched by name, as the configuration file has them.
+        """Return the gates of a mapping from names, as in the configuration file.
 
         Raises:
             FeatureGateError: as for the class, or a name is unknown.
@@ -273,10 +273,10 @@ class FeatureGates:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """The gates of the flag `--feature-gates A=true,B=false`.
+        """Return the gates of the flag `--feature-gates A=true,B=false`.
 
         Raises:
-            FeatureGateError: as for `of`, or the text is not such a list.
+            FeatureGateError: as for `from_mapping`, or the text is not such a list.
         """
         gates: dict[str, bool] = {}
         for entry in filter(None, (part.strip() for part in text.split(","))):
@@ -291,21 +291,21 @@ _BOOLEANS = {"true": True, "t": True, "1": True, "false": False, "f": False, "0"
 
 
 def get_note(gate: Gate) -> str | None:
-    """What somebody who switches a gate should know: that it does less than it says, or nothing."""
+    """Return a note if the gate has no effect, or not the full one; otherwise None."""
     if gate in LOCKED:
         return None
     if gate in WITHOUT_ALTERNATIVE:
-        return "has no effect: there is only one way in which this is done"
+        return "has no effect: there is only one implementation"
     if gate in VALIDATION_ONLY:
-        return "only decides what objects may say: the feature itself is still to come"
-    return None if gate in IN_EFFECT else "has no effect: its feature is still to come"
+        return "only affects the validation of objects: its feature is not implemented yet"
+    return None if gate in IN_EFFECT else "has no effect: its feature is not implemented yet"
 
 
 def parse_gate(name: str) -> Gate:
-    """The gate of a name.
+    """Return the gate of a name.
 
     Raises:
-        FeatureGateError: there is none; the error names one that looks alike.
+        FeatureGateError: the gate does not exist. The error suggests a similar name.
     """
     try:
         return Gate(name)

@@ -1,7 +1,6 @@
-"""What the docstrings below the fields of a model say.
+"""Read the docstrings below the fields of models from their source code.
 
-They are read from the source by whoever writes them down: for every model at its import that would be a
-seventh of what it takes to start a command.
+Only generators read them. To read them at each import would take a seventh of the start time of a command.
 """
 
 import ast
@@ -16,9 +15,9 @@ from pydantic import BaseModel
 
 @cache
 def read_field_docs(model: type[BaseModel]) -> Mapping[str, str]:
-    """The docstring below each field of a model, inherited fields included; by the field's name in Python."""
-    outwards = model.__mro__[: model.__mro__.index(BaseModel)]
-    return {name: text for base in reversed(outwards) for name, text in _read_own_docs(base)}
+    """Return the docstring below each field of a model, by the name of the field, with inherited fields."""
+    bases = model.__mro__[: model.__mro__.index(BaseModel)]
+    return {name: text for base in reversed(bases) for name, text in _read_own_docs(base)}
 
 
 def _read_own_docs(model: type[BaseModel]) -> Iterator[tuple[str, str]]:
@@ -35,6 +34,6 @@ def _read_own_docs(model: type[BaseModel]) -> Iterator[tuple[str, str]]:
 
 @cache
 def _parse_classes(module: str) -> Mapping[str, ast.ClassDef]:
-    """The classes that a module declares."""
+    """Return the classes that a module declares."""
     statements = ast.parse(inspect.getsource(sys.modules[module])).body
-    return {one.name: one for one in statements if isinstance(one, ast.ClassDef)}
+    return {statement.name: statement for statement in statements if isinstance(statement, ast.ClassDef)}

@@ -1,6 +1,6 @@
-"""Errors about a field of an object, as values, worded as the API server words its own.
+"""Errors about fields of objects, as values, in the wording of the API server.
 
-An error names the field by its path, says what is wrong with the value, and how to put it right.
+An error has the path of the field, the problem with its value, and a remedy.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,7 +14,7 @@ _SHOWN_VALUE_LENGTH: Final = 256
 
 
 class ErrorType(StrEnum):
-    """What is wrong with a field; the values are the reasons of causes in the API's Status."""
+    """The type of an error. The values are the reasons of causes in the API's Status."""
 
     REQUIRED = "FieldValueRequired"
     INVALID = "FieldValueInvalid"
@@ -45,14 +45,14 @@ _WITHOUT_VALUE: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class FieldError:
-    """One thing wrong with one field.
+    """One error of one field.
 
     Attributes:
         path: the field, as ``spec.podSets[0].count`` or ``metadata.labels[example.com/key]``.
         type: the kind of error.
-        value: what the field holds; not shown for errors where it says nothing.
-        detail: what is wrong with it.
-        remedy: what to do about it; empty where the detail says so already.
+        value: the value of the field. Some types of errors do not show it.
+        detail: the problem with the value.
+        remedy: how to correct it; empty if the detail states that.
     """
 
     path: str
@@ -63,48 +63,48 @@ class FieldError:
 
     @classmethod
     def required(cls, path: "ErrorPath | str", detail: str = "", remedy: str = "") -> "FieldError":
-        """Say that the field must be set."""
+        """Return the error that the field must be set."""
         return cls(str(path), ErrorType.REQUIRED, None, detail, remedy)
 
     @classmethod
     def invalid(cls, path: "ErrorPath | str", value: object, detail: str, remedy: str = "") -> "FieldError":
-        """Say that the value breaks a rule."""
+        """Return the error that the value violates a rule."""
         return cls(str(path), ErrorType.INVALID, value, detail, remedy)
 
     @classmethod
     def not_supported(cls, path: "ErrorPath | str", value: object, supported: Iterable[str]) -> "FieldError":
-        """Say that the value is none of those that exist."""
+        """Return the error that the value is not one of the supported values."""
         known = ", ".join(orjson.dumps(name).decode() for name in supported)
         return cls(str(path), ErrorType.NOT_SUPPORTED, value, f"supported values: {known}")
 
     @classmethod
     def forbidden(cls, path: "ErrorPath | str", detail: str, remedy: str = "") -> "FieldError":
-        """Say that the field may not be set, or not be changed, here and now."""
+        """Return the error that the field must not be set or changed in the current state."""
         return cls(str(path), ErrorType.FORBIDDEN, None, detail, remedy)
 
     @classmethod
     def duplicate(cls, path: "ErrorPath | str", value: object, remedy: str = "") -> "FieldError":
-        """Say that the value is there twice where it may be once."""
+        """Return the error that the value occurs twice and must be unique."""
         return cls(str(path), ErrorType.DUPLICATE, value, "", remedy)
 
     @classmethod
     def not_found(cls, path: "ErrorPath | str", value: object, remedy: str = "") -> "FieldError":
-        """Say that the value names something that does not exist."""
+        """Return the error that the value names an object that does not exist."""
         return cls(str(path), ErrorType.NOT_FOUND, value, "", remedy)
 
     @classmethod
     def too_long(cls, path: "ErrorPath | str", limit: int) -> "FieldError":
-        """Say that a text exceeds its limit of bytes."""
+        """Return the error that a text exceeds its limit of bytes."""
         return cls(str(path), ErrorType.TOO_LONG, None, f"may not be more than {limit} bytes")
 
     @classmethod
     def too_many(cls, path: "ErrorPath | str", count: int, limit: int) -> "FieldError":
-        """Say that a list exceeds its limit of items."""
+        """Return the error that a list exceeds its limit of items."""
         return cls(str(path), ErrorType.TOO_MANY, count, f"must have at most {limit} items")
 
     @property
     def message(self) -> str:
-        """Everything but the path."""
+        """The error without the path."""
         parts = [_WORDS[self.type]]
         if self.type not in _WITHOUT_VALUE:
             parts.append(_format_value(self.value))
@@ -126,16 +126,16 @@ def _format_value(value: object) -> str:
 
 
 def join_errors(errors: Iterable[FieldError]) -> str:
-    """Say several errors in one text: one alone, more in brackets, repeated ones once."""
+    """Return several errors in one text. Several errors are in brackets, and equal ones are listed once."""
     texts = list(dict.fromkeys(str(error) for error in errors))
     return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
 
 
 def select_new_errors(found: Iterable[FieldError], known: Iterable[FieldError]) -> list[FieldError]:
-    """The errors of a changed object that the stored one does not have in the same way.
+    """Return the errors of a changed object that the stored object does not have.
 
-    An object may have been stored while the webhook was not in place, or under other feature gates. Changes
-    that leave the error as it is stay possible: our own finalizer, labels, a status.
+    An invalid object may have been stored while the webhook was not installed, or with other feature gates.
+    Updates that do not change the error are still accepted, for example of finalizers, labels or the status.
     """
     errors = [*found]
     stale = [*known] if errors else []
@@ -143,19 +143,19 @@ def select_new_errors(found: Iterable[FieldError], known: Iterable[FieldError]) 
 
 
 class MapKey(str):
-    """A step into a map with free keys, such as labels, where a path is given as a row of steps."""
+    """A step of a path: a key of a map with arbitrary keys, such as labels."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ErrorPath:
-    """Where a field is, built step by step: ``ErrorPath("spec").at("podSets", 0, "count")``."""
+    """The path of a field, which is built step by step: ``ErrorPath("spec").at("podSets", 0, "count")``."""
 
     text: str = ""
 
     def at(self, *steps: str | int) -> "ErrorPath":
-        """Return the path of a field below; a number is a place in a list, a ``MapKey`` in a map."""
+        """Return the path of a nested field. A number is an index of a list, a ``MapKey`` a key of a map."""
         text = self.text
         for step in steps:
             if isinstance(step, (int, MapKey)):
@@ -165,7 +165,7 @@ class ErrorPath:
         return ErrorPath(text)
 
     def key(self, key: str) -> "ErrorPath":
-        """Return the path of an entry of a map with free keys, such as labels."""
+        """Return the path of an entry of a map with arbitrary keys, such as labels."""
         return ErrorPath(f"{self.text}[{key}]")
 
     def __str__(self) -> str:

@@ -1,14 +1,14 @@
-"""The JSON patch (RFC 6902) that turns one raw object into another.
+"""The JSON patch (RFC 6902) from one raw object to another.
 
-Whoever changes an object says how it should be; what has to be sent follows from comparing the two. An
-object that needs no change gets no operation, and so stays byte for byte as it was.
+Callers create the changed object, and this module compares it with the original. If both are equal, the
+patch has no operations, so that the object does not change at all.
 """
 
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
 Operation = dict[str, Any]
-"""One step of a JSON patch: op, path and, unless it removes, a value."""
+"""One operation of a JSON patch, with op, path and, except for removals, value."""
 
 
 def create_pointer(path: Iterable[str | int]) -> str:
@@ -17,9 +17,10 @@ def create_pointer(path: Iterable[str | int]) -> str:
 
 
 def create_json_patch(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Operation]:
-    """Return the operations that turn ``before`` into ``after``, to be applied in order.
+    """Return the operations that change ``before`` to ``after``, in order.
 
-    Items added behind a list are appended; a list that changed in any other way in its length is replaced.
+    Items that are added at the end of a list are appended. If the length of a list changes in another way,
+    the whole list is replaced.
     """
     operations: list[Operation] = []
     _compare((), before, after, operations)

@@ -1,9 +1,9 @@
-"""The namespace that no setting hands to the queue, and the label by which selectors find a namespace."""
+"""The system namespace, whose jobs are never managed, and the label with the name of a namespace."""
 
 from typing import Final
 
 SYSTEM_NAMESPACE: Final = "kube-system"
-"""The namespace of the cluster's own components; nothing in it is ever held or rejected."""
+"""The namespace of the cluster's components. admitq never holds or rejects its objects."""
 
 NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
-"""The label by which every namespace carries its own name."""
+"""The label of each namespace with the name of the namespace."""

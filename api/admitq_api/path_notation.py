@@ -1,4 +1,4 @@
-"""How paths into jobs are written, in the configuration file and in tables of kinds."""
+"""The notation of paths in jobs, in the configuration file and in tables of kinds."""
 
 import re
 from typing import Final
@@ -6,19 +6,19 @@ from typing import Final
 from admitq_api.field_errors import MapKey
 
 EACH_ELEMENT: Final = "[]"
-"""The step of a path that stands for every element of a list."""
+"""The step of a path that means every element of a list."""
 
 POD_SET_NAME: Final = "{name}"
-"""The step of a path that stands for the key which is the podset's name."""
+"""The step of a path that means a key with the name of the podset."""
 
 _STEP: Final = re.compile(r"(?:^|\.)(\{name\}|[A-Za-z0-9_-]+)|\[([A-Za-z0-9_./-]*)\]")
 
 
 def parse_path(path: str) -> tuple[str, ...]:
-    """What a path such as ``spec.tasks[].template`` leads through; a key in brackets is a ``MapKey``.
+    """Return the steps of a path such as ``spec.tasks[].template``. A key in brackets is a ``MapKey``.
 
     Raises:
-        ValueError: it is no path.
+        ValueError: the text is not a path.
     """
     found: list[str] = []
     end = 0

@@ -1,8 +1,8 @@
 """Quantities as Kubernetes writes them: "500m", "1Gi", "1e3".
 
-`parse` follows the grammar of the API exactly. `amount` turns a quantity into the integers that
-quota is counted in: milli-CPU for cpu, whole units (bytes, devices, pods) for everything else.
-Amounts saturate: a quantity that is larger than the largest amount counts as the largest amount.
+`parse_quantity` follows the grammar of the API exactly. `parse_amount` converts a quantity to an integer
+amount, in which quota is counted: milli-CPU for cpu, whole units (bytes, devices, pods) for all other
+resources. A quantity above the largest amount counts as the largest amount.
 """
 
 import re
@@ -10,27 +10,27 @@ from fractions import Fraction
 from functools import lru_cache
 
 INT64_MAX = 2**63 - 1
-"""The largest amount, which as a quota means no limit."""
+"""The largest amount. As a quota it means no limit."""
 
 UNLIMITED_TEXT = "<unlimited>"
-"""How the largest amount is printed."""
+"""The text of the largest amount in messages."""
 
 
 class QuantityError(ValueError):
-    """A value is not a quantity."""
+    """The value is not a quantity."""
 
 
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 
-# The API server takes a number without any digit, like "Ki", for zero, and so must we.
+# The API server accepts a number without digits, such as "Ki", as zero.
 _GRAMMAR = re.compile(
     r"(?P<sign>[+-]?)(?P<whole>[0-9]*)(?:\.(?P<part>[0-9]*))?"
     r"(?:(?P<binary>[KMGTPE]i)|(?P<exponent>[eE][+-]?[0-9]+)|(?P<decimal>[numkMGTPE]?))"
 )
 _NANO = 10**9
-# Without these limits a few bytes of text would ask for a number with millions of digits. Quantities with a
-# larger exponent are far beyond the largest amount, and so are treated the same.
+# Without these limits, a short text could request a number with millions of digits. Quantities with a larger
+# exponent are far above the largest amount, so the result is the same.
 _LONGEST_TEXT = 2048
 _LONGEST_CACHED_TEXT = 256
 _LARGEST_EXPONENT = 1024
@@ -39,17 +39,17 @@ _BINARY_RESOURCES = ("memory", "ephemeral-storage")
 
 
 def parse_quantity(value: str | float) -> Fraction:
-    """The value of a quantity as Kubernetes reads it.
+    """Return the value of a quantity, as Kubernetes parses it.
 
-    The value is exact, with two exceptions that Kubernetes makes: what is finer than a nano-unit is rounded
-    away from zero, and a quantity with a binary suffix is at most the largest amount. Exponents are limited
-    to ``_LARGEST_EXPONENT``.
+    The value is exact, with two exceptions that Kubernetes makes: fractions of a nano-unit are rounded away
+    from zero, and a quantity with a binary suffix is at most the largest amount. Exponents are limited to
+    ``_LARGEST_EXPONENT``.
 
     Args:
-        value: the text of a quantity, or the number that JSON carries for one.
+        value: the text of a quantity, or a JSON number.
 
     Raises:
-        QuantityError: the value is no quantity.
+        QuantityError: the value is not a quantity.
     """
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):  # pyright: ignore[reportUnnecessaryIsInstance] JSON may hold anything
         raise QuantityError(
@@ -84,13 +84,13 @@ _parse_cached = lru_cache(maxsize=8192)(_parse)
 
 
 def parse_amount(resource: str, value: str | float) -> int:
-    """The amount of a resource as an integer: milli-CPU for cpu, whole units for all others.
+    """Return the amount of a resource as an integer: milli-CPU for cpu, whole units for all other resources.
 
-    What is finer than the unit is rounded away from zero, as Kubernetes does. What is larger than the largest
-    amount becomes the largest amount.
+    Fractions of the unit are rounded away from zero, as in Kubernetes. Values above the largest amount become
+    the largest amount.
 
     Raises:
-        QuantityError: the value is no quantity.
+        QuantityError: the value is not a quantity.
     """
     exact = parse_quantity(value) * (1000 if resource == "cpu" else 1)
     rounded = -(-exact // 1) if exact >= 0 else exact // 1
@@ -98,19 +98,19 @@ def parse_amount(resource: str, value: str | float) -> int:
 
 
 def format_amount(resource: str, amount: int) -> str:
-    """An amount as messages print it: the largest amount is printed as unlimited."""
+    """Return the text of an amount for messages. The largest amount is written as unlimited."""
     return UNLIMITED_TEXT if amount >= INT64_MAX else format_quantity(resource, amount)
 
 
 def format_quantity(resource: str, amount: int) -> str:
-    """An amount as the quantity that Kubernetes would print for it, which fields of objects can hold.
+    """Return the quantity of an amount, in the notation of Kubernetes.
 
-    Memory, ephemeral storage and huge pages are printed with binary suffixes ("1Gi"), everything
-    else with decimal ones ("1", "500m", "10k").
+    Memory, ephemeral storage and huge pages have binary suffixes ("1Gi"), all other resources have decimal
+    suffixes ("1", "500m", "10k").
     """
     if resource == "cpu":
         return _decimal(amount, thousandths=True)
-    # Small numbers of bytes read the same in both notations, and are printed in the decimal one.
+    # Small numbers of bytes are the same in both notations.
     if abs(amount) >= 1024 and (resource in _BINARY_RESOURCES or resource.startswith("hugepages-")):
         return _scaled(amount, 1024, ("", *_BINARY))
     return _decimal(amount, thousandths=False)

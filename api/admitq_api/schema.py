@@ -1,9 +1,9 @@
-"""How a kind is declared, and the structural schema that follows from its declaration.
+"""Declarations of kinds, and the structural schemas that are created from them.
 
-A kind is a pydantic model. Bounds are pydantic's own (`Field(ge=…, max_length=…, pattern=…)`);
-what only Kubernetes knows stands beside them as `Schema` and `Rule` values. `schema_of` turns the
-declaration into the OpenAPI schema of a CustomResourceDefinition: without references, without
-null, an optional field being one that may be absent. Nothing about a field is said twice.
+A kind is a pydantic model. Its bounds are those of pydantic (`Field(ge=…, max_length=…, pattern=…)`).
+`SchemaKeywords` and `ValidationRule` values add what is specific to Kubernetes. `create_schema` creates the
+OpenAPI schema of a CustomResourceDefinition, without references and without null. Optional fields can be
+absent.
 """
 
 from collections.abc import Iterator, Mapping
@@ -19,39 +19,39 @@ from pydantic_core import PydanticUndefined
 from admitq_api.field_docs import read_field_docs
 
 GROUP = "${group}"
-"""Stands for the API group in a declaration; whoever makes CRDs fills it in."""
+"""The placeholder of the API group in declarations. `fill_in_group` replaces it."""
 
 
 @dataclass(frozen=True, eq=False)
 class SchemaKeywords:
-    """Keywords of the schema that pydantic has no word for."""
+    """Keywords of the schema that pydantic does not support."""
 
     keywords: Mapping[str, Any]
     replaces: bool = False
-    """Whether these are all the keywords, whatever the type says."""
+    """Whether these keywords replace those of the type."""
 
     def get_keywords(self) -> Mapping[str, Any]:
-        """The keywords."""
+        """Return the keywords."""
         return self.keywords
 
 
 @dataclass(frozen=True)
 class ValidationRule:
-    """A CEL rule that the API server keeps: what must hold, and what to say where it does not."""
+    """A CEL rule that the API server enforces, with its error message."""
 
     cel: str
     message: str
     path: str = ""
-    """The field to report, relative to where the rule stands, when the rule spans several fields."""
+    """The field that the error names, relative to the object of the rule."""
 
     def to_schema(self) -> dict[str, Any]:
-        """The rule as the schema carries it."""
+        """Return the rule for the schema."""
         rule = {"rule": self.cel, "message": self.message}
         return {**rule, "fieldPath": self.path} if self.path else rule
 
 
 def map_list(*keys: str) -> SchemaKeywords:
-    """A list whose items are told apart by some of their fields."""
+    """Return the keywords of a list whose items are identified by some of their fields."""
     return SchemaKeywords({"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": list(keys)})
 
 
@@ -65,14 +65,14 @@ IMMUTABLE = "is immutable"
 
 
 def immutable(field: str) -> ValidationRule:
-    """A field that keeps its first value."""
+    """Return the rule that a field keeps its first value."""
     return ValidationRule("self == oldSelf", f"{field} {IMMUTABLE}")
 
 
 def immutable_with_spec(field: str, message: str = "") -> ValidationRule:
-    """A field of the spec that keeps its first value also when an update leaves out the whole spec.
+    """Return the rule that a field of the spec keeps its first value, even if an update omits the spec.
 
-    A rule within the spec is not evaluated where there is none any more. It belongs on the kind.
+    The API server does not evaluate rules within an absent spec. So this rule belongs to the kind.
     """
     return ValidationRule(
         f"!has(oldSelf.spec) || !has(oldSelf.spec.{field}) || has(self.spec)",
@@ -82,7 +82,7 @@ def immutable_with_spec(field: str, message: str = "") -> ValidationRule:
 
 
 class ApiModel(BaseModel):
-    """An object within the API: immutable, camelCase on the wire; fields of newer versions are ignored."""
+    """An object of the API. It is immutable, camelCase on the wire, and ignores unknown fields."""
 
     model_config = ConfigDict(
         alias_generator=to_camel,
@@ -90,17 +90,17 @@ class ApiModel(BaseModel):
         validate_by_alias=True,
         extra="ignore",
         frozen=True,
-        # Only whole kinds are ever read, and most of them nowhere.
+        # Most models are never used to parse objects.
         defer_build=True,
     )
 
     rules: ClassVar[tuple[ValidationRule, ...]] = ()
-    """What must hold between the fields."""
+    """Validation rules that span several fields."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column of `kubectl get`; `wide` ones show with `-o wide`."""
+    """A column of `kubectl get`. Columns with `wide` are shown with `-o wide`."""
 
     name: str
     path: str
@@ -108,7 +108,7 @@ class Column:
     wide: bool = False
 
     def to_schema(self) -> dict[str, Any]:
-        """The column as the CRD carries it."""
+        """Return the column for the CRD."""
         column: dict[str, Any] = {"name": self.name, "type": self.type, "jsonPath": self.path}
         return {**column, "priority": 1} if self.wide else column
 
@@ -117,19 +117,19 @@ AGE = Column("Age", ".metadata.creationTimestamp", "date")
 
 
 def condition_column(name: str, type: str, *, field: str = "status", wide: bool = False) -> Column:  # noqa: A002 the API's name
-    """A column that shows a field of a condition."""
+    """Return a column that shows a field of a condition."""
     return Column(name, f".status.conditions[?(@.type=='{type}')].{field}", wide=wide)
 
 
 class ApiKind(ApiModel):
-    """An object of the API that is stored by itself."""
+    """A kind of the API: a type of stored objects."""
 
     plural: ClassVar[str]
     namespaced: ClassVar[bool] = False
     short_names: ClassVar[tuple[str, ...]] = ()
     columns: ClassVar[tuple[Column, ...]] = ()
     selectable: ClassVar[tuple[str, ...]] = ()
-    """Fields that lists and watches can select by."""
+    """The fields that field selectors of lists and watches can use."""
 
     api_version: str = ""
     kind: str = ""
@@ -137,7 +137,7 @@ class ApiKind(ApiModel):
 
     @classmethod
     def has_status(cls) -> bool:
-        """Whether status is written by itself, apart from the rest."""
+        """Whether the kind has a status subresource."""
         return "status" in cls.model_fields
 
 
@@ -146,11 +146,11 @@ _OBJECT_FIELDS: Mapping[str, dict[str, Any]] = {
     "kind": {"type": "string"},
     "metadata": {"type": "object"},
 }
-"""The fields that every object has, which the API server itself looks after."""
+"""The fields of every object, which the API server validates itself."""
 
 
 def create_schema(part: type[ApiModel]) -> dict[str, Any]:
-    """The schema of an object."""
+    """Return the schema of a model."""
     schema: dict[str, Any] = {"description": _first_paragraph(part.__doc__), "type": "object"}
     properties: dict[str, Any] = {}
     required: list[str] = []
@@ -179,7 +179,7 @@ def _field_schema(field: FieldInfo, described: str | None) -> dict[str, Any]:
 
 
 def _type_schema(annotation: Any, outer: list[Any]) -> dict[str, Any]:
-    """The schema of a type, whose own keywords give way to those of what it stands in."""
+    """Return the schema of a type. Keywords of the surrounding field override those of the type."""
     base, inner = _unwrapped(annotation)
     keywords = [*inner, *_flattened(outer)]
     schema: dict[str, Any] = {}
@@ -231,20 +231,20 @@ def _bounds(bound: Any, of: str | None) -> dict[str, Any]:
 
 
 def _unwrapped(annotation: Any) -> tuple[Any, list[Any]]:
-    """The type within `Annotated` and `| None`, and everything that was said about it."""
-    said: list[Any] = []
+    """Return the type within `Annotated` and `| None`, and its annotations."""
+    metadata: list[Any] = []
     while True:
         origin = get_origin(annotation)
         if origin is Annotated:
             annotation, *more = get_args(annotation)
-            said = [*_flattened(more), *said]
+            metadata = [*_flattened(more), *metadata]
         elif origin in (Union, UnionType):
-            others = [one for one in get_args(annotation) if one is not NoneType]
+            others = [argument for argument in get_args(annotation) if argument is not NoneType]
             if len(others) != 1:
-                return annotation, said
+                return annotation, metadata
             annotation = others[0]
         else:
-            return annotation, said
+            return annotation, metadata
 
 
 def _flattened(metadata: list[Any]) -> list[Any]:
@@ -260,7 +260,7 @@ def _first_paragraph(text: str | None) -> str:
 
 
 def fill_in_group(schema: Any, group: str) -> Any:
-    """A schema with the API group in the place that was kept for it."""
+    """Return a schema with the API group instead of its placeholder."""
     if isinstance(schema, str):
         return schema.replace(GROUP, group)
     if isinstance(schema, Mapping):
@@ -271,7 +271,7 @@ def fill_in_group(schema: Any, group: str) -> Any:
 
 
 def list_models(part: type[ApiModel]) -> Iterator[type[ApiModel]]:
-    """An object and every object below it, outermost first, each as often as it is used."""
+    """Yield a model and all models below it, outermost first, each as often as it is used."""
     yield part
     for field in part.model_fields.values():
         yield from (below for inner in _parts_in(field.annotation) for below in list_models(inner))

@@ -1,7 +1,6 @@
-"""Label selectors: whether a raw one is well formed.
+"""Validate raw label selectors by the rules of the API server. The core matches selectors.
 
-Here are the rules by which the API server would refuse a selector; what one selects is the core's to say.
-The checks of names and labels are re-exported, since who validates one mostly validates the other.
+The checks of names and labels are re-exported for modules that validate both.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,15 +19,15 @@ __all__ = [
 ]
 
 OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
-"""What a requirement of a label selector can say."""
+"""The operators of requirements."""
 
 
 def validate_selector(raw: Any, path: str = "") -> list[FieldError]:
-    """What is wrong with a label selector; an absent one (None) is well formed.
+    """Return the errors of a label selector; None is valid.
 
     Args:
-        raw: the selector as the API carries it.
-        path: where it stands, for the messages.
+        raw: the raw selector.
+        path: its path, for error messages.
     """
     if raw is None:
         return []

@@ -1,8 +1,8 @@
-"""When two values of an object mean the same, however they are written.
+"""Compare values of objects by their meaning, independent of their notation.
 
-Typed clients drop empty maps and lists when they write an object back, and they may write a quantity in
-another form. Rules about immutable fields, and controllers that compare what pods ask for, compare values by
-`same_meaning`: such a write is no change.
+When typed clients write an object back, they drop empty maps and lists, and may write quantities in another
+notation. Rules about immutable fields, and controllers that compare requests, must not treat that as a
+change. They compare values by `are_equivalent`.
 """
 
 from collections.abc import Mapping
@@ -11,25 +11,25 @@ from typing import Any, Final, cast
 from admitq_api.quantity import QuantityError, parse_quantity
 
 _QUANTITY_MAPS: Final = frozenset({"requests", "limits", "overhead", "resourceUsage"})
-"""Fields that map resources to quantities."""
+"""Fields whose values map resources to quantities."""
 
 _QUANTITIES: Final = frozenset({("emptyDir", "sizeLimit"), ("resourceFieldRef", "divisor")})
-"""Single quantities, with the field that they are in."""
+"""Fields that are quantities, each with its parent field."""
 
 _EMPTY_IS_A_CHOICE: Final = frozenset({"emptyDir", "labelSelector", "namespaceSelector", "selector"})
-"""Fields of pods that mean something when they are there and empty: a selector then selects all."""
+"""Fields of pods that have a meaning if they are empty. For example, an empty selector selects all."""
 
 _EMPTY_TEXTS: Final = frozenset({("env", "value"), ("tolerations", "value"), ("tolerations", "key")})
-"""Texts of the items of lists that mean nothing when they are empty."""
+"""Fields of list items for which an empty string is the same as an absent field, each with its list."""
 
 
 def are_equivalent(one: object, other: object, defaults: Mapping[str, object] | None = None) -> bool:
-    """Tell whether two values mean the same: absent, null and empty are equal, quantities count by value.
+    """Whether two values have the same meaning: absent, null and empty are equal, as are equal quantities.
 
     Args:
-        one: a value of an object.
-        other: another one.
-        defaults: what fields of the objects, or of each object of the lists, are where they are absent.
+        one: the first value.
+        other: the second value.
+        defaults: the defaults of absent fields, in the objects or in each object of the lists.
     """
     return _canonicalize(_with_defaults(one, defaults or {})) == _canonicalize(
         _with_defaults(other, defaults or {})

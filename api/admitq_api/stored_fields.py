@@ -1,6 +1,6 @@
-"""Fields of stored objects, read as the types that the core relies on.
+"""Read fields of stored objects with the types that the core requires.
 
-A definition of another version, or none at all, may have let another type pass.
+A stored field can have another type, if the CRD has another version or does not describe the field.
 """
 
 from collections.abc import Mapping
@@ -11,11 +11,11 @@ from admitq_api.quantity import QuantityError, parse_amount, parse_quantity
 
 
 class MalformedField(ValueError):
-    """A stored object that cannot be used as it is.
+    """A field of a stored object is invalid.
 
     Attributes:
-        field: the path of the field that is wrong.
-        remedy: what to do about it.
+        field: the path of the field.
+        remedy: how to correct it.
     """
 
     def __init__(self, field: str, remedy: str) -> None:
@@ -25,10 +25,10 @@ class MalformedField(ValueError):
 
 
 def require_list(value: Any, field: str) -> list[Any]:
-    """The list; an empty one where there is none.
+    """Return the list; an empty one for None.
 
     Raises:
-        MalformedField: the value is no list.
+        MalformedField: the value is not a list.
     """
     if value is None:
         return []
@@ -38,10 +38,10 @@ def require_list(value: Any, field: str) -> list[Any]:
 
 
 def require_object(value: Any, field: str) -> Mapping[str, Any]:
-    """The object; an empty one where there is none.
+    """Return the object; an empty one for None.
 
     Raises:
-        MalformedField: the value is no object.
+        MalformedField: the value is not an object.
     """
     if value is None:
         return {}
@@ -51,10 +51,10 @@ def require_object(value: Any, field: str) -> Mapping[str, Any]:
 
 
 def require_text(value: Any, field: str) -> str:
-    """The text, which the core uses as a key or sorts by; an empty one where there is none.
+    """Return the string; an empty one for None. The core uses strings as keys and to sort.
 
     Raises:
-        MalformedField: the value is no text.
+        MalformedField: the value is not a string.
     """
     if isinstance(value, str):
         return value
@@ -64,19 +64,19 @@ def require_text(value: Any, field: str) -> str:
 
 
 def require_texts(value: Any, field: str) -> tuple[str, ...]:
-    """The texts of a list; none where there is no list.
+    """Return the strings of a list; none for None.
 
     Raises:
-        MalformedField: the value is no list, or an item no text.
+        MalformedField: the value is not a list, or an item is not a string.
     """
     return tuple([require_text(item, field) for item in require_list(value, field)])
 
 
 def require_int(value: Any, field: str) -> int:
-    """The whole number.
+    """Return the integer.
 
     Raises:
-        MalformedField: the value is no whole number.
+        MalformedField: the value is not an integer.
     """
     if not isinstance(value, int) or isinstance(value, bool):
         raise MalformedField(field, "must be a whole number")
@@ -84,19 +84,19 @@ def require_int(value: Any, field: str) -> int:
 
 
 def optional_int(value: Any, field: str) -> int | None:
-    """The whole number; None where there is none.
+    """Return the integer, or None.
 
     Raises:
-        MalformedField: the value is no whole number.
+        MalformedField: the value is not an integer.
     """
     return None if value is None else require_int(value, field)
 
 
 def require_amount(resource: str, value: Any, field: str) -> int:
-    """The amount of a resource, in milli-CPU or whole units.
+    """Return the amount of a resource, in milli-CPU or whole units.
 
     Raises:
-        MalformedField: the value is no quantity, or negative.
+        MalformedField: the value is not a quantity, or is negative.
     """
     try:
         result = parse_amount(resource, value)
@@ -108,20 +108,20 @@ def require_amount(resource: str, value: Any, field: str) -> int:
 
 
 def optional_amount(resource: str, quota: Mapping[str, Any], name: str, field: str) -> int | None:
-    """The amount of a resource that a quota states under a name; None where it states none.
+    """Return the amount of a resource in a field of a quota; None if the field is absent.
 
     Raises:
-        MalformedField: the value is no quantity, or negative.
+        MalformedField: the value is not a quantity, or is negative.
     """
     value = quota.get(name)
     return None if value is None else require_amount(resource, value, f"{field}.{name}")
 
 
 def require_exact_amount(value: Any, field: str) -> Fraction:
-    """The amount in its own unit, not rounded.
+    """Return the exact amount in units of the resource, without rounding.
 
     Raises:
-        MalformedField: the value is no quantity, or negative.
+        MalformedField: the value is not a quantity, or is negative.
     """
     try:
         result = parse_quantity(value)

@@ -1,6 +1,6 @@
 """The syntax of names, labels and annotations in Kubernetes.
 
-Each check takes a text and returns what is wrong with it, with a remedy, or None.
+Each check returns the error of a text, with a remedy, or None if the text is valid.
 """
 
 import re
@@ -21,7 +21,7 @@ QUALIFIED_NAME_PATTERN = rf"^({_LABEL}(\.{_LABEL})*/)?(([A-Za-z0-9][-A-Za-z0-9_.
 
 
 def check_dns_label(text: str) -> str | None:
-    """What is wrong with a DNS label (63 characters), the name of a pod set or namespace."""
+    """Return the error of a DNS label (63 characters), such as the name of a pod set or namespace."""
     if len(text) > 63:
         return "must be no more than 63 characters"
     if _DNS_LABEL.fullmatch(text) is None:
@@ -33,7 +33,7 @@ def check_dns_label(text: str) -> str | None:
 
 
 def check_dns_subdomain(text: str) -> str | None:
-    """What is wrong with a DNS subdomain (253 characters), the name of most objects."""
+    """Return the error of a DNS subdomain (253 characters), such as the name of most objects."""
     if len(text) > 253:
         return "must be no more than 253 characters"
     if _DNS_SUBDOMAIN.fullmatch(text) is None:
@@ -45,10 +45,10 @@ def check_dns_subdomain(text: str) -> str | None:
 
 
 def check_qualified_name(text: str) -> str | None:
-    """What is wrong with a label or annotation key: `name` or `prefix.example/name`."""
+    """Return the error of a label or annotation key: `name` or `prefix.example/name`."""
     prefix, slash, name = text.rpartition("/")
-    if slash and (wrong := check_dns_subdomain(prefix)) is not None:
-        return f"prefix part {wrong}"
+    if slash and (problem := check_dns_subdomain(prefix)) is not None:
+        return f"prefix part {problem}"
     if len(name) > 63:
         return "name part must be no more than 63 characters"
     if _NAME.fullmatch(name) is None:
@@ -60,7 +60,7 @@ def check_qualified_name(text: str) -> str | None:
 
 
 def check_label_value(text: str) -> str | None:
-    """What is wrong with the value of a label; the empty text is a value."""
+    """Return the error of the value of a label. An empty value is valid."""
     if len(text) > 63:
         return "must be no more than 63 characters"
     if text and _NAME.fullmatch(text) is None:

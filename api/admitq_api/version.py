@@ -1,4 +1,4 @@
-"""The product's version, from the installed distribution."""
+"""The version of admitq, from the installed distribution."""
 
 from importlib.metadata import PackageNotFoundError, version
 from typing import Final
@@ -12,4 +12,4 @@ def _installed() -> str:
 
 
 VERSION: Final = _installed()
-"""Version of admitq that runs."""
+"""The version of the running admitq."""

@@ -17,7 +17,7 @@ class WebhookObjects(NamedTuple):
 
 
 def create_webhook_objects(prefix: str) -> WebhookObjects:
-    """The names that begin with a prefix."""
+    """Return the names with a prefix."""
     return WebhookObjects(
         service=f"{prefix}-webhook-service",
         secret=f"{prefix}-webhook-server-cert",
@@ -27,9 +27,9 @@ def create_webhook_objects(prefix: str) -> WebhookObjects:
 
 
 def get_conversion_service_name(webhook_service: str) -> str:
-    """The name of the Service for conversion, given the name of the Service of the webhooks.
+    """Return the name of the Service for conversion, given the name of the Service of the webhooks.
 
-    The Service for conversion also leads to processes that are not ready, because such a process may need
+    The Service for conversion also includes processes that are not ready, because such a process may need
     converted objects to become ready.
     """
     return f"{webhook_service.removesuffix('-webhook-service')}-conversion-service"

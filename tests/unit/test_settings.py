@@ -124,7 +124,7 @@ def test_custom_labels_need_their_gate(tmp_path: Path, on: bool) -> None:
 
 def test_gate_of_a_missing_feature_is_accepted_and_reported() -> None:
     assert load_settings(None, "TASBalancedPlacement=true,PriorityBoost=true").notes() == (
-        "TASBalancedPlacement: has no effect: its feature is still to come",
+        "TASBalancedPlacement: has no effect: its feature is not implemented yet",
     )
 
 

@@ -298,7 +298,7 @@ FOUND: dict[str, list[tuple[Mapping[str, Any], list[str]]]] = {
                 }
             ),
             [
-                "TASBalancedPlacement: has no effect: its feature is still to come",
+                "TASBalancedPlacement: has no effect: its feature is not implemented yet",
                 f"TopologyAwareScheduling: {get_note(Gate.TOPOLOGY_AWARE_SCHEDULING)}",
             ],
         )

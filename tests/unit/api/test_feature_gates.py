@@ -109,9 +109,9 @@ def test_switched_gate_without_full_effect_is_reported() -> None:
         }
     )
     assert gates.list_notes() == (
-        "MultiKueue: only decides what objects may say: the feature itself is still to come",
-        "VectorizedResourceRequests: has no effect: there is only one way in which this is done",
-        "VisibilityOnDemand: has no effect: its feature is still to come",
+        "MultiKueue: only affects the validation of objects: its feature is not implemented yet",
+        "VectorizedResourceRequests: has no effect: there is only one implementation",
+        "VisibilityOnDemand: has no effect: its feature is not implemented yet",
     )
     assert not FeatureGates().list_notes()
 
