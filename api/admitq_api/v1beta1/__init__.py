@@ -1,5 +1,6 @@
-"""The older version of the API, served beside the stored one to those who come from there.
+"""The older version of the API, which is served besides the stored version to clients that use it.
 
-``v1beta2`` is the hub: it is what is stored and what every part works with. `table` says how the versions
-differ, `conversion` carries objects across, and `schemas` makes the older schema of a kind from the newer.
+``v1beta2`` is the hub version: it is stored, and all code works with it. `differences` lists the differences
+of the versions, `conversion` converts objects, and `schemas` creates the older schema of a kind from the
+newer one.
 """

@@ -1,10 +1,9 @@
-"""Carries objects from one version to the other and back.
+"""Convert objects between the two versions.
 
-What the other version cannot say goes with the object in an annotation, and back into its place on the way
-back: so whoever reads an object in v1beta1 and writes it again loses nothing of what v1beta2 has. Anybody who
-may write the object can write the annotation, and no schema is asked about what it holds. So nothing is taken
-from it but fields of the spec that are carried this way, with values that they may have; and only into an
-object of the version that they are of.
+Fields that the other version cannot express are stored in an annotation. The conversion back restores them,
+so that a client that reads and writes an object in v1beta1 loses no fields of v1beta2. All users who can
+write the object can write the annotation, and no schema validates it. So the conversion restores only
+certain fields of the spec, only with valid values, and only in objects of the right version.
 """
 
 from collections.abc import Iterator, Mapping
@@ -19,23 +18,23 @@ from admitq_api.v1beta1.field_differences import NameList as NamesOf
 from admitq_api.v1beta1.paths import Steps, format_path, restore_field
 
 MAX_ANNOTATION_BYTES: Final = 256 * 1024
-"""Bytes of all keys and values together. The API server takes no more, and no object that has more."""
+"""The maximum size of all keys and values together. The API server rejects larger annotations."""
 
 
 class ConversionError(Exception):
-    """There is no such object in both versions; the message says what was given."""
+    """The object cannot be converted. The message names its version and kind."""
 
 
 def convert(obj: Mapping[str, Any], to: str, names: Names) -> dict[str, Any]:
-    """Return an object in another version. What was given stays as it is.
+    """Return an object in another version. The given object is not changed.
 
     Args:
-        obj: in either version; it need not be valid.
-        to: the version, without the group.
-        names: of the group.
+        obj: an object in either version. It need not be valid.
+        to: the wanted version, without the group.
+        names: the names of the group.
 
     Raises:
-        NotConvertible: its kind is none of ours, or one of the versions is not served.
+        ConversionError: the kind is not one of admitq's kinds, or one of the versions is not served.
     """
     given, kind = obj.get("apiVersion"), obj.get("kind")
     of_kind = list_differences(names).get(kind) if isinstance(kind, str) else None
@@ -60,16 +59,16 @@ def convert(obj: Mapping[str, Any], to: str, names: Names) -> dict[str, Any]:
 
 
 def _is_in_use(obj: dict[str, Any]) -> bool:
-    """Whether a request works with the object; else it is on its way into storage or out of it.
+    """Whether the conversion is for a request, and not for reading from or writing to storage.
 
-    What is stored has no resourceVersion: the API server sets it when it has read the object.
+    Stored objects have no resourceVersion: the API server sets it after it has read the object.
     """
     metadata = obj.get("metadata")
     return isinstance(metadata, dict) and bool(cast("dict[str, Any]", metadata).get("resourceVersion"))
 
 
 def _list_carried_fields(every: tuple[FieldDifference, ...], *, goes_up: bool) -> Mapping[str, ValueCheck]:
-    """The fields that come out of the annotation on the way up or down, and what they may be."""
+    """Return the fields that a conversion restores from the annotation, with checks of their values."""
     return {
         f"{at}.{field}": fits
         for change in every
@@ -93,7 +92,7 @@ def _list_fields_from_annotation(
 
 
 def _are_names(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(one, str) for one in cast("list[Any]", value))
+    return isinstance(value, list) and all(isinstance(name, str) for name in cast("list[Any]", value))
 
 
 def _restore_fields(
@@ -110,15 +109,15 @@ def _restore_fields(
 
 
 def _parse_annotation(text: object, version: str) -> Iterator[tuple[Steps, Any]]:
-    """What an annotation holds of a version; nothing if it is not of the form that `_set_aside` gives it."""
+    """Yield the fields of a version in an annotation; none if it lacks the form of `_store_in_annotation`."""
     try:
         found = orjson.loads(text if isinstance(text, str) else b"")
     except orjson.JSONDecodeError:
         return
     match found:
         case {"version": str(of), "fields": [*fields]} if of == version:
-            for one in fields:
-                match one:
+            for entry in fields:
+                match entry:
                     case {"at": [*steps], "value": value}:
                         yield tuple(steps), value
                     case _:
@@ -133,7 +132,7 @@ def _store_in_annotation(
     fields = [{"at": list(steps), "value": value} for steps, value in aside]
     text = orjson.dumps({"version": version, "fields": fields}).decode()
     annotations = {**_get_annotations(obj), names.other_version: text}
-    # With more, nobody could read the object in the other version, nor any list that it is in.
+    # With larger annotations, the API server could not return the object, nor any list that contains it.
     if sum(len(str(part).encode()) for pair in annotations.items() for part in pair) <= MAX_ANNOTATION_BYTES:
         _set_annotations(obj, annotations)
 

@@ -1,4 +1,4 @@
-"""How v1beta1 and v1beta2 differ, kind by kind. What is not here is the same in both.
+"""The differences between v1beta1 and v1beta2, by kind. All other fields are the same in both.
 
 Source: semantics, Appendix G.1.
 """
@@ -41,11 +41,11 @@ PLURALS: Final[Mapping[str, str]] = {
     "Workload": "workloads",
     "WorkloadPriorityClass": "workloadpriorityclasses",
 }
-"""Every kind that is served in both versions, without the declarations, which processes need not read."""
+"""The plurals of all kinds that are served in both versions. Processes need not import the declarations."""
 
 
 def list_converted_crds(names: GroupNames) -> tuple[str, ...]:
-    """Return the names of the CustomResourceDefinitions that ask for conversion; none for one version."""
+    """Return the names of the CustomResourceDefinitions with a conversion webhook; none for one version."""
     return tuple(names.crd_name(plural) for plural in PLURALS.values()) if names.older_version else ()
 
 
@@ -66,7 +66,7 @@ def _is_name(value: Any) -> bool:
 
 
 def _is_valid_field(part: "type[ApiModel]", field: str, value: Any) -> bool:
-    """Whether a part of the API may have this value in a field, all others of which are optional."""
+    """Whether a value is valid in a field of a model, whose other fields are optional."""
     try:
         part.model_validate_json(orjson.dumps({field: value}), strict=True)
     except ValueError:
@@ -76,7 +76,7 @@ def _is_valid_field(part: "type[ApiModel]", field: str, value: Any) -> bool:
 
 @cache
 def list_differences(names: GroupNames) -> Mapping[str, tuple[FieldDifference, ...]]:
-    """Return the differences of every kind, in the order in which they are applied."""
+    """Return the differences of each kind, in the order in which they are applied."""
     return {
         **dict.fromkeys(PLURALS, ()),
         "AdmissionCheck": (
@@ -86,7 +86,7 @@ def list_differences(names: GroupNames) -> Mapping[str, tuple[FieldDifference, .
                 {
                     "type": "integer",
                     "format": "int64",
-                    "description": "Means nothing any more, and is not kept.",
+                    "description": "This field has no effect and is not stored.",
                 },
             ),
         ),
@@ -99,7 +99,7 @@ def list_differences(names: GroupNames) -> Mapping[str, tuple[FieldDifference, .
             DroppedField(
                 "status",
                 "pendingWorkloadsStatus",
-                {**_ANY_OBJECT, "description": "Means nothing any more, and is not kept."},
+                {**_ANY_OBJECT, "description": "This field has no effect and is not stored."},
             ),
         ),
         "LocalQueue": (
@@ -111,7 +111,7 @@ def list_differences(names: GroupNames) -> Mapping[str, tuple[FieldDifference, .
                     "type": "array",
                     "items": _ANY_OBJECT,
                     "x-kubernetes-list-type": "atomic",
-                    "description": "Means nothing any more, and is not kept.",
+                    "description": "This field has no effect and is not stored.",
                 },
             ),
         ),
@@ -139,7 +139,7 @@ def list_differences(names: GroupNames) -> Mapping[str, tuple[FieldDifference, .
             ),
             RenamedField(
                 "status",
-                # As v1beta1 spells it.
+                # This is the spelling of v1beta1.
                 "accumulatedPastExexcutionTimeSeconds",
                 "accumulatedPastExecutionTimeSeconds",
             ),

@@ -1,8 +1,8 @@
-"""The ways in which the two versions of a kind differ. Each is a value that converts in both directions.
+"""The types of differences between the two versions of a kind. Each can convert in both directions.
 
-``up`` leads from v1beta1 to v1beta2, ``down`` back. Both change an object that the caller owns and yield what
-the other version cannot say, with where it was. Neither expects an object to be valid: what is not of the
-expected form is moved or left as it is, for the API server to refuse.
+``up`` converts from v1beta1 to v1beta2, ``down`` back. Both change an object of the caller, and yield the
+fields that the other version cannot express, with their steps. Objects need not be valid: values of an
+unexpected form are moved or left unchanged, so that the API server rejects them.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -14,32 +14,32 @@ from admitq_api.v1beta1.paths import Steps, iterate_copies
 from admitq_api.v1beta1.topology_encoding import MalformedAssignment, create_slices, list_domains
 
 LostFields = Iterator[tuple[Steps, Any]]
-"""What the other version cannot say: where it was, and what it was."""
+"""The fields that the other version cannot express: their steps and their values."""
 
 ValueCheck = Callable[[Any], bool]
-"""Whether a value is one that a field may have."""
+"""Whether a value is valid in a field."""
 
 
 class FieldDifference(Protocol):
-    """One difference."""
+    """One difference between the versions."""
 
     @property
     def at(self) -> str:
-        """The path of the object that has the field, or of each of them."""
+        """The path of the objects that have the field."""
         ...
 
     def up(self, obj: dict[str, Any]) -> LostFields:
-        """Turn what v1beta1 says into what v1beta2 says."""
+        """Convert an object from v1beta1 to v1beta2."""
         ...
 
     def down(self, obj: dict[str, Any]) -> LostFields:
-        """Turn what v1beta2 says into what v1beta1 says."""
+        """Convert an object from v1beta2 to v1beta1."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class RenamedField:
-    """The same field under another name."""
+    """A field with another name."""
 
     at: str
     older: str
@@ -63,14 +63,14 @@ def _move(obj: dict[str, Any], at: str, old: str, new: str) -> LostFields:
 
 @dataclass(frozen=True, slots=True)
 class GroupedFields:
-    """Fields that v1beta2 has in an object of their own."""
+    """Fields that v1beta2 groups in an object."""
 
     at: str
     older: tuple[str, ...]
     newer: str
 
     def up(self, obj: dict[str, Any]) -> LostFields:
-        """Put the fields into their object."""
+        """Move the fields to their object."""
         for _, holder in iterate_copies(obj, self.at):
             given = {field: holder.pop(field) for field in self.older if field in holder}
             if given:
@@ -82,7 +82,7 @@ class GroupedFields:
         yield from ()
 
     def down(self, obj: dict[str, Any]) -> LostFields:
-        """Take the fields out of their object."""
+        """Move the fields out of their object."""
         for _, holder in iterate_copies(obj, self.at):
             inner = holder.get(self.newer)
             fields = cast("dict[str, Any]", inner) if isinstance(inner, dict) else {}
@@ -95,13 +95,13 @@ class GroupedFields:
 
 @dataclass(frozen=True, slots=True)
 class NameList:
-    """A list of names beside a list of objects with a name, which says more.
+    """A list of names in v1beta1, which v1beta2 has only as a list of objects with names.
 
-    Read back, only the list of objects is there. Where both are given, the names count: whoever applies a
-    manifest with them again finds the list of objects beside them that they were turned into.
+    The names are converted to objects. If both lists are set, the names take precedence: a client that
+    applies a manifest with names again sends both.
 
-    Within a request the names come back. Server-side apply compares what it is about to write in each version
-    that somebody wrote in, and takes what is not there after that for something that nobody wants any more.
+    Within a request, the names are restored. Server-side apply compares the result in each version that a
+    field manager used, and treats a missing field as removed.
     """
 
     at: str
@@ -111,7 +111,7 @@ class NameList:
     """The field of the newer object that is the list."""
 
     def up(self, obj: dict[str, Any]) -> LostFields:
-        """Turn the names into objects."""
+        """Convert the names to objects."""
         for steps, holder in iterate_copies(obj, self.at):
             names = given = holder.pop(self.older, None)
             if isinstance(names, list):
@@ -121,14 +121,14 @@ class NameList:
                 yield (*steps, self.older), given
 
     def down(self, obj: dict[str, Any]) -> LostFields:
-        """Do nothing: v1beta1 has the list of objects too."""
+        """Do nothing, because v1beta1 has the list of objects too."""
         del obj
         yield from ()
 
 
 @dataclass(frozen=True, slots=True)
 class MergedValues:
-    """Values that v1beta2 has one word for."""
+    """Values of v1beta1 that are one value in v1beta2."""
 
     at: str
     field: str
@@ -136,34 +136,34 @@ class MergedValues:
     newer: str
 
     def up(self, obj: dict[str, Any]) -> LostFields:
-        """Use the newer word."""
+        """Use the newer value."""
         for _, holder in iterate_copies(obj, self.at):
             if holder.get(self.field) in self.older:
                 holder[self.field] = self.newer
         yield from ()
 
     def down(self, obj: dict[str, Any]) -> LostFields:
-        """Do nothing: v1beta1 knows the newer word too."""
+        """Do nothing, because v1beta1 has the newer value too."""
         del obj
         yield from ()
 
 
 @dataclass(frozen=True, slots=True)
 class DroppedField:
-    """A field of v1beta1 that means nothing any more."""
+    """A field of v1beta1 that v1beta2 does not have, and that has no effect."""
 
     at: str
     field: str
     schema: Mapping[str, Any]
 
     def up(self, obj: dict[str, Any]) -> LostFields:
-        """Leave the field out."""
+        """Remove the field."""
         for _, holder in iterate_copies(obj, self.at):
             holder.pop(self.field, None)
         yield from ()
 
     def down(self, obj: dict[str, Any]) -> LostFields:
-        """Do nothing: v1beta2 has no such field."""
+        """Do nothing, because v1beta2 does not have the field."""
         del obj
         yield from ()
 
@@ -176,7 +176,7 @@ class AddedField:
     field: str
     is_valid: ValueCheck
     default: Any = None
-    """What the field is if nothing is said."""
+    """The default of the field."""
 
     def up(self, obj: dict[str, Any]) -> LostFields:
         """Set the default."""
@@ -186,7 +186,7 @@ class AddedField:
         yield from ()
 
     def down(self, obj: dict[str, Any]) -> LostFields:
-        """Set the field aside, unless it says what is meant without it."""
+        """Remove the field, and yield it unless it has the default."""
         for steps, holder in iterate_copies(obj, self.at):
             if self.field in holder:
                 value = holder.pop(self.field)
@@ -196,19 +196,19 @@ class AddedField:
 
 @dataclass(frozen=True, slots=True)
 class SplitReference:
-    """A name and one word for what it names, that v1beta2 has as a reference with group, kind and name."""
+    """Two fields, a name and its source, which v1beta2 has as a reference with group, kind and name."""
 
     at: str
     source: str
     name: str
     newer: str
     sources: Mapping[str, tuple[str, str]]
-    """By the word of v1beta1: group and kind."""
+    """Group and kind, by the source in v1beta1."""
     is_valid_name: ValueCheck
-    """Which names there may be."""
+    """Whether a value is a valid name."""
 
     def up(self, obj: dict[str, Any]) -> LostFields:
-        """Make the reference; a name without its source, or the other way round, refers to nothing."""
+        """Create the reference, if both name and source are set. Otherwise yield the one that is set."""
         for steps, holder in iterate_copies(obj, self.at):
             given = {field: holder.pop(field, "") for field in (self.source, self.name)}
             source, name = given[self.source], given[self.name]
@@ -219,10 +219,10 @@ class SplitReference:
                 yield from (((*steps, field), value) for field, value in given.items() if value)
 
     def down(self, obj: dict[str, Any]) -> LostFields:
-        """Take the reference apart.
+        """Split the reference.
 
-        Where there is none, one of the fields may be there, put back from what was set aside. Both would be a
-        reference that v1beta2 knows nothing of: whoever claims that they were set aside is not believed.
+        Without a reference, one of the fields may have been restored from the annotation. If both have been
+        restored, they would be a reference that v1beta2 does not have, so both are removed.
         """
         of = {what: source for source, what in self.sources.items()}
         for _, holder in iterate_copies(obj, self.at):
@@ -239,9 +239,9 @@ class SplitReference:
 
 @dataclass(frozen=True, slots=True)
 class TopologyEncoding:
-    """Where pods go: spelled out in v1beta1, in slices in v1beta2.
+    """A topology assignment: a list of domains in v1beta1, encoded in slices in v1beta2.
 
-    What is too much to be spelled out stays in slices, which v1beta1 takes too.
+    An assignment with too many domains stays encoded in slices, which v1beta1 accepts too.
     """
 
     at: str
@@ -250,11 +250,11 @@ class TopologyEncoding:
     newer: str
 
     def up(self, obj: dict[str, Any]) -> LostFields:
-        """Write the domains in slices."""
+        """Encode the domains in slices."""
         return self._convert(obj, self.older, create_slices)
 
     def down(self, obj: dict[str, Any]) -> LostFields:
-        """Spell the slices out."""
+        """List the domains of the slices."""
         return self._convert(obj, self.newer, list_domains)
 
     def _convert(

@@ -1,22 +1,22 @@
-"""Objects within an object, by paths such as ``spec.podSets[].topologyRequest``."""
+"""Find and change nested objects by paths such as ``spec.podSets[].topologyRequest``."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from copy import copy
 from typing import Any, cast
 
 Step = str | Mapping[str, Any]
-"""The name of a field, or what tells an item of a list apart: ``{"name": …}``."""
+"""The name of a field, or the identity of a list item: ``{"name": …}``."""
 Steps = tuple[Step, ...]
 
 
 def iterate_copies(obj: dict[str, Any], path: str) -> Iterator[tuple[Steps, dict[str, Any]]]:
-    """Every object at a path and where it is, each copied in its place: what was given stays as it is.
+    """Yield the steps to each object at a path, and the object, replaced by a copy that callers may change.
 
-    Where something else stands than an object or a list of them, there is nothing.
+    Values of other types than object or list of objects are skipped.
 
     Args:
-        obj: may be changed itself.
-        path: empty for the object itself.
+        obj: the outer object, which is changed. Objects within it are copied before they are changed.
+        path: the path; empty for the outer object itself.
     """
     yield from _iterate(obj, tuple(path.split(".")) if path else (), ())
 
@@ -34,12 +34,12 @@ def _iterate(
         holder[name] = items
         for item in items:
             if isinstance(item, dict):
-                one = cast("dict[str, Any]", item)
-                yield from _iterate(one, names[1:], (*here, name, {"name": one.get("name")}))
+                entry = cast("dict[str, Any]", item)
+                yield from _iterate(entry, names[1:], (*here, name, {"name": entry.get("name")}))
     elif not is_list and isinstance(inner, dict):
-        one = dict(cast("dict[str, Any]", inner))
-        holder[name] = one
-        yield from _iterate(one, names[1:], (*here, name))
+        copied = dict(cast("dict[str, Any]", inner))
+        holder[name] = copied
+        yield from _iterate(copied, names[1:], (*here, name))
 
 
 def _copy(value: Any) -> Any:
@@ -47,7 +47,7 @@ def _copy(value: Any) -> Any:
 
 
 def format_path(steps: Iterable[object]) -> str:
-    """The path at which there is what steps lead to; empty for steps that lead nowhere."""
+    """Return the path of steps; empty for invalid steps."""
     path = ""
     for step in steps:
         if isinstance(step, Mapping):
@@ -60,9 +60,9 @@ def format_path(steps: Iterable[object]) -> str:
 
 
 def restore_field(obj: dict[str, Any], steps: Steps, value: Any) -> None:
-    """Set the field that steps lead to, if what holds it is there and the field is not.
+    """Set the field at the end of the steps, if its parent object exists and the field does not.
 
-    What holds the field is copied on the way. Of items that have the name of a step, the first is meant.
+    The objects on the way are copied. If several list items have the name of a step, the first is used.
     """
     *way, field = steps
     holder: Any = obj
@@ -73,7 +73,7 @@ def restore_field(obj: dict[str, Any], steps: Steps, value: Any) -> None:
 
 
 def _enter(holder: Any, step: Step) -> Any:
-    """What a step leads to, copied in its place; None if there is nothing."""
+    """Return a copy of the value at a step, stored in its place; None if there is no value."""
     place: Any = step if isinstance(step, str) else _find_item(holder, step)
     if not isinstance(holder, dict if isinstance(step, str) else list):
         return None
@@ -85,7 +85,7 @@ def _enter(holder: Any, step: Step) -> Any:
 
 
 def _find_item(holder: Any, named: Mapping[str, Any]) -> int | None:
-    """Where in a list the first object with a name is."""
+    """Return the index of the first object with a name in a list; None if there is none."""
     for place, item in enumerate(cast("list[Any]", holder) if isinstance(holder, list) else ()):
         if isinstance(item, dict) and cast("dict[str, Any]", item).get("name") == named.get("name"):
             return place

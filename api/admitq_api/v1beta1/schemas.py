@@ -1,4 +1,4 @@
-"""The schema of a kind in v1beta1, made from that in v1beta2: what is not in the table is the same."""
+"""Create the schema of a kind in v1beta1 from that in v1beta2, by the table of differences."""
 
 import re
 from collections.abc import Iterator
@@ -25,15 +25,15 @@ RULES: Final = "x-kubernetes-validations"
 def create_older_version(
     version: dict[str, Any], changes: tuple[FieldDifference, ...], name: str
 ) -> dict[str, Any]:
-    """Return a version of a CustomResourceDefinition as an older one, without fields to select by.
+    """Return the older version of a CustomResourceDefinition, without selectable fields.
 
     Args:
-        version: the newer one.
-        changes: how they differ.
-        name: of the older one.
+        version: the newer version.
+        changes: the differences.
+        name: the name of the older version.
     """
     made: dict[str, Any] = {**deepcopy(version), "name": name, "storage": False}
-    # The API server takes those that all versions share for those of one schema that they share, and refuses.
+    # If all versions have the same selectable fields, the API server expects one common schema.
     made.pop("selectableFields", None)
     schema = made["schema"]["openAPIV3Schema"]
     for change in changes:
@@ -56,7 +56,7 @@ def _apply(root: dict[str, Any], holder: dict[str, Any], change: FieldDifference
     fields = holder["properties"]
     match change:
         case RenamedField(_, old, new):
-            holder["properties"] = {old if name == new else name: one for name, one in fields.items()}
+            holder["properties"] = {old if name == new else name: field for name, field in fields.items()}
             _rename_in_rules(holder, old, new)
         case GroupedFields(_, _, new):
             inner = fields.pop(new)
@@ -66,7 +66,7 @@ def _apply(root: dict[str, Any], holder: dict[str, Any], change: FieldDifference
         case NameList(_, old, new, items):
             listed = fields[new]["properties"][items]
             fields[old] = {
-                "description": f"The same as {new} with nothing but names, into which it is turned.",
+                "description": f"The names of {new}. The list is converted to {new}.",
                 "type": "array",
                 "items": listed["items"]["properties"]["name"],
                 "maxItems": listed["maxItems"],
@@ -111,13 +111,13 @@ def _split_reference(root: dict[str, Any], holder: dict[str, Any], change: Split
     fields, source, name = holder["properties"], change.source, change.name
     reference = fields.pop(change.newer)
     fields[source] = {
-        "description": "What priorityClassName names; empty: nothing.",
+        "description": "The kind of the class that priorityClassName names.",
         "type": "string",
         "enum": [*change.sources, ""],
     }
     fields[name] = {
         **reference["properties"]["name"],
-        "description": "The class that the priority comes from.",
+        "description": "The name of the class that determines the priority.",
     }
     holder[RULES] = [
         {
@@ -156,7 +156,7 @@ def _add_listed_domains(assignment: dict[str, Any], old: str, new: str) -> None:
     fields = assignment["properties"]
     levels = fields["levels"]
     _remove_from_required(assignment, new)
-    fields[new]["description"] = "The domains, if they are too many to be written one by one."
+    fields[new]["description"] = "The domains, encoded in slices, if they are too many to be listed."
     fields[old] = {
         "description": "The domains.",
         "type": "array",
@@ -164,7 +164,7 @@ def _add_listed_domains(assignment: dict[str, Any], old: str, new: str) -> None:
         "maxItems": MAX_LISTED_DOMAINS,
         "x-kubernetes-list-type": "atomic",
         "items": {
-            "description": "How many pods go to one domain.",
+            "description": "The number of pods that are assigned to one domain.",
             "type": "object",
             "required": ["values", "count"],
             "properties": {
@@ -177,7 +177,7 @@ def _add_listed_domains(assignment: dict[str, Any], old: str, new: str) -> None:
                     "items": {"type": "string", "maxLength": 63},
                 },
                 "count": {
-                    "description": "How many pods.",
+                    "description": "The number of pods.",
                     "type": "integer",
                     "format": "int32",
                     "minimum": 1,

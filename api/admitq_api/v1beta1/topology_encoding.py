@@ -1,4 +1,4 @@
-"""Where pods go: domain by domain in v1beta1, in slices of similar domains in v1beta2.
+"""Convert topology assignments: v1beta1 lists domains, v1beta2 encodes them in slices of similar domains.
 
 Source: semantics, Workload (TopologyAssignment encoding).
 """
@@ -8,30 +8,30 @@ from itertools import takewhile
 from typing import Any, Final, cast
 
 Domain = tuple[tuple[str, ...], int]
-"""The value of each level, and how many pods."""
+"""The value of each level, and the number of pods."""
 
 MAX_SLICE_DOMAINS: Final = 100_000
-"""The most domains of a slice."""
+"""The maximum number of domains in a slice."""
 
 MAX_LISTED_DOMAINS: Final = 50_000
-"""The most domains of an assignment in v1beta1. More, and the rule about them would be too costly."""
+"""The maximum number of domains in v1beta1. With more, their validation rule would be too expensive."""
 
 
 class MalformedAssignment(Exception):
-    """An assignment is not of the form that its version prescribes."""
+    """An assignment does not have the form of its version."""
 
 
 def list_domains(assignment: Mapping[str, Any]) -> dict[str, Any]:
     """Return an assignment of v1beta2 in the form of v1beta1.
 
     Raises:
-        Unreadable: it has not the form of v1beta2, or more than `MOST_SPELLED_OUT`.
+        MalformedAssignment: it does not have the form of v1beta2, or has more than `MAX_LISTED_DOMAINS`.
     """
     found: list[Domain] = []
     names = _require_texts(assignment.get("levels"))
     for part in _iterate_objects(assignment.get("slices")):
         count = part.get("domainCount")
-        # Asked before anything is made: a slice of a few bytes can claim any number.
+        # This is checked first, because a small slice can state any number.
         if not _is_positive_int(count) or len(found) + cast("int", count) > MAX_LISTED_DOMAINS:
             raise MalformedAssignment("domainCount")
         levels = [
@@ -48,10 +48,10 @@ def list_domains(assignment: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def create_slices(assignment: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an assignment of v1beta1 in the form of v1beta2: in as few slices as can be.
+    """Return an assignment of v1beta1 in the form of v1beta2, with as few slices as possible.
 
     Raises:
-        Unreadable: it has not the form of v1beta1.
+        MalformedAssignment: it does not have the form of v1beta1.
     """
     levels = _require_texts(assignment.get("levels"))
     domains = [_parse_domain(one, len(levels)) for one in _iterate_objects(assignment.get("domains"))]
@@ -111,7 +111,7 @@ def _encode_values(values: tuple[str, ...]) -> dict[str, Any]:
     if len(set(values)) == 1:
         return {"universal": values[0]}
     suffix = _find_common_prefix([value[::-1] for value in values])[::-1]
-    # What prefix and suffix would both take of the shortest value is the suffix's.
+    # Prefix and suffix must not overlap in the shortest value: the suffix takes precedence.
     prefix = _find_common_prefix(values)[: min(map(len, values)) - len(suffix)]
     end = -len(suffix) or None
     individual: dict[str, Any] = {"roots": [value[len(prefix) : end] for value in values]}
@@ -123,7 +123,7 @@ def _encode_values(values: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _find_common_prefix(values: Sequence[str]) -> str:
-    """What all values start with."""
+    """Return the common prefix of all values."""
     pairs = takewhile(lambda pair: pair[0] == pair[1], zip(min(values), max(values), strict=False))
     return "".join(letter for letter, _ in pairs)
 
