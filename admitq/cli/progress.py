@@ -7,7 +7,7 @@ from time import monotonic
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
-from admitq.simulator import Plan, Simulation
+from admitq.simulator import Simulation, SimulationPlan
 from admitq.simulator.run import Progress as OnProgress
 from admitq.simulator.units import duration_text
 
@@ -15,7 +15,7 @@ _EVERY_S = 0.1
 
 
 @contextmanager
-def progress_bar(plan: Plan) -> Generator[OnProgress]:
+def progress_bar(plan: SimulationPlan) -> Generator[OnProgress]:
     """Show a bar on standard error; what is yielded moves it."""
     expected = plan.expected
     columns = (

@@ -17,9 +17,9 @@ from admitq.cli.output import OutputFormat, print_document
 from admitq.process.garbage_collection import reduce_collections
 from admitq.simulator import (
     InputError,
-    Plan,
     Report,
     Simulation,
+    SimulationPlan,
     read,
     report,
     shipped_descriptions,
@@ -192,7 +192,7 @@ def _option_error(option: str, remedy: str) -> InputError:
     return InputError([Problem(Place(option), "", remedy)])
 
 
-def _run(simulation: Simulation, plan: Plan) -> None:
+def _run(simulation: Simulation, plan: SimulationPlan) -> None:
     """Run the simulation; on a terminal with a progress bar."""
     if not sys.stderr.isatty():
         simulation.run()
@@ -212,6 +212,6 @@ def _print_report(result: Report, output: OutputFormat) -> None:
         case OutputFormat.TABLE:
             from rich.console import Console
 
-            from admitq.simulator.table import show
+            from admitq.simulator.table import print_report_tables
 
-            show(result, Console())
+            print_report_tables(result, Console())

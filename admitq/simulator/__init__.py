@@ -5,16 +5,16 @@ a clock or the environment: the same files and the same seed give the same repor
 """
 
 from admitq.simulator.documents import InputError
-from admitq.simulator.plan import Plan, read
+from admitq.simulator.plan import SimulationPlan, read
 from admitq.simulator.report import Report, report
 from admitq.simulator.run import Simulation
 from admitq.simulator.shipped import shipped_descriptions, shipped_scenarios, similar_scenario
 
 __all__ = [
     "InputError",
-    "Plan",
     "Report",
     "Simulation",
+    "SimulationPlan",
     "read",
     "report",
     "shipped_descriptions",

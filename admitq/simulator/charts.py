@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from admitq.core.amounts import FlavorResource
 from admitq.core.model import SECOND
-from admitq.simulator.measures import Measures, Passage
+from admitq.simulator.measures import Measures, WorkloadCounts
 from admitq.simulator.report import natural
 from admitq.simulator.run import Simulation
 from admitq.simulator.series import Level
@@ -401,7 +401,7 @@ def waits_chart(simulation: Simulation) -> Specification:
 def _groups(measures: Measures) -> dict[str, list[int]]:
     """Sorted waits by class; by LocalQueue if there is only one class."""
 
-    def sorted_waits(passages: Mapping[str, Passage]) -> dict[str, list[int]]:
+    def sorted_waits(passages: Mapping[str, WorkloadCounts]) -> dict[str, list[int]]:
         return {name: sorted(passage.waits) for name, passage in passages.items()}
 
     by_queue = {str(key): passage for key, passage in sorted(measures.by_queue.items())}

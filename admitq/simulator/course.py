@@ -7,12 +7,12 @@ from typing import Any, Final, NamedTuple
 
 from admitq.core.ledger import Usage
 from admitq.core.model import Instant, ObjectKey, Workload
-from admitq.simulator.plan import Source
+from admitq.simulator.plan import WorkloadSource
 from admitq.simulator.schema import Nanoseconds
-from admitq.simulator.templates import Running, Template
+from admitq.simulator.templates import Parallelism, Template
 
 
-class Piece(NamedTuple):
+class PodBatch(NamedTuple):
     """So many pods that run for the same time. Times are on the run's clock, from 0."""
 
     end: Nanoseconds
@@ -22,12 +22,12 @@ class Piece(NamedTuple):
 
 
 @dataclass(slots=True, eq=False)
-class Work:
+class RemainingWork:
     """The pods of a workload: those to come, those that run, and how many have ended."""
 
     left: list[tuple[Nanoseconds, int]]
     """Run times of pods that have not started, the next one last, and how many there are of each."""
-    running: list[Piece] = field(default_factory=list[Piece])
+    running: list[PodBatch] = field(default_factory=list[PodBatch])
     """A heap: the first to end is first."""
     ended: int = 0
     done: int = 0
@@ -35,7 +35,7 @@ class Work:
     longest: Nanoseconds = 0
     """The longest run time among those that ended."""
 
-    def start(self, how: Running, now: Nanoseconds) -> None:
+    def start(self, how: Parallelism, now: Nanoseconds) -> None:
         """Start as many pods as may run at a time."""
         self._fill(how.parallel, how.completions - self.ended, now)
 
@@ -51,7 +51,7 @@ class Work:
                 left.pop()
             else:
                 left[-1] = (run_time, pods - taken)
-            heapq.heappush(self.running, Piece(now + run_time, now, run_time, taken))
+            heapq.heappush(self.running, PodBatch(now + run_time, now, run_time, taken))
             free -= taken
             wanted -= taken
 
@@ -60,7 +60,7 @@ class Work:
         """When the next pods end; None when nothing runs."""
         return self.running[0].end if self.running else None
 
-    def end_due(self, how: Running, now: Nanoseconds) -> None:
+    def end_due(self, how: Parallelism, now: Nanoseconds) -> None:
         """Let the pods end whose time has come, and start others in their place."""
         free = 0
         while self.running and self.running[0].end <= now:
@@ -93,15 +93,15 @@ class Work:
 
 
 @dataclass(slots=True, eq=False)
-class Course:
+class SimulatedWorkload:
     """A workload that was submitted and has not ended."""
 
-    source: Source
+    source: WorkloadSource
     template: Template
     workload: Workload
     """As it was last observed."""
     submitted: Nanoseconds
-    work: Work
+    work: RemainingWork
     epoch: int = 0
     """Goes up whenever what was planned for it is void."""
     admitted_at: Nanoseconds | None = None
@@ -121,7 +121,7 @@ class Course:
         return ObjectKey(self.workload.key.namespace, self.workload.queue_name)
 
     @property
-    def running(self) -> Running:
+    def running(self) -> Parallelism:
         """How it runs with what it was given."""
         return self.template.running(self.count)
 
@@ -143,7 +143,7 @@ _PLACES: Final = {name: index for index, name in enumerate(_FIELDS)}
 _values = attrgetter(*_FIELDS)
 
 
-def revised(workload: Workload, **changes: Any) -> Workload:
+def revise_workload(workload: Workload, **changes: Any) -> Workload:
     """The workload with some fields changed, as ``dataclasses.replace`` has it, in a third of the time.
 
     Every workload is revised several times, and there are many.

@@ -14,7 +14,7 @@ Draw = Callable[[random.Random], Nanoseconds]
 """Draws one duration."""
 
 
-def stream(seed: int, *purpose: str) -> random.Random:
+def create_random_stream(seed: int, *purpose: str) -> random.Random:
     """A stream of chance that depends on the seed and on what it is for, and on nothing else."""
     return random.Random("/".join((str(seed), *purpose)))  # noqa: S311 not a secret
 
@@ -36,7 +36,7 @@ def _shape(of: Distribution) -> Draw:
     return lambda _: constant
 
 
-def sampler(of: Distribution) -> Draw:
+def create_sampler(of: Distribution) -> Draw:
     """How to draw from a distribution, its bounds and jitter included."""
     shape, jitter = _shape(of), of.jitter
     least = of.at_least or 0

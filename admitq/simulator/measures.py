@@ -15,13 +15,13 @@ from admitq.core.events import Event
 from admitq.core.instructions import PreemptionReason
 from admitq.core.ledger import Usage
 from admitq.core.model import ClusterQueue, Cohort, ObjectKey, ResourceGroup
-from admitq.simulator.course import Course
+from admitq.simulator.course import SimulatedWorkload
 from admitq.simulator.schema import Nanoseconds
 from admitq.simulator.series import Grid, Level
 
 
 @dataclass(slots=True, eq=False)
-class Passage:
+class WorkloadCounts:
     """Workloads of one class, or of one LocalQueue, and how they fared. Times in nanoseconds."""
 
     submitted: int = 0
@@ -100,7 +100,7 @@ def _set_levels(
 
 
 @dataclass(slots=True, eq=False)
-class Lower:
+class MakespanBound:
     """What the makespan cannot be shorter than: work that came from an instant on, by all quota there is."""
 
     submitted: "array[int]" = field(default_factory=lambda: array("q"))
@@ -108,7 +108,7 @@ class Lower:
     earliest_end: Nanoseconds = 0
     """Of the workload that would end last if each began when it was submitted."""
 
-    def add(self, course: Course, unit: Iterable[tuple[str, float]]) -> None:
+    def add(self, course: SimulatedWorkload, unit: Iterable[tuple[str, float]]) -> None:
         """Count a workload that ended."""
         work = course.work
         count = len(self.submitted)
@@ -147,9 +147,9 @@ class Measures:
     """All that is measured."""
 
     grid: Grid = field(default_factory=Grid)
-    all: Passage = field(default_factory=Passage)
-    by_class: dict[str, Passage] = field(default_factory=dict[str, Passage])
-    by_queue: dict[ObjectKey, Passage] = field(default_factory=dict[ObjectKey, Passage])
+    all: WorkloadCounts = field(default_factory=WorkloadCounts)
+    by_class: dict[str, WorkloadCounts] = field(default_factory=dict[str, WorkloadCounts])
+    by_queue: dict[ObjectKey, WorkloadCounts] = field(default_factory=dict[ObjectKey, WorkloadCounts])
     queues: dict[str, QueueMeter] = field(default_factory=dict[str, QueueMeter])
     routes: dict[ObjectKey, str] = field(default_factory=dict[ObjectKey, str])
     """The ClusterQueue of each LocalQueue, as they are now."""
@@ -166,7 +166,7 @@ class Measures:
     """Work that kills cost: amount times nanoseconds, by resource."""
     useful: Counter[str] = field(default_factory=Counter[str])
     """Work of workloads that finished."""
-    lower: Lower = field(default_factory=Lower)
+    lower: MakespanBound = field(default_factory=MakespanBound)
     first_submission: Nanoseconds | None = None
     last_end: Nanoseconds = 0
 
@@ -216,18 +216,18 @@ class Measures:
 
     # --- workloads --------------------------------------------------------------------------------
 
-    def passages(self, course: Course) -> tuple[Passage, Passage, Passage]:
+    def passages(self, course: SimulatedWorkload) -> tuple[WorkloadCounts, WorkloadCounts, WorkloadCounts]:
         """All that the workload counts in."""
         by_class = self.by_class.get(course.source.name)
         if by_class is None:
-            by_class = self.by_class[course.source.name] = Passage()
+            by_class = self.by_class[course.source.name] = WorkloadCounts()
         key = course.local_queue
         by_queue = self.by_queue.get(key)
         if by_queue is None:
-            by_queue = self.by_queue[key] = Passage()
+            by_queue = self.by_queue[key] = WorkloadCounts()
         return self.all, by_class, by_queue
 
-    def submitted(self, course: Course, now: Nanoseconds) -> None:
+    def submitted(self, course: SimulatedWorkload, now: Nanoseconds) -> None:
         """Count a workload that arrived."""
         if self.first_submission is None:
             self.first_submission = now
@@ -235,27 +235,27 @@ class Measures:
             passage.submitted += 1
         self.waits(course, now)
 
-    def waits(self, course: Course, now: Nanoseconds) -> None:
+    def waits(self, course: SimulatedWorkload, now: Nanoseconds) -> None:
         """Count a workload as waiting."""
         course.waits_in = self.routes.get(course.local_queue, "")
         meter = self.queues.get(course.waits_in)
         if meter is not None:
             meter.waiting.change(1, now)
 
-    def waits_no_more(self, course: Course, now: Nanoseconds) -> None:
+    def waits_no_more(self, course: SimulatedWorkload, now: Nanoseconds) -> None:
         """Count it no more."""
         meter = self.queues.get(course.waits_in)
         if meter is not None:
             meter.waiting.change(-1, now)
         course.waits_in = ""
 
-    def admitted(self, course: Course, now: Nanoseconds) -> None:
+    def admitted(self, course: SimulatedWorkload, now: Nanoseconds) -> None:
         """Count the wait of a workload that is admitted for the first time."""
         course.admitted_at = now
         for passage in self.passages(course):
             passage.waits.append(now - course.submitted)
 
-    def holds(self, course: Course, usage: Usage, now: Nanoseconds) -> None:
+    def holds(self, course: SimulatedWorkload, usage: Usage, now: Nanoseconds) -> None:
         """Count what a workload holds from now on, in the place of what it held."""
         if usage == course.holds:
             return
@@ -285,7 +285,7 @@ class Measures:
 
     def preempted(
         self,
-        course: Course,
+        course: SimulatedWorkload,
         reason: PreemptionReason,
         by: str,
         lost: int,
@@ -300,13 +300,13 @@ class Measures:
             for resource, amount in course.unit():
                 meter.lost[resource] += round(amount * lost)
 
-    def killed_one(self, course: Course, lost: int) -> None:
+    def killed_one(self, course: SimulatedWorkload, lost: int) -> None:
         """Count a kill and the work it costs."""
         self.killed += 1
         for resource, amount in course.unit():
             self.lost[resource] += round(amount * lost)
 
-    def ended(self, course: Course, now: Nanoseconds, *, success: bool) -> None:
+    def ended(self, course: SimulatedWorkload, now: Nanoseconds, *, success: bool) -> None:
         """Count a workload that ended."""
         self.last_end = now
         for passage in self.passages(course):

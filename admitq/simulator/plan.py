@@ -14,7 +14,7 @@ from admitq.core.model import ObjectKey
 from admitq.core.settings import Settings
 from admitq.integrations.base import Integration
 from admitq.simulator import arrivals
-from admitq.simulator.distributions import Draw, sampler, stream
+from admitq.simulator.distributions import Draw, create_random_stream, create_sampler
 from admitq.simulator.documents import Document, FieldPath, InputError, Place, Problem, field_name, field_path
 from admitq.simulator.files import Files, read_files
 from admitq.simulator.manifests import Manifests, ObjectId
@@ -44,7 +44,7 @@ class Submission(NamedTuple):
 
 
 @dataclass(slots=True, eq=False)
-class Source:
+class WorkloadSource:
     """Workloads of one class, in the order in which they arrive.
 
     ``name`` is that of the class in the report, ``prefix`` what the names of workloads begin with.
@@ -62,7 +62,7 @@ class Source:
 
 
 @dataclass(slots=True, eq=False)
-class Plan:
+class SimulationPlan:
     """A run, ready to be played. It can be played once: what arrives is drawn as it goes."""
 
     name: str
@@ -74,7 +74,7 @@ class Plan:
     names: Names
     start: list[Event]
     """What the core observes before anything arrives."""
-    sources: list[Source]
+    sources: list[WorkloadSource]
     changes: list[tuple[Nanoseconds, Event]]
     """What it observes while the run goes on, in the order of time."""
     kills: list[Kill]
@@ -94,7 +94,9 @@ class Plan:
         return total
 
 
-def read(paths: Sequence[Path], *, seed: int | None = None, until: Nanoseconds | None = None) -> Plan:
+def read(
+    paths: Sequence[Path], *, seed: int | None = None, until: Nanoseconds | None = None
+) -> SimulationPlan:
     """Read files into a run.
 
     Args:
@@ -117,7 +119,7 @@ def read(paths: Sequence[Path], *, seed: int | None = None, until: Nanoseconds |
     start = manifests.observed()
     reader = _Reader(files, manifests, settings, how, drawn)
     sources = reader.sources()
-    return Plan(
+    return SimulationPlan(
         name=files.name,
         description=scenario.description,
         seed=drawn,
@@ -129,7 +131,7 @@ def read(paths: Sequence[Path], *, seed: int | None = None, until: Nanoseconds |
         sources=sources,
         changes=reader.changes(),
         kills=list(scenario.kills),
-        checks=sampler(scenario.admission_checks),
+        checks=create_sampler(scenario.admission_checks),
         left_out=dict(manifests.left_out),
     )
 
@@ -201,9 +203,9 @@ class _Reader:
     def _spec(self) -> Document:
         return self.files.document
 
-    def sources(self) -> list[Source]:
+    def sources(self) -> list[WorkloadSource]:
         """All classes, for each of their queues; then traces; then what the manifests themselves submit."""
-        sources: list[Source] = []
+        sources: list[WorkloadSource] = []
         referred: set[ObjectId] = set()
         for index, one in enumerate(self._scenario.workloads):
             if one.template is not None:
@@ -240,7 +242,7 @@ class _Reader:
 
     # --- classes ----------------------------------------------------------------------------------
 
-    def _class(self, one: WorkloadClass, path: FieldPath) -> Iterator[Source]:
+    def _class(self, one: WorkloadClass, path: FieldPath) -> Iterator[WorkloadSource]:
         run_time = one.run_time or self._scenario.run_time
         if run_time is None:
             raise self._spec.error(path, "runTime is required, here or for the whole scenario")
@@ -248,7 +250,10 @@ class _Reader:
         for queue in queues:
             template = self._template(one, queue, path)
             prefix = one.name if len(queues) == 1 else f"{one.name}-{queue.namespace}-{queue.name}"
-            chances = [stream(self.seed, prefix, purpose) for purpose in ("arrivals", "run times", "course")]
+            chances = [
+                create_random_stream(self.seed, prefix, purpose)
+                for purpose in ("arrivals", "run times", "course")
+            ]
             yield self._source(
                 one.name,
                 prefix,
@@ -309,7 +314,7 @@ class _Reader:
         job = _placed(document.value, queue, one.priority_class, self.files.names)
         return self._translation.template(job, document.error)
 
-    def _manifest(self, name: ObjectId, document: Document) -> Source:
+    def _manifest(self, name: ObjectId, document: Document) -> WorkloadSource:
         run_time = self._scenario.run_time
         if run_time is None:
             raise document.error(
@@ -319,14 +324,14 @@ class _Reader:
         obj = with_value(document.value, ("metadata", "namespace"), name.namespace)
         template = self._translation.template(obj, document.error)
         self._known(ObjectKey(name.namespace, template.workload.queue_name), document, ("metadata", "labels"))
-        chance = stream(self.seed, str(name), "run times")
+        chance = create_random_stream(self.seed, str(name), "run times")
         return self._source(
             name.name,
             name.name,
             _of_class(iter((0,)), template, run_time, chance),
             1,
             WorkloadClass.model_construct(pods_ready_after=None, evictions=None),
-            stream(self.seed, str(name), "course"),
+            create_random_stream(self.seed, str(name), "course"),
         )
 
     def _source(
@@ -337,22 +342,22 @@ class _Reader:
         expected: int | None,
         own: WorkloadClass | Trace,
         chance: random.Random,
-    ) -> Source:
+    ) -> WorkloadSource:
         evictions: Evictions = own.evictions or self._scenario.evictions
-        return Source(
+        return WorkloadSource(
             name,
             prefix,
             submissions,
             expected,
-            sampler(own.pods_ready_after or self._scenario.pods_ready_after),
-            sampler(evictions.termination),
+            create_sampler(own.pods_ready_after or self._scenario.pods_ready_after),
+            create_sampler(evictions.termination),
             evictions.checkpoints,
             chance,
         )
 
     # --- traces -----------------------------------------------------------------------------------
 
-    def _trace(self, trace: Trace, path: FieldPath) -> Source:
+    def _trace(self, trace: Trace, path: FieldPath) -> WorkloadSource:
         file = self.files.folder / trace.file
         recorded = read_trace(trace, file, str(file))
         if not recorded.rows:
@@ -369,7 +374,7 @@ class _Reader:
             _of_trace(recorded.rows, templates),
             len(recorded.rows),
             trace,
-            stream(self.seed, trace.name, "course"),
+            create_random_stream(self.seed, trace.name, "course"),
         )
 
     def row_template(self, row: Row, queue: ObjectKey, trace: Trace, shown: str) -> Template:
@@ -427,7 +432,7 @@ def _placed(obj: JsonObject, queue: ObjectKey, priority_class: str | None, names
 def _of_class(
     times: Iterator[Nanoseconds], template: Template, run_time: RunTime, chance: random.Random
 ) -> Iterator[Submission]:
-    draw = sampler(run_time)
+    draw = create_sampler(run_time)
     completions, _ = template.running(template.pods)
     if run_time.per == "Workload" or completions == 1:
         for at in times:

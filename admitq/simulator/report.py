@@ -16,8 +16,8 @@ import orjson
 from admitq.core.amounts import FlavorResource
 from admitq.core.model import SECOND, ClusterQueue, ObjectKey
 from admitq.core.refusals import Refusal
-from admitq.simulator.course import Course
-from admitq.simulator.measures import Measures, Passage, QueueMeter
+from admitq.simulator.course import SimulatedWorkload
+from admitq.simulator.measures import Measures, QueueMeter, WorkloadCounts
 from admitq.simulator.run import Ending, Simulation
 from admitq.simulator.series import Level
 from admitq.translate import messages
@@ -40,7 +40,7 @@ class Waits:
 
 
 @dataclass(frozen=True, slots=True)
-class Fared:
+class WorkloadFigures:
     """How the workloads of a class or of a LocalQueue fared."""
 
     name: str
@@ -137,7 +137,7 @@ class Report:
     seed: int
     ending: Ending
     seconds: float
-    all: Fared
+    all: WorkloadFigures
     running: int
     waiting: int
     makespan: float | None
@@ -145,8 +145,8 @@ class Report:
     bound: float | None
     """What no arrangement could be shorter than."""
     jain: Fairness
-    queues: tuple[Fared, ...]
-    classes: tuple[Fared, ...]
+    queues: tuple[WorkloadFigures, ...]
+    classes: tuple[WorkloadFigures, ...]
     flavors: tuple[Use, ...]
     cluster_queues: tuple[QueueUse, ...]
     preemptions: Preemptions
@@ -233,7 +233,7 @@ def _waits_dict(waits: Waits) -> dict[str, float | None]:
     return {"mean": waits.mean, "p50": waits.p50, "p90": waits.p90, "p99": waits.p99, "max": waits.most}
 
 
-def _fared_dict(one: Fared) -> dict[str, Any]:
+def _fared_dict(one: WorkloadFigures) -> dict[str, Any]:
     return {
         "name": one.name,
         "submitted": one.submitted,
@@ -330,8 +330,8 @@ def _waits(of: Iterable[int]) -> Waits:
     return Waits(_seconds(sum(ordered) / len(ordered)), p50, p90, p99, _seconds(ordered[-1]))
 
 
-def _fared(name: str, of: Passage) -> Fared:
-    return Fared(name, of.submitted, len(of.waits), of.finished, of.failed, _waits(of.waits))
+def _fared(name: str, of: WorkloadCounts) -> WorkloadFigures:
+    return WorkloadFigures(name, of.submitted, len(of.waits), of.finished, of.failed, _waits(of.waits))
 
 
 def _mean(level: Level | None, end: int) -> float:
@@ -459,7 +459,7 @@ def _jain_of_waits(measures: Measures) -> float | None:
 # --- pending workloads ------------------------------------------------------------------------------
 
 
-def _left(simulation: Simulation, course: Course) -> WaitingAtEnd:
+def _left(simulation: Simulation, course: SimulatedWorkload) -> WaitingAtEnd:
     state, key = simulation.state, course.workload.key
     refusal = state.queries.parked_refusal(key) or state.queries.admissibility(key)
     said = _said(refusal, course.local_queue)

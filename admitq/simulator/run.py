@@ -15,7 +15,7 @@ from admitq.core.state import AdmissionState
 from admitq.simulator.clock import VirtualClock
 from admitq.simulator.course import START
 from admitq.simulator.measures import Measures
-from admitq.simulator.plan import Plan
+from admitq.simulator.plan import SimulationPlan
 from admitq.simulator.schema import Nanoseconds
 from admitq.simulator.timeline import Timeline
 from admitq.simulator.workloads import SimulatedWorkloads
@@ -40,7 +40,7 @@ class Ending(StrEnum):
     """The time was up."""
 
 
-class Unsettled(RuntimeError):
+class EndlessDecisionsError(RuntimeError):
     """The core decides at one instant without end."""
 
 
@@ -55,7 +55,7 @@ class Simulation:
         timeline: where what happens is written.
     """
 
-    def __init__(self, plan: Plan, timeline: Timeline | None = None) -> None:
+    def __init__(self, plan: SimulationPlan, timeline: Timeline | None = None) -> None:
         self.plan = plan
         self.measures = Measures()
         self.clock = VirtualClock()
@@ -153,7 +153,9 @@ class Simulation:
             if not decided:
                 break
         else:
-            raise Unsettled(f"the core still decides after {_ROUNDS} rounds at {self.now / SECOND} s")
+            raise EndlessDecisionsError(
+                f"the core still decides after {_ROUNDS} rounds at {self.now / SECOND} s"
+            )
         if acted:
             self._last_event = self.now
         self._idle_wakes = 0 if acted else self._idle_wakes + 1

@@ -52,7 +52,7 @@ def _exactly_one(part: BaseModel, fields: tuple[str, ...]) -> None:
         raise ValueError(f"set exactly one of {names}" + (f", not {len(given)}" if given else ""))
 
 
-class Part(BaseModel):
+class ScenarioPart(BaseModel):
     """A part of the scenario: frozen, camelCase in the file, without unknown fields."""
 
     model_config = ConfigDict(
@@ -77,7 +77,7 @@ class Part(BaseModel):
 # --- distributions ---------------------------------------------------------------------------------
 
 
-class Uniform(Part):
+class Uniform(ScenarioPart):
     """All durations between two bounds, equally likely."""
 
     min: Duration
@@ -93,14 +93,14 @@ class Uniform(Part):
         return self
 
 
-class Exponential(Part):
+class Exponential(ScenarioPart):
     """Many short durations and few long ones."""
 
     mean: PositiveDuration
     """The mean duration."""
 
 
-class Lognormal(Part):
+class Lognormal(ScenarioPart):
     """A peak and a long tail, as run times of batch jobs often have."""
 
     median: PositiveDuration
@@ -110,7 +110,7 @@ class Lognormal(Part):
     """The standard deviation of the logarithm: a larger value gives a longer tail."""
 
 
-class Weibull(Part):
+class Weibull(ScenarioPart):
     """Shape below 1: a long tail. Shape 1: exponential. Shape above 1: a peak near the scale."""
 
     scale: PositiveDuration
@@ -120,7 +120,7 @@ class Weibull(Part):
     """The shape parameter."""
 
 
-class Distribution(Part):
+class Distribution(ScenarioPart):
     """A duration: constant, or drawn from a distribution. Set exactly one of the five."""
 
     short_form = "constant"
@@ -168,7 +168,7 @@ class RunTime(Distribution):
 # --- workloads and their arrivals ------------------------------------------------------------------
 
 
-class Fixed(Part):
+class Fixed(ScenarioPart):
     """A fixed number of arrivals at equal intervals."""
 
     count: Count
@@ -181,7 +181,7 @@ class Fixed(Part):
     """The interval between arrivals; absent: all at the same time."""
 
 
-class Poisson(Part):
+class Poisson(ScenarioPart):
     """Independent arrivals with a mean interval (a Poisson process)."""
 
     every: PositiveDuration
@@ -197,7 +197,7 @@ class Poisson(Part):
     """The maximum number of arrivals."""
 
 
-class Arrivals(Part):
+class Arrivals(ScenarioPart):
     """When workloads of a class are submitted, from the start of the run. Set exactly one field."""
 
     fixed: Fixed | None = None
@@ -219,7 +219,7 @@ def _listed(value: Any) -> Any:
     return [value] if isinstance(value, Mapping) else value
 
 
-class Reference(Part):
+class Reference(ScenarioPart):
     """A Job or Workload of the manifests, the template of a class. It is not submitted itself."""
 
     kind: str = "Job"
@@ -241,7 +241,7 @@ def _interval(value: Any) -> Nanoseconds | None:
         raise ValueError(f"write Never, Always or an interval: {error}") from None
 
 
-class Evictions(Part):
+class Evictions(ScenarioPart):
     """How pods of preempted workloads end, and which of their work is kept."""
 
     termination: Distribution = NO_DELAY
@@ -252,7 +252,7 @@ class Evictions(Part):
     full interval. Absent: none. Pods that have ended stay ended."""
 
 
-class WorkloadClass(Part):
+class WorkloadClass(ScenarioPart):
     """Workloads of one kind: the same queue, size and distribution of run times."""
 
     name: Name
@@ -302,7 +302,7 @@ class WorkloadClass(Part):
         return self
 
 
-class QueueMapping(Part):
+class QueueMapping(ScenarioPart):
     """The LocalQueue of each job of a trace."""
 
     by: Literal["user", "group", "queue", "partition"] = "queue"
@@ -315,7 +315,7 @@ class QueueMapping(Part):
     """The LocalQueue for all other values; absent: other values are an error."""
 
 
-class Trace(Part):
+class Trace(ScenarioPart):
     """Workloads from a recorded trace."""
 
     name: Name
@@ -364,7 +364,7 @@ class Trace(Part):
 # --- changes during the run ------------------------------------------------------------------------
 
 
-class ObjectName(Part):
+class ObjectName(ScenarioPart):
     """An object of the manifests."""
 
     kind: str
@@ -384,7 +384,7 @@ class PatchOf(ObjectName):
     """A JSON merge patch, as `kubectl patch --type merge` takes it."""
 
 
-class Change(Part):
+class Change(ScenarioPart):
     """A change of an object during the run. Set exactly one of patch, apply and delete."""
 
     at: Duration
@@ -405,7 +405,7 @@ class Change(Part):
         return self
 
 
-class Kill(Part):
+class Kill(ScenarioPart):
     """A failure of running workloads, such as a failure of their nodes."""
 
     at: Duration
@@ -424,7 +424,7 @@ class Kill(Part):
     """`Restart`: the pods start again with the same quota. `Fail`: the workload has failed."""
 
 
-class Repeat(Part):
+class Repeat(ScenarioPart):
     """Manifests that are repeated with counters. Strings in them can contain counters: `${queue}`."""
 
     over: dict[str, Count]
@@ -434,7 +434,7 @@ class Repeat(Part):
     """The manifests."""
 
 
-class Scenario(Part):
+class Scenario(ScenarioPart):
     """A run: the manifests, the workloads that arrive, and changes. At least one workload must arrive."""
 
     description: str = ""

@@ -8,7 +8,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from admitq.simulator.report import Fared, QueueUse, Report
+from admitq.simulator.report import QueueUse, Report, WorkloadFigures
 from admitq.simulator.run import Ending
 from admitq.simulator.units import amount_text, duration_text
 
@@ -24,7 +24,7 @@ _ENDINGS: Final[Mapping[Ending, tuple[str, str]]] = {
 _NOTHING: Final = "-"
 
 
-def show(report: Report, console: Console) -> None:
+def print_report_tables(report: Report, console: Console) -> None:
     """Print the report."""
     parts: list[RenderableType] = [_head(report), _summary(report)]
     parts.append(_fared("LocalQueue", report.queues))
@@ -115,7 +115,7 @@ def _more(table: Table, rows: int) -> RenderableType:
     return Group(table, Text(f"and {rows - _ROWS:,} more: --output json has all of them", style="dim"))
 
 
-def _fared(what: str, those: Sequence[Fared]) -> RenderableType:
+def _fared(what: str, those: Sequence[WorkloadFigures]) -> RenderableType:
     table = _table(what, "submitted", "finished", "wait p50", "p90", "p99", "max")
     worst = sorted(those, key=lambda one: -(one.waits.p90 or 0.0)) if len(those) > _ROWS else those
     for one in worst[:_ROWS]:

@@ -24,7 +24,7 @@ SECOND: Final = 1_000_000_000
 _CREATED: Final = "1970-01-01T00:00:00Z"
 _POD_SETS: Final = ("spec", "podSets")
 
-Blame = Callable[[FieldPath, str], Exception]
+ErrorFactory = Callable[[FieldPath, str], Exception]
 """Makes the error for what is wrong with a field of the Job or Workload."""
 
 
@@ -48,7 +48,7 @@ class _Source:
     lookups: PriorityClasses
 
 
-class Running(NamedTuple):
+class Parallelism(NamedTuple):
     """How a workload runs with so many pods: what it must complete, and how many at a time."""
 
     completions: int
@@ -68,7 +68,7 @@ class Template:
     deadline: int | None = None
     integration: Integration | None = None
     job: JsonObject | None = None
-    _running: dict[int, Running] = field(default_factory=dict[int, Running])
+    _running: dict[int, Parallelism] = field(default_factory=dict[int, Parallelism])
     _reclaimable: dict[tuple[int, int], tuple[tuple[str, int], ...]] = field(
         default_factory=dict[tuple[int, int], tuple[tuple[str, int], ...]]
     )
@@ -83,15 +83,15 @@ class Template:
         """How many pods it asks for."""
         return sum(one.count for one in self.workload.pod_sets)
 
-    def running(self, count: int) -> Running:
+    def running(self, count: int) -> Parallelism:
         """How it runs when it was given so many pods."""
         found = self._running.get(count)
         if found is None:
             job = self._with_count(count)
             completions = None if job is None else value_at(job, ("spec", "completions"))
-            found = Running(completions if isinstance(completions, int) else count, count)
+            found = Parallelism(completions if isinstance(completions, int) else count, count)
             if not self.has_pods:
-                found = Running(1, 1)
+                found = Parallelism(1, 1)
             self._running[count] = found
         return found
 
@@ -175,7 +175,7 @@ class Translation:
     how: Reading
     partial_admission: bool = True
 
-    def template(self, obj: JsonObject, blame: Blame) -> Template:
+    def template(self, obj: JsonObject, blame: ErrorFactory) -> Template:
         """The template of a Job or Workload. What is wrong raises what ``blame`` makes of it."""
         integration = self.integration_of(obj)
         if integration is None:
@@ -207,7 +207,9 @@ class Translation:
             job,
         )
 
-    def _translated(self, raw: JsonObject, pod_sets: Iterable[PodSetTemplate], blame: Blame) -> Workload:
+    def _translated(
+        self, raw: JsonObject, pod_sets: Iterable[PodSetTemplate], blame: ErrorFactory
+    ) -> Workload:
         paths = [pod_set.template_path for pod_set in pod_sets]
         metadata: Mapping[str, Any] = raw.get("metadata") or {}
         stored = {

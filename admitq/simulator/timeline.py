@@ -8,7 +8,7 @@ from typing import Final, Protocol, TextIO
 
 import orjson
 
-from admitq.simulator.course import Course
+from admitq.simulator.course import SimulatedWorkload
 from admitq.simulator.schema import Nanoseconds
 
 COLUMNS: Final = (
@@ -26,7 +26,7 @@ COLUMNS: Final = (
 """The columns of the CSV, and the fields of the JSON objects. Times are in seconds from the start."""
 
 
-class Happening(StrEnum):
+class TimelineEvent(StrEnum):
     """What happens to workloads."""
 
     SUBMITTED = "Submitted"
@@ -43,7 +43,9 @@ class Happening(StrEnum):
 class Timeline(Protocol):
     """Where it is told what happens."""
 
-    def write(self, now: Nanoseconds, happening: Happening, course: Course, detail: str) -> None:
+    def write(
+        self, now: Nanoseconds, happening: TimelineEvent, course: SimulatedWorkload, detail: str
+    ) -> None:
         """Tell that something happened to a workload."""
         ...
 
@@ -53,7 +55,7 @@ class Timeline(Protocol):
 
 
 def _row(
-    now: Nanoseconds, happening: Happening, course: Course, detail: str
+    now: Nanoseconds, happening: TimelineEvent, course: SimulatedWorkload, detail: str
 ) -> tuple[str | float | int, ...]:
     workload, admission = course.workload, course.workload.admission
     flavors = (
@@ -86,7 +88,9 @@ class CsvTimeline:
         self._writer = csv.writer(file, lineterminator="\n")
         self._writer.writerow(COLUMNS)
 
-    def write(self, now: Nanoseconds, happening: Happening, course: Course, detail: str) -> None:
+    def write(
+        self, now: Nanoseconds, happening: TimelineEvent, course: SimulatedWorkload, detail: str
+    ) -> None:
         """Write a line."""
         self._writer.writerow(_row(now, happening, course, detail))
 
@@ -105,7 +109,9 @@ class JsonTimeline:
         self._file = file
         self._lead = "[\n"
 
-    def write(self, now: Nanoseconds, happening: Happening, course: Course, detail: str) -> None:
+    def write(
+        self, now: Nanoseconds, happening: TimelineEvent, course: SimulatedWorkload, detail: str
+    ) -> None:
         """Write a line."""
         values = dict(zip(COLUMNS, _row(now, happening, course, detail), strict=True))
         self._file.write(self._lead + orjson.dumps(values).decode())

@@ -43,7 +43,7 @@ class Row(NamedTuple):
     line: int
 
 
-class Recorded(NamedTuple):
+class RecordedTrace(NamedTuple):
     """A trace that was read: its rows in the order of submission, and how many jobs never ran."""
 
     rows: list[Row]
@@ -56,7 +56,7 @@ class _Unusable(ValueError):
         self.field = field
 
 
-def read_trace(trace: Trace, path: Path, shown: str) -> Recorded:
+def read_trace(trace: Trace, path: Path, shown: str) -> RecordedTrace:
     """Read a trace.
 
     Raises:
@@ -70,7 +70,7 @@ def read_trace(trace: Trace, path: Path, shown: str) -> Recorded:
         detail = getattr(error, "strerror", None) or str(error)
         raise InputError([Problem(Place(shown), "", f"cannot be read: {detail}")]) from None
     rows.sort(key=lambda row: row.submitted)
-    return Recorded(_moved(rows[: trace.limit], trace), left_out)
+    return RecordedTrace(_moved(rows[: trace.limit], trace), left_out)
 
 
 def _moved(rows: list[Row], trace: Trace) -> list[Row]:

@@ -8,12 +8,12 @@ from admitq.core.instructions import Preempt, PreemptionReason, ReserveQuota
 from admitq.core.model import AdmissionCheckState, Instant, ObjectKey
 from admitq.core.state import AdmissionState
 from admitq.simulator.clock import VirtualClock
-from admitq.simulator.course import Course, Work, revised
-from admitq.simulator.distributions import stream
+from admitq.simulator.course import RemainingWork, SimulatedWorkload, revise_workload
+from admitq.simulator.distributions import create_random_stream
 from admitq.simulator.measures import Measures
-from admitq.simulator.plan import Plan, Source, Submission
+from admitq.simulator.plan import SimulationPlan, Submission, WorkloadSource
 from admitq.simulator.schema import Kill, Nanoseconds
-from admitq.simulator.timeline import Happening, Timeline
+from admitq.simulator.timeline import Timeline, TimelineEvent
 from admitq.translate.queue_order import read_queue_order_timestamp
 from admitq_api.conditions import ConditionType, Reason, format_time
 
@@ -36,14 +36,14 @@ class SimulatedWorkloads:
 
     def __init__(
         self,
-        plan: Plan,
+        plan: SimulationPlan,
         clock: VirtualClock,
         state: AdmissionState,
         measures: Measures,
         observe: Callable[[Event], None],
         timeline: Timeline | None = None,
     ) -> None:
-        self.courses: dict[ObjectKey, Course] = {}
+        self.courses: dict[ObjectKey, SimulatedWorkload] = {}
         self.submitted = 0
         self._plan = plan
         self._clock = clock
@@ -53,29 +53,31 @@ class SimulatedWorkloads:
         self._timeline = timeline
         self._numbers: dict[str, int] = {}
         """The number of the last workload with a prefix."""
-        self._chance = stream(plan.seed, "kills")
+        self._chance = create_random_stream(plan.seed, "kills")
 
-    def expect(self, source: Source) -> None:
+    def expect(self, source: WorkloadSource) -> None:
         """Schedule the next submission of a source."""
         submission = next(source.submissions, None)
         if submission is not None:
             self._clock.schedule(submission.at, self._arrive, (source, submission))
 
-    def _arrive(self, subject: tuple[Source, Submission], _epoch: int) -> None:
+    def _arrive(self, subject: tuple[WorkloadSource, Submission], _epoch: int) -> None:
         source, submission = subject
         self.submitted += 1
         number = self._numbers[source.prefix] = self._numbers.get(source.prefix, 0) + 1
         template = submission.template
-        workload = revised(
+        workload = revise_workload(
             template.workload,
             key=ObjectKey(template.workload.key.namespace, f"{source.prefix}-{number}"),
             uid=f"{self.submitted:012d}",
             queued_at=self._clock.whole_second,
         )
-        course = Course(source, template, workload, self._clock.now, Work([*submission.work]))
+        course = SimulatedWorkload(
+            source, template, workload, self._clock.now, RemainingWork([*submission.work])
+        )
         self.courses[workload.key] = course
         self._measures.submitted(course, self._clock.now)
-        self._record(Happening.SUBMITTED, course)
+        self._record(TimelineEvent.SUBMITTED, course)
         self._observe(WorkloadChanged(workload))
         self.expect(source)
 
@@ -87,7 +89,7 @@ class SimulatedWorkloads:
         course.epoch += 1
         course.count = sum(one.count for one in instruction.admission.pod_set_assignments)
         delay = course.source.ready_after(course.source.chance) if instruction.admit else 0
-        course.workload = revised(
+        course.workload = revise_workload(
             course.workload,
             admission=instruction.admission,
             reserved_at=self._clock.whole_second,
@@ -105,14 +107,14 @@ class SimulatedWorkloads:
                 self._clock.now + self._plan.checks(course.source.chance), self._checked, course, course.epoch
             )
 
-    def _checked(self, course: Course, epoch: int) -> None:
+    def _checked(self, course: SimulatedWorkload, epoch: int) -> None:
         """Set all admission checks ready, and admit the workload."""
         admission = course.workload.admission
         if course.epoch != epoch or admission is None:
             return
         spec = self._measures.queues[admission.cluster_queue].spec
         delay = course.source.ready_after(course.source.chance)
-        course.workload = revised(
+        course.workload = revise_workload(
             course.workload,
             admission_checks=tuple(
                 sorted((rule.name, AdmissionCheckState.READY) for rule in spec.admission_checks)
@@ -123,11 +125,11 @@ class SimulatedWorkloads:
         self._observe(WorkloadChanged(course.workload))
         self._admitted(course, delay)
 
-    def _admitted(self, course: Course, delay: Nanoseconds) -> None:
+    def _admitted(self, course: SimulatedWorkload, delay: Nanoseconds) -> None:
         """Create the pods, and schedule when they are ready."""
         if course.admitted_at is None:
             self._measures.admitted(course, self._clock.now)
-        self._record(Happening.ADMITTED, course)
+        self._record(TimelineEvent.ADMITTED, course)
         if course.template.deadline is not None:
             self._clock.schedule(
                 self._clock.now + course.template.deadline, self._too_late, course, course.epoch
@@ -137,25 +139,25 @@ class SimulatedWorkloads:
         else:
             self._start(course)
 
-    def _ready(self, course: Course, epoch: int) -> None:
+    def _ready(self, course: SimulatedWorkload, epoch: int) -> None:
         if course.epoch == epoch:
-            course.workload = revised(course.workload, pods_ready=True)
+            course.workload = revise_workload(course.workload, pods_ready=True)
             self._observe(WorkloadChanged(course.workload))
             self._start(course)
 
-    def _start(self, course: Course) -> None:
+    def _start(self, course: SimulatedWorkload) -> None:
         course.runs = True
         course.work.start(course.running, self._clock.now)
         self._expect_end(course)
 
-    def _expect_end(self, course: Course) -> None:
+    def _expect_end(self, course: SimulatedWorkload) -> None:
         end = course.work.next_end
         if end is None:
             self._finish(course, success=True)
         else:
             self._clock.schedule(end, self._pods_end, course, course.epoch)
 
-    def _pods_end(self, course: Course, epoch: int) -> None:
+    def _pods_end(self, course: SimulatedWorkload, epoch: int) -> None:
         if course.epoch != epoch:
             return
         work = course.work
@@ -163,21 +165,21 @@ class SimulatedWorkloads:
         if work.running and course.template.has_pods and self._plan.settings.gates.reclaimable_pods:
             reclaimable = course.template.reclaimable(course.count, work.ended)
             if reclaimable != course.workload.reclaimable_pods:
-                course.workload = revised(course.workload, reclaimable_pods=reclaimable)
+                course.workload = revise_workload(course.workload, reclaimable_pods=reclaimable)
                 self._observe(WorkloadChanged(course.workload))
                 self._hold(course)
         self._expect_end(course)
 
-    def _finish(self, course: Course, *, success: bool) -> None:
+    def _finish(self, course: SimulatedWorkload, *, success: bool) -> None:
         course.epoch += 1
-        self._record(Happening.FINISHED if success else Happening.FAILED, course)
+        self._record(TimelineEvent.FINISHED if success else TimelineEvent.FAILED, course)
         self._measures.ended(course, self._clock.now, success=success)
         self._measures.holds(course, (), self._clock.now)
         del self.courses[course.workload.key]
-        self._observe(WorkloadChanged(revised(course.workload, finished=True)))
+        self._observe(WorkloadChanged(revise_workload(course.workload, finished=True)))
         self._observe(WorkloadDeleted(course.workload.key, course.workload.uid))
 
-    def _hold(self, course: Course) -> None:
+    def _hold(self, course: SimulatedWorkload) -> None:
         self._measures.holds(
             course, self._state.queries.usage_of_workload(course.workload.key), self._clock.now
         )
@@ -190,27 +192,27 @@ class SimulatedWorkloads:
         lost = self._interrupt(course)
         by = instruction.preemptor_path[-1] if instruction.preemptor_path else ""
         self._measures.preempted(course, instruction.reason, by, lost)
-        self._record(Happening.PREEMPTED, course, f"{instruction.reason} for {instruction.preemptor}")
-        course.workload = revised(course.workload, evicted=True)
+        self._record(TimelineEvent.PREEMPTED, course, f"{instruction.reason} for {instruction.preemptor}")
+        course.workload = revise_workload(course.workload, evicted=True)
         self._observe(WorkloadChanged(course.workload))
         delay = course.source.termination(course.source.chance)
         self._clock.schedule(
             self._clock.now + delay, self._stopped, (course, instruction.reason), course.epoch
         )
 
-    def _interrupt(self, course: Course) -> int:
+    def _interrupt(self, course: SimulatedWorkload) -> int:
         course.epoch += 1
         course.runs = False
         return course.work.interrupt(course.source.checkpoints, self._clock.now)
 
-    def _stopped(self, subject: tuple[Course, PreemptionReason], epoch: int) -> None:
+    def _stopped(self, subject: tuple[SimulatedWorkload, PreemptionReason], epoch: int) -> None:
         course, reason = subject
         if course.epoch == epoch:
             self._requeue(course, self._queued_at(course, reason))
 
-    def _requeue(self, course: Course, queued_at: Instant) -> None:
+    def _requeue(self, course: SimulatedWorkload, queued_at: Instant) -> None:
         self._measures.holds(course, (), self._clock.now)
-        course.workload = revised(
+        course.workload = revise_workload(
             course.workload,
             admission=None,
             reserved_at=0,
@@ -219,11 +221,11 @@ class SimulatedWorkloads:
             admission_checks=(),
             queued_at=queued_at,
         )
-        self._record(Happening.STOPPED, course)
+        self._record(TimelineEvent.STOPPED, course)
         self._measures.waits(course, self._clock.now)
         self._observe(WorkloadChanged(course.workload))
 
-    def _queued_at(self, course: Course, reason: PreemptionReason) -> Instant:
+    def _queued_at(self, course: SimulatedWorkload, reason: PreemptionReason) -> Instant:
         """The timestamp by which the workload is queued again, by the rule of the cluster."""
         if not self._plan.how.reclaim_moves_to_back:
             return course.workload.queued_at
@@ -238,7 +240,7 @@ class SimulatedWorkloads:
         }
         return read_queue_order_timestamp(raw, self._plan.how)
 
-    def _too_late(self, course: Course, epoch: int) -> None:
+    def _too_late(self, course: SimulatedWorkload, epoch: int) -> None:
         """End a workload whose deadline has passed."""
         if course.epoch == epoch:
             course.work.interrupt(None, self._clock.now)
@@ -256,19 +258,19 @@ class SimulatedWorkloads:
         for course in self._chance.sample(found, min(kill.count, len(found))):
             lost = self._interrupt(course)
             self._measures.killed_one(course, lost)
-            self._record(Happening.KILLED, course)
+            self._record(TimelineEvent.KILLED, course)
             if kill.then == "Fail":
                 self._finish(course, success=False)
                 continue
             delay = course.source.ready_after(course.source.chance)
             if delay:
-                course.workload = revised(course.workload, pods_ready=False)
+                course.workload = revise_workload(course.workload, pods_ready=False)
                 self._observe(WorkloadChanged(course.workload))
                 self._clock.schedule(self._clock.now + delay, self._ready, course, course.epoch)
             else:
                 self._start(course)
 
-    def _record(self, happening: Happening, course: Course, detail: str = "") -> None:
+    def _record(self, happening: TimelineEvent, course: SimulatedWorkload, detail: str = "") -> None:
         if self._timeline is not None:
             self._timeline.write(self._clock.now, happening, course, detail)
 

@@ -3,10 +3,10 @@
 from pathlib import Path
 from textwrap import dedent, indent
 
-from admitq.simulator import Plan, Simulation, read
-from admitq.simulator.course import Course
+from admitq.simulator import Simulation, SimulationPlan, read
+from admitq.simulator.course import SimulatedWorkload
 from admitq.simulator.schema import Nanoseconds
-from admitq.simulator.timeline import Happening
+from admitq.simulator.timeline import TimelineEvent
 
 WORLD = """\
 apiVersion: admitq.dev/v1beta2
@@ -57,7 +57,7 @@ def write(folder: Path, spec: str, world: str = WORLD) -> Path:
     return path
 
 
-def plan(folder: Path, spec: str, world: str = WORLD) -> Plan:
+def plan(folder: Path, spec: str, world: str = WORLD) -> SimulationPlan:
     return read([write(folder, spec, world)])
 
 
@@ -67,13 +67,15 @@ class Story:
     def __init__(self) -> None:
         self.lines: list[str] = []
 
-    def write(self, now: Nanoseconds, happening: Happening, course: Course, detail: str) -> None:
+    def write(
+        self, now: Nanoseconds, happening: TimelineEvent, course: SimulatedWorkload, detail: str
+    ) -> None:
         self.lines.append(f"{now / 1e9:g} {happening} {course.workload.key.name}")
 
     def close(self) -> None:
         pass
 
-    def of(self, *happenings: Happening) -> list[str]:
+    def of(self, *happenings: TimelineEvent) -> list[str]:
         return [line for line in self.lines if line.split()[1] in happenings]
 
 

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from admitq.core.events import ClusterQueueChanged
-from admitq.simulator import InputError, Plan, read
+from admitq.simulator import InputError, SimulationPlan, read
 from admitq.simulator.api_server import store
 from admitq.simulator.documents import Document, read_text
 from admitq_api.labels import names_for
@@ -20,7 +20,7 @@ LOCAL_QUEUE = "kueue.x-k8s.io/v1beta1\n  kind: LocalQueue"
 CLASS = "workloads: [{name: a, queue: team/main, requests: {cpu: 1}, runTime: 1m}]"
 
 
-def read_all(folder: Path, manifests: str, spec: str = CLASS, group: str = "admitq.dev") -> Plan:
+def read_all(folder: Path, manifests: str, spec: str = CLASS, group: str = "admitq.dev") -> SimulationPlan:
     path = folder / "scenario.yaml"
     path.write_text(scenario(f"manifests: [manifests.yaml]\n{spec}").replace("admitq.dev", group))
     (folder / "manifests.yaml").write_text(manifests)
@@ -38,7 +38,7 @@ def document(version: str, kind: str, fields: str, name: str = "one") -> Documen
     return read_text(head + fields, "file.yaml")[0]
 
 
-def queue_of(plan: Plan) -> Any:
+def queue_of(plan: SimulationPlan) -> Any:
     (queue,) = [event.cluster_queue for event in plan.start if isinstance(event, ClusterQueueChanged)]
     return queue
 

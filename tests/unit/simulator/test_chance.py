@@ -6,15 +6,15 @@ from statistics import fmean, median
 import pytest
 
 from admitq.simulator import arrivals
-from admitq.simulator.distributions import sampler, stream
+from admitq.simulator.distributions import create_random_stream, create_sampler
 from admitq.simulator.schema import Arrivals, Distribution
 
 SECOND = 1_000_000_000
 
 
 def drawn(of: object, count: int = 4000) -> list[float]:
-    draw = sampler(Distribution.model_validate(of))
-    chance = stream(1, "test")
+    draw = create_sampler(Distribution.model_validate(of))
+    chance = create_random_stream(1, "test")
     return [draw(chance) / SECOND for _ in range(count)]
 
 
@@ -42,13 +42,22 @@ def test_half_of_a_lognormal_is_below_its_median() -> None:
 
 
 def test_streams_of_different_purposes_differ_and_those_of_one_do_not() -> None:
-    assert stream(1, "a", "b").random() == stream(1, "a", "b").random()
-    assert len({stream(1, "a").random(), stream(1, "b").random(), stream(2, "a").random()}) == 3
+    assert create_random_stream(1, "a", "b").random() == create_random_stream(1, "a", "b").random()
+    assert (
+        len(
+            {
+                create_random_stream(1, "a").random(),
+                create_random_stream(1, "b").random(),
+                create_random_stream(2, "a").random(),
+            }
+        )
+        == 3
+    )
 
 
 def times(*of: object) -> list[float]:
     kinds = [Arrivals.model_validate(one) for one in of]
-    return [at / SECOND for at in islice(arrivals.times(kinds, stream(1, "test")), 1000)]
+    return [at / SECOND for at in islice(arrivals.times(kinds, create_random_stream(1, "test")), 1000)]
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from admitq.simulator.course import Work
-from admitq.simulator.measures import Lower
+from admitq.simulator.course import RemainingWork
+from admitq.simulator.measures import MakespanBound
 from admitq.simulator.report import jain, percentile, report
 from admitq.simulator.series import BUCKETS, Grid, Level
-from admitq.simulator.templates import Running
+from admitq.simulator.templates import Parallelism
 from tests.unit.simulator.stage import WORLD, played
 
 SECOND = 1_000_000_000
@@ -69,8 +69,8 @@ def test_jains_index(values: list[float], index: float | None) -> None:
     assert jain(values) == pytest.approx(index)
 
 
-def lower(*those: tuple[int, float], earliest_end: int = 0) -> Lower:
-    return Lower(
+def lower(*those: tuple[int, float], earliest_end: int = 0) -> MakespanBound:
+    return MakespanBound(
         array("q", [at for at, _ in those]), {"cpu": array("d", [work for _, work in those])}, earliest_end
     )
 
@@ -84,7 +84,7 @@ def lower(*those: tuple[int, float], earliest_end: int = 0) -> Lower:
         pytest.param(lower((30, 100.0), (0, 100.0)), 40.0, id="in whatever order they ended"),
     ],
 )
-def test_the_bound_of_the_makespan(of: Lower, bound: float) -> None:
+def test_the_bound_of_the_makespan(of: MakespanBound, bound: float) -> None:
     assert of.bound({"cpu": 10.0}) == bound
 
 
@@ -93,8 +93,8 @@ def test_the_bound_of_the_makespan(of: Lower, bound: float) -> None:
     [(None, 70 * 2, [100, 100]), (0, 0, [30, 100]), (30, 10 * 2, [40, 100]), (100, 70 * 2, [100, 100])],
 )
 def test_what_survives_an_interruption(checkpoints: int | None, lost: int, left: list[int]) -> None:
-    work = Work([(100, 2), (100, 2)])
-    how = Running(completions=4, parallel=2)
+    work = RemainingWork([(100, 2), (100, 2)])
+    how = Parallelism(completions=4, parallel=2)
     work.start(how, 0)
     assert work.interrupt(checkpoints, 70) == lost
     assert sorted(run_time for run_time, _ in work.left) == left
@@ -103,8 +103,8 @@ def test_what_survives_an_interruption(checkpoints: int | None, lost: int, left:
 
 
 def test_pods_take_the_places_of_those_that_ended() -> None:
-    work = Work([(10, 1), (30, 1), (20, 1)])
-    how = Running(completions=3, parallel=2)
+    work = RemainingWork([(10, 1), (30, 1), (20, 1)])
+    how = Parallelism(completions=3, parallel=2)
     work.start(how, 0)
     ends: list[int] = []
     while (end := work.next_end) is not None:

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from admitq.simulator import InputError
-from admitq.simulator.timeline import Happening
+from admitq.simulator.timeline import TimelineEvent
 from localcluster.custom_kinds import configured
 from tests.unit.integrations.examples import guide_manifests
 from tests.unit.simulator.stage import WORLD, plan, played
@@ -65,7 +65,7 @@ def test_a_job_has_the_pods_of_the_runtime_beside_it(
     """Of 4 CPU, at 2 for each node."""
     job = (TRAIN_JOB % kind).replace("numNodes: 3", f"numNodes: {nodes}")
     simulation, story = played(tmp_path, SPEC, WORLD + job + RUNTIME % (kind, namespace))
-    assert story.of(Happening.ADMITTED) == admitted
+    assert story.of(TimelineEvent.ADMITTED) == admitted
     assert simulation.plan.left_out == {}
 
 
@@ -157,7 +157,7 @@ def test_a_class_can_name_a_job_of_such_a_kind(tmp_path: Path) -> None:
             arrivals: {at: [0s, 5s]}
     """
     _, story = played(tmp_path, spec, WITH_MEMORY + shown("example.com/v1") + configuration(configured()))
-    assert story.of(Happening.ADMITTED) == ["0 Admitted training-1", "10 Admitted training-2"]
+    assert story.of(TimelineEvent.ADMITTED) == ["0 Admitted training-1", "10 Admitted training-2"]
 
 
 def test_custom_kinds_are_unknown_without_the_configuration(tmp_path: Path) -> None:

@@ -6,18 +6,18 @@ import pytest
 
 from admitq.core.state import AdmissionState
 from admitq.simulator import Simulation, read, report, shipped_scenarios
-from admitq.simulator.plan import Source
+from admitq.simulator.plan import WorkloadSource
 from admitq.simulator.report import Report, Waits
 from admitq.simulator.run import Ending
-from admitq.simulator.timeline import Happening
+from admitq.simulator.timeline import TimelineEvent
 from tests.unit.simulator.stage import WORLD, Story, plan, played, write
 
-SUBMITTED, ADMITTED, FINISHED = Happening.SUBMITTED, Happening.ADMITTED, Happening.FINISHED
+SUBMITTED, ADMITTED, FINISHED = TimelineEvent.SUBMITTED, TimelineEvent.ADMITTED, TimelineEvent.FINISHED
 FAILED, KILLED, STOPPED, PREEMPTED = (
-    Happening.FAILED,
-    Happening.KILLED,
-    Happening.STOPPED,
-    Happening.PREEMPTED,
+    TimelineEvent.FAILED,
+    TimelineEvent.KILLED,
+    TimelineEvent.STOPPED,
+    TimelineEvent.PREEMPTED,
 )
 
 
@@ -280,7 +280,7 @@ def test_another_seed_gives_another_run(tmp_path: Path) -> None:
     assert len(waits) == 2
 
 
-def drawn(source: Source) -> list[tuple[object, object]]:
+def drawn(source: WorkloadSource) -> list[tuple[object, object]]:
     return [(submission.at, submission.work) for submission in source.submissions]
 
 

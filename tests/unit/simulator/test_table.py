@@ -10,7 +10,7 @@ from rich.console import Console
 
 from admitq.simulator import Report, report
 from admitq.simulator.report import Preemptions, QueuePreemptions, WaitingAtEnd
-from admitq.simulator.table import show
+from admitq.simulator.table import print_report_tables
 from tests.unit.simulator.stage import played
 
 LONG = "research-and-development-of-large-models"
@@ -25,7 +25,7 @@ SPEC = """
 
 def printed(shown: Report, width: int = 80) -> list[str]:
     file = StringIO()
-    show(shown, Console(file=file, width=width))
+    print_report_tables(shown, Console(file=file, width=width))
     return file.getvalue().splitlines()
 
 

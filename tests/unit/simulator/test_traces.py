@@ -8,7 +8,7 @@ import pytest
 from admitq.simulator import InputError
 from admitq.simulator.report import report
 from admitq.simulator.schema import Trace
-from admitq.simulator.traces import Recorded, read_trace
+from admitq.simulator.traces import RecordedTrace, read_trace
 from tests.unit.simulator.stage import played
 
 SECOND = 1_000_000_000
@@ -29,7 +29,7 @@ SWF = """\
 """
 
 
-def read(folder: Path, text: str, form: str = "csv", **options: Any) -> Recorded:
+def read(folder: Path, text: str, form: str = "csv", **options: Any) -> RecordedTrace:
     path = folder / f"trace.{form}"
     path.write_text(text)
     return read_trace(Trace.model_validate({"name": "t", "file": path.name, **options}), path, path.name)
