@@ -1,4 +1,4 @@
-"""The bar that shows on a terminal how far a simulation is."""
+"""The progress bar of a simulation on a terminal."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -16,7 +16,7 @@ _EVERY_S = 0.1
 
 @contextmanager
 def progress_bar(plan: SimulationPlan) -> Generator[OnProgress]:
-    """Show a bar on standard error; what is yielded moves it."""
+    """Show a progress bar on standard error; yield the function that updates it."""
     expected = plan.expected
     columns = (
         TextColumn("[bold]{task.description}"),

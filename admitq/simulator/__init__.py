@@ -1,7 +1,7 @@
-"""The second shell of the core: manifests and a scenario on a virtual clock, measured.
+"""Simulation of queues: the core decides on manifests and a scenario, on a virtual clock.
 
-``read`` makes a ``Plan`` of files, ``Simulation`` plays it, ``report`` tells how it went. Nothing here reads
-a clock or the environment: the same files and the same seed give the same report, to the last byte.
+``read`` returns the plan of a run from files, ``Simulation`` runs it, ``report`` returns the measurements.
+Nothing here reads a clock or the environment: the same files and the same seed give the same report.
 """
 
 from admitq.simulator.documents import InputError

@@ -1,4 +1,4 @@
-"""When workloads of a class are submitted."""
+"""The times at which workloads of a class are submitted."""
 
 import heapq
 import random
@@ -8,16 +8,16 @@ from admitq.simulator.schema import Arrivals, Fixed, Nanoseconds, Poisson
 
 
 def times(arrivals: Iterable[Arrivals], chance: random.Random) -> Iterator[Nanoseconds]:
-    """The times of all arrivals of a class, in order. May have no end."""
+    """Return the times of all arrivals of a class, in order. The iterator can be endless."""
     every = list(arrivals)
     if not every:
         return iter((0,))
-    # Each has chance of its own, so that they may be drawn in whatever order they come due.
+    # Each kind of arrivals has its own random numbers, so that the order of draws has no effect.
     return heapq.merge(*(_times(one, random.Random(chance.getrandbits(64))) for one in every))  # noqa: S311 not a secret
 
 
 def expected(arrivals: Iterable[Arrivals]) -> int | None:
-    """How many there will be; None if only chance or the end of the run can tell."""
+    """Return the number of arrivals; None if it depends on random numbers or on the end of the run."""
     total, empty = 0, True
     for one in arrivals:
         empty = False

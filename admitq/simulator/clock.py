@@ -1,4 +1,4 @@
-"""The virtual clock: actions that are scheduled for an instant, and taken in order."""
+"""The virtual clock: a queue of actions, each scheduled for an instant."""
 
 import heapq
 from collections.abc import Callable, Iterator
@@ -9,14 +9,14 @@ from admitq.simulator.course import START
 from admitq.simulator.schema import Nanoseconds
 
 Action = Callable[[Any, int], None]
-"""Takes its subject, and the epoch for which it was scheduled."""
+"""A function of a subject and of the epoch for which it was scheduled."""
 
 
 class VirtualClock:
-    """Time since the start of the run, and what is scheduled.
+    """The time since the start of the run, and the scheduled actions.
 
     Attributes:
-        now: the present, in nanoseconds since the start.
+        now: the current time in nanoseconds since the start.
     """
 
     def __init__(self) -> None:
@@ -26,27 +26,27 @@ class VirtualClock:
 
     @property
     def instant(self) -> Instant:
-        """The present as the core counts time."""
+        """The current time as an instant of the core."""
         return START + self.now
 
     @property
     def whole_second(self) -> Instant:
-        """The present as objects of the API state it, in whole seconds."""
+        """The current time in whole seconds, as timestamps of API objects have it."""
         instant = START + self.now
         return instant - instant % SECOND
 
     @property
     def next(self) -> Nanoseconds | None:
-        """When the next action is due; None if nothing is scheduled."""
+        """The time of the next action; None if no action is scheduled."""
         return self._heap[0][0] if self._heap else None
 
     def schedule(self, at: Nanoseconds, act: Action, subject: object, epoch: int = 0) -> None:
-        """Schedule an action. Actions of one instant are taken in the order in which they were scheduled."""
+        """Schedule an action. Actions of the same instant run in the order of scheduling."""
         self._order += 1
         heapq.heappush(self._heap, (at, self._order, act, subject, epoch))
 
     def take_due(self) -> Iterator[tuple[Action, Any, int]]:
-        """Remove actions that are due now, also those that are scheduled meanwhile."""
+        """Remove and return the actions that are due now, also those that are added meanwhile."""
         heap, now = self._heap, self.now
         while heap and heap[0][0] == now:
             _, _, act, subject, epoch = heapq.heappop(heap)

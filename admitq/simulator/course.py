@@ -1,4 +1,4 @@
-"""One workload on its way: what it still has to do, and what becomes of its work when it is interrupted."""
+"""A submitted workload: its pods, its remaining work, and the work that an interruption loses."""
 
 import heapq
 from dataclasses import dataclass, field, fields
@@ -13,7 +13,7 @@ from admitq.simulator.templates import Parallelism, Template
 
 
 class PodBatch(NamedTuple):
-    """So many pods that run for the same time. Times are on the run's clock, from 0."""
+    """Pods that start together and have the same run time. Times are on the virtual clock."""
 
     end: Nanoseconds
     start: Nanoseconds
@@ -23,20 +23,20 @@ class PodBatch(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class RemainingWork:
-    """The pods of a workload: those to come, those that run, and how many have ended."""
+    """The pods of a workload: waiting, running and ended."""
 
     left: list[tuple[Nanoseconds, int]]
-    """Run times of pods that have not started, the next one last, and how many there are of each."""
+    """Run times of pods that have not started, with the number of pods; the next is last."""
     running: list[PodBatch] = field(default_factory=list[PodBatch])
-    """A heap: the first to end is first."""
+    """A heap: the batch with the earliest end is first."""
     ended: int = 0
     done: int = 0
-    """Pods that ended, times nanoseconds that they ran."""
+    """Work of ended pods: pods times nanoseconds."""
     longest: Nanoseconds = 0
-    """The longest run time among those that ended."""
+    """The longest run time of the ended pods."""
 
     def start(self, how: Parallelism, now: Nanoseconds) -> None:
-        """Start as many pods as may run at a time."""
+        """Start as many pods as can run in parallel."""
         self._fill(how.parallel, how.completions - self.ended, now)
 
     def _fill(self, free: int, wanted: int, now: Nanoseconds) -> None:
@@ -57,11 +57,11 @@ class RemainingWork:
 
     @property
     def next_end(self) -> Nanoseconds | None:
-        """When the next pods end; None when nothing runs."""
+        """The end of the next pods; None if no pod runs."""
         return self.running[0].end if self.running else None
 
     def end_due(self, how: Parallelism, now: Nanoseconds) -> None:
-        """Let the pods end whose time has come, and start others in their place."""
+        """End the pods whose run time is over, and start other pods instead."""
         free = 0
         while self.running and self.running[0].end <= now:
             piece = heapq.heappop(self.running)
@@ -72,14 +72,14 @@ class RemainingWork:
         self._fill(free, how.completions - self.ended, now)
 
     def interrupt(self, checkpoints: Nanoseconds | None, now: Nanoseconds) -> int:
-        """Stop all that runs.
+        """Stop all running pods.
 
         Args:
-            checkpoints: what survives, as in ``Source``.
-            now: the present instant.
+            checkpoints: which work is kept, as in ``WorkloadSource``.
+            now: the current time.
 
         Returns:
-            The work that is lost: pods times nanoseconds.
+            The lost work: pods times nanoseconds.
         """
         lost = 0
         while self.running:
@@ -94,39 +94,39 @@ class RemainingWork:
 
 @dataclass(slots=True, eq=False)
 class SimulatedWorkload:
-    """A workload that was submitted and has not ended."""
+    """A submitted workload that has not ended."""
 
     source: WorkloadSource
     template: Template
     workload: Workload
-    """As it was last observed."""
+    """The workload as the core last observed it."""
     submitted: Nanoseconds
     work: RemainingWork
     epoch: int = 0
-    """Goes up whenever what was planned for it is void."""
+    """Increases when scheduled actions of the workload become void."""
     admitted_at: Nanoseconds | None = None
-    """When it was first admitted."""
+    """The time of the first admission."""
     holds: Usage = ()
     holds_in: str = ""
     count: int = 0
-    """Pods that it was given."""
+    """The number of pods in its admission."""
     waits_in: str = ""
-    """The ClusterQueue that counts it as waiting."""
+    """The ClusterQueue in which it is counted as waiting."""
     runs: bool = False
     """Whether its pods run."""
 
     @property
     def local_queue(self) -> ObjectKey:
-        """The LocalQueue that it names."""
+        """Its LocalQueue."""
         return ObjectKey(self.workload.key.namespace, self.workload.queue_name)
 
     @property
     def running(self) -> Parallelism:
-        """How it runs with what it was given."""
+        """Its pods to complete and its parallel pods, for the admitted number of pods."""
         return self.template.running(self.count)
 
     def unit(self) -> list[tuple[str, float]]:
-        """What one pod holds by resource, or the whole workload where it has several podsets."""
+        """Return what one pod holds by resource; the whole workload if it has several podsets."""
         admission = self.workload.admission
         if admission is None:
             return []
@@ -144,9 +144,9 @@ _values = attrgetter(*_FIELDS)
 
 
 def revise_workload(workload: Workload, **changes: Any) -> Workload:
-    """The workload with some fields changed, as ``dataclasses.replace`` has it, in a third of the time.
+    """Return the workload with some fields changed, as ``dataclasses.replace``, in a third of the time.
 
-    Every workload is revised several times, and there are many.
+    A run changes every workload several times.
     """
     values: list[Any] = [*_values(workload)]
     for name, value in changes.items():
@@ -155,5 +155,4 @@ def revise_workload(workload: Workload, **changes: Any) -> Workload:
 
 
 START: Instant = 946_684_800 * 1_000_000_000
-"""The instant at which runs begin, for the core: 2000-01-01T00:00:00Z. A whole second, as times of objects
-are."""
+"""The instant of the start of every run: 2000-01-01T00:00:00Z, a whole second like timestamps of objects."""

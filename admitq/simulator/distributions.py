@@ -1,7 +1,7 @@
-"""Durations drawn by chance.
+"""Random durations.
 
-Run times and arrivals are no decisions: floats may appear while they are drawn. What comes out is whole
-nanoseconds, and every stream of chance is its own, so that another class of workloads changes no other's.
+Draws may use floats; the results are whole nanoseconds. Every purpose has its own random numbers, so that a
+change of one class of workloads does not change the others.
 """
 
 import math
@@ -11,11 +11,11 @@ from collections.abc import Callable
 from admitq.simulator.schema import Distribution, Nanoseconds
 
 Draw = Callable[[random.Random], Nanoseconds]
-"""Draws one duration."""
+"""A function that draws one duration."""
 
 
 def create_random_stream(seed: int, *purpose: str) -> random.Random:
-    """A stream of chance that depends on the seed and on what it is for, and on nothing else."""
+    """Return a random number generator that depends only on the seed and the purpose."""
     return random.Random("/".join((str(seed), *purpose)))  # noqa: S311 not a secret
 
 
@@ -37,7 +37,7 @@ def _shape(of: Distribution) -> Draw:
 
 
 def create_sampler(of: Distribution) -> Draw:
-    """How to draw from a distribution, its bounds and jitter included."""
+    """Return a function that draws from a distribution, with its bounds and jitter."""
     shape, jitter = _shape(of), of.jitter
     least = of.at_least or 0
     most = of.at_most

@@ -1,4 +1,4 @@
-"""YAML files as documents that know where each of their fields stands."""
+"""YAML documents with the line of each field."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,7 +17,7 @@ _STEP: Final = re.compile(r"\[([^\]]*)\]|([^.\[\]]+)")
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where something stands in a file; lines count from 1."""
+    """A line of a file. Lines count from 1; 0 is the whole file."""
 
     file: str
     line: int = 0
@@ -43,7 +43,7 @@ class Problem:
 
 
 class InputError(ValueError):
-    """What the user gave cannot be used. One line for each thing that is wrong."""
+    """The input cannot be used. The message has one line for each problem."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(problems)
@@ -58,27 +58,27 @@ class Document:
     value: Mapping[str, Any]
     node: yaml.Node
     base: FieldPath = ()
-    """Where the object stands within the document of the file: in a List it is one of its items."""
+    """The path of the object in the document of the file, such as an item of a List."""
 
     def place(self, path: Sequence[str | int] = ()) -> Place:
-        """Where a field stands, or the nearest thing around it that is written in the file."""
+        """Return the place of a field, or of the innermost existing field around it."""
         return Place(self.file, _line(self.node, path))
 
     def problem(self, path: Sequence[str | int], remedy: str) -> Problem:
-        """What is wrong with a field."""
+        """Return a problem of a field."""
         return Problem(self.place(path), field_name((*self.base, *path)), remedy)
 
     def error(self, path: Sequence[str | int], remedy: str) -> InputError:
-        """The same, to be raised by itself."""
+        """Return an error with one problem of a field."""
         return InputError([self.problem(path, remedy)])
 
     def within(self, path: FieldPath, value: Mapping[str, Any]) -> "Document":
-        """The part of the document at a path as a document of its own."""
+        """Return the part of the document at a path, with another value, as a document."""
         return Document(self.file, value, _inner(self.node, path), (*self.base, *path))
 
 
 def field_name(path: Sequence[str | int]) -> str:
-    """A path as people write it: ``spec.resourceGroups[0].flavors``."""
+    """Return the name of a field: ``spec.resourceGroups[0].flavors``."""
     text = ""
     for step in path:
         if isinstance(step, int) or "." in step or "/" in step:
@@ -89,7 +89,7 @@ def field_name(path: Sequence[str | int]) -> str:
 
 
 def field_path(name: str) -> FieldPath:
-    """The path of a field's name, as ``field_name`` writes it."""
+    """Return the path of a field from its name, the inverse of ``field_name``."""
     return tuple(int(inner) if inner.isdecimal() else inner or outer for inner, outer in _STEP.findall(name))
 
 
@@ -97,14 +97,14 @@ def field_path(name: str) -> FieldPath:
 
 
 def read_file(path: Path, shown: str) -> list[Document]:
-    """The documents of a file.
+    """Return the documents of a file.
 
     Args:
         path: the file.
         shown: its name in messages.
 
     Raises:
-        InputError: it cannot be read, is not YAML, or gives a key twice.
+        InputError: the file cannot be read, is not YAML, or has a key twice.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -115,10 +115,10 @@ def read_file(path: Path, shown: str) -> list[Document]:
 
 
 def read_text(text: str, shown: str) -> list[Document]:
-    """The documents of a text; a List is taken apart into its items.
+    """Return the documents of a text. Each item of a List is a document.
 
     Raises:
-        InputError: it is not YAML, gives a key twice, or holds something other than objects.
+        InputError: the text is not YAML, has a key twice, or has values that are not objects.
     """
     loader = yaml.CSafeLoader(text)
     documents: list[Document] = []
@@ -158,7 +158,7 @@ def _objects(value: Any, node: yaml.Node, shown: str) -> Iterator[Document]:
 
 
 def _plain(value: Any, node: yaml.Node, shown: str) -> Any:
-    """The value as JSON has it."""
+    """Return the value as JSON."""
     try:
         return orjson.loads(orjson.dumps(value))
     except TypeError as error:
@@ -167,7 +167,7 @@ def _plain(value: Any, node: yaml.Node, shown: str) -> Any:
 
 
 def without_nulls(value: Any) -> Any:
-    """A value without the fields that are null, which in Kubernetes are absent."""
+    """Return a value without null fields. In Kubernetes, null means absent."""
     if isinstance(value, dict):
         fields = cast("dict[str, Any]", value)
         return {key: without_nulls(inner) for key, inner in fields.items() if inner is not None}
@@ -184,7 +184,7 @@ def _pairs(node: yaml.Node) -> list[tuple[yaml.Node, yaml.Node]]:
 
 
 def _step(node: yaml.Node, step: str | int) -> tuple[int, yaml.Node] | None:
-    """The line of a field and what is below it."""
+    """Return the line of a field and its node."""
     if isinstance(step, int):
         items = cast("list[yaml.Node]", node.value) if isinstance(node, yaml.SequenceNode) else []
         return (items[step].start_mark.line, items[step]) if step < len(items) else None

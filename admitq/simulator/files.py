@@ -1,4 +1,4 @@
-"""The files of a run: the scenario, the manifests it names, the configuration."""
+"""Read the files of a run: the scenario, its manifests, and the configuration."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,24 +21,24 @@ _COUNTER: Final = re.compile(r"\$\{([^}]*)\}")
 
 @dataclass(slots=True, eq=False)
 class Files:
-    """All that was read."""
+    """The documents of a run."""
 
     names: Names
     scenario: Scenario
     document: Document
-    """The scenario's ``spec``."""
+    """The ``spec`` of the scenario."""
     name: str
     folder: Path
-    """What the scenario's own files are relative to."""
+    """The folder of the scenario; its paths are relative to it."""
     manifests: list[Document] = field(default_factory=list[Document])
     configuration: Document | None = None
 
 
 def read_files(paths: Sequence[Path]) -> Files:
-    """Read all files, and those that the scenario names.
+    """Read the given files, and the files of manifests of the scenario.
 
     Raises:
-        InputError: with file, line and field of whatever is wrong.
+        InputError: a file is invalid; the problems have file, line and field.
     """
     documents = [(path, one) for path in paths for one in read_file(path, str(path))]
     scenarios = [(path, one) for path, one in documents if one.value.get("kind") == KIND]
@@ -134,7 +134,7 @@ def _repeated(spec: Document, repeats: Sequence[Repeat]) -> Iterator[Document]:
 
 
 def _written(value: Any, counters: Mapping[str, str], part: Document) -> Any:
-    """A value with the counters in its texts."""
+    """Return a value with the counters replaced in its strings."""
     if isinstance(value, str):
         return _COUNTER.sub(lambda match: _counter(match[1], counters, part), value)
     if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""Manifests as ``kubectl apply`` takes them: checked, kept by name, and turned into what the core observes.
+"""The manifests of a run: check them, store them by name, and convert them to events of the core.
 
 Objects go through the functions that the manager uses: the kinds of ``admitq_api``, ``translate`` through
 ``observations``, and ``job_workloads``. What is only of interest on a cluster (Deployments, say) is left out
@@ -42,7 +42,7 @@ _CLASSES: Final = {"WorkloadPriorityClass": "", "PriorityClass": "scheduling.k8s
 
 
 class ObjectId(NamedTuple):
-    """What an object is told apart by."""
+    """The identity of an object."""
 
     kind: str
     namespace: str
@@ -58,7 +58,7 @@ class Manifests:
     Args:
         names: the names of the API group.
         how: how Workloads are read.
-        custom: the kinds of jobs that the configuration alone tells of.
+        custom: the job kinds of the configuration.
     """
 
     def __init__(self, names: Names, how: Reading, custom: Iterable[Integration] = ()) -> None:
@@ -70,15 +70,15 @@ class Manifests:
         """The same as they were given, which patches are applied to."""
         self._followed: set[ObjectId] = set()
         self.left_out: Counter[str] = Counter()
-        """Objects that mean nothing to a simulation, by kind."""
+        """Numbers of objects that a simulation ignores, by kind."""
 
-    # --- taking in --------------------------------------------------------------------------------
+    # --- adding --------------------------------------------------------------------------------
 
     def add(self, document: Document) -> ObjectId | None:
-        """Take an object in; None if it means nothing here.
+        """Add an object; return None if the simulation ignores it.
 
         Raises:
-            InputError: it is not what its kind must be, or is there twice.
+            InputError: the object is invalid, or another object has its name.
         """
         document = _without_nulls(document)
         kind = _text(document, ("kind",))
@@ -96,7 +96,7 @@ class Manifests:
         return name
 
     def _role(self, document: Document, kind: str) -> ObjectId | None:
-        """The identity of an object that means something here."""
+        """Return the identity of an object; None if the simulation ignores it."""
         api_version = _text(document, ("apiVersion",))
         group, _, version = api_version.rpartition("/")
         if group in GROUPS:
@@ -116,7 +116,7 @@ class Manifests:
             if integration is not None and (
                 integration.serving is not None or integration.lifecycle.is_ignored(document.value)
             ):
-                # What is meant to run for ever has no course that could be simulated.
+                # Serving workloads never end, so that a run could not end either.
                 return None
         namespace = "" if kind in _CLASSES else _OBSERVED.get(kind, ("", "default"))[1]
         if (other := find_referenced_kind(group, version, kind)) is not None and not other.namespaced:
@@ -132,23 +132,23 @@ class Manifests:
         group = str(document.value["apiVersion"]).rpartition("/")[0]
         return store(document, self.names, old) if group == self.names.group else document
 
-    # --- asking -----------------------------------------------------------------------------------
+    # --- queries -----------------------------------------------------------------------------------
 
     def integration_of(self, obj: JsonObject) -> Integration | None:
-        """The kind of jobs that an object is of."""
+        """Return the job kind of an object."""
         group, _, version = str(obj.get("apiVersion", "")).rpartition("/")
         return self._kinds.get((group, version, str(obj.get("kind", ""))))
 
     def get(self, name: ObjectId) -> Document | None:
-        """An object by name."""
+        """Return an object by its identity."""
         return self._objects.get(name)
 
     def of_kind(self, kind: str) -> Iterator[tuple[ObjectId, Document]]:
-        """All objects of a kind, in the order of the files."""
+        """Return all objects of a kind, in the order of the files."""
         return ((name, document) for name, document in self._objects.items() if name.kind == kind)
 
     def workloads(self) -> Iterator[tuple[ObjectId, Document]]:
-        """Jobs and Workloads, in the order of the files."""
+        """Return Jobs and Workloads, in the order of the files."""
         return (
             (name, document)
             for name, document in self._objects.items()
@@ -156,29 +156,29 @@ class Manifests:
         )
 
     def referenced(self, reference: ObjectReference) -> JsonObject | None:
-        """What a job refers to."""
+        """Return the object that a job refers to."""
         return self._value(ObjectId(reference.kind.kind, reference.namespace, reference.name))
 
     def workload_priority_class(self, name: str) -> JsonObject | None:
-        """A WorkloadPriorityClass by name."""
+        """Return a WorkloadPriorityClass by name."""
         return self._value(ObjectId("WorkloadPriorityClass", "", name))
 
     def priority_class(self, name: str) -> JsonObject | None:
-        """A PriorityClass by name."""
+        """Return a PriorityClass by name."""
         return self._value(ObjectId("PriorityClass", "", name))
 
     def priority_classes(self) -> Iterable[JsonObject]:
-        """All PriorityClasses."""
+        """Return all PriorityClasses."""
         return [document.value for _, document in self.of_kind("PriorityClass")]
 
     def _value(self, name: ObjectId) -> JsonObject | None:
         document = self._objects.get(name)
         return None if document is None else document.value
 
-    # --- what the core observes ---------------------------------------------------------------------
+    # --- events of the core ---------------------------------------------------------------------
 
     def observed(self) -> list[Event]:
-        """All that is there at the start; namespaces that are only named exist too."""
+        """Return the events of all objects at the start, also of namespaces without manifest."""
         named = (*self.of_kind("LocalQueue"), *self.workloads(), *self.of_kind("LimitRange"))
         for name, document in named:
             self._imply_namespace(name.namespace, document)
@@ -191,10 +191,10 @@ class Manifests:
             self._objects[name] = Document(document.file, raw, document.node, document.base)
 
     def changed(self, name: ObjectId, document: Document) -> Event:
-        """What the core observes when an object is there as the document says.
+        """Return the event of the core for an object that was created or changed.
 
         Raises:
-            InputError: something in it cannot be read.
+            InputError: a field of the object cannot be parsed.
         """
         try:
             return self._observation(name, document).changed(_as_stored(name, document.value))
@@ -202,14 +202,14 @@ class Manifests:
             raise document.error(field_path(error.field), error.remedy) from None
 
     def deleted(self, name: ObjectId, document: Document) -> Event:
-        """What the core observes when an object is gone."""
+        """Return the event of the core for an object that was deleted."""
         return self._observation(name, document).deleted(_as_stored(name, document.value))
 
     def replace(self, document: Document) -> Event:
-        """Put an object where one of its name may be, while the run goes on.
+        """Create or replace an object during the run.
 
         Raises:
-            InputError: it is of a kind that cannot change during a run, or not what its kind must be.
+            InputError: the kind cannot change during a run, or the object is invalid.
         """
         document = _without_nulls(document)
         name = self._role(document, _text(document, ("kind",)))
@@ -221,7 +221,7 @@ class Manifests:
         return event
 
     def remove(self, name: ObjectId, document: Document) -> Event:
-        """Delete an object while the run goes on; ``document`` is what asks for it."""
+        """Delete an object during the run, as a part of the scenario requests."""
         known = self._known(name, document)
         found = self._objects.pop(known, None)
         if found is None:
@@ -230,15 +230,15 @@ class Manifests:
         return self.deleted(name, found)
 
     def patched(self, name: ObjectId, patch: Mapping[str, Any], document: Document) -> Event:
-        """Apply a JSON merge patch to an object while the run goes on.
+        """Apply a JSON merge patch to an object during the run.
 
         Raises:
-            InputError: there is no such object, or the result is not what its kind must be.
+            InputError: the object does not exist, or the result is invalid.
         """
         found = self._given.get(self._known(name, document))
         if found is None:
             raise document.error(("name",), f"there is no {name}")
-        # What is wrong with the result stands in the patch, as far as it can be found there.
+        # A problem of the result has the line of its field in the patch, if the patch contains the field.
         part = document.within(("patch",), cast("Mapping[str, Any]", apply_merge_patch(found.value, patch)))
         return self.replace(part)
 
@@ -275,13 +275,13 @@ def _text(document: Document, path: FieldPath) -> str:
 
 
 def _as_stored(name: ObjectId, value: JsonObject) -> JsonObject:
-    """The object as the API server and its controllers would have it, where decisions ask for it."""
+    """Return the object with the fields that the API server and controllers would set."""
     stored = with_value(value, ("metadata", "uid"), str(name))
     if name.namespace:
         stored = with_value(stored, ("metadata", "namespace"), name.namespace)
     if name.kind == "Namespace":
         return with_value(stored, ("metadata", "labels", NAMESPACE_LABEL), name.name)
     if name.kind == "AdmissionCheck":
-        # Whoever runs the check would have marked it so; without that its ClusterQueues admit nothing.
+        # The controller of the check would set this condition. Without it, its ClusterQueues are inactive.
         return with_value(stored, ("status",), {"conditions": [{"type": "Active", "status": "True"}]})
     return {key: inner for key, inner in stored.items() if key != "status"}

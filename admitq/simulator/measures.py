@@ -1,7 +1,7 @@
-"""What is measured of a run.
+"""The measurements of a run.
 
-Measurements are no decisions: floats are fine. What they are measured of, usage for instance, comes from the
-core's own functions, so that the figures are those that a cluster's status would show.
+Measurements may use floats, because no decision depends on them. Their input, such as usage, comes from
+functions of the core, so that the figures equal those in the status of a cluster.
 """
 
 from array import array
@@ -22,18 +22,18 @@ from admitq.simulator.series import Grid, Level
 
 @dataclass(slots=True, eq=False)
 class WorkloadCounts:
-    """Workloads of one class, or of one LocalQueue, and how they fared. Times in nanoseconds."""
+    """Counts and waits of the workloads of a class or LocalQueue. Times are in nanoseconds."""
 
     submitted: int = 0
     finished: int = 0
     failed: int = 0
     waits: "array[int]" = field(default_factory=lambda: array("q"))
-    """From submission to first admission, of all that were admitted."""
+    """The time from submission to the first admission, for all admitted workloads."""
 
 
 @dataclass(slots=True, eq=False)
 class QueueMeter:
-    """What a ClusterQueue holds, and who waits in it."""
+    """The use, quota, borrowing and waiting workloads of a ClusterQueue."""
 
     grid: Grid
     spec: ClusterQueue
@@ -45,10 +45,10 @@ class QueueMeter:
     preempted: int = 0
     preempting: int = 0
     lost: Counter[str] = field(default_factory=Counter[str])
-    """Work of its workloads that preemptions cost: amount times nanoseconds, by resource."""
+    """Work of its workloads that preemptions lost: amount times nanoseconds, by resource."""
 
     def use(self, pair: FlavorResource, change: int, now: Nanoseconds) -> None:
-        """Count what a workload takes or gives back."""
+        """Add a change of the use of a workload."""
         level = self.uses.get(pair)
         if level is None:
             level = self.uses[pair] = Level(self.grid, now)
@@ -56,7 +56,7 @@ class QueueMeter:
         self._settle_borrowing(pair, now)
 
     def _settle_borrowing(self, pair: FlavorResource, now: Nanoseconds) -> None:
-        """What is used beyond the nominal quota is borrowed, where there is anybody to borrow from."""
+        """Update the borrowed amount: the use above nominal quota, in a cohort."""
         use = self.uses.get(pair)
         if use is None or self.spec.cohort is None:
             return
@@ -71,7 +71,7 @@ class QueueMeter:
             borrowed.change(beyond - borrowed.value, now)
 
     def change(self, spec: ClusterQueue, now: Nanoseconds) -> None:
-        """Take in what it is like from now on."""
+        """Change the specification of the ClusterQueue."""
         self.spec = spec
         _set_levels(self.quotas, nominal(spec.resource_groups), self.grid, now)
         for pair in self.uses:
@@ -79,7 +79,7 @@ class QueueMeter:
 
 
 def nominal(groups: Iterable[ResourceGroup]) -> dict[FlavorResource, int]:
-    """Nominal quotas that are not unlimited."""
+    """Return the nominal quotas, without unlimited ones."""
     return {
         FlavorResource(flavor.name, resource): quota.nominal
         for group in groups
@@ -101,15 +101,15 @@ def _set_levels(
 
 @dataclass(slots=True, eq=False)
 class MakespanBound:
-    """What the makespan cannot be shorter than: work that came from an instant on, by all quota there is."""
+    """The lower bound of the makespan: the work that arrives after any instant, by the total quota."""
 
     submitted: "array[int]" = field(default_factory=lambda: array("q"))
     work: "dict[str, array[float]]" = field(default_factory=dict[str, "array[float]"])
     earliest_end: Nanoseconds = 0
-    """Of the workload that would end last if each began when it was submitted."""
+    """The end of the last workload if every workload started at its submission."""
 
     def add(self, course: SimulatedWorkload, unit: Iterable[tuple[str, float]]) -> None:
-        """Count a workload that ended."""
+        """Add a workload that ended."""
         work = course.work
         count = len(self.submitted)
         self.submitted.append(course.submitted)
@@ -123,10 +123,10 @@ class MakespanBound:
             column.append(amount * work.done)
 
     def bound(self, capacity: Mapping[str, float]) -> float:
-        """The bound in nanoseconds.
+        """Return the bound in nanoseconds.
 
         Args:
-            capacity: the most that there ever was of each resource, over all quotas.
+            capacity: the largest total quota of each resource during the run.
         """
         order = sorted(range(len(self.submitted)), key=self.submitted.__getitem__, reverse=True)
         longest = float(self.earliest_end)
@@ -144,7 +144,7 @@ class MakespanBound:
 
 @dataclass(slots=True, eq=False)
 class Measures:
-    """All that is measured."""
+    """All measurements of a run."""
 
     grid: Grid = field(default_factory=Grid)
     all: WorkloadCounts = field(default_factory=WorkloadCounts)
@@ -152,20 +152,20 @@ class Measures:
     by_queue: dict[ObjectKey, WorkloadCounts] = field(default_factory=dict[ObjectKey, WorkloadCounts])
     queues: dict[str, QueueMeter] = field(default_factory=dict[str, QueueMeter])
     routes: dict[ObjectKey, str] = field(default_factory=dict[ObjectKey, str])
-    """The ClusterQueue of each LocalQueue, as they are now."""
+    """The current ClusterQueue of each LocalQueue."""
     uses: dict[FlavorResource, Level] = field(default_factory=dict[FlavorResource, Level])
-    """Use of all ClusterQueues together."""
+    """The total use of all ClusterQueues."""
     quotas: dict[FlavorResource, Level] = field(default_factory=dict[FlavorResource, Level])
-    """Nominal quota of all ClusterQueues and cohorts together."""
+    """The total nominal quota of all ClusterQueues and cohorts."""
     cohorts: dict[str, Cohort] = field(default_factory=dict[str, Cohort])
     capacity: dict[str, float] = field(default_factory=dict[str, float])
-    """The most that there ever was of each resource."""
+    """The largest total quota of each resource during the run."""
     preemptions: Counter[PreemptionReason] = field(default_factory=Counter[PreemptionReason])
     killed: int = 0
     lost: Counter[str] = field(default_factory=Counter[str])
-    """Work that kills cost: amount times nanoseconds, by resource."""
+    """Work that failures lost: amount times nanoseconds, by resource."""
     useful: Counter[str] = field(default_factory=Counter[str])
-    """Work of workloads that finished."""
+    """Work of finished workloads."""
     lower: MakespanBound = field(default_factory=MakespanBound)
     first_submission: Nanoseconds | None = None
     last_end: Nanoseconds = 0
@@ -173,7 +173,7 @@ class Measures:
     # --- the world --------------------------------------------------------------------------------
 
     def observe(self, events: Iterable[Event], now: Nanoseconds) -> None:
-        """Take in quota, and which LocalQueue leads where."""
+        """Record changes of quota, and of the ClusterQueues of LocalQueues."""
         edited = False
         for event in events:
             match event:
@@ -217,7 +217,7 @@ class Measures:
     # --- workloads --------------------------------------------------------------------------------
 
     def passages(self, course: SimulatedWorkload) -> tuple[WorkloadCounts, WorkloadCounts, WorkloadCounts]:
-        """All that the workload counts in."""
+        """Return the counts that include the workload."""
         by_class = self.by_class.get(course.source.name)
         if by_class is None:
             by_class = self.by_class[course.source.name] = WorkloadCounts()
@@ -228,7 +228,7 @@ class Measures:
         return self.all, by_class, by_queue
 
     def submitted(self, course: SimulatedWorkload, now: Nanoseconds) -> None:
-        """Count a workload that arrived."""
+        """Count a submitted workload."""
         if self.first_submission is None:
             self.first_submission = now
         for passage in self.passages(course):
@@ -243,20 +243,20 @@ class Measures:
             meter.waiting.change(1, now)
 
     def waits_no_more(self, course: SimulatedWorkload, now: Nanoseconds) -> None:
-        """Count it no more."""
+        """Stop counting a workload as waiting."""
         meter = self.queues.get(course.waits_in)
         if meter is not None:
             meter.waiting.change(-1, now)
         course.waits_in = ""
 
     def admitted(self, course: SimulatedWorkload, now: Nanoseconds) -> None:
-        """Count the wait of a workload that is admitted for the first time."""
+        """Record the wait of a workload at its first admission."""
         course.admitted_at = now
         for passage in self.passages(course):
             passage.waits.append(now - course.submitted)
 
     def holds(self, course: SimulatedWorkload, usage: Usage, now: Nanoseconds) -> None:
-        """Count what a workload holds from now on, in the place of what it held."""
+        """Replace the usage of a workload."""
         if usage == course.holds:
             return
         admission = course.workload.admission
@@ -290,7 +290,7 @@ class Measures:
         by: str,
         lost: int,
     ) -> None:
-        """Count a preemption and the work it costs: pods times nanoseconds."""
+        """Count a preemption and its lost work (pods times nanoseconds)."""
         self.preemptions[reason] += 1
         if by in self.queues:
             self.queues[by].preempting += 1
@@ -301,7 +301,7 @@ class Measures:
                 meter.lost[resource] += round(amount * lost)
 
     def killed_one(self, course: SimulatedWorkload, lost: int) -> None:
-        """Count a kill and the work it costs."""
+        """Count a failed workload and its lost work."""
         self.killed += 1
         for resource, amount in course.unit():
             self.lost[resource] += round(amount * lost)

@@ -1,4 +1,4 @@
-"""A run, ready to be played: what is there at the start, what arrives, what happens meanwhile."""
+"""The plan of a run: the objects at the start, the workloads that arrive, and the changes during the run."""
 
 import random
 from collections.abc import Iterator, Mapping, Sequence
@@ -36,7 +36,7 @@ from admitq_api.labels import Names
 
 
 class Submission(NamedTuple):
-    """A workload that arrives: when, which, and how long its pods run (so many pods of each run time)."""
+    """A workload that arrives: its time, its template, and the number of pods with each run time."""
 
     at: Nanoseconds
     template: Template
@@ -45,9 +45,9 @@ class Submission(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class WorkloadSource:
-    """Workloads of one class, in the order in which they arrive.
+    """The workloads of one class, in the order of their arrival.
 
-    ``name`` is that of the class in the report, ``prefix`` what the names of workloads begin with.
+    ``name`` is the name of the class in the report; names of workloads begin with ``prefix``.
     """
 
     name: str
@@ -57,13 +57,13 @@ class WorkloadSource:
     ready_after: Draw
     termination: Draw
     checkpoints: Nanoseconds | None
-    """None: no work survives an eviction; 0: all of it; else what was done up to the last interval."""
+    """The work that an eviction keeps. None: none; 0: all; else the work up to the last full interval."""
     chance: random.Random
 
 
 @dataclass(slots=True, eq=False)
 class SimulationPlan:
-    """A run, ready to be played. It can be played once: what arrives is drawn as it goes."""
+    """The plan of a run. It can be run once, because arrivals are drawn during the run."""
 
     name: str
     description: str
@@ -73,19 +73,19 @@ class SimulationPlan:
     how: Reading
     names: Names
     start: list[Event]
-    """What the core observes before anything arrives."""
+    """Events of the core before the first arrival."""
     sources: list[WorkloadSource]
     changes: list[tuple[Nanoseconds, Event]]
-    """What it observes while the run goes on, in the order of time."""
+    """Events of the core during the run, in the order of time."""
     kills: list[Kill]
     checks: Draw
-    """How long admission checks take."""
+    """Draws the duration of admission checks."""
     left_out: Mapping[str, int] = field(default_factory=dict[str, int])
-    """What was given and means nothing to a simulation, with how many of it there are."""
+    """Numbers of objects that the simulation ignores, by kind."""
 
     @property
     def expected(self) -> int | None:
-        """How many workloads will arrive, where that is known."""
+        """The number of workloads that will arrive; None if it is unknown."""
         total = 0
         for source in self.sources:
             if source.expected is None:
@@ -97,20 +97,20 @@ class SimulationPlan:
 def read(
     paths: Sequence[Path], *, seed: int | None = None, until: Nanoseconds | None = None
 ) -> SimulationPlan:
-    """Read files into a run.
+    """Return the plan of a run from files.
 
     Args:
-        paths: YAML files, one of which has the scenario.
-        seed: from which chance is drawn, in the place of the scenario's.
-        until: when the run ends, in the place of the scenario's.
+        paths: YAML files; one of them contains the scenario.
+        seed: the random seed, instead of the seed of the scenario.
+        until: the end of the run, instead of the end in the scenario.
 
     Raises:
-        InputError: with file, line and field of whatever is wrong.
+        InputError: a file is invalid; the problems have file, line and field.
     """
     files = read_files(paths)
     scenario = files.scenario
     chosen = seed if seed is not None else scenario.seed
-    # The one place where chance comes from outside; it is told, so that the run can be had again.
+    # The only input from outside the files. The report contains the seed, so that the run can be repeated.
     drawn = chosen if chosen is not None else random.SystemRandom().randrange(2**31)
     settings, how, custom = _configured(files)
     manifests = Manifests(files.names, how, custom)
@@ -137,7 +137,7 @@ def read(
 
 
 def _configured(files: Files) -> tuple[Settings, Reading, tuple[Integration, ...]]:
-    """What the configuration file decides; without one, the defaults."""
+    """Return the settings of the configuration file; the defaults without one."""
     document, names = files.configuration, files.names
     if document is None:
         settings = Settings(
@@ -145,7 +145,7 @@ def _configured(files: Files) -> tuple[Settings, Reading, tuple[Integration, ...
             provisioning_controller=names.provisioning_controller,
         )
         return settings, Reading(), ()
-    # The models of the whole file take long to import, for scenarios that have none.
+    # The models of the configuration file take long to import, and most scenarios have none.
     from admitq.integrations.custom import load_custom_integrations  # noqa: PLC0415
     from admitq.translate.settings import core_settings  # noqa: PLC0415
     from admitq_api.configuration import ConfigurationError, load_configuration  # noqa: PLC0415
@@ -169,7 +169,7 @@ def _configuration_problem(document: Document, line: str) -> Problem:
     return document.problem(path, remedy)
 
 
-# --- what arrives ---------------------------------------------------------------------------------
+# --- arrivals ---------------------------------------------------------------------------------
 
 
 @dataclass(slots=True, eq=False)
@@ -204,7 +204,7 @@ class _Reader:
         return self.files.document
 
     def sources(self) -> list[WorkloadSource]:
-        """All classes, for each of their queues; then traces; then what the manifests themselves submit."""
+        """Return the sources of classes for each of their queues, of traces, and of manifests."""
         sources: list[WorkloadSource] = []
         referred: set[ObjectId] = set()
         for index, one in enumerate(self._scenario.workloads):
@@ -217,11 +217,13 @@ class _Reader:
             if name not in referred:
                 sources.append(self._manifest(name, document))
         if not sources:
-            raise self._spec.error(("workloads",), "nothing is ever submitted: add a class, a trace or a Job")
+            raise self._spec.error(
+                ("workloads",), "no workload is ever submitted: add a class, a trace or a Job"
+            )
         return sources
 
     def changes(self) -> list[tuple[Nanoseconds, Event]]:
-        """Events of the changes in the order of time; each builds upon those before it."""
+        """Return the events of the changes in the order of time. Each follows from the one before."""
         ordered = sorted(enumerate(self._scenario.changes), key=lambda pair: pair[1].at)
         return [(change.at, self._change(index)) for index, change in ordered]
 
@@ -364,7 +366,7 @@ class _Reader:
             raise self._spec.error((*path, "file"), f"{file} has no job that ever ran")
         if recorded.left_out:
             self.manifests.left_out[f"jobs of {trace.file} that never ran"] += recorded.left_out
-        # Every row is looked at before the run begins: a queue that does not exist is told at once.
+        # Every row is translated before the run, so that unknown queues are reported before it.
         templates = _RowTemplates(self, trace, str(file))
         for row in recorded.rows:
             templates.of(row)
@@ -378,7 +380,7 @@ class _Reader:
         )
 
     def row_template(self, row: Row, queue: ObjectKey, trace: Trace, shown: str) -> Template:
-        """The template of a trace's row."""
+        """Return the template of a row of a trace."""
 
         def problem(name: str, remedy: str) -> InputError:
             return InputError([Problem(Place(shown, row.line), name, remedy)])
@@ -412,14 +414,14 @@ def _id_of(reference: Reference) -> ObjectId:
 
 
 def _in_class(path: FieldPath) -> FieldPath:
-    """The field of a class that a field of its Job comes from."""
+    """Return the field of a class that sets a field of its Job."""
     if "requests" in path:
         return path[path.index("requests") :]
     return ("priorityClass",) if "labels" in path else ()
 
 
 def _placed(obj: JsonObject, queue: ObjectKey, priority_class: str | None, names: Names) -> JsonObject:
-    """A Job or Workload in this queue."""
+    """Return a Job or Workload with another queue and priority class."""
     placed = with_value(obj, ("metadata", "namespace"), queue.namespace)
     if (obj.get("apiVersion"), obj.get("kind")) == (names.api_version, "Workload"):
         return with_value(placed, ("spec", "queueName"), queue.name)
@@ -449,7 +451,7 @@ def _of_trace(rows: Sequence[Row], templates: "_RowTemplates") -> Iterator[Submi
 
 @dataclass(slots=True, eq=False)
 class _RowTemplates:
-    """Templates of a trace's rows; rows that ask for the same share one."""
+    """The templates of the rows of a trace; rows with the same request share one."""
 
     reader: _Reader
     trace: Trace
@@ -457,7 +459,7 @@ class _RowTemplates:
     _known: dict[Shape, Template] = field(default_factory=dict[Shape, Template])
 
     def of(self, row: Row) -> Template:
-        """The template of a row."""
+        """Return the template of a row."""
         found = self._known.get(row.shape)
         if found is None:
             namespace, _, name = row.shape.queue.rpartition("/")

@@ -1,4 +1,4 @@
-"""What pydantic finds wrong, as problems of a document: field, line and remedy."""
+"""Convert validation errors of pydantic to problems of a document, with field, line and remedy."""
 
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
@@ -12,7 +12,7 @@ from admitq.simulator.documents import Document, FieldPath, Problem
 
 
 def problems_of(error: ValidationError, document: Document, model: type[BaseModel]) -> list[Problem]:
-    """One problem for each field that is wrong."""
+    """Return one problem for each wrong field."""
     found: dict[FieldPath, Problem] = {}
     for details in error.errors(include_url=False):
         path = _path(document.value, details)
@@ -21,7 +21,7 @@ def problems_of(error: ValidationError, document: Document, model: type[BaseMode
 
 
 def _path(value: Any, details: ErrorDetails) -> FieldPath:
-    """The steps of a location that lead through the document; others name members of unions."""
+    """Return the steps of a location that are fields of the document, without members of unions."""
     steps: list[str | int] = []
     last = len(details["loc"]) - 1
     for index, step in enumerate(details["loc"]):
@@ -57,13 +57,13 @@ def _remedy(details: ErrorDetails, path: FieldPath, model: type[BaseModel]) -> s
 
 
 def unknown_field(name: str, known: list[str]) -> str:
-    """What to say of a field that does not exist."""
+    """Return the remedy for an unknown field."""
     alike = get_close_matches(name, known, n=1)
     return f"unknown field: did you mean {alike[0]}?" if alike else "unknown field: remove it"
 
 
 def aliases(model: type[BaseModel]) -> list[str]:
-    """The names of all fields of a model and of the models below it, as they are written."""
+    """Return the names of all fields of a model and of its inner models, as in the file."""
     names: dict[str, None] = {}
     waiting, seen = [model], {model}
     while waiting:

@@ -1,7 +1,7 @@
-"""The measurements of a run as one value, and that as JSON.
+"""The report of a run: the measurements as one value, and as JSON.
 
 Times are in seconds, amounts in the resource's own unit (cores, bytes, pieces), shares between 0 and 1.
-Nothing in it depends on the machine: the same files and seed give the same bytes.
+The report does not depend on the machine: the same files and seed give the same bytes.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,14 +23,14 @@ from admitq.simulator.series import Level
 from admitq.translate import messages
 
 _WAITING_SHOWN: Final = 20
-"""How many of the workloads that are pending at the end are listed."""
+"""The maximum number of listed workloads that are pending at the end."""
 
 PERCENTILES: Final = (50, 90, 99)
 
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """How long workloads waited for their first admission, in seconds; None if there were none."""
+    """Waits of workloads until the first admission, in seconds; None without admitted workloads."""
 
     mean: float | None
     p50: float | None
@@ -41,7 +41,7 @@ class Waits:
 
 @dataclass(frozen=True, slots=True)
 class WorkloadFigures:
-    """How the workloads of a class or of a LocalQueue fared."""
+    """The figures of the workloads of a class or LocalQueue."""
 
     name: str
     submitted: int
@@ -53,7 +53,7 @@ class WorkloadFigures:
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """Use of one resource of one flavor: means over the run, in the resource's own unit."""
+    """The use of one resource of one flavor: means over the run, in the resource's own unit."""
 
     flavor: str
     resource: str
@@ -61,12 +61,12 @@ class Use:
     mean: float
     peak: float
     utilisation: float | None
-    """Mean use by mean quota."""
+    """Mean use divided by mean quota."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueueUse:
-    """Use of one resource of one flavor by one ClusterQueue."""
+    """The use of one resource of one flavor by one ClusterQueue."""
 
     cluster_queue: str
     cohort: str
@@ -74,12 +74,12 @@ class QueueUse:
     borrowed_mean: float
     borrowed_peak: float
     borrowed_share: float
-    """How much of its use was borrowed."""
+    """The borrowed share of its use."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueuePreemptions:
-    """What preemption did to, and for, a ClusterQueue. Lost work in unit-seconds by resource."""
+    """The preemptions of and for workloads of a ClusterQueue. Lost work in unit-seconds by resource."""
 
     cluster_queue: str
     preempted: int
@@ -89,18 +89,18 @@ class QueuePreemptions:
 
 @dataclass(frozen=True, slots=True)
 class Preemptions:
-    """Preemptions of a run, and the work that they cost. Lost work in unit-seconds by resource."""
+    """The preemptions of a run, and the work that they lost, in unit-seconds by resource."""
 
     by_reason: Mapping[str, int]
     cluster_queues: tuple[QueuePreemptions, ...]
     lost: Mapping[str, float]
     lost_share: float | None
-    """Lost work by all work that was done, of the resource where this share is largest."""
+    """Lost work divided by all work, for the resource with the largest share."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kills:
-    """Workloads that were killed, and the work that this cost, in unit-seconds by resource."""
+    """The number of killed workloads, and their lost work in unit-seconds by resource."""
 
     total: int
     lost: Mapping[str, float]
@@ -108,17 +108,17 @@ class Kills:
 
 @dataclass(frozen=True, slots=True)
 class Fairness:
-    """Jain's index, which is 1 if all are equal and 1/n if one has everything; None for fewer than two."""
+    """Jain's index: 1 if all are equal, 1/n if one has everything; None for fewer than two."""
 
     use: float | None
-    """Of what ClusterQueues use while they have pending workloads."""
+    """The index of the use of ClusterQueues while they have pending workloads."""
     waits: float | None
-    """Of the mean waits of LocalQueues."""
+    """The index of the mean waits of LocalQueues."""
 
 
 @dataclass(frozen=True, slots=True)
 class WaitingAtEnd:
-    """A workload that is pending at the end, and why it was last refused."""
+    """A workload that is pending at the end, and the reason of its last refusal."""
 
     workload: str
     local_queue: str
@@ -130,7 +130,7 @@ class WaitingAtEnd:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """How a run went."""
+    """The report of a run."""
 
     scenario: str
     description: str
@@ -141,9 +141,9 @@ class Report:
     running: int
     waiting: int
     makespan: float | None
-    """From the first submission to the last end; None unless all has ended."""
+    """The time from the first submission to the last end; None unless all workloads have ended."""
     bound: float | None
-    """What no arrangement could be shorter than."""
+    """The lower bound of the makespan."""
     jain: Fairness
     queues: tuple[WorkloadFigures, ...]
     classes: tuple[WorkloadFigures, ...]
@@ -156,15 +156,15 @@ class Report:
 
     @property
     def ratio(self) -> float | None:
-        """Makespan by bound."""
+        """Makespan divided by bound."""
         return None if self.makespan is None or not self.bound else _rounded(self.makespan / self.bound)
 
     def to_json(self) -> bytes:
-        """One JSON document, with a newline at its end."""
+        """Return one JSON document, with a newline at its end."""
         return orjson.dumps(self.to_dict(), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
 
     def to_dict(self) -> dict[str, Any]:
-        """The report as the JSON document has it. docs/reference/simulation-report.md describes it."""
+        """Return the fields of the JSON document; docs/reference/simulation-report.md describes them."""
         return {
             "scenario": self.scenario,
             "description": self.description,
@@ -255,17 +255,17 @@ def _use_dict(use: Use) -> dict[str, Any]:
     }
 
 
-# --- making it ------------------------------------------------------------------------------------
+# --- creation ------------------------------------------------------------------------------------
 
 
 def report(simulation: Simulation) -> Report:
-    """The report of a run that has ended."""
+    """Return the report of a run that has ended."""
     plan, measures, now = simulation.plan, simulation.measures, simulation.now
     ending = simulation.ending or Ending.UNTIL
     courses = list(simulation.workloads.courses.values())
     waiting = [course for course in courses if course.workload.admission is None]
     begin = measures.first_submission or 0
-    # A run that ended by itself is over with its last workload, not with the last thing that was planned.
+    # A run that ended by itself ends with its last workload, not with the last change of the scenario.
     end = max(measures.last_end, begin) if ending is Ending.FINISHED else now
     capacity = {resource: float(amount) for resource, amount in measures.capacity.items()}
     finished = ending is Ending.FINISHED and not measures.all.failed and measures.all.finished > 0
@@ -307,7 +307,7 @@ def _seconds(nanoseconds: float) -> float:
 
 
 def natural(resource: str, amount: float) -> float:
-    """An amount in the resource's own unit: the core counts CPU in thousandths."""
+    """Return an amount in the resource's own unit: the core counts CPU in thousandths."""
     return amount / 1000 if resource == "cpu" else amount
 
 
@@ -318,7 +318,7 @@ def _work(of: Mapping[str, int]) -> dict[str, float]:
 
 
 def percentile(ordered: Sequence[int], percent: int) -> int:
-    """The smallest value that so many percent do not exceed (nearest rank)."""
+    """Return the smallest value that a percentage of the values does not exceed (nearest rank)."""
     return ordered[max(0, ceil(len(ordered) * percent / 100) - 1)]
 
 
@@ -406,7 +406,7 @@ def _lost_share(measures: Measures) -> float | None:
 
 
 def jain(values: Sequence[float]) -> float | None:
-    """Jain's index of fairness: 1 if all are equal, 1/n if one has everything; None for fewer than two."""
+    """Return Jain's index: 1 if all are equal, 1/n if one has everything; None for fewer than two."""
     squares = sum(value * value for value in values)
     if len(values) < 2:
         return None
@@ -418,10 +418,10 @@ def _weight(spec: ClusterQueue) -> Fraction:
 
 
 def _jain_of_use(measures: Measures, end: int) -> float | None:
-    """The mean over the time in which at least two ClusterQueues have workloads waiting.
+    """Return the mean over the time in which at least two ClusterQueues have waiting workloads.
 
-    What each of them uses is its share of its dominant resource by its weight. Only those who wait count:
-    who asks for less than it could have is not treated unfairly.
+    The use of a ClusterQueue is the share of its dominant resource, divided by its weight. Only ClusterQueues
+    with waiting workloads count, because others get all that they request.
     """
     capacity = measures.capacity
     courses: list[tuple[list[float], list[float]]] = []

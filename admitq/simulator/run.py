@@ -1,4 +1,4 @@
-"""A run of the core on the virtual clock: its decisions are carried out and observed.
+"""Run the core on the virtual clock: carry out its decisions and report their effects to it.
 
 The core observes everything that happens at one instant before it runs its cycles. On a cluster, observations
 come in while cycles wait.
@@ -21,38 +21,38 @@ from admitq.simulator.timeline import Timeline
 from admitq.simulator.workloads import SimulatedWorkloads
 
 _ROUNDS: Final = 100_000
-"""After so many rounds of decisions at one instant something goes round in circles."""
+"""The maximum number of rounds of decisions at one instant; more mean an endless loop."""
 
 _CYCLES: Final = CyclesRequested()
 
 _IDLE_WAKES: Final = 1_000
-"""How often the core's own timers may wake it while nothing else is scheduled, before the run ends."""
+"""The maximum number of timers of the core in a row while no other action is scheduled."""
 
 
 class Ending(StrEnum):
-    """How a run ended."""
+    """The reason of the end of a run."""
 
     FINISHED = "Finished"
-    """All that was submitted has ended."""
+    """All submitted workloads have ended."""
     STUCK = "Stuck"
-    """Workloads wait, and nothing is left to happen that could admit them."""
+    """Workloads are pending that nothing can admit any more."""
     UNTIL = "Until"
-    """The time was up."""
+    """The end of the run was reached."""
 
 
 class EndlessDecisionsError(RuntimeError):
-    """The core decides at one instant without end."""
+    """The core decides endlessly at one instant."""
 
 
 Progress = Callable[["Simulation"], None]
 
 
 class Simulation:
-    """A run.
+    """A run of the core.
 
     Args:
-        plan: what happens. It can be played once.
-        timeline: where what happens is written.
+        plan: the plan of the run. It can be run once.
+        timeline: the destination of the events.
     """
 
     def __init__(self, plan: SimulationPlan, timeline: Timeline | None = None) -> None:
@@ -75,20 +75,20 @@ class Simulation:
 
     @property
     def now(self) -> Nanoseconds:
-        """The present, in nanoseconds since the start."""
+        """The current time in nanoseconds since the start."""
         return self.clock.now
 
     # --- the clock --------------------------------------------------------------------------------
 
     def run(self, progress: Progress | None = None, *, every: int = 256) -> Ending:
-        """Run it to its end.
+        """Run to the end.
 
         Args:
-            progress: called with the run, to show how far it is.
-            every: after how many instants it is called.
+            progress: called with the run, to show its progress.
+            every: the number of instants between its calls.
 
         Raises:
-            Unsettled: a defect of the core.
+            EndlessDecisionsError: a defect of the core.
         """
         self._begin()
         clock, until = self.clock, self.plan.until
@@ -106,7 +106,7 @@ class Simulation:
             instants += 1
             if progress is not None and not instants % every:
                 progress(self)
-        # The time that only the core's own timers waited for does not count.
+        # The time after the last event, in which only timers of the core ran, does not count.
         clock.now = until if until is not None and self.workloads.courses else self._last_event
         return self._end(Ending.STUCK if self.workloads.courses else Ending.FINISHED)
 
@@ -135,7 +135,7 @@ class Simulation:
                 self._due.append(instruction)
 
     def _settle(self) -> None:
-        """Have the core decide, and carry out its decisions, until it decides nothing more."""
+        """Let the core decide and carry out its decisions, until there are no more."""
         instant = self.clock.instant
         wake = self.state.next_wakeup(instant)
         acted = False

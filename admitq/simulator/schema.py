@@ -465,7 +465,7 @@ class Scenario(ScenarioPart):
     """The time until admission checks are ready."""
 
     workloads: tuple[WorkloadClass, ...] = ()
-    """The workloads that arrive. Jobs and Workloads of the manifests, except templates, arrive first."""
+    """The workloads that arrive. Other Jobs and Workloads of the manifests arrive at the start."""
 
     traces: tuple[Trace, ...] = ()
     """Recorded workloads that arrive."""

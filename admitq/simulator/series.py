@@ -1,20 +1,20 @@
-"""Quantities that change in steps: their integral, their peak, and their course in so many buckets of time.
+"""Quantities over time: their integral, their peak, and their mean in each of a fixed number of time buckets.
 
-The course costs the same however long the run is: when time outgrows the buckets, they double in width and
-pairs of them become one. Integrals are exact.
+The memory does not depend on the length of the run: a longer run has wider buckets. When the time exceeds the
+last bucket, each pair of buckets becomes one. Integrals are exact.
 """
 
 from typing import Final
 
 BUCKETS: Final = 1024
-"""Most buckets of a course; at least half of them are in use in the end."""
+"""The maximum number of buckets; a run uses at least half of them."""
 
 _FIRST_WIDTH: Final = 1_000_000
-"""Nanoseconds: no run that is worth a picture is shorter than some of these."""
+"""The width of the first buckets in nanoseconds."""
 
 
 class Grid:
-    """The buckets that all courses of a run share."""
+    """The buckets that all quantities of a run share."""
 
     __slots__ = ("end", "width")
 
@@ -23,7 +23,7 @@ class Grid:
         self.end = self.width * BUCKETS
 
     def reach(self, now: int) -> None:
-        """Widen the buckets until they hold this instant."""
+        """Widen the buckets until they contain this instant."""
         while now >= self.end:
             self.width *= 2
             self.end *= 2
@@ -48,14 +48,14 @@ class Level:
         return sum(self._sums)
 
     def change(self, by: int, now: int) -> None:
-        """Change the value from now on."""
+        """Change the value from this instant on."""
         if now > self._since:
             self._pass(now)
         self.value += by
         self.peak = max(self.peak, self.value)
 
     def settle(self, now: int) -> None:
-        """Count the time up to now."""
+        """Add the time up to this instant to the integral."""
         if now > self._since:
             self._pass(now)
 
@@ -90,7 +90,7 @@ class Level:
         self._width *= 2
 
     def course(self, end: int) -> list[float]:
-        """The mean in each bucket up to an instant, which ends the last one."""
+        """Return the mean in each bucket up to an instant, which ends the last bucket."""
         self.settle(end)
         self._grid.reach(max(0, end - 1))
         while self._width < self._grid.width:

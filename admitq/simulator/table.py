@@ -1,4 +1,4 @@
-"""The report for people: tables on a terminal."""
+"""Print the report as tables for people."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -13,12 +13,12 @@ from admitq.simulator.run import Ending
 from admitq.simulator.units import amount_text, duration_text
 
 _ROWS: Final = 20
-"""Longest table; the rest is in the JSON report."""
+"""The maximum number of rows of a table; the JSON report has all."""
 
 _ENDINGS: Final[Mapping[Ending, tuple[str, str]]] = {
     Ending.FINISHED: ("all workloads have ended", "green"),
-    Ending.STUCK: ("workloads wait, and nothing is left to happen that could admit them", "red"),
-    Ending.UNTIL: ("the time was up", "yellow"),
+    Ending.STUCK: ("workloads are pending that nothing can admit any more", "red"),
+    Ending.UNTIL: ("the end of the run was reached", "yellow"),
 }
 
 _NOTHING: Final = "-"
@@ -53,7 +53,7 @@ def _head(report: Report) -> Text:
 
 
 def _table(*columns: str, left: int = 1) -> Table:
-    """A table whose first columns are text and whose others are figures."""
+    """Return a table: the first columns are text, the others figures."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold cyan")
     for index, column in enumerate(columns):
         if index < left:
@@ -104,7 +104,7 @@ def _share(value: float | None) -> str:
 
 
 def _work(lost: Mapping[str, float]) -> str:
-    """Lost work: CPU, or whatever is counted, times hours."""
+    """Return lost work: amount of each resource times hours."""
     texts = [f"{amount_text(one, amount / 3600)} {one}·h" for one, amount in lost.items() if amount]
     return ", ".join(texts) or "nothing"
 

@@ -1,7 +1,7 @@
-"""Workloads to be submitted many times: translated once, then copied with another name and time.
+"""Templates of workloads: translated once, then copied for each submission with another name and time.
 
-A class of the scenario and a row of a trace become a Job, and Jobs become Workloads by the function that the
-manager uses, so that a simulated workload is what the same manifest would be on a cluster.
+A class of the scenario or a row of a trace becomes a Job. A function of the manager converts Jobs to
+Workloads, so that a simulated workload equals the workload of the same manifest on a cluster.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -25,7 +25,7 @@ _CREATED: Final = "1970-01-01T00:00:00Z"
 _POD_SETS: Final = ("spec", "podSets")
 
 ErrorFactory = Callable[[FieldPath, str], Exception]
-"""Makes the error for what is wrong with a field of the Job or Workload."""
+"""Returns the error for a field of the Job or Workload and its remedy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class _Conventions:
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """A Job and what else its Workload depends on."""
+    """A Job and the other inputs of its Workload."""
 
     integration: Integration
     names: Names
@@ -49,7 +49,7 @@ class _Source:
 
 
 class Parallelism(NamedTuple):
-    """How a workload runs with so many pods: what it must complete, and how many at a time."""
+    """The pods that a workload must complete, and the pods that run in parallel."""
 
     completions: int
     parallel: int
@@ -57,10 +57,10 @@ class Parallelism(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Template:
-    """A workload to be copied.
+    """A workload that is copied for each submission.
 
-    ``deadline`` is how long it may run once started, in nanoseconds. What runs is counted in pods where the
-    workload has one podset, and as a whole where it has several.
+    ``deadline`` is the maximum run time in nanoseconds. A workload with one podset runs pod by pod, a
+    workload with several podsets as a whole.
     """
 
     workload: Workload
@@ -75,16 +75,16 @@ class Template:
 
     @property
     def has_pods(self) -> bool:
-        """Whether its pods are counted one by one."""
+        """Whether its pods run one by one."""
         return len(self.workload.pod_sets) == 1
 
     @property
     def pods(self) -> int:
-        """How many pods it asks for."""
+        """The number of requested pods."""
         return sum(one.count for one in self.workload.pod_sets)
 
     def running(self, count: int) -> Parallelism:
-        """How it runs when it was given so many pods."""
+        """Return its pods to complete and its parallel pods, for a number of admitted pods."""
         found = self._running.get(count)
         if found is None:
             job = self._with_count(count)
@@ -96,7 +96,7 @@ class Template:
         return found
 
     def reclaimable(self, count: int, ended: int) -> tuple[tuple[str, int], ...]:
-        """Which of its pods need no quota any more, when so many have ended."""
+        """Return its reclaimable pods, for a number of ended pods."""
         found = self._reclaimable.get((count, ended))
         if found is None:
             found = self._reclaimable[(count, ended)] = self._ask_reclaimable(count, ended)
@@ -135,7 +135,7 @@ def job_manifest(
     priority_class: str = "",
     min_pods: int | None = None,
 ) -> JsonObject:
-    """A Job of so many equal pods."""
+    """Return a Job with equal pods."""
     labels = {names.queue_name: queue.name}
     if priority_class:
         labels[names.priority_class] = priority_class
@@ -157,15 +157,15 @@ def job_manifest(
 
 @dataclass(frozen=True, slots=True)
 class Translation:
-    """Makes templates of Jobs and Workloads.
+    """Creates templates of Jobs and Workloads.
 
     Args:
         names: the names of the API group.
-        integration_of: the kind of jobs that an object is of.
-        lookups: where priority classes are found.
-        referenced: where other objects are found that the pods of jobs follow from.
-        how: how Workloads are read.
-        partial_admission: whether Jobs may run with fewer pods, where they say so.
+        integration_of: returns the job kind of an object.
+        lookups: returns priority classes.
+        referenced: returns other objects that define pods of jobs.
+        how: the options for parsing Workloads.
+        partial_admission: whether Jobs with a minimum of pods may run with fewer pods.
     """
 
     names: Names
@@ -176,7 +176,7 @@ class Translation:
     partial_admission: bool = True
 
     def template(self, obj: JsonObject, blame: ErrorFactory) -> Template:
-        """The template of a Job or Workload. What is wrong raises what ``blame`` makes of it."""
+        """Return the template of a Job or Workload; ``blame`` creates the error of an invalid field."""
         integration = self.integration_of(obj)
         if integration is None:
             return Template(self._translated(with_value(obj, ("status",), None), (), blame), self.names)
@@ -234,7 +234,7 @@ class Translation:
 
 
 def _in_job(name: str, templates: list[tuple[str | int, ...]]) -> FieldPath:
-    """Where a field of the Workload stands in the job that the Workload is made of."""
+    """Return the field of the job that sets a field of its Workload."""
     path = field_path(name)
     if path[:2] == _POD_SETS and len(path) > 3 and path[3] == "template" and isinstance(path[2], int):
         index = path[2]

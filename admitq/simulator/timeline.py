@@ -1,4 +1,4 @@
-"""What happens, one line for each event, written as it happens: JSON or CSV."""
+"""The timeline of a run: one row for each event of a workload, as CSV or JSON."""
 
 import csv
 from collections.abc import Callable, Mapping
@@ -27,30 +27,30 @@ COLUMNS: Final = (
 
 
 class TimelineEvent(StrEnum):
-    """What happens to workloads."""
+    """An event of a workload."""
 
     SUBMITTED = "Submitted"
     ADMITTED = "Admitted"
     PREEMPTED = "Preempted"
-    """Evicted for another. It holds its quota until it has stopped."""
+    """Preempted by another workload. It holds its quota until its pods have stopped."""
     STOPPED = "Stopped"
-    """Its pods are gone after a preemption; it waits again."""
+    """Its pods have stopped after a preemption; it is pending again."""
     KILLED = "Killed"
     FINISHED = "Finished"
     FAILED = "Failed"
 
 
 class Timeline(Protocol):
-    """Where it is told what happens."""
+    """The destination of the events of a run."""
 
     def write(
         self, now: Nanoseconds, happening: TimelineEvent, course: SimulatedWorkload, detail: str
     ) -> None:
-        """Tell that something happened to a workload."""
+        """Write an event of a workload."""
         ...
 
     def close(self) -> None:
-        """Write what is still to be written."""
+        """Write the end of the timeline."""
         ...
 
 
@@ -78,10 +78,10 @@ def _row(
 
 
 class CsvTimeline:
-    """A CSV with a header.
+    """A timeline as CSV with a header.
 
     Args:
-        file: where it is written.
+        file: the open file.
     """
 
     def __init__(self, file: TextIO) -> None:
@@ -91,18 +91,18 @@ class CsvTimeline:
     def write(
         self, now: Nanoseconds, happening: TimelineEvent, course: SimulatedWorkload, detail: str
     ) -> None:
-        """Write a line."""
+        """Write a row."""
         self._writer.writerow(_row(now, happening, course, detail))
 
     def close(self) -> None:
-        """Nothing is held back."""
+        """Do nothing: a CSV has no end."""
 
 
 class JsonTimeline:
-    """A JSON array with one object on each line.
+    """A timeline as JSON array with one object on each line.
 
     Args:
-        file: where it is written.
+        file: the open file.
     """
 
     def __init__(self, file: TextIO) -> None:
@@ -112,7 +112,7 @@ class JsonTimeline:
     def write(
         self, now: Nanoseconds, happening: TimelineEvent, course: SimulatedWorkload, detail: str
     ) -> None:
-        """Write a line."""
+        """Write an object."""
         values = dict(zip(COLUMNS, _row(now, happening, course, detail), strict=True))
         self._file.write(self._lead + orjson.dumps(values).decode())
         self._lead = ",\n"

@@ -1,8 +1,8 @@
-"""Traces: workloads as they were recorded, from CSV or from the Standard Workload Format.
+"""Traces: recorded workloads from a CSV or from the Standard Workload Format.
 
-The Standard Workload Format is that of the Parallel Workloads Archive: 18 columns of numbers divided by
-blanks, -1 for what is not known, and comments that begin with a semicolon. Jobs that never ran (no run
-time, no processors) are left out and counted.
+The Parallel Workloads Archive uses the Standard Workload Format: 18 columns of numbers separated by blanks,
+-1 for unknown values, and comments that begin with a semicolon. Jobs that never ran (without run time or
+processors) are skipped and counted.
 """
 
 import csv
@@ -18,7 +18,7 @@ from admitq.simulator.schema import Nanoseconds, QueueMapping, Trace, nanosecond
 SECOND: Final = 1_000_000_000
 
 REQUESTS: Final = "requests."
-"""What the columns of a CSV with requests begin with."""
+"""The prefix of the columns with requests in a CSV."""
 
 _COLUMNS: Final = ("submit_time", "queue", "priority", "pods", "run_time")
 _ASKING: Final = ("queue", "priority", "pods")
@@ -26,7 +26,7 @@ _OPTIONAL: Final = frozenset({"priority", "pods"})
 
 
 class Shape(NamedTuple):
-    """What workloads of a trace ask for. ``priority`` is a number, the name of a class, or empty."""
+    """The request of a workload of a trace. ``priority`` is a number, the name of a class, or empty."""
 
     queue: str
     priority: str
@@ -44,7 +44,7 @@ class Row(NamedTuple):
 
 
 class RecordedTrace(NamedTuple):
-    """A trace that was read: its rows in the order of submission, and how many jobs never ran."""
+    """The rows of a trace in the order of submission, and the number of jobs that never ran."""
 
     rows: list[Row]
     left_out: int
@@ -60,7 +60,7 @@ def read_trace(trace: Trace, path: Path, shown: str) -> RecordedTrace:
     """Read a trace.
 
     Raises:
-        InputError: it cannot be read, or a line of it means nothing; with file, line and column.
+        InputError: the file cannot be read, or a line is invalid; with file, line and column.
     """
     form = trace.format or ("swf" if ".swf" in path.name.lower() else "csv")
     try:
@@ -74,7 +74,7 @@ def read_trace(trace: Trace, path: Path, shown: str) -> RecordedTrace:
 
 
 def _moved(rows: list[Row], trace: Trace) -> list[Row]:
-    """The rows with their submissions where the scenario wants them."""
+    """Return the rows with their submission times in the run."""
     origin = rows[0].submitted if rows and trace.from_first else 0
     many, few = Fraction(trace.speed).as_integer_ratio()
     if not origin and not trace.start and many == few:
@@ -107,7 +107,7 @@ def _requests_of(header: Sequence[str]) -> list[str]:
 
 
 def _columns(header: Sequence[str], trace: Trace, shown: str) -> Mapping[str, int]:
-    """Where each of our columns stands."""
+    """Return the index of each standard column."""
     place = Place(shown, 1)
     problems = [
         Problem(place, ours, f"is none of our columns: {', '.join(_COLUMNS)}")
@@ -131,12 +131,12 @@ def _columns(header: Sequence[str], trace: Trace, shown: str) -> Mapping[str, in
 def _csv_reader(
     header: Sequence[str], columns: Mapping[str, int], queues: QueueMapping
 ) -> Callable[[list[str], int], Row]:
-    """What makes a row of a line."""
+    """Return a function that parses a line."""
     requests = [(header.index(REQUESTS + name), name) for name in _requests_of(header)]
     submit_time, run_time = columns["submit_time"], columns["run_time"]
     asking = [columns[ours] for ours in _ASKING if ours in columns] + [index for index, _ in requests]
     asked = itemgetter(*asking)
-    # Most lines ask for what others did.
+    # Most lines have the same request as others.
     shapes: dict[object, Shape] = {}
 
     def shape(values: Sequence[str]) -> Shape:
@@ -169,7 +169,7 @@ def _csv_reader(
 
 
 def _time(column: str, text: str) -> Nanoseconds:
-    """Seconds as a number, or a duration with its units."""
+    """Parse seconds as a number, or a duration with units."""
     if text.isdecimal():
         return int(text) * SECOND
     try:
@@ -225,7 +225,7 @@ def _records(lines: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
 
 
 def _swf_reader(trace: Trace) -> Callable[[list[str], int], Row | None]:
-    """What makes a row of a record; None for a job that never ran."""
+    """Return a function that parses a record; it returns None for a job that never ran."""
     mapping, deciding = trace.queues, _DECIDING[trace.queues.by]
     per_pod = tuple(sorted((name, str(value)) for name, value in trace.requests.items()))
     size, with_memory = trace.processors_per_pod, trace.memory
@@ -251,7 +251,7 @@ def _swf_reader(trace: Trace) -> Callable[[list[str], int], Row | None]:
 
 
 def _number(fields: list[str], index: int) -> int:
-    """A whole number; logs that have fractions of a second are cut to seconds."""
+    """Parse a whole number; fractions of a second are cut off."""
     text = fields[index]
     try:
         return int(text)

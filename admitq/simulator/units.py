@@ -1,16 +1,16 @@
-"""Durations and amounts as people read them."""
+"""Format durations and amounts for people."""
 
 from typing import Final
 
 _BINARY: Final = ((1 << 50, "Pi"), (1 << 40, "Ti"), (1 << 30, "Gi"), (1 << 20, "Mi"), (1 << 10, "Ki"))
 _DECIMAL: Final = ((10**12, "T"), (10**9, "G"), (10**6, "M"), (10**3, "k"))
 _PLAIN: Final = 10_000
-"""What is counted in pieces is told in full below it."""
+"""Smaller numbers of pieces are printed in full."""
 _BYTES: Final = ("memory", "ephemeral-storage", "hugepages-")
 
 
 def duration_text(seconds: float) -> str:
-    """A duration in its two largest units: "2h 5m", "3m 20s", "1.5s", "200ms"."""
+    """Return a duration in its two largest units: "2h 5m", "3m 20s", "1.5s", "200ms"."""
     if seconds < 0.9995:
         return f"{seconds * 1000:.0f}ms" if seconds else "0s"
     if seconds < 59.95:
@@ -29,7 +29,7 @@ def is_bytes(resource: str) -> bool:
 
 
 def amount_text(resource: str, amount: float) -> str:
-    """An amount in a unit that fits it: "1.5", "12k", "3.2Gi"."""
+    """Return an amount in a suitable unit: "1.5", "12k", "3.2Gi"."""
     if not is_bytes(resource) and abs(amount) < _PLAIN:
         return _short(amount)
     for size, suffix in _BINARY if is_bytes(resource) else _DECIMAL:
@@ -39,7 +39,7 @@ def amount_text(resource: str, amount: float) -> str:
 
 
 def _short(value: float) -> str:
-    """At most four digits that count."""
+    """The value with at most four significant digits."""
     if abs(value) >= 1000:
         return f"{value:,.0f}"
     text = f"{value:.2f}" if abs(value) < 100 else f"{value:.1f}"

@@ -19,7 +19,7 @@ from admitq_api.conditions import ConditionType, Reason, format_time
 
 
 class SimulatedWorkloads:
-    """Carries out decisions about workloads, and reports each change of a workload to the core.
+    """Carries out decisions on workloads, and reports each change of a workload to the core.
 
     Args:
         plan: what is submitted and killed.
@@ -27,7 +27,7 @@ class SimulatedWorkloads:
         state: the core.
         measures: the measurements of the run.
         observe: reports an event to the core.
-        timeline: where what happens is written.
+        timeline: the destination of the events.
 
     Attributes:
         courses: all workloads that were submitted and have not ended.
@@ -226,7 +226,7 @@ class SimulatedWorkloads:
         self._observe(WorkloadChanged(course.workload))
 
     def _queued_at(self, course: SimulatedWorkload, reason: PreemptionReason) -> Instant:
-        """The timestamp by which the workload is queued again, by the rule of the cluster."""
+        """Return the queue-order timestamp of the evicted workload, as on a cluster."""
         if not self._plan.how.reclaim_moves_to_back:
             return course.workload.queued_at
         raw = {

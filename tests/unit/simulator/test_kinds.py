@@ -161,7 +161,7 @@ def test_a_class_can_name_a_job_of_such_a_kind(tmp_path: Path) -> None:
 
 
 def test_custom_kinds_are_unknown_without_the_configuration(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="nothing is ever submitted"):
+    with pytest.raises(InputError, match="no workload is ever submitted"):
         plan(tmp_path, SPEC, WORLD + shown("example.com/v1"))
 
 
