@@ -1,5 +1,5 @@
-"""Taking over a cluster that another manager is in charge of: what is there, and what to do about it.
+"""The plan for taking over a cluster that another manager is in charge of.
 
-Nothing here writes. ``reading`` asks the API server, ``cluster`` holds what it said, ``checks`` are a table
-of what is looked for, and ``plan`` makes of both what is printed.
+Nothing here writes. ``cluster_reader`` reads from the API server, ``cluster`` holds the objects, ``checks``
+is the table of checks, and ``plan`` combines them.
 """

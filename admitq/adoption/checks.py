@@ -1,4 +1,4 @@
-"""What is looked for before a cluster is taken over: a table, which the guide shows as it is."""
+"""The checks before a take-over: a table, which the guide shows too."""
 
 from collections.abc import Callable, Iterable, Iterator
 from enum import StrEnum
@@ -19,12 +19,12 @@ from admitq_api.feature_gates import WITHOUT_ALTERNATIVE, Gate, get_note
 from admitq_api.json_objects import JsonObject, value_at
 
 KNOWN_VERSIONS: Final = frozenset({"v1beta1", "v1beta2"})
-"""Versions in which stored objects can be read."""
+"""Stored versions that admitq can read."""
 
 HELM: Final = ("metadata", "annotations", "meta.helm.sh/release-name")
 
 CA_INJECTED: Final = "cert-manager.io/inject-ca-from"
-"""The annotation by which somebody else is asked to write a CA into a definition."""
+"""The annotation that makes cert-manager write a CA into a definition."""
 
 KEEPERS: Final = {
     "argocd.argoproj.io/": "Argo CD",
@@ -32,21 +32,21 @@ KEEPERS: Final = {
     "helm.toolkit.fluxcd.io/": "Flux",
     "olm.": "Operator Lifecycle Manager",
 }
-"""What keys of labels and annotations begin with that tell who puts an object back when it is changed."""
+"""Prefixes of label and annotation keys of GitOps controllers, which revert changes to their objects."""
 
 
 class Severity(StrEnum):
-    """What a finding means for the take-over."""
+    """The meaning of a finding for the take-over."""
 
-    BLOCKS = "stands in the way"
+    BLOCKS = "blocks the take-over"
     CHANGES = "changes"
     NOTE = "to know"
 
 
 class AdoptionCheck(NamedTuple):
-    """One thing that is looked for.
+    """One check.
 
-    ``find`` gives what was found, one text for each place; ``what`` says what that means.
+    ``find`` yields a text for each place that it finds. ``what`` says what a finding means.
     """
 
     name: str
@@ -86,11 +86,11 @@ def _no_way_back(cluster: Cluster) -> Iterator[str]:
 
 
 _INDEXES: Final = frozenset({"podIndexLabel", "subGroupIndexLabel", "subGroupCount"})
-"""The fields of a topology request that number pods, and ask for no placement."""
+"""The fields of a topology request that only number pods."""
 
 
 def _asks_for_topology(pod_set: JsonObject) -> bool:
-    """Whether a podset requests a placement; any job's podset may say how its pods are numbered."""
+    """Whether a podset requests topology-aware placement."""
     return not _INDEXES.issuperset(value_at(pod_set, ("topologyRequest",), {}))
 
 
@@ -198,7 +198,7 @@ def _webhooks(cluster: Cluster) -> Iterator[str]:
 
 
 def _gates(cluster: Cluster) -> Iterator[str]:
-    # Who switches off what is not there misses nothing.
+    # A gate that is off loses nothing.
     for name in sorted(name for name, on in cluster.known_gates.items() if on):
         gate = Gate(name)
         if gate not in WITHOUT_ALTERNATIVE and (note := get_note(gate)):
@@ -258,151 +258,157 @@ CHECKS: Final[tuple[AdoptionCheck, ...]] = (
     AdoptionCheck(
         "unreadable",
         BLOCKS,
-        "Something could not be read, so nothing is known of it.",
-        "Run the command as somebody who may read it.",
+        "Some resources could not be read, so the checks of them are incomplete.",
+        "Run the command with an account that may read them.",
         _unread,
     ),
     AdoptionCheck(
         "nothing-to-adopt",
         BLOCKS,
-        "The group is not installed here.",
-        "Look at the kubeconfig, or install admitq as in a new cluster.",
+        "The API group is not installed in this cluster.",
+        "Check the kubeconfig, or install admitq as in a new cluster.",
         _not_installed,
     ),
     AdoptionCheck(
         "definitions-ending",
         BLOCKS,
-        "Definitions are being deleted, and all objects with them.",
+        "CustomResourceDefinitions are being deleted, and all their objects with them.",
         "Restore them before anything else.",
         _ending,
     ),
     AdoptionCheck(
         "versions",
         BLOCKS,
-        "Objects are stored in a version that cannot be read.",
-        "Let the manager in charge, in a version that knows both, write them anew; then drop the version "
-        "from status.storedVersions.",
+        "Objects are stored in a version that admitq cannot read.",
+        "Rewrite them with a release of the manager in charge that supports both versions; then remove the "
+        "version from status.storedVersions.",
         _stored_unknown,
     ),
     AdoptionCheck(
         "no-way-back",
         BLOCKS,
-        "Definitions have no v1beta2, in which admitq writes. Their manager could not read it: there would "
-        "be no way back.",
-        "Let the manager in charge be one that has v1beta2 first.",
+        "CustomResourceDefinitions have no v1beta2, which admitq writes. The manager in charge could not "
+        "read it, so there would be no way back.",
+        "First upgrade the manager in charge to a release with v1beta2.",
         _no_way_back,
     ),
     AdoptionCheck(
         "unknown-fields",
         BLOCKS,
-        "Objects say what admitq's definitions do not know. It would be lost or refused at the next write.",
-        "Stay with the manager in charge, or take it out of these objects.",
+        "Objects have fields or values that admitq's CustomResourceDefinitions lack. The next write would "
+        "drop "
+        "or reject them.",
+        "Stay with the manager in charge, or remove them from these objects.",
         find_unknown_fields,
     ),
     AdoptionCheck(
         "configuration",
         BLOCKS,
-        "The configuration file says something that admitq does not take.",
+        "The configuration file has fields or values that admitq does not accept.",
         "Change these fields in the values for the chart.",
         _configuration,
     ),
     AdoptionCheck(
         "unknown-gates",
         BLOCKS,
-        "Feature gates are set that admitq does not know, and which it refuses to start with.",
-        "Leave them out of the values for the chart.",
+        "Feature gates are set that admitq does not know. It would refuse to start.",
+        "Remove them from the values for the chart.",
         _unknown_gates,
     ),
     AdoptionCheck(
         "topology",
         BLOCKS,
-        "Topology-aware placement is in use. admitq has none yet: it would admit without places for pods.",
-        "Stay with the manager in charge, or take topologies out of flavors and let such workloads end.",
+        "Topology-aware placement is in use. admitq does not support it yet: it would admit without "
+        "placement.",
+        "Stay with the manager in charge, or remove topologies from flavors and let such workloads finish.",
         _topology,
     ),
     AdoptionCheck(
         "multikueue",
         BLOCKS,
         "Workloads are dispatched to other clusters. admitq does not do that yet.",
-        "Stay with the manager in charge, or let such workloads end and remove these objects.",
+        "Stay with the manager in charge, or let such workloads finish and delete these objects.",
         _dispatched,
     ),
     AdoptionCheck(
         "concurrent-admission",
         BLOCKS,
         "Workloads are queued through variants. admitq does not do that yet.",
-        "Remove the policy and let such workloads end.",
+        "Remove the policy and let such workloads finish.",
         _variants,
     ),
     AdoptionCheck(
         "devices",
         BLOCKS,
-        "Claims of devices (DRA) are counted. admitq does not do that yet.",
-        "Take the mappings out of the configuration and let such workloads end.",
+        "Device claims (DRA) count against quota. admitq does not support that yet.",
+        "Remove the mappings from the configuration and let such workloads finish.",
         _devices,
     ),
     AdoptionCheck(
         "in-charge",
         CHANGES,
-        "Another manager runs. Two would own the same objects.",
+        "Another manager is running. Two managers would write the same objects.",
         "Stop it as the steps say, before admitq starts.",
         _in_charge,
     ),
     AdoptionCheck(
         "webhooks",
         CHANGES,
-        "Webhook configurations call the manager in charge. Once it has stopped they refuse what they are "
-        "asked about, such as all jobs and pods.",
-        "Delete them when admitq's webhooks answer and before their manager stops, as the steps say.",
+        "Webhook configurations call the manager in charge. Once it has stopped, they reject all requests "
+        "that "
+        "they match, such as those for jobs and pods.",
+        "Delete them after admitq's webhooks answer and before that manager stops, as the steps say.",
         _webhooks,
     ),
     AdoptionCheck(
         "kept-by-others",
         CHANGES,
-        "Somebody puts these objects back when they are changed, also in the middle of the night.",
-        "Tell them to leave these objects alone for as long as admitq is in charge.",
+        "A GitOps controller reverts changes to these objects.",
+        "Exclude these objects from it while admitq is in charge.",
         _kept,
     ),
     AdoptionCheck(
         "injected-ca",
         CHANGES,
-        "cert-manager writes the CA of the manager in charge into definitions, where admitq's must be.",
-        "Take the annotation away when admitq is installed, as the steps say.",
+        "cert-manager writes the CA of the manager in charge into CustomResourceDefinitions that need "
+        "admitq's CA.",
+        "Remove the annotation when admitq is installed, as the steps say.",
         _injected,
     ),
     AdoptionCheck(
         "definitions-of-a-release",
         CHANGES,
-        "A Helm release owns the definitions. Its uninstallation would delete them, with all queues.",
-        "Never uninstall that release while admitq is in charge.",
+        "A Helm release owns the CustomResourceDefinitions. To uninstall it would delete them and all "
+        "queues.",
+        "Do not uninstall that release while admitq is in charge.",
         _by_helm,
     ),
     AdoptionCheck(
         "stored-v1beta1",
         CHANGES,
         "Objects are stored as v1beta1. admitq converts them when they are read and writes v1beta2.",
-        "Nothing has to be done.",
+        "No action is needed.",
         _stored_older,
     ),
     AdoptionCheck(
         "dropped-fields",
         CHANGES,
-        "Fields that v1beta2 has not.",
-        "They had no effect any more; nothing has to be done.",
+        "Objects have fields that v1beta2 does not have.",
+        "The fields had no effect any more; no action is needed.",
         _dropped,
     ),
     AdoptionCheck(
         "gates-without-effect",
         CHANGES,
-        "Feature gates are switched on that do less than they say.",
-        "Look whether you rely on what they switch.",
+        "Feature gates are on that have less effect in admitq than their name says.",
+        "Check whether you rely on these features.",
         _gates,
     ),
     AdoptionCheck(
         "fields-without-effect",
         CHANGES,
-        "The configuration file sets what admitq takes without effect.",
-        "Look whether you rely on it.",
+        "The configuration file sets fields that have no effect in admitq.",
+        "Check whether you rely on these fields.",
         _fields,
     ),
     AdoptionCheck(
@@ -416,23 +422,23 @@ CHECKS: Final[tuple[AdoptionCheck, ...]] = (
     AdoptionCheck(
         "there-already",
         NOTE,
-        "admitq is installed here.",
-        "Go on where the steps were left. Do not save anything anew: what is saved is for the way back.",
+        "admitq is already installed in this cluster.",
+        "Continue with the next step. Do not save objects again: the saved ones are for the way back.",
         _there_already,
     ),
     AdoptionCheck(
         "between",
         NOTE,
-        "Workloads are evicted and their jobs not stopped yet. admitq goes on where that is.",
-        "Nothing has to be done.",
+        "Workloads are evicted whose jobs are not stopped yet. admitq continues these evictions.",
+        "No action is needed.",
         _between,
     ),
     AdoptionCheck(
         "other-checks",
         NOTE,
-        "Admission checks belong to controllers of others, which go on as they are.",
+        "Admission checks belong to controllers of other projects, which are not affected.",
         "Keep these controllers running.",
         _other_checks,
     ),
 )
-"""Everything that is looked for, in the order of the plan."""
+"""All checks, in the order of the plan."""

@@ -1,4 +1,4 @@
-"""What was read of a cluster, as it is looked at: no calls, no clock."""
+"""The objects of a cluster that the checks and the plan use, as pure values."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -22,19 +22,19 @@ GATES = frozenset(gate.value for gate in Gate)
 
 @dataclass(frozen=True)
 class FoundConfiguration:
-    """A configuration file that pods of the manager in charge are given."""
+    """A configuration file in a ConfigMap that pods of the manager in charge mount."""
 
     place: str
-    """The ConfigMap and the entry in it."""
+    """The ConfigMap, and the key in it."""
     given: Mapping[str, Any]
-    """The file, read as YAML."""
+    """The parsed YAML of the file."""
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """Everything that is looked at before a take-over.
+    """Everything that is checked before a take-over.
 
-    Objects are as the API server sent them, by the plural of their kind.
+    Objects are raw, by the plural of their kind.
     """
 
     names: Names
@@ -42,45 +42,45 @@ class Cluster:
     """CustomResourceDefinitions of the group, by plural."""
     objects: Mapping[str, tuple[JsonObject, ...]] = field(default_factory=dict[str, tuple[JsonObject, ...]])
     older: Mapping[str, tuple[JsonObject, ...]] = field(default_factory=dict[str, tuple[JsonObject, ...]])
-    """Objects of kinds that had fields in the older version which the newer one has not, in that version."""
+    """Objects in the older version, of kinds that lost fields in the newer version."""
     webhooks: tuple[JsonObject, ...] = ()
-    """Webhook configurations with a webhook of the group; none of ours."""
+    """Webhook configurations with a webhook of the group, without those of admitq."""
     deployments: tuple[JsonObject, ...] = ()
-    """Deployments whose pods answer those webhooks or conversions, or hold the lease; none of ours."""
+    """Deployments whose pods serve those webhooks or hold the lease, without those of admitq."""
     ours: tuple[JsonObject, ...] = ()
-    """Deployments of an installation of admitq that is there already."""
+    """Deployments of an existing installation of admitq."""
     leases: tuple[JsonObject, ...] = ()
-    """Leases of the name that managers of the group compete for, unless one of ours holds it."""
+    """Leases of the group's managers, unless admitq holds them."""
     configurations: tuple[FoundConfiguration, ...] = ()
     api_services: tuple[str, ...] = ()
-    """Names of aggregated APIs of the group's pending workloads."""
+    """Names of APIServices of the group's visibility API."""
     unread: tuple[str, ...] = ()
-    """What could not be read, each with the reason."""
+    """The resources that could not be read, each with the reason."""
 
     def each(self, plural: str) -> Iterator[tuple[str, JsonObject]]:
-        """The objects of a kind, each with how it is called in the plan."""
+        """Yield the objects of a kind, each with its reference for the plan."""
         return ((object_reference(plural, one), one) for one in self.objects.get(plural, ()))
 
     @property
     def namespace(self) -> str:
-        """Where the manager in charge runs, as far as it is known."""
+        """The namespace of the manager in charge; the default of the group if it is unknown."""
         for one in (*self.deployments, *self.leases):
             if namespace := value_at(one, ("metadata", "namespace")):
                 return str(namespace)
         return self.names.default_namespace
 
     def versions(self, plural: str) -> tuple[str, ...]:
-        """The versions in which objects of a kind are stored."""
+        """Return the stored versions of a kind."""
         return tuple(value_at(self.definitions.get(plural), ("status", "storedVersions"), ()) or ())
 
     @property
     def all_stored_versions(self) -> tuple[str, ...]:
-        """The versions in which objects of any kind are stored."""
+        """The stored versions of all kinds."""
         return tuple(sorted({version for plural in self.definitions for version in self.versions(plural)}))
 
     @property
     def served_versions(self) -> tuple[str, ...]:
-        """The versions that any kind is served in."""
+        """The served versions of all kinds."""
         return tuple(
             sorted(
                 {
@@ -94,12 +94,12 @@ class Cluster:
 
     @cached_property
     def configured(self) -> tuple[tuple[FoundConfiguration, Configuration | ConfigurationError], ...]:
-        """Each configuration file, read as admitq would read it, or why it cannot."""
+        """Each configuration file, loaded as admitq would load it, or the error."""
         return tuple((one, _loaded(one, self.names)) for one in self.configurations)
 
     @property
     def gates(self) -> Mapping[str, bool]:
-        """The feature gates that are set, in a file or by the flag."""
+        """The feature gates that the configuration files or the flag set."""
         found: dict[str, bool] = {}
         for one in self.configurations:
             gates = one.given.get("featureGates")
@@ -116,16 +116,16 @@ class Cluster:
 
     @property
     def known_gates(self) -> Mapping[str, bool]:
-        """Those of them that admitq knows."""
+        """The gates among ``gates`` that admitq knows."""
         return {name: on for name, on in self.gates.items() if name in GATES}
 
 
 def _loaded(one: FoundConfiguration, names: Names) -> Configuration | ConfigurationError:
-    import yaml  # noqa: PLC0415 only where there is something to read
+    import yaml  # noqa: PLC0415 needed only for clusters with a configuration file
 
     given = {"apiGroup": names.group, **one.given}
     if isinstance(gates := given.get("featureGates"), Mapping):
-        # Unknown ones are told of by themselves.
+        # A check of its own reports unknown gates.
         given["featureGates"] = {name: on for name, on in gates.items() if name in GATES}
     try:
         return load_configuration(yaml.safe_dump(given))
@@ -134,7 +134,7 @@ def _loaded(one: FoundConfiguration, names: Names) -> Configuration | Configurat
 
 
 def readable_version(definition: JsonObject) -> str | None:
-    """The version in which objects of a definition are read; None where it serves none that is known."""
+    """Return the version in which to read objects of a definition; None if it serves no known version."""
     versions: Iterable[Any] = value_at(definition, ("spec", "versions"), ()) or ()
     served = {one.get("name") for one in versions if one.get("served")}
     return next((one for one in (NEWER, OLDER) if one in served), None)
@@ -146,20 +146,20 @@ def is_ours(obj: JsonObject) -> bool:
 
 
 def object_reference(plural: str, obj: JsonObject) -> str:
-    """How an object is called in the plan: as kubectl would take it."""
+    """Return the reference of an object for the plan, as kubectl accepts it."""
     namespace = value_at(obj, ("metadata", "namespace"))
     name = value_at(obj, ("metadata", "name"), "?")
     return f"{plural}/{name}" + (f" in {namespace}" if namespace else "")
 
 
 def containers(deployment: JsonObject) -> Iterator[JsonObject]:
-    """The containers of a Deployment's pods."""
+    """Yield the containers of a Deployment's pods."""
     found: Iterable[Any] = value_at(deployment, ("spec", "template", "spec", "containers"), ()) or ()
     return (one for one in found if isinstance(one, dict))
 
 
 def arguments(deployment: JsonObject) -> list[str]:
-    """Command lines of a Deployment's containers, word by word."""
+    """Return the words of the command lines of a Deployment's containers."""
     return [
         str(word)
         for one in containers(deployment)
@@ -168,7 +168,7 @@ def arguments(deployment: JsonObject) -> list[str]:
 
 
 def is_running(deployment: JsonObject) -> bool:
-    """Whether a Deployment has pods, or is to have some."""
+    """Whether a Deployment has or wants pods."""
     wanted = value_at(deployment, ("spec", "replicas"), 1)
     return bool(wanted) or bool(value_at(deployment, ("status", "replicas"), 0))
 

@@ -1,7 +1,7 @@
-"""Reading what a take-over looks at. Every call is a GET.
+"""Reads a cluster for the plan of a take-over. Every request is a GET.
 
-Who is in charge is found by what the API server calls: the Services behind the group's webhooks, and the
-Deployments whose pods these select. So no name of another project has to be known.
+The manager in charge is found through what the API server calls: the Services behind the group's webhooks,
+and the Deployments whose pods these Services select. So no name of another project has to be known.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -28,16 +28,16 @@ from admitq_api.labels import Names
 API_SERVICES: Final = Resource("apiregistration.k8s.io", "v1", "apiservices", "APIService", namespaced=False)
 
 HAD_MORE_FIELDS: Final = ("admissionchecks",)
-"""Kinds whose older version had fields that the newer one has not."""
+"""Kinds that lost fields in the newer version."""
 
 
 async def read_cluster(client: Client, names: Names) -> Cluster:
-    """Read everything that is looked at.
+    """Read all objects that the checks need.
 
-    What cannot be read is noted, and the rest is read nevertheless.
+    Resources that cannot be read are listed in the result, and do not stop the others.
 
     Raises:
-        ApiError: the API server cannot be asked at all.
+        ApiError: the API server cannot be reached.
     """
     await client.request_json("GET", "/apis")
     reader = _ClusterReader(client)
@@ -81,14 +81,14 @@ async def read_cluster(client: Client, names: Names) -> Cluster:
 
 
 class _ClusterReader:
-    """Reads, and keeps what could not be read."""
+    """Reads objects, and collects the resources that could not be read."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
         self.unread: list[str] = []
 
     async def all(self, resource: Resource, namespace: str | None = None) -> tuple[JsonObject, ...]:
-        """All objects of a kind; none where they cannot be read."""
+        """Return all objects of a kind; none if they cannot be read."""
         try:
             items, _ = await self._client.list(resource, namespace)
         except ApiError as error:
@@ -97,7 +97,7 @@ class _ClusterReader:
         return tuple(items)
 
     async def one(self, resource: Resource, name: str, namespace: str) -> JsonObject | None:
-        """An object, or None where there is none or it cannot be read."""
+        """Return an object; None if it does not exist or cannot be read."""
         try:
             return await self._client.get(resource, name, namespace)
         except ApiError as error:
@@ -115,9 +115,9 @@ def _resource(definition: JsonObject, version: str) -> Resource:
 
 
 def _is_of(configuration: JsonObject, names: Names) -> bool:
-    """Whether one of the webhooks of a configuration is called after the group, or at a path of its kinds.
+    """Whether the name or the path of a webhook names the group.
 
-    That its rules name the group tells nothing: policies of others do so, too.
+    Its rules are no evidence: policies of other programs may match the group too.
     """
     return any(
         str(hook.get("name", "")).endswith(f".{names.group}") or names.group.replace(".", "-") in _path(hook)
@@ -136,9 +136,10 @@ async def _in_charge(
     definitions: Iterable[JsonObject],
     leases: Iterable[JsonObject],
 ) -> tuple[tuple[JsonObject, ...], tuple[JsonObject, ...]]:
-    """The Deployments whose pods Services behind webhooks and conversions select, or that hold a lease.
+    """Return the Deployments in charge, and the leases that admitq does not hold.
 
-    With them come the leases that none of ours holds.
+    A Deployment is in charge if a Service behind a webhook or conversion selects its pods, or if its pod
+    holds a lease.
     """
     found: dict[tuple[str, str], JsonObject] = {}
     for namespace, name in sorted({*_services(hooks, definitions)}):
@@ -154,7 +155,7 @@ async def _in_charge(
         namespace = str(value_at(lease, ("metadata", "namespace")))
         holder = str(value_at(lease, ("spec", "holderIdentity"), "") or "")
         for one in await reader.all(DEPLOYMENTS, namespace) if holder else ():
-            # A pod's name begins with its Deployment's, and managers sign with that of their pod.
+            # Managers write the name of their pod, which begins with the name of the Deployment.
             if holder.startswith(f"{(name := str(value_at(one, ('metadata', 'name'))))}-"):
                 found[namespace, name] = one
                 holders.append(one)
@@ -177,7 +178,7 @@ def _services(hooks: Iterable[JsonObject], definitions: Iterable[JsonObject]) ->
 async def _configurations(
     reader: _ClusterReader, names: Names, deployments: Iterable[JsonObject]
 ) -> tuple[FoundConfiguration, ...]:
-    """The configuration files in ConfigMaps that pods of the Deployments have."""
+    """Return the configuration files in ConfigMaps that pods of the Deployments mount."""
     found: dict[str, FoundConfiguration] = {}
     for deployment in deployments:
         namespace = str(value_at(deployment, ("metadata", "namespace")))

@@ -1,4 +1,4 @@
-"""The plan of a take-over, made of what was read: findings, numbers, values for the chart, steps."""
+"""The plan of a take-over: findings, counts, values for the chart, and steps."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -16,11 +16,11 @@ from admitq_api.namespaces import NAMESPACE_NAME
 SYSTEM: Final = "kube-system"
 
 NAME: Final = "admitq"
-"""What the release is called, and what the names of its objects begin with.
+"""The name of the Helm release, and the prefix of its objects.
 
-It is installed into the namespace of the manager in charge. Webhooks and selectors of both spare that, so
-each starts while the other's webhooks do not answer; and both compete for one Lease there: should somebody
-start them at once, one waits.
+The release is installed into the namespace of the manager in charge. The webhooks and selectors of both
+exclude that namespace, so each manager starts while the webhooks of the other do not answer. Both compete
+for one Lease there, so if both run, one waits.
 """
 
 PLACE_OF_CHART: Final = frozenset(
@@ -36,10 +36,10 @@ PLACE_OF_CHART: Final = frozenset(
         "managedJobsNamespaceSelector",
     }
 )
-"""Fields that the chart fills by itself, or that are said anew."""
+"""Configuration fields that the chart sets itself, or that the plan computes."""
 
 WITHOUT_IDENTITY: Final = "grep -vE '^ +(resourceVersion|uid): '"
-"""What makes of objects that were read some that can be applied later."""
+"""The filter that makes stored objects applicable again."""
 
 APPLY: Final = "kubectl apply --server-side --force-conflicts"
 
@@ -50,7 +50,7 @@ RELEASE: Final = f"helm upgrade --install {NAME} charts/admitq"
 
 @dataclass(frozen=True)
 class Finding:
-    """A check that found something."""
+    """A check, and the places that it found."""
 
     check: AdoptionCheck
     places: tuple[str, ...]
@@ -58,7 +58,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Step:
-    """Something to do, and the commands for it."""
+    """A step, and its commands."""
 
     what: str
     commands: tuple[str, ...] = ()
@@ -66,7 +66,7 @@ class Step:
 
 @dataclass(frozen=True)
 class AdoptionPlan:
-    """What there is, what was found, and what to do."""
+    """The state of the cluster, the findings, and the steps of the take-over."""
 
     group: str
     served: tuple[str, ...]
@@ -81,11 +81,11 @@ class AdoptionPlan:
 
     @property
     def is_clear(self) -> bool:
-        """Whether nothing stands in the way."""
+        """Whether no finding blocks the take-over."""
         return all(one.check.severity is not Severity.BLOCKS for one in self.findings)
 
     def to_dict(self) -> dict[str, Any]:
-        """The plan as JSON."""
+        """Return the plan as JSON values."""
         return {
             "apiGroup": self.group,
             "clear": self.is_clear,
@@ -115,7 +115,7 @@ def _told(step: Step) -> dict[str, Any]:
 
 
 def make_plan(cluster: Cluster) -> AdoptionPlan:
-    """The plan for a cluster as it was read."""
+    """Return the plan for a cluster."""
     found = ((check, tuple(check.find(cluster))) for check in CHECKS)
     return AdoptionPlan(
         group=cluster.names.group,
@@ -149,7 +149,7 @@ def _states(cluster: Cluster) -> dict[str, int]:
 
 
 def workload_state(workload: JsonObject) -> str:
-    """What a Workload is in: the furthest of pending, quota reserved, admitted and finished."""
+    """Return the state of a Workload: pending, quota reserved, admitted or finished."""
     for condition, state in (("Finished", "finished"), ("Admitted", "admitted")):
         if has_true_condition(workload, condition):
             return state
@@ -157,7 +157,7 @@ def workload_state(workload: JsonObject) -> str:
 
 
 def make_chart_values(cluster: Cluster) -> dict[str, Any]:
-    """Values for the chart that make admitq do as the manager in charge was told to."""
+    """Return the values for the chart that configure admitq like the manager in charge."""
     told: dict[str, Any] = {}
     for one, loaded in cluster.configured:
         if isinstance(loaded, Configuration):
@@ -167,7 +167,7 @@ def make_chart_values(cluster: Cluster) -> dict[str, Any]:
                 for key, value in _different(_dumped(loaded), _dumped(bare)).items()
                 if key not in PLACE_OF_CHART
             }
-            # The address is the pod's, which the chart knows.
+            # The chart sets the address.
             if isinstance(told.get("metrics"), dict):
                 told["metrics"].pop("bindAddress", None)
             dispatcher = told.get("multiKueue")
@@ -184,7 +184,7 @@ def make_chart_values(cluster: Cluster) -> dict[str, Any]:
                 told["leaderElection"] = {"resourceName": lease}
     gates = dict(cluster.known_gates)
     if any(isinstance(one, Configuration) and not one.wait_for_pods_ready for _, one in cluster.configured):
-        # Only v1beta1 can leave it out; what the chart writes is v1beta2.
+        # Only v1beta1 may omit waitForPodsReady; the chart writes v1beta2.
         gates[Gate.DISABLE_WAIT_FOR_PODS_READY.value] = True
     if gates:
         told["featureGates"] = gates
@@ -196,7 +196,7 @@ def make_chart_values(cluster: Cluster) -> dict[str, Any]:
 
 
 def exclude_namespaces(namespaces: list[str], selector: Mapping[str, Any]) -> dict[str, Any]:
-    """A selector of namespaces that leaves some alone, and what the given one leaves alone."""
+    """Return a namespace selector that excludes these namespaces, and all that the given one excludes."""
     spared = {"key": NAMESPACE_NAME, "operator": "NotIn", "values": namespaces}
     return {**selector, "matchExpressions": [*(selector.get("matchExpressions") or ()), spared]}
 
@@ -206,7 +206,7 @@ def _dumped(configuration: Configuration) -> dict[str, Any]:
 
 
 def _different(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
-    """What stands in one and not, or otherwise, in the other."""
+    """Return the entries of one mapping that the other lacks or has with another value."""
     found: dict[str, Any] = {}
     for key, value in one.items():
         if isinstance(value, Mapping) and isinstance(other.get(key), Mapping):
@@ -231,7 +231,7 @@ def _steps(cluster: Cluster) -> Iterator[Step]:
     ]
     install = f"{RELEASE} --namespace {cluster.namespace} --values values.yaml"
     yield Step(
-        "Keep what the way back needs, and how the queues stand.",
+        "Save the objects that the way back needs, and the counts of the queues.",
         (
             *(
                 f"kubectl get {what} -o yaml | {WITHOUT_IDENTITY} > {name}.yaml"
@@ -242,19 +242,20 @@ def _steps(cluster: Cluster) -> Iterator[Step]:
         ),
     )
     yield Step(
-        "Put the values of this plan into a file, and add to it where your image is.",
+        "Write the values of this plan into a file, and add the location of your image.",
         ("admitq adopt --from kueue --values > values.yaml",),
     )
     yield Step(
-        "Install admitq beside the manager in charge: its webhooks answer, and nothing is managed yet. "
-        "It takes over the definitions; no object is touched.",
+        "Install admitq beside the manager in charge: its webhooks answer, and it manages nothing yet. "
+        "It takes over the CustomResourceDefinitions and changes no other object.",
         (
             f"{install} --set manager.replicas=0 --take-ownership --wait",
             *((f"kubectl annotate {' '.join(injected)} {CA_INJECTED}-",) if injected else ()),
         ),
     )
     yield Step(
-        "Take away what calls the manager in charge, and stop it. Running jobs run on, new ones wait.",
+        "Delete the configurations that call the manager in charge, and stop it. Running jobs continue, new"
+        " jobs wait.",
         (
             *(f"kubectl delete {name}" for name in _hooks(cluster)),
             *((f"kubectl delete {_apis(cluster)}",) if cluster.api_services else ()),
@@ -262,14 +263,14 @@ def _steps(cluster: Cluster) -> Iterator[Step]:
         ),
     )
     yield Step(
-        "Start admitq. Its webhooks start anew: whoever wrote another CA into the definitions has stopped.",
+        "Start admitq. Its webhooks restart and write their CA, which no other program overwrites any more.",
         (
             f"kubectl --namespace {cluster.namespace} rollout restart deployment {NAME}-webhook",
             f"{install} --wait",
         ),
     )
     yield Step(
-        "Look at the queues: what was admitted still is.",
+        "Compare the queues: admitted workloads are still admitted.",
         (f"{_queues(cluster)} | diff before.txt - || true",),
     )
 
@@ -277,15 +278,15 @@ def _steps(cluster: Cluster) -> Iterator[Step]:
 def _way_back(cluster: Cluster) -> Iterator[Step]:
     managers = f"app.kubernetes.io/instance={NAME},app.kubernetes.io/component=manager"
     yield Step(
-        "Stop admitq's managers; its webhooks still answer. Running jobs run on, new ones wait.",
+        "Stop admitq's managers; its webhooks still answer. Running jobs continue, new jobs wait.",
         (
             f"kubectl --namespace {cluster.namespace} scale deployment {NAME}-manager --replicas=0",
             f"kubectl --namespace {cluster.namespace} {GONE} {managers}",
         ),
     )
     yield Step(
-        "Start the manager that was in charge, and bring back what was kept. Until it answers, new jobs are "
-        "refused.",
+        "Start the manager that was in charge, and restore the saved objects. Until it answers, new jobs are "
+        "rejected.",
         (
             *(
                 f"kubectl --namespace {namespace} scale deployment {name} --replicas={replicas}"
@@ -301,13 +302,13 @@ def _way_back(cluster: Cluster) -> Iterator[Step]:
         ),
     )
     yield Step(
-        "When it answers, remove admitq. The definitions stay, and with them all objects.",
+        "When it answers, remove admitq. The CustomResourceDefinitions and all objects stay.",
         (f"helm uninstall {NAME} --namespace {cluster.namespace}",),
     )
 
 
 def _queues(cluster: Cluster) -> str:
-    """The command that tells how the queues stand."""
+    """Return the command that prints the counts of the queues."""
     columns = ",".join(
         f"{title}:.status.{field}"
         for title, field in (
@@ -335,7 +336,7 @@ def _hooks(cluster: Cluster) -> list[str]:
 
 
 def _replicas(cluster: Cluster) -> Iterator[tuple[str, str, int]]:
-    """Namespace and name of each Deployment in charge, and how many replicas it had; at least one."""
+    """Yield namespace, name and replicas of each Deployment in charge; at least one replica."""
     for one in cluster.deployments:
         yield *_place(one), int(value_at(one, ("spec", "replicas"), 1)) or 1
 
@@ -344,7 +345,7 @@ def _stopped(cluster: Cluster) -> Iterator[str]:
     for one in cluster.deployments:
         namespace, name = _place(one)
         yield f"kubectl --namespace {namespace} scale deployment {name} --replicas=0"
-        # Its rollout ends before its pods do.
+        # The scale-down is complete before the pods have ended, so the command waits for them.
         if labels := value_at(one, ("spec", "selector", "matchLabels")):
             selector = ",".join(f"{key}={value}" for key, value in labels.items())
             yield f"kubectl --namespace {namespace} {GONE} {selector}"

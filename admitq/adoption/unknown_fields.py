@@ -1,4 +1,4 @@
-"""What objects say that admitq's definitions have no place for: the API server drops it at the next write."""
+"""Fields of stored objects that admitq's CRDs do not have: the API server drops them at the next write."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -11,7 +11,7 @@ OF_EVERY_OBJECT: Final = frozenset({"apiVersion", "kind", "metadata"})
 
 
 def find_unknown_fields(cluster: Cluster) -> Iterator[str]:
-    """What would be lost or refused: each field once, with an object that has it and how many more do."""
+    """Yield each unknown field or value once, with one object that has it and the number of others."""
     own = {one["spec"]["names"]["plural"]: _schemas(one) for one in create_crds(cluster.names.group)}
     for plural, definition in cluster.definitions.items():
         schema = own.get(plural, {}).get(readable_version(definition) or "")
@@ -29,7 +29,7 @@ def find_unknown_fields(cluster: Cluster) -> Iterator[str]:
 
 
 def find_unknown_paths(schema: Mapping[str, Any], value: Any, at: str = "") -> Iterator[str]:
-    """The fields in a value that a structural schema has not, and the values that it does not list."""
+    """Yield the paths of fields that a structural schema lacks, and of values that it does not allow."""
     if isinstance(value, Mapping):
         fields: Mapping[str, Any] = schema.get("properties") or {}
         others = schema.get("additionalProperties")

@@ -1,4 +1,4 @@
-"""The composition root: where configuration, core, controllers and webhooks become processes."""
+"""The composition root: builds processes from configuration, core, controllers and webhooks."""
 
 from admitq.app.components import select_components, select_shadow_components
 from admitq.app.process import run

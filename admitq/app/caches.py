@@ -1,4 +1,4 @@
-"""Whether what a process reads from watches is complete."""
+"""Waiting for the first complete list of each watch, and the readiness check of it."""
 
 import asyncio
 from collections.abc import Sequence
@@ -11,14 +11,14 @@ async def wait_until_synced(watchers: Sequence[Watcher], seconds: float) -> None
     """Wait until every watcher's first list is complete.
 
     Raises:
-        TimeoutError: not within so many seconds.
+        TimeoutError: a list is not complete after this many seconds.
     """
     async with asyncio.timeout(seconds):
         await asyncio.gather(*(watcher.synced.wait() for watcher in watchers))
 
 
 def check_caches(watchers: Sequence[Watcher]) -> Check:
-    """The readiness check that names what has not been read yet."""
+    """Return the readiness check that names the resources without a complete list."""
 
     async def check() -> str | None:
         waiting = [str(watcher.resource) for watcher in watchers if not watcher.synced.is_set()]

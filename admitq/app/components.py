@@ -1,4 +1,4 @@
-"""The parts of a process, and which of them a command runs."""
+"""The components of a process, and the components that each command runs."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -6,60 +6,60 @@ from typing import Final
 
 
 class Component(StrEnum):
-    """A part of a process; the values are what ``--components`` takes."""
+    """A component of a process. The values are those of ``--components``."""
 
     WEBHOOK = "webhook"
-    """Answers admission reviews. Reads only what these look at, and needs no lease."""
+    """Answers admission reviews. Watches only what reviews need, and needs no lease."""
     CORE = "core"
-    """The controllers of Workloads, queues, checks and priority classes: evictions and every status."""
+    """The controllers of Workloads, queues, checks and priority classes. They evict and write statuses."""
     JOBS = "jobs"
-    """The controllers of jobs: they create the Workloads of jobs, and start and stop jobs."""
+    """The job controllers. They create the Workloads of jobs, and start and stop jobs."""
     CYCLE = "cycle"
-    """The admission cycles: they reserve quota, preempt, and report why Workloads wait."""
+    """The admission cycles. They reserve quota, preempt, and report why Workloads wait."""
     TOPOLOGY = "topology"
-    """Topology-aware placement. Accepted so that command lines last; there is nothing in it so far."""
+    """Topology-aware placement. Accepted, but without effect: the feature does not exist yet."""
 
 
 LEASED_COMPONENTS: Final = frozenset({Component.CORE, Component.JOBS, Component.CYCLE})
-"""The parts of which one process acts at a time, the one that holds the lease."""
+"""The components of which only the holder of the lease acts."""
 
 COMMANDS: Final[Mapping[str, tuple[Component, ...]]] = {
     "manager": (Component.CORE, Component.JOBS, Component.CYCLE, Component.TOPOLOGY),
     "webhook": (Component.WEBHOOK,),
     "all-in-one": tuple(Component),
 }
-"""What each command runs, unless ``--components`` chooses from it."""
+"""The components of each command; ``--components`` selects some of them."""
 
 
 def select_shadow_components(command: str, flag: str | None) -> tuple[Component, ...]:
-    """The parts of a command that run in a shadow: those that decide. Reviews are left to who is in charge.
+    """Return the components that a shadow runs: those that decide. It answers no reviews.
 
     Args:
         command: one of ``COMMANDS``.
-        flag: the value of ``--components``; None where it is not given.
+        flag: the value of ``--components``; None without the flag.
 
     Raises:
-        ValueError: the command decides nothing, or only a part of it is to run.
+        ValueError: the command has no component that decides, or ``--components`` is given.
     """
     if not LEASED_COMPONENTS.intersection(COMMANDS[command]):
         raise ValueError(
-            f"--shadow: admitq {command} answers reviews, which is left to the manager in charge: "
+            f"--shadow: admitq {command} only answers reviews, which a shadow does not do: "
             "use admitq manager --shadow"
         )
     if flag is not None:
-        raise ValueError("--shadow: compares whole decisions: leave --components out")
+        raise ValueError("--shadow: cannot be combined with --components: remove --components")
     return tuple(one for one in COMMANDS[command] if one is not Component.WEBHOOK)
 
 
 def select_components(command: str, flag: str | None) -> tuple[Component, ...]:
-    """The parts that a command is to run, in the order of ``Component``.
+    """Return the components that a command runs, in the order of ``Component``.
 
     Args:
         command: one of ``COMMANDS``.
-        flag: the value of ``--components``, names with commas between them; None where it is not given.
+        flag: the value of ``--components``, comma-separated names; None without the flag.
 
     Raises:
-        ValueError: the list is empty or names a part that the command does not have.
+        ValueError: the list is empty, or names a component that the command does not have.
     """
     offered = COMMANDS[command]
     if flag is None:

@@ -1,4 +1,4 @@
-"""What decisions depend on."""
+"""The resources that the core observes, and their objects."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -9,7 +9,7 @@ from admitq.runtime.store import Store
 
 
 def list_core_resources(kinds: Kinds) -> tuple[Resource, ...]:
-    """What the core reads: all that decides who is admitted, and where."""
+    """Return the resources whose objects the core observes."""
     return (
         kinds.resource_flavors,
         kinds.admission_checks,
@@ -25,8 +25,8 @@ def list_core_resources(kinds: Kinds) -> tuple[Resource, ...]:
 
 
 def iterate_objects(stores: Iterable[Store]) -> Iterator[tuple[Resource, dict[str, Any]]]:
-    """All objects of some stores; they may come and go meanwhile."""
+    """Yield all objects of the stores. The stores may change during the iteration."""
     for store in stores:
-        for key in store.keys():  # noqa: SIM118 - a copy, which the store does not change
+        for key in store.keys():  # noqa: SIM118 - keys() is a copy, so that changes of the store do no harm
             if (obj := store.get(*key)) is not None:
                 yield store.resource, obj

@@ -1,4 +1,4 @@
-"""What every process listens on: health probes, and metrics for those who may read them."""
+"""The endpoints of every process: health probes, and metrics for authorized clients."""
 
 import asyncio
 import time
@@ -20,16 +20,16 @@ from admitq_api.configuration import parse_address
 EXPOSITION = "text/plain; version=0.0.4; charset=utf-8"
 METRICS_PATH = "/metrics"
 CERTIFICATE_PERIOD = 60.0
-"""Seconds between two looks at whether the certificate of the metrics endpoint is due."""
+"""Seconds between two checks whether the certificate of the metrics endpoint needs renewal."""
 
 
 async def serve_health(
     settings: ProcessSettings, checks: Mapping[str, Check], errors: UnexpectedErrors
 ) -> Server | None:
-    """Start the probes; None where the configuration switches them off.
+    """Start the health endpoint. Return None if the configuration disables it.
 
     Raises:
-        OSError: the address is taken or not ours.
+        OSError: the address is in use, or does not belong to this machine.
     """
     health = settings.configuration.health
     address = parse_address(health.health_probe_bind_address)
@@ -45,10 +45,10 @@ async def serve_health(
 async def serve_metrics(
     settings: ProcessSettings, metrics: Metrics, reviews: Reviews, tasks: asyncio.TaskGroup
 ) -> Server | None:
-    """Start the metrics endpoint: plain on loopback, elsewhere over TLS and only for those who may read.
+    """Start the metrics endpoint: plain on loopback, elsewhere over TLS and only for authorized clients.
 
     Raises:
-        OSError: the address is taken or not ours.
+        OSError: the address is in use, or does not belong to this machine.
     """
     address = parse_address(settings.configuration.metrics.bind_address)
     if address is None:
@@ -75,8 +75,8 @@ def _exposition(metrics: Metrics) -> Handler:
     one_at_a_time = asyncio.Lock()
 
     async def handle(_: HttpRequest) -> HttpResponse:
-        # Queues change in this thread, so that they are counted here. A large exposition takes a while to
-        # write, and admission must go on meanwhile. Another reader waits: counting replaces series.
+        # Queues change in this thread, so this thread counts them. Rendering a large exposition takes long,
+        # so another thread does it. A second reader waits, since counting replaces the series.
         async with one_at_a_time:
             await metrics.settled()
             metrics.count()
@@ -89,9 +89,10 @@ def _exposition(metrics: Metrics) -> Handler:
 async def maintain_certificate(
     settings: ProcessSettings, live: LiveCertificate, errors: UnexpectedErrors, tasks: asyncio.TaskGroup
 ) -> None:
-    """Show a certificate from files where they are managed elsewhere, else one made for this process alone.
+    """Serve a certificate from files if another program manages certificates, else one of this process alone.
 
-    Scrapers that want to verify it use certificates from files; the one made here ends with the process.
+    The certificate of this process ends with the process. Configure certificate files if scrapers are to
+    verify the certificate.
     """
     if not settings.configuration.internal_cert_management.enable:
         files = FileCertificates(Path(settings.configuration.webhook.cert_dir), live, errors=errors)

@@ -1,4 +1,4 @@
-"""The manager of a process: watches, the core, the controllers, and the lease that says who acts."""
+"""The manager of a process: watches, the core, the controllers, and leader election."""
 
 import asyncio
 import time
@@ -49,17 +49,17 @@ from admitq_api.feature_gates import Gate
 log = logger(__name__)
 
 SETTLING_SECONDS: Final = 10.0
-"""Longest time that the start waits for kinds that are served and cannot be read."""
+"""How long the start waits at most for kinds that are served but cannot be listed."""
 
 
 class LiveStores:
-    """The stores that watches fill, one a resource; a resource may come and go."""
+    """The stores that watches fill, one for each resource. Resources are added and removed."""
 
     def __init__(self, stores: Iterable[Store]) -> None:
         self._stores = {store.resource: store for store in stores}
 
     def of(self, resource: Resource) -> Store:
-        """The store of a resource.
+        """Return the store of a resource.
 
         Raises:
             KeyError: the resource is not watched.
@@ -67,15 +67,15 @@ class LiveStores:
         return self._stores[resource]
 
     def find(self, resource: Resource) -> Store | None:
-        """The store of a resource; None if it is not watched."""
+        """Return the store of a resource; None if it is not watched."""
         return self._stores.get(resource)
 
     def add(self, store: Store) -> None:
-        """Have a store found."""
+        """Add the store of a resource."""
         self._stores[store.resource] = store
 
     def discard(self, store: Store) -> None:
-        """Have a store found no more."""
+        """Remove the store of a resource."""
         self._stores.pop(store.resource, None)
 
     def __iter__(self) -> Iterator[Store]:
@@ -83,20 +83,20 @@ class LiveStores:
 
 
 class ManagerPart:
-    """Everything that a manager is made of; nothing runs before ``start``.
+    """The parts of a manager. They run once ``start`` is called.
 
     Args:
-        settings: what the process was started with.
-        credentials: how to reach the cluster.
+        settings: the settings of the process.
+        credentials: the credentials for the API server.
         metrics: the registry of the process.
-        user_agent: how the API server sees us.
-        observe: told of each request.
-        open_client: makes the client through which everything but the lease goes. Tests that kill a manager
-            give one that counts what it awaits of the API server.
-        components: those of ``ACTING`` that it is to run. Without the cycles it reserves no quota, and goes
-            on with what another program reserves. Without the core it writes no statuses, and without the
-            jobs it neither creates Workloads nor starts jobs. With the cycles alone it reads only what
-            decisions depend on.
+        user_agent: the User-Agent of requests.
+        observe: receives each finished request.
+        open_client: creates the client for everything but the lease. Tests that kill a manager pass a client
+            that counts its calls.
+        components: the components to run, of ``LEASED_COMPONENTS``. Without ``cycle`` the manager reserves no
+            quota, and uses what another program reserves. Without ``core`` it writes no statuses. Without
+            ``jobs`` it neither creates Workloads nor starts jobs. With ``cycle`` alone it watches only what
+            the core observes.
     """
 
     def __init__(
@@ -130,7 +130,7 @@ class ManagerPart:
             qps=configuration.client_connection.qps,
             burst=configuration.client_connection.burst,
             observe=observe,
-            # A manager that may have lost its lease must not write, whatever it was about to do.
+            # A manager that may have lost its lease must not write.
             fence=self._elector.assert_leading if self._elector is not None else None,
         )
         self._stores = LiveStores(
@@ -241,7 +241,7 @@ class ManagerPart:
         )
 
     def _between_cycles(self, spec: ControllerSpec) -> ControllerSpec:
-        """A controller that waits for the end of a cycle: it compares numbers of the core with the stores."""
+        """Return a controller that reconciles between cycles, as it compares the core with the stores."""
 
         async def reconcile(key: Key) -> float | None:
             await self.manager.settled()
@@ -253,7 +253,7 @@ class ManagerPart:
         return lambda change: self.manager.observe(resource, change)
 
     def _observed(self, resource: Resource, obj: dict[str, Any]) -> None:
-        """Take in the answer to a write of ours, ahead of the watch."""
+        """Store the response of our own write, before the watch delivers it."""
         metadata = obj.get("metadata") or {}
         if obj.get("kind") == "Status":
             return
@@ -300,29 +300,29 @@ class ManagerPart:
         )
         return ManagerMeasures(scope, pending)
 
-    # --- what the core says has changed -----------------------------------------------------------
+    # --- refresh instructions of the core ---------------------------------------------------------
 
     def cluster_queue(self, name: str) -> None:
-        """Look at a ClusterQueue's status."""
+        """Reconcile the status of a ClusterQueue."""
         self._look(registry.CLUSTER_QUEUE, Key("", name))
 
     def local_queue(self, key: ObjectKey) -> None:
-        """Look at a LocalQueue's status."""
+        """Reconcile the status of a LocalQueue."""
         self._look(registry.LOCAL_QUEUE, Key(*key))
 
     def cohort(self, name: str) -> None:
-        """Look at a cohort's status."""
+        """Reconcile the status of a cohort."""
         self._look(registry.COHORT, Key("", name))
 
     def _look(self, controller: str, key: Key) -> None:
-        # Without the core this process has no controllers of statuses.
+        # Without the component core this process has no controllers of statuses.
         if (found := self._controllers.get(controller)) is not None:
             found.add(key)
 
     # --- running ----------------------------------------------------------------------------------
 
     async def start(self, tasks: asyncio.TaskGroup) -> None:
-        """Fill the stores; then stand for leader, and act as one once elected.
+        """Fill the stores, then take part in leader election, and act once elected.
 
         Raises:
             TimeoutError: the stores were not complete in time.
@@ -336,7 +336,7 @@ class ManagerPart:
         await wait_until_synced(self._watchers, patience)
         tasks.create_task(self._served_kinds.run(), name="kinds that come and go")
         await self._served_kinds.settled(min(patience, SETTLING_SECONDS))
-        # What was listed lives on; collections need not walk through all of it again and again.
+        # The listed objects live long, so garbage collections need not traverse them.
         exclude_current_objects()
         self._synced = True
         tasks.create_task(self.manager.run(), name="manager")
@@ -357,7 +357,7 @@ class ManagerPart:
         self.manager.lead()
 
     async def stop(self) -> None:
-        """Write what is still to be told, let go of the lease, and close all connections."""
+        """Write the recorded events, release the lease, and close all connections."""
         if self._elector is None or self._elector.is_leader():
             await self._recorder.flush()
         if self._elector is not None:
@@ -365,13 +365,13 @@ class ManagerPart:
         await self._open.aclose()
 
     def dump(self) -> None:
-        """Write what is cached, and the whole state of the core, to the log, after the cycle that runs."""
+        """Log a dump of the core's state, after the running cycle."""
         self.manager.when_settled(self._dumping.begin)
 
     def _is_leading(self) -> bool:
         return self._synced and (self._elector is None or self._elector.is_leader())
 
-    # --- telling ----------------------------------------------------------------------------------
+    # --- metrics and reports ----------------------------------------------------------------------
 
     def _on_watch(self, resource: Resource, outcome: Outcome) -> None:
         if outcome not in {Outcome.LISTED, Outcome.ENDED}:
@@ -391,7 +391,7 @@ class ManagerPart:
         return 0 if store is None else len(store.quarantined)
 
     def _decisive_objects(self) -> Iterator[tuple[Resource, dict[str, Any]]]:
-        """All that the core observes."""
+        """Yield all objects that the core observes."""
         return iterate_objects(self._stores.of(resource) for resource in list_core_resources(self._kinds))
 
     def _on_objects_set_aside(self, resource: Resource) -> None:
@@ -399,7 +399,7 @@ class ManagerPart:
 
 
 async def _left_to_its_controller(_: dict[str, Any]) -> None:
-    """Start no job: the process that runs the job controllers sees that its Workload is admitted."""
+    """Start no job: the process that runs the job controllers starts the jobs of admitted Workloads."""
 
 
 def _selects(selector: LabelSelector, obj: dict[str, Any]) -> bool:

@@ -1,4 +1,4 @@
-"""One process from start to stop: the event loop, the signals, and the parts that a component is made of."""
+"""One process from start to stop: the event loop, the signals, and the components."""
 
 import asyncio
 import os
@@ -33,14 +33,14 @@ LEFT_TO_OTHERS: Final = {
     Component.JOBS: "Workloads of jobs, and the start and stop of jobs",
     Component.CYCLE: "the reservation of quota",
 }
-"""What another process or program has to do where a process lacks one of the parts that act."""
+"""What another process or program must do if a process runs without one of these components."""
 
 
 Part = WebhookPart | ManagerPart | ShadowPart
 
 
 class ProcessStopped(Exception):
-    """The process was asked to end."""
+    """SIGTERM or SIGINT was received."""
 
 
 def run(
@@ -50,17 +50,17 @@ def run(
     kubeconfig: Path | None,
     shadow: ShadowSettings | None = None,
 ) -> int:
-    """Run some components until told to stop.
+    """Run components until SIGTERM or SIGINT.
 
     Args:
-        command: how the process is called, which the API server sees.
-        components: what runs in it.
-        settings: what it was started with.
-        kubeconfig: how to reach the cluster; None for the pod's own account, then KUBECONFIG.
-        shadow: how to compare with the manager in charge, instead of being in charge oneself.
+        command: the name of the command; part of the User-Agent.
+        components: the components to run.
+        settings: the settings of the process.
+        kubeconfig: the kubeconfig file; None for the pod's service account, then KUBECONFIG.
+        shadow: the settings of a shadow; None for a process that acts.
 
     Returns:
-        The exit code: 0 after SIGTERM or SIGINT, 1 when something ended that must not.
+        The exit code: 0 after SIGTERM or SIGINT, 1 after a failure.
     """
     try:
         credentials = load_credentials(kubeconfig)
@@ -80,11 +80,11 @@ def run(
 
 
 def _loop_factory() -> "type[asyncio.AbstractEventLoop] | None":
-    # An escape for platforms and debuggers that uvloop does not get along with.
+    # For platforms and debuggers that uvloop does not support.
     if os.environ.get("ADMITQ_EVENT_LOOP") == "asyncio":
         return None
     try:
-        import uvloop  # noqa: PLC0415 absent where no wheel exists
+        import uvloop  # noqa: PLC0415 not installed on platforms without a wheel
     except ImportError:
         return None
     return uvloop.Loop
@@ -140,7 +140,7 @@ async def _serve(
         try:
             async with asyncio.TaskGroup() as tasks:
                 servers = await _listen(settings, client, metrics, [webhooks, manager], tasks)
-                # Signals are heeded while the parts start, too: that may take long.
+                # The start of the components may take long, so signals are handled during it.
                 tasks.create_task(_run_until_signal(servers, webhooks, manager), name="signals")
                 await _start([webhooks, manager], tasks)
         finally:
@@ -155,7 +155,7 @@ async def _listen(
     parts: "Sequence[Part | None]",
     tasks: asyncio.TaskGroup,
 ) -> list[Server]:
-    """Answer probes and scrapes from the first moment on."""
+    """Start the endpoints for health probes and metrics."""
     checks: dict[str, Check] = {}
     for part in parts:
         if part is not None:
@@ -188,5 +188,5 @@ async def _run_until_signal(
 
 
 def _log_missing_state() -> None:
-    """Answer who asks for the state where nothing is decided, rather than end as the signal would have it."""
+    """Handle SIGUSR2 in a process without a core; the default action would end the process."""
     log.info("no state to dump here", remedy="signal the process that runs core, jobs or cycle")

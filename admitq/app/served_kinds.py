@@ -1,12 +1,12 @@
-"""Controllers of resources that come and go: each runs while the API server serves its resource.
+"""Controllers of kinds that need not be installed: each runs while the API server serves its resource.
 
-Asked is discovery, every few seconds and only while something is missing: every account may, it costs one
-small answer, and it tells of what is served, of built-in and aggregated kinds too. A watch of the
-definitions would be a right to read all of them, some of which are megabytes, and would still have to wait
-until what they define is served. That a resource is gone is told by its own watch, which then ends.
+While a resource is missing, discovery is called every few seconds. Every account may call it, it is one small
+request, and it covers built-in and aggregated kinds too. A watch of CustomResourceDefinitions would need the
+right to read all of them, some of which have megabytes. It would also not show when the API server begins to
+serve a kind. The watch of a resource ends when the API server no longer serves it.
 
-What is known of a resource that goes is dropped without telling anybody: its objects were not deleted as far
-as we know, so that nothing that depends on them is brought to an end.
+The store of such a resource is dropped without events of deletion: its objects may still exist, so nothing
+that depends on them may be ended.
 """
 
 import asyncio
@@ -30,39 +30,39 @@ from admitq.runtime.watcher import Outcome, Watcher
 log = logger(__name__)
 
 DISCOVERY_PERIOD_SECONDS: Final = 5.0
-"""Between two looks at what is served, give or take a fifth."""
+"""Seconds between two discovery calls, plus or minus a fifth."""
 
 
 class Stores(Protocol):
-    """Where stores are found."""
+    """The stores of the watched resources."""
 
     def of(self, resource: Resource) -> Store:
-        """The store of a resource that is watched."""
+        """Return the store of a watched resource."""
         ...
 
     def add(self, store: Store) -> None:
-        """Have a store found."""
+        """Add the store of a resource."""
         ...
 
     def discard(self, store: Store) -> None:
-        """Have a store found no more."""
+        """Remove the store of a resource."""
         ...
 
 
 class ServedKindControllers:
-    """Runs each of some controllers while its resource is served.
+    """Runs controllers, each while the API server serves its resource.
 
     Args:
         client: for discovery and watches.
-        stores: where the stores of the resources are found while they are served.
+        stores: holds the stores of the resources while they are served.
         parts: the controllers.
-        controller: makes one ready to run.
+        controller: creates a controller from its specification.
         leading: set once this process may act.
-        metrics: where it is told which of them run, and where unexpected exceptions are counted. After one,
-            the controller starts again as if its resource had come back.
-        on_watch: told of the ends of watches.
-        on_quarantine: told when another number of a resource's objects cannot be read.
-        look_seconds: between two looks at what is served.
+        metrics: the registry, for running controllers and unexpected exceptions. After an unexpected
+            exception the controller starts again as if its resource were newly served.
+        on_watch: receives the outcome of each watch.
+        on_quarantine: receives a resource when its number of quarantined objects changes.
+        look_seconds: seconds between two discovery calls.
     """
 
     def __init__(
@@ -89,17 +89,17 @@ class ServedKindControllers:
         self._on_quarantine = on_quarantine
         self._look_seconds = look_seconds
         self._served: dict[Resource, asyncio.Event] = {}
-        """Those that are; the event tells that the first list is complete, or was not to be had."""
+        """The served resources. The event is set once the first list is complete or has failed."""
         self._running: set[Resource] = set()
         self._looked = asyncio.Event()
         self._missing = asyncio.Event()
         self._awaited = {part.resource: part.wanted for part in parts if part.wanted is not None}
-        """What is not wanted yet."""
+        """The resources that nothing needs yet."""
         self._newly_wanted = asyncio.Event()
         self._is_settled = False
 
     async def run(self) -> None:
-        """Look for what is missing, for ever."""
+        """Call discovery while resources are missing, and run the controllers of those that are served."""
         self.report()
         for resource, wanted in list(self._awaited.items()):
             self._stores.of(wanted.resource).subscribe(lambda _, one=resource: self._want(one))
@@ -122,7 +122,7 @@ class ServedKindControllers:
                         await self._newly_wanted.wait()
 
     def _want(self, resource: Resource) -> None:
-        """Look for a resource from now on, and at once, if it is wanted by now."""
+        """Include a resource in discovery, starting at once, if it is needed by now."""
         wanted = self._awaited.get(resource)
         if wanted is not None and wanted.is_so():
             del self._awaited[resource]
@@ -130,7 +130,7 @@ class ServedKindControllers:
             self._newly_wanted.set()
 
     async def settled(self, seconds: float) -> None:
-        """Wait until it is known what is served and that has been read, but not longer than this."""
+        """Wait until discovery succeeded and the served resources are listed, at most for these seconds."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._looked.wait()
@@ -139,11 +139,11 @@ class ServedKindControllers:
         self._is_settled = True
 
     async def ready(self) -> str | None:
-        """The readiness check: what is served has had time to be read; what is missing is not waited for."""
-        return None if self._is_settled else "not known yet which kinds are served"
+        """The readiness check: served resources had time to be listed. Missing resources do not matter."""
+        return None if self._is_settled else "discovery of served kinds has not succeeded yet"
 
     def report(self) -> None:
-        """Tell metrics which controllers run and which wait for their resource."""
+        """Set the metric that shows which controllers run."""
         with self._errors.contain(ErrorPart.METRICS):
             for part in self._parts:
                 is_running = part.resource in self._running
@@ -255,7 +255,7 @@ class ServedKindControllers:
 
 
 class _Followed:
-    """What is read of a resource that another one's controller follows; it may be missing."""
+    """The watch of a resource that the controller of another resource needs too. It may be missing."""
 
     def __init__(
         self,
@@ -266,7 +266,7 @@ class _Followed:
         errors: UnexpectedErrors,
     ) -> None:
         self.looked = asyncio.Event()
-        """Set once its objects are known, or that they are not to be had for now."""
+        """Set once its objects are listed, or the first attempt has failed."""
         resource = followed.resource
         self.store = Store(resource, transform=followed.transform, on_quarantine=on_quarantine, errors=errors)
         self.watcher = Watcher(client, resource, self.store, observe=self._observe, errors=errors)
@@ -278,7 +278,7 @@ class _Followed:
 
 
 def key_handler(controller: Controller[Key], watch: Watch) -> Callable[[Change], None]:
-    """What puts the keys that a change concerns into a controller's queue."""
+    """Return a handler that adds the keys that a change concerns to the queue of a controller."""
 
     def handle(change: Change) -> None:
         urgent = watch.urgent(change)

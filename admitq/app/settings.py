@@ -1,4 +1,4 @@
-"""What a process is started with: the configuration file and the flags, checked as a whole."""
+"""The settings of a process: the configuration file and the flags, validated together."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,36 +17,36 @@ from admitq_api.labels import Names
 from admitq_api.namespaces import NAMESPACE_NAME, SYSTEM_NAMESPACE
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-"""Where Kubernetes puts what a pod is told about its own account."""
+"""The folder into which Kubernetes mounts the service account of a pod."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessSettings:
-    """Frozen choices of one process."""
+    """The settings of one process."""
 
     configuration: Configuration
     names: Names
     gates: FeatureGates
     integrations: tuple[Integration, ...]
-    """The kinds of jobs that are switched on."""
+    """The enabled job kinds."""
     known: tuple[Integration, ...]
-    """All kinds of jobs, also those that are switched off."""
+    """All job kinds, including those that are not enabled."""
     tls: TlsSettings
     custom_labels: tuple[CustomLabel, ...] = ()
-    """The further labels of metrics; none without their feature gate."""
+    """The custom labels of metrics; empty while their feature gate is off."""
 
     @property
     def has_local_queue_metrics(self) -> bool:
-        """Whether LocalQueues have metrics of their own, if they are selected."""
+        """Whether selected LocalQueues have metrics."""
         return self.configuration.metrics.local_queue_metrics.enable and self.gates[Gate.LOCAL_QUEUE_METRICS]
 
     @property
     def has_cohort_metrics(self) -> bool:
-        """Whether cohorts have metrics of their own."""
+        """Whether cohorts have metrics."""
         return self.gates[Gate.METRICS_FOR_COHORTS]
 
     def notes(self) -> tuple[str, ...]:
-        """What is configured and does less than it says, or nothing."""
+        """Return a note for each setting that has less effect than its name says, or none."""
         unused = self.configuration.metrics.custom_labels and not self.gates[Gate.CUSTOM_METRIC_LABELS]
         labels = f"metrics.customLabels: has no effect: feature gate {Gate.CUSTOM_METRIC_LABELS} is off"
         to_come = (
@@ -61,10 +61,10 @@ def load_settings(file: Path | None, feature_gates: str = "") -> ProcessSettings
 
     Args:
         file: the configuration file; None for the defaults.
-        feature_gates: the flag's value, as Name=true,Other=false.
+        feature_gates: the value of the flag: Name=true,Other=false.
 
     Raises:
-        ConfigurationError: a field or a gate is unknown or impossible, or gates are given twice.
+        ConfigurationError: a field or a gate is unknown or invalid, or gates are set in both places.
         OSError: the file cannot be read.
     """
     configuration = load_configuration(
@@ -113,7 +113,7 @@ def _custom_labels(configuration: Configuration) -> tuple[CustomLabel, ...]:
 
 
 def _tls(configuration: Configuration) -> TlsSettings:
-    """What all HTTPS servers of a process accept; TLS 1.3 unless the configuration says 1.2."""
+    """Return the TLS settings of all HTTPS servers of a process; TLS 1.3 unless configured otherwise."""
     tls = configuration.tls
     version = tls.min_version or ("VersionTLS12" if tls.cipher_suites else "VersionTLS13")
     try:

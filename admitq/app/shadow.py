@@ -1,4 +1,4 @@
-"""The shadow of a process: watches and the comparison, and no way to write anything."""
+"""The shadow of a process: watches and the comparison. It never writes to the API server."""
 
 import asyncio
 import re
@@ -38,24 +38,24 @@ from admitq_api.conditions import ConditionType, Reason
 log = logger(__name__)
 
 METRIC_PREFIX: Final = "admitq"
-"""What the names of its metrics start with, also under the group of those who may be in charge."""
+"""The prefix of the shadow's metrics, under any API group: the manager in charge may use the other prefix."""
 
 LEEWAY_SECONDS: Final = 2.0
-"""Within which it does not matter what came first: longer than watches and writes are on their way."""
+"""Changes within this time may be observed in any order: watches and writes are delayed for less."""
 
 PAUSE_SECONDS: Final = 0.05
-"""Between two looks at what is due, at least."""
+"""The shortest time between two evaluations."""
 
 _PREEMPTOR: Final = re.compile(r"\(UID: ([^,)]+)")
-"""Where the message of an eviction names the workload that it was for (semantics, Events)."""
+"""The preemptor in the message of an eviction (semantics, Events)."""
 
 
 class WritesNothingError(RuntimeError):
-    """A shadow was about to write."""
+    """A shadow tried to write."""
 
 
 def refuse_writes() -> None:
-    """Be the fence of a client's writes.
+    """Refuse a write: the fence of a shadow's client.
 
     Raises:
         WritesNothingError: always.
@@ -65,24 +65,24 @@ def refuse_writes() -> None:
 
 @dataclass(frozen=True, slots=True)
 class ShadowSettings:
-    """How a process compares.
+    """The settings of the comparison.
 
-    ``patience`` are the seconds that the manager in charge has to do what is expected of it.
+    The manager in charge has ``patience`` seconds to do what is expected of it.
     """
 
     patience: float
 
 
 class ShadowPart:
-    """Everything that a shadow is made of; nothing runs before ``start``.
+    """The parts of a shadow. They run once ``start`` is called.
 
     Args:
-        settings: what the process was started with.
-        credentials: how to reach the cluster.
+        settings: the settings of the process.
+        credentials: the credentials for the API server.
         metrics: the registry of the process.
-        user_agent: how the API server sees us.
-        observe: told of each request.
-        how: how it compares.
+        user_agent: the User-Agent of requests.
+        observe: receives each finished request.
+        how: the settings of the comparison.
     """
 
     def __init__(
@@ -147,7 +147,7 @@ class ShadowPart:
     # --- running ----------------------------------------------------------------------------------
 
     async def start(self, tasks: asyncio.TaskGroup) -> None:
-        """Fill the stores; then follow the manager in charge.
+        """Fill the stores, then compare with the manager in charge.
 
         Raises:
             TimeoutError: the stores were not complete in time.
@@ -165,14 +165,14 @@ class ShadowPart:
         await self._open.aclose()
 
     def dump(self) -> None:
-        """Write what is cached, and the whole state of the core, to the log; nobody waits for it."""
+        """Log a dump of the core's state, in the background."""
         self._dumping.begin()
 
     async def _run(self) -> None:
         """Compare until cancelled.
 
-        After an exception out of the core, nothing is compared before a new state has been made of what the
-        stores hold. What the manager in charge does meanwhile is not compared.
+        After an exception of the core, the state is rebuilt from the stores. What the manager in charge does
+        until then is not compared.
         """
         while True:
             self._wake.clear()
@@ -180,14 +180,14 @@ class ShadowPart:
                 await self._recovery.make_anew()
             idle = self._turn()
             self._tell()
-            # What is observed is decided over at once; what is due for a conclusion may wait a little.
+            # Decisions follow observations at once; conclusions may wait a little.
             await asyncio.sleep(PAUSE_SECONDS)
             with suppress(TimeoutError):
                 async with asyncio.timeout(idle):
                     await self._wake.wait()
 
     def _turn(self) -> float | None:
-        """Conclude what is due; returns in how many seconds something is, None if that takes an event."""
+        """Conclude what is due. Return the seconds until more is due; None if that takes an event."""
         idle: float | None = 0.0
         with self._guard(CYCLE, None):
             now, before = time.time_ns(), self._shadow.state.queries.cycles_run
@@ -204,7 +204,7 @@ class ShadowPart:
 
     @contextmanager
     def _guard(self, during: str, culprit: tuple[Resource, dict[str, Any]] | None) -> Generator[None]:
-        """Give a context whose exceptions are failures of the core, in the comparison or on a culprit."""
+        """Return a context manager that handles exceptions as failures of the core, caused by the culprit."""
         with self._recovery.guard(during, culprit):
             try:
                 yield
@@ -229,7 +229,7 @@ class ShadowPart:
     # --- observations in --------------------------------------------------------------------------
 
     def _observe(self, resource: Resource, change: Change) -> None:
-        """Take in what a watch showed. Never raises."""
+        """Observe a change from a watch. Never raises."""
         obj, preemption = change.object, None
         if change.new is None:
             event, culprit = self._recovery.deleted(resource, obj), None
@@ -253,7 +253,7 @@ class ShadowPart:
 
 
 def preemption_of(workload: dict[str, Any]) -> Preempted | None:
-    """What a Workload tells of its preemption; None if it is not evicted for that."""
+    """Return the preemption that a Workload's condition reports; None if no preemption evicted it."""
     stated = (workload.get("status") or {}).get("conditions")
     evicted = conditions.find_condition(stated, ConditionType.EVICTED)
     if evicted is None or evicted.get("status") != "True" or evicted.get("reason") != Reason.PREEMPTED:

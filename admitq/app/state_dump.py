@@ -1,8 +1,8 @@
-"""The state of the core, written to the log for whoever asks: what is cached, and who stands in which queue.
+"""Dumps of the core's state to the log: the numbers of cached objects, quota, queues and their workloads.
 
-It is taken at once, so that it is consistent; it is put into words and written in a thread of its own, which
-holds up nobody. A line of the log has a part of it, for log collectors cut what is long: the values of all
-lines of one part, in order, make the whole again, and that can be replayed.
+The state is copied in one step, so that it is consistent. A separate thread encodes and logs the copy, so
+that no other work waits. Log collectors cut long lines, so each line has only some values of one part. The
+values of all lines of a part, in order, are the whole part. The assembled dump can be loaded into a core.
 """
 
 import threading
@@ -20,21 +20,21 @@ from admitq.process.logs import logger
 log = logger(__name__)
 
 PER_LINE: Final = 100
-"""How many objects a line tells of."""
+"""How many objects one line holds."""
 
 
 def split_dump(taken: Dump | DumpedObjects, prefix: str = "") -> Iterator[tuple[str, int, object]]:
-    """A state in parts, with the values as JSON values.
+    """Yield the parts of a state, with JSON values.
 
-    Returns:
-        Of each part its name, the position of the first value in the part, and the values. Objects that were
-        observed are parts of their own, such as ``objects.workloads``.
+    Yields:
+        The name of a part, the position of the first value in the part, and the values. Observed objects are
+        separate parts, such as ``objects.workloads``.
     """
     for each in fields(taken):
         name, value = prefix + each.name, getattr(taken, each.name)
         if isinstance(value, DumpedObjects):
             yield from split_dump(value, f"{name}.")
-        # A list of objects. A named tuple is one object.
+        # A plain tuple is a list of objects. A named tuple is one object.
         elif isinstance(value, tuple) and not hasattr(value, "_fields"):
             for begin in range(0, len(value), PER_LINE):  # type: ignore[reportUnknownArgumentType]
                 yield name, begin, dump.encode(value[begin : begin + PER_LINE])  # type: ignore[reportUnknownArgumentType]
@@ -43,11 +43,11 @@ def split_dump(taken: Dump | DumpedObjects, prefix: str = "") -> Iterator[tuple[
 
 
 class StateDumper:
-    """Writes states on demand, one at a time.
+    """Dumps the state on demand, one dump at a time.
 
     Args:
-        state: whose state it is.
-        cached: how many objects of each resource are known.
+        state: the core.
+        cached: returns the number of cached objects of each resource.
     """
 
     def __init__(self, state: AdmissionState, cached: Callable[[], Mapping[str, int]]) -> None:
@@ -56,7 +56,7 @@ class StateDumper:
         self._writing: threading.Thread | None = None
 
     def begin(self) -> None:
-        """Take the state and have it written; nothing while the last one is still being written."""
+        """Copy the state and start to log it. Do nothing if the previous dump is still running."""
         if self._writing is not None and self._writing.is_alive():
             log.warning("state dump already running")
             return
@@ -68,7 +68,7 @@ class StateDumper:
         self._writing.start()
 
     def wait(self) -> None:
-        """Wait until what was begun is written."""
+        """Wait until the dump that was started last is logged."""
         if self._writing is not None:
             self._writing.join()
 

@@ -1,4 +1,4 @@
-"""The webhook process: answers the API server, with certificates that the API server trusts."""
+"""The webhooks of a process, and the certificates that the API server trusts."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -36,7 +36,7 @@ class WebhookPart:
 
 
 def list_host_names(settings: ProcessSettings) -> tuple[str, ...]:
-    """The names by which an API server may call the webhooks, the Service's first."""
+    """Return the host names by which an API server calls the webhooks; the name of the Service is first."""
     configuration = settings.configuration
     service = configuration.internal_cert_management.webhook_service_name
     inside = f"{service}.{configuration.namespace}.svc"
@@ -47,7 +47,7 @@ def list_host_names(settings: ProcessSettings) -> tuple[str, ...]:
 
 
 def build_webhook_part(settings: ProcessSettings, client: Client, metrics: Metrics) -> WebhookPart:
-    """Put the webhooks together; nothing listens before ``start``."""
+    """Build the webhooks. They listen once ``start`` is called."""
     configuration, names = settings.configuration, settings.names
     world, watchers = watched_world(client, names, settings.integrations, metrics.errors)
     live = LiveCertificate(settings.tls)
@@ -77,7 +77,8 @@ def build_webhook_part(settings: ProcessSettings, client: Client, metrics: Metri
         for watcher in watchers:
             tasks.create_task(watcher.run(), name=f"watch {watcher.resource}")
         tasks.create_task(certificates.run(), name="certificates")
-        # Listens before it can review: what the caches read may have to be converted here first.
+        # The server starts before the caches are complete: the API server may need the conversion webhook to
+        # answer the lists that fill the caches.
         await server.start(configuration.webhook.host, configuration.webhook.port)
         await wait_until_synced(watchers, configuration.controller.cache_sync_timeout.total_seconds())
         synced.set()
@@ -95,7 +96,7 @@ def build_webhook_part(settings: ProcessSettings, client: Client, metrics: Metri
                 names,
                 port=configuration.webhook.port,
                 host=configuration.webhook.host,
-                # Whoever gives certificates says under which names, and told the API server.
+                # Certificates from files may have any host name, which the API server is configured with.
                 server_name=list_host_names(settings)[0] if certificates_are_ours else None,
                 trust=lambda: certificates.trust,
             ),
@@ -106,7 +107,7 @@ def build_webhook_part(settings: ProcessSettings, client: Client, metrics: Metri
 
 
 def _once(synced: asyncio.Event, handler: Handler) -> Handler:
-    """Answer only once the caches that reviews read are complete; before, a verdict might be a wrong one."""
+    """Answer with status 503 until the caches are complete: a review of incomplete data may be wrong."""
 
     async def handle(request: HttpRequest) -> HttpResponse:
         return await handler(request) if synced.is_set() else text(503, "the caches are not complete yet")

@@ -1,4 +1,4 @@
-"""The command line: one command for each process, and those that only print."""
+"""The command line: a command for each process, and commands that print a result."""
 
 import sys
 

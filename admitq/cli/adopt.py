@@ -1,4 +1,4 @@
-"""``admitq adopt``: reads a cluster and prints the plan of taking it over. Imported only when asked for."""
+"""``admitq adopt``: reads a cluster and prints a plan for taking it over. Imported only by that command."""
 
 import asyncio
 from enum import IntEnum
@@ -18,27 +18,27 @@ from admitq.runtime.errors import ApiError, NotLeadingError
 from admitq_api.labels import Names
 
 SHOWN = 5
-"""How many places of a finding are printed; JSON has all."""
+"""How many places of a finding the text lists. JSON and YAML list all."""
 
 
 class AdoptExitCode(IntEnum):
-    """How the command ends."""
+    """The exit status of the command."""
 
     CLEAR = 0
     BLOCKED = 1
-    """Something stands in the way."""
+    """A finding blocks the take-over."""
     UNREACHABLE = 2
-    """Nothing could be read."""
+    """The cluster could not be read."""
 
 
 def adopt(names: Names, kubeconfig: Path | None, *, output: OutputFormat, only_values: bool) -> AdoptExitCode:
     """Run the command.
 
     Args:
-        names: of the group to take over.
-        kubeconfig: how to reach the cluster; None for where the other commands look.
-        output: how the plan is printed.
-        only_values: print the values for the chart and nothing else.
+        names: the names of the API group to take over.
+        kubeconfig: the kubeconfig file; None for the defaults of all commands.
+        output: the format of the plan.
+        only_values: print only the values for the chart.
     """
     try:
         made = make_plan(asyncio.run(_read(names, kubeconfig)))
@@ -61,8 +61,8 @@ async def _read(names: Names, kubeconfig: Path | None) -> Cluster:
 
 
 def _refuse() -> None:
-    """Lets no write out, whatever is called by mistake."""
-    raise NotLeadingError("nothing is written before a take-over")
+    """Refuse all writes of the client."""
+    raise NotLeadingError("admitq adopt never writes")
 
 
 def _yaml(made: AdoptionPlan) -> str:
@@ -70,13 +70,13 @@ def _yaml(made: AdoptionPlan) -> str:
 
 
 def _text(made: AdoptionPlan) -> list[str]:
-    """The plan for people."""
+    """Return the lines of the plan as text."""
     counts = ", ".join(f"{number} {plural}" for plural, number in made.counts.items() if number)
     states = ", ".join(f"{number} {state}" for state, number in made.workloads.items() if number)
     served, stored = ", ".join(made.served) or "no version", ", ".join(made.stored) or "none"
     lines = [
         f"Group     {made.group}, served in {served}, stored in {stored}",
-        f"In charge {'; '.join(made.in_charge) or 'nobody that the API server calls'}",
+        f"In charge {'; '.join(made.in_charge) or 'no manager that the API server calls'}",
         f"Objects   {counts or 'none'}",
         f"Workloads {states or 'none'}",
     ]
@@ -94,5 +94,9 @@ def _text(made: AdoptionPlan) -> list[str]:
         lines += ["", heading]
         for number, step in enumerate(steps, 1):
             lines += [f"  {number}. {step.what}", *(f"     {command}" for command in step.commands)]
-    end = "Nothing stands in the way." if made.is_clear else "Do not switch yet: see what stands in the way."
+    end = (
+        "Nothing blocks the take-over."
+        if made.is_clear
+        else "Do not switch yet: resolve the blocking findings first."
+    )
     return [*lines, "", end]

@@ -37,18 +37,18 @@ KubeconfigOption = Annotated[
     Path | None,
     typer.Option(
         "--kubeconfig",
-        help="How to reach the cluster; without it the pod's service account, then KUBECONFIG.",
+        help="Kubeconfig file; without one the service account of the pod, then KUBECONFIG.",
         metavar="FILE",
     ),
 ]
 GatesOption = Annotated[
-    str, typer.Option("--feature-gates", help="Gates to set, as Name=true,Other=false.", metavar="LIST")
+    str, typer.Option("--feature-gates", help="Feature gates to set: Name=true,Other=false.", metavar="LIST")
 ]
 ComponentsOption = Annotated[
     str | None,
     typer.Option(
         "--components",
-        help="Run only these parts of the command, of webhook, core, jobs, cycle and topology.",
+        help="Run only these components of the command: webhook, core, jobs, cycle, topology.",
         metavar="LIST",
     ),
 ]
@@ -56,19 +56,21 @@ ShadowOption = Annotated[
     bool,
     typer.Option(
         "--shadow",
-        help="Run beside the manager in charge: write nothing, and tell where admitq would decide otherwise.",
+        help="Write nothing, and log where admitq would decide differently than the manager in charge.",
     ),
 ]
 PatienceOption = Annotated[
     float,
     typer.Option(
         "--shadow-patience",
-        help="Seconds that the manager in charge may take for what admitq would have done.",
+        help="Seconds that the manager in charge has to do what admitq would do.",
         min=0.0,
         metavar="SECONDS",
     ),
 ]
-LevelOption = Annotated[str, typer.Option("--log-level", help="debug, info, warning or error.")]
+LevelOption = Annotated[
+    str, typer.Option("--log-level", help="The least severe level: debug, info, warning or error.")
+]
 FormatOption = Annotated[
     LogFormat,
     typer.Option(
@@ -130,7 +132,7 @@ for _component, _summary in PROCESSES.items():
 
 
 WIDE: Final = 1000
-"""Columns of characters that no table fills."""
+"""A width in characters that no table exceeds."""
 
 
 @application.command()
@@ -139,7 +141,7 @@ def crds(
         str, typer.Option("--api-group", help=f"One of {', '.join(GROUPS)}.", metavar="GROUP")
     ] = DEFAULT_GROUP,
 ) -> None:
-    """Print the CustomResourceDefinitions as YAML (install with server-side apply or create)."""
+    """Print the CustomResourceDefinitions as YAML. Install them by server-side apply or create."""
     import yaml
 
     from admitq_api.crds import create_crds as definitions
@@ -159,7 +161,7 @@ def kinds(
         typer.Option("--config", help="Configuration file: its custom kinds are listed too.", metavar="FILE"),
     ] = None,
 ) -> None:
-    """Print the job kinds that admitq knows and what each can do."""
+    """Print the job kinds that admitq supports, and the abilities of each."""
     from admitq.app.settings import load_settings
     from admitq.integrations.capabilities import CAPABILITIES, describe_kind
     from admitq_api.configuration import ConfigurationError
@@ -186,7 +188,7 @@ def kinds(
         )
         table.add_row(one.framework, one.api_version, one.kind, can)
     console = Console()
-    # Who reads this through a pipe wants one line for each kind, however long.
+    # Programs that read from a pipe need one line for each kind.
     if not console.is_terminal:
         console.width = WIDE
     console.print(table)
@@ -257,14 +259,14 @@ def simulate(
 
 
 class Origin(StrEnum):
-    """Whose cluster can be taken over."""
+    """The managers whose cluster can be taken over."""
 
     KUEUE = names_for(COMPAT_GROUP).metric_prefix
 
 
 @application.command()
 def adopt(
-    origin: Annotated[Origin, typer.Option("--from", help="Whose cluster it is.")],
+    origin: Annotated[Origin, typer.Option("--from", help="The manager that is in charge of the cluster.")],
     kubeconfig: KubeconfigOption = None,
     output: OutputOption = OutputFormat.TABLE,
     as_json: JsonOption = False,
@@ -272,10 +274,10 @@ def adopt(
         bool, typer.Option("--values", help="Print only the values for the chart, as YAML.")
     ] = False,
 ) -> None:
-    """Check a cluster that another manager is in charge of, and print the plan of taking it over.
+    """Check a cluster that another manager is in charge of, and print a plan for taking it over.
 
-    Nothing is written. Ends with status 0 when nothing stands in the way, 1 when something does, and 2 when
-    the cluster cannot be read.
+    The command writes nothing. The exit status is 0 when nothing blocks the take-over, 1 when something does,
+    and 2 when the cluster cannot be read.
     """
     from admitq.cli.adopt import adopt as run
 
@@ -286,5 +288,5 @@ def adopt(
 
 @application.command()
 def version() -> None:
-    """Print the version and the API it serves."""
+    """Print the version, and the API version that it serves."""
     typer.echo(f"admitq {VERSION} ({names_for(DEFAULT_GROUP).api_version})")

@@ -1,7 +1,7 @@
-"""The commands that run until they are told to stop, and how one of them begins.
+"""The commands that run a process until it is stopped, and a fast parser for their command lines.
 
-A process is to be ready soon after its start, and what explains command lines takes a while to load. So lines
-that need no explaining are read here, in their plainest form; all others are left to it.
+A process must be ready soon after its start, and importing typer takes long. So this module parses plain
+command lines itself. All other lines, such as those with errors or ``--help``, are left to typer.
 """
 
 import os
@@ -13,17 +13,17 @@ from pathlib import Path
 from typing import Any, Final
 
 CONFIGURATION_ERROR: Final = 2
-"""Exit code when what the user gave cannot be used; nothing was started."""
+"""Exit code for invalid arguments or configuration. Nothing was started."""
 
 PATIENCE_SECONDS: Final = 10.0
-"""How long a shadow waits for the manager in charge, unless it is told otherwise."""
+"""The default of ``--shadow-patience``."""
 
 PROCESSES: Final[Mapping[str, str]] = {
-    "manager": "Run the controllers and the admission cycles (one leads, others stand by).",
+    "manager": "Run the controllers and the admission cycles. One process leads, others stand by.",
     "webhook": "Run the admission webhooks.",
-    "all-in-one": "Run manager and webhooks in one process, for small clusters and for trying out.",
+    "all-in-one": "Run manager and webhooks in one process, for small clusters and for trials.",
 }
-"""The commands that run until they are told to stop, and what each does."""
+"""The commands that run a process, with their help texts."""
 
 
 class LogFormat(StrEnum):
@@ -36,7 +36,7 @@ class LogFormat(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """What a process is started with, each a flag of the same name."""
+    """The options of a process. Each is a flag of the same name."""
 
     config: Path | None = None
     kubeconfig: Path | None = None
@@ -57,17 +57,17 @@ FLAGS: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
     "--log-level": ("log_level", str),
     "--log-format": ("log_format", LogFormat),
 }
-"""The option that each flag sets, and what makes its value from text."""
+"""The option that each flag sets, and the parser of its value."""
 
 SWITCHES: Final[Mapping[str, str]] = {"--shadow": "shadow"}
-"""The option that each flag without a value switches on."""
+"""The option that each flag without a value enables."""
 
 
 def parse_plain(arguments: Sequence[str]) -> tuple[str, Options] | None:
-    """Read a command line in its plainest form: a process, and flags with a value each, if they take one.
+    """Parse a plain command line: the name of a process, then flags with their values.
 
     Returns:
-        Which process, and its options; None for every other line, right or wrong.
+        The name of the process and its options; None for every other line, valid or not.
     """
     if not arguments or arguments[0] not in PROCESSES:
         return None
@@ -91,7 +91,7 @@ def parse_plain(arguments: Sequence[str]) -> tuple[str, Options] | None:
 
 
 def start_process(component: str, options: Options) -> int:
-    """Run a process until it is told to stop, and return its exit code."""
+    """Run a process until SIGTERM or SIGINT, and return its exit code."""
     _spare_imports()
     from admitq import app
     from admitq.process import logs
@@ -111,9 +111,10 @@ def start_process(component: str, options: Options) -> int:
 
 
 def _spare_imports() -> None:
-    """Look for garbage rarely: what imports make lives on, and going through it is a tenth of their time.
+    """Collect garbage rarely during imports, and disable plugins of pydantic.
 
-    Nor are plugins looked for: nothing that happens to be installed takes part in reading the configuration.
+    Imported objects live long, and collections would take a tenth of the import time. Plugins of installed
+    packages must not take part in parsing the configuration.
     """
     from admitq.process.garbage_collection import reduce_collections
 

@@ -1,13 +1,13 @@
-"""The logging flags of Kueue's manager, read as those of admitq (semantics, configuration file).
+"""Translation of the logging flags of Kueue's manager to those of admitq (semantics, configuration file).
 
-Who only changes the image of a Deployment keeps its arguments.
+So a Deployment of Kueue works with admitq's image and unchanged arguments.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 MOST_AT_INFO: Final = 2
-"""The highest verbosity that is still ``info``. Kueue's own manifests set it, and mean no debugging."""
+"""The highest verbosity that means ``info``. Kueue's own manifests set it without wanting debug logs."""
 
 LEVELS: Final = {"debug": "debug", "info": "info", "error": "error", "panic": "error"}
 
@@ -24,18 +24,18 @@ TRANSLATED: Final[Mapping[str, tuple[str, Callable[[str], str]]]] = {
     "--zap-log-level": ("--log-level", _level),
     "--zap-encoder": ("--log-format", str),
 }
-"""The flag of admitq that says the same, and how its value is said."""
+"""The equivalent flag of admitq, and the translation of its value."""
 WITHOUT_EFFECT: Final = ("--zap-stacktrace-level", "--zap-time-encoding")
-"""Times are always written in ISO 8601, and tracebacks where there are some."""
+"""Logs always have ISO 8601 times, and the tracebacks of exceptions."""
 SWITCH: Final = "--zap-devel"
-"""Without effect, too. It needs no value, and takes none but after an equals sign."""
+"""A flag without effect. Its value is optional, and follows an equals sign."""
 
 
 def translate_flags(arguments: Sequence[str]) -> list[str]:
-    """The arguments of a process with its own flags in place of those of Kueue's.
+    """Return the arguments of a process with Kueue's flags translated to admitq's.
 
     Raises:
-        ValueError: there is no such level.
+        ValueError: the log level is unknown.
     """
     result: list[str] = []
     rest = iter(arguments)

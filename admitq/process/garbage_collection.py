@@ -1,23 +1,24 @@
-"""How garbage is collected in processes that keep many objects and leave few circles behind."""
+"""Settings of the garbage collector for processes that keep many objects and create few reference cycles."""
 
 import gc
 import time
 from typing import Any, Final, Literal
 
 _THRESHOLDS: Final = (20_000, 5, 2)
-"""New objects after which circles are looked for among them, and collections after which older ones are
-included. One cycle of admission makes more objects than the 700 after which Python looks."""
+"""How many new objects start a collection, and after how many collections older objects are included.
+
+Python's default of 700 objects is less than one admission cycle creates."""
 
 _LONG_SECONDS: Final = 0.02
-"""A collection that takes longer is the last one that goes through the objects which it found in use."""
+"""After a collection that takes longer, later collections skip the objects that it found in use."""
 
 
 def reduce_collections() -> None:
-    """Look for circles rarely, and go through objects that live on until no collection takes long for them.
+    """Collect garbage rarely, and skip long-lived objects once a collection of them takes long.
 
-    A collection stops the whole process. Without this, one that goes through all objects of 50,000 workloads
-    stops it for a third of a second. Objects that are not gone through are freed as before once nothing
-    refers to them; only circles among them stay.
+    A collection stops the whole process. With the objects of 50,000 workloads, a full collection would stop
+    it for a third of a second. Skipped objects are still freed when nothing refers to them. Only reference
+    cycles among them are never freed.
     """
     gc.set_threshold(*_THRESHOLDS)
     if _spare_after_long not in gc.callbacks:
@@ -25,7 +26,7 @@ def reduce_collections() -> None:
 
 
 def exclude_current_objects() -> None:
-    """Have collections pass over all objects of this moment, which live on."""
+    """Make later collections skip all objects that exist now."""
     gc.collect()
     gc.freeze()
 

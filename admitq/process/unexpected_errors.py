@@ -1,9 +1,8 @@
-"""Keeps an unexpected exception in one item of work from ending the work on all others.
+"""Handling of unexpected exceptions: an exception on one item of work never ends the work on other items.
 
-A long-lived task works on one item after another: a report, an event, a metric, a status. A bug that shows
-on one item must cost that item alone. The exception is logged with its traceback, and counted in a metric
-that an alert watches. Where the state after the exception is not known, as in the core, it is made anew
-(``recovery``).
+A long-lived task works on one item after another: a report, an event, a metric, a status. If a bug shows on
+one item, only that item is lost. The exception is logged with its traceback, and counted in a metric for
+alerts. If the state after the exception is unknown, as in the core, it is rebuilt (``manager.recovery``).
 """
 
 from collections.abc import Callable
@@ -18,7 +17,7 @@ log = logger(__name__)
 
 
 class ErrorPart(StrEnum):
-    """What a process was doing: the label ``part`` of ``unexpected_errors_total``."""
+    """What the process was doing: label ``part`` of the metric ``unexpected_errors_total``."""
 
     CERTIFICATES = "certificates"
     EVENT = "event"
@@ -38,7 +37,7 @@ class UnexpectedErrors:
     """Logs and counts unexpected exceptions.
 
     Args:
-        count: called with the part and the route for each exception; may be called from any thread.
+        count: receives the part and the route of each exception, in any thread.
     """
 
     count: Callable[[ErrorPart, str], None] = lambda *_: None
@@ -50,25 +49,27 @@ class UnexpectedErrors:
             part: what the process was doing.
             error: the exception.
             item: what it was working on, for the log.
-            route: the path of the webhook that was asked; empty for other parts than reviews.
+            route: the path of the webhook, for reviews; empty for other parts.
         """
         fields = {"part": str(part), "item": str(item)} | ({"route": route} if route else {})
         log.error("unexpected error", exc_info=error, **fields)
         self.add(part, route)
 
     def add(self, part: ErrorPart, route: str = "") -> None:
-        """Count an exception that is logged elsewhere. Never raises."""
+        """Count an exception that the caller logs. Never raises."""
         try:
             self.count(part, route)
         except Exception:
             log.exception("unexpected error was not counted", part=str(part))
 
     def contain(self, part: ErrorPart, item: object = "") -> "Contained":
-        """Give a context out of which no exception comes but those that end a task, such as a cancellation.
+        """Return a context manager that reports exceptions and continues after the block.
+
+        Exceptions that end a task, such as a cancellation, are raised as usual.
 
         Args:
-            part: what is done in the context.
-            item: what it is done to, for the log.
+            part: what the block does.
+            item: what the block works on, for the log.
         """
         return Contained(self, part, item)
 
@@ -79,7 +80,7 @@ LOG_ONLY: Final = UnexpectedErrors()
 
 @dataclass(slots=True)
 class Contained:
-    """A context that reports an exception instead of passing it on."""
+    """A context manager that reports an exception of its block instead of raising it."""
 
     errors: UnexpectedErrors
     part: ErrorPart

@@ -1,7 +1,7 @@
-"""Runs one reconcile function over keys, with retries, and sets aside keys that keep failing.
+"""Runs a reconcile function for keys, with retries, and quarantines keys that fail repeatedly.
 
-A reconcile function is given a key and nothing else: not what happened, nor how often. It may return how
-many seconds later it wants to look again.
+A reconcile function gets only a key, and no events. It may return the seconds after which the key is
+reconciled again.
 """
 
 import asyncio
@@ -22,13 +22,13 @@ KeyT = TypeVar("KeyT", bound=Hashable)
 
 QUARANTINE_AFTER = 5
 LONGEST_TRANSIENT_RETRY_S = 30.0
-"""When the API server comes back, nobody waits longer than this."""
+"""The longest retry delay after a transient error, so that work resumes soon after an outage."""
 REFUSED_RETRY_S = 300.0
-"""When the API server is asked again to take what it refused so often that the key is in quarantine."""
+"""The seconds between retries of a quarantined key whose requests the API server rejected."""
 
 
 class ReconcileResult(StrEnum):
-    """How one reconcile ended."""
+    """The result of one reconcile."""
 
     SUCCESS = "success"
     CONFLICT = "conflict"
@@ -39,7 +39,7 @@ class ReconcileResult(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ReconcileReport:
-    """One reconcile, for metrics: the seconds the key waited for a worker, and those the work took."""
+    """One reconcile, for metrics: the seconds that the key waited for a worker, and those of the work."""
 
     controller: str
     result: ReconcileResult
@@ -48,20 +48,20 @@ class ReconcileReport:
 
 
 class Controller(Generic[KeyT]):
-    """Works on keys with a number of workers, each key by one at a time.
+    """Reconciles keys with several workers, each key by one worker at a time.
 
-    - 409: retried soon, for the watch brings the newer object.
-    - Transient errors: retried with backoff, not before the server's Retry-After.
-    - :class:`PermanentlyRefused`: not retried. The key is in quarantine at once, until :meth:`add`.
-    - Anything else: logged and retried with backoff. After five failures in a row the key is in
-      quarantine: it is left alone until :meth:`add` tells that what it is made of has changed. If it was
-      the API server that refused it, its reasons may be elsewhere (rights, a quota, a policy), where no watch
-      tells of a change: it is asked again every ``refused_retry`` seconds.
+    - Conflicts (409) are retried soon, since the watch delivers the newer object.
+    - Transient errors are retried with backoff, not before the server's Retry-After.
+    - :class:`PermanentRejection` is not retried. It quarantines the key at once, until :meth:`add`.
+    - Other exceptions are logged and retried with backoff. Five failures in a row quarantine the key: it is
+      not reconciled until :meth:`add` reports a change of its objects. If the API server rejected the
+      requests, the reason may be one that no watch shows, such as an access rule, a ResourceQuota or a
+      policy. Such a key is retried every ``refused_retry`` seconds.
 
-    Besides ``workers``, ``urgent_workers`` work on urgent keys alone: these do not wait while all others are
-    in the middle of a call. ``deadline`` (seconds) ends a reconcile that hangs; that counts as a failure.
-    ``on_quarantine`` is told the controller and a key whenever that key comes into quarantine or out of it.
-    ``errors`` takes exceptions of ``observe`` and ``on_quarantine``; those of reconciles are results.
+    Besides ``workers`` there are ``urgent_workers``, which reconcile only urgent keys, so that these do not
+    wait for calls of the others. ``deadline`` (seconds) cancels a reconcile that hangs, as a failure.
+    ``on_quarantine`` receives the controller and a key when the quarantine of the key begins or ends.
+    ``errors`` handles exceptions of ``observe`` and ``on_quarantine``.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Controller(Generic[KeyT]):
         self.name = name
         self.queue: WorkQueue[KeyT] = WorkQueue()
         self.quarantined: dict[KeyT, str] = {}
-        """What is left alone until it changes, and why."""
+        """The quarantined keys, with the reasons."""
         self._reconcile = reconcile
         self._workers = workers
         self._urgent_workers = urgent_workers
@@ -92,20 +92,20 @@ class Controller(Generic[KeyT]):
         self._refused_retry = refused_retry
         self._errors = errors
         self._refused: set[KeyT] = set()
-        """Keys in quarantine for what the API server said."""
+        """Keys in quarantine because the API server rejected their requests."""
         self._failures: dict[KeyT, int] = {}
 
     def add(self, key: KeyT, *, urgent: bool = False) -> None:
-        """Tell that something a key is made of has changed; this ends its quarantine."""
+        """Reconcile a key, since its objects have changed. This ends its quarantine."""
         self.end_quarantine(key)
         self.queue.add(key, urgent=urgent)
 
     def add_after(self, key: KeyT, seconds: float) -> None:
-        """Have a key looked at after that long."""
+        """Reconcile a key after a delay."""
         self.queue.add_after(key, seconds)
 
     async def run(self) -> None:
-        """Work until cancelled; what is being worked on then is cancelled too."""
+        """Reconcile keys until cancelled, which cancels running reconciles too."""
         try:
             async with asyncio.TaskGroup() as group:
                 for number in range(self._workers):
@@ -121,15 +121,15 @@ class Controller(Generic[KeyT]):
             key, waited = await self.queue.get_timed(urgent_only=urgent_only)
             began = time.monotonic()
             try:
-                result = await self._once(key)
+                result = await self._reconcile_key(key)
             finally:
                 self.queue.done(key)
             if self._observe is not None:
                 with self._errors.contain(ErrorPart.METRICS, self.name):
                     self._observe(ReconcileReport(self.name, result, waited, time.monotonic() - began))
 
-    async def _once(self, key: KeyT) -> ReconcileResult:
-        if key in self.quarantined and key not in self._refused:  # a retry that was on its way
+    async def _reconcile_key(self, key: KeyT) -> ReconcileResult:
+        if key in self.quarantined and key not in self._refused:  # a retry was already queued
             return ReconcileResult.QUARANTINED
         try:
             async with asyncio.timeout(self._deadline):
@@ -150,7 +150,7 @@ class Controller(Generic[KeyT]):
             return ReconcileResult.TRANSIENT
         except PermanentRejection as refusal:
             return self._quarantine(key, refusal)
-        except Exception as error:  # noqa: BLE001 - one key's failure is no other key's business
+        except Exception as error:  # noqa: BLE001 - a failure of one key must not affect other keys
             return self._failed(key, error)
         self.end_quarantine(key)
         self._forget(key)
@@ -160,7 +160,7 @@ class Controller(Generic[KeyT]):
 
     def _failed(self, key: KeyT, error: Exception) -> ReconcileResult:
         if key in self.quarantined:
-            self._ask_again_later(key, error)
+            self._schedule_retry_if_rejected(key, error)
             return ReconcileResult.QUARANTINED
         failures = self._failures[key] = self._failures.get(key, 0) + 1
         if failures < self._quarantine_after:
@@ -184,12 +184,12 @@ class Controller(Generic[KeyT]):
             failures=failures,
             exc_info=error,
         )
-        self._tell_quarantine(key)
-        self._ask_again_later(key, error)
+        self._report_quarantine(key)
+        self._schedule_retry_if_rejected(key, error)
         return ReconcileResult.QUARANTINED
 
     def _quarantine(self, key: KeyT, refusal: PermanentRejection) -> ReconcileResult:
-        """Leave a key alone that no retry can bring forward."""
+        """Quarantine a key without retries."""
         self._forget(key)
         self._refused.discard(key)
         if self.queue.is_waiting(key):  # it changed while the old state was refused
@@ -198,10 +198,10 @@ class Controller(Generic[KeyT]):
         log.warning(
             "key quarantined until it changes", controller=self.name, key=str(key), reason=str(refusal)
         )
-        self._tell_quarantine(key)
+        self._report_quarantine(key)
         return ReconcileResult.QUARANTINED
 
-    def _ask_again_later(self, key: KeyT, error: Exception) -> None:
+    def _schedule_retry_if_rejected(self, key: KeyT, error: Exception) -> None:
         if isinstance(error, ApiError):
             self._refused.add(key)
             self.queue.add_after(key, self._refused_retry)
@@ -209,13 +209,13 @@ class Controller(Generic[KeyT]):
             self._refused.discard(key)
 
     def end_quarantine(self, key: KeyT) -> None:
-        """Forget that a key failed, if it is in quarantine; it is looked at when it is added again."""
+        """End the quarantine of a key, if any. It is reconciled once it is added again."""
         if self.quarantined.pop(key, None) is not None:
             self._refused.discard(key)
             self._forget(key)
-            self._tell_quarantine(key)
+            self._report_quarantine(key)
 
-    def _tell_quarantine(self, key: KeyT) -> None:
+    def _report_quarantine(self, key: KeyT) -> None:
         if self._on_quarantine is not None:
             with self._errors.contain(ErrorPart.REPORT, key):
                 self._on_quarantine(self, key)

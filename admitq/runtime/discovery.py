@@ -1,7 +1,7 @@
-"""What the API server serves just now: versions of groups, and the resources of a version.
+"""Discovery: the groups, versions and resources that the API server serves now.
 
-Kubernetes lets every authenticated user ask this (ClusterRole ``system:discovery``), so that it takes no
-right of our own, and the answer is what is served: not what a definition says that may still be rejected.
+Every authenticated user may call it (ClusterRole ``system:discovery``), so it needs no access rule. It shows
+what is served, while a CustomResourceDefinition may not be accepted yet.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,10 +18,10 @@ log = logger(__name__)
 
 
 async def list_group_versions(client: Client) -> frozenset[tuple[str, str]]:
-    """Group and version of everything that is served outside the core API.
+    """Return group and version of all served APIs except the core API.
 
     Raises:
-        ApiError: the API server cannot be asked.
+        ApiError: the call failed.
     """
     groups = _listed(await client.request_json("GET", "/apis"), "groups")
     return frozenset(
@@ -32,10 +32,10 @@ async def list_group_versions(client: Client) -> frozenset[tuple[str, str]]:
 
 
 async def list_resources(client: Client, group: str, version: str) -> tuple[Resource, ...]:
-    """The resources of a group's version, without subresources; none if it is not served.
+    """Return the resources of a group version, without subresources; none if it is not served.
 
     Raises:
-        ApiError: the API server cannot be asked.
+        ApiError: the call failed.
     """
     parts = ("apis", group, version) if group else ("api", version)
     try:
@@ -52,13 +52,13 @@ async def list_resources(client: Client, group: str, version: str) -> tuple[Reso
 
 
 async def find_served(client: Client, wanted: Iterable[Resource]) -> frozenset[Resource]:
-    """Those of some resources that are served as they are: in this version, under this name.
+    """Return the resources among these that are served in exactly this version and under this name.
 
-    One call tells of most that are not; then each version that is served is looked into. A version whose
+    One call lists the group versions, and one more is made for each version that is served. A version whose
     server does not answer counts as not served.
 
     Raises:
-        ApiError: the API server cannot be asked what groups there are.
+        ApiError: the list of groups cannot be read.
     """
     remaining = frozenset(wanted)
     offered = await list_group_versions(client)
@@ -77,20 +77,20 @@ async def find_served(client: Client, wanted: Iterable[Resource]) -> frozenset[R
 
 
 async def find_resource_of_kind(client: Client, group: str, version: str, kind: str) -> Resource | None:
-    """The resource that holds objects of a kind; None if it is not served.
+    """Return the resource of a kind; None if it is not served.
 
     Raises:
-        ApiError: the API server cannot be asked.
+        ApiError: the call failed.
     """
     offered = await list_resources(client, group, version)
     return next((one for one in offered if one.kind == kind), None)
 
 
 async def find_resources_of_kind(client: Client, group: str, kind: str) -> tuple[Resource, ...]:
-    """The resources that hold objects of a kind, one for each version of its group that is served.
+    """Return the resources of a kind, one for each served version of its group.
 
     Raises:
-        ApiError: the API server cannot be asked.
+        ApiError: the call failed.
     """
     versions = (
         [version for one, version in await list_group_versions(client) if one == group] if group else ["v1"]

@@ -9,7 +9,7 @@ from admitq_api.labels import Names
 
 @dataclass(frozen=True, slots=True)
 class Kinds:
-    """The resources of one API group that queues and workloads are made of."""
+    """The resources of one API group of admitq."""
 
     workloads: Resource
     local_queues: Resource
@@ -24,7 +24,7 @@ class Kinds:
 
 @cache
 def kinds_of(names: Names) -> Kinds:
-    """The kinds under these names."""
+    """Return the resources of the API group of these names."""
 
     def resource(plural: str, kind: str, *, namespaced: bool = False) -> Resource:
         return Resource(names.group, names.version, plural, kind, namespaced=namespaced)

@@ -1,22 +1,21 @@
-"""Splits a watch's byte stream into lines.
+"""Splits the byte stream of a watch into lines.
 
-aiohttp's own reader gives up above twice its buffer; here a line may be as long as the caller allows,
-and not one byte longer.
+aiohttp's reader fails on lines longer than twice its buffer. Here the caller sets the limit.
 """
 
 from collections.abc import AsyncIterator
 
 
 class LineTooLongError(Exception):
-    """A line is longer than allowed; what follows cannot be trusted to begin a line."""
+    """A line is longer than allowed. The stream cannot be used any more."""
 
 
 async def split_lines(chunks: AsyncIterator[bytes], limit: int) -> AsyncIterator[bytes]:
-    """Yield whole lines without their line ends; empty ones are left out.
+    """Yield complete lines without line ends. Empty lines are skipped.
 
     Raises:
-        LineTooLongError: A line has more than ``limit`` bytes. At most that many are held.
-        EOFError: The stream ends within a line. Half a line is never yielded.
+        LineTooLongError: A line has more than ``limit`` bytes.
+        EOFError: The stream ends within a line. An incomplete line is never yielded.
     """
     held: list[bytes] = []
     size = 0

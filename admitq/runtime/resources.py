@@ -1,6 +1,6 @@
-"""Kinds of the Kubernetes API as values: what they are called and where they live.
+"""Resources of the Kubernetes API as values: their names and paths.
 
-A path is built here and nowhere else, so that a name from outside can never leave its segment.
+All paths are built here, so that the name of an object can never change the path.
 """
 
 from dataclasses import dataclass
@@ -11,8 +11,9 @@ from urllib.parse import quote
 class Resource:
     """One resource of the API server.
 
-    ``group`` is empty for the core group, ``plural`` is the name in paths and in RBAC rules. ``view`` tells
-    apart selections of its objects that are watched and held each by itself; to the API server all are one.
+    ``group`` is empty for the core group. ``plural`` is the name in paths and RBAC rules. ``view``
+    distinguishes selections of the objects that have separate watches and stores. The API server does not see
+    it.
     """
 
     group: str
@@ -24,17 +25,18 @@ class Resource:
 
     @property
     def api_version(self) -> str:
-        """What objects of this resource carry as ``apiVersion``."""
+        """The ``apiVersion`` of objects of this resource."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     def path(
         self, namespace: str | None = None, name: str | None = None, subresource: str | None = None
     ) -> str:
-        """Build the URL path of the collection, or of one object where a name is given.
+        """Return the URL path of the collection, or of one object if a name is given.
 
         Raises:
-            ValueError: A namespace for a resource that has none, none for an object of one that has,
-                or a segment that would change the path (empty, ``.`` and ``..``).
+            ValueError: A namespace is given for a cluster-scoped resource, or missing for a namespaced
+            object;
+                or a segment is empty, ``.`` or ``..``.
         """
         if namespace is not None and not self.namespaced:
             raise ValueError(f"{self.plural} have no namespace, {namespace!r} was given")

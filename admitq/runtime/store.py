@@ -1,15 +1,16 @@
-"""Objects of one resource as last seen, kept as compact JSON bytes.
+"""The last observed objects of one resource, as compact JSON bytes.
 
 Rules of this file:
 
-- What is not newer than what is held is ignored. Resource versions of one resource are compared as
-  integers where both are decimal; where not, another version counts as newer.
-- The response of our own write may be put in at once, ahead of the watch. It may also come late: an
-  object that was deleted meanwhile stays deleted, whether its deletion was seen (a tombstone by uid)
-  or fell into a list (the list's resource version).
-- The same name with another uid is another object: handlers see the old one deleted, then the new one added.
-- An object that cannot be read is set aside (quarantined) with its reason; what was held of it before
-  stays, and all others go on.
+- An object that is not newer than the stored one is ignored. Resource versions are compared as integers if
+  both are decimal. Otherwise a different version counts as newer.
+- The response of our own write may be stored at once, before the watch delivers it. It may also come late. An
+  object that was deleted meanwhile stays deleted: a tombstone by uid, or the resource version of a list,
+  shows the deletion.
+- An object with the same name and another uid is another object. Handlers get the deletion of the old object,
+  then the addition of the new one.
+- An object that cannot be parsed is quarantined with the reason. Its former value stays in the store, and
+  other objects are not affected.
 """
 
 import contextlib
@@ -29,11 +30,11 @@ from admitq.runtime.resources import Resource
 log = logger(__name__)
 
 TOMBSTONE_LIFE_S = 600.0
-"""How long a deletion is remembered. A response cannot be later than a call's deadline, far shorter."""
+"""How long a deletion is remembered. Responses come sooner: the deadline of a call is far shorter."""
 
 
 class Key(NamedTuple):
-    """Name of an object within its resource; the namespace is empty for cluster-scoped ones."""
+    """Namespace and name of an object. The namespace is empty for cluster-scoped objects."""
 
     namespace: str
     name: str
@@ -44,7 +45,7 @@ class Key(NamedTuple):
 
 @dataclass(frozen=True)
 class Change:
-    """What happened to one object. The objects are shared by all handlers and must not be changed by them."""
+    """A change of one object. All handlers share the objects, and must not modify them."""
 
     kind: Literal["added", "modified", "deleted"]
     key: Key
@@ -53,12 +54,12 @@ class Change:
 
     @functools.cached_property
     def old(self) -> dict[str, Any] | None:
-        """The object as it was before, None where it was not known."""
+        """The object before the change; None if it was not stored."""
         return None if self.old_bytes is None else orjson.loads(self.old_bytes)
 
     @property
     def object(self) -> dict[str, Any]:
-        """The object as it is now, or as it was last."""
+        """The object after the change, or before its deletion."""
         found = self.new if self.new is not None else self.old
         if found is None:
             raise RuntimeError("a change without an object")
@@ -66,7 +67,7 @@ class Change:
 
 
 NAMELESS = Key("", "?")
-"""Stands for objects that do not even tell their name."""
+"""The key of objects without a name."""
 
 Handler = Callable[[Change], object]
 Transform = Callable[[dict[str, Any]], dict[str, Any]]
@@ -87,7 +88,7 @@ class _Entry:
 
 @dataclass(frozen=True, slots=True)
 class Quarantined:
-    """Why an object is set aside, and which version of it."""
+    """The version of a quarantined object, and the reason."""
 
     resource_version: str
     reason: str
@@ -107,10 +108,10 @@ class _Source(Enum):
 
 @dataclass(slots=True)
 class Listing:
-    """A complete list on its way into a store, as of one resource version.
+    """A complete list, of one resource version, that is being stored.
 
-    ``rewound`` tells that it is older than what the store has seen: the API was restored from a backup,
-    and the list is believed in every point.
+    ``rewound`` means that the list is older than the store: the API server was restored from a backup, and
+    the list replaces everything.
     """
 
     resource_version: str
@@ -161,49 +162,49 @@ class Store:
         return Key(*key) in self._entries
 
     def get(self, namespace: str, name: str) -> dict[str, Any] | None:
-        """Give one object, None if there is none; the namespace is empty for cluster-scoped ones."""
+        """Return an object; None if it is not stored. The namespace is empty for cluster-scoped objects."""
         entry = self._entries.get(Key(namespace, name))
         return None if entry is None else orjson.loads(entry.data)
 
     def keys(self) -> list[Key]:
-        """Give the keys of all objects."""
+        """Return the keys of all objects."""
         return list(self._entries)
 
     def list(self, namespace: str | None = None) -> Iterator[dict[str, Any]]:
-        """Go through all objects, or those of one namespace, decoding one at a time."""
+        """Yield all objects, or those of one namespace, decoding one at a time."""
         for key, entry in list(self._entries.items()):
             if namespace is None or key.namespace == namespace:
                 yield orjson.loads(entry.data)
 
     def keys_by_index(self, index: str, value: str) -> tuple[Key, ...]:
-        """Give the keys of the objects with this value in the index, in order of their coming."""
+        """Return the keys of the objects with this value in the index, in order of arrival."""
         return tuple(self._indexes[index].get(value, ()))
 
     def by_index(self, index: str, value: str) -> tuple[dict[str, Any], ...]:
-        """Give the objects with this value in the index."""
+        """Return the objects with this value in the index."""
         return tuple(orjson.loads(self._entries[key].data) for key in self.keys_by_index(index, value))
 
     def index_values(self, index: str) -> tuple[str, ...]:
-        """Give the values that at least one object has in the index."""
+        """Return the values in the index."""
         return tuple(self._indexes[index])
 
     def resource_version(self, key: Key) -> str | None:
-        """Give the version held of an object."""
+        """Return the stored version of an object."""
         entry = self._entries.get(key)
         return None if entry is None else entry.resource_version
 
     # Writing
 
     def subscribe(self, handler: Handler) -> None:
-        """Have a handler told of every change from now on; one that raises does not stop the others."""
+        """Call a handler for every later change. An exception of one handler does not affect the others."""
         self._handlers.append(handler)
 
     def unsubscribe(self, handler: Handler) -> None:
-        """Tell a handler nothing any more."""
+        """Stop calling a handler."""
         self._handlers.remove(handler)
 
     def upsert(self, obj: dict[str, Any]) -> Change | None:
-        """Take an object in if it is news; handlers have been told when this returns.
+        """Store an object if it is newer, and call the handlers.
 
         For watch events and for the responses of our own writes alike; of the latter only those that the
         watch selects, because nothing else would ever take the others out.
@@ -211,14 +212,14 @@ class Store:
         return self._upsert(obj, _Source.EVENT)
 
     def remove(self, obj: dict[str, Any]) -> Change | None:
-        """Take an object out; ``obj`` is it as it was last, and it is gone: no finalizer holds it."""
+        """Remove a deleted object. ``obj`` is its last state."""
         try:
             key, uid, version = _identify(obj)
         except MalformedObject as error:
             self._quarantine(NAMELESS, "", error)
             return None
-        self._bury(uid, version)
-        self._take_back(key)
+        self._add_tombstone(uid, version)
+        self._end_quarantine(key)
         entry = self._entries.get(key)
         if entry is None or entry.uid != uid:
             return None
@@ -226,11 +227,11 @@ class Store:
 
     @property
     def is_complete(self) -> bool:
-        """Whether all objects of some version of the resource have been taken in: a list has been read."""
+        """Whether a complete list was stored."""
         return bool(self._complete_through)
 
     def progressed(self, resource_version: str) -> str:
-        """Note that everything up to this version has been seen, and tell how far that reaches now.
+        """Record that all changes up to this version were observed. Return the latest such version.
 
         The version is an event's or a bookmark's. One that goes back is not followed.
         """
@@ -239,24 +240,24 @@ class Store:
         return self._complete_through
 
     def begin_listing(self, resource_version: str) -> Listing:
-        """Begin to take in a complete list, as of this version."""
+        """Begin to store a complete list of this version."""
         return Listing(resource_version, rewound=_older(resource_version, self._complete_through))
 
     def add_listed(self, listing: Listing, obj: dict[str, Any]) -> None:
-        """Take in one object of the list."""
-        with contextlib.suppress(MalformedObject):  # the upsert sets it aside
+        """Store one object of the list."""
+        with contextlib.suppress(MalformedObject):  # _upsert quarantines it
             listing.seen.add(_key(obj))
         self._upsert(obj, _Source.REWOUND_LIST if listing.rewound else _Source.LIST)
 
     def finish_listing(self, listing: Listing) -> None:
-        """Delete what the list did not contain, unless it is newer than the list."""
+        """Remove the objects that the list does not contain and that are not newer than the list."""
         for key, entry in list(self._entries.items()):
             is_newer = not listing.rewound and _older(listing.resource_version, entry.resource_version)
             if key not in listing.seen and not is_newer:
-                self._bury(entry.uid, listing.resource_version)
+                self._add_tombstone(entry.uid, listing.resource_version)
                 self._drop(key, entry)
         for key in self.quarantined.keys() - listing.seen - {NAMELESS}:
-            self._take_back(key)
+            self._end_quarantine(key)
         self._complete_through = listing.resource_version
 
     def _upsert(self, obj: dict[str, Any], source: "_Source") -> Change | None:
@@ -278,12 +279,12 @@ class Store:
             )
             # orjson gives bytes in a buffer up to twice their size; a copy halves what a large store needs.
             data = bytes(memoryview(orjson.dumps(kept)))
-        except Exception as error:  # noqa: BLE001 - whatever a bad object does, it concerns only itself
+        except Exception as error:  # noqa: BLE001 - an invalid object must not affect others
             self._quarantine(key, version, error)
             return None
-        self._take_back(key)
+        self._end_quarantine(key)
         if entry is not None and entry.uid != uid:
-            self._bury(entry.uid, version)
+            self._add_tombstone(entry.uid, version)
             self._drop(key, entry)
             entry = None
         if entry is not None:
@@ -292,7 +293,7 @@ class Store:
         for name, value in indexed:
             self._indexes[name].setdefault(value, {})[key] = None
         old = None if entry is None else entry.data
-        return self._tell(Change("added" if entry is None else "modified", key, kept, old))
+        return self._notify(Change("added" if entry is None else "modified", key, kept, old))
 
     def _is_news(self, key: Key, uid: str, version: str, entry: _Entry | None, source: "_Source") -> bool:
         if source is _Source.REWOUND_LIST:
@@ -313,7 +314,7 @@ class Store:
     def _drop(self, key: Key, entry: _Entry) -> Change:
         del self._entries[key]
         self._unindex(key, entry)
-        return self._tell(Change("deleted", key, None, entry.data))
+        return self._notify(Change("deleted", key, None, entry.data))
 
     def _unindex(self, key: Key, entry: _Entry) -> None:
         for name, value in entry.indexed:
@@ -322,7 +323,7 @@ class Store:
             if not keys:
                 del self._indexes[name][value]
 
-    def _bury(self, uid: str, version: str) -> None:
+    def _add_tombstone(self, uid: str, version: str) -> None:
         now = self._clock()
         self._tombstones.pop(uid, None)  # to the end: the oldest stand first
         self._tombstones[uid] = _Tombstone(version, now)
@@ -336,19 +337,19 @@ class Store:
         reason = f"{type(error).__name__}: {error}"
         self.quarantined[key] = Quarantined(version, reason)
         log.warning("object quarantined", resource=str(self.resource), object=str(key), reason=reason)
-        self._tell_quarantine()
+        self._report_quarantine()
 
-    def _take_back(self, key: Key) -> None:
-        """End the quarantine of what can be read now, or is gone."""
+    def _end_quarantine(self, key: Key) -> None:
+        """End the quarantine of an object that can be parsed now, or was deleted."""
         if self.quarantined.pop(key, None) is not None:
-            self._tell_quarantine()
+            self._report_quarantine()
 
-    def _tell_quarantine(self) -> None:
+    def _report_quarantine(self) -> None:
         if self._on_quarantine is not None:
             with self._errors.contain(ErrorPart.METRICS, self.resource):
                 self._on_quarantine(self.resource)
 
-    def _tell(self, change: Change) -> Change:
+    def _notify(self, change: Change) -> Change:
         for handler in self._handlers:
             try:
                 handler(change)
@@ -384,5 +385,5 @@ def _without_managed_fields(obj: dict[str, Any]) -> dict[str, Any]:
 
 
 def _older(left: str, right: str) -> bool:
-    """Tell whether a version is surely older than another."""
+    """Whether a version is certainly older than another."""
     return left.isdecimal() and right.isdecimal() and int(left) < int(right)

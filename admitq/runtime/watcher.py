@@ -1,9 +1,9 @@
 """Keeps a store equal to the API: list, then watch, then watch again.
 
-A watch that ends is taken up at the last version seen. Only when that version is too old (410), or what
-came over the watch cannot be trusted, is everything listed again. Silence, cuts and errors all lead to
-the same place: wait a little, with jitter and growing, and go on. Nothing but cancellation ends it, unless
-the resource may come and go: then a watcher ends when the API does not serve it.
+A watch that ends is resumed at the last resource version. Everything is listed again only if that version has
+expired (410), or an answer was malformed. After silence, a lost connection or an error the watcher waits with
+growing, jittered delays and continues. Only a cancellation ends it, or, if so configured, that the API server
+does not serve the resource.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ log = logger(__name__)
 
 
 class Outcome(StrEnum):
-    """What a watcher tells its observer, for metrics."""
+    """The outcome of a list or watch, for metrics."""
 
     LISTED = "listed"
     ENDED = "ended"
@@ -39,10 +39,10 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class WatchTiming:
-    """The waits of a watcher, all in seconds.
+    """The delays of a watcher, in seconds.
 
-    ``inactivity`` must be longer than the minute that lies between two bookmarks. A watch that lived for
-    ``healthy`` counts as one that worked: the next one follows at once, and the backoff begins anew.
+    ``inactivity`` must be longer than the minute between two bookmarks. After a watch that lasted ``healthy``
+    seconds the next one starts at once, and the backoff is reset.
     """
 
     backoff_first: float = 0.8
@@ -53,7 +53,7 @@ class WatchTiming:
 
 
 class WatchBackoff:
-    """Grows twofold from ``first`` to ``most`` seconds, each wait being a random part of that."""
+    """Delays that double from ``first`` to ``most`` seconds, with random jitter."""
 
     def __init__(self, first: float, most: float) -> None:
         self._first = first
@@ -61,21 +61,24 @@ class WatchBackoff:
         self._next = first
 
     def reset(self) -> None:
-        """Begin again with the shortest wait."""
+        """Reset to the shortest delay."""
         self._next = self._first
 
     def seconds(self) -> float:
-        """Give the next wait. It is never none at all, so that not even an unlucky row spins."""
+        """Return the next delay. It is never zero, so that failures cannot cause a busy loop."""
         ceiling, self._next = self._next, min(self._most, self._next * 2)
         return random.uniform(self._first / 2, ceiling)  # noqa: S311 - spreads clients, guards nothing
 
 
 RELIST_AFTER = 5
-"""After so many watches in a row that failed without bringing anything, the list is made anew."""
+"""The number of consecutive watches without an event after which everything is listed again."""
 
 RELIST_AFTER_SILENCES = 2
-"""So also after so many that were silent: the server sends bookmarks, but says nothing at all on a watch of
-a version that it has not reached, as after a restore from a backup."""
+"""The same for silent watches.
+
+A server sends no bookmarks on a watch from a version that it has not reached, as after a restore from a
+backup.
+"""
 
 
 class Watcher:
@@ -123,11 +126,11 @@ class Watcher:
             store.subscribe(handler)
 
     def silent_for(self) -> float:
-        """Tell how many seconds ago the API was last heard of, for health checks."""
+        """Return the seconds since the last answer of the API server, for health checks."""
         return time.monotonic() - self._heard_at
 
     async def run(self) -> None:
-        """List and watch for ever, or until the resource is not served."""
+        """List and watch until cancelled, or until the resource is not served."""
         while True:
             began = time.monotonic()
             outcome = await self._round()
@@ -144,7 +147,7 @@ class Watcher:
             await asyncio.sleep(self._backoff.seconds())
 
     async def _round(self) -> Outcome:
-        """Make one list, or one watch from the last version seen."""
+        """Run one list, or one watch from the last resource version."""
         try:
             if not self._version:
                 await self._list()
@@ -152,7 +155,7 @@ class Watcher:
             await self._watch()
         except ApiError as error:
             return self._failed(error)
-        except Exception as error:  # noqa: BLE001 - whatever it was, a new list may be well
+        except Exception as error:  # noqa: BLE001 - a new list may succeed
             self._errors.report(ErrorPart.WATCH, error, self.resource)
             self._version = ""
             return Outcome.FAILED
@@ -170,7 +173,7 @@ class Watcher:
                     version = page.resource_version
                 for item in page.items:
                     self.store.add_listed(listing, item)
-                await asyncio.sleep(0)  # a large list must not hold up everybody else
+                await asyncio.sleep(0)  # a large list must not block other tasks
         if listing is None or not version:
             raise ApiError(0, "MalformedResponse", f"the list of {self.resource} has no resource version")
         self.store.finish_listing(listing)
@@ -233,13 +236,13 @@ class Watcher:
 
 
 async def _next(pages: AsyncGenerator[Page]) -> Page | None:
-    """Read the next page. The priority holds for that alone, not for what handlers of the store begin."""
+    """Read the next page. Only this call has the priority, not those of the store's handlers."""
     with call_priority(CallPriority.WATCH):
         return await anext(pages, None)
 
 
 def _is_from_the_future(error: ApiError) -> bool:
-    """Tell whether the server has not reached our version: it was restored from a backup, or lags behind."""
+    """Whether the server has not reached our version: it was restored from a backup, or lags behind."""
     details = error.body.get("details")
     causes = details.get("causes") if isinstance(details, dict) else None
     return any(

@@ -1,7 +1,7 @@
-"""A queue of keys to be worked on, each by one worker at a time.
+"""A queue of keys, each of which one worker processes at a time.
 
-A key that is added while it waits waits once; one that is added while it is worked on is worked on again
-afterwards. Nothing is remembered but keys, so that whoever works on one looks at the world as it is then.
+A key that is added twice is queued once. A key that is added while a worker processes it is processed again
+afterwards. The queue holds only keys, so that a worker uses the present state of the objects.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ LONGEST_RETRY_S = 1000.0
 
 
 class WorkQueue(Generic[KeyT]):
-    """Keys in order of their coming, de-duplicated, with delays and with a backoff for each key.
+    """Keys in order of arrival, de-duplicated, with delays and a backoff for each key.
 
     Urgent keys come before all others. ``clock`` gives monotonic seconds. For use in one event loop.
     """
@@ -29,7 +29,7 @@ class WorkQueue(Generic[KeyT]):
         self._urgent: OrderedDict[KeyT, float] = OrderedDict()
         self._working: set[KeyT] = set()
         self._again: dict[KeyT, tuple[float, bool]] = {}
-        """Since when keys that are worked on wait for another turn, and whether that is urgent."""
+        """Since when keys that are being processed wait for another pass, and whether that is urgent."""
         self._later: dict[KeyT, float] = {}
         self._heap: list[tuple[float, int, KeyT]] = []
         self._order = itertools.count()
@@ -40,25 +40,25 @@ class WorkQueue(Generic[KeyT]):
         self._given_clock = clock
 
     def __len__(self) -> int:
-        """Tell how many keys could be worked on now."""
+        """Return how many keys are ready."""
         return len(self._waiting) + len(self._urgent)
 
     @property
     def delayed(self) -> int:
-        """How many keys wait for their time."""
+        """How many keys are delayed."""
         return len(self._later)
 
     @property
     def working(self) -> int:
-        """How many keys are being worked on."""
+        """How many keys are being processed."""
         return len(self._working)
 
     def is_waiting(self, key: KeyT) -> bool:
-        """Tell whether a key will be worked on without any further wait, perhaps once more."""
+        """Whether a key is queued without a delay."""
         return key in self._waiting or key in self._urgent or key in self._again
 
     def add(self, key: KeyT, *, urgent: bool = False) -> None:
-        """Have a key worked on as soon as possible; an urgent one before all that are not."""
+        """Queue a key; urgent keys come before all others."""
         now = self._clock()
         self._later.pop(key, None)
         if key in self._working:
@@ -76,7 +76,7 @@ class WorkQueue(Generic[KeyT]):
             self._wake()
 
     def add_after(self, key: KeyT, seconds: float) -> None:
-        """Have a key worked on after that long; of several times the earliest counts."""
+        """Queue a key after a delay. Of several delays the earliest counts."""
         if seconds <= 0:
             self.add(key)
             return
@@ -88,7 +88,7 @@ class WorkQueue(Generic[KeyT]):
         self._set_timer()
 
     def retry(self, key: KeyT, *, at_least: float = 0.0, at_most: float = LONGEST_RETRY_S) -> float:
-        """Have a key worked on again after a wait that doubles with each retry; returns the seconds."""
+        """Queue a key after a delay that doubles with each retry. Return the delay in seconds."""
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
         grown = min(FIRST_RETRY_S * 2 ** min(failures, 30), at_most)
@@ -97,20 +97,20 @@ class WorkQueue(Generic[KeyT]):
         return seconds
 
     def failures(self, key: KeyT) -> int:
-        """Tell how often a key was retried since it was last forgotten."""
+        """Return the number of retries of a key since ``forget``."""
         return self._failures.get(key, 0)
 
     def forget(self, key: KeyT) -> None:
-        """Let a key's backoff begin anew."""
+        """Reset the backoff of a key."""
         self._failures.pop(key, None)
 
     async def get(self) -> KeyT:
-        """Wait for a key to work on; :meth:`done` must follow."""
+        """Wait for a key to process; :meth:`done` must follow."""
         key, _ = await self.get_timed()
         return key
 
     async def get_timed(self, *, urgent_only: bool = False) -> tuple[KeyT, float]:
-        """Wait for a key; also tell for how many seconds it could have been worked on."""
+        """Wait for a key. Return it with the seconds for which it was ready."""
         getters = self._urgent_getters if urgent_only else self._getters
         while not self._urgent and (urgent_only or not self._waiting):
             getter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -120,7 +120,7 @@ class WorkQueue(Generic[KeyT]):
             except asyncio.CancelledError:
                 getters.pop(getter, None)
                 if getter.done() and not getter.cancelled():
-                    # It was woken for a key that it will not take.
+                    # It was woken for a key that it will not take, so another getter must be woken.
                     self._wake(urgent=bool(self._urgent))
                 raise
         key, since = (self._urgent or self._waiting).popitem(last=False)
@@ -128,7 +128,7 @@ class WorkQueue(Generic[KeyT]):
         return key, self._clock() - since
 
     def done(self, key: KeyT) -> None:
-        """Tell that the work on a key has ended, well or not."""
+        """Report that the processing of a key has ended."""
         self._working.discard(key)
         if (again := self._again.pop(key, None)) is not None:
             since, urgent = again
@@ -149,7 +149,7 @@ class WorkQueue(Generic[KeyT]):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        # A key that was added in the meantime, or brought forward, leaves its old place behind.
+        # The heap keeps outdated entries of keys that were added, or got an earlier time.
         while self._heap and self._later.get(self._heap[0][2]) != self._heap[0][0]:
             heapq.heappop(self._heap)
         if self._heap:
@@ -166,7 +166,7 @@ class WorkQueue(Generic[KeyT]):
         self._set_timer()
 
     def close(self) -> None:
-        """Forget all that waits for its time, so that no timer outlives the queue."""
+        """Drop all delayed keys, so that no timer outlives the queue."""
         self._later.clear()
         self._heap.clear()
         if self._timer is not None:

@@ -1,7 +1,7 @@
-"""Whether a user may do something to a resource, asked of the API server by SubjectAccessReview.
+"""Permissions of users on resources, checked by SubjectAccessReviews of the API server.
 
-Answers are remembered, grants longer than refusals; questions that are equal and asked at the same time are
-one call. Where there is no answer in time, the question fails, and the caller must refuse.
+Answers are cached, grants longer than refusals. Equal reviews at the same time are one call. Without an
+answer in time a review fails, and the caller must refuse.
 """
 
 import asyncio
@@ -16,18 +16,18 @@ from admitq.serving.authorization import ReviewFailed, Reviews, User
 from admitq.serving.expiring_cache import ExpiringAnswers
 
 GRANTED_SECONDS: Final = 60.0
-"""How long a grant is remembered, and so how long it outlives the right."""
+"""How long a grant is cached, and so how long it outlives the permission."""
 REFUSED_SECONDS: Final = 5.0
 REMEMBERED: Final = 4096
 DEADLINE_SECONDS: Final = 2.0
-"""Longest time for an answer: less than a webhook has for its verdict."""
+"""The longest time for an answer: less than the timeout of a webhook."""
 CALLS_AT_ONCE: Final = 32
-"""The most calls to the API server at the same time; further questions fail at once."""
+"""The most concurrent calls to the API server. Further reviews fail at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """What a user wants to do, in the terms of RBAC.
+    """An access, in the terms of RBAC.
 
     Attributes:
         verb: ``update`` and so on.
@@ -51,7 +51,7 @@ class Access:
 
 
 class AccessReviews:
-    """Asks and remembers what users may do.
+    """Checks and caches the permissions of users.
 
     Args:
         reviews: asks the API server.
@@ -88,7 +88,7 @@ class AccessReviews:
             call = asyncio.create_task(self._ask(key, user, access), name=f"may {access}")
             self._calls[key] = call
             call.add_done_callback(lambda done: self._close(key, done))
-        # One caller that gives up must not take the answer away from others.
+        # A caller that is cancelled must not cancel the call of the others.
         return await asyncio.shield(call)
 
     def _close(self, key: bytes, call: asyncio.Task[bool]) -> None:

@@ -1,7 +1,7 @@
-"""Whether a caller may read an endpoint, decided by the cluster: who the token is, and what they may do.
+"""Authentication and authorization of callers by TokenReviews and SubjectAccessReviews.
 
-Answers are remembered for a while, refusals shortly, so that a scrape costs the API server nothing; and
-tokens that were never seen are asked about at a limited rate, so that nobody can make us flood it.
+Answers are cached, refusals for a shorter time, so that most scrapes cause no call. Reviews of unknown tokens
+are limited in rate, so that callers cannot make this process flood the API server.
 """
 
 import asyncio
@@ -20,21 +20,21 @@ GRANTED_SECONDS: Final = 60.0
 REFUSED_SECONDS: Final = 5.0
 REMEMBERED: Final = 1024
 QUESTIONS_OF_PEER: Final = (10.0, 20)
-"""How many questions to the API server one peer may cause: a second, and at once."""
+"""The reviews that one peer may cause: per second, and in a burst."""
 QUESTIONS_OF_ALL: Final = (50.0, 100)
-"""How many all peers may cause together."""
+"""The reviews that all peers together may cause."""
 LONGEST_TOKEN: Final = 16 * 1024
 
 
 class ReviewFailed(Exception):
-    """The API server could not be asked."""
+    """The API server did not answer a review."""
 
 
 class Reviews(Protocol):
-    """Asks the API server; the answers are the reviews with their status filled in."""
+    """Creates reviews; the answers are the reviews with their status."""
 
     async def create_token_review(self, review: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Ask who a token is.
+        """Authenticate a token.
 
         Raises:
             ReviewFailed: there was no answer.
@@ -42,7 +42,7 @@ class Reviews(Protocol):
         ...
 
     async def create_subject_access_review(self, review: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Ask whether somebody may do something.
+        """Check a permission of a user.
 
         Raises:
             ReviewFailed: there was no answer.
@@ -51,7 +51,7 @@ class Reviews(Protocol):
 
 
 class AuthorizationDecision(Enum):
-    """What becomes of a call; the value is its HTTP status."""
+    """The decision about a request; the value is the HTTP status."""
 
     ALLOWED = 200
     UNAUTHENTICATED = 401
@@ -70,7 +70,7 @@ _EXPLANATIONS: Final[Mapping[AuthorizationDecision, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """Who a token is."""
+    """The user of a token."""
 
     name: str
     uid: str
@@ -79,7 +79,7 @@ class User:
 
 
 class _Call(NamedTuple):
-    """What has to be decided."""
+    """A request to decide."""
 
     digest: bytes
     token: str
@@ -128,7 +128,7 @@ class Authorizer:
         token = token.strip()
         if scheme.lower() != "bearer" or not token or len(token) > LONGEST_TOKEN:
             return AuthorizationDecision.UNAUTHENTICATED
-        # The token itself is not kept: whoever reads our memory must not find credentials.
+        # Only a digest of the token is cached, so that memory holds no credentials.
         digest = hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
         async with self._asking.setdefault(digest, asyncio.Lock()):
             try:
@@ -203,7 +203,7 @@ class Authorizer:
 
 
 def require_authorization(handler: Handler, authorizer: Authorizer) -> Handler:
-    """Let only those through to the handler who may."""
+    """Return a handler that serves only authorized callers."""
 
     async def handle(request: HttpRequest) -> HttpResponse:
         decision = await authorizer.decide(
@@ -225,7 +225,7 @@ def require_authorization(handler: Handler, authorizer: Authorizer) -> Handler:
 
 
 class _Bucket:
-    """Lets so many through at once, and so many a second after that; others are turned away."""
+    """A token bucket that refuses instead of waiting."""
 
     def __init__(self, per_second: float, at_once: int, clock: Callable[[], float]) -> None:
         self._per_second = per_second
@@ -235,7 +235,7 @@ class _Bucket:
         self._at = clock()
 
     def take(self) -> bool:
-        """Take one's turn, or be turned away."""
+        """Take a token; return whether there was one."""
         now = self._clock()
         self._tokens = min(self._at_once, self._tokens + (now - self._at) * self._per_second)
         self._at = now

@@ -1,4 +1,4 @@
-"""Which connections stand, what each is doing, and which one has to go when there are too many."""
+"""The open connections of a server, and which one is closed when there are too many."""
 
 import enum
 from collections import defaultdict
@@ -24,7 +24,7 @@ class ConnectionPhase(enum.Enum):
 _PEER_IS_TO_SEND: Final = frozenset({ConnectionPhase.HANDSHAKE, ConnectionPhase.HEADER, ConnectionPhase.BODY})
 
 PATIENCE_SECONDS: Final = 0.2
-"""How long an honest peer may take to send what it began, while others wait for its place."""
+"""How long a peer may take to send the rest of a request while new connections wait for room."""
 
 
 @dataclass(eq=False, slots=True)
@@ -47,9 +47,9 @@ class Connection:
 class Connections:
     """All connections of a server, capped in total and for each peer.
 
-    At a cap, a connection makes room for a new one: first whoever began to send something and lets us wait
-    for the rest, then the one that is idle for longest, then whoever began to send just now. So whoever holds
-    connections open without using them cannot keep others out.
+    At a cap, one connection is closed for a new one: first one whose peer is late with the rest of a request,
+    then the one that was idle longest, then one whose peer has just begun to send. So a peer that holds
+    unused connections open cannot keep others out.
     """
 
     def __init__(
@@ -71,11 +71,11 @@ class Connections:
         return self._count
 
     def all(self) -> list[Connection]:
-        """Return every connection that stands."""
+        """Return all open connections."""
         return [connection for of_peer in self._by_peer.values() for connection in of_peer]
 
     def admit(self, peer: str, drop: Callable[[], None]) -> Connection | None:
-        """Register a new connection, or return None where all that could make room are busy."""
+        """Register a new connection; return None if all connections are busy at a cap."""
         if len(self._by_peer.get(peer, ())) >= self._per_peer and not self._make_room(
             list(self._by_peer[peer])
         ):
@@ -88,12 +88,12 @@ class Connections:
         return connection
 
     def enter(self, connection: Connection, phase: ConnectionPhase) -> None:
-        """Note what a connection does from now on."""
+        """Set the phase of a connection."""
         connection.phase = phase
         connection.since = self._clock()
 
     def release(self, connection: Connection) -> None:
-        """Forget a connection that ended; a second time does nothing."""
+        """Remove a connection that ended. A second call does nothing."""
         of_peer = self._by_peer.get(connection.peer)
         if of_peer is None or connection not in of_peer:
             return
@@ -103,7 +103,7 @@ class Connections:
             del self._by_peer[connection.peer]
 
     def make_room(self) -> bool:
-        """End the connection that is needed least; return whether there was one."""
+        """Close the least needed connection; return whether there was one."""
         return self._make_room(self.all())
 
     def _make_room(self, among: list[Connection]) -> bool:

@@ -1,4 +1,4 @@
-"""A bounded memory of answers that hold for a while."""
+"""A bounded cache of answers that expire."""
 
 from collections import OrderedDict
 from collections.abc import Callable
@@ -8,11 +8,11 @@ _Value = TypeVar("_Value")
 
 
 class ExpiringAnswers(Generic[_Value]):
-    """Answers by key, each until its time is over; the least recently used is dropped first.
+    """Answers by key with expiry. The least recently used answer is dropped first.
 
     Args:
         clock: monotonic, in seconds.
-        size: the most answers that are kept.
+        size: the maximum number of answers.
     """
 
     def __init__(self, clock: Callable[[], float], size: int) -> None:
@@ -32,7 +32,7 @@ class ExpiringAnswers(Generic[_Value]):
         return True, entry[1]
 
     def remember(self, key: bytes, value: _Value, seconds: float) -> None:
-        """Keep an answer for that long."""
+        """Cache an answer for this long."""
         self._entries[key] = (self._clock() + seconds, value)
         self._entries.move_to_end(key)
         while len(self._entries) > self._size:

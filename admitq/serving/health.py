@@ -1,4 +1,4 @@
-"""Liveness and readiness over plain HTTP, told apart: alive means the loop turns, ready means useful."""
+"""Liveness and readiness probes over plain HTTP. Alive: the event loop runs. Ready: all checks pass."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from admitq.serving.http import HttpRequest, HttpResponse, text
 from admitq.serving.server import Server, ServerLimits
 
 Check = Callable[[], Awaitable[str | None]]
-"""Answers None when well, otherwise what is missing."""
+"""A readiness check: returns None if it passes, otherwise the problem."""
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class HealthEndpoint:
     Args:
         readiness: path of the readiness probe without its slash.
         liveness: path of the liveness probe without its slash.
-        checks: what must be well to be ready, by name.
+        checks: the readiness checks by name.
     """
 
     readiness: str = "readyz"
@@ -26,7 +26,7 @@ class HealthEndpoint:
     checks: Mapping[str, Check] = field(default_factory=dict[str, Check])
 
     async def answer(self, request: HttpRequest) -> HttpResponse:
-        """Answer one probe: 200, 503 with what is missing, or 404."""
+        """Answer a probe: 200, 503 with the problems, or 404."""
         if request.path == f"/{self.liveness}":
             return text(200, "ok")
         if request.path != f"/{self.readiness}":
@@ -39,10 +39,10 @@ class HealthEndpoint:
         return text(503, "\n".join(problems)) if problems else text(200, "ok")
 
     def server(self, errors: UnexpectedErrors = LOG_ONLY) -> Server:
-        """Make a server of these probes; they tell no secret and need no TLS.
+        """Return a server for the probes, without TLS: the answers hold no secrets.
 
         Args:
-            errors: takes exceptions of checks; the probe that meets one is answered by 500.
+            errors: handles exceptions of checks. The answer is then 500.
         """
         limits = ServerLimits(body_bytes=1024, connections=100)
         return Server(self.answer, tls=None, plain_anywhere=True, limits=limits, errors=errors)

@@ -1,4 +1,4 @@
-"""What a request and a response are to those who answer: plain values, without a web framework."""
+"""HTTP requests and responses as plain values, without a web framework."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -30,7 +30,7 @@ class HttpRequest:
 
 @dataclass(frozen=True, slots=True)
 class HttpResponse:
-    """An answer."""
+    """A response."""
 
     status: int = 200
     body: bytes = b""
@@ -39,7 +39,7 @@ class HttpResponse:
 
 
 Handler = Callable[[HttpRequest], Awaitable[HttpResponse]]
-"""Answers requests. What it raises is answered with status 500 and logged."""
+"""Answers requests. The server answers an exception with status 500, and logs it."""
 
 
 def text(status: int, message: str) -> HttpResponse:

@@ -1,4 +1,4 @@
-"""Calls a server of our own, the way its clients do: over TLS, and with a look at the certificate."""
+"""Calls a server of this process as its clients do: over TLS, with verification of the certificate."""
 
 import asyncio
 
@@ -10,7 +10,7 @@ from admitq.serving.tls import client_context
 
 
 class NoAnswer(Exception):
-    """The server did not answer as it should."""
+    """The server gave no valid answer."""
 
 
 async def post(
@@ -21,8 +21,8 @@ async def post(
     Args:
         url: what is called.
         body: JSON.
-        server_name: what the certificate must be good for; None if only its authority matters.
-        trust: PEM bundle that must have signed it.
+        server_name: the host name that the certificate must have; None if only its CA matters.
+        trust: PEM bundle of the trusted CAs.
         seconds: the longest time for all of it.
 
     Raises:

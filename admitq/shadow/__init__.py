@@ -1,5 +1,4 @@
-"""Another shell of the core: it decides beside the manager in charge and tells where they differ.
+"""A shell of the core that compares its decisions with those of the manager in charge.
 
-``comparison`` is pure and knows no cluster: what happened goes in, with the instants, and findings come out.
-``words`` says them.
+``comparison`` is pure: it takes events with instants, and returns findings. ``log_fields`` renders them.
 """

@@ -55,18 +55,19 @@ from admitq.shadow.findings import (
 )
 from admitq.shadow.recent_changes import RecentChanges
 
-_LOOKED_INTO_AT_ONCE: Final = 5
-"""How many actions may await their conclusion while others are still looked into when they are observed: who
-decides otherwise all the time must not keep the shadow from following."""
+_MAX_EVALUATED_AT_ONCE: Final = 5
+"""How many actions may await their conclusion before new ones are only queued.
+
+A manager that always decides differently must not stop the shadow from keeping up."""
 
 
 class ComparisonFailed(Exception):
-    """The core raised, and not because it could not take in the event that was to be observed.
+    """The core raised an exception that the observed event did not cause.
 
     Attributes:
-        during: what the core did: the name of an event, or ``cycle``.
-        workload: what it did that for; None if that is not known.
-        error: what it raised.
+        during: the name of the event that the core handled, or ``cycle``.
+        workload: the workload that the core worked on; None if it is unknown.
+        error: the exception.
     """
 
     def __init__(self, during: str, workload: ObjectKey | None, error: Exception) -> None:
@@ -78,7 +79,7 @@ class ComparisonFailed(Exception):
 
 @contextmanager
 def _failing(state: AdmissionState, during: str, workload: ObjectKey | None = None) -> Generator[None]:
-    """Give a context whose exceptions name the workload that is given, or that a cycle decided over.
+    """Return a context manager whose exceptions name the given workload, or that of the current decision.
 
     Raises:
         ComparisonFailed: the core raised in the context.
@@ -93,13 +94,13 @@ def _failing(state: AdmissionState, during: str, workload: ObjectKey | None = No
 
 @dataclass(slots=True)
 class _Expected:
-    """What was decided and has not been observed: reservations by workload, preemptions by victim."""
+    """Decisions that were not observed yet: reservations by workload, preemptions by victim."""
 
     reservations: dict[ObjectKey, ReserveQuota] = field(default_factory=dict[ObjectKey, ReserveQuota])
     preemptions: dict[ObjectKey, Preempt] = field(default_factory=dict[ObjectKey, Preempt])
 
     def add(self, state: AdmissionState, now: Instant) -> None:
-        """Run cycles until nothing more is decided."""
+        """Run cycles until they decide nothing more."""
         with _failing(state, "cycle"):
             instructions = state.handle(happened.CyclesRequested(), now=now)
         for instruction in instructions:
@@ -109,11 +110,11 @@ class _Expected:
                 self.preemptions[instruction.key] = instruction
 
     def victims_of(self, key: ObjectKey) -> tuple[ObjectKey, ...]:
-        """Who is to be preempted for a workload."""
+        """Return the workloads that are to be preempted for a workload."""
         return tuple(sorted(one.key for one in self.preemptions.values() if one.preemptor == key))
 
     def has(self, key: ObjectKey, action: ManagerAction) -> bool:
-        """Whether the action is among it."""
+        """Whether the action was expected."""
         if isinstance(action, Preempted):
             return key in self.preemptions
         expected = self.reservations.get(key)
@@ -122,7 +123,7 @@ class _Expected:
 
 @dataclass(frozen=True, slots=True)
 class _UnexplainedAction:
-    """A action that no world explained when it was observed, and what stood there before it."""
+    """An action that the core would not have done when it was observed, with the former workload."""
 
     key: ObjectKey
     former: Workload
@@ -133,7 +134,7 @@ class _UnexplainedAction:
 
 
 def is_same(one: Admission, other: Admission) -> bool:
-    """Whether two reservations give the same pods the same flavors. Usage follows from these."""
+    """Whether two reservations give the same pods the same flavors, and so have the same usage."""
     return _choice(one) == _choice(other)
 
 
@@ -143,14 +144,14 @@ def _choice(admission: Admission) -> object:
 
 
 def find_action(former: Workload, workload: Workload, preemption: Preempted | None) -> ManagerAction | None:
-    """What was done with a workload between two looks at it; None if it is nothing to compare.
+    """Return what the manager in charge did to a workload; None if there is nothing to compare.
 
-    Nothing is compared of a workload that cannot be read, or is left out: only what it holds is known.
+    Workloads in quarantine are not compared, since only their reservations are known.
 
     Args:
-        former: as it was.
-        workload: as it is.
-        preemption: what is told of its preemption; None if it is not evicted for that.
+        former: the workload before the change.
+        workload: the workload after the change.
+        preemption: the preemption that its condition reports; None if no preemption evicted it.
     """
     if workload.finished or not (former.pod_sets and workload.pod_sets):
         return None
@@ -162,12 +163,12 @@ def find_action(former: Workload, workload: Workload, preemption: Preempted | No
 
 
 class Shadow:
-    """Decides beside the manager in charge and compares.
+    """Compares the decisions of a core with those of the manager in charge.
 
     Args:
-        settings: those of the core. Wakes are not collected here: who could be admitted is expected at once.
-        patience: nanoseconds that the manager in charge has for what is expected of it.
-        leeway: nanoseconds within which it does not matter what came first.
+        settings: the settings of the core. Its requeue batch period is ignored: expectations arise at once.
+        patience: nanoseconds that the manager in charge has to do what is expected.
+        leeway: nanoseconds within which the order of changes does not matter.
     """
 
     def __init__(self, settings: Settings, *, patience: Instant, leeway: Instant) -> None:
@@ -178,17 +179,17 @@ class Shadow:
         self._workloads: dict[ObjectKey, Workload] = {}
         self._expected = _Expected()
         self._since: dict[ObjectKey, Instant] = {}
-        """Since when who waits was expected to get quota, or others to be preempted for it."""
+        """Since when a waiting workload was expected to get quota, or to preempt others."""
         self._dropped: deque[tuple[Instant, _Expected]] = deque()
-        """What was expected within the leeway, and when that ended; the latest last."""
+        """Expectations that ended within the leeway, and when; the latest last."""
         self._done: dict[ObjectKey, happened.WorkloadChanged] = {}
-        """What undoes that which the manager in charge did within the leeway."""
+        """The events that undo what the manager in charge did within the leeway."""
         self._done_at: deque[tuple[Instant, ObjectKey]] = deque()
         self._arrivals: dict[ObjectKey, Instant] = {}
-        """Who began to wait within the leeway, and when; the latest last."""
+        """The workloads that began to wait within the leeway, and when; the latest last."""
         self._recent = RecentChanges()
         self._told: set[ObjectKey] = set()
-        """Who was told to be left waiting."""
+        """The workloads that were reported as left waiting."""
         self._unexplained: deque[_UnexplainedAction] = deque()
         """The latest last."""
         self._findings: list[Finding] = []
@@ -196,31 +197,31 @@ class Shadow:
 
     @property
     def state(self) -> AdmissionState:
-        """The core, with what is expected on its books."""
+        """The core, whose state includes the expectations."""
         return self._state
 
     @property
     def is_following(self) -> bool:
-        """Whether it compares."""
+        """Whether the comparison has started."""
         return self._is_following
 
     def trees(self) -> list[tuple[str, ...]]:
-        """The names of the ClusterQueues of each cohort tree."""
+        """Return the names of the ClusterQueues of each cohort tree."""
         return self._state.trees()
 
     def pause(self, pause: Pause) -> None:
-        """Expect nothing of these ClusterQueues, and compare nothing that is done there."""
+        """Exclude these ClusterQueues from expectations and comparison."""
         self._state.pause(pause)
 
     def empty(self) -> "Shadow":
-        """Return a shadow that has observed nothing, with the same settings."""
+        """Return a new shadow with the same settings and without observations."""
         return Shadow(self._settings, patience=self._patience, leeway=self._leeway)
 
     def become(self, other: "Shadow") -> None:
-        """Go on with what another has observed, which is not used any more.
+        """Take over the observations of another shadow, which is not used afterwards.
 
-        What was reported is not reported again, and what is expected goes on to be overdue. Deeds that await
-        their conclusion are dropped: what they were decided from is not known any more.
+        What was reported is not reported again, and expectations keep their age. Actions that await their
+        conclusion are dropped, since the state that they were decided from is unknown.
         """
         self._state.become(other.state)
         workloads = other._workloads  # noqa: SLF001 - of the same class
@@ -236,7 +237,7 @@ class Shadow:
         vars(self).update({**vars(other), **kept})
 
     def follow(self, now: Instant) -> None:
-        """Begin to compare: all that is there was observed.
+        """Start the comparison, after all existing objects were observed.
 
         Raises:
             ComparisonFailed: the core failed.
@@ -245,18 +246,18 @@ class Shadow:
         self._decide(now)
 
     def observe(self, event: Event, *, now: Instant, preemption: Preempted | None = None) -> None:
-        """Take in what happened.
+        """Observe an event.
 
         Args:
-            event: an observation.
+            event: the event.
             now: the present instant, in nanoseconds since the Unix epoch.
-            preemption: of a Workload, what is told of its preemption; None if it is not evicted for that.
+            preemption: the preemption that the Workload reports; None if no preemption evicted it.
 
         Raises:
-            ComparisonFailed: the core failed on something else than the event.
+            ComparisonFailed: the core failed, and the event is not the cause.
         """
         self._recent.note(event, now)
-        self._forget_what_was(now)
+        self._drop_old_records(now)
         match event:
             case happened.WorkloadChanged(workload):
                 self._workload_changed(workload, now, preemption)
@@ -271,23 +272,23 @@ class Shadow:
             self._decide(now)
 
     def look(self, now: Instant) -> None:
-        """Conclude what is due by now: of actions one at a time, since in a large cluster it takes a while.
+        """Conclude what is due: one action a call, since that takes long in a large cluster.
 
         Raises:
             ComparisonFailed: the core failed.
         """
-        self._forget_what_was(now)
+        self._drop_old_records(now)
         if self._unexplained and self._unexplained[0].at <= now - self._leeway:
             self._conclude(self._unexplained.popleft(), now)
         self._decide(now)
         if self._overdue(now):
-            self._tell_who_waits(now)
+            self._report_left_waiting(now)
 
-    def _forget_what_was(self, now: Instant) -> None:
-        """Remember nothing from before the leeway, and before the first action that awaits its conclusion.
+    def _drop_old_records(self, now: Instant) -> None:
+        """Drop records older than the leeway and than the first action that awaits its conclusion.
 
-        A conclusion may be late: of several that are due, each waits for the one before. What the action was
-        decided from must still be known then.
+        A conclusion may be late, since each waits for the one before. The state that the action was decided
+        from must still be known then.
         """
         horizon = now - self._leeway
         if self._unexplained:
@@ -301,7 +302,7 @@ class Shadow:
         self._recent.forget(horizon)
 
     def next_look(self, now: Instant) -> Instant | None:
-        """The earliest instant at which there may be something to conclude; None if it takes an event."""
+        """Return the earliest instant at which something may be due; None if that takes an event."""
         untold = (at + self._patience for key, at in self._since.items() if key not in self._told)
         suspected = (one.at + self._leeway for one in self._unexplained)
         times = [*untold, *suspected]
@@ -310,7 +311,7 @@ class Shadow:
         return max(now, min(times)) if times else None
 
     def findings(self) -> list[Finding]:
-        """What was concluded since this was last asked for."""
+        """Return the findings since the last call."""
         found, self._findings = self._findings, []
         return found
 
@@ -341,10 +342,10 @@ class Shadow:
         self._state.observe(happened.WorkloadChanged(workload), now=now)
 
     def _withdraw(self, key: ObjectKey, workload: Workload, now: Instant) -> None:
-        """Expect nothing any more that the workload as it is now has done, or overruled."""
+        """Drop the expectations that the changed workload fulfils or contradicts."""
         expected = self._expected.reservations.pop(key, None)
         if expected is not None and workload.admission is None:
-            # It changed while it waited. Whatever is thought of it now, one may have decided before that.
+            # It changed while it waited. The manager in charge may have decided before the change.
             self._dropped.append((now, _Expected({key: expected})))
             with _failing(self._state, "ReservationDiscarded", key):
                 self._state.observe(happened.ReservationDiscarded(key, expected.uid), now=now)
@@ -358,7 +359,7 @@ class Shadow:
         self._expected.reservations.pop(key, None)
         self._expected.preemptions.pop(key, None)
 
-    # --- what the core would do -------------------------------------------------------------------
+    # --- expectations -----------------------------------------------------------------------------
 
     def _decide(self, now: Instant) -> None:
         if not self._is_following:
@@ -369,7 +370,7 @@ class Shadow:
         self._since = {key: self._since.get(key, now) for key in sorted(waited_for)}
 
     def _drop_expectations(self, now: Instant) -> None:
-        """Have the state hold what was observed alone."""
+        """Remove the expectations from the state, so that it holds only observations."""
         expected, self._expected = self._expected, _Expected()
         if not (expected.reservations or expected.preemptions):
             return
@@ -381,7 +382,7 @@ class Shadow:
             with _failing(self._state, "PreemptionFailed", one.key):
                 self._state.observe(happened.PreemptionFailed(one.key, one.uid), now=now)
 
-    # --- judging what was done --------------------------------------------------------------------
+    # --- evaluation of actions --------------------------------------------------------------------
 
     def _judge(self, key: ObjectKey, former: Workload, action: ManagerAction, now: Instant) -> None:
         cluster_queue = self._cluster_queue_of(former, action)
@@ -398,7 +399,7 @@ class Shadow:
             return
         opinion = self._opinion(_subject(self._workloads, key, action), now)
         self._drop_expectations(now)
-        if len(self._unexplained) < _LOOKED_INTO_AT_ONCE and self._is_explained(
+        if len(self._unexplained) < _MAX_EVALUATED_AT_ONCE and self._is_explained(
             key, action, self._state, now
         ):
             self._findings.append(Agreement(cluster_queue))
@@ -406,13 +407,13 @@ class Shadow:
         self._unexplained.append(_UnexplainedAction(key, former, action, now, opinion, cluster_queue))
 
     def _conclude(self, unexplained: _UnexplainedAction, now: Instant) -> None:
-        """Look at a action again now that is known what came with it.
+        """Evaluate an action again after the leeway, with the changes that were observed since.
 
-        Which heads meet in a cycle depends on what was observed before it. The manager in charge may have
-        observed two changes between two cycles, and this state ran cycles after each: it then parked a head
-        that would have been retried in the manager's next cycle, and another workload of that ClusterQueue
-        was tried earlier. No world below has those cycles, so a action that follows from them is reported as
-        a difference, although both decided by the rules.
+        The heads of a cycle depend on what was observed before it. The manager in charge may observe two
+        changes between two cycles, while this state runs cycles after each change. This state then parks a
+        head that the manager would retry in its next cycle, and tries another workload earlier. None of the
+        compared states has those cycles. So an action that follows from them is reported as a difference,
+        although both managers decided by the rules.
         """
         key, action = unexplained.key, unexplained.action
         self._drop_expectations(now)
@@ -433,23 +434,23 @@ class Shadow:
     def _is_explained(
         self, key: ObjectKey, action: ManagerAction, state: AdmissionState, now: Instant
     ) -> bool:
-        """Whether the core would do it in one of the worlds that are like this one, without expectations."""
+        """Whether the core would do it in this state, or a similar one, without expectations."""
         subjects = {key, _subject(self._workloads, key, action)}
         absences = self._absences(key, action, state)
         for copy in (AdmissionState.fork, AdmissionState.started_anew):
             for absent, undone in product(absences, self._undoings(subjects)):
                 expected = self._expected_of(copy(state), absent, undone, now)
                 if expected.has(key, action):
-                    # What came with it was decided in the same world.
+                    # The manager in charge decided its other actions in the same state.
                     self._dropped.append((now, expected))
                     return True
         return False
 
     def _undoings(self, subjects: set[ObjectKey]) -> list[tuple[Event, ...]]:
-        """What may be taken not to have changed yet.
+        """Return the sets of recent changes that the manager in charge may not have observed.
 
-        Nothing, workloads, all else, or everything; or what the manager in charge did: it decided on all of
-        it at once, and one thing after the other is seen.
+        These are: none, those of workloads, all others, all; and what the manager in charge did itself, since
+        it decides several actions at once, and they are observed one after the other.
         """
         done = (one for one in self._done.values() if one.workload.key not in subjects)
         workloads: list[Event] = []
@@ -464,14 +465,14 @@ class Shadow:
     def _absences(
         self, key: ObjectKey, action: ManagerAction, state: AdmissionState
     ) -> list[frozenset[ObjectKey]]:
-        """Who may be taken not to wait, whom the manager in charge does not count or had not seen."""
+        """Return the sets of waiting workloads that the manager in charge may ignore or not have observed."""
         subject = _subject(self._workloads, key, action)
         subjects = {key, subject}
         told = self._told - subjects
         arrived = self._arrivals.keys() - subjects
         absences = [frozenset[ObjectKey](), frozenset(told), frozenset(told | arrived)]
         if isinstance(action, Preempted):
-            # Whose turn it was in other queues shows when they get something. A preemption is for one alone.
+            # The heads of other queues show when they get quota. A preemption is for one workload alone.
             own = state.queries.cluster_queue_of(subject)
             pending = state.queries.pending_workloads()
             elsewhere = {one.workload for one in pending if one.cluster_queue != own}
@@ -481,9 +482,9 @@ class Shadow:
     def _expected_of(
         self, state: AdmissionState, absent: Iterable[ObjectKey], undone: Iterable[Event], now: Instant
     ) -> _Expected:
-        """What a state would do if these did not wait, and that had not changed.
+        """Return what a state would decide without these waiting workloads and with these changes undone.
 
-        A workload that came and got quota since waits where its reservation is undone.
+        A workload that arrived and got quota since then waits if its reservation is undone.
         """
         former: dict[ObjectKey, Workload] = {}
         for event in undone:
@@ -505,7 +506,7 @@ class Shadow:
             return workload.admission.cluster_queue
         return self._state.queries.cluster_queue_of(workload.key) or ""
 
-    # --- telling who is left waiting --------------------------------------------------------------
+    # --- workloads that are left waiting ----------------------------------------------------------
 
     def _overdue(self, now: Instant) -> list[ObjectKey]:
         return [
@@ -514,16 +515,18 @@ class Shadow:
             if key not in self._told and now - since >= self._patience
         ]
 
-    def _tell_who_waits(self, now: Instant) -> None:
-        """Tell of those who are expected for too long, by a manager that is started just then as well.
+    def _report_left_waiting(self, now: Instant) -> None:
+        """Report workloads that wait too long and that a newly started manager would not leave waiting.
 
-        That one tries everybody. Who has been in charge for longer need not: whoever found nobody to preempt
-        is not tried again because others took quota since, although it could preempt those now. Taking is not
-        among the events that retry (semantics, Events that retry inadmissible workloads). So until the next
-        such event it may be right to spare whom a new manager would preempt. The shadow decides after each
-        observation, and may try a workload once those others hold quota; whoever saw several things at once
-        may have tried it in the very cycle in which they took it. The API does not show who was tried when,
-        so this is told as a difference, too.
+        A newly started manager evaluates all workloads. A manager that has run for longer need not. A
+        workload that found no victims is not retried because others reserved quota since, although it could
+        preempt those now: a reservation is no event that retries (semantics, Events that retry inadmissible
+        workloads). Until the next such event, not to preempt may be right.
+
+        The shadow runs cycles after each observation, so it may evaluate a workload once the others hold
+        quota. A manager that observed several changes at once may have evaluated it in the cycle of those
+        reservations. The API does not show which workloads were evaluated when, so this too is reported as a
+        difference.
         """
         self._drop_expectations(now)
         anew = self._expected_of(self._state.started_anew(), (), (), now)
@@ -544,7 +547,7 @@ class Shadow:
             self._findings.append(Disagreement(kind, key, queue, waited, opinion))
 
     def _is_held_up(self, workload: Workload, queue: str) -> bool:
-        """Whether it stands behind one of whom that was told already, in a queue that keeps the order."""
+        """Whether a strict queue is blocked by another workload that was reported already."""
         if self._state.queries.queueing_strategy(queue) is not QueueingStrategy.STRICT_FIFO:
             return False
         return any(
@@ -556,7 +559,7 @@ class Shadow:
     # --- opinions ---------------------------------------------------------------------------------
 
     def _opinion(self, key: ObjectKey, now: Instant) -> Opinion:
-        """What the core would do with a workload, with what it would do besides."""
+        """Return what the core would do with a workload, and with others of its ClusterQueue."""
         state, expected = self._state, self._expected
         queue = state.queries.cluster_queue_of(key) or ""
         reserved = expected.reservations.get(key)
@@ -592,7 +595,7 @@ class Shadow:
 
 
 def _subject(workloads: Mapping[ObjectKey, Workload], key: ObjectKey, action: ManagerAction) -> ObjectKey:
-    """The workload whose opinion says most: of a preempted workload, its preemptor."""
+    """Return the workload whose evaluation explains the action: of a preempted workload, its preemptor."""
     if isinstance(action, Reserved) or not action.preemptor_uid:
         return key
     return next((each.key for each in workloads.values() if each.uid == action.preemptor_uid), key)

@@ -1,4 +1,4 @@
-"""What comes of comparing: the values that a shadow tells."""
+"""The findings of a shadow, as values."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -12,25 +12,25 @@ class DisagreementKind(StrEnum):
     """What the manager in charge did that the core would not have done."""
 
     RESERVED = "reserved"
-    """It reserved quota for a workload that was to wait."""
+    """It reserved quota for a workload that would have waited."""
     ASSIGNED = "assigned"
-    """It reserved quota for it, of other flavors or for other numbers of pods."""
+    """It reserved quota of other flavors, or for other numbers of pods."""
     WAITING = "waiting"
-    """It left a workload waiting that was to have quota."""
+    """It left a workload waiting that would have got quota."""
     PREEMPTED = "preempted"
-    """It preempted a workload that was to go on."""
+    """It preempted a workload that would have continued to run."""
     SPARED = "spared"
-    """It left workloads running that were to be preempted for another, which waits."""
+    """It did not preempt workloads that would have been preempted for a waiting workload."""
 
 
 MEANINGS = {
-    DisagreementKind.RESERVED: "it reserved quota for a workload that admitq would have wait",
+    DisagreementKind.RESERVED: "it reserved quota for a workload that admitq would leave waiting",
     DisagreementKind.ASSIGNED: "it reserved quota of other flavors, or for other numbers of pods",
     DisagreementKind.WAITING: "it left a workload waiting for which admitq would reserve quota",
     DisagreementKind.PREEMPTED: "it preempted a workload that admitq would not have preempted",
-    DisagreementKind.SPARED: "it did not preempt those whom admitq would preempt for a workload that waits",
+    DisagreementKind.SPARED: "it did not preempt workloads that admitq would preempt for a waiting workload",
 }
-"""Each kind of disagreement, for people."""
+"""The kinds of disagreement, as texts for users."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Reserved:
 
 @dataclass(frozen=True, slots=True)
 class Preempted:
-    """It preempted one: for whom, where that is known, and what it said of it."""
+    """The manager in charge preempted a workload: the preemptor, if known, and the eviction's message."""
 
     preemptor_uid: str = ""
     said: str = ""
@@ -50,17 +50,17 @@ class Preempted:
 
 @dataclass(frozen=True, slots=True)
 class StillWaiting:
-    """It did nothing about one that waits, for so many nanoseconds."""
+    """The manager in charge left a workload waiting for this many nanoseconds."""
 
     nanoseconds: int
 
 
 ManagerAction = Reserved | Preempted
-"""What the manager in charge does, as it is seen of the workload."""
+"""What the manager in charge did to a workload."""
 
 
 class Obstacle(StrEnum):
-    """What keeps a workload back for which there is no refusal."""
+    """Why a workload waits for which there is no refusal."""
 
     NO_LOCAL_QUEUE = "NoLocalQueue"
     LOCAL_QUEUE_STOPPED = "LocalQueueStopped"
@@ -71,12 +71,12 @@ class Obstacle(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Opinion:
-    """What the core would do with a workload as things stood.
+    """What the core would do with a workload in the observed state.
 
-    ``admission`` is set if it would have quota, and ``victims`` if others were to be preempted for it. Else
-    it goes on waiting, or running, in its ``phase``: for a ``refusal`` or, if there is none, an ``obstacle``.
-    ``instead`` are those of its ClusterQueue who would get quota in the same breath, and ``behind`` is the
-    one who holds up its queue.
+    ``admission`` is set if the workload would get quota, and ``victims`` if others would be preempted for
+    it. Otherwise it stays in its ``phase``, because of a ``refusal`` or, without one, an ``obstacle``.
+    ``instead`` are the workloads of its ClusterQueue that would get quota in the same cycles. ``behind`` is
+    the workload that blocks its queue.
     """
 
     workload: ObjectKey
@@ -98,7 +98,7 @@ class Agreement:
 
 @dataclass(frozen=True, slots=True)
 class Disagreement:
-    """A decision in which they differ. ``cluster_queue`` is empty where none is known."""
+    """A decision that differs. ``cluster_queue`` is empty if it is unknown."""
 
     kind: DisagreementKind
     workload: ObjectKey

@@ -1,4 +1,4 @@
-"""What a shadow tells, in words: the explanations are those that the conditions of workloads have."""
+"""Findings as fields of log lines. Explanations are worded like the conditions of workloads."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -16,11 +16,11 @@ OBSTACLES: Final[Mapping[Obstacle, str]] = {
     Obstacle.BACKOFF: "it may not be tried again yet",
     Obstacle.TURN: "it is not its turn",
 }
-"""What keeps a workload back for which there is no refusal."""
+"""The texts of obstacles."""
 
 
 def make_log_fields(disagreement: Disagreement) -> dict[str, str]:
-    """The fields of the line in the log."""
+    """Return the fields of the log line for a disagreement."""
     return {
         "kind": disagreement.kind,
         "workload": str(disagreement.workload),
@@ -32,7 +32,7 @@ def make_log_fields(disagreement: Disagreement) -> dict[str, str]:
 
 
 def format_assignment(admission: Admission) -> str:
-    """The flavors of a reservation, podset by podset: ``main: 3 pods, cpu of default``."""
+    """Return the flavors of a reservation for each podset: ``main: 3 pods, cpu of default``."""
     parts: list[str] = []
     for part in admission.pod_set_assignments:
         flavors = ", ".join(f"{resource} of {flavor}" for resource, flavor in part.flavors)
@@ -42,7 +42,7 @@ def format_assignment(admission: Admission) -> str:
 
 
 def explain(opinion: Opinion) -> str:
-    """Why admitq would do what it would."""
+    """Return why the core would decide so."""
     others = f"; {_listed(opinion.instead)} would come first" if opinion.instead else ""
     if opinion.admission is not None:
         return "it fits"

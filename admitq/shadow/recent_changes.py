@@ -1,7 +1,7 @@
-"""What changed a moment ago, and what it was before.
+"""Objects that changed within the leeway, and their former values.
 
-Watches of different resources do not wait for each other: one may know of a workload and not yet of its
-queue's new quota, when another knows both.
+Watches of different resources do not wait for each other. So one observer may have a workload, but not yet
+the new quota of its queue, while another observer has both.
 """
 
 from dataclasses import dataclass, field
@@ -11,11 +11,11 @@ from admitq.core.events import Event
 from admitq.core.model import Instant
 
 _Object = tuple[str, object]
-"""A kind, and what tells an object of it from others."""
+"""A kind, and the identity of an object of that kind."""
 
 
 def _object_of(event: Event) -> tuple[_Object, Event | None]:
-    """The object that an event tells of, and the event itself as long as the object is there."""
+    """Return the identity of the object in an event, and the event, or None if the object was deleted."""
     match event:
         case happened.WorkloadChanged(value):
             return ("Workload", value.key), event
@@ -52,23 +52,23 @@ def _object_of(event: Event) -> tuple[_Object, Event | None]:
         ):
             return (type(event).__name__.removesuffix("Deleted"), name), None
         case _:
-            raise TypeError(f"{type(event).__name__} tells of no object")
+            raise TypeError(f"{type(event).__name__} is no event of an object")
 
 
 @dataclass(slots=True)
 class RecentChanges:
-    """All objects as they are, and those that changed a moment ago as they were."""
+    """All objects, and the former values of those that changed within the leeway."""
 
     _known: dict[_Object, Event] = field(default_factory=dict[_Object, Event])
     _former: dict[_Object, tuple[Instant, Event]] = field(
         default_factory=dict[_Object, tuple[Instant, Event]]
     )
-    """The latest last."""
+    """In the order of the changes."""
 
     def note(self, event: Event, now: Instant) -> None:
-        """Take a change in. What an object was before the first of several in a row is remembered.
+        """Record a change. Of several changes of one object, the value before the first is kept.
 
-        That an object is new is not: who knows nothing of it decides nothing by it.
+        The creation of an object is not kept, since nothing was decided by the object before.
         """
         what, present = _object_of(event)
         former = self._known.get(what)
@@ -83,10 +83,10 @@ class RecentChanges:
             self._known[what] = present
 
     def forget(self, horizon: Instant) -> None:
-        """Remember no more what changed before an instant."""
+        """Drop the changes before an instant."""
         while self._former and (first := next(iter(self._former.items())))[1][0] < horizon:
             del self._former[first[0]]
 
     def undoing(self) -> list[Event]:
-        """Events that make everything what it was before the changes that are remembered."""
+        """Return the events that restore the values before the recorded changes."""
         return [event for _, event in self._former.values()]

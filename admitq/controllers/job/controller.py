@@ -62,7 +62,7 @@ class JobController:
 
         Raises:
             ApiError: a write failed.
-            PermanentlyRefused: no Workload can be created for the job until the job changes.
+            PermanentRejection: no Workload can be created for the job until the job changes.
         """
         if key in self._busy:
             # ``start`` reconciles the job now, and its writes queue the key again. It may also write nothing.

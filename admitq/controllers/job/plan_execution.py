@@ -42,7 +42,7 @@ async def carry_out(ctx: Context, case: JobCase, decided: Plan) -> float | None:
 
     Raises:
         ApiError: a write failed.
-        PermanentlyRefused: no Workload can be created for the job until the job changes.
+        PermanentRejection: no Workload can be created for the job until the job changes.
     """
     try:
         again = await act(ctx, decided)

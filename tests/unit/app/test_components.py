@@ -81,8 +81,11 @@ def test_a_shadow_leaves_reviews_to_the_manager_in_charge(command: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        (["webhook", "--shadow"], "--shadow: admitq webhook answers reviews, which is left to the manager"),
-        (["manager", "--shadow", "--components=core"], "--shadow: compares whole decisions: leave --comp"),
+        (
+            ["webhook", "--shadow"],
+            "--shadow: admitq webhook only answers reviews, which a shadow does not do",
+        ),
+        (["manager", "--shadow", "--components=core"], "--shadow: cannot be combined with --components"),
     ],
 )
 def test_a_shadow_that_could_not_compare_ends_the_command(arguments: list[str], problem: str) -> None:
