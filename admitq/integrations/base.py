@@ -310,7 +310,7 @@ def return_no_errors(*_: object) -> tuple[FieldError, ...]:
     return ()
 
 
-def return_unchanged(job: JsonObject, _rules: RuleContext) -> JsonObject:
+def return_unchanged(job: JsonObject, _context: RuleContext) -> JsonObject:
     """Return the job unchanged: the default of kinds without their own defaulting."""
     return job
 
@@ -480,7 +480,7 @@ class KindWebhook:
     """Whether the mutating webhook also reviews updates."""
     validate_create: Callable[[JsonObject, RuleContext], Sequence[FieldError]] = return_no_errors
     """Return the errors of a new object."""
-    should_validate_update: Callable[[JsonObject, RuleContext], bool] = lambda _old, _rules: True
+    should_validate_update: Callable[[JsonObject, RuleContext], bool] = lambda _old, _context: True
     """Whether an update is validated at all. It takes the old object and the context of the new one."""
     validate_update: Callable[[JsonObject, JsonObject, RuleContext], Sequence[FieldError]] = return_no_errors
     """Return the errors of an update (old object, new object). ``validate_create`` is not called for

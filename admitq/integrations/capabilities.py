@@ -64,12 +64,12 @@ CAPABILITIES: Final[tuple[Capability, ...]] = (
 )
 
 
-def describe_kind(one: Integration) -> dict[str, Any]:
+def describe_kind(kind: Integration) -> dict[str, Any]:
     """Return a kind and its capabilities as JSON."""
     return {
-        "framework": one.framework,
-        "apiVersion": one.api_version,
-        "kind": one.kind,
-        "gate": None if one.gate is None else str(one.gate),
-        **{ability.key: ability.is_implemented and ability.is_supported_by(one) for ability in CAPABILITIES},
+        "framework": kind.framework,
+        "apiVersion": kind.api_version,
+        "kind": kind.kind,
+        "gate": None if kind.gate is None else str(kind.gate),
+        **{ability.key: ability.is_implemented and ability.is_supported_by(kind) for ability in CAPABILITIES},
     }

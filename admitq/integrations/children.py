@@ -92,7 +92,7 @@ def compare_pods(
 
 def find_first_difference(found: Iterable[ChildDifference | None]) -> ChildDifference | None:
     """Return the first difference; None if there is none."""
-    return next((one for one in found if one is not None), None)
+    return next((difference for difference in found if difference is not None), None)
 
 
 def is_template_within(child: JsonObject, template: JsonObject) -> bool:
@@ -121,7 +121,7 @@ def _is_within(child: JsonObject, template: JsonObject, *, is_pod: bool) -> bool
         and _count_claims(child) <= _count_claims(template)
         and _is_at_most(_get_requests(child), _get_requests(template), is_pod=is_pod)
         and _is_at_most(
-            *(_parse_amounts(object_at(one, ("overhead",))) for one in (child, template)), is_pod=is_pod
+            *(_parse_amounts(object_at(spec, ("overhead",))) for spec in (child, template)), is_pod=is_pod
         )
         and (is_pod or child.get("runtimeClassName") == template.get("runtimeClassName"))
     )
@@ -160,8 +160,8 @@ def _is_at_most(amounts: dict[str, Any], others: dict[str, Any], *, is_pod: bool
 
 def _count_claims(spec: JsonObject) -> Counter[tuple[Any, Any]]:
     return Counter(
-        (str(one.get("resourceClaimName")), str(one.get("resourceClaimTemplateName")))
-        for one in objects_at(spec, ("resourceClaims",))
+        (str(claim.get("resourceClaimName")), str(claim.get("resourceClaimTemplateName")))
+        for claim in objects_at(spec, ("resourceClaims",))
     )
 
 

@@ -54,7 +54,7 @@ def create_integration(given: CustomKind) -> Integration:
         is_active=_match_any(given.active),
         are_pods_ready=_match_any(given.ready),
         templates=PodTemplates(
-            pod_sets_field=", ".join(one.template for one in given.pod_sets),
+            pod_sets_field=", ".join(pod_set.template for pod_set in given.pod_sets),
             find_priority_class=kind.find_priority_class if given.priority_class else return_none,
         ),
         lifecycle=JobLifecycle(
@@ -62,9 +62,11 @@ def create_integration(given: CustomKind) -> Integration:
             suspend_path=parse_path(given.suspend),
         ),
         scaling=Scaling(
-            with_pod_counts=kind.with_pod_counts if any(one.min_count for one in given.pod_sets) else None,
+            with_pod_counts=kind.with_pod_counts
+            if any(pod_set.min_count for pod_set in given.pod_sets)
+            else None,
             count_reclaimable_pods=kind.count_reclaimable_pods
-            if any(one.reclaimable for one in given.pod_sets)
+            if any(pod_set.reclaimable for pod_set in given.pod_sets)
             else return_none,
         ),
         ownership=KindOwnership(created_kinds=frozenset(map(_parse_created_kind, given.creates)) or None),
@@ -114,25 +116,25 @@ def create_integrations(
         ConfigurationError: a kind exists already, or is one of admitq's API.
     """
     taken = {
-        key: f"{one.kind} of {one.group or 'the core API'}, which admitq knows: remove it, "
-        f"and name {one.framework} in integrations.frameworks"
-        for one in known
-        for key in _list_identities(one.group, one.kind, one.plural)
+        key: f"{kind.kind} of {kind.group or 'the core API'}, which admitq knows: remove it, "
+        f"and name {kind.framework} in integrations.frameworks"
+        for kind in known
+        for key in _list_identities(kind.group, kind.kind, kind.plural)
     }
     for owner in external:
         taken[owner.group, owner.kind] = (
             f"{owner.kind} of {owner.group}, which integrations.externalFrameworks lists: remove one"
         )
     problems: list[str] = []
-    for index, one in enumerate(given):
+    for index, kind in enumerate(given):
         place = f"integrations.custom[{index}]"
-        keys = _list_identities(one.group, one.kind, one.plural)
-        if one.group in GROUPS:
-            problems.append(f"{place}.group: {one.group!r} has no jobs: write the group of a kind of jobs")
+        keys = _list_identities(kind.group, kind.kind, kind.plural)
+        if kind.group in GROUPS:
+            problems.append(f"{place}.group: {kind.group!r} has no jobs: write the group of a kind of jobs")
         elif clash := next((taken[key] for key in keys if key in taken), None):
             problems.append(f"{place}: is {clash}")
         for key in keys:
-            taken.setdefault(key, f"{one.kind} of {one.group}, like {place}: remove one")
+            taken.setdefault(key, f"{kind.kind} of {kind.group}, like {place}: remove one")
     if problems:
         raise ConfigurationError(problems)
     return tuple(map(create_integration, given))
@@ -186,7 +188,7 @@ def _is_number(value: Any) -> bool:
 
 def _is_one_of(value: Any, values: Iterable[Any]) -> bool:
     # In Python True == 1, but in JSON true and 1 are different values.
-    return any(type(value) is type(one) and value == one for one in values)
+    return any(type(value) is type(allowed) and value == allowed for allowed in values)
 
 
 def _is_set(value: Any) -> bool:
@@ -222,25 +224,26 @@ class _CustomJobs:
 
     def _list_pods(self, job: JsonObject) -> list[_CustomPods]:
         found: list[_CustomPods] = []
-        for one in self.declaration.pod_sets:
-            for index in list_element_indexes(job, parse_path(one.template)):
-                template = _get_element_path(one.template, index)
+        for declared in self.declaration.pod_sets:
+            for index in list_element_indexes(job, parse_path(declared.template)):
+                template = _get_element_path(declared.template, index)
                 if not isinstance(value_at(job, template[:-1]), Mapping):
                     continue
-                count = None if one.count is None else _get_element_path(one.count, index)
-                number = one.default_count if count is None else value_at(job, count)
+                count = None if declared.count is None else _get_element_path(declared.count, index)
+                number = declared.default_count if count is None else value_at(job, count)
                 least = (
                     None
-                    if one.min_count is None
-                    else as_int(value_at(job, _get_element_path(one.min_count, index)))
+                    if declared.min_count is None
+                    else as_int(value_at(job, _get_element_path(declared.min_count, index)))
                 )
                 found.append(
                     _CustomPods(
-                        declaration=one,
-                        name=one.name or text_at(job, _get_element_path(one.name_path or "", index)),
+                        declaration=declared,
+                        name=declared.name
+                        or text_at(job, _get_element_path(declared.name_path or "", index)),
                         template_path=template,
                         count_path=count,
-                        count=count_pods(number, one.default_count),
+                        count=count_pods(number, declared.default_count),
                         min_count=least if least and least > 0 else None,
                     )
                 )
@@ -249,48 +252,48 @@ class _CustomJobs:
     def list_pod_sets(self, job: JsonObject, _names: Names) -> list[PodSetTemplate]:
         """Return the podsets at the declared paths. Only the last one with a minimum count keeps it."""
         pods = self._list_pods(job)
-        flexible = next((one for one in reversed(pods) if one.min_count is not None), None)
+        flexible = next((entry for entry in reversed(pods) if entry.min_count is not None), None)
         return [
             PodSetTemplate(
-                one.pod_set_name,
-                one.count,
-                one.template_path,
-                min(one.min_count, one.count) or None
-                if one is flexible and one.min_count is not None
+                entry.pod_set_name,
+                entry.count,
+                entry.template_path,
+                min(entry.min_count, entry.count) or None
+                if entry is flexible and entry.min_count is not None
                 else None,
                 # The CRD of the kind may not validate pod templates.
-                clean_pod_template(value_at(job, one.template_path)),
+                clean_pod_template(value_at(job, entry.template_path)),
             )
-            for one in pods
+            for entry in pods
         ]
 
     def with_pod_counts(self, job: JsonObject, counts: Mapping[str, int], _names: Names) -> JsonObject:
         """Return the job with other numbers of pods."""
         changed = job
-        for one in self._list_pods(job):
+        for entry in self._list_pods(job):
             if (
-                one.count_path is not None
-                and one.declaration.min_count is not None
-                and one.pod_set_name in counts
+                entry.count_path is not None
+                and entry.declaration.min_count is not None
+                and entry.pod_set_name in counts
             ):
-                changed = with_value(changed, one.count_path, counts[one.pod_set_name])
+                changed = with_value(changed, entry.count_path, counts[entry.pod_set_name])
         return changed
 
     def count_reclaimable_pods(self, job: JsonObject) -> Mapping[str, int]:
         """Return the numbers of reclaimable pods at the declared paths, at most the number of pods."""
         found: dict[str, int] = {}
-        for one in self._list_pods(job):
-            if one.declaration.reclaimable is not None:
+        for entry in self._list_pods(job):
+            if entry.declaration.reclaimable is not None:
                 path = tuple(
-                    one.name if step == POD_SET_NAME else step
-                    for step in parse_path(one.declaration.reclaimable)
+                    entry.name if step == POD_SET_NAME else step
+                    for step in parse_path(entry.declaration.reclaimable)
                 )
-                found[one.pod_set_name] = min(one.count, count_pods(value_at(job, path), 0))
+                found[entry.pod_set_name] = min(entry.count, count_pods(value_at(job, path), 0))
         return {name: count for name, count in found.items() if count > 0}
 
     def find_outcome(self, job: JsonObject) -> JobOutcome | None:
         """Return the outcome of the first sign that matches; None if none does."""
-        sign = next((one for one in self.declaration.finished if _matches(one, job)), None)
+        sign = next((sign for sign in self.declaration.finished if _matches(sign, job)), None)
         return None if sign is None else JobOutcome(sign.success, _get_message(sign, job))
 
     def find_priority_class(self, job: JsonObject) -> str | None:

@@ -54,9 +54,11 @@ def has_known_controller(
 def _list_followed_kinds(
     integrations: Sequence[Integration], external: Iterable[OwnerKind]
 ) -> set[OwnerKind]:
-    enabled = {OwnerKind(*one.gvk) for one in integrations}
+    enabled = {OwnerKind(*integration.gvk) for integration in integrations}
     return (
-        enabled | set(external) | {kind for one in integrations for kind in one.ownership.intermediate_owners}
+        enabled
+        | set(external)
+        | {kind for integration in integrations for kind in integration.ownership.intermediate_owners}
     )
 
 
@@ -178,7 +180,7 @@ class AncestorFinder:
         read_again: OwnerLookup | None = None,
     ) -> None:
         self._lookup = lookup
-        self._enabled = {OwnerKind(*one.gvk): one for one in integrations}
+        self._enabled = {OwnerKind(*integration.gvk): integration for integration in integrations}
         self._names = names
         self._without_queue_name = without_queue_name
         self._external = frozenset(external)

@@ -93,14 +93,23 @@ def select_enabled(frameworks: Iterable[str], gates: FeatureGates) -> tuple[Inte
     wanted = set(frameworks)
     if unknown := wanted.difference(list_framework_names()):
         raise KeyError(", ".join(sorted(unknown)))
-    open_ones = [one for one in load_integrations() if one.gate is None or gates.is_enabled(one.gate)]
+    open_ones = [
+        integration
+        for integration in load_integrations()
+        if integration.gate is None or gates.is_enabled(integration.gate)
+    ]
     implied = {
-        name for one in open_ones if one.framework in wanted for name in one.ownership.implied_frameworks
+        name
+        for integration in open_ones
+        if integration.framework in wanted
+        for name in integration.ownership.implied_frameworks
     }
     return tuple(
-        one if one.framework in wanted else replace(one, ownership=replace(one.ownership, is_implied=True))
-        for one in open_ones
-        if one.framework in wanted | implied
+        integration
+        if integration.framework in wanted
+        else replace(integration, ownership=replace(integration.ownership, is_implied=True))
+        for integration in open_ones
+        if integration.framework in wanted | implied
     )
 
 

@@ -183,16 +183,16 @@ def _type_schema(annotation: Any, outer: list[Any]) -> dict[str, Any]:
     base, inner = _unwrapped(annotation)
     keywords = [*inner, *_flattened(outer)]
     schema: dict[str, Any] = {}
-    if not any(isinstance(one, SchemaKeywords) and one.replaces for one in keywords):
+    if not any(isinstance(keyword, SchemaKeywords) and keyword.replaces for keyword in keywords):
         schema = _base_schema(base)
     rules: list[dict[str, Any]] = list(schema.pop("x-kubernetes-validations", []))
-    for one in keywords:
-        if isinstance(one, ValidationRule):
-            rules.append(one.to_schema())
-        elif isinstance(one, SchemaKeywords):
-            schema |= one.get_keywords()
+    for keyword in keywords:
+        if isinstance(keyword, ValidationRule):
+            rules.append(keyword.to_schema())
+        elif isinstance(keyword, SchemaKeywords):
+            schema |= keyword.get_keywords()
         else:
-            schema |= _bounds(one, schema.get("type"))
+            schema |= _bounds(keyword, schema.get("type"))
     if rules:
         schema["x-kubernetes-validations"] = rules
     return schema

@@ -93,7 +93,7 @@ class ReplicaRoles:
         self, job: JsonObject, pod: JsonObject, _is_elastic: ElasticityCheck
     ) -> ChildDifference | None:
         """Return how a pod differs from the replica of its name; None if it does not."""
-        owner, name = (text_at(one, ("metadata", "name")) for one in (job, pod))
+        owner, name = (text_at(obj, ("metadata", "name")) for obj in (job, pod))
         for pod_set in self.list_role_pod_sets(job):
             prefix = f"{owner}-{pod_set.name}-"
             index = name.removeprefix(prefix)
@@ -110,7 +110,7 @@ def find_outcome(job: JsonObject) -> JobOutcome | None:
 def is_active(job: JsonObject) -> bool:
     """Whether pods of any role run."""
     statuses = object_at(job, ("status", "replicaStatuses"))
-    return any(as_int(object_at(one).get("active")) > 0 for one in statuses.values())
+    return any(as_int(object_at(status).get("active")) > 0 for status in statuses.values())
 
 
 def are_pods_ready(job: JsonObject) -> bool:

@@ -15,8 +15,8 @@ RuleCheck = Callable[[JsonObject, RuleContext], Sequence[FieldError]]
 def check_new_jobs(check: RuleCheck) -> RuleCheck:
     """Return a check of new jobs that applies the rules if admitq manages the job."""
 
-    def checked(job: JsonObject, rules: RuleContext) -> Sequence[FieldError]:
-        return check(job, rules) if rules.is_managed else []
+    def checked(job: JsonObject, context: RuleContext) -> Sequence[FieldError]:
+        return check(job, context) if context.is_managed else []
 
     return checked
 
@@ -26,15 +26,15 @@ def check_updated_jobs(
 ) -> Callable[[JsonObject, JsonObject, RuleContext], Sequence[FieldError]]:
     """Return a check of updates that applies the rules to the new job."""
 
-    def checked(_old: JsonObject, new: JsonObject, rules: RuleContext) -> Sequence[FieldError]:
-        return check(new, rules)
+    def checked(_old: JsonObject, new: JsonObject, context: RuleContext) -> Sequence[FieldError]:
+        return check(new, context)
 
     return checked
 
 
-def should_validate_update(old: JsonObject, rules: RuleContext) -> bool:
+def should_validate_update(old: JsonObject, context: RuleContext) -> bool:
     """Whether an update is validated: if the job is managed or was queued before (semantics, Per kind)."""
-    was_queued = bool(get_queue_name(old, rules.names))
-    return rules.is_managed or (
-        was_queued and rules.gates.is_enabled(Gate.VALIDATE_RAY_AND_SPARK_JOB_UPDATES)
+    was_queued = bool(get_queue_name(old, context.names))
+    return context.is_managed or (
+        was_queued and context.gates.is_enabled(Gate.VALIDATE_RAY_AND_SPARK_JOB_UPDATES)
     )

@@ -44,7 +44,9 @@ def trim_pod(pod: JsonObject, names: Names) -> JsonObject:
         for field in ("containers", "initContainers"):
             if isinstance(found := spec.get(field), list):
                 spec[field] = [
-                    select_fields(one, _CONTAINER_FIELDS) for one in found if isinstance(one, Mapping)
+                    select_fields(container, _CONTAINER_FIELDS)
+                    for container in found
+                    if isinstance(container, Mapping)
                 ]
     status = select_fields(get_mapping(pod, "status"), ("phase", "message", "conditions"))
     return {

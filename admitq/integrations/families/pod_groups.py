@@ -44,8 +44,8 @@ def compose(members: Sequence[JsonObject], names: Names, moment: CompositionOpti
     listed = sorted(members, key=pods.get_age_key)
     first = listed[0]
     group = pods.get_pod_group(first, names)
-    running = [one for one in listed if pods.may_hold_resources(one, names, moment)]
-    ends = [end for one in running if (end := pods.get_grace_period_end(one)) is not None]
+    running = [pod for pod in listed if pods.may_hold_resources(pod, names, moment)]
+    ends = [end for pod in running if (end := pods.get_grace_period_end(pod)) is not None]
     served = bool(group) and pods.is_in_served_group(first, names)
     job: dict[str, Any] = {
         "apiVersion": "v1",
@@ -53,19 +53,19 @@ def compose(members: Sequence[JsonObject], names: Names, moment: CompositionOpti
         "metadata": _compose_metadata(group, listed),
         "members": listed,
         "group": group,
-        "roles": {_get_name(one): _get_role(one, names) if group else MAIN for one in listed},
-        "running": [_get_name(one) for one in running],
+        "roles": {_get_name(pod): _get_role(pod, names) if group else MAIN for pod in listed},
+        "running": [_get_name(pod) for pod in running],
         "changes": min(ends, default=None),
         "size": (pods.get_total_count(first, names) or 0) if group else 1,
         "fast": bool(group) and pods.get_annotation(first, names.pod_group_fast_admission) == "true",
         "serving": bool(group) and pods.get_annotation(first, names.pod_group_serving) == "true",
         "served": served,
-        "final": any(pods.get_annotation(one, names.retriable_in_group) == "false" for one in listed),
+        "final": any(pods.get_annotation(pod, names.retriable_in_group) == "false" for pod in listed),
     }
     # The controller of a served group replaces deleted pods. A single pod keeps its quota while it runs.
     deleted = not served and all(
-        pods.is_being_deleted(one) and not (pods.is_marked_for_termination(one) if group else running)
-        for one in listed
+        pods.is_being_deleted(pod) and not (pods.is_marked_for_termination(pod) if group else running)
+        for pod in listed
     )
     if deleted and find_outcome(job) is None:
         job["metadata"]["deletionTimestamp"] = value_at(first, ("metadata", "deletionTimestamp"))
@@ -110,13 +110,13 @@ def get_pod_set(job: JsonObject, pod: JsonObject) -> str:
 
 
 def _list_active(job: JsonObject) -> list[JsonObject]:
-    return [one for one in list_members(job) if not pods.is_inactive(one)]
+    return [pod for pod in list_members(job) if not pods.is_inactive(pod)]
 
 
 def _group_by_role(job: JsonObject, members: Iterable[JsonObject]) -> dict[str, list[JsonObject]]:
     found: dict[str, list[JsonObject]] = {}
-    for one in members:
-        found.setdefault(get_pod_set(job, one), []).append(one)
+    for pod in members:
+        found.setdefault(get_pod_set(job, pod), []).append(pod)
     return found
 
 
@@ -152,7 +152,7 @@ def _without_own_gates(pod: JsonObject, names: Names) -> JsonObject:
     ours = {names.admission_gate, names.topology_gate}
     if not isinstance(gates, list) or not gates:
         return pod
-    left = [one for one in gates if value_at(one, ("name",)) not in ours]
+    left = [gate for gate in gates if value_at(gate, ("name",)) not in ours]
     spec = {key: value for key, value in pods.get_mapping(pod, "spec").items() if key != _GATES[1]}
     return {**pod, "spec": {**spec, _GATES[1]: left} if left else spec}
 
@@ -162,10 +162,10 @@ def find_problem(job: JsonObject, names: Names, label_keys: Sequence[str]) -> st
     group, members = get_group_name(job), list_members(job)
     if not group:
         return None
-    queues = sorted({get_queue_name(one, names) for one in members})
+    queues = sorted({get_queue_name(pod, names) for pod in members})
     if len(queues) > 1:
         return f"pods of group '{group}' name different queues: {', '.join(map(repr, queues))}"
-    if len({pods.get_total_count(one, names) for one in members}) > 1:
+    if len({pods.get_total_count(pod, names) for pod in members}) > 1:
         return f"pods of group '{group}' have different total counts"
     if not _get_size(job):
         return f"pods of group '{group}' do not tell how many they are: set {names.pod_group_total_count}"
@@ -190,8 +190,8 @@ def _find_conflicting_key(
     Pods may lack a label that others have. Annotations delay the admission of a Workload or describe its
     requests, so all pods must have the same.
     """
-    labels = [pods.get_mapping(one, "metadata", "labels") for one in members]
-    annotations = [pods.get_mapping(one, "metadata", "annotations") for one in members]
+    labels = [pods.get_mapping(pod, "metadata", "labels") for pod in members]
+    annotations = [pods.get_mapping(pod, "metadata", "annotations") for pod in members]
     prefix = names.provisioning_annotation_prefix
     copied = {key for found in annotations for key in found if key.startswith(prefix)}
     values = {key: {found[key] for found in labels if key in found} for key in label_keys}
@@ -207,7 +207,7 @@ def is_equivalent(job: JsonObject, listed: Sequence[JsonObject]) -> bool | None:
     """
     if not get_group_name(job):
         return True if job.get("running") else None
-    counts = {value_at(one, ("name",), MAIN): value_at(one, ("count",), 1) for one in listed}
+    counts = {value_at(pod_set, ("name",), MAIN): value_at(pod_set, ("count",), 1) for pod_set in listed}
     return all(
         len(found) <= counts.get(role, 0) for role, found in _group_by_role(job, _list_active(job)).items()
     )
@@ -228,8 +228,8 @@ def find_outcome(job: JsonObject) -> JobOutcome | None:
         return JobOutcome(
             pods.get_phase(members[0]) == "Succeeded", pods.get_text(members[0], "status", "message")
         )
-    size, succeeded = _get_size(job), sum(pods.get_phase(one) == "Succeeded" for one in members)
-    lives = any(not pods.has_ended(one) and not pods.is_being_deleted(one) for one in members)
+    size, succeeded = _get_size(job), sum(pods.get_phase(pod) == "Succeeded" for pod in members)
+    lives = any(not pods.has_ended(pod) and not pods.is_being_deleted(pod) for pod in members)
     is_over = 0 < size <= succeeded or (
         job.get("final") is True and not lives and not _get_running_names(job)
     )
@@ -242,7 +242,7 @@ def is_active(job: JsonObject) -> bool:
     """Whether pods may run on nodes."""
     running = _get_running_names(job)
     return any(
-        _get_name(one) in running and pods.get_text(one, "spec", "nodeName") for one in list_members(job)
+        _get_name(pod) in running and pods.get_text(pod, "spec", "nodeName") for pod in list_members(job)
     )
 
 
@@ -263,7 +263,7 @@ def count_reclaimable_pods(job: JsonObject) -> Mapping[str, int] | None:
     """Return the numbers of succeeded pods of a group, by podset; None for a group that serves."""
     if not get_group_name(job) or job.get("serving") is True:
         return None
-    return Counter(get_pod_set(job, one) for one in list_members(job) if pods.get_phase(one) == "Succeeded")
+    return Counter(get_pod_set(job, pod) for pod in list_members(job) if pods.get_phase(pod) == "Succeeded")
 
 
 # --- members ----------------------------------------------------------------------------------------
@@ -276,24 +276,24 @@ def list_startable(job: JsonObject, counts: PodCountsByPodSet | None, names: Nam
     time.
     """
     waiting = [
-        one
-        for one in list_members(job)
-        if pods.has_gate(one, names.admission_gate)
-        and not pods.is_being_deleted(one)
-        and not pods.has_ended(one)
+        pod
+        for pod in list_members(job)
+        if pods.has_gate(pod, names.admission_gate)
+        and not pods.is_being_deleted(pod)
+        and not pods.has_ended(pod)
     ]
     if counts is None:
         return waiting
     running, room = _get_running_names(job), Counter(counts)
-    for one in list_members(job):
-        if _get_name(one) in running or pods.get_phase(one) == "Succeeded":
-            room[get_pod_set(job, one)] -= 1
+    for pod in list_members(job):
+        if _get_name(pod) in running or pods.get_phase(pod) == "Succeeded":
+            room[get_pod_set(job, pod)] -= 1
     startable: list[JsonObject] = []
-    for one in waiting:
-        role = get_pod_set(job, one)
+    for pod in waiting:
+        role = get_pod_set(job, pod)
         if room[role] > 0:
             room[role] -= 1
-            startable.append(one)
+            startable.append(pod)
     return startable
 
 
@@ -301,16 +301,16 @@ def without_gates(pod: JsonObject, has_topology: bool, names: Names) -> JsonObje
     """Return the pod without its admission gate, and, without a topology, without its topology gate."""
     lifted = {names.admission_gate} if has_topology else {names.admission_gate, names.topology_gate}
     gates = value_at(pod, _GATES, [])
-    return with_value(pod, _GATES, [one for one in gates if value_at(one, ("name",)) not in lifted])
+    return with_value(pod, _GATES, [gate for gate in gates if value_at(gate, ("name",)) not in lifted])
 
 
 def list_stoppable(job: JsonObject, everyone: bool, _names: Names) -> list[JsonObject]:
     """Return the pods that a stop ends: those that run, or all pods with ``everyone``."""
     running = _get_running_names(job)
     return [
-        one
-        for one in list_members(job)
-        if not pods.is_being_deleted(one) and (everyone or _get_name(one) in running)
+        pod
+        for pod in list_members(job)
+        if not pods.is_being_deleted(pod) and (everyone or _get_name(pod) in running)
     ]
 
 
@@ -335,9 +335,9 @@ def list_excess(job: JsonObject, counts: PodCountsByPodSet | None, names: Names)
         beyond = active[_get_size(job) :] if _get_size(job) else []
     else:
         beyond = [
-            one
+            pod
             for role, found in _group_by_role(job, active).items()
-            for one in found[max(0, counts.get(role, 0)) :]
+            for pod in found[max(0, counts.get(role, 0)) :]
         ]
     return sorted(beyond, key=worth, reverse=True)
 
@@ -345,11 +345,11 @@ def list_excess(job: JsonObject, counts: PodCountsByPodSet | None, names: Names)
 def list_replaced(job: JsonObject, counts: PodCountsByPodSet, names: Names) -> list[JsonObject]:
     """Return the inactive pods with a finalizer that have been replaced, those longest inactive first."""
     done: list[JsonObject] = []
-    active = Counter(get_pod_set(job, one) for one in _list_active(job))
+    active = Counter(get_pod_set(job, pod) for pod in _list_active(job))
     inactive = [
-        one
-        for one in list_members(job)
-        if pods.is_inactive(one) and names.managed_finalizer in value_at(one, ("metadata", "finalizers"), [])
+        pod
+        for pod in list_members(job)
+        if pods.is_inactive(pod) and names.managed_finalizer in value_at(pod, ("metadata", "finalizers"), [])
     ]
     for role, found in _group_by_role(job, inactive).items():
         surplus = active[role] + len(found) - counts.get(role, 0)
@@ -361,7 +361,7 @@ def needs_more_members(job: JsonObject, counts: PodCountsByPodSet) -> bool:
     """Whether a group lacks pods that its admission counts."""
     if not get_group_name(job):
         return False
-    active = Counter(get_pod_set(job, one) for one in _list_active(job))
+    active = Counter(get_pod_set(job, pod) for pod in _list_active(job))
     if job.get("served") is True:
         # Its controller may create further pods only when the existing ones are ready.
         return not active

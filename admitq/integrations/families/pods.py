@@ -89,7 +89,7 @@ def is_managed(pod: JsonObject, names: Names) -> bool:
 def has_gate(pod: JsonObject, gate: str) -> bool:
     """Whether the pod has a scheduling gate."""
     gates = value_at(pod, ("spec", "schedulingGates"), [])
-    return isinstance(gates, list) and any(value_at(one, ("name",)) == gate for one in gates)
+    return isinstance(gates, list) and any(value_at(item, ("name",)) == gate for item in gates)
 
 
 def get_phase(pod: JsonObject) -> str:
@@ -138,8 +138,8 @@ def is_ready(pod: JsonObject) -> bool:
     if get_phase(pod) == "Succeeded":
         return True
     return any(
-        value_at(one, ("type",)) == "Ready" and value_at(one, ("status",)) == "True"
-        for one in list_conditions(pod)
+        value_at(condition, ("type",)) == "Ready" and value_at(condition, ("status",)) == "True"
+        for condition in list_conditions(pod)
     )
 
 
@@ -152,8 +152,8 @@ def list_conditions(pod: JsonObject) -> list[Any]:
 def is_marked_for_termination(pod: JsonObject) -> bool:
     """Whether admitq has decided to end the pod."""
     return any(
-        value_at(one, ("type",)) == TERMINATION_TARGET and value_at(one, ("status",)) == "True"
-        for one in list_conditions(pod)
+        value_at(condition, ("type",)) == TERMINATION_TARGET and value_at(condition, ("status",)) == "True"
+        for condition in list_conditions(pod)
     )
 
 
@@ -162,7 +162,7 @@ def mark_for_termination(pod: JsonObject, reason: str, message: str, now: int) -
     if is_marked_for_termination(pod):
         return pod
     marked = with_condition(
-        [one for one in list_conditions(pod) if isinstance(one, Mapping)],
+        [condition for condition in list_conditions(pod) if isinstance(condition, Mapping)],
         type=TERMINATION_TARGET,
         status=True,
         reason=reason,
@@ -175,7 +175,9 @@ def mark_for_termination(pod: JsonObject, reason: str, message: str, now: int) -
 def get_last_activity(pod: JsonObject) -> str:
     """Return the last time at which the readiness of the pod changed, or its creation time."""
     changed = [
-        get_text(one, "lastTransitionTime") for one in list_conditions(pod) if _is_readiness_condition(one)
+        get_text(condition, "lastTransitionTime")
+        for condition in list_conditions(pod)
+        if _is_readiness_condition(condition)
     ]
     return max([*changed, get_text(pod, "metadata", "creationTimestamp")])
 

@@ -191,7 +191,7 @@ def list_cluster_references(
     """
     if value_at(job, ("spec", "suspend")) is True or value_at(job, (*at, "suspend")) is True:
         return ()
-    named = sorted({as_text(one) for one in names} - {""})
+    named = sorted({as_text(name) for name in names} - {""})
     if not is_autoscaling(job, at) and len(named) < 2:
         return ()
     namespace = as_text(value_at(job, ("metadata", "namespace")))
@@ -200,7 +200,9 @@ def list_cluster_references(
 
 def with_clusters(job: JsonObject, found: Mapping[ObjectReference, JsonObject]) -> JsonObject:
     """Return the job with its clusters."""
-    return with_value(job, (_CLUSTERS_KEY,), [found[one] for one in sorted(found)]) if found else job
+    return (
+        with_value(job, (_CLUSTERS_KEY,), [found[reference] for reference in sorted(found)]) if found else job
+    )
 
 
 def _get_clusters(job: JsonObject) -> list[Any]:
@@ -210,7 +212,7 @@ def _get_clusters(job: JsonObject) -> list[Any]:
 def _trim_cluster(cluster: JsonObject) -> JsonObject:
     """Return the fields of a cluster that identify it and state its number of workers."""
     metadata, groups = object_at(value_at(cluster, ("metadata",))), as_list(value_at(cluster, _GROUPS))
-    kept = [select_fields(object_at(one), _GROUP_FIELDS) for one in groups]
+    kept = [select_fields(object_at(group), _GROUP_FIELDS) for group in groups]
     return {"metadata": select_fields(metadata, _METADATA_FIELDS), "spec": {"workerGroupSpecs": kept}}
 
 
@@ -253,12 +255,14 @@ def compare_cluster(
     held until there is quota for it.
     """
     counted = not (is_elastic(job) and is_elastic(cluster))
-    known = {one.name: PodsOfTemplate(one.get_template(job), one.count) for one in granted}
+    known = {pod_set.name: PodsOfTemplate(pod_set.get_template(job), pod_set.count) for pod_set in granted}
     return find_first_difference(
         compare_pods(
-            PodsOfTemplate(one.get_template(cluster), one.count), known.pop(one.name, None), counted=counted
+            PodsOfTemplate(pod_set.get_template(cluster), pod_set.count),
+            known.pop(pod_set.name, None),
+            counted=counted,
         )
-        for one in list_pod_sets(cluster, ("spec",))
+        for pod_set in list_pod_sets(cluster, ("spec",))
     )
 
 
@@ -268,22 +272,22 @@ def get_slice_version(job: JsonObject, names: Names) -> str:
     of_clusters = (
         [annotated]
         if annotated
-        else [str(as_int(value_at(one, ("metadata", "generation")))) for one in _get_clusters(job)]
+        else [str(as_int(value_at(cluster, ("metadata", "generation")))) for cluster in _get_clusters(job)]
     )
     return "_".join([get_generation(job, names), *of_clusters])
 
 
-def is_elastic(job: JsonObject, rules: RuleContext) -> bool:
+def is_elastic(job: JsonObject, context: RuleContext) -> bool:
     """Whether the job can be scaled while it runs."""
-    annotation = value_at(job, ("metadata", "annotations", rules.names.elastic_job))
-    return annotation == "true" and rules.gates.is_enabled(Gate.ELASTIC_JOBS)
+    annotation = value_at(job, ("metadata", "annotations", context.names.elastic_job))
+    return annotation == "true" and context.gates.is_enabled(Gate.ELASTIC_JOBS)
 
 
-def with_elastic_gates(job: JsonObject, at: FieldPath, rules: RuleContext) -> JsonObject:
+def with_elastic_gates(job: JsonObject, at: FieldPath, context: RuleContext) -> JsonObject:
     """Return an elastic job with the gate that holds each pod until a Workload is admitted for it."""
-    if not is_elastic(job, rules):
+    if not is_elastic(job, context):
         return job
-    gate = {"name": rules.names.elastic_gate}
+    gate = {"name": context.names.elastic_gate}
     result = job
     for pod_set in list_pod_sets(job, at):
         path = (*pod_set.template_path, "spec", "schedulingGates")
@@ -297,7 +301,7 @@ def with_elastic_gates(job: JsonObject, at: FieldPath, rules: RuleContext) -> Js
 
 
 def find_errors(
-    job: JsonObject, at: FieldPath, rules: RuleContext, reserved: Sequence[str] = (HEAD,)
+    job: JsonObject, at: FieldPath, context: RuleContext, reserved: Sequence[str] = (HEAD,)
 ) -> list[FieldError]:
     """Return the errors of the cluster of a managed job (semantics, Per kind).
 
@@ -305,13 +309,13 @@ def find_errors(
     """
     where = ErrorPath().at(*at)
     found: list[FieldError] = []
-    if is_autoscaling(job, at) and not is_elastic(job, rules):
+    if is_autoscaling(job, at) and not is_elastic(job, context):
         found.append(
             FieldError.invalid(
                 where.at("enableInTreeAutoscaling"),
                 True,
                 "autoscaling is for elastic jobs only",
-                f'set the annotation {rules.names.elastic_job} to "true", or switch autoscaling off',
+                f'set the annotation {context.names.elastic_job} to "true", or switch autoscaling off',
             )
         )
     groups = as_list(value_at(job, (*at, "workerGroupSpecs")))

@@ -53,9 +53,9 @@ def apply_patches(template: Any, patches: Any, replicated_job: str, *, without: 
     for patch in as_list(patches):
         if without and value_at(patch, ("manager",)) == without:
             continue
-        for one in as_list(value_at(patch, (*_SPEC_PATH, "replicatedJobs"))):
-            change = value_at(one, ("template",))
-            if value_at(one, ("name",)) == replicated_job and isinstance(change, Mapping):
+        for entry in as_list(value_at(patch, (*_SPEC_PATH, "replicatedJobs"))):
+            change = value_at(entry, ("template",))
+            if value_at(entry, ("name",)) == replicated_job and isinstance(change, Mapping):
                 result = merge(result, change)
     return result
 
@@ -97,12 +97,14 @@ def with_patch(patches: Any, manager: str, replicated_job: str, pod_template: Js
 
     The trainer lets later patches override earlier ones. An empty pod template removes the manager's patch.
     """
-    others = [one for one in as_list(patches) if value_at(one, ("manager",)) != manager]
-    own = object_at(next((one for one in as_list(patches) if value_at(one, ("manager",)) == manager), None))
+    others = [patch for patch in as_list(patches) if value_at(patch, ("manager",)) != manager]
+    own = object_at(
+        next((patch for patch in as_list(patches) if value_at(patch, ("manager",)) == manager), None)
+    )
     kept = [
-        one
-        for one in as_list(value_at(own, (*_SPEC_PATH, "replicatedJobs")))
-        if value_at(one, ("name",)) != replicated_job
+        entry
+        for entry in as_list(value_at(own, (*_SPEC_PATH, "replicatedJobs")))
+        if value_at(entry, ("name",)) != replicated_job
     ]
     if pod_template:
         kept.append({"name": replicated_job, "template": {"spec": {"template": pod_template}}})
@@ -114,8 +116,8 @@ def with_patch(patches: Any, manager: str, replicated_job: str, pod_template: Js
 def without_patch(patches: Any, manager: str) -> list[Any]:
     """Return the patches with an empty patch of one manager. Its entry stays at its position."""
     return [
-        {key: value for key, value in one.items() if key != _SPEC_PATH[0]}
-        if isinstance(one, Mapping) and one.get("manager") == manager
-        else one
-        for one in as_list(patches)
+        {key: value for key, value in patch.items() if key != _SPEC_PATH[0]}
+        if isinstance(patch, Mapping) and patch.get("manager") == manager
+        else patch
+        for patch in as_list(patches)
     ]

@@ -67,9 +67,9 @@ def is_suspended_by(template: JsonObject, parent: str, names: Names) -> bool:
     return get_annotation(template, names.pod_suspending_parent) == parent
 
 
-def find_queue_removal(old: JsonObject, new: JsonObject, rules: RuleContext) -> Iterator[FieldError]:
+def find_queue_removal(old: JsonObject, new: JsonObject, context: RuleContext) -> Iterator[FieldError]:
     """Yield an error if an update removes the object from its queue: its pods would wait forever."""
-    names = rules.names
+    names = context.names
     if get_queue_name(old, names) and not get_queue_name(new, names) and has_no_ready_replicas(new, names):
         where = ErrorPath("metadata.labels").key(names.queue_name)
         yield FieldError.invalid(where, "", IMMUTABLE, "name another queue, or create the object anew")
@@ -78,7 +78,7 @@ def find_queue_removal(old: JsonObject, new: JsonObject, rules: RuleContext) -> 
 def find_shape_changes(old: JsonObject, new: JsonObject, template: FieldPath) -> Iterator[FieldError]:
     """Yield an error for each field by which an update changes the shape of a template's pods."""
     path = (*map(str, template), "spec")
-    before, after = (get_spec_shape(get_mapping(one, *path)) for one in (old, new))
+    before, after = (get_spec_shape(get_mapping(obj, *path)) for obj in (old, new))
     for field in sorted({*before, *after}):
         # Other programs may write the same value in another notation, which custom resources keep.
         if not are_equivalent({field: before.get(field)}, {field: after.get(field)}):

@@ -89,7 +89,7 @@ def count_executors(app: JsonObject) -> int:
     if value_at(app, (*DYNAMIC_ALLOCATION, "enabled")) is not True:
         return count_pods(instances)
     bounds = (value_at(app, (*DYNAMIC_ALLOCATION, field)) for field in ("initialExecutors", "minExecutors"))
-    return max(count_pods(one, 0) for one in (instances, *bounds))
+    return max(count_pods(count, 0) for count in (instances, *bounds))
 
 
 def _parse_number(written: str | None) -> int | None:
@@ -176,7 +176,7 @@ def _get_cpu(app: JsonObject, role: Role) -> tuple[str, str | None]:
     conf, own = text_fields_at(app, CONF), object_at(app, role.path)
     prefix = f"spark.kubernetes.{role.name}"
     limits = (own.get("coreLimit"), conf.get(f"{prefix}.limit.cores"))
-    limit = next((str(one) for one in limits if _is_quantity(one)), None)
+    limit = next((str(value) for value in limits if _is_quantity(value)), None)
     for request in (own.get("coreRequest"), conf.get(f"{prefix}.request.cores")):
         if _is_quantity(request):
             return str(request), limit
@@ -226,7 +226,7 @@ def _get_role_template(app: JsonObject, role: Role) -> JsonObject:
 def _compute_containers(app: JsonObject, role: Role) -> list[JsonObject]:
     own = object_at(app, role.path)
     found = objects_at(_get_role_template(app, role), ("spec", "containers"))
-    place = next((at for at, one in enumerate(found) if one.get("name") == role.container), 0)
+    place = next((at for at, container in enumerate(found) if container.get("name") == role.container), 0)
     spark = found[place] if found else {"name": role.container}
     spark = {**spark, "resources": _compute_resources(app, role, spark)}
     image = text_at(own, ("image",)) or text_at(app, ("spec", "image"))
@@ -239,8 +239,15 @@ def _compute_containers(app: JsonObject, role: Role) -> list[JsonObject]:
 
 def _with_missing_containers(containers: list[JsonObject], others: list[JsonObject]) -> list[JsonObject]:
     """Return containers together with others that are not among them."""
-    present = [(one.get("name"), one.get("image")) for one in containers]
-    return [*containers, *(one for one in others if (one.get("name"), one.get("image")) not in present)]
+    present = [(container.get("name"), container.get("image")) for container in containers]
+    return [
+        *containers,
+        *(
+            container
+            for container in others
+            if (container.get("name"), container.get("image")) not in present
+        ),
+    ]
 
 
 def _get_shared_node_selector(app: JsonObject, template: JsonObject) -> dict[str, str]:

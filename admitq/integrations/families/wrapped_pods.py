@@ -74,8 +74,8 @@ _KNOWN_LOCATIONS: Final[Mapping[tuple[str, str], tuple[_KnownLocation, ...]]] = 
 def find_pods(component: JsonObject) -> list[tuple[FieldPath, int]]:
     """Return the path of each template in the object of a component, and its number of pods."""
     declared = [
-        (_parse_declared_path(text_at(one, ("path",))), count_pods(one.get("replicas")))
-        for one in objects_at(component, ("podSets",))
+        (_parse_declared_path(text_at(pod_set, ("path",))), count_pods(pod_set.get("replicas")))
+        for pod_set in objects_at(component, ("podSets",))
     ]
     wrapped = object_at(component, ("template",))
     kind = (text_at(wrapped, ("apiVersion",)), text_at(wrapped, ("kind",)))

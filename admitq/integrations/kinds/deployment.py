@@ -33,18 +33,18 @@ _TEMPLATE: Final = ("spec", "template")
 _HASH_LABEL: Final = "pod-template-hash"
 
 
-def mutate(deployment: JsonObject, rules: RuleContext) -> JsonObject:
+def mutate(deployment: JsonObject, context: RuleContext) -> JsonObject:
     """Return the Deployment with a template whose pods are held and have the Deployment's queue."""
-    names = rules.names
+    names = context.names
     labels = {names.managed: "true", **get_queue_labels(deployment, names)}
     held = with_template_metadata(deployment, _TEMPLATE, labels, {names.pod_suspending_parent: HELD_BY})
-    return _with_admission_gates(held, rules) if rules.gates.is_enabled(Gate.ADMISSION_GATED_BY) else held
+    return _with_admission_gates(held, context) if context.gates.is_enabled(Gate.ADMISSION_GATED_BY) else held
 
 
-def _with_admission_gates(deployment: JsonObject, rules: RuleContext) -> JsonObject:
+def _with_admission_gates(deployment: JsonObject, context: RuleContext) -> JsonObject:
     """Return the Deployment with its admission gates on its pod template, without gates that were removed."""
-    names = rules.names
-    own, had = list_gates(deployment, names), list_gates(rules.stored_object or {}, names)
+    names = context.names
+    own, had = list_gates(deployment, names), list_gates(context.stored_object or {}, names)
     of_pods = list_gates(get_mapping(deployment, *_TEMPLATE), names)
     left = [gate for gate in of_pods if gate in own or gate not in had]
     wanted = [*left, *(gate for gate in own if gate not in left)]
@@ -85,7 +85,7 @@ DEPLOYMENT = Integration(
     webhook=KindWebhook(
         mutate=mutate,
         mutates_updates=True,
-        validate_update=lambda old, new, rules: [*find_queue_removal(old, new, rules)],
+        validate_update=lambda old, new, context: [*find_queue_removal(old, new, context)],
     ),
     serving=Serving(suspending_parent=HELD_BY),
 )

@@ -179,29 +179,29 @@ def _has_generated_name(job: JsonObject, pod: JsonObject) -> bool:
     return any(is_generated(pod, stem) for stem in stems)
 
 
-def mutate(job: JsonObject, rules: RuleContext) -> JsonObject:
+def mutate(job: JsonObject, context: RuleContext) -> JsonObject:
     """Hold the pods of an elastic Job."""
-    gate = {"name": rules.names.elastic_gate}
+    gate = {"name": context.names.elastic_gate}
     gates = as_list(value_at(job, (*TEMPLATE, "spec", "schedulingGates")))
-    is_elastic = value_at(job, (*ANNOTATIONS, rules.names.elastic_job)) == "true"
-    if not is_elastic or not rules.gates.is_enabled(Gate.ELASTIC_JOBS) or gate in gates:
+    is_elastic = value_at(job, (*ANNOTATIONS, context.names.elastic_job)) == "true"
+    if not is_elastic or not context.gates.is_enabled(Gate.ELASTIC_JOBS) or gate in gates:
         return job
     if not isinstance(value_at(job, TEMPLATE), Mapping):
         return job
     return with_value(job, (*TEMPLATE, "spec", "schedulingGates"), [*gates, gate])
 
 
-def validate_create(job: JsonObject, rules: RuleContext) -> list[FieldError]:
+def validate_create(job: JsonObject, context: RuleContext) -> list[FieldError]:
     """Check the two annotations of partial admission."""
-    return partial_admission.find_annotation_errors(job, rules.names)
+    return partial_admission.find_annotation_errors(job, context.names)
 
 
-def validate_update(old: JsonObject, new: JsonObject, rules: RuleContext) -> list[FieldError]:
+def validate_update(old: JsonObject, new: JsonObject, context: RuleContext) -> list[FieldError]:
     """Check the annotations of a suspended Job; while running, that it keeps its partial admission."""
     if value_at(new, SUSPEND) is True:
-        return validate_create(new, rules)
+        return validate_create(new, context)
     was_running = value_at(old, SUSPEND) is not True
-    return partial_admission.find_running_job_errors(old, new, rules.names, was_running=was_running)
+    return partial_admission.find_running_job_errors(old, new, context.names, was_running=was_running)
 
 
 JOB = Integration(

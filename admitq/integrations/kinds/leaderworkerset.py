@@ -142,9 +142,9 @@ def compare_child(lws: JsonObject, child: JsonObject, _is_elastic: ElasticityChe
     return compare_pods(leaders, PodsOfTemplate(template, groups))
 
 
-def mutate(lws: JsonObject, rules: RuleContext) -> JsonObject:
+def mutate(lws: JsonObject, context: RuleContext) -> JsonObject:
     """Return the LeaderWorkerSet with templates whose pods are held and have its queue."""
-    names = rules.names
+    names = context.names
     notes = {names.pod_suspending_parent: HELD_BY, names.pod_group_serving: "true"}
     labels = get_queue_labels(lws, names)
     result = with_template_metadata(lws, _WORKER_TEMPLATE, labels, notes)
@@ -152,14 +152,14 @@ def mutate(lws: JsonObject, rules: RuleContext) -> JsonObject:
         return result
     result = with_template_metadata(result, _LEADER_TEMPLATE, labels, notes)
     grouped = get_annotation(get_mapping(lws, *_WORKER_TEMPLATE), names.podset_group_name)
-    if rules.gates.is_enabled(Gate.TOPOLOGY_AWARE_SCHEDULING) and not grouped:
+    if context.gates.is_enabled(Gate.TOPOLOGY_AWARE_SCHEDULING) and not grouped:
         # The leader has index 0, and the workers begin with 1.
         path = (*_WORKER_TEMPLATE, "metadata", "annotations", names.pod_index_offset)
         result = with_value(result, path, "1")
     return result
 
 
-def validate_create(lws: JsonObject, _rules: RuleContext) -> list[FieldError]:
+def validate_create(lws: JsonObject, _context: RuleContext) -> list[FieldError]:
     """Return the errors of the number of groups."""
     found = value_at(lws, ("spec", "replicas"))
     if found is None or 0 <= get_replicas(lws, default=-1) <= _MAX_REPLICAS:
@@ -167,17 +167,17 @@ def validate_create(lws: JsonObject, _rules: RuleContext) -> list[FieldError]:
     return [FieldError.invalid("spec.replicas", found, f"must be between 0 and {_MAX_REPLICAS}")]
 
 
-def validate_update(old: JsonObject, new: JsonObject, rules: RuleContext) -> list[FieldError]:
+def validate_update(old: JsonObject, new: JsonObject, context: RuleContext) -> list[FieldError]:
     """Return an error for each change of the pods that quota was reserved for."""
-    errors = [*validate_create(new, rules), *find_queue_removal(old, new, rules)]
-    return [*errors, *_find_group_changes(old, new, rules)] if rules.is_managed else errors
+    errors = [*validate_create(new, context), *find_queue_removal(old, new, context)]
+    return [*errors, *_find_group_changes(old, new, context)] if context.is_managed else errors
 
 
-def _find_group_changes(old: JsonObject, new: JsonObject, rules: RuleContext) -> Iterator[FieldError]:
+def _find_group_changes(old: JsonObject, new: JsonObject, context: RuleContext) -> Iterator[FieldError]:
     for template in (_LEADER_TEMPLATE, _WORKER_TEMPLATE):
         yield from find_shape_changes(old, new, template)
     size = get_replicas(new, *_GROUP_SIZE)
-    if rules.gates.is_enabled(Gate.LWS_IMMUTABLE_GROUP_SIZE) and get_replicas(old, *_GROUP_SIZE) != size:
+    if context.gates.is_enabled(Gate.LWS_IMMUTABLE_GROUP_SIZE) and get_replicas(old, *_GROUP_SIZE) != size:
         yield FieldError.invalid(".".join(_GROUP_SIZE), size, IMMUTABLE, "create the object anew")
 
 

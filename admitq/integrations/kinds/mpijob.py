@@ -16,15 +16,15 @@ from admitq_api.json_objects import JsonObject, object_at, value_at, with_value
 ROLES: Final = ReplicaRoles("mpiReplicaSpecs", ("Launcher", "Worker"))
 
 
-def mutate(job: JsonObject, rules: RuleContext) -> JsonObject:
+def mutate(job: JsonObject, context: RuleContext) -> JsonObject:
     """Set the index offset of the workers: if the launcher is a worker too, it has index 0."""
-    if not rules.gates.is_enabled(Gate.TOPOLOGY_AWARE_SCHEDULING):
+    if not context.gates.is_enabled(Gate.TOPOLOGY_AWARE_SCHEDULING):
         return job
     if value_at(job, ("spec", "runLauncherAsWorker")) is not True:
         return job
-    for pod_set in ROLES.list_pod_sets(job, rules.names):
+    for pod_set in ROLES.list_pod_sets(job, context.names):
         if pod_set.name == "worker":
-            offset = (*pod_set.template_path, "metadata", "annotations", rules.names.pod_index_offset)
+            offset = (*pod_set.template_path, "metadata", "annotations", context.names.pod_index_offset)
             return with_value(job, offset, "1")
     return job
 
@@ -35,8 +35,8 @@ def compare_child(job: JsonObject, child: JsonObject, is_elastic: ElasticityChec
         return ROLES.compare_child(job, child, is_elastic)
     if get_name(child) != f"{get_name(job)}-launcher":
         return ChildDifference.IDENTITY
-    launchers = (one for one in ROLES.list_role_pod_sets(job) if one.name == "launcher")
-    granted = next((PodsOfTemplate(one.get_template(job), one.count) for one in launchers), None)
+    launchers = (pod_set for pod_set in ROLES.list_role_pod_sets(job) if pod_set.name == "launcher")
+    granted = next((PodsOfTemplate(pod_set.get_template(job), pod_set.count) for pod_set in launchers), None)
     pods = PodsOfTemplate(
         object_at(child, ("spec", "template")), count_parallel_pods(object_at(child, ("spec",)))
     )

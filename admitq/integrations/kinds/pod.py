@@ -67,17 +67,17 @@ def compare_child(
 # --- admission --------------------------------------------------------------------------------------
 
 
-def mutate(pod: JsonObject, rules: RuleContext) -> JsonObject:
+def mutate(pod: JsonObject, context: RuleContext) -> JsonObject:
     """Return the pod with the managed label, its gates, a finalizer and its role.
 
     A role that the pod already has is kept: it names the podset of a prebuilt Workload.
     """
-    names = rules.names
+    names = context.names
     result = with_value(pod, (*_LABELS, names.managed), "true")
     if not pods.is_suspended_by_parent(pod, names):
         result = _with_item(result, _FINALIZERS, names.managed_finalizer)
     result = _with_item(result, _GATES, {"name": names.admission_gate})
-    if rules.gates.is_enabled(Gate.TOPOLOGY_AWARE_SCHEDULING):
+    if context.gates.is_enabled(Gate.TOPOLOGY_AWARE_SCHEDULING):
         result = _with_item(result, _GATES, {"name": names.topology_gate})
         index_label = pods.get_annotation(pod, names.pod_group_pod_index_label)
         if index := pods.get_label(pod, index_label):
@@ -92,15 +92,15 @@ def _with_item(pod: JsonObject, path: tuple[str, ...], item: Any) -> JsonObject:
     return pod if item in items else with_value(pod, path, [*items, item])
 
 
-def validate_create(pod: JsonObject, rules: RuleContext) -> list[FieldError]:
+def validate_create(pod: JsonObject, context: RuleContext) -> list[FieldError]:
     """Return the errors of the managed label and of the labels and annotations of the group."""
-    names = rules.names
+    names = context.names
     value = value_at(pod, (*_LABELS, names.managed))
     if value is None:
         return []
     if value != "true":
         return [FieldError.invalid(_label_path(names.managed), value, 'can only be "true"')]
-    return [*_find_group_errors(pod, names), *_find_prebuilt_errors(pod, rules)]
+    return [*_find_group_errors(pod, names), *_find_prebuilt_errors(pod, context)]
 
 
 def _label_path(key: str) -> ErrorPath:
@@ -133,25 +133,25 @@ def _find_group_errors(pod: JsonObject, names: Names) -> list[FieldError]:
     return errors
 
 
-def _find_prebuilt_errors(pod: JsonObject, rules: RuleContext) -> list[FieldError]:
-    group, key = pods.get_pod_group(pod, rules.names), rules.names.prebuilt_workload_name
-    by_annotation = rules.gates.is_enabled(Gate.WORKLOAD_IDENTIFIER_ANNOTATIONS)
-    places = list_prebuilt_names(pod, rules.names, by_annotation=by_annotation)
-    place, prebuilt = next((one for one in places if one[1]), ("", ""))
+def _find_prebuilt_errors(pod: JsonObject, context: RuleContext) -> list[FieldError]:
+    group, key = pods.get_pod_group(pod, context.names), context.names.prebuilt_workload_name
+    by_annotation = context.gates.is_enabled(Gate.WORKLOAD_IDENTIFIER_ANNOTATIONS)
+    places = list_prebuilt_names(pod, context.names, by_annotation=by_annotation)
+    place, prebuilt = next((item for item in places if item[1]), ("", ""))
     if not group or not prebuilt or prebuilt == group:
         return []
     where = _annotation_path(key) if place == "annotations" else _label_path(key)
     return [FieldError.invalid(where, prebuilt, "prebuilt workload and pod group should be equal")]
 
 
-def validate_update(old: JsonObject, new: JsonObject, rules: RuleContext) -> list[FieldError]:
+def validate_update(old: JsonObject, new: JsonObject, context: RuleContext) -> list[FieldError]:
     """Return the errors that an update adds. The group is immutable, and an unretriable pod must stay so.
 
     The webhook protects admitq's marks, such as the role, for all kinds alike. Invalid pods that were stored
     while the webhook was not installed can still be released from their gates.
     """
-    names = rules.names
-    errors = select_new_errors(validate_create(new, rules), validate_create(old, rules))
+    names = context.names
+    errors = select_new_errors(validate_create(new, context), validate_create(old, context))
     before, after = pods.get_pod_group(old, names), pods.get_pod_group(new, names)
     if before and before != after:
         errors.append(FieldError.invalid(_group_path(old, names), after, "field is immutable"))

@@ -69,7 +69,9 @@ def compare_child(
     group = (
         ray_clusters.HEAD if role == ray_clusters.HEAD else text_at(child, (*_LABELS, _GROUP_LABEL)).lower()
     )
-    granted = next((one for one in ray_clusters.list_pod_sets(cluster, SPEC) if one.name == group), None)
+    granted = next(
+        (pod_set for pod_set in ray_clusters.list_pod_sets(cluster, SPEC) if pod_set.name == group), None
+    )
     named = get_name(child) or as_text(value_at(child, ("metadata", "generateName")))
     # Depending on its version, the operator shortens long names at the start or at the end.
     is_named = named.startswith(f"{name}-") or len(name) + len(group) > _MAX_UNCUT_NAMES
@@ -102,22 +104,24 @@ def _compare_cleanup_job(cluster: JsonObject, job: JsonObject) -> ChildDifferenc
     )
     if not is_named or not ray_clusters.is_fault_tolerant(cluster, SPEC):
         return ChildDifference.IDENTITY
-    heads = (one for one in ray_clusters.list_pod_sets(cluster, SPEC) if one.name == ray_clusters.HEAD)
-    head = next((PodsOfTemplate(one.get_template(cluster), one.count) for one in heads), None)
+    heads = (
+        pod_set for pod_set in ray_clusters.list_pod_sets(cluster, SPEC) if pod_set.name == ray_clusters.HEAD
+    )
+    head = next((PodsOfTemplate(pod_set.get_template(cluster), pod_set.count) for pod_set in heads), None)
     child = PodsOfTemplate(
         object_at(job, ("spec", "template")), count_parallel_pods(object_at(job, ("spec",)))
     )
     return compare_pods(child, head)
 
 
-def mutate(job: JsonObject, rules: RuleContext) -> JsonObject:
+def mutate(job: JsonObject, context: RuleContext) -> JsonObject:
     """Add gates to the pods of an elastic cluster, which is queued by itself or with its RayJob."""
-    return ray_clusters.with_elastic_gates(job, SPEC, rules)
+    return ray_clusters.with_elastic_gates(job, SPEC, context)
 
 
-def _find_errors(job: JsonObject, rules: RuleContext) -> list[FieldError]:
-    errors = ray_clusters.find_errors(job, SPEC, rules)
-    scales = ray_clusters.is_elastic(job, rules) and ray_clusters.is_autoscaling(job, SPEC)
+def _find_errors(job: JsonObject, context: RuleContext) -> list[FieldError]:
+    errors = ray_clusters.find_errors(job, SPEC, context)
+    scales = ray_clusters.is_elastic(job, context) and ray_clusters.is_autoscaling(job, SPEC)
     if scales and value_at(job, MANAGED_BY) == KUEUE_MULTIKUEUE_CONTROLLER:
         errors.append(
             FieldError.invalid(

@@ -89,7 +89,12 @@ def compare_child(job: JsonObject, child: JsonObject, is_elastic: ElasticityChec
     pods = list(_list_pod_sets(job))
     if child.get("kind") == "Job":
         granted = next(
-            (PodsOfTemplate(one.get_template(job), one.count) for one in pods if one.name == SUBMITTER), None
+            (
+                PodsOfTemplate(pod_set.get_template(job), pod_set.count)
+                for pod_set in pods
+                if pod_set.name == SUBMITTER
+            ),
+            None,
         )
         if granted is None or get_name(child) != get_name(job):
             return ChildDifference.IDENTITY
@@ -147,7 +152,7 @@ def is_ignored(job: JsonObject) -> bool:
     return bool(object_at(value_at(job, SELECTOR)))
 
 
-def _find_errors(job: JsonObject, rules: RuleContext) -> list[FieldError]:
+def _find_errors(job: JsonObject, context: RuleContext) -> list[FieldError]:
     has_cluster = bool(object_at(value_at(job, SPEC)))
     if is_ignored(job):
         selector = dict(object_at(value_at(job, SELECTOR)))
@@ -164,7 +169,7 @@ def _find_errors(job: JsonObject, rules: RuleContext) -> list[FieldError]:
     reserved = (
         (ray_clusters.HEAD, SUBMITTER) if _get_submission_mode(job) == _POD_MODE else (ray_clusters.HEAD,)
     )
-    return [*errors, *ray_clusters.find_errors(job, SPEC, rules, reserved)]
+    return [*errors, *ray_clusters.find_errors(job, SPEC, context, reserved)]
 
 
 RAY_JOB = Integration(

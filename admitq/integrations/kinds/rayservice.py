@@ -70,13 +70,13 @@ def is_cleaning_up(job: JsonObject) -> bool:
     return ray_clusters.is_fault_tolerant(job, SPEC)
 
 
-def mutate(job: JsonObject, rules: RuleContext) -> JsonObject:
+def mutate(job: JsonObject, context: RuleContext) -> JsonObject:
     """Add gates to the pods of an elastic service."""
-    return ray_clusters.with_elastic_gates(job, SPEC, rules)
+    return ray_clusters.with_elastic_gates(job, SPEC, context)
 
 
-def _find_errors(job: JsonObject, rules: RuleContext) -> list[FieldError]:
-    return ray_clusters.find_errors(job, SPEC, rules)
+def _find_errors(job: JsonObject, context: RuleContext) -> list[FieldError]:
+    return ray_clusters.find_errors(job, SPEC, context)
 
 
 RAY_SERVICE = Integration(

@@ -130,7 +130,7 @@ def _compare_requests(app: JsonObject, pod: JsonObject, role: Role) -> ChildDiff
     return None if is_pod_within(pod, compute_template(app, role)) else ChildDifference.REQUESTS
 
 
-def _find_errors(app: JsonObject, _rules: RuleContext) -> list[FieldError]:
+def _find_errors(app: JsonObject, _context: RuleContext) -> list[FieldError]:
     """Return the errors of fields by which pods would be unknown before they run."""
     errors: list[FieldError] = []
     mode = value_at(app, ("spec", "mode"))

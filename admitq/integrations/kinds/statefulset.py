@@ -97,38 +97,41 @@ def compare_child(
     return None if is_pod_within(pod, get_mapping(stateful_set, *_TEMPLATE)) else ChildDifference.REQUESTS
 
 
-def mutate(stateful_set: JsonObject, rules: RuleContext) -> JsonObject:
+def mutate(stateful_set: JsonObject, context: RuleContext) -> JsonObject:
     """Return the StatefulSet with a template whose pods are held, unless its owner already has them held."""
-    names = rules.names
+    names = context.names
     if get_annotation(get_mapping(stateful_set, *_TEMPLATE), names.pod_suspending_parent):
         return stateful_set
     return with_template_metadata(stateful_set, _TEMPLATE, {}, {names.pod_suspending_parent: HELD_BY})
 
 
-def list_deciding_workloads(old: JsonObject, new: JsonObject, rules: RuleContext) -> tuple[str, ...]:
+def list_deciding_workloads(old: JsonObject, new: JsonObject, context: RuleContext) -> tuple[str, ...]:
     """Return the names of the Workload that must have released its quota before the StatefulSet scales up."""
     metadata = get_mapping(old, "metadata")
-    if not rules.is_managed or not _scales_up_from_zero(old, new):
+    if not context.is_managed or not _scales_up_from_zero(old, new):
         return ()
-    longest = MAX_LABEL_LENGTH if rules.gates.is_enabled(Gate.SHORT_WORKLOAD_NAMES) else MAX_NAME_LENGTH
+    longest = MAX_LABEL_LENGTH if context.gates.is_enabled(Gate.SHORT_WORKLOAD_NAMES) else MAX_NAME_LENGTH
     name, uid = str(metadata.get("name", "")), str(metadata.get("uid", ""))
-    return tuple(create_workload_name("StatefulSet", "apps", name, one, longest=longest) for one in (uid, ""))
+    return tuple(
+        create_workload_name("StatefulSet", "apps", name, owner_uid, longest=longest)
+        for owner_uid in (uid, "")
+    )
 
 
 def _scales_up_from_zero(old: JsonObject, new: JsonObject) -> bool:
     return get_replicas(old) == 0 < get_replicas(new)
 
 
-def validate_update(old: JsonObject, new: JsonObject, rules: RuleContext) -> list[FieldError]:
+def validate_update(old: JsonObject, new: JsonObject, context: RuleContext) -> list[FieldError]:
     """Return an error for each change of the pods that quota was reserved for, and for invalid scaling."""
-    errors = [*find_queue_removal(old, new, rules)]
-    held = is_suspended_by(get_mapping(new, *_TEMPLATE), HELD_BY, rules.names)
-    if rules.is_managed and held:
-        errors += [*find_shape_changes(old, new, _TEMPLATE), *_find_scaling_errors(old, new, rules)]
+    errors = [*find_queue_removal(old, new, context)]
+    held = is_suspended_by(get_mapping(new, *_TEMPLATE), HELD_BY, context.names)
+    if context.is_managed and held:
+        errors += [*find_shape_changes(old, new, _TEMPLATE), *_find_scaling_errors(old, new, context)]
     return errors
 
 
-def _find_scaling_errors(old: JsonObject, new: JsonObject, rules: RuleContext) -> Iterator[FieldError]:
+def _find_scaling_errors(old: JsonObject, new: JsonObject, context: RuleContext) -> Iterator[FieldError]:
     before, after = get_replicas(old), get_replicas(new)
     if before and after and before != after:
         yield FieldError.invalid(_REPLICAS, after, IMMUTABLE, "scale to zero first")
@@ -138,7 +141,7 @@ def _find_scaling_errors(old: JsonObject, new: JsonObject, rules: RuleContext) -
         yield FieldError.forbidden(
             _REPLICAS, "scaling down is still in progress", "wait until all pods are gone"
         )
-    elif rules.deciding_workload is not None and not _has_released_quota(rules.deciding_workload):
+    elif context.deciding_workload is not None and not _has_released_quota(context.deciding_workload):
         yield FieldError.forbidden(
             _REPLICAS, "workload from previous scale-down is still being deleted", "wait a moment"
         )

@@ -83,7 +83,7 @@ def list_references(job: JsonObject) -> tuple[ObjectReference, ...]:
 
 def resolve(job: JsonObject, found: Mapping[ObjectReference, JsonObject]) -> JsonObject:
     """Return the job with its runtime, if the runtime exists."""
-    runtime = next((found[one] for one in list_references(job) if one in found), None)
+    runtime = next((found[reference] for reference in list_references(job) if reference in found), None)
     return job if runtime is None else with_value(job, (_RUNTIME_KEY,), runtime)
 
 
@@ -93,10 +93,13 @@ def _list_replicated_jobs(job: JsonObject, *, without: str = "") -> list[JsonObj
     patches = value_at(job, PATCHES)
     return [
         _fill_in(
-            job, spec, one, runtime_patches.apply_patches(one.get("template"), patches, name, without=without)
+            job,
+            spec,
+            entry,
+            runtime_patches.apply_patches(entry.get("template"), patches, name, without=without),
         )
-        for one in objects_at(spec, ("template", "spec", "replicatedJobs"))
-        if (name := as_text(one.get("name")))
+        for entry in objects_at(spec, ("template", "spec", "replicatedJobs"))
+        if (name := as_text(entry.get("name")))
     ]
 
 
@@ -107,7 +110,8 @@ def _fill_in(job: JsonObject, runtime: Any, entry: JsonObject, template: Any) ->
         template = with_value(template, ("spec", field), count)
     path = ("spec", "template", "spec", "containers")
     containers = [
-        _fill_in_container(job, runtime, entry, step, one) for one in as_list(value_at(template, path))
+        _fill_in_container(job, runtime, entry, step, container)
+        for container in as_list(value_at(template, path))
     ]
     if containers:
         template = with_value(template, path, containers)
@@ -187,9 +191,9 @@ def with_template(job: JsonObject, pod_set: PodSetTemplate, template: JsonObject
     manager = names.trainjob_manager
     bare = next(
         (
-            one
-            for one in _list_replicated_jobs(job, without=manager)
-            if as_text(one.get("name")).lower() == pod_set.name
+            entry
+            for entry in _list_replicated_jobs(job, without=manager)
+            if as_text(entry.get("name")).lower() == pod_set.name
         ),
         dict[str, Any](),
     )
@@ -274,16 +278,16 @@ def plan_stop(job: JsonObject, _stopped: JsonObject, names: Names) -> tuple[Patc
     return tuple(step for step in steps if step.patch)
 
 
-def mutate_every_object(job: JsonObject, rules: RuleContext) -> JsonObject:
+def mutate_every_object(job: JsonObject, context: RuleContext) -> JsonObject:
     """Return a new job with an empty patch of admitq, so that admitq's place among the patches is reserved.
 
     A trainer without support for patches drops it. A job that is not queued and already has the maximum
     number of patches is left unchanged, so that it is not rejected.
     """
-    manager, patches = rules.names.trainjob_manager, as_list(value_at(job, PATCHES))
-    if any(one.get("manager") == manager for one in objects_at(job, PATCHES)):
+    manager, patches = context.names.trainjob_manager, as_list(value_at(job, PATCHES))
+    if any(patch.get("manager") == manager for patch in objects_at(job, PATCHES)):
         return job
-    if not rules.is_managed and len(patches) >= MAX_PATCHES:
+    if not context.is_managed and len(patches) >= MAX_PATCHES:
         return job
     return with_value(job, PATCHES, [*patches, {"manager": manager}])
 

@@ -202,7 +202,7 @@ class CustomKind(Section):
     def _consistent(self) -> Self:
         if (self.managed_by is None) == bool(self.controller):
             raise ValueError("managedBy and controller go together: set both or none")
-        names = [one.name for one in self.pod_sets if one.name is not None]
+        names = [pod_set.name for pod_set in self.pod_sets if pod_set.name is not None]
         try:
             reject_duplicates(tuple(names))
         except ValueError as error:

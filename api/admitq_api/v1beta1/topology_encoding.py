@@ -35,7 +35,7 @@ def list_domains(assignment: Mapping[str, Any]) -> dict[str, Any]:
         if not _is_positive_int(count) or len(found) + cast("int", count) > MAX_LISTED_DOMAINS:
             raise MalformedAssignment("domainCount")
         levels = [
-            _list_values(one, cast("int", count)) for one in _iterate_objects(part.get("valuesPerLevel"))
+            _list_values(level, cast("int", count)) for level in _iterate_objects(part.get("valuesPerLevel"))
         ]
         if len(levels) != len(names):
             raise MalformedAssignment("valuesPerLevel")
@@ -54,7 +54,7 @@ def create_slices(assignment: Mapping[str, Any]) -> dict[str, Any]:
         MalformedAssignment: it does not have the form of v1beta1.
     """
     levels = _require_texts(assignment.get("levels"))
-    domains = [_parse_domain(one, len(levels)) for one in _iterate_objects(assignment.get("domains"))]
+    domains = [_parse_domain(domain, len(levels)) for domain in _iterate_objects(assignment.get("domains"))]
     return {
         "levels": levels,
         "slices": [
@@ -70,17 +70,17 @@ def _list_values(level: dict[str, Any], count: int) -> list[str]:
         return [universal] * count
     if not isinstance(individual, dict):
         raise MalformedAssignment("valuesPerLevel")
-    one = cast("dict[str, Any]", individual)
-    roots = _require_texts(one.get("roots"))
-    prefix, suffix = one.get("prefix") or "", one.get("suffix") or ""
+    values = cast("dict[str, Any]", individual)
+    roots = _require_texts(values.get("roots"))
+    prefix, suffix = values.get("prefix") or "", values.get("suffix") or ""
     if len(roots) != count or not isinstance(prefix, str) or not isinstance(suffix, str):
         raise MalformedAssignment("individual")
     return [f"{prefix}{root}{suffix}" for root in roots]
 
 
 def _list_pod_counts(counts: object, count: int) -> list[int]:
-    one = cast("dict[str, Any]", counts) if isinstance(counts, dict) else {}
-    universal, individual = one.get("universal"), one.get("individual")
+    fields = cast("dict[str, Any]", counts) if isinstance(counts, dict) else {}
+    universal, individual = fields.get("universal"), fields.get("individual")
     if _is_positive_int(universal):
         return [cast("int", universal)] * count
     if isinstance(individual, list):
@@ -131,17 +131,17 @@ def _find_common_prefix(values: Sequence[str]) -> str:
 def _iterate_objects(value: object) -> Iterator[dict[str, Any]]:
     if not isinstance(value, list) or not value:
         raise MalformedAssignment("not a list")
-    for one in cast("list[Any]", value):
-        if not isinstance(one, dict):
+    for item in cast("list[Any]", value):
+        if not isinstance(item, dict):
             raise MalformedAssignment("not an object")
-        yield cast("dict[str, Any]", one)
+        yield cast("dict[str, Any]", item)
 
 
 def _require_texts(value: object) -> list[str]:
     if not isinstance(value, list) or not value:
         raise MalformedAssignment("not a list")
     texts = cast("list[Any]", value)
-    if not all(isinstance(one, str) for one in texts):
+    if not all(isinstance(text, str) for text in texts):
         raise MalformedAssignment("not text")
     return texts
 
