@@ -296,7 +296,7 @@ class ManagerPart:
         )
         queries = self._state.queries
         pending = PendingWorkloads(
-            queries.pending_workloads, queries.pending_shapes, queries.pending_requests
+            queries.pending_workloads, queries.count_scheduling_keys, queries.pending_requests
         )
         return ManagerMeasures(scope, pending)
 

@@ -99,7 +99,7 @@ class Balance(NamedTuple):
     at: Instant
 
 
-class DumpedBooks(NamedTuple):
+class DumpedAccounts(NamedTuple):
     """All that is on the books."""
 
     balances: tuple[Balance, ...]
@@ -122,7 +122,7 @@ class _Account:
 # --- the books ------------------------------------------------------------------------------------------
 
 
-class Books:
+class UsageAccounts:
     """The accounts of all LocalQueues.
 
     Args:
@@ -273,15 +273,15 @@ class Books:
 
     # --- dump -------------------------------------------------------------------------------------
 
-    def taken(self) -> DumpedBooks:
+    def taken(self) -> DumpedAccounts:
         """All that is on the books, as a value."""
         balances = (
             Balance(key, account.weight, tuple(sorted(account.consumed.items())), account.at)
             for key, account in sorted(self._accounts.items())
         )
-        return DumpedBooks(tuple(balances), tuple(sorted(self._charges.values())))
+        return DumpedAccounts(tuple(balances), tuple(sorted(self._charges.values())))
 
-    def restore(self, books: DumpedBooks) -> None:
+    def restore(self, books: DumpedAccounts) -> None:
         """Put the books in place as a dump had them."""
         self._accounts = {
             key: _Account(weight, dict(consumed), at) for key, weight, consumed, at in books.balances

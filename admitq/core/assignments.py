@@ -3,20 +3,20 @@
 from typing import Final, NamedTuple
 
 from admitq.core.amounts import FlavorResource
-from admitq.core.instructions import FlavorAttempt, Mode
+from admitq.core.instructions import FitMode, FlavorAttempt
 from admitq.core.model import PodSetAssignment
 from admitq.core.refusals import NoFlavorFits
 
 
-class Prospect(NamedTuple):
+class FlavorFit(NamedTuple):
     """What a flavor offers: a mode, and how far up the tree quota comes from."""
 
-    mode: Mode
+    mode: FitMode
     borrow_level: int
 
 
-NOTHING: Final = Prospect(Mode.NO_FIT, 0)
-AT_HOME: Final = Prospect(Mode.FIT, 0)
+NO_FIT: Final = FlavorFit(FitMode.NO_FIT, 0)
+FITS_WITHIN_QUOTA: Final = FlavorFit(FitMode.FIT, 0)
 
 
 class TriedFlavor(NamedTuple):
@@ -36,7 +36,7 @@ class Assignment(NamedTuple):
     pod_sets: tuple[PodSetAssignment, ...]
     usage: tuple[tuple[FlavorResource, int], ...]
     """All that the workload takes, without amounts of zero."""
-    mode: Mode
+    mode: FitMode
     """The worst mode of any request: with anything but ``FIT`` quota is not to be had without preemption."""
     borrow_level: int
     """The highest of any request; also of those before the one that no flavor fits."""

@@ -11,12 +11,12 @@ may come in any order; so they are settled when the instant is over, with what i
 import heapq
 from collections.abc import Iterator
 
-from admitq.core.admission_fair_sharing import Books, DumpedBooks
+from admitq.core.admission_fair_sharing import DumpedAccounts, UsageAccounts
 from admitq.core.charging_state import SampleTimer, SeenAdmitted
 from admitq.core.entries import LocalQueueEntry, WorkloadEntry
 from admitq.core.ledger import Usage
 from admitq.core.model import ConsumedResources, Instant, LocalQueue, ObjectKey, Workload
-from admitq.core.statuses import ToldUse
+from admitq.core.statuses import ReportedUse
 from admitq.core.world import World
 
 # --- LocalQueues ----------------------------------------------------------------------------------------
@@ -80,7 +80,7 @@ def _forget_charge(world: World, uid: str) -> None:
         _take_back(world, world.charging.accounts, uid)
 
 
-def _take_back(world: World, books: Books, uid: str) -> None:
+def _take_back(world: World, books: UsageAccounts, uid: str) -> None:
     if (queue := books.roll_back(uid)) is not None:
         _note_usage(world, queue)
 
@@ -102,7 +102,7 @@ def _is_admitted(workload: Workload) -> bool:
     return workload.admitted and workload.admission is not None
 
 
-def restore(world: World, books: DumpedBooks | None) -> None:
+def restore(world: World, books: DumpedAccounts | None) -> None:
     """Put the books in place as a dump had them, where some are kept."""
     if world.charging.accounts is not None and books is not None:
         world.charging.accounts.restore(books)
@@ -135,18 +135,18 @@ def _in_use(world: World, key: ObjectKey) -> dict[str, int]:
     return used
 
 
-def past_use(world: World, key: ObjectKey) -> ToldUse:
+def past_use(world: World, key: ObjectKey) -> ReportedUse:
     """What is reported of a LocalQueue, whether its ClusterQueue goes by it or not.
 
     A resource that its ClusterQueue covers is reported even if nothing of it was used.
     """
     consumed = None if world.charging.accounts is None else world.charging.accounts.consumed(key)
     if world.charging.accounts is None or consumed is None:
-        return ToldUse(None, None)
+        return ReportedUse(None, None)
     usage = world.charging.accounts.usage(key)
     amounts = dict.fromkeys(_covered_resources(world, key), 0) | dict(consumed.consumed)
     reported = ConsumedResources(tuple(sorted(amounts.items())), consumed.at)
-    return ToldUse(reported, None if usage.infinite else usage.amount)
+    return ReportedUse(reported, None if usage.infinite else usage.amount)
 
 
 def _covered_resources(world: World, key: ObjectKey) -> Iterator[str]:

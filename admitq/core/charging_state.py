@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from admitq.core.admission_fair_sharing import Books
+from admitq.core.admission_fair_sharing import UsageAccounts
 from admitq.core.model import Instant, ObjectKey
 from admitq.core.settings import Settings
 
@@ -28,7 +28,7 @@ class SeenAdmitted(NamedTuple):
 class ChargingState:
     """The state of admission fair sharing; without accounts, all of it stays empty."""
 
-    accounts: Books | None = None
+    accounts: UsageAccounts | None = None
     """Usage accounts of LocalQueues; None without admission fair sharing."""
     local_queue_usage: Callable[[ObjectKey], Any] | None = None
     """What a LocalQueue used, as a value that sorts; None as above."""
@@ -45,5 +45,5 @@ class ChargingState:
         sharing = settings.admission_fair_sharing
         if sharing is None or not settings.gates.admission_fair_sharing:
             return cls()
-        accounts = Books(sharing)
+        accounts = UsageAccounts(sharing)
         return cls(accounts, accounts.usage)

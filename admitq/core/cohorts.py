@@ -109,7 +109,7 @@ def declared_quotas(groups: Iterable[ResourceGroup]) -> dict[FlavorResource, Res
     return quotas
 
 
-class Forest:
+class CohortTrees:
     """All cohort trees. Nodes are handed out for reading; only the methods here change them."""
 
     def __init__(self) -> None:

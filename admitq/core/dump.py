@@ -26,7 +26,7 @@ from admitq.core import (
     requests,
     settings,
 )
-from admitq.core.admission_fair_sharing import DumpedBooks
+from admitq.core.admission_fair_sharing import DumpedAccounts
 from admitq.core.charging_state import SeenAdmitted
 from admitq.core.entries import Assumption, ClusterQueueEntry, FailedReservations
 from admitq.core.events import Event
@@ -34,7 +34,7 @@ from admitq.core.instructions import Preempt
 from admitq.core.model import Instant, ObjectKey
 from admitq.core.refusals import Refusal
 from admitq.core.replacing import Original
-from admitq.core.second_pass import Turn
+from admitq.core.second_pass import SecondPass
 from admitq.core.settings import Settings
 from admitq.core.waiting import order, pending, scheduling_key, transitions, wait_states
 from admitq.core.waiting.order import LatestPreemptor
@@ -47,7 +47,7 @@ from admitq.core.world import World
 _NAME: Final = "is"
 
 
-VERSION: Final = 2
+VERSION: Final = 3
 """Differs from that of dumps in which fields have another meaning."""
 
 
@@ -106,8 +106,8 @@ class Dump:
     assumptions: tuple[tuple[ObjectKey, Assumption], ...]
     preemptions: tuple[Preempt, ...]
     halted: bool
-    second_passes: tuple[Turn, ...]
-    books: DumpedBooks | None
+    second_passes: tuple[SecondPass, ...]
+    usage_accounts: DumpedAccounts | None
     seen_admitted: tuple[SeenAdmitted, ...]
     seen_leaving: tuple[str, ...]
     pending: tuple[DumpedPending, ...]
@@ -132,7 +132,7 @@ def take(world: World) -> Dump:
         preemptions=tuple(entry.preempting for entry in entries if entry.preempting is not None),
         halted=world.is_halted,
         second_passes=world.second_passes.turns,
-        books=None if world.charging.accounts is None else world.charging.accounts.taken(),
+        usage_accounts=None if world.charging.accounts is None else world.charging.accounts.taken(),
         seen_admitted=tuple(sorted(world.charging.seen_admitted)),
         seen_leaving=tuple(sorted(world.charging.seen_leaving)),
         pending=tuple(
@@ -217,12 +217,12 @@ def restore_volatile(world: World, dump: Dump) -> None:
         DumpError: the dump names something that it does not hold.
     """
     world.cycle = dump.cycle
-    if dump.books is not None:
-        accounts = {balance.queue for balance in dump.books.balances}
+    if dump.usage_accounts is not None:
+        accounts = {balance.queue for balance in dump.usage_accounts.balances}
         _check("books.balances", accounts, world.local_queues)
         _check("local_queues", world.local_queues, accounts)
-        _check("books.charges", (charge.queue for charge in dump.books.charges), accounts)
-    charging.restore(world, dump.books)
+        _check("books.charges", (charge.queue for charge in dump.usage_accounts.charges), accounts)
+    charging.restore(world, dump.usage_accounts)
     world.charging.seen_admitted = list(dump.seen_admitted)
     world.charging.seen_leaving = set(dump.seen_leaving)
     _check("assumptions", (key for key, _ in dump.assumptions), world.workloads)
@@ -247,7 +247,7 @@ def restore_volatile(world: World, dump: Dump) -> None:
             entry.queue.restore_preemptor(each.preemptor)
         for key, state in each.lanes:
             _restore_lane(entry, key, state, has_batch=each.batch_due_at is not None)
-        world.forest.restore_counts(entry.node, each.generation, each.progress)
+        world.cohort_trees.restore_counts(entry.node, each.generation, each.progress)
         world.waiting.restore(entry, has_outdated_refusals=each.has_outdated_refusals)
     world.waiting.batches.restore(
         (each.name, each.batch_due_at) for each in dump.queues if each.batch_due_at is not None
@@ -293,7 +293,7 @@ _OWN_KINDS: Final = (
     Assumption,
     FailedReservations,
     SeenAdmitted,
-    Turn,
+    SecondPass,
     Fraction,
     Dump,
     DumpedPending,

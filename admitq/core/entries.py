@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 from admitq.core.activity import InactiveCause
 from admitq.core.cohorts import Node
+from admitq.core.flavor_options import FlavorOptions
 from admitq.core.instructions import Preempt, RefreshClusterQueue, RefreshLocalQueue
 from admitq.core.ledger import Reservation
 from admitq.core.lifecycle import Phase, phase_of
@@ -20,7 +21,6 @@ from admitq.core.model import (
     StopPolicy,
     Workload,
 )
-from admitq.core.offers import Offer
 from admitq.core.statuses import ClusterQueueMark, LocalQueueMark
 from admitq.core.waiting.pending import Pending
 from admitq.core.waiting.pending_queue import PendingQueue
@@ -36,11 +36,11 @@ class ClusterQueueEntry:
     spec: ClusterQueue
     node: Node
     queue: PendingQueue
-    offer: Offer
+    flavor_options: FlavorOptions
     causes: tuple[InactiveCause, ...] = ()
-    stood: Standing | None = None
+    standing_before_cycle: Standing | None = None
     """The wait state of its head before the cycle that runs, if that is a standing head."""
-    shown: ClusterQueueMark | None = None
+    last_mark: ClusterQueueMark | None = None
     """The mark of the status for which a refresh was last requested."""
     refresh: RefreshClusterQueue = field(init=False)
     """The instruction that requests a refresh of its status."""
@@ -61,7 +61,7 @@ class LocalQueueEntry:
 
     spec: LocalQueue
     pending: int = 0
-    shown: LocalQueueMark | None = None
+    last_mark: LocalQueueMark | None = None
     """The mark of the status for which a refresh was last requested."""
     refresh: RefreshLocalQueue = field(init=False)
     """The instruction that requests a refresh of its status."""

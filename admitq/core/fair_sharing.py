@@ -110,7 +110,7 @@ def _share_of(node: Node, borrowed: Mapping[str, int]) -> Share:
 # --- whose turn it is -------------------------------------------------------------------------------
 
 
-class Contender(Protocol):
+class TournamentEntry(Protocol):
     """The head of a ClusterQueue in a cycle, as far as its turn depends on it."""
 
     @property
@@ -144,7 +144,7 @@ class Contender(Protocol):
         ...
 
 
-C = TypeVar("C", bound=Contender)
+C = TypeVar("C", bound=TournamentEntry)
 
 
 class TournamentOrder(NamedTuple):
@@ -159,28 +159,28 @@ class TournamentOrder(NamedTuple):
     uid: str
 
 
-class _Seat(Generic[C]):
+class _TournamentNode(Generic[C]):
     """A node of the tournament: a ClusterQueue with its contender, or a cohort with the best from below.
 
     ``standings`` are the places of its children, the best first; those of a former ``turn`` of a child are
     void.
     """
 
-    __slots__ = ("nominee", "standings", "turn")
+    __slots__ = ("nominee", "ranking", "turn")
 
     def __init__(self) -> None:
         self.nominee: C | None = None
         self.turn = 0
-        self.standings: list[tuple[TournamentOrder, int, _Seat[C]]] = []
+        self.ranking: list[tuple[TournamentOrder, int, _TournamentNode[C]]] = []
 
     def best(self) -> C | None:
         """The best nominee of the children."""
-        standings = self.standings
-        while standings:
-            _, turn, seat = standings[0]
+        ranking = self.ranking
+        while ranking:
+            _, turn, seat = ranking[0]
             if turn == seat.turn:
                 return seat.nominee
-            heapq.heappop(standings)
+            heapq.heappop(ranking)
         return None
 
 
@@ -199,7 +199,7 @@ class Tournament(Generic[C]):
 
     def __init__(self, contenders: Iterable[C], gates: Gates) -> None:
         self._gates = gates
-        self._seats: dict[Node, _Seat[C]] = {}
+        self._seats: dict[Node, _TournamentNode[C]] = {}
         self._roots: dict[Node, None] = {}
         self._changed: dict[Node, None] = {}
         self._left = 0
@@ -212,10 +212,10 @@ class Tournament(Generic[C]):
         self._left += 1
         self._roots[node.root] = None
         self._changed[node] = None
-        seat = self._seats[node] = _Seat[C]()
+        seat = self._seats[node] = _TournamentNode[C]()
         seat.nominee = contender
         for cohort in node.ancestors:
-            self._seats.setdefault(cohort, _Seat[C]())
+            self._seats.setdefault(cohort, _TournamentNode[C]())
 
     def __len__(self) -> int:
         """How many are left."""
@@ -260,7 +260,7 @@ class Tournament(Generic[C]):
                 seat.turn += 1
                 if parent is not None and seat.nominee is not None:
                     place = self._order(seat.nominee, at)
-                    heapq.heappush(self._seats[parent].standings, (place, seat.turn, seat))
+                    heapq.heappush(self._seats[parent].ranking, (place, seat.turn, seat))
             at = parent
 
     def _order(self, contender: C, node: Node) -> TournamentOrder:

@@ -14,15 +14,22 @@ from typing import Final, NamedTuple
 
 from admitq.core import quota
 from admitq.core.amounts import UNLIMITED, FlavorResource, add
-from admitq.core.assignments import AT_HOME, NOTHING, Assignment, Prospect, TriedFlavor
-from admitq.core.instructions import FlavorAttempt, Mode
+from admitq.core.assignments import FITS_WITHIN_QUOTA, NO_FIT, Assignment, FlavorFit, TriedFlavor
+from admitq.core.flavor_options import (
+    FlavorOption,
+    FlavorOptions,
+    GroupOptions,
+    QuotaDemand,
+    RequestOptions,
+    UnitOptions,
+)
+from admitq.core.instructions import FitMode, FlavorAttempt
 from admitq.core.model import (
     FlavorFungibility,
     FlavorFungibilityPolicy,
     FlavorFungibilityPreference,
     PodSetAssignment,
 )
-from admitq.core.offers import Candidate, Check, GroupPlan, Offer, Plan, UnitPlan
 from admitq.core.quota import Cell
 from admitq.core.refusals import (
     ExceedsMaxQuota,
@@ -32,7 +39,7 @@ from admitq.core.refusals import (
     NodeAffinityMismatch,
     NoFitReason,
     NoFlavorFits,
-    OriginalHasOther,
+    OriginalHasOtherFlavor,
     PodSetRefusals,
     ResourceNotCovered,
     UntoleratedTaint,
@@ -48,49 +55,49 @@ class PreemptionQuestion(NamedTuple):
     amount: int
 
 
-Oracle = Callable[[PreemptionQuestion], Prospect]
+Oracle = Callable[[PreemptionQuestion], FlavorFit]
 """Tells what preemption could do where unused quota does not suffice."""
 
 
-def nobody_to_preempt(question: PreemptionQuestion) -> Prospect:
+def find_no_candidates(question: PreemptionQuestion) -> FlavorFit:
     """The oracle of a queue that never preempts."""
     level = quota.borrow_level(question.cell, question.amount).level
-    return Prospect(Mode.NO_PREEMPTION_CANDIDATES, level)
+    return FlavorFit(FitMode.NO_PREEMPTION_CANDIDATES, level)
 
 
 # --- preference and search: one row for each value of the API -----------------------------------------
 
 
-def _mode_then_nearness(prospect: Prospect) -> tuple[int, int, int]:
+def _by_mode_then_level(prospect: FlavorFit) -> tuple[int, int, int]:
     return (prospect.mode, -prospect.borrow_level, 0)
 
 
-def _nearness_then_mode(prospect: Prospect) -> tuple[int, int, int]:
-    usable = min(prospect.mode, Mode.PREEMPT)
+def _by_level_then_mode(prospect: FlavorFit) -> tuple[int, int, int]:
+    usable = min(prospect.mode, FitMode.PREEMPT)
     return (usable, -prospect.borrow_level, prospect.mode)
 
 
-def _mode_alone(prospect: Prospect) -> tuple[int, int, int]:
+def _by_mode(prospect: FlavorFit) -> tuple[int, int, int]:
     return (prospect.mode, 0, 0)
 
 
-_PREFERENCES: Final[Mapping[FlavorFungibilityPreference, Callable[[Prospect], tuple[int, int, int]]]] = {
-    FlavorFungibilityPreference.BORROWING_OVER_PREEMPTION: _mode_then_nearness,
-    FlavorFungibilityPreference.PREEMPTION_OVER_BORROWING: _nearness_then_mode,
+_PREFERENCES: Final[Mapping[FlavorFungibilityPreference, Callable[[FlavorFit], tuple[int, int, int]]]] = {
+    FlavorFungibilityPreference.BORROWING_OVER_PREEMPTION: _by_mode_then_level,
+    FlavorFungibilityPreference.PREEMPTION_OVER_BORROWING: _by_level_then_mode,
 }
 
-_NEVER_TAKEN: Final = (Mode.NO_FIT, Mode.NO_PREEMPTION_CANDIDATES)
-_BY_PREEMPTION: Final = (Mode.PREEMPT, Mode.RECLAIM)
+_NOT_ASSIGNABLE: Final = (FitMode.NO_FIT, FitMode.NO_PREEMPTION_CANDIDATES)
+_NEED_PREEMPTION: Final = (FitMode.PREEMPT, FitMode.RECLAIM)
 _TRY_NEXT: Final = FlavorFungibilityPolicy.TRY_NEXT_FLAVOR
 
 
-def keeps_searching(prospect: Prospect, fungibility: FlavorFungibility | None) -> bool:
+def should_try_next_flavor(prospect: FlavorFit, fungibility: FlavorFungibility | None) -> bool:
     """Whether to look at the next flavor although this one was judged so; by rules, or only for what fits."""
     if fungibility is None:
-        return prospect.mode is not Mode.FIT
+        return prospect.mode is not FitMode.FIT
     return (
-        prospect.mode in _NEVER_TAKEN
-        or (prospect.mode in _BY_PREEMPTION and fungibility.when_can_preempt is _TRY_NEXT)
+        prospect.mode in _NOT_ASSIGNABLE
+        or (prospect.mode in _NEED_PREEMPTION and fungibility.when_can_preempt is _TRY_NEXT)
         or (prospect.borrow_level > 0 and fungibility.when_can_borrow is _TRY_NEXT)
     )
 
@@ -108,38 +115,40 @@ _SEVERITY_OF: Final[Mapping[type[FlavorRefusal], int]] = {
     FlavorNotFound: _SEVEREST,
     UntoleratedTaint: _SEVEREST,
     NodeAffinityMismatch: _SEVEREST,
-    OriginalHasOther: _SEVEREST,
+    OriginalHasOtherFlavor: _SEVEREST,
 }
 
 
 # --- one flavor -----------------------------------------------------------------------------------------
 
 
-class _Verdict(NamedTuple):
+class _FlavorResult(NamedTuple):
     """What one flavor offers.
 
     ``prospect`` is its worst resource by preference, as which it competes with other flavors; ``mode`` and
     ``borrow_level`` are the worst of any resource. The last refusal is the one that decided.
     """
 
-    prospect: Prospect
-    mode: Mode
+    prospect: FlavorFit
+    mode: FitMode
     borrow_level: int
     contested: tuple[FlavorResource, ...]
     refusals: tuple[FlavorRefusal, ...]
 
 
-_UNTRIED: Final = _Verdict(NOTHING, Mode.NO_FIT, 0, (), ())
+_UNTRIED: Final = _FlavorResult(NO_FIT, FitMode.NO_FIT, 0, (), ())
 
-Taken = dict[FlavorResource, int]
+_PriorUsage = dict[FlavorResource, int]
 """What podsets before this one, of the same workload, take."""
 
 
-def _judge(candidate: Candidate, taken: Taken, offer: Offer, oracle: Oracle) -> _Verdict:
+def _evaluate_flavor(
+    candidate: FlavorOption, taken: _PriorUsage, options: FlavorOptions, oracle: Oracle
+) -> _FlavorResult:
     """What quota, or preemption, can do for everything that is asked of a flavor."""
     if candidate.unfit is not None:
-        return _Verdict(NOTHING, Mode.NO_FIT, 0, (), (candidate.unfit,))
-    worst, mode, level = AT_HOME, Mode.FIT, 0
+        return _FlavorResult(NO_FIT, FitMode.NO_FIT, 0, (), (candidate.unfit,))
+    worst, mode, level = FITS_WITHIN_QUOTA, FitMode.FIT, 0
     contested: tuple[FlavorResource, ...] = ()
     refusals: tuple[FlavorRefusal, ...] = ()
     for check in candidate.checks:
@@ -149,39 +158,43 @@ def _judge(candidate: Candidate, taken: Taken, offer: Offer, oracle: Oracle) -> 
         free = max(0, quota.available(cell))
         if value <= free and value != UNLIMITED:
             near = quota.borrow_level(cell, value).level
-            prospect = Prospect(Mode.FIT, near) if near else AT_HOME
+            prospect = FlavorFit(FitMode.FIT, near) if near else FITS_WITHIN_QUOTA
         else:
-            prospect, refusal = _short_of(check, previously, free, offer, oracle)
+            prospect, refusal = _evaluate_shortage(check, previously, free, options, oracle)
             refusals = (*refusals, refusal)
-            if prospect.mode is Mode.NO_FIT:
-                return _Verdict(NOTHING, Mode.NO_FIT, 0, (), refusals)
+            if prospect.mode is FitMode.NO_FIT:
+                return _FlavorResult(NO_FIT, FitMode.NO_FIT, 0, (), refusals)
             contested = (*contested, pair)
-        if prospect is not AT_HOME:
+        if prospect is not FITS_WITHIN_QUOTA:
             mode, level = min(mode, prospect.mode), max(level, prospect.borrow_level)
-            worst = min(worst, prospect, key=_preference(offer))
-    return _Verdict(worst, mode, level, contested, refusals)
+            worst = min(worst, prospect, key=_preference(options))
+    return _FlavorResult(worst, mode, level, contested, refusals)
 
 
-def _short_of(
-    check: Check, previously: int, free: int, offer: Offer, oracle: Oracle
-) -> tuple[Prospect, FlavorRefusal]:
+def _evaluate_shortage(
+    check: QuotaDemand, previously: int, free: int, options: FlavorOptions, oracle: Oracle
+) -> tuple[FlavorFit, FlavorRefusal]:
     """What preemption can do where unused quota does not suffice for all that the workload is to take."""
     pair, cell, amount = check
     value = add(previously, amount)
     maximum = quota.potential_available(cell)
     if value > maximum or value == UNLIMITED:
-        return NOTHING, ExceedsMaxQuota(pair.flavor, pair.resource, previously, amount, maximum)
+        return NO_FIT, ExceedsMaxQuota(pair.flavor, pair.resource, previously, amount, maximum)
     refusal = InsufficientQuota(pair.flavor, pair.resource, value - free)
-    if offer.always_asks or cell.nominal >= value or quota.borrow_level(cell, value).may_reclaim:
+    if (
+        options.preempts_while_borrowing
+        or cell.nominal >= value
+        or quota.borrow_level(cell, value).may_reclaim
+    ):
         return oracle(PreemptionQuestion(pair, cell, value)), refusal
-    return NOTHING, refusal
+    return NO_FIT, refusal
 
 
-def _preference(offer: Offer) -> Callable[[Prospect], tuple[int, int, int]]:
-    if offer.fungibility is None:
-        return _mode_alone
-    preference = offer.fungibility.preference
-    return _mode_then_nearness if preference is None else _PREFERENCES[preference]
+def _preference(options: FlavorOptions) -> Callable[[FlavorFit], tuple[int, int, int]]:
+    if options.fungibility is None:
+        return _by_mode
+    preference = options.fungibility.preference
+    return _by_mode_then_level if preference is None else _PREFERENCES[preference]
 
 
 # --- one resource group ---------------------------------------------------------------------------------
@@ -193,9 +206,9 @@ class _Scan(NamedTuple):
     ``stopped_at`` is the flavor at which the scan stopped although there are more.
     """
 
-    chosen: Candidate | None
-    verdict: _Verdict
-    verdicts: tuple[tuple[str, _Verdict], ...]
+    chosen: FlavorOption | None
+    verdict: _FlavorResult
+    verdicts: tuple[tuple[str, _FlavorResult], ...]
     stopped_at: int | None
 
     def severity(self) -> int:
@@ -204,7 +217,7 @@ class _Scan(NamedTuple):
         return min(last_words, default=_SEVEREST)
 
 
-class _Pins(NamedTuple):
+class _RequiredFlavors(NamedTuple):
     """The flavors that podsets were given before, and whether others are refused or passed over."""
 
     flavors: Mapping["_Group", str]
@@ -212,18 +225,18 @@ class _Pins(NamedTuple):
 
 
 def _scan(
-    group: GroupPlan,
+    group: GroupOptions,
     begin: int,
     only: str | None,
-    judge: Callable[[Candidate], _Verdict],
-    offer: Offer,
+    judge: Callable[[FlavorOption], _FlavorResult],
+    options: FlavorOptions,
     *,
     refuses_others: bool,
 ) -> _Scan:
     """Look through the flavors of a resource group from a place on, or at one only."""
-    chosen: Candidate | None = None
+    chosen: FlavorOption | None = None
     best = _UNTRIED
-    verdicts: list[tuple[str, _Verdict]] = []
+    verdicts: list[tuple[str, _FlavorResult]] = []
     last = len(group.candidates) - 1
     index = begin if begin <= last else 0
     while index <= last:
@@ -231,15 +244,15 @@ def _scan(
         if only is None or candidate.flavor == only:
             verdict = judge(candidate)
             verdicts.append((candidate.flavor, verdict))
-            if verdict.mode is not Mode.NO_FIT:
-                preferred = _preference(offer)
+            if verdict.mode is not FitMode.NO_FIT:
+                preferred = _preference(options)
                 if chosen is None or preferred(verdict.prospect) > preferred(best.prospect):
                     chosen, best = candidate, verdict
-                if not keeps_searching(verdict.prospect, offer.fungibility):
+                if not should_try_next_flavor(verdict.prospect, options.fungibility):
                     break
         elif refuses_others:
-            refusal = OriginalHasOther(candidate.flavor, only)
-            verdicts.append((candidate.flavor, _Verdict(NOTHING, Mode.NO_FIT, 0, (), (refusal,))))
+            refusal = OriginalHasOtherFlavor(candidate.flavor, only)
+            verdicts.append((candidate.flavor, _FlavorResult(NO_FIT, FitMode.NO_FIT, 0, (), (refusal,))))
         index += 1
     return _Scan(chosen, best, tuple(verdicts), index if index < last else None)
 
@@ -249,10 +262,10 @@ def _scan(
 
 def assign(
     demands: tuple[PodSetDemand, ...],
-    offer: Offer,
+    options: FlavorOptions,
     *,
     tried: tuple[TriedFlavor, ...] = (),
-    oracle: Oracle = nobody_to_preempt,
+    oracle: Oracle = find_no_candidates,
     restrict_to: tuple[PodSetAssignment, ...] | None = None,
     original: tuple[PodSetAssignment, ...] | None = None,
 ) -> Assignment:
@@ -260,47 +273,49 @@ def assign(
 
     Args:
         demands: what each podset asks for, in order.
-        offer: what the ClusterQueue gives.
+        options: the flavors of the ClusterQueue.
         tried: where scans of an earlier attempt are to go on.
         oracle: what preemption could free.
         restrict_to: the assignment to keep to, where only the mode is to be found out anew.
         original: the assignment of the workload that this one replaces: other flavors are refused.
     """
-    plan = offer.plan(demands)
+    request_options = options.options_for(demands)
     is_free = restrict_to is None and original is None
-    levels = _first_choice_levels(plan, offer) if not tried and is_free else None
-    known = None if levels is None else plan.fitting.get(levels)
+    levels = _first_choice_levels(request_options, options) if not tried and is_free else None
+    known = None if levels is None else request_options.fitting.get(levels)
     if known is not None:
         return known
-    outlook = plan.outlook if oracle is nobody_to_preempt and not tried and is_free else None
+    outlook = (
+        request_options.quota_situation if oracle is find_no_candidates and not tried and is_free else None
+    )
     if outlook is not None and levels is None:
-        known = plan.refused.get(outlook)
+        known = request_options.refused.get(outlook)
         if known is not None:
             return known
     start = {(scan.pod_set, scan.resource): scan.flavor_index + 1 for scan in tried}
     kept = restrict_to or original or ()
     flavors = {(part.name, resource): flavor for part in kept for resource, flavor in part.flavors}
-    pins = _Pins(flavors, refuses_others=restrict_to is None)
-    assignment = _search(plan, offer, oracle, start, pins)
+    pins = _RequiredFlavors(flavors, refuses_others=restrict_to is None)
+    assignment = _search(request_options, options, oracle, start, pins)
     if levels is not None:
-        plan.fitting[levels] = assignment
+        request_options.fitting[levels] = assignment
     elif outlook is not None:
-        plan.remember(outlook, assignment)
+        request_options.remember(outlook, assignment)
     return assignment
 
 
-def _first_choice_levels(plan: Plan, offer: Offer) -> tuple[int, ...] | None:
+def _first_choice_levels(request_options: RequestOptions, options: FlavorOptions) -> tuple[int, ...] | None:
     """How far up quota comes from for each group, where everything fits into the first flavors at once."""
-    if plan.first is None:
+    if request_options.first is None:
         return None
     levels: list[int] = []
-    for checks in plan.first:
+    for checks in request_options.first:
         level = 0
         for _, cell, amount in checks:
             if amount and (amount > quota.available(cell) or amount == UNLIMITED):
                 return None
             level = max(level, quota.borrow_level(cell, amount).level)
-        if level and keeps_searching(Prospect(Mode.FIT, level), offer.fungibility):
+        if level and should_try_next_flavor(FlavorFit(FitMode.FIT, level), options.fungibility):
             return None
         levels.append(level)
     return tuple(levels)
@@ -310,29 +325,35 @@ _Group = tuple[str, str]
 """A resource group as podsets ask for it, named by their first and by the first resource."""
 
 
-def _pinned(unit: UnitPlan, group: GroupPlan, pins: Mapping[_Group, str]) -> str | None:
+def _required_flavor(unit: UnitOptions, group: GroupOptions, pins: Mapping[_Group, str]) -> str | None:
     """The flavor that podsets were given for a group before."""
     names = (pins.get((name, resource)) for name in unit.names for resource in group.resources)
     return next((name for name in names if name is not None), None)
 
 
-def _search(plan: Plan, offer: Offer, oracle: Oracle, start: Mapping[_Group, int], pins: _Pins) -> Assignment:
-    taken: Taken = {}
+def _search(
+    request_options: RequestOptions,
+    options: FlavorOptions,
+    oracle: Oracle,
+    start: Mapping[_Group, int],
+    pins: _RequiredFlavors,
+) -> Assignment:
+    taken: _PriorUsage = {}
     scans: list[tuple[_Group, _Scan]] = []
     parts: list[PodSetRefusals] = []
 
-    def judge(candidate: Candidate) -> _Verdict:
-        return _judge(candidate, taken, offer, oracle)
+    def judge(candidate: FlavorOption) -> _FlavorResult:
+        return _evaluate_flavor(candidate, taken, options, oracle)
 
-    for unit in plan.units:
+    for unit in request_options.units:
         severity = _SEVEREST if unit.uncovered else -1
         refusals: list[FlavorRefusal] = [*unit.uncovered]
         for group in unit.groups:
             key = (unit.names[0], group.resources[0])
-            only = _pinned(unit, group, pins.flavors) if pins.flavors else None
+            only = _required_flavor(unit, group, pins.flavors) if pins.flavors else None
             begin = start.get(key, 0)
-            scan = _scan(group, begin, only, judge, offer, refuses_others=pins.refuses_others)
-            if scan.verdict.mode is not Mode.FIT:
+            scan = _scan(group, begin, only, judge, options, refuses_others=pins.refuses_others)
+            if scan.verdict.mode is not FitMode.FIT:
                 for _, verdict in scan.verdicts:
                     refusals += verdict.refusals
             if scan.chosen is None:
@@ -346,16 +367,18 @@ def _search(plan: Plan, offer: Offer, oracle: Oracle, start: Mapping[_Group, int
         if severity >= 0:
             refusal = NoFlavorFits(tuple(parts), _SEVERITY[severity])
             level = _borrow_level(scans)
-            return Assignment((), (), Mode.NO_FIT, level, frozenset(), refusal, (), _tried(scans))
-    return _assignment(plan, scans, parts)
+            return Assignment((), (), FitMode.NO_FIT, level, frozenset(), refusal, (), _tried(scans))
+    return _assignment(request_options, scans, parts)
 
 
-def _assignment(plan: Plan, scans: list[tuple[_Group, _Scan]], parts: list[PodSetRefusals]) -> Assignment:
+def _assignment(
+    request_options: RequestOptions, scans: list[tuple[_Group, _Scan]], parts: list[PodSetRefusals]
+) -> Assignment:
     """A flavor for everything, though others may have to be preempted for it."""
-    choice = plan.choose(tuple([scan.chosen for _, scan in scans if scan.chosen is not None]))
+    choice = request_options.choose(tuple([scan.chosen for _, scan in scans if scan.chosen is not None]))
     verdicts = [scan.verdict for _, scan in scans]
-    mode = min([verdict.mode for verdict in verdicts], default=Mode.FIT)
-    fits = mode is Mode.FIT
+    mode = min([verdict.mode for verdict in verdicts], default=FitMode.FIT)
+    fits = mode is FitMode.FIT
     return Assignment(
         *choice,
         mode,
@@ -380,5 +403,5 @@ def _attempts(scans: Iterable[tuple[_Group, _Scan]]) -> Iterable[FlavorAttempt]:
     for (pod_set, _), scan in scans:
         for flavor, verdict in scan.verdicts:
             prospect = verdict.prospect
-            if prospect != AT_HOME:
+            if prospect != FITS_WITHIN_QUOTA:
                 yield FlavorAttempt(pod_set, flavor, prospect.mode, prospect.borrow_level, verdict.refusals)

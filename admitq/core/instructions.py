@@ -9,7 +9,7 @@ from admitq.core.model import Admission, ObjectKey
 from admitq.core.refusals import FlavorRefusal, Refusal
 
 
-class Mode(IntEnum):
+class FitMode(IntEnum):
     """How a flavor can serve a request, worst first."""
 
     NO_FIT = 0
@@ -25,7 +25,7 @@ class FlavorAttempt:
 
     pod_set: str
     flavor: str
-    mode: Mode
+    mode: FitMode
     borrow_level: int
     reasons: tuple[FlavorRefusal, ...] = ()
 

@@ -16,8 +16,8 @@ from admitq.core.ledger import Usage, usage_of
 from admitq.core.lifecycle import Phase
 from admitq.core.model import ObjectKey
 from admitq.core.quota import Cell
-from admitq.core.replacing import beyond
-from admitq.core.second_pass import is_needed
+from admitq.core.replacing import usage_beyond
+from admitq.core.second_pass import needs_second_pass
 from admitq.core.waiting.queue_checks import check_queue
 from admitq.core.world import World
 
@@ -58,11 +58,11 @@ def _usage(world: World) -> dict[str, Usage]:
             total = by_queue.setdefault(admission.cluster_queue, Counter())
             usage = usage_of(entry.workload, admission, reclaimable_pods=gate)
             original = world.workloads.get(entry.workload.replaces or entry.workload.key)
-            is_heir = original is not None and world.reservations.replacements.heir(original) is entry
+            is_heir = original is not None and world.reservations.replacements.successor(original) is entry
             if original is not None and is_heir and not world.reservations.is_void(original):
                 before = original.admission
                 assert before is not None  # noqa: S101 narrows the type
-                usage = beyond(usage, usage_of(original.workload, before, reclaimable_pods=gate))
+                usage = usage_beyond(usage, usage_of(original.workload, before, reclaimable_pods=gate))
             for pair, amount in usage:
                 total[pair] += amount
     return {
@@ -93,8 +93,8 @@ def _check_ledger(world: World) -> None:
 
 
 def _check_forest(world: World) -> None:
-    forest = world.forest
-    for node in (*forest.cluster_queues.values(), *forest.cohorts.values()):
+    cohort_trees = world.cohort_trees
+    for node in (*cohort_trees.cluster_queues.values(), *cohort_trees.cohorts.values()):
         if node.parent is None and node.declared_parent is not None and not node.is_cohort:
             raise InvariantViolated(f"ClusterQueue {node.name} has no place under its cohort")
         for pair, cell in node.cells.items():
@@ -103,7 +103,7 @@ def _check_forest(world: World) -> None:
         tallest = max((child.height.value for child in node.cohorts.values()), default=0)
         _expect(f"height of {node.name}", node.height.value, 1 + tallest if children else 0)
     for name, spec in world.catalog.cohorts.items():
-        _check_declared(forest.cohorts[name], declared_quotas(spec.resource_groups))
+        _check_declared(cohort_trees.cohorts[name], declared_quotas(spec.resource_groups))
     for entry in world.cluster_queues.values():
         _check_declared(entry.node, declared_quotas(entry.spec.resource_groups))
         _check_registration(world, entry)
@@ -112,7 +112,7 @@ def _check_forest(world: World) -> None:
 def _check_registration(world: World, entry: ClusterQueueEntry) -> None:
     """Every lane that waits is found by what ends its waiting."""
     name, registration, index = entry.spec.name, entry.queue.registration, entry.node.root.waiting
-    _expect(f"registration of {name}", registration, world.forest.registrations[name])
+    _expect(f"registration of {name}", registration, world.cohort_trees.registrations[name])
     _expect(f"index of {name}", registration.index, index)
     waits_for_any_return = registration.waits_for_any_return or registration.holds_back_for_queue
     for what, of, expected in (
@@ -230,9 +230,9 @@ def _check_holders(world: World) -> None:
             charged.setdefault((entry.held.cluster_queue, entry.is_leaving), []).append(entry)
         elif entry.preempting is not None:
             raise InvariantViolated(f"{key} is told to leave and holds nothing")
-    _expect("holders of quota", len(world.holders), sum(map(len, charged.values())))
+    _expect("holders of quota", len(world.quota_holders), sum(map(len, charged.values())))
     for (name, leaving), entries in charged.items():
-        line = world.holders.leaving(name) if leaving else world.holders.staying(name)
+        line = world.quota_holders.leaving(name) if leaving else world.quota_holders.staying(name)
         entries.sort(key=lambda each: (each.workload.priority, -each.reserved_at, each.workload.uid))
         _expect(
             f"{'leavers' if leaving else 'holders'} of {name}",
@@ -260,7 +260,7 @@ def _check_pods(world: World) -> None:
 
 
 def _check_second_passes(world: World) -> None:
-    needed = sorted(key for key, entry in world.workloads.items() if is_needed(entry.workload))
+    needed = sorted(key for key, entry in world.workloads.items() if needs_second_pass(entry.workload))
     _expect("who needs a second pass", sorted(turn.key for turn in world.second_passes.turns), needed)
 
 

@@ -77,7 +77,7 @@ def phase_of(workload: Workload, *, reserved: bool, admitted: bool) -> Phase:
 # --- edges ----------------------------------------------------------------------------------------------
 
 
-class Cause(StrEnum):
+class PhaseChangeCause(StrEnum):
     """Why a workload passes from one phase to another: reasons of its conditions, where they have one."""
 
     QUOTA_RESERVED = "QuotaReserved"
@@ -111,51 +111,55 @@ class Cause(StrEnum):
 
 
 _ENDS: Final = (
-    Cause.SUCCEEDED,
-    Cause.FAILED,
-    Cause.OUT_OF_SYNC,
-    Cause.FAILED_TO_START,
-    Cause.OWNER_NOT_FOUND,
-    Cause.WORKLOAD_SLICE_REPLACED,
+    PhaseChangeCause.SUCCEEDED,
+    PhaseChangeCause.FAILED,
+    PhaseChangeCause.OUT_OF_SYNC,
+    PhaseChangeCause.FAILED_TO_START,
+    PhaseChangeCause.OWNER_NOT_FOUND,
+    PhaseChangeCause.WORKLOAD_SLICE_REPLACED,
 )
 _KEPT_BACK: Final = (
-    Cause.ADMISSION_GATED,
-    Cause.ON_HOLD,
-    Cause.WAITING_FOR_REPLACEMENT_PODS,
-    Cause.DELETING,
+    PhaseChangeCause.ADMISSION_GATED,
+    PhaseChangeCause.ON_HOLD,
+    PhaseChangeCause.WAITING_FOR_REPLACEMENT_PODS,
+    PhaseChangeCause.DELETING,
 )
 _EVICTIONS: Final = (
-    Cause.PREEMPTED,
-    Cause.PODS_READY_TIMEOUT,
-    Cause.ADMISSION_CHECK,
-    Cause.CLUSTER_QUEUE_STOPPED,
-    Cause.LOCAL_QUEUE_STOPPED,
-    Cause.NODE_FAILURES,
-    Cause.DEACTIVATED,
+    PhaseChangeCause.PREEMPTED,
+    PhaseChangeCause.PODS_READY_TIMEOUT,
+    PhaseChangeCause.ADMISSION_CHECK,
+    PhaseChangeCause.CLUSTER_QUEUE_STOPPED,
+    PhaseChangeCause.LOCAL_QUEUE_STOPPED,
+    PhaseChangeCause.NODE_FAILURES,
+    PhaseChangeCause.DEACTIVATED,
 )
 
-EDGES: Final[Mapping[tuple[Phase, Phase], tuple[Cause, ...]]] = {
-    (Phase.PENDING, Phase.RESERVED): (Cause.QUOTA_RESERVED,),
-    (Phase.PENDING, Phase.ADMITTED): (Cause.ADMITTED,),
+EDGES: Final[Mapping[tuple[Phase, Phase], tuple[PhaseChangeCause, ...]]] = {
+    (Phase.PENDING, Phase.RESERVED): (PhaseChangeCause.QUOTA_RESERVED,),
+    (Phase.PENDING, Phase.ADMITTED): (PhaseChangeCause.ADMITTED,),
     (Phase.PENDING, Phase.HELD): _KEPT_BACK,
-    (Phase.PENDING, Phase.INACTIVE): (Cause.DEACTIVATED,),
-    (Phase.HELD, Phase.PENDING): (Cause.LET_GO,),
-    (Phase.HELD, Phase.INACTIVE): (Cause.DEACTIVATED,),
-    (Phase.INACTIVE, Phase.PENDING): (Cause.REACTIVATED,),
-    (Phase.INACTIVE, Phase.HELD): (Cause.REACTIVATED,),
-    (Phase.RESERVED, Phase.ADMITTED): (Cause.ADMITTED,),
-    (Phase.RESERVED, Phase.PENDING): (Cause.NO_RESERVATION,),
-    (Phase.RESERVED, Phase.HELD): (Cause.NO_RESERVATION,),
-    (Phase.RESERVED, Phase.EVICTING): (Cause.PREEMPTED, Cause.ADMISSION_CHECK, Cause.DEACTIVATED),
-    (Phase.ADMITTED, Phase.RESERVED): (Cause.CHECK_NOT_READY,),
-    (Phase.ADMITTED, Phase.PENDING): (Cause.NO_RESERVATION,),
-    (Phase.ADMITTED, Phase.HELD): (Cause.NO_RESERVATION,),
+    (Phase.PENDING, Phase.INACTIVE): (PhaseChangeCause.DEACTIVATED,),
+    (Phase.HELD, Phase.PENDING): (PhaseChangeCause.LET_GO,),
+    (Phase.HELD, Phase.INACTIVE): (PhaseChangeCause.DEACTIVATED,),
+    (Phase.INACTIVE, Phase.PENDING): (PhaseChangeCause.REACTIVATED,),
+    (Phase.INACTIVE, Phase.HELD): (PhaseChangeCause.REACTIVATED,),
+    (Phase.RESERVED, Phase.ADMITTED): (PhaseChangeCause.ADMITTED,),
+    (Phase.RESERVED, Phase.PENDING): (PhaseChangeCause.NO_RESERVATION,),
+    (Phase.RESERVED, Phase.HELD): (PhaseChangeCause.NO_RESERVATION,),
+    (Phase.RESERVED, Phase.EVICTING): (
+        PhaseChangeCause.PREEMPTED,
+        PhaseChangeCause.ADMISSION_CHECK,
+        PhaseChangeCause.DEACTIVATED,
+    ),
+    (Phase.ADMITTED, Phase.RESERVED): (PhaseChangeCause.CHECK_NOT_READY,),
+    (Phase.ADMITTED, Phase.PENDING): (PhaseChangeCause.NO_RESERVATION,),
+    (Phase.ADMITTED, Phase.HELD): (PhaseChangeCause.NO_RESERVATION,),
     (Phase.ADMITTED, Phase.EVICTING): _EVICTIONS,
-    (Phase.EVICTING, Phase.PENDING): (Cause.STOPPED,),
-    (Phase.EVICTING, Phase.HELD): (Cause.STOPPED,),
-    (Phase.EVICTING, Phase.INACTIVE): (Cause.STOPPED,),
-    (Phase.EVICTING, Phase.RESERVED): (Cause.REACTIVATED,),
-    (Phase.EVICTING, Phase.ADMITTED): (Cause.REACTIVATED,),
+    (Phase.EVICTING, Phase.PENDING): (PhaseChangeCause.STOPPED,),
+    (Phase.EVICTING, Phase.HELD): (PhaseChangeCause.STOPPED,),
+    (Phase.EVICTING, Phase.INACTIVE): (PhaseChangeCause.STOPPED,),
+    (Phase.EVICTING, Phase.RESERVED): (PhaseChangeCause.REACTIVATED,),
+    (Phase.EVICTING, Phase.ADMITTED): (PhaseChangeCause.REACTIVATED,),
     **{(phase, Phase.FINISHED): _ENDS for phase in Phase if phase is not Phase.FINISHED},
 }
 """Every step between two phases, with all its causes. Nothing leads out of Finished.

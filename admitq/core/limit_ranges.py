@@ -13,7 +13,7 @@ from admitq.core.model import ExactAmounts, LimitedType, LimitRange, LimitRangeI
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class NamespaceLimits:
     """The bounds of a namespace, and what its containers ask for where they state nothing."""
 
     container_maximum: ExactAmounts = ()
@@ -24,7 +24,7 @@ class Limits:
     default_requests: ExactAmounts = ()
 
 
-NO_LIMITS: Final = Limits()
+NO_LIMITS: Final = NamespaceLimits()
 
 
 def _first(first: Fraction, _second: Fraction) -> Fraction:
@@ -39,14 +39,14 @@ def _merged(some: Iterable[ExactAmounts], choose: Callable[[Fraction, Fraction],
     return tuple(sorted(result.items()))
 
 
-def limits_of(ranges: Iterable[LimitRange]) -> Limits:
+def limits_of(ranges: Iterable[LimitRange]) -> NamespaceLimits:
     """The limits that several LimitRanges set together; the order decides among their defaults."""
     items: dict[LimitedType, list[LimitRangeItem]] = {type_: [] for type_ in LimitedType}
     for each in ranges:
         for item in each.items:
             items[item.type].append(item)
     containers, pods = items[LimitedType.CONTAINER], items[LimitedType.POD]
-    return Limits(
+    return NamespaceLimits(
         container_maximum=_merged((item.maximum for item in containers), min),
         container_minimum=_merged((item.minimum for item in containers), max),
         pod_maximum=_merged((item.maximum for item in pods), min),

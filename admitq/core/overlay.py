@@ -42,7 +42,7 @@ def _node_of(world: World, entry: WorkloadEntry) -> Node:
     return world.cluster_queues[entry.held.cluster_queue].node
 
 
-def without(world: World, holders: Iterable[WorkloadEntry], ask: Callable[[], _Answer]) -> _Answer:
+def ask_without(world: World, holders: Iterable[WorkloadEntry], ask: Callable[[], _Answer]) -> _Answer:
     """The answer as it would be if these workloads, which hold quota in queues of the tree, held nothing."""
     return _without(
         [
@@ -158,7 +158,7 @@ class Overlay:
         """
         self._rebuild_if_changed()
         usage = [(pair, amount) for pair, amount in expected if amount]
-        changes = self._world.forest.changes
+        changes = self._world.cohort_trees.changes
         for pair, amount in usage:
             self._without_victims.follow(node.cells[pair], amount)
             self._without_reserved.follow(node.cells[pair], amount)
@@ -176,7 +176,7 @@ class Overlay:
         own = [victim.entry for victim in more if victim.entry.workload.key not in self._victims]
         for entry in own:
             self._without_victims.enter(_node_of(self._world, entry))
-        answer = without(self._world, own, ask)
+        answer = ask_without(self._world, own, ask)
         self._without_victims.leave()
         return answer
 

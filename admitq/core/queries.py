@@ -69,7 +69,7 @@ class StateQueries:
 
     def cohort_status(self, name: str) -> CohortStatus | None:
         """Numbers of a cohort, also of one without an object; None if no object names it."""
-        node = self.world.forest.cohorts.get(name)
+        node = self.world.cohort_trees.cohorts.get(name)
         return None if node is None else cohort_status(node, share=self._share(node))
 
     def _share(self, node: Node) -> Share | None:
@@ -167,7 +167,7 @@ class StateQueries:
             name = "" if queue is None else queue.spec.name
             yield PendingWorkload(entry.workload.key, entry.listed_in, name, parked)
 
-    def pending_shapes(self, cluster_queue: str) -> tuple[int, int]:
+    def count_scheduling_keys(self, cluster_queue: str) -> tuple[int, int]:
         """How many distinct scheduling keys pending workloads of a ClusterQueue have: active, inadmissible.
 
         While the ClusterQueue is not active, all are inadmissible.
@@ -193,7 +193,7 @@ class StateQueries:
         entry = self.world.cluster_queues.get(cluster_queue)
         return entry is None or entry.spec.quarantined or self.world.waiting.heads.paused.has(entry)
 
-    def held_up_by(self, cluster_queue: str) -> ObjectKey | None:
+    def blocking_head(self, cluster_queue: str) -> ObjectKey | None:
         """The head that blocks a ClusterQueue; None if no head does."""
         entry = self.world.cluster_queues.get(cluster_queue)
         head = None if entry is None else entry.queue.standing_head

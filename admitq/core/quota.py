@@ -107,7 +107,7 @@ class Cell:
         return not (self.declared or self.links or self.reserved)
 
 
-def _reckon(cell: Cell) -> None:
+def _recompute(cell: Cell) -> None:
     cell.subtree = cell.nominal + cell.received
     limit = cell.lending_limit
     cell.local = 0 if limit is None else max(0, cell.subtree - limit)
@@ -123,7 +123,7 @@ def _pass_up(cell: Cell, lent_before: int, spilled_before: int) -> None:
         lent_before, spilled_before = parent.lent, parent.spilled
         parent.received += lent
         parent.usage += spilled
-        _reckon(parent)
+        _recompute(parent)
         child = parent
 
 
@@ -134,7 +134,7 @@ def set_quota(cell: Cell, quota: ResourceQuota, *, declared: bool) -> None:
     cell.nominal = _exact(quota.nominal)
     cell.borrowing_limit = None if quota.borrowing_limit is None else _exact(quota.borrowing_limit)
     cell.lending_limit = None if quota.lending_limit is None else _exact(quota.lending_limit)
-    _reckon(cell)
+    _recompute(cell)
     _pass_up(cell, lent, spilled)
 
 
@@ -155,7 +155,7 @@ def detach(cell: Cell) -> None:
     parent.received -= cell.lent
     parent.usage -= cell.spilled
     parent.links -= 1
-    _reckon(parent)
+    _recompute(parent)
     _pass_up(parent, lent, spilled)
     _count_reserved(parent, -cell.reserved)
     cell.parent = None

@@ -17,8 +17,8 @@ def take_refreshes(world: World) -> list[Instruction]:
         _refresh_cluster_queues(world, result)
     if world.outbox.touched_local_queues:
         _refresh_local_queues(world, result)
-    if world.forest.changed_cohorts:
-        changed = world.forest.changed_cohorts
+    if world.cohort_trees.changed_cohorts:
+        changed = world.cohort_trees.changed_cohorts
         result += [RefreshCohort(name) for name in sorted(changed)]
         changed.clear()
     return result
@@ -28,7 +28,7 @@ def discard_refreshes(world: World) -> None:
     """Forget which statuses may have changed, where the driver writes none."""
     world.outbox.touched_cluster_queues.clear()
     world.outbox.touched_local_queues.clear()
-    world.forest.changed_cohorts.clear()
+    world.cohort_trees.changed_cohorts.clear()
 
 
 def _refresh_cluster_queues(world: World, result: list[Instruction]) -> None:
@@ -46,8 +46,8 @@ def _refresh_cluster_queues(world: World, result: list[Instruction]) -> None:
             queue.inadmissible,
             entry.node.root.quota_generation if shows_share else 0,
         )
-        if mark != entry.shown:
-            entry.shown = mark
+        if mark != entry.last_mark:
+            entry.last_mark = mark
             result.append(entry.refresh)
     world.outbox.touched_cluster_queues.clear()
 
@@ -65,8 +65,8 @@ def _refresh_local_queues(world: World, result: list[Instruction]) -> None:
             entry.pending,
             0 if world.charging.accounts is None else world.charging.accounts.age(key),
         )
-        if mark != entry.shown:
-            entry.shown = mark
+        if mark != entry.last_mark:
+            entry.last_mark = mark
             result.append(entry.refresh)
     world.outbox.touched_local_queues.clear()
 

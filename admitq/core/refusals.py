@@ -109,7 +109,7 @@ class NodeAffinityMismatch:
 
 
 @dataclass(frozen=True, slots=True)
-class OriginalHasOther:
+class OriginalHasOtherFlavor:
     """The workload replaces one that was assigned another flavor."""
 
     flavor: str
@@ -155,7 +155,7 @@ FlavorRefusal = (
     | FlavorNotFound
     | UntoleratedTaint
     | NodeAffinityMismatch
-    | OriginalHasOther
+    | OriginalHasOtherFlavor
     | ExceedsMaxQuota
     | InsufficientQuota
     | TopologyUnsupported
@@ -190,12 +190,12 @@ class NoFlavorFits:
 
 
 @dataclass(frozen=True, slots=True)
-class TakenInThisCycle:
+class QuotaTakenInCycle:
     """It would have fitted, but another workload of the same cycle took the quota first."""
 
 
 @dataclass(frozen=True, slots=True)
-class WaitingForVictims:
+class WaitingForTargets:
     """It fits once the workloads that were preempted for it have stopped.
 
     ``victims`` counts them; ``refused`` is why it did not fit without them.
@@ -214,7 +214,7 @@ class PreemptionsFailed:
 
 
 @dataclass(frozen=True, slots=True)
-class NobodyToPreempt:
+class NoPreemptionTargets:
     """It would have to preempt, and there is nobody whose quota would suffice."""
 
     refused: NoFlavorFits
@@ -226,7 +226,7 @@ class PreemptionGated:
 
 
 @dataclass(frozen=True, slots=True)
-class OverlappingVictims:
+class OverlappingTargets:
     """Another workload of the same cycle preempts some of those whom it would have to preempt.
 
     ``will_fit`` tells that the other's preemptions free enough for both.
@@ -248,11 +248,11 @@ Refusal = (
     | TooManyChecks
     | InvalidResources
     | NoFlavorFits
-    | TakenInThisCycle
-    | WaitingForVictims
+    | QuotaTakenInCycle
+    | WaitingForTargets
     | PreemptionsFailed
-    | NobodyToPreempt
+    | NoPreemptionTargets
     | PreemptionGated
-    | OverlappingVictims
+    | OverlappingTargets
     | PodsNotReady
 )

@@ -47,7 +47,7 @@ class Slice(Protocol):
         ...
 
 
-def beyond(usage: Usage, original: Usage) -> Usage:
+def usage_beyond(usage: Usage, original: Usage) -> Usage:
     """What is used of each (flavor, resource) beyond what the original uses."""
     had = dict(original)
     return tuple([(pair, amount - had.get(pair, 0)) for pair, amount in usage if amount > had.get(pair, 0)])
@@ -107,7 +107,7 @@ class Replacements(Generic[S]):
             at = self._original.get(at)
         return found if at == key else ()
 
-    def heir(self, original: S) -> S | None:
+    def successor(self, original: S) -> S | None:
         """Who of them holds quota and counts with what it has beyond the original; None if nobody does."""
         holding = [
             each

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from admitq.core.indexes import discard
 from admitq.core.limit_ranges import limits_of
 from admitq.core.model import ExactAmounts, LimitRange, ObjectKey, Workload
-from admitq.core.requests import RequestRules, Resolved, resolve
+from admitq.core.requests import RequestRules, ResolvedRequests, resolve
 from admitq.core.settings import Settings
 
 
@@ -81,6 +81,6 @@ class RequestRulesByNamespace:
             )
         return rules
 
-    def resolve(self, workload: Workload) -> Resolved:
+    def resolve(self, workload: Workload) -> ResolvedRequests:
         """What the podsets of a workload request, and what makes that invalid."""
         return resolve(workload.pod_sets, workload.reclaimable_pods, self.of(workload.key.namespace))

@@ -20,7 +20,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from admitq.core.amounts import UNLIMITED, Amounts, amounts, multiply
-from admitq.core.limit_ranges import NO_LIMITS, Limits
+from admitq.core.limit_ranges import NO_LIMITS, NamespaceLimits
 from admitq.core.model import (
     ContainerResources,
     ExactAmounts,
@@ -46,14 +46,14 @@ class RequestRules(HashedOnce):
     """
 
     resources: Resources = _AS_REQUESTED
-    limits: Limits = NO_LIMITS
+    limits: NamespaceLimits = NO_LIMITS
     overheads: tuple[tuple[str, ExactAmounts], ...] = ()
     reclaimable_pods: bool = True
 
     __hash__ = HashedOnce.__hash__
 
 
-PLAIN: Final = RequestRules()
+DEFAULT_RULES: Final = RequestRules()
 """Nothing but the pod template decides."""
 
 
@@ -77,14 +77,14 @@ class PodSetDemand(HashedOnce):
         )
 
 
-class Resolved(NamedTuple):
+class ResolvedRequests(NamedTuple):
     """What the podsets of a workload ask for, and why that can never be given, if so."""
 
     demands: tuple[PodSetDemand, ...]
     problems: tuple[OutOfBounds, ...]
 
 
-def asking(of: Mapping[str, int] | Iterable[tuple[str, int]]) -> PodTemplate:
+def template_requesting(of: Mapping[str, int] | Iterable[tuple[str, int]]) -> PodTemplate:
     """The template of one container that asks for these amounts, counted in milli-CPU and whole units."""
     exact = ((resource, Fraction(amount, _scale(resource))) for resource, amount in amounts(of))
     return PodTemplate((ContainerResources(tuple(exact)),))
@@ -127,7 +127,7 @@ class _Part(NamedTuple):
     limits: _Exact
 
 
-def _part(field: str, stated: ContainerResources, limits: Limits) -> _Part:
+def _part(field: str, stated: ContainerResources, limits: NamespaceLimits) -> _Part:
     own = dict(stated.limits)
     requests = {
         **dict(limits.default_limits),
@@ -178,7 +178,7 @@ def _pod(template: PodTemplate, rules: RequestRules) -> _Pod:
     return _Pod(containers, init_containers, pod_level, tuple(sorted(running.items())))
 
 
-def pod_requests(template: PodTemplate, rules: RequestRules = PLAIN) -> ExactAmounts:
+def pod_requests(template: PodTemplate, rules: RequestRules = DEFAULT_RULES) -> ExactAmounts:
     """What one pod asks for, before the configuration decides what that counts as."""
     return _pod(template, rules).requests
 
@@ -209,7 +209,7 @@ def _above_limits(pod: _Pod) -> Iterator[OutOfBounds]:
         yield from _above(Bound.LIMIT, f"{part.field}resources.requests", part.requests, part.limits)
 
 
-def _outside_limit_ranges(pod: _Pod, limits: Limits) -> Iterator[OutOfBounds]:
+def _outside_limit_ranges(pod: _Pod, limits: NamespaceLimits) -> Iterator[OutOfBounds]:
     maximum, minimum = dict(limits.container_maximum), dict(limits.container_minimum)
     for part in (*pod.init_containers, *pod.containers):
         field = f"{part.field}resources.requests"
@@ -255,8 +255,8 @@ def _placed(index: int, problems: Iterable[OutOfBounds]) -> Iterator[OutOfBounds
 def resolve(
     pod_sets: tuple[PodSet, ...],
     reclaimable_pods: tuple[tuple[str, int], ...] = (),
-    rules: RequestRules = PLAIN,
-) -> Resolved:
+    rules: RequestRules = DEFAULT_RULES,
+) -> ResolvedRequests:
     """What each podset of a workload asks for where it is to run, and whether that can be given at all.
 
     Args:
@@ -275,13 +275,13 @@ def resolve(
         above_limits.extend(_placed(index, template.above_limits))
         outside.extend(_placed(index, template.outside_limit_ranges))
     problems = tuple(above_limits or outside)
-    return Resolved(tuple(demands), problems)
+    return ResolvedRequests(tuple(demands), problems)
 
 
 def demands(
     pod_sets: tuple[PodSet, ...],
     reclaimable_pods: tuple[tuple[str, int], ...] = (),
-    rules: RequestRules = PLAIN,
+    rules: RequestRules = DEFAULT_RULES,
 ) -> tuple[PodSetDemand, ...]:
     """What each podset of a workload asks for; see ``resolve``."""
     return resolve(pod_sets, reclaimable_pods, rules).demands

@@ -8,9 +8,8 @@ there is one rule, and not one for each transition.
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from admitq.core.cohorts import Forest, Node
+from admitq.core.cohorts import CohortTrees, Node
 from admitq.core.entries import ClusterQueueEntry, WorkloadEntry
-from admitq.core.holders import Holders
 from admitq.core.indexes import discard
 from admitq.core.instructions import Preempt
 from admitq.core.ledger import Ledger, Reservation, Usage, is_void, usage_of
@@ -18,7 +17,8 @@ from admitq.core.lifecycle import Phase
 from admitq.core.model import Admission, ObjectKey, Workload
 from admitq.core.outbox import Outbox
 from admitq.core.pod_readiness import PodReadiness
-from admitq.core.replacing import Original, Replacements, beyond
+from admitq.core.quota_holders import QuotaHolders
+from admitq.core.replacing import Original, Replacements, usage_beyond
 from admitq.core.settings import Settings
 
 _STAYING: Final = (Phase.ADMITTED, Phase.RESERVED)
@@ -31,7 +31,7 @@ class Reservations:
         settings: of which the gate for reclaimable pods counts, and whether admission waits for pods.
         cluster_queues: all ClusterQueues by name.
         workloads: all workloads by key.
-        forest: the cohort trees.
+        cohort_trees: all cohort trees.
         outbox: takes preemptions, and the queues whose numbers change.
         pods: is kept up to date with what workloads hold.
         quota_returned: is called after usage was removed from a node.
@@ -44,7 +44,7 @@ class Reservations:
         settings: Settings,
         cluster_queues: Mapping[str, ClusterQueueEntry],
         workloads: Mapping[ObjectKey, WorkloadEntry],
-        forest: Forest,
+        cohort_trees: CohortTrees,
         outbox: Outbox,
         pods: PodReadiness,
         *,
@@ -52,7 +52,7 @@ class Reservations:
         demand_changed: Callable[[WorkloadEntry], None],
     ) -> None:
         self.ledger = Ledger()
-        self.holders = Holders[WorkloadEntry]()
+        self.quota_holders = QuotaHolders[WorkloadEntry]()
         self.replacements = Replacements[WorkloadEntry]()
         self.inactive_in: dict[str, dict[ObjectKey, WorkloadEntry]] = {}
         """Inactive workloads that show a reservation and were evicted, by ClusterQueue."""
@@ -61,7 +61,7 @@ class Reservations:
         self._settings = settings
         self._cluster_queues = cluster_queues
         self._workloads = workloads
-        self._forest = forest
+        self._forest = cohort_trees
         self._outbox = outbox
         self._pods = pods
         self._quota_returned = quota_returned
@@ -101,7 +101,7 @@ class Reservations:
             if self._settings.block_admission:
                 self._pods.update(entry)
         if self._settings.block_admission:
-            for of in (self.holders.staying, self.holders.leaving):
+            for of in (self.quota_holders.staying, self.quota_holders.leaving):
                 for _, entry in list(of(cluster_queue)):
                     self._pods.update(entry)
 
@@ -211,7 +211,7 @@ class Reservations:
         held = original.held
         if held is None or held.cluster_queue != cluster_queue:
             return None
-        return original if self.replacements.heir(original) is None else None
+        return original if self.replacements.successor(original) is None else None
 
     def original_to_take_over(self, cluster_queue: str, workload: Workload) -> Original | None:
         """The same as a value that does not change."""
@@ -225,7 +225,7 @@ class Reservations:
 
         To be called after a change of anything that a workload holds, or of whether it is leaving.
         """
-        self.holders.put(entry)
+        self.quota_holders.put(entry)
         workload = entry.workload
         self.recount_replacements(workload.key)
         if workload.replaces is not None:
@@ -240,7 +240,7 @@ class Reservations:
             if each is but:
                 continue
             self._hold(each, self._reservation_of(each))
-            self.holders.put(each)
+            self.quota_holders.put(each)
             self._demand_changed(each)
 
     def _original(self, workload: Workload) -> WorkloadEntry | None:
@@ -250,11 +250,15 @@ class Reservations:
     def _beyond_original(self, entry: WorkloadEntry, usage: Usage) -> Usage:
         """The usage of a replacement without what its original counts with, as long as that holds quota."""
         original = self._original(entry.workload)
-        if original is None or original.admission is None or self.replacements.heir(original) is not entry:
+        if (
+            original is None
+            or original.admission is None
+            or self.replacements.successor(original) is not entry
+        ):
             return usage
         if self.is_void(original):
             return usage
-        return beyond(usage, self._usage_of(original.workload, original.admission))
+        return usage_beyond(usage, self._usage_of(original.workload, original.admission))
 
     def _mark_circle(self, key: ObjectKey) -> None:
         """In a circle no workload takes quota over: all of it counts anew when a member comes or goes."""

@@ -20,7 +20,7 @@ LONGEST_DELAY: Final = 30 * SECOND
 """Nanoseconds beyond which it does not grow."""
 
 
-def is_needed(workload: Workload) -> bool:
+def needs_second_pass(workload: Workload) -> bool:
     """Whether a workload holds quota and lacks nothing but places for its pods."""
     checks, admission = workload.admission_checks, workload.admission
     if not checks or admission is None:
@@ -33,7 +33,7 @@ def is_needed(workload: Workload) -> bool:
     )
 
 
-class Turn(NamedTuple):
+class SecondPass(NamedTuple):
     """When a workload is to be tried, and after what delay."""
 
     at: Instant
@@ -46,11 +46,11 @@ class SecondPasses:
 
     def __init__(self) -> None:
         """Nobody needs one."""
-        self._turns: dict[ObjectKey, Turn] = {}
-        self._in_time: list[Turn] = []
+        self._turns: dict[ObjectKey, SecondPass] = {}
+        self._in_time: list[SecondPass] = []
 
     @property
-    def turns(self) -> tuple[Turn, ...]:
+    def turns(self) -> tuple[SecondPass, ...]:
         """The next turn of everybody."""
         return tuple(sorted(self._turns.values()))
 
@@ -59,7 +59,7 @@ class SecondPasses:
         if not needed:
             self._turns.pop(key, None)
         elif key not in self._turns:
-            self._give(Turn(now + FIRST_DELAY, key, FIRST_DELAY))
+            self._give(SecondPass(now + FIRST_DELAY, key, FIRST_DELAY))
 
     def next_at(self) -> Instant | None:
         """When it is somebody's turn; None if nobody needs one."""
@@ -69,24 +69,24 @@ class SecondPasses:
             heapq.heappop(turns)
         return turns[0].at if turns else None
 
-    def take_due(self, now: Instant) -> list[Turn]:
+    def take_due(self, now: Instant) -> list[SecondPass]:
         """Those whose turn has come; whoever fails is to be put off."""
-        due: list[Turn] = []
+        due: list[SecondPass] = []
         while (at := self.next_at()) is not None and at <= now:
             due.append(heapq.heappop(self._in_time))
         return due
 
-    def put_off(self, turn: Turn, now: Instant) -> None:
+    def put_off(self, turn: SecondPass, now: Instant) -> None:
         """A workload failed when it was its turn: it gets another, later than the last time."""
         delay = min(2 * turn.delay, LONGEST_DELAY)
-        self._give(Turn(now + delay, turn.key, delay))
+        self._give(SecondPass(now + delay, turn.key, delay))
 
-    def restore(self, turns: Iterable[Turn]) -> None:
+    def restore(self, turns: Iterable[SecondPass]) -> None:
         """Put turns in place as a dump had them."""
         self._turns.clear()
         for turn in turns:
             self._give(turn)
 
-    def _give(self, turn: Turn) -> None:
+    def _give(self, turn: SecondPass) -> None:
         self._turns[turn.key] = turn
         heapq.heappush(self._in_time, turn)

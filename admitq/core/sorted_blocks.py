@@ -19,7 +19,7 @@ _Bound = TypeVar("_Bound")
 _SIZE: Final = 256
 
 
-class Entry(Generic[_Place, _Item, _Bound]):
+class BlockEntry(Generic[_Place, _Item, _Bound]):
     """An item with its place and bound."""
 
     __slots__ = ("bound", "is_estimate", "item", "place")
@@ -44,10 +44,10 @@ class SortedBlocks(Generic[_Place, _Item, _Bound]):
     def __init__(self, join: Callable[[_Bound, _Bound], _Bound], size: int = _SIZE) -> None:
         self._join = join
         self._size = size
-        self._blocks: list[list[Entry[_Place, _Item, _Bound]]] = []
+        self._blocks: list[list[BlockEntry[_Place, _Item, _Bound]]] = []
         self._bounds: list[_Bound] = []
 
-    def __iter__(self) -> Iterator[Entry[_Place, _Item, _Bound]]:
+    def __iter__(self) -> Iterator[BlockEntry[_Place, _Item, _Bound]]:
         for block in self._blocks:
             yield from block
 
@@ -58,16 +58,16 @@ class SortedBlocks(Generic[_Place, _Item, _Bound]):
 
     def add(self, place: _Place, item: _Item, bound: _Bound) -> None:
         """Add an item with its bound, at a place where none is."""
-        self._insert(Entry(place, item, bound, is_estimate=False))
+        self._insert(BlockEntry(place, item, bound, is_estimate=False))
 
     def add_estimate(self, place: _Place, item: _Item, estimate: _Bound) -> None:
         """Add an item, at a place where none is; ``first`` finds its bound when it needs it.
 
         Until then the estimate counts, which must be sufficient whenever the bound is.
         """
-        self._insert(Entry(place, item, estimate, is_estimate=True))
+        self._insert(BlockEntry(place, item, estimate, is_estimate=True))
 
-    def _insert(self, entry: Entry[_Place, _Item, _Bound]) -> None:
+    def _insert(self, entry: BlockEntry[_Place, _Item, _Bound]) -> None:
         place, bound = entry.place, entry.bound
         if not self._blocks:
             self._blocks.append([entry])
@@ -105,7 +105,7 @@ class SortedBlocks(Generic[_Place, _Item, _Bound]):
         since: _Place | None = None,
         find: Callable[[_Item], _Bound] | None = None,
         left_out: _Item | None = None,
-    ) -> Entry[_Place, _Item, _Bound] | None:
+    ) -> BlockEntry[_Place, _Item, _Bound] | None:
         """The first item with a sufficient bound; None if there is none.
 
         Args:
@@ -128,7 +128,7 @@ class SortedBlocks(Generic[_Place, _Item, _Bound]):
         since: _Place | None,
         find: Callable[[_Item], _Bound] | None,
         left_out: _Item | None,
-    ) -> Entry[_Place, _Item, _Bound] | None:
+    ) -> BlockEntry[_Place, _Item, _Bound] | None:
         block = self._blocks[at]
         start = 0 if since is None else bisect_left(block, since, key=_place_of)
         has_changed, first = False, None
@@ -153,13 +153,13 @@ class SortedBlocks(Generic[_Place, _Item, _Bound]):
         """The block that holds a place, or would: the last block that does not begin behind it."""
         return max(0, bisect_right(self._blocks, place, key=_begin) - 1)
 
-    def _bound_of(self, block: list[Entry[_Place, _Item, _Bound]]) -> _Bound:
+    def _bound_of(self, block: list[BlockEntry[_Place, _Item, _Bound]]) -> _Bound:
         return reduce(self._join, map(_bound_of_entry, block))
 
 
-_place_of: Final[Callable[[Entry[Any, Any, Any]], Any]] = attrgetter("place")
-_bound_of_entry: Final[Callable[[Entry[Any, Any, Any]], Any]] = attrgetter("bound")
+_place_of: Final[Callable[[BlockEntry[Any, Any, Any]], Any]] = attrgetter("place")
+_bound_of_entry: Final[Callable[[BlockEntry[Any, Any, Any]], Any]] = attrgetter("bound")
 
 
-def _begin(block: list[Entry[_Place, Any, Any]]) -> _Place:
+def _begin(block: list[BlockEntry[_Place, Any, Any]]) -> _Place:
     return block[0].place

@@ -22,7 +22,7 @@ from admitq.core.queries import StateQueries
 from admitq.core.refreshes import discard_refreshes, take_refreshes
 from admitq.core.settings import Settings
 from admitq.core.waiting.heads import Pause
-from admitq.core.world import Driver, World
+from admitq.core.world import DriverOptions, World
 
 __all__ = ["AdmissionState", "CycleInProgressError", "InvariantViolated"]
 
@@ -48,7 +48,7 @@ class AdmissionState:
     def __init__(
         self, settings: Settings | None = None, *, statuses: bool = True, cycles: bool = True
     ) -> None:
-        driver = Driver(writes_statuses=statuses, runs_cycles=cycles)
+        driver = DriverOptions(writes_statuses=statuses, runs_cycles=cycles)
         self._world = World(settings if settings is not None else Settings(), driver)
         self.queries = StateQueries(self._world)
 
@@ -235,7 +235,7 @@ class AdmissionState:
         state.pause(self._world.waiting.heads.paused)
         return state
 
-    def started_anew(self) -> "AdmissionState":
+    def restarted(self) -> "AdmissionState":
         """A state that has observed what the API shows, and nothing else: as a manager that starts now."""
         taken = dump.take(self._settled)
         state = AdmissionState(taken.settings)

@@ -111,7 +111,7 @@ LocalQueueMark = tuple[LocalQueueReason, ClusterQueue | None, int, int, int]
 account, how many are pending, and the age of what it used where that is told."""
 
 
-class ToldUse(NamedTuple):
+class ReportedUse(NamedTuple):
     """What admission fair sharing tells of a LocalQueue."""
 
     consumed: ConsumedResources | None
@@ -181,7 +181,7 @@ def local_queue_status(
     cluster_queue: ClusterQueue | None,
     account: Account,
     pending: int,
-    past_use: ToldUse,
+    past_use: ReportedUse,
 ) -> LocalQueueStatus:
     """Put together a LocalQueue's status."""
     exists = cluster_queue is not None

@@ -11,9 +11,8 @@ from typing import Any, NamedTuple
 
 from admitq.core.catalog import Catalog
 from admitq.core.charging_state import ChargingState
-from admitq.core.cohorts import Forest, Node
+from admitq.core.cohorts import CohortTrees, Node
 from admitq.core.entries import ClusterQueueEntry, LocalQueueEntry, WorkloadEntry
-from admitq.core.holders import Holders
 from admitq.core.indexes import Indexes
 from admitq.core.instructions import Preempt
 from admitq.core.ledger import Usage
@@ -21,17 +20,18 @@ from admitq.core.lifecycle import Phase
 from admitq.core.model import Instant, ObjectKey, Workload
 from admitq.core.outbox import Outbox
 from admitq.core.pod_readiness import PodReadiness
+from admitq.core.quota_holders import QuotaHolders
 from admitq.core.refusals import Refusal
 from admitq.core.request_rules import RequestRulesByNamespace
 from admitq.core.reservations import Reservations
-from admitq.core.second_pass import SecondPasses, is_needed
+from admitq.core.second_pass import SecondPasses, needs_second_pass
 from admitq.core.settings import Settings
 from admitq.core.waiting.pending import Pending, new_pending
 from admitq.core.waiting.wait_states import DEPARTED, DEQUEUED, ENQUEUED
 from admitq.core.waiting.waiting_queues import WaitingQueues
 
 
-class Driver(NamedTuple):
+class DriverOptions(NamedTuple):
     """What the driver of a state does with it."""
 
     writes_statuses: bool = True
@@ -43,13 +43,13 @@ class World:
     """The state of all queues. Only event handlers and cycles change it."""
 
     settings: Settings = field(default_factory=Settings)
-    driver: Driver = field(default_factory=Driver)
+    driver: DriverOptions = field(default_factory=DriverOptions)
     cluster_queues: dict[str, ClusterQueueEntry] = field(default_factory=dict[str, ClusterQueueEntry])
     local_queues: dict[ObjectKey, LocalQueueEntry] = field(default_factory=dict[ObjectKey, LocalQueueEntry])
     workloads: dict[ObjectKey, WorkloadEntry] = field(default_factory=dict[ObjectKey, WorkloadEntry])
     catalog: Catalog = field(default_factory=Catalog)
     indexes: Indexes = field(default_factory=Indexes)
-    forest: Forest = field(default_factory=Forest)
+    cohort_trees: CohortTrees = field(default_factory=CohortTrees)
     outbox: Outbox = field(default_factory=Outbox)
     second_passes: SecondPasses = field(default_factory=SecondPasses)
     cycle: int = 0
@@ -81,7 +81,7 @@ class World:
             self.settings,
             self.cluster_queues,
             self.workloads,
-            self.forest,
+            self.cohort_trees,
             self.outbox,
             self.pods,
             quota_returned=self.waiting.quota_returned,
@@ -91,9 +91,9 @@ class World:
     # --- parts that decisions read ----------------------------------------------------------------
 
     @property
-    def holders(self) -> Holders[WorkloadEntry]:
+    def quota_holders(self) -> QuotaHolders[WorkloadEntry]:
         """Workloads that hold quota, by ClusterQueue and in preemption order."""
-        return self.reservations.holders
+        return self.reservations.quota_holders
 
     @property
     def local_queue_usage(self) -> Callable[[ObjectKey], Any] | None:
@@ -140,7 +140,7 @@ class World:
         if self.settings.fair_sharing is not None:
             root = node.root
             self.touched_cluster_queues.update(each.name for each in root.cluster_queues_below())
-            self.forest.changed_cohorts.update(each.name for each in root.cohorts_below())
+            self.cohort_trees.changed_cohorts.update(each.name for each in root.cohorts_below())
 
     def _readjust_replacement(self, entry: WorkloadEntry) -> None:
         if entry.pending is not None and entry.pending.is_in_cycle:
@@ -168,7 +168,7 @@ class World:
         """Count what a workload holds as it is now, and queue it where it belongs."""
         self.reservations.settle(entry)
         self.settle_place(entry, now)
-        self.second_passes.settle(entry.workload.key, now, needed=is_needed(entry.workload))
+        self.second_passes.settle(entry.workload.key, now, needed=needs_second_pass(entry.workload))
 
     def settle_reservation(self, entry: WorkloadEntry) -> None:
         """As ``Reservations.settle``."""

@@ -437,7 +437,7 @@ class Shadow:
         """Whether the core would do it in this state, or a similar one, without expectations."""
         subjects = {key, _subject(self._workloads, key, action)}
         absences = self._absences(key, action, state)
-        for copy in (AdmissionState.fork, AdmissionState.started_anew):
+        for copy in (AdmissionState.fork, AdmissionState.restarted):
             for absent, undone in product(absences, self._undoings(subjects)):
                 expected = self._expected_of(copy(state), absent, undone, now)
                 if expected.has(key, action):
@@ -529,7 +529,7 @@ class Shadow:
         difference.
         """
         self._drop_expectations(now)
-        anew = self._expected_of(self._state.started_anew(), (), (), now)
+        anew = self._expected_of(self._state.restarted(), (), (), now)
         self._decide(now)
         for key in self._overdue(now):
             workload = self._workloads[key]
@@ -564,7 +564,7 @@ class Shadow:
         queue = state.queries.cluster_queue_of(key) or ""
         reserved = expected.reservations.get(key)
         refusal = state.queries.parked_refusal(key) or state.queries.admissibility(key)
-        behind = state.queries.held_up_by(queue)
+        behind = state.queries.blocking_head(queue)
         return Opinion(
             workload=key,
             admission=None if reserved is None else reserved.admission,

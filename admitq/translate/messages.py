@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from admitq.core.activity import ActiveReason, InactiveCause
-from admitq.core.instructions import FlavorAttempt, Mode, Preempt, PreemptionReason
+from admitq.core.instructions import FitMode, FlavorAttempt, Preempt, PreemptionReason
 from admitq.core.model import SECOND, Instant, ResourceProblem
 from admitq.core.refusals import (
     AdmissionChecksFailed,
@@ -20,23 +20,23 @@ from admitq.core.refusals import (
     InsufficientQuota,
     InvalidResources,
     NamespaceMismatch,
-    NobodyToPreempt,
     NodeAffinityMismatch,
     NoFlavorFits,
-    OriginalHasOther,
+    NoPreemptionTargets,
+    OriginalHasOtherFlavor,
     OutOfBounds,
-    OverlappingVictims,
+    OverlappingTargets,
     PodsNotReady,
     PreemptionGated,
     PreemptionsFailed,
+    QuotaTakenInCycle,
     Refusal,
     ResourceNotCovered,
-    TakenInThisCycle,
     TooManyChecks,
     TopologyMissing,
     TopologyUnsupported,
     UntoleratedTaint,
-    WaitingForVictims,
+    WaitingForTargets,
 )
 from admitq.core.requests import rounded_up
 from admitq.core.statuses import ClusterQueueStatus, LocalQueueReason, LocalQueueStatus
@@ -67,7 +67,7 @@ _FLAVOR_TEXTS: Final[Mapping[type[FlavorRefusal], Callable[[Any], str]]] = {
     UntoleratedTaint: lambda of: (
         f"untolerated taint {{{of.key} {of.value} {of.effect} <nil>}} in flavor {of.flavor}"
     ),
-    OriginalHasOther: lambda of: (
+    OriginalHasOtherFlavor: lambda of: (
         f"could not assign {of.flavor} flavor since the original workload is assigned: {of.original}"
     ),
     NodeAffinityMismatch: lambda of: f"flavor {of.flavor} doesn't match node affinity",
@@ -91,12 +91,12 @@ def flavor_refusal(refusal: FlavorRefusal) -> str:
     return _FLAVOR_TEXTS[type(refusal)](refusal)
 
 
-_MODE_TEXTS: Final[Mapping[Mode, str]] = {
-    Mode.FIT: "Fit",
-    Mode.NO_FIT: "NoFit",
-    Mode.NO_PREEMPTION_CANDIDATES: "preemptionMode=NoPreemptionCandidates",
-    Mode.PREEMPT: "preemptionMode=Preempt",
-    Mode.RECLAIM: "preemptionMode=Reclaim",
+_MODE_TEXTS: Final[Mapping[FitMode, str]] = {
+    FitMode.FIT: "Fit",
+    FitMode.NO_FIT: "NoFit",
+    FitMode.NO_PREEMPTION_CANDIDATES: "preemptionMode=NoPreemptionCandidates",
+    FitMode.PREEMPT: "preemptionMode=Preempt",
+    FitMode.RECLAIM: "preemptionMode=Reclaim",
 }
 
 
@@ -109,7 +109,7 @@ def flavors_considered(attempts: Iterable[FlavorAttempt]) -> str:
     """
     by_pod_set: dict[str, list[str]] = {}
     for attempt in attempts:
-        if attempt.mode is Mode.FIT and not attempt.borrow_level:
+        if attempt.mode is FitMode.FIT and not attempt.borrow_level:
             continue
         details = [_MODE_TEXTS[attempt.mode]]
         if attempt.borrow_level:
@@ -187,10 +187,10 @@ _PENDING_TEXTS: Final[Mapping[type[Refusal], Callable[[Any], Explanation]]] = {
     TooManyChecks: _too_many_checks,
     InvalidResources: _invalid_resources,
     NoFlavorFits: lambda of: Explanation(of.reason, _no_flavor_fits(of)),
-    TakenInThisCycle: lambda _: Explanation(
+    QuotaTakenInCycle: lambda _: Explanation(
         Reason.WAITING_FOR_QUOTA, "Workload no longer fits after processing another workload"
     ),
-    WaitingForVictims: lambda of: Explanation(
+    WaitingForTargets: lambda of: Explanation(
         Reason.WAITING_FOR_PREEMPTED_WORKLOADS,
         f"{_no_flavor_fits(of.refused)}. Pending the preemption of {of.victims} workload(s)",
     ),
@@ -198,11 +198,11 @@ _PENDING_TEXTS: Final[Mapping[type[Refusal], Callable[[Any], Explanation]]] = {
         Reason.WAITING_FOR_QUOTA,
         f"{_no_flavor_fits(of.refused)}. Preempting {of.victims} workload(s) failed, will retry.",
     ),
-    NobodyToPreempt: lambda of: Explanation(Reason.WAITING_FOR_QUOTA, _no_flavor_fits(of.refused)),
+    NoPreemptionTargets: lambda of: Explanation(Reason.WAITING_FOR_QUOTA, _no_flavor_fits(of.refused)),
     PreemptionGated: lambda _: Explanation(
         Reason.ADMISSION_GATED, "Workload requires preemption, but it's gated"
     ),
-    OverlappingVictims: lambda of: (
+    OverlappingTargets: lambda of: (
         Explanation(
             Reason.WAITING_FOR_PREEMPTED_WORKLOADS,
             f"{_OVERLAP}, but will fit after these preemptions complete",

@@ -11,7 +11,7 @@ from dataclasses import replace
 from admitq.core.events import CyclesRequested, WorkloadChanged
 from admitq.core.instructions import Preempt, ReserveQuota
 from admitq.core.model import SECOND, ClusterQueuePreemption, PodSet, PreemptionPolicy
-from admitq.core.requests import asking
+from admitq.core.requests import template_requesting
 from admitq.core.settings import FairSharing, Settings
 from admitq.core.state import AdmissionState
 from benchmarks.core_worlds import CPU, MeasurementFailed, Setting, new_state, pod_sets, running, workload
@@ -71,7 +71,7 @@ def release(waiting: int) -> float:
     first = workload("first", 0, pod_sets(1), 0, 0)
     state.handle(WorkloadChanged(running(first, 0, 1, SECOND)), now=SECOND)
     for number in range(waiting):
-        pods = (PodSet("main", 1, asking({"cpu": CPU + number})),)
+        pods = (PodSet("main", 1, template_requesting({"cpu": CPU + number})),)
         state.handle(WorkloadChanged(workload(f"w-{number:05}", 0, pods, 0, number)), now=SECOND)
     state.handle(CyclesRequested(), now=2 * SECOND)
     decided: list[object] = []

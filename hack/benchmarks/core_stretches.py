@@ -12,7 +12,7 @@ from dataclasses import replace
 from admitq.core.events import ClusterQueueChanged, CyclesRequested, Event, WorkloadChanged
 from admitq.core.instructions import Preempt, ReserveQuota
 from admitq.core.model import SECOND, ClusterQueuePreemption, PodSet, PreemptionPolicy, Workload
-from admitq.core.requests import asking
+from admitq.core.requests import template_requesting
 from admitq.core.settings import Settings
 from admitq.core.state import AdmissionState
 from admitq.manager.deferred_work import DeferredWork
@@ -82,7 +82,7 @@ def _waiting(queues: int, count: int) -> Iterator[Workload]:
     """Return pending workloads in all ClusterQueues that can never fit, no two of the same size."""
     for number in range(count):
         queue, size = number % queues, number // queues
-        pods = (PodSet("main", 1, asking({"cpu": _TOO_LARGE + size})),)
+        pods = (PodSet("main", 1, template_requesting({"cpu": _TOO_LARGE + size})),)
         yield workload(f"w-{number:06}", queue, pods, -1, 1000 + number)
 
 
@@ -123,7 +123,7 @@ async def _release(waiting: int) -> float:
     first = running(workload("first", 0, pod_sets(1), 0, 0), 0, 1, SECOND)
     driver.observe(WorkloadChanged(first))
     for number in range(waiting):
-        pods = (PodSet("main", 1, asking({"cpu": CPU + number})),)
+        pods = (PodSet("main", 1, template_requesting({"cpu": CPU + number})),)
         driver.observe(WorkloadChanged(workload(f"w-{number:05}", 0, pods, 0, number)))
     await driver.decide(2 * waiting)
     driver.measure()

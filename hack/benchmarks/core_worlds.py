@@ -25,7 +25,7 @@ from admitq.core.model import (
     ResourceQuota,
     Workload,
 )
-from admitq.core.requests import asking
+from admitq.core.requests import template_requesting
 from admitq.core.settings import Settings
 from admitq.core.state import AdmissionState
 
@@ -82,7 +82,7 @@ LARGE = Setting(10, 100, _classes(35, 11, 4))
 
 def pod_sets(cpus: int) -> tuple[PodSet, ...]:
     """Return one pod of this size."""
-    return (PodSet("main", 1, asking({"cpu": cpus * CPU})),)
+    return (PodSet("main", 1, template_requesting({"cpu": cpus * CPU})),)
 
 
 def queue_name(number: int) -> str:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from unittest import mock
 
 from admitq.core import cycle
-from admitq.core.cycle.entry import Entry
+from admitq.core.cycle.entry import CycleEntry
 from admitq.core.cycle.nominate import nominate as nominate_head
 from admitq.core.cycle.nominate import valid_scan
 from admitq.core.cycle.turns import Cycle
@@ -82,7 +82,7 @@ def record_cycles(
         cycles.append(RecordedCycle([], _used(world)))
         return cycle.run_cycle(world, heads, now)
 
-    def nominate(running: Cycle, queue: ClusterQueueEntry, pending: Pending) -> Entry:
+    def nominate(running: Cycle, queue: ClusterQueueEntry, pending: Pending) -> CycleEntry:
         cycles[-1].heads.append(_head(running.world, queue, pending, preemptors, displaced))
         return nominate_head(running, queue, pending)
 

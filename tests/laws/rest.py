@@ -13,9 +13,9 @@ from admitq.core.instructions import (
 from admitq.core.model import ObjectKey
 from admitq.core.refusals import (
     AdmissionChecksFailed,
-    OverlappingVictims,
-    TakenInThisCycle,
-    WaitingForVictims,
+    OverlappingTargets,
+    QuotaTakenInCycle,
+    WaitingForTargets,
 )
 from admitq.core.state import AdmissionState
 from tests.laws.law import LawBroken, check_law, select_decisions
@@ -25,7 +25,7 @@ from tests.laws.reference.tree import queue_node
 if TYPE_CHECKING:
     from tests.laws.player import Player
 
-STANDING = (WaitingForVictims, OverlappingVictims, TakenInThisCycle)
+STANDING = (WaitingForTargets, OverlappingTargets, QuotaTakenInCycle)
 
 
 class AtRest:
@@ -99,7 +99,7 @@ class AtRest:
         if isinstance(decided, ReserveQuota):
             return self.would_be_admitted(decided.key)
         assert isinstance(decided, Preempt), decided
-        if self._core.queries.parked_refusal(decided.preemptor) == OverlappingVictims(will_fit=True):
+        if self._core.queries.parked_refusal(decided.preemptor) == OverlappingTargets(will_fit=True):
             return False
         if self.found_targets_in_later_flavor(decided.preemptor):
             return False
@@ -117,7 +117,7 @@ class AtRest:
         Capacity reserved for a parked workload, in the one cycle in which it is retried, may be what it
         lacks.
         """
-        if not isinstance(self._core.queries.parked_refusal(key), WaitingForVictims):
+        if not isinstance(self._core.queries.parked_refusal(key), WaitingForTargets):
             return True
         return self.evaluate_with(name, key, self.heads_of_other_queues(name, standing=True)).preempts_for(
             key
@@ -160,7 +160,7 @@ class AtRest:
     def found_targets_in_later_flavor(self, key: ObjectKey) -> bool:
         """Whether it waits for targets that it found in a later flavor than the first."""
         return key in self._attempts.began_in_later_flavor and isinstance(
-            self._core.queries.parked_refusal(key), WaitingForVictims
+            self._core.queries.parked_refusal(key), WaitingForTargets
         )
 
     def retried_workloads(self, name: str) -> list[ObjectKey]:

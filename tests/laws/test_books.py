@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import pytest
 
-from admitq.core.admission_fair_sharing import Books
+from admitq.core.admission_fair_sharing import UsageAccounts
 from admitq.core.model import SECOND, LocalQueue, ObjectKey
 from tests.laws.drawing import Draw
 from tests.laws.reference.books import Account
@@ -24,7 +24,7 @@ def key(name: str) -> ObjectKey:
 def test_the_books_agree_with_exact_decay(seed: int) -> None:
     draw = Draw(seed)
     settings = draw.admission_fair_sharing()
-    books, exact = Books(settings), Exact(settings)
+    books, exact = UsageAccounts(settings), Exact(settings)
     now = 1000 * SECOND
     for name in QUEUES:
         weight = draw.weight()
@@ -54,7 +54,7 @@ def test_the_books_agree_with_exact_decay(seed: int) -> None:
             found, expected = books.usage(key(each)), exact.usage(each)
             assert found.infinite == (expected is None)
             assert expected is None or abs(found.amount - expected) <= TOLERANCE
-    again = Books(settings)
+    again = UsageAccounts(settings)
     for name in QUEUES:
         again.open(LocalQueue(key(name), "a", fair_weight=exact.accounts[name].weight), now)
     again.restore(books.taken())

@@ -30,7 +30,7 @@ Rules of this package
 
 from collections.abc import Iterable, Iterator
 
-from admitq.core.cycle.entry import Entry
+from admitq.core.cycle.entry import CycleEntry
 from admitq.core.cycle.inadmissibility import inadmissibility
 from admitq.core.cycle.nominate import nominate
 from admitq.core.cycle.outdated_refusals import refresh_outdated_refusals
@@ -64,7 +64,7 @@ def run_cycle(world: World, heads: Heads, now: Instant) -> Iterator[None]:
     world.cycle += 1
     yield from try_second_passes(world, now)
     cycle = Cycle(world, now)
-    entries: list[Entry] = []
+    entries: list[CycleEntry] = []
     yield
     yield from _nominate_each(cycle, heads, entries)
     yield from _nominate_each(cycle, list(take_standing_heads(world, entries)), entries)
@@ -92,11 +92,11 @@ def run_cycle(world: World, heads: Heads, now: Instant) -> Iterator[None]:
     world.deciding = None
 
 
-def _cluster_queue_name(entry: Entry) -> str:
+def _cluster_queue_name(entry: CycleEntry) -> str:
     return entry.queue.spec.name
 
 
-def _nominate_each(cycle: Cycle, heads: Heads, entries: list[Entry]) -> Iterator[None]:
+def _nominate_each(cycle: Cycle, heads: Heads, entries: list[CycleEntry]) -> Iterator[None]:
     for queue, pending in heads:
         cycle.world.deciding = pending.workload.key
         entries.append(nominate(cycle, queue, pending))
@@ -104,7 +104,7 @@ def _nominate_each(cycle: Cycle, heads: Heads, entries: list[Entry]) -> Iterator
     cycle.world.deciding = None
 
 
-def _process(cycle: Cycle, entry: Entry) -> None:
+def _process(cycle: Cycle, entry: CycleEntry) -> None:
     if cycle.world.is_halted:
         put_back(cycle.world, entry)
         return

@@ -10,14 +10,14 @@ from admitq.core.ledger import Usage
 from admitq.core.model import Instant, Workload
 from admitq.core.preemption import Victim
 from admitq.core.refusals import Refusal
-from admitq.core.replacing import beyond
+from admitq.core.replacing import usage_beyond
 from admitq.core.waiting.pending import Pending, ScanProgress
 from admitq.core.waiting.transitions import Cause
 from admitq.core.waiting.wait_states import Standing
 
 
 @dataclass(slots=True, eq=False)
-class Entry:
+class CycleEntry:
     """A head in its cycle."""
 
     queue: ClusterQueueEntry
@@ -27,7 +27,7 @@ class Entry:
     """Of the cohort tree, when the assignment was made."""
     is_preemptor: bool
     """Whether it waits for workloads that were preempted for it."""
-    stood: Standing | None
+    standing_before_cycle: Standing | None
     """The wait state of a standing head, which takes part in a cycle that other heads asked for."""
     scan: ScanProgress | None = None
     """Where the scan of flavors stands after this attempt."""
@@ -67,7 +67,7 @@ class Entry:
     def usage(self) -> tuple[tuple[FlavorResource, int], ...]:
         """What it would take beyond what it takes over; nothing if it was refused."""
         usage = () if self.assignment is None else self.assignment.usage
-        return beyond(usage, self.taken_over) if self.taken_over else usage
+        return usage_beyond(usage, self.taken_over) if self.taken_over else usage
 
     @property
     def priority(self) -> int:

@@ -11,15 +11,15 @@ from admitq.core import quota
 from admitq.core.activity import flavor_names
 from admitq.core.amounts import FlavorResource
 from admitq.core.applicable_checks import assigned_flavors, too_many_checks
-from admitq.core.assignments import Assignment, Prospect, TriedFlavor
-from admitq.core.cycle.entry import Entry
+from admitq.core.assignments import Assignment, FlavorFit, TriedFlavor
+from admitq.core.cycle.entry import CycleEntry
 from admitq.core.cycle.inadmissibility import inadmissibility
 from admitq.core.cycle.turns import Cycle
 from admitq.core.entries import ClusterQueueEntry, WorkloadEntry
-from admitq.core.flavors import PreemptionQuestion, assign, nobody_to_preempt
-from admitq.core.instructions import Mode
+from admitq.core.flavors import PreemptionQuestion, assign, find_no_candidates
+from admitq.core.instructions import FitMode
 from admitq.core.model import PodSetAssignment, Workload
-from admitq.core.overlay import Overlay, replacing, without, without_original
+from admitq.core.overlay import Overlay, ask_without, replacing, without_original
 from admitq.core.partial_admission import assign_partially, may_shrink
 from admitq.core.preemption import Excluded, Preemptor, Victim, find_victims, never_preempts
 from admitq.core.refusals import TooManyChecks
@@ -47,7 +47,7 @@ _LookedFor = tuple[frozenset[tuple[FlavorResource, int]], frozenset[FlavorResour
 """A usage, and the contested pairs of it."""
 
 
-class Search:
+class FlavorSearch:
     """The search for flavors and victims for one head, while nothing else happens.
 
     Results are remembered: mostly the question for one flavor is that for the whole usage. A workload that
@@ -62,14 +62,14 @@ class Search:
             ClusterQueue never preempts.
     """
 
-    __slots__ = ("_found", "_original", "_overlay", "offer", "queue", "victims", "workload", "world")
+    __slots__ = ("_found", "_original", "_overlay", "flavor_options", "queue", "victims", "workload", "world")
 
     def __init__(
         self, world: World, queue: ClusterQueueEntry, workload: Workload, overlay: Overlay | None
     ) -> None:
         self.world = world
         self.queue = queue
-        self.offer = queue.offer
+        self.flavor_options = queue.flavor_options
         self.workload = workload
         self._overlay = overlay
         self.victims: tuple[Victim, ...] = ()
@@ -93,16 +93,18 @@ class Search:
             self._found[looked_for] = found
         return found
 
-    def ask(self, question: PreemptionQuestion) -> Prospect:
+    def ask(self, question: PreemptionQuestion) -> FlavorFit:
         """What a flavor could be made to give by preempting for it alone."""
         pair, cell, amount = question
         victims = self._find({pair: amount}, (pair,))
         level = partial(quota.borrow_level, cell, amount)
         if not victims:
-            return Prospect(Mode.NO_PREEMPTION_CANDIDATES, level().level)
+            return FlavorFit(FitMode.NO_PREEMPTION_CANDIDATES, level().level)
         holders = [victim.entry for victim in victims]
         at_home = any(_holds_in(holder, self.queue.spec.name) for holder in holders)
-        return Prospect(Mode.PREEMPT if at_home else Mode.RECLAIM, without(self.world, holders, level).level)
+        return FlavorFit(
+            FitMode.PREEMPT if at_home else FitMode.RECLAIM, ask_without(self.world, holders, level).level
+        )
 
     def assign(
         self,
@@ -113,8 +115,10 @@ class Search:
     ) -> Assignment:
         """Assign flavors as quota stands."""
         # Kept on the search, its own method would make a circle, that stays until garbage is collected.
-        oracle = nobody_to_preempt if self._overlay is None else self.ask
-        look = partial(assign, demands, self.offer, tried=tried, oracle=oracle, restrict_to=restrict_to)
+        oracle = find_no_candidates if self._overlay is None else self.ask
+        look = partial(
+            assign, demands, self.flavor_options, tried=tried, oracle=oracle, restrict_to=restrict_to
+        )
         if self._original is None:
             return look()
         assignment = replacing(self.world, self._original, look)
@@ -123,10 +127,10 @@ class Search:
 
     def suffices(self, assignment: Assignment) -> bool:
         """Whether the workload gets what it was assigned, at once or when its victims have left."""
-        if assignment.mode is Mode.FIT:
+        if assignment.mode is FitMode.FIT:
             self.victims = ()
             return True
-        if assignment.mode is Mode.NO_FIT or self._overlay is None:
+        if assignment.mode is FitMode.NO_FIT or self._overlay is None:
             return False
         find = partial(self._find, dict(assignment.usage), assignment.contested)
         if self._original is None:
@@ -161,27 +165,27 @@ def _holds_in(entry: WorkloadEntry, cluster_queue: str) -> bool:
 def refused_for_checks(queue: ClusterQueueEntry, assignment: Assignment) -> TooManyChecks | None:
     """The refusal of an assignment if more checks apply to its flavors than a workload can have."""
     spec = queue.spec
-    if assignment.mode is Mode.NO_FIT or not spec.admission_checks:
+    if assignment.mode is FitMode.NO_FIT or not spec.admission_checks:
         return None
     assigned = assigned_flavors(assignment.pod_sets)
     return too_many_checks(spec.name, spec.admission_checks, flavor_names(spec), assigned)
 
 
-def nominate(cycle: Cycle, queue: ClusterQueueEntry, pending: Pending) -> Entry:
+def nominate(cycle: Cycle, queue: ClusterQueueEntry, pending: Pending) -> CycleEntry:
     """Refuse a head or assign it flavors, as quota stands."""
     world = cycle.world
     root = queue.node.root
     generation = root.generation
-    entry = Entry(
+    entry = CycleEntry(
         queue,
         pending,
         root,
         generation,
         is_preemptor=queue.queue.positions.is_preemptor(pending.workload),
-        stood=queue.stood,
+        standing_before_cycle=queue.standing_before_cycle,
         progress_at_start=root.progress,
     )
-    queue.stood = None
+    queue.standing_before_cycle = None
     entry.original = world.original_of(queue.spec.name, pending.workload)
     if entry.original is not None:
         entry.taken_over = world.assigned(entry.original)
@@ -191,7 +195,7 @@ def nominate(cycle: Cycle, queue: ClusterQueueEntry, pending: Pending) -> Entry:
         return entry
     scan = None if pending.scan is None else valid_scan(world, pending.scan, generation)
     overlay = None if never_preempts(queue.spec.preemption) else cycle.overlay(entry)
-    search, demands = Search(world, queue, pending.workload, overlay), lane.key.demands
+    search, demands = FlavorSearch(world, queue, pending.workload, overlay), lane.key.demands
     tried = () if scan is None else scan.tried
     assignment = search.assign(demands, tried=tried)
     if not search.suffices(assignment):
@@ -199,7 +203,7 @@ def nominate(cycle: Cycle, queue: ClusterQueueEntry, pending: Pending) -> Entry:
     entry.refusal = refused_for_checks(queue, assignment)
     if entry.refusal is None:
         entry.assignment, entry.victims = assignment, search.victims
-        if assignment.mode is Mode.NO_FIT:
+        if assignment.mode is FitMode.NO_FIT:
             entry.refusal = assignment.refusal
     begun, attempts = generation, 1
     if scan is not None:

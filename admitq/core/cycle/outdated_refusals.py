@@ -11,9 +11,9 @@ from admitq.core.cycle.inadmissibility import inadmissibility
 from admitq.core.cycle.nominate import refused_for_checks
 from admitq.core.entries import ClusterQueueEntry
 from admitq.core.flavors import assign
-from admitq.core.instructions import Mode
+from admitq.core.instructions import FitMode
 from admitq.core.overlay import replacing
-from admitq.core.refusals import NobodyToPreempt, NoFlavorFits, TooManyChecks
+from admitq.core.refusals import NoFlavorFits, NoPreemptionTargets, TooManyChecks
 from admitq.core.waiting.lane import Lane
 from admitq.core.waiting.wait_states import PARKED, REFUSAL_REFRESHED
 from admitq.core.world import World
@@ -46,10 +46,10 @@ def _refresh(world: World, entry: ClusterQueueEntry, lane: Lane) -> None:
         # It is to be held back instead of waiting in a lane.
         world.waiting.cluster_queue_changed(entry)
         return
-    look = partial(assign, lane.key.demands, entry.offer)
+    look = partial(assign, lane.key.demands, entry.flavor_options)
     original = world.original_of(entry.spec.name, pending.workload)
     assignment = look() if original is None else replacing(world, original, look)
-    if assignment.mode is Mode.FIT:
+    if assignment.mode is FitMode.FIT:
         return  # A cycle will take the head of the lane.
     refusal = refused_for_checks(entry, assignment) or _shortfall(assignment)
     state = lane.state
@@ -59,6 +59,8 @@ def _refresh(world: World, entry: ClusterQueueEntry, lane: Lane) -> None:
     world.report(pending, refusal)
 
 
-def _shortfall(assignment: Assignment) -> NoFlavorFits | NobodyToPreempt:
+def _shortfall(assignment: Assignment) -> NoFlavorFits | NoPreemptionTargets:
     shortfall = assignment.shortfall
-    return NobodyToPreempt(shortfall) if assignment.mode is Mode.NO_PREEMPTION_CANDIDATES else shortfall
+    return (
+        NoPreemptionTargets(shortfall) if assignment.mode is FitMode.NO_PREEMPTION_CANDIDATES else shortfall
+    )

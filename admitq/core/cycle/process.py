@@ -11,11 +11,11 @@ from admitq.core.applicable_checks import applicable_checks, assigned_flavors
 from admitq.core.assignments import Assignment
 from admitq.core.charging import charge
 from admitq.core.cohorts import Node
-from admitq.core.cycle.entry import Entry
-from admitq.core.cycle.nominate import Search
+from admitq.core.cycle.entry import CycleEntry
+from admitq.core.cycle.nominate import FlavorSearch
 from admitq.core.cycle.turns import Cycle
 from admitq.core.entries import Assumption
-from admitq.core.instructions import Mode, Preempt, Recomputation, ReserveQuota, TargetsRecomputed
+from admitq.core.instructions import FitMode, Preempt, Recomputation, ReserveQuota, TargetsRecomputed
 from admitq.core.model import (
     Admission,
     AdmissionCheckState,
@@ -24,32 +24,32 @@ from admitq.core.model import (
 )
 from admitq.core.preemption import Victim, reserves_capacity
 from admitq.core.refusals import (
-    NobodyToPreempt,
-    OverlappingVictims,
+    NoPreemptionTargets,
+    OverlappingTargets,
     PodsNotReady,
     PreemptionGated,
+    QuotaTakenInCycle,
     Refusal,
-    TakenInThisCycle,
-    WaitingForVictims,
+    WaitingForTargets,
 )
 from admitq.core.waiting.pending import Preemptions
 from admitq.core.world import World
 
 
-def _is_refused(_cycle: Cycle, entry: Entry) -> Refusal | None:
+def _is_refused(_cycle: Cycle, entry: CycleEntry) -> Refusal | None:
     """The refusal that nominating found: the head is inadmissible, or no flavor suffices."""
     return entry.refusal
 
 
-def _lost_its_original(cycle: Cycle, entry: Entry) -> Refusal | None:
+def _lost_its_original(cycle: Cycle, entry: CycleEntry) -> Refusal | None:
     """Refuse an entry that was to take over quota which is released in this cycle: it must request all."""
     if entry.original is None:
         return None
     is_there = cycle.world.original_of(entry.queue.spec.name, entry.workload) is entry.original
-    return None if is_there else TakenInThisCycle()
+    return None if is_there else QuotaTakenInCycle()
 
 
-def _avoids_targets_of_others(cycle: Cycle, entry: Entry) -> Refusal | None:
+def _avoids_targets_of_others(cycle: Cycle, entry: CycleEntry) -> Refusal | None:
     """Assign flavors again to an entry whose targets are preempted for another head already.
 
     It may fit once these have left, or find other targets.
@@ -63,13 +63,13 @@ def _avoids_targets_of_others(cycle: Cycle, entry: Entry) -> Refusal | None:
         or not overlay.are_victims(entry.victims)
     ):
         return None
-    search = Search(cycle.world, entry.queue, entry.workload, overlay)
+    search = FlavorSearch(cycle.world, entry.queue, entry.workload, overlay)
     found = overlay.without_victims(
         entry.node, (), partial(_assign_once_more, search, entry, entry.assignment)
     )
     if found is None:
         result = Recomputation.SKIPPED
-    elif found.mode is Mode.FIT:
+    elif found.mode is FitMode.FIT:
         result = Recomputation.DEFERRED_FIT
         entry.assignment, entry.victims, entry.fits_after_others = found, (), True
     else:
@@ -79,7 +79,7 @@ def _avoids_targets_of_others(cycle: Cycle, entry: Entry) -> Refusal | None:
     return None
 
 
-def _assign_once_more(search: Search, entry: Entry, nominated: Assignment) -> Assignment | None:
+def _assign_once_more(search: FlavorSearch, entry: CycleEntry, nominated: Assignment) -> Assignment | None:
     """A new assignment of the flavors that were nominated; None if it does not suffice."""
     lane = entry.pending.lane
     demands = () if lane is None else lane.key.demands
@@ -91,17 +91,17 @@ def _assign_once_more(search: Search, entry: Entry, nominated: Assignment) -> As
     return found if search.suffices(found) else None
 
 
-def _finds_no_targets(cycle: Cycle, entry: Entry) -> Refusal | None:
+def _finds_no_targets(cycle: Cycle, entry: CycleEntry) -> Refusal | None:
     """Refuse an entry without targets. Its capacity is reserved in this cycle, unless it can be reclaimed."""
     assignment = entry.assignment
-    if assignment is None or entry.fits_after_others or entry.victims or assignment.mode is Mode.FIT:
+    if assignment is None or entry.fits_after_others or entry.victims or assignment.mode is FitMode.FIT:
         return None
     if reserves_capacity(entry.queue.spec.preemption):
         cycle.reserve_capacity(entry, _within_reach(entry, assignment))
-    return NobodyToPreempt(assignment.shortfall)
+    return NoPreemptionTargets(assignment.shortfall)
 
 
-def _within_reach(entry: Entry, assignment: Assignment) -> Iterator[tuple[FlavorResource, int]]:
+def _within_reach(entry: CycleEntry, assignment: Assignment) -> Iterator[tuple[FlavorResource, int]]:
     """What may be reserved of its usage: up to the nominal quota, or to the borrowing limit if it borrows."""
     for pair, amount in entry.usage:
         cell = entry.node.cells[pair]
@@ -113,23 +113,23 @@ def _within_reach(entry: Entry, assignment: Assignment) -> Iterator[tuple[Flavor
             yield pair, max(0, min(amount, cell.nominal + cell.borrowing_limit - cell.usage))
 
 
-def _may_not_preempt(_cycle: Cycle, entry: Entry) -> Refusal | None:
+def _may_not_preempt(_cycle: Cycle, entry: CycleEntry) -> Refusal | None:
     return PreemptionGated() if entry.victims and entry.workload.has_closed_preemption_gate else None
 
 
-def _fits_after_others(cycle: Cycle, entry: Entry) -> Refusal | None:
+def _fits_after_others(cycle: Cycle, entry: CycleEntry) -> Refusal | None:
     if not entry.fits_after_others:
         return None
     cycle.reserve_capacity(entry, entry.usage)
-    return OverlappingVictims(will_fit=True)
+    return OverlappingTargets(will_fit=True)
 
 
-def _overlaps(cycle: Cycle, entry: Entry) -> Refusal | None:
+def _overlaps(cycle: Cycle, entry: CycleEntry) -> Refusal | None:
     overlaps = cycle.overlay(entry).are_victims(entry.victims)
-    return OverlappingVictims(will_fit=False) if overlaps else None
+    return OverlappingTargets(will_fit=False) if overlaps else None
 
 
-def _fits(entry: Entry) -> bool:
+def _fits(entry: CycleEntry) -> bool:
     cells = entry.node.cells
     for pair, amount in entry.usage:  # noqa: SIM110 a generator would cost as much as it is asked
         if amount > quota.available(cells[pair]):
@@ -137,7 +137,7 @@ def _fits(entry: Entry) -> bool:
     return True
 
 
-def _no_longer_fits(cycle: Cycle, entry: Entry) -> Refusal | None:
+def _no_longer_fits(cycle: Cycle, entry: CycleEntry) -> Refusal | None:
     """Refuse an entry that does not fit once all targets of the cycle have left.
 
     An entry that reserves at once must also fit while they are there.
@@ -150,14 +150,14 @@ def _no_longer_fits(cycle: Cycle, entry: Entry) -> Refusal | None:
         fits = _fits_without(cycle, entry) and (
             bool(entry.victims) or overlay.without_reserved_capacity(entry.node, partial(_fits, entry))
         )
-    return None if fits else TakenInThisCycle()
+    return None if fits else QuotaTakenInCycle()
 
 
-def _fits_without(cycle: Cycle, entry: Entry) -> bool:
+def _fits_without(cycle: Cycle, entry: CycleEntry) -> bool:
     return cycle.overlay(entry).without_victims(entry.node, entry.victims, partial(_fits, entry))
 
 
-def _preempts(cycle: Cycle, entry: Entry) -> Refusal:
+def _preempts(cycle: Cycle, entry: CycleEntry) -> Refusal:
     """Preempt the targets that do not leave already, and reserve the capacity of the entry."""
     assignment = entry.assignment
     assert assignment is not None  # noqa: S101 narrows the type
@@ -171,14 +171,14 @@ def _preempts(cycle: Cycle, entry: Entry) -> Refusal:
     entry.pending.preempted_uids |= {victim.entry.workload.uid for victim in entry.victims}
     if preempted:
         cycle.count_progress(entry)
-    return WaitingForVictims(len(entry.victims), assignment.shortfall)
+    return WaitingForTargets(len(entry.victims), assignment.shortfall)
 
 
 def _path(node: Node) -> tuple[str, ...]:
     return (*reversed([above.name for above in node.ancestors]), node.name)
 
 
-def _preemption(world: World, entry: Entry, victim: Victim) -> Preempt:
+def _preemption(world: World, entry: CycleEntry, victim: Victim) -> Preempt:
     workload, held = victim.entry.workload, victim.entry.held
     of = None if held is None else world.cluster_queues.get(held.cluster_queue)
     return Preempt(
@@ -192,12 +192,12 @@ def _preemption(world: World, entry: Entry, victim: Victim) -> Preempt:
     )
 
 
-def _waits_for_pods(cycle: Cycle, _entry: Entry) -> Refusal | None:
+def _waits_for_pods(cycle: Cycle, _entry: CycleEntry) -> Refusal | None:
     """Nothing is admitted while pods are not ready, where the configuration says so."""
     return PodsNotReady() if cycle.world.pods.halt_if_unready() else None
 
 
-STEPS: Final[tuple[Callable[[Cycle, Entry], Refusal | None], ...]] = (
+STEPS: Final[tuple[Callable[[Cycle, CycleEntry], Refusal | None], ...]] = (
     _is_refused,
     _lost_its_original,
     _avoids_targets_of_others,
@@ -217,10 +217,10 @@ STEPS_IF_FITTING: Final = (_lost_its_original, _no_longer_fits, _waits_for_pods)
 """The steps for an entry that was found to fit without preempting. Without refusal it reserves."""
 
 
-def refusal_of(cycle: Cycle, entry: Entry) -> Refusal | None:
+def refusal_of(cycle: Cycle, entry: CycleEntry) -> Refusal | None:
     """Why an entry whose turn has come gets nothing; None if it may reserve."""
     assignment = entry.assignment
-    fits = entry.refusal is None and assignment is not None and assignment.mode is Mode.FIT
+    fits = entry.refusal is None and assignment is not None and assignment.mode is FitMode.FIT
     for step in STEPS_IF_FITTING if fits and not (entry.victims or entry.fits_after_others) else STEPS:
         refusal = step(cycle, entry)
         if refusal is not None:
@@ -238,7 +238,7 @@ def needs_no_check(spec: ClusterQueue, workload: Workload, admission: Admission)
     return all(states.get(name) is AdmissionCheckState.READY for name in applicable)
 
 
-def reserve(cycle: Cycle, entry: Entry) -> None:
+def reserve(cycle: Cycle, entry: CycleEntry) -> None:
     """Count the reservation as if it were written, and have it written."""
     world, workload, assignment = cycle.world, entry.workload, entry.assignment
     assert assignment is not None  # noqa: S101 narrows the type

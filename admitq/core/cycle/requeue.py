@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from admitq.core.cycle.entry import Entry
+from admitq.core.cycle.entry import CycleEntry
 from admitq.core.cycle.turns import Cycle
 from admitq.core.model import QueueingStrategy
 from admitq.core.partial_admission import may_shrink
@@ -14,13 +14,13 @@ from admitq.core.refusals import (
     ClusterQueueNotFound,
     InvalidResources,
     NamespaceMismatch,
-    OverlappingVictims,
+    OverlappingTargets,
     PodsNotReady,
     PreemptionGated,
+    QuotaTakenInCycle,
     Refusal,
-    TakenInThisCycle,
     TooManyChecks,
-    WaitingForVictims,
+    WaitingForTargets,
 )
 from admitq.core.waiting.pending import ScanProgress
 from admitq.core.waiting.transitions import Causes, HeldBack
@@ -56,19 +56,19 @@ def _held_back_by(refusal: Refusal) -> HeldBack | None:
 
 def _is_lost(refusal: Refusal) -> bool:
     """Whether only other heads of the same cycle were in the way."""
-    return isinstance(refusal, TakenInThisCycle) or (
-        isinstance(refusal, OverlappingVictims) and not refusal.will_fit
+    return isinstance(refusal, QuotaTakenInCycle) or (
+        isinstance(refusal, OverlappingTargets) and not refusal.will_fit
     )
 
 
 def _waits_for_preemption(refusal: Refusal) -> bool:
     """Whether the head will fit once targets have left."""
-    return isinstance(refusal, WaitingForVictims) or (
-        isinstance(refusal, OverlappingVictims) and refusal.will_fit
+    return isinstance(refusal, WaitingForTargets) or (
+        isinstance(refusal, OverlappingTargets) and refusal.will_fit
     )
 
 
-def _scan_to_keep(world: World, entry: Entry, refusal: Refusal) -> ScanProgress | None:
+def _scan_to_keep(world: World, entry: CycleEntry, refusal: Refusal) -> ScanProgress | None:
     """Where the scan of flavors goes on, after an attempt that ended so (semantics, Cycle)."""
     if isinstance(refusal, (PreemptionGated, PodsNotReady)) or _waits_for_preemption(refusal):
         return None
@@ -81,11 +81,11 @@ def _scan_to_keep(world: World, entry: Entry, refusal: Refusal) -> ScanProgress 
     return replace(scan, lost=True) if preserve else None
 
 
-def _causes(entry: Entry) -> Causes:
+def _causes(entry: CycleEntry) -> Causes:
     return tuple(sorted(entry.causes))
 
 
-def requeue(cycle: Cycle, entry: Entry, refusal: Refusal) -> None:
+def requeue(cycle: Cycle, entry: CycleEntry, refusal: Refusal) -> None:
     """Requeue a head that got nothing; some heads wait for the end of the cycle, which decides over them."""
     world, pending, queue = cycle.world, entry.pending, entry.queue.queue
     world.report(pending, refusal)
@@ -99,10 +99,10 @@ def requeue(cycle: Cycle, entry: Entry, refusal: Refusal) -> None:
     elif _waits_for_preemption(refusal):
         queue.set_preemptor(pending)
         cycle.standing.append((entry, WaitingForPreemption(pending.position)))
-    elif pending.scan is not None and isinstance(entry.stood, FirstOfStrictQueue):
+    elif pending.scan is not None and isinstance(entry.standing_before_cycle, FirstOfStrictQueue):
         # All flavors were tried before it stood. Two such heads would ask for cycles in turn without end.
         pending.scan = None
-        entry.causes.update(entry.stood.causes)
+        entry.causes.update(entry.standing_before_cycle.causes)
         cycle.standing.append((entry, FirstOfStrictQueue(pending.position)))
     elif isinstance(refusal, PodsNotReady) or pending.scan is not None:
         queue.requeue(pending)
@@ -120,7 +120,7 @@ def _is_for_its_flavors_alone(refusal: Refusal) -> bool:
     return isinstance(refusal, TooManyChecks) and bool(refusal.flavors)
 
 
-def _park(cycle: Cycle, entry: Entry, refusal: Refusal) -> None:
+def _park(cycle: Cycle, entry: CycleEntry, refusal: Refusal) -> None:
     """Have the lane of a head wait, and give the capacity up that was reserved for it.
 
     The first of a StrictFIFO queue stands instead, unless only its own flavors have too many checks.
@@ -141,7 +141,7 @@ def _park(cycle: Cycle, entry: Entry, refusal: Refusal) -> None:
     _give_reserved_capacity_up(cycle, entry)
 
 
-def _give_reserved_capacity_up(cycle: Cycle, entry: Entry) -> None:
+def _give_reserved_capacity_up(cycle: Cycle, entry: CycleEntry) -> None:
     """Count progress if capacity was reserved for a head that is refused by all flavors.
 
     A head that lost over a flavor wakes no lane that waits for progress: two such lanes could wake each other
@@ -150,7 +150,7 @@ def _give_reserved_capacity_up(cycle: Cycle, entry: Entry) -> None:
     if not (entry.has_reserved_capacity or entry.scan_continued):
         return
     if entry.lost_before:
-        cycle.world.forest.count_progress(entry.root)
+        cycle.world.cohort_trees.count_progress(entry.root)
     else:
         cycle.count_progress(entry)
 
@@ -168,7 +168,7 @@ def requeue_undecided(cycle: Cycle) -> Iterator[None]:
     for entry in cycle.lost:
         world.deciding = entry.workload.key
         # A standing head goes on with other flavors when it is the next head: two could wake each other so.
-        goes_on = entry.pending.scan is not None and entry.stood is None
+        goes_on = entry.pending.scan is not None and entry.standing_before_cycle is None
         again = goes_on or entry.progress_at_start != entry.root.progress
         _requeue_or_stand(world, entry, LostInCycle(entry.pending.position), again=again)
         yield
@@ -183,14 +183,14 @@ def requeue_undecided(cycle: Cycle) -> Iterator[None]:
     world.deciding = None
 
 
-def _requeue_or_stand(world: World, entry: Entry, state: Standing, *, again: bool) -> None:
+def _requeue_or_stand(world: World, entry: CycleEntry, state: Standing, *, again: bool) -> None:
     if again:
         entry.queue.queue.requeue(entry.pending)
     else:
         world.waiting.stand(entry.queue, entry.pending, replace(state, causes=_causes(entry)))
 
 
-def note_needs(world: World, entry: Entry) -> None:
+def note_needs(world: World, entry: CycleEntry) -> None:
     """Have the lane of a refused head wait for what it needs, if quota alone decides over it."""
     lane = entry.pending.lane
     if lane is None or entry.causes or isinstance(lane.state, (Ready, WaitingForPreemption, LostInCycle)):
@@ -199,14 +199,14 @@ def note_needs(world: World, entry: Entry) -> None:
         return
     if world.settings.gates.partial_admission and may_shrink(lane.key.demands):
         return
-    needs = entry.queue.offer.plan(lane.key.demands).shortage
+    needs = entry.queue.flavor_options.options_for(lane.key.demands).shortage
     if needs is not None:
         entry.queue.queue.lanes.change_state(lane, NEEDS_KNOWN, replace(lane.state, needs=needs))
 
 
-def put_back(world: World, entry: Entry) -> None:
+def put_back(world: World, entry: CycleEntry) -> None:
     """Requeue a head whose turn did not come; it stands as before, unless quota was taken or returned."""
-    if entry.stood is not None and entry.generation == entry.root.generation:
-        world.waiting.stand(entry.queue, entry.pending, entry.stood)
+    if entry.standing_before_cycle is not None and entry.generation == entry.root.generation:
+        world.waiting.stand(entry.queue, entry.pending, entry.standing_before_cycle)
     else:
         entry.queue.queue.requeue(entry.pending)

@@ -19,9 +19,9 @@ from itertools import chain
 
 from admitq.core.amounts import FlavorResource
 from admitq.core.cohorts import Node
-from admitq.core.cycle.entry import Entry
+from admitq.core.cycle.entry import CycleEntry
 from admitq.core.entries import ClusterQueueEntry
-from admitq.core.instructions import Mode
+from admitq.core.instructions import FitMode
 from admitq.core.model import QueueingStrategy
 from admitq.core.preemption import reserves_capacity
 from admitq.core.waiting.pending import Pending
@@ -29,7 +29,7 @@ from admitq.core.world import World
 
 
 def take_standing_heads(
-    world: World, entries: Iterable[Entry]
+    world: World, entries: Iterable[CycleEntry]
 ) -> Iterator[tuple[ClusterQueueEntry, Pending]]:
     """Take the standing heads into a cycle that its heads concern.
 
@@ -37,7 +37,7 @@ def take_standing_heads(
         world: the state.
         entries: the heads of the cycle, nominated.
     """
-    by_tree: dict[Node, list[Entry]] = {}
+    by_tree: dict[Node, list[CycleEntry]] = {}
     for entry in entries:
         by_tree.setdefault(entry.root, []).append(entry)
     for root, heads in by_tree.items():
@@ -45,7 +45,7 @@ def take_standing_heads(
             yield from world.waiting.heads.take_standing(_participants(world, root, heads))
 
 
-def _participants(world: World, root: Node, heads: Iterable[Entry]) -> list[str]:
+def _participants(world: World, root: Node, heads: Iterable[CycleEntry]) -> list[str]:
     standing = {name: world.cluster_queues[name] for name in sorted(root.waiting.standing)}
     changed = set(chain.from_iterable(map(_pairs_changed_by, heads)))
     overtaken = (entry for entry in world.waiting.heads.overtaken if entry.node.root is root)
@@ -74,14 +74,14 @@ def _looks_at(entry: ClusterQueueEntry, changed: set[FlavorResource]) -> bool:
     return not changed.isdisjoint(entry.node.cells)
 
 
-def _pairs_changed_by(entry: Entry) -> Iterator[FlavorResource]:
+def _pairs_changed_by(entry: CycleEntry) -> Iterator[FlavorResource]:
     """What a nominated head may take, reserve or preempt."""
     assignment = entry.assignment
     if (
         assignment is None
         or entry.refusal is not None
         or not (
-            assignment.mode is Mode.FIT or entry.victims or reserves_capacity(entry.queue.spec.preemption)
+            assignment.mode is FitMode.FIT or entry.victims or reserves_capacity(entry.queue.spec.preemption)
         )
     ):
         return

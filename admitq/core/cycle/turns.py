@@ -8,19 +8,19 @@ from typing import Final
 
 from admitq.core.amounts import FlavorResource
 from admitq.core.cohorts import Node
-from admitq.core.cycle.entry import Entry
+from admitq.core.cycle.entry import CycleEntry
 from admitq.core.fair_sharing import Tournament
 from admitq.core.model import Instant, ObjectKey
 from admitq.core.ordering import CycleOrder, cycle_order
 from admitq.core.overlay import Overlay
 from admitq.core.preemption import Victim, is_borrowing
-from admitq.core.refusals import Refusal, TakenInThisCycle
+from admitq.core.refusals import QuotaTakenInCycle, Refusal
 from admitq.core.settings import Gates
 from admitq.core.waiting.wait_states import Standing
 from admitq.core.world import World
 
 
-def _behind(entries: Sequence[Entry]) -> dict[Entry, list[Entry]]:
+def _behind(entries: Sequence[CycleEntry]) -> dict[CycleEntry, list[CycleEntry]]:
     """By preemptor, the entries that were preempted for it: their turns come after its turn.
 
     This holds while the preemptor may get something, in this cycle or with other flavors in a later one. No
@@ -35,14 +35,14 @@ def _behind(entries: Sequence[Entry]) -> dict[Entry, list[Entry]]:
     if not preemptors:
         return {}
     by_uid = {entry.uid: (number, entry) for number, entry in enumerate(entries)}
-    behind: dict[Entry, list[Entry]] = {}
+    behind: dict[CycleEntry, list[CycleEntry]] = {}
     for entry in preemptors:
         found = sorted(by_uid[uid] for uid in entry.pending.preempted_uids if uid in by_uid)
         behind[entry] = [each for _, each in found if each.root is entry.root]
     return behind
 
 
-def _order(entry: Entry, gates: Gates) -> CycleOrder:
+def _order(entry: CycleEntry, gates: Gates) -> CycleOrder:
     level = 0 if entry.assignment is None else entry.assignment.borrow_level
     return cycle_order(entry.pending.workload, level, gates, preemptor=entry.is_preemptor)
 
@@ -50,7 +50,7 @@ def _order(entry: Entry, gates: Gates) -> CycleOrder:
 class _Line:
     """Entries by the order of cycles without fair sharing, the last first."""
 
-    def __init__(self, entries: Iterable[Entry], gates: Gates) -> None:
+    def __init__(self, entries: Iterable[CycleEntry], gates: Gates) -> None:
         self._gates = gates
         self._entries = [(_order(entry, gates), entry) for entry in entries]
         self._entries.sort(key=_FIRST, reverse=True)
@@ -58,11 +58,11 @@ class _Line:
     def __len__(self) -> int:
         return len(self._entries)
 
-    def enter(self, entry: Entry) -> None:
+    def enter(self, entry: CycleEntry) -> None:
         self._entries.append((_order(entry, self._gates), entry))
         self._entries.sort(key=_FIRST, reverse=True)
 
-    def pop(self) -> Entry:
+    def pop(self) -> CycleEntry:
         return self._entries.pop()[1]
 
 
@@ -75,15 +75,15 @@ class Cycle:
 
     world: World
     now: Instant
-    tournament: Tournament[Entry] | None = None
+    tournament: Tournament[CycleEntry] | None = None
     overlays: dict[Node, Overlay] = field(default_factory=dict[Node, Overlay])
-    lost: list[Entry] = field(default_factory=list[Entry])
+    lost: list[CycleEntry] = field(default_factory=list[CycleEntry])
     """Heads that lost to other heads of this cycle."""
-    standing: list[tuple[Entry, Standing]] = field(default_factory=list[tuple[Entry, Standing]])
+    standing: list[tuple[CycleEntry, Standing]] = field(default_factory=list[tuple[CycleEntry, Standing]])
     """Heads that are to stand, unless the cycle changed what they were refused for, and their wait states."""
-    out_of_flavors: list[tuple[Entry, Refusal]] = field(default_factory=list[tuple[Entry, Refusal]])
+    out_of_flavors: list[tuple[CycleEntry, Refusal]] = field(default_factory=list[tuple[CycleEntry, Refusal]])
     """Heads that the last flavors refused, and that lost over earlier ones."""
-    parked: list[Entry] = field(default_factory=list[Entry])
+    parked: list[CycleEntry] = field(default_factory=list[CycleEntry])
     """Heads whose lanes wait for needs that are known at the end of the cycle."""
     reserved: dict[ObjectKey, None] = field(default_factory=dict[ObjectKey, None])
     """Workloads that reserved in this cycle, and are no targets before the next."""
@@ -95,14 +95,14 @@ class Cycle:
     progressed: dict[Node, None] = field(default_factory=dict[Node, None])
     """Roots of trees in which a head made progress."""
 
-    def overlay(self, entry: Entry) -> Overlay:
+    def overlay(self, entry: CycleEntry) -> Overlay:
         """What the cycle supposes of the tree of an entry."""
         found = self.overlays.get(entry.root)
         if found is None:
             found = self.overlays[entry.root] = Overlay(self.world, entry.root, self.reserved)
         return found
 
-    def turns(self, entries: list[Entry]) -> Iterator[Entry]:
+    def turns(self, entries: list[CycleEntry]) -> Iterator[CycleEntry]:
         """The entries, in the order in which they are to be processed."""
         gates = self.world.settings.gates
         if len(entries) == 1:
@@ -129,17 +129,17 @@ class Cycle:
             if entry.refusal is not None:
                 # It looks at other flavors next. They would take what they left for it, and leave once more.
                 for each in those_behind:
-                    each.refusal = each.refusal or TakenInThisCycle()
+                    each.refusal = each.refusal or QuotaTakenInCycle()
             ahead.subtract(those_behind)
             for each in [each for each in those_behind if not ahead[each]]:
                 line.enter(each)
 
-    def count_progress(self, entry: Entry) -> None:
+    def count_progress(self, entry: CycleEntry) -> None:
         """Count that an entry reserved, preempted, or gave up reserved capacity."""
-        self.world.forest.count_progress(entry.root)
+        self.world.cohort_trees.count_progress(entry.root)
         self.progressed[entry.root] = None
 
-    def note_leaving(self, entry: Entry, victims: Iterable[Victim]) -> None:
+    def note_leaving(self, entry: CycleEntry, victims: Iterable[Victim]) -> None:
         """Note what workloads hold that are about to be preempted for an entry.
 
         Heads of other ClusterQueues preempt workloads only of a ClusterQueue that borrows, so that others do
@@ -159,12 +159,12 @@ class Cycle:
                     if not is_fair:
                         satisfied.add(entry.queue.spec.name)
 
-    def usage_changed(self, entry: Entry) -> None:
+    def usage_changed(self, entry: CycleEntry) -> None:
         """Have shares compared anew where the entry's usage counts."""
         if self.tournament is not None:
             self.tournament.usage_changed(entry.node)
 
-    def reserve_capacity(self, entry: Entry, usage: Iterable[tuple[FlavorResource, int]]) -> None:
+    def reserve_capacity(self, entry: CycleEntry, usage: Iterable[tuple[FlavorResource, int]]) -> None:
         """Withhold capacity from later entries for one that gets nothing yet."""
         amounts = [(pair, amount) for pair, amount in usage if amount]
         if amounts:

@@ -7,16 +7,16 @@ from admitq.core import charging
 from admitq.core.cohorts import declared_quotas
 from admitq.core.entries import ClusterQueueEntry
 from admitq.core.events import ClusterQueueChanged, ClusterQueueDeleted
-from admitq.core.handlers.eligibility import update_activity, update_offer
+from admitq.core.flavor_options import FlavorOptions
+from admitq.core.handlers.eligibility import update_activity, update_flavor_options
 from admitq.core.handlers.local_queues import settle_workloads_in
 from admitq.core.handlers.namespaces import retry_namespace
 from admitq.core.model import ClusterQueue, Instant
-from admitq.core.offers import Offer
 from admitq.core.waiting.pending_queue import PendingQueue
 from admitq.core.waiting.scheduling_key import KeyRules
 from admitq.core.world import World
 
-_NO_FLAVORS: Final = Offer()
+_NO_FLAVORS: Final = FlavorOptions()
 
 
 def update_cluster_queue(world: World, event: ClusterQueueChanged, now: Instant) -> None:
@@ -28,7 +28,7 @@ def update_cluster_queue(world: World, event: ClusterQueueChanged, now: Instant)
     if entry is not None:
         world.tree_edited(entry.node)
         world.catalog.remove_user(entry.spec)
-    node = world.forest.put_cluster_queue(
+    node = world.cohort_trees.put_cluster_queue(
         spec.name, spec.cohort, declared_quotas(spec.resource_groups), spec.fair_weight
     )
     world.catalog.add_user(spec)
@@ -36,7 +36,7 @@ def update_cluster_queue(world: World, event: ClusterQueueChanged, now: Instant)
         entry = ClusterQueueEntry(spec, node, _new_queue(world, spec), _NO_FLAVORS)
         world.cluster_queues[spec.name] = entry
         account = world.reservations.ledger.of_cluster_queue(spec.name)
-        world.forest.add_usage(node, account.reserved_usage.items())
+        world.cohort_trees.add_usage(node, account.reserved_usage.items())
         _settle_workloads_of(world, spec.name, now)
     entry.spec = spec
     world.reservations.settle_cluster_queue(spec.name)
@@ -45,7 +45,7 @@ def update_cluster_queue(world: World, event: ClusterQueueChanged, now: Instant)
     world.waiting.heads.note_empty_lanes(spec.name)
     for key in world.indexes.local_queues_of.get(spec.name, ()):
         charging.schedule_sample(world, key)
-    update_offer(world, entry)
+    update_flavor_options(world, entry)
     world.touch_local_queues_of(spec.name)
     update_activity(world, entry)
     for namespace in entry.queue.held_back.namespaces:
@@ -63,7 +63,7 @@ def _new_queue(world: World, spec: ClusterQueue) -> PendingQueue:
     return PendingQueue(
         spec.queueing_strategy,
         rules,
-        world.forest.registrations[spec.name],
+        world.cohort_trees.registrations[spec.name],
         ends_by_need=not world.settings.requeue_batch_period,
     )
 
@@ -76,7 +76,7 @@ def delete_cluster_queue(world: World, event: ClusterQueueDeleted, now: Instant)
     world.tree_edited(entry.node)
     world.catalog.remove_user(entry.spec)
     del world.cluster_queues[event.name]
-    world.forest.drop_cluster_queue(event.name)
+    world.cohort_trees.drop_cluster_queue(event.name)
     world.reservations.settle_cluster_queue(event.name)
     _settle_workloads_of(world, event.name, now)
     world.touch_local_queues_of(event.name)

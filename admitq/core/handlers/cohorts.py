@@ -13,7 +13,7 @@ def update_cohort(world: World, event: CohortChanged, _now: Instant) -> None:
         return
     world.catalog.cohorts[cohort.name] = cohort
     _retry_tree_of(world, cohort.name)
-    world.forest.put_cohort(
+    world.cohort_trees.put_cohort(
         cohort.name, cohort.parent, declared_quotas(cohort.resource_groups), cohort.fair_weight
     )
     _retry_tree_of(world, cohort.name)
@@ -23,12 +23,12 @@ def delete_cohort(world: World, event: CohortDeleted, _now: Instant) -> None:
     """Remove a Cohort. Queues that name it stay in a cohort without quota of its own."""
     if world.catalog.cohorts.pop(event.name, None) is not None:
         _retry_tree_of(world, event.name)
-        world.forest.drop_cohort(event.name)
+        world.cohort_trees.drop_cohort(event.name)
         _retry_tree_of(world, event.name)
 
 
 def _retry_tree_of(world: World, cohort: str) -> None:
     """Retry the workloads of the tree that a cohort is in: an edit may move it, so before and after."""
-    node = world.forest.cohorts.get(cohort)
+    node = world.cohort_trees.cohorts.get(cohort)
     if node is not None:
         world.tree_edited(node)

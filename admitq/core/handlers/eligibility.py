@@ -2,14 +2,16 @@
 
 from admitq.core.activity import inactive_causes
 from admitq.core.entries import ClusterQueueEntry
-from admitq.core.offers import offer_of
+from admitq.core.flavor_options import build_flavor_options
 from admitq.core.world import World
 
 
-def update_offer(world: World, entry: ClusterQueueEntry) -> None:
+def update_flavor_options(world: World, entry: ClusterQueueEntry) -> None:
     """Compute which flavors a ClusterQueue has, after it or a flavor changed."""
     flavors = world.catalog.flavors
-    entry.offer = offer_of(entry.spec, world.forest, entry.node, flavors, world.settings)
+    entry.flavor_options = build_flavor_options(
+        entry.spec, world.cohort_trees, entry.node, flavors, world.settings
+    )
 
 
 def update_activity(world: World, entry: ClusterQueueEntry) -> None:

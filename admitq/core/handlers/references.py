@@ -10,7 +10,7 @@ from admitq.core.events import (
     TopologyChanged,
     TopologyDeleted,
 )
-from admitq.core.handlers.eligibility import update_activity, update_offer
+from admitq.core.handlers.eligibility import update_activity, update_flavor_options
 from admitq.core.model import Instant
 from admitq.core.world import World
 
@@ -68,5 +68,5 @@ def _retry(world: World, cluster_queues: Iterable[str]) -> None:
     _update_activity(world, names)
     for name in names:
         entry = world.cluster_queues[name]
-        update_offer(world, entry)
+        update_flavor_options(world, entry)
         world.waiting.cluster_queue_changed(entry)

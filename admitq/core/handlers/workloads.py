@@ -10,7 +10,7 @@ from admitq.core.events import (
     WorkloadDeleted,
 )
 from admitq.core.model import Instant, ObjectKey, Workload
-from admitq.core.refusals import PreemptionsFailed, WaitingForVictims
+from admitq.core.refusals import PreemptionsFailed, WaitingForTargets
 from admitq.core.waiting.pending import Pending
 from admitq.core.world import World
 
@@ -146,7 +146,7 @@ def _count_failed_preemption(world: World, preemptor: Pending | None) -> None:
         return
     failed = preemptor.preemptions.failed + 1
     preemptor.preemptions = preemptor.preemptions._replace(failed=failed)
-    if isinstance(preemptor.refusal, WaitingForVictims) and failed == preemptor.preemptions.victims:
+    if isinstance(preemptor.refusal, WaitingForTargets) and failed == preemptor.preemptions.victims:
         world.report(preemptor, PreemptionsFailed(failed, preemptor.refusal.refused))
 
 

@@ -14,7 +14,7 @@ from collections.abc import Collection, Container, Mapping
 from admitq.core.amounts import FlavorResource
 from admitq.core.model import ObjectKey
 from admitq.core.preemption import classical, fair
-from admitq.core.preemption.candidates import Excluded, Preemptor, Search, Victim, is_borrowing
+from admitq.core.preemption.candidates import Excluded, Preemptor, TargetSearch, Victim, is_borrowing
 from admitq.core.preemption.policies import never_preempts, reserves_capacity
 from admitq.core.preemption.room import Room
 from admitq.core.preemption.tree import TreeCandidates
@@ -61,7 +61,7 @@ def find_victims(
     if never_preempts(preemptor.queue.spec.preemption) or Room(node, usage).is_free():
         return ()
     pairs = frozenset(contested)
-    search = Search(world, preemptor, usage, pairs, excluded)
+    search = TargetSearch(world, preemptor, usage, pairs, excluded)
     if tree is None:
         tree = TreeCandidates(world, SupposedUsage(), excluded)
     fairness = world.settings.fair_sharing

@@ -16,12 +16,12 @@ from admitq.core import quota
 from admitq.core.amounts import FlavorResource
 from admitq.core.cohorts import Node
 from admitq.core.entries import ClusterQueueEntry, WorkloadEntry
-from admitq.core.holders import PreemptionOrder
 from admitq.core.instructions import PreemptionReason
 from admitq.core.ledger import Usage
 from admitq.core.model import ObjectKey, PreemptionPolicy, Workload
 from admitq.core.preemption.policies import ABOVE_ALL, equals_must_be_newer, highest_priority
 from admitq.core.quota import Cell
+from admitq.core.quota_holders import PreemptionOrder
 from admitq.core.world import World
 
 
@@ -116,7 +116,7 @@ def uses_any(holds: Usage, pairs: Container[FlavorResource]) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Search:
+class TargetSearch:
     """What a search is for: capacity for the preemptor's usage, of which some pairs are contested.
 
     ``excluded`` are workloads that are no candidates. Their usage is off the tree already, or they were
@@ -150,8 +150,8 @@ class Search:
             priority: the highest priority of candidates.
             since: a place in the order before which there is no candidate.
         """
-        holders = self.world.holders
-        line = holders.leaving if stage is Stage.LEAVING else holders.staying
+        quota_holders = self.world.quota_holders
+        line = quota_holders.leaving if stage is Stage.LEAVING else quota_holders.staying
         highest = min(priority, highest_priority(policy, self.preemptor.workload.priority))
         eligible = self._eligible(line(queue.spec.name, since), policy, highest, queue.node)
         used = self.world.local_queue_usage
@@ -165,14 +165,14 @@ class Search:
 
     def _eligible(
         self,
-        holders: Iterator[tuple[PreemptionOrder, WorkloadEntry]],
+        quota_holders: Iterator[tuple[PreemptionOrder, WorkloadEntry]],
         policy: PreemptionPolicy,
         highest: int,
         node: Node,
     ) -> Iterator[Candidate]:
         preemptor, contested, excluded = self.preemptor.workload, self.contested, self.excluded
         newer_at = preemptor.priority if equals_must_be_newer(policy) else None
-        for order, entry in holders:
+        for order, entry in quota_holders:
             if order.priority > highest:
                 return
             workload, held = entry.workload, entry.held

@@ -16,15 +16,15 @@ from operator import attrgetter
 from typing import Final, NamedTuple
 
 from admitq.core.cohorts import Node
-from admitq.core.holders import PreemptionOrder
 from admitq.core.instructions import PreemptionReason
 from admitq.core.model import BorrowWithinCohort, PreemptionPolicy
-from admitq.core.preemption.candidates import STAGES, Candidate, Search, Stage
+from admitq.core.preemption.candidates import STAGES, Candidate, Stage, TargetSearch
 from admitq.core.preemption.index import OrderIndex
 from admitq.core.preemption.places import OrderKey
 from admitq.core.preemption.policies import highest_priority
-from admitq.core.preemption.room import Outlook, Room, outlook, restore_unneeded
+from admitq.core.preemption.room import Reachability, Room, estimate_reachability, restore_unneeded
 from admitq.core.quota import Cell
+from admitq.core.quota_holders import PreemptionOrder
 
 _MustBorrow = tuple[tuple[Cell, ...], ...]
 """The contested cells of a ClusterQueue and of each cohort between it and the common ancestor. Candidates
@@ -34,7 +34,7 @@ can be preempted while each of these nodes borrows."""
 # --- where candidates are ---------------------------------------------------------------------------
 
 
-def levels(search: Search, node: Node) -> Iterator[tuple[Node, Node, bool]]:
+def levels(search: TargetSearch, node: Node) -> Iterator[tuple[Node, Node, bool]]:
     """Each cohort above the node, its child on the path to the node, and whether there is the advantage."""
     remaining = {pair: amount for pair, amount in search.usage.items() if amount > 0}
     visited, advantage = node, False
@@ -66,7 +66,7 @@ class Levels(NamedTuple):
     near: list[_Level]
 
 
-def find_levels(search: Search) -> Levels:
+def find_levels(search: TargetSearch) -> Levels:
     """The levels of a search; none if the preemptor's ClusterQueue never reclaims."""
     queue = search.preemptor.queue
     found = Levels([], [])
@@ -136,7 +136,7 @@ class _Queue:
 class _Walk:
     """Goes through the candidates of other ClusterQueues at one stage, up to a priority."""
 
-    def __init__(self, search: Search, index: OrderIndex, stage: Stage, highest: int) -> None:
+    def __init__(self, search: TargetSearch, index: OrderIndex, stage: Stage, highest: int) -> None:
         self._search = search
         self._index = index
         self._stage = stage
@@ -254,26 +254,26 @@ def attempts(
     return (False, True) if never and not reclaim else (True, False)
 
 
-def _highest_while_borrowing(search: Search) -> int:
+def _highest_while_borrowing(search: TargetSearch) -> int:
     """The highest priority at which candidates without the advantage can be preempted by a borrower."""
     rule = search.preemptor.queue.spec.preemption.borrow_within_cohort
     highest = highest_priority(rule.policy, search.preemptor.workload.priority)
     return highest if rule.max_priority_threshold is None else min(highest, rule.max_priority_threshold)
 
 
-def _is_below_nominal(search: Search) -> bool:
+def _is_below_nominal(search: TargetSearch) -> bool:
     """Whether the preemptor's ClusterQueue is strictly below its nominal quota in all contested pairs."""
     return all(cell.usage < cell.subtree for cell in search.cells(search.preemptor.queue.node))
 
 
-def has_candidates_in_own_queue_alone(search: Search, levels: Levels) -> bool:
+def has_candidates_in_own_queue_alone(search: TargetSearch, levels: Levels) -> bool:
     """Whether the preemptor must borrow, and may preempt nothing elsewhere while it does."""
     policy = search.preemptor.queue.spec.preemption
     never = policy.borrow_within_cohort.policy is PreemptionPolicy.NEVER
     return never and not levels.far and not _is_below_nominal(search)
 
 
-def find_in_own_queue(search: Search) -> list[Candidate]:
+def find_in_own_queue(search: TargetSearch) -> list[Candidate]:
     """As ``find``, where only workloads of the preemptor's ClusterQueue are candidates."""
     queue = search.preemptor.queue
     own = search.candidates(queue, queue.spec.preemption.within_cluster_queue)
@@ -311,7 +311,7 @@ def _remove_until_enough(
 class _Classical:
     """One search; candidates in other ClusterQueues have at most the ``highest`` priority."""
 
-    def __init__(self, search: Search, index: OrderIndex, levels: Levels, highest: int) -> None:
+    def __init__(self, search: TargetSearch, index: OrderIndex, levels: Levels, highest: int) -> None:
         self._search = search
         self._index = index
         self._levels = levels
@@ -341,12 +341,12 @@ class _Classical:
 
     def _attempt(self, *, may_borrow: bool) -> list[Candidate]:
         is_enough = self._room.is_free if may_borrow else self._room.is_free_within_nominal
-        found = outlook(self._search, self._index, self._room, is_enough)
-        if found is Outlook.HOPELESS:
+        found = estimate_reachability(self._search, self._index, self._room, is_enough)
+        if found is Reachability.HOPELESS:
             return []
         return _remove_until_enough(self._groups(found, may_borrow=may_borrow), is_enough)
 
-    def _groups(self, found: Outlook, *, may_borrow: bool) -> Iterator[tuple[Iterator[Candidate], bool]]:
+    def _groups(self, found: Reachability, *, may_borrow: bool) -> Iterator[tuple[Iterator[Candidate], bool]]:
         """Candidates group by group, and whether removals can be enough from a group on."""
         search, within = self._search, self._queue.spec.preemption.within_cluster_queue
         far = near = self._highest
@@ -355,8 +355,8 @@ class _Classical:
         for stage in STAGES:
             for levels, highest in ((self._levels.far, far), (self._levels.near, near)):
                 walk = _Walk(search, self._index, stage, highest)
-                together = found is Outlook.ONLY_WITH_OWN and walk.are_apart(levels)
-                yield walk.at_once(levels) if together else walk.in_turn(levels), found is Outlook.OPEN
+                together = found is Reachability.ONLY_WITH_OWN and walk.are_apart(levels)
+                yield walk.at_once(levels) if together else walk.in_turn(levels), found is Reachability.OPEN
             yield search.in_stage(stage, self._queue, within), True
 
     def _give_reasons(self, victims: Iterable[Candidate]) -> None:
@@ -376,7 +376,7 @@ class _Classical:
             )
 
 
-def find(search: Search, index: OrderIndex, levels: Levels, highest: int) -> list[Candidate]:
+def find(search: TargetSearch, index: OrderIndex, levels: Levels, highest: int) -> list[Candidate]:
     """The workloads to preempt, in the order in which the search ends; none if nothing is enough.
 
     Args:

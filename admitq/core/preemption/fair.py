@@ -21,8 +21,8 @@ from admitq.core.fair_sharing import Share, share
 from admitq.core.instructions import PreemptionReason
 from admitq.core.ledger import Usage
 from admitq.core.preemption.bounds import FinalBounds
-from admitq.core.preemption.candidates import Candidate, Search
-from admitq.core.preemption.room import Outlook, Room, outlook, restore_unneeded
+from admitq.core.preemption.candidates import Candidate, TargetSearch
+from admitq.core.preemption.room import Reachability, Room, estimate_reachability, restore_unneeded
 from admitq.core.preemption.targets import FirstRun, Strategy, Target, Targets
 from admitq.core.settings import FairSharing, PreemptionStrategy
 
@@ -35,16 +35,19 @@ _STRATEGIES: Final[Mapping[PreemptionStrategy, Strategy]] = {
 class _Fair:
     """One search: the removed candidates, and the first rejected one of each ClusterQueue."""
 
-    def __init__(self, search: Search, bounds: FinalBounds) -> None:
+    def __init__(self, search: TargetSearch, bounds: FinalBounds) -> None:
         self._search = search
         self._bounds = bounds
         self._room = Room(search.preemptor.queue.node, search.usage)
         self._rejected: dict[Node, Candidate] = {}
         self.removed: list[Candidate] = []
 
-    def make_room(self, fairness: FairSharing) -> bool:
+    def free_capacity(self, fairness: FairSharing) -> bool:
         """Remove candidates until the preemptor fits; whether it does."""
-        if outlook(self._search, self._bounds.index, self._room, self._room.is_free) is Outlook.HOPELESS:
+        if (
+            estimate_reachability(self._search, self._bounds.index, self._room, self._room.is_free)
+            is Reachability.HOPELESS
+        ):
             return False
         first, *second = [_STRATEGIES[name] for name in fairness.preemption_strategies]
         targets = Targets(self._search, self._bounds, first)
@@ -110,11 +113,11 @@ def _share_without(candidate: Candidate, node: Node) -> Share:
         candidate.restore()
 
 
-def find(search: Search, bounds: FinalBounds, fairness: FairSharing) -> list[Candidate]:
+def find(search: TargetSearch, bounds: FinalBounds, fairness: FairSharing) -> list[Candidate]:
     """The workloads to preempt, in the order in which the search ends; none if nothing is enough."""
     fair = _Fair(search, bounds)
     try:
-        return list(fair.removed) if fair.make_room(fairness) else []
+        return list(fair.removed) if fair.free_capacity(fairness) else []
     finally:
         for candidate in fair.removed:
             candidate.restore()

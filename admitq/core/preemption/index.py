@@ -21,11 +21,11 @@ from typing import Any, Final, Generic, TypeVar
 from admitq.core.amounts import FlavorResource
 from admitq.core.cohorts import Node
 from admitq.core.fair_sharing import supposed_share
-from admitq.core.holders import PreemptionOrder
 from admitq.core.ledger import Usage
 from admitq.core.model import ObjectKey
 from admitq.core.preemption.candidates import STAGES, Stage, contested_cells, uses_any
 from admitq.core.preemption.places import OrderKey, ShareKey, candidate_key, share_key
+from admitq.core.quota_holders import PreemptionOrder
 from admitq.core.supposed_usage import SupposedUsage
 from admitq.core.world import World
 
@@ -184,8 +184,8 @@ class CandidateIndex(ABC, Generic[_Key]):
     def _next(
         self, node: Node, stage: Stage, known: tuple[PreemptionOrder | None, ...] | None
     ) -> PreemptionOrder | None:
-        holders, excluded = self._tree.world.holders, self._tree.excluded
-        line = holders.leaving if stage is Stage.LEAVING else holders.staying
+        quota_holders, excluded = self._tree.world.quota_holders, self._tree.excluded
+        line = quota_holders.leaving if stage is Stage.LEAVING else quota_holders.staying
         for order, entry in line(node.name, None if known is None else known[stage]):
             held = entry.held
             if (
@@ -246,9 +246,9 @@ class ShareIndex(CandidateIndex[ShareKey]):
 
     def held(self, node: Node) -> Iterator[Amounts]:
         """What candidates of a ClusterQueue hold; those that hold the same once."""
-        holders, excluded = self._tree.world.holders, self._tree.excluded
+        quota_holders, excluded = self._tree.world.quota_holders, self._tree.excluded
         seen: set[Usage] = set()
-        for line in (holders.leaving, holders.staying):
+        for line in (quota_holders.leaving, quota_holders.staying):
             for order, entry in line(node.name):
                 if order.priority > self.highest:
                     break

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from admitq.core.cohorts import Node
 from admitq.core.fair_sharing import Share
-from admitq.core.holders import PreemptionOrder
+from admitq.core.quota_holders import PreemptionOrder
 
 
 class OrderKey(NamedTuple):

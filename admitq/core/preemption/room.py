@@ -9,7 +9,7 @@ from admitq.core import quota
 from admitq.core.amounts import FlavorResource
 from admitq.core.cohorts import Node
 from admitq.core.model import PreemptionPolicy
-from admitq.core.preemption.candidates import Candidate, Search
+from admitq.core.preemption.candidates import Candidate, TargetSearch
 from admitq.core.preemption.index import CandidateIndex
 from admitq.core.quota import Cell
 
@@ -45,7 +45,7 @@ class Room:
             quota.remove_usage(cell, amount)
 
 
-class Outlook(Enum):
+class Reachability(Enum):
     """What an attempt can achieve, as far as sums tell without a look at single candidates."""
 
     HOPELESS = auto()
@@ -55,25 +55,29 @@ class Outlook(Enum):
     OPEN = auto()
 
 
-def outlook(search: Search, index: CandidateIndex[Any], room: Room, is_enough: Callable[[], bool]) -> Outlook:
+def estimate_reachability(
+    search: TargetSearch, index: CandidateIndex[Any], room: Room, is_enough: Callable[[], bool]
+) -> Reachability:
     """Whether candidates could be enough, if all borrowing ClusterQueues with candidates used nothing."""
     queue = search.preemptor.queue
     policy = queue.spec.preemption
     own: list[Candidate] = []
-    with _relieved(index, room, reclaims=policy.reclaim_within_cohort is not PreemptionPolicy.NEVER):
+    with _without_listed_usage(
+        index, room, reclaims=policy.reclaim_within_cohort is not PreemptionPolicy.NEVER
+    ):
         if is_enough():
-            return Outlook.OPEN
+            return Reachability.OPEN
         for candidate in search.candidates(queue, policy.within_cluster_queue):
             own.append(candidate)
             candidate.remove()
         enough = is_enough()
         for candidate in own:
             candidate.restore()
-        return Outlook.ONLY_WITH_OWN if enough else Outlook.HOPELESS
+        return Reachability.ONLY_WITH_OWN if enough else Reachability.HOPELESS
 
 
 @contextmanager
-def _relieved(index: CandidateIndex[Any], room: Room, *, reclaims: bool) -> Generator[None]:
+def _without_listed_usage(index: CandidateIndex[Any], room: Room, *, reclaims: bool) -> Generator[None]:
     """Have the cohorts above the preemptor show the usage without their listed ClusterQueues."""
     replaced: list[tuple[Cell, int]] = []
     for pair in room.pairs if reclaims else ():

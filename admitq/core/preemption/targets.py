@@ -25,7 +25,7 @@ from admitq.core.cohorts import Node
 from admitq.core.fair_sharing import Share, share, supposed_share
 from admitq.core.instructions import PreemptionReason
 from admitq.core.preemption.bounds import FinalBounds
-from admitq.core.preemption.candidates import STAGES, Candidate, Search, is_borrowing
+from admitq.core.preemption.candidates import STAGES, Candidate, TargetSearch, is_borrowing
 from admitq.core.preemption.index import Amounts
 from admitq.core.preemption.places import ShareKey, candidate_key, share_at, share_key
 from admitq.core.preemption.policies import equals_must_be_newer
@@ -248,7 +248,7 @@ class Targets:
     """
 
     def __init__(
-        self, search: Search, bounds: FinalBounds, strategy: Strategy, first: FirstRun | None = None
+        self, search: TargetSearch, bounds: FinalBounds, strategy: Strategy, first: FirstRun | None = None
     ) -> None:
         self._search = search
         self._index = bounds.index

@@ -4,16 +4,16 @@ from collections.abc import Container
 from typing import Final
 
 from admitq.core.cohorts import Node
-from admitq.core.holders import PreemptionOrder
 from admitq.core.model import Instant, ObjectKey
 from admitq.core.preemption.bounds import FinalBounds
 from admitq.core.preemption.candidates import Preemptor
 from admitq.core.preemption.index import BEFORE_ALL, Contested, OrderIndex, SearchedTree, ShareIndex
 from admitq.core.preemption.policies import equals_must_be_newer, highest_priority
+from admitq.core.quota_holders import PreemptionOrder
 from admitq.core.supposed_usage import SupposedUsage
 from admitq.core.world import World
 
-_LOOKS_IN_VAIN: Final = 16
+_FRUITLESS_SEARCHES: Final = 16
 
 
 class TreeCandidates:
@@ -58,7 +58,7 @@ class TreeCandidates:
         """
         queue, workload = preemptor
         policy, priority = queue.spec.preemption.reclaim_within_cohort, workload.priority
-        if not equals_must_be_newer(policy) or self._tree.fruitless < _LOOKS_IN_VAIN:
+        if not equals_must_be_newer(policy) or self._tree.fruitless < _FRUITLESS_SEARCHES:
             return highest_priority(policy, priority)
         newest = self._newest.get(priority)
         if newest is None:
@@ -67,12 +67,12 @@ class TreeCandidates:
 
     def _find_newest(self, root: Node, priority: int) -> Instant:
         """The latest queue-order timestamp of workloads of a priority that hold quota in a tree."""
-        holders = self._tree.world.holders
+        quota_holders = self._tree.world.quota_holders
         since = PreemptionOrder(priority, BEFORE_ALL, "")
         times = (
             entry.workload.queued_at
             for node in root.cluster_queues_below()
-            for line in (holders.leaving, holders.staying)
+            for line in (quota_holders.leaving, quota_holders.staying)
             for order, entry in line(node.name, since)
             if order.priority == priority
         )

@@ -112,7 +112,7 @@ class Heads:
             if name in self.paused.cluster_queues:
                 continue
             entry = self._cluster_queues[name]
-            entry.stood = entry.queue.standing_state
+            entry.standing_before_cycle = entry.queue.standing_state
             entry.queue.registration.set_standing(stands=False)
             entry.queue.end_standing(TREE_CYCLE_BEGUN)
             pending = entry.queue.pop()

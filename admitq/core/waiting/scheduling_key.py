@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from admitq.core.model import ObjectKey, Workload
 from admitq.core.replacing import Original
-from admitq.core.requests import PLAIN, PodSetDemand, RequestRules, demands
+from admitq.core.requests import DEFAULT_RULES, PodSetDemand, RequestRules, demands
 
 
 class SchedulingKey(NamedTuple):
@@ -47,7 +47,7 @@ def local_queue_of(workload: Workload) -> ObjectKey:
 
 def plain_rules(_namespace: str) -> RequestRules:
     """The rules of a namespace without LimitRanges, RuntimeClasses and resource transformations."""
-    return PLAIN
+    return DEFAULT_RULES
 
 
 def replaces_nothing(_workload: Workload) -> Original | None:

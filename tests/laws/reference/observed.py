@@ -237,7 +237,7 @@ class Observed:
             admission,
         )
 
-    def holders(self) -> Iterator[Holder]:
+    def quota_holders(self) -> Iterator[Holder]:
         """Return all holders of quota by key."""
         for key in sorted(self.workloads):
             holder = self.holder(key)

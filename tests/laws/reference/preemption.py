@@ -53,7 +53,7 @@ class Question:
 
     def holders_in(self, queues: Collection[str]) -> Iterator[Holder]:
         """Return holders of contested resources in these ClusterQueues, as far as they are active."""
-        for holder in self.observed.holders():
+        for holder in self.observed.quota_holders():
             if (
                 holder.queue in queues
                 and holder.key not in self.removed_victims

@@ -3,7 +3,7 @@
 import pytest
 
 from admitq.core import cycle
-from admitq.core.cycle.entry import Entry
+from admitq.core.cycle.entry import CycleEntry
 from admitq.core.cycle.turns import Cycle
 from admitq.core.entries import ClusterQueueEntry
 from admitq.core.waiting.pending import Pending
@@ -17,7 +17,7 @@ class Evaluated:
         """In the order of evaluation; a workload that several cycles evaluate is named by each."""
         nominate = cycle.nominate
 
-        def counted(running: Cycle, entry: ClusterQueueEntry, pending: Pending) -> Entry:
+        def counted(running: Cycle, entry: ClusterQueueEntry, pending: Pending) -> CycleEntry:
             self.names.append(pending.workload.key.name)
             return nominate(running, entry, pending)
 

@@ -10,7 +10,7 @@ from admitq.core.amounts import FlavorResource
 from admitq.core.model import ObjectKey, PodSet, QueueingStrategy, ResourceQuota, Workload
 from admitq.core.quota import Cell, Height
 from admitq.core.refusals import NoFitReason, NoFlavorFits
-from admitq.core.requests import asking
+from admitq.core.requests import template_requesting
 from admitq.core.waiting.lane import Lane
 from admitq.core.waiting.pending import Pending, new_pending
 from admitq.core.waiting.pending_queue import PendingQueue
@@ -31,7 +31,7 @@ from admitq.core.waiting.wake_index import TreeRegistration, WakeIndex
 
 CPU = FlavorResource("default", "cpu")
 NO_FIT = NoFlavorFits((), NoFitReason.WAITING_FOR_QUOTA)
-SMALL, LARGE, HUGE = ((PodSet("main", 1, asking({"cpu": cpu})),) for cpu in (1, 9, 90))
+SMALL, LARGE, HUGE = ((PodSet("main", 1, template_requesting({"cpu": cpu})),) for cpu in (1, 9, 90))
 
 
 def name_of(name: str) -> ObjectKey:

@@ -23,7 +23,7 @@ from admitq.core.model import (
     Workload,
 )
 from admitq.core.refusals import Refusal
-from admitq.core.requests import asking
+from admitq.core.requests import template_requesting
 from admitq.core.settings import Settings
 from admitq.core.state import AdmissionState
 
@@ -84,7 +84,7 @@ class Play:
     def submit(self, name: str, queue: str, cpu: int = 1, priority: int = 0, **fields: Any) -> None:
         self.queued += 1
         fields.setdefault("queued_at", self.queued)
-        fields.setdefault("pod_sets", (PodSet("main", 1, asking({"cpu": cpu})),))
+        fields.setdefault("pod_sets", (PodSet("main", 1, template_requesting({"cpu": cpu})),))
         self.put_workload(Workload(key(name), f"uid-{name}", queue, priority=priority, **fields))
 
     def put_workload(self, workload: Workload) -> None:

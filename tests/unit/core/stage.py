@@ -90,7 +90,7 @@ class Stage:
         self.state.handle(event, now=0)
 
     def node(self, name: str) -> Node:
-        return (self.world.forest.cluster_queues | self.world.forest.cohorts)[name]
+        return (self.world.cohort_trees.cluster_queues | self.world.cohort_trees.cohorts)[name]
 
     def cohort(
         self, name: str, parent: str | None = None, of: Stated | ResourceQuota = 0, weight: Weight = 1
@@ -149,13 +149,13 @@ class Stage:
             evicted=evicted,
         )
         self.tell(happened.WorkloadChanged(workload))
-        self.world.holders.put(self.world.workloads[workload.key])
+        self.world.quota_holders.put(self.world.workloads[workload.key])
 
     def leaves(self, name: str) -> None:
         """Let a workload be gone."""
         key = ObjectKey("default", name)
         self.tell(happened.WorkloadDeleted(key, f"uid-{name}"))
-        self.world.holders.remove(key)
+        self.world.quota_holders.remove(key)
 
     def preemptor(self, queue: str, priority: int = 0, queued: float = 0, uid: str = "new") -> Preemptor:
         workload = Workload(
@@ -190,7 +190,7 @@ class Stage:
 
     def cells(self) -> dict[tuple[bool, str, FlavorResource], tuple[int, ...]]:
         """Every number of the quota tree."""
-        forest = self.world.forest
+        forest = self.world.cohort_trees
         nodes = [*forest.cluster_queues.values(), *forest.cohorts.values()]
         return {
             (node.is_cohort, node.name, of): (cell.usage, cell.reserved, cell.subtree, cell.local)

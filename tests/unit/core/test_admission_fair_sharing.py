@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from admitq.core.admission_fair_sharing import NEVER_USED, Books, PastUse, remaining
+from admitq.core.admission_fair_sharing import NEVER_USED, PastUse, UsageAccounts, remaining
 from admitq.core.model import SECOND, ConsumedResources, LocalQueue, ObjectKey
 from admitq.core.settings import DEFAULT_HALF_LIFE, AdmissionFairSharing
 
@@ -23,14 +23,14 @@ def queue(
     return LocalQueue(key, "q", fair_weight=weight, consumed=consumed)
 
 
-def books(settings: AdmissionFairSharing = HALVED_IN_TEN, *queues: LocalQueue) -> Books:
-    result = Books(settings)
+def books(settings: AdmissionFairSharing = HALVED_IN_TEN, *queues: LocalQueue) -> UsageAccounts:
+    result = UsageAccounts(settings)
     for each in queues or (queue(),):
         result.open(each, 0)
     return result
 
 
-def used(of: Books, key: ObjectKey = MAIN) -> float:
+def used(of: UsageAccounts, key: ObjectKey = MAIN) -> float:
     return float(of.usage(key).amount)
 
 
@@ -103,7 +103,7 @@ def test_use_that_is_long_past_is_forgotten() -> None:
 
 def test_the_status_is_taken_up_once() -> None:
     known = ConsumedResources((("cpu", 3000),), 7 * MINUTE)
-    some = Books(HALVED_IN_TEN)
+    some = UsageAccounts(HALVED_IN_TEN)
     some.open(queue(consumed=known), 7 * MINUTE)
     assert used(some) == 3
     some.open(queue(consumed=ConsumedResources((("cpu", 9000),), 9 * MINUTE)), 9 * MINUTE)
@@ -232,7 +232,7 @@ def test_dump_contains_the_whole_state() -> None:
     some.penalize(MAIN, "v", [(("gpu", 3),)])
     some.penalize(OTHER, "w", [(("gpu", 3),)])
     some.settle(MAIN, "v", {"cpu": 1}, MINUTE)
-    again = Books(HALVED_IN_TEN)
+    again = UsageAccounts(HALVED_IN_TEN)
     again.restore(some.taken())
     assert again.taken() == some.taken()
     assert [again.usage(key) for key in (MAIN, OTHER)] == [some.usage(key) for key in (MAIN, OTHER)]

@@ -1,7 +1,7 @@
 import pytest
 
 from admitq.core.amounts import FlavorResource
-from admitq.core.cohorts import Forest, Node, declared_quotas
+from admitq.core.cohorts import CohortTrees, Node, declared_quotas
 from admitq.core.model import FlavorQuotas, ResourceGroup, ResourceQuota
 
 CPU = FlavorResource("default", "cpu")
@@ -12,12 +12,12 @@ def quotas(nominal: int) -> dict[FlavorResource, ResourceQuota]:
     return {CPU: ResourceQuota(nominal)}
 
 
-def heights(forest: Forest) -> dict[str, int]:
+def heights(forest: CohortTrees) -> dict[str, int]:
     return {name: node.height.value for name, node in (forest.cohorts | forest.cluster_queues).items()}
 
 
 def test_height_counts_cohorts_below() -> None:
-    forest = Forest()
+    forest = CohortTrees()
     forest.put_cohort("childless", "root", {})
     assert heights(forest) == {"childless": 0, "root": 1}
     forest.put_cohort("left", "root", {})
@@ -28,7 +28,7 @@ def test_height_counts_cohorts_below() -> None:
 
 
 def test_an_implicit_cohort_lasts_while_it_is_named() -> None:
-    forest = Forest()
+    forest = CohortTrees()
     forest.put_cluster_queue("q", "org", quotas(1))
     forest.put_cohort("inner", "org", {})
     assert set(forest.cohorts) == {"org", "inner"}
@@ -39,7 +39,7 @@ def test_an_implicit_cohort_lasts_while_it_is_named() -> None:
 
 
 def test_a_cohort_without_its_object_goes_on_without_quota_while_it_is_named() -> None:
-    forest = Forest()
+    forest = CohortTrees()
     forest.put_cohort("org", "root", quotas(5))
     forest.put_cluster_queue("q", "org", quotas(1))
     forest.drop_cohort("org")
@@ -48,7 +48,7 @@ def test_a_cohort_without_its_object_goes_on_without_quota_while_it_is_named() -
 
 
 def test_quota_and_usage_move_with_a_subtree() -> None:
-    forest = Forest()
+    forest = CohortTrees()
     forest.put_cohort("south", "world", {})
     forest.put_cohort("team", "north", quotas(2))
     queue = forest.put_cluster_queue("q", "team", quotas(3))
@@ -68,7 +68,7 @@ def test_quota_and_usage_move_with_a_subtree() -> None:
 
 
 def test_cells_that_nothing_speaks_of_are_dropped() -> None:
-    forest = Forest()
+    forest = CohortTrees()
     queue = forest.put_cluster_queue("q", "org", {CPU: ResourceQuota(1), GPU: ResourceQuota(1)})
     forest.add_usage(queue, ((GPU, 1),))
     forest.put_cluster_queue("q", "org", quotas(1))
@@ -79,7 +79,7 @@ def test_cells_that_nothing_speaks_of_are_dropped() -> None:
 
 def test_cells_go_with_the_quota_that_made_them() -> None:
     both = {CPU: ResourceQuota(1), GPU: ResourceQuota(1)}
-    forest = Forest()
+    forest = CohortTrees()
     mover = forest.put_cluster_queue("mover", "org", both)
     forest.put_cluster_queue("stayer", "org", quotas(1))
     forest.put_cluster_queue("mover", "org", quotas(1))
@@ -90,7 +90,7 @@ def test_cells_go_with_the_quota_that_made_them() -> None:
 
 
 def test_usage_counts_where_no_quota_is_declared() -> None:
-    forest = Forest()
+    forest = CohortTrees()
     queue = forest.put_cluster_queue("q", "org", quotas(1))
     forest.add_usage(queue, ((GPU, 2),))
     assert [queue.cells[GPU].usage, forest.cohorts["org"].cells[GPU].usage] == [2, 2]
@@ -99,7 +99,7 @@ def test_usage_counts_where_no_quota_is_declared() -> None:
 @pytest.mark.parametrize("last", ["a", "b", "c"])
 def test_a_circle_is_cut_the_same_way_whichever_edge_closes_it(last: str) -> None:
     parents = {"a": "b", "b": "c", "c": "a"}
-    forest = Forest()
+    forest = CohortTrees()
     for name in sorted(parents, key=lambda name: (name == last, name)):
         forest.put_cohort(name, parents[name], quotas(1))
     queue = forest.put_cluster_queue("q", "a", quotas(1))
@@ -109,7 +109,7 @@ def test_a_circle_is_cut_the_same_way_whichever_edge_closes_it(last: str) -> Non
 
 
 def test_what_hangs_below_a_circle_is_cyclic_and_what_is_elsewhere_is_not() -> None:
-    forest = Forest()
+    forest = CohortTrees()
     forest.put_cohort("a", "b", {})
     forest.put_cohort("b", "a", {})
     forest.put_cohort("below", "a", {})
@@ -118,7 +118,7 @@ def test_what_hangs_below_a_circle_is_cyclic_and_what_is_elsewhere_is_not() -> N
 
 
 def test_a_broken_circle_is_put_together_as_declared() -> None:
-    forest = Forest()
+    forest = CohortTrees()
     forest.put_cohort("a", "b", quotas(1))
     forest.put_cohort("b", "c", quotas(1))
     forest.put_cohort("c", "a", quotas(1))
@@ -133,14 +133,14 @@ def test_a_broken_circle_is_put_together_as_declared() -> None:
 
 
 def test_a_cohort_that_names_itself_can_be_dropped() -> None:
-    forest = Forest()
+    forest = CohortTrees()
     assert forest.put_cohort("a", "a", {}).is_cyclic
     forest.drop_cohort("a")
     assert forest.cohorts == {}
 
 
 def test_of_two_circles_that_which_is_broken_alone_is_put_together() -> None:
-    forest = Forest()
+    forest = CohortTrees()
     for name, parent in (("a", "b"), ("b", "a"), ("c", "d"), ("d", "c")):
         forest.put_cohort(name, parent, quotas(1))
     forest.put_cohort("b", None, quotas(1))
@@ -158,7 +158,7 @@ def names_waiting(node: Node) -> list[str]:
 
 
 def test_waiting_cluster_queues_are_indexed_in_their_tree_alone() -> None:
-    forest = Forest()
+    forest = CohortTrees()
     forest.put_cohort("left", "root", {})
     near = forest.put_cluster_queue("near", "left", {})
     forest.put_cluster_queue("far", "root", {})
@@ -170,7 +170,7 @@ def test_waiting_cluster_queues_are_indexed_in_their_tree_alone() -> None:
 
 
 def test_waiting_cluster_queues_move_with_their_tree() -> None:
-    forest = Forest()
+    forest = CohortTrees()
     forest.put_cohort("left", "root", {})
     near = forest.put_cluster_queue("near", "left", {})
     far = forest.put_cluster_queue("far", "root", {})
@@ -183,7 +183,7 @@ def test_waiting_cluster_queues_move_with_their_tree() -> None:
 
 
 def test_waiting_cluster_queue_is_indexed_in_the_tree_that_it_moved_to() -> None:
-    forest = Forest()
+    forest = CohortTrees()
     forest.put_cluster_queue("mover", "north", {})
     stayer = forest.put_cluster_queue("stayer", "north", {})
     other = forest.put_cluster_queue("other", "south", {})
@@ -193,7 +193,7 @@ def test_waiting_cluster_queue_is_indexed_in_the_tree_that_it_moved_to() -> None
 
 
 def test_need_is_met_by_quota_of_the_tree_that_the_cluster_queue_moved_to() -> None:
-    forest = Forest()
+    forest = CohortTrees()
     mover = forest.put_cluster_queue("mover", "north", quotas(1))
     other = forest.put_cluster_queue("other", "south", quotas(9))
     forest.add_usage(other, ((CPU, 9),))
@@ -205,7 +205,7 @@ def test_need_is_met_by_quota_of_the_tree_that_the_cluster_queue_moved_to() -> N
 
 
 def test_deleted_cluster_queue_is_indexed_in_no_tree() -> None:
-    forest = Forest()
+    forest = CohortTrees()
     forest.put_cluster_queue("deleted", "org", quotas(1))
     stayer = forest.put_cluster_queue("stayer", "org", quotas(1))
     forest.registrations["deleted"].set_any_return(waits=True)
@@ -217,7 +217,7 @@ def test_deleted_cluster_queue_is_indexed_in_no_tree() -> None:
 def test_changes_after_a_restart_differ_from_all_before_it(
     greatest: tuple[int, int], smaller: tuple[int, int]
 ) -> None:
-    forest = Forest()
+    forest = CohortTrees()
     one = forest.put_cluster_queue("one", "north", quotas(1))
     two = forest.put_cluster_queue("two", "south", quotas(1))
     forest.restore_counts(one, *greatest)
@@ -229,7 +229,7 @@ def test_changes_after_a_restart_differ_from_all_before_it(
 
 
 def test_changes_of_usage_and_progress_are_counted_one_by_one() -> None:
-    forest = Forest()
+    forest = CohortTrees()
     assert forest.changes == 0
     node = forest.put_cluster_queue("q", "org", quotas(1))
     before = forest.changes
@@ -240,7 +240,7 @@ def test_changes_of_usage_and_progress_are_counted_one_by_one() -> None:
 
 
 def test_a_change_is_counted_in_its_tree_alone() -> None:
-    forest = Forest()
+    forest = CohortTrees()
     one = forest.put_cluster_queue("one", "north", quotas(1))
     two = forest.put_cluster_queue("two", "south", quotas(1))
     before = (one.root.generation, two.root.generation)
@@ -255,7 +255,7 @@ def test_what_is_covered_and_not_stated_is_a_quota_of_nothing() -> None:
 
 
 def test_a_root_counts_changes_of_quota_and_shape_but_not_of_usage() -> None:
-    forest = Forest()
+    forest = CohortTrees()
     node = forest.put_cluster_queue("a", "left", {CPU: ResourceQuota(1)})
     seen = [node.root.quota_generation]
 

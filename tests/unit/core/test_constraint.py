@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from admitq.core.cycle import process
-from admitq.core.cycle.entry import Entry
+from admitq.core.cycle.entry import CycleEntry
 from admitq.core.cycle.turns import Cycle
 from admitq.core.flavors import assign
 from admitq.core.model import (
@@ -42,7 +42,7 @@ class Devices:
 
     gone: set[str] = field(default_factory=lambda: {"default"})
 
-    def refuse(self, _cycle: Cycle, entry: Entry) -> NoFlavorFits | None:
+    def refuse(self, _cycle: Cycle, entry: CycleEntry) -> NoFlavorFits | None:
         if entry.priority != ASKS or entry.assignment is None:
             return None
         flavors = {pair.flavor for pair, _ in entry.assignment.usage} & self.gone
@@ -193,11 +193,11 @@ def test_search_goes_on_with_other_flavors_where_a_constraint_refuses_some() -> 
     pending = _world(play).workloads[key("a")].pending
     assert pending is not None
     assert pending.lane is not None
-    demands, offer = pending.lane.key.demands, _world(play).cluster_queues["q"].offer
+    demands, options = pending.lane.key.demands, _world(play).cluster_queues["q"].flavor_options
     refusals = {name: FlavorNotFound(name) for name in ("default", "spot")}
     for refused, flavors in (((), ["default"]), (("default",), ["spot"]), (("default", "spot"), [])):
-        without = offer.refusing({name: refusals[name] for name in refused})
-        assert (without is offer) == (not refused)
+        without = options.without_flavors({name: refusals[name] for name in refused})
+        assert (without is options) == (not refused)
         found = assign(demands, without)
         assert [pair.flavor for pair, _ in found.usage] == flavors
     assert found.shortfall.parts[0].refusals == tuple(refusals.values())

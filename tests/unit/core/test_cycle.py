@@ -29,16 +29,16 @@ from admitq.core.model import (
     StopPolicy,
 )
 from admitq.core.refusals import (
-    NobodyToPreempt,
     NoFlavorFits,
-    OverlappingVictims,
+    NoPreemptionTargets,
+    OverlappingTargets,
     PodsNotReady,
     PreemptionGated,
     PreemptionsFailed,
-    TakenInThisCycle,
-    WaitingForVictims,
+    QuotaTakenInCycle,
+    WaitingForTargets,
 )
-from admitq.core.requests import asking
+from admitq.core.requests import template_requesting
 from admitq.core.settings import Gates, Settings
 from tests.unit.core.play import LOWER, RECLAIM, Play, group, key, preempted, queue, reported, reserved
 
@@ -63,7 +63,10 @@ def test_standing_heads_with_untried_flavors_do_not_ask_for_cycles_in_turn() -> 
     play.put(
         *(queue(name, cohort="c", resource_groups=quota, queueing_strategy=STRICT) for name in ("s", "t"))
     )
-    pods = (PodSet("main", 1, asking({"cpu": 1})), PodSet("workers", 1, asking({"gpu": 1})))
+    pods = (
+        PodSet("main", 1, template_requesting({"cpu": 1})),
+        PodSet("workers", 1, template_requesting({"gpu": 1})),
+    )
     play.submit("a", "s", pod_sets=pods)
     play.cycles(limit=1)
     play.submit("b", "t", pod_sets=pods)
@@ -104,7 +107,7 @@ def test_a_preemption_names_both_sides() -> None:
 
 def test_preemptor_waits_until_its_targets_have_left() -> None:
     play = preempting()
-    assert isinstance(reported(play.told)["high"], WaitingForVictims)
+    assert isinstance(reported(play.told)["high"], WaitingForTargets)
     assert play.is_quiet
     assert play.cycles() == []
     play.evict("low")
@@ -124,7 +127,7 @@ def test_evicted_targets_are_not_reported_again() -> None:
     play.submit("high", "q", 2, priority=1)
     assert preempted(play.cycles()) == []
     refusal = play.refusal("high")
-    assert isinstance(refusal, WaitingForVictims)
+    assert isinstance(refusal, WaitingForTargets)
     assert refusal.victims == 1
 
 
@@ -149,7 +152,7 @@ def test_a_preemptor_keeps_its_capacity_while_others_are_tried(*, restarted: boo
         play.restart()
     play.submit("greedy", "b", 1)
     assert play.decide() == []
-    assert play.refusal("greedy") == TakenInThisCycle()
+    assert play.refusal("greedy") == QuotaTakenInCycle()
     assert play.is_quiet
     play.leave("borrower")
     assert play.decide() == ["owner"]
@@ -210,7 +213,7 @@ def test_first_of_a_strict_queue_a_preemptor_can_be_overtaken() -> None:
     play = preempting(queueing_strategy=STRICT)
     play.submit("higher", "q", 2, priority=5)
     play.cycles()
-    assert isinstance(play.refusal("higher"), WaitingForVictims)
+    assert isinstance(play.refusal("higher"), WaitingForTargets)
     play.leave("low")
     assert play.decide() == ["higher"]
 
@@ -242,10 +245,10 @@ def test_a_preemptor_that_was_beaten_is_tried_again_once_the_other_gives_up() ->
     assert preempted(play.cycles()) == ["borrower"]
     play.submit("hopeless", "d", 1, priority=5)
     play.cycles(1)
-    assert play.refusal("owner") == TakenInThisCycle()
+    assert play.refusal("owner") == QuotaTakenInCycle()
     assert not play.is_quiet
     play.cycles()
-    assert isinstance(play.refusal("owner"), WaitingForVictims)
+    assert isinstance(play.refusal("owner"), WaitingForTargets)
     assert play.is_quiet
 
 
@@ -264,7 +267,7 @@ def test_preemptions_that_failed_are_tried_again() -> None:
     assert not play.is_quiet
     again = play.cycles()
     assert preempted(again) == ["one", "two"]
-    assert isinstance(reported(again)["high"], WaitingForVictims)
+    assert isinstance(reported(again)["high"], WaitingForTargets)
 
 
 def test_a_failure_that_is_no_news_changes_nothing() -> None:
@@ -342,7 +345,7 @@ def test_capacity_is_kept_for_a_cycle_unless_it_can_be_reclaimed_anyway(
     play.submit("more", "a", 3)
     play.submit("greedy", "c", 1)
     assert play.decide(1) == first_cycle
-    assert isinstance(play.refusal("more"), NobodyToPreempt)
+    assert isinstance(play.refusal("more"), NoPreemptionTargets)
     assert play.decide() == ([] if first_cycle else ["greedy"])
 
 
@@ -390,7 +393,7 @@ def test_one_victim_may_do_for_two() -> None:
     play.submit("one", "a", 4)
     play.submit("two", "b", 4)
     assert preempted(play.cycles(limit=1)) == ["borrower"]
-    assert play.refusal("two") == OverlappingVictims(will_fit=True)
+    assert play.refusal("two") == OverlappingTargets(will_fit=True)
     assert recomputations(play) == [Recomputation.DEFERRED_FIT]
     play.submit("greedy", "c", 1)
     assert play.decide() == []
@@ -403,7 +406,7 @@ def test_without_the_gate_one_of_two_is_beaten() -> None:
     play.submit("one", "a", 4)
     play.submit("two", "b", 4)
     assert preempted(play.cycles()) == ["borrower"]
-    assert play.refusal("two") == OverlappingVictims(will_fit=False)
+    assert play.refusal("two") == OverlappingTargets(will_fit=False)
     assert recomputations(play) == []
     assert play.is_quiet
     play.leave("borrower")
@@ -547,7 +550,7 @@ def test_head_without_turn_keeps_its_place() -> None:
     refused = [name for name in ("sound", "other") if play.refusal(name) == PodsNotReady()]
     assert len(refused) == 1
     assert play.refusal("last") is None
-    assert isinstance(play.refusal("owner"), WaitingForVictims)
+    assert isinstance(play.refusal("owner"), WaitingForTargets)
     play.change("borrower", pods_ready=True)
     assert len(play.decide()) == 1
 

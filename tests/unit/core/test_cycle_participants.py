@@ -7,7 +7,7 @@ import pytest
 
 from admitq.core.events import ClusterQueueDeleted
 from admitq.core.model import AdmissionCheckState, PodSet, QueueingStrategy
-from admitq.core.requests import asking
+from admitq.core.requests import template_requesting
 from admitq.core.settings import FairSharing, Settings
 from admitq.core.waiting.heads import Pause
 from tests.unit.core.evaluated import Evaluated
@@ -129,7 +129,7 @@ def test_standing_head_is_evaluated_when_one_that_takes_part_concerns_it(
     play.submit("elsewhere", "f")
     play.run("elsewhere")
     assert seen.take() == ["elsewhere"]
-    play.submit("newcomer", "e", pod_sets=(PodSet("main", 1, asking({"cpu": 1})),))
+    play.submit("newcomer", "e", pod_sets=(PodSet("main", 1, template_requesting({"cpu": 1})),))
     play.cycles(limit=1)
     assert seen.take() == ["a-waits", "b-waits", "newcomer"]
 
@@ -187,7 +187,7 @@ def test_standing_head_is_evaluated_again_after_a_preemption_by_a_standing_head_
         queue("late", cohort="org", preemption=RECLAIM, resource_groups=SPOT),
         queue("urgent", cohort="org", preemption=RECLAIM, resource_groups=SPOT),
     )
-    one = asking({"cpu": 1})
+    one = template_requesting({"cpu": 1})
     play.submit("spot-filler", "spot", 4)
     play.submit("spot-borrower", "both", 4)
     play.run("spot-filler", "spot-borrower")

@@ -38,7 +38,7 @@ from admitq.core.model import (
     ResourceFlavor,
     Workload,
 )
-from admitq.core.requests import asking
+from admitq.core.requests import template_requesting
 from admitq.core.settings import FairSharing, PreemptionStrategy, Settings
 from admitq.core.state import AdmissionState
 from tests.unit.core.play import group, key, queue
@@ -116,7 +116,7 @@ class Crowd:
                 state.handle(WorkloadChanged(running), now=SECOND)
         for number in range(1, queues, 2):
             name = f"waiting-{number:04}"
-            pods = (PodSet("main", 1, asking({"cpu": self.requested[number // 2 % 2]})),)
+            pods = (PodSet("main", 1, template_requesting({"cpu": self.requested[number // 2 % 2]})),)
             waiting = Workload(key(name), name, f"q{number:04}", self.queued_at + number, pods, self.priority)
             state.handle(WorkloadChanged(waiting), now=2 * SECOND)
         return state
@@ -128,7 +128,7 @@ class Crowd:
             name,
             cluster_queue,
             queued_at,
-            (PodSet("main", 1, asking({"cpu": cpus})),),
+            (PodSet("main", 1, template_requesting({"cpu": cpus})),),
             admission=Admission(cluster_queue, (part,)),
             admitted=True,
             reserved_at=SECOND,

@@ -91,7 +91,7 @@ class Anew(Play):
 
     def restart_anew(self) -> None:
         """Know nothing but what the API shows."""
-        self.state = self.state.started_anew()
+        self.state = self.state.restarted()
 
 
 def test_failures_are_forgotten_once_a_reservation_is_written() -> None:

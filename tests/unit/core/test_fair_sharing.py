@@ -224,7 +224,7 @@ BY_SHARE_ALONE = Gates(fair_sharing_prioritize_non_borrowing=False)
 
 
 def admit(stage: Stage, tournament: Tournament[Head], winner: Head) -> None:
-    stage.world.forest.add_usage(winner.node, winner.usage)
+    stage.world.cohort_trees.add_usage(winner.node, winner.usage)
     tournament.usage_changed(winner.node)
 
 
@@ -335,7 +335,7 @@ def test_weights_make_for_proportional_turns() -> None:
         tournament = Tournament([head(stage, "heavy"), head(stage, "light")], Gates())
         winner = tournament.pop()
         order.append(winner.uid)
-        stage.world.forest.add_usage(winner.node, winner.usage)
+        stage.world.cohort_trees.add_usage(winner.node, winner.usage)
     assert order.count("heavy") == 6
 
 
@@ -378,10 +378,10 @@ def _best(stage: Stage, heads: list[Head], gates: Gates, at: Node) -> Head | Non
         nominee = _best(stage, heads, gates, child)
         if nominee is None:
             continue
-        stage.world.forest.add_usage(nominee.node, nominee.usage)
+        stage.world.cohort_trees.add_usage(nominee.node, nominee.usage)
         borrowing = any(child.cells[of].usage > child.cells[of].subtree for of, _ in nominee.usage)
         order = _order(gates, nominee, child, share(child), borrowing)
-        stage.world.forest.remove_usage(nominee.node, nominee.usage)
+        stage.world.cohort_trees.remove_usage(nominee.node, nominee.usage)
         if best is None or order < best[0]:  # pyright: ignore[reportOperatorIssue]
             best = (order, nominee)
     return None if best is None else best[1]
@@ -428,7 +428,7 @@ def test_turns_are_those_of_a_tournament_played_anew_each_time(
         if chance.random() < 0.7:
             admit(stage, tournament, winner)
         other = stage.node(chance.choice(queues))
-        stage.world.forest.remove_usage(
+        stage.world.cohort_trees.remove_usage(
             other,
             [(FlavorResource("default", "cpu"), min(1, other.cells[FlavorResource("default", "cpu")].usage))],
         )

@@ -9,16 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from admitq.core.amounts import UNLIMITED, FlavorResource
-from admitq.core.assignments import Assignment, Prospect, TriedFlavor
-from admitq.core.cohorts import Forest, declared_quotas
+from admitq.core.assignments import Assignment, FlavorFit, TriedFlavor
+from admitq.core.cohorts import CohortTrees, declared_quotas
+from admitq.core.flavor_options import FlavorOptions, build_flavor_options
 from admitq.core.flavors import (
     Oracle,
     PreemptionQuestion,
     assign,
-    keeps_searching,
-    nobody_to_preempt,
+    find_no_candidates,
+    should_try_next_flavor,
 )
-from admitq.core.instructions import FlavorAttempt, Mode
+from admitq.core.instructions import FitMode, FlavorAttempt
 from admitq.core.model import (
     BorrowWithinCohort,
     ClusterQueue,
@@ -36,7 +37,6 @@ from admitq.core.model import (
     Taint,
     Toleration,
 )
-from admitq.core.offers import Offer, offer_of
 from admitq.core.refusals import (
     ExceedsMaxQuota,
     InsufficientQuota,
@@ -46,7 +46,7 @@ from admitq.core.refusals import (
     ResourceNotCovered,
     UntoleratedTaint,
 )
-from admitq.core.requests import asking, demands
+from admitq.core.requests import demands, template_requesting
 from admitq.core.settings import FairSharing, Gates, Resources, Settings
 
 FLAVORS = {name: ResourceFlavor(name) for name in ("f1", "f2", "f3")}
@@ -73,7 +73,7 @@ class Queue:
             offered = (FlavorQuotas(name, (("cpu", ResourceQuota(cpu)),)) for name, cpu in of.items())
             return ResourceGroup(("cpu",), tuple(offered))
 
-        forest = Forest()
+        forest = CohortTrees()
         spec = ClusterQueue(
             "q",
             cohort="org",
@@ -83,7 +83,9 @@ class Queue:
         )
         node = forest.put_cluster_queue("q", "org", declared_quotas(spec.resource_groups))
         forest.put_cohort("org", None, declared_quotas((group(lent or {}),)))
-        self.offer: Offer = offer_of(spec, forest, node, flavors, settings or Settings())
+        self.flavor_options: FlavorOptions = build_flavor_options(
+            spec, forest, node, flavors, settings or Settings()
+        )
         self._forest, self._node = forest, node
         self.use(used or {})
 
@@ -96,23 +98,25 @@ class Queue:
         self,
         *pod_sets: PodSet,
         tried: tuple[TriedFlavor, ...] = (),
-        oracle: Oracle = nobody_to_preempt,
+        oracle: Oracle = find_no_candidates,
         restrict_to: tuple[PodSetAssignment, ...] | None = None,
     ) -> Assignment:
-        return assign(demands(pod_sets), self.offer, tried=tried, oracle=oracle, restrict_to=restrict_to)
+        return assign(
+            demands(pod_sets), self.flavor_options, tried=tried, oracle=oracle, restrict_to=restrict_to
+        )
 
 
 def alone(
     *groups: ResourceGroup,
     settings: Settings | None = None,
     used: Mapping[FlavorResource, int] | None = None,
-) -> Offer:
+) -> FlavorOptions:
     """What a ClusterQueue without a cohort offers."""
-    forest = Forest()
+    forest = CohortTrees()
     spec = ClusterQueue("q", resource_groups=groups)
     node = forest.put_cluster_queue("q", None, declared_quotas(groups))
     forest.add_usage(node, tuple((used or {}).items()))
-    return offer_of(spec, forest, node, FLAVORS, settings or Settings())
+    return build_flavor_options(spec, forest, node, FLAVORS, settings or Settings())
 
 
 def group(flavor: str, **quotas: int) -> ResourceGroup:
@@ -125,7 +129,7 @@ def refusing(name: str, *refusals: Any, reason: NoFitReason) -> NoFlavorFits:
 
 
 def pods(cpu: int, name: str = "main", **of: Any) -> PodSet:
-    return PodSet(name, 1, asking({"cpu": cpu}), **of)
+    return PodSet(name, 1, template_requesting({"cpu": cpu}), **of)
 
 
 def chosen(assignment: Assignment) -> list[str]:
@@ -141,37 +145,37 @@ PREEMPTION_FIRST = FlavorFungibilityPreference.PREEMPTION_OVER_BORROWING
 @pytest.mark.parametrize(
     ("mode", "level", "borrow", "preempt", "on"),
     [
-        (Mode.NO_FIT, 0, STOP, STOP, True),
-        (Mode.NO_PREEMPTION_CANDIDATES, 0, STOP, STOP, True),
-        (Mode.FIT, 0, SEARCH_ON, SEARCH_ON, False),
-        (Mode.FIT, 1, STOP, SEARCH_ON, False),
-        (Mode.FIT, 1, SEARCH_ON, STOP, True),
-        (Mode.PREEMPT, 0, SEARCH_ON, STOP, False),
-        (Mode.PREEMPT, 0, STOP, SEARCH_ON, True),
-        (Mode.RECLAIM, 0, STOP, SEARCH_ON, True),
-        (Mode.RECLAIM, 1, SEARCH_ON, STOP, True),
+        (FitMode.NO_FIT, 0, STOP, STOP, True),
+        (FitMode.NO_PREEMPTION_CANDIDATES, 0, STOP, STOP, True),
+        (FitMode.FIT, 0, SEARCH_ON, SEARCH_ON, False),
+        (FitMode.FIT, 1, STOP, SEARCH_ON, False),
+        (FitMode.FIT, 1, SEARCH_ON, STOP, True),
+        (FitMode.PREEMPT, 0, SEARCH_ON, STOP, False),
+        (FitMode.PREEMPT, 0, STOP, SEARCH_ON, True),
+        (FitMode.RECLAIM, 0, STOP, SEARCH_ON, True),
+        (FitMode.RECLAIM, 1, SEARCH_ON, STOP, True),
     ],
 )
 def test_when_the_search_goes_on(
-    mode: Mode, level: int, borrow: FlavorFungibilityPolicy, preempt: FlavorFungibilityPolicy, *, on: bool
+    mode: FitMode, level: int, borrow: FlavorFungibilityPolicy, preempt: FlavorFungibilityPolicy, *, on: bool
 ) -> None:
-    assert keeps_searching(Prospect(mode, level), FlavorFungibility(borrow, preempt)) is on
+    assert should_try_next_flavor(FlavorFit(mode, level), FlavorFungibility(borrow, preempt)) is on
 
 
-@pytest.mark.parametrize("mode", Mode)
-def test_without_the_gate_only_a_fit_ends_the_search(mode: Mode) -> None:
-    assert keeps_searching(Prospect(mode, 1), None) is (mode is not Mode.FIT)
+@pytest.mark.parametrize("mode", FitMode)
+def test_without_the_gate_only_a_fit_ends_the_search(mode: FitMode) -> None:
+    assert should_try_next_flavor(FlavorFit(mode, 1), None) is (mode is not FitMode.FIT)
 
 
 BY_FLAVOR = {
-    "f1": Prospect(Mode.PREEMPT, 0),
-    "f2": Prospect(Mode.RECLAIM, 1),
-    "f3": Prospect(Mode.NO_PREEMPTION_CANDIDATES, 0),
+    "f1": FlavorFit(FitMode.PREEMPT, 0),
+    "f2": FlavorFit(FitMode.RECLAIM, 1),
+    "f3": FlavorFit(FitMode.NO_PREEMPTION_CANDIDATES, 0),
 }
 
 
-def oracle_of(prospects: Mapping[str, Prospect]) -> Oracle:
-    def answer(question: PreemptionQuestion) -> Prospect:
+def oracle_of(prospects: Mapping[str, FlavorFit]) -> Oracle:
+    def answer(question: PreemptionQuestion) -> FlavorFit:
         return prospects[question.pair.flavor]
 
     return answer
@@ -180,29 +184,29 @@ def oracle_of(prospects: Mapping[str, Prospect]) -> Oracle:
 @pytest.mark.parametrize(
     ("preference", "prospects", "best"),
     [
-        (None, {"f1": (Mode.PREEMPT, 0), "f2": (Mode.RECLAIM, 1)}, "f2"),
-        (BORROWING_FIRST, {"f1": (Mode.PREEMPT, 0), "f2": (Mode.RECLAIM, 1)}, "f2"),
-        (PREEMPTION_FIRST, {"f1": (Mode.PREEMPT, 0), "f2": (Mode.RECLAIM, 1)}, "f1"),
-        (None, {"f1": (Mode.PREEMPT, 2), "f2": (Mode.PREEMPT, 1)}, "f2"),
-        (PREEMPTION_FIRST, {"f1": (Mode.PREEMPT, 1), "f2": (Mode.RECLAIM, 1)}, "f2"),
-        (None, {"f1": (Mode.NO_PREEMPTION_CANDIDATES, 0), "f2": (Mode.PREEMPT, 3)}, "f2"),
+        (None, {"f1": (FitMode.PREEMPT, 0), "f2": (FitMode.RECLAIM, 1)}, "f2"),
+        (BORROWING_FIRST, {"f1": (FitMode.PREEMPT, 0), "f2": (FitMode.RECLAIM, 1)}, "f2"),
+        (PREEMPTION_FIRST, {"f1": (FitMode.PREEMPT, 0), "f2": (FitMode.RECLAIM, 1)}, "f1"),
+        (None, {"f1": (FitMode.PREEMPT, 2), "f2": (FitMode.PREEMPT, 1)}, "f2"),
+        (PREEMPTION_FIRST, {"f1": (FitMode.PREEMPT, 1), "f2": (FitMode.RECLAIM, 1)}, "f2"),
+        (None, {"f1": (FitMode.NO_PREEMPTION_CANDIDATES, 0), "f2": (FitMode.PREEMPT, 3)}, "f2"),
         (
             PREEMPTION_FIRST,
-            {"f1": (Mode.NO_PREEMPTION_CANDIDATES, 0), "f2": (Mode.PREEMPT, 3)},
+            {"f1": (FitMode.NO_PREEMPTION_CANDIDATES, 0), "f2": (FitMode.PREEMPT, 3)},
             "f2",
         ),
-        (None, {"f1": (Mode.PREEMPT, 1), "f2": (Mode.PREEMPT, 1)}, "f1"),
+        (None, {"f1": (FitMode.PREEMPT, 1), "f2": (FitMode.PREEMPT, 1)}, "f1"),
     ],
 )
 def test_preference_among_flavors_that_need_preemption(
-    preference: FlavorFungibilityPreference | None, prospects: dict[str, tuple[Mode, int]], best: str
+    preference: FlavorFungibilityPreference | None, prospects: dict[str, tuple[FitMode, int]], best: str
 ) -> None:
     queue = Queue(
         {"f1": 2, "f2": 2},
         used={"f1": 2, "f2": 2},
         fungibility=FlavorFungibility(SEARCH_ON, SEARCH_ON, preference),
     )
-    oracle = oracle_of({name: Prospect(*of) for name, of in prospects.items()})
+    oracle = oracle_of({name: FlavorFit(*of) for name, of in prospects.items()})
     assignment = queue.assign(pods(1), oracle=oracle)
     assert chosen(assignment) == [best]
     assert assignment.mode is prospects[best][0]
@@ -219,16 +223,16 @@ def test_a_fit_that_borrows_against_preemption_at_home(
         used={"f1": 1, "f2": 3},
         fungibility=FlavorFungibility(SEARCH_ON, SEARCH_ON, preference),
     )
-    oracle = oracle_of({"f2": Prospect(Mode.PREEMPT, 0)})
+    oracle = oracle_of({"f2": FlavorFit(FitMode.PREEMPT, 0)})
     assert chosen(queue.assign(pods(2), oracle=oracle)) == [best]
 
 
 def test_the_worst_podset_decides_the_mode() -> None:
     queue = Queue({"f1": 3}, used={"f1": 1})
-    oracle = oracle_of({"f1": Prospect(Mode.PREEMPT, 0)})
+    oracle = oracle_of({"f1": FlavorFit(FitMode.PREEMPT, 0)})
     assignment = queue.assign(pods(2, "a"), pods(1, "b"), oracle=oracle)
     assert (assignment.mode, assignment.refusal) == (
-        Mode.PREEMPT,
+        FitMode.PREEMPT,
         refusing("b", InsufficientQuota("f1", "cpu", 1), reason=NoFitReason.WAITING_FOR_QUOTA),
     )
     assert assignment.contested == {FlavorResource("f1", "cpu")}
@@ -239,9 +243,9 @@ def test_the_worst_podset_decides_the_mode() -> None:
 def test_the_oracle_is_asked_for_all_that_the_workload_takes() -> None:
     asked: list[int] = []
 
-    def oracle(question: PreemptionQuestion) -> Prospect:
+    def oracle(question: PreemptionQuestion) -> FlavorFit:
         asked.append(question.amount)
-        return Prospect(Mode.NO_FIT, 0)
+        return FlavorFit(FitMode.NO_FIT, 0)
 
     Queue({"f1": 4}, used={"f1": 2}).assign(pods(2, "a"), pods(1, "b"), oracle=oracle)
     assert asked == [3]
@@ -265,7 +269,7 @@ def test_a_place_beyond_the_last_flavor_starts_over() -> None:
 def test_a_scan_that_found_nothing_has_nothing_left() -> None:
     refused = Queue({"f1": 1, "f2": 1}).assign(pods(5))
     assert refused.tried == ()
-    assert refused.mode is Mode.NO_FIT
+    assert refused.mode is FitMode.NO_FIT
 
 
 def test_an_earlier_podset_may_go_on_where_a_later_one_failed() -> None:
@@ -279,12 +283,12 @@ def test_scans_of_a_podset_that_failed_before_them_are_not_gone_on_with() -> Non
     two_flavors = ResourceGroup(
         ("gpu",), tuple(FlavorQuotas(name, (("gpu", ResourceQuota(1)),)) for name in ("f2", "f3"))
     )
-    offer = alone(group("f1", cpu=2), two_flavors, used={FlavorResource("f1", "cpu"): 2})
-    wanted = demands((PodSet("main", 1, asking({"cpu": 3, "gpu": 1})),))
-    assert assign(wanted, offer).tried == ()
+    options = alone(group("f1", cpu=2), two_flavors, used={FlavorResource("f1", "cpu"): 2})
+    wanted = demands((PodSet("main", 1, template_requesting({"cpu": 3, "gpu": 1})),))
+    assert assign(wanted, options).tried == ()
     short = alone(group("f1", cpu=2), two_flavors, used={FlavorResource("f1", "cpu"): 2})
-    within = demands((PodSet("main", 1, asking({"cpu": 1, "gpu": 1})),))
-    oracle = oracle_of({"f1": Prospect(Mode.NO_FIT, 0)})
+    within = demands((PodSet("main", 1, template_requesting({"cpu": 1, "gpu": 1})),))
+    oracle = oracle_of({"f1": FlavorFit(FitMode.NO_FIT, 0)})
     refused = assign(within, short, oracle=oracle)
     assert refused.refusal == refusing(
         "main", InsufficientQuota("f1", "cpu", 1), reason=NoFitReason.WAITING_FOR_QUOTA
@@ -293,7 +297,7 @@ def test_scans_of_a_podset_that_failed_before_them_are_not_gone_on_with() -> Non
 
 
 def test_the_first_resource_that_finds_nothing_ends_the_flavor() -> None:
-    wanted = PodSet("main", 1, asking({"cpu": 2, "memory": 2}))
+    wanted = PodSet("main", 1, template_requesting({"cpu": 2, "memory": 2}))
     refused = assign(demands((wanted,)), alone(group("f1", cpu=1, memory=1)))
     assert refused.refusal == refusing(
         "main", ExceedsMaxQuota("f1", "cpu", 0, 2, 1), reason=NoFitReason.EXCEEDS_MAX_QUOTA
@@ -325,17 +329,17 @@ def test_the_most_hopeful_flavor_gives_the_reason(
 
 
 def test_among_groups_the_most_severe_gives_the_reason() -> None:
-    offer = alone(group("f1", cpu=2), group("f2", gpu=2), used={FlavorResource("f1", "cpu"): 2})
-    everything = demands((PodSet("main", 1, asking({"cpu": 3, "gpu": 3, "fpga": 1})),))
-    assert assign(everything, offer).refusal == refusing(
+    options = alone(group("f1", cpu=2), group("f2", gpu=2), used={FlavorResource("f1", "cpu"): 2})
+    everything = demands((PodSet("main", 1, template_requesting({"cpu": 3, "gpu": 3, "fpga": 1})),))
+    assert assign(everything, options).refusal == refusing(
         "main",
         ResourceNotCovered("fpga"),
         ExceedsMaxQuota("f1", "cpu", 0, 3, 2),
         ExceedsMaxQuota("f2", "gpu", 0, 3, 2),
         reason=NoFitReason.NO_MATCHING_FLAVOR,
     )
-    without_fpga = demands((PodSet("main", 1, asking({"cpu": 1, "gpu": 3})),))
-    assert assign(without_fpga, offer).refusal == refusing(
+    without_fpga = demands((PodSet("main", 1, template_requesting({"cpu": 1, "gpu": 3})),))
+    assert assign(without_fpga, options).refusal == refusing(
         "main",
         InsufficientQuota("f1", "cpu", 1),
         ExceedsMaxQuota("f2", "gpu", 0, 3, 2),
@@ -351,7 +355,7 @@ def test_pods_that_ask_for_nothing_need_no_flavor() -> None:
 
 def test_nothing_fits_into_a_flavor_in_debt_too() -> None:
     assignment = Queue({"f1": 2}, used={"f1": 3}).assign(pods(0))
-    assert (assignment.mode, assignment.usage) == (Mode.FIT, ())
+    assert (assignment.mode, assignment.usage) == (FitMode.FIT, ())
     assert assignment.pod_sets == (PodSetAssignment("main", (("cpu", "f1"),), (("cpu", 0),), 1),)
 
 
@@ -367,14 +371,14 @@ def test_a_queue_without_flavors_offers_nothing() -> None:
 
 
 def test_more_than_can_be_counted_fits_into_no_quota() -> None:
-    offer = alone(group("f1", cpu=UNLIMITED, memory=UNLIMITED))
-    half = PodSet("a", 1, asking({"memory": 2**62}))
-    assert assign(demands((half,)), offer).mode is Mode.FIT
-    refused = assign(demands((half, replace(half, name="b"))), offer)
+    options = alone(group("f1", cpu=UNLIMITED, memory=UNLIMITED))
+    half = PodSet("a", 1, template_requesting({"memory": 2**62}))
+    assert assign(demands((half,)), options).mode is FitMode.FIT
+    refused = assign(demands((half, replace(half, name="b"))), options)
     too_much = ExceedsMaxQuota("f1", "memory", 2**62, 2**62, UNLIMITED)
     assert refused.refusal == refusing("b", too_much, reason=NoFitReason.EXCEEDS_MAX_QUOTA)
-    whole = PodSet("a", 2**31, asking({"cpu": UNLIMITED - 1}))
-    assert assign(demands((whole,)), offer).mode is Mode.NO_FIT
+    whole = PodSet("a", 2**31, template_requesting({"cpu": UNLIMITED - 1}))
+    assert assign(demands((whole,)), options).mode is FitMode.NO_FIT
 
 
 # --- what is covered ------------------------------------------------------------------------------------
@@ -394,7 +398,7 @@ def test_resources_that_the_queue_does_not_cover(
     fpga: int, resources: Resources, gate: bool, refusals: tuple[Any, ...] | None
 ) -> None:
     settings = Settings(resources=resources, gates=Gates(quota_check_strategy=gate))
-    wanted = demands((PodSet("main", 1, asking({"cpu": 1, "fpga": fpga})),))
+    wanted = demands((PodSet("main", 1, template_requesting({"cpu": 1, "fpga": fpga})),))
     assignment = assign(wanted, alone(group("f1", cpu=1), settings=settings))
     if refusals is None:
         assert assignment.usage == ((FlavorResource("f1", "cpu"), 1),)
@@ -404,7 +408,7 @@ def test_resources_that_the_queue_does_not_cover(
 
 
 def test_pods_are_a_resource_where_the_queue_covers_them() -> None:
-    wanted = demands((PodSet("main", 3, asking({"cpu": 1})),), (("main", 1),))
+    wanted = demands((PodSet("main", 3, template_requesting({"cpu": 1})),), (("main", 1),))
     assignment = assign(wanted, alone(group("f1", cpu=9, pods=2)))
     assert assignment.pod_sets[0].resource_usage == (("cpu", 2), ("pods", 2))
     refused = assign(wanted, alone(group("f1", cpu=9, pods=1)))
@@ -442,9 +446,12 @@ def test_nodes_must_hold_all_podsets_of_a_group() -> None:
 
 
 def test_a_podset_takes_flavors_for_what_it_asks_for_itself() -> None:
-    offer = alone(group("f1", cpu=2), group("f2", gpu=2))
-    wanted = (PodSet("a", 1, asking({"cpu": 1}), group="g"), PodSet("b", 1, asking({"gpu": 1}), group="g"))
-    assignment = assign(demands(wanted), offer)
+    options = alone(group("f1", cpu=2), group("f2", gpu=2))
+    wanted = (
+        PodSet("a", 1, template_requesting({"cpu": 1}), group="g"),
+        PodSet("b", 1, template_requesting({"gpu": 1}), group="g"),
+    )
+    assignment = assign(demands(wanted), options)
     assert [part.flavors for part in assignment.pod_sets] == [(("cpu", "f1"),), (("gpu", "f2"),)]
 
 
@@ -478,11 +485,11 @@ def test_when_the_oracle_is_asked(
     settings = Settings(fair_sharing=FairSharing() if fair else None)
     queue = Queue({"f1": 2}, lent={"f1": 5}, used={"f1": 7}, preemption=preemption, settings=settings)
     assignment = queue.assign(pods(amount))
-    assert assignment.mode is (Mode.NO_PREEMPTION_CANDIDATES if asked else Mode.NO_FIT)
+    assert assignment.mode is (FitMode.NO_PREEMPTION_CANDIDATES if asked else FitMode.NO_FIT)
 
 
 def test_the_oracle_is_asked_where_others_below_the_root_may_be_in_debt() -> None:
-    forest = Forest()
+    forest = CohortTrees()
     quota = {
         name: (group("f1", cpu=cpu),) for name, cpu in (("q", 1), ("other", 3), ("left", 2), ("root", 9))
     }
@@ -492,27 +499,31 @@ def test_the_oracle_is_asked_where_others_below_the_root_may_be_in_debt() -> Non
     other = forest.put_cluster_queue("other", "root", declared_quotas(quota["other"]))
     forest.add_usage(other, ((FlavorResource("f1", "cpu"), 15),))
     spec = ClusterQueue("q", cohort="left", resource_groups=quota["q"])
-    offer = offer_of(spec, forest, node, FLAVORS, Settings())
-    modes = {amount: assign(demands((pods(amount),)), offer).mode for amount in (1, 3, 4)}
-    assert modes == {1: Mode.NO_PREEMPTION_CANDIDATES, 3: Mode.NO_PREEMPTION_CANDIDATES, 4: Mode.NO_FIT}
+    options = build_flavor_options(spec, forest, node, FLAVORS, Settings())
+    modes = {amount: assign(demands((pods(amount),)), options).mode for amount in (1, 3, 4)}
+    assert modes == {
+        1: FitMode.NO_PREEMPTION_CANDIDATES,
+        3: FitMode.NO_PREEMPTION_CANDIDATES,
+        4: FitMode.NO_FIT,
+    }
 
 
 def test_a_fit_elsewhere_does_not_hide_that_a_resource_must_be_preempted_for() -> None:
     """The flavor competes as its least preferred resource, a fit far away; the workload must preempt."""
-    forest = Forest()
+    forest = CohortTrees()
     own = (group("f1", cpu=2, memory=1),)
     node = forest.put_cluster_queue("q", "org", declared_quotas(own))
     forest.put_cohort("org", None, declared_quotas((group("f1", memory=5),)))
     forest.add_usage(node, ((FlavorResource("f1", "cpu"), 2),))
     fungibility = FlavorFungibility(preference=PREEMPTION_FIRST)
     spec = ClusterQueue("q", cohort="org", resource_groups=own, flavor_fungibility=fungibility)
-    wanted = demands((PodSet("main", 1, asking({"cpu": 1, "memory": 3})),))
+    wanted = demands((PodSet("main", 1, template_requesting({"cpu": 1, "memory": 3})),))
     assignment = assign(
         wanted,
-        offer_of(spec, forest, node, FLAVORS, Settings()),
-        oracle=oracle_of({"f1": Prospect(Mode.PREEMPT, 0)}),
+        build_flavor_options(spec, forest, node, FLAVORS, Settings()),
+        oracle=oracle_of({"f1": FlavorFit(FitMode.PREEMPT, 0)}),
     )
-    assert (assignment.mode, assignment.borrow_level) == (Mode.PREEMPT, 1)
+    assert (assignment.mode, assignment.borrow_level) == (FitMode.PREEMPT, 1)
     assert assignment.contested == {FlavorResource("f1", "cpu")}
     assert assignment.refusal == refusing(
         "main", InsufficientQuota("f1", "cpu", 1), reason=NoFitReason.WAITING_FOR_QUOTA
@@ -521,8 +532,8 @@ def test_a_fit_elsewhere_does_not_hide_that_a_resource_must_be_preempted_for() -
 
 def test_preempting_workload_reports_all_evaluated_flavors() -> None:
     queue = Queue({"f1": 1, "f2": 3}, used={"f2": 3})
-    assignment = queue.assign(pods(2), oracle=oracle_of({"f2": Prospect(Mode.RECLAIM, 0)}))
-    assert assignment.mode is Mode.RECLAIM
+    assignment = queue.assign(pods(2), oracle=oracle_of({"f2": FlavorFit(FitMode.RECLAIM, 0)}))
+    assert assignment.mode is FitMode.RECLAIM
     assert assignment.refusal == refusing(
         "main",
         ExceedsMaxQuota("f1", "cpu", 0, 2, 1),
@@ -541,7 +552,11 @@ def test_without_the_gate_the_first_fit_or_the_best_mode_is_taken() -> None:
     assert chosen(queue.assign(pods(2))) == ["f1"]
     full = Queue({"f1": 1, "f2": 3, "f3": 3}, used={"f1": 1, "f2": 3, "f3": 3}, settings=gates)
     oracle = oracle_of(
-        {"f1": Prospect(Mode.PREEMPT, 0), "f2": Prospect(Mode.RECLAIM, 2), "f3": Prospect(Mode.RECLAIM, 1)}
+        {
+            "f1": FlavorFit(FitMode.PREEMPT, 0),
+            "f2": FlavorFit(FitMode.RECLAIM, 2),
+            "f3": FlavorFit(FitMode.RECLAIM, 1),
+        }
     )
     assert chosen(full.assign(pods(1), oracle=oracle)) == ["f2"]
 
@@ -573,15 +588,15 @@ def test_skipped_flavors_are_reported() -> None:
     rules = FlavorFungibility(when_can_borrow=SEARCH_ON)
     queue = Queue({"f1": 1, "f2": 1, "f3": 2}, lent={"f2": 5}, fungibility=rules)
     assert queue.assign(pods(2)).attempts == (
-        FlavorAttempt("main", "f1", Mode.NO_FIT, 0, (ExceedsMaxQuota("f1", "cpu", 0, 2, 1),)),
-        FlavorAttempt("main", "f2", Mode.FIT, 1, ()),
+        FlavorAttempt("main", "f1", FitMode.NO_FIT, 0, (ExceedsMaxQuota("f1", "cpu", 0, 2, 1),)),
+        FlavorAttempt("main", "f2", FitMode.FIT, 1, ()),
     )
 
 
 def test_what_is_remembered_of_a_shape_is_what_a_search_would_find() -> None:
     queue = Queue({"f1": 2, "f2": 2}, lent={"f1": 9})
     wanted = demands((pods(1, "a"), pods(2, "b")))
-    first, second = (assign(wanted, queue.offer) for _ in range(2))
+    first, second = (assign(wanted, queue.flavor_options) for _ in range(2))
     assert first is second
     assert (chosen(first), first.borrow_level, first.tried) == (
         ["f1", "f1"],
@@ -623,22 +638,22 @@ def test_whatever_is_remembered_a_search_would_find(
     wanted = demands(
         tuple(pods(cpu, f"p{number}", group=group) for number, (cpu, group) in enumerate(workload))
     )
-    forgetful = replace(queue.offer, plans={})
-    plan = queue.offer.plan(wanted)
+    forgetful = replace(queue.flavor_options, remembered={})
+    plan = queue.flavor_options.options_for(wanted)
     for change in ({}, *changes, {}):
         queue.use(change)
-        forgetful.plans[wanted] = plan._replace(first=None, fitting={}, chosen={}, refused={})
-        assert assign(wanted, queue.offer) == assign(wanted, forgetful)
+        forgetful.remembered[wanted] = plan._replace(first=None, fitting={}, chosen={}, refused={})
+        assert assign(wanted, queue.flavor_options) == assign(wanted, forgetful)
 
 
 def test_what_is_remembered_holds_only_while_it_fits() -> None:
     queue = Queue({"f1": 4}, lent={"f1": 4}, preemption=ClusterQueuePreemption())
-    outcomes: list[tuple[Mode, int]] = []
+    outcomes: list[tuple[FitMode, int]] = []
     for more in (0, 2, 1, 4, -4, -3):
         queue.use({"f1": more})
         assignment = queue.assign(pods(2))
         outcomes.append((assignment.mode, assignment.borrow_level))
-    fits, borrows, short = (Mode.FIT, 0), (Mode.FIT, 1), (Mode.NO_PREEMPTION_CANDIDATES, 1)
+    fits, borrows, short = (FitMode.FIT, 0), (FitMode.FIT, 1), (FitMode.NO_PREEMPTION_CANDIDATES, 1)
     assert outcomes == [fits, fits, borrows, short, borrows, fits]
 
 
@@ -646,7 +661,7 @@ def test_a_great_many_shapes_are_not_all_remembered() -> None:
     queue = Queue({"f1": 2})
     for cpu in range(1100):
         queue.assign(pods(cpu))
-    assert len(queue.offer.plans) < 1100
+    assert len(queue.flavor_options.remembered) < 1100
 
 
 def test_a_great_many_refusals_are_not_all_remembered() -> None:
@@ -655,5 +670,5 @@ def test_a_great_many_refusals_are_not_all_remembered() -> None:
     for _ in range(100):
         queue.use({"f1": 1})
         assert queue.assign(pods(200)).refusal is not None
-    (plan,) = queue.offer.plans.values()
+    (plan,) = queue.flavor_options.remembered.values()
     assert 0 < len(plan.refused) <= 64

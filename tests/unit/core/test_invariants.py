@@ -39,7 +39,7 @@ def state() -> AdmissionState:
 
 
 def _leak_usage(world: World) -> None:
-    world.forest.add_usage(world.cluster_queues["q"].node, ((CPU, 1),))
+    world.cohort_trees.add_usage(world.cluster_queues["q"].node, ((CPU, 1),))
 
 
 def _forget_reservation(world: World) -> None:
@@ -61,24 +61,24 @@ def _unindex_needs(world: World) -> None:
 
 
 def _index_for_any_return(world: World) -> None:
-    world.cluster_queues["q"].node.root.waiting.any_return["q"] = world.forest.registrations["q"]
+    world.cluster_queues["q"].node.root.waiting.any_return["q"] = world.cohort_trees.registrations["q"]
 
 
 def _index_for_progress(world: World) -> None:
-    world.cluster_queues["q"].node.root.waiting.progress["q"] = world.forest.registrations["q"]
+    world.cluster_queues["q"].node.root.waiting.progress["q"] = world.cohort_trees.registrations["q"]
 
 
 def _register_in_another_tree(world: World) -> None:
-    world.forest.registrations["q"].index = WakeIndex()
+    world.cohort_trees.registrations["q"].index = WakeIndex()
 
 
 def _register_twice(world: World) -> None:
     node = world.cluster_queues["q"].node
-    world.forest.registrations["q"] = TreeRegistration("q", node.cells, node.root.waiting)
+    world.cohort_trees.registrations["q"] = TreeRegistration("q", node.cells, node.root.waiting)
 
 
 def _disarm_need(world: World) -> None:
-    world.forest.registrations["q"].armed.clear()
+    world.cohort_trees.registrations["q"].armed.clear()
 
 
 def _miscount_pending(world: World) -> None:
@@ -103,11 +103,11 @@ def _miscount_parked(world: World) -> None:
 
 
 def _bend_quota(world: World) -> None:
-    world.forest.cohorts["org"].cells[CPU].subtree += 1
+    world.cohort_trees.cohorts["org"].cells[CPU].subtree += 1
 
 
 def _stretch(world: World) -> None:
-    world.forest.cohorts["org"].height.value = 5
+    world.cohort_trees.cohorts["org"].height.value = 5
 
 
 def _undeclare(world: World) -> None:
@@ -138,7 +138,7 @@ def _keep_unused_cell(world: World) -> None:
 
 
 def _lose_holder(world: World) -> None:
-    world.holders.remove(FIRST)
+    world.quota_holders.remove(FIRST)
 
 
 def _misorder_holders(world: World) -> None:
@@ -152,11 +152,11 @@ def _preempt_workload_without_quota(world: World) -> None:
 
 
 def _index_as_standing(world: World) -> None:
-    world.cluster_queues["q"].node.root.waiting.standing["q"] = world.forest.registrations["q"]
+    world.cluster_queues["q"].node.root.waiting.standing["q"] = world.cohort_trees.registrations["q"]
 
 
 def _register_as_standing(world: World) -> None:
-    world.forest.registrations["q"].set_standing(stands=True)
+    world.cohort_trees.registrations["q"].set_standing(stands=True)
 
 
 def _stand_in_a_stopped_queue(world: World) -> None:

@@ -5,7 +5,7 @@ from fractions import Fraction
 from hypothesis import given
 from hypothesis import strategies as st
 
-from admitq.core.limit_ranges import NO_LIMITS, Limits, limits_of
+from admitq.core.limit_ranges import NO_LIMITS, NamespaceLimits, limits_of
 from admitq.core.model import ExactAmounts, LimitedType, LimitRange, LimitRangeItem
 from tests.unit.core.fractions_drawn import fractions
 
@@ -25,7 +25,7 @@ ranges = st.lists(st.lists(items, max_size=3).map(lambda of: LimitRange(tuple(of
 
 
 def test_no_limit_range_limits_nothing() -> None:
-    assert limits_of(()) == NO_LIMITS == Limits()
+    assert limits_of(()) == NO_LIMITS == NamespaceLimits()
 
 
 @given(ranges)

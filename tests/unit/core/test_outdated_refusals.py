@@ -8,8 +8,8 @@ from admitq.core import events as happened
 from admitq.core.events import CyclesRequested
 from admitq.core.instructions import Instruction, ReportPending, ReserveQuota
 from admitq.core.model import LabelSelector, PodSet, QueueingStrategy, SelectorOperator, SelectorRequirement
-from admitq.core.refusals import InsufficientQuota, NamespaceMismatch, NobodyToPreempt, NoFlavorFits
-from admitq.core.requests import asking
+from admitq.core.refusals import InsufficientQuota, NamespaceMismatch, NoFlavorFits, NoPreemptionTargets
+from admitq.core.requests import template_requesting
 from admitq.core.settings import Settings
 from admitq.core.state import AdmissionState
 from tests.unit.core.play import RECLAIM, Play, group, key, queue
@@ -18,7 +18,7 @@ from tests.unit.core.play import RECLAIM, Play, group, key, queue
 def _missing(play: Play, name: str) -> int:
     """How much is missing for the workload, by the refusal of its lane."""
     refusal = play.state.queries.parked_refusal(key(name))
-    shortfall = refusal.refused if isinstance(refusal, NobodyToPreempt) else refusal
+    shortfall = refusal.refused if isinstance(refusal, NoPreemptionTargets) else refusal
     assert isinstance(shortfall, NoFlavorFits)
     (short,) = shortfall.parts[0].refusals
     assert isinstance(short, InsufficientQuota)
@@ -102,7 +102,7 @@ def test_lane_that_may_preempt_is_evaluated_at_any_return_of_quota() -> None:
 
 def test_lane_that_may_shrink_is_evaluated_at_any_return_of_quota() -> None:
     play = _full()
-    play.submit("large", "q", pod_sets=(PodSet("main", 3, asking({"cpu": 1}), min_count=2),))
+    play.submit("large", "q", pod_sets=(PodSet("main", 3, template_requesting({"cpu": 1}), min_count=2),))
     play.run()
     play.finish("a")
     play.run()
@@ -137,7 +137,7 @@ def test_lane_with_flavors_and_one_with_podsets_are_admitted_when_their_needs_ar
     play.submit("a", "q", 4)
     play.submit("b", "q", 1)
     play.run("a", "b")
-    pods = tuple(PodSet(name, 1, asking({"cpu": 2})) for name in ("one", "two"))
+    pods = tuple(PodSet(name, 1, template_requesting({"cpu": 2})) for name in ("one", "two"))
     play.submit("two-sets", "q", pod_sets=pods)
     play.submit("single", "q", 3)
     play.run()
@@ -152,7 +152,11 @@ def test_lane_with_flavors_and_one_with_podsets_are_admitted_when_their_needs_ar
 def test_restart_leaves_parked_lanes_parked() -> None:
     play = _full()
     play.submit("large", "q", 3)
-    play.submit("two-sets", "q", pod_sets=tuple(PodSet(name, 1, asking({"cpu": 1})) for name in ("x", "y")))
+    play.submit(
+        "two-sets",
+        "q",
+        pod_sets=tuple(PodSet(name, 1, template_requesting({"cpu": 1})) for name in ("x", "y")),
+    )
     play.run()
     for _ in range(2):
         dumped = play.state.to_dict()

@@ -11,7 +11,7 @@ from admitq.core import quota
 from admitq.core.amounts import FlavorResource
 from admitq.core.instructions import Preempt, PreemptionReason
 from admitq.core.model import ObjectKey
-from admitq.core.overlay import Overlay, without
+from admitq.core.overlay import Overlay, ask_without
 from admitq.core.preemption import Victim, find_victims
 from admitq.core.preemption.index import Amounts
 from admitq.core.settings import FairSharing, Gates, PreemptionStrategy, Settings
@@ -50,7 +50,7 @@ class Supposing:
         holders = [
             entry
             for name in self.queues
-            for line in (self.world.holders.leaving, self.world.holders.staying)
+            for line in (self.world.quota_holders.leaving, self.world.quota_holders.staying)
             for _, entry in line(name)
             if entry.workload.key not in self.victims
         ]
@@ -82,7 +82,7 @@ class Supposing:
             return list(find_victims(self.world, preemptor, usage, contested, excluded, tree))
 
         before = self.stage.cells()
-        expected = without(self.world, self.victims.values(), lambda: found(supposed=False))
+        expected = ask_without(self.world, self.victims.values(), lambda: found(supposed=False))
         assert self.overlay.without_victims(node, (), lambda: found(supposed=True)) == expected
         assert self.stage.cells() == before
 
@@ -93,7 +93,7 @@ class Supposing:
         others = [entry for entry in self.staying() if self.chance.random() < 0.3]
         own = [Victim(entry, PreemptionReason.IN_CLUSTER_QUEUE) for entry in others]
         gone = {**self.victims, **{entry.workload.key: entry for entry in others}}
-        available = without(self.world, gone.values(), lambda: quota.available(cell))
+        available = ask_without(self.world, gone.values(), lambda: quota.available(cell))
         assert self.overlay.without_victims(node, own, lambda: quota.available(cell)) == available
         self.count_reserved(-1)
         available = quota.available(cell)
@@ -101,7 +101,7 @@ class Supposing:
         assert self.overlay.without_reserved_capacity(node, lambda: quota.available(cell)) == available
 
     def staying(self) -> list[WorkloadEntry]:
-        return [entry for name in self.queues for _, entry in self.world.holders.staying(name)]
+        return [entry for name in self.queues for _, entry in self.world.quota_holders.staying(name)]
 
     def count_reserved(self, sign: int) -> None:
         for name, amount in self.reserved:

@@ -3,16 +3,16 @@
 import pytest
 
 from admitq.core.assignments import Assignment
-from admitq.core.instructions import Mode
+from admitq.core.instructions import FitMode
 from admitq.core.model import PodSet, PodSetAssignment
 from admitq.core.partial_admission import assign_partially, may_shrink
-from admitq.core.requests import PodSetDemand, asking, demands
+from admitq.core.requests import PodSetDemand, demands, template_requesting
 
 
 def pod_sets(*of: tuple[int, int | None]) -> tuple[PodSetDemand, ...]:
     return demands(
         tuple(
-            PodSet(f"p{index}", count, asking({"cpu": 1}), min_count=least)
+            PodSet(f"p{index}", count, template_requesting({"cpu": 1}), min_count=least)
             for index, (count, least) in enumerate(of)
         )
     )
@@ -20,7 +20,7 @@ def pod_sets(*of: tuple[int, int | None]) -> tuple[PodSetDemand, ...]:
 
 def attempt(some: tuple[PodSetDemand, ...]) -> Assignment:
     parts = tuple(PodSetAssignment(each.pod_set.name, (), each.totals, each.count) for each in some)
-    return Assignment(parts, (), Mode.FIT, 0, frozenset(), None, (), ())
+    return Assignment(parts, (), FitMode.FIT, 0, frozenset(), None, (), ())
 
 
 def counts(assignment: Assignment | None) -> list[int] | None:

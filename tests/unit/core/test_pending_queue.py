@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from admitq.core.amounts import FlavorResource
-from admitq.core.limit_ranges import Limits
+from admitq.core.limit_ranges import NamespaceLimits
 from admitq.core.model import ContainerResources, ObjectKey, PodSet, PodTemplate
-from admitq.core.requests import PLAIN, RequestRules
+from admitq.core.requests import DEFAULT_RULES, RequestRules
 from admitq.core.waiting.pending import new_pending
 from admitq.core.waiting.queue_checks import check_queue
 from admitq.core.waiting.scheduling_key import KeyRules
@@ -410,14 +410,14 @@ def test_workload_that_is_held_back_is_retried_if_its_change_may_end_that(
 
 
 def test_workloads_move_to_the_lane_of_what_they_request_now() -> None:
-    rules = {"n": PLAIN}
+    rules = {"n": DEFAULT_RULES}
     queue = queue_of(rules=KeyRules(lambda namespace: rules[namespace]))
     bare = (PodSet("main", 1, PodTemplate((ContainerResources(),))),)
     enter(queue, *(workload(name, pods=bare) for name in ("a", "b")))
     assert park_head(queue) == "a"
     backoff = hold_back(queue, Backoff(7), workload("c", pods=bare))
     hold_back(queue, InvalidWorkload(), workload("d", pods=bare))
-    rules["n"] = RequestRules(limits=Limits(default_requests=(("cpu", Fraction(1)),)))
+    rules["n"] = RequestRules(limits=NamespaceLimits(default_requests=(("cpu", Fraction(1)),)))
     for pending in list(queue.members.values()):
         queue.readjust(pending)
     queue.lanes.drop_emptied()

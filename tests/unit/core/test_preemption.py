@@ -14,9 +14,9 @@ from admitq.core.model import (
     StopPolicy,
 )
 from admitq.core.preemption import TreeCandidates, find_victims
-from admitq.core.preemption.candidates import Search
+from admitq.core.preemption.candidates import TargetSearch
 from admitq.core.preemption.classical import attempts, levels
-from admitq.core.preemption.room import Outlook, Room, outlook
+from admitq.core.preemption.room import Reachability, Room, estimate_reachability
 from admitq.core.supposed_usage import SupposedUsage
 from tests.unit.core.stage import Found, Stage, pair, policy
 
@@ -69,7 +69,7 @@ def test_policy(name: str, allowed: list[str]) -> None:
     ):
         stage.holds("q", what, 1, priority=priority, queued=queued, since=-number)
     cpu = pair("cpu")
-    search = Search(stage.world, stage.preemptor("q", priority=5, queued=5), {cpu: 1}, (cpu,), ())
+    search = TargetSearch(stage.world, stage.preemptor("q", priority=5, queued=5), {cpu: 1}, (cpu,), ())
     candidates = search.candidates(stage.world.cluster_queues["q"], PreemptionPolicy(name))
     assert [each.entry.workload.key.name for each in candidates] == allowed
 
@@ -159,7 +159,7 @@ def test_preempted_workload_counts_as_evicted() -> None:
     stage.holds("own", "b", 1)
     entry = stage.world.workloads[ObjectKey("default", "b")]
     entry.preempting = object()  # pyright: ignore[reportAttributeAccessIssue]
-    stage.world.holders.put(entry)
+    stage.world.quota_holders.put(entry)
     assert stage.names("own", 1, priority=1) == ["b"]
 
 
@@ -345,7 +345,7 @@ def test_advantage_of_the_hierarchy(
     stage.holds("own", "o", used)
     stage.holds("sibling", "s", sibling)
     node = stage.node("own")
-    search = Search(stage.world, stage.preemptor("own"), {pair("cpu"): asked}, (pair("cpu"),), ())
+    search = TargetSearch(stage.world, stage.preemptor("own"), {pair("cpu"): asked}, (pair("cpu"),), ())
     assert tuple(advantage for _, _, advantage in levels(search, node)) == expected
 
 
@@ -355,7 +355,7 @@ def test_what_is_not_asked_for_takes_no_advantage_away() -> None:
     stage.queue("own", "root", {"cpu": 4, "gpu": 0})
     stage.holds("own", "borrows", {"gpu": 1})
     cpu, gpu = pair("cpu"), pair("gpu")
-    search = Search(stage.world, stage.preemptor("own"), {cpu: 4, gpu: 0}, (cpu,), ())
+    search = TargetSearch(stage.world, stage.preemptor("own"), {cpu: 4, gpu: 0}, (cpu,), ())
     assert [advantage for _, _, advantage in levels(search, stage.node("own"))] == [True]
 
 
@@ -666,12 +666,14 @@ def test_search_after_many_cluster_queues_without_newer_candidates_finds_the_sam
 @pytest.mark.parametrize(
     ("wanted", "expected"),
     [
-        (5, Outlook.OPEN),
-        (6, Outlook.ONLY_WITH_OWN),
-        (7, Outlook.HOPELESS),
+        (5, Reachability.OPEN),
+        (6, Reachability.ONLY_WITH_OWN),
+        (7, Reachability.HOPELESS),
     ],
 )
-def test_outlook_counts_usage_of_all_but_borrowing_cluster_queues(wanted: int, expected: Outlook) -> None:
+def test_outlook_counts_usage_of_all_but_borrowing_cluster_queues(
+    wanted: int, expected: Reachability
+) -> None:
     stage = Stage()
     stage.cohort("all")
     stage.cohort("deep", "all", ResourceQuota(1, lending_limit=2))
@@ -688,8 +690,8 @@ def test_outlook_counts_usage_of_all_but_borrowing_cluster_queues(wanted: int, e
     stage.holds("own", "lower")
     stage.holds("own", "higher", priority=9)
     cpu, node = pair("cpu"), stage.node("own")
-    search = Search(stage.world, stage.preemptor("own", priority=5), {cpu: wanted}, (cpu,), ())
+    search = TargetSearch(stage.world, stage.preemptor("own", priority=5), {cpu: wanted}, (cpu,), ())
     index = TreeCandidates(stage.world, SupposedUsage(), ()).by_order(frozenset({cpu}))
     index.prepare(node)
     room = Room(node, search.usage)
-    assert outlook(search, index, room, room.is_free) is expected
+    assert estimate_reachability(search, index, room, room.is_free) is expected

@@ -4,7 +4,7 @@ import pytest
 
 from admitq.core import quota
 from admitq.core.amounts import LOWEST, UNLIMITED, FlavorResource
-from admitq.core.cohorts import Forest
+from admitq.core.cohorts import CohortTrees
 from admitq.core.model import ResourceQuota
 from admitq.core.quota import BorrowLevel, Cell
 
@@ -15,21 +15,21 @@ class Tree:
     """A forest with quota for one (flavor, resource)."""
 
     def __init__(self) -> None:
-        self.forest = Forest()
+        self.cohort_trees = CohortTrees()
 
     def cohort(self, name: str, parent: str | None = None, of: ResourceQuota | None = None) -> None:
-        self.forest.put_cohort(name, parent, {} if of is None else {CPU: of})
+        self.cohort_trees.put_cohort(name, parent, {} if of is None else {CPU: of})
 
     def queue(self, name: str, cohort: str | None, of: ResourceQuota) -> None:
-        self.forest.put_cluster_queue(name, cohort, {CPU: of})
+        self.cohort_trees.put_cluster_queue(name, cohort, {CPU: of})
 
     def cell(self, name: str) -> Cell:
-        nodes = self.forest.cluster_queues | self.forest.cohorts
+        nodes = self.cohort_trees.cluster_queues | self.cohort_trees.cohorts
         return nodes[name].cells[CPU]
 
     def use(self, name: str, amount: int) -> None:
-        node = self.forest.cluster_queues[name]
-        change = self.forest.add_usage if amount > 0 else self.forest.remove_usage
+        node = self.cohort_trees.cluster_queues[name]
+        change = self.cohort_trees.add_usage if amount > 0 else self.cohort_trees.remove_usage
         change(node, ((CPU, abs(amount)),))
 
     def available(self, *names: str) -> list[int]:

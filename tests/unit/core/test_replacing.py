@@ -8,9 +8,9 @@ from admitq.core import events as happened
 from admitq.core.amounts import FlavorResource
 from admitq.core.instructions import ReserveQuota
 from admitq.core.model import SECOND, ClusterQueuePreemption, PodSet, PreemptionPolicy
-from admitq.core.refusals import NoFlavorFits, OriginalHasOther, TakenInThisCycle
-from admitq.core.replacing import Replacements, beyond
-from admitq.core.requests import asking
+from admitq.core.refusals import NoFlavorFits, OriginalHasOtherFlavor, QuotaTakenInCycle
+from admitq.core.replacing import Replacements, usage_beyond
+from admitq.core.requests import template_requesting
 from admitq.core.settings import FairSharing, Settings
 from tests.unit.core.play import LOWER, RECLAIM, Play, group, key, preempted, queue, reported
 
@@ -19,7 +19,7 @@ CPU = FlavorResource("default", "cpu")
 
 
 def pods(count: int, cpu: int = 1) -> tuple[PodSet, ...]:
-    return (PodSet("main", count, asking({"cpu": cpu})),)
+    return (PodSet("main", count, template_requesting({"cpu": cpu})),)
 
 
 def held(play: Play, name: str) -> int:
@@ -106,8 +106,8 @@ def test_other_flavors_than_those_of_the_original_are_refused() -> None:
     refusal = reported(play.told)["second"]
     assert isinstance(refusal, NoFlavorFits)
     told = refusal.parts[0].refusals
-    assert OriginalHasOther("spot", "default") in told
-    assert OriginalHasOther("spare", "default") in told
+    assert OriginalHasOtherFlavor("spot", "default") in told
+    assert OriginalHasOtherFlavor("spare", "default") in told
     play.delete("second")
     play.submit("fits", "q", pod_sets=pods(4), replaces=key("first"))
     play.run("fits")
@@ -213,7 +213,7 @@ def test_an_original_in_another_queue_stays_what_it_is() -> None:
 
 def test_what_shrinks_in_one_place_is_not_given_away_before_it_is_free() -> None:
     usage = ((CPU, 5), (FlavorResource("default", "gpu"), 1))
-    assert beyond(usage, ((CPU, 7),)) == ((FlavorResource("default", "gpu"), 1),)
+    assert usage_beyond(usage, ((CPU, 7),)) == ((FlavorResource("default", "gpu"), 1),)
 
 
 def test_with_shares_the_replacement_counts_with_what_it_adds() -> None:
@@ -224,7 +224,7 @@ def test_with_shares_the_replacement_counts_with_what_it_adds() -> None:
     play.submit("other", "b", pod_sets=pods(7), queued_at=1)
     play.submit("second", "a", pod_sets=pods(6), replaces=key("first"))
     assert play.decide() == ["second"]
-    assert isinstance(play.refusal("other"), NoFlavorFits | TakenInThisCycle)
+    assert isinstance(play.refusal("other"), NoFlavorFits | QuotaTakenInCycle)
 
 
 def test_workload_without_replacement_is_unknown() -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from admitq.core.amounts import UNLIMITED
-from admitq.core.limit_ranges import Limits
+from admitq.core.limit_ranges import NamespaceLimits
 from admitq.core.model import (
     ContainerResources,
     ExactAmounts,
@@ -15,7 +15,7 @@ from admitq.core.model import (
     PodTemplate,
 )
 from admitq.core.refusals import Bound, OutOfBounds
-from admitq.core.requests import RequestRules, asking, demands, pod_requests, resolve
+from admitq.core.requests import RequestRules, demands, pod_requests, resolve, template_requesting
 from admitq.core.settings import Resources, Transformation, TransformationOutput
 from tests.unit.core.fractions_drawn import fractions
 
@@ -130,7 +130,9 @@ def test_the_overhead_is_the_runtime_classs_where_the_template_states_none(
     assert pod_requests(template, OVERHEADS) == expected
 
 
-DEFAULTS = RequestRules(limits=Limits(default_limits=exact(cpu=4, memory=8), default_requests=exact(cpu=3)))
+DEFAULTS = RequestRules(
+    limits=NamespaceLimits(default_limits=exact(cpu=4, memory=8), default_requests=exact(cpu=3))
+)
 
 
 @pytest.mark.parametrize(
@@ -155,7 +157,7 @@ def test_defaults_of_the_namespace_stand_in_for_what_a_container_does_not_state(
     [(4, 0, 4, 8), (4, 1, 3, 6), (4, 4, 0, 0), (4, 9, 0, 0), (0, 0, 0, 0)],
 )
 def test_a_podset_asks_for_the_pods_still_to_run(count: int, reclaimable: int, left: int, total: int) -> None:
-    pod_sets = (PodSet("main", count, asking({"cpu": 2})),)
+    pod_sets = (PodSet("main", count, template_requesting({"cpu": 2})),)
     (asked,) = demands(pod_sets, (("main", reclaimable),))
     assert (asked.count, asked.totals) == (left, (("cpu", total),))
     (ungated,) = demands(pod_sets, (("main", reclaimable),), RequestRules(reclaimable_pods=False))
@@ -163,7 +165,10 @@ def test_a_podset_asks_for_the_pods_still_to_run(count: int, reclaimable: int, l
 
 
 def test_reclaimable_pods_are_those_of_the_podset_named() -> None:
-    pod_sets = (PodSet("a", 2, asking({"cpu": 1})), PodSet("b", 2, asking({"cpu": 1})))
+    pod_sets = (
+        PodSet("a", 2, template_requesting({"cpu": 1})),
+        PodSet("b", 2, template_requesting({"cpu": 1})),
+    )
     asked = demands(pod_sets, (("b", 1), ("unknown", 5)))
     assert [each.count for each in asked] == [2, 1]
 
@@ -196,13 +201,13 @@ def test_a_demand_scales_to_fewer_pods() -> None:
 def test_configuration_selects_what_counts() -> None:
     as_credits = Transformation("cpu", (TransformationOutput("credits", Fraction(10)),), retain=False)
     rules = RequestRules(Resources(excluded_prefixes=("example.com/",), transformations=(as_credits,)))
-    pod_sets = (PodSet("main", 2, asking({"cpu": 150, "example.com/nic": 1, "memory": 3})),)
+    pod_sets = (PodSet("main", 2, template_requesting({"cpu": 150, "example.com/nic": 1, "memory": 3})),)
     (asked,) = demands(pod_sets, (), rules)
     assert asked.totals == (("credits", 4), ("memory", 6))
 
 
 def test_equal_questions_share_an_answer() -> None:
-    first, second = ((PodSet("main", 2, asking({"cpu": 1})),) for _ in range(2))
+    first, second = ((PodSet("main", 2, template_requesting({"cpu": 1})),) for _ in range(2))
     assert first == second
     assert first is not second
     assert hash(first) == hash(second)
@@ -216,16 +221,18 @@ def limited(limits: ExactAmounts, requests: ExactAmounts = ()) -> ContainerResou
 @pytest.mark.parametrize(
     ("template", "limits", "problems"),
     [
-        pytest.param(PodTemplate((limited(exact(cpu=1), exact(cpu=1)),)), Limits(), (), id="at the limit"),
+        pytest.param(
+            PodTemplate((limited(exact(cpu=1), exact(cpu=1)),)), NamespaceLimits(), (), id="at the limit"
+        ),
         pytest.param(
             PodTemplate((limited(exact(cpu=1, memory=9), exact(cpu=2, memory=8)),)),
-            Limits(),
+            NamespaceLimits(),
             (OutOfBounds(Bound.LIMIT, f"{CONTAINER}[cpu]", "cpu", Fraction(2), Fraction(1)),),
             id="above the limit",
         ),
         pytest.param(
             PodTemplate((), (limited(exact(cpu=1), exact(cpu=2)),), exact(cpu=4), exact(cpu=3)),
-            Limits(),
+            NamespaceLimits(),
             (
                 OutOfBounds(
                     Bound.LIMIT,
@@ -246,13 +253,15 @@ def limited(limits: ExactAmounts, requests: ExactAmounts = ()) -> ContainerResou
         ),
         pytest.param(
             PodTemplate((cpu(5),)),
-            Limits(default_limits=exact(cpu=4)),
+            NamespaceLimits(default_limits=exact(cpu=4)),
             (OutOfBounds(Bound.LIMIT, f"{CONTAINER}[cpu]", "cpu", Fraction(5), Fraction(4)),),
             id="above the limit that the namespace sets by default",
         ),
         pytest.param(
             PodTemplate((cpu(2), cpu(5)), (cpu(6),)),
-            Limits(container_maximum=exact(cpu=5, memory=1), container_minimum=exact(cpu=3, memory=1)),
+            NamespaceLimits(
+                container_maximum=exact(cpu=5, memory=1), container_minimum=exact(cpu=3, memory=1)
+            ),
             (
                 OutOfBounds(
                     Bound.MAXIMUM,
@@ -267,13 +276,13 @@ def limited(limits: ExactAmounts, requests: ExactAmounts = ()) -> ContainerResou
         ),
         pytest.param(
             PodTemplate((cpu(3),)),
-            Limits(container_maximum=exact(cpu=3), container_minimum=exact(cpu=3)),
+            NamespaceLimits(container_maximum=exact(cpu=3), container_minimum=exact(cpu=3)),
             (),
             id="at the bounds",
         ),
         pytest.param(
             PodTemplate((cpu(2), cpu(2)), overhead=exact(cpu=1)),
-            Limits(pod_maximum=exact(cpu=4), pod_minimum=exact(cpu=6)),
+            NamespaceLimits(pod_maximum=exact(cpu=4), pod_minimum=exact(cpu=6)),
             (
                 OutOfBounds(
                     Bound.MAXIMUM,
@@ -294,14 +303,14 @@ def limited(limits: ExactAmounts, requests: ExactAmounts = ()) -> ContainerResou
         ),
         pytest.param(
             PodTemplate((limited(exact(cpu=1), exact(cpu=2)),)),
-            Limits(container_maximum=exact(cpu=1)),
+            NamespaceLimits(container_maximum=exact(cpu=1)),
             (OutOfBounds(Bound.LIMIT, f"{CONTAINER}[cpu]", "cpu", Fraction(2), Fraction(1)),),
             id="limits are told before LimitRanges",
         ),
     ],
 )
 def test_requests_out_of_bounds(
-    template: PodTemplate, limits: Limits, problems: tuple[OutOfBounds, ...]
+    template: PodTemplate, limits: NamespaceLimits, problems: tuple[OutOfBounds, ...]
 ) -> None:
     assert resolve((PodSet("main", 1, template),), (), RequestRules(limits=limits)).problems == problems
 
@@ -309,7 +318,7 @@ def test_requests_out_of_bounds(
 def test_what_a_transformation_makes_too_much_of_is_not_counted_as_less() -> None:
     huge = Transformation("cpu", (TransformationOutput("credits", Fraction(2**62)),))
     rules = RequestRules(Resources(transformations=(huge,)))
-    (asked,) = demands((PodSet("main", 1, asking({"cpu": 9000})),), (), rules)
+    (asked,) = demands((PodSet("main", 1, template_requesting({"cpu": 9000})),), (), rules)
     assert dict(asked.totals) == {"cpu": 9000, "credits": UNLIMITED}
 
 
@@ -328,7 +337,7 @@ templates = st.builds(
 )
 rules = st.builds(
     RequestRules,
-    limits=st.builds(Limits, default_limits=amounts_, default_requests=amounts_),
+    limits=st.builds(NamespaceLimits, default_limits=amounts_, default_requests=amounts_),
     overheads=st.just((("kata", exact(cpu=Fraction(1, 4))),)),
 )
 

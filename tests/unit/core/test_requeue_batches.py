@@ -17,7 +17,7 @@ from admitq.core.model import (
     ResourceQuota,
     Taint,
 )
-from admitq.core.requests import asking
+from admitq.core.requests import template_requesting
 from admitq.core.settings import AdmissionFairSharing, Settings
 from admitq.core.state import AdmissionState
 from tests.unit.core.play import LOWER, RECLAIM, Play, key, preempted, queue, reserved
@@ -264,14 +264,14 @@ def test_c13_head_follows_its_cohort_to_another_tree_within_the_period() -> None
     play.send(happened.CohortChanged(Cohort("inner", "outer")))
     play.submit("borrows", "borrower", 1)
     play.run()
-    assert play.state.queries.held_up_by("strict") == key("head")
+    assert play.state.queries.blocking_head("strict") == key("head")
 
 
 def _lane_without_quota() -> Play:
     """A ClusterQueue of two resources with a lane that needs one which an edit removes."""
     play = Play(COLLECTING)
     play.put(queue("q", resource_groups=_covers("cpu", "gpu")))
-    play.submit("waits", "q", pod_sets=(PodSet("main", 1, asking({"gpu": 2})),))
+    play.submit("waits", "q", pod_sets=(PodSet("main", 1, template_requesting({"gpu": 2})),))
     play.run()
     play.put(queue("q", resource_groups=_covers("cpu")))
     return play

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from admitq.core.model import SECOND, Admission, AdmissionCheckState, ObjectKey, PodSetAssignment, Workload
-from admitq.core.second_pass import SecondPasses, Turn, is_needed
+from admitq.core.second_pass import SecondPass, SecondPasses, needs_second_pass
 
 ONE, TWO = ObjectKey("default", "one"), ObjectKey("default", "two")
 PLACED = PodSetAssignment("placed", (("cpu", "f"),), (("cpu", 1000),), 1)
@@ -44,7 +44,7 @@ def _workload(**of: Any) -> Workload:
     ids=str,
 )
 def test_workload_that_lacks_only_places_needs_a_second_pass(of: dict[str, Any], needed: bool) -> None:
-    assert is_needed(_workload(**of)) is needed
+    assert needs_second_pass(_workload(**of)) is needed
 
 
 def test_no_second_pass_is_due_at_first() -> None:
@@ -56,16 +56,16 @@ def test_the_first_turn_comes_after_a_second_and_stays_where_it_is() -> None:
     passes = SecondPasses()
     passes.settle(ONE, 5, needed=True)
     passes.settle(ONE, 9, needed=True)
-    assert passes.turns == (Turn(5 + SECOND, ONE, SECOND),)
+    assert passes.turns == (SecondPass(5 + SECOND, ONE, SECOND),)
     assert passes.take_due(4 + SECOND) == []
-    assert passes.take_due(5 + SECOND) == [Turn(5 + SECOND, ONE, SECOND)]
+    assert passes.take_due(5 + SECOND) == [SecondPass(5 + SECOND, ONE, SECOND)]
 
 
 def test_second_pass_needed_again_at_the_same_instant_is_one_pass() -> None:
     passes = SecondPasses()
     for needed in (True, False, True):
         passes.settle(ONE, 5, needed=needed)
-    assert passes.take_due(5 + SECOND) == [Turn(5 + SECOND, ONE, SECOND)]
+    assert passes.take_due(5 + SECOND) == [SecondPass(5 + SECOND, ONE, SECOND)]
 
 
 def test_delay_doubles_after_each_failure_up_to_30_seconds() -> None:
@@ -98,12 +98,12 @@ def test_workload_without_need_has_no_second_pass_and_restarts_its_delay() -> No
     passes.settle(ONE, SECOND, needed=False)
     assert passes.next_at() is None
     passes.settle(ONE, 7, needed=True)
-    assert passes.turns == (Turn(7 + SECOND, ONE, SECOND),)
+    assert passes.turns == (SecondPass(7 + SECOND, ONE, SECOND),)
 
 
 def test_turns_are_restored_as_they_were() -> None:
     passes = SecondPasses()
     passes.settle(TWO, 0, needed=True)
-    passes.restore((Turn(3, ONE, 16 * SECOND),))
-    assert passes.turns == (Turn(3, ONE, 16 * SECOND),)
+    passes.restore((SecondPass(3, ONE, 16 * SECOND),))
+    assert passes.turns == (SecondPass(3, ONE, 16 * SECOND),)
     assert passes.next_at() == 3

@@ -35,7 +35,7 @@ from admitq.core.model import (
     Workload,
 )
 from admitq.core.refusals import NamespaceMismatch
-from admitq.core.requests import asking
+from admitq.core.requests import template_requesting
 from admitq.core.settings import AdmissionFairSharing, FairSharing, Settings
 from admitq.core.state import AdmissionState
 from admitq.core.statuses import FlavorTotals, ResourceTotal
@@ -46,7 +46,7 @@ FIRST, SECOND, THIRD = (ObjectKey("n", name) for name in ("first", "second", "th
 
 
 def workload(key: ObjectKey, cpu: int = 2, uid: str | None = None) -> Workload:
-    pods = (PodSet("main", 1, asking({"cpu": cpu})),)
+    pods = (PodSet("main", 1, template_requesting({"cpu": cpu})),)
     return Workload(key, uid or f"uid-{key.name}", "main", 0, pods)
 
 
@@ -119,7 +119,7 @@ def test_workload_that_finished_leaves_nothing_when_it_is_deleted(
         state.handle(happened.WorkloadDeleted(name, f"uid-{name.name}"), now=2)
     state.validate()
     state.handle(happened.CyclesRequested(), now=2)
-    assert (state.queries.workload_phase(key), state.queries.pending_shapes("q")) == (None, (0, 0))
+    assert (state.queries.workload_phase(key), state.queries.count_scheduling_keys("q")) == (None, (0, 0))
     assert not state.queries.cluster_queue_has_reservations("q")
     world = state._world  # pyright: ignore[reportPrivateUsage]
     assert (world.indexes.workloads_of, world.indexes.local_queues_in) == ({}, {})
@@ -182,12 +182,12 @@ def test_usage_of_a_reservation_counts_from_the_decision_until_the_workload_fini
 
 
 def test_pending_shapes_count_while_workloads_have_them(state: AdmissionState) -> None:
-    assert state.queries.pending_shapes("q") == (0, 1)
+    assert state.queries.count_scheduling_keys("q") == (0, 1)
     state.handle(happened.WorkloadChanged(workload(THIRD, cpu=1)), now=2)
-    assert state.queries.pending_shapes("q") == (1, 1)
+    assert state.queries.count_scheduling_keys("q") == (1, 1)
     state.handle(happened.WorkloadDeleted(SECOND, "uid-second"), now=2)
-    assert state.queries.pending_shapes("q") == (1, 0)
-    assert state.queries.pending_shapes("unknown") == (0, 0)
+    assert state.queries.count_scheduling_keys("q") == (1, 0)
+    assert state.queries.count_scheduling_keys("unknown") == (0, 0)
 
 
 def test_d19_shapes_and_requests_of_an_inactive_cluster_queue_are_inadmissible() -> None:
@@ -197,10 +197,10 @@ def test_d19_shapes_and_requests_of_an_inactive_cluster_queue_are_inadmissible()
         play.submit(name, "q", cpu=cpu)
     play.decide()
     play.submit("ready", "q", cpu=2)
-    assert play.state.queries.pending_shapes("q") == (1, 1)
+    assert play.state.queries.count_scheduling_keys("q") == (1, 1)
     assert play.state.queries.pending_requests("q") == {"cpu": 8}
     play.send(happened.ClusterQueueChanged(queue("q", 2, stop_policy=StopPolicy.HOLD)))
-    assert play.state.queries.pending_shapes("q") == (0, 2)
+    assert play.state.queries.count_scheduling_keys("q") == (0, 2)
     assert play.state.queries.pending_requests("q") == {"cpu": 8}
     assert play.state.queries.pending_requests("unknown") == {}
 
@@ -210,14 +210,14 @@ def test_d19_workload_of_another_namespace_counts_as_inadmissible_shape() -> Non
     play.put(queue("q", 2, namespace_selector=None))
     play.submit("alien", "q", cpu=1)
     play.decide()
-    assert play.state.queries.pending_shapes("q") == (0, 1)
+    assert play.state.queries.count_scheduling_keys("q") == (0, 1)
 
 
 @pytest.mark.parametrize("gate", ["count", "reclaimable"])
 def test_c14_lower_count_of_a_reserved_workload_admits_the_pending_one(gate: str) -> None:
     play = Play()
     play.put(queue("q", 8))
-    pods = PodSet("main", 8, asking({"cpu": 1}))
+    pods = PodSet("main", 8, template_requesting({"cpu": 1}))
     play.submit("wide", "q", pod_sets=(pods,))
     play.run("wide")
     play.submit("waits", "q", cpu=2)
@@ -385,7 +385,7 @@ def test_object_that_is_observed_again_changes_nothing(state: AdmissionState) ->
 def test_overhead_counts_for_workloads_that_name_its_runtime_class() -> None:
     state = AdmissionState()
     group = ResourceGroup(("cpu",), (FlavorQuotas("default", (("cpu", ResourceQuota(4)),)),))
-    template = replace(asking({"cpu": 1}), runtime_class="kata")
+    template = replace(template_requesting({"cpu": 1}), runtime_class="kata")
     named = (PodSet("leader", 1, template), PodSet("workers", 1, template))
     gated = replace(workload(SECOND), pod_sets=named, admission_gates=("gate",))
     overhead = happened.RuntimeClassChanged("kata", (("cpu", Fraction(9)),))
@@ -471,10 +471,10 @@ def test_queries_name_the_queue_of_a_workload_and_the_head_that_blocks_it() -> N
     play.send(happened.LocalQueueChanged(LocalQueue(ObjectKey("n", "astray"), "nowhere")))
     for name, local_queue in (("first", "q"), ("second", "q"), ("lost", "astray"), ("homeless", "none")):
         play.submit(name, local_queue, cpu=5)
-    assert play.state.queries.held_up_by("q") is None
+    assert play.state.queries.blocking_head("q") is None
     play.decide()
     state = play.state
-    assert [state.queries.held_up_by(name) for name in ("q", "nowhere")] == [key("first"), None]
+    assert [state.queries.blocking_head(name) for name in ("q", "nowhere")] == [key("first"), None]
     strategies = [state.queries.queueing_strategy(name) for name in ("q", "nowhere")]
     assert strategies == [QueueingStrategy.STRICT_FIFO, None]
     of = [state.queries.cluster_queue_of(key(name)) for name in ("second", "lost", "homeless", "unknown")]
@@ -489,7 +489,7 @@ def test_state_started_anew_knows_observations_only() -> None:
     play.decide()
     play.submit("decided", "q", cpu=1)
     assert reserved(play.cycles()) == ["decided"]
-    anew = play.state.started_anew()
+    anew = play.state.restarted()
     anew.validate()
     assert play.refusal("waits") is not None
     assert anew.queries.parked_refusal(key("waits")) is None

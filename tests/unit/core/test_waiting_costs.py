@@ -7,7 +7,7 @@ import pytest
 
 from admitq.core import events as happened
 from admitq.core.model import LocalQueue, PodSet, ResourceFlavor, Workload
-from admitq.core.requests import asking
+from admitq.core.requests import template_requesting
 from admitq.core.state import AdmissionState
 from admitq.core.world import World
 from tests.unit.core.evaluated import Evaluated
@@ -46,7 +46,7 @@ class Crowd:
         return self.state.handle(event, now=1)
 
     def _submit(self, name: str, cpu: int) -> None:
-        pods = (PodSet("main", 1, asking({"cpu": cpu})),)
+        pods = (PodSet("main", 1, template_requesting({"cpu": cpu})),)
         queued_at = len(self.world.workloads)
         self._send(happened.WorkloadChanged(Workload(key(name), f"uid-{name}", "q", queued_at, pods)))
 
@@ -78,7 +78,7 @@ def test_cost_of_a_return_of_quota_grows_slower_than_the_lanes_that_wait(least: 
     def cost(lanes: int) -> int:
         crowd = Crowd(lanes, least)
         waiting, entry = crowd.world.waiting, crowd.world.cluster_queues["q"]
-        crowd.world.forest.remove_usage(entry.node, ((CPU, RELEASED),))
+        crowd.world.cohort_trees.remove_usage(entry.node, ((CPU, RELEASED),))
 
         def find_head() -> None:
             waiting.quota_returned(entry.node, ((CPU, RELEASED),))

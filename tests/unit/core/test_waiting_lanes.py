@@ -4,7 +4,7 @@ import pytest
 
 from admitq.core.amounts import FlavorResource
 from admitq.core.model import PodSet
-from admitq.core.requests import asking
+from admitq.core.requests import template_requesting
 from admitq.core.waiting.pending import Pending
 from admitq.core.waiting.queue_checks import check_queue
 from admitq.core.waiting.wait_states import (
@@ -20,7 +20,7 @@ from tests.unit.core.pending_stage import NO_FIT, Quota, drained, enter, needs, 
 
 
 def _pods(cpu: int) -> tuple[PodSet, ...]:
-    return (PodSet("main", 1, asking({"cpu": cpu})),)
+    return (PodSet("main", 1, template_requesting({"cpu": cpu})),)
 
 
 def _refused(pending: Pending, kind: type[WaitingForQuota] | type[RetryOnProgress], amount: int) -> LaneState:

@@ -1,7 +1,7 @@
 """Causes that end the waiting of lanes elsewhere in the cohort tree."""
 
 from admitq.core.model import FlavorQuotas, PodSet, ResourceGroup, ResourceQuota
-from admitq.core.requests import asking
+from admitq.core.requests import template_requesting
 from tests.unit.core.play import Play, queue
 
 
@@ -11,7 +11,7 @@ def _covers(**quotas: int) -> tuple[ResourceGroup, ...]:
 
 
 def _gpus(count: int) -> tuple[PodSet, ...]:
-    return (PodSet("main", 1, asking({"gpu": count})),)
+    return (PodSet("main", 1, template_requesting({"gpu": count})),)
 
 
 def test_return_of_quota_that_its_cluster_queue_covers_no_longer_ends_waiting_in_the_tree() -> None:

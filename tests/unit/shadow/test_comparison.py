@@ -20,7 +20,7 @@ from admitq.core.model import (
     StopPolicy,
     Workload,
 )
-from admitq.core.requests import asking
+from admitq.core.requests import template_requesting
 from admitq.shadow.findings import DisagreementKind
 from admitq.shadow.log_fields import make_log_fields
 from tests.unit.core.play import LOWER, RECLAIM, group, key, queue
@@ -105,7 +105,7 @@ def submit(
 ) -> None:
     """A workload comes, some time after all that was before."""
     made.now += LEEWAY + SECOND
-    pod_sets = (PodSet("main", pods, asking({"cpu": cpu}), min_count=1 if pods > 1 else None),)
+    pod_sets = (PodSet("main", pods, template_requesting({"cpu": cpu}), min_count=1 if pods > 1 else None),)
     made.send(
         happened.WorkloadChanged(
             Workload(key(name), f"uid-{name}", of, made.now, pod_sets, priority=priority)
@@ -359,7 +359,14 @@ def test_recent_workload_may_be_unobserved() -> None:
     made.now += SECOND // 10
     made.send(
         happened.WorkloadChanged(
-            Workload(key("higher"), "uid-higher", "q", made.now, (PodSet("main", 1, asking({"cpu": 2})),), 5)
+            Workload(
+                key("higher"),
+                "uid-higher",
+                "q",
+                made.now,
+                (PodSet("main", 1, template_requesting({"cpu": 2})),),
+                5,
+            )
         )
     )
     made.deliver_to_shadow()
@@ -398,7 +405,7 @@ def test_deed_is_explained_when_its_conclusion_is_late_and_others_have_got_its_q
     # The watch of ClusterQueues is behind, and the quota passes on before the action is looked into.
     made.send(happened.ClusterQueueChanged(queue("q", 2)))
     made.put(key("w"), finished=True)
-    pod_sets = (PodSet("main", 1, asking({"cpu": 2})),)
+    pod_sets = (PodSet("main", 1, template_requesting({"cpu": 2})),)
     following = Workload(key("next"), "uid-next", "q", made.now, pod_sets, priority=priority)
     made.send(happened.WorkloadChanged(following))
     made.reserve(admitted("next", 2))

@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import pytest
 
-from admitq.core.instructions import FlavorAttempt, Mode, Preempt, PreemptionReason
+from admitq.core.instructions import FitMode, FlavorAttempt, Preempt, PreemptionReason
 from admitq.core.model import ObjectKey, ResourceProblem
 from admitq.core.refusals import (
     AdmissionChecksFailed,
@@ -16,24 +16,24 @@ from admitq.core.refusals import (
     InsufficientQuota,
     InvalidResources,
     NamespaceMismatch,
-    NobodyToPreempt,
     NodeAffinityMismatch,
     NoFitReason,
     NoFlavorFits,
+    NoPreemptionTargets,
     OutOfBounds,
-    OverlappingVictims,
+    OverlappingTargets,
     PodSetRefusals,
     PodsNotReady,
     PreemptionGated,
     PreemptionsFailed,
+    QuotaTakenInCycle,
     Refusal,
     ResourceNotCovered,
-    TakenInThisCycle,
     TooManyChecks,
     TopologyMissing,
     TopologyUnsupported,
     UntoleratedTaint,
-    WaitingForVictims,
+    WaitingForTargets,
 )
 from admitq.translate import messages
 
@@ -75,7 +75,7 @@ SHORT_TEXT = (
             ),
         ),
         (
-            WaitingForVictims(2, SHORT),
+            WaitingForTargets(2, SHORT),
             "WaitingForPreemptedWorkloads",
             f"{SHORT_TEXT}. Pending the preemption of 2 workload(s)",
         ),
@@ -84,10 +84,10 @@ SHORT_TEXT = (
             "WaitingForQuota",
             f"{SHORT_TEXT}. Preempting 1 workload(s) failed, will retry.",
         ),
-        (NobodyToPreempt(SHORT), "WaitingForQuota", SHORT_TEXT),
+        (NoPreemptionTargets(SHORT), "WaitingForQuota", SHORT_TEXT),
         (PreemptionGated(), "AdmissionGated", "Workload requires preemption, but it's gated"),
         (
-            OverlappingVictims(will_fit=True),
+            OverlappingTargets(will_fit=True),
             "WaitingForPreemptedWorkloads",
             (
                 "Workload has overlapping preemption targets with another workload, "
@@ -95,7 +95,7 @@ SHORT_TEXT = (
             ),
         ),
         (
-            OverlappingVictims(will_fit=False),
+            OverlappingTargets(will_fit=False),
             "WaitingForQuota",
             "Workload has overlapping preemption targets with another workload",
         ),
@@ -105,7 +105,7 @@ SHORT_TEXT = (
             "waiting for all admitted workloads to be in PodsReady condition",
         ),
         (
-            TakenInThisCycle(),
+            QuotaTakenInCycle(),
             "WaitingForQuota",
             "Workload no longer fits after processing another workload",
         ),
@@ -209,11 +209,15 @@ def test_bypassed_workload_has_the_reason_of_its_equal() -> None:
 
 def test_flavors_considered_leaves_out_the_plain_fit() -> None:
     attempts = (
-        FlavorAttempt("driver", "spot", Mode.NO_FIT, 0, (NodeAffinityMismatch("spot"),)),
-        FlavorAttempt("driver", "near", Mode.FIT, 1),
-        FlavorAttempt("workers", "far", Mode.FIT, 0),
+        FlavorAttempt("driver", "spot", FitMode.NO_FIT, 0, (NodeAffinityMismatch("spot"),)),
+        FlavorAttempt("driver", "near", FitMode.FIT, 1),
+        FlavorAttempt("workers", "far", FitMode.FIT, 0),
         FlavorAttempt(
-            "workers", "near", Mode.NO_FIT, 0, (InsufficientQuota("near", "cpu", 500), FlavorNotFound("near"))
+            "workers",
+            "near",
+            FitMode.NO_FIT,
+            0,
+            (InsufficientQuota("near", "cpu", 500), FlavorNotFound("near")),
         ),
     )
     assert messages.flavors_considered(attempts) == (
@@ -227,12 +231,12 @@ def test_flavors_considered_leaves_out_the_plain_fit() -> None:
 @pytest.mark.parametrize(
     ("mode", "text"),
     [
-        (Mode.PREEMPT, "Preempt"),
-        (Mode.RECLAIM, "Reclaim"),
-        (Mode.NO_PREEMPTION_CANDIDATES, "NoPreemptionCandidates"),
+        (FitMode.PREEMPT, "Preempt"),
+        (FitMode.RECLAIM, "Reclaim"),
+        (FitMode.NO_PREEMPTION_CANDIDATES, "NoPreemptionCandidates"),
     ],
 )
-def test_flavors_considered_name_the_preemption_mode(mode: Mode, text: str) -> None:
+def test_flavors_considered_name_the_preemption_mode(mode: FitMode, text: str) -> None:
     attempt = FlavorAttempt("main", "spot", mode, 2, (InsufficientQuota("spot", "cpu", 1000),))
     assert messages.flavors_considered([attempt]) == (
         f"main: spot(preemptionMode={text};borrow=2;"

@@ -27,7 +27,7 @@ class PreemptionOrder(NamedTuple):
     uid: str
 
 
-class Holder(Protocol):
+class QuotaHolder(Protocol):
     """A workload that holds quota, as far as its place depends on it."""
 
     @property
@@ -51,13 +51,13 @@ class Holder(Protocol):
         ...
 
 
-def preemption_order(holder: Holder) -> PreemptionOrder:
+def preemption_order(holder: QuotaHolder) -> PreemptionOrder:
     """The key by which a holder is sorted in its ClusterQueue."""
     workload = holder.workload
     return PreemptionOrder(workload.priority, -holder.reserved_at, workload.uid)
 
 
-H = TypeVar("H", bound=Holder)
+H = TypeVar("H", bound=QuotaHolder)
 
 
 class _Place(Generic[H]):
@@ -68,7 +68,7 @@ class _Place(Generic[H]):
 
     __slots__ = ("holder", "line", "order")
 
-    def __init__(self, holder: H, line: "_Line[H]") -> None:
+    def __init__(self, holder: H, line: "_HoldersInOrder[H]") -> None:
         self.holder: H | None = holder
         self.order = _UNSORTED
         self.line = line
@@ -84,7 +84,7 @@ _FEW: Final = 16
 """Up to one newcomer for so many who stand in order, each is inserted; if more, the line is sorted anew."""
 
 
-class _Line(Generic[H]):
+class _HoldersInOrder(Generic[H]):
     """Holders in order, newcomers aside until somebody looks."""
 
     __slots__ = ("ordered", "recent", "size")
@@ -126,13 +126,13 @@ class _Line(Generic[H]):
             self.ordered.sort(key=_ORDER)
 
 
-class Holders(Generic[H]):
+class QuotaHolders(Generic[H]):
     """The lines of all ClusterQueues, existing or not."""
 
     def __init__(self) -> None:
         self._places: dict[ObjectKey, _Place[H]] = {}
-        self._staying: dict[str, _Line[H]] = {}
-        self._leaving: dict[str, _Line[H]] = {}
+        self._staying: dict[str, _HoldersInOrder[H]] = {}
+        self._leaving: dict[str, _HoldersInOrder[H]] = {}
 
     def __len__(self) -> int:
         """How many hold quota."""
@@ -157,7 +157,7 @@ class Holders(Generic[H]):
         lines = self._leaving if holder.is_leaving else self._staying
         line = lines.get(held.cluster_queue)
         if line is None:
-            line = lines[held.cluster_queue] = _Line()
+            line = lines[held.cluster_queue] = _HoldersInOrder()
         place = self._places.get(workload.key)
         if place is not None:
             stays = place.holder is holder and place.line is line

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from admitq.core.amounts import UNLIMITED, Amounts, FlavorResource, add, amounts
 from admitq.core.assignments import Assignment
-from admitq.core.cohorts import Forest, Node
+from admitq.core.cohorts import CohortTrees, Node
 from admitq.core.model import (
     ClusterQueue,
     ClusterQueuePreemption,
@@ -43,10 +43,10 @@ _REMEMBERED: Final = 1024
 
 _DEFAULT_RULES: Final = FlavorFungibility()
 
-NodesUnfit = FlavorNotFound | UntoleratedTaint | NodeAffinityMismatch
+NodeRefusal = FlavorNotFound | UntoleratedTaint | NodeAffinityMismatch
 
 
-class Check(NamedTuple):
+class QuotaDemand(NamedTuple):
     """How much of one resource is to come from one flavor."""
 
     pair: FlavorResource
@@ -54,22 +54,22 @@ class Check(NamedTuple):
     amount: int
 
 
-class Candidate(NamedTuple):
+class FlavorOption(NamedTuple):
     """A flavor for one resource group: why it is refused whatever quota there is, or what is asked of it."""
 
     flavor: str
     unfit: FlavorRefusal | None
-    checks: tuple[Check, ...]
+    checks: tuple[QuotaDemand, ...]
 
 
-class GroupPlan(NamedTuple):
+class GroupOptions(NamedTuple):
     """What podsets that are assigned together request of one resource group, and from which flavors."""
 
     resources: tuple[str, ...]
-    candidates: tuple[Candidate, ...]
+    candidates: tuple[FlavorOption, ...]
 
 
-class UnitPlan(NamedTuple):
+class UnitOptions(NamedTuple):
     """Podsets that are assigned together: one, or all of one podset group.
 
     ``requests`` are those of each podset, as many as the ClusterQueue covers.
@@ -80,7 +80,7 @@ class UnitPlan(NamedTuple):
     counts: tuple[int, ...]
     requests: tuple[Amounts, ...]
     uncovered: tuple[ResourceNotCovered, ...]
-    groups: tuple[GroupPlan, ...]
+    groups: tuple[GroupOptions, ...]
 
     @property
     def shortage(self) -> tuple[QuotaNeed, ...] | None:
@@ -100,14 +100,14 @@ class UnitPlan(NamedTuple):
             yield position, PodSetAssignment(name, flavors, requests, count)
 
 
-class Choice(NamedTuple):
+class FlavorChoice(NamedTuple):
     """What podsets get, and what they take together without amounts of zero."""
 
     pod_sets: tuple[PodSetAssignment, ...]
     usage: tuple[tuple[FlavorResource, int], ...]
 
 
-def _short(checks: Iterable[Check]) -> QuotaNeed | None:
+def _short(checks: Iterable[QuotaDemand]) -> QuotaNeed | None:
     """The first of these amounts that is not available."""
     for pair, cell, amount in checks:
         if amount > max(0, available(cell)):
@@ -115,13 +115,13 @@ def _short(checks: Iterable[Check]) -> QuotaNeed | None:
     return None
 
 
-Outlook = tuple[tuple[int, int, BorrowLevel], ...]
+QuotaSituation = tuple[tuple[int, int, BorrowLevel], ...]
 """What is available, what could be at most, and how far up it comes from, for every check there is."""
 
 _REMEMBERED_REFUSALS: Final = 64
 
 
-class Plan(NamedTuple):
+class RequestOptions(NamedTuple):
     """How the podsets of one shape are assigned, unit by unit.
 
     ``first`` is what every group's first flavor is asked for where podsets before it take theirs from the
@@ -131,14 +131,14 @@ class Plan(NamedTuple):
     the ``outlook`` of that moment: most who wait are tried again and again, and find quota as it was.
     """
 
-    units: tuple[UnitPlan, ...]
-    first: tuple[tuple[Check, ...], ...] | None
+    units: tuple[UnitOptions, ...]
+    first: tuple[tuple[QuotaDemand, ...], ...] | None
     fitting: dict[tuple[int, ...], Assignment]
-    chosen: dict[tuple[str, ...], Choice]
-    refused: dict[Outlook, Assignment]
+    chosen: dict[tuple[str, ...], FlavorChoice]
+    refused: dict[QuotaSituation, Assignment]
 
     @property
-    def outlook(self) -> Outlook | None:
+    def quota_situation(self) -> QuotaSituation | None:
         """All that decides over an attempt without preemption, if podsets do not depend on each other."""
         if len(self.units) != 1:
             return None
@@ -166,13 +166,13 @@ class Plan(NamedTuple):
         short = (need for checks in self.first if (need := _short(checks)) is not None)
         return next(((need,) for need in short), None)
 
-    def remember(self, outlook: Outlook, assignment: Assignment) -> None:
+    def remember(self, outlook: QuotaSituation, assignment: Assignment) -> None:
         """Remember what comes of an outlook."""
         if len(self.refused) >= _REMEMBERED_REFUSALS:
             self.refused.clear()
         self.refused[outlook] = assignment
 
-    def choose(self, candidates: tuple[Candidate, ...]) -> Choice:
+    def choose(self, candidates: tuple[FlavorOption, ...]) -> FlavorChoice:
         """What podsets get and take from these flavors, one for each group in order."""
         names = tuple([candidate.flavor for candidate in candidates])
         choice = self.chosen.get(names)
@@ -180,7 +180,7 @@ class Plan(NamedTuple):
             choice = self.chosen[names] = self._choice(candidates)
         return choice
 
-    def _choice(self, candidates: Iterable[Candidate]) -> Choice:
+    def _choice(self, candidates: Iterable[FlavorOption]) -> FlavorChoice:
         remaining = iter(candidates)
         assigned: dict[int, PodSetAssignment] = {}
         taken: dict[FlavorResource, int] = {}
@@ -192,11 +192,11 @@ class Plan(NamedTuple):
                     taken[pair] = add(taken.get(pair, 0), amount)
             assigned.update(unit.assigned(flavor_of))
         usage = tuple((pair, amount) for pair, amount in taken.items() if amount)
-        return Choice(tuple(assigned[position] for position in sorted(assigned)), usage)
+        return FlavorChoice(tuple(assigned[position] for position in sorted(assigned)), usage)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class OfferedFlavor:
+class FlavorWithCells:
     """A flavor, if it exists, with the ClusterQueue's quota cell of each resource that it gives."""
 
     name: str
@@ -205,70 +205,74 @@ class OfferedFlavor:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class OfferedGroup:
+class GroupWithCells:
     """The flavors of a resource group, in order of preference."""
 
     resources: tuple[str, ...]
-    flavors: tuple[OfferedFlavor, ...]
+    flavors: tuple[FlavorWithCells, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Offer:
+class FlavorOptions:
     """All that a ClusterQueue gives, and the rules by which it does."""
 
-    groups: tuple[OfferedGroup, ...] = ()
+    groups: tuple[GroupWithCells, ...] = ()
     fungibility: FlavorFungibility | None = _DEFAULT_RULES
     """None where the gate FlavorFungibility is off."""
     ignores_undeclared: bool = False
-    always_asks: bool = False
+    preempts_while_borrowing: bool = False
     """Whether preemption may help wherever quota is short, also beyond nominal quota in the whole tree."""
     refused: Mapping[str, FlavorRefusal] = field(default_factory=dict[str, FlavorRefusal])
     """Flavors that a constraint other than quota refuses, and why."""
-    plans: dict[tuple[PodSetDemand, ...], Plan] = field(default_factory=dict[tuple[PodSetDemand, ...], Plan])
+    remembered: dict[tuple[PodSetDemand, ...], RequestOptions] = field(
+        default_factory=dict[tuple[PodSetDemand, ...], RequestOptions]
+    )
 
-    def refusing(self, refused: Mapping[str, FlavorRefusal]) -> "Offer":
+    def without_flavors(self, refused: Mapping[str, FlavorRefusal]) -> "FlavorOptions":
         """The same without these flavors."""
-        return replace(self, refused=refused, plans={}) if refused else self
+        return replace(self, refused=refused, remembered={}) if refused else self
 
-    def plan(self, demands: tuple[PodSetDemand, ...]) -> Plan:
+    def options_for(self, demands: tuple[PodSetDemand, ...]) -> RequestOptions:
         """How podsets with these demands are to be assigned."""
-        plan = self.plans.get(demands)
+        plan = self.remembered.get(demands)
         if plan is None:
-            if len(self.plans) >= _REMEMBERED:
-                self.plans.clear()
+            if len(self.remembered) >= _REMEMBERED:
+                self.remembered.clear()
             units = tuple(_unit_plan(self, unit) for unit in _units(demands))
-            plan = self.plans[demands] = Plan(units, _first_choices(units), {}, {}, {})
+            plan = self.remembered[demands] = RequestOptions(units, _first_choices(units), {}, {}, {})
         return plan
 
 
-def offer_of(
+def build_flavor_options(
     cluster_queue: ClusterQueue,
-    forest: Forest,
+    cohort_trees: CohortTrees,
     node: Node,
     flavors: Mapping[str, ResourceFlavor],
     settings: Settings,
-) -> Offer:
+) -> FlavorOptions:
     """Lay out what a ClusterQueue gives, and by which rules."""
-    groups: list[OfferedGroup] = []
+    groups: list[GroupWithCells] = []
     for group in cluster_queue.resource_groups:
         offered = tuple(
-            OfferedFlavor(
+            FlavorWithCells(
                 flavor.name,
                 flavors.get(flavor.name),
                 {
-                    resource: forest.cell(node, FlavorResource(flavor.name, resource))
+                    resource: cohort_trees.cell(node, FlavorResource(flavor.name, resource))
                     for resource in group.covered_resources
                 },
             )
             for flavor in group.flavors
         )
-        groups.append(OfferedGroup(group.covered_resources, offered))
+        groups.append(GroupWithCells(group.covered_resources, offered))
     gates = settings.gates
-    return Offer(
+    return FlavorOptions(
         tuple(groups),
         cluster_queue.flavor_fungibility if gates.flavor_fungibility else None,
         ignores_undeclared=settings.resources.ignore_undeclared and gates.quota_check_strategy,
-        always_asks=_always_asks(cluster_queue.preemption, fair=settings.fair_sharing is not None),
+        preempts_while_borrowing=_always_asks(
+            cluster_queue.preemption, fair=settings.fair_sharing is not None
+        ),
     )
 
 
@@ -282,7 +286,9 @@ def _always_asks(policy: ClusterQueuePreemption, *, fair: bool) -> bool:
 # --- the layout for one shape ---------------------------------------------------------------------------
 
 
-def unfit_nodes(pod_sets: Iterable[PodSet], name: str, flavor: ResourceFlavor | None) -> NodesUnfit | None:
+def find_node_refusal(
+    pod_sets: Iterable[PodSet], name: str, flavor: ResourceFlavor | None
+) -> NodeRefusal | None:
     """Why the flavor's nodes cannot hold all of these pods, whatever quota there is."""
     if flavor is None:
         return FlavorNotFound(name)
@@ -305,8 +311,8 @@ def _units(demands: Iterable[PodSetDemand]) -> Iterable[dict[int, PodSetDemand]]
     return units.values()
 
 
-def _unit_plan(offer: Offer, unit: Mapping[int, PodSetDemand]) -> UnitPlan:
-    covered = {resource for group in offer.groups for resource in group.resources}
+def _unit_plan(options: FlavorOptions, unit: Mapping[int, PodSetDemand]) -> UnitOptions:
+    covered = {resource for group in options.groups for resource in group.resources}
     requests: list[Amounts] = []
     needs: dict[str, int] = {}
     for demand in unit.values():
@@ -318,20 +324,20 @@ def _unit_plan(offer: Offer, unit: Mapping[int, PodSetDemand]) -> UnitPlan:
         requests.append(amounts(each for each in totals.items() if each[0] in covered))
     missing = sorted(resource for resource, amount in needs.items() if amount and resource not in covered)
     pod_sets = [demand.pod_set for demand in unit.values()]
-    plans = (_group_plan(group, pod_sets, needs, offer.refused) for group in offer.groups)
-    return UnitPlan(
+    plans = (_group_plan(group, pod_sets, needs, options.refused) for group in options.groups)
+    return UnitOptions(
         tuple(unit),
         tuple(pod_set.name for pod_set in pod_sets),
         tuple(demand.count for demand in unit.values()),
         tuple(requests),
-        () if offer.ignores_undeclared else tuple(map(ResourceNotCovered, missing)),
+        () if options.ignores_undeclared else tuple(map(ResourceNotCovered, missing)),
         tuple(plan for plan in plans if plan.resources),
     )
 
 
-def _first_choices(units: Iterable[UnitPlan]) -> tuple[tuple[Check, ...], ...] | None:
+def _first_choices(units: Iterable[UnitOptions]) -> tuple[tuple[QuotaDemand, ...], ...] | None:
     taken: dict[FlavorResource, int] = {}
-    choices: list[tuple[Check, ...]] = []
+    choices: list[tuple[QuotaDemand, ...]] = []
     for unit in units:
         if unit.uncovered:
             return None
@@ -339,29 +345,31 @@ def _first_choices(units: Iterable[UnitPlan]) -> tuple[tuple[Check, ...], ...] |
             first = group.candidates[0] if group.candidates else None
             if first is None or first.unfit is not None:
                 return None
-            checks: list[Check] = []
+            checks: list[QuotaDemand] = []
             for pair, cell, amount in first.checks:
                 taken[pair] = add(taken.get(pair, 0), amount)
-                checks.append(Check(pair, cell, taken[pair]))
+                checks.append(QuotaDemand(pair, cell, taken[pair]))
             choices.append(tuple(checks))
     return tuple(choices)
 
 
 def _group_plan(
-    group: OfferedGroup,
+    group: GroupWithCells,
     pod_sets: Iterable[PodSet],
     needs: Mapping[str, int],
     refused: Mapping[str, FlavorRefusal],
-) -> GroupPlan:
+) -> GroupOptions:
     resources = tuple(sorted(needs.keys() & set(group.resources)))
-    return GroupPlan(
+    return GroupOptions(
         resources,
         tuple(
-            Candidate(
+            FlavorOption(
                 flavor.name,
-                unfit_nodes(pod_sets, flavor.name, flavor.spec) or refused.get(flavor.name),
+                find_node_refusal(pod_sets, flavor.name, flavor.spec) or refused.get(flavor.name),
                 tuple(
-                    Check(FlavorResource(flavor.name, resource), flavor.cells[resource], needs[resource])
+                    QuotaDemand(
+                        FlavorResource(flavor.name, resource), flavor.cells[resource], needs[resource]
+                    )
                     for resource in resources
                 ),
             )

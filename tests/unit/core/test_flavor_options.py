@@ -2,8 +2,8 @@
 
 import pytest
 
+from admitq.core.flavor_options import NodeRefusal, find_node_refusal
 from admitq.core.model import PodSet, ResourceFlavor, Taint, Toleration
-from admitq.core.offers import NodesUnfit, unfit_nodes
 from admitq.core.refusals import FlavorNotFound, NodeAffinityMismatch, UntoleratedTaint
 
 SPOT = ResourceFlavor("spot", (("arch", "arm"),), (Taint("spot", "yes", "NoSchedule"),))
@@ -26,6 +26,6 @@ UNTOLERATED = UntoleratedTaint("spot", "spot", "yes", "NoSchedule")
     ],
 )
 def test_nodes_that_cannot_hold_the_pods(
-    pod_sets: tuple[PodSet, ...], flavor: ResourceFlavor | None, unfit: NodesUnfit | None
+    pod_sets: tuple[PodSet, ...], flavor: ResourceFlavor | None, unfit: NodeRefusal | None
 ) -> None:
-    assert unfit_nodes(pod_sets, "spot", flavor) == unfit
+    assert find_node_refusal(pod_sets, "spot", flavor) == unfit

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from admitq.core.holders import Holders, preemption_order
 from admitq.core.ledger import Reservation
 from admitq.core.model import Instant, ObjectKey, Workload
+from admitq.core.quota_holders import QuotaHolders, preemption_order
 
 
 @dataclass(eq=False)
@@ -27,13 +27,13 @@ def someone(
     return Someone(Workload(key, f"uid-{name}", "q", 0, (), priority=priority), held, since, leaving)
 
 
-def names(holders: Holders[Someone], queue: str = "q", leaving: bool = False) -> list[str]:
+def names(holders: QuotaHolders[Someone], queue: str = "q", leaving: bool = False) -> list[str]:
     line = holders.leaving(queue) if leaving else holders.staying(queue)
     return [each.workload.key.name for _, each in line]
 
 
 def test_lower_priority_then_more_recently_reserved_then_uid() -> None:
-    holders = Holders[Someone]()
+    holders = QuotaHolders[Someone]()
     for each in (
         someone("d", priority=1, since=9),
         someone("b", priority=0, since=1),
@@ -46,7 +46,7 @@ def test_lower_priority_then_more_recently_reserved_then_uid() -> None:
 
 
 def test_leaving_holder_moves_to_the_leaving_line() -> None:
-    holders = Holders[Someone]()
+    holders = QuotaHolders[Someone]()
     each = someone("a")
     holders.put(each)
     each.is_leaving = True
@@ -55,7 +55,7 @@ def test_leaving_holder_moves_to_the_leaving_line() -> None:
 
 
 def test_changed_holder_gets_a_new_place() -> None:
-    holders = Holders[Someone]()
+    holders = QuotaHolders[Someone]()
     first, second = someone("a", priority=1), someone("b", priority=2)
     holders.put(first)
     holders.put(second)
@@ -68,14 +68,14 @@ def test_changed_holder_gets_a_new_place() -> None:
 
 
 def test_moved_holder_is_only_in_the_new_line() -> None:
-    holders = Holders[Someone]()
+    holders = QuotaHolders[Someone]()
     holders.put(someone("a"))
     holders.put(someone("a", queue="other"))
     assert (names(holders), names(holders, "other"), len(holders)) == ([], ["a"], 1)
 
 
 def test_workload_without_quota_is_no_holder() -> None:
-    holders = Holders[Someone]()
+    holders = QuotaHolders[Someone]()
     holders.put(someone("a"))
     holders.put(someone("a", queue=None))
     holders.put(someone("b", queue=None))
@@ -84,7 +84,7 @@ def test_workload_without_quota_is_no_holder() -> None:
 
 
 def test_a_newcomer_is_inserted_among_many() -> None:
-    holders = Holders[Someone]()
+    holders = QuotaHolders[Someone]()
     for number in range(100):
         holders.put(someone(f"{number:03}", priority=number))
     assert len(names(holders)) == 100
@@ -93,7 +93,7 @@ def test_a_newcomer_is_inserted_among_many() -> None:
 
 
 def test_traces_of_leavers_are_cleaned_away() -> None:
-    holders = Holders[Someone]()
+    holders = QuotaHolders[Someone]()
     for number in range(1000):
         holders.put(someone(f"{number:03}"))
         holders.remove(ObjectKey("default", f"{number:03}"))
@@ -103,7 +103,7 @@ def test_traces_of_leavers_are_cleaned_away() -> None:
 
 
 def test_at_most_64_entries_beyond_present_holders_are_kept() -> None:
-    holders = Holders[Someone]()
+    holders = QuotaHolders[Someone]()
     everybody = [f"{number:03}" for number in range(400)]
     for name in everybody[:300]:
         holders.put(someone(name))
@@ -120,7 +120,7 @@ def test_at_most_64_entries_beyond_present_holders_are_kept() -> None:
 
 @pytest.mark.parametrize("leaving", [False, True])
 def test_holder_put_again_leaves_a_trace_only_if_it_changed(leaving: bool) -> None:
-    holders = Holders[Someone]()
+    holders = QuotaHolders[Someone]()
     each = someone("a", leaving=leaving)
     for _ in range(2):
         holders.put(each)
@@ -134,7 +134,7 @@ def test_holder_put_again_leaves_a_trace_only_if_it_changed(leaving: bool) -> No
 
 @pytest.mark.parametrize("leaving", [False, True])
 def test_holders_since_a_place_are_those_from_it_on(leaving: bool) -> None:
-    holders = Holders[Someone]()
+    holders = QuotaHolders[Someone]()
     for number, name in enumerate("abcd"):
         holders.put(someone(name, priority=number, leaving=leaving))
     line = holders.leaving if leaving else holders.staying
@@ -158,7 +158,7 @@ def test_holders_since_a_place_are_those_from_it_on(leaving: bool) -> None:
 def test_order_of_the_remaining_holders_after_any_history(
     history: list[tuple[int, str | None, int, int, bool, bool]],
 ) -> None:
-    holders, model = Holders[Someone](), dict[str, Someone]()
+    holders, model = QuotaHolders[Someone](), dict[str, Someone]()
     for name, queue, priority, since, leaving, look in history:
         each = someone(str(name), priority, since, queue, leaving)
         holders.put(each)
