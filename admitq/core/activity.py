@@ -1,4 +1,4 @@
-"""Whether a ClusterQueue can admit, and all that keeps it from it, in the order in which it is told."""
+"""Whether a ClusterQueue is active, and all causes why it is not, in the order of its condition message."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ class ActiveReason(StrEnum):
 
 
 class InactiveCause(NamedTuple):
-    """One thing that keeps a ClusterQueue inactive, and the names of what is at fault."""
+    """One cause why a ClusterQueue is inactive, with the names of the objects at fault."""
 
     reason: ActiveReason
     names: tuple[str, ...] = ()
@@ -34,7 +34,7 @@ class InactiveCause(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What a ClusterQueue refers to, as it exists now."""
+    """The objects that ClusterQueues refer to, as they are now."""
 
     flavors: Mapping[str, ResourceFlavor]
     checks: Mapping[str, AdmissionCheck]
@@ -43,14 +43,14 @@ class Surroundings:
 
 
 def flavor_names(cluster_queue: ClusterQueue) -> tuple[str, ...]:
-    """Flavors that a ClusterQueue refers to, in its own order."""
+    """Return the flavors that a ClusterQueue refers to, in the order of its specification."""
     return tuple(
         dict.fromkeys(flavor.name for group in cluster_queue.resource_groups for flavor in group.flavors)
     )
 
 
 def check_names(cluster_queue: ClusterQueue) -> tuple[str, ...]:
-    """AdmissionChecks that a ClusterQueue refers to, sorted."""
+    """Return the AdmissionChecks that a ClusterQueue refers to, sorted."""
     return tuple(sorted({rule.name for rule in cluster_queue.admission_checks}))
 
 
@@ -104,7 +104,7 @@ def _multikueue_with_provisioning(queue: ClusterQueue, around: Surroundings) -> 
 
 
 def _missing_topologies(queue: ClusterQueue, around: Surroundings) -> tuple[str, ...] | None:
-    """Pairs of topology and flavor, flattened. Another cluster's topology is not looked for here."""
+    """Return pairs of topology and flavor, flattened. With MultiKueue, topologies are in other clusters."""
     if _checks_of(around.settings.multikueue_controller, queue, around):
         return None
     flavors = (around.flavors.get(name) for name in flavor_names(queue))
@@ -143,5 +143,5 @@ def _causes(queue: ClusterQueue, around: Surroundings) -> Iterator[InactiveCause
 
 
 def inactive_causes(queue: ClusterQueue, around: Surroundings) -> tuple[InactiveCause, ...]:
-    """All that keeps the ClusterQueue from admitting; empty if it is active."""
+    """Return all causes why the ClusterQueue is inactive; empty if it is active."""
     return tuple(_causes(queue, around))

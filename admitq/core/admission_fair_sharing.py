@@ -1,12 +1,12 @@
-"""What LocalQueues have used lately, so that within a ClusterQueue the one that used least goes first.
+"""Usage accounts of LocalQueues: within a ClusterQueue, the LocalQueue with the least past use comes first.
 
-The rules (semantics, Admission fair sharing): past use decays by half every half-life towards what is used
-now. As it takes time until use shows, a workload is charged a penalty as soon as it is assumed, at most
-once; it becomes part of what was consumed when the workload is admitted, and is taken back if it never is.
+The rules (semantics, Admission fair sharing): past use decays towards the present usage, by half in every
+half-life. It takes time until usage shows in the past use. So a workload is charged a penalty once, when its
+reservation is decided. The penalty becomes part of the consumed amounts when the workload is admitted, and is
+taken back if it never is.
 
-Everything is counted in integers, in units of 2⁻⁵³ of what amounts are counted in. The share that remains
-after a time is the only number that is not exact: it is the true value rounded to the nearest 2⁻⁵³, reckoned
-by integers alone, so that it is the same on every machine.
+Amounts are integers, in units of 2⁻⁵³ of the usual unit. Only the fraction that remains after a time is not
+exact: it is rounded to the nearest 2⁻⁵³. It is computed with integers, so that all machines agree.
 """
 
 from collections.abc import Iterable, Mapping
@@ -32,7 +32,7 @@ _DIGITS: Final = 128
 
 
 def _roots_of_half() -> tuple[int, ...]:
-    """2^-½, 2^-¼, 2^-⅛ …, each times 2^192."""
+    """Return 2^-½, 2^-¼, 2^-⅛ …, each times 2^192."""
     roots: list[int] = []
     root = 1 << (_PRECISION - 1)
     for _ in range(_DIGITS):
@@ -46,9 +46,9 @@ _ROOTS: Final = _roots_of_half()
 
 @lru_cache(1024)
 def remaining(elapsed: int, half_life: int) -> int:
-    """What remains of past use after a time, 2^-(elapsed / half_life), times 2⁵³ and rounded to the nearest.
+    """Return the fraction of past use that remains after a time, times 2⁵³ and rounded to the nearest.
 
-    Everything remains for ever with a half-life of zero.
+    The fraction is 2^-(elapsed / half_life). With a half-life of 0, all past use remains.
 
     Args:
         elapsed: nanoseconds, not negative.
@@ -73,7 +73,7 @@ def remaining(elapsed: int, half_life: int) -> int:
 
 
 class PastUse(NamedTuple):
-    """By what LocalQueues are ordered: the less, the earlier. It is infinite for a weight of zero or less."""
+    """The past use of a LocalQueue; less comes first. It is infinite for a weight of zero or less."""
 
     infinite: bool
     amount: Fraction
@@ -83,7 +83,7 @@ NEVER_USED: Final = PastUse(infinite=False, amount=_ZERO)
 
 
 class Charge(NamedTuple):
-    """That a workload was charged. ``penalty`` is what has not become part of the consumed yet."""
+    """The charge of a workload. ``penalty`` is the part that does not count as consumed yet."""
 
     uid: str
     queue: ObjectKey
@@ -91,7 +91,7 @@ class Charge(NamedTuple):
 
 
 class Balance(NamedTuple):
-    """What a LocalQueue consumed, in units of 2⁻⁵³, as of an instant."""
+    """The amounts that a LocalQueue consumed until an instant, in units of 2⁻⁵³."""
 
     queue: ObjectKey
     weight: Fraction
@@ -100,7 +100,7 @@ class Balance(NamedTuple):
 
 
 class DumpedAccounts(NamedTuple):
-    """All that is on the books."""
+    """All usage accounts as a value."""
 
     balances: tuple[Balance, ...]
     charges: tuple[Charge, ...]
@@ -108,7 +108,7 @@ class DumpedAccounts(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class _Account:
-    """One LocalQueue. ``penalties`` is the sum of what is pending; ``age`` counts changes."""
+    """The account of one LocalQueue. ``penalties`` sums open penalties; ``age`` counts changes."""
 
     weight: Fraction
     consumed: dict[str, int]
@@ -116,10 +116,10 @@ class _Account:
     penalties: dict[str, int] = field(default_factory=dict[str, int])
     age: int = 0
     usage: PastUse | None = None
-    """As last reckoned; None after a change."""
+    """The past use as last computed; None after a change."""
 
 
-# --- the books ------------------------------------------------------------------------------------------
+# --- accounts -------------------------------------------------------------------------------------------
 
 
 class UsageAccounts:
@@ -140,9 +140,10 @@ class UsageAccounts:
     # --- LocalQueues ------------------------------------------------------------------------------
 
     def open(self, queue: LocalQueue, now: Instant) -> None:
-        """Take up a LocalQueue, with what its status tells the first time; later its weight.
+        """Open the account of a LocalQueue with the consumed amounts of its status, or update its weight.
 
-        What the status dates in the future counts as of now: until then no time would pass for the queue.
+        If the status has an instant in the future, the present counts: the past use would not decay until
+        then.
         """
         account = self._accounts.get(queue.key)
         if account is None:
@@ -154,7 +155,7 @@ class UsageAccounts:
             _changed(account)
 
     def close(self, key: ObjectKey) -> None:
-        """Forget a LocalQueue that is gone, with what its workloads were charged."""
+        """Close the account of a LocalQueue that was deleted, and forget the charges of its workloads."""
         self._accounts.pop(key, None)
         for uid in self._uids.pop(key, ()):
             del self._charges[uid]
@@ -162,7 +163,7 @@ class UsageAccounts:
     # --- workloads --------------------------------------------------------------------------------
 
     def penalize(self, key: ObjectKey, uid: str, totals: Iterable[Amounts]) -> None:
-        """Charge a workload that is about to be admitted for the first interval, unless it was before."""
+        """Charge a workload for the first sampling interval, unless it was charged already."""
         account = self._accounts.get(key)
         if account is None or uid in self._charges:
             return
@@ -177,10 +178,10 @@ class UsageAccounts:
         _changed(account)
 
     def roll_back(self, uid: str) -> ObjectKey | None:
-        """Forget that a workload was charged, and take back what has not been settled.
+        """Remove the charge of a workload, and take back the penalty that was not settled.
 
         Returns:
-            The LocalQueue that was charged for it; None if none was.
+            The LocalQueue that was charged; None if there was no charge.
         """
         charge = self._charges.pop(uid, None)
         if charge is None:
@@ -193,7 +194,7 @@ class UsageAccounts:
         return charge.queue
 
     def settle(self, key: ObjectKey, uid: str, used: Mapping[str, int], now: Instant) -> None:
-        """Let time pass until a workload's admission, and make its penalty part of what was consumed."""
+        """Take a sample at the admission of a workload, and count its penalty as consumed."""
         account = self._accounts.get(key)
         if account is None:
             return
@@ -212,12 +213,12 @@ class UsageAccounts:
     # --- time -------------------------------------------------------------------------------------
 
     def sample(self, key: ObjectKey, used: Mapping[str, int], now: Instant) -> None:
-        """Let time pass for a LocalQueue.
+        """Take a sample: decay the consumed amounts of a LocalQueue towards its present usage.
 
         Args:
             key: the LocalQueue.
             used: what its admitted workloads use now, by resource.
-            now: the present; one before the last sample counts as no time.
+            now: the present; if it is before the last sample, nothing decays.
         """
         account = self._accounts.get(key)
         if account is None:
@@ -234,13 +235,13 @@ class UsageAccounts:
         _changed(account)
 
     def next_sample(self, key: ObjectKey) -> Instant:
-        """When time is to be let pass for a LocalQueue again."""
+        """Return the instant of the next sample of a LocalQueue."""
         return self._accounts[key].at + self._settings.sampling_interval
 
     # --- answers ----------------------------------------------------------------------------------
 
     def usage(self, key: ObjectKey) -> PastUse:
-        """By what a LocalQueue is ordered: Σ weight · (consumed + penalties) / its weight, CPU in cores."""
+        """Return the past use of a LocalQueue: Σ weight · (consumed + penalties) / its fair weight."""
         account = self._accounts.get(key)
         if account is None:
             return NEVER_USED
@@ -259,7 +260,7 @@ class UsageAccounts:
         return PastUse(infinite=False, amount=total / account.weight)
 
     def consumed(self, key: ObjectKey) -> ConsumedResources | None:
-        """What a LocalQueue's status is to tell: amounts rounded up, as of the last sample."""
+        """Return the consumed amounts for the status of a LocalQueue: rounded up, as of the last sample."""
         account = self._accounts.get(key)
         if account is None:
             return None
@@ -267,14 +268,14 @@ class UsageAccounts:
         return ConsumedResources(tuple(sorted(amounts)), account.at)
 
     def age(self, key: ObjectKey) -> int:
-        """How often anything changed for a LocalQueue."""
+        """Return how often the account of a LocalQueue changed."""
         account = self._accounts.get(key)
         return 0 if account is None else account.age
 
     # --- dump -------------------------------------------------------------------------------------
 
     def taken(self) -> DumpedAccounts:
-        """All that is on the books, as a value."""
+        """Return all accounts as a value."""
         balances = (
             Balance(key, account.weight, tuple(sorted(account.consumed.items())), account.at)
             for key, account in sorted(self._accounts.items())
@@ -282,7 +283,7 @@ class UsageAccounts:
         return DumpedAccounts(tuple(balances), tuple(sorted(self._charges.values())))
 
     def restore(self, books: DumpedAccounts) -> None:
-        """Put the books in place as a dump had them."""
+        """Restore the accounts of a dump."""
         self._accounts = {
             key: _Account(weight, dict(consumed), at) for key, weight, consumed, at in books.balances
         }

@@ -11,14 +11,14 @@ MOST_CHECKS: Final = 8
 
 
 def assigned_flavors(pod_sets: Iterable[PodSetAssignment]) -> frozenset[str]:
-    """The flavors of an assignment."""
+    """Return the flavors of an assignment."""
     return frozenset(flavor for part in pod_sets for _, flavor in part.flavors)
 
 
 def applicable_checks(
     rules: Iterable[AdmissionCheckRule], offered: Collection[str], assigned: Collection[str] | None = None
 ) -> frozenset[str]:
-    """The checks that apply with the assigned flavors, or to every flavor while none are assigned.
+    """Return the checks that apply with the assigned flavors, or to every flavor while none are assigned.
 
     Args:
         rules: the checks that the ClusterQueue names.
@@ -42,7 +42,7 @@ def too_many_checks(
     offered: Collection[str],
     assigned: Collection[str] | None = None,
 ) -> TooManyChecks | None:
-    """The refusal of a workload to which more checks apply than its status can list.
+    """Return the refusal of a workload to which more checks apply than its status can list.
 
     Checks that apply to every flavor are counted first: no assignment needs fewer.
     """

@@ -1,4 +1,4 @@
-"""What comes out of a search for flavors, and how good it is."""
+"""The results of a search for flavors."""
 
 from typing import Final, NamedTuple
 
@@ -9,7 +9,7 @@ from admitq.core.refusals import NoFlavorFits
 
 
 class FlavorFit(NamedTuple):
-    """What a flavor offers: a mode, and how far up the tree quota comes from."""
+    """How a flavor fits a request: the mode, and how far up the cohort tree quota comes from."""
 
     mode: FitMode
     borrow_level: int
@@ -20,9 +20,9 @@ FITS_WITHIN_QUOTA: Final = FlavorFit(FitMode.FIT, 0)
 
 
 class TriedFlavor(NamedTuple):
-    """How far the scan of one resource group got for podsets that are assigned together.
+    """The flavor at which the scan of one resource group stopped, for podsets that are assigned together.
 
-    The scan is named by the first podset and the first resource.
+    The first podset and the first resource identify the scan.
     """
 
     pod_set: str
@@ -31,26 +31,26 @@ class TriedFlavor(NamedTuple):
 
 
 class Assignment(NamedTuple):
-    """Flavors for every podset, or the refusal of the first that none fits."""
+    """Flavors for each podset, or the refusal of the first podset that no flavor fits."""
 
     pod_sets: tuple[PodSetAssignment, ...]
     usage: tuple[tuple[FlavorResource, int], ...]
-    """All that the workload takes, without amounts of zero."""
+    """The usage of the workload, without amounts of zero."""
     mode: FitMode
-    """The worst mode of any request: with anything but ``FIT`` quota is not to be had without preemption."""
+    """The worst mode of any request. With any mode but ``FIT``, the workload does not fit now."""
     borrow_level: int
-    """The highest of any request; also of those before the one that no flavor fits."""
+    """The highest of any request, also of requests before the one that no flavor fits."""
     contested: frozenset[FlavorResource]
-    """What does not fit into unused quota."""
+    """The (flavor, resource) pairs that do not fit into unused quota."""
     refusal: NoFlavorFits | None
-    """Why it does not fit, unless it does: also of an assignment for which others are to be preempted."""
+    """Why the workload does not fit into unused quota; None if it fits."""
     attempts: tuple[FlavorAttempt, ...]
-    """The flavors that were looked at and not simply taken, where the assignment fits."""
+    """If the workload fits: the flavors that were tried, except those that fit without borrowing."""
     tried: tuple[TriedFlavor, ...]
     """Scans that have flavors left to try."""
 
     @property
     def shortfall(self) -> NoFlavorFits:
-        """The refusal of an assignment that does not fit; every such has one."""
+        """The refusal of an assignment that does not fit."""
         assert self.refusal is not None  # noqa: S101 narrows the type
         return self.refusal

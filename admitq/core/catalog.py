@@ -1,4 +1,4 @@
-"""What ClusterQueues refer to and are placed in: flavors, checks, topologies, namespaces and Cohorts."""
+"""Observed objects that ClusterQueues refer to: flavors, checks, topologies, namespaces and Cohorts."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -25,7 +25,7 @@ class Catalog:
     """Names of ClusterQueues by admission check, whether that exists or not."""
 
     def surroundings(self, settings: Settings) -> Surroundings:
-        """What decides, beside its specification, whether a ClusterQueue is active."""
+        """Return what decides, beside its specification, whether a ClusterQueue is active."""
         return Surroundings(self.flavors, self.checks, self.topologies, settings)
 
     def add_user(self, spec: ClusterQueue) -> None:
@@ -43,7 +43,7 @@ class Catalog:
             discard(self.users_of_check, name, spec.name)
 
     def users_of_topology(self, name: str) -> list[str]:
-        """Names of ClusterQueues that refer to a flavor of the topology."""
+        """Return names of ClusterQueues that refer to a flavor of the topology."""
         return [
             user
             for flavor in self.flavors.values()

@@ -1,11 +1,11 @@
 """When LocalQueues are charged for what goes through them (semantics, Admission fair sharing).
 
-``admission_fair_sharing`` keeps the books; here is what makes an entry in them. Without admission fair
-sharing there are no books and nothing here does anything.
+``admission_fair_sharing`` has the usage accounts; this module changes them. Without admission fair sharing
+there are no accounts, and the functions here do nothing.
 
-A workload is charged when its reservation is decided, and settled when it is seen admitted. Which workloads
-of a LocalQueue are seen admitted first within one instant must not matter, as events on different objects
-may come in any order; so they are settled when the instant is over, with what is in use then.
+A workload is charged when its reservation is decided, and settled when it is observed admitted. Events on
+different objects may come in any order. So the order in which workloads are observed admitted within one
+instant must not matter: they are settled when the instant is over, with the usage at that time.
 """
 
 import heapq
@@ -23,7 +23,7 @@ from admitq.core.world import World
 
 
 def open_account(world: World, spec: LocalQueue, now: Instant) -> None:
-    """Keep books of a LocalQueue that was created or changed."""
+    """Open the account of a LocalQueue that was created, or update it."""
     if world.charging.accounts is not None:
         world.charging.accounts.open(spec, now)
         _note_usage(world, spec.key)
@@ -31,20 +31,20 @@ def open_account(world: World, spec: LocalQueue, now: Instant) -> None:
 
 
 def close_account(world: World, key: ObjectKey) -> None:
-    """Forget a LocalQueue that is gone."""
+    """Close the account of a LocalQueue that was deleted."""
     if world.charging.accounts is not None:
         world.charging.accounts.close(key)
 
 
 def _counting(world: World, key: ObjectKey) -> LocalQueueEntry | None:
-    """The LocalQueue, if its ClusterQueue goes by what its LocalQueues used."""
+    """Return the LocalQueue, if its ClusterQueue has usage-based admission."""
     entry = world.local_queues.get(key)
     queue = None if entry is None else world.cluster_queues.get(entry.spec.cluster_queue)
     return entry if queue is not None and queue.spec.usage_based_admission else None
 
 
 def _note_usage(world: World, key: ObjectKey) -> None:
-    """Sort the workloads of a LocalQueue again where its past use decides, after that changed."""
+    """Sort the workloads of a LocalQueue again after its past use changed, if that decides."""
     world.outbox.touched_local_queues.add(key)
     entry = _counting(world, key)
     queue = None if entry is None else world.cluster_queues.get(entry.spec.cluster_queue)
@@ -57,7 +57,7 @@ def _note_usage(world: World, key: ObjectKey) -> None:
 
 
 def charge(world: World, entry: WorkloadEntry, usage: Usage) -> None:
-    """A reservation was decided that takes so much, beyond what another held that it is to replace."""
+    """Charge a workload for a reservation that was decided, of the usage that it adds."""
     queue = entry.local_queue
     if world.charging.accounts is not None and _counting(world, queue) is not None:
         totals = (((pair.resource, amount),) for pair, amount in usage)
@@ -66,12 +66,12 @@ def charge(world: World, entry: WorkloadEntry, usage: Usage) -> None:
 
 
 def discharge(world: World, entry: WorkloadEntry) -> None:
-    """A reservation does not stand, or its workload is gone or has moved on."""
+    """Take the charge of a workload back, because it lost its reservation, ended or was deleted."""
     _forget_charge(world, entry.workload.uid)
 
 
 def _forget_charge(world: World, uid: str) -> None:
-    """Take a charge back; one of a workload that was just seen admitted is settled before."""
+    """Take a charge back. If the workload was just observed admitted, it is settled first."""
     if world.charging.accounts is None:
         return
     if any(seen.uid == uid for seen in world.charging.seen_admitted):
@@ -86,7 +86,7 @@ def _take_back(world: World, books: UsageAccounts, uid: str) -> None:
 
 
 def follow(world: World, entry: WorkloadEntry, former: Workload, now: Instant) -> None:
-    """A workload was seen changed; ``former`` is what it was."""
+    """Update charges after a change of a workload; ``former`` is its value before."""
     workload = entry.workload
     if world.charging.accounts is None:
         return
@@ -103,7 +103,7 @@ def _is_admitted(workload: Workload) -> bool:
 
 
 def restore(world: World, books: DumpedAccounts | None) -> None:
-    """Put the books in place as a dump had them, where some are kept."""
+    """Restore the accounts of a dump, with admission fair sharing."""
     if world.charging.accounts is not None and books is not None:
         world.charging.accounts.restore(books)
         for key in world.local_queues:
@@ -112,7 +112,7 @@ def restore(world: World, books: DumpedAccounts | None) -> None:
 
 
 def settle_admissions(world: World, before: Instant | None = None) -> None:
-    """Settle those who were seen admitted, at an instant before the given one if one is given."""
+    """Settle workloads that were observed admitted; with ``before``, at an instant before that."""
     books, seen = world.charging.accounts, world.charging.seen_admitted
     if books is None or not seen or (before is not None and seen[0].at >= before):
         return
@@ -128,7 +128,7 @@ def settle_admissions(world: World, before: Instant | None = None) -> None:
 
 
 def _in_use(world: World, key: ObjectKey) -> dict[str, int]:
-    """What admitted workloads of a LocalQueue use now, by resource."""
+    """Return what admitted workloads of a LocalQueue use now, by resource."""
     used: dict[str, int] = {}
     for pair, amount in world.reservations.ledger.of_local_queue(key).admitted_usage.items():
         used[pair.resource] = used.get(pair.resource, 0) + amount
@@ -136,9 +136,9 @@ def _in_use(world: World, key: ObjectKey) -> dict[str, int]:
 
 
 def past_use(world: World, key: ObjectKey) -> ReportedUse:
-    """What is reported of a LocalQueue, whether its ClusterQueue goes by it or not.
+    """Return the past use that the status of a LocalQueue reports, also without usage-based admission.
 
-    A resource that its ClusterQueue covers is reported even if nothing of it was used.
+    Each resource that its ClusterQueue covers is reported, also one that was not used.
     """
     consumed = None if world.charging.accounts is None else world.charging.accounts.consumed(key)
     if world.charging.accounts is None or consumed is None:
@@ -160,13 +160,13 @@ def _covered_resources(world: World, key: ObjectKey) -> Iterator[str]:
 
 
 def schedule_sample(world: World, key: ObjectKey) -> None:
-    """Let time pass for a LocalQueue when it is due."""
+    """Schedule the next sample of a LocalQueue."""
     if world.charging.accounts is not None and key in world.local_queues:
         heapq.heappush(world.charging.samples, SampleTimer(world.charging.accounts.next_sample(key), key))
 
 
 def next_sample(world: World) -> Instant | None:
-    """When time is next to be let pass for some LocalQueue."""
+    """Return the instant of the next sample; None if there is none."""
     while world.charging.accounts is not None and world.charging.samples:
         at, key = world.charging.samples[0]
         if key in world.local_queues and world.charging.accounts.next_sample(key) == at:
@@ -176,7 +176,7 @@ def next_sample(world: World) -> Instant | None:
 
 
 def take_samples(world: World, now: Instant) -> None:
-    """Let time pass for the LocalQueues for which that is due."""
+    """Take the samples that are due."""
     books = world.charging.accounts
     while books is not None and (at := next_sample(world)) is not None and at <= now:
         key = heapq.heappop(world.charging.samples).key

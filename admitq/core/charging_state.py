@@ -1,4 +1,4 @@
-"""What LocalQueues used, and which charges and samples are due (see ``charging``)."""
+"""The usage accounts of LocalQueues, and the charges and samples that are due (see ``charging``)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -31,17 +31,17 @@ class ChargingState:
     accounts: UsageAccounts | None = None
     """Usage accounts of LocalQueues; None without admission fair sharing."""
     local_queue_usage: Callable[[ObjectKey], Any] | None = None
-    """What a LocalQueue used, as a value that sorts; None as above."""
+    """The past use of a LocalQueue, as a sort key; None as above."""
     seen_admitted: list[SeenAdmitted] = field(default_factory=list[SeenAdmitted])
     """Workloads observed admitted at the present instant, to be charged when it is over."""
     seen_leaving: set[str] = field(default_factory=set[str])
-    """Uids of workloads among these whose charge is to be taken back thereafter."""
+    """Uids of workloads among these whose charge must be taken back afterwards."""
     samples: list[SampleTimer] = field(default_factory=list[SampleTimer])
-    """A heap."""
+    """A heap of sample timers."""
 
     @classmethod
     def of(cls, settings: Settings) -> "ChargingState":
-        """A state with accounts if the settings ask for admission fair sharing."""
+        """Return a state, with accounts if the settings enable admission fair sharing."""
         sharing = settings.admission_fair_sharing
         if sharing is None or not settings.gates.admission_fair_sharing:
             return cls()

@@ -1,11 +1,10 @@
-"""The forest of cohorts: ClusterQueues as leaves, cohorts above them, quota cells linked along the edges.
+"""Cohort trees: ClusterQueues as leaves, cohorts above them, quota cells linked along the edges.
 
-Rules of this file
-- A cohort exists while an object says so, or while anything names it as its parent (then it is implicit,
-  with no quota of its own).
-- Parents may be declared in a circle. All edges of a circle are kept aside, whichever came last: each of
-  its cohorts is the root of what hangs below, and these trees are *cyclic*: no ClusterQueue in them may
-  admit. Whenever an edge goes, the edges kept aside are tried again.
+- A cohort exists while it has a Cohort object, or while another node names it as its parent. Without an
+  object it is implicit and has no quota of its own.
+- Parents may be declared in a circle. Then no edge of the circle is linked: each cohort of the circle is the
+  root of its subtree. These trees are *cyclic*: their ClusterQueues do not admit. Whenever an edge is
+  removed, the unlinked edges are tried again.
 - An edit costs in proportion to the subtree that moves and its path to the root.
 - Each root counts the changes of its tree (``generation``) and holds the index of what the lanes of its
   ClusterQueues wait for (``waiting``).
@@ -24,7 +23,7 @@ from admitq.core.waiting.wake_index import TreeRegistration, WakeIndex
 
 
 class Lendable(NamedTuple):
-    """What could be lent to a cohort's children, by resource, at a ``quota_generation`` of its root."""
+    """The amounts that a cohort can lend to its children, at a ``quota_generation`` of the root."""
 
     generation: int
     by_resource: Mapping[str, int]
@@ -32,20 +31,20 @@ class Lendable(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Node:
-    """A ClusterQueue or cohort in the forest."""
+    """A ClusterQueue or cohort of a cohort tree."""
 
     name: str
     is_cohort: bool
     declared_parent: str | None = None
     parent: "Node | None" = None
-    """The parent, unless none is declared or the edge is kept aside."""
+    """The parent; None if none is declared, or if the edge is part of a circle."""
     has_object: bool = False
-    """Of a cohort: whether an object says so, and not only others name it."""
+    """Of a cohort: whether there is a Cohort object."""
     cells: dict[FlavorResource, Cell] = field(default_factory=dict[FlavorResource, Cell])
     cluster_queues: dict[str, "Node"] = field(default_factory=dict[str, "Node"])
     cohorts: dict[str, "Node"] = field(default_factory=dict[str, "Node"])
     claims: int = 0
-    """How many nodes declare this one as their parent, linked or kept aside."""
+    """How many nodes declare this one as their parent, linked or not."""
     height: Height = field(default_factory=Height)
     generation: int = 0
     """Meaningful at a root: differs after any change of quota or usage in the tree."""
@@ -53,7 +52,7 @@ class Node:
     """Meaningful at a root: differs after any change of quota or shape of the tree; usage is none."""
     fair_weight: Fraction = ONE
     lendable: "Lendable | None" = None
-    """Of a cohort, as last reckoned; kept by fair sharing."""
+    """Of a cohort: a cache of fair sharing."""
     progress: int = 0
     """Meaningful at a root: differs after a head of the tree made progress in a cycle."""
     waiting: WakeIndex = field(default_factory=WakeIndex)
@@ -81,7 +80,7 @@ class Node:
         return self.root.declared_parent is not None
 
     def cohorts_below(self) -> Iterator["Node"]:
-        """All cohorts of the subtree, this one included if it is one."""
+        """Yield all cohorts of the subtree, this one included if it is one."""
         waiting: list[Node] = [self]
         while waiting:
             node = waiting.pop()
@@ -90,7 +89,7 @@ class Node:
             waiting.extend(node.cohorts.values())
 
     def cluster_queues_below(self) -> Iterator["Node"]:
-        """All ClusterQueues of the subtree, this one included if it is one."""
+        """Yield all ClusterQueues of the subtree, this one included if it is one."""
         if not self.is_cohort:
             yield self
         for cohort in self.cohorts_below():
@@ -98,7 +97,7 @@ class Node:
 
 
 def declared_quotas(groups: Iterable[ResourceGroup]) -> dict[FlavorResource, ResourceQuota]:
-    """The quota of every (flavor, resource) that resource groups cover; none where none is stated."""
+    """Return the quota of each (flavor, resource) that resource groups cover; 0 if none is stated."""
     quotas: dict[FlavorResource, ResourceQuota] = {}
     for group in groups:
         for flavor in group.flavors:
@@ -110,7 +109,7 @@ def declared_quotas(groups: Iterable[ResourceGroup]) -> dict[FlavorResource, Res
 
 
 class CohortTrees:
-    """All cohort trees. Nodes are handed out for reading; only the methods here change them."""
+    """All cohort trees. Callers may read nodes; only these methods change them."""
 
     def __init__(self) -> None:
         self.cluster_queues: dict[str, Node] = {}
@@ -118,7 +117,7 @@ class CohortTrees:
         self.registrations: dict[str, TreeRegistration] = {}
         """How ClusterQueues wait in their trees, by name."""
         self.changed_cohorts: set[str] = set()
-        """Cohorts whose numbers may differ, or that are gone, since this was last cleared."""
+        """Cohorts whose statuses may have changed, or that were removed, since this was last cleared."""
         self._aside: dict[str, Node] = {}
         self._changes = 0
 
@@ -168,7 +167,7 @@ class CohortTrees:
         return node
 
     def drop_cohort(self, name: str) -> None:
-        """Take a cohort's object away: it goes on, without quota, only while something names it."""
+        """Remove the Cohort object. While another node names the cohort, it stays without quota."""
         node = self.cohorts[name]
         node.has_object = False
         self._declare_quotas(node, {})
@@ -181,13 +180,13 @@ class CohortTrees:
         """Count usage at a ClusterQueue."""
         cells = node.cells
         for pair, amount in usage:
-            # Looked up here first: a call for each amount of each admission would cost more than counting it.
+            # The lookup is inline: a call for each amount would cost more than the count.
             cell = cells.get(pair)
             quota.add_usage(self.cell(node, pair) if cell is None else cell, amount)
         self.touch(node)
 
     def remove_usage(self, node: Node, usage: Iterable[tuple[FlavorResource, int]]) -> None:
-        """Take usage off a ClusterQueue, which was counted there before."""
+        """Remove usage that was counted at a ClusterQueue."""
         cells = node.cells
         for pair, amount in usage:
             cell = cells[pair]
@@ -197,7 +196,7 @@ class CohortTrees:
         self.touch(node)
 
     def touch(self, node: Node) -> None:
-        """Note that quota or usage changed at the node, and so above it."""
+        """Record that quota or usage changed at the node, and so above it."""
         self._changes += 1
         at = node
         while True:
@@ -213,7 +212,7 @@ class CohortTrees:
         node.root.quota_generation = self._changes
 
     def cell(self, node: Node, pair: FlavorResource) -> Cell:
-        """The node's cell for a (flavor, resource), made with those of its ancestors where missing."""
+        """Return the node's cell of a (flavor, resource); create missing ones at it and above."""
         found = node.cells.get(pair)
         if found is not None:
             return found
@@ -231,12 +230,12 @@ class CohortTrees:
     # --- progress ---------------------------------------------------------------------------------
 
     def count_progress(self, root: Node) -> None:
-        """Count that a head of the tree made progress: others may be decided otherwise in the next cycle."""
+        """Record that a head of the tree made progress: the next cycle may decide otherwise on others."""
         self._changes += 1
         root.progress = self._changes
 
     def restore_counts(self, node: Node, generation: int, progress: int) -> None:
-        """Set the counts of changes and of progress as a dump had them."""
+        """Restore the counts of changes and of progress of a dump."""
         root = node.root
         root.generation, root.progress = generation, progress
         self._changes = max(self._changes, generation, progress)
@@ -274,11 +273,11 @@ class CohortTrees:
 
     def _try_again(self) -> None:
         for node in list(self._aside.values()):
-            assert node.declared_parent is not None  # noqa: S101 narrows the type: it is kept aside for its parent
+            assert node.declared_parent is not None  # noqa: S101 narrows the type
             self._link(node, self.cohorts[node.declared_parent])
 
     def _circle(self, node: Node) -> list[Node]:
-        """The cohorts of the circle of declared parents that the node is on; empty if it is on none."""
+        """Return the cohorts of the circle of declared parents that the node is in; empty without one."""
         passed: dict[str, Node] = {}
         at: Node | None = node
         while at is not None and at.name not in passed:

@@ -1,8 +1,8 @@
-"""The state as plain values: taken, written as JSON, read back, and put in place again.
+"""Dumps: the state as plain values, written as JSON, read and restored.
 
-A dump holds what was observed, and what the core decided or found out since and could not observe again:
-assumptions, parking, scan progress, counts of cycles and changes. Values are frozen dataclasses, named
-tuples and enums; each is written with its name, so that one rule serves all.
+A dump has all observed objects, and what the core decided since and cannot observe again: assumptions, wait
+states, scan progress, counts of cycles and changes. Values are frozen dataclasses, named tuples and enums.
+Each is written with its type name, so that one rule reads and writes all.
 """
 
 from collections.abc import Container, Iterable, Iterator, Mapping
@@ -48,7 +48,7 @@ _NAME: Final = "is"
 
 
 VERSION: Final = 3
-"""Differs from that of dumps in which fields have another meaning."""
+"""The version of the dump format: other versions cannot be read."""
 
 
 class DumpError(ValueError):
@@ -57,7 +57,7 @@ class DumpError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class DumpedPending:
-    """A pending workload: where it is kept and what was found out about it."""
+    """A pending workload: its wait state, and the results of its attempts."""
 
     key: ObjectKey
     held_back: HeldBack | None
@@ -69,7 +69,7 @@ class DumpedPending:
 
 @dataclass(frozen=True, slots=True)
 class DumpedQueue:
-    """What a ClusterQueue's queue knows beyond its members, and its tree beyond its quota."""
+    """The state of a ClusterQueue's queue beside its members, and of its tree beside its quota."""
 
     name: str
     generation: int
@@ -190,7 +190,7 @@ def _take_queue(world: World, name: str) -> DumpedQueue:
 
 
 def observations(dump: Dump) -> Iterator[Event]:
-    """The events that show what was observed, again."""
+    """Yield the events that observe all objects of the dump again."""
     yield from (events.TopologyChanged(name) for name in dump.objects.topologies)
     yield from (events.AdmissionCheckChanged(check) for check in dump.objects.checks)
     yield from (events.ResourceFlavorChanged(flavor) for flavor in dump.objects.flavors)
@@ -204,14 +204,14 @@ def observations(dump: Dump) -> Iterator[Event]:
 
 
 def _check(where: str, names: Iterable[object], known: Container[object]) -> None:
-    """Refuse a dump that names what is not there."""
+    """Raise DumpError if a name is not known."""
     for name in names:
         if name not in known:
             raise DumpError(f"{where}: {name} is not known")
 
 
 def restore_volatile(world: World, dump: Dump) -> None:
-    """Put in place what observations do not show. Every workload must have been observed.
+    """Restore the state that observations do not contain. All objects must have been observed.
 
     Raises:
         DumpError: the dump names something that it does not hold.
@@ -219,9 +219,9 @@ def restore_volatile(world: World, dump: Dump) -> None:
     world.cycle = dump.cycle
     if dump.usage_accounts is not None:
         accounts = {balance.queue for balance in dump.usage_accounts.balances}
-        _check("books.balances", accounts, world.local_queues)
+        _check("usage_accounts.balances", accounts, world.local_queues)
         _check("local_queues", world.local_queues, accounts)
-        _check("books.charges", (charge.queue for charge in dump.usage_accounts.charges), accounts)
+        _check("usage_accounts.charges", (charge.queue for charge in dump.usage_accounts.charges), accounts)
     charging.restore(world, dump.usage_accounts)
     world.charging.seen_admitted = list(dump.seen_admitted)
     world.charging.seen_leaving = set(dump.seen_leaving)

@@ -1,4 +1,4 @@
-"""ClusterQueues, LocalQueues and workloads as observed, each with what follows from it."""
+"""ClusterQueues, LocalQueues and workloads as observed, each with its derived state."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
@@ -85,7 +85,7 @@ class Assumption(NamedTuple):
 
     @classmethod
     def decided(cls, admission: Admission, now: Instant, *, admit: bool) -> "Assumption":
-        """A reservation that was decided now, as it will be observed: the API counts whole seconds."""
+        """Return a reservation that was decided now, as it will be observed: the API counts whole seconds."""
         return cls(admission, admit, now // SECOND * SECOND)
 
 
@@ -109,12 +109,12 @@ _not_decided: Final[Callable[[Workload], object]] = attrgetter(
 
 @dataclass(slots=True, eq=False)
 class WorkloadEntry:
-    """A workload as observed, and what follows from it."""
+    """A workload as observed, with its derived state."""
 
     workload: Workload
     assumed: Assumption | None = None
     held: Reservation | None = None
-    """What is counted for it."""
+    """The reservation that is counted for it."""
     listed_in: ObjectKey | None = None
     """The LocalQueue that counts it as pending."""
     queued_in: str | None = None
@@ -134,7 +134,7 @@ class WorkloadEntry:
         self.local_queue = local_queue_of(self.workload)
 
     def observe(self, workload: Workload) -> None:
-        """Take the workload as it is now."""
+        """Record the workload as it is now."""
         if workload.queue_name != self.workload.queue_name:
             self.local_queue = local_queue_of(workload)
         self.workload, self.failed = workload, None
@@ -195,7 +195,7 @@ class WorkloadEntry:
 
     @property
     def reserved_at(self) -> Instant:
-        """Since when it has the reservation; 0 without."""
+        """The instant of its reservation; 0 without one."""
         if self.workload.admission is not None:
             return self.workload.reserved_at
         return 0 if self.assumed is None else self.assumed.reserved_at

@@ -1,4 +1,4 @@
-"""What may happen to the core: observations of objects, results of writes, and the call to run cycles.
+"""Events: observations of objects, results of writes, and requests for cycles.
 
 Events are past participles. An observation is level-triggered: it carries the whole value as it is now,
 so that a missed or repeated one does no harm, and observations of different objects may come in any order.
@@ -152,7 +152,7 @@ class ReservationDiscarded:
 
 @dataclass(frozen=True, slots=True)
 class PreemptionFailed:
-    """The write of a preemption was refused or lost: the victim is not evicted, look again."""
+    """The write of a preemption was refused or lost: the victim is not evicted; retry the preemptors."""
 
     key: ObjectKey
     uid: str
@@ -175,7 +175,7 @@ class LimitRangeDeleted:
 
 @dataclass(frozen=True, slots=True)
 class RuntimeClassChanged:
-    """A RuntimeClass exists, whose pods need this much beside what their containers ask for."""
+    """A RuntimeClass exists; its pods need this overhead beside the requests of their containers."""
 
     name: str
     overhead: ExactAmounts

@@ -1,11 +1,11 @@
-"""Fair sharing: how much of what it may borrow a node has borrowed, and who goes first by that.
+"""Fair sharing: the dominant resource shares of nodes, and the order of heads in a cycle by shares.
 
 The *dominant resource share* of a node is the greatest ratio, over resources, of what it uses beyond its
 quota to what its cohort could lend it, in thousandths, divided by its weight. All of it is exact: shares are
 compared as fractions and rounded only where they are shown.
 
-What may be lent depends on quotas and the shape of the tree alone, so it is kept at the cohort until one of
-them changes.
+The lendable amounts depend only on quotas and the shape of the tree. They are cached at the cohort until one
+of these changes.
 """
 
 import heapq
@@ -27,10 +27,11 @@ _THOUSANDTHS: Final = 1000
 
 @dataclass(frozen=True, slots=True, order=True)
 class Share:
-    """A dominant resource share. More borrowed, for the weight, is greater.
+    """A dominant resource share. A node that borrows more for its weight has a greater share.
 
-    Who borrows with no weight has an infinite share; two such compare by ``amount``, which is the ratio
-    without weight then. ``resource`` is the dominant one, the first by name of several.
+    A node that borrows with weight 0 has an infinite share. Two such shares compare by ``amount``, which is
+    then the ratio without weight. ``resource`` is the dominant resource, the first by name if there are
+    several.
     """
 
     infinite: bool
@@ -39,23 +40,23 @@ class Share:
 
     @property
     def weighted_share(self) -> int:
-        """As statuses show it: rounded up, UNLIMITED if infinite."""
+        """The share as statuses show it: rounded up, UNLIMITED if infinite."""
         return UNLIMITED if self.infinite else min(UNLIMITED, ceil(self.amount))
 
 
 NO_SHARE: Final = Share(infinite=False, amount=Fraction(0))
-"""Of who borrows nothing, and of who has nobody to borrow from."""
+"""The share of a node that borrows nothing, or has no cohort to borrow from."""
 
 
 def _lendable(cohort: Node) -> Lendable:
-    """What could be lent to the children of a cohort, by resource: of all that is known at the root."""
+    """Return what could be lent to the children of a cohort, by resource, of all quota at the root."""
     root = cohort.root
     known = cohort.lendable
     if known is not None and known.generation == root.quota_generation:
         return known
     by_resource: dict[str, int] = {}
     for pair in root.cells:
-        # A cohort that says nothing of a pair hands on what there is above it.
+        # A cohort without a cell of the pair passes the quota of the cohort above it on.
         node = cohort
         while pair not in node.cells and node.parent is not None:
             node = node.parent
@@ -66,7 +67,7 @@ def _lendable(cohort: Node) -> Lendable:
 
 
 def share(node: Node) -> Share:
-    """The dominant resource share of a ClusterQueue or cohort; none for a root.
+    """Return the dominant resource share of a ClusterQueue or cohort; a root has none.
 
     A resource of which nothing can be lent does not count.
     """
@@ -78,7 +79,7 @@ def share(node: Node) -> Share:
 
 
 def supposed_share(node: Node, usage: Mapping[Cell, int]) -> Share:
-    """The share that a node would have if some of its cells had another usage."""
+    """Return the share that a node would have if some of its cells had another usage."""
     borrowed: dict[str, int] = {}
     for pair, cell in node.cells.items():
         excess = usage.get(cell, cell.usage) - cell.subtree
@@ -88,7 +89,7 @@ def supposed_share(node: Node, usage: Mapping[Cell, int]) -> Share:
 
 
 def _share_of(node: Node, borrowed: Mapping[str, int]) -> Share:
-    """The share of a node that borrows these amounts, by resource."""
+    """Return the share of a node that borrows these amounts, by resource."""
     parent = node.parent
     if not borrowed or parent is None:
         return NO_SHARE
@@ -107,11 +108,11 @@ def _share_of(node: Node, borrowed: Mapping[str, int]) -> Share:
     return Share(infinite=False, amount=ratio if weight == ONE else ratio / weight, resource=resource)
 
 
-# --- whose turn it is -------------------------------------------------------------------------------
+# --- the order of heads -----------------------------------------------------------------------------
 
 
 class TournamentEntry(Protocol):
-    """The head of a ClusterQueue in a cycle, as far as its turn depends on it."""
+    """The head of a ClusterQueue in a cycle, with all that decides its place in the order."""
 
     @property
     def node(self) -> Node:
@@ -120,7 +121,7 @@ class TournamentEntry(Protocol):
 
     @property
     def usage(self) -> Iterable[tuple[FlavorResource, int]]:
-        """What it would take; nothing if it was refused."""
+        """The usage that it would add; nothing if it was refused."""
         ...
 
     @property
@@ -148,7 +149,7 @@ C = TypeVar("C", bound=TournamentEntry)
 
 
 class TournamentOrder(NamedTuple):
-    """Place of a nominee among those of a cohort's children. What a gate turns off is equal for all."""
+    """The sort key of a nominee among those of a cohort's children. A disabled criterion is equal for all."""
 
     no_preemptor: bool
     borrowing: bool
@@ -160,10 +161,10 @@ class TournamentOrder(NamedTuple):
 
 
 class _TournamentNode(Generic[C]):
-    """A node of the tournament: a ClusterQueue with its contender, or a cohort with the best from below.
+    """A node of the tournament: a ClusterQueue with its head, or a cohort with its best nominee from below.
 
-    ``standings`` are the places of its children, the best first; those of a former ``turn`` of a child are
-    void.
+    ``ranking`` is a heap of the places of its children. A place with another ``turn`` than that of the child
+    is outdated.
     """
 
     __slots__ = ("nominee", "ranking", "turn")
@@ -174,7 +175,7 @@ class _TournamentNode(Generic[C]):
         self.ranking: list[tuple[TournamentOrder, int, _TournamentNode[C]]] = []
 
     def best(self) -> C | None:
-        """The best nominee of the children."""
+        """Return the best nominee of the children."""
         ranking = self.ranking
         while ranking:
             _, turn, seat = ranking[0]
@@ -185,16 +186,16 @@ class _TournamentNode(Generic[C]):
 
 
 class Tournament(Generic[C]):
-    """Lets the heads of a cycle take turns, tree by tree: at each cohort the nominees of its children meet.
+    """The order of the heads of a cycle, tree by tree: each cohort compares the nominees of its children.
 
-    A nominee is judged at the child through which it comes, as if it had taken already what it asks for:
-    who does not borrow what he asks for comes first, then the smaller share, the higher priority, who is
-    queued for longer (semantics, Fair sharing ordering). After each pop all that depends on usage that
-    changed is judged anew, and nothing else.
+    A nominee is compared by the child below the cohort, as if its request counted as usage already. A head
+    that would not borrow what it requests comes first, then the smaller share, the higher priority, and the
+    earlier queue-order timestamp (semantics, Fair sharing ordering). Each pop compares again only the
+    nominees that depend on usage that changed.
 
     Args:
         contenders: the heads, at most one of a ClusterQueue.
-        gates: whether preemptors, and those who do not borrow, come first.
+        gates: whether preemptors, and heads that do not borrow, come first.
     """
 
     def __init__(self, contenders: Iterable[C], gates: Gates) -> None:
@@ -207,7 +208,7 @@ class Tournament(Generic[C]):
             self.enter(contender)
 
     def enter(self, contender: C) -> None:
-        """Let the head of another ClusterQueue take part."""
+        """Add the head of another ClusterQueue."""
         node = contender.node
         self._left += 1
         self._roots[node.root] = None
@@ -218,18 +219,18 @@ class Tournament(Generic[C]):
             self._seats.setdefault(cohort, _TournamentNode[C]())
 
     def __len__(self) -> int:
-        """How many are left."""
+        """Return the number of heads that are left."""
         return self._left
 
     def usage_changed(self, node: Node) -> None:
-        """Note that usage at a ClusterQueue differs from when the contenders were last compared.
+        """Record that usage at a ClusterQueue changed since the heads were last compared.
 
-        To be called for every ClusterQueue where usage was added to the tree or taken off it in the cycle.
+        Callers must report every ClusterQueue whose usage in the tree changes in the cycle.
         """
         self._changed[node] = None
 
     def pop(self) -> C:
-        """Whose turn it is, as the tree stands now; he is out of the tournament then.
+        """Remove and return the next head, by the present usage of the tree.
 
         Raises:
             IndexError: no contender is left.
@@ -249,7 +250,7 @@ class Tournament(Generic[C]):
         raise IndexError("no contender is left")
 
     def _judge_path(self, node: Node) -> None:
-        """Judge the nominees from a ClusterQueue up to the root."""
+        """Compare the nominees again from a ClusterQueue up to the root."""
         at: Node | None = node
         while at is not None:
             seat = self._seats.get(at)
@@ -264,7 +265,7 @@ class Tournament(Generic[C]):
             at = parent
 
     def _order(self, contender: C, node: Node) -> TournamentOrder:
-        """The place of a nominee as judged at a node."""
+        """Return the sort key of a nominee at a node."""
         usage = [(pair, amount) for pair, amount in contender.usage if amount > 0]
         cells = contender.node.cells
         for pair, amount in usage:

@@ -1,9 +1,8 @@
-"""What a ClusterQueue offers to workloads of one shape, laid out once for all of them.
+"""The flavor options of a ClusterQueue: which flavors it has for a request, computed once for equal requests.
 
-Whether a flavor's nodes may hold the pods, which resources take their quota from which group, and which
-quota cell is to be asked for how much does not change while specifications stay as they are. An ``Offer``
-remembers it for each shape that asks; it is laid out anew when the ClusterQueue or a flavor that it names
-changes.
+Whether the nodes of a flavor can hold the pods, which resource group has the quota of a resource, and which
+quota cells are needed does not change while specifications stay as they are. An ``Offer``
+caches it for each request. The options are built again when the ClusterQueue or one of its flavors changes.
 """
 
 from collections.abc import Iterable, Mapping
@@ -36,10 +35,10 @@ from admitq.core.settings import Settings
 from admitq.core.waiting.wait_states import QuotaNeed
 
 PODS: Final = "pods"
-"""The resource that every podset requests by its count, where a ClusterQueue gives quota for it."""
+"""The resource of which each podset requests its count, if the ClusterQueue has quota for it."""
 
 _REMEMBERED: Final = 1024
-"""For how many shapes a ClusterQueue remembers the layout."""
+"""For how many different requests a ClusterQueue caches the options."""
 
 _DEFAULT_RULES: Final = FlavorFungibility()
 
@@ -47,7 +46,7 @@ NodeRefusal = FlavorNotFound | UntoleratedTaint | NodeAffinityMismatch
 
 
 class QuotaDemand(NamedTuple):
-    """How much of one resource is to come from one flavor."""
+    """An amount of one resource that is requested from one flavor."""
 
     pair: FlavorResource
     cell: Cell
@@ -55,7 +54,7 @@ class QuotaDemand(NamedTuple):
 
 
 class FlavorOption(NamedTuple):
-    """A flavor for one resource group: why it is refused whatever quota there is, or what is asked of it."""
+    """A flavor for one resource group: why it can never be assigned, or what is requested of it."""
 
     flavor: str
     unfit: FlavorRefusal | None
@@ -63,7 +62,7 @@ class FlavorOption(NamedTuple):
 
 
 class GroupOptions(NamedTuple):
-    """What podsets that are assigned together request of one resource group, and from which flavors."""
+    """The resources of one resource group that podsets request together, and the flavors to choose from."""
 
     resources: tuple[str, ...]
     candidates: tuple[FlavorOption, ...]
@@ -72,7 +71,7 @@ class GroupOptions(NamedTuple):
 class UnitOptions(NamedTuple):
     """Podsets that are assigned together: one, or all of one podset group.
 
-    ``requests`` are those of each podset, as many as the ClusterQueue covers.
+    ``requests`` are those of each podset, of resources that the ClusterQueue covers.
     """
 
     positions: tuple[int, ...]
@@ -84,7 +83,7 @@ class UnitOptions(NamedTuple):
 
     @property
     def shortage(self) -> tuple[QuotaNeed, ...] | None:
-        """What has to become available, any of these, for the first group that gets no flavor now."""
+        """The needs of the first group that gets no flavor now: any of them, once met, gives it one."""
         for group in self.groups:
             needs = [_short(candidate.checks) for candidate in group.candidates if candidate.unfit is None]
             if None not in needs:
@@ -92,7 +91,7 @@ class UnitOptions(NamedTuple):
         return None
 
     def assigned(self, flavor_of: Mapping[str, str]) -> Iterable[tuple[int, PodSetAssignment]]:
-        """The assignments of the podsets by position, given the flavor of each resource."""
+        """Yield the assignments of the podsets by position, given the flavor of each resource."""
         for position, name, count, requests in zip(
             self.positions, self.names, self.counts, self.requests, strict=True
         ):
@@ -101,14 +100,14 @@ class UnitOptions(NamedTuple):
 
 
 class FlavorChoice(NamedTuple):
-    """What podsets get, and what they take together without amounts of zero."""
+    """The assignments of podsets, and their usage together without amounts of zero."""
 
     pod_sets: tuple[PodSetAssignment, ...]
     usage: tuple[tuple[FlavorResource, int], ...]
 
 
 def _short(checks: Iterable[QuotaDemand]) -> QuotaNeed | None:
-    """The first of these amounts that is not available."""
+    """Return the first of these amounts that is not available."""
     for pair, cell, amount in checks:
         if amount > max(0, available(cell)):
             return QuotaNeed(pair, amount)
@@ -116,19 +115,19 @@ def _short(checks: Iterable[QuotaDemand]) -> QuotaNeed | None:
 
 
 QuotaSituation = tuple[tuple[int, int, BorrowLevel], ...]
-"""What is available, what could be at most, and how far up it comes from, for every check there is."""
+"""For each quota demand: what is available, what could be available at most, and the borrow level."""
 
 _REMEMBERED_REFUSALS: Final = 64
 
 
 class RequestOptions(NamedTuple):
-    """How the podsets of one shape are assigned, unit by unit.
+    """The flavor options of podsets with the same demands, unit by unit, and caches of results.
 
-    ``first`` is what every group's first flavor is asked for where podsets before it take theirs from the
-    first flavors too; None if not all of those can be taken. Where all fit, the assignment follows from how
-    far up quota comes from for each: ``fitting`` remembers it. ``chosen`` remembers what podsets get and take
-    with a flavor for each group, ``refused`` what came of it where quota was short and nobody to preempt, by
-    the ``outlook`` of that moment: most who wait are tried again and again, and find quota as it was.
+    ``first`` is what is requested of the first flavor of each group, if all podsets get the first flavors;
+    None if a first flavor cannot be assigned. ``fitting`` caches assignments of first flavors that fit, by
+    the borrow levels of the groups. ``chosen`` caches assignments and usage by the flavors of the groups.
+    ``refused`` caches refusals without preemption by the quota situation: most waiting workloads are
+    evaluated many times while it is the same.
     """
 
     units: tuple[UnitOptions, ...]
@@ -139,7 +138,7 @@ class RequestOptions(NamedTuple):
 
     @property
     def quota_situation(self) -> QuotaSituation | None:
-        """All that decides over an attempt without preemption, if podsets do not depend on each other."""
+        """All that decides an attempt without preemption; None if podsets depend on each other."""
         if len(self.units) != 1:
             return None
         return tuple(
@@ -153,9 +152,9 @@ class RequestOptions(NamedTuple):
 
     @property
     def shortage(self) -> tuple[QuotaNeed, ...] | None:
-        """What has to become available, any of these, for an attempt without preemption to end otherwise.
+        """The needs of an attempt without preemption: until one of them is met, its result is the same.
 
-        None if that cannot be told: something besides is in the way, or podsets depend on each other.
+        None if they are not known: something else refuses the podsets, or podsets depend on each other.
         """
         if len(self.units) == 1:
             return self.units[0].shortage
@@ -167,13 +166,13 @@ class RequestOptions(NamedTuple):
         return next(((need,) for need in short), None)
 
     def remember(self, outlook: QuotaSituation, assignment: Assignment) -> None:
-        """Remember what comes of an outlook."""
+        """Cache the result of an attempt in a quota situation."""
         if len(self.refused) >= _REMEMBERED_REFUSALS:
             self.refused.clear()
         self.refused[outlook] = assignment
 
     def choose(self, candidates: tuple[FlavorOption, ...]) -> FlavorChoice:
-        """What podsets get and take from these flavors, one for each group in order."""
+        """Return the assignments and usage of these flavors, one for each group in order."""
         names = tuple([candidate.flavor for candidate in candidates])
         choice = self.chosen.get(names)
         if choice is None:
@@ -197,7 +196,7 @@ class RequestOptions(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FlavorWithCells:
-    """A flavor, if it exists, with the ClusterQueue's quota cell of each resource that it gives."""
+    """A flavor, if it exists, with the ClusterQueue's quota cell of each of its resources."""
 
     name: str
     spec: ResourceFlavor | None
@@ -214,14 +213,14 @@ class GroupWithCells:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FlavorOptions:
-    """All that a ClusterQueue gives, and the rules by which it does."""
+    """The flavors of a ClusterQueue, and the rules to choose among them."""
 
     groups: tuple[GroupWithCells, ...] = ()
     fungibility: FlavorFungibility | None = _DEFAULT_RULES
     """None where the gate FlavorFungibility is off."""
     ignores_undeclared: bool = False
     preempts_while_borrowing: bool = False
-    """Whether preemption may help wherever quota is short, also beyond nominal quota in the whole tree."""
+    """Whether preemption can help wherever quota is missing, also beyond the quota of the cohort tree."""
     refused: Mapping[str, FlavorRefusal] = field(default_factory=dict[str, FlavorRefusal])
     """Flavors that a constraint other than quota refuses, and why."""
     remembered: dict[tuple[PodSetDemand, ...], RequestOptions] = field(
@@ -229,11 +228,11 @@ class FlavorOptions:
     )
 
     def without_flavors(self, refused: Mapping[str, FlavorRefusal]) -> "FlavorOptions":
-        """The same without these flavors."""
+        """Return the same options without these flavors."""
         return replace(self, refused=refused, remembered={}) if refused else self
 
     def options_for(self, demands: tuple[PodSetDemand, ...]) -> RequestOptions:
-        """How podsets with these demands are to be assigned."""
+        """Return the options of podsets with these demands."""
         plan = self.remembered.get(demands)
         if plan is None:
             if len(self.remembered) >= _REMEMBERED:
@@ -250,7 +249,7 @@ def build_flavor_options(
     flavors: Mapping[str, ResourceFlavor],
     settings: Settings,
 ) -> FlavorOptions:
-    """Lay out what a ClusterQueue gives, and by which rules."""
+    """Build the flavor options of a ClusterQueue."""
     groups: list[GroupWithCells] = []
     for group in cluster_queue.resource_groups:
         offered = tuple(
@@ -283,13 +282,13 @@ def _always_asks(policy: ClusterQueuePreemption, *, fair: bool) -> bool:
     )
 
 
-# --- the layout for one shape ---------------------------------------------------------------------------
+# --- options of one request -----------------------------------------------------------------------------
 
 
 def find_node_refusal(
     pod_sets: Iterable[PodSet], name: str, flavor: ResourceFlavor | None
 ) -> NodeRefusal | None:
-    """Why the flavor's nodes cannot hold all of these pods, whatever quota there is."""
+    """Return why the nodes of the flavor cannot hold all of these pods; None if they can."""
     if flavor is None:
         return FlavorNotFound(name)
     labels = dict(flavor.node_labels)
@@ -303,7 +302,7 @@ def find_node_refusal(
 
 
 def _units(demands: Iterable[PodSetDemand]) -> Iterable[dict[int, PodSetDemand]]:
-    """Podsets of one group together, where the first of them stands; the others alone. By position."""
+    """Return podsets by position: those of one group together, at the place of the first; others alone."""
     units: dict[str | int, dict[int, PodSetDemand]] = {}
     for position, demand in enumerate(demands):
         group = demand.pod_set.group

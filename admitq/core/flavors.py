@@ -1,12 +1,12 @@
-"""Which flavors a workload gets: podset by podset, resource group by resource group, in order.
+"""The search for the flavors of a workload: podset by podset, resource group by resource group, in order.
 
-All resources of one group that a podset requests take the same flavor; groups are independent, and podsets
-of one podset group are assigned together. For each flavor two questions are asked, both as tables of
-refusals: may its nodes hold these pods (taints, node selector, affinity), and is there quota for every
-resource. What unused quota does not suffice for, preemption may: that is the *oracle*.
+All resources of one resource group that a podset requests get the same flavor. Resource groups are
+independent. Podsets of one podset group are assigned together. A flavor is refused if its nodes cannot hold
+the pods (taints, node selector, affinity), or if quota for a resource is missing. Where unused quota is not
+enough, the *oracle* answers whether preemption could free enough.
 
-A scan that stopped at a flavor it liked remembers the place, so that a workload that then lost the quota
-to another goes on with the next flavor; it starts over after the last.
+A scan that stopped at a flavor remembers it. If the workload then loses the quota to another workload, its
+next attempt continues with the next flavor, and after the last flavor with the first.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -48,7 +48,7 @@ from admitq.core.requests import PodSetDemand
 
 
 class PreemptionQuestion(NamedTuple):
-    """What the oracle is asked: whether preemption could free this much of one (flavor, resource)."""
+    """A question to the oracle: could preemption free this amount of one (flavor, resource)?"""
 
     pair: FlavorResource
     cell: Cell
@@ -56,11 +56,11 @@ class PreemptionQuestion(NamedTuple):
 
 
 Oracle = Callable[[PreemptionQuestion], FlavorFit]
-"""Tells what preemption could do where unused quota does not suffice."""
+"""Answers what preemption could achieve where unused quota is not enough."""
 
 
 def find_no_candidates(question: PreemptionQuestion) -> FlavorFit:
-    """The oracle of a queue that never preempts."""
+    """Answer as the oracle of a ClusterQueue that never preempts."""
     level = quota.borrow_level(question.cell, question.amount).level
     return FlavorFit(FitMode.NO_PREEMPTION_CANDIDATES, level)
 
@@ -92,7 +92,7 @@ _TRY_NEXT: Final = FlavorFungibilityPolicy.TRY_NEXT_FLAVOR
 
 
 def should_try_next_flavor(prospect: FlavorFit, fungibility: FlavorFungibility | None) -> bool:
-    """Whether to look at the next flavor although this one was judged so; by rules, or only for what fits."""
+    """Whether to try the next flavor after this result. Without rules, the search stops only at a fit."""
     if fungibility is None:
         return prospect.mode is not FitMode.FIT
     return (
@@ -123,10 +123,10 @@ _SEVERITY_OF: Final[Mapping[type[FlavorRefusal], int]] = {
 
 
 class _FlavorResult(NamedTuple):
-    """What one flavor offers.
+    """The result of one flavor.
 
-    ``prospect`` is its worst resource by preference, as which it competes with other flavors; ``mode`` and
-    ``borrow_level`` are the worst of any resource. The last refusal is the one that decided.
+    ``prospect`` is that of its worst resource by preference; flavors are compared by it. ``mode`` and
+    ``borrow_level`` are the worst of any resource. The last refusal is the decisive one.
     """
 
     prospect: FlavorFit
@@ -139,13 +139,13 @@ class _FlavorResult(NamedTuple):
 _UNTRIED: Final = _FlavorResult(NO_FIT, FitMode.NO_FIT, 0, (), ())
 
 _PriorUsage = dict[FlavorResource, int]
-"""What podsets before this one, of the same workload, take."""
+"""The usage of the podsets of the workload that were assigned before."""
 
 
 def _evaluate_flavor(
     candidate: FlavorOption, taken: _PriorUsage, options: FlavorOptions, oracle: Oracle
 ) -> _FlavorResult:
-    """What quota, or preemption, can do for everything that is asked of a flavor."""
+    """Return how quota or preemption can serve all that is requested of a flavor."""
     if candidate.unfit is not None:
         return _FlavorResult(NO_FIT, FitMode.NO_FIT, 0, (), (candidate.unfit,))
     worst, mode, level = FITS_WITHIN_QUOTA, FitMode.FIT, 0
@@ -174,7 +174,7 @@ def _evaluate_flavor(
 def _evaluate_shortage(
     check: QuotaDemand, previously: int, free: int, options: FlavorOptions, oracle: Oracle
 ) -> tuple[FlavorFit, FlavorRefusal]:
-    """What preemption can do where unused quota does not suffice for all that the workload is to take."""
+    """Return what preemption can achieve where unused quota is not enough."""
     pair, cell, amount = check
     value = add(previously, amount)
     maximum = quota.potential_available(cell)
@@ -201,9 +201,9 @@ def _preference(options: FlavorOptions) -> Callable[[FlavorFit], tuple[int, int,
 
 
 class _Scan(NamedTuple):
-    """How the flavors of one resource group were looked through.
+    """The scan of the flavors of one resource group.
 
-    ``stopped_at`` is the flavor at which the scan stopped although there are more.
+    ``stopped_at`` is the index of the flavor at which the scan stopped; None after the last flavor.
     """
 
     chosen: FlavorOption | None
@@ -212,13 +212,13 @@ class _Scan(NamedTuple):
     stopped_at: int | None
 
     def severity(self) -> int:
-        """Of a group that found nothing: its most hopeful flavor counts."""
+        """Return the least severe reason of any flavor, for a group without a flavor that can be assigned."""
         last_words = [_SEVERITY_OF[type(verdict.refusals[-1])] for _, verdict in self.verdicts]
         return min(last_words, default=_SEVEREST)
 
 
 class _RequiredFlavors(NamedTuple):
-    """The flavors that podsets were given before, and whether others are refused or passed over."""
+    """The flavors that podsets must get, and whether other flavors are refused or skipped."""
 
     flavors: Mapping["_Group", str]
     refuses_others: bool
@@ -233,7 +233,7 @@ def _scan(
     *,
     refuses_others: bool,
 ) -> _Scan:
-    """Look through the flavors of a resource group from a place on, or at one only."""
+    """Scan the flavors of a resource group from an index on, or only one flavor."""
     chosen: FlavorOption | None = None
     best = _UNTRIED
     verdicts: list[tuple[str, _FlavorResult]] = []
@@ -272,12 +272,12 @@ def assign(
     """Search flavors for all podsets of a workload in one ClusterQueue.
 
     Args:
-        demands: what each podset asks for, in order.
+        demands: what each podset requests, in order.
         options: the flavors of the ClusterQueue.
-        tried: where scans of an earlier attempt are to go on.
-        oracle: what preemption could free.
-        restrict_to: the assignment to keep to, where only the mode is to be found out anew.
-        original: the assignment of the workload that this one replaces: other flavors are refused.
+        tried: where scans of an earlier attempt stopped.
+        oracle: answers what preemption could free.
+        restrict_to: an assignment whose flavors must be kept; only the mode is computed.
+        original: the assignment of the workload that this one replaces; other flavors are refused.
     """
     request_options = options.options_for(demands)
     is_free = restrict_to is None and original is None
@@ -305,7 +305,7 @@ def assign(
 
 
 def _first_choice_levels(request_options: RequestOptions, options: FlavorOptions) -> tuple[int, ...] | None:
-    """How far up quota comes from for each group, where everything fits into the first flavors at once."""
+    """Return the borrow level of each group if all requests fit into the first flavors; else None."""
     if request_options.first is None:
         return None
     levels: list[int] = []
@@ -322,11 +322,11 @@ def _first_choice_levels(request_options: RequestOptions, options: FlavorOptions
 
 
 _Group = tuple[str, str]
-"""A resource group as podsets ask for it, named by their first and by the first resource."""
+"""The key of a resource group of podsets: the first podset and the first resource."""
 
 
 def _required_flavor(unit: UnitOptions, group: GroupOptions, pins: Mapping[_Group, str]) -> str | None:
-    """The flavor that podsets were given for a group before."""
+    """Return the flavor that podsets must get for a group; None if any flavor will do."""
     names = (pins.get((name, resource)) for name in unit.names for resource in group.resources)
     return next((name for name in names if name is not None), None)
 
@@ -374,7 +374,7 @@ def _search(
 def _assignment(
     request_options: RequestOptions, scans: list[tuple[_Group, _Scan]], parts: list[PodSetRefusals]
 ) -> Assignment:
-    """A flavor for everything, though others may have to be preempted for it."""
+    """Return the assignment of the chosen flavors; it may need preemption."""
     choice = request_options.choose(tuple([scan.chosen for _, scan in scans if scan.chosen is not None]))
     verdicts = [scan.verdict for _, scan in scans]
     mode = min([verdict.mode for verdict in verdicts], default=FitMode.FIT)
@@ -399,7 +399,7 @@ def _tried(scans: Iterable[tuple[_Group, _Scan]]) -> tuple[TriedFlavor, ...]:
 
 
 def _attempts(scans: Iterable[tuple[_Group, _Scan]]) -> Iterable[FlavorAttempt]:
-    """The flavors that were looked at and not simply taken."""
+    """Yield the flavors that were tried, except those that fit without borrowing."""
     for (pod_set, _), scan in scans:
         for flavor, verdict in scan.verdicts:
             prospect = verdict.prospect

@@ -1,4 +1,4 @@
-"""Indexes: which workloads and LocalQueues to look at when something changes that they refer to."""
+"""Indexes of workloads and LocalQueues by the objects that they refer to."""
 
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -27,7 +27,7 @@ def discard(index: dict[_Key, dict[_Member, Any]], key: _Key, member: _Member) -
 
 @lru_cache(maxsize=4096)
 def _runtime_classes(pod_sets: tuple[PodSet, ...]) -> frozenset[str]:
-    """The RuntimeClasses that podsets name. Cached, because every new and every finished workload asks."""
+    """Return the RuntimeClasses that podsets name. Cached: each new and each finished workload asks."""
     names = [pod_set.template.runtime_class for pod_set in pod_sets]
     return frozenset(name for name in names if name is not None)
 

@@ -21,7 +21,7 @@ class FitMode(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class FlavorAttempt:
-    """One flavor that was looked at while assigning, for the event that tells how it went."""
+    """A flavor that was tried for a podset, for the event about the assignment."""
 
     pod_set: str
     flavor: str
@@ -33,8 +33,8 @@ class FlavorAttempt:
 class ReserveQuota(NamedTuple):
     """Write the reservation. The core already counts it; answer ReservationFailed if it cannot be written.
 
-    ``admit`` tells that no admission check is outstanding, so that the same write admits. ``replaces`` is the
-    workload whose quota it takes over, and which ends with it: finish that one when this one is written.
+    ``admit``: no admission check is outstanding, so that the same write admits. ``replaces`` is the workload
+    whose quota this one takes over: finish it when this reservation is written.
     """
 
     key: ObjectKey
@@ -72,7 +72,7 @@ class Preempt:
 
 
 class Recomputation(StrEnum):
-    """What became of a workload whose victims were preempted for others already in the same cycle."""
+    """The result of a second search for targets, after other heads of the cycle took the first ones."""
 
     NEW_TARGETS = "new_targets"
     DEFERRED_FIT = "deferred_fit"
@@ -81,7 +81,7 @@ class Recomputation(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TargetsRecomputed:
-    """Count that victims were sought anew for a workload of the ClusterQueue."""
+    """Count a second search for targets for a head of the ClusterQueue."""
 
     cluster_queue: str
     result: Recomputation
@@ -99,7 +99,7 @@ class ReportPending:
 
 @dataclass(frozen=True, slots=True)
 class ReportSecondPass:
-    """Tell of a workload that holds quota what came of its second pass. Its reservation stands."""
+    """Report why the second pass of a workload failed. The workload keeps its reservation."""
 
     key: ObjectKey
     uid: str

@@ -1,7 +1,7 @@
-"""What must always hold, checked by recomputation from what was observed.
+"""Invariants of the state, checked by recomputation from the observed objects.
 
-``check`` shares with the incremental bookkeeping only the reading of values: it sums up from scratch what
-the forest, the ledger and the queues keep up to date step by step.
+The cohort trees, the ledger and the queues are updated step by step. ``check`` computes their contents from
+scratch and compares.
 """
 
 from collections import Counter
@@ -23,7 +23,7 @@ from admitq.core.world import World
 
 
 class InvariantViolated(AssertionError):
-    """The core's books do not agree with what was observed."""
+    """The state does not agree with the observed objects."""
 
 
 def _expect(what: str, actual: Any, expected: Any) -> None:
@@ -110,7 +110,7 @@ def _check_forest(world: World) -> None:
 
 
 def _check_registration(world: World, entry: ClusterQueueEntry) -> None:
-    """Every lane that waits is found by what ends its waiting."""
+    """Check that each waiting lane is registered for what ends its waiting."""
     name, registration, index = entry.spec.name, entry.queue.registration, entry.node.root.waiting
     _expect(f"registration of {name}", registration, world.cohort_trees.registrations[name])
     _expect(f"index of {name}", registration.index, index)
@@ -166,7 +166,7 @@ def _check_cell(node: Node, pair: FlavorResource, cell: Cell) -> None:
 
 
 def _check_places(world: World) -> None:
-    """Every workload is in exactly one place, the one that follows from its phase."""
+    """Check that each workload is queued in exactly the place that follows from its phase."""
     for key, entry in world.workloads.items():
         local_queue = world.local_queues.get(entry.local_queue)
         target = (
@@ -223,13 +223,13 @@ def _check_indexes(world: World) -> None:
 
 
 def _check_holders(world: World) -> None:
-    """Who holds quota stands in the line of the ClusterQueue that is charged, in order."""
+    """Check that all holders of quota are listed in the ClusterQueue that is charged, in order."""
     charged: dict[tuple[str, bool], list[WorkloadEntry]] = {}
     for key, entry in world.workloads.items():
         if entry.held is not None:
             charged.setdefault((entry.held.cluster_queue, entry.is_leaving), []).append(entry)
         elif entry.preempting is not None:
-            raise InvariantViolated(f"{key} is told to leave and holds nothing")
+            raise InvariantViolated(f"{key} is to be preempted and holds nothing")
     _expect("holders of quota", len(world.quota_holders), sum(map(len, charged.values())))
     for (name, leaving), entries in charged.items():
         line = world.quota_holders.leaving(name) if leaving else world.quota_holders.staying(name)
@@ -256,12 +256,13 @@ def _check_pods(world: World) -> None:
     expected = unready if world.settings.block_admission else set[ObjectKey]()
     _expect("workloads that admission waits for", world.pods.unready, expected)
     if world.is_halted and not world.pods.unready:
-        raise InvariantViolated("admission is halted for nobody")
+        raise InvariantViolated("admission is halted without an unready workload")
 
 
 def _check_second_passes(world: World) -> None:
     needed = sorted(key for key, entry in world.workloads.items() if needs_second_pass(entry.workload))
-    _expect("who needs a second pass", sorted(turn.key for turn in world.second_passes.turns), needed)
+    turns = sorted(turn.key for turn in world.second_passes.turns)
+    _expect("workloads that need a second pass", turns, needed)
 
 
 def _check_nothing_left_undone(world: World) -> None:
@@ -277,5 +278,5 @@ def _check_nothing_left_undone(world: World) -> None:
         world.outbox.touched_local_queues,
     )
     if any(undone):
-        raise InvariantViolated("instructions were decided and not handed out")
-    _expect("who is decided over", world.deciding, None)
+        raise InvariantViolated("instructions were decided and not returned")
+    _expect("workload that is being decided", world.deciding, None)

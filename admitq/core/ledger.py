@@ -1,7 +1,7 @@
-"""Who holds how much: reservations counted by ClusterQueue and by LocalQueue.
+"""The ledger: reservations counted by ClusterQueue and by LocalQueue.
 
-The books are kept by name, also for queues that do not exist now: what is reserved in a ClusterQueue that
-was deleted, or has not been seen yet, counts from the moment it appears.
+Accounts are kept by name, also for queues that do not exist. So reservations in a ClusterQueue that was
+deleted, or was not observed yet, count as soon as it is observed.
 """
 
 from collections import defaultdict
@@ -17,7 +17,7 @@ Usage = tuple[tuple[FlavorResource, int], ...]
 
 
 class Reservation(NamedTuple):
-    """What a workload holds, where, and whether it is admitted."""
+    """The quota that a workload holds, its queues, and whether it is admitted."""
 
     cluster_queue: str
     local_queue: ObjectKey
@@ -28,11 +28,12 @@ class Reservation(NamedTuple):
 def is_void(workload: Workload, cluster_queue: ClusterQueue) -> bool:
     """Whether a reservation that a workload still shows is not charged to its ClusterQueue.
 
-    That is so of an inactive workload that was reserved and evicted before the ClusterQueue was created: it
-    was never charged there, and it is to stop. An inactive workload that was reserved or evicted later is
-    charged until its job has stopped, and an active one in any case. The instants are compared, not the order
-    of observation, which is arbitrary after a start. They have whole seconds: within the second of the
-    creation the workload counts as charged, for its job may run.
+    A reservation is void if the workload is inactive, and was reserved and evicted before the ClusterQueue
+    was created: it was never charged there, and its job must stop. An inactive workload that was reserved or
+    evicted later is charged until its job has stopped. An active workload is always charged.
+
+    The instants are compared, because the order of observation is arbitrary after a start. They are whole
+    seconds: a workload that was evicted in the second of the creation counts as charged, as its job may run.
     """
     created_at = cluster_queue.created_at
     return (
@@ -44,14 +45,14 @@ def is_void(workload: Workload, cluster_queue: ClusterQueue) -> bool:
 
 
 def usage_of(workload: Workload, admission: Admission, *, reclaimable_pods: bool = True) -> Usage:
-    """What the workload uses now: what it was assigned, in proportion to the pods that remain to run.
+    """Return what the workload uses now: its assignment, in proportion to the pods that remain to run.
 
-    Fewer remain where the podset was scaled down since the assignment, and where pods are reclaimable.
+    Fewer pods remain if the podset was scaled down since the assignment, or if pods are reclaimable.
 
     Args:
         workload: as it is now.
         admission: what it was assigned.
-        reclaimable_pods: the gate of that name; without it reclaimable pods count to the end.
+        reclaimable_pods: the gate of that name; without it, reclaimable pods count until the workload ends.
     """
     assignments = admission.pod_set_assignments
     counts = {pod_set.name: pod_set.count for pod_set in workload.pod_sets}
@@ -65,10 +66,10 @@ def usage_of(workload: Workload, admission: Admission, *, reclaimable_pods: bool
 
 @lru_cache(maxsize=4096)
 def _usage(assignments: tuple[PodSetAssignment, ...], remaining: tuple[int, ...]) -> Usage:
-    """What is used while so many pods of each assignment remain to run.
+    """Return what is used while these numbers of pods remain to run, by assignment.
 
-    Results are kept, because each is asked for when it is decided and when it is observed, and many workloads
-    are assigned the same. So equal usages are one object, too.
+    Results are cached: each is computed when a reservation is decided and when it is observed, and many
+    workloads have equal assignments. So equal usages are also one object.
     """
     total: dict[FlavorResource, int] = {}
     for assignment, count in zip(assignments, remaining, strict=True):
@@ -87,20 +88,20 @@ def _usage(assignments: tuple[PodSetAssignment, ...], remaining: tuple[int, ...]
 
 
 _UNCOUNTED: Final = 256
-"""After so many changes an account is summed up, should nobody look at it."""
+"""The number of changes after which an account is summed up, even if no caller reads it."""
 
 
 @dataclass(slots=True, eq=False)
 class Account:
     """Sums over the reservations of one queue.
 
-    Every admission and every finish changes two accounts, while few look at them. So usage is summed up when
-    somebody looks, at the price of what changed since the last look.
+    Every admission and every finish changes two accounts, and few callers read them. So a read sums usage up,
+    and costs in proportion to the changes since the last read.
     """
 
     reserving: int = 0
     awaiting: int = 0
-    """How many of those who reserve are not admitted. They are few, and so it is them who are counted."""
+    """How many workloads with a reservation are not admitted."""
     age: int = 0
     """Differs after every change; 0 is that of an account without any."""
     _reserved: dict[FlavorResource, int] = field(default_factory=dict[FlavorResource, int])
@@ -109,28 +110,28 @@ class Account:
 
     @property
     def admitted(self) -> int:
-        """How many are admitted."""
+        """How many workloads are admitted."""
         return self.reserving - self.awaiting
 
     @property
     def reserved_usage(self) -> Mapping[FlavorResource, int]:
-        """What those who reserve use, the admitted included."""
+        """The usage of all workloads with a reservation, admitted or not."""
         self._sum_up()
         return self._reserved
 
     @property
     def admitted_usage(self) -> Mapping[FlavorResource, int]:
-        """What the admitted use."""
+        """The usage of admitted workloads."""
         self._sum_up()
         awaiting = self._awaiting
         usage = {pair: amount - awaiting.get(pair, 0) for pair, amount in self._reserved.items()}
         return {pair: amount for pair, amount in usage.items() if amount}
 
     def change(self, reservation: Reservation, sign: int, age: int) -> int:
-        """Count a reservation (``sign`` 1) or take it off (-1), and be of another age.
+        """Count a reservation (``sign`` 1) or remove it (-1), and set the age.
 
         Returns:
-            How many reserve now.
+            How many workloads have a reservation now.
         """
         self.age = age
         self.reserving += sign
@@ -170,7 +171,7 @@ class Ledger:
         self._changes = 0
 
     def count(self, reservation: Reservation, sign: int) -> None:
-        """Count a reservation (``sign`` 1) or take it off (-1)."""
+        """Count a reservation (``sign`` 1) or remove it (-1)."""
         # One count for all accounts: one that is closed and opened again must not look unchanged.
         self._changes += 1
         name, key = reservation.cluster_queue, reservation.local_queue
@@ -180,11 +181,11 @@ class Ledger:
             del self._by_local_queue[key]
 
     def of_cluster_queue(self, name: str) -> Account:
-        """The account of a ClusterQueue, whether it exists or not. To be read only."""
+        """Return the account of a ClusterQueue, whether it exists or not. Callers must not change it."""
         return self._by_cluster_queue.get(name, _NOTHING)
 
     def of_local_queue(self, key: ObjectKey) -> Account:
-        """The account of a LocalQueue, whether it exists or not. To be read only."""
+        """Return the account of a LocalQueue, whether it exists or not. Callers must not change it."""
         return self._by_local_queue.get(key, _NOTHING)
 
     @property

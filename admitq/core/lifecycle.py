@@ -1,8 +1,7 @@
-"""The phases of a workload and the ways between them, as tables.
+"""The phases of a workload and the changes between them, as tables.
 
-The phase is the first row of ``_TABLE`` that holds, and Pending if none does. ``EDGES`` names every step that
-there is from one phase to another, and why it is taken. Observations are levels: one may show several steps
-at once.
+The phase is that of the first row of ``_TABLE`` that holds, and Pending if none does. ``EDGES`` has every
+change from one phase to another, with its causes. An observation may show several changes at once.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,7 +12,7 @@ from admitq.core.model import Workload
 
 
 class Phase(StrEnum):
-    """Where a workload stands between its creation and its end."""
+    """The phase of a workload between its creation and its end."""
 
     PENDING = "Pending"
     HELD = "Held"
@@ -30,7 +29,7 @@ MEANINGS: Final[Mapping[Phase, str]] = {
     Phase.INACTIVE: "Its user or a limit took it out of the queue.",
     Phase.RESERVED: "It holds quota; admission checks are outstanding.",
     Phase.ADMITTED: "It holds quota and may run.",
-    Phase.EVICTING: "It is told to stop; its quota stays in use until it has.",
+    Phase.EVICTING: "It is evicted; its quota stays in use until its job has stopped.",
     Phase.FINISHED: "It holds nothing and never will again.",
 }
 """What each phase means, for people."""
@@ -61,7 +60,7 @@ _TABLE: Final[tuple[tuple[Phase, Callable[[Workload, bool, bool], bool]], ...]] 
 
 
 def phase_of(workload: Workload, *, reserved: bool, admitted: bool) -> Phase:
-    """The phase of a workload.
+    """Return the phase of a workload.
 
     Args:
         workload: as last observed.
@@ -78,14 +77,14 @@ def phase_of(workload: Workload, *, reserved: bool, admitted: bool) -> Phase:
 
 
 class PhaseChangeCause(StrEnum):
-    """Why a workload passes from one phase to another: reasons of its conditions, where they have one."""
+    """Why the phase of a workload changes; reasons of its conditions where there are some."""
 
     QUOTA_RESERVED = "QuotaReserved"
     ADMITTED = "Admitted"
     NO_RESERVATION = "NoReservation"
-    """The reservation was not written, or taken back before it became an admission."""
+    """The reservation was not written, or was removed before the admission."""
     CHECK_NOT_READY = "CheckNotReady"
-    """A check that applies is listed anew, or ready no more."""
+    """A check that applies was added to the list, or is no longer ready."""
     PREEMPTED = "Preempted"
     PODS_READY_TIMEOUT = "PodsReadyTimeout"
     ADMISSION_CHECK = "AdmissionCheck"
@@ -101,7 +100,7 @@ class PhaseChangeCause(StrEnum):
     WAITING_FOR_REPLACEMENT_PODS = "WaitingForReplacementPods"
     DELETING = "Deleting"
     LET_GO = "LetGo"
-    """Nothing holds it back from the queue any more."""
+    """Nothing excludes it from the queue any more."""
     SUCCEEDED = "Succeeded"
     FAILED = "Failed"
     OUT_OF_SYNC = "OutOfSync"
@@ -162,9 +161,9 @@ EDGES: Final[Mapping[tuple[Phase, Phase], tuple[PhaseChangeCause, ...]]] = {
     (Phase.EVICTING, Phase.ADMITTED): (PhaseChangeCause.REACTIVATED,),
     **{(phase, Phase.FINISHED): _ENDS for phase in Phase if phase is not Phase.FINISHED},
 }
-"""Every step between two phases, with all its causes. Nothing leads out of Finished.
+"""Every change between two phases, with all its causes. Finished is final.
 
-An assumption that is not written leads back from Reserved or Admitted; and one that was taken out of the
-queue while it was being written is held then. Only a workload that was deactivated and reactivated before
-its eviction was written goes back from Evicting to what it had.
+From Reserved or Admitted, a workload whose reservation was not written returns to Pending, or to Held if it
+was taken out of the queue meanwhile. A workload returns from Evicting only if it was deactivated and
+reactivated before its eviction was written.
 """

@@ -1,7 +1,7 @@
-"""What the LimitRanges of a namespace come to together.
+"""The limits that all LimitRanges of a namespace set together.
 
-The rule (semantics, Resource arithmetic): of several maxima the least binds, of several minima the
-greatest, and of several defaults the first.
+The rule (semantics, Resource arithmetic): the least of several maxima counts, the greatest of several minima,
+and the first of several defaults.
 """
 
 from collections.abc import Callable, Iterable
@@ -14,7 +14,7 @@ from admitq.core.model import ExactAmounts, LimitedType, LimitRange, LimitRangeI
 
 @dataclass(frozen=True, slots=True)
 class NamespaceLimits:
-    """The bounds of a namespace, and what its containers ask for where they state nothing."""
+    """The bounds of a namespace, and the default requests and limits of its containers."""
 
     container_maximum: ExactAmounts = ()
     container_minimum: ExactAmounts = ()
@@ -40,7 +40,7 @@ def _merged(some: Iterable[ExactAmounts], choose: Callable[[Fraction, Fraction],
 
 
 def limits_of(ranges: Iterable[LimitRange]) -> NamespaceLimits:
-    """The limits that several LimitRanges set together; the order decides among their defaults."""
+    """Return the limits that several LimitRanges set together; the order decides among their defaults."""
     items: dict[LimitedType, list[LimitRangeItem]] = {type_: [] for type_ in LimitedType}
     for each in ranges:
         for item in each.items:

@@ -1,6 +1,6 @@
-"""The values that decisions are made of: what admitq knows of queues, quotas and workloads.
+"""Values of the objects that decisions depend on: queues, quotas and workloads.
 
-All are frozen. Names are the wire API's; a field that an object may lack is ``None`` here.
+All are frozen. Names are those of the API; an absent optional field is ``None``.
 Times are integers, nanoseconds since the Unix epoch: the core never reads a clock and never rounds.
 """
 
@@ -19,7 +19,7 @@ SECOND = 1_000_000_000
 
 
 ONE: Final = Fraction(1)
-"""The weight of a queue or cohort that states none."""
+"""The default weight of a queue or cohort."""
 
 
 class ObjectKey(NamedTuple):
@@ -33,14 +33,14 @@ class ObjectKey(NamedTuple):
 
 
 class QueueingStrategy(StrEnum):
-    """What a head that does not fit does to those behind it."""
+    """Whether a head that does not fit blocks the workloads behind it."""
 
     STRICT_FIFO = "StrictFIFO"
     BEST_EFFORT_FIFO = "BestEffortFIFO"
 
 
 class StopPolicy(StrEnum):
-    """Whether a queue admits, and what becomes of what it admitted."""
+    """Whether a queue admits workloads, and whether it evicts admitted ones."""
 
     NONE = "None"
     HOLD = "Hold"
@@ -80,7 +80,7 @@ Labels = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True)
 class Taint:
-    """A mark on nodes that repels pods which do not tolerate it."""
+    """A taint of nodes. ``effect`` is a string: new versions of Kubernetes may add values."""
 
     key: str
     value: str
@@ -89,7 +89,10 @@ class Taint:
 
 @dataclass(frozen=True, slots=True)
 class Toleration:
-    """What lets a pod onto tainted nodes. An empty operator means Equal, an empty effect every effect."""
+    """A toleration. An empty operator means Equal, an empty effect all effects.
+
+    ``operator`` and ``effect`` are strings: new versions of Kubernetes may add values.
+    """
 
     key: str = ""
     operator: str = "Equal"
@@ -116,7 +119,7 @@ class ResourceQuota:
 
 @dataclass(frozen=True, slots=True)
 class FlavorQuotas:
-    """What one flavor gives, by resource."""
+    """The quota of one flavor, by resource."""
 
     name: str
     resources: tuple[tuple[str, ResourceQuota], ...]
@@ -132,7 +135,7 @@ class ResourceGroup:
 
 @dataclass(frozen=True, slots=True)
 class AdmissionCheckRule:
-    """An admission check of a ClusterQueue; no flavors named means every flavor."""
+    """An admission check of a ClusterQueue; without flavors it applies to all flavors."""
 
     name: str
     on_flavors: tuple[str, ...] = ()
@@ -149,7 +152,7 @@ class AdmissionCheckState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class AdmissionCheck:
-    """What the core knows of an AdmissionCheck object."""
+    """An AdmissionCheck."""
 
     name: str
     controller_name: str
@@ -221,7 +224,7 @@ class ClusterQueue:
     preemption: ClusterQueuePreemption = ClusterQueuePreemption()
     fair_weight: Fraction = ONE
     usage_based_admission: bool = False
-    """Whether its LocalQueues take turns by what they used: admissionMode UsageBasedAdmissionFairSharing."""
+    """Whether past use orders its LocalQueues: admissionMode UsageBasedAdmissionFairSharing."""
     terminating: bool = False
     created_at: Instant = 0
     """0 if not known."""
@@ -241,7 +244,7 @@ class Cohort:
 
 @dataclass(frozen=True, slots=True)
 class ConsumedResources:
-    """What a LocalQueue's status says it consumed: decayed amounts, as of an instant."""
+    """The consumed amounts in the status of a LocalQueue: decayed, as of an instant."""
 
     consumed: Amounts
     at: Instant
@@ -249,10 +252,10 @@ class ConsumedResources:
 
 @dataclass(frozen=True, slots=True)
 class LocalQueue:
-    """A namespace's way into a ClusterQueue.
+    """A LocalQueue: workloads of its namespace use a ClusterQueue through it.
 
-    ``consumed`` is what its status tells of admission fair sharing. The core takes it up once, when it sees
-    the queue for the first time (after a restart), and keeps its own books from then on.
+    ``consumed`` is the past use that its status reports. The core reads it once, when it first observes the
+    queue (after a restart). From then on it has its own usage account.
     """
 
     key: ObjectKey
@@ -266,7 +269,7 @@ class LocalQueue:
 
 @dataclass(frozen=True, slots=True)
 class ResourceFlavor:
-    """A kind of nodes: its labels, the taints workloads must tolerate, the tolerations it lends them."""
+    """A kind of nodes: their labels and taints, and tolerations that its workloads get."""
 
     name: str
     node_labels: Labels = ()
@@ -280,13 +283,13 @@ ExactAmounts = tuple[tuple[str, Fraction], ...]
 
 
 class HashedOnce:
-    """A frozen value whose hash is reckoned once, because it is looked up far more often than it is made."""
+    """A frozen value that caches its hash, because it is looked up far more often than it is created."""
 
     __slots__ = ("_hash",)
     _hash: int
 
     def __hash__(self) -> int:
-        """The hash of all fields."""
+        """Return the hash of all fields."""
         try:
             return self._hash
         except AttributeError:
@@ -297,7 +300,7 @@ class HashedOnce:
 
 @dataclass(frozen=True, slots=True)
 class ContainerResources:
-    """What a container states. ``restartable`` marks an init container that goes on running (a sidecar)."""
+    """The requests and limits of a container. ``restartable`` marks a sidecar among the init containers."""
 
     requests: ExactAmounts = ()
     limits: ExactAmounts = ()
@@ -306,10 +309,10 @@ class ContainerResources:
 
 @dataclass(frozen=True, slots=True)
 class PodTemplate(HashedOnce):
-    """All of a pod template that decides what its pods ask for, as the template states it.
+    """The fields of a pod template that decide what its pods request.
 
-    ``requests`` and ``limits`` are those of the pod level; ``overhead`` is what the template itself states,
-    None where the RuntimeClass is to be asked.
+    ``requests`` and ``limits`` are those of the pod level. ``overhead`` is that of the template; with None,
+    the overhead of the RuntimeClass counts.
     """
 
     containers: tuple[ContainerResources, ...] = ()
@@ -323,7 +326,7 @@ class PodTemplate(HashedOnce):
 
 
 class LimitedType(StrEnum):
-    """What an item of a LimitRange speaks of."""
+    """The type of a LimitRange item that counts here."""
 
     CONTAINER = "Container"
     POD = "Pod"
@@ -342,14 +345,14 @@ class LimitRangeItem:
 
 @dataclass(frozen=True, slots=True)
 class LimitRange:
-    """A namespace's rules for what pods may ask for."""
+    """Bounds and defaults for the requests of pods in a namespace."""
 
     items: tuple[LimitRangeItem, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class PodSet(HashedOnce):
-    """Pods of one shape. Podsets of one ``group`` are given the same flavors."""
+    """Pods with one template. Podsets of one ``group`` get the same flavors."""
 
     name: str
     count: int
@@ -365,10 +368,10 @@ class PodSet(HashedOnce):
 
 @dataclass(frozen=True, slots=True)
 class PodSetAssignment(HashedOnce):
-    """The flavors that a podset was given, by resource, and the whole podset's usage of each resource.
+    """The flavors that a podset was assigned, by resource, and the usage of the whole podset.
 
-    ``is_place_open`` tells that it was put off to find out where its pods go (delayedTopologyRequest is
-    Pending, and there is no topologyAssignment).
+    ``is_place_open``: whether its topology assignment was deferred and is still missing
+    (delayedTopologyRequest is Pending, and there is no topologyAssignment).
     """
 
     name: str
@@ -400,11 +403,11 @@ class ResourceProblem(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class WorkloadRequest:
-    """What a workload asks for, and when it may be evaluated.
+    """What a workload requests, and when it may be evaluated.
 
-    ``queued_at`` is the queue-order timestamp (semantics, Ordering). ``requeue_at`` forbids an attempt
-    before that instant; ``requeue_blocked`` is condition Requeued=False. ``priority`` is the effective one.
-    ``replaces`` is the workload whose place it is to take (semantics, Elastic jobs).
+    ``queued_at`` is the queue-order timestamp (semantics, Ordering). The workload is not evaluated before
+    ``requeue_at``. ``requeue_blocked`` is condition Requeued=False. ``priority`` is the effective one.
+    ``replaces`` is the workload that this one replaces (semantics, Elastic jobs).
     """
 
     key: ObjectKey
@@ -427,11 +430,11 @@ class WorkloadRequest:
 
 @dataclass(frozen=True, slots=True)
 class Workload(WorkloadRequest):
-    """All that decides over one workload: what it asks for, and how far it is.
+    """A workload: its request and its state.
 
-    ``admission`` is set while quota is reserved, since ``reserved_at``; ``admitted`` and ``pods_ready`` are
-    the conditions of that name. ``evicted`` is condition Evicted, which outlasts the eviction itself until
-    the next reservation; it is True since ``evicted_at``, 0 if that is not known.
+    ``admission`` is set while quota is reserved, since ``reserved_at``. ``admitted`` and ``pods_ready`` are
+    the conditions of these names. ``evicted`` is condition Evicted, which stays True after the eviction until
+    the next reservation. It is True since ``evicted_at``; 0 if that is not known.
     """
 
     admission: Admission | None = None

@@ -1,12 +1,15 @@
-"""Who goes first. Every order is by a frozen tuple that ends in the uid, so that it is total.
+"""The orders of workloads in queues and in cycles. Each sort key ends in the uid, so that the order is total.
 
-In a queue: a preemptor that keeps its place, then who used less through its LocalQueue (where that counts),
-then higher priority, then earlier queued, then uid.
-In a cycle without fair sharing: a preemptor (behind a gate), then a lower borrow level, so that those who
-stay within their own quota, or borrow nearby, are not displaced by those who borrow from afar; then higher
-priority (unless a gate says no), then earlier queued, then uid. With fair sharing, shares decide.
-In every cycle, whoever was to leave for one that still waits comes behind it (``cycle.turns``), or it might
-take back for ever what it gave.
+In a ClusterQueue: the latest preemptor, then less past use of the LocalQueue (with usage-based admission),
+then higher priority, then earlier queue-order timestamp, then uid.
+
+In a cycle without fair sharing: preemptors (behind a gate), then lower borrow level, then higher priority
+(unless a gate disables it), then earlier queue-order timestamp, then uid. By the borrow level, workloads that
+borrow nearby or not at all come before workloads that borrow from a higher cohort. With fair sharing, shares
+decide.
+
+In every cycle, a workload that was preempted comes after its preemptor while that waits (``cycle.turns``).
+Otherwise the two could preempt each other forever.
 """
 
 from typing import NamedTuple
@@ -16,7 +19,7 @@ from admitq.core.settings import Gates
 
 
 class QueueOrder(NamedTuple):
-    """Place of a workload in its queue, among those whose LocalQueues used as much."""
+    """The sort key of a workload in its ClusterQueue, among workloads with equal past use."""
 
     not_sticky: bool
     priority_descending: int
@@ -25,12 +28,12 @@ class QueueOrder(NamedTuple):
 
 
 CycleOrder = tuple[bool, int, int, Instant, str]
-"""Place of a head among the heads of one cycle: whether it is no preemptor, its borrow level, its priority
-descending, since when it is queued, its uid."""
+"""The sort key of a head in a cycle: whether it is no preemptor, its borrow level, its priority descending,
+its queue-order timestamp, its uid."""
 
 
 def queue_order(workload: Workload, *, sticky: bool = False) -> QueueOrder:
-    """The key by which a workload is sorted in its ClusterQueue.
+    """Return the key by which a workload is sorted in its ClusterQueue.
 
     Args:
         workload: the workload.
@@ -40,12 +43,12 @@ def queue_order(workload: Workload, *, sticky: bool = False) -> QueueOrder:
 
 
 def cycle_order(workload: Workload, borrow_level: int, gates: Gates, *, preemptor: bool) -> CycleOrder:
-    """The key by which the heads of a cycle are processed.
+    """Return the key by which the heads of a cycle are sorted.
 
     Args:
         workload: the head.
-        borrow_level: how far up the tree the quota comes from that it is assigned.
-        gates: which of the criteria count.
+        borrow_level: how far up the cohort tree its assigned quota comes from.
+        gates: the feature gates that turn criteria on or off.
         preemptor: whether workloads were preempted for it.
     """
     return (

@@ -1,4 +1,4 @@
-"""What was decided and has not been handed out as instructions yet."""
+"""Instructions that were decided and not returned to the driver yet."""
 
 from dataclasses import dataclass, field
 
@@ -43,7 +43,7 @@ class Outbox:
         )
 
     def take_decisions(self) -> list[Instruction]:
-        """Reservations, then preemptions, then recomputations and second passes; the outbox forgets them."""
+        """Return and remove reservations, then preemptions, recomputations and reports of second passes."""
         result: list[Instruction] = []
         for decided in (
             self.reservations,
@@ -57,7 +57,7 @@ class Outbox:
         return result
 
     def take_reports(self) -> list[Instruction]:
-        """At most one report a workload; the outbox forgets them."""
+        """Return and remove the reports, at most one for each workload."""
         result: list[Instruction] = list(self.reports.values())
         self.reports.clear()
         return result

@@ -43,7 +43,7 @@ def _node_of(world: World, entry: WorkloadEntry) -> Node:
 
 
 def ask_without(world: World, holders: Iterable[WorkloadEntry], ask: Callable[[], _Answer]) -> _Answer:
-    """The answer as it would be if these workloads, which hold quota in queues of the tree, held nothing."""
+    """Return the answer as if these workloads, which hold quota in the tree, held nothing."""
     return _without(
         [
             (_node_of(world, holder).cells[pair], amount)
@@ -64,7 +64,7 @@ def _without(removed: Sequence[tuple[Cell, int]], ask: Callable[[], _Answer]) ->
 
 
 def replacing(world: World, original: WorkloadEntry, assign: Callable[..., Assignment]) -> Assignment:
-    """The assignment of a workload that replaces another: of its flavors alone, as if that one had left.
+    """Return the assignment of a replacement: only flavors of its original, as if that had left.
 
     Other flavors are not tried later either, so that no scan of them goes on.
     """
@@ -75,7 +75,7 @@ def replacing(world: World, original: WorkloadEntry, assign: Callable[..., Assig
 
 
 def without_original(world: World, original: WorkloadEntry, ask: Callable[[], _Answer]) -> _Answer:
-    """The answer as it would be if a workload had left with all that it was assigned.
+    """Return the answer as it would be if a workload had left with all that it was assigned.
 
     This includes what it took over itself from a workload that is not finished: it is not free for others.
     """
@@ -154,7 +154,7 @@ class Overlay:
             record: the head.
             node: its ClusterQueue.
             expected: what it is expected to hold. If it holds something else, or more than its reservation
-                changes in the tree, everything supposed is computed anew when it is needed.
+                changes in the tree, everything supposed is computed again when it is needed.
         """
         self._rebuild_if_changed()
         usage = [(pair, amount) for pair, amount in expected if amount]
@@ -170,7 +170,7 @@ class Overlay:
             self._generation = _UNKNOWN
 
     def without_victims(self, node: Node, more: Iterable[Victim], ask: Callable[[], _Answer]) -> _Answer:
-        """The answer of a head at a node as if all victims had left, and these of the head too."""
+        """Return the answer of a head at a node as if all victims had left, and these of the head too."""
         self._rebuild_if_changed()
         self._without_victims.enter(node)
         own = [victim.entry for victim in more if victim.entry.workload.key not in self._victims]
@@ -181,7 +181,7 @@ class Overlay:
         return answer
 
     def without_reserved_capacity(self, node: Node, ask: Callable[[], _Answer]) -> _Answer:
-        """The answer of a head at a node by what is in use now, with the victims in the tree."""
+        """Return the answer of a head at a node by what is in use now, with the victims in the tree."""
         self._rebuild_if_changed()
         self._without_reserved.enter(node)
         answer = ask()
@@ -195,7 +195,7 @@ class Overlay:
         self._reserved.clear()
 
     def _rebuild_if_changed(self) -> None:
-        """Compute anew what is supposed, if usage changed otherwise than through this object."""
+        """Compute the supposed usage again, if usage changed other than through this object."""
         if self._root.generation == self._generation:
             return
         self._generation = self._root.generation

@@ -1,8 +1,8 @@
-"""How few pods a workload has to give up for the rest to be admitted (semantics, Partial admission).
+"""The search for the fewest pods that a workload must give up to be admitted (semantics, Partial admission).
 
-With D the sum of what all podsets may give up, step k of D leaves each podset all but ⌊d·k/D⌋ of what it
-may give up itself. The smallest step that suffices is searched by halves, as if every step beyond one that
-suffices sufficed too.
+Let d be the pods that a podset may give up, and D the sum over all podsets. In step k of D, each podset gives
+up ⌊d·k/D⌋ pods. A binary search finds the smallest step that suffices, under the assumption that all later
+steps suffice too.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ def _spare(demand: PodSetDemand) -> int:
 
 
 def may_shrink(demands: tuple[PodSetDemand, ...]) -> bool:
-    """Whether some podset may run with fewer pods."""
+    """Whether a podset may run with fewer pods."""
     return any(_spare(demand) for demand in demands)
 
 
@@ -26,12 +26,12 @@ def assign_partially(
     attempt: Callable[[tuple[PodSetDemand, ...]], Assignment],
     suffices: Callable[[Assignment], bool],
 ) -> Assignment | None:
-    """The assignment of as many pods as can be had; None if not even the fewest can.
+    """Return the assignment of the most pods that suffices; None if not even the fewest pods do.
 
     Args:
-        demands: what all pods ask for.
-        attempt: searches flavors for so many pods.
-        suffices: whether an assignment can be made use of: it fits, or there is somebody to preempt for it.
+        demands: the requests of all pods.
+        attempt: searches flavors for fewer pods.
+        suffices: whether an assignment is good enough: it fits, or there are workloads to preempt for it.
     """
     spares = [_spare(demand) for demand in demands]
     total = sum(spares)

@@ -26,7 +26,7 @@ class PodReadiness:
         return is_charged and not entry.workload.pods_ready
 
     def update(self, entry: WorkloadEntry) -> None:
-        """Take a workload as it is now."""
+        """Update the set after a change of a workload."""
         if self.is_unready(entry):
             self.unready.add(entry.workload.key)
             return

@@ -38,7 +38,7 @@ class StateQueries:
     # --- statuses ---------------------------------------------------------------------------------
 
     def cluster_queue_status(self, name: str) -> ClusterQueueStatus | None:
-        """Numbers and conditions of a ClusterQueue; None if it does not exist."""
+        """Return numbers and conditions of a ClusterQueue; None if it does not exist."""
         entry = self.world.cluster_queues.get(name)
         if entry is None:
             return None
@@ -53,7 +53,7 @@ class StateQueries:
         )
 
     def local_queue_status(self, key: ObjectKey) -> LocalQueueStatus | None:
-        """Numbers and conditions of a LocalQueue; None if it does not exist."""
+        """Return numbers and conditions of a LocalQueue; None if it does not exist."""
         world = self.world
         entry = world.local_queues.get(key)
         if entry is None:
@@ -68,7 +68,7 @@ class StateQueries:
         )
 
     def cohort_status(self, name: str) -> CohortStatus | None:
-        """Numbers of a cohort, also of one without an object; None if no object names it."""
+        """Return numbers of a cohort, also of one without an object; None if no object names it."""
         node = self.world.cohort_trees.cohorts.get(name)
         return None if node is None else cohort_status(node, share=self._share(node))
 
@@ -96,17 +96,17 @@ class StateQueries:
     # --- one workload -----------------------------------------------------------------------------
 
     def workload_phase(self, key: ObjectKey) -> Phase | None:
-        """The phase of a workload; None if it does not exist."""
+        """Return the phase of a workload; None if it does not exist."""
         entry = self.world.workloads.get(key)
         return None if entry is None else entry.phase
 
     def usage_of_workload(self, key: ObjectKey) -> Usage:
-        """What the workload uses of the quota; empty if it holds none."""
+        """Return what the workload uses of the quota; empty if it holds none."""
         entry = self.world.workloads.get(key)
         return () if entry is None or entry.held is None else entry.held.usage
 
     def parked_refusal(self, key: ObjectKey) -> Refusal | None:
-        """Why a pending workload was last refused, or another of its lane; None if none was."""
+        """Return why a pending workload, or another of its lane, was last refused; None if none was."""
         queue = self._queue_of(key)
         return None if queue is None else queue_numbers.refusal_of(queue, key)
 
@@ -116,7 +116,7 @@ class StateQueries:
         return queue is not None and queue_numbers.is_bypassed(queue, key)
 
     def admissibility(self, key: ObjectKey) -> Refusal | None:
-        """Why a pending or held workload would be refused, however much quota there is.
+        """Return why a pending or held workload would be refused, however much quota there is.
 
         None if no reason is known, or if the workload's queues are closed or do not exist.
         """
@@ -131,7 +131,7 @@ class StateQueries:
         return None if queue is None else inadmissibility(world, queue, entry.workload)
 
     def retry_delay(self, key: ObjectKey) -> Instant:
-        """For how many nanoseconds a workload is held back if its reservation cannot be written now.
+        """Return for how many nanoseconds a workload is held back if its reservation cannot be written.
 
         0 if the workload does not exist.
         """
@@ -139,7 +139,7 @@ class StateQueries:
         return 0 if entry is None else entry.retry_delay
 
     def cluster_queue_of(self, key: ObjectKey) -> str | None:
-        """The ClusterQueue that a workload's LocalQueue names, whether it exists or not."""
+        """Return the ClusterQueue that a workload's LocalQueue names, whether it exists or not."""
         entry = self.world.workloads.get(key)
         local_queue = None if entry is None else self.world.local_queues.get(entry.local_queue)
         return None if local_queue is None else local_queue.spec.cluster_queue
@@ -152,7 +152,7 @@ class StateQueries:
     # --- pending workloads ------------------------------------------------------------------------
 
     def pending_workloads(self) -> Iterator[PendingWorkload]:
-        """Every pending workload of an open LocalQueue, also where its ClusterQueue does not exist."""
+        """Yield every pending workload of an open LocalQueue, also where its ClusterQueue does not exist."""
         world = self.world
         for entry in world.workloads.values():
             if entry.listed_in is None:
@@ -168,7 +168,7 @@ class StateQueries:
             yield PendingWorkload(entry.workload.key, entry.listed_in, name, parked)
 
     def count_scheduling_keys(self, cluster_queue: str) -> tuple[int, int]:
-        """How many distinct scheduling keys pending workloads of a ClusterQueue have: active, inadmissible.
+        """Return the numbers of scheduling keys of a ClusterQueue's pending workloads: active, inadmissible.
 
         While the ClusterQueue is not active, all are inadmissible.
         """
@@ -179,12 +179,12 @@ class StateQueries:
         return (len(active), len(inadmissible)) if entry.is_active else (0, len(active | inadmissible))
 
     def pending_requests(self, cluster_queue: str) -> Mapping[str, int]:
-        """What the pending workloads of a ClusterQueue request, by resource."""
+        """Return what the pending workloads of a ClusterQueue request, by resource."""
         entry = self.world.cluster_queues.get(cluster_queue)
         return {} if entry is None else queue_numbers.requests(entry.queue)
 
     def queueing_strategy(self, cluster_queue: str) -> QueueingStrategy | None:
-        """The queueing strategy of a ClusterQueue; None if it does not exist."""
+        """Return the queueing strategy of a ClusterQueue; None if it does not exist."""
         entry = self.world.cluster_queues.get(cluster_queue)
         return None if entry is None else entry.spec.queueing_strategy
 
@@ -194,7 +194,7 @@ class StateQueries:
         return entry is None or entry.spec.quarantined or self.world.waiting.heads.paused.has(entry)
 
     def blocking_head(self, cluster_queue: str) -> ObjectKey | None:
-        """The head that blocks a ClusterQueue; None if no head does."""
+        """Return the head that blocks a ClusterQueue; None if no head does."""
         entry = self.world.cluster_queues.get(cluster_queue)
         head = None if entry is None else entry.queue.standing_head
         return None if head is None else head.workload.key

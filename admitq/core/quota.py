@@ -1,24 +1,21 @@
 """The arithmetic of quota: one cell for each node of the tree and each (flavor, resource).
 
-A cell is linked to the cell of the node's parent, so that every question and every change walks one path
-to the root and touches nothing else.
+A cell is linked to the cell of the node's parent. So each read and each change walks one path to the root.
 
 =====================  ==========================================  ======================================
 quantity               of a ClusterQueue                           of a cohort
 =====================  ==========================================  ======================================
 subtree (S)            nominal                                     own nominal + Σ children lent
-local (L)              kept from lending: max(0, S - lendingLimit) if a limit is set, else 0
+local (L)              not lent:          max(0, S - lendingLimit) if a limit is set, else 0
 lent                   S - L: what the parent may count on
 usage (U)              Σ usage of reserving workloads              Σ children spilled
 spilled                max(0, U - L): what is taken from the parent's pool
 =====================  ==========================================  ======================================
 
-Amounts inside are exact and unbounded; the unlimited amount stands as a number that no usage can reach,
-so that it absorbs what is added or taken and yet can be taken out again exactly. What leaves the tree is
-bounded to int64.
+Amounts inside are exact and not bounded. An unlimited amount is a number that no usage can reach, so that it
+can be added and removed exactly. Results are bounded to int64.
 
-Every decision asks these questions several times and most of its arithmetic is done here: that is why the
-walks are written out on the fields instead of calling the properties that name the quantities.
+Most of the arithmetic of decisions is done here. So the walks read fields instead of calling properties.
 """
 
 from dataclasses import dataclass
@@ -33,7 +30,7 @@ NO_QUOTA: Final = ResourceQuota(0)
 
 
 def bounded(amount: int) -> int:
-    """An amount as the rest of the world sees it: within int64, unlimited if it was unlimited."""
+    """Return an amount bounded to int64; an unlimited one stays unlimited."""
     if LOWEST <= amount <= UNLIMITED:
         return amount
     return UNLIMITED if amount > 0 else LOWEST
@@ -46,8 +43,8 @@ def _exact(amount: int) -> int:
 class BorrowLevel(NamedTuple):
     """How far up the tree quota has to come from.
 
-    ``level`` is 0 within the own quota, else the height of the nearest cohort that has enough.
-    ``may_reclaim`` tells that this is less than the whole tree, so that others there may be in debt.
+    ``level`` is 0 within the ClusterQueue's own quota, else the height of the nearest cohort that has enough.
+    ``may_reclaim``: whether that is below the root, so that other subtrees may be borrowing.
     """
 
     level: int
@@ -79,31 +76,31 @@ class Cell:
     borrowing_limit: int | None = None
     lending_limit: int | None = None
     received: int = 0
-    """Σ of what the children lend."""
+    """The sum of what the children lend."""
     subtree: int = 0
     local: int = 0
     usage: int = 0
     reserved: int = 0
-    """All that is reserved below, also what is covered locally."""
+    """All usage in the subtree, also the part that local quota covers."""
 
     @property
     def lent(self) -> int:
-        """What the parent may count on."""
+        """The quota that the parent has from this node."""
         return self.subtree - self.local
 
     @property
     def spilled(self) -> int:
-        """What of the usage is taken from the parent's pool."""
+        """The part of the usage that the parent's quota covers."""
         return max(0, self.usage - self.local)
 
     @property
     def local_available(self) -> int:
-        """What is left of the part that is not lent."""
+        """The unused quota of the part that is not lent."""
         return max(0, self.local - self.usage)
 
     @property
     def idle(self) -> bool:
-        """Whether nothing speaks of this cell, so that it may be dropped."""
+        """Whether nothing refers to this cell, so that it can be dropped."""
         return not (self.declared or self.links or self.reserved)
 
 
@@ -114,7 +111,7 @@ def _recompute(cell: Cell) -> None:
 
 
 def _pass_up(cell: Cell, lent_before: int, spilled_before: int) -> None:
-    """Tell the ancestors what changed in what this cell lends and takes."""
+    """Update the ancestors after a change of what this cell lends and takes."""
     child = cell
     while (parent := child.parent) is not None:
         lent, spilled = child.lent - lent_before, child.spilled - spilled_before
@@ -128,7 +125,7 @@ def _pass_up(cell: Cell, lent_before: int, spilled_before: int) -> None:
 
 
 def set_quota(cell: Cell, quota: ResourceQuota, *, declared: bool) -> None:
-    """Give the cell the node's own quota."""
+    """Set the node's own quota of the cell."""
     lent, spilled = cell.lent, cell.spilled
     cell.declared = declared
     cell.nominal = _exact(quota.nominal)
@@ -139,7 +136,7 @@ def set_quota(cell: Cell, quota: ResourceQuota, *, declared: bool) -> None:
 
 
 def attach(cell: Cell, parent: Cell) -> None:
-    """Link a root cell under a parent: its quota and usage count there from now on."""
+    """Link a root cell to a parent: its quota and usage count there from now on."""
     cell.parent = parent
     parent.links += 1
     _pass_up(cell, 0, 0)
@@ -147,7 +144,7 @@ def attach(cell: Cell, parent: Cell) -> None:
 
 
 def detach(cell: Cell) -> None:
-    """Take a cell from under its parent, with what it lent and took."""
+    """Unlink a cell from its parent, with what it lent and took."""
     parent = cell.parent
     if parent is None:
         return
@@ -168,7 +165,7 @@ def _count_reserved(cell: Cell | None, amount: int) -> None:
 
 
 def add_usage(cell: Cell, amount: int) -> None:
-    """Take an amount: the local part first, the rest from the ancestors."""
+    """Count usage: local quota covers it first, then the ancestors."""
     spill = amount
     node: Cell | None = cell
     while node is not None:
@@ -178,22 +175,22 @@ def add_usage(cell: Cell, amount: int) -> None:
             after = before + spill
             node.usage += spill
             if before < 0 or after < 0:
-                # Some of it concerns the local part, which the ancestors do not see.
+                # Local quota covers a part of it, which the ancestors do not count.
                 spill = max(0, after) - max(0, before)
         node = node.parent
 
 
 def remove_usage(cell: Cell, amount: int) -> None:
-    """Give an amount back: to the ancestors first, to the local part last."""
+    """Undo ``add_usage``."""
     add_usage(cell, -amount)
 
 
 def available(cell: Cell) -> int:
-    """What can still be taken now. Negative where more is taken than there is.
+    """Return the amount that is available now. It is negative if more is used than there is.
 
-    The rule is recursive from the root, local available + min(available of the parent, what the borrowing
-    limit leaves). Unrolled from below it is the least of one bound for each node on the path, to which the
-    local parts of all nodes up to there are added.
+    The rule is recursive from the root: local available + min(available of the parent, what the borrowing
+    limit leaves). Here it is unrolled from below: the least of one bound for each node of the path. Each
+    bound includes the available local parts of the nodes below it.
     """
     kept = 0
     least: int | None = None
@@ -216,7 +213,7 @@ def available(cell: Cell) -> int:
 
 
 def potential_available(cell: Cell) -> int:
-    """What could be taken if nothing was in use. Unrolled from below like ``available``."""
+    """Return the amount that would be available if nothing was in use. Unrolled as ``available``."""
     kept = 0
     least: int | None = None
     while (parent := cell.parent) is not None:
@@ -232,12 +229,12 @@ def potential_available(cell: Cell) -> int:
 
 
 def borrowing_with(cell: Cell, amount: int) -> bool:
-    """Whether the node, having taken the amount too, would use more than its quota."""
+    """Whether the node would use more than its quota with this additional amount."""
     return cell.subtree < cell.usage + amount
 
 
 def borrow_level(cell: Cell, amount: int) -> BorrowLevel:
-    """How far up quota must come from to take the amount at this ClusterQueue's cell."""
+    """Return how far up quota comes from for an additional amount at a ClusterQueue's cell."""
     node: Cell | None = cell.parent
     if node is None:
         return _WITHIN_OWN_QUOTA
@@ -254,5 +251,5 @@ def borrow_level(cell: Cell, amount: int) -> BorrowLevel:
 
 
 def borrowed(cell: Cell) -> int:
-    """What a ClusterQueue in a cohort uses beyond its nominal quota."""
+    """Return what a ClusterQueue in a cohort uses beyond its nominal quota."""
     return 0 if cell.parent is None else bounded(max(0, cell.reserved - cell.nominal))

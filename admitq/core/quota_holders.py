@@ -1,13 +1,12 @@
-"""Who holds quota in each ClusterQueue, in the order in which they would be preempted.
+"""The workloads that hold quota in each ClusterQueue (*holders*), in preemption order.
 
-Rules of this file
-- Everybody who holds quota is in one *line*: that of the ClusterQueue, and in it of those who leave already
-  (evicted, or told to be preempted) or of those who stay.
-- A line is sorted by lower priority, then more recently reserved, then uid (semantics, Preemption). Whoever
-  changes is put again.
-- Putting and removing must cost next to nothing, because every admission and every finish does it, while
-  few look. So a newcomer is appended unsorted and a leaver only marked; keys and order are made when somebody
-  looks, at the price of what is new since the last look. From then on a holder's key is frozen.
+- Each ClusterQueue has two lists of holders: workloads that are leaving (evicted, or about to be preempted),
+  and workloads that stay. Each holder is in one list.
+- A list is sorted by lower priority, then more recently reserved, then uid (semantics, Preemption). After a
+  change of a workload, ``put`` moves it to its new place.
+- Every admission and every finish calls ``put`` or ``remove``, and few callers read. So ``put`` appends a new
+  holder unsorted, and ``remove`` only marks its entry. A read sorts the holders that were added since the
+  last read. From then on the key of such a holder is frozen.
 """
 
 from bisect import bisect_left, insort
@@ -20,7 +19,7 @@ from admitq.core.model import Instant, ObjectKey, Workload
 
 
 class PreemptionOrder(NamedTuple):
-    """Place of a holder among those who may be preempted in its ClusterQueue."""
+    """The sort key of a holder in its ClusterQueue: the first holder is preempted first."""
 
     priority: int
     reserved_at_descending: Instant
@@ -37,22 +36,22 @@ class QuotaHolder(Protocol):
 
     @property
     def held(self) -> Reservation | None:
-        """What is on the books for it."""
+        """The reservation that is counted for it."""
         ...
 
     @property
     def reserved_at(self) -> Instant:
-        """Since when it holds."""
+        """The instant since which it holds quota."""
         ...
 
     @property
     def is_leaving(self) -> bool:
-        """Whether it is evicted or told to be preempted, so that preempting it costs nothing."""
+        """Whether it is evicted, or its preemption is decided: to preempt it again costs nothing."""
         ...
 
 
 def preemption_order(holder: QuotaHolder) -> PreemptionOrder:
-    """The key by which a holder is sorted in its ClusterQueue."""
+    """Return the key by which a holder is sorted in its ClusterQueue."""
     workload = holder.workload
     return PreemptionOrder(workload.priority, -holder.reserved_at, workload.uid)
 
@@ -61,9 +60,9 @@ H = TypeVar("H", bound=QuotaHolder)
 
 
 class _Place(Generic[H]):
-    """A holder's entry in a line; its key is ``_UNSORTED`` until it is sorted in.
+    """The entry of a holder in a list. Its key is ``_UNSORTED`` until a read sorts it.
 
-    Without holder it is a trace of one that has left the line; nobody comes across these.
+    An entry without holder is a *trace* of a holder that was removed. Reads skip traces.
     """
 
     __slots__ = ("holder", "line", "order")
@@ -78,14 +77,14 @@ _UNSORTED: Final = PreemptionOrder(0, 0, "")
 _ORDER: Final = attrgetter("order")
 
 _SLACK: Final = 64
-"""How many traces of leavers a line may keep beyond its living ones before it is cleaned."""
+"""A list is cleaned when it has more entries than twice its holders and this number."""
 
 _FEW: Final = 16
-"""Up to one newcomer for so many who stand in order, each is inserted; if more, the line is sorted anew."""
+"""With at most one new holder for this many sorted ones, each is inserted; else the list is sorted."""
 
 
 class _HoldersInOrder(Generic[H]):
-    """Holders in order, newcomers aside until somebody looks."""
+    """Sorted holders, and new ones that the next read sorts."""
 
     __slots__ = ("ordered", "recent", "size")
 
@@ -127,7 +126,7 @@ class _HoldersInOrder(Generic[H]):
 
 
 class QuotaHolders(Generic[H]):
-    """The lines of all ClusterQueues, existing or not."""
+    """The holders of all ClusterQueues, also of ClusterQueues that do not exist."""
 
     def __init__(self) -> None:
         self._places: dict[ObjectKey, _Place[H]] = {}
@@ -135,12 +134,12 @@ class QuotaHolders(Generic[H]):
         self._leaving: dict[str, _HoldersInOrder[H]] = {}
 
     def __len__(self) -> int:
-        """How many hold quota."""
+        """Return the number of holders."""
         return len(self._places)
 
     @property
     def traces(self) -> int:
-        """How many who have left are still in the lines."""
+        """The number of entries of removed holders in all lists."""
         return sum(
             len(line.ordered) + len(line.recent) - line.size
             for lines in (self._staying, self._leaving)
@@ -148,7 +147,7 @@ class QuotaHolders(Generic[H]):
         )
 
     def put(self, holder: H) -> None:
-        """Give a workload the place that follows from what it is now; none if it holds nothing."""
+        """Move a workload to the place that its present state gives it; remove it if it holds no quota."""
         workload = holder.workload
         held = holder.held
         if held is None:
@@ -169,7 +168,7 @@ class QuotaHolders(Generic[H]):
         line.size += 1
 
     def remove(self, key: ObjectKey) -> None:
-        """Take a workload out, if it is in."""
+        """Remove a workload, if it is a holder."""
         place = self._places.pop(key, None)
         if place is not None:
             place.line.leave(place)
@@ -177,9 +176,9 @@ class QuotaHolders(Generic[H]):
     def staying(
         self, cluster_queue: str, since: PreemptionOrder | None = None
     ) -> Iterator[tuple[PreemptionOrder, H]]:
-        """Holders of quota in a ClusterQueue that are not leaving, the first to preempt first.
+        """Yield the holders in a ClusterQueue that are not leaving, in preemption order.
 
-        With ``since``, only those from this place in the order on.
+        ``since`` is the place in the order to begin at; None begins at the first holder.
         """
         line = self._staying.get(cluster_queue)
         return iter(()) if line is None else line.in_order(since)
@@ -187,6 +186,6 @@ class QuotaHolders(Generic[H]):
     def leaving(
         self, cluster_queue: str, since: PreemptionOrder | None = None
     ) -> Iterator[tuple[PreemptionOrder, H]]:
-        """Holders of quota in a ClusterQueue that are leaving already, in the same order."""
+        """Yield the holders in a ClusterQueue that are leaving; otherwise as ``staying``."""
         line = self._leaving.get(cluster_queue)
         return iter(()) if line is None else line.in_order(since)

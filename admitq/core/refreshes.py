@@ -1,7 +1,7 @@
-"""Which statuses of queues and cohorts to refresh, by comparison with what was last asked for.
+"""Which statuses of queues and cohorts to refresh, by comparison with the last refresh.
 
-Most events touch few statuses, or none. A touched status may still be equal to the last one. Its *mark*
-tells: it holds everything that the status follows from (``statuses``).
+Most events touch few statuses, or none. A touched status may still be equal to the last one. This is decided
+by its *mark*, which has everything that the status depends on (``statuses``).
 """
 
 from admitq.core.entries import ClusterQueueEntry, LocalQueueEntry
@@ -11,7 +11,7 @@ from admitq.core.world import World
 
 
 def take_refreshes(world: World) -> list[Instruction]:
-    """Instructions to refresh each status that differs from the last one; none of them is asked for twice."""
+    """Return instructions to refresh each status that differs from the last one, once each."""
     result: list[Instruction] = []
     if world.outbox.touched_cluster_queues:
         _refresh_cluster_queues(world, result)
@@ -25,7 +25,7 @@ def take_refreshes(world: World) -> list[Instruction]:
 
 
 def discard_refreshes(world: World) -> None:
-    """Forget which statuses may have changed, where the driver writes none."""
+    """Forget which statuses may have changed, for drivers that write no statuses."""
     world.outbox.touched_cluster_queues.clear()
     world.outbox.touched_local_queues.clear()
     world.cohort_trees.changed_cohorts.clear()
@@ -72,7 +72,7 @@ def _refresh_local_queues(world: World, result: list[Instruction]) -> None:
 
 
 def reason_of(entry: LocalQueueEntry, queue: ClusterQueueEntry | None) -> LocalQueueReason:
-    """The reason of a LocalQueue's Active condition, given its ClusterQueue, if that exists."""
+    """Return the reason of a LocalQueue's Active condition, given its ClusterQueue, if that exists."""
     return local_queue_reason(
         entry.spec,
         cluster_queue_exists=queue is not None,

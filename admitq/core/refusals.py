@@ -1,6 +1,6 @@
-"""Why a workload was not admitted, as values: each names what binds it.
+"""Refusals: why a workload was not admitted, as values.
 
-``admitq.translate.messages`` turns them into condition reasons and messages; nothing else writes prose.
+Only ``admitq.translate.messages`` turns them into the reasons and messages of conditions.
 """
 
 from dataclasses import dataclass
@@ -49,7 +49,7 @@ class TooManyChecks:
 
 
 class Bound(StrEnum):
-    """What bounds a request: the limit beside it, or the LimitRanges of its namespace."""
+    """The bound that a request violates: its own limit, or one of the LimitRanges of its namespace."""
 
     LIMIT = "Limit"
     MAXIMUM = "Maximum"
@@ -57,7 +57,7 @@ class Bound(StrEnum):
 
 
 class OutOfBounds(NamedTuple):
-    """A request beyond its bound, both in the resource's own unit (cores, bytes). ``field`` is its place."""
+    """A request beyond its bound, in the resource's unit (cores, bytes). ``field`` is its path."""
 
     bound: Bound
     field: str
@@ -68,10 +68,10 @@ class OutOfBounds(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class InvalidResources:
-    """The pod templates ask for what can never be given.
+    """The requests of the pod templates are invalid.
 
-    All problems are of one kind: what cannot be read, or else what is above its limits, or else what the
-    LimitRanges of the namespace forbid.
+    All problems are of the first kind that occurs: unreadable requests, requests above their limits, or
+    violations of the LimitRanges of the namespace.
     """
 
     problems: tuple[ResourceProblem | OutOfBounds, ...]
@@ -118,7 +118,7 @@ class OriginalHasOtherFlavor:
 
 @dataclass(frozen=True, slots=True)
 class ExceedsMaxQuota:
-    """More than this ClusterQueue could ever have of the flavor, borrowing included."""
+    """The request is more than the ClusterQueue could have of the flavor if nothing was in use."""
 
     flavor: str
     resource: str
@@ -129,7 +129,7 @@ class ExceedsMaxQuota:
 
 @dataclass(frozen=True, slots=True)
 class InsufficientQuota:
-    """Not enough unused quota now: ``missing`` more is needed."""
+    """There is not enough unused quota now: ``missing`` more is needed."""
 
     flavor: str
     resource: str
@@ -138,14 +138,14 @@ class InsufficientQuota:
 
 @dataclass(frozen=True, slots=True)
 class TopologyUnsupported:
-    """Pods are to be placed in a topology, and the flavor has none."""
+    """The pods need a topology assignment, and the flavor has no topology."""
 
     flavor: str
 
 
 @dataclass(frozen=True, slots=True)
 class TopologyMissing:
-    """Pods are to be placed in the flavor's topology, of which nothing is known."""
+    """The pods need a topology assignment, and the flavor's topology is not known."""
 
     flavor: str
 
@@ -164,7 +164,7 @@ FlavorRefusal = (
 
 
 class PodSetRefusals(NamedTuple):
-    """Why a podset does not fit, one refusal for each thing that was tried."""
+    """Why a podset does not fit: one refusal for each flavor or resource."""
 
     pod_set: str
     refusals: tuple[FlavorRefusal, ...]
@@ -191,14 +191,14 @@ class NoFlavorFits:
 
 @dataclass(frozen=True, slots=True)
 class QuotaTakenInCycle:
-    """It would have fitted, but another workload of the same cycle took the quota first."""
+    """The workload fitted at nomination, but another head of the cycle took the quota."""
 
 
 @dataclass(frozen=True, slots=True)
 class WaitingForTargets:
-    """It fits once the workloads that were preempted for it have stopped.
+    """The workload fits once its preemption targets have left.
 
-    ``victims`` counts them; ``refused`` is why it did not fit without them.
+    ``victims`` is their number; ``refused`` is why the workload does not fit now.
     """
 
     victims: int
@@ -207,7 +207,7 @@ class WaitingForTargets:
 
 @dataclass(frozen=True, slots=True)
 class PreemptionsFailed:
-    """None of the preemptions could be written; they are tried again."""
+    """None of the preemptions could be written; they are retried."""
 
     victims: int
     refused: NoFlavorFits
@@ -215,21 +215,21 @@ class PreemptionsFailed:
 
 @dataclass(frozen=True, slots=True)
 class NoPreemptionTargets:
-    """It would have to preempt, and there is nobody whose quota would suffice."""
+    """The workload fits only with preemption, and no targets would free enough quota."""
 
     refused: NoFlavorFits
 
 
 @dataclass(frozen=True, slots=True)
 class PreemptionGated:
-    """It would have to preempt, and its preemption gate is closed."""
+    """The workload fits only with preemption, and its preemption gate is closed."""
 
 
 @dataclass(frozen=True, slots=True)
 class OverlappingTargets:
-    """Another workload of the same cycle preempts some of those whom it would have to preempt.
+    """Another head of the cycle preempts some of the targets of the workload.
 
-    ``will_fit`` tells that the other's preemptions free enough for both.
+    ``will_fit``: whether the preemptions of the other head free enough for both.
     """
 
     will_fit: bool

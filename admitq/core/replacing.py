@@ -1,16 +1,17 @@
 """Workloads that replace others: the slices of elastic jobs (semantics, Elastic jobs).
 
 An elastic job that grows gets another workload for all of its pods, which *replaces* the one whose pods run:
-its *original*. Rules of this file and of those who use it
-- While the original holds quota to stay, the replacement asks only for what it takes beyond that, and only
-  of the flavors that the original has. It is found out by taking the original off the tree for a while.
-- While both hold quota, the replacement counts with what it has beyond the original; when the original is
-  finished, with all. So quota passes over in one step, and neither a restart between two writes nor the
-  order in which they are observed counts it twice.
-- Only one replacement counts so, the first to be reserved; and only after its original.
-- In a *circle* of workloads that replace each other nobody takes over anything: none of them would count with
-  all that it has. Annotations may say so by a user's hand, or by a fault.
-- Of an original that is to leave nothing is taken over: its replacement then asks as any other workload.
+its *original*.
+
+- While the original holds quota and is not leaving, the replacement requests only what it needs beyond that,
+  from the flavors of the original. The search removes the original from the tree and then restores it.
+- While both hold quota, the usage of the replacement is what it has beyond the original. When the original
+  has finished, it is all of it. So quota passes over in one step: neither a restart between two writes nor
+  the order of observations counts it twice.
+- Only one replacement is counted so, the *successor*: the first that reserved quota after its original.
+- In a *circle* of workloads that replace each other, none takes quota over: none of them would count in full.
+  Users can write such annotations, or a fault can.
+- Nothing is taken over from an original that is leaving: its replacement requests all of its quota.
 """
 
 from collections.abc import Collection, Iterable
@@ -21,7 +22,7 @@ from admitq.core.model import Admission, Instant, ObjectKey, Workload
 
 
 class Original(NamedTuple):
-    """What a workload that is to be replaced holds."""
+    """The admission and usage of a workload that another workload replaces."""
 
     key: ObjectKey
     admission: Admission
@@ -29,7 +30,7 @@ class Original(NamedTuple):
 
 
 class Slice(Protocol):
-    """A workload, as far as it matters for who replaces it."""
+    """A workload that replaces another workload, or may be replaced."""
 
     @property
     def workload(self) -> Workload:
@@ -38,23 +39,23 @@ class Slice(Protocol):
 
     @property
     def admission(self) -> Admission | None:
-        """The reservation that it has or is about to have."""
+        """Its reservation, also while that is being written."""
         ...
 
     @property
     def reserved_at(self) -> Instant:
-        """Since when it has it."""
+        """The instant of its reservation."""
         ...
 
 
 def usage_beyond(usage: Usage, original: Usage) -> Usage:
-    """What is used of each (flavor, resource) beyond what the original uses."""
+    """Return the usage of each (flavor, resource) beyond that of the original."""
     had = dict(original)
     return tuple([(pair, amount - had.get(pair, 0)) for pair, amount in usage if amount > had.get(pair, 0)])
 
 
 def _holds_after(entry: Slice, original: Slice) -> bool:
-    """Whether both hold quota in one ClusterQueue, the original since before."""
+    """Whether both hold quota in one ClusterQueue, and the original did so first."""
     if entry.workload.finished or original.workload.finished:
         return False
     admission, before = entry.admission, original.admission
@@ -70,14 +71,14 @@ S = TypeVar("S", bound=Slice)
 
 
 class Replacements(Generic[S]):
-    """Who is to replace whom, whether that one is known or not."""
+    """Workloads by the workload that they replace, whether that was observed or not."""
 
     def __init__(self) -> None:
         self._of: dict[ObjectKey, dict[ObjectKey, S]] = {}
         self._original: dict[ObjectKey, ObjectKey] = {}
 
     def add(self, entry: S) -> None:
-        """Know a workload, if it replaces another."""
+        """Index a workload, if it replaces another one."""
         key, original = entry.workload.key, entry.workload.replaces
         if original is not None and original != key:
             self._of.setdefault(original, {})[key] = entry
@@ -94,12 +95,12 @@ class Replacements(Generic[S]):
             del self._of[original]
 
     def of(self, original: ObjectKey) -> Iterable[S]:
-        """Those who are to replace a workload."""
+        """Return the workloads that replace a workload."""
         found = self._of.get(original)
         return () if found is None else tuple(found.values())
 
     def circle(self, key: ObjectKey) -> Collection[ObjectKey]:
-        """The workload, whom that is to replace, and so on, if it leads back to the workload; else nobody."""
+        """Return the circle of replacements that a workload is in; empty if it is in none."""
         found: dict[ObjectKey, None] = {}
         at: ObjectKey | None = key
         while at is not None and at not in found:
@@ -108,7 +109,7 @@ class Replacements(Generic[S]):
         return found if at == key else ()
 
     def successor(self, original: S) -> S | None:
-        """Who of them holds quota and counts with what it has beyond the original; None if nobody does."""
+        """Return the replacement that takes over the quota of the original; None if none holds quota."""
         holding = [
             each
             for each in self.of(original.workload.key)

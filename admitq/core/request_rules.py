@@ -69,7 +69,7 @@ class RequestRulesByNamespace:
         return True
 
     def of(self, namespace: str) -> RequestRules:
-        """The rules of a namespace."""
+        """Return the rules of a namespace."""
         rules = self._rules.get(namespace)
         if rules is None:
             ranges = self._limit_ranges.get(namespace, {})
@@ -82,5 +82,5 @@ class RequestRulesByNamespace:
         return rules
 
     def resolve(self, workload: Workload) -> ResolvedRequests:
-        """What the podsets of a workload request, and what makes that invalid."""
+        """Return what the podsets of a workload request, and what makes that invalid."""
         return resolve(workload.pod_sets, workload.reclaimable_pods, self.of(workload.key.namespace))

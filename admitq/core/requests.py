@@ -1,16 +1,16 @@
-"""What podsets ask for: from what their pod templates state to what is counted against quota.
+"""The requests of podsets: from their pod templates to the amounts that count against quota.
 
-For one pod, as Kubernetes reckons it: a container that states no request of a resource asks for its limit,
-else for what the namespace's LimitRanges give it by default. Containers run together, init containers one
-after the other before them, and a restartable init container (a sidecar) goes on running beside everything
-that starts after it. A pod needs the larger of the two phases, then what the pod level states instead, then
-the overhead, which is its RuntimeClass's where the template states none.
+The request of one pod is computed as Kubernetes does. A container without a request of a resource requests
+its limit, or else the default of the LimitRanges of the namespace. Containers run together. Init containers
+run one after the other before them. A restartable init container (a sidecar) runs beside everything that
+starts after it. A pod needs the maximum of the two phases. Requests of the pod level replace it. The overhead
+is added: that of the template, or else of the RuntimeClass.
 
-What a pod needs is then counted as the configuration says (``transformations``), exactly. Only what comes
-out is rounded up, to milli-CPU or whole units, and then taken times the pods still to run, so that what a
-podset is assigned divides by its pods.
+The configuration then decides what the request counts as (``transformations``). All of this is exact. The
+result is rounded up to milli-CPU or whole units, and multiplied by the pods that are still to run. So the
+amount of a podset is divisible by its pods.
 
-Results are shared between equal questions: a million workloads of twenty shapes ask twenty.
+Results are cached: many workloads have equal requests.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -35,12 +35,12 @@ from admitq.core.transformations import counted
 _AS_REQUESTED: Final = Resources()
 _MILLI: Final = 1000
 _SHARED: Final = 1 << 14
-"""How many different questions' answers are kept for others that ask the same."""
+"""The size of the caches."""
 
 
 @dataclass(frozen=True, slots=True)
 class RequestRules(HashedOnce):
-    """What decides, beside its pod template, what a podset of a namespace asks for.
+    """All that decides what a podset requests, beside its pod template.
 
     ``overheads`` are those of the RuntimeClasses, by name. ``reclaimable_pods`` is the gate of that name.
     """
@@ -54,12 +54,12 @@ class RequestRules(HashedOnce):
 
 
 DEFAULT_RULES: Final = RequestRules()
-"""Nothing but the pod template decides."""
+"""Rules that leave the requests of the pod template as they are."""
 
 
 @dataclass(frozen=True, slots=True)
 class PodSetDemand(HashedOnce):
-    """What all pods of a podset that are still to run ask for together, and each of them."""
+    """The requests of the pods of a podset that are still to run: of all together, and of each."""
 
     pod_set: PodSet
     count: int
@@ -69,7 +69,7 @@ class PodSetDemand(HashedOnce):
     __hash__ = HashedOnce.__hash__
 
     def for_pods(self, count: int) -> "PodSetDemand":
-        """What this many of the pods ask for."""
+        """Return the demand of this number of pods."""
         return (
             self
             if count == self.count
@@ -78,14 +78,14 @@ class PodSetDemand(HashedOnce):
 
 
 class ResolvedRequests(NamedTuple):
-    """What the podsets of a workload ask for, and why that can never be given, if so."""
+    """The requests of the podsets of a workload, and what makes them invalid."""
 
     demands: tuple[PodSetDemand, ...]
     problems: tuple[OutOfBounds, ...]
 
 
 def template_requesting(of: Mapping[str, int] | Iterable[tuple[str, int]]) -> PodTemplate:
-    """The template of one container that asks for these amounts, counted in milli-CPU and whole units."""
+    """Return a template with one container that requests these amounts, in milli-CPU and whole units."""
     exact = ((resource, Fraction(amount, _scale(resource))) for resource, amount in amounts(of))
     return PodTemplate((ContainerResources(tuple(exact)),))
 
@@ -95,7 +95,7 @@ def _scale(resource: str) -> int:
 
 
 def rounded_up(resource: str, amount: Fraction) -> int:
-    """An exact amount as it is counted: in milli-CPU or whole units, rounded up, saturating."""
+    """Return an exact amount in milli-CPU or whole units, rounded up, saturating."""
     return min(UNLIMITED, -(-amount * _scale(resource) // 1))
 
 
@@ -120,7 +120,7 @@ def _nonnegative(of: ExactAmounts) -> _Exact:
 
 
 class _Part(NamedTuple):
-    """A container or the pod level, with what it states and what stands in for what it does not."""
+    """A container or the pod level, with its requests and limits after defaults."""
 
     field: str
     requests: _Exact
@@ -139,7 +139,7 @@ def _part(field: str, stated: ContainerResources, limits: NamespaceLimits) -> _P
 
 
 class _Pod(NamedTuple):
-    """One pod of a template where it is to run."""
+    """One pod of a template under the rules of a namespace."""
 
     containers: tuple[_Part, ...]
     init_containers: tuple[_Part, ...]
@@ -179,11 +179,11 @@ def _pod(template: PodTemplate, rules: RequestRules) -> _Pod:
 
 
 def pod_requests(template: PodTemplate, rules: RequestRules = DEFAULT_RULES) -> ExactAmounts:
-    """What one pod asks for, before the configuration decides what that counts as."""
+    """Return the request of one pod, before transformations."""
     return _pod(template, rules).requests
 
 
-# --- what can never be given ----------------------------------------------------------------------------
+# --- invalid requests -----------------------------------------------------------------------------------
 
 
 def _above(
@@ -224,7 +224,7 @@ def _outside_limit_ranges(pod: _Pod, limits: NamespaceLimits) -> Iterator[OutOfB
 
 
 class _Template(NamedTuple):
-    """What one pod of a template counts as, and what is wrong with it."""
+    """The amounts that one pod of a template counts as, and what makes its requests invalid."""
 
     per_pod: Amounts
     above_limits: tuple[OutOfBounds, ...]
@@ -257,12 +257,12 @@ def resolve(
     reclaimable_pods: tuple[tuple[str, int], ...] = (),
     rules: RequestRules = DEFAULT_RULES,
 ) -> ResolvedRequests:
-    """What each podset of a workload asks for where it is to run, and whether that can be given at all.
+    """Return the requests of each podset of a workload, and what makes them invalid.
 
     Args:
         pod_sets: the podsets, in order.
-        reclaimable_pods: by podset, how many of its pods are known not to be needed any more.
-        rules: those of the workload's namespace.
+        reclaimable_pods: the number of pods that are not needed any more, by podset.
+        rules: the rules of the namespace of the workload.
     """
     reclaimable = dict(reclaimable_pods) if rules.reclaimable_pods else {}
     demands: list[PodSetDemand] = []
@@ -283,5 +283,5 @@ def demands(
     reclaimable_pods: tuple[tuple[str, int], ...] = (),
     rules: RequestRules = DEFAULT_RULES,
 ) -> tuple[PodSetDemand, ...]:
-    """What each podset of a workload asks for; see ``resolve``."""
+    """Return the requests of each podset of a workload; see ``resolve``."""
     return resolve(pod_sets, reclaimable_pods, rules).demands

@@ -28,12 +28,12 @@ class Reservations:
     """What workloads hold, counted in the ledger, at the nodes of the cohort trees, and in preemption order.
 
     Args:
-        settings: of which the gate for reclaimable pods counts, and whether admission waits for pods.
+        settings: the gate for reclaimable pods, and whether admission waits for pods.
         cluster_queues: all ClusterQueues by name.
         workloads: all workloads by key.
         cohort_trees: all cohort trees.
-        outbox: takes preemptions, and the queues whose numbers change.
-        pods: is kept up to date with what workloads hold.
+        outbox: receives preemptions, and the queues whose numbers change.
+        pods: is updated when a workload changes what it holds.
         quota_returned: is called after usage was removed from a node.
         demand_changed: is called when a pending workload may need more or less quota than before, because the
             workload that it replaces changed.
@@ -57,7 +57,7 @@ class Reservations:
         self.inactive_in: dict[str, dict[ObjectKey, WorkloadEntry]] = {}
         """Inactive workloads that show a reservation and were evicted, by ClusterQueue."""
         self._circles: dict[ObjectKey, None] = {}
-        """Workloads of circles of replacements that closed or broke: to be counted anew."""
+        """Workloads of circles of replacements that closed or broke: to be counted again."""
         self._settings = settings
         self._cluster_queues = cluster_queues
         self._workloads = workloads
@@ -91,7 +91,7 @@ class Reservations:
         self._pods.update(entry)
 
     def settle_cluster_queue(self, cluster_queue: str) -> None:
-        """Count what depends on whether a ClusterQueue exists, and on its specification, after a change.
+        """Count again what depends on a ClusterQueue, after its specification or existence changed.
 
         Inactive workloads may be charged to it or not, and admission may have to wait for pods or not.
         """
@@ -106,7 +106,7 @@ class Reservations:
                     self._pods.update(entry)
 
     def preempt(self, instruction: Preempt) -> None:
-        """Have a workload preempted; it counts as leaving from now on."""
+        """Add the instruction to preempt a workload, which counts as leaving from now on."""
         entry = self._workloads[instruction.key]
         entry.preempting = instruction
         self.holding_changed(entry)
@@ -169,7 +169,7 @@ class Reservations:
         return queue is not None and is_void(entry.workload, queue.spec)
 
     def assigned(self, entry: WorkloadEntry) -> Usage:
-        """What a workload was assigned, including what is counted for the workload that it replaces."""
+        """Return the usage of a workload's assignment, including the part that its original counts."""
         return () if entry.admission is None else self._usage_of(entry.workload, entry.admission)
 
     def _reservation_of(self, entry: WorkloadEntry) -> Reservation | None:
@@ -202,7 +202,7 @@ class Reservations:
         self.replacements.remove(entry)
 
     def original_of(self, cluster_queue: str, workload: Workload) -> WorkloadEntry | None:
-        """The workload whose quota a pending workload takes over if it is admitted now; None without one."""
+        """Return the workload whose quota a pending workload would take over now; None without one."""
         original = self._original(workload)
         if original is None or original.is_leaving or original.phase not in _STAYING:
             return None
@@ -214,16 +214,16 @@ class Reservations:
         return original if self.replacements.successor(original) is None else None
 
     def original_to_take_over(self, cluster_queue: str, workload: Workload) -> Original | None:
-        """The same as a value that does not change."""
+        """Return the same as a value that does not change."""
         original = self.original_of(cluster_queue, workload)
         if original is None or original.admission is None:
             return None
         return Original(original.workload.key, original.admission, self.assigned(original))
 
     def holding_changed(self, entry: WorkloadEntry) -> None:
-        """Sort a workload anew among those that hold quota, and count its replacements anew.
+        """Sort a workload again among the holders of quota, and count its replacements again.
 
-        To be called after a change of anything that a workload holds, or of whether it is leaving.
+        Callers call this after each change of what a workload holds, or of whether it is leaving.
         """
         self.quota_holders.put(entry)
         workload = entry.workload
@@ -235,7 +235,7 @@ class Reservations:
             self.recount_replacements(key, but=entry)
 
     def recount_replacements(self, original: ObjectKey, but: WorkloadEntry | None = None) -> None:
-        """Count anew each workload that replaces another one, or report that its demand changed."""
+        """Count again each workload that replaces another one, and report that its demand changed."""
         for each in self.replacements.of(original):
             if each is but:
                 continue
@@ -248,7 +248,7 @@ class Reservations:
         return None if key is None or key == workload.key else self._workloads.get(key)
 
     def _beyond_original(self, entry: WorkloadEntry, usage: Usage) -> Usage:
-        """The usage of a replacement without what its original counts with, as long as that holds quota."""
+        """Return the usage of a replacement beyond the usage that its original holds."""
         original = self._original(entry.workload)
         if (
             original is None
@@ -261,5 +261,5 @@ class Reservations:
         return usage_beyond(usage, self._usage_of(original.workload, original.admission))
 
     def _mark_circle(self, key: ObjectKey) -> None:
-        """In a circle no workload takes quota over: all of it counts anew when a member comes or goes."""
+        """Mark the workloads of a circle, in which none takes quota over, to be counted again."""
         self._circles.update(dict.fromkeys(self.replacements.circle(key)))

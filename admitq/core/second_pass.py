@@ -1,10 +1,10 @@
-"""Who holds quota and takes part in a cycle once more, because it was left open where its pods go.
+"""Second passes: which workloads that hold quota still need a topology assignment, and when they are tried.
 
-A reservation may leave that open until admission checks have found out more. Once they are all ready, the
-workload has a *second pass*: it keeps its quota and its flavors, and only places are looked for. As long as
-there are none it is tried again, after longer and longer (semantics, Second pass).
+A reservation may defer the topology assignment until admission checks are ready. Then the workload has a
+*second pass*: it keeps its quota and its flavors, and a cycle searches for a topology assignment only. After
+a failure it is tried again, after a delay that doubles (semantics, Second pass).
 
-Here is who needs one and whose turn it is; what comes of it is decided in cycles (``cycle.second_pass``).
+This module has the timers; cycles try the workloads (``cycle.second_pass``).
 """
 
 import heapq
@@ -17,11 +17,11 @@ FIRST_DELAY: Final = SECOND
 """Nanoseconds between the need for a second pass and the first attempt; each that fails doubles it."""
 
 LONGEST_DELAY: Final = 30 * SECOND
-"""Nanoseconds beyond which it does not grow."""
+"""The longest delay, in nanoseconds."""
 
 
 def needs_second_pass(workload: Workload) -> bool:
-    """Whether a workload holds quota and lacks nothing but places for its pods."""
+    """Whether a workload holds quota and needs only a topology assignment to be admitted."""
     checks, admission = workload.admission_checks, workload.admission
     if not checks or admission is None:
         return False
@@ -34,7 +34,7 @@ def needs_second_pass(workload: Workload) -> bool:
 
 
 class SecondPass(NamedTuple):
-    """When a workload is to be tried, and after what delay."""
+    """The instant at which a workload is tried, and the delay before it."""
 
     at: Instant
     key: ObjectKey
@@ -42,47 +42,47 @@ class SecondPass(NamedTuple):
 
 
 class SecondPasses:
-    """Those who need a second pass, each with its next turn."""
+    """The next second pass of each workload that needs one."""
 
     def __init__(self) -> None:
-        """Nobody needs one."""
+        """Begin without second passes."""
         self._turns: dict[ObjectKey, SecondPass] = {}
         self._in_time: list[SecondPass] = []
 
     @property
     def turns(self) -> tuple[SecondPass, ...]:
-        """The next turn of everybody."""
+        """All second passes, sorted."""
         return tuple(sorted(self._turns.values()))
 
     def settle(self, key: ObjectKey, now: Instant, *, needed: bool) -> None:
-        """Take note of whether a workload needs one; who had a turn already keeps it."""
+        """Record whether a workload needs a second pass. One that is scheduled already stays as it is."""
         if not needed:
             self._turns.pop(key, None)
         elif key not in self._turns:
             self._give(SecondPass(now + FIRST_DELAY, key, FIRST_DELAY))
 
     def next_at(self) -> Instant | None:
-        """When it is somebody's turn; None if nobody needs one."""
+        """Return the instant of the next second pass; None if there is none."""
         turns = self._in_time
-        # A turn that was given up may be equal to the one given since, at the same instant.
+        # A cancelled second pass may be equal to the one that replaced it, at the same instant.
         while turns and self._turns.get(turns[0].key) is not turns[0]:
             heapq.heappop(turns)
         return turns[0].at if turns else None
 
     def take_due(self, now: Instant) -> list[SecondPass]:
-        """Those whose turn has come; whoever fails is to be put off."""
+        """Return the second passes that are due. The caller must put off those that fail."""
         due: list[SecondPass] = []
         while (at := self.next_at()) is not None and at <= now:
             due.append(heapq.heappop(self._in_time))
         return due
 
     def put_off(self, turn: SecondPass, now: Instant) -> None:
-        """A workload failed when it was its turn: it gets another, later than the last time."""
+        """Schedule the next second pass of a workload after one that failed; the delay doubles."""
         delay = min(2 * turn.delay, LONGEST_DELAY)
         self._give(SecondPass(now + delay, turn.key, delay))
 
     def restore(self, turns: Iterable[SecondPass]) -> None:
-        """Put turns in place as a dump had them."""
+        """Restore the second passes of a dump."""
         self._turns.clear()
         for turn in turns:
             self._give(turn)

@@ -21,9 +21,9 @@ _DIGITS: Final = 19
 
 
 def _integer(text: str | None) -> int | None:
-    """The integer of a text; None for anything else, and beyond 64 bits, as in the Kubernetes scheduler.
+    """Return the integer of a text; None for other texts, and beyond 64 bits, as in the Kubernetes scheduler.
 
-    A user may write any number of digits, and Python reads no more than some thousands.
+    The digits are counted first: users may write any number of them, and Python limits what ``int`` reads.
     """
     if text is None:
         return None
@@ -66,12 +66,12 @@ def selects_namespace(selector: LabelSelector | None, labels: Mapping[str, str] 
     """Whether a namespace is selected. An absent selector selects none; an unknown namespace is not."""
     if selector is None or labels is None:
         return False
-    # Most selectors select all, and each head is asked for.
+    # A fast path: most selectors select all, and each head is checked.
     return not selector.requirements or matches(selector, labels)
 
 
 def tolerates(toleration: Toleration, taint: Taint) -> bool:
-    """Whether the toleration lets a pod onto nodes with the taint."""
+    """Whether the toleration tolerates the taint."""
     if toleration.effect and toleration.effect != taint.effect:
         return False
     if toleration.operator == "Exists":
@@ -84,7 +84,7 @@ def tolerates(toleration: Toleration, taint: Taint) -> bool:
 
 
 def untolerated(taints: Collection[Taint], *tolerations: Collection[Toleration]) -> Taint | None:
-    """The first taint that keeps pods away and that none of the tolerations tolerates."""
+    """Return the first NoSchedule or NoExecute taint that none of the tolerations tolerates."""
     for taint in taints:
         if taint.effect in _NO_SCHEDULE and not any(
             tolerates(toleration, taint) for some in tolerations for toleration in some
@@ -102,10 +102,10 @@ def _term_holds(term: NodeSelectorTerm, labels: Mapping[str, str]) -> bool:
 
 
 def accepts_nodes(pod_set: PodSet, labels: Mapping[str, str]) -> bool:
-    """Whether node selector and required affinity accept the nodes that a flavor stands for.
+    """Whether node selector and required affinity accept the nodes of a flavor.
 
-    Only keys that the flavor itself labels its nodes with are looked at; about others nothing is known.
-    A term left without requirements so accepts every node, and with it the whole affinity does.
+    Only keys among the node labels of the flavor count; values of other keys are not known. A term without a
+    requirement on these keys accepts every node, and so does the whole affinity.
     """
     if any(labels.get(key, value) != value for key, value in pod_set.node_selector):
         return False

@@ -106,7 +106,7 @@ class SortedBlocks(Generic[_Place, _Item, _Bound]):
         find: Callable[[_Item], _Bound] | None = None,
         left_out: _Item | None = None,
     ) -> BlockEntry[_Place, _Item, _Bound] | None:
-        """The first item with a sufficient bound; None if there is none.
+        """Return the first item with a sufficient bound; None if there is none.
 
         Args:
             is_sufficient: whether a bound is.
@@ -150,7 +150,7 @@ class SortedBlocks(Generic[_Place, _Item, _Bound]):
         return first
 
     def _block_of(self, place: _Place) -> int:
-        """The block that holds a place, or would: the last block that does not begin behind it."""
+        """Return the block that holds a place, or would: the last block that does not begin behind it."""
         return max(0, bisect_right(self._blocks, place, key=_begin) - 1)
 
     def _bound_of(self, block: list[BlockEntry[_Place, _Item, _Bound]]) -> _Bound:

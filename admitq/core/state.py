@@ -1,8 +1,8 @@
 """The decision core as one object: events in, instructions out.
 
-A driver feeds ``AdmissionState``: the manager on a cluster, the simulator, or a what-if. The state reads no
-clock and no random numbers: the same events with the same instants give the same instructions. Between two
-calls everything is settled; a cycle runs only when it is asked for.
+A driver sends events to ``AdmissionState``: the manager, the simulator or the shadow. The state reads no
+clock and no random numbers: the same events with the same instants give the same instructions. A cycle runs
+only when an event requests it.
 """
 
 from collections.abc import Iterator, Mapping
@@ -32,7 +32,7 @@ class CycleInProgressError(RuntimeError):
 
 
 class AdmissionState:
-    """All queues, quotas and workloads, and the decisions over them.
+    """All queues, quotas and workloads, and the decisions on them.
 
     ``queries`` answers questions about the state. While a cycle runs in steps (``cycle_steps``), they see
     what it supposes.
@@ -114,7 +114,7 @@ class AdmissionState:
             charging.settle_admissions(self._world, before=now)
 
     def instructions(self) -> list[Instruction]:
-        """What is to be done since the last call.
+        """Return what is to be done since the last call.
 
         After a burst of events, one call costs less than a call after each event.
 
@@ -132,7 +132,7 @@ class AdmissionState:
         return [*decisions, *reports, *take_refreshes(world)]
 
     def next_wakeup(self, now: Instant) -> Instant | None:
-        """The earliest instant at which a cycle would have something to do; None if it takes an event."""
+        """Return the earliest instant at which a cycle has work to do; None if only events give it work."""
         world = self._settled
         runs = world.driver.runs_cycles and not world.is_halted
         if runs and world.waiting.heads.exist():
@@ -167,22 +167,22 @@ class AdmissionState:
 
     @property
     def deciding(self) -> ObjectKey | None:
-        """The workload over which a call decided when it raised; None if it raised elsewhere."""
+        """The workload that a call was deciding on when it raised; None if it raised elsewhere."""
         return self._world.deciding
 
     def trees(self) -> list[tuple[str, ...]]:
-        """The names of the ClusterQueues of each cohort tree."""
+        """Return the names of the ClusterQueues of each cohort tree."""
         trees: dict[Node, list[str]] = {}
         for name, entry in sorted(self._world.cluster_queues.items()):
             trees.setdefault(entry.node.root, []).append(name)
         return [tuple(names) for names in trees.values()]
 
     def pause(self, pause: Pause) -> None:
-        """Have the heads of these ClusterQueues take no part in cycles, and those of all others do so."""
+        """Exclude the heads of these ClusterQueues from cycles, and include those of all others."""
         self._world.waiting.heads.paused = pause
 
     def empty(self) -> "AdmissionState":
-        """A state that has observed nothing, for the same driver."""
+        """Return a state that has observed nothing, for the same driver."""
         driver = self._world.driver
         return AdmissionState(
             self._world.settings, statuses=driver.writes_statuses, cycles=driver.runs_cycles
@@ -213,16 +213,16 @@ class AdmissionState:
     # --- dump, restore, check ---------------------------------------------------------------------
 
     def to_dict(self) -> dict[str, Any]:
-        """All of the state as JSON values; ``from_dict`` creates an equal state from it."""
+        """Return all of the state as JSON values; ``from_dict`` creates an equal state from it."""
         return cast("dict[str, Any]", dump.encode(self.taken()))
 
     def taken(self) -> dump.Dump:
-        """All of the state as it is now, in values that do not change with it."""
+        """Return all of the state as it is now, in values that do not change with it."""
         return dump.take(self._settled)
 
     @classmethod
     def from_dict(cls, raw: Mapping[str, Any]) -> "AdmissionState":
-        """A state that decides from here on as the dumped one would.
+        """Return a state that decides from here on as the dumped one would.
 
         Raises:
             dump.DumpError: the dump is not one of this version.
@@ -230,13 +230,13 @@ class AdmissionState:
         return cls._restored(dump.decode(raw))
 
     def fork(self) -> "AdmissionState":
-        """An independent copy, for hypothetical events."""
+        """Return an independent copy, for hypothetical events."""
         state = self._restored(dump.take(self._settled))
         state.pause(self._world.waiting.heads.paused)
         return state
 
     def restarted(self) -> "AdmissionState":
-        """A state that has observed what the API shows, and nothing else: as a manager that starts now."""
+        """Return a state with the observed objects alone: that of a manager that starts now."""
         taken = dump.take(self._settled)
         state = AdmissionState(taken.settings)
         state._observe_again(taken)

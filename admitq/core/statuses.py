@@ -1,8 +1,7 @@
-"""What queues and cohorts show of themselves: numbers and conditions as values, and how they are reckoned.
+"""The statuses of queues and cohorts: numbers and conditions as values.
 
-A status is put together when somebody reads it. Whether it may have changed is known without that, by
-comparing *marks*: as long as the mark is equal, so is the status. Every event touches statuses, and many
-events come between two readings.
+A status is computed when a caller reads it. Whether it may have changed is known without computing it, from
+its *mark*: while the mark is equal, so is the status. Marks are cheap: many events come between two reads.
 """
 
 from collections.abc import Mapping
@@ -20,7 +19,7 @@ from admitq.core.model import ClusterQueue, ConsumedResources, LocalQueue, Objec
 
 
 class ResourceTotal(NamedTuple):
-    """How much of a resource is in use, and what of it is beyond the nominal quota."""
+    """How much of a resource is in use, and how much of that is beyond the nominal quota."""
 
     resource: str
     total: int
@@ -35,10 +34,10 @@ class FlavorTotals(NamedTuple):
 
 
 class ClusterQueueStatus(NamedTuple):
-    """A ClusterQueue as its status tells it.
+    """The status of a ClusterQueue.
 
-    ``reason`` is that of condition Active. ``pending`` counts all who wait, ``inadmissible`` those of them
-    who are parked (all of them, while the queue is not active).
+    ``reason`` is that of condition Active. ``pending`` counts all pending workloads, ``inadmissible`` the
+    parked ones of them (all of them, while the queue is not active).
     """
 
     active: bool
@@ -79,7 +78,7 @@ class LocalQueueStatus(NamedTuple):
     consumed: ConsumedResources | None = None
     """What it used in the past; None without admission fair sharing."""
     fair_usage: Fraction | None = None
-    """By which it takes turns with others: what it used, weighed; None as above, or beyond all bounds."""
+    """Its weighted past use, which orders LocalQueues; None as above, or if it is infinite."""
 
 
 class PendingWorkload(NamedTuple):
@@ -102,24 +101,24 @@ class CohortStatus(NamedTuple):
 
 
 ClusterQueueMark = tuple[ClusterQueue, tuple[InactiveCause, ...], int, int, int, int]
-"""All that a ClusterQueue's status follows from: its specification, why it does not admit, the age of its
-account, how many are pending and how many of them inadmissible, and the age of its tree's quota where shares
-are told."""
+"""All that a ClusterQueue's status depends on: its specification, why it does not admit, the age of its
+account, how many are pending and how many of them inadmissible, and the age of its tree's quota if the
+status has a share."""
 
 LocalQueueMark = tuple[LocalQueueReason, ClusterQueue | None, int, int, int]
-"""All that a LocalQueue's status follows from: its reason, its ClusterQueue's specification, the age of its
-account, how many are pending, and the age of what it used where that is told."""
+"""All that a LocalQueue's status depends on: its reason, its ClusterQueue's specification, the age of its
+account, how many are pending, and the age of its usage account."""
 
 
 class ReportedUse(NamedTuple):
-    """What admission fair sharing tells of a LocalQueue."""
+    """The past use that the status of a LocalQueue reports."""
 
     consumed: ConsumedResources | None
     fair_usage: Fraction | None
 
 
 def _nominal(node: Node, pair: FlavorResource) -> int | None:
-    """The nominal quota beyond which use is borrowing: None without a cohort to borrow from."""
+    """Return the nominal quota beyond which use is borrowing: None without a cohort to borrow from."""
     return node.cells[pair].nominal if node.declared_parent is not None and pair in node.cells else None
 
 
@@ -150,7 +149,7 @@ def cluster_queue_status(
     *,
     share: Share | None = None,
 ) -> ClusterQueueStatus:
-    """Put together a ClusterQueue's status."""
+    """Return the status of a ClusterQueue."""
     return ClusterQueueStatus(
         active=not causes,
         reason=causes[0].reason if causes else ActiveReason.READY,
@@ -168,7 +167,7 @@ def cluster_queue_status(
 def local_queue_reason(
     spec: LocalQueue, *, cluster_queue_exists: bool, cluster_queue_active: bool
 ) -> LocalQueueReason:
-    """The reason of a LocalQueue's Active condition: its own stop comes first."""
+    """Return the reason of a LocalQueue's Active condition: its own stop comes first."""
     if spec.stop_policy is not StopPolicy.NONE:
         return LocalQueueReason.STOPPED
     if not cluster_queue_exists:
@@ -183,7 +182,7 @@ def local_queue_status(
     pending: int,
     past_use: ReportedUse,
 ) -> LocalQueueStatus:
-    """Put together a LocalQueue's status."""
+    """Return the status of a LocalQueue."""
     exists = cluster_queue is not None
     return LocalQueueStatus(
         active=reason is LocalQueueReason.READY,
@@ -199,7 +198,7 @@ def local_queue_status(
 
 
 def cohort_status(node: Node, *, share: Share | None = None) -> CohortStatus:
-    """Reckon a cohort's numbers."""
+    """Return the status of a cohort."""
     cells = sorted(node.cells.items())
     return CohortStatus(
         tuple((pair, quota.bounded(cell.subtree)) for pair, cell in cells),

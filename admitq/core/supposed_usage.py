@@ -1,4 +1,4 @@
-"""Usage of a cohort tree under a supposition, such as "without the victims of this cycle".
+"""Hypothetical usage of a cohort tree, such as usage without the victims of this cycle.
 
 Only cells whose usage differs from the tree, and all cells above them, are stored here. A change costs one
 path to the root. Code that reads the tree can read the supposed usage instead: ``enter`` puts it into the
@@ -83,6 +83,6 @@ class SupposedUsage:
 
 
 def _spilled(cell: Cell, used: int, amount: int) -> int:
-    """What of an amount that is added to a cell's usage is taken from its parent."""
+    """Return what of an amount that is added to a cell's usage is taken from its parent."""
     local = cell.local
     return max(0, used + amount - local) - max(0, used - local)

@@ -1,7 +1,6 @@
-"""How requests count: resources left out, and resources that count as others.
+"""Transformations of requests: excluded resources, and resources that count as others.
 
-All amounts are exact and in the resource's own unit, so that a factor means what it says: 300 milli-CPU
-times 1000 are 300, whatever CPU is counted in later.
+All amounts are exact and in the resource's own unit: 300 milli-CPU times a factor of 1000 are 300.
 """
 
 from collections.abc import Mapping
@@ -11,10 +10,10 @@ from admitq.core.settings import Resources
 
 
 def counted(requests: Mapping[str, Fraction], settings: Resources) -> dict[str, Fraction]:
-    """What the requests of one pod count as (semantics, Resource arithmetic).
+    """Return what the requests of one pod count as (semantics, Resource arithmetic).
 
-    What transformations generate is summed for each output and never below zero, before it comes on top of
-    what the pod asks for itself. Nothing of the result is below zero.
+    The outputs of transformations are summed by resource, at least 0, and added to the pod's own requests. No
+    result is negative.
     """
     asked = {
         resource: amount

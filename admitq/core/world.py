@@ -1,8 +1,8 @@
-"""All that decisions are made from, and the steps by which it is kept consistent.
+"""The world: all state of the core, and the steps that keep it consistent.
 
-Handlers of events change what was observed and then *settle* what follows from it: what a workload holds
-(``Reservations.settle``) and where it is queued (``settle_place``) are computed from its value and compared
-with what was counted, so that there is one rule for each and none for every transition.
+Handlers change what was observed and then *settle* its consequences: the quota that a workload holds
+(``Reservations.settle``), and the queue it is in (``settle_place``). Both are computed from the value of the
+workload and compared with what was counted. So there is one rule for each, not one for each transition.
 """
 
 from collections.abc import Callable, Mapping
@@ -32,7 +32,7 @@ from admitq.core.waiting.waiting_queues import WaitingQueues
 
 
 class DriverOptions(NamedTuple):
-    """What the driver of a state does with it."""
+    """What the driver of a state does."""
 
     writes_statuses: bool = True
     runs_cycles: bool = True
@@ -63,9 +63,9 @@ class World:
     is_in_cycle: bool = False
     """Whether a cycle that is run in steps has not ended: nothing else may change the world."""
     deciding: ObjectKey | None = None
-    """The workload that a cycle decides over at the moment."""
+    """The workload that a cycle is deciding on."""
     outdated: list[WorkloadEntry] = field(default_factory=list[WorkloadEntry])
-    """Heads of the cycle that runs for which the workload that they replace changed."""
+    """Heads of the running cycle that replace a workload which changed meanwhile."""
 
     def __post_init__(self) -> None:
         """Connect the parts."""
@@ -97,7 +97,7 @@ class World:
 
     @property
     def local_queue_usage(self) -> Callable[[ObjectKey], Any] | None:
-        """What a LocalQueue used, as a value that sorts; None without admission fair sharing."""
+        """The past use of a LocalQueue, as a sort key; None without admission fair sharing."""
         return self.charging.local_queue_usage
 
     @property
@@ -131,11 +131,11 @@ class World:
     # --- what changes reach -----------------------------------------------------------------------
 
     def touch_local_queues_of(self, cluster_queue: str) -> None:
-        """Note that what LocalQueues show of their ClusterQueue may differ."""
+        """Record that the statuses of LocalQueues may have changed, because their ClusterQueue did."""
         self.outbox.touched_local_queues.update(self.indexes.local_queues_of.get(cluster_queue, ()))
 
     def tree_edited(self, node: Node) -> None:
-        """End all waiting in a tree whose quota, weights or shape are about to change, or changed."""
+        """Retry all lanes of a tree whose quota, weights or shape will change or changed."""
         self.waiting.tree_edited(node)
         if self.settings.fair_sharing is not None:
             root = node.root
@@ -149,7 +149,7 @@ class World:
             self.readjust({entry.workload.key: entry})
 
     def settle_outdated(self) -> None:
-        """Recompute what heads request that were in the cycle, now that they are not."""
+        """Recompute the requests of heads that replace a changed workload, after their cycle."""
         outdated, self.outdated = self.outdated, []
         for entry in outdated:
             self._readjust_replacement(entry)
@@ -165,7 +165,7 @@ class World:
                 self.waiting.queue_changed(queue)
 
     def settle(self, entry: WorkloadEntry, now: Instant) -> None:
-        """Count what a workload holds as it is now, and queue it where it belongs."""
+        """Count what a workload holds, and queue it in the right place, by its present value."""
         self.reservations.settle(entry)
         self.settle_place(entry, now)
         self.second_passes.settle(entry.workload.key, now, needed=needs_second_pass(entry.workload))
@@ -175,7 +175,7 @@ class World:
         self.reservations.settle(entry)
 
     def settle_place(self, entry: WorkloadEntry, now: Instant) -> None:
-        """Queue the workload where it belongs, or take it out of where it does not."""
+        """Queue the workload in the right place, or remove it from a wrong one."""
         is_settled = entry.held is not None or entry.workload.finished
         if is_settled and entry.pending is None and entry.listed_in is None:
             return
@@ -192,8 +192,8 @@ class World:
         if entry.pending is not None and (
             target is None or entry.queued_in != target.spec.name or came_from != entry.listed_in
         ):
-            # Also on the way from one LocalQueue to another of the same ClusterQueue: what is remembered of
-            # a workload in its queue must not depend on whether the LocalQueue it left was closed meanwhile.
+            # Also if it moves to another LocalQueue of the same ClusterQueue: its record must not depend on
+            # whether the LocalQueue that it left was closed meanwhile.
             self.dequeue(entry)
         if target is not None:
             self._enqueue(entry, target, now)
@@ -215,7 +215,7 @@ class World:
             local_queue.pending += change
 
     def dequeue(self, entry: WorkloadEntry) -> None:
-        """Take a workload out of the queue it waits in."""
+        """Remove a workload from its queue."""
         name, pending = entry.queued_in, entry.pending
         entry.queued_in = entry.pending = None
         if pending is None:

@@ -1,4 +1,4 @@
-"""How long after failures a write is tried again: one rule for requests and for whole reservations."""
+"""The delay before a failed write is retried: one rule for requests and for reservations."""
 
 from typing import Final
 
@@ -8,9 +8,9 @@ RETRY_BASE: Final[Instant] = SECOND // 20
 RETRY_MAX: Final[Instant] = 30 * SECOND
 
 _DOUBLINGS: Final = 10
-"""After so many, the delay has reached its limit."""
+"""The number of doublings after which the delay is at its maximum."""
 
 
 def retry_delay(failures: int) -> Instant:
-    """Nanoseconds to wait after failures in a row; doubles with each after the first."""
+    """Return the nanoseconds to wait after failures in a row; each after the first doubles them."""
     return min(RETRY_MAX, RETRY_BASE << min(max(0, failures - 1), _DOUBLINGS))

@@ -21,7 +21,7 @@ _FAILED_CHECKS: Final = (AdmissionCheckState.RETRY, AdmissionCheckState.REJECTED
 
 
 def inadmissibility(world: World, queue: ClusterQueueEntry, workload: Workload) -> Refusal | None:
-    """Why the workload would be refused whatever quota there is; the first that applies."""
+    """Return why the workload would be refused whatever quota there is; the first that applies."""
     checks = workload.admission_checks
     if checks and any(state in _FAILED_CHECKS for _, state in checks):
         return AdmissionChecksFailed()

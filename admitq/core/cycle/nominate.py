@@ -33,7 +33,7 @@ as a resource group may have flavors."""
 
 
 def valid_scan(world: World, scan: ScanProgress, generation: int) -> ScanProgress | None:
-    """The scan if the next attempt continues it: in the next cycle, or while the cohort tree is unchanged.
+    """Return the scan if the next attempt continues it: in the next cycle, or in an unchanged cohort tree.
 
     Without gate FlavorFungibilityPreserveScanProgress it continues only while the tree is unchanged.
     """
@@ -94,7 +94,7 @@ class FlavorSearch:
         return found
 
     def ask(self, question: PreemptionQuestion) -> FlavorFit:
-        """What a flavor could be made to give by preempting for it alone."""
+        """Return what a flavor could be made to give by preempting for it alone."""
         pair, cell, amount = question
         victims = self._find({pair: amount}, (pair,))
         level = partial(quota.borrow_level, cell, amount)
@@ -150,7 +150,7 @@ class FlavorSearch:
     def with_fewer_pods(
         self, demands: tuple[PodSetDemand, ...], tried: tuple[TriedFlavor, ...]
     ) -> Assignment | None:
-        """The most pods that suffice, where fewer than all will do, of the flavors that are not tried yet."""
+        """Return the assignment of the most pods that suffices, with flavors that are not tried yet."""
         if self._original is not None or not (
             self.world.settings.gates.partial_admission and may_shrink(demands)
         ):
@@ -163,7 +163,7 @@ def _holds_in(entry: WorkloadEntry, cluster_queue: str) -> bool:
 
 
 def refused_for_checks(queue: ClusterQueueEntry, assignment: Assignment) -> TooManyChecks | None:
-    """The refusal of an assignment if more checks apply to its flavors than a workload can have."""
+    """Return the refusal of an assignment if more checks apply to its flavors than a workload can have."""
     spec = queue.spec
     if assignment.mode is FitMode.NO_FIT or not spec.admission_checks:
         return None

@@ -37,7 +37,7 @@ from admitq.core.world import World
 
 
 def _is_refused(_cycle: Cycle, entry: CycleEntry) -> Refusal | None:
-    """The refusal that nominating found: the head is inadmissible, or no flavor suffices."""
+    """Return the refusal that nominating found: the head is inadmissible, or no flavor suffices."""
     return entry.refusal
 
 
@@ -80,7 +80,7 @@ def _avoids_targets_of_others(cycle: Cycle, entry: CycleEntry) -> Refusal | None
 
 
 def _assign_once_more(search: FlavorSearch, entry: CycleEntry, nominated: Assignment) -> Assignment | None:
-    """A new assignment of the flavors that were nominated; None if it does not suffice."""
+    """Return a new assignment of the flavors that were nominated; None if it does not suffice."""
     lane = entry.pending.lane
     demands = () if lane is None else lane.key.demands
     counts = {part.name: part.count for part in nominated.pod_sets}
@@ -102,7 +102,7 @@ def _finds_no_targets(cycle: Cycle, entry: CycleEntry) -> Refusal | None:
 
 
 def _within_reach(entry: CycleEntry, assignment: Assignment) -> Iterator[tuple[FlavorResource, int]]:
-    """What may be reserved of its usage: up to the nominal quota, or to the borrowing limit if it borrows."""
+    """Yield the usage that may be reserved: up to nominal quota, or the borrowing limit if it borrows."""
     for pair, amount in entry.usage:
         cell = entry.node.cells[pair]
         if not assignment.borrow_level:
@@ -193,7 +193,7 @@ def _preemption(world: World, entry: CycleEntry, victim: Victim) -> Preempt:
 
 
 def _waits_for_pods(cycle: Cycle, _entry: CycleEntry) -> Refusal | None:
-    """Nothing is admitted while pods are not ready, where the configuration says so."""
+    """Refuse an entry while pods are not ready, if the configuration blocks admission then."""
     return PodsNotReady() if cycle.world.pods.halt_if_unready() else None
 
 
@@ -218,7 +218,7 @@ STEPS_IF_FITTING: Final = (_lost_its_original, _no_longer_fits, _waits_for_pods)
 
 
 def refusal_of(cycle: Cycle, entry: CycleEntry) -> Refusal | None:
-    """Why an entry whose turn has come gets nothing; None if it may reserve."""
+    """Return why an entry whose turn has come gets nothing; None if it may reserve."""
     assignment = entry.assignment
     fits = entry.refusal is None and assignment is not None and assignment.mode is FitMode.FIT
     for step in STEPS_IF_FITTING if fits and not (entry.victims or entry.fits_after_others) else STEPS:

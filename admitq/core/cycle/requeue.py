@@ -42,7 +42,7 @@ from admitq.core.world import World
 
 
 def _held_back_by(refusal: Refusal) -> HeldBack | None:
-    """The state in which a refusal holds a workload back, whatever becomes of others in its lane."""
+    """Return the state in which a refusal holds a workload back, whatever becomes of others in its lane."""
     match refusal:
         case AdmissionChecksFailed() | InvalidResources():
             return InvalidWorkload()
@@ -69,7 +69,7 @@ def _waits_for_preemption(refusal: Refusal) -> bool:
 
 
 def _scan_to_keep(world: World, entry: CycleEntry, refusal: Refusal) -> ScanProgress | None:
-    """Where the scan of flavors goes on, after an attempt that ended so (semantics, Cycle)."""
+    """Return where the scan of flavors goes on, after an attempt that ended so (semantics, Cycle)."""
     if isinstance(refusal, (PreemptionGated, PodsNotReady)) or _waits_for_preemption(refusal):
         return None
     if entry.scan is None:
@@ -205,7 +205,7 @@ def note_needs(world: World, entry: CycleEntry) -> None:
 
 
 def put_back(world: World, entry: CycleEntry) -> None:
-    """Requeue a head whose turn did not come; it stands as before, unless quota was taken or returned."""
+    """Requeue a head without a turn. Its wait state stays, unless quota was taken or returned."""
     if entry.standing_before_cycle is not None and entry.generation == entry.root.generation:
         world.waiting.stand(entry.queue, entry.pending, entry.standing_before_cycle)
     else:

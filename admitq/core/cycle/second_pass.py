@@ -52,7 +52,7 @@ def _refusal(world: World, entry: WorkloadEntry, admission: Admission) -> Refusa
 
 
 def _nowhere(world: World, admission: Admission) -> NoFlavorFits:
-    """Why the first podset that needs a topology assignment gets none, by flavor."""
+    """Return why the first podset that needs a topology assignment gets none, by flavor."""
     part = next(part for part in admission.pod_set_assignments if part.is_place_open)
     flavors = sorted({flavor for _, flavor in part.flavors})
     refusals = tuple(_without_places(name, world.catalog.flavors.get(name)) for name in flavors)

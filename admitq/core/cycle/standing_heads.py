@@ -66,7 +66,7 @@ def _is_strict(entry: ClusterQueueEntry) -> bool:
 
 
 def _pairs_of(entry: ClusterQueueEntry) -> set[FlavorResource]:
-    """What the heads of a ClusterQueue look at."""
+    """Return what the heads of a ClusterQueue look at."""
     return set(entry.node.cells)
 
 
@@ -75,7 +75,7 @@ def _looks_at(entry: ClusterQueueEntry, changed: set[FlavorResource]) -> bool:
 
 
 def _pairs_changed_by(entry: CycleEntry) -> Iterator[FlavorResource]:
-    """What a nominated head may take, reserve or preempt."""
+    """Yield what a nominated head may take, reserve or preempt."""
     assignment = entry.assignment
     if (
         assignment is None

@@ -21,7 +21,7 @@ from admitq.core.world import World
 
 
 def _behind(entries: Sequence[CycleEntry]) -> dict[CycleEntry, list[CycleEntry]]:
-    """By preemptor, the entries that were preempted for it: their turns come after its turn.
+    """Return the entries that were preempted for each preemptor: their turns come after its turn.
 
     This holds while the preemptor may get something, in this cycle or with other flavors in a later one. No
     entry comes after itself: a target held quota when it was preempted, and so became pending later than its
@@ -90,20 +90,20 @@ class Cycle:
     leaving: dict[Node, dict[FlavorResource, set[str]]] = field(
         default_factory=dict[Node, dict[FlavorResource, set[str]]]
     )
-    """By root, what workloads hold that were preempted, with the ClusterQueues whose heads preempted them and
+    """By root, the usage of preempted workloads, with the ClusterQueues whose heads preempted them and
     would find the same targets again."""
     progressed: dict[Node, None] = field(default_factory=dict[Node, None])
     """Roots of trees in which a head made progress."""
 
     def overlay(self, entry: CycleEntry) -> Overlay:
-        """What the cycle supposes of the tree of an entry."""
+        """Return what the cycle supposes of the tree of an entry."""
         found = self.overlays.get(entry.root)
         if found is None:
             found = self.overlays[entry.root] = Overlay(self.world, entry.root, self.reserved)
         return found
 
     def turns(self, entries: list[CycleEntry]) -> Iterator[CycleEntry]:
-        """The entries, in the order in which they are to be processed."""
+        """Yield the entries, in the order in which they are to be processed."""
         gates = self.world.settings.gates
         if len(entries) == 1:
             yield from entries
@@ -160,7 +160,7 @@ class Cycle:
                         satisfied.add(entry.queue.spec.name)
 
     def usage_changed(self, entry: CycleEntry) -> None:
-        """Have shares compared anew where the entry's usage counts."""
+        """Report to the tournament that shares changed where the entry's usage counts."""
         if self.tournament is not None:
             self.tournament.usage_changed(entry.node)
 

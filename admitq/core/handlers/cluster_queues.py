@@ -20,7 +20,7 @@ _NO_FLAVORS: Final = FlavorOptions()
 
 
 def update_cluster_queue(world: World, event: ClusterQueueChanged, now: Instant) -> None:
-    """Take a ClusterQueue as it is now, and retry the workloads of its cohort tree."""
+    """Record a ClusterQueue as it is now, and retry the workloads of its cohort tree."""
     spec = event.cluster_queue
     entry = world.cluster_queues.get(spec.name)
     if entry is not None and entry.spec == spec:

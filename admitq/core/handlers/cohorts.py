@@ -7,7 +7,7 @@ from admitq.core.world import World
 
 
 def update_cohort(world: World, event: CohortChanged, _now: Instant) -> None:
-    """Take a Cohort as it is now."""
+    """Record a Cohort as it is now."""
     cohort = event.cohort
     if world.catalog.cohorts.get(cohort.name) == cohort:
         return

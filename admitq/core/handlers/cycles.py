@@ -14,7 +14,7 @@ _REFRESHED_AT_ONCE: Final = 8
 
 
 def run_requested_cycles(world: World, event: CyclesRequested, now: Instant) -> None:
-    """Do what is due by now, then run cycles until no head is left, or as many as were asked for.
+    """Do what is due by now, then run cycles until no head is left, or the requested number has run.
 
     Where another program decides, no cycle runs and only the rest is done.
     """

@@ -8,7 +8,7 @@ from admitq.core.world import World
 
 
 def update_local_queue(world: World, event: LocalQueueChanged, now: Instant) -> None:
-    """Take a LocalQueue as it is now, and queue its workloads where it leads to."""
+    """Record a LocalQueue as it is now, and queue its workloads in its ClusterQueue."""
     spec = event.local_queue
     entry = world.local_queues.get(spec.key)
     if entry is None:

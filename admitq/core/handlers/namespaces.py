@@ -1,4 +1,4 @@
-"""Handlers of events about namespaces, whose labels ClusterQueues select."""
+"""Handlers of events about namespaces; ClusterQueues select them by label."""
 
 from admitq.core.entries import ClusterQueueEntry
 from admitq.core.events import NamespaceChanged, NamespaceDeleted
@@ -9,7 +9,7 @@ from admitq.core.world import World
 
 
 def update_namespace(world: World, event: NamespaceChanged, _now: Instant) -> None:
-    """Take the labels of a namespace as they are now."""
+    """Record the labels of a namespace as they are now."""
     labels = dict(event.labels)
     if world.catalog.namespaces.get(event.name) == labels:
         return

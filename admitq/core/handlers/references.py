@@ -16,7 +16,7 @@ from admitq.core.world import World
 
 
 def update_flavor(world: World, event: ResourceFlavorChanged, _now: Instant) -> None:
-    """Take a ResourceFlavor as it is now."""
+    """Record a ResourceFlavor as it is now."""
     flavor = event.flavor
     if world.catalog.flavors.get(flavor.name) != flavor:
         world.catalog.flavors[flavor.name] = flavor
@@ -30,7 +30,7 @@ def delete_flavor(world: World, event: ResourceFlavorDeleted, _now: Instant) -> 
 
 
 def update_check(world: World, event: AdmissionCheckChanged, _now: Instant) -> None:
-    """Take an AdmissionCheck as it is now."""
+    """Record an AdmissionCheck as it is now."""
     check = event.admission_check
     if world.catalog.checks.get(check.name) != check:
         world.catalog.checks[check.name] = check

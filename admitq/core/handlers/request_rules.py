@@ -1,4 +1,4 @@
-"""Handlers of events about what decides over the requests of pods: LimitRanges and RuntimeClasses."""
+"""Handlers of events about LimitRanges and RuntimeClasses, which change the requests of pods."""
 
 from admitq.core.events import LimitRangeChanged, LimitRangeDeleted, RuntimeClassChanged, RuntimeClassDeleted
 from admitq.core.model import Instant
@@ -6,7 +6,7 @@ from admitq.core.world import World
 
 
 def update_limit_range(world: World, event: LimitRangeChanged, _now: Instant) -> None:
-    """Take a LimitRange as it is now."""
+    """Record a LimitRange as it is now."""
     if world.request_rules.put_limit_range(event.key, event.limit_range):
         _readjust_namespace(world, event.key.namespace)
 
@@ -18,7 +18,7 @@ def delete_limit_range(world: World, event: LimitRangeDeleted, _now: Instant) ->
 
 
 def update_runtime_class(world: World, event: RuntimeClassChanged, _now: Instant) -> None:
-    """Take the overhead of a RuntimeClass as it is now."""
+    """Record the overhead of a RuntimeClass as it is now."""
     if world.request_rules.put_overhead(event.name, event.overhead):
         _readjust_users(world, event.name)
 

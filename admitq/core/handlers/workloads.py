@@ -16,7 +16,7 @@ from admitq.core.world import World
 
 
 def update_workload(world: World, event: WorkloadChanged, now: Instant) -> None:
-    """Take a Workload as it is now."""
+    """Record a Workload as it is now."""
     workload = event.workload
     entry = world.workloads.get(workload.key)
     if entry is not None and entry.workload.uid != workload.uid:
@@ -36,17 +36,17 @@ def update_workload(world: World, event: WorkloadChanged, now: Instant) -> None:
     else:
         _observe(world, entry, workload)
         if former.priority != workload.priority or former.queued_at != workload.queued_at:
-            # Other workloads may preempt it now than before.
+            # Other preemptors may preempt it than before.
             _retry_preemptors(world, entry)
         elif entry.is_leaving and not was_leaving:
-            # Preemptors take it before others from now on.
+            # Preemptors prefer it as a target from now on.
             _retry_standing_preemptors(world, entry)
         world.settle(entry, now)
     charging.follow(world, entry, former, now)
 
 
 def _observe(world: World, entry: WorkloadEntry, workload: Workload) -> None:
-    """Take a workload as it is now, and index it anew where that makes a difference."""
+    """Record a workload as it is now, and index it again if its keys changed."""
     former = entry.workload
     if (
         former.finished == workload.finished
@@ -96,7 +96,7 @@ def _forget(world: World, entry: WorkloadEntry, now: Instant) -> None:
 def undo_failed_reservation(world: World, event: ReservationFailed, now: Instant) -> None:
     """Return the quota of a reservation that could not be written, and hold the workload back for a while.
 
-    Others get the quota meanwhile. Tried again at once, the workload would take it before all of them.
+    Other workloads get the quota meanwhile. Without the delay, the workload would take it before them again.
     """
     entry = _with_assumption(world, event.key, event.uid)
     if entry is not None:
@@ -125,7 +125,7 @@ def _forget_assumption(world: World, entry: WorkloadEntry, now: Instant) -> None
 
 
 def undo_preemption(world: World, event: PreemptionFailed, _now: Instant) -> None:
-    """Count a workload as staying that could not be preempted, and retry its tree.
+    """Count a workload that could not be preempted as staying, and retry its tree.
 
     The next cycle finds other victims, or decides the same preemption once more.
     """
@@ -141,7 +141,7 @@ def undo_preemption(world: World, event: PreemptionFailed, _now: Instant) -> Non
 
 
 def _count_failed_preemption(world: World, preemptor: Pending | None) -> None:
-    """Report of a preemptor that it waits in vain, once the preemption of all of its victims failed."""
+    """Report that the preemptions of a preemptor failed, once those of all of its victims did."""
     if preemptor is None or preemptor.preemptions is None:
         return
     failed = preemptor.preemptions.failed + 1

@@ -7,7 +7,7 @@ out together:
 - The *final share* of a child: its share without the least amounts that a candidate of it holds. Without any
   candidate, its share is not greater, since it then holds less of every pair. This decides where the child
   itself is compared with the preemptor's side.
-- The *amounts* of a child: by so much, at least, the usage of its cohort falls, whichever candidate is
+- The *amounts* of a child: the usage of its cohort falls at least by these, whichever candidate is
   removed. This decides where the cohort, or one above it, is compared.
 
 Both may rule out too little, never too much: what is left is compared exactly.
@@ -44,7 +44,7 @@ class FinalBounds:
     def next_by_final_share(
         self, cohort: Node, since: ShareKey, is_enough: Callable[[Share], bool], left_out: Node
     ) -> ShareKey | None:
-        """The place of the first child that may have enough of a share without one of its candidates.
+        """Return the place of the first child that may have enough of a share without one of its candidates.
 
         Args:
             cohort: the parent.
@@ -64,7 +64,7 @@ class FinalBounds:
     def next_by_amounts(
         self, cohort: Node, since: ShareKey, are_small: Callable[[Amounts], bool]
     ) -> ShareKey | None:
-        """The place of the first child with a candidate that may take only small amounts off the cohort.
+        """Return the place of the first child with a candidate that may reduce the cohort by small amounts.
 
         Args:
             cohort: the parent.
@@ -80,7 +80,7 @@ class FinalBounds:
         return None if found is None else found.place
 
     def least_amounts(self, node: Node) -> Amounts:
-        """The amounts by which the usage of a listed node falls at least, whichever candidate is removed."""
+        """Return the least amounts by which the removal of any candidate reduces a listed node's usage."""
         least = self._least.get(node)
         if least is None:
             each = self._passed_on_below(node) if node.is_cohort else self.index.held(node)
@@ -88,7 +88,7 @@ class FinalBounds:
         return least
 
     def passed_on(self, node: Node, amounts: Amounts) -> Amounts:
-        """The amounts by which a parent's usage falls at least, if that of a borrowing node falls by these.
+        """Return the least amounts by which a parent's usage falls if a borrowing node's falls by these.
 
         A parent counts what a node uses beyond its local part: the quota that it does not lend. Without a
         local part, the parent's usage falls by the same amount. With one, a node that borrows the pair uses
@@ -146,7 +146,7 @@ class FinalBounds:
 
 
 def _least_of_each(some: Amounts, others: Amounts) -> Amounts:
-    """The least amount of each pair; none where a pair is missing."""
+    """Return the least amount of each pair; none where a pair is missing."""
     if some == others:
         return some
     return {pair: min(amount, others[pair]) for pair, amount in some.items() if pair in others}

@@ -102,7 +102,7 @@ def is_borrowing(cells: Iterable[Cell]) -> bool:
 
 
 def contested_cells(node: Node, contested: Iterable[FlavorResource]) -> tuple[Cell, ...]:
-    """The node's cells of the contested (flavor, resource) pairs."""
+    """Return the node's cells of the contested (flavor, resource) pairs."""
     cells = node.cells
     return tuple([cells[pair] for pair in contested if pair in cells])
 
@@ -130,7 +130,7 @@ class TargetSearch:
     excluded: Container[ObjectKey]
 
     def cells(self, node: Node) -> tuple[Cell, ...]:
-        """The node's contested cells."""
+        """Return the node's contested cells."""
         return contested_cells(node, self.contested)
 
     def in_stage(
@@ -141,7 +141,7 @@ class TargetSearch:
         priority: int = ABOVE_ALL,
         since: PreemptionOrder | None = None,
     ) -> Iterator[Candidate]:
-        """Candidates of a ClusterQueue at one stage, in order.
+        """Return candidates of a ClusterQueue at one stage, in order.
 
         Args:
             stage: leaving or staying.
@@ -160,7 +160,7 @@ class TargetSearch:
         return _by_usage(eligible, used)
 
     def candidates(self, queue: ClusterQueueEntry, policy: PreemptionPolicy) -> Iterator[Candidate]:
-        """All candidates of a ClusterQueue, in order."""
+        """Return all candidates of a ClusterQueue, in order."""
         return chain.from_iterable(self.in_stage(stage, queue, policy) for stage in STAGES)
 
     def _eligible(
@@ -185,7 +185,7 @@ class TargetSearch:
 
 
 def _by_usage(candidates: Iterator[Candidate], used: Callable[[ObjectKey], Any]) -> Iterator[Candidate]:
-    """Candidates of LocalQueues that used more first, otherwise in the given order."""
+    """Return candidates of LocalQueues that used more first, otherwise in the given order."""
     ordered = list(candidates)
     queues = {candidate.entry.local_queue for candidate in ordered}
     of = {queue: used(queue) for queue in queues}

@@ -35,7 +35,7 @@ can be preempted while each of these nodes borrows."""
 
 
 def levels(search: TargetSearch, node: Node) -> Iterator[tuple[Node, Node, bool]]:
-    """Each cohort above the node, its child on the path to the node, and whether there is the advantage."""
+    """Yield each cohort above the node, its child on the path, and whether there is the advantage."""
     remaining = {pair: amount for pair, amount in search.usage.items() if amount > 0}
     visited, advantage = node, False
     for ancestor in node.ancestors:
@@ -67,7 +67,7 @@ class Levels(NamedTuple):
 
 
 def find_levels(search: TargetSearch) -> Levels:
-    """The levels of a search; none if the preemptor's ClusterQueue never reclaims."""
+    """Return the levels of a search; none if the preemptor's ClusterQueue never reclaims."""
     queue = search.preemptor.queue
     found = Levels([], [])
     if queue.spec.preemption.reclaim_within_cohort is not PreemptionPolicy.NEVER:
@@ -100,12 +100,12 @@ class _Listed:
         self.position = 0
 
     def order(self) -> PreemptionOrder | None:
-        """No candidate comes before this place; None if no child is left."""
+        """Return a place before which there is no candidate; None if no child is left."""
         children = self.children
         return children[self.position][0].order if self.position < len(children) else None
 
     def pop(self) -> Node | None:
-        """The next child; None if it is the visited one."""
+        """Return the next child; None if it is the visited one."""
         child = self.children[self.position][1]
         self.position += 1
         return None if child is self.visited else child
@@ -122,11 +122,11 @@ class _Queue:
         self._others = candidates
 
     def order(self) -> PreemptionOrder | None:
-        """The place of the next candidate; None if there is none."""
+        """Return the place of the next candidate; None if there is none."""
         return None if self._next is None else self._next.order
 
     def pop(self) -> Candidate:
-        """The next candidate."""
+        """Return the next candidate."""
         candidate = self._next
         assert candidate is not None  # noqa: S101 narrows the type: its place is that of a candidate
         self._next = next(self._others, None)
@@ -143,7 +143,7 @@ class _Walk:
         self._highest = highest
 
     def in_turn(self, levels: Iterable[_Level]) -> Iterator[Candidate]:
-        """Candidates in order, each if its ClusterQueue and the cohorts above it borrow at its turn.
+        """Yield candidates in order, each if its ClusterQueue and the cohorts above it borrow at its turn.
 
         The caller removes each candidate, so that usage falls: what does not borrow has no more turns.
         """
@@ -195,7 +195,7 @@ class _Walk:
         )
 
     def _open(self, node: Node, above: _MustBorrow) -> _Listed | _Queue:
-        """The candidates below a listed node."""
+        """Return the candidates below a listed node."""
         candidates = None if node.is_cohort else self._candidates(node)
         self._index.enter(node)
         must_borrow = (*above, self._search.cells(node))
@@ -213,7 +213,7 @@ class _Walk:
         return self._search.in_stage(self._stage, queue, policy, self._highest, since)
 
     def _while_borrowing(self, node: Node) -> Iterator[Candidate]:
-        """Candidates of a ClusterQueue until, without them, it borrows nothing that is contested."""
+        """Yield candidates of a ClusterQueue until, without them, it borrows nothing that is contested."""
         self._index.enter(node)
         borrowed = {
             pair: cell.usage - cell.subtree
@@ -255,7 +255,7 @@ def attempts(
 
 
 def _highest_while_borrowing(search: TargetSearch) -> int:
-    """The highest priority at which candidates without the advantage can be preempted by a borrower."""
+    """Return the highest priority of candidates without the advantage for a borrowing preemptor."""
     rule = search.preemptor.queue.spec.preemption.borrow_within_cohort
     highest = highest_priority(rule.policy, search.preemptor.workload.priority)
     return highest if rule.max_priority_threshold is None else min(highest, rule.max_priority_threshold)
@@ -284,7 +284,7 @@ def find_in_own_queue(search: TargetSearch) -> list[Candidate]:
 def _remove_until_enough(
     groups: Iterable[tuple[Iterator[Candidate], bool]], is_enough: Callable[[], bool]
 ) -> list[Candidate]:
-    """The candidates that were removed when that was enough, without those that need not leave.
+    """Return the candidates that were removed when that was enough, without those that need not leave.
 
     Args:
         groups: candidates group by group, and whether removals can be enough from a group on. Before such a
@@ -320,7 +320,7 @@ class _Classical:
         self._room = Room(self._queue.node, search.usage)
 
     def find(self) -> list[Candidate]:
-        """The victims of the first attempt that frees enough."""
+        """Return the victims of the first attempt that frees enough."""
         spec = self._queue.spec.preemption
         reclaim = self._has_candidates(self._levels.far)
         for may_borrow in attempts(
@@ -347,7 +347,7 @@ class _Classical:
         return _remove_until_enough(self._groups(found, may_borrow=may_borrow), is_enough)
 
     def _groups(self, found: Reachability, *, may_borrow: bool) -> Iterator[tuple[Iterator[Candidate], bool]]:
-        """Candidates group by group, and whether removals can be enough from a group on."""
+        """Yield candidates group by group, and whether removals can be enough from a group on."""
         search, within = self._search, self._queue.spec.preemption.within_cluster_queue
         far = near = self._highest
         if may_borrow:
@@ -377,7 +377,7 @@ class _Classical:
 
 
 def find(search: TargetSearch, index: OrderIndex, levels: Levels, highest: int) -> list[Candidate]:
-    """The workloads to preempt, in the order in which the search ends; none if nothing is enough.
+    """Return the workloads to preempt, in the order in which the search ends; none if nothing is enough.
 
     Args:
         search: what the search is for.

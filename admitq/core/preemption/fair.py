@@ -1,11 +1,12 @@
-"""Fair preemption: the ClusterQueue that has borrowed the most for its weight gives first.
+"""Fair preemption: candidates of the ClusterQueue with the greatest share are tried first.
 
 The preemptor counts as if it had been admitted. From the root, the search descends into the child with the
-greatest share until it reaches a ClusterQueue, the *target*. It judges the target's next candidate and then
-starts from the root again, because shares have changed. Candidates in the preemptor's own ClusterQueue are
-accepted without a comparison, and so are all others while that ClusterQueue stays within its nominal quota
-(by a gate). Otherwise the strategy compares the two nodes just below the lowest common ancestor. A second
-strategy tries rejected candidates once more, one of each ClusterQueue (semantics, Preemption, Fair sharing).
+greatest share until it reaches a ClusterQueue, the *target*. It evaluates the target's next candidate and
+then starts from the root again, because shares have changed. Candidates in the preemptor's own ClusterQueue
+are accepted without a comparison, and so are all others while that ClusterQueue stays within its nominal
+quota (by a gate). Otherwise the strategy compares the two nodes just below the lowest common ancestor. A
+second strategy tries rejected candidates once more, one of each ClusterQueue (semantics, Preemption, Fair
+sharing).
 
 Removing a candidate never raises a share, never makes a node borrow and never makes a first candidate
 better. So a target that has no candidates left never returns, and a place in the order that was found earlier
@@ -87,14 +88,14 @@ class _Fair:
         return enough
 
     def _compare(self, target: Target, strategy: Strategy) -> Candidate | None:
-        """The target's first candidate that the strategy accepts; those before it are rejected."""
+        """Return the target's first candidate that the strategy accepts; those before it are rejected."""
         side = target.sides.target
         is_enough = strategy.accepts(share(target.sides.preemptor))
-        # The share without a candidate is not greater, so that this one can settle a whole ClusterQueue.
+        # Without a candidate, the share is not greater: one comparison can accept all candidates.
         settled = not is_enough(share(side))
         rejected: set[Usage] = set()
         while (candidate := target.pop(PreemptionReason.IN_COHORT_FAIR_SHARING)) is not None:
-            # Candidates with the same usage are judged alike.
+            # Candidates with the same usage have the same result.
             if not settled and candidate.holds not in rejected:
                 if not strategy.by_final or is_enough(_share_without(candidate, side)):
                     return candidate
@@ -114,7 +115,7 @@ def _share_without(candidate: Candidate, node: Node) -> Share:
 
 
 def find(search: TargetSearch, bounds: FinalBounds, fairness: FairSharing) -> list[Candidate]:
-    """The workloads to preempt, in the order in which the search ends; none if nothing is enough."""
+    """Return the workloads to preempt, in the order in which the search ends; none if nothing is enough."""
     fair = _Fair(search, bounds)
     try:
         return list(fair.removed) if fair.free_capacity(fairness) else []

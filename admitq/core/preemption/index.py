@@ -81,11 +81,11 @@ class CandidateIndex(ABC, Generic[_Key]):
             self._lists_of(cohort)
 
     def children(self, cohort: Node, number: int = 0) -> list[tuple[_Key, Node]]:
-        """One list of a cohort: places and nodes of children with candidates."""
+        """Return one list of a cohort: places and nodes of children with candidates."""
         return self._lists_of(cohort)[number]
 
     def first(self, node: Node, stage: Stage) -> PreemptionOrder | None:
-        """The place of the first workload in a listed ClusterQueue that may be preempted."""
+        """Return the place of the first workload in a listed ClusterQueue that may be preempted."""
         return self._first[node][stage]
 
     def is_listed(self, node: Node) -> bool:
@@ -101,7 +101,7 @@ class CandidateIndex(ABC, Generic[_Key]):
         self._tree.fruitless += 1
 
     def used_without(self, cohort: Node, visited: Node, pair: FlavorResource) -> int:
-        """The usage of a cohort from all children but one, if listed ClusterQueues used nothing."""
+        """Return the usage of a cohort from all children but one, if listed ClusterQueues used nothing."""
         relief = self._reliefs.get(pair)
         if relief is None:
             relief = self._reliefs[pair] = _Relief(pair)
@@ -118,13 +118,13 @@ class CandidateIndex(ABC, Generic[_Key]):
             at = parent
 
     def used(self, node: Node, pair: FlavorResource) -> int:
-        """What a node takes of a pair from its parent's capacity."""
+        """Return what a node takes of a pair from its parent's capacity."""
         cell = node.cells.get(pair)
         return 0 if cell is None else max(0, self.usage.get(cell, cell.usage) - cell.local)
 
     @abstractmethod
     def _keys(self, node: Node) -> tuple[_Key | None, ...]:
-        """The places of a borrowing node in its parent's lists; None where it has no candidates."""
+        """Return the places of a borrowing node in its parent's lists; None where it has no candidates."""
 
     def _lists_of(self, cohort: Node) -> tuple[list[tuple[_Key, Node]], ...]:
         lists = self._lists.get(cohort)
@@ -159,7 +159,7 @@ class CandidateIndex(ABC, Generic[_Key]):
                     insort(into, (after, node))
 
     def _places(self, node: Node) -> tuple[_Key | None, ...] | None:
-        """The places of a node in its parent's lists; None if it is in none of them."""
+        """Return the places of a node in its parent's lists; None if it is in none of them."""
         usage = self.usage
         for cell in contested_cells(node, self.contested):
             if usage.get(cell, cell.usage) > cell.subtree:
@@ -172,7 +172,7 @@ class CandidateIndex(ABC, Generic[_Key]):
         return keys if any(key is not None for key in keys) else None
 
     def _first_places(self, node: Node) -> tuple[PreemptionOrder | None, ...]:
-        """The first places in a ClusterQueue by stage; in a cycle candidates only leave, so it goes on."""
+        """Return the first places in a ClusterQueue by stage. In a cycle, candidates only leave."""
         known = self._first.get(node)
         found = tuple(
             None if known is not None and known[stage] is None else self._next(node, stage, known)
@@ -224,7 +224,7 @@ class ShareIndex(CandidateIndex[ShareKey]):
         self.highest: Final = highest
 
     def place(self, node: Node) -> ShareKey | None:
-        """The place of a node in the list of its parent; None if it is not listed, or no list is made."""
+        """Return the place of a node in the list of its parent; None if it is not listed."""
         listed = self._listed.get(node)
         return None if listed is None else listed[0]
 
@@ -245,7 +245,7 @@ class ShareIndex(CandidateIndex[ShareKey]):
         return (share_key(node, supposed_share(node, self.usage), candidate),)
 
     def held(self, node: Node) -> Iterator[Amounts]:
-        """What candidates of a ClusterQueue hold; those that hold the same once."""
+        """Yield what candidates of a ClusterQueue hold; those that hold the same once."""
         quota_holders, excluded = self._tree.world.quota_holders, self._tree.excluded
         seen: set[Usage] = set()
         for line in (quota_holders.leaving, quota_holders.staying):
@@ -273,7 +273,7 @@ class _Relief:
         self._parts: dict[Node, int] = {}
 
     def total(self, index: CandidateIndex[Any], cohort: Node) -> int:
-        """The usage of a cohort."""
+        """Return the usage of a cohort."""
         total = self._totals.get(cohort)
         if total is None:
             index.children(cohort)
@@ -285,7 +285,7 @@ class _Relief:
         return total
 
     def part(self, node: Node) -> int:
-        """What is counted of a node in its parent, whose total was asked for."""
+        """Return the part of a node in the computed total of its parent."""
         return self._parts[node]
 
     def update(self, index: CandidateIndex[Any], node: Node, parent: Node) -> None:
@@ -296,7 +296,7 @@ class _Relief:
             self._parts[node] = part
 
     def _taken(self, index: CandidateIndex[Any], node: Node) -> int:
-        """What a node would take from its parent's capacity."""
+        """Return what a node would take from its parent's capacity."""
         if not index.is_listed(node):
             return index.used(node, self._pair)
         cell = node.cells.get(self._pair)

@@ -29,15 +29,15 @@ class ShareKey(NamedTuple):
 
 
 def share_key(node: Node, share: Share, candidate: tuple[object, ...] = ()) -> ShareKey:
-    """The place of a node with this share; of a ClusterQueue, also by its first candidate."""
+    """Return the place of a node with this share; of a ClusterQueue, also by its first candidate."""
     return ShareKey(not share.infinite, -share.amount, candidate, node.name)
 
 
 def share_at(key: ShareKey) -> Share:
-    """The share by which a node has its place."""
+    """Return the share by which a node has its place."""
     return Share(infinite=not key.finite, amount=-key.share_descending)
 
 
 def candidate_key(order: PreemptionOrder, *, is_leaving: bool, is_own: bool) -> tuple[object, ...]:
-    """How first candidates compare in fair preemption; ``is_own``: in the preemptor's ClusterQueue."""
+    """Return how first candidates compare in fair preemption; ``is_own``: in the preemptor's ClusterQueue."""
     return (not is_leaving, is_own, order)

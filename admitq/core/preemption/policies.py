@@ -1,7 +1,7 @@
-"""Whom the preemption policies of a ClusterQueue let a workload preempt: one row for each value of the API.
+"""Which workloads a preemption policy allows to preempt: one row for each policy of the API.
 
-Priorities are effective ones. "Newer" compares queue-order timestamps and is strict: of two workloads that
-began to wait at the same instant neither may preempt the other for it (semantics, Preemption).
+Priorities are effective ones. A workload is newer if its queue-order timestamp is strictly later: of two
+workloads with the same timestamp, neither is newer (semantics, Preemption).
 """
 
 from collections.abc import Callable, Mapping
@@ -11,11 +11,11 @@ from admitq.core.model import ClusterQueuePreemption, PreemptionPolicy
 
 _BELOW_ALL: Final = -(1 << 63)
 ABOVE_ALL: Final = 1 << 63
-"""Above every priority there is."""
+"""Greater than every priority."""
 
 
 class _Rule(NamedTuple):
-    """The highest priority that may be preempted, by the preemptor's, and whether equals must be newer."""
+    """The highest priority of candidates, by that of the preemptor; whether equal ones must be newer."""
 
     highest: Callable[[int], int]
     newer_if_equal: bool = False
@@ -30,21 +30,21 @@ _RULES: Final[Mapping[PreemptionPolicy, _Rule]] = {
 
 
 def never_preempts(policy: ClusterQueuePreemption) -> bool:
-    """Whether workloads of a ClusterQueue preempt nobody, whatever there is to gain."""
+    """Whether workloads of a ClusterQueue never preempt."""
     never = PreemptionPolicy.NEVER
     return policy.within_cluster_queue is never and policy.reclaim_within_cohort is never
 
 
 def reserves_capacity(policy: ClusterQueuePreemption) -> bool:
-    """Whether a head that finds no target reserves capacity: not if it can reclaim whenever it needs to."""
+    """Whether a head without targets reserves capacity: it need not if it may reclaim from any workload."""
     return policy.reclaim_within_cohort is not PreemptionPolicy.ANY
 
 
 def highest_priority(policy: PreemptionPolicy, priority: int) -> int:
-    """The highest priority at which anybody may be preempted by a workload of this priority."""
+    """Return the highest priority of candidates for a preemptor of this priority."""
     return _RULES[policy].highest(priority)
 
 
 def equals_must_be_newer(policy: PreemptionPolicy) -> bool:
-    """Whether a candidate of the same priority may be preempted only if it began to wait later."""
+    """Whether candidates of the preemptor's priority must have a later queue-order timestamp."""
     return _RULES[policy].newer_if_equal

@@ -46,7 +46,7 @@ class Room:
 
 
 class Reachability(Enum):
-    """What an attempt can achieve, as far as sums tell without a look at single candidates."""
+    """What an attempt can achieve, by sums of usage without single candidates."""
 
     HOPELESS = auto()
     """Not even all candidates would be enough."""
@@ -58,7 +58,7 @@ class Reachability(Enum):
 def estimate_reachability(
     search: TargetSearch, index: CandidateIndex[Any], room: Room, is_enough: Callable[[], bool]
 ) -> Reachability:
-    """Whether candidates could be enough, if all borrowing ClusterQueues with candidates used nothing."""
+    """Return what could be enough if all borrowing ClusterQueues with candidates used nothing."""
     queue = search.preemptor.queue
     policy = queue.spec.preemption
     own: list[Candidate] = []
@@ -78,7 +78,7 @@ def estimate_reachability(
 
 @contextmanager
 def _without_listed_usage(index: CandidateIndex[Any], room: Room, *, reclaims: bool) -> Generator[None]:
-    """Have the cohorts above the preemptor show the usage without their listed ClusterQueues."""
+    """Set the usage of cohorts above the preemptor to that without their listed ClusterQueues."""
     replaced: list[tuple[Cell, int]] = []
     for pair in room.pairs if reclaims else ():
         visited = room.node
@@ -97,7 +97,7 @@ def _without_listed_usage(index: CandidateIndex[Any], room: Room, *, reclaims: b
 
 
 def restore_unneeded(removed: list[Candidate], is_enough: Callable[[], bool]) -> None:
-    """Restore every candidate that need not leave, beginning with the last but one that was removed.
+    """Restore every candidate that is not needed, from the last but one that was removed to the first.
 
     The last one is needed: nothing was enough before. It takes the place of each candidate that is restored,
     so that the order changes (semantics, Preemption).

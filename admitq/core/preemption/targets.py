@@ -40,7 +40,7 @@ class Strategy(NamedTuple):
     """Whether with the share that the target has without the candidate; otherwise, as it is."""
 
     def accepts(self, ours: Share) -> Callable[[Share], bool]:
-        """Which shares of a target are enough, by the preemptor's."""
+        """Return which shares of a target are enough, by the preemptor's."""
         return partial(self.compares, ours)
 
 
@@ -69,7 +69,7 @@ class Target:
         return self.sides.preemptor is self.node
 
     def place(self) -> ShareKey | None:
-        """Its place by present shares; None if it has no candidate, or borrows nothing that is contested."""
+        """Return its place by present shares; None without candidate, or if it borrows nothing contested."""
         candidate, own = self._next, self.is_own
         if candidate is None or not (own or is_borrowing(self._contested)):
             return None
@@ -78,11 +78,11 @@ class Target:
         return share_key(self.node, share(self.node), key)
 
     def descend(self) -> "Target | None":
-        """Itself, if it has candidates."""
+        """Return itself, if it has candidates."""
         return None if self._next is None else self
 
     def pop(self, reason: PreemptionReason) -> Candidate | None:
-        """The next candidate, which would be preempted for this reason."""
+        """Return the next candidate, which would be preempted for this reason."""
         candidate = self._next
         if candidate is not None:
             candidate.reason = reason
@@ -115,7 +115,7 @@ class _Listed:
         self._position = 0
 
     def pop(self, before: ShareKey | None) -> Node | None:
-        """The next child of which a candidate may be accepted; None if it comes after this place, if any."""
+        """Return the next child with a candidate that may be accepted; None if it is after this place."""
         children = self._children
         while self._position < len(children):
             key, node = children[self._position]
@@ -134,7 +134,7 @@ class _Listed:
         return None
 
     def pop_equals(self, place: ShareKey) -> list[Node]:
-        """All children before this place with the same share, whether or not a candidate may be accepted."""
+        """Return all children before this place with the same share, also without an acceptable candidate."""
         children = self._children
         start = bisect_left(children, (place[:2],), self._position)
         self._position = bisect_left(children, (place,))
@@ -174,13 +174,13 @@ class _Branch:
             self.add(below)
 
     def place(self) -> ShareKey | None:
-        """Its place by present shares; None if it borrows nothing and is not on the preemptor's path."""
+        """Return its place by present shares; None if it borrows nothing and is off the preemptor's path."""
         if self._contested is not None and not is_borrowing(self._contested):
             return None
         return share_key(self._node, share(self._node))
 
     def descend(self) -> Target | None:
-        """The target below with the first place; None if no candidate is left below."""
+        """Return the target below with the first place; None if no candidate is left below."""
         children = self._children
         while True:
             self._open_reached()
@@ -274,7 +274,7 @@ class Targets:
         """The children that were opened in this run, by cohort."""
 
     def build(self) -> _Branch | Target:
-        """The targets from the root."""
+        """Return the targets from the root."""
         root = self._own.root
         return self._branch(root, None) if root.is_cohort else self._own_target()
 
@@ -288,7 +288,7 @@ class Targets:
         return Target(self._own, (), _Sides(self._own, self._own), candidates)
 
     def _branch(self, cohort: Node, sides: _Sides | None) -> _Branch:
-        """A cohort; without sides, on the preemptor's path."""
+        """Return a cohort; without sides, on the preemptor's path."""
         below = self._path.get(cohort)
         opened = () if self._first is None else self._first.opened.get(cohort, ())
         branch = _Branch(
@@ -309,7 +309,7 @@ class Targets:
         return branch
 
     def _below(self, node: Node | None) -> _Branch | Target | None:
-        """The child on the preemptor's path. In a second run, its own candidates have been removed."""
+        """Return the child on the preemptor's path. In a second run, its own candidates have been removed."""
         if node is None:
             return None
         if node is not self._own:
@@ -317,7 +317,7 @@ class Targets:
         return self._own_target() if self._first is None else None
 
     def _find_on_path(self, cohort: Node, since: ShareKey) -> ShareKey | None:
-        """The place of the first child of a cohort on the path of which a candidate may be accepted.
+        """Return the place of the first child of a cohort on the path of which a candidate may be accepted.
 
         The child is compared with that on the path, whose usage is not that of the index.
         """
@@ -330,7 +330,7 @@ class Targets:
         return self._bounds.next_by_final_share(cohort, since, is_enough, below)
 
     def _find_off_path(self, sides: _Sides, cohort: Node, since: ShareKey) -> ShareKey | None:
-        """The same of a cohort off the path, of which a side is compared that is the cohort or above it.
+        """Return the same for a cohort off the path; the compared side is the cohort or is above it.
 
         If the places in the index are not exact, a child that was passed over could be skipped although it
         comes later. Then either all children are passed over, so that the order does not matter, or none.
@@ -370,7 +370,7 @@ class Targets:
         return target
 
     def _candidates(self, node: Node) -> Iterator[Candidate]:
-        """All candidates of a ClusterQueue; in a second run, only the first that was rejected."""
+        """Return all candidates of a ClusterQueue; in a second run, only the first that was rejected."""
         first = self._first
         if first is None:
             return self._listed_candidates(node)

@@ -35,14 +35,14 @@ class TreeCandidates:
         self._newest: dict[int, Instant] = {}
 
     def by_order(self, contested: Contested) -> OrderIndex:
-        """The index for classical preemption."""
+        """Return the index for classical preemption."""
         index = self._by_order.get(contested)
         if index is None:
             index = self._by_order[contested] = OrderIndex(self._tree, contested)
         return index
 
     def by_share(self, contested: Contested, highest: int) -> FinalBounds:
-        """The index for fair preemption with its bounds, of candidates up to a priority."""
+        """Return the index for fair preemption with its bounds, of candidates up to a priority."""
         bounds = self._by_share.get((contested, highest))
         if bounds is None:
             index = ShareIndex(self._tree, contested, highest)
@@ -50,7 +50,7 @@ class TreeCandidates:
         return bounds
 
     def highest_priority(self, preemptor: Preemptor) -> int:
-        """The highest priority of candidates in other ClusterQueues.
+        """Return the highest priority of candidates in other ClusterQueues.
 
         If workloads of the preemptor's own priority are candidates only when newer, a search must read
         each of them. After some searches that found none, the newest one of the tree is found, once for all
@@ -66,7 +66,7 @@ class TreeCandidates:
         return priority if workload.queued_at < newest else priority - 1
 
     def _find_newest(self, root: Node, priority: int) -> Instant:
-        """The latest queue-order timestamp of workloads of a priority that hold quota in a tree."""
+        """Return the latest queue-order timestamp of workloads of a priority that hold quota in a tree."""
         quota_holders = self._tree.world.quota_holders
         since = PreemptionOrder(priority, BEFORE_ALL, "")
         times = (

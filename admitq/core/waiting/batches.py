@@ -21,7 +21,7 @@ class Batches:
         return cluster_queue in self._due
 
     def due_at(self, cluster_queue: str) -> Instant | None:
-        """When the batch of a ClusterQueue is due; None if it has none, or one that is not dated."""
+        """Return when the batch of a ClusterQueue is due; None if it has none, or one that is not dated."""
         return self._due.get(cluster_queue)
 
     def collect(self, cluster_queues: Iterable[str]) -> None:
@@ -35,7 +35,7 @@ class Batches:
             self._due[name] = now + self.period
 
     def next_at(self) -> Instant | None:
-        """When the next batch is due; None if there is none."""
+        """Return when the next batch is due; None if there is none."""
         return min((at for at in self._due.values() if at is not None), default=None)
 
     def take_due(self, now: Instant) -> list[str]:

@@ -7,7 +7,7 @@ from admitq.core.waiting.transitions import Cause
 
 
 def namespace_cause(namespace: str) -> Cause:
-    """The labels of a namespace, which a ClusterQueue selects or not."""
+    """Return the labels of a namespace, which a ClusterQueue selects or not."""
     return Cause("namespace", (namespace,))
 
 

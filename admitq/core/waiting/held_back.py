@@ -31,11 +31,11 @@ class HeldBackWorkloads:
         return chain.from_iterable(of_kind.values() for of_kind in self._by_kind.values())
 
     def of_kind(self, kind: type) -> list[Pending]:
-        """The workloads that states of this kind hold back."""
+        """Return the workloads that states of this kind hold back."""
         return list(self._by_kind[kind].values())
 
     def of_namespace(self, namespace: str) -> list[Pending]:
-        """The workloads that are held back because this namespace is not selected."""
+        """Return the workloads that are held back because this namespace is not selected."""
         return list(self._by_namespace.get(namespace, {}).values())
 
     @property

@@ -76,7 +76,7 @@ class Lanes:
     # --- workloads in and out ---------------------------------------------------------------------
 
     def lane_of(self, key: SchedulingKey) -> Lane:
-        """The lane of a scheduling key, created where there is none."""
+        """Return the lane of a scheduling key, created where there is none."""
         lane = self.by_key.get(key)
         if lane is None:
             lane = self.by_key[key] = Lane(key, self.usage_by(key))
@@ -134,7 +134,7 @@ class Lanes:
         self._offer(lane)
 
     def head(self) -> Pending | None:
-        """The workload that a cycle evaluates next; None if every lane waits."""
+        """Return the workload that a cycle evaluates next; None if every lane waits."""
         first, standing = self._first_position(), self.standing_state
         is_held_up = first is not None and standing is not None and first[2] == standing.head
         if self._ends_by_need:
@@ -144,7 +144,7 @@ class Lanes:
         return None if first is None or is_held_up else self._members[first[2].key]
 
     def _first_position(self) -> LanePosition | None:
-        """The first position of a lane that is not parked."""
+        """Return the first position of a lane that is not parked."""
         while self.offered:
             position = self.offered[0]
             _, usage, head = position
@@ -163,11 +163,11 @@ class Lanes:
 
     @staticmethod
     def position_of(lane: Lane, head: Position) -> LanePosition:
-        """The position of a lane among others, with this head."""
+        """Return the position of a lane among others, with this head."""
         return (head.order.not_sticky, lane.usage, head)
 
     def first_of(self, lane: Lane) -> Position | None:
-        """The position of the first workload that is queued in a lane."""
+        """Return the position of the first workload that is queued in a lane."""
         # ``_is_queued_at`` is written out, because this is asked several times of every head.
         heads, members = lane.heads, self._members
         while heads:
@@ -203,7 +203,7 @@ class Lanes:
             self.drop_if_empty(lane)
 
     def end_waiting(self, event: WaitEvent, cause: Cause | None = None) -> None:
-        """Have cycles take the workloads again of all lanes whose waiting the event ends.
+        """End the waiting of all lanes that the event concerns: cycles take their workloads again.
 
         Args:
             event: what happened, as a row of the table of lanes.
@@ -254,7 +254,7 @@ class Lanes:
         return changed
 
     def usage_changed(self, local_queue: ObjectKey) -> None:
-        """Sort the lanes of a LocalQueue anew, whose past use changed."""
+        """Sort the lanes of a LocalQueue again after its past use changed."""
         if self._usage_of is None:
             return
         usage = self._usage_of(local_queue)
@@ -268,7 +268,7 @@ class Lanes:
                 self._offer(lane)
 
     def usage_by(self, key: SchedulingKey) -> PastUse:
-        """The past use of the LocalQueue of a scheduling key, where that counts."""
+        """Return the past use of the LocalQueue of a scheduling key, where that counts."""
         if self._usage_of is None or key.local_queue is None:
             return NEVER_USED
         return self._usage_of(key.local_queue)

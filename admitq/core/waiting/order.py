@@ -42,6 +42,6 @@ class QueuePositions:
         return self.preemptor is not None and self.preemptor == (workload.key, workload.generation)
 
     def position_of(self, workload: Workload) -> Position:
-        """The position of a workload. The latest preemptor of a BestEffortFIFO queue stays the first."""
+        """Return the position of a workload. The latest preemptor of a BestEffortFIFO queue is first."""
         sticky = self.strategy is QueueingStrategy.BEST_EFFORT_FIFO and self.is_preemptor(workload)
         return Position(queue_order(workload, sticky=sticky), workload.key)

@@ -84,5 +84,5 @@ class Pending:
 
 
 def new_pending(workload: Workload) -> Pending:
-    """A workload that begins to wait."""
+    """Return a workload that begins to wait."""
     return Pending(workload, Position(queue_order(workload), workload.key))

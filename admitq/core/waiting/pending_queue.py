@@ -171,7 +171,7 @@ class PendingQueue:
             self.enter(pending, REQUESTS_CHANGED)
 
     def head(self) -> Pending | None:
-        """The workload that a cycle evaluates next; None if there is none."""
+        """Return the workload that a cycle evaluates next; None if there is none."""
         return self.lanes.head()
 
     def pop(self) -> Pending | None:
@@ -226,7 +226,7 @@ class PendingQueue:
     # --- what ends waiting ------------------------------------------------------------------------
 
     def end_waiting(self, event: WaitEvent, cause: Cause | None = None) -> None:
-        """Evaluate the workloads again whose waiting an event of the cohort tree or ClusterQueue ends.
+        """End the waiting of the lanes that an event of the cohort tree or ClusterQueue concerns.
 
         Args:
             event: what happened, as a row of the table of lanes.
@@ -265,14 +265,14 @@ class PendingQueue:
                 self.enter(pending, ORDER_CHANGED)
 
     def forget_refusals(self) -> None:
-        """Report refusals anew, because the statuses of the workloads show something else now."""
+        """Report refusals again, because the statuses of the workloads show something else now."""
         for pending in self.members.values():
             pending.refusal = None
 
     # --- keys and positions -----------------------------------------------------------------------
 
     def key_of(self, workload: Workload) -> SchedulingKey:
-        """The scheduling key that a workload has in this ClusterQueue now."""
+        """Return the scheduling key that a workload has in this ClusterQueue now."""
         return self._rules.key_of(workload, by_local_queue=self.lanes.uses_past_use)
 
     def _sort_anew(self, pending: Pending) -> None:

@@ -87,7 +87,7 @@ def _check_lane(queue: PendingQueue, lane: Lane) -> None:
     lanes, first = queue.lanes, queue.lanes.first_of(lane)
     _expect("key of the lane", lanes.by_key[lane.key], lane)
     if lane.size:
-        # An empty lane is sorted anew when its LocalQueue leads to this ClusterQueue again.
+        # An empty lane is sorted again when its LocalQueue leads to this ClusterQueue again.
         _expect(f"past use of {lane.key}", lane.usage, lanes.usage_by(lane.key))
     indexed = {
         (pair, entry.bound)

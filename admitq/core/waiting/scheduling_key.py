@@ -41,17 +41,17 @@ class EquivalenceClass(NamedTuple):
 
 
 def local_queue_of(workload: Workload) -> ObjectKey:
-    """The LocalQueue that a workload names."""
+    """Return the LocalQueue that a workload names."""
     return ObjectKey(workload.key.namespace, workload.queue_name)
 
 
 def plain_rules(_namespace: str) -> RequestRules:
-    """The rules of a namespace without LimitRanges, RuntimeClasses and resource transformations."""
+    """Return the rules of a namespace without LimitRanges, RuntimeClasses and resource transformations."""
     return DEFAULT_RULES
 
 
 def replaces_nothing(_workload: Workload) -> Original | None:
-    """The original of every workload where none replaces another."""
+    """Return the original of every workload where none replaces another."""
     return None
 
 
@@ -69,7 +69,7 @@ class KeyRules:
     shares_lanes: bool = True
 
     def key_of(self, workload: Workload, *, by_local_queue: bool) -> SchedulingKey:
-        """The scheduling key that a workload has now.
+        """Return the scheduling key that a workload has now.
 
         Args:
             workload: the workload.

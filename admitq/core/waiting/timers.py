@@ -25,7 +25,7 @@ class Timers:
             heapq.heappush(self._timers, (until, pending.workload.key, self._added, cluster_queue, pending))
 
     def next_at(self) -> Instant | None:
-        """The earliest instant at which a state ends; None if there is none."""
+        """Return the earliest instant at which a state ends; None if there is none."""
         while self._timers:
             until, _, _, _, pending = self._timers[0]
             if ends_at(pending.state) == until:

@@ -71,7 +71,7 @@ class HeldBack:
 
 
 def ends_at(state: object) -> Instant | None:
-    """The instant that ends a state; None if none does."""
+    """Return the instant that ends a state; None if none does."""
     return getattr(state, "until", None)
 
 

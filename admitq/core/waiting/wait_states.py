@@ -394,7 +394,7 @@ STRATEGY_CHANGED: Final = WaitEvent(
     "strategy changed", "The queueing strategy of the ClusterQueue changed.", {InvalidWorkload: Queued}
 )
 ORDER_CHANGED: Final = WaitEvent(
-    "order changed", "The workload is sorted anew among those that wait.", {Queued: Queued}
+    "order changed", "The workload gets another position among those that wait.", {Queued: Queued}
 )
 DEQUEUED: Final = WaitEvent(
     "dequeued",

@@ -55,7 +55,7 @@ class WaitingLanes:
         self._position_of = position_of
 
     def ended_by(self, event: WaitEvent, cause: Cause | None = None) -> list[Lane]:
-        """The lanes whose waiting an event of the cohort tree, the ClusterQueue or a constraint ends."""
+        """Return the lanes whose waiting an event of the tree, the ClusterQueue or a constraint ends."""
         if cause is not None:
             return list(self.by_cause.get(cause, ()))
         if event is QUOTA_RETURNED:
@@ -65,7 +65,7 @@ class WaitingLanes:
         return [*self.parked, *(() if self.standing is None else (self.standing,))]
 
     def first_within_available(self) -> LanePosition | None:
-        """The first position of a lane that needs no more than what is available."""
+        """Return the first position of a lane that needs no more than what is available."""
         first: LanePosition | None = None
         for pair, lanes in self.by_need.items():
             found = lanes.first(partial(ge, self._registration.available(pair)))

@@ -1,4 +1,4 @@
-"""Takes each cause to the lanes whose waiting it ends.
+"""Ends the waiting of the lanes that a cause concerns.
 
 This is the only module that ends waiting for a cause outside of a ClusterQueue's own workloads.
 """
@@ -110,7 +110,7 @@ class WaitingQueues:
             self._end_waiting(index.any_return.values(), QUOTA_RETURNED)
 
     def candidates_leave(self, root: Node, leaving: Mapping[FlavorResource, AbstractSet[str]]) -> None:
-        """End the waiting of standing heads for whose targets the order of candidates changed.
+        """End the waiting of standing heads if the order of candidates for their targets changed.
 
         Workloads that are leaving come first among the candidates. So a preemptor may find other targets.
         Parked lanes go on waiting, because neither a preemption nor an eviction ends waiting for quota
@@ -150,7 +150,7 @@ class WaitingQueues:
             self.heads.touch(entry)
 
     def tree_edited(self, node: Node) -> None:
-        """End all waiting in a tree whose quota, weights or shape are about to change, or changed."""
+        """End all waiting in a tree whose quota, weights or shape will change or changed."""
         if self.batches.period:
             self._outdated_trees.pop(node.root, None)
             self.batches.collect(node.root.waiting.names)

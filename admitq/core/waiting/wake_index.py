@@ -1,4 +1,4 @@
-"""The index from a cause to the ClusterQueues of one cohort tree whose lanes it may end the waiting of.
+"""The index from a cause to the ClusterQueues of one cohort tree with lanes that it may wake.
 
 Each cohort tree has one ``WakeIndex``, at its root. Each ClusterQueue has one ``TreeRegistration``, which
 says how its lanes wait; inside the ClusterQueue, ``lanes`` finds the lanes. Nothing else ends waiting in a
@@ -23,7 +23,7 @@ from admitq.core.quota import Cell
 
 
 def _slack(cell: Cell) -> int | None:
-    """What the node lets through from above; None if it sets no bound."""
+    """Return what the node lets through from above; None if it sets no bound."""
     if cell.parent is None:
         return cell.subtree - cell.usage
     limit = cell.borrowing_limit
@@ -31,7 +31,7 @@ def _slack(cell: Cell) -> int | None:
 
 
 def _binding_node(cell: Cell, amount: int) -> tuple[Cell, int]:
-    """The lowest node whose bound does not suffice, and the least slack there with which it may."""
+    """Return the lowest node whose bound does not suffice, and the least slack there with which it may."""
     kept = local = 0
     while cell.parent is not None:
         kept += cell.local_available
@@ -68,7 +68,7 @@ class TreeRegistration:
     """The entry of the index that reports each need; a need that was reported as met has none."""
 
     def available(self, pair: FlavorResource) -> int:
-        """What of a (flavor, resource) is available to the ClusterQueue now, in the resource's unit."""
+        """Return the amount of a (flavor, resource) that is available to the ClusterQueue now."""
         cell = self.cells.get(pair)
         return 0 if cell is None else quota.available(cell)
 
@@ -199,7 +199,7 @@ class WakeIndex:
                 other.arm(registration, pair)
 
     def met_by_return(self, cell: Cell) -> list[TreeRegistration]:
-        """The ClusterQueues for which a needed amount is available since quota returned at this cell.
+        """Return the ClusterQueues for which a needed amount is available since quota returned at this cell.
 
         Each need is reported once, until it is armed again.
         """

@@ -103,9 +103,9 @@ def a_dump_that_names_much() -> dict[str, Any]:
             r"queues.lanes.needs: .*resource='gpu'.* is not known",
         ),
         ("second_passes 0 key name", "low", "second_passes: n/low is not known"),
-        ("books balances 0 queue name", "gone", "books.balances: n/gone is not known"),
-        ("books balances 0 queue name", "s", "local_queues: n/q is not known"),
-        ("books charges 0 queue name", "gone", "books.charges: n/gone is not known"),
+        ("usage_accounts balances 0 queue name", "gone", "usage_accounts.balances: n/gone is not known"),
+        ("usage_accounts balances 0 queue name", "s", "local_queues: n/q is not known"),
+        ("usage_accounts charges 0 queue name", "gone", "usage_accounts.charges: n/gone is not known"),
     ],
 )
 def test_a_dump_that_names_what_it_does_not_hold_is_refused(path: str, name: str, complaint: str) -> None:
@@ -148,5 +148,5 @@ def test_only_dumps_of_states_are_restored() -> None:
 def test_dump_of_another_version_is_refused() -> None:
     dumped = Play().state.to_dict()
     dumped["version"] = 1
-    with pytest.raises(DumpError, match="a dump of version 1; only 2 can be read"):
+    with pytest.raises(DumpError, match="a dump of version 1; only 3 can be read"):
         AdmissionState.from_dict(dumped)

@@ -216,15 +216,15 @@ def _leave_undone(world: World) -> None:
         (_keep_unused_cell, "q default/gpu is kept although nothing speaks of it"),
         (_lose_holder, "holders of quota: is 0, should be 1"),
         (_misorder_holders, "leavers of q"),
-        (_preempt_workload_without_quota, "n/third is told to leave and holds nothing"),
+        (_preempt_workload_without_quota, "n/third is to be preempted and holds nothing"),
         (_index_as_standing, "whether q waits for cycles of its tree"),
         (_register_as_standing, "whether q is registered as standing"),
         (_stand_in_a_stopped_queue, "the head of q stands although the queue is not active"),
         (_halt_without_unready_workload, "admission is halted without an unready workload"),
         (_wait_for_unknown, "workloads that admission waits for"),
         (_keep_between_cycles, "usage at the node of q"),
-        (_leave_untold, "instructions were decided and not handed out"),
-        (_leave_undone, "instructions were decided and not handed out"),
+        (_leave_untold, "instructions were decided and not returned"),
+        (_leave_undone, "instructions were decided and not returned"),
     ],
 )
 def test_validate_sees_damage(state: AdmissionState, damage: Callable[[World], None], complaint: str) -> None:
