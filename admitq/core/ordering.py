@@ -21,7 +21,7 @@ from admitq.core.settings import Gates
 class QueueOrder(NamedTuple):
     """The sort key of a workload in its ClusterQueue, among workloads with equal past use."""
 
-    not_sticky: bool
+    not_latest_preemptor: bool
     priority_descending: int
     queued_at: Instant
     uid: str
@@ -32,14 +32,14 @@ CycleOrder = tuple[bool, int, int, Instant, str]
 its queue-order timestamp, its uid."""
 
 
-def queue_order(workload: Workload, *, sticky: bool = False) -> QueueOrder:
+def queue_order(workload: Workload, *, is_latest_preemptor: bool = False) -> QueueOrder:
     """Return the key by which a workload is sorted in its ClusterQueue.
 
     Args:
         workload: the workload.
-        sticky: whether it keeps the head of the queue until it is admitted.
+        is_latest_preemptor: whether it stays the first of the queue until it is admitted.
     """
-    return QueueOrder(not sticky, -workload.priority, workload.queued_at, workload.uid)
+    return QueueOrder(not is_latest_preemptor, -workload.priority, workload.queued_at, workload.uid)
 
 
 def cycle_order(workload: Workload, borrow_level: int, gates: Gates, *, preemptor: bool) -> CycleOrder:

@@ -1,4 +1,4 @@
-"""A head in its cycle: what was found for it, and what became of it."""
+"""A head in a cycle: its assignment or refusal, and the state of its scan."""
 
 from dataclasses import dataclass, field
 
@@ -24,17 +24,17 @@ class CycleEntry:
     pending: Pending
     root: Node
     generation: int
-    """Of the cohort tree, when the assignment was made."""
+    """The generation of the cohort tree at the time of the assignment."""
     is_preemptor: bool
     """Whether it waits for workloads that were preempted for it."""
     standing_before_cycle: Standing | None
-    """The wait state of a standing head, which takes part in a cycle that other heads asked for."""
+    """The wait state of a standing head, which takes part in a cycle of other heads."""
     scan: ScanProgress | None = None
-    """Where the scan of flavors stands after this attempt."""
+    """The progress of the scan of flavors after this attempt."""
     progress_at_start: int = 0
     """The progress count of the tree when the scan started from the first flavor."""
     tree_changed: bool = False
-    """Whether the tree changed since then."""
+    """Whether the tree changed since the scan started."""
     scan_continued: bool = False
     """Whether the scan continued after earlier flavors, for which capacity may have been reserved."""
     lost_before: bool = False
@@ -47,11 +47,11 @@ class CycleEntry:
     has_reserved_capacity: bool = False
     """Whether capacity is reserved for it in this cycle."""
     causes: set[Cause] = field(default_factory=set[Cause])
-    """What constraints other than quota refuse it for: a change of any of them ends its waiting."""
+    """The causes for which constraints other than quota refuse it: a change of any ends its waiting."""
     original: WorkloadEntry | None = None
     """The workload whose quota it takes over."""
     taken_over: Usage = ()
-    """What that workload was assigned."""
+    """The usage that workload was assigned."""
 
     @property
     def workload(self) -> Workload:

@@ -28,8 +28,8 @@ from admitq.core.waiting.pending import Pending, ScanProgress
 from admitq.core.world import World
 
 _LONGEST_SCAN: Final = 64
-"""Attempts after which a scan of flavors ends although some are untried in combination with others: as many
-as a resource group may have flavors."""
+"""The number of attempts after which a scan ends, even if combinations of flavors are untried: the maximum
+number of flavors of a resource group."""
 
 
 def valid_scan(world: World, scan: ScanProgress, generation: int) -> ScanProgress | None:
@@ -48,17 +48,16 @@ _LookedFor = tuple[frozenset[tuple[FlavorResource, int]], frozenset[FlavorResour
 
 
 class FlavorSearch:
-    """The search for flavors and victims for one head, while nothing else happens.
+    """The search for flavors and victims for one head, while the tree does not change.
 
-    Results are remembered: mostly the question for one flavor is that for the whole usage. A workload that
-    replaces another is evaluated as if that one had left already: what it then takes is what the other held,
-    and more.
+    Results are cached: often the question about one flavor is that about the whole usage. A workload that
+    replaces another one is evaluated as if that one had left: then it takes the quota of that one, and more.
 
     Args:
-        world: where to search.
+        world: the world to search.
         queue: the ClusterQueue of the head.
         workload: the head.
-        overlay: what this cycle supposes of the tree; it has the indexes of candidates. None if the
+        overlay: the overlay of the tree in this cycle, with the indexes of candidates. None if the
             ClusterQueue never preempts.
     """
 
@@ -94,7 +93,7 @@ class FlavorSearch:
         return found
 
     def ask(self, question: PreemptionQuestion) -> FlavorFit:
-        """Return what a flavor could be made to give by preempting for it alone."""
+        """Return how preemption for this (flavor, resource) alone could help."""
         pair, cell, amount = question
         victims = self._find({pair: amount}, (pair,))
         level = partial(quota.borrow_level, cell, amount)
@@ -113,8 +112,8 @@ class FlavorSearch:
         tried: tuple[TriedFlavor, ...] = (),
         restrict_to: tuple[PodSetAssignment, ...] | None = None,
     ) -> Assignment:
-        """Assign flavors as quota stands."""
-        # Kept on the search, its own method would make a circle, that stays until garbage is collected.
+        """Assign flavors by the present quota."""
+        # Not stored on the search: its own method would make a reference cycle.
         oracle = find_no_candidates if self._overlay is None else self.ask
         look = partial(
             assign, demands, self.flavor_options, tried=tried, oracle=oracle, restrict_to=restrict_to
@@ -126,7 +125,7 @@ class FlavorSearch:
         return assignment
 
     def suffices(self, assignment: Assignment) -> bool:
-        """Whether the workload gets what it was assigned, at once or when its victims have left."""
+        """Whether the workload fits its assignment, now or after its victims have left."""
         if assignment.mode is FitMode.FIT:
             self.victims = ()
             return True
@@ -143,7 +142,7 @@ class FlavorSearch:
         return bool(victims)
 
     def _correct_indexes(self) -> None:
-        """Correct indexes that were made while the original was off the tree."""
+        """Correct indexes that were created while the original was removed from the tree."""
         if self._overlay is not None:
             self._overlay.candidates.update(self.queue.node)
 
@@ -172,7 +171,7 @@ def refused_for_checks(queue: ClusterQueueEntry, assignment: Assignment) -> TooM
 
 
 def nominate(cycle: Cycle, queue: ClusterQueueEntry, pending: Pending) -> CycleEntry:
-    """Refuse a head or assign it flavors, as quota stands."""
+    """Refuse a head, or assign it flavors by the present quota."""
     world = cycle.world
     root = queue.node.root
     generation = root.generation

@@ -1,4 +1,4 @@
-"""Processing: the steps by which an entry is refused when its turn comes, and the reservation of others."""
+"""Processing: the steps that refuse an entry when its turn comes, or else reserve quota for it."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -42,7 +42,7 @@ def _is_refused(_cycle: Cycle, entry: CycleEntry) -> Refusal | None:
 
 
 def _lost_its_original(cycle: Cycle, entry: CycleEntry) -> Refusal | None:
-    """Refuse an entry that was to take over quota which is released in this cycle: it must request all."""
+    """Refuse a replacement whose original released its quota in this cycle: it must request all of it."""
     if entry.original is None:
         return None
     is_there = cycle.world.original_of(entry.queue.spec.name, entry.workload) is entry.original
@@ -50,7 +50,7 @@ def _lost_its_original(cycle: Cycle, entry: CycleEntry) -> Refusal | None:
 
 
 def _avoids_targets_of_others(cycle: Cycle, entry: CycleEntry) -> Refusal | None:
-    """Assign flavors again to an entry whose targets are preempted for another head already.
+    """Assign flavors again to an entry whose targets another head preempted already.
 
     It may fit once these have left, or find other targets.
     """
@@ -158,7 +158,7 @@ def _fits_without(cycle: Cycle, entry: CycleEntry) -> bool:
 
 
 def _preempts(cycle: Cycle, entry: CycleEntry) -> Refusal:
-    """Preempt the targets that do not leave already, and reserve the capacity of the entry."""
+    """Preempt the targets that are not leaving yet, and reserve the capacity of the entry."""
     assignment = entry.assignment
     assert assignment is not None  # noqa: S101 narrows the type
     preempted = [victim for victim in entry.victims if not victim.entry.is_leaving]
@@ -239,7 +239,7 @@ def needs_no_check(spec: ClusterQueue, workload: Workload, admission: Admission)
 
 
 def reserve(cycle: Cycle, entry: CycleEntry) -> None:
-    """Count the reservation as if it were written, and have it written."""
+    """Count the reservation as if it were written, and add the instruction to write it."""
     world, workload, assignment = cycle.world, entry.workload, entry.assignment
     assert assignment is not None  # noqa: S101 narrows the type
     record = world.workloads[workload.key]

@@ -1,4 +1,4 @@
-"""Requeueing: the wait state that each head takes which got nothing."""
+"""Requeueing: the wait state of each head that got nothing."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -42,7 +42,7 @@ from admitq.core.world import World
 
 
 def _held_back_by(refusal: Refusal) -> HeldBack | None:
-    """Return the state in which a refusal holds a workload back, whatever becomes of others in its lane."""
+    """Return the state in which a refusal holds a workload back; None if its lane waits instead."""
     match refusal:
         case AdmissionChecksFailed() | InvalidResources():
             return InvalidWorkload()
@@ -55,7 +55,7 @@ def _held_back_by(refusal: Refusal) -> HeldBack | None:
 
 
 def _is_lost(refusal: Refusal) -> bool:
-    """Whether only other heads of the same cycle were in the way."""
+    """Whether only other heads of the same cycle took or hold what the head needs."""
     return isinstance(refusal, QuotaTakenInCycle) or (
         isinstance(refusal, OverlappingTargets) and not refusal.will_fit
     )
@@ -69,7 +69,7 @@ def _waits_for_preemption(refusal: Refusal) -> bool:
 
 
 def _scan_to_keep(world: World, entry: CycleEntry, refusal: Refusal) -> ScanProgress | None:
-    """Return where the scan of flavors goes on, after an attempt that ended so (semantics, Cycle)."""
+    """Return the scan that the next attempt continues after this refusal (semantics, Cycle); None if none."""
     if isinstance(refusal, (PreemptionGated, PodsNotReady)) or _waits_for_preemption(refusal):
         return None
     if entry.scan is None:
@@ -86,7 +86,7 @@ def _causes(entry: CycleEntry) -> Causes:
 
 
 def requeue(cycle: Cycle, entry: CycleEntry, refusal: Refusal) -> None:
-    """Requeue a head that got nothing; some heads wait for the end of the cycle, which decides over them."""
+    """Requeue a head that got nothing. For some heads, the end of the cycle decides."""
     world, pending, queue = cycle.world, entry.pending, entry.queue.queue
     world.report(pending, refusal)
     pending.scan = _scan_to_keep(world, entry, refusal)
@@ -121,9 +121,10 @@ def _is_for_its_flavors_alone(refusal: Refusal) -> bool:
 
 
 def _park(cycle: Cycle, entry: CycleEntry, refusal: Refusal) -> None:
-    """Have the lane of a head wait, and give the capacity up that was reserved for it.
+    """Make the lane of a head wait, and give up the capacity that was reserved for it.
 
-    The first of a StrictFIFO queue stands instead, unless only its own flavors have too many checks.
+    The first of a StrictFIFO queue becomes a standing head instead, unless only its flavors have
+    too many checks.
     """
     pending, queue = entry.pending, entry.queue
     if queue.queue.positions.strategy is QueueingStrategy.STRICT_FIFO:
@@ -191,7 +192,7 @@ def _requeue_or_stand(world: World, entry: CycleEntry, state: Standing, *, again
 
 
 def note_needs(world: World, entry: CycleEntry) -> None:
-    """Have the lane of a refused head wait for what it needs, if quota alone decides over it."""
+    """Make the lane of a refused head wait for its needs, if only quota decides."""
     lane = entry.pending.lane
     if lane is None or entry.causes or isinstance(lane.state, (Ready, WaitingForPreemption, LostInCycle)):
         return

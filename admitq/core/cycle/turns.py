@@ -1,4 +1,4 @@
-"""A cycle that runs: the order of its entries, and what it supposes of the cohort trees."""
+"""A running cycle: the order of its entries, and the overlays of the cohort trees."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -47,8 +47,8 @@ def _order(entry: CycleEntry, gates: Gates) -> CycleOrder:
     return cycle_order(entry.pending.workload, level, gates, preemptor=entry.is_preemptor)
 
 
-class _Line:
-    """Entries by the order of cycles without fair sharing, the last first."""
+class _EntriesInOrder:
+    """Entries in the order of cycles without fair sharing, the last first."""
 
     def __init__(self, entries: Iterable[CycleEntry], gates: Gates) -> None:
         self._gates = gates
@@ -71,7 +71,7 @@ _FIRST: Final = itemgetter(0)
 
 @dataclass(slots=True, eq=False)
 class Cycle:
-    """A cycle that runs, and what it supposes of each cohort tree, by root."""
+    """A running cycle, with the overlay of each cohort tree by root."""
 
     world: World
     now: Instant
@@ -80,13 +80,13 @@ class Cycle:
     lost: list[CycleEntry] = field(default_factory=list[CycleEntry])
     """Heads that lost to other heads of this cycle."""
     standing: list[tuple[CycleEntry, Standing]] = field(default_factory=list[tuple[CycleEntry, Standing]])
-    """Heads that are to stand, unless the cycle changed what they were refused for, and their wait states."""
+    """Heads that become standing heads unless the cycle changed the cause of their refusal; their states."""
     out_of_flavors: list[tuple[CycleEntry, Refusal]] = field(default_factory=list[tuple[CycleEntry, Refusal]])
-    """Heads that the last flavors refused, and that lost over earlier ones."""
+    """Heads that the last flavors refused, and that lost earlier flavors to other heads."""
     parked: list[CycleEntry] = field(default_factory=list[CycleEntry])
     """Heads whose lanes wait for needs that are known at the end of the cycle."""
     reserved: dict[ObjectKey, None] = field(default_factory=dict[ObjectKey, None])
-    """Workloads that reserved in this cycle, and are no targets before the next."""
+    """Workloads that reserved quota in this cycle. They are no candidates in it."""
     leaving: dict[Node, dict[FlavorResource, set[str]]] = field(
         default_factory=dict[Node, dict[FlavorResource, set[str]]]
     )
@@ -96,57 +96,56 @@ class Cycle:
     """Roots of trees in which a head made progress."""
 
     def overlay(self, entry: CycleEntry) -> Overlay:
-        """Return what the cycle supposes of the tree of an entry."""
+        """Return the overlay of the tree of an entry."""
         found = self.overlays.get(entry.root)
         if found is None:
             found = self.overlays[entry.root] = Overlay(self.world, entry.root, self.reserved)
         return found
 
     def turns(self, entries: list[CycleEntry]) -> Iterator[CycleEntry]:
-        """Yield the entries, in the order in which they are to be processed."""
+        """Yield the entries in the order in which they are processed."""
         gates = self.world.settings.gates
         if len(entries) == 1:
             yield from entries
             return
         if self.world.settings.fair_sharing is not None:
-            # Heads that are refused whatever quota there is take no part in the comparison of shares: they
-            # would take the turn of a head of the same cohort that borrows.
+            # Heads that are refused for other reasons than quota take no part in the comparison of shares:
+            # they would come before a head of the same cohort that borrows.
             yield from [entry for entry in entries if entry.assignment is None]
             entries = [entry for entry in entries if entry.assignment is not None]
         behind = _behind(entries)
         ahead = Counter(each for some in behind.values() for each in some)
         first = [entry for entry in entries if entry not in ahead] if ahead else entries
         if self.world.settings.fair_sharing is None:
-            line = _Line(first, gates)
+            order = _EntriesInOrder(first, gates)
         else:
-            line = self.tournament = Tournament(first, gates)
-        while len(line):
-            entry = line.pop()
+            order = self.tournament = Tournament(first, gates)
+        while len(order):
+            entry = order.pop()
             yield entry
             if not behind:
                 continue
             those_behind = behind.get(entry, ())
             if entry.refusal is not None:
-                # It looks at other flavors next. They would take what they left for it, and leave once more.
+                # It tries other flavors next. The entries behind it would take the quota back that they left.
                 for each in those_behind:
                     each.refusal = each.refusal or QuotaTakenInCycle()
             ahead.subtract(those_behind)
             for each in [each for each in those_behind if not ahead[each]]:
-                line.enter(each)
+                order.enter(each)
 
     def count_progress(self, entry: CycleEntry) -> None:
-        """Count that an entry reserved, preempted, or gave up reserved capacity."""
+        """Record that an entry made progress: it reserved, preempted, or gave up reserved capacity."""
         self.world.cohort_trees.count_progress(entry.root)
         self.progressed[entry.root] = None
 
     def note_leaving(self, entry: CycleEntry, victims: Iterable[Victim]) -> None:
-        """Note what workloads hold that are about to be preempted for an entry.
+        """Record the usage of workloads that will be preempted for an entry.
 
-        Heads of other ClusterQueues preempt workloads only of a ClusterQueue that borrows, so that others do
-        not count. The entry itself would find the same targets again, because they come first now. Not with
-        fair sharing: there the comparison of shares begins with what its targets leave over, so that the
-        entry may preempt further workloads. No capacity may be reserved for the entry yet: it would count as
-        usage.
+        Heads of other ClusterQueues preempt only workloads of a borrowing ClusterQueue, so that others do not
+        count. The entry itself would find the same targets again, because leaving workloads come first. With
+        fair sharing it may preempt further workloads, because its targets change the shares. The capacity of
+        the entry must not be reserved yet: it would count as usage.
         """
         is_fair = self.world.settings.fair_sharing is not None
         for victim in victims:
@@ -165,7 +164,7 @@ class Cycle:
             self.tournament.usage_changed(entry.node)
 
     def reserve_capacity(self, entry: CycleEntry, usage: Iterable[tuple[FlavorResource, int]]) -> None:
-        """Withhold capacity from later entries for one that gets nothing yet."""
+        """Reserve capacity for an entry that gets nothing yet: later entries cannot use it."""
         amounts = [(pair, amount) for pair, amount in usage if amount]
         if amounts:
             self.overlay(entry).reserve_capacity(entry.node, amounts)

@@ -1,8 +1,9 @@
-"""The order in which a fair search gets to candidates: a tree of targets in a cohort tree.
+"""The order in which a fair search reaches candidates: the target queues of a cohort tree.
 
-A target is a ClusterQueue with candidates. The *path* leads from the root to the preemptor's ClusterQueue. A
-child of a cohort is *listed* as long as only its place in the index is known, which is a lower bound of its
-place. The search *opens* it when it gets there; from then on, its place goes by present shares.
+A *target queue* (class ``Target``) is a ClusterQueue with candidates. The *path* leads from the root to the
+preemptor's ClusterQueue. A child of a cohort is *listed* as long as only its place in the index is known,
+which is a lower bound of its place. The search *opens* it when it gets there; from then on, its place goes
+by present shares.
 
 The search passes over listed children of which it would accept no candidate at present: to open one would
 only reject all its candidates. Rejected candidates must stay rejected, also when shares change. So children
@@ -37,7 +38,7 @@ class Strategy(NamedTuple):
 
     compares: Callable[[Share, Share], bool]
     by_final: bool
-    """Whether with the share that the target has without the candidate; otherwise, as it is."""
+    """Whether the target's share without the candidate counts; otherwise its present share."""
 
     def accepts(self, ours: Share) -> Callable[[Share], bool]:
         """Return which shares of a target are enough, by the preemptor's."""
@@ -52,7 +53,7 @@ class _Sides(NamedTuple):
 
 
 class Target:
-    """A ClusterQueue with candidates. For the preemptor's own, both sides are that itself."""
+    """A ClusterQueue with candidates. For the preemptor's own ClusterQueue, both sides are that node."""
 
     def __init__(
         self, node: Node, contested: tuple[Cell, ...], sides: _Sides, candidates: Iterator[Candidate]
@@ -90,7 +91,7 @@ class Target:
         return candidate
 
     def drop_candidates(self) -> None:
-        """Have no candidates any more."""
+        """Drop the remaining candidates."""
         self._next = None
 
 
@@ -229,7 +230,7 @@ class _Branch:
 
 
 class FirstRun(NamedTuple):
-    """What a run left for the second strategy."""
+    """The results of a run that the run of the second strategy needs."""
 
     opened: Mapping[Node, list[Node]]
     """The children that were opened, by cohort. Of all others, every candidate was rejected."""
@@ -241,10 +242,10 @@ class Targets:
     """Builds the tree of targets for one run of a search.
 
     Args:
-        search: what the search is for.
+        search: the search.
         bounds: the index of the preemptor's tree, with bounds.
-        strategy: what is accepted in this run.
-        first: what the first run left, if this is the second one.
+        strategy: which candidates this run accepts.
+        first: the results of the first run, if this is the second one.
     """
 
     def __init__(
@@ -288,7 +289,7 @@ class Targets:
         return Target(self._own, (), _Sides(self._own, self._own), candidates)
 
     def _branch(self, cohort: Node, sides: _Sides | None) -> _Branch:
-        """Return a cohort; without sides, on the preemptor's path."""
+        """Return the branch of a cohort; without sides, the cohort is on the preemptor's path."""
         below = self._path.get(cohort)
         opened = () if self._first is None else self._first.opened.get(cohort, ())
         branch = _Branch(

@@ -164,7 +164,7 @@ class Lanes:
     @staticmethod
     def position_of(lane: Lane, head: Position) -> LanePosition:
         """Return the position of a lane among others, with this head."""
-        return (head.order.not_sticky, lane.usage, head)
+        return (head.order.not_latest_preemptor, lane.usage, head)
 
     def first_of(self, lane: Lane) -> Position | None:
         """Return the position of the first workload that is queued in a lane."""

@@ -16,9 +16,10 @@ class Position(NamedTuple):
 
 
 LanePosition: TypeAlias = tuple[bool, PastUse, Position]
-"""The position of a lane's head among the heads of other lanes: (is not sticky, past use, position).
+"""The position of a lane's head among the heads of other lanes: (whether it is not the latest preemptor,
+past use, position).
 
-A sticky preemptor comes before all others, so that capacity which is freed for it is not taken again and
+The latest preemptor comes before all others, so that capacity which is freed for it is not taken again and
 again. Then come workloads of the LocalQueue that used less.
 """
 
@@ -43,5 +44,7 @@ class QueuePositions:
 
     def position_of(self, workload: Workload) -> Position:
         """Return the position of a workload. The latest preemptor of a BestEffortFIFO queue is first."""
-        sticky = self.strategy is QueueingStrategy.BEST_EFFORT_FIFO and self.is_preemptor(workload)
-        return Position(queue_order(workload, sticky=sticky), workload.key)
+        is_latest_preemptor = self.strategy is QueueingStrategy.BEST_EFFORT_FIFO and self.is_preemptor(
+            workload
+        )
+        return Position(queue_order(workload, is_latest_preemptor=is_latest_preemptor), workload.key)

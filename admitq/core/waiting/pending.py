@@ -17,7 +17,7 @@ class Preemptions(NamedTuple):
     """The preemptions of one attempt: how many targets there are, were requested, and failed."""
 
     victims: int
-    told: int
+    requested: int
     failed: int = 0
 
 

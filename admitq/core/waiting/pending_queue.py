@@ -198,13 +198,13 @@ class PendingQueue:
         former = None if self.positions.preemptor is None else self.members[self.positions.preemptor.key]
         self.positions.preemptor = LatestPreemptor(pending.workload.key, pending.workload.generation)
         if former is not None:
-            self._sort_anew(former)
-        self._sort_anew(pending)
+            self._sort_again(former)
+        self._sort_again(pending)
 
     def restore_preemptor(self, preemptor: LatestPreemptor) -> None:
         """Set the latest preemptor as a dump had it."""
         self.positions.preemptor = preemptor
-        self._sort_anew(self.members[preemptor.key])
+        self._sort_again(self.members[preemptor.key])
 
     def restore_held_back(self, pending: Pending, state: HeldBack | None) -> None:
         """Hold a workload back, or not, as a dump had it."""
@@ -253,7 +253,7 @@ class PendingQueue:
         for kind in STRATEGY_CHANGED.next_kind:
             self._enter_all(self.held_back.of_kind(kind), STRATEGY_CHANGED)
         if self.positions.preemptor is not None:
-            self._sort_anew(self.members[self.positions.preemptor.key])
+            self._sort_again(self.members[self.positions.preemptor.key])
 
     def go_by_usage(self, usage_of: Callable[[ObjectKey], PastUse] | None) -> None:
         """Have LocalQueues take turns by past use, or no longer (None)."""
@@ -275,7 +275,7 @@ class PendingQueue:
         """Return the scheduling key that a workload has in this ClusterQueue now."""
         return self._rules.key_of(workload, by_local_queue=self.lanes.uses_past_use)
 
-    def _sort_anew(self, pending: Pending) -> None:
+    def _sort_again(self, pending: Pending) -> None:
         position = self.positions.position_of(pending.workload)
         if position == pending.position:
             return
