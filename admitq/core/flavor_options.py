@@ -1,7 +1,7 @@
 """The flavor options of a ClusterQueue: which flavors it has for a request, computed once for equal requests.
 
 Whether the nodes of a flavor can hold the pods, which resource group has the quota of a resource, and which
-quota cells are needed does not change while specifications stay as they are. An ``Offer``
+quota cells are needed does not change while specifications stay as they are. ``FlavorOptions``
 caches it for each request. The options are built again when the ClusterQueue or one of its flavors changes.
 """
 

@@ -348,7 +348,7 @@ class Player:
                 self.preemptors[head.queue] = (uid, observed.workloads[head.key].generation)
             if not head.start:
                 self.attempts.lost.discard(head.key)
-            if outcome.refusals.get(head.key) == "TakenInThisCycle":
+            if outcome.refusals.get(head.key) == "QuotaTakenInCycle":
                 self.attempts.lost.add(head.key)
             if head.key in outcome.refusals and head.key in self.attempts.lost and head.preempted_uids:
                 for key, _ in outcome.reservations:

@@ -326,9 +326,9 @@ class Cycle:
     def _process(self, entry: Entry) -> str | None:
         """Decide over an entry; return its refusal, or None if it reserves."""
         if entry.must_wait:
-            return "TakenInThisCycle"
+            return "QuotaTakenInCycle"
         if entry.assignment.mode is not Mode.NO_FIT and self._is_original_preempted(entry):
-            return "TakenInThisCycle"
+            return "QuotaTakenInCycle"
         if self._overlaps(entry) and self.settings.gates.recompute_assignment_upon_preemption_targets_overlap:
             self._recompute(entry)
         mode, usage = entry.assignment.mode, entry.usage
@@ -337,22 +337,22 @@ class Cycle:
         preempts = mode is not Mode.FIT
         if preempts and not entry.targets:
             self._reserve_capacity(entry)
-            return "NobodyToPreempt"
+            return "NoPreemptionTargets"
         if preempts and entry.workload.has_closed_preemption_gate:
             return "PreemptionGated"
         if entry.deferred:
             self.tree.add(entry.head.queue, usage)
             self.outcome.waiting_for_victims.add(entry.head.key)
-            return "OverlappingVictims"
+            return "OverlappingTargets"
         if self._overlaps(entry):
-            return "OverlappingVictims"
+            return "OverlappingTargets"
         with self._without([*self.victims.values(), *(target.holder for target in entry.targets)]):
             fits = self.tree.fits(entry.head.queue, usage)
         if not fits or (not preempts and not self.held.fits(entry.head.queue, usage)):
-            return "TakenInThisCycle"
+            return "QuotaTakenInCycle"
         if preempts:
             self._preempt(entry)
-            return "WaitingForVictims"
+            return "WaitingForTargets"
         if self.settings.block_admission and (self.admitted_now or self.observed.waits_for_pods()):
             return "PodsNotReady"
         self._reserve(entry)
