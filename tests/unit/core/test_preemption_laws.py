@@ -47,7 +47,7 @@ class Case:
     settings: Settings
     cohorts: list[dict[str, Any]]
     queues: list[dict[str, Any]]
-    quota_holders: list[dict[str, Any]]
+    holders: list[dict[str, Any]]
     preemptor: dict[str, Any]
 
     def stage(self) -> ObservedStage:
@@ -56,7 +56,7 @@ class Case:
             stage.cohort(**each)
         for each in self.queues:
             stage.queue(**each)
-        for each in self.quota_holders:
+        for each in self.holders:
             stage.holds(**each)
         return stage
 
