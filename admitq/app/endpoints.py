@@ -78,7 +78,7 @@ def _exposition(metrics: Metrics) -> Handler:
         # Queues change in this thread, so this thread counts them. Rendering a large exposition takes long,
         # so another thread does it. A second reader waits, since counting replaces the series.
         async with one_at_a_time:
-            await metrics.settled()
+            await metrics.wait_for_cycle_end()
             metrics.count()
             text = await asyncio.to_thread(metrics.render)
         return HttpResponse(200, text, EXPOSITION)

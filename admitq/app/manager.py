@@ -183,17 +183,17 @@ class ManagerPart:
             refresh=self,
             leading=self._is_leading,
             reading=configure_reading(configuration, settings.gates),
-            set_aside=self._set_aside,
+            count_quarantined_in_store=self._set_aside,
             objects=self._decisive_objects,
             options=ManagerOptions(
                 tracks_pods_ready=pods_ready(configuration, settings.gates) is not None,
-                tell_reasons=settings.gates[Gate.UNADMITTED_WORKLOADS_OBSERVABILITY],
-                reports_malformed=runs_core or runs_cycles,
+                has_detailed_reasons=settings.gates[Gate.UNADMITTED_WORKLOADS_OBSERVABILITY],
+                reports_quarantined=runs_core or runs_cycles,
                 counts_transitions=runs_core,
                 merge_patches=settings.gates[Gate.WORKLOAD_REQUEST_USE_MERGE_PATCH],
             ),
         )
-        metrics.settled = self.manager.settled
+        metrics.wait_for_cycle_end = self.manager.wait_for_cycle_end
         self._refused = table.refused
         self._leading = asyncio.Event()
         self._served_kinds = ServedKindControllers(
@@ -244,7 +244,7 @@ class ManagerPart:
         """Return a controller that reconciles between cycles, as it compares the core with the stores."""
 
         async def reconcile(key: Key) -> float | None:
-            await self.manager.settled()
+            await self.manager.wait_for_cycle_end()
             return await spec.reconcile(key)
 
         return replace(spec, reconcile=reconcile)
@@ -366,7 +366,7 @@ class ManagerPart:
 
     def dump(self) -> None:
         """Log a dump of the core's state, after the running cycle."""
-        self.manager.when_settled(self._dumping.begin)
+        self.manager.run_between_cycles(self._dumping.begin)
 
     def _is_leading(self) -> bool:
         return self._synced and (self._elector is None or self._elector.is_leader())
@@ -395,7 +395,7 @@ class ManagerPart:
         return iterate_objects(self._stores.of(resource) for resource in list_core_resources(self._kinds))
 
     def _on_objects_set_aside(self, resource: Resource) -> None:
-        self.manager.count_malformed(resource)
+        self.manager.update_quarantine_metric(resource)
 
 
 async def _left_to_its_controller(_: dict[str, Any]) -> None:

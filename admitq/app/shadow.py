@@ -14,7 +14,7 @@ from admitq.app.settings import ProcessSettings
 from admitq.app.state_dump import StateDumper
 from admitq.core import events as happened
 from admitq.core.model import SECOND, ObjectKey
-from admitq.manager.quarantine import UNREADABLE, Malformed
+from admitq.manager.quarantine import READ_ERRORS, Quarantine
 from admitq.manager.recovery import CYCLE, Recovery
 from admitq.metrics.registry import Metrics
 from admitq.process.logs import logger
@@ -112,20 +112,20 @@ class ShadowPart:
             patience=round(how.patience * SECOND),
             leeway=round(LEEWAY_SECONDS * SECOND),
         )
-        self._malformed = Malformed(metrics, lambda resource: len(self._stores[resource].quarantined))
+        self._malformed = Quarantine(metrics, lambda resource: len(self._stores[resource].quarantined))
         self._recovery = Recovery(
             state=self._shadow,
             observations=observations(
                 settings.names, configure_reading(settings.configuration, settings.gates)
             ),
             objects=lambda: iterate_objects(self._stores.values()),
-            malformed=self._malformed,
+            quarantine=self._malformed,
             metrics=metrics,
             clock=time.time_ns,
             cluster_queues=self._kinds.cluster_queues,
         )
         self._stores = {
-            resource: Store(resource, on_quarantine=self._malformed.count, errors=metrics.errors)
+            resource: Store(resource, on_quarantine=self._malformed.update_metric, errors=metrics.errors)
             for resource in list_core_resources(self._kinds)
         }
         for store in self._stores.values():
@@ -176,8 +176,8 @@ class ShadowPart:
         """
         while True:
             self._wake.clear()
-            if self._recovery.is_due:
-                await self._recovery.make_anew()
+            if self._recovery.is_rebuild_due:
+                await self._recovery.rebuild_state()
             idle = self._turn()
             self._tell()
             # Decisions follow observations at once; conclusions may wait a little.
@@ -197,19 +197,19 @@ class ShadowPart:
             due = self._shadow.next_look(now)
             idle = None if due is None else max(0.0, (due - now) / SECOND)
             if self._shadow.state.queries.cycles_run > before:
-                self._recovery.cycle_ended()
-            if (search := self._recovery.search_on()) is not None:
+                self._recovery.record_cycle()
+            if (search := self._recovery.continue_search()) is not None:
                 idle = search if idle is None else min(idle, search)
         return idle
 
     @contextmanager
     def _guard(self, during: str, culprit: tuple[Resource, dict[str, Any]] | None) -> Generator[None]:
         """Return a context manager that handles exceptions as failures of the core, caused by the culprit."""
-        with self._recovery.guard(during, culprit):
+        with self._recovery.contain_failures(during, culprit):
             try:
                 yield
             except ComparisonFailed as failure:
-                self._recovery.failed(failure.during, self._workload(failure.workload), failure.error)
+                self._recovery.record_failure(failure.during, self._workload(failure.workload), failure.error)
 
     def _workload(self, key: ObjectKey | None) -> tuple[Resource, dict[str, Any]] | None:
         resource = self._kinds.workloads
@@ -232,16 +232,16 @@ class ShadowPart:
         """Observe a change from a watch. Never raises."""
         obj, preemption = change.object, None
         if change.new is None:
-            event, culprit = self._recovery.deleted(resource, obj), None
+            event, culprit = self._recovery.forget_deleted(resource, obj), None
         else:
-            (event, is_whole), culprit = self._recovery.changed(resource, obj), (resource, obj)
+            (event, is_whole), culprit = self._recovery.read_changed(resource, obj), (resource, obj)
             if event is None:
                 return
             if is_whole and resource == self._kinds.workloads:
-                with suppress(*UNREADABLE):
+                with suppress(*READ_ERRORS):
                     preemption = preemption_of(obj)
         with self._guard(type(event).__name__, culprit):
-            self._recovery.receiver.observe(event, now=time.time_ns(), preemption=preemption)
+            self._recovery.observing_state.observe(event, now=time.time_ns(), preemption=preemption)
         if isinstance(event, happened.ClusterQueueDeleted) and culprit is None:
             with self._metrics.errors.contain(ErrorPart.METRICS, event.name):
                 self._metrics.forget_cluster_queue(event.name)

@@ -11,7 +11,13 @@ from admitq.core.amounts import Amounts
 from admitq.core.instructions import ReportPending, ReportSecondPass, ReserveQuota
 from admitq.core.model import SECOND, Admission, Instant, ObjectKey
 from admitq.core.refusals import PreemptionGated
-from admitq.manager.guarded_writes import Decision, DecisionKind, GuardedWrites, Patch, backoff
+from admitq.manager.guarded_writes import (
+    DecisionKind,
+    GuardedWrites,
+    Patch,
+    WorkloadDecision,
+    backoff_seconds,
+)
 from admitq.process.logs import logger
 from admitq.process.unexpected_errors import LOG_ONLY, ErrorPart, UnexpectedErrors
 from admitq.runtime.errors import ApiError, NotLeadingError
@@ -29,11 +35,11 @@ from admitq_api.stored_fields import MalformedField
 
 log = logger(__name__)
 
-REPORT_WRITERS: Final = 4
+CONCURRENT_REPORTS: Final = 4
 REPORT_INTERVAL_SECONDS: Final = 1.0
 """Between two writes about why one workload waits."""
 
-OLD_REASONS: Final[Mapping[str, Reason]] = {
+COARSE_REASONS: Final[Mapping[str, Reason]] = {
     Reason.ADMISSION_GATED: Reason.ADMISSION_GATED,
     Reason.WAITING_FOR_PODS_READY: Reason.WAITING,
 }
@@ -49,12 +55,12 @@ class AdmissionWriter:
         names: the names of the API group.
         recorder: where Kubernetes events go.
         clock: wall time in nanoseconds.
-        waits: whether the core counts a workload as pending now. A refusal is written a while after the
+        is_pending: whether the core counts a workload as pending now. A refusal is written a while after the
             cycle, and another program may have put the workload on hold or ended it meanwhile.
         retry_delay: for how many nanoseconds the core will hold a workload back if its reservation cannot be
             written.
         tracks_pods_ready: whether Workloads tell if their pods are ready.
-        tell_reasons: whether each cause of waiting has a reason of its own; otherwise all are Pending.
+        has_detailed_reasons: whether each cause of waiting has a reason of its own; otherwise all are Pending.
         errors: takes unexpected exceptions; each costs one refusal or one event.
     """
 
@@ -62,16 +68,16 @@ class AdmissionWriter:
     names: Names
     recorder: EventRecorder
     clock: Callable[[], Instant]
-    waits: Callable[[ObjectKey], bool]
+    is_pending: Callable[[ObjectKey], bool]
     retry_delay: Callable[[ObjectKey], Instant]
     tracks_pods_ready: bool = True
-    tell_reasons: bool = True
+    has_detailed_reasons: bool = True
     errors: UnexpectedErrors = LOG_ONLY
 
     _reports: dict[ObjectKey, ReportPending] = field(default_factory=dict[ObjectKey, ReportPending])
     _reports_due: "asyncio.Queue[ObjectKey]" = field(default_factory=asyncio.Queue)
     _reported_at: dict[ObjectKey, float] = field(default_factory=dict[ObjectKey, float])
-    _unanswered: int = 0
+    _transient_failures: int = 0
     """Refusals in a row that could not be written because the API server did not answer as it should."""
     _withdrawn: set[ObjectKey] = field(default_factory=set[ObjectKey])
     """Workloads whose last reservation could not be written."""
@@ -79,7 +85,7 @@ class AdmissionWriter:
     async def run(self) -> None:
         """Write refusals until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            for _ in range(REPORT_WRITERS):
+            for _ in range(CONCURRENT_REPORTS):
                 tasks.create_task(self._write_reports())
 
     def forget(self, key: ObjectKey) -> None:
@@ -102,8 +108,8 @@ class AdmissionWriter:
         self.forget(instruction.key)
         withdrawal = _Withdrawal(self, instruction)
         with call_priority(CallPriority.RESERVATION):
-            written = await self.writes.until_certain(
-                Decision(
+            written = await self.writes.write_decision(
+                WorkloadDecision(
                     DecisionKind.RESERVATION,
                     instruction.key,
                     instruction.uid,
@@ -114,20 +120,23 @@ class AdmissionWriter:
                         now=self.clock(),
                         tracks_pods_ready=self.tracks_pods_ready,
                     ),
-                    stands=partial(_is_reserved_as, admission=instruction.admission),
-                    withdrawal_of=withdrawal.patch,
+                    is_written_in=partial(_has_reservation, admission=instruction.admission),
+                    withdrawal_patch_of=withdrawal.patch,
                     is_overdue=was_withdrawn,
                 )
             )
         if written is not None:
             # The reservation stands, whether or not its event can be recorded.
             with self.errors.contain(ErrorPart.REPORT, instruction.key):
-                self._tell_reserved(instruction, written)
-        elif withdrawal.is_recorded and self.writes.current(instruction.key, instruction.uid) is not None:
+                self._record_reservation(instruction, written)
+        elif (
+            withdrawal.is_recorded
+            and self.writes.latest_version(instruction.key, instruction.uid) is not None
+        ):
             self._withdrawn.add(instruction.key)
         return written
 
-    def _tell_reserved(self, instruction: ReserveQuota, obj: dict[str, Any]) -> None:
+    def _record_reservation(self, instruction: ReserveQuota, obj: dict[str, Any]) -> None:
         queue = instruction.admission.cluster_queue
         waited = max(0, self.clock() - queued_since(obj)) / SECOND
         note = f"Quota reserved in ClusterQueue {queue}, wait time since queued was {waited:.0f}s"
@@ -170,13 +179,13 @@ class AdmissionWriter:
 
     async def _write_report(self, key: ObjectKey) -> None:
         instruction = self._reports.pop(key, None)
-        if instruction is None or not self.waits(key):
+        if instruction is None or not self.is_pending(key):
             return
         self._reported_at[key] = asyncio.get_running_loop().time()
-        why = self.with_enabled_reason(messages.pending_condition(instruction.refusal))
+        why = self.apply_reason_detail(messages.pending_condition(instruction.refusal))
         try:
-            async with self.writes.sole_writer(key):
-                await self.report(
+            async with self.writes.exclusive_writer(key):
+                await self.write_pending(
                     key,
                     instruction.uid,
                     why,
@@ -184,36 +193,36 @@ class AdmissionWriter:
                     gated=isinstance(instruction.refusal, PreemptionGated),
                 )
         except ApiError as error:
-            await self._report_again(instruction, error)
+            await self._retry_report(instruction, error)
         except NotLeadingError as error:
             log.info("refusal was not written", workload=str(key), error=str(error))
         else:
-            self._unanswered = 0
+            self._transient_failures = 0
 
-    async def _report_again(self, instruction: ReportPending, error: ApiError) -> None:
+    async def _retry_report(self, instruction: ReportPending, error: ApiError) -> None:
         if not (error.is_conflict or error.is_transient):
             if not error.is_not_found:
                 log.warning("refusal was not written", workload=str(instruction.key), error=error.message)
             return
-        self._unanswered = self._unanswered + 1 if error.is_transient else 0
-        await asyncio.sleep(backoff(max(1, self._unanswered)))
+        self._transient_failures = self._transient_failures + 1 if error.is_transient else 0
+        await asyncio.sleep(backoff_seconds(max(1, self._transient_failures)))
         if instruction.key not in self._reports:
             self._reports[instruction.key] = instruction
             self._reports_due.put_nowait(instruction.key)
 
-    def tell_second_pass(self, instruction: ReportSecondPass) -> None:
+    def record_second_pass_failure(self, instruction: ReportSecondPass) -> None:
         """Tell in an event why a Workload that holds quota is not given places for its pods."""
-        obj = self.writes.current(instruction.key, instruction.uid)
+        obj = self.writes.latest_version(instruction.key, instruction.uid)
         if obj is not None:
             note = messages.pending_condition(instruction.refusal).message
             self.recorder.event(obj, "Warning", "SecondPassFailed", note)
 
-    def with_enabled_reason(self, why: Explanation) -> Explanation:
+    def apply_reason_detail(self, why: Explanation) -> Explanation:
         """The explanation, with the older reason where reasons in detail are switched off."""
-        reason = why.reason if self.tell_reasons else OLD_REASONS.get(why.reason, Reason.PENDING)
+        reason = why.reason if self.has_detailed_reasons else COARSE_REASONS.get(why.reason, Reason.PENDING)
         return Explanation(reason, why.message)
 
-    async def report(
+    async def write_pending(
         self,
         key: ObjectKey,
         uid: str,
@@ -234,7 +243,7 @@ class AdmissionWriter:
         Raises:
             ApiError: the write was refused or got no answer.
         """
-        obj = self.writes.current(key, uid)
+        obj = self.writes.latest_version(key, uid)
         if obj is None or is_reserved(obj):
             return
         patch = pending_patch(
@@ -247,12 +256,14 @@ class AdmissionWriter:
             tracks_pods_ready=self.tracks_pods_ready,
         )
         if patch is not None:
-            self.record_pending(await self.writes.once(obj, patch), why)
+            self.record_pending_event(await self.writes.write_patch(obj, patch), why)
 
-    def record_pending(self, obj: dict[str, Any], why: Explanation) -> None:
+    def record_pending_event(self, obj: dict[str, Any], why: Explanation) -> None:
         """Record in an event why a Workload waits."""
         # Where reasons are not told in detail, events have but one.
-        self.recorder.event(obj, "Warning", why.reason if self.tell_reasons else Reason.PENDING, why.message)
+        self.recorder.event(
+            obj, "Warning", why.reason if self.has_detailed_reasons else Reason.PENDING, why.message
+        )
 
 
 @dataclass
@@ -277,9 +288,9 @@ class _Withdrawal:
             self.is_recorded = True
             # As long as the withdrawal is not written, this reservation is retried, and not the next one.
             unwritten = messages.unwritten(queue, error.message, now)
-            writer.record_pending(obj, writer.with_enabled_reason(unwritten))
+            writer.record_pending_event(obj, writer.apply_reason_detail(unwritten))
         delay = writer.retry_delay(self.instruction.key)
-        why = writer.with_enabled_reason(messages.unwritten(queue, error.message, now, delay))
+        why = writer.apply_reason_detail(messages.unwritten(queue, error.message, now, delay))
         return pending_patch(
             obj,
             reason=why.reason,
@@ -289,7 +300,7 @@ class _Withdrawal:
         )
 
 
-def _is_reserved_as(obj: dict[str, Any], admission: Admission) -> bool:
+def _has_reservation(obj: dict[str, Any], admission: Admission) -> bool:
     """Whether the Workload has exactly this reservation, not one that another program wrote."""
     stated = (obj.get("status") or {}).get("admission")
     with suppress(MalformedField):

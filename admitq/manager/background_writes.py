@@ -22,11 +22,11 @@ class BackgroundWrites:
         self._errors = errors
         self._tasks: set[asyncio.Future[None]] = set()
 
-    def spawn(self, work: Awaitable[None]) -> "asyncio.Future[None]":
+    def start(self, work: Awaitable[None]) -> "asyncio.Future[None]":
         """Start a task."""
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
-        task.add_done_callback(self._done)
+        task.add_done_callback(self._report_result)
         return task
 
     def cancel(self) -> None:
@@ -41,7 +41,7 @@ class BackgroundWrites:
         else:
             self._errors.report(ErrorPart.WRITE, error, workload or "")
 
-    def _done(self, task: "asyncio.Future[None]") -> None:
+    def _report_result(self, task: "asyncio.Future[None]") -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             self.report_failure("write behind the loop failed", None, error)

@@ -7,9 +7,9 @@ from typing import Any
 from admitq.core import events as happened
 from admitq.core.model import Instant, ObjectKey
 from admitq.core.state import AdmissionState
-from admitq.manager.quarantine import UNREADABLE
+from admitq.manager.quarantine import READ_ERRORS
 from admitq.manager.recovery import Recovery
-from admitq.manager.transition_metrics import Versions, count_transitions
+from admitq.manager.transition_metrics import WorkloadVersions, count_transitions
 from admitq.metrics.measures.manager import ManagerMeasures
 from admitq.process.logs import logger
 from admitq.process.unexpected_errors import ErrorPart, UnexpectedErrors
@@ -21,7 +21,7 @@ log = logger(__name__)
 ObservedObject = tuple[Resource, dict[str, Any]]
 
 
-class Intake:
+class ChangeObserver:
     """Reports changes of objects to the core.
 
     Args:
@@ -30,7 +30,7 @@ class Intake:
         measures: the metrics of queues and workloads.
         errors: where exceptions of metrics are reported.
         clock: wall time in nanoseconds.
-        when_settled: does work at once, or after the cycle that runs and all that arrived before.
+        run_between_cycles: does work at once, or after the cycle that runs and all that arrived before.
         put: reports an event to the core, with the object that it is about if that still exists.
         forget_report: drops the report that waits to be written of a Workload that was deleted.
         state: the core, for the numbers of a cohort that lost its object.
@@ -44,7 +44,7 @@ class Intake:
         measures: ManagerMeasures,
         errors: UnexpectedErrors,
         clock: Callable[[], Instant],
-        when_settled: Callable[[Callable[[], None]], None],
+        run_between_cycles: Callable[[Callable[[], None]], None],
         put: Callable[[happened.Event, ObservedObject | None], None],
         forget_report: Callable[[ObjectKey], None],
         state: AdmissionState,
@@ -55,7 +55,7 @@ class Intake:
         self._measures = measures
         self._errors = errors
         self._clock = clock
-        self._when_settled = when_settled
+        self._run_between_cycles = run_between_cycles
         self._put = put
         self._forget_report = forget_report
         self._state = state
@@ -66,7 +66,7 @@ class Intake:
 
         While a cycle runs, the core observes it later.
         """
-        self._when_settled(partial(self._take_in, resource, change))
+        self._run_between_cycles(partial(self._report_to_core, resource, change))
         if resource == self._workload_resource and self._counts_transitions():
             with self._errors.contain(ErrorPart.METRICS, change.key):
                 self._count_transitions(change)
@@ -75,30 +75,32 @@ class Intake:
         if change.old is None:
             return
         try:
-            count_transitions(Versions(change.old, change.new, self._clock()), self._measures.workloads)
-        except UNREADABLE as error:
+            count_transitions(
+                WorkloadVersions(change.old, change.new, self._clock()), self._measures.workloads
+            )
+        except READ_ERRORS as error:
             log.warning("transition was not counted", workload=str(change.key), error=str(error))
 
-    def _take_in(self, resource: Resource, change: Change) -> None:
+    def _report_to_core(self, resource: Resource, change: Change) -> None:
         obj, key = change.object, ObjectKey(*change.key)
         if change.new is None:
-            gone = self._recovery.deleted(resource, obj)
+            gone = self._recovery.forget_deleted(resource, obj)
             if resource == self._workload_resource:
                 self._forget_report(key)
             self._put(gone, None)
             with self._errors.contain(ErrorPart.METRICS, key):
-                self._forget(gone)
+                self._drop_metrics(gone)
             return
-        event, is_whole = self._recovery.changed(resource, obj)
+        event, is_whole = self._recovery.read_changed(resource, obj)
         if event is None:
             return
         if is_whole:
             # The core must observe the event even if a metric has a defect.
             with self._errors.contain(ErrorPart.METRICS, key):
-                self._measure(event, obj)
+                self._update_metrics(event, obj)
         self._put(event, (resource, obj))
 
-    def _measure(self, event: happened.Event, obj: dict[str, Any]) -> None:
+    def _update_metrics(self, event: happened.Event, obj: dict[str, Any]) -> None:
         """Update metrics of an object."""
         match event:
             case happened.WorkloadChanged(workload):
@@ -113,7 +115,7 @@ class Intake:
             case _:
                 pass
 
-    def _forget(self, gone: happened.Event) -> None:
+    def _drop_metrics(self, gone: happened.Event) -> None:
         """Update metrics after the core has observed that an object was deleted."""
         match gone:
             case happened.WorkloadDeleted(key):

@@ -10,7 +10,7 @@ from admitq.core.instructions import Preempt, ReserveQuota
 from admitq.core.model import ObjectKey
 from admitq.manager.admission_writer import AdmissionWriter
 from admitq.manager.background_writes import BackgroundWrites
-from admitq.manager.guarded_writes import backoff
+from admitq.manager.guarded_writes import backoff_seconds
 from admitq.manager.preemption_writer import PreemptionWriter
 from admitq.process.logs import logger
 from admitq.runtime.errors import ApiError
@@ -20,7 +20,7 @@ log = logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class _Reserving:
+class _ReservationWrite:
     """A reservation that is being written, or that failed and is about to be undone."""
 
     instruction: ReserveQuota
@@ -56,22 +56,22 @@ class DecisionWrites:
         self._put = put
         self._failed_preemptions: dict[ObjectKey, int] = {}
         """Failures in a row since the last reservation, by Workload."""
-        self._reserving: dict[ObjectKey, _Reserving] = {}
+        self._reserving: dict[ObjectKey, _ReservationWrite] = {}
 
-    def reserving(self) -> list[ReserveQuota]:
+    def unfinished_reservations(self) -> list[ReserveQuota]:
         """The reservations that are being written."""
         return [one.instruction for one in self._reserving.values()]
 
     def reserve(self, instruction: ReserveQuota) -> None:
         """Write a reservation in the background."""
         key = instruction.key
-        task = self._background.spawn(self._reserve(instruction))
-        self._reserving[key] = _Reserving(instruction, task)
-        task.add_done_callback(lambda done: self._reserved(key, done))
+        task = self._background.start(self._reserve(instruction))
+        self._reserving[key] = _ReservationWrite(instruction, task)
+        task.add_done_callback(lambda done: self._forget_finished(key, done))
 
     def preempt(self, instruction: Preempt) -> None:
         """Write a preemption in the background."""
-        self._background.spawn(self._preempt(instruction))
+        self._background.start(self._preempt(instruction))
 
     async def _reserve(self, instruction: ReserveQuota) -> None:
         """Write a reservation; then start the job in the next statement."""
@@ -91,7 +91,7 @@ class DecisionWrites:
                 # The job controller sees an admitted Workload with a suspended job and starts it.
                 log.info("job is left to its controller", workload=str(instruction.key), error=str(error))
 
-    def _reserved(self, key: ObjectKey, done: "asyncio.Future[None]") -> None:
+    def _forget_finished(self, key: ObjectKey, done: "asyncio.Future[None]") -> None:
         if (reserving := self._reserving.get(key)) is not None and reserving.task is done:
             del self._reserving[key]
 
@@ -116,7 +116,7 @@ class DecisionWrites:
         """
         key = instruction.key
         attempt = self._failed_preemptions[key] = self._failed_preemptions.get(key, 0) + 1
-        await asyncio.sleep(backoff(attempt))
+        await asyncio.sleep(backoff_seconds(attempt))
         if self._workloads.get(*key) is None:
             self._failed_preemptions.pop(key, None)
         self._put(happened.PreemptionFailed(key, instruction.uid), key)

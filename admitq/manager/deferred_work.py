@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from functools import partial
 
-from admitq.manager.event_loop_blocking import Stretches
+from admitq.manager.event_loop_blocking import BlockingTimer
 from admitq.process.unexpected_errors import ErrorPart, UnexpectedErrors
 
 
@@ -14,26 +14,26 @@ class DeferredWork:
     """Runs work at once, or once the cycle that runs has ended.
 
     Args:
-        stretches: when to give the event loop a turn.
+        blocking: when to give the event loop a turn.
         errors: where exceptions of work that was deferred are reported.
     """
 
-    def __init__(self, stretches: Stretches, errors: UnexpectedErrors) -> None:
-        self._stretches = stretches
+    def __init__(self, blocking: BlockingTimer, errors: UnexpectedErrors) -> None:
+        self._blocking = blocking
         self._errors = errors
         self._queue: deque[Callable[[], None]] = deque()
         self._is_deferring = False
 
-    def run(self, work: Callable[[], None]) -> None:
+    def run_between_cycles(self, work: Callable[[], None]) -> None:
         """Run work at once; or after all that waits, if a cycle runs or earlier work waits."""
         if self._is_deferring or self._queue:
             self._queue.append(work)
             return
-        with self._stretches.measured():
+        with self._blocking.measure():
             work()
 
     @contextmanager
-    def deferring(self) -> Generator[None]:
+    def defer_all(self) -> Generator[None]:
         """Have all work wait until ``run_deferred``: a cycle runs meanwhile."""
         self._is_deferring = True
         try:
@@ -50,12 +50,12 @@ class DeferredWork:
             with self._errors.contain(ErrorPart.OBSERVATION, "deferred"):
                 self._queue[0]()
             self._queue.popleft()
-            if self._stretches.is_turn_due:
-                await self._stretches.give_turn()
+            if self._blocking.should_yield:
+                await self._blocking.yield_to_loop()
         # Tasks that wait for the state read it before the next cycle begins.
-        await self._stretches.give_turn()
+        await self._blocking.yield_to_loop()
 
-    async def settled(self) -> None:
+    async def wait_for_cycle_end(self) -> None:
         """Wait until no cycle runs and all work of before has been done.
 
         The state stays as it is until the caller awaits something else.

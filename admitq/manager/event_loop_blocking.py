@@ -8,16 +8,16 @@ from typing import Final
 
 from admitq.metrics.registry import Metrics
 
-SLICE_SECONDS: Final = 0.02
+MAX_BLOCKING_SECONDS: Final = 0.02
 """After so long the event loop gets a turn: watches, writes, probes and the renewal of the lease."""
 
 WINDOW_SECONDS: Final = 60.0
 """The metric shows the longest stretch of this and the former window, so that an alert on it ends."""
 
-LONGEST: Final = "decision_longest_stretch_seconds"
+LONGEST_BLOCKING_METRIC: Final = "decision_longest_stretch_seconds"
 
 
-class Stretches:
+class BlockingTimer:
     """Measures stretches: times in which the event loop gets no turn.
 
     Args:
@@ -30,35 +30,35 @@ class Stretches:
         self._clock = clock
         self._began = self._window_began = clock()
         self._longest = self._longest_before = 0.0
-        metrics.at_reading(self._show)
+        metrics.at_reading(self._set_metric)
 
     @property
-    def is_turn_due(self) -> bool:
+    def should_yield(self) -> bool:
         """Whether the event loop has had no turn for ``SLICE_SECONDS``."""
-        return self._clock() - self._began >= SLICE_SECONDS
+        return self._clock() - self._began >= MAX_BLOCKING_SECONDS
 
     @property
-    def longest(self) -> float:
+    def longest_seconds(self) -> float:
         """The longest stretch of this window and the former one, in seconds."""
         self._change_window()
         return max(self._longest, self._longest_before)
 
-    def begin(self) -> None:
+    def start(self) -> None:
         """Begin a stretch: the event loop has just had a turn."""
         self._began = self._clock()
 
-    def end(self) -> None:
+    def stop(self) -> None:
         """End a stretch: the event loop gets a turn now."""
         self._count(self._clock() - self._began)
 
-    async def give_turn(self) -> None:
+    async def yield_to_loop(self) -> None:
         """Give the event loop a turn."""
-        self.end()
+        self.stop()
         await asyncio.sleep(0)
-        self.begin()
+        self.start()
 
     @contextmanager
-    def measured(self) -> Generator[None]:
+    def measure(self) -> Generator[None]:
         """Count a call of another task, or a part of a task's stretch, as a stretch of its own."""
         began = self._clock()
         try:
@@ -78,5 +78,5 @@ class Stretches:
         self._longest = 0.0
         self._window_began = self._clock()
 
-    def _show(self) -> None:
-        self._metrics.set(LONGEST, self.longest)
+    def _set_metric(self) -> None:
+        self._metrics.set(LONGEST_BLOCKING_METRIC, self.longest_seconds)

@@ -14,90 +14,94 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-Group: TypeAlias = tuple[str, ...]
+QueueGroup: TypeAlias = tuple[str, ...]
 """Names of ClusterQueues that are released together."""
 
 
 @dataclass
-class CulpritSearch:
+class FailingQueueSearch:
     """The course of one search after the other.
 
     Attributes:
         is_on: whether a search goes on.
     """
 
-    is_on: bool = False
+    is_running: bool = False
     _is_second_round: bool = False
-    _waiting: deque[Group] = field(default_factory=deque[Group])
-    _released: Group = ()
+    _paused_groups: deque[QueueGroup] = field(default_factory=deque[QueueGroup])
+    _last_released: QueueGroup = ()
     """The group that was released last, until the next is."""
-    _failed: list[Group] = field(default_factory=list[Group])
+    _failed_groups: list[QueueGroup] = field(default_factory=list[QueueGroup])
     """The groups that failed in this round."""
-    _has_cycled: bool = False
+    _has_cycle_succeeded: bool = False
     """Whether a cycle came to its end since a group was released."""
-    _is_any_sound: bool = False
+    _has_healthy_group: bool = False
     """Whether all cycles came to their end that ran while some group was the last to be released."""
 
     @property
-    def paused(self) -> frozenset[str]:
+    def paused_queues(self) -> frozenset[str]:
         """The ClusterQueues whose heads take no part in cycles now."""
-        return frozenset(name for group in (*self._waiting, *self._failed) for name in group)
+        return frozenset(name for group in (*self._paused_groups, *self._failed_groups) for name in group)
 
     @property
-    def is_undecided(self) -> bool:
+    def is_inconclusive(self) -> bool:
         """Whether only groups are left that failed, and no other group has been seen not to."""
-        is_at_end = self._is_second_round and not (self._waiting or self._released)
-        return is_at_end and bool(self._failed) and not (self._is_any_sound or self._has_cycled)
+        is_at_end = self._is_second_round and not (self._paused_groups or self._last_released)
+        return (
+            is_at_end
+            and bool(self._failed_groups)
+            and not (self._has_healthy_group or self._has_cycle_succeeded)
+        )
 
-    def begin(self, groups: Iterable[Group]) -> None:
+    def begin(self, groups: Iterable[QueueGroup]) -> None:
         """Begin a search over the ClusterQueues of each cohort tree; all are paused."""
         self.end()
-        self.is_on = True
-        self._waiting.extend(groups)
+        self.is_running = True
+        self._paused_groups.extend(groups)
 
-    def cycle_ended(self) -> None:
+    def record_success(self) -> None:
         """Note that a cycle came to its end."""
-        self._has_cycled = True
+        self._has_cycle_succeeded = True
 
-    def cycle_failed(self) -> None:
+    def record_failure(self) -> None:
         """Note that a cycle failed, and not over a workload that the core knows."""
-        if self._released:
-            self._failed.append(self._released)
-            self._released, self._has_cycled = (), False
+        if self._last_released:
+            self._failed_groups.append(self._last_released)
+            self._last_released, self._has_cycle_succeeded = (), False
         else:
             self.end()
-        if len(self._failed) > 1 and not self._is_any_sound:
+        if len(self._failed_groups) > 1 and not self._has_healthy_group:
             self.end()
 
-    def advance(self) -> Group:
+    def release_next_group(self) -> QueueGroup:
         """Go on: nothing is left to be tried of the ClusterQueues that are released.
 
         Returns:
             The culprits, which the search leaves to the caller. It has ended if there are any.
         """
-        self._is_any_sound |= self._has_cycled
-        self._released, self._has_cycled = (), False
-        if not self._waiting and not self._is_second_round:
+        self._has_healthy_group |= self._has_cycle_succeeded
+        self._last_released, self._has_cycle_succeeded = (), False
+        if not self._paused_groups and not self._is_second_round:
             self._is_second_round = True
-            self._waiting.extend((name,) for group in self._failed for name in group)
-            self._failed.clear()
-        if self._waiting:
-            self._released = self._waiting.popleft()
+            self._paused_groups.extend((name,) for group in self._failed_groups for name in group)
+            self._failed_groups.clear()
+        if self._paused_groups:
+            self._last_released = self._paused_groups.popleft()
             return ()
-        if self._failed and not self._is_any_sound:
+        if self._failed_groups and not self._has_healthy_group:
             return ()
-        culprits = tuple(name for group in self._failed for name in group)
+        culprits = tuple(name for group in self._failed_groups for name in group)
         self.end()
         return culprits
 
-    def retry(self) -> None:
+    def retry_failed_groups(self) -> None:
         """Have those tried again that failed."""
-        self._waiting.extend(self._failed)
-        self._failed.clear()
+        self._paused_groups.extend(self._failed_groups)
+        self._failed_groups.clear()
 
     def end(self) -> None:
         """Release all ClusterQueues."""
-        self.is_on, self._is_second_round = False, False
-        self._released, self._has_cycled, self._is_any_sound = (), False, False
-        self._waiting.clear()
-        self._failed.clear()
+        self.is_running, self._is_second_round = False, False
+        self._last_released, self._has_cycle_succeeded, self._has_healthy_group = (), False, False
+        self._paused_groups.clear()
+        self._failed_groups.clear()

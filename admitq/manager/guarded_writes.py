@@ -26,11 +26,11 @@ log = logger(__name__)
 
 Patch = dict[str, Any]
 
-PATIENCE_SECONDS: Final = 5.0
+OVERDUE_SECONDS: Final = 5.0
 """How long writes of a decision may fail before that is reported, and the decision withdrawn if possible."""
 
 
-def backoff(attempt: int) -> float:
+def backoff_seconds(attempt: int) -> float:
     """Seconds to wait before another attempt, the first being 1."""
     return retry_delay(attempt) / SECOND
 
@@ -42,15 +42,15 @@ class DecisionKind(StrEnum):
     PREEMPTION = "preemption"
 
 
-REQUESTS_AT_ONCE: Final = {DecisionKind.RESERVATION: 64, DecisionKind.PREEMPTION: 8}
+CONCURRENT_REQUESTS: Final = {DecisionKind.RESERVATION: 64, DecisionKind.PREEMPTION: 8}
 """How many requests for decisions of one kind may be on their way at the same time."""
-OVERDUE_AT_ONCE: Final = 8
+CONCURRENT_OVERDUE_REQUESTS: Final = 8
 """How many more may be so for overdue decisions of the kind. These have slots of their own because a request
 may hang until its deadline: however many decisions are overdue, others do not wait for their retries."""
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class WorkloadDecision:
     """A decision about a Workload, and how it is written.
 
     Args:
@@ -58,10 +58,10 @@ class Decision:
         key: the Workload.
         uid: its identity, for another may come to have its name.
         patch_of: what to write upon a version of it; None if that makes no sense any more.
-        stands: whether a version says already what was to be written.
-        withdrawal_of: what to write instead, upon the same version, after the decision could not be written
-            because of an error; None for nothing. It is called after each attempt of an overdue decision, and
-            after a refusal.
+        is_written_in: whether a version says already what was to be written.
+        withdrawal_patch_of: what to write instead, upon the same version, if an error prevented the write of
+            the decision; None for nothing. It is called after each attempt of an overdue decision, and after
+            a refusal.
         is_overdue: whether the decision is overdue from the start, since the last one about the Workload
             could not be written. Others are once their writes have failed for PATIENCE_SECONDS.
     """
@@ -70,22 +70,22 @@ class Decision:
     key: ObjectKey
     uid: str
     patch_of: Callable[[dict[str, Any]], Patch | None]
-    stands: Callable[[dict[str, Any]], bool]
-    withdrawal_of: Callable[[dict[str, Any], ApiError], Patch | None] = lambda *_: None
+    is_written_in: Callable[[dict[str, Any]], bool]
+    withdrawal_patch_of: Callable[[dict[str, Any], ApiError], Patch | None] = lambda *_: None
     is_overdue: bool = False
 
 
-class _Slots(NamedTuple):
+class _RequestSlots(NamedTuple):
     """The requests for decisions of one kind that may be on their way at the same time."""
 
     usual: asyncio.Semaphore
     overdue: asyncio.Semaphore
 
 
-def _slots() -> dict[DecisionKind, _Slots]:
+def _create_slots() -> dict[DecisionKind, _RequestSlots]:
     return {
-        kind: _Slots(asyncio.Semaphore(at_once), asyncio.Semaphore(OVERDUE_AT_ONCE))
-        for kind, at_once in REQUESTS_AT_ONCE.items()
+        kind: _RequestSlots(asyncio.Semaphore(at_once), asyncio.Semaphore(CONCURRENT_OVERDUE_REQUESTS))
+        for kind, at_once in CONCURRENT_REQUESTS.items()
     }
 
 
@@ -97,8 +97,8 @@ class GuardedWrites:
         client: for the writes.
         resource: Workloads.
         workloads: the store of Workloads.
-        observed: takes the answer to one of our own writes into the stores.
-        decides_alike: whether two versions of a Workload are the same to the core.
+        store_answer: takes the answer to one of our own writes into the stores.
+        is_same_to_core: whether two versions of a Workload are the same to the core.
         metrics: where decisions that cannot be written are counted.
         field_manager: in whose name is written.
         merge_patches: whether the admission is written by merge patches, too (gate
@@ -108,38 +108,38 @@ class GuardedWrites:
     client: Client
     resource: Resource
     workloads: Store
-    observed: Callable[[Resource, dict[str, Any]], None]
-    decides_alike: Callable[[dict[str, Any], dict[str, Any]], bool]
+    store_answer: Callable[[Resource, dict[str, Any]], None]
+    is_same_to_core: Callable[[dict[str, Any], dict[str, Any]], bool]
     metrics: Metrics
     field_manager: str
     merge_patches: bool = False
 
-    _writing: WeakValueDictionary[ObjectKey, asyncio.Lock] = field(
+    _locks: WeakValueDictionary[ObjectKey, asyncio.Lock] = field(
         default_factory=WeakValueDictionary[ObjectKey, asyncio.Lock]
     )
     """The locks of Workloads, each kept by the tasks that hold it or wait for it."""
-    _slots: dict[DecisionKind, _Slots] = field(default_factory=_slots)
-    _unwritten: dict[DecisionKind, int] = field(default_factory=dict[DecisionKind, int])
+    _slots: dict[DecisionKind, _RequestSlots] = field(default_factory=_create_slots)
+    _overdue_decisions: dict[DecisionKind, int] = field(default_factory=dict[DecisionKind, int])
 
-    def current(self, key: ObjectKey, uid: str) -> dict[str, Any] | None:
+    def latest_version(self, key: ObjectKey, uid: str) -> dict[str, Any] | None:
         """The Workload as it was last seen; None if it is gone, though another may have its name."""
         obj = self.workloads.get(key.namespace, key.name)
         return obj if obj is not None and obj["metadata"]["uid"] == uid else None
 
     @asynccontextmanager
-    async def sole_writer(self, key: ObjectKey) -> AsyncGenerator[None]:
+    async def exclusive_writer(self, key: ObjectKey) -> AsyncGenerator[None]:
         """Keep two requests of ours about one Workload from meeting, for the later would be refused.
 
         It is not held between the attempts of a decision. It only spares conflicts: what is certain follows
         from the versions that writes carry.
         """
-        lock = self._writing.get(key)
+        lock = self._locks.get(key)
         if lock is None:
-            self._writing[key] = lock = asyncio.Lock()
+            self._locks[key] = lock = asyncio.Lock()
         async with lock:
             yield
 
-    async def once(self, obj: dict[str, Any], patch: Patch) -> dict[str, Any]:
+    async def write_patch(self, obj: dict[str, Any], patch: Patch) -> dict[str, Any]:
         """Write a patch of the admission status.
 
         Args:
@@ -157,10 +157,10 @@ class GuardedWrites:
             field_manager=self.field_manager,
             merge_patches=self.merge_patches,
         )
-        self.observed(self.resource, written)
+        self.store_answer(self.resource, written)
         return written
 
-    async def until_certain(self, decision: Decision) -> dict[str, Any] | None:
+    async def write_decision(self, decision: WorkloadDecision) -> dict[str, Any] | None:
         """Write a decision about a Workload until it is certain whether it stands.
 
         A write without an answer may still take effect, however late. So the very same write, upon the same
@@ -179,55 +179,57 @@ class GuardedWrites:
         Returns:
             The Workload as it now is, or None if it is certain that the decision does not stand.
         """
-        with self._attempts(decision) as attempts:
+        with self._count_while_overdue(decision) as attempts:
             while isinstance(outcome := await self._attempt(decision, attempts), _Undecided):
-                if attempts.is_open:
+                if attempts.may_still_take_effect:
                     await attempts.pause()
             return outcome
 
     async def _attempt(
-        self, decision: Decision, attempts: "_Attempts"
+        self, decision: WorkloadDecision, attempts: "_Attempts"
     ) -> "dict[str, Any] | _Undecided | None":
         """Write a decision once, and find out what became of it."""
-        async with self._turn(decision, is_overdue=attempts.is_overdue):
-            if attempts.upon is None:
-                attempts.upon = self.current(decision.key, decision.uid)
-                if attempts.upon is not None and decision.stands(attempts.upon):
-                    return attempts.upon
-            obj = attempts.upon
+        async with self._request_slot(decision, is_overdue=attempts.is_overdue):
+            if attempts.base_version is None:
+                attempts.base_version = self.latest_version(decision.key, decision.uid)
+                if attempts.base_version is not None and decision.is_written_in(attempts.base_version):
+                    return attempts.base_version
+            obj = attempts.base_version
             patch = None if obj is None else decision.patch_of(obj)
             if obj is None or patch is None:
                 return None
-            attempts.begin()
-            answer = await self._answer(obj, patch)
+            attempts.record_request()
+            answer = await self._try_patch(obj, patch)
         if not isinstance(answer, ApiError):
             return answer
         if answer.is_transient:
-            attempts.is_open = True
-        if attempts.is_open and not answer.is_conflict:
-            attempts.failed(answer)
+            attempts.may_still_take_effect = True
+        if attempts.may_still_take_effect and not answer.is_conflict:
+            attempts.record_failure(answer)
             if attempts.is_overdue:
                 withdrawn = await self._withdraw(decision, obj, answer)
                 if withdrawn is None:
                     return None
                 answer = withdrawn if withdrawn.is_conflict else answer
-        return _UNDECIDED if answer.is_transient else await self._look(decision, attempts, obj, answer)
+        return (
+            _UNDECIDED if answer.is_transient else await self._read_outcome(decision, attempts, obj, answer)
+        )
 
-    async def _look(
-        self, decision: Decision, attempts: "_Attempts", obj: dict[str, Any], refusal: ApiError
+    async def _read_outcome(
+        self, decision: WorkloadDecision, attempts: "_Attempts", obj: dict[str, Any], refusal: ApiError
     ) -> "dict[str, Any] | _Undecided | None":
         """Read what became of a decision that was refused, or met a newer version of the Workload."""
         seen = await self._read(decision.key)
         if seen is None or seen["metadata"]["uid"] != decision.uid:
             return None
-        if decision.stands(seen):
+        if decision.is_written_in(seen):
             # An earlier attempt of ours may be what the last one conflicted with.
             return seen
         is_superseded = _version(seen) != _version(obj)
-        if is_superseded and refusal.is_conflict and self.decides_alike(obj, seen):
-            attempts.upon, attempts.is_open = seen, False
+        if is_superseded and refusal.is_conflict and self.is_same_to_core(obj, seen):
+            attempts.base_version, attempts.may_still_take_effect = seen, False
             return _UNDECIDED
-        if attempts.is_open and not is_superseded:
+        if attempts.may_still_take_effect and not is_superseded:
             return _UNDECIDED
         log.info("a decision was refused", workload=str(decision.key), error=str(refusal))
         if not refusal.is_conflict:
@@ -236,43 +238,45 @@ class GuardedWrites:
         return None
 
     @asynccontextmanager
-    async def _turn(self, decision: Decision, *, is_overdue: bool) -> AsyncGenerator[None]:
+    async def _request_slot(self, decision: WorkloadDecision, *, is_overdue: bool) -> AsyncGenerator[None]:
         """Hold what one request for a decision needs. The lock comes first: no slot is held by what waits."""
         slots = self._slots[decision.kind]
-        async with self.sole_writer(decision.key), slots.overdue if is_overdue else slots.usual:
+        async with self.exclusive_writer(decision.key), slots.overdue if is_overdue else slots.usual:
             yield
 
-    async def _answer(self, obj: dict[str, Any], patch: Patch) -> dict[str, Any] | ApiError:
+    async def _try_patch(self, obj: dict[str, Any], patch: Patch) -> dict[str, Any] | ApiError:
         try:
-            return await self.once(obj, patch)
+            return await self.write_patch(obj, patch)
         except ApiError as error:
             return error
 
     @contextmanager
-    def _attempts(self, decision: Decision) -> Generator["_Attempts"]:
+    def _count_while_overdue(self, decision: WorkloadDecision) -> Generator["_Attempts"]:
         """Count a decision from when it is known to be overdue until it is certain whether it stands."""
-        attempts = _Attempts(decision, self._count)
+        attempts = _Attempts(decision, self._add_overdue)
         try:
             yield attempts
         finally:
-            if attempts.is_reported:
-                self._count(decision.kind, -1)
+            if attempts.is_counted:
+                self._add_overdue(decision.kind, -1)
 
-    def _count(self, kind: DecisionKind, by: int) -> None:
-        count = self._unwritten[kind] = self._unwritten.get(kind, 0) + by
+    def _add_overdue(self, kind: DecisionKind, by: int) -> None:
+        count = self._overdue_decisions[kind] = self._overdue_decisions.get(kind, 0) + by
         self.metrics.set("unwritten_decisions", count, decision=kind)
 
-    async def _withdraw(self, decision: Decision, obj: dict[str, Any], error: ApiError) -> ApiError | None:
+    async def _withdraw(
+        self, decision: WorkloadDecision, obj: dict[str, Any], error: ApiError
+    ) -> ApiError | None:
         """Write the withdrawal of a decision in its place.
 
         Returns:
             None if the decision cannot take effect any more, otherwise what prevented that.
         """
-        patch = decision.withdrawal_of(obj, error)
+        patch = decision.withdrawal_patch_of(obj, error)
         if patch is None:
             return error
-        async with self._turn(decision, is_overdue=True):
-            answer = await self._answer(obj, patch)
+        async with self._request_slot(decision, is_overdue=True):
+            answer = await self._try_patch(obj, patch)
         if isinstance(answer, ApiError):
             return answer
         # A write that changes nothing makes no new version, so the decision could still be written upon it.
@@ -289,9 +293,9 @@ class GuardedWrites:
                     return None
                 # Without an answer nothing is certain, whatever the reason is.
                 attempt += 1
-                await asyncio.sleep(backoff(attempt))
+                await asyncio.sleep(backoff_seconds(attempt))
                 continue
-            self.observed(self.resource, obj)
+            self.store_answer(self.resource, obj)
             return obj
 
 
@@ -310,30 +314,30 @@ class _Attempts:
         count: counts overdue decisions by kind.
     """
 
-    def __init__(self, decision: Decision, count: Callable[[DecisionKind, int], None]) -> None:
-        self.upon: dict[str, Any] | None = None
+    def __init__(self, decision: WorkloadDecision, count: Callable[[DecisionKind, int], None]) -> None:
+        self.base_version: dict[str, Any] | None = None
         """The version of the Workload that it is written upon."""
-        self.is_open = False
+        self.may_still_take_effect = False
         """Whether a write upon this version may still take effect."""
         self.is_overdue = decision.is_overdue
-        self.is_reported = False
+        self.is_counted = False
         self._decision = decision
         self._count = count
         self._began: float | None = None
         self._failures = 0
 
-    def begin(self) -> None:
+    def record_request(self) -> None:
         """A request is sent."""
         if self._began is None:
             self._began = asyncio.get_running_loop().time()
 
-    def failed(self, error: ApiError) -> None:
+    def record_failure(self, error: ApiError) -> None:
         """The request failed, and it is not certain what becomes of it; an overdue decision is reported."""
         now = asyncio.get_running_loop().time()
         began = now if self._began is None else self._began
-        self.is_overdue = self.is_overdue or now - began >= PATIENCE_SECONDS
-        if self.is_overdue and not self.is_reported:
-            self.is_reported = True
+        self.is_overdue = self.is_overdue or now - began >= OVERDUE_SECONDS
+        if self.is_overdue and not self.is_counted:
+            self.is_counted = True
             self._count(self._decision.kind, 1)
             log.warning(
                 "decision cannot be written",
@@ -345,7 +349,7 @@ class _Attempts:
     async def pause(self) -> None:
         """Wait for the next attempt, longer after each."""
         self._failures += 1
-        await asyncio.sleep(backoff(self._failures))
+        await asyncio.sleep(backoff_seconds(self._failures))
 
 
 def _version(obj: dict[str, Any]) -> str:

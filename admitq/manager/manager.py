@@ -36,13 +36,13 @@ from admitq.core.model import SECOND, Instant, ObjectKey
 from admitq.core.state import AdmissionState
 from admitq.manager.admission_writer import AdmissionWriter
 from admitq.manager.background_writes import BackgroundWrites
-from admitq.manager.change_observer import Intake
+from admitq.manager.change_observer import ChangeObserver
 from admitq.manager.decision_writes import DecisionWrites
 from admitq.manager.deferred_work import DeferredWork
-from admitq.manager.event_loop_blocking import Stretches
+from admitq.manager.event_loop_blocking import BlockingTimer
 from admitq.manager.guarded_writes import GuardedWrites
 from admitq.manager.preemption_writer import PreemptionWriter
-from admitq.manager.quarantine import UNREADABLE, Malformed, MalformedReports
+from admitq.manager.quarantine import READ_ERRORS, Quarantine, QuarantineReporter
 from admitq.manager.recovery import CYCLE, Recovery
 from admitq.metrics.measures.manager import ManagerMeasures
 from admitq.metrics.registry import Metrics
@@ -82,16 +82,16 @@ class ManagerOptions:
 
     Args:
         tracks_pods_ready: whether Workloads have a condition that shows whether their pods are ready.
-        tell_reasons: whether each cause of waiting has a reason of its own.
-        reports_malformed: whether this process writes events and statuses of objects that cannot be parsed.
+        has_detailed_reasons: whether each cause of waiting has a reason of its own.
+        reports_quarantined: whether this process writes events and statuses of objects that cannot be parsed.
         counts_transitions: whether this process counts the transitions of Workloads in its metrics. Of
             processes that act at the same time, one counts them.
         merge_patches: whether the admission is written by merge patches instead of server-side apply.
     """
 
     tracks_pods_ready: bool = True
-    tell_reasons: bool = True
-    reports_malformed: bool = True
+    has_detailed_reasons: bool = True
+    reports_quarantined: bool = True
     counts_transitions: bool = True
     merge_patches: bool = False
 
@@ -109,12 +109,12 @@ class Manager:
         metrics: where cycles are counted.
         measures: the metrics of queues and workloads.
         clock: wall time in nanoseconds.
-        observed: puts the answer to a write into the stores.
+        store_answer: puts the answer to a write into the stores.
         start: starts the job of an admitted Workload; the same code as the job controller's.
         refresh: where statuses that show the core's numbers are refreshed.
         leading: whether this process may decide now.
         reading: how Workloads are read.
-        set_aside: how many objects of a resource the stores could not read.
+        count_quarantined_in_store: how many objects of a resource the stores could not read.
         objects: all objects that decisions depend on, as the stores hold them.
         options: what this process does.
     """
@@ -136,7 +136,7 @@ class Manager:
         refresh: Refresh,
         leading: Callable[[], bool],
         reading: Reading | None = None,
-        set_aside: Callable[[Resource], int] = lambda _: 0,
+        count_quarantined_in_store: Callable[[Resource], int] = lambda _: 0,
         objects: Callable[[], Iterable[tuple[Resource, dict[str, Any]]]] = tuple,
         options: ManagerOptions | None = None,
     ) -> None:
@@ -150,16 +150,16 @@ class Manager:
         self._refresh = refresh
         self._leading = leading
         self._wake = asyncio.Event()
-        self._stretches = Stretches(metrics)
-        self._deferred = DeferredWork(self._stretches, metrics.errors)
+        self._blocking = BlockingTimer(metrics)
+        self._deferred = DeferredWork(self._blocking, metrics.errors)
         self._observations = observations(names, reading)
-        self._background = BackgroundWrites(metrics.errors)
+        self._background_writes = BackgroundWrites(metrics.errors)
         writes = GuardedWrites(
             client=client,
             resource=workload_resource,
             workloads=workloads,
-            observed=observed,
-            decides_alike=self._decides_alike,
+            store_answer=observed,
+            is_same_to_core=self._is_same_to_core,
             metrics=metrics,
             field_manager=names.field_manager(CONCERN),
             merge_patches=options.merge_patches,
@@ -169,10 +169,10 @@ class Manager:
             names=names,
             recorder=recorder,
             clock=clock,
-            waits=lambda key: state.queries.workload_phase(key) is Phase.PENDING,
+            is_pending=lambda key: state.queries.workload_phase(key) is Phase.PENDING,
             retry_delay=state.queries.retry_delay,
             tracks_pods_ready=options.tracks_pods_ready,
-            tell_reasons=options.tell_reasons,
+            has_detailed_reasons=options.has_detailed_reasons,
             errors=metrics.errors,
         )
         preemptions = PreemptionWriter(
@@ -185,29 +185,32 @@ class Manager:
             errors=metrics.errors,
         )
         self._decisions = DecisionWrites(
-            self._writer, preemptions, self._background, workloads, start, self._put_of_workload
+            self._writer, preemptions, self._background_writes, workloads, start, self._put_workload_event
         )
-        reports = MalformedReports(
-            self._writer, clock, lambda: options.reports_malformed and leading(), self._background.spawn
+        reports = QuarantineReporter(
+            self._writer,
+            clock,
+            lambda: options.reports_quarantined and leading(),
+            self._background_writes.start,
         )
-        self._malformed = Malformed(metrics, set_aside, reports.report)
+        self._quarantine = Quarantine(metrics, count_quarantined_in_store, reports.report)
         self._recovery = Recovery(
             state=state,
             observations=self._observations,
             objects=objects,
-            complete=self._assume_reservations,
-            malformed=self._malformed,
+            add_unwritten_decisions=self._count_unfinished_reservations,
+            quarantine=self._quarantine,
             metrics=metrics,
             clock=clock,
             cluster_queues=kinds_of(names).cluster_queues,
         )
-        self._intake = Intake(
+        self._observer = ChangeObserver(
             workload_resource=workload_resource,
             recovery=self._recovery,
             measures=measures,
             errors=metrics.errors,
             clock=clock,
-            when_settled=self.when_settled,
+            run_between_cycles=self.run_between_cycles,
             put=self._put,
             forget_report=self._writer.forget,
             state=state,
@@ -218,44 +221,44 @@ class Manager:
 
     def observe(self, resource: Resource, change: Change) -> None:
         """Observe a change in a store: from a watch, or the answer to a write. Never raises."""
-        self._intake.observe(resource, change)
+        self._observer.observe(resource, change)
 
-    def count_malformed(self, resource: Resource) -> None:
+    def update_quarantine_metric(self, resource: Resource) -> None:
         """Count the objects of a resource that cannot be parsed, after the stores found or lost one."""
-        self._malformed.count(resource)
+        self._quarantine.update_metric(resource)
 
-    def _decides_alike(self, decided: dict[str, Any], current: dict[str, Any]) -> bool:
+    def _is_same_to_core(self, decided: dict[str, Any], current: dict[str, Any]) -> bool:
         changed = self._observations[self._workload_resource.plural].changed
-        with suppress(*UNREADABLE):
+        with suppress(*READ_ERRORS):
             return changed(decided) == changed(current)
         return False
 
     def _put(self, event: happened.Event, of: tuple[Resource, dict[str, Any]] | None) -> None:
         """Have the core observe an event, with the object that it is about if that still exists."""
-        with self._recovery.guard(type(event).__name__, of):
-            self._recovery.receiver.observe(event, now=self._clock())
+        with self._recovery.contain_failures(type(event).__name__, of):
+            self._recovery.observing_state.observe(event, now=self._clock())
         self._wake.set()
 
-    def when_settled(self, work: Callable[[], None]) -> None:
+    def run_between_cycles(self, work: Callable[[], None]) -> None:
         """Do work that needs the state: at once, or after the cycle that runs and all that arrived before."""
-        self._deferred.run(work)
+        self._deferred.run_between_cycles(work)
 
-    async def settled(self) -> None:
+    async def wait_for_cycle_end(self) -> None:
         """Wait until no cycle runs and the core has observed all that arrived before.
 
         Until the caller awaits something else, the state is one between two cycles.
         """
-        await self._deferred.settled()
+        await self._deferred.wait_for_cycle_end()
 
-    def _assume_reservations(self, state: AdmissionState) -> None:
+    def _count_unfinished_reservations(self, state: AdmissionState) -> None:
         """Have a new state count the reservations that are being written, which the stores may not show."""
         # No workload is left out for it: what is being written must be counted, or be observed first.
-        with self._recovery.guard("ReserveQuota", None):
-            for instruction in self._decisions.reserving():
+        with self._recovery.contain_failures("ReserveQuota", None):
+            for instruction in self._decisions.unfinished_reservations():
                 state.assume(instruction, now=self._clock())
 
-    def _put_of_workload(self, event: happened.Event, key: ObjectKey) -> None:
-        self._deferred.run(lambda: self._put(event, self._workload(key)))
+    def _put_workload_event(self, event: happened.Event, key: ObjectKey) -> None:
+        self._deferred.run_between_cycles(lambda: self._put(event, self._workload(key)))
 
     def _workload(self, key: ObjectKey | None) -> tuple[Resource, dict[str, Any]] | None:
         obj = None if key is None else self._workloads.get(*key)
@@ -269,68 +272,68 @@ class Manager:
         After an exception of the core, nothing is decided before a new state is built from the stores. A
         report or a metric that fails does not change a decision.
         """
-        self._background.spawn(self._writer.run())
-        self._stretches.begin()
+        self._background_writes.start(self._writer.run())
+        self._blocking.start()
         try:
             while True:
                 self._wake.clear()
                 await self._deferred.run_deferred()
-                if self._recovery.is_due:
-                    self._stretches.end()
-                    await self._recovery.make_anew()
-                    self._stretches.begin()
-                idle = await self._turn()
+                if self._recovery.is_rebuild_due:
+                    self._blocking.stop()
+                    await self._recovery.rebuild_state()
+                    self._blocking.start()
+                idle = await self._run_step()
                 if idle == 0:
                     # Watches, writes and renewals get their turn between two cycles.
-                    await self._stretches.give_turn()
+                    await self._blocking.yield_to_loop()
                 else:
-                    self._stretches.end()
-                    await self._idle(idle)
-                    self._stretches.begin()
+                    self._blocking.stop()
+                    await self._wait_for_change(idle)
+                    self._blocking.start()
         finally:
-            self._background.cancel()
+            self._background_writes.cancel()
 
-    async def _turn(self) -> float | None:
+    async def _run_step(self) -> float | None:
         """Carry out instructions, and run a cycle if one is due; returns the seconds until the next one."""
         try:
             # Instructions of all events since the last turn are carried out together.
             await self._carry_out(self.state.instructions())
-            if self._recovery.is_due:
+            if self._recovery.is_rebuild_due:
                 return 0.0
             now = self._clock()
             due = self.state.next_wakeup(now) if self._leading() else None
             if due is not None and due <= now:
-                await self._cycle(now)
+                await self._run_cycle(now)
                 return 0.0
             idle = None if due is None else (due - now) / SECOND
-            search = self._recovery.search_on() if self._leading() else None
+            search = self._recovery.continue_search() if self._leading() else None
             return min((each for each in (idle, search) if each is not None), default=None)
         except Exception as error:  # noqa: BLE001 - a defect in a cycle must not end all that goes on beside it
-            self._recovery.failed(CYCLE, self._workload(self.state.deciding), error)
+            self._recovery.record_failure(CYCLE, self._workload(self.state.deciding), error)
             return 0.0
 
     def lead(self) -> None:
         """Begin to act as the leader: report what this process observed as a follower."""
-        self._malformed.report_all()
+        self._quarantine.report_all()
         self._wake.set()
 
-    async def _idle(self, seconds: float | None) -> None:
+    async def _wait_for_change(self, seconds: float | None) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._wake.wait()
 
-    async def _cycle(self, now: Instant) -> None:
+    async def _run_cycle(self, now: Instant) -> None:
         started, before = time.perf_counter(), self.state.queries.cycles_run
-        with self._deferred.deferring():
+        with self._deferred.defer_all():
             for _ in self.state.cycle_steps(happened.CyclesRequested(limit=1), now=now):
-                if self._stretches.is_turn_due:
-                    await self._stretches.give_turn()
+                if self._blocking.should_yield:
+                    await self._blocking.yield_to_loop()
         instructions = self.state.instructions()
         if self.state.queries.cycles_run == before:
             # Only time has passed: no workload was tried.
             await self._carry_out(instructions)
             return
-        self._recovery.cycle_ended()
+        self._recovery.record_cycle()
         admits = any(isinstance(item, ReserveQuota) for item in instructions)
         result = "success" if admits else "inadmissible"
         took = time.perf_counter() - started
@@ -348,8 +351,8 @@ class Manager:
 
     async def _carry_out(self, instructions: list[Instruction]) -> None:
         for instruction in instructions:
-            if self._stretches.is_turn_due:
-                await self._stretches.give_turn()
+            if self._blocking.should_yield:
+                await self._blocking.yield_to_loop()
             match instruction:
                 case ReserveQuota():
                     self._decisions.reserve(instruction)
@@ -369,7 +372,7 @@ class Manager:
             case ReportPending():
                 self._writer.schedule_report(instruction)
             case ReportSecondPass():
-                self._writer.tell_second_pass(instruction)
+                self._writer.record_second_pass_failure(instruction)
             case RefreshClusterQueue(name):
                 self._refresh.cluster_queue(name)
             case RefreshLocalQueue(key):

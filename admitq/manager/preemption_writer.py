@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from admitq.core.instructions import Preempt
 from admitq.core.model import Instant
-from admitq.manager.guarded_writes import Decision, DecisionKind, GuardedWrites
+from admitq.manager.guarded_writes import DecisionKind, GuardedWrites, WorkloadDecision
 from admitq.metrics.measures.workloads import WorkloadMeasures
 from admitq.process.unexpected_errors import LOG_ONLY, ErrorPart, UnexpectedErrors
 from admitq.runtime.events import EventRecorder
@@ -18,7 +18,7 @@ from admitq.workloads.transitions import Transition, condition, holds, holds_quo
 from admitq_api.conditions import ConditionType, Reason
 from admitq_api.labels import Names
 
-EVENT: Final = event_of(Reason.PREEMPTED)
+EVICTION_EVENT: Final = event_of(Reason.PREEMPTED)
 
 
 @dataclass
@@ -47,19 +47,19 @@ class PreemptionWriter:
 
     async def preempt(self, instruction: Preempt) -> bool:
         """Write a preemption and tell of it; returns False if it is certain that there is no eviction."""
-        preemptor = self.writes.current(instruction.preemptor, instruction.preemptor_uid)
+        preemptor = self.writes.latest_version(instruction.preemptor, instruction.preemptor_uid)
         message = messages.preempted(instruction, self._job_uid(preemptor))
-        before = self.writes.current(instruction.key, instruction.uid)
-        if before is not None and _is_leaving(before):
+        before = self.writes.latest_version(instruction.key, instruction.uid)
+        if before is not None and _is_being_evicted(before):
             return True
         with call_priority(CallPriority.EVICTION):
-            written = await self.writes.until_certain(
-                Decision(
+            written = await self.writes.write_decision(
+                WorkloadDecision(
                     DecisionKind.PREEMPTION,
                     instruction.key,
                     instruction.uid,
                     lambda obj: self._patch(obj, instruction, message),
-                    _is_leaving,
+                    _is_being_evicted,
                 )
             )
         if written is None:
@@ -67,7 +67,7 @@ class PreemptionWriter:
         if (condition(written, ConditionType.PREEMPTED) or {}).get("message") == message:
             # The preemption stands, whether or not its events can be recorded.
             with self.errors.contain(ErrorPart.REPORT, instruction.key):
-                self._tell(instruction, message, written, preemptor)
+                self._record(instruction, message, written, preemptor)
         return True
 
     def _patch(self, obj: dict[str, Any], instruction: Preempt, message: str) -> dict[str, Any] | None:
@@ -77,7 +77,7 @@ class PreemptionWriter:
         transition.preempt(instruction.reason, message)
         return transition.patch()
 
-    def _tell(
+    def _record(
         self, instruction: Preempt, message: str, written: dict[str, Any], preemptor: dict[str, Any] | None
     ) -> None:
         self.measures.preempted(instruction.preemptor_path[-1], instruction.reason)
@@ -86,7 +86,7 @@ class PreemptionWriter:
             self.priority_of(written),
         )
         self.recorder.event(written, "Normal", "Preempted", f"{message}; {priorities}")
-        self.recorder.event(written, "Normal", EVENT, message)
+        self.recorder.event(written, "Normal", EVICTION_EVENT, message)
         if preemptor is not None:
             note = f"Preempted workload {instruction.key} (UID: {instruction.uid}) in ClusterQueue"
             queue = instruction.victim_path[-1]
@@ -98,6 +98,6 @@ class PreemptionWriter:
         return (preemptor["metadata"].get("labels") or {}).get(self.names.job_uid, "")
 
 
-def _is_leaving(workload: dict[str, Any]) -> bool:
+def _is_being_evicted(workload: dict[str, Any]) -> bool:
     """Whether the Workload is being evicted, for whatever reason, and its quota will be free."""
     return is_reserved(workload) and holds(workload, ConditionType.EVICTED)

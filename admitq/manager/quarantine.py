@@ -22,90 +22,90 @@ from admitq_api.conditions import ConditionType, Reason
 
 log = logger(__name__)
 
-UNREADABLE: Final = (stored_fields.MalformedField, KeyError, TypeError, ValueError, AttributeError)
+READ_ERRORS: Final = (stored_fields.MalformedField, KeyError, TypeError, ValueError, AttributeError)
 """What reading an object raises that does not have the shape it should."""
 
 
-MALFORMED: Final = "Malformed"
+MALFORMED_EVENT: Final = "Malformed"
 WITH_ACTIVE_CONDITION: Final = ("clusterqueues", "localqueues")
 
 
-def what_is_left(observation: Observation, obj: dict[str, Any]) -> Event:
+def quarantined_event(observation: Observation, obj: dict[str, Any]) -> Event:
     """What the core observes of an object that is left out: what still counts of it, or that it is gone.
 
     What a Workload holds still counts, and so do the quota and the cohort of a ClusterQueue.
     """
     if observation.quarantined is not None:
-        with suppress(*UNREADABLE):
+        with suppress(*READ_ERRORS):
             return observation.quarantined(obj)
     return observation.deleted(obj)
 
 
 @dataclass(frozen=True, slots=True)
-class Malformation:
+class QuarantinedObject:
     """A stored object that cannot be read, or is left out for another reason, and why."""
 
     resource: Resource
     obj: dict[str, Any]
     problem: str
-    reason: str = MALFORMED
+    reason: str = MALFORMED_EVENT
     """Of the event about it."""
 
 
 @dataclass
-class Malformed:
+class Quarantine:
     """The stored objects that cannot be read now.
 
     Args:
         metrics: where they are counted.
-        set_aside: how many objects of a resource did not even come as far as to be read here.
+        count_in_store: how many objects of a resource are quarantined in its store.
         report: called with each object that is left out.
     """
 
     metrics: Metrics
-    set_aside: Callable[[Resource], int]
-    report: Callable[[Malformation], None] = lambda _: None
-    known: dict[tuple[str, ObjectKey], Malformation] = field(
-        default_factory=dict[tuple[str, ObjectKey], Malformation]
+    count_in_store: Callable[[Resource], int]
+    report: Callable[[QuarantinedObject], None] = lambda _: None
+    objects: dict[tuple[str, ObjectKey], QuarantinedObject] = field(
+        default_factory=dict[tuple[str, ObjectKey], QuarantinedObject]
     )
 
-    def found(self, resource: Resource, obj: dict[str, Any], error: Exception) -> bool:
+    def add_unreadable(self, resource: Resource, obj: dict[str, Any], error: Exception) -> bool:
         """Note that an object cannot be read, and tell so on it; returns whether that is news."""
         problem = str(error) if isinstance(error, stored_fields.MalformedField) else f"unreadable: {error!r}"
-        return self.leave_out(resource, obj, problem, MALFORMED)
+        return self.add(resource, obj, problem, MALFORMED_EVENT)
 
-    def leave_out(self, resource: Resource, obj: dict[str, Any], problem: str, reason: str) -> bool:
+    def add(self, resource: Resource, obj: dict[str, Any], problem: str, reason: str) -> bool:
         """Note that an object is left out, and tell so on it; returns whether that is news."""
         key = key_of(obj)
-        before = self.known.get((resource.plural, key))
-        now = self.known[resource.plural, key] = Malformation(resource, obj, problem, reason)
+        before = self.objects.get((resource.plural, key))
+        now = self.objects[resource.plural, key] = QuarantinedObject(resource, obj, problem, reason)
         if before is not None and before.problem == problem:
             return False
-        self.count(resource)
+        self.update_metric(resource)
         log.warning("object is left out", resource=resource.plural, object=str(key), problem=problem)
         self.report(now)
         return True
 
-    def mended(self, plural: str, key: ObjectKey) -> None:
+    def remove(self, plural: str, key: ObjectKey) -> None:
         """Note that an object can be read, or is gone."""
-        if (one := self.known.pop((plural, key), None)) is not None:
-            self.count(one.resource)
+        if (one := self.objects.pop((plural, key), None)) is not None:
+            self.update_metric(one.resource)
 
     def report_all(self) -> None:
         """Report all objects that are left out: this process may write now."""
-        for one in self.known.values():
+        for one in self.objects.values():
             self.report(one)
 
-    def count(self, resource: Resource) -> None:
+    def update_metric(self, resource: Resource) -> None:
         """Tell how many objects of a resource cannot be read."""
         with self.metrics.errors.contain(ErrorPart.METRICS, resource):
-            unreadable = sum(plural == resource.plural for plural, _ in self.known)
-            count = unreadable + self.set_aside(resource)
+            unreadable = sum(plural == resource.plural for plural, _ in self.objects)
+            count = unreadable + self.count_in_store(resource)
             self.metrics.set("malformed_objects", count, resource=resource.plural)
 
 
 @dataclass(frozen=True)
-class MalformedReports:
+class QuarantineReporter:
     """Reports objects that are left out, by an event and by their status.
 
     Args:
@@ -120,11 +120,11 @@ class MalformedReports:
     leading: Callable[[], bool]
     spawn: Callable[[Awaitable[None]], object]
 
-    def report(self, one: Malformation) -> None:
+    def report(self, one: QuarantinedObject) -> None:
         """Report an object, if this process may write."""
         self.spawn(self._report(one))
 
-    async def _report(self, one: Malformation) -> None:
+    async def _report(self, one: QuarantinedObject) -> None:
         if not self.leading():
             return
         key = key_of(one.obj)
@@ -132,14 +132,14 @@ class MalformedReports:
         try:
             if one.resource == self.writer.writes.resource:
                 uid = one.obj["metadata"]["uid"]
-                await self.writer.report(key, uid, Explanation(Reason.MISCONFIGURED, one.problem), ())
+                await self.writer.write_pending(key, uid, Explanation(Reason.MISCONFIGURED, one.problem), ())
             elif one.resource.plural in WITH_ACTIVE_CONDITION:
                 await self._report_inactive(one)
-        except (ApiError, *UNREADABLE) as error:
+        except (ApiError, *READ_ERRORS) as error:
             # The event and the metric tell it already; the status of such an object may not be writable.
             log.info("status of a malformed object was not written", object=str(key), error=repr(error))
 
-    async def _report_inactive(self, one: Malformation) -> None:
+    async def _report_inactive(self, one: QuarantinedObject) -> None:
         metadata = one.obj["metadata"]
         before = (one.obj.get("status") or {}).get("conditions") or []
         state = conditions.with_condition(
@@ -162,4 +162,4 @@ class MalformedReports:
             subresource="status",
             field_manager=self.writer.names.field_manager(CONCERN),
         )
-        self.writer.writes.observed(one.resource, written)
+        self.writer.writes.store_answer(one.resource, written)

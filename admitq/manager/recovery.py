@@ -28,9 +28,9 @@ from typing import Any, Final, Generic, Protocol, Self, TypeAlias, TypeVar
 from admitq.core.events import Event
 from admitq.core.model import Instant, ObjectKey
 from admitq.core.waiting.heads import Pause
-from admitq.manager.failing_queue_search import CulpritSearch
-from admitq.manager.guarded_writes import backoff
-from admitq.manager.quarantine import UNREADABLE, Malformed, what_is_left
+from admitq.manager.failing_queue_search import FailingQueueSearch
+from admitq.manager.guarded_writes import backoff_seconds
+from admitq.manager.quarantine import READ_ERRORS, Quarantine, quarantined_event
 from admitq.metrics.registry import Metrics
 from admitq.process.logs import logger
 from admitq.runtime.resources import Resource
@@ -46,7 +46,7 @@ INTERNAL_ERROR: Final = "InternalError"
 CYCLE: Final = "cycle"
 """What the core does when it decides, as failures are counted."""
 
-_AT_A_TIME: Final = 100
+_OBJECTS_PER_TURN: Final = 100
 """Objects that are observed before other tasks get their turn; so many take a few milliseconds."""
 
 ObjectId: TypeAlias = tuple[str, ObjectKey]
@@ -77,43 +77,43 @@ class Recoverable(Protocol):
         ...
 
 
-_Decides = TypeVar("_Decides", bound=Recoverable)
+_State = TypeVar("_State", bound=Recoverable)
 
 
 @dataclass
-class Recovery(Generic[_Decides]):
+class Recovery(Generic[_State]):
     """Keeps the state of the core reliable.
 
     Args:
         state: what decides.
         observations: how objects become events, by the plural of their resource.
         objects: all objects that decisions depend on, as the stores hold them.
-        malformed: reports objects that are left out.
+        quarantine: reports objects that are left out.
         metrics: where failures are counted.
         clock: wall time in nanoseconds.
         cluster_queues: the resource of ClusterQueues.
-        complete: called with a new state that has observed all objects, before it decides. What it does must
-            be guarded.
+        add_unwritten_decisions: called with a new state after it has observed all objects, and before it
+            decides. The function must not raise.
     """
 
-    state: _Decides
+    state: _State
     observations: Mapping[str, Observation]
     objects: Callable[[], Iterable[tuple[Resource, dict[str, Any]]]]
-    malformed: Malformed
+    quarantine: Quarantine
     metrics: Metrics
     clock: Callable[[], Instant]
     cluster_queues: Resource
-    complete: Callable[[_Decides], None] = lambda _: None
+    add_unwritten_decisions: Callable[[_State], None] = lambda _: None
 
-    _set_aside: dict[ObjectId, Event] = field(default_factory=dict[ObjectId, Event])
+    _failed_events: dict[ObjectId, Event] = field(default_factory=dict[ObjectId, Event])
     """Objects that the core failed on, by the event that it failed to take in or to decide over."""
-    _without: set[ObjectId] = field(default_factory=set[ObjectId])
+    _excluded: set[ObjectId] = field(default_factory=set[ObjectId])
     """Those of them of which the core cannot even take in what still counts."""
     _pauses: dict[ObjectId, Pause] = field(default_factory=dict[ObjectId, Pause])
     """The cohort trees whose usage is not known, by the object of which nothing counts."""
-    _fresh: _Decides | None = None
+    _new_state: _State | None = None
     """The state that is being made."""
-    _search: CulpritSearch = field(default_factory=CulpritSearch)
+    _search: FailingQueueSearch = field(default_factory=FailingQueueSearch)
     _begins_search: bool = False
     """Whether a search begins with the new state."""
     _error: Exception | None = None
@@ -124,44 +124,44 @@ class Recovery(Generic[_Decides]):
     """Failures in a row, without a cycle in between that came to its end."""
 
     @property
-    def is_due(self) -> bool:
+    def is_rebuild_due(self) -> bool:
         """Whether a new state has to be made before anything is decided."""
-        return self._fresh is not None
+        return self._new_state is not None
 
     @property
-    def receiver(self) -> _Decides:
+    def observing_state(self) -> _State:
         """The state that observes what happens now."""
-        return self.state if self._fresh is None else self._fresh
+        return self.state if self._new_state is None else self._new_state
 
-    def cycle_ended(self) -> None:
+    def record_cycle(self) -> None:
         """Note that the core decided without a failure."""
         self._failures = 0
-        self._search.cycle_ended()
+        self._search.record_success()
 
-    def search_on(self) -> float | None:
+    def continue_search(self) -> float | None:
         """Go on with the search for what makes cycles fail, as nothing is due to be decided.
 
         Returns:
             In how many seconds to call this again, 0 if something may be due now; None if no search goes on.
         """
-        if not self._search.is_on:
+        if not self._search.is_running:
             return None
-        if self._search.is_undecided and _monotonic() >= self._retry_at:
-            self._search.retry()
-        culprits = self._search.advance()
-        self._pause(self.state)
+        if self._search.is_inconclusive and _monotonic() >= self._retry_at:
+            self._search.retry_failed_groups()
+        culprits = self._search.release_next_group()
+        self._update_pause(self.state)
         if culprits:
-            self._leave_out_queues(culprits)
-            self._fresh = self.state.empty()
-        return max(0.0, self._retry_at - _monotonic()) if self._search.is_undecided else 0.0
+            self._quarantine_queues(culprits)
+            self._new_state = self.state.empty()
+        return max(0.0, self._retry_at - _monotonic()) if self._search.is_inconclusive else 0.0
 
-    def _leave_out_queues(self, names: Collection[str]) -> None:
+    def _quarantine_queues(self, names: Collection[str]) -> None:
         error = self._error or RuntimeError("cycles fail")
         for resource, obj in tuple(self.objects()):
             if resource == self.cluster_queues and key_of(obj).name in names:
-                self._leave_out(resource, obj, error)
+                self._quarantine_object(resource, obj, error)
 
-    def changed(self, resource: Resource, obj: dict[str, Any]) -> tuple[Event | None, bool]:
+    def read_changed(self, resource: Resource, obj: dict[str, Any]) -> tuple[Event | None, bool]:
         """Note that an object is as follows; it is reported if it cannot be read.
 
         Returns:
@@ -172,53 +172,57 @@ class Recovery(Generic[_Decides]):
         observation = self.observations[resource.plural]
         try:
             event = observation.changed(obj)
-        except UNREADABLE as error:
-            self.malformed.found(resource, obj, error)
+        except READ_ERRORS as error:
+            self.quarantine.add_unreadable(resource, obj, error)
         else:
-            if self._set_aside.get(which) != event:
+            if self._failed_events.get(which) != event:
                 self._forget(which)
-                self.malformed.mended(*which)
+                self.quarantine.remove(*which)
                 return event, True
-        is_observed = which not in self._without
-        event = what_is_left(observation, obj) if is_observed else None
+        is_observed = which not in self._excluded
+        event = quarantined_event(observation, obj) if is_observed else None
         if event is None or event == observation.deleted(obj):
-            self._pauses[which] = trees_of(resource.plural, obj)
-            self._pause(self.state)
+            self._pauses[which] = uncertain_trees(resource.plural, obj)
+            self._update_pause(self.state)
         return event, False
 
-    def deleted(self, resource: Resource, obj: dict[str, Any]) -> Event:
+    def forget_deleted(self, resource: Resource, obj: dict[str, Any]) -> Event:
         """Note that an object is gone; return what the core observes of that."""
         which = (resource.plural, key_of(obj))
         self._forget(which)
-        self.malformed.mended(*which)
+        self.quarantine.remove(*which)
         return self.observations[resource.plural].deleted(obj)
 
     def _forget(self, which: ObjectId) -> None:
-        self._set_aside.pop(which, None)
-        self._without.discard(which)
+        self._failed_events.pop(which, None)
+        self._excluded.discard(which)
         if self._pauses.pop(which, None) is not None:
-            self._pause(self.state)
+            self._update_pause(self.state)
 
-    def _pause(self, state: _Decides) -> None:
+    def _update_pause(self, state: _State) -> None:
         """Have those take no part in cycles that the search or an object of which nothing counts excludes."""
         pauses = self._pauses.values()
         state.pause(
             Pause(
-                self._search.paused,
+                self._search.paused_queues,
                 cohorts=frozenset(name for each in pauses for name in each.cohorts),
                 trees_of=frozenset(name for each in pauses for name in each.trees_of),
             )
         )
 
     @contextmanager
-    def guard(self, during: str, culprit: tuple[Resource, dict[str, Any]] | None) -> Generator[None]:
+    def contain_failures(
+        self, during: str, culprit: tuple[Resource, dict[str, Any]] | None
+    ) -> Generator[None]:
         """Give a context whose exceptions are failures of the core; the arguments are those of ``failed``."""
         try:
             yield
         except Exception as error:  # noqa: BLE001 - one object that the core fails on must not stop the others
-            self.failed(during, culprit, error)
+            self.record_failure(during, culprit, error)
 
-    def failed(self, during: str, culprit: tuple[Resource, dict[str, Any]] | None, error: Exception) -> None:
+    def record_failure(
+        self, during: str, culprit: tuple[Resource, dict[str, Any]] | None, error: Exception
+    ) -> None:
         """Leave the state as it is and begin a new one.
 
         Args:
@@ -231,60 +235,60 @@ class Recovery(Generic[_Decides]):
         log.error("the core failed and is started anew", during=during, object=str(key), exc_info=error)
         self.metrics.increment("core_failures_total", during=during)
         if culprit is not None:
-            self._leave_out(*culprit, error)
+            self._quarantine_object(*culprit, error)
         elif during == CYCLE:
-            self._error, self._begins_search = error, not self._search.is_on
-            self._search.cycle_failed()
-            self._retry_at = _monotonic() + backoff(self._failures)
-        self._fresh = self.state.empty()
+            self._error, self._begins_search = error, not self._search.is_running
+            self._search.record_failure()
+            self._retry_at = _monotonic() + backoff_seconds(self._failures)
+        self._new_state = self.state.empty()
 
-    def _leave_out(self, resource: Resource, obj: dict[str, Any], error: Exception) -> None:
+    def _quarantine_object(self, resource: Resource, obj: dict[str, Any], error: Exception) -> None:
         which = (resource.plural, key_of(obj))
         try:
             event = self.observations[resource.plural].changed(obj)
-        except UNREADABLE:
+        except READ_ERRORS:
             # It is known as malformed. The core failed on what is left of it.
-            self._without.add(which)
+            self._excluded.add(which)
             return
-        if self._set_aside.get(which) == event:
-            self._without.add(which)
-        self._set_aside[which] = event
+        if self._failed_events.get(which) == event:
+            self._excluded.add(which)
+        self._failed_events[which] = event
         problem = f"internal error, the object is quarantined until it changes: {error!r}"
-        self.malformed.leave_out(resource, obj, problem, INTERNAL_ERROR)
+        self.quarantine.add(resource, obj, problem, INTERNAL_ERROR)
 
-    async def make_anew(self) -> None:
+    async def rebuild_state(self) -> None:
         """Make a new state of what the stores hold, and have it decide from now on.
 
         It begins later after each failure in a row, except in a search, in which others go on meanwhile.
         """
-        while (fresh := self._fresh) is not None:
-            await asyncio.sleep(backoff(1 if self._search.is_on else self._failures))
+        while (fresh := self._new_state) is not None:
+            await asyncio.sleep(backoff_seconds(1 if self._search.is_running else self._failures))
             for number, (resource, obj) in enumerate(self.objects(), start=1):
                 # At once: what happens to the object from now on is observed after it.
-                if not self._observed(fresh, resource, obj):
+                if not self._observe_in_new_state(fresh, resource, obj):
                     break
-                if number % _AT_A_TIME == 0:
+                if number % _OBJECTS_PER_TURN == 0:
                     await asyncio.sleep(0)
-            if self._fresh is fresh:
-                self.complete(fresh)
-            if self._fresh is fresh:
-                self._fresh = None
+            if self._new_state is fresh:
+                self.add_unwritten_decisions(fresh)
+            if self._new_state is fresh:
+                self._new_state = None
                 if self._begins_search:
                     self._begins_search = False
                     self._search.begin(fresh.trees())
-                self._pause(fresh)
+                self._update_pause(fresh)
                 self.state.become(fresh)
 
-    def _observed(self, fresh: _Decides, resource: Resource, obj: dict[str, Any]) -> bool:
+    def _observe_in_new_state(self, fresh: _State, resource: Resource, obj: dict[str, Any]) -> bool:
         """Have an object observed; whether the state that is being made is still the same."""
-        event, _ = self.changed(resource, obj)
-        if event is not None and self._fresh is fresh:
-            with self.guard(type(event).__name__, (resource, obj)):
+        event, _ = self.read_changed(resource, obj)
+        if event is not None and self._new_state is fresh:
+            with self.contain_failures(type(event).__name__, (resource, obj)):
                 fresh.observe(event, now=self.clock())
-        return self._fresh is fresh
+        return self._new_state is fresh
 
 
-def trees_of(plural: str, obj: dict[str, Any]) -> Pause:
+def uncertain_trees(plural: str, obj: dict[str, Any]) -> Pause:
     """The cohort trees whose usage the core does not know without an object."""
     match plural:
         case "clusterqueues":

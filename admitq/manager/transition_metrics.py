@@ -51,30 +51,30 @@ class TransitionMetrics(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Versions:
+class WorkloadVersions:
     """Two versions of one Workload that follow each other. The later one is None if it was deleted."""
 
-    former: JsonObject
-    latter: JsonObject | None
+    old: JsonObject
+    new: JsonObject | None
     now: Instant
 
     @property
-    def last(self) -> JsonObject:
+    def last_seen(self) -> JsonObject:
         """The Workload as it is, or as it was last."""
-        return self.former if self.latter is None else self.latter
+        return self.old if self.new is None else self.new
 
-    def became(self, type: ConditionType) -> bool:  # noqa: A002 the API's name
+    def has_become_true(self, type: ConditionType) -> bool:  # noqa: A002 the API's name
         """Whether a condition became True."""
-        return self.latter is not None and not holds(self.former, type) and holds(self.latter, type)
+        return self.new is not None and not holds(self.old, type) and holds(self.new, type)
 
     def seconds_since(self, type: ConditionType) -> float:  # noqa: A002 the API's name
         """How long ago a condition took the status that it has."""
-        return self._seconds(since(self.last, type))
+        return self._seconds(since(self.last_seen, type))
 
     @property
     def seconds_queued(self) -> float:
         """How long ago the wait began that ended with the last reservation."""
-        return self._seconds(queued_since(self.last))
+        return self._seconds(queued_since(self.last_seen))
 
     def _seconds(self, start: Instant | None) -> float:
         return 0.0 if start is None else max(0, self.now - start) / SECOND
@@ -84,26 +84,26 @@ def _cluster_queue(workload: JsonObject) -> str:
     return value_at(workload, ("status", "admission", "clusterQueue"), "")
 
 
-def _reservation(versions: Versions, metrics: TransitionMetrics) -> None:
-    if versions.became(ConditionType.QUOTA_RESERVED):
-        workload = versions.last
+def _count_reservation(versions: WorkloadVersions, metrics: TransitionMetrics) -> None:
+    if versions.has_become_true(ConditionType.QUOTA_RESERVED):
+        workload = versions.last_seen
         metrics.quota_reserved(workload, _cluster_queue(workload), versions.seconds_queued)
 
 
-def _admission(versions: Versions, metrics: TransitionMetrics) -> None:
-    if not versions.became(ConditionType.ADMITTED):
+def _count_admission(versions: WorkloadVersions, metrics: TransitionMetrics) -> None:
+    if not versions.has_become_true(ConditionType.ADMITTED):
         return
-    at_once = versions.became(ConditionType.QUOTA_RESERVED)
+    at_once = versions.has_become_true(ConditionType.QUOTA_RESERVED)
     since_reserved = 0.0 if at_once else versions.seconds_since(ConditionType.QUOTA_RESERVED)
-    workload = versions.last
+    workload = versions.last_seen
     metrics.admitted(workload, _cluster_queue(workload), versions.seconds_queued, since_reserved)
 
 
-def _readiness(versions: Versions, metrics: TransitionMetrics) -> None:
-    workload = versions.last
+def _count_readiness(versions: WorkloadVersions, metrics: TransitionMetrics) -> None:
+    workload = versions.last_seen
     ready = condition(workload, ConditionType.PODS_READY) or {}
     is_first = ready.get("reason") == Reason.STARTED and holds(workload, ConditionType.ADMITTED)
-    if is_first and versions.became(ConditionType.PODS_READY):
+    if is_first and versions.has_become_true(ConditionType.PODS_READY):
         since_admitted = versions.seconds_since(ConditionType.ADMITTED)
         metrics.pods_became_ready(workload, versions.seconds_queued, since_admitted)
 
@@ -113,35 +113,35 @@ class _Eviction(NamedTuple):
     cause: str
 
 
-def _eviction_of(versions: Versions) -> _Eviction:
+def _find_eviction(versions: WorkloadVersions) -> _Eviction:
     """What an eviction counts as: what the Workload's statistics added, else what its conditions state."""
-    workload = versions.last
+    workload = versions.last_seen
     for counted in value_at(workload, ("status", "schedulingStats", "evictions"), []):
         eviction = _Eviction(counted.get("reason", ""), counted.get("underlyingCause") or "")
-        if (counted.get("count") or 0) > evictions_of(versions.former, *eviction):
+        if (counted.get("count") or 0) > evictions_of(versions.old, *eviction):
             return eviction
     stated: str = (condition(workload, ConditionType.EVICTED) or {}).get("reason", "")
     reason = get_metric_reason(stated)
     cause = stated.removeprefix(reason).removeprefix("DueTo")
     if stated == Reason.PODS_READY_TIMEOUT:
-        ready = condition(versions.former, ConditionType.PODS_READY) or {}
+        ready = condition(versions.old, ConditionType.PODS_READY) or {}
         recovers = ready.get("reason") == Reason.WAIT_FOR_RECOVERY
         cause = Reason.WAIT_FOR_RECOVERY if recovers else Reason.WAIT_FOR_START
     return _Eviction(reason, str(cause))
 
 
-def _eviction(versions: Versions, metrics: TransitionMetrics) -> None:
-    if versions.became(ConditionType.EVICTED):
-        eviction = _eviction_of(versions)
-        first = evictions_of(versions.former, *eviction) == 0
-        metrics.evicted(versions.last, eviction.reason, eviction.cause, first=first)
+def _count_eviction(versions: WorkloadVersions, metrics: TransitionMetrics) -> None:
+    if versions.has_become_true(ConditionType.EVICTED):
+        eviction = _find_eviction(versions)
+        first = evictions_of(versions.old, *eviction) == 0
+        metrics.evicted(versions.last_seen, eviction.reason, eviction.cause, first=first)
 
 
-def _release(versions: Versions, metrics: TransitionMetrics) -> None:
+def _count_release(versions: WorkloadVersions, metrics: TransitionMetrics) -> None:
     """The end of an eviction: the Workload waits again, has finished, or is gone."""
-    former, last = versions.former, versions.last
+    former, last = versions.old, versions.last_seen
     held = is_reserved(former) and not holds(former, ConditionType.FINISHED)
-    holds_on = versions.latter is not None and is_reserved(last) and not holds(last, ConditionType.FINISHED)
+    holds_on = versions.new is not None and is_reserved(last) and not holds(last, ConditionType.FINISHED)
     if held and not holds_on and holds(last, ConditionType.EVICTED):
         reason = (condition(last, ConditionType.EVICTED) or {}).get("reason", "")
         metrics.quota_released(
@@ -149,28 +149,28 @@ def _release(versions: Versions, metrics: TransitionMetrics) -> None:
         )
 
 
-def _end(versions: Versions, metrics: TransitionMetrics) -> None:
-    if not versions.became(ConditionType.FINISHED):
+def _count_end(versions: WorkloadVersions, metrics: TransitionMetrics) -> None:
+    if not versions.has_become_true(ConditionType.FINISHED):
         return
-    workload = versions.last
+    workload = versions.last_seen
     is_admitted = holds(workload, ConditionType.ADMITTED)
     metrics.finished(workload, versions.seconds_since(ConditionType.ADMITTED) if is_admitted else None)
     reason = (condition(workload, ConditionType.FINISHED) or {}).get("reason")
-    if reason == Reason.WORKLOAD_SLICE_REPLACED and is_reserved(versions.former):
+    if reason == Reason.WORKLOAD_SLICE_REPLACED and is_reserved(versions.old):
         metrics.slice_replaced(workload)
 
 
-TRANSITIONS: Final[tuple[Callable[[Versions, TransitionMetrics], None], ...]] = (
-    _reservation,
-    _admission,
-    _readiness,
-    _eviction,
-    _release,
-    _end,
+TRANSITIONS: Final[tuple[Callable[[WorkloadVersions, TransitionMetrics], None], ...]] = (
+    _count_reservation,
+    _count_admission,
+    _count_readiness,
+    _count_eviction,
+    _count_release,
+    _count_end,
 )
 
 
-def count_transitions(versions: Versions, metrics: TransitionMetrics) -> None:
+def count_transitions(versions: WorkloadVersions, metrics: TransitionMetrics) -> None:
     """Count every transition between two versions of a Workload."""
     for count in TRANSITIONS:
         count(versions, metrics)

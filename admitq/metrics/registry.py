@@ -35,7 +35,7 @@ disable_created_metrics()
 ROLE: Final = "replica_role"
 
 
-async def _settled_at_once() -> None:
+async def _do_not_wait() -> None:
     """Wait for nothing: this process runs no cycles."""
 
 
@@ -62,7 +62,7 @@ class Metrics:
     Attributes:
         role: the replica's role now.
         errors: where the tasks of the process report unexpected exceptions, which are counted here.
-        settled: to be awaited before ``count``, so that no number is counted in the middle of a cycle.
+        wait_for_cycle_end: to be awaited before ``count``: numbers are not consistent during a cycle.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class Metrics:
             for series in TABLE
         }
         self._at_reading: list[Callable[[], None]] = []
-        self.settled: Callable[[], Awaitable[None]] = _settled_at_once
+        self.wait_for_cycle_end: Callable[[], Awaitable[None]] = _do_not_wait
         self._series = {series.name: self._build(prefix, series) for series in TABLE}
         self.errors = UnexpectedErrors(
             lambda part, route: self.increment(UNEXPECTED_ERRORS, part=part, route=route)

@@ -16,7 +16,7 @@ from admitq.core.requests import template_requesting
 from admitq.core.settings import Settings
 from admitq.core.state import AdmissionState
 from admitq.manager.deferred_work import DeferredWork
-from admitq.manager.event_loop_blocking import Stretches
+from admitq.manager.event_loop_blocking import BlockingTimer
 from admitq.metrics.registry import Metrics
 from admitq.process.garbage_collection import exclude_current_objects, reduce_collections
 from benchmarks.core_worlds import (
@@ -50,12 +50,12 @@ class _Driver:
     def measure(self) -> None:
         """Start the measurement."""
         metrics = Metrics()
-        self.stretches = Stretches(metrics, time.process_time)
+        self.stretches = BlockingTimer(metrics, time.process_time)
         self._deferred = DeferredWork(self.stretches, metrics.errors)
 
     def observe(self, event: Event) -> None:
         """Observe an event."""
-        self._deferred.run(lambda: self.state.observe(event, now=self.now))
+        self._deferred.run_between_cycles(lambda: self.state.observe(event, now=self.now))
 
     async def decide(self, cycles: int) -> None:
         """Run at most this many cycles, until nothing is due."""
@@ -65,12 +65,12 @@ class _Driver:
             due = self.state.next_wakeup(self.now)
             if due is None or due > self.now:
                 return
-            self.stretches.begin()
+            self.stretches.start()
             for _ in self.state.cycle_steps(_LIMIT_ONE, now=self.now):
-                if self.stretches.is_turn_due:
-                    await self.stretches.give_turn()
+                if self.stretches.should_yield:
+                    await self.stretches.yield_to_loop()
             self._carry_out()
-            self.stretches.end()
+            self.stretches.stop()
 
     def _carry_out(self) -> None:
         for each in self.state.instructions():
@@ -114,7 +114,7 @@ async def _crowd(queues: int, pending: int, settings: Settings) -> float:
     edited = cluster_queues(replace(setting, nominal=_RUNNING_PER_QUEUE + 1))
     driver.observe(ClusterQueueChanged(next(edited)))
     await driver.decide(3)
-    return driver.stretches.longest
+    return driver.stretches.longest_seconds
 
 
 async def _release(waiting: int) -> float:
@@ -131,7 +131,7 @@ async def _release(waiting: int) -> float:
     await driver.decide(waiting)
     if driver.reserved != 1:
         raise MeasurementFailed("the quota that was released was not used")
-    return driver.stretches.longest
+    return driver.stretches.longest_seconds
 
 
 def longest_stretch(queues: int, pending: int, settings: Settings) -> float:

@@ -74,9 +74,9 @@ async def writing(
         names=names_for(),
         recorder=cast("EventRecorder", recorder),
         clock=lambda: NOW,
-        waits=waits,
+        is_pending=waits,
         retry_delay=lambda _: 0,
-        tell_reasons=tell_reasons,
+        has_detailed_reasons=tell_reasons,
         errors=errors,
     )
     running = asyncio.create_task(writer.run())
@@ -134,7 +134,7 @@ async def test_a2_refusal_of_reserved_workload_is_not_written(parts: dict[str, A
     reserved = {"type": "QuotaReserved", "status": "True"}
     writes, recorder = Writes(conditions=[reserved], **parts), Recorder()
     async with writing(writes, recorder) as writer:
-        await writer.report(KEY, "uid", Explanation("Misconfigured", "m"), ())
+        await writer.write_pending(KEY, "uid", Explanation("Misconfigured", "m"), ())
     assert not writes.written.done()
     assert not recorder.told
 
@@ -144,7 +144,7 @@ async def test_retries_become_rarer_while_requests_fail(
 ) -> None:
     writes, recorder, waits = Writes(), Recorder(), list[int]()
     failures = [ApiError(503, "ServiceUnavailable", "down")] * 3
-    monkeypatch.setattr(admission_writer, "backoff", lambda attempt: waits.append(attempt) or 0)
+    monkeypatch.setattr(admission_writer, "backoff_seconds", lambda attempt: waits.append(attempt) or 0)
     answered = writes.once
 
     async def once(_obj: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
@@ -165,7 +165,7 @@ async def test_reservation_of_another_program_is_not_reported_as_this_one() -> N
     newer = workload(conditions=[reserved], admission=theirs)
     newer["metadata"]["resourceVersion"] = "5"
     server, recorder = Server(workload(), newer=newer), Recorder()
-    server.writes.decides_alike = lambda *_: False
+    server.writes.is_same_to_core = lambda *_: False
     async with writing(cast("Writes", server.writes), recorder) as writer:
         assert await writer.reserve(ReserveQuota(KEY, "u", ADMISSION_OF_CORE, admit=True)) is None
     assert server.stored["status"]["admission"] == theirs

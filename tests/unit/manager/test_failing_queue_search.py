@@ -2,9 +2,9 @@
 
 import pytest
 
-from admitq.manager.failing_queue_search import CulpritSearch, Group
+from admitq.manager.failing_queue_search import FailingQueueSearch, QueueGroup
 
-TREES: list[Group] = [("a",), ("b1", "b2", "b3"), ("c1", "c2"), ("d",)]
+TREES: list[QueueGroup] = [("a",), ("b1", "b2", "b3"), ("c1", "c2"), ("d",)]
 ALL = {name for group in TREES for name in group}
 
 
@@ -19,22 +19,22 @@ def searched(bad: set[str], heads: set[str], most_failures: int = 20) -> tuple[s
     Returns:
         The culprits, whether the search goes on, and how many cycles have failed.
     """
-    search, tried, failures = CulpritSearch(), set[str](), 0
+    search, tried, failures = FailingQueueSearch(), set[str](), 0
     search.begin(TREES)
-    while search.is_on and failures < most_failures:
-        due = heads - search.paused - tried
+    while search.is_running and failures < most_failures:
+        due = heads - search.paused_queues - tried
         if due & bad:
             failures += 1
             tried = set()
-            search.cycle_failed()
+            search.record_failure()
         elif due:
             tried |= due
-            search.cycle_ended()
-        elif search.is_undecided:
+            search.record_success()
+        elif search.is_inconclusive:
             break
-        elif culprits := search.advance():
-            return set(culprits), search.is_on, failures
-    return set(), search.is_on, failures
+        elif culprits := search.release_next_group():
+            return set(culprits), search.is_running, failures
+    return set(), search.is_running, failures
 
 
 @pytest.mark.parametrize(
@@ -70,18 +70,18 @@ def test_nothing_is_left_out_when_no_other_is_known_to_be_sound(
 
 
 def test_undecided_search_ends_when_another_queue_is_found_to_be_sound() -> None:
-    search = CulpritSearch()
+    search = FailingQueueSearch()
     search.begin([("a",), ("b",)])
     for _ in range(2):
-        search.advance()
-        search.cycle_failed()
-        search.advance()
-    assert search.advance() == ()
-    assert search.is_undecided
-    assert search.paused == {"a"}
-    search.retry()
-    search.advance()
-    search.cycle_failed()
-    search.cycle_ended()
-    assert search.advance() == ("a",)
-    assert search.paused == set()
+        search.release_next_group()
+        search.record_failure()
+        search.release_next_group()
+    assert search.release_next_group() == ()
+    assert search.is_inconclusive
+    assert search.paused_queues == {"a"}
+    search.retry_failed_groups()
+    search.release_next_group()
+    search.record_failure()
+    search.record_success()
+    assert search.release_next_group() == ("a",)
+    assert search.paused_queues == set()

@@ -10,11 +10,11 @@ import pytest
 from admitq.core.model import Admission, ObjectKey, PodSetAssignment
 from admitq.manager import guarded_writes
 from admitq.manager.guarded_writes import (
-    OVERDUE_AT_ONCE,
-    REQUESTS_AT_ONCE,
-    Decision,
+    CONCURRENT_OVERDUE_REQUESTS,
+    CONCURRENT_REQUESTS,
     DecisionKind,
     GuardedWrites,
+    WorkloadDecision,
 )
 from admitq.metrics.registry import Metrics
 from admitq.runtime.errors import ApiError
@@ -75,8 +75,8 @@ class Server:
             client=cast("Any", self),
             resource=WORKLOADS,
             workloads=self.store,
-            observed=lambda _, obj: cast("None", self.store.upsert(obj)),
-            decides_alike=lambda *_: True,
+            store_answer=lambda _, obj: cast("None", self.store.upsert(obj)),
+            is_same_to_core=lambda *_: True,
             metrics=self.metrics,
             field_manager="admitq-admission",
         )
@@ -106,16 +106,16 @@ class Server:
         return self.stored
 
     async def reserve(self, *, withdraws: bool = False) -> dict[str, Any] | None:
-        return await self.writes.until_certain(self.decision(withdraws=withdraws))
+        return await self.writes.write_decision(self.decision(withdraws=withdraws))
 
-    def decision(self, *, withdraws: bool = False) -> Decision:
-        return Decision(
+    def decision(self, *, withdraws: bool = False) -> WorkloadDecision:
+        return WorkloadDecision(
             DecisionKind.RESERVATION,
             KEY,
             "u",
             lambda obj: reservation_patch(obj, ADMISSION, admit=True, now=0),
-            stands=is_reserved,
-            withdrawal_of=self.withdrawal if withdraws else lambda *_: None,
+            is_written_in=is_reserved,
+            withdrawal_patch_of=self.withdrawal if withdraws else lambda *_: None,
         )
 
     def withdrawal(self, obj: dict[str, Any], error: ApiError) -> dict[str, Any] | None:
@@ -132,7 +132,7 @@ class Server:
 
 @pytest.fixture(autouse=True)
 def without_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guarded_writes, "backoff", lambda _: 0.0)
+    monkeypatch.setattr(guarded_writes, "backoff_seconds", lambda _: 0.0)
 
 
 async def test_a2_apply_with_lost_answer_is_applied_once() -> None:
@@ -160,7 +160,7 @@ async def test_sole_writer_keeps_out_writer_that_arrives_as_another_leaves(cance
 
     async def write() -> None:
         nonlocal inside, most_inside, written
-        async with writes.sole_writer(KEY):
+        async with writes.exclusive_writer(KEY):
             inside += 1
             most_inside = max(most_inside, inside)
             await asyncio.sleep(0)
@@ -186,7 +186,7 @@ async def test_sole_writer_keeps_out_writer_that_arrives_as_another_leaves(cance
     assert written == (5 if cancelled == "no writer" else 4)
     waiting.clear()
     gc.collect()  # of what a cancellation was raised through
-    assert not writes._writing  # pyright: ignore[reportPrivateUsage]
+    assert not writes._locks  # pyright: ignore[reportPrivateUsage]
 
 
 # --- decisions that cannot be written -------------------------------------------------------------
@@ -242,7 +242,7 @@ def is_lost(server: Server, body: dict[str, Any]) -> None:
 async def test_overdue_reservation_stands_or_is_withdrawn(
     monkeypatch: pytest.MonkeyPatch, script: list[Step], is_written: bool
 ) -> None:
-    monkeypatch.setattr(guarded_writes, "PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(guarded_writes, "OVERDUE_SECONDS", 0.0)
     server = Server(workload(), script=script)
     written = await server.reserve(withdraws=True)
     assert (written is not None) == is_written == is_reserved(server.stored)
@@ -256,7 +256,7 @@ async def test_overdue_reservation_stands_or_is_withdrawn(
 async def test_withdrawal_that_changes_nothing_does_not_end_the_uncertainty(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(guarded_writes, "PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(guarded_writes, "OVERDUE_SECONDS", 0.0)
     server = Server(workload(), script=[is_late])
     landed = server.land
 
@@ -314,12 +314,12 @@ async def test_reading_that_is_refused_is_not_final(monkeypatch: pytest.MonkeyPa
 async def test_other_writes_of_a_workload_take_their_turn_between_two_attempts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(guarded_writes, "PATIENCE_SECONDS", 0.0)
-    monkeypatch.setattr(guarded_writes, "backoff", lambda _: 3600.0)
+    monkeypatch.setattr(guarded_writes, "OVERDUE_SECONDS", 0.0)
+    monkeypatch.setattr(guarded_writes, "backoff_seconds", lambda _: 3600.0)
     server = Server(workload(), script=[fails(WEBHOOK_FAILS)])
     reserving = asyncio.create_task(server.reserve())
     await eventually(lambda: server.unwritten == 1, interval=0.001, what="the first attempt failed")
-    async with asyncio.timeout(10), server.writes.sole_writer(KEY):
+    async with asyncio.timeout(10), server.writes.exclusive_writer(KEY):
         assert not reserving.done()
     reserving.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -340,8 +340,8 @@ async def test_requests_that_hang_for_overdue_decisions_take_no_slots_of_others(
         await answered.wait()
         return server.stored
 
-    monkeypatch.setattr(server.writes, "once", once)
-    monkeypatch.setattr(server.writes, "current", lambda *_: server.stored)
+    monkeypatch.setattr(server.writes, "write_patch", once)
+    monkeypatch.setattr(server.writes, "latest_version", lambda *_: server.stored)
 
     async def settled() -> int:
         for _ in range(20):
@@ -351,12 +351,12 @@ async def test_requests_that_hang_for_overdue_decisions_take_no_slots_of_others(
     def begin(number: int, *, is_overdue: bool) -> "asyncio.Task[dict[str, Any] | None]":
         key = ObjectKey("team", f"{number} {is_overdue}")
         patch_of = server.decision().patch_of
-        decision = Decision(kind, key, "u", patch_of, is_reserved, is_overdue=is_overdue)
-        return asyncio.create_task(server.writes.until_certain(decision))
+        decision = WorkloadDecision(kind, key, "u", patch_of, is_reserved, is_overdue=is_overdue)
+        return asyncio.create_task(server.writes.write_decision(decision))
 
     tasks = [begin(number, is_overdue=True) for number in range(100)]
-    assert await settled() == OVERDUE_AT_ONCE
+    assert await settled() == CONCURRENT_OVERDUE_REQUESTS
     tasks += [begin(number, is_overdue=False) for number in range(100)]
-    assert await settled() == OVERDUE_AT_ONCE + REQUESTS_AT_ONCE[kind]
+    assert await settled() == CONCURRENT_OVERDUE_REQUESTS + CONCURRENT_REQUESTS[kind]
     answered.set()
     await asyncio.gather(*tasks)

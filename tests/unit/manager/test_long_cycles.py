@@ -12,7 +12,7 @@ from admitq.core.model import ObjectKey
 from admitq.core.state import AdmissionState
 from admitq.manager import event_loop_blocking
 from admitq.manager.deferred_work import DeferredWork
-from admitq.manager.event_loop_blocking import LONGEST, WINDOW_SECONDS, Stretches
+from admitq.manager.event_loop_blocking import LONGEST_BLOCKING_METRIC, WINDOW_SECONDS, BlockingTimer
 from admitq.metrics.registry import Metrics
 from admitq.process.unexpected_errors import LOG_ONLY
 from tests.unit.controllers.builders import KINDS
@@ -24,7 +24,7 @@ QUEUES = ("-1", "-2", "-3")
 @pytest.fixture(autouse=True)
 def turn_after_each_step(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every step of a cycle counts as long."""
-    monkeypatch.setattr(event_loop_blocking, "SLICE_SECONDS", 0.0)
+    monkeypatch.setattr(event_loop_blocking, "MAX_BLOCKING_SECONDS", 0.0)
 
 
 def contend(here: Running) -> None:
@@ -75,7 +75,7 @@ async def test_changes_during_a_cycle_are_observed_after_it_once_and_in_order(
             here.submit(f"late-{number}", pods=1, queue="-1")
         here.delete(KINDS.workloads, here.world.get(KINDS.workloads, "late-1"))
         assert seen == []
-        await here.manager.settled()
+        await here.manager.wait_for_cycle_end()
         assert [(type(event).__name__, ("late-1" in repr(event))) for event, _ in seen[:4]] == [
             ("WorkloadChanged", False),
             ("WorkloadChanged", True),
@@ -96,7 +96,7 @@ async def test_reader_that_waits_never_sees_a_cycle_in_progress() -> None:
             here.submit(f"more-{number}", pods=1 + number, queue=QUEUES[number % 3])
             await asyncio.sleep(0)
             waited += here.state.is_in_cycle
-            await here.manager.settled()
+            await here.manager.wait_for_cycle_end()
             assert not here.state.is_in_cycle
             here.state.to_dict()
         assert waited
@@ -106,13 +106,13 @@ async def test_reader_that_waits_never_sees_a_cycle_in_progress() -> None:
 async def test_work_for_the_state_is_done_at_once_between_cycles_and_deferred_in_one() -> None:
     async with running() as here:
         done: list[str] = []
-        here.manager.when_settled(lambda: done.append("at once"))
+        here.manager.run_between_cycles(lambda: done.append("at once"))
         assert done == ["at once"]
         contend(here)
         await in_cycle(here)
-        here.manager.when_settled(lambda: done.append("after the cycle"))
+        here.manager.run_between_cycles(lambda: done.append("after the cycle"))
         assert done == ["at once"]
-        await here.manager.settled()
+        await here.manager.wait_for_cycle_end()
         assert done == ["at once", "after the cycle"]
         await quiet(here)
 
@@ -167,20 +167,24 @@ class Clock:
 
 def test_longest_stretch_is_shown_for_one_to_two_minutes() -> None:
     clock, metrics = Clock(), Metrics()
-    counted = Stretches(metrics, clock)
+    counted = BlockingTimer(metrics, clock)
 
     def shown() -> float:
         lines = metrics.exposition().decode().splitlines()
-        return next(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(f"admitq_{LONGEST}{{"))
+        return next(
+            float(line.rsplit(" ", 1)[1])
+            for line in lines
+            if line.startswith(f"admitq_{LONGEST_BLOCKING_METRIC}{{")
+        )
 
-    counted.begin()
+    counted.start()
     clock.now += 0.5
-    counted.end()
-    with counted.measured():
+    counted.stop()
+    with counted.measure():
         clock.now += 0.2
     assert shown() == pytest.approx(0.5)
     clock.now += WINDOW_SECONDS
-    with counted.measured():
+    with counted.measure():
         clock.now += 0.3
     assert shown() == pytest.approx(0.5)
     clock.now += WINDOW_SECONDS
@@ -190,18 +194,18 @@ def test_longest_stretch_is_shown_for_one_to_two_minutes() -> None:
 
 
 def test_turn_is_due_after_a_slice(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(event_loop_blocking, "SLICE_SECONDS", 0.02)
+    monkeypatch.setattr(event_loop_blocking, "MAX_BLOCKING_SECONDS", 0.02)
     clock = Clock()
-    counted = Stretches(Metrics(), clock)
+    counted = BlockingTimer(Metrics(), clock)
     clock.now += 0.01
-    assert not counted.is_turn_due
+    assert not counted.should_yield
     clock.now += 0.015
-    assert counted.is_turn_due
+    assert counted.should_yield
 
 
 async def test_deferred_burst_gives_the_event_loop_turns() -> None:
     clock = Clock()
-    deferred = DeferredWork(Stretches(Metrics(), clock), LOG_ONLY)
+    deferred = DeferredWork(BlockingTimer(Metrics(), clock), LOG_ONLY)
     turns = 0
 
     async def other() -> None:
@@ -221,9 +225,9 @@ async def test_deferred_burst_gives_the_event_loop_turns() -> None:
         return take
 
     task = asyncio.create_task(other())
-    with deferred.deferring():
+    with deferred.defer_all():
         for number in range(10):
-            deferred.run(work(number))
+            deferred.run_between_cycles(work(number))
     await deferred.run_deferred()
     task.cancel()
     assert done == [0, 1, 2, 4, 5, 6, 7, 8, 9]

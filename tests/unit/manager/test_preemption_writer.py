@@ -107,8 +107,8 @@ class World:
             client=cast("Any", self),
             resource=WORKLOADS,
             workloads=self.store,
-            observed=lambda _, obj: cast("None", self.store.upsert(obj)),
-            decides_alike=lambda *_: self.alike,
+            store_answer=lambda _, obj: cast("None", self.store.upsert(obj)),
+            is_same_to_core=lambda *_: self.alike,
             metrics=self.metrics,
             field_manager="test",
         )
@@ -158,7 +158,7 @@ class World:
 
 @pytest.fixture(autouse=True)
 def without_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guarded_writes, "backoff", lambda _: 0.0)
+    monkeypatch.setattr(guarded_writes, "backoff_seconds", lambda _: 0.0)
 
 
 async def test_target_reports_preemptor_and_reason_and_keeps_its_quota() -> None:

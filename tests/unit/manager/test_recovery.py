@@ -505,7 +505,7 @@ async def test_object_that_goes_while_the_new_state_is_made_does_not_come_back(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     fail_to_handle(monkeypatch, happened.ResourceFlavorChanged, is_bad_event, after=False)
-    monkeypatch.setattr(recovery, "_AT_A_TIME", 1)
+    monkeypatch.setattr(recovery, "_OBJECTS_PER_TURN", 1)
     async with running() as here:
         here.queues(cpu=4)
         usage = {"name": "main", "count": 4, "flavors": {"cpu": "f"}, "resourceUsage": {"cpu": "4"}}

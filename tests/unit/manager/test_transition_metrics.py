@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from admitq.manager.transition_metrics import Versions, count_transitions
+from admitq.manager.transition_metrics import WorkloadVersions, count_transitions
 from tests.unit.controllers.builders import FINISHED, admitted, at, condition, reserved, workload
 
 PENDING = workload(condition("QuotaReserved", False, "Pending"))
@@ -50,7 +50,7 @@ class Counted:
 
 def counted(former: dict[str, Any], latter: dict[str, Any] | None, now: float = 10) -> list[tuple[Any, ...]]:
     calls = Counted()
-    count_transitions(Versions(former, latter, at(now)), calls)
+    count_transitions(WorkloadVersions(former, latter, at(now)), calls)
     return calls.calls
 
 

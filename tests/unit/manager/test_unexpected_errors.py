@@ -597,7 +597,7 @@ async def test_unexpected_error_is_counted_and_next_item_is_done(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
 ) -> None:
-    monkeypatch.setattr(guarded_writes, "backoff", lambda _: 0.0)
+    monkeypatch.setattr(guarded_writes, "backoff_seconds", lambda _: 0.0)
     with capture_logs() as lines:
         metrics = await work(Stage(monkeypatch, tmp_path))
     assert counted(metrics) == {part: 1}

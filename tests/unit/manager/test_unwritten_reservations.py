@@ -170,7 +170,7 @@ async def running(cluster: Cluster) -> AsyncGenerator[None]:
 @pytest.fixture(autouse=True)
 def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(write_retries, "RETRY_MAX", SECOND // 50)
-    monkeypatch.setattr(guarded_writes, "PATIENCE_SECONDS", 0.1)
+    monkeypatch.setattr(guarded_writes, "OVERDUE_SECONDS", 0.1)
 
 
 def is_about_quota(message: str, after: str = "") -> bool:
