@@ -34,7 +34,7 @@ class BlockingTimer:
 
     @property
     def should_yield(self) -> bool:
-        """Whether the event loop has had no turn for ``SLICE_SECONDS``."""
+        """Whether the event loop has been blocked for ``MAX_BLOCKING_SECONDS``."""
         return self._clock() - self._began >= MAX_BLOCKING_SECONDS
 
     @property

@@ -63,7 +63,7 @@ class WorkloadDecision:
             the decision; None for nothing. It is called after each attempt of an overdue decision, and after
             a refusal.
         is_overdue: whether the decision is overdue from the start, since the last one about the Workload
-            could not be written. Others are once their writes have failed for PATIENCE_SECONDS.
+            could not be written. Others are once their writes have failed for OVERDUE_SECONDS.
     """
 
     kind: DecisionKind

@@ -35,15 +35,15 @@ class Writes:
         self.priority: CallPriority | None = None
         self.written: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
 
-    def current(self, _key: ObjectKey, uid: str) -> dict[str, Any]:
+    def latest_version(self, _key: ObjectKey, uid: str) -> dict[str, Any]:
         metadata = {"name": "w", "namespace": "team", "uid": uid, "resourceVersion": "1"}
         return {"metadata": metadata, "status": self.status}
 
     @asynccontextmanager
-    async def sole_writer(self, _key: ObjectKey) -> AsyncGenerator[None]:
+    async def exclusive_writer(self, _key: ObjectKey) -> AsyncGenerator[None]:
         yield
 
-    async def once(self, _obj: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
+    async def write_patch(self, _obj: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
         self.priority = current_priority(CallPriority.STATUS)
         self.written.set_result(patch["status"])
         return patch
@@ -64,8 +64,8 @@ async def writing(
     writes: Writes,
     recorder: Recorder,
     *,
-    tell_reasons: bool = True,
-    waits: Callable[[ObjectKey], bool] = lambda _: True,
+    has_detailed_reasons: bool = True,
+    is_pending: Callable[[ObjectKey], bool] = lambda _: True,
     errors: UnexpectedErrors = LOG_ONLY,
 ) -> AsyncGenerator[AdmissionWriter]:
     """A writer that runs."""
@@ -74,9 +74,9 @@ async def writing(
         names=names_for(),
         recorder=cast("EventRecorder", recorder),
         clock=lambda: NOW,
-        is_pending=waits,
+        is_pending=is_pending,
         retry_delay=lambda _: 0,
-        has_detailed_reasons=tell_reasons,
+        has_detailed_reasons=has_detailed_reasons,
         errors=errors,
     )
     running = asyncio.create_task(writer.run())
@@ -89,7 +89,7 @@ async def writing(
 
 
 @pytest.mark.parametrize(
-    ("refusal", "tell_reasons", "reason", "event"),
+    ("refusal", "has_detailed_reasons", "reason", "event"),
     [
         (NamespaceMismatch(), True, "Misconfigured", "Misconfigured"),
         (PodsNotReady(), True, "WaitingForPodsReady", "WaitingForPodsReady"),
@@ -99,10 +99,10 @@ async def writing(
     ],
 )
 async def test_refusal_has_the_enabled_reasons(
-    refusal: Refusal, tell_reasons: bool, reason: str, event: str
+    refusal: Refusal, has_detailed_reasons: bool, reason: str, event: str
 ) -> None:
     writes, recorder = Writes(), Recorder()
-    async with writing(writes, recorder, tell_reasons=tell_reasons) as writer:
+    async with writing(writes, recorder, has_detailed_reasons=has_detailed_reasons) as writer:
         writer.schedule_report(ReportPending(KEY, "uid", refusal, ()))
         status = await asyncio.wait_for(writes.written, 10)
     quota = conditions.find_condition(status["conditions"], "QuotaReserved") or {}
@@ -145,14 +145,14 @@ async def test_retries_become_rarer_while_requests_fail(
     writes, recorder, waits = Writes(), Recorder(), list[int]()
     failures = [ApiError(503, "ServiceUnavailable", "down")] * 3
     monkeypatch.setattr(admission_writer, "backoff_seconds", lambda attempt: waits.append(attempt) or 0)
-    answered = writes.once
+    answered = writes.write_patch
 
     async def once(_obj: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
         if failures:
             raise failures.pop()
         return await answered(_obj, patch)
 
-    writes.once = once
+    writes.write_patch = once
     async with writing(writes, recorder) as writer:
         writer.schedule_report(ReportPending(KEY, "uid", PodsNotReady(), ()))
         await asyncio.wait_for(writes.written, 10)
@@ -183,7 +183,7 @@ async def test_reservation_of_which_the_answer_was_lost_is_reported() -> None:
 async def test_refusal_of_workload_that_waits_no_longer_is_not_written() -> None:
     writes, recorder = Writes(), Recorder()
     other = ObjectKey("team", "other")
-    async with writing(writes, recorder, waits=lambda key: key == other) as writer:
+    async with writing(writes, recorder, is_pending=lambda key: key == other) as writer:
         writer.schedule_report(ReportPending(KEY, "uid", PodsNotReady(), ()))
         writer.schedule_report(ReportPending(other, "uid", NamespaceMismatch(), ()))
         await asyncio.wait_for(writes.written, 10)

@@ -131,7 +131,7 @@ async def refusal_is_not_checked(_: Stage) -> Metrics:
 
 async def _refusals(waits: Callable[[ObjectKey], bool] = lambda _: True) -> Metrics:
     metrics, writes = Metrics(), reports.Writes()
-    writing = reports.writing(writes, reports.Recorder(), waits=waits, errors=metrics.errors)
+    writing = reports.writing(writes, reports.Recorder(), is_pending=waits, errors=metrics.errors)
     async with writing as writer:
         writer.schedule_report(ReportPending(KEY, "uid", NamespaceMismatch(), ()))
         writer.schedule_report(ReportPending(OTHER, "uid", NamespaceMismatch(), ()))
