@@ -1,1 +1,1 @@
-"""The shell around the core on a cluster: observations go in, instructions are carried out."""
+"""The shell around the core on a cluster: reports observations to the core and carries out instructions."""

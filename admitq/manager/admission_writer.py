@@ -1,4 +1,4 @@
-"""Writes what the core decided about a Workload's admission: its reservation, or why it waits."""
+"""Writes of reservations, and of the reasons why Workloads wait."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -37,31 +37,32 @@ log = logger(__name__)
 
 CONCURRENT_REPORTS: Final = 4
 REPORT_INTERVAL_SECONDS: Final = 1.0
-"""Between two writes about why one workload waits."""
+"""Least time between two writes that state why one Workload waits."""
 
 COARSE_REASONS: Final[Mapping[str, Reason]] = {
     Reason.ADMISSION_GATED: Reason.ADMISSION_GATED,
     Reason.WAITING_FOR_PODS_READY: Reason.WAITING,
 }
-"""Reasons of an evaluation where they are not told in detail; all others are Pending."""
+"""By detailed reason, the reason without detail; all other detailed reasons become Pending."""
 
 
 @dataclass
 class AdmissionWriter:
-    """Writes reservations and refusals, and tells of them by events.
+    """Writes reservations and refusals to Workloads, and records events about them.
 
     Args:
-        writes: how statuses of Workloads are written.
+        writes: writes statuses of Workloads.
         names: the names of the API group.
-        recorder: where Kubernetes events go.
+        recorder: records Kubernetes events.
         clock: wall time in nanoseconds.
-        is_pending: whether the core counts a workload as pending now. A refusal is written a while after the
-            cycle, and another program may have put the workload on hold or ended it meanwhile.
-        retry_delay: for how many nanoseconds the core will hold a workload back if its reservation cannot be
+        is_pending: whether the core counts a workload as pending now. A refusal is written some time after
+            the cycle. Meanwhile another program may have put the workload on hold, or the workload finished.
+        retry_delay: the nanoseconds for which the core holds a workload back if its reservation cannot be
             written.
-        tracks_pods_ready: whether Workloads tell if their pods are ready.
-        has_detailed_reasons: whether each cause of waiting has a reason of its own; otherwise all are Pending.
-        errors: takes unexpected exceptions; each costs one refusal or one event.
+        tracks_pods_ready: whether Workloads have the condition PodsReady.
+        has_detailed_reasons: whether each cause of waiting has its own reason; otherwise the reason is
+            Pending.
+        errors: reports unexpected exceptions. An exception prevents one status or one event.
     """
 
     writes: GuardedWrites
@@ -78,7 +79,7 @@ class AdmissionWriter:
     _reports_due: "asyncio.Queue[ObjectKey]" = field(default_factory=asyncio.Queue)
     _reported_at: dict[ObjectKey, float] = field(default_factory=dict[ObjectKey, float])
     _transient_failures: int = 0
-    """Refusals in a row that could not be written because the API server did not answer as it should."""
+    """Consecutive refusals that could not be written because of a transient error of the API server."""
     _withdrawn: set[ObjectKey] = field(default_factory=set[ObjectKey])
     """Workloads whose last reservation could not be written."""
 
@@ -89,7 +90,7 @@ class AdmissionWriter:
                 tasks.create_task(self._write_reports())
 
     def forget(self, key: ObjectKey) -> None:
-        """A Workload is gone."""
+        """Forget a Workload that was deleted."""
         self._reports.pop(key, None)
         self._reported_at.pop(key, None)
         self._withdrawn.discard(key)
@@ -97,12 +98,12 @@ class AdmissionWriter:
     # --- reservations -----------------------------------------------------------------------------
 
     async def reserve(self, instruction: ReserveQuota) -> dict[str, Any] | None:
-        """Write a reservation and tell of it.
+        """Write a reservation and record events about it.
 
-        If it cannot be written for a while, a write that states why on the Workload withdraws it.
+        If the reservation cannot be written for ``OVERDUE_SECONDS``, a write of the reason replaces it.
 
         Returns:
-            The Workload as it now is, or None if it is certain that the reservation does not stand.
+            The stored Workload; None if it is certain that the reservation has no effect.
         """
         was_withdrawn = instruction.key in self._withdrawn
         self.forget(instruction.key)
@@ -126,7 +127,7 @@ class AdmissionWriter:
                 )
             )
         if written is not None:
-            # The reservation stands, whether or not its event can be recorded.
+            # The reservation has its effect even if its event cannot be recorded.
             with self.errors.contain(ErrorPart.REPORT, instruction.key):
                 self._record_reservation(instruction, written)
         elif (
@@ -155,9 +156,9 @@ class AdmissionWriter:
     # --- refusals ---------------------------------------------------------------------------------
 
     def schedule_report(self, instruction: ReportPending) -> None:
-        """Have a refusal written: at once, or a while after the last one of the same workload.
+        """Schedule the write of a refusal, ``REPORT_INTERVAL_SECONDS`` or more after the workload's last one.
 
-        What is missing changes with every pod that ends somewhere; only the last word is worth a write.
+        The missing amounts change whenever a pod of the cluster ends. Only the latest refusal is written.
         """
         key = instruction.key
         if key not in self._reports:
@@ -195,14 +196,14 @@ class AdmissionWriter:
         except ApiError as error:
             await self._retry_report(instruction, error)
         except NotLeadingError as error:
-            log.info("refusal was not written", workload=str(key), error=str(error))
+            log.info("refusal not written, not leading", workload=str(key), error=str(error))
         else:
             self._transient_failures = 0
 
     async def _retry_report(self, instruction: ReportPending, error: ApiError) -> None:
         if not (error.is_conflict or error.is_transient):
             if not error.is_not_found:
-                log.warning("refusal was not written", workload=str(instruction.key), error=error.message)
+                log.warning("refusal not written", workload=str(instruction.key), error=error.message)
             return
         self._transient_failures = self._transient_failures + 1 if error.is_transient else 0
         await asyncio.sleep(backoff_seconds(max(1, self._transient_failures)))
@@ -211,14 +212,14 @@ class AdmissionWriter:
             self._reports_due.put_nowait(instruction.key)
 
     def record_second_pass_failure(self, instruction: ReportSecondPass) -> None:
-        """Tell in an event why a Workload that holds quota is not given places for its pods."""
+        """Record in an event why the pods of a Workload with reserved quota cannot be placed."""
         obj = self.writes.latest_version(instruction.key, instruction.uid)
         if obj is not None:
             note = messages.pending_condition(instruction.refusal).message
             self.recorder.event(obj, "Warning", "SecondPassFailed", note)
 
     def apply_reason_detail(self, why: Explanation) -> Explanation:
-        """The explanation, with the older reason where reasons in detail are switched off."""
+        """Return the explanation, with a coarse reason if detailed reasons are disabled."""
         reason = why.reason if self.has_detailed_reasons else COARSE_REASONS.get(why.reason, Reason.PENDING)
         return Explanation(reason, why.message)
 
@@ -231,17 +232,17 @@ class AdmissionWriter:
         *,
         gated: bool = False,
     ) -> None:
-        """Write why a Workload waits, unless it says so already or holds quota.
+        """Write why a Workload waits, unless its status states that already or quota is reserved.
 
         Args:
             key: the Workload.
-            uid: its identity.
+            uid: the UID of the Workload.
             why: reason and message.
-            resource_requests: what it asks for, by podset.
-            gated: whether a closed preemption gate is what keeps it.
+            resource_requests: the resource requests by podset.
+            gated: whether the Workload waits because of a closed preemption gate.
 
         Raises:
-            ApiError: the write was refused or got no answer.
+            ApiError: the API server rejected the write or did not answer.
         """
         obj = self.writes.latest_version(key, uid)
         if obj is None or is_reserved(obj):
@@ -260,7 +261,7 @@ class AdmissionWriter:
 
     def record_pending_event(self, obj: dict[str, Any], why: Explanation) -> None:
         """Record in an event why a Workload waits."""
-        # Where reasons are not told in detail, events have but one.
+        # Without detailed reasons, all these events have the reason Pending.
         self.recorder.event(
             obj, "Warning", why.reason if self.has_detailed_reasons else Reason.PENDING, why.message
         )
@@ -270,8 +271,8 @@ class AdmissionWriter:
 class _Withdrawal:
     """Withdraws a reservation that cannot be written, and reports the error.
 
-    The withdrawal states on the Workload that no quota is reserved, and why. The event says so even if the
-    withdrawal cannot be written either.
+    The withdrawal writes to the Workload that no quota is reserved, and why. An event has the same message,
+    and is recorded even if the withdrawal cannot be written.
     """
 
     writer: AdmissionWriter
@@ -279,14 +280,14 @@ class _Withdrawal:
     is_recorded: bool = False
 
     def patch(self, obj: dict[str, Any], error: ApiError) -> Patch | None:
-        """The write that withdraws it upon a version of the Workload; None if that version holds quota."""
+        """Return the patch that withdraws the reservation; None if ``obj`` has a reservation."""
         if is_reserved(obj):
             return None
         writer, now = self.writer, self.writer.clock()
         queue = self.instruction.admission.cluster_queue
         if not self.is_recorded:
             self.is_recorded = True
-            # As long as the withdrawal is not written, this reservation is retried, and not the next one.
+            # Until the withdrawal is written, the manager retries this reservation.
             unwritten = messages.unwritten(queue, error.message, now)
             writer.record_pending_event(obj, writer.apply_reason_detail(unwritten))
         delay = writer.retry_delay(self.instruction.key)
@@ -301,7 +302,7 @@ class _Withdrawal:
 
 
 def _has_reservation(obj: dict[str, Any], admission: Admission) -> bool:
-    """Whether the Workload has exactly this reservation, not one that another program wrote."""
+    """Whether the Workload has exactly this reservation. Another program may have written a different one."""
     stated = (obj.get("status") or {}).get("admission")
     with suppress(MalformedField):
         return is_reserved(obj) and bool(stated) and read_admission(stated, pod_counts(obj)) == admission

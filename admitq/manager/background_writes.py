@@ -1,4 +1,4 @@
-"""Writes that run in the background, beside the event loop's other work."""
+"""Writes that run as tasks in the background."""
 
 import asyncio
 from collections.abc import Awaitable
@@ -12,10 +12,10 @@ log = logger(__name__)
 
 
 class BackgroundWrites:
-    """Tasks that write, and the report of those that fail.
+    """Runs writes as tasks, and reports those that fail.
 
     Args:
-        errors: where unexpected exceptions are reported.
+        errors: reports unexpected exceptions.
     """
 
     def __init__(self, errors: UnexpectedErrors) -> None:
@@ -44,4 +44,4 @@ class BackgroundWrites:
     def _report_result(self, task: "asyncio.Future[None]") -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            self.report_failure("write behind the loop failed", None, error)
+            self.report_failure("background write failed", None, error)

@@ -1,4 +1,4 @@
-"""Observations: changes in the stores become events of the core, and move metrics."""
+"""Reports changes in the stores to the core as events, and updates metrics."""
 
 from collections.abc import Callable
 from functools import partial
@@ -25,16 +25,16 @@ class ChangeObserver:
     """Reports changes of objects to the core.
 
     Args:
-        workload_resource: Workloads.
-        recovery: reads objects, and leaves those out that the core failed on.
+        workload_resource: the resource of Workloads.
+        recovery: reads objects, and quarantines those on which the core failed.
         measures: the metrics of queues and workloads.
-        errors: where exceptions of metrics are reported.
+        errors: reports exceptions of metrics.
         clock: wall time in nanoseconds.
-        run_between_cycles: does work at once, or after the cycle that runs and all that arrived before.
-        put: reports an event to the core, with the object that it is about if that still exists.
-        forget_report: drops the report that waits to be written of a Workload that was deleted.
-        state: the core, for the numbers of a cohort that lost its object.
-        counts_transitions: whether this process now counts the transitions of Workloads.
+        run_between_cycles: runs work at once, or after the running cycle and earlier work.
+        put: reports an event to the core, with the object of the event if it exists.
+        forget_report: drops the unwritten report of a Workload that was deleted.
+        state: the core, for the status of a cohort whose object was deleted.
+        counts_transitions: whether this process counts the transitions of Workloads now.
     """
 
     def __init__(
@@ -62,9 +62,9 @@ class ChangeObserver:
         self._counts_transitions = counts_transitions
 
     def observe(self, resource: Resource, change: Change) -> None:
-        """Observe a change in a store: from a watch, or the answer to a write. Never raises.
+        """Observe a change in a store, from a watch or from the answer to a write. Never raises.
 
-        While a cycle runs, the core observes it later.
+        While a cycle runs, the core observes the change after the cycle.
         """
         self._run_between_cycles(partial(self._report_to_core, resource, change))
         if resource == self._workload_resource and self._counts_transitions():
@@ -79,7 +79,7 @@ class ChangeObserver:
                 WorkloadVersions(change.old, change.new, self._clock()), self._measures.workloads
             )
         except READ_ERRORS as error:
-            log.warning("transition was not counted", workload=str(change.key), error=str(error))
+            log.warning("workload transition not counted", workload=str(change.key), error=str(error))
 
     def _report_to_core(self, resource: Resource, change: Change) -> None:
         obj, key = change.object, ObjectKey(*change.key)
@@ -101,7 +101,7 @@ class ChangeObserver:
         self._put(event, (resource, obj))
 
     def _update_metrics(self, event: happened.Event, obj: dict[str, Any]) -> None:
-        """Update metrics of an object."""
+        """Update the metrics of an object."""
         match event:
             case happened.WorkloadChanged(workload):
                 self._measures.gauges.workload_observed(workload, obj)

@@ -1,4 +1,4 @@
-"""Writes of reservations and preemptions, and the events that undo those that could not be written."""
+"""Writes of reservations and preemptions, and events to the core about those that could not be written."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -21,7 +21,7 @@ log = logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _ReservationWrite:
-    """A reservation that is being written, or that failed and is about to be undone."""
+    """A reservation whose write has not finished."""
 
     instruction: ReserveQuota
     task: "asyncio.Future[None]"
@@ -35,7 +35,7 @@ class DecisionWrites:
         preemptions: writes preemptions.
         background: where writes run.
         workloads: the store of Workloads.
-        start: starts the job of an admitted Workload; the same code as the job controller's.
+        start: starts the job of an admitted Workload by the code of the job controller.
         put: reports an event about a Workload to the core.
     """
 
@@ -55,11 +55,11 @@ class DecisionWrites:
         self._start = start
         self._put = put
         self._failed_preemptions: dict[ObjectKey, int] = {}
-        """Failures in a row since the last reservation, by Workload."""
+        """Consecutive failures since the last reservation, by Workload."""
         self._reserving: dict[ObjectKey, _ReservationWrite] = {}
 
     def unfinished_reservations(self) -> list[ReserveQuota]:
-        """The reservations that are being written."""
+        """Return the reservations whose writes have not finished."""
         return [one.instruction for one in self._reserving.values()]
 
     def reserve(self, instruction: ReserveQuota) -> None:
@@ -74,11 +74,11 @@ class DecisionWrites:
         self._background.start(self._preempt(instruction))
 
     async def _reserve(self, instruction: ReserveQuota) -> None:
-        """Write a reservation; then start the job in the next statement."""
+        """Write a reservation, then start the job."""
         try:
             written = await self._admissions.reserve(instruction)
-        except Exception as error:  # noqa: BLE001 the core must not count for ever what was not written
-            self._background.report_failure("reservation was not written", instruction.key, error)
+        except Exception as error:  # noqa: BLE001 the core must learn that the reservation was not written
+            self._background.report_failure("reservation not written", instruction.key, error)
             written = None
         if written is None:
             self._put(happened.ReservationFailed(instruction.key, instruction.uid), instruction.key)
@@ -88,21 +88,21 @@ class DecisionWrites:
             try:
                 await self._start(written)
             except ApiError as error:
-                # The job controller sees an admitted Workload with a suspended job and starts it.
-                log.info("job is left to its controller", workload=str(instruction.key), error=str(error))
+                # The job controller starts the job: it sees an admitted Workload with a suspended job.
+                log.info("job start left to controller", workload=str(instruction.key), error=str(error))
 
     def _forget_finished(self, key: ObjectKey, done: "asyncio.Future[None]") -> None:
         if (reserving := self._reserving.get(key)) is not None and reserving.task is done:
             del self._reserving[key]
 
     async def _preempt(self, instruction: Preempt) -> None:
-        """Write a preemption, after the reservation that it ends."""
+        """Write a preemption, after the write of the reservation that the preemption ends."""
         if (reserving := self._reserving.get(instruction.key)) is not None:
             await asyncio.wait([reserving.task])
         try:
             is_written = await self._preemptions.preempt(instruction)
-        except Exception as error:  # noqa: BLE001 the core must not count for ever what was not written
-            self._background.report_failure("preemption was not written", instruction.key, error)
+        except Exception as error:  # noqa: BLE001 the core must learn that the preemption was not written
+            self._background.report_failure("preemption not written", instruction.key, error)
             is_written = False
         if is_written:
             self._failed_preemptions.pop(instruction.key, None)
@@ -110,9 +110,9 @@ class DecisionWrites:
             await self._undo_preemption(instruction)
 
     async def _undo_preemption(self, instruction: Preempt) -> None:
-        """Report a failed preemption to the core, later each time that one of the same Workload fails.
+        """Report a failed preemption to the core, after a delay that grows with each failure of the Workload.
 
-        The core retries it at once. After a reservation that failed, it is the core that waits.
+        The delay is here because the core retries a preemption at once. The core itself delays reservations.
         """
         key = instruction.key
         attempt = self._failed_preemptions[key] = self._failed_preemptions.get(key, 0) + 1

@@ -1,4 +1,4 @@
-"""Work that needs the state between two cycles: it waits, in order, while a cycle runs in steps."""
+"""Work that needs the state between two cycles: it waits, in order, for the end of a running cycle."""
 
 import asyncio
 from collections import deque
@@ -11,11 +11,11 @@ from admitq.process.unexpected_errors import ErrorPart, UnexpectedErrors
 
 
 class DeferredWork:
-    """Runs work at once, or once the cycle that runs has ended.
+    """Runs work at once, or after the running cycle.
 
     Args:
-        blocking: when to give the event loop a turn.
-        errors: where exceptions of work that was deferred are reported.
+        blocking: decides when to yield to the event loop.
+        errors: reports exceptions of deferred work.
     """
 
     def __init__(self, blocking: BlockingTimer, errors: UnexpectedErrors) -> None:
@@ -25,7 +25,7 @@ class DeferredWork:
         self._is_deferring = False
 
     def run_between_cycles(self, work: Callable[[], None]) -> None:
-        """Run work at once; or after all that waits, if a cycle runs or earlier work waits."""
+        """Run work at once. If a cycle runs or earlier work waits, run it after the cycle and that work."""
         if self._is_deferring or self._queue:
             self._queue.append(work)
             return
@@ -34,7 +34,7 @@ class DeferredWork:
 
     @contextmanager
     def defer_all(self) -> Generator[None]:
-        """Have all work wait until ``run_deferred``: a cycle runs meanwhile."""
+        """Defer all work until ``run_deferred``, because a cycle runs in this context."""
         self._is_deferring = True
         try:
             yield
@@ -42,11 +42,11 @@ class DeferredWork:
             self._is_deferring = False
 
     async def run_deferred(self) -> None:
-        """Run all work that waits, and whatever is added meanwhile; the event loop gets its turns."""
+        """Run all deferred work, and work that is added meanwhile; yield to the event loop in between."""
         if not self._queue:
             return
         while self._queue:
-            # It stays in the queue until it is done: what it causes comes after it.
+            # The work stays in the queue until it is done, so that work which it causes is queued behind it.
             with self._errors.contain(ErrorPart.OBSERVATION, "deferred"):
                 self._queue[0]()
             self._queue.popleft()
@@ -56,9 +56,9 @@ class DeferredWork:
         await self._blocking.yield_to_loop()
 
     async def wait_for_cycle_end(self) -> None:
-        """Wait until no cycle runs and all work of before has been done.
+        """Wait until no cycle runs and all earlier work is done.
 
-        The state stays as it is until the caller awaits something else.
+        The state does not change until the caller's next await.
         """
         if not (self._is_deferring or self._queue):
             return

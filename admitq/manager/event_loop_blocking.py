@@ -1,4 +1,4 @@
-"""How long decisions keep the event loop from its other work, and when to give it a turn."""
+"""How long decisions block the event loop, and when they must yield to it."""
 
 import asyncio
 import time
@@ -9,20 +9,20 @@ from typing import Final
 from admitq.metrics.registry import Metrics
 
 MAX_BLOCKING_SECONDS: Final = 0.02
-"""After so long the event loop gets a turn: watches, writes, probes and the renewal of the lease."""
+"""After so long, decisions yield to the event loop, which runs watches, writes, probes and lease renewal."""
 
 WINDOW_SECONDS: Final = 60.0
-"""The metric shows the longest stretch of this and the former window, so that an alert on it ends."""
+"""The metric covers the current and the former window, so that an alert on it resolves."""
 
 LONGEST_BLOCKING_METRIC: Final = "decision_longest_stretch_seconds"
 
 
 class BlockingTimer:
-    """Measures stretches: times in which the event loop gets no turn.
+    """Measures how long decisions block the event loop.
 
     Args:
-        metrics: where the longest stretch is shown.
-        clock: seconds that never decrease.
+        metrics: has the gauge of the longest time.
+        clock: monotonic clock in seconds.
     """
 
     def __init__(self, metrics: Metrics, clock: Callable[[], float] = time.perf_counter) -> None:
@@ -39,27 +39,27 @@ class BlockingTimer:
 
     @property
     def longest_seconds(self) -> float:
-        """The longest stretch of this window and the former one, in seconds."""
+        """The longest blocking time of the current and the former window, in seconds."""
         self._change_window()
         return max(self._longest, self._longest_before)
 
     def start(self) -> None:
-        """Begin a stretch: the event loop has just had a turn."""
+        """Start to measure: the event loop has just run other tasks."""
         self._began = self._clock()
 
     def stop(self) -> None:
-        """End a stretch: the event loop gets a turn now."""
+        """Stop to measure: the event loop runs other tasks now."""
         self._count(self._clock() - self._began)
 
     async def yield_to_loop(self) -> None:
-        """Give the event loop a turn."""
+        """Let the event loop run other tasks."""
         self.stop()
         await asyncio.sleep(0)
         self.start()
 
     @contextmanager
     def measure(self) -> Generator[None]:
-        """Count a call of another task, or a part of a task's stretch, as a stretch of its own."""
+        """Measure a context as a blocking time of its own."""
         began = self._clock()
         try:
             yield

@@ -1,12 +1,13 @@
-"""Finds the ClusterQueues whose heads make cycles fail, where the core does not know over which it decided.
+"""Finds the ClusterQueues whose heads make cycles fail, if the core does not know which workload failed.
 
-Cohort trees decide independently of each other. So all ClusterQueues are paused, and one tree after the other
-is released, each when nothing is left to be tried in those before it. A cycle that fails is then due to the
-tree that was released last, which is paused again. In a second round, the ClusterQueues of the trees that
-failed are released one after the other. The culprits are those that fail again.
+The search pauses all ClusterQueues, then releases one cohort tree after the other: decisions of one tree do
+not depend on other trees. It releases the next tree when no workload of the released trees is due. So a cycle
+that fails is due to the tree that was released last. The search pauses this tree again. In a second round, it
+releases the ClusterQueues of the trees that failed, one after the other. It reports those that fail again.
 
-No ClusterQueue is blamed before a cycle of another one has come to its end: until then, every cycle may fail.
-If two trees fail before any cycle ends, every cycle is taken to fail, and the search ends without a culprit.
+The search reports no ClusterQueue before a cycle of another one has succeeded: until then, all cycles may
+fail. If two trees fail before any cycle succeeds, the search assumes that all cycles fail. It ends without a
+result.
 """
 
 from collections import deque
@@ -15,12 +16,12 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 QueueGroup: TypeAlias = tuple[str, ...]
-"""Names of ClusterQueues that are released together."""
+"""Names of the ClusterQueues that the search releases together."""
 
 
 @dataclass
 class FailingQueueSearch:
-    """The course of one search after the other.
+    """The state of the search, which can run repeatedly.
 
     Attributes:
         is_on: whether a search goes on.
@@ -30,22 +31,22 @@ class FailingQueueSearch:
     _is_second_round: bool = False
     _paused_groups: deque[QueueGroup] = field(default_factory=deque[QueueGroup])
     _last_released: QueueGroup = ()
-    """The group that was released last, until the next is."""
+    """The group that was released last; empty if that group failed."""
     _failed_groups: list[QueueGroup] = field(default_factory=list[QueueGroup])
-    """The groups that failed in this round."""
+    """The groups that failed in this round, which are paused."""
     _has_cycle_succeeded: bool = False
-    """Whether a cycle came to its end since a group was released."""
+    """Whether a cycle has succeeded since the last release of a group."""
     _has_healthy_group: bool = False
-    """Whether all cycles came to their end that ran while some group was the last to be released."""
+    """Whether some group was released, and all cycles until the next release succeeded."""
 
     @property
     def paused_queues(self) -> frozenset[str]:
-        """The ClusterQueues whose heads take no part in cycles now."""
+        """The ClusterQueues whose heads take no part in cycles."""
         return frozenset(name for group in (*self._paused_groups, *self._failed_groups) for name in group)
 
     @property
     def is_inconclusive(self) -> bool:
-        """Whether only groups are left that failed, and no other group has been seen not to."""
+        """Whether all groups were tried, some failed, and no cycle of another group has succeeded."""
         is_at_end = self._is_second_round and not (self._paused_groups or self._last_released)
         return (
             is_at_end
@@ -54,17 +55,17 @@ class FailingQueueSearch:
         )
 
     def begin(self, groups: Iterable[QueueGroup]) -> None:
-        """Begin a search over the ClusterQueues of each cohort tree; all are paused."""
+        """Begin a search: pause the ClusterQueues of all cohort trees."""
         self.end()
         self.is_running = True
         self._paused_groups.extend(groups)
 
     def record_success(self) -> None:
-        """Note that a cycle came to its end."""
+        """Record that a cycle succeeded."""
         self._has_cycle_succeeded = True
 
     def record_failure(self) -> None:
-        """Note that a cycle failed, and not over a workload that the core knows."""
+        """Record that a cycle failed and the core does not know the workload."""
         if self._last_released:
             self._failed_groups.append(self._last_released)
             self._last_released, self._has_cycle_succeeded = (), False
@@ -74,10 +75,10 @@ class FailingQueueSearch:
             self.end()
 
     def release_next_group(self) -> QueueGroup:
-        """Go on: nothing is left to be tried of the ClusterQueues that are released.
+        """Release the next group, because no workload of the released ClusterQueues is due.
 
         Returns:
-            The culprits, which the search leaves to the caller. It has ended if there are any.
+            The ClusterQueues whose cycles fail, if the search has ended; otherwise none.
         """
         self._has_healthy_group |= self._has_cycle_succeeded
         self._last_released, self._has_cycle_succeeded = (), False
@@ -90,17 +91,17 @@ class FailingQueueSearch:
             return ()
         if self._failed_groups and not self._has_healthy_group:
             return ()
-        culprits = tuple(name for group in self._failed_groups for name in group)
+        failing = tuple(name for group in self._failed_groups for name in group)
         self.end()
-        return culprits
+        return failing
 
     def retry_failed_groups(self) -> None:
-        """Have those tried again that failed."""
+        """Try the groups that failed once more."""
         self._paused_groups.extend(self._failed_groups)
         self._failed_groups.clear()
 
     def end(self) -> None:
-        """Release all ClusterQueues."""
+        """End the search: release all ClusterQueues."""
         self.is_running, self._is_second_round = False, False
         self._last_released, self._has_cycle_succeeded, self._has_healthy_group = (), False, False
         self._paused_groups.clear()

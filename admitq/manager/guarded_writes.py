@@ -1,7 +1,7 @@
-"""Writes of a Workload's status that must not get lost, nor take effect on what is not what was decided on.
+"""Writes of Workload statuses that are not lost, and that only change the version that was decided on.
 
-At most one request of ours that writes a Workload is on its way at a time, and each write carries the version
-that it was made from.
+The process sends at most one write of a Workload at a time. Each write carries the resourceVersion of the
+Workload that it was made from.
 """
 
 import asyncio
@@ -27,11 +27,11 @@ log = logger(__name__)
 Patch = dict[str, Any]
 
 OVERDUE_SECONDS: Final = 5.0
-"""How long writes of a decision may fail before that is reported, and the decision withdrawn if possible."""
+"""After so long without success, a decision is overdue: it is reported, and withdrawn if possible."""
 
 
 def backoff_seconds(attempt: int) -> float:
-    """Seconds to wait before another attempt, the first being 1."""
+    """Return the seconds to wait after an attempt; the first attempt is 1."""
     return retry_delay(attempt) / SECOND
 
 
@@ -43,10 +43,10 @@ class DecisionKind(StrEnum):
 
 
 CONCURRENT_REQUESTS: Final = {DecisionKind.RESERVATION: 64, DecisionKind.PREEMPTION: 8}
-"""How many requests for decisions of one kind may be on their way at the same time."""
+"""Most concurrent requests for decisions of one kind that are not overdue."""
 CONCURRENT_OVERDUE_REQUESTS: Final = 8
-"""How many more may be so for overdue decisions of the kind. These have slots of their own because a request
-may hang until its deadline: however many decisions are overdue, others do not wait for their retries."""
+"""Most concurrent requests for overdue decisions of one kind. A request of an overdue decision may hang until
+its deadline. Overdue decisions have their own slots, so that other decisions do not wait for them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,14 +56,15 @@ class WorkloadDecision:
     Args:
         kind: what was decided.
         key: the Workload.
-        uid: its identity, for another may come to have its name.
-        patch_of: what to write upon a version of it; None if that makes no sense any more.
-        is_written_in: whether a version says already what was to be written.
-        withdrawal_patch_of: what to write instead, upon the same version, if an error prevented the write of
-            the decision; None for nothing. It is called after each attempt of an overdue decision, and after
-            a refusal.
-        is_overdue: whether the decision is overdue from the start, since the last one about the Workload
-            could not be written. Others are once their writes have failed for OVERDUE_SECONDS.
+        uid: the UID of the Workload. Another Workload may get the same name later.
+        patch_of: returns the patch of a version of the Workload; None if the decision does not apply any
+            more.
+        is_written_in: whether a version of the Workload contains the decision.
+        withdrawal_patch_of: returns the patch to write instead, to the same version, if an error prevented
+            the write of the decision; None for no write. It is called after each attempt of an overdue
+            decision, and after a rejected write.
+        is_overdue: whether the decision is overdue from the start, because the last decision about the
+            Workload could not be written. Other decisions become overdue after ``OVERDUE_SECONDS``.
     """
 
     kind: DecisionKind
@@ -76,7 +77,7 @@ class WorkloadDecision:
 
 
 class _RequestSlots(NamedTuple):
-    """The requests for decisions of one kind that may be on their way at the same time."""
+    """Limits of the concurrent requests for decisions of one kind."""
 
     usual: asyncio.Semaphore
     overdue: asyncio.Semaphore
@@ -91,17 +92,17 @@ def _create_slots() -> dict[DecisionKind, _RequestSlots]:
 
 @dataclass
 class GuardedWrites:
-    """Writes statuses of Workloads for what the core decided.
+    """Writes decisions of the core to the statuses of Workloads.
 
     Args:
-        client: for the writes.
-        resource: Workloads.
+        client: sends the writes.
+        resource: the resource of Workloads.
         workloads: the store of Workloads.
-        store_answer: takes the answer to one of our own writes into the stores.
+        store_answer: puts the object that a write returned into the stores.
         is_same_to_core: whether two versions of a Workload are the same to the core.
-        metrics: where decisions that cannot be written are counted.
-        field_manager: in whose name is written.
-        merge_patches: whether the admission is written by merge patches, too (gate
+        metrics: counts overdue decisions.
+        field_manager: the field manager of the writes.
+        merge_patches: whether merge patches write the admission instead of server-side apply (gate
             WorkloadRequestUseMergePatch).
     """
 
@@ -117,21 +118,21 @@ class GuardedWrites:
     _locks: WeakValueDictionary[ObjectKey, asyncio.Lock] = field(
         default_factory=WeakValueDictionary[ObjectKey, asyncio.Lock]
     )
-    """The locks of Workloads, each kept by the tasks that hold it or wait for it."""
+    """The locks of Workloads. A lock exists while a task holds it or waits for it."""
     _slots: dict[DecisionKind, _RequestSlots] = field(default_factory=_create_slots)
     _overdue_decisions: dict[DecisionKind, int] = field(default_factory=dict[DecisionKind, int])
 
     def latest_version(self, key: ObjectKey, uid: str) -> dict[str, Any] | None:
-        """The Workload as it was last seen; None if it is gone, though another may have its name."""
+        """Return the latest version of the Workload in the store; None if none has this name and UID."""
         obj = self.workloads.get(key.namespace, key.name)
         return obj if obj is not None and obj["metadata"]["uid"] == uid else None
 
     @asynccontextmanager
     async def exclusive_writer(self, key: ObjectKey) -> AsyncGenerator[None]:
-        """Keep two requests of ours about one Workload from meeting, for the later would be refused.
+        """Hold the lock of a Workload, so that this process sends one write of the Workload at a time.
 
-        It is not held between the attempts of a decision. It only spares conflicts: what is certain follows
-        from the versions that writes carry.
+        The lock only avoids conflicts; the versions in the writes make them safe. It is not held between the
+        attempts of a decision.
         """
         lock = self._locks.get(key)
         if lock is None:
@@ -147,7 +148,7 @@ class GuardedWrites:
             patch: the change of its status.
 
         Raises:
-            ApiError: the write was refused or got no answer.
+            ApiError: the API server rejected the write or did not answer.
         """
         written = await admission_status.write(
             self.client,
@@ -161,23 +162,22 @@ class GuardedWrites:
         return written
 
     async def write_decision(self, decision: WorkloadDecision) -> dict[str, Any] | None:
-        """Write a decision about a Workload until it is certain whether it stands.
+        """Write a decision about a Workload, until it is certain whether the decision has taken effect.
 
-        A write without an answer may still take effect, however late. So the very same write, upon the same
-        version of the object, is sent again until one answer is final: at most one of them can land. While
-        the Workload has that version nothing else is certain, whatever a later attempt is answered. Once it
-        has another version, none of them can land any more, whichever program wrote it. The Workload is then
-        read, and shows whether one of them landed. If none did, the decision is written upon the newer
-        version, provided that nothing has changed in it that the decision was made from.
+        A write without an answer may take effect later. Therefore the same write, with the same version of
+        the Workload, is sent again until an answer is final: at most one of these writes can succeed. While
+        the Workload has that version, a write may still succeed, even if a later attempt was rejected. Once
+        the Workload has another version, none of these writes can succeed any more, whichever program wrote
+        it. Then the Workload is read, which shows whether one of them succeeded. If none did, the decision
+        is written to the newer version, unless that version differs for the core.
 
-        Therefore other writes of ours about the Workload may take their turn between two attempts. They end
-        the uncertainty and cannot add to it, so neither the lock of the Workload nor a slot is held while
-        nothing is on its way. An overdue decision makes use of this: after each further attempt it is
-        withdrawn by a write upon the same version. If that write succeeds, the decision does not stand and
-        never will. If it fails too, the uncertainty lasts, and both are retried.
+        Other writes of this process to the Workload may come between two attempts. They create a new version
+        and so end the uncertainty. That is why neither the lock of the Workload nor a slot is held between
+        attempts. After each attempt of an overdue decision, the withdrawal is written to the same version.
+        If this write succeeds, the decision can never take effect. If it fails too, both are retried.
 
         Returns:
-            The Workload as it now is, or None if it is certain that the decision does not stand.
+            The stored Workload; None if it is certain that the decision has no effect.
         """
         with self._count_while_overdue(decision) as attempts:
             while isinstance(outcome := await self._attempt(decision, attempts), _Undecided):
@@ -188,7 +188,7 @@ class GuardedWrites:
     async def _attempt(
         self, decision: WorkloadDecision, attempts: "_Attempts"
     ) -> "dict[str, Any] | _Undecided | None":
-        """Write a decision once, and find out what became of it."""
+        """Write a decision once, and find out whether it has taken effect."""
         async with self._request_slot(decision, is_overdue=attempts.is_overdue):
             if attempts.base_version is None:
                 attempts.base_version = self.latest_version(decision.key, decision.uid)
@@ -218,12 +218,12 @@ class GuardedWrites:
     async def _read_outcome(
         self, decision: WorkloadDecision, attempts: "_Attempts", obj: dict[str, Any], refusal: ApiError
     ) -> "dict[str, Any] | _Undecided | None":
-        """Read what became of a decision that was refused, or met a newer version of the Workload."""
+        """Read the Workload after a rejected or conflicting write; return whether it has the decision."""
         seen = await self._read(decision.key)
         if seen is None or seen["metadata"]["uid"] != decision.uid:
             return None
         if decision.is_written_in(seen):
-            # An earlier attempt of ours may be what the last one conflicted with.
+            # An earlier attempt may have succeeded and caused the conflict of the last one.
             return seen
         is_superseded = _version(seen) != _version(obj)
         if is_superseded and refusal.is_conflict and self.is_same_to_core(obj, seen):
@@ -231,15 +231,15 @@ class GuardedWrites:
             return _UNDECIDED
         if attempts.may_still_take_effect and not is_superseded:
             return _UNDECIDED
-        log.info("a decision was refused", workload=str(decision.key), error=str(refusal))
+        log.info("decision rejected by API server", workload=str(decision.key), error=str(refusal))
         if not refusal.is_conflict:
-            # It does not stand in any case; what is written in its place states why.
+            # The decision has no effect in any case; the withdrawal states why.
             await self._withdraw(decision, seen, refusal)
         return None
 
     @asynccontextmanager
     async def _request_slot(self, decision: WorkloadDecision, *, is_overdue: bool) -> AsyncGenerator[None]:
-        """Hold what one request for a decision needs. The lock comes first: no slot is held by what waits."""
+        """Hold the lock and a slot for one request; the lock comes first, so that no waiter holds a slot."""
         slots = self._slots[decision.kind]
         async with self.exclusive_writer(decision.key), slots.overdue if is_overdue else slots.usual:
             yield
@@ -252,7 +252,7 @@ class GuardedWrites:
 
     @contextmanager
     def _count_while_overdue(self, decision: WorkloadDecision) -> Generator["_Attempts"]:
-        """Count a decision from when it is known to be overdue until it is certain whether it stands."""
+        """Count a decision in the metric while it is overdue and its outcome is not certain."""
         attempts = _Attempts(decision, self._add_overdue)
         try:
             yield attempts
@@ -267,10 +267,11 @@ class GuardedWrites:
     async def _withdraw(
         self, decision: WorkloadDecision, obj: dict[str, Any], error: ApiError
     ) -> ApiError | None:
-        """Write the withdrawal of a decision in its place.
+        """Write the withdrawal of a decision.
 
         Returns:
-            None if the decision cannot take effect any more, otherwise what prevented that.
+            None if the decision cannot take effect any more; otherwise the error that prevented the
+            withdrawal.
         """
         patch = decision.withdrawal_patch_of(obj, error)
         if patch is None:
@@ -279,11 +280,11 @@ class GuardedWrites:
             answer = await self._try_patch(obj, patch)
         if isinstance(answer, ApiError):
             return answer
-        # A write that changes nothing makes no new version, so the decision could still be written upon it.
+        # A write that changes nothing creates no new version, so a write of the decision could still succeed.
         return error if _version(answer) == _version(obj) else None
 
     async def _read(self, key: ObjectKey) -> dict[str, Any] | None:
-        """Read a Workload, however long it takes; None if it does not exist."""
+        """Read a Workload, with retries until the API server answers; None if it does not exist."""
         attempt = 0
         while True:
             try:
@@ -291,7 +292,7 @@ class GuardedWrites:
             except ApiError as error:
                 if error.is_not_found:
                     return None
-                # Without an answer nothing is certain, whatever the reason is.
+                # Only an answer makes the outcome certain, so all other errors are retried.
                 attempt += 1
                 await asyncio.sleep(backoff_seconds(attempt))
                 continue
@@ -300,7 +301,7 @@ class GuardedWrites:
 
 
 class _Undecided:
-    """It is not certain yet whether a decision stands."""
+    """The outcome of a decision that may or may not have taken effect."""
 
 
 _UNDECIDED: Final = _Undecided()
@@ -316,9 +317,9 @@ class _Attempts:
 
     def __init__(self, decision: WorkloadDecision, count: Callable[[DecisionKind, int], None]) -> None:
         self.base_version: dict[str, Any] | None = None
-        """The version of the Workload that it is written upon."""
+        """The version of the Workload to which the decision is written."""
         self.may_still_take_effect = False
-        """Whether a write upon this version may still take effect."""
+        """Whether an earlier write to this version may still take effect."""
         self.is_overdue = decision.is_overdue
         self.is_counted = False
         self._decision = decision
@@ -327,12 +328,12 @@ class _Attempts:
         self._failures = 0
 
     def record_request(self) -> None:
-        """A request is sent."""
+        """Record that a request is sent."""
         if self._began is None:
             self._began = asyncio.get_running_loop().time()
 
     def record_failure(self, error: ApiError) -> None:
-        """The request failed, and it is not certain what becomes of it; an overdue decision is reported."""
+        """Record a failed request whose outcome is not certain; report the decision if it is overdue."""
         now = asyncio.get_running_loop().time()
         began = now if self._began is None else self._began
         self.is_overdue = self.is_overdue or now - began >= OVERDUE_SECONDS
@@ -340,14 +341,14 @@ class _Attempts:
             self.is_counted = True
             self._count(self._decision.kind, 1)
             log.warning(
-                "decision cannot be written",
+                "decision overdue, retrying write",
                 decision=self._decision.kind,
                 workload=str(self._decision.key),
                 error=str(error),
             )
 
     async def pause(self) -> None:
-        """Wait for the next attempt, longer after each."""
+        """Wait before the next attempt, longer after each failure."""
         self._failures += 1
         await asyncio.sleep(backoff_seconds(self._failures))
 

@@ -1,9 +1,9 @@
-"""The manager: it runs the core on a cluster.
+"""The manager: runs the core on a cluster.
 
-Everything happens in one event loop. The ``AdmissionState`` observes each change at once, so that it is never
-older than the stores. Cycles run in a task of their own while the process leads, and writers carry out the
-instructions. No decision waits for a write: the core assumes its reservations, and a reservation that could
-not be written is reported to the core as an event.
+All work runs in one event loop. The ``AdmissionState`` observes each change at once, so that it is never
+older than the stores. While the process leads, one task runs the cycles, and writers carry out the
+instructions. No decision waits for a write: the core assumes that its reservations succeed. An event reports
+to the core that a reservation could not be written.
 
 A long cycle gives control back to the event loop every few milliseconds (``event_loop_blocking``). The core
 observes changes that arrive during a cycle, in their order, after the cycle. Code that reads the state waits
@@ -61,7 +61,7 @@ from admitq_api.labels import Names
 
 
 class Refresh(Protocol):
-    """Refreshes statuses: the controllers of queues and cohorts."""
+    """Refreshes statuses of queues and cohorts; the controllers of these kinds implement it."""
 
     def cluster_queue(self, name: str) -> None:
         """Refresh the status of a ClusterQueue."""
@@ -81,11 +81,11 @@ class ManagerOptions:
     """What a manager does, and what it leaves to other processes.
 
     Args:
-        tracks_pods_ready: whether Workloads have a condition that shows whether their pods are ready.
-        has_detailed_reasons: whether each cause of waiting has a reason of its own.
-        reports_quarantined: whether this process writes events and statuses of objects that cannot be parsed.
+        tracks_pods_ready: whether Workloads have the condition PodsReady.
+        has_detailed_reasons: whether each cause of waiting has its own reason.
+        reports_quarantined: whether this process writes events and statuses of quarantined objects.
         counts_transitions: whether this process counts the transitions of Workloads in its metrics. Of
-            processes that act at the same time, one counts them.
+            several processes that act at the same time, only one counts them.
         merge_patches: whether the admission is written by merge patches instead of server-side apply.
     """
 
@@ -97,25 +97,25 @@ class ManagerOptions:
 
 
 class Manager:
-    """Drives one ``AdmissionState`` on a cluster.
+    """Runs one ``AdmissionState`` on a cluster.
 
     Args:
         state: the core.
-        client: for the writes of reservations and refusals.
-        workload_resource: Workloads.
+        client: sends the writes of reservations and refusals.
+        workload_resource: the resource of Workloads.
         workloads: the store of Workloads.
         names: the names of the API group.
-        recorder: where Kubernetes events are recorded.
-        metrics: where cycles are counted.
+        recorder: records Kubernetes events.
+        metrics: counts cycles.
         measures: the metrics of queues and workloads.
         clock: wall time in nanoseconds.
-        store_answer: puts the answer to a write into the stores.
-        start: starts the job of an admitted Workload; the same code as the job controller's.
-        refresh: where statuses that show the core's numbers are refreshed.
+        observed: puts the object that a write returned into the stores.
+        start: starts the job of an admitted Workload by the code of the job controller.
+        refresh: refreshes the statuses that contain numbers of the core.
         leading: whether this process may decide now.
-        reading: how Workloads are read.
-        count_quarantined_in_store: how many objects of a resource the stores could not read.
-        objects: all objects that decisions depend on, as the stores hold them.
+        reading: options for the reading of Workloads.
+        count_quarantined_in_store: how many objects of a resource are quarantined in its store.
+        objects: returns all objects of the stores on which decisions depend.
         options: what this process does.
     """
 
@@ -220,11 +220,11 @@ class Manager:
     # --- events -----------------------------------------------------------------------------------
 
     def observe(self, resource: Resource, change: Change) -> None:
-        """Observe a change in a store: from a watch, or the answer to a write. Never raises."""
+        """Observe a change in a store, from a watch or from the answer to a write. Never raises."""
         self._observer.observe(resource, change)
 
     def update_quarantine_metric(self, resource: Resource) -> None:
-        """Count the objects of a resource that cannot be parsed, after the stores found or lost one."""
+        """Set the number of quarantined objects of a resource, after the number in the store has changed."""
         self._quarantine.update_metric(resource)
 
     def _is_same_to_core(self, decided: dict[str, Any], current: dict[str, Any]) -> bool:
@@ -234,25 +234,25 @@ class Manager:
         return False
 
     def _put(self, event: happened.Event, of: tuple[Resource, dict[str, Any]] | None) -> None:
-        """Have the core observe an event, with the object that it is about if that still exists."""
+        """Report an event to the core; ``of`` is the object of the event if it exists."""
         with self._recovery.contain_failures(type(event).__name__, of):
             self._recovery.observing_state.observe(event, now=self._clock())
         self._wake.set()
 
     def run_between_cycles(self, work: Callable[[], None]) -> None:
-        """Do work that needs the state: at once, or after the cycle that runs and all that arrived before."""
+        """Run work that needs the state: at once, or after the running cycle and earlier work."""
         self._deferred.run_between_cycles(work)
 
     async def wait_for_cycle_end(self) -> None:
-        """Wait until no cycle runs and the core has observed all that arrived before.
+        """Wait until no cycle runs and the core has observed all earlier changes.
 
-        Until the caller awaits something else, the state is one between two cycles.
+        The state does not change until the caller's next await.
         """
         await self._deferred.wait_for_cycle_end()
 
     def _count_unfinished_reservations(self, state: AdmissionState) -> None:
-        """Have a new state count the reservations that are being written, which the stores may not show."""
-        # No workload is left out for it: what is being written must be counted, or be observed first.
+        """Add reservations whose writes have not finished to a new state; the stores may not contain them."""
+        # A failure here quarantines no workload, because its reservation must be counted.
         with self._recovery.contain_failures("ReserveQuota", None):
             for instruction in self._decisions.unfinished_reservations():
                 state.assume(instruction, now=self._clock())
@@ -267,10 +267,10 @@ class Manager:
     # --- the loop ---------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Run cycles, while this process leads, until cancelled.
+        """Run cycles while this process leads, until cancelled.
 
-        After an exception of the core, nothing is decided before a new state is built from the stores. A
-        report or a metric that fails does not change a decision.
+        After an exception of the core, no cycle runs before a new state is built from the stores. A failed
+        report or metric does not change a decision.
         """
         self._background_writes.start(self._writer.run())
         self._blocking.start()
@@ -284,7 +284,7 @@ class Manager:
                     self._blocking.start()
                 idle = await self._run_step()
                 if idle == 0:
-                    # Watches, writes and renewals get their turn between two cycles.
+                    # Watches, writes and lease renewals run between two cycles.
                     await self._blocking.yield_to_loop()
                 else:
                     self._blocking.stop()
@@ -294,9 +294,9 @@ class Manager:
             self._background_writes.cancel()
 
     async def _run_step(self) -> float | None:
-        """Carry out instructions, and run a cycle if one is due; returns the seconds until the next one."""
+        """Carry out instructions, and run a cycle if one is due; return the seconds until the next cycle."""
         try:
-            # Instructions of all events since the last turn are carried out together.
+            # These are the instructions of all events since the last step.
             await self._carry_out(self.state.instructions())
             if self._recovery.is_rebuild_due:
                 return 0.0
@@ -308,12 +308,12 @@ class Manager:
             idle = None if due is None else (due - now) / SECOND
             search = self._recovery.continue_search() if self._leading() else None
             return min((each for each in (idle, search) if each is not None), default=None)
-        except Exception as error:  # noqa: BLE001 - a defect in a cycle must not end all that goes on beside it
+        except Exception as error:  # noqa: BLE001 - a defect in a cycle must not end the other tasks
             self._recovery.record_failure(CYCLE, self._workload(self.state.deciding), error)
             return 0.0
 
     def lead(self) -> None:
-        """Begin to act as the leader: report what this process observed as a follower."""
+        """Begin to lead: report the objects that this process quarantined while it did not lead."""
         self._quarantine.report_all()
         self._wake.set()
 
@@ -330,7 +330,7 @@ class Manager:
                     await self._blocking.yield_to_loop()
         instructions = self.state.instructions()
         if self.state.queries.cycles_run == before:
-            # Only time has passed: no workload was tried.
+            # The call only advanced the time; no workload was evaluated.
             await self._carry_out(instructions)
             return
         self._recovery.record_cycle()
@@ -363,10 +363,10 @@ class Manager:
                         self._report(instruction)
 
     def _report(self, instruction: Instruction) -> None:
-        """Carry out an instruction that is no decision: it updates a status or a metric."""
+        """Carry out an instruction that updates a status or a metric."""
         match instruction:
             case ReserveQuota() | Preempt():
-                raise TypeError(f"{type(instruction).__name__} decides")
+                raise TypeError(f"{type(instruction).__name__} is a decision, not a report")
             case TargetsRecomputed(cluster_queue, result):
                 self.measures.workloads.targets_recomputed(cluster_queue, result)
             case ReportPending():

@@ -1,4 +1,4 @@
-"""Writes that a workload is preempted: that it is evicted, for whom, and by what right."""
+"""Writes preemptions to Workloads: the eviction, its preemptor and its reason."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,18 +23,19 @@ EVICTION_EVENT: Final = event_of(Reason.PREEMPTED)
 
 @dataclass
 class PreemptionWriter:
-    """Writes preemptions, and tells of them on both workloads and by metrics.
+    """Writes preemptions, records events on both Workloads, and counts preemptions.
 
-    The quota of a preempted workload stays in use until its job has stopped, which is up to whoever owns it.
+    The quota of a preempted workload stays in use until its job has stopped. The job controller stops the
+    job.
 
     Args:
-        writes: how statuses of Workloads are written.
+        writes: writes statuses of Workloads.
         names: the names of the API group.
-        recorder: where Kubernetes events go.
-        measures: where it is counted what happened to workloads.
+        recorder: records Kubernetes events.
+        measures: counts what happens to workloads.
         clock: wall time in nanoseconds.
-        priority_of: a Workload's priority and what is added to it.
-        errors: takes unexpected exceptions after the write; each costs events.
+        priority_of: returns the priority of a Workload and its boost.
+        errors: reports unexpected exceptions after the write. An exception prevents the events.
     """
 
     writes: GuardedWrites
@@ -46,7 +47,7 @@ class PreemptionWriter:
     errors: UnexpectedErrors = LOG_ONLY
 
     async def preempt(self, instruction: Preempt) -> bool:
-        """Write a preemption and tell of it; returns False if it is certain that there is no eviction."""
+        """Write and record a preemption; return False if it is certain that the Workload is not evicted."""
         preemptor = self.writes.latest_version(instruction.preemptor, instruction.preemptor_uid)
         message = messages.preempted(instruction, self._job_uid(preemptor))
         before = self.writes.latest_version(instruction.key, instruction.uid)
@@ -65,7 +66,7 @@ class PreemptionWriter:
         if written is None:
             return False
         if (condition(written, ConditionType.PREEMPTED) or {}).get("message") == message:
-            # The preemption stands, whether or not its events can be recorded.
+            # The preemption has its effect even if its events cannot be recorded.
             with self.errors.contain(ErrorPart.REPORT, instruction.key):
                 self._record(instruction, message, written, preemptor)
         return True
@@ -99,5 +100,5 @@ class PreemptionWriter:
 
 
 def _is_being_evicted(workload: dict[str, Any]) -> bool:
-    """Whether the Workload is being evicted, for whatever reason, and its quota will be free."""
+    """Whether the Workload holds quota and is being evicted, for any reason."""
     return is_reserved(workload) and holds(workload, ConditionType.EVICTED)

@@ -1,4 +1,8 @@
-"""Stored objects that cannot be read: kept in mind, counted, and told of on themselves."""
+"""Quarantine of stored objects that cannot be read, or on which the core failed.
+
+The core does not observe these objects, or only a reduced version. Events, conditions and a metric report
+them.
+"""
 
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -23,7 +27,7 @@ from admitq_api.conditions import ConditionType, Reason
 log = logger(__name__)
 
 READ_ERRORS: Final = (stored_fields.MalformedField, KeyError, TypeError, ValueError, AttributeError)
-"""What reading an object raises that does not have the shape it should."""
+"""Exceptions of reading an object with an unexpected structure."""
 
 
 MALFORMED_EVENT: Final = "Malformed"
@@ -31,9 +35,9 @@ WITH_ACTIVE_CONDITION: Final = ("clusterqueues", "localqueues")
 
 
 def quarantined_event(observation: Observation, obj: dict[str, Any]) -> Event:
-    """What the core observes of an object that is left out: what still counts of it, or that it is gone.
+    """Return the event by which the core observes a quarantined object: a reduced object, or its deletion.
 
-    What a Workload holds still counts, and so do the quota and the cohort of a ClusterQueue.
+    The quota that a Workload holds still counts, and so do the quota and the cohort of a ClusterQueue.
     """
     if observation.quarantined is not None:
         with suppress(*READ_ERRORS):
@@ -43,23 +47,23 @@ def quarantined_event(observation: Observation, obj: dict[str, Any]) -> Event:
 
 @dataclass(frozen=True, slots=True)
 class QuarantinedObject:
-    """A stored object that cannot be read, or is left out for another reason, and why."""
+    """A quarantined object and the problem."""
 
     resource: Resource
     obj: dict[str, Any]
     problem: str
     reason: str = MALFORMED_EVENT
-    """Of the event about it."""
+    """The reason of the event about the object."""
 
 
 @dataclass
 class Quarantine:
-    """The stored objects that cannot be read now.
+    """The quarantined objects.
 
     Args:
-        metrics: where they are counted.
+        metrics: counts them.
         count_in_store: how many objects of a resource are quarantined in its store.
-        report: called with each object that is left out.
+        report: called with each object that is added.
     """
 
     metrics: Metrics
@@ -70,34 +74,34 @@ class Quarantine:
     )
 
     def add_unreadable(self, resource: Resource, obj: dict[str, Any], error: Exception) -> bool:
-        """Note that an object cannot be read, and tell so on it; returns whether that is news."""
+        """Quarantine and report an object that cannot be read; return whether the problem is new."""
         problem = str(error) if isinstance(error, stored_fields.MalformedField) else f"unreadable: {error!r}"
         return self.add(resource, obj, problem, MALFORMED_EVENT)
 
     def add(self, resource: Resource, obj: dict[str, Any], problem: str, reason: str) -> bool:
-        """Note that an object is left out, and tell so on it; returns whether that is news."""
+        """Quarantine and report an object; return whether the problem is new."""
         key = key_of(obj)
         before = self.objects.get((resource.plural, key))
         now = self.objects[resource.plural, key] = QuarantinedObject(resource, obj, problem, reason)
         if before is not None and before.problem == problem:
             return False
         self.update_metric(resource)
-        log.warning("object is left out", resource=resource.plural, object=str(key), problem=problem)
+        log.warning("object quarantined", resource=resource.plural, object=str(key), problem=problem)
         self.report(now)
         return True
 
     def remove(self, plural: str, key: ObjectKey) -> None:
-        """Note that an object can be read, or is gone."""
+        """Remove an object that can be read again or was deleted."""
         if (one := self.objects.pop((plural, key), None)) is not None:
             self.update_metric(one.resource)
 
     def report_all(self) -> None:
-        """Report all objects that are left out: this process may write now."""
+        """Report all quarantined objects, because this process may write now."""
         for one in self.objects.values():
             self.report(one)
 
     def update_metric(self, resource: Resource) -> None:
-        """Tell how many objects of a resource cannot be read."""
+        """Set the metric of the quarantined objects of a resource."""
         with self.metrics.errors.contain(ErrorPart.METRICS, resource):
             unreadable = sum(plural == resource.plural for plural, _ in self.objects)
             count = unreadable + self.count_in_store(resource)
@@ -106,13 +110,13 @@ class Quarantine:
 
 @dataclass(frozen=True)
 class QuarantineReporter:
-    """Reports objects that are left out, by an event and by their status.
+    """Reports quarantined objects by an event and by their status.
 
     Args:
-        writer: writes the statuses of Workloads, and has what other writes need.
+        writer: writes the statuses of Workloads; its client and event recorder report other objects.
         clock: wall time in nanoseconds.
         leading: whether this process may write.
-        spawn: runs a write behind the caller.
+        spawn: starts a write in the background.
     """
 
     writer: AdmissionWriter
@@ -121,7 +125,7 @@ class QuarantineReporter:
     spawn: Callable[[Awaitable[None]], object]
 
     def report(self, one: QuarantinedObject) -> None:
-        """Report an object, if this process may write."""
+        """Report an object in the background, if this process may write."""
         self.spawn(self._report(one))
 
     async def _report(self, one: QuarantinedObject) -> None:
@@ -136,8 +140,8 @@ class QuarantineReporter:
             elif one.resource.plural in WITH_ACTIVE_CONDITION:
                 await self._report_inactive(one)
         except (ApiError, *READ_ERRORS) as error:
-            # The event and the metric tell it already; the status of such an object may not be writable.
-            log.info("status of a malformed object was not written", object=str(key), error=repr(error))
+            # The event and the metric report the object anyway. Its status may not be writable.
+            log.info("quarantined object's status not written", object=str(key), error=repr(error))
 
     async def _report_inactive(self, one: QuarantinedObject) -> None:
         metadata = one.obj["metadata"]

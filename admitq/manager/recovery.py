@@ -1,22 +1,28 @@
-"""After a defect of the core: a new state is built from what the stores hold, without the object that failed.
+"""Recovery from defects of the core: builds a new state from the stores, without the object that failed.
 
-A function of the core that raises leaves its state half changed. Nothing is decided with it any more. A new
-state observes all objects and then takes the place of the old one. The object that the core failed on is
-quarantined until it changes: the core goes on as if the object could not be read, and an event, a condition
-and metrics report it. If a cycle fails and the workload is not known, ``failing_queue_search`` finds the
-ClusterQueues whose cycles fail, and quarantines these.
+An exception in the core leaves its state half changed, so no cycle uses this state any more. A new state
+observes all objects and then replaces the old one. The object on which the core failed is quarantined until
+it
+changes: the core treats it like an object that cannot be read. An event, a condition and metrics report it.
+    If
+a cycle fails and the workload is not known, ``failing_queue_search`` finds the ClusterQueues whose cycles
+fail. Recovery then quarantines these ClusterQueues.
 
-A quarantined object must not let others admit more than the quota:
+A quarantined object must not let other workloads use more than the quota:
 
-1. Of a Workload, what it holds still counts.
-2. Of a ClusterQueue, its stored cohort and quota still count, and so does what its Workloads hold. It is
-   inactive: none of its Workloads gets quota, and none is preempted for another ClusterQueue. A quota that
-   cannot be read counts as none.
-3. Where the core fails on that as well, it does not know what is used of the cohort. So no ClusterQueue of
-   the cohort tree admits a Workload, until the object changes: the tree of the stored cohort of a
-   ClusterQueue, the tree of the ClusterQueue in which a Workload holds quota, and the trees of a Cohort and
-   of its stored parent, between which quota was borrowed. A ClusterQueue or Cohort that names no cohort above
-   it shares its quota with no other tree, and pauses none.
+1. Workload: the quota that it holds still counts.
+2. ClusterQueue: its stored cohort and quota still count, and so does the quota that its Workloads hold. The
+   ClusterQueue is inactive: none of its Workloads gets quota, and none is preempted for another ClusterQueue.
+   A quota that cannot be read counts as 0.
+3. If the core fails on these values too, the usage of the cohort is unknown. Then no ClusterQueue of these
+   cohort trees admits a Workload until the object changes:
+
+   - for a ClusterQueue, the tree of its stored cohort;
+   - for a Workload, the tree of the ClusterQueue in which it holds quota;
+   - for a Cohort, its own tree and the tree of its stored parent, because one may have borrowed from the
+     other.
+
+   A ClusterQueue or Cohort without a parent shares its quota with no other tree, and pauses no tree.
 """
 
 import asyncio
@@ -41,23 +47,23 @@ from admitq_api.json_objects import FieldPath, value_at
 log = logger(__name__)
 
 INTERNAL_ERROR: Final = "InternalError"
-"""Reason of the event about an object that the core failed on."""
+"""Reason of the event about an object on which the core failed."""
 
 CYCLE: Final = "cycle"
-"""What the core does when it decides, as failures are counted."""
+"""Value of the metric label ``during`` for failures in a cycle."""
 
 _OBJECTS_PER_TURN: Final = 100
-"""Objects that are observed before other tasks get their turn; so many take a few milliseconds."""
+"""Objects that a new state observes before it yields to the event loop; 100 take a few milliseconds."""
 
 ObjectId: TypeAlias = tuple[str, ObjectKey]
-"""An object by the plural of its resource, and its key."""
+"""Plural of the resource, and key of the object."""
 
 
 class Recoverable(Protocol):
-    """What decides over objects that it observes, and can begin anew: the core, or a shadow."""
+    """A state that observes objects, decides, and can be rebuilt: the core, or a shadow."""
 
     def observe(self, event: Event, *, now: Instant) -> None:
-        """Take in what happened."""
+        """Observe an event."""
         ...
 
     def trees(self) -> list[tuple[str, ...]]:
@@ -65,15 +71,15 @@ class Recoverable(Protocol):
         ...
 
     def pause(self, pause: Pause) -> None:
-        """Have the heads of these ClusterQueues, and of no others, take no part in cycles."""
+        """Exclude the heads of these ClusterQueues, and of no others, from cycles."""
         ...
 
     def empty(self) -> Self:
-        """Return one that has observed nothing, with the same settings."""
+        """Return a state with the same settings that has observed nothing."""
         ...
 
     def become(self, other: Self) -> None:
-        """Take the place of another, which is not used any more."""
+        """Take over everything that another state has observed; the other is not used any more."""
         ...
 
 
@@ -82,14 +88,14 @@ _State = TypeVar("_State", bound=Recoverable)
 
 @dataclass
 class Recovery(Generic[_State]):
-    """Keeps the state of the core reliable.
+    """Quarantines objects on which the core fails, and rebuilds its state.
 
     Args:
-        state: what decides.
+        state: the core, or a shadow.
         observations: how objects become events, by the plural of their resource.
-        objects: all objects that decisions depend on, as the stores hold them.
-        quarantine: reports objects that are left out.
-        metrics: where failures are counted.
+        objects: returns all objects of the stores on which decisions depend.
+        quarantine: the quarantined objects.
+        metrics: counts failures.
         clock: wall time in nanoseconds.
         cluster_queues: the resource of ClusterQueues.
         add_unwritten_decisions: called with a new state after it has observed all objects, and before it
@@ -106,52 +112,52 @@ class Recovery(Generic[_State]):
     add_unwritten_decisions: Callable[[_State], None] = lambda _: None
 
     _failed_events: dict[ObjectId, Event] = field(default_factory=dict[ObjectId, Event])
-    """Objects that the core failed on, by the event that it failed to take in or to decide over."""
+    """Objects on which the core failed, each with the event of the version that failed."""
     _excluded: set[ObjectId] = field(default_factory=set[ObjectId])
-    """Those of them of which the core cannot even take in what still counts."""
+    """Objects whose reduced version failed, too; the core observes nothing of them."""
     _pauses: dict[ObjectId, Pause] = field(default_factory=dict[ObjectId, Pause])
-    """The cohort trees whose usage is not known, by the object of which nothing counts."""
+    """The cohort trees whose usage is unknown, by the object that the core does not observe."""
     _new_state: _State | None = None
-    """The state that is being made."""
+    """The state that is being built; None if none is needed."""
     _search: FailingQueueSearch = field(default_factory=FailingQueueSearch)
     _begins_search: bool = False
-    """Whether a search begins with the new state."""
+    """Whether a search begins after the rebuild."""
     _error: Exception | None = None
-    """Of the last cycle that failed without a known culprit."""
+    """The error of the last cycle that failed without a known workload."""
     _retry_at: float = 0.0
-    """When to retry ClusterQueues that failed while none is known to be sound; in seconds of the loop."""
+    """When an inconclusive search retries the ClusterQueues that failed; by the event loop's clock."""
     _failures: int = 0
-    """Failures in a row, without a cycle in between that came to its end."""
+    """Consecutive failures, without a successful cycle in between."""
 
     @property
     def is_rebuild_due(self) -> bool:
-        """Whether a new state has to be made before anything is decided."""
+        """Whether a new state must be built before the next cycle."""
         return self._new_state is not None
 
     @property
     def observing_state(self) -> _State:
-        """The state that observes what happens now."""
+        """The state that observes new events: the one that is being built, if any."""
         return self.state if self._new_state is None else self._new_state
 
     def record_cycle(self) -> None:
-        """Note that the core decided without a failure."""
+        """Record that a cycle succeeded."""
         self._failures = 0
         self._search.record_success()
 
     def continue_search(self) -> float | None:
-        """Go on with the search for what makes cycles fail, as nothing is due to be decided.
+        """Continue the search for ClusterQueues whose cycles fail; to be called when no cycle is due.
 
         Returns:
-            In how many seconds to call this again, 0 if something may be due now; None if no search goes on.
+            The seconds until the next call, 0 if a cycle may be due now; None if no search is in progress.
         """
         if not self._search.is_running:
             return None
         if self._search.is_inconclusive and _monotonic() >= self._retry_at:
             self._search.retry_failed_groups()
-        culprits = self._search.release_next_group()
+        failing = self._search.release_next_group()
         self._update_pause(self.state)
-        if culprits:
-            self._quarantine_queues(culprits)
+        if failing:
+            self._quarantine_queues(failing)
             self._new_state = self.state.empty()
         return max(0.0, self._retry_at - _monotonic()) if self._search.is_inconclusive else 0.0
 
@@ -162,11 +168,13 @@ class Recovery(Generic[_State]):
                 self._quarantine_object(resource, obj, error)
 
     def read_changed(self, resource: Resource, obj: dict[str, Any]) -> tuple[Event | None, bool]:
-        """Note that an object is as follows; it is reported if it cannot be read.
+        """Read an object that was created or changed; quarantine it if it cannot be read.
+
+        A quarantined object that has changed leaves the quarantine if it can be read.
 
         Returns:
-            What the core observes of the object, None if it cannot take in anything of it; and whether that
-            is all of the object. An object that was left out and has changed is observed again.
+            The event for the core, None if the core must not observe the object; and whether the event
+            contains the whole object.
         """
         which = (resource.plural, key_of(obj))
         observation = self.observations[resource.plural]
@@ -187,7 +195,7 @@ class Recovery(Generic[_State]):
         return event, False
 
     def forget_deleted(self, resource: Resource, obj: dict[str, Any]) -> Event:
-        """Note that an object is gone; return what the core observes of that."""
+        """Forget a deleted object; return the event for the core."""
         which = (resource.plural, key_of(obj))
         self._forget(which)
         self.quarantine.remove(*which)
@@ -200,7 +208,7 @@ class Recovery(Generic[_State]):
             self._update_pause(self.state)
 
     def _update_pause(self, state: _State) -> None:
-        """Have those take no part in cycles that the search or an object of which nothing counts excludes."""
+        """Exclude the ClusterQueues that the search pauses, and the cohort trees whose usage is unknown."""
         pauses = self._pauses.values()
         state.pause(
             Pause(
@@ -214,25 +222,25 @@ class Recovery(Generic[_State]):
     def contain_failures(
         self, during: str, culprit: tuple[Resource, dict[str, Any]] | None
     ) -> Generator[None]:
-        """Give a context whose exceptions are failures of the core; the arguments are those of ``failed``."""
+        """Return a context whose exceptions are failures of the core, recorded by ``record_failure``."""
         try:
             yield
-        except Exception as error:  # noqa: BLE001 - one object that the core fails on must not stop the others
+        except Exception as error:  # noqa: BLE001 - a failure on one object must not affect other objects
             self.record_failure(during, culprit, error)
 
     def record_failure(
         self, during: str, culprit: tuple[Resource, dict[str, Any]] | None, error: Exception
     ) -> None:
-        """Leave the state as it is and begin a new one.
+        """Record a failure of the core: quarantine the object, and request a new state.
 
         Args:
-            during: what the core did, for the metric: the name of an event, or ``cycle``.
-            culprit: the object that it failed on, as far as that is known.
-            error: what it raised.
+            during: the name of the event that the core observed, or ``cycle``; a label of the metric.
+            culprit: the object on which the core failed; None if it is not known.
+            error: the exception.
         """
         self._failures += 1
         key = None if culprit is None else key_of(culprit[1])
-        log.error("the core failed and is started anew", during=during, object=str(key), exc_info=error)
+        log.error("core failed, rebuilding its state", during=during, object=str(key), exc_info=error)
         self.metrics.increment("core_failures_total", during=during)
         if culprit is not None:
             self._quarantine_object(*culprit, error)
@@ -247,7 +255,7 @@ class Recovery(Generic[_State]):
         try:
             event = self.observations[resource.plural].changed(obj)
         except READ_ERRORS:
-            # It is known as malformed. The core failed on what is left of it.
+            # The object is in quarantine already, so the core failed on its reduced version.
             self._excluded.add(which)
             return
         if self._failed_events.get(which) == event:
@@ -257,14 +265,15 @@ class Recovery(Generic[_State]):
         self.quarantine.add(resource, obj, problem, INTERNAL_ERROR)
 
     async def rebuild_state(self) -> None:
-        """Make a new state of what the stores hold, and have it decide from now on.
+        """Build a new state from the stores, and replace the old one.
 
-        It begins later after each failure in a row, except in a search, in which others go on meanwhile.
+        The delay before the build grows with each consecutive failure. During a search it does not grow,
+        because the ClusterQueues that do not fail shall continue.
         """
         while (fresh := self._new_state) is not None:
             await asyncio.sleep(backoff_seconds(1 if self._search.is_running else self._failures))
             for number, (resource, obj) in enumerate(self.objects(), start=1):
-                # At once: what happens to the object from now on is observed after it.
+                # No await between reading and observing: later events of the object must come after this one.
                 if not self._observe_in_new_state(fresh, resource, obj):
                     break
                 if number % _OBJECTS_PER_TURN == 0:
@@ -280,7 +289,7 @@ class Recovery(Generic[_State]):
                 self.state.become(fresh)
 
     def _observe_in_new_state(self, fresh: _State, resource: Resource, obj: dict[str, Any]) -> bool:
-        """Have an object observed; whether the state that is being made is still the same."""
+        """Let the new state observe an object; return whether no failure has replaced that state."""
         event, _ = self.read_changed(resource, obj)
         if event is not None and self._new_state is fresh:
             with self.contain_failures(type(event).__name__, (resource, obj)):
@@ -289,7 +298,7 @@ class Recovery(Generic[_State]):
 
 
 def uncertain_trees(plural: str, obj: dict[str, Any]) -> Pause:
-    """The cohort trees whose usage the core does not know without an object."""
+    """Return the cohort trees whose usage is unknown if the core does not observe an object."""
     match plural:
         case "clusterqueues":
             return Pause(cohorts=_names(obj, ("spec", "cohortName")))

@@ -1,8 +1,8 @@
 """Counts the transitions of Workloads, whichever program wrote them.
 
-A transition is what differs between two versions of one Workload that follow each other in the store. The
-store reports each version once, be it the answer to a write of this process or an event of the watch. So each
-transition is counted once. The first version that a process sees of a Workload is history: it counts nothing.
+A transition is a difference between two consecutive versions of a Workload in the store. The store reports
+each version once, whether it comes from the watch or from the answer to a write. So each transition is
+counted once. The first version of a Workload that a process observes counts nothing.
 """
 
 from collections.abc import Callable
@@ -17,42 +17,42 @@ from admitq_api.json_objects import JsonObject, value_at
 
 
 class TransitionMetrics(Protocol):
-    """The metrics that transitions of Workloads move. Durations are seconds; arguments go by position."""
+    """The metrics that transitions of Workloads change. Durations are seconds; arguments are positional."""
 
     def quota_reserved(self, workload: JsonObject, cluster_queue: str, since_queued: float, /) -> None:
-        """Quota was reserved so long after the Workload was queued."""
+        """Count that quota was reserved, ``since_queued`` after the Workload was queued."""
         ...
 
     def admitted(
         self, workload: JsonObject, cluster_queue: str, since_queued: float, since_reserved: float, /
     ) -> None:
-        """The Workload was admitted."""
+        """Count that the Workload was admitted."""
         ...
 
     def pods_became_ready(self, workload: JsonObject, since_queued: float, since_admitted: float, /) -> None:
-        """All pods were ready for the first time since the admission."""
+        """Record that all pods were ready for the first time since the admission."""
         ...
 
     def evicted(self, workload: JsonObject, reason: str, cause: str, /, *, first: bool) -> None:
-        """An eviction began; ``first`` if it is the Workload's first for this reason and cause."""
+        """Count an eviction; ``first`` if it is the Workload's first one for this reason and cause."""
         ...
 
     def quota_released(self, workload: JsonObject, reason: str, since_evicted: float, /) -> None:
-        """The quota of an evicted Workload was released."""
+        """Record that the quota of an evicted Workload was released."""
         ...
 
     def finished(self, workload: JsonObject, ran: float | None, /) -> None:
-        """The Workload finished; ``ran`` since its admission, None if it was not admitted."""
+        """Count that the Workload finished, ``ran`` after its admission; None if it was not admitted."""
         ...
 
     def slice_replaced(self, workload: JsonObject, /) -> None:
-        """A slice of an elastic job was replaced by a larger one."""
+        """Count that a larger slice replaced a slice of an elastic job."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class WorkloadVersions:
-    """Two versions of one Workload that follow each other. The later one is None if it was deleted."""
+    """Two consecutive versions of one Workload; ``new`` is None if the Workload was deleted."""
 
     old: JsonObject
     new: JsonObject | None
@@ -60,7 +60,7 @@ class WorkloadVersions:
 
     @property
     def last_seen(self) -> JsonObject:
-        """The Workload as it is, or as it was last."""
+        """The Workload as it is, or its last version before the deletion."""
         return self.old if self.new is None else self.new
 
     def has_become_true(self, type: ConditionType) -> bool:  # noqa: A002 the API's name
@@ -68,12 +68,12 @@ class WorkloadVersions:
         return self.new is not None and not holds(self.old, type) and holds(self.new, type)
 
     def seconds_since(self, type: ConditionType) -> float:  # noqa: A002 the API's name
-        """How long ago a condition took the status that it has."""
+        """Return the seconds since the last transition of a condition."""
         return self._seconds(since(self.last_seen, type))
 
     @property
     def seconds_queued(self) -> float:
-        """How long ago the wait began that ended with the last reservation."""
+        """Seconds since the Workload was queued before its last reservation."""
         return self._seconds(queued_since(self.last_seen))
 
     def _seconds(self, start: Instant | None) -> float:
@@ -114,7 +114,7 @@ class _Eviction(NamedTuple):
 
 
 def _find_eviction(versions: WorkloadVersions) -> _Eviction:
-    """What an eviction counts as: what the Workload's statistics added, else what its conditions state."""
+    """Return what the eviction counts as: the statistics of the Workload decide, else its conditions."""
     workload = versions.last_seen
     for counted in value_at(workload, ("status", "schedulingStats", "evictions"), []):
         eviction = _Eviction(counted.get("reason", ""), counted.get("underlyingCause") or "")
@@ -138,7 +138,7 @@ def _count_eviction(versions: WorkloadVersions, metrics: TransitionMetrics) -> N
 
 
 def _count_release(versions: WorkloadVersions, metrics: TransitionMetrics) -> None:
-    """The end of an eviction: the Workload waits again, has finished, or is gone."""
+    """Record the end of an eviction: the Workload waits again, has finished, or was deleted."""
     former, last = versions.old, versions.last_seen
     held = is_reserved(former) and not holds(former, ConditionType.FINISHED)
     holds_on = versions.new is not None and is_reserved(last) and not holds(last, ConditionType.FINISHED)
