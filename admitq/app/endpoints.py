@@ -79,7 +79,7 @@ def _exposition(metrics: Metrics) -> Handler:
         # so another thread does it. A second reader waits, since counting replaces the series.
         async with one_at_a_time:
             await metrics.wait_for_cycle_end()
-            metrics.count()
+            metrics.run_scrape_updates()
             text = await asyncio.to_thread(metrics.render)
         return HttpResponse(200, text, EXPOSITION)
 

@@ -40,9 +40,9 @@ from admitq.runtime.resources import Resource
 from admitq.runtime.store import Change, Key, Store
 from admitq.runtime.watcher import Outcome, Watcher
 from admitq.serving.health import Check
-from admitq.translate.read_options import configure_reading
+from admitq.translate.read_options import configured_read_options
 from admitq.translate.selectors import read_label_selector
-from admitq.translate.settings import core_settings, defaults_to_know_of, pods_ready
+from admitq.translate.settings import configured_core_settings, unset_default_notices, configured_pods_ready
 from admitq_api.configuration import Configuration, LeaderElection
 from admitq_api.feature_gates import Gate
 
@@ -150,7 +150,7 @@ class ManagerPart:
             on_drop=lambda cause: log.debug("event dropped", cause=cause),
             errors=metrics.errors,
         )
-        self._state = AdmissionState(core_settings(configuration, settings.gates), cycles=runs_cycles)
+        self._state = AdmissionState(configured_core_settings(configuration, settings.gates), cycles=runs_cycles)
         self._dumping = StateDumper(
             self._state, lambda: {str(store.resource): len(store) for store in self._stores}
         )
@@ -178,15 +178,15 @@ class ManagerPart:
             metrics=metrics,
             measures=self._measures,
             clock=time.time_ns,
-            observed=self._observed,
+            store_answer=self._observed,
             start=table.start if runs_jobs else _left_to_its_controller,
             refresh=self,
             leading=self._is_leading,
-            reading=configure_reading(configuration, settings.gates),
+            reading=configured_read_options(configuration, settings.gates),
             count_quarantined_in_store=self._set_aside,
             objects=self._decisive_objects,
             options=ManagerOptions(
-                tracks_pods_ready=pods_ready(configuration, settings.gates) is not None,
+                tracks_pods_ready=configured_pods_ready(configuration, settings.gates) is not None,
                 has_detailed_reasons=settings.gates[Gate.UNADMITTED_WORKLOADS_OBSERVABILITY],
                 reports_quarantined=runs_core or runs_cycles,
                 counts_transitions=runs_core,
@@ -290,9 +290,9 @@ class ManagerPart:
             self._metrics,
             cluster_queue_of,
             cohorts_of=cohorts_of,
-            of_local_queues=of_local_queues,
-            with_resources=configuration.metrics.enable_cluster_queue_resources,
-            of_cohorts=self._settings.has_cohort_metrics,
+            has_local_queue_series=of_local_queues,
+            has_resource_series=configuration.metrics.enable_cluster_queue_resources,
+            has_cohort_series=self._settings.has_cohort_metrics,
         )
         queries = self._state.queries
         pending = PendingWorkloads(
@@ -327,7 +327,7 @@ class ManagerPart:
         Raises:
             TimeoutError: the stores were not complete in time.
         """
-        for default in defaults_to_know_of(self._settings.configuration):
+        for default in unset_default_notices(self._settings.configuration):
             log.warning("configuration default applies", default=default)
         await self._open.enter_async_context(self._client)
         for watcher in self._watchers:
@@ -347,7 +347,7 @@ class ManagerPart:
             self._elector.start()
             await self._elector.leading()
             with self._metrics.errors.contain(ErrorPart.METRICS):
-                self._metrics.become("leader")
+                self._metrics.change_role("leader")
             self._served_kinds.report()
         log.info("started leading")
         tasks.create_task(self._recorder.run(), name="events")

@@ -7,8 +7,8 @@ from admitq.core.selectors import selects_namespace
 from admitq.integrations import custom
 from admitq.integrations.base import Integration
 from admitq.integrations.registry import list_framework_names
-from admitq.metrics.custom_labels import CustomLabel
-from admitq.metrics.registry import clashes
+from admitq.metrics.custom_labels import SeriesLabel
+from admitq.metrics.registry import label_name_problems
 from admitq.serving.tls import TlsSettings
 from admitq.translate.selectors import read_label_selector
 from admitq_api.configuration import Configuration, ConfigurationError, load_configuration
@@ -32,8 +32,8 @@ class ProcessSettings:
     known: tuple[Integration, ...]
     """All job kinds, including those that are not enabled."""
     tls: TlsSettings
-    custom_labels: tuple[CustomLabel, ...] = ()
-    """The custom labels of metrics; empty while their feature gate is off."""
+    custom_labels: tuple[SeriesLabel, ...] = ()
+    """The custom_labels labels of metrics; empty while their feature gate is off."""
 
     @property
     def has_local_queue_metrics(self) -> bool:
@@ -104,10 +104,10 @@ def _spare_the_system(configuration: Configuration) -> None:
             )
 
 
-def _custom_labels(configuration: Configuration) -> tuple[CustomLabel, ...]:
+def _custom_labels(configuration: Configuration) -> tuple[SeriesLabel, ...]:
     untracked = configuration.names.untracked_label_value
-    labels = tuple(CustomLabel.configured(one, untracked) for one in configuration.metrics.custom_labels)
-    if problems := clashes(labels):
+    labels = tuple(SeriesLabel.from_configuration(one, untracked) for one in configuration.metrics.custom_labels)
+    if problems := label_name_problems(labels):
         raise ConfigurationError([f"metrics.customLabels: {problem}" for problem in problems])
     return labels
 

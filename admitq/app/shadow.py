@@ -30,8 +30,8 @@ from admitq.shadow.comparison import ComparisonFailed, Shadow
 from admitq.shadow.findings import Disagreement, Preempted
 from admitq.shadow.log_fields import make_log_fields
 from admitq.translate.observations import observations
-from admitq.translate.read_options import configure_reading
-from admitq.translate.settings import core_settings
+from admitq.translate.read_options import configured_read_options
+from admitq.translate.settings import configured_core_settings
 from admitq_api import conditions
 from admitq_api.conditions import ConditionType, Reason
 
@@ -108,7 +108,7 @@ class ShadowPart:
             fence=refuse_writes,
         )
         self._shadow = Shadow(
-            core_settings(settings.configuration, settings.gates),
+            configured_core_settings(settings.configuration, settings.gates),
             patience=round(how.patience * SECOND),
             leeway=round(LEEWAY_SECONDS * SECOND),
         )
@@ -116,7 +116,7 @@ class ShadowPart:
         self._recovery = Recovery(
             state=self._shadow,
             observations=observations(
-                settings.names, configure_reading(settings.configuration, settings.gates)
+                settings.names, configured_read_options(settings.configuration, settings.gates)
             ),
             objects=lambda: iterate_objects(self._stores.values()),
             quarantine=self._malformed,

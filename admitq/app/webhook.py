@@ -17,13 +17,13 @@ from admitq.serving.server import Server
 from admitq.serving.tls import LiveCertificate
 from admitq_api.v1beta1.differences import list_converted_crds
 from admitq_api.webhook_names import get_conversion_service_name
-from admitq_webhooks.conversion import conversion
+from admitq_webhooks.conversion import conversion_handlers
 from admitq_webhooks.large_reviews import LargeReviews
-from admitq_webhooks.live_lookups import ServingCalls, watched_world
+from admitq_webhooks.live_lookups import ServingCalls, watched_lookups
 from admitq_webhooks.policy import configured_policy
-from admitq_webhooks.readiness import answers
-from admitq_webhooks.review_child import Start
-from admitq_webhooks.routes import routes
+from admitq_webhooks.readiness import webhook_check
+from admitq_webhooks.review_child import StartMessage
+from admitq_webhooks.routes import review_handlers
 
 
 @dataclass(frozen=True)
@@ -49,20 +49,20 @@ def list_host_names(settings: ProcessSettings) -> tuple[str, ...]:
 def build_webhook_part(settings: ProcessSettings, client: Client, metrics: Metrics) -> WebhookPart:
     """Build the webhooks. They listen once ``start`` is called."""
     configuration, names = settings.configuration, settings.names
-    world, watchers = watched_world(client, names, settings.integrations, metrics.errors)
+    world, watchers = watched_lookups(client, names, settings.integrations, metrics.errors)
     live = LiveCertificate(settings.tls)
     certificates = _certificates(settings, client, live, metrics)
     certificates_are_ours = configuration.internal_cert_management.enable
     synced = asyncio.Event()
     observe = _review_observer(metrics)
     policy = configured_policy(configuration, settings.gates, settings.integrations)
-    reviews = routes(policy, world, settings.known, observe=observe, errors=metrics.errors)
-    large = LargeReviews(Start(configuration, settings.gates), world, observe=observe, errors=metrics.errors)
+    reviews = review_handlers(policy, world, settings.known, observe=observe, errors=metrics.errors)
+    large = LargeReviews(StartMessage(configuration, settings.gates), world, observe=observe, errors=metrics.errors)
     handlers = {
-        **{path: _once(synced, large.instead_of(handler)) for path, handler in reviews.items()},
-        **conversion(names, metrics.errors),
+        **{path: _once(synced, large.wrap(handler)) for path, handler in reviews.items()},
+        **conversion_handlers(names, metrics.errors),
     }
-    metrics.show_routes(handlers)
+    metrics.add_webhook_routes(handlers)
     server = Server(route_by_path(handlers), tls=live.context, errors=metrics.errors)
 
     async def certificates_ready() -> str | None:
@@ -92,7 +92,7 @@ def build_webhook_part(settings: ProcessSettings, client: Client, metrics: Metri
             "certificates": certificates_ready,
             "webhook caches": check_caches(watchers),
             "serving": serving,
-            "webhook": answers(
+            "webhook": webhook_check(
                 names,
                 port=configuration.webhook.port,
                 host=configuration.webhook.host,

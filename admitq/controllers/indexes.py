@@ -8,7 +8,7 @@ from admitq.integrations.ownership import get_controller, is_group_workload
 from admitq.runtime.kinds import kinds_of
 from admitq.runtime.resources import POD_TEMPLATES, PODS, Resource
 from admitq.runtime.store import Index, Key
-from admitq.workloads.transitions import reserved_in
+from admitq.workloads.transitions import reserved_cluster_queue
 from admitq_api.json_objects import JsonObject, value_at
 from admitq_api.labels import Names
 
@@ -159,7 +159,7 @@ def _queue(workload: JsonObject) -> Iterator[str]:
 
 
 def _reserved_in(workload: JsonObject) -> Iterator[str]:
-    if cluster_queue := reserved_in(workload):
+    if cluster_queue := reserved_cluster_queue(workload):
         yield cluster_queue
 
 

@@ -10,7 +10,7 @@ from admitq.controllers.plan import has_finalizer
 from admitq.controllers.pods.elastic_pods import STARTED_PODS, is_gated, pods_of_job
 from admitq.integrations.families import pods
 from admitq.runtime.resources import PRIORITY_CLASSES
-from admitq.workloads.transitions import holds
+from admitq.workloads.transitions import is_condition_true
 from admitq_api.conditions import ConditionType
 from admitq_api.json_objects import JsonObject
 from admitq_api.labels import Names
@@ -58,4 +58,4 @@ def _running_pods(ctx: Context, slice_: JsonObject) -> Mapping[str, int] | None:
 
 def is_unsettled(workload: JsonObject, names: Names) -> bool:
     """Whether something is left to do with a Workload whose job is not there."""
-    return not holds(workload, ConditionType.FINISHED) or has_finalizer(workload, names.finalizer)
+    return not is_condition_true(workload, ConditionType.FINISHED) or has_finalizer(workload, names.finalizer)

@@ -18,7 +18,7 @@ from admitq.runtime.errors import ApiError
 from admitq.runtime.rate_limit import CallPriority, call_priority
 from admitq.runtime.resources import PODS, Resource
 from admitq.workloads import admission_status
-from admitq.workloads.transitions import holds, is_reserved, since
+from admitq.workloads.transitions import is_condition_true, is_reserved, condition_since
 from admitq_api import conditions
 from admitq_api.conditions import ConditionType, format_time, parse_time
 from admitq_api.json_objects import JsonObject, value_at
@@ -158,7 +158,7 @@ def gate_removed(
 ) -> Count:
     """Count how long a gate held a pod that might go: since it was there, and its Workload admitted."""
     there = parse_time(value_at(pod, ("metadata", "creationTimestamp")) or format_time(now))
-    admitted = None if workload is None else since(workload, ConditionType.ADMITTED)
+    admitted = None if workload is None else condition_since(workload, ConditionType.ADMITTED)
     seconds = max(0, now - max(there, admitted or there)) / SECOND
     queue: str = value_at(workload, ("status", "admission", "clusterQueue"), "")
     return Count(lambda metrics, _: metrics.gate_removed(gate, queue, seconds, is_group=is_group))
@@ -182,7 +182,7 @@ def _status_priority(obj: JsonObject, patch: Mapping[str, Any]) -> CallPriority:
         return CallPriority.STATUS
 
     def begins(type_: ConditionType) -> bool:
-        return conditions.is_true(written, type_) and not holds(obj, type_)
+        return conditions.is_true(written, type_) and not is_condition_true(obj, type_)
 
     if begins(ConditionType.ADMITTED):
         return CallPriority.RESERVATION
@@ -196,8 +196,8 @@ def workload_status_patch(
     resource: Resource, workload: JsonObject, patch: Mapping[str, Any] | None, concern: str
 ) -> Patch | None:
     """The patch of a Workload's status, under the concern of the admission if it changes nothing else."""
-    if patch is not None and admission_status.belongs(workload, patch):
-        concern = admission_status.CONCERN
+    if patch is not None and admission_status.changes_only_admission_status(workload, patch):
+        concern = admission_status.ADMISSION_MANAGER_SUFFIX
     return status_patch(resource, workload, patch, concern)
 
 
@@ -294,8 +294,8 @@ def _report(ctx: Context, report: Tell | Count, written: JsonObject, newest: Map
 
 async def _written(ctx: Context, action: Patch, upon: JsonObject, step: PatchStep) -> dict[str, Any]:
     manager = ctx.names.field_manager(action.concern)
-    if action.concern == admission_status.CONCERN:
-        return await admission_status.write(
+    if action.concern == admission_status.ADMISSION_MANAGER_SUFFIX:
+        return await admission_status.write_admission_status(
             ctx.client,
             action.resource,
             upon,

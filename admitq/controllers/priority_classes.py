@@ -10,7 +10,7 @@ from admitq.integrations.families.pods import get_label
 from admitq.runtime.errors import ApiError
 from admitq.runtime.kinds import Kinds
 from admitq.runtime.store import Change, Key
-from admitq.workloads.transitions import holds
+from admitq.workloads.transitions import is_condition_true
 from admitq_api.conditions import ConditionType
 from admitq_api.json_objects import JsonObject, value_at
 
@@ -30,7 +30,7 @@ def value_changed(change: Change) -> bool:
 def decide(kinds: Kinds, priority_class: JsonObject, workload: JsonObject) -> Plan | None:
     """Give an unfinished Workload its class's value; None if it has that."""
     value = priority_class.get("value") or 0
-    if holds(workload, ConditionType.FINISHED) or value_at(workload, ("spec", "priority")) == value:
+    if is_condition_true(workload, ConditionType.FINISHED) or value_at(workload, ("spec", "priority")) == value:
         return None
     return plan(Patch(kinds.workloads, workload, (PatchStep({"spec": {"priority": value}}),), CONCERN))
 

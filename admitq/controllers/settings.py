@@ -8,10 +8,10 @@ from typing import Final
 from admitq.core.model import LabelSelector
 from admitq.integrations.base import Integration, OwnerKind
 from admitq.integrations.workload_names import MAX_LABEL_LENGTH, MAX_NAME_LENGTH
-from admitq.metrics.custom_labels import Location, copied_to_workloads
+from admitq.metrics.custom_labels import MetadataKey, metadata_copied_to_workloads
 from admitq.translate.selectors import select_managed_namespaces
-from admitq.translate.settings import pods_ready
-from admitq.workloads.pod_templates import Marks
+from admitq.translate.settings import configured_pods_ready
+from admitq.workloads.pod_templates import InjectedMarks
 from admitq_api.conditions import Reason
 from admitq_api.configuration import Configuration, sections
 from admitq_api.feature_gates import FeatureGates, Gate
@@ -40,7 +40,7 @@ class WorkloadConventions:
     """What the Workloads of jobs contain."""
 
     label_keys_to_copy: tuple[str, ...] = ()
-    metric_values_to_copy: tuple[Location, ...] = ()
+    metric_values_to_copy: tuple[MetadataKey, ...] = ()
     """Labels and annotations of jobs that metrics read from their Workloads."""
     longest_workload_name: int = MAX_NAME_LENGTH
     """Most characters of a name."""
@@ -54,7 +54,7 @@ class WorkloadConventions:
 class JobSettings:
     """How jobs are started, followed and stopped."""
 
-    marks: Marks = field(default_factory=Marks)
+    marks: InjectedMarks = field(default_factory=InjectedMarks)
     """What a start writes into the pod templates besides the placement."""
     creation_latency: bool = True
     """The time from the creation of a job to that of its Workload is measured."""
@@ -181,10 +181,10 @@ def settings_of(
         if gates[Gate.FAILURE_RECOVERY_POLICY]
         else None,
         clean_up_provisioning_requests=gates[Gate.CLEANUP_PROVISIONING_REQUESTS_ON_EVICTION],
-        pods_ready=_pods_ready(pods_ready(configuration, gates)),
+        pods_ready=_pods_ready(configured_pods_ready(configuration, gates)),
         conventions=_conventions(configuration, gates),
         jobs=JobSettings(
-            marks=Marks(
+            marks=InjectedMarks(
                 queue_labels=gates[Gate.ASSIGN_QUEUE_LABELS_FOR_PODS],
                 workload_annotation=gates[Gate.TOPOLOGY_AWARE_SCHEDULING],
             ),
@@ -216,7 +216,7 @@ def settings_of(
 def _conventions(configuration: Configuration, gates: FeatureGates) -> WorkloadConventions:
     return WorkloadConventions(
         label_keys_to_copy=configuration.integrations.label_keys_to_copy,
-        metric_values_to_copy=copied_to_workloads(configuration.metrics.custom_labels)
+        metric_values_to_copy=metadata_copied_to_workloads(configuration.metrics.custom_labels)
         if gates[Gate.CUSTOM_METRIC_LABELS]
         else (),
         longest_workload_name=MAX_LABEL_LENGTH if gates[Gate.SHORT_WORKLOAD_NAMES] else MAX_NAME_LENGTH,

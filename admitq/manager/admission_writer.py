@@ -27,7 +27,7 @@ from admitq.translate import messages
 from admitq.translate.admissions import read_admission
 from admitq.translate.messages import Explanation
 from admitq.workloads.admission_patches import pending_patch, queued_since, reservation_patch
-from admitq.workloads.pod_counts import pod_counts
+from admitq.workloads.pod_counts import requested_pod_counts
 from admitq.workloads.transitions import is_reserved
 from admitq_api.conditions import Reason
 from admitq_api.labels import Names
@@ -288,10 +288,10 @@ class _Withdrawal:
         if not self.is_recorded:
             self.is_recorded = True
             # Until the withdrawal is written, the manager retries this reservation.
-            unwritten = messages.unwritten(queue, error.message, now)
+            unwritten = messages.unwritten_reservation(queue, error.message, now)
             writer.record_pending_event(obj, writer.apply_reason_detail(unwritten))
         delay = writer.retry_delay(self.instruction.key)
-        why = writer.apply_reason_detail(messages.unwritten(queue, error.message, now, delay))
+        why = writer.apply_reason_detail(messages.unwritten_reservation(queue, error.message, now, delay))
         return pending_patch(
             obj,
             reason=why.reason,
@@ -305,5 +305,5 @@ def _has_reservation(obj: dict[str, Any], admission: Admission) -> bool:
     """Whether the Workload has exactly this reservation. Another program may have written a different one."""
     stated = (obj.get("status") or {}).get("admission")
     with suppress(MalformedField):
-        return is_reserved(obj) and bool(stated) and read_admission(stated, pod_counts(obj)) == admission
+        return is_reserved(obj) and bool(stated) and read_admission(stated, requested_pod_counts(obj)) == admission
     return False

@@ -30,7 +30,7 @@ class BlockingTimer:
         self._clock = clock
         self._began = self._window_began = clock()
         self._longest = self._longest_before = 0.0
-        metrics.at_reading(self._set_metric)
+        metrics.update_on_scrape(self._set_metric)
 
     @property
     def should_yield(self) -> bool:

@@ -150,7 +150,7 @@ class GuardedWrites:
         Raises:
             ApiError: the API server rejected the write or did not answer.
         """
-        written = await admission_status.write(
+        written = await admission_status.write_admission_status(
             self.client,
             self.resource,
             obj,

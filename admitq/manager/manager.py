@@ -55,8 +55,8 @@ from admitq.runtime.store import Change, Store
 from admitq.translate.messages import EffectivePriority
 from admitq.translate.observations import observations
 from admitq.translate.priorities import read_priority_leniently
-from admitq.translate.read_options import Reading
-from admitq.workloads.admission_status import CONCERN
+from admitq.translate.read_options import ReadOptions
+from admitq.workloads.admission_status import ADMISSION_MANAGER_SUFFIX
 from admitq_api.labels import Names
 
 
@@ -131,16 +131,16 @@ class Manager:
         metrics: Metrics,
         measures: ManagerMeasures,
         clock: Callable[[], Instant],
-        observed: Callable[[Resource, dict[str, Any]], None],
+        store_answer: Callable[[Resource, dict[str, Any]], None],
         start: Callable[[dict[str, Any]], Awaitable[None]],
         refresh: Refresh,
         leading: Callable[[], bool],
-        reading: Reading | None = None,
+        reading: ReadOptions | None = None,
         count_quarantined_in_store: Callable[[Resource], int] = lambda _: 0,
         objects: Callable[[], Iterable[tuple[Resource, dict[str, Any]]]] = tuple,
         options: ManagerOptions | None = None,
     ) -> None:
-        reading, options = reading or Reading(), options or ManagerOptions()
+        reading, options = reading or ReadOptions(), options or ManagerOptions()
         self.state = state
         self.metrics = metrics
         self.measures = measures
@@ -158,10 +158,10 @@ class Manager:
             client=client,
             resource=workload_resource,
             workloads=workloads,
-            store_answer=observed,
+            store_answer=store_answer,
             is_same_to_core=self._is_same_to_core,
             metrics=metrics,
-            field_manager=names.field_manager(CONCERN),
+            field_manager=names.field_manager(ADMISSION_MANAGER_SUFFIX),
             merge_patches=options.merge_patches,
         )
         self._writer = AdmissionWriter(

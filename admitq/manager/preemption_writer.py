@@ -13,12 +13,12 @@ from admitq.runtime.events import EventRecorder
 from admitq.runtime.rate_limit import CallPriority, call_priority
 from admitq.translate import messages
 from admitq.translate.messages import EffectivePriority
-from admitq.workloads.evictions import event_of
-from admitq.workloads.transitions import Transition, condition, holds, holds_quota, is_reserved
+from admitq.workloads.evictions import eviction_event_reason
+from admitq.workloads.transitions import StatusTransition, find_condition, is_condition_true, holds_quota, is_reserved
 from admitq_api.conditions import ConditionType, Reason
 from admitq_api.labels import Names
 
-EVICTION_EVENT: Final = event_of(Reason.PREEMPTED)
+EVICTION_EVENT: Final = eviction_event_reason(Reason.PREEMPTED)
 
 
 @dataclass
@@ -49,7 +49,7 @@ class PreemptionWriter:
     async def preempt(self, instruction: Preempt) -> bool:
         """Write and record a preemption; return False if it is certain that the Workload is not evicted."""
         preemptor = self.writes.latest_version(instruction.preemptor, instruction.preemptor_uid)
-        message = messages.preempted(instruction, self._job_uid(preemptor))
+        message = messages.preempted_message(instruction, self._job_uid(preemptor))
         before = self.writes.latest_version(instruction.key, instruction.uid)
         if before is not None and _is_being_evicted(before):
             return True
@@ -65,7 +65,7 @@ class PreemptionWriter:
             )
         if written is None:
             return False
-        if (condition(written, ConditionType.PREEMPTED) or {}).get("message") == message:
+        if (find_condition(written, ConditionType.PREEMPTED) or {}).get("message") == message:
             # The preemption has its effect even if its events cannot be recorded.
             with self.errors.contain(ErrorPart.REPORT, instruction.key):
                 self._record(instruction, message, written, preemptor)
@@ -74,7 +74,7 @@ class PreemptionWriter:
     def _patch(self, obj: dict[str, Any], instruction: Preempt, message: str) -> dict[str, Any] | None:
         if not holds_quota(obj):
             return None
-        transition = Transition(obj, self.clock())
+        transition = StatusTransition(obj, self.clock())
         transition.preempt(instruction.reason, message)
         return transition.patch()
 
@@ -82,7 +82,7 @@ class PreemptionWriter:
         self, instruction: Preempt, message: str, written: dict[str, Any], preemptor: dict[str, Any] | None
     ) -> None:
         self.measures.preempted(instruction.preemptor_path[-1], instruction.reason)
-        priorities = messages.compared_priorities(
+        priorities = messages.priorities_message(
             EffectivePriority(0, 0) if preemptor is None else self.priority_of(preemptor),
             self.priority_of(written),
         )
@@ -101,4 +101,4 @@ class PreemptionWriter:
 
 def _is_being_evicted(workload: dict[str, Any]) -> bool:
     """Whether the Workload holds quota and is being evicted, for any reason."""
-    return is_reserved(workload) and holds(workload, ConditionType.EVICTED)
+    return is_reserved(workload) and is_condition_true(workload, ConditionType.EVICTED)

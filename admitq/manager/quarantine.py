@@ -20,7 +20,7 @@ from admitq.runtime.resources import Resource
 from admitq.translate.messages import Explanation
 from admitq.translate.metadata import key_of
 from admitq.translate.observations import Observation
-from admitq.workloads.admission_status import CONCERN
+from admitq.workloads.admission_status import ADMISSION_MANAGER_SUFFIX
 from admitq_api import conditions, stored_fields
 from admitq_api.conditions import ConditionType, Reason
 
@@ -164,6 +164,6 @@ class QuarantineReporter:
             {"metadata": guard, "status": {"conditions": state}},
             namespace=metadata.get("namespace"),
             subresource="status",
-            field_manager=self.writer.names.field_manager(CONCERN),
+            field_manager=self.writer.names.field_manager(ADMISSION_MANAGER_SUFFIX),
         )
         self.writer.writes.store_answer(one.resource, written)

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, Protocol
 
 from admitq.core.model import Instant
 from admitq.workloads.admission_patches import queued_since
-from admitq.workloads.transitions import condition, evictions_of, holds, is_reserved, since
+from admitq.workloads.transitions import find_condition, count_evictions, is_condition_true, is_reserved, condition_since
 from admitq_api.conditions import SECOND, ConditionType, Reason, get_metric_reason
 from admitq_api.json_objects import JsonObject, value_at
 
@@ -65,11 +65,11 @@ class WorkloadVersions:
 
     def has_become_true(self, type: ConditionType) -> bool:  # noqa: A002 the API's name
         """Whether a condition became True."""
-        return self.new is not None and not holds(self.old, type) and holds(self.new, type)
+        return self.new is not None and not is_condition_true(self.old, type) and is_condition_true(self.new, type)
 
     def seconds_since(self, type: ConditionType) -> float:  # noqa: A002 the API's name
         """Return the seconds since the last transition of a condition."""
-        return self._seconds(since(self.last_seen, type))
+        return self._seconds(condition_since(self.last_seen, type))
 
     @property
     def seconds_queued(self) -> float:
@@ -101,8 +101,8 @@ def _count_admission(versions: WorkloadVersions, metrics: TransitionMetrics) -> 
 
 def _count_readiness(versions: WorkloadVersions, metrics: TransitionMetrics) -> None:
     workload = versions.last_seen
-    ready = condition(workload, ConditionType.PODS_READY) or {}
-    is_first = ready.get("reason") == Reason.STARTED and holds(workload, ConditionType.ADMITTED)
+    ready = find_condition(workload, ConditionType.PODS_READY) or {}
+    is_first = ready.get("reason") == Reason.STARTED and is_condition_true(workload, ConditionType.ADMITTED)
     if is_first and versions.has_become_true(ConditionType.PODS_READY):
         since_admitted = versions.seconds_since(ConditionType.ADMITTED)
         metrics.pods_became_ready(workload, versions.seconds_queued, since_admitted)
@@ -118,13 +118,13 @@ def _find_eviction(versions: WorkloadVersions) -> _Eviction:
     workload = versions.last_seen
     for counted in value_at(workload, ("status", "schedulingStats", "evictions"), []):
         eviction = _Eviction(counted.get("reason", ""), counted.get("underlyingCause") or "")
-        if (counted.get("count") or 0) > evictions_of(versions.old, *eviction):
+        if (counted.get("count") or 0) > count_evictions(versions.old, *eviction):
             return eviction
-    stated: str = (condition(workload, ConditionType.EVICTED) or {}).get("reason", "")
+    stated: str = (find_condition(workload, ConditionType.EVICTED) or {}).get("reason", "")
     reason = get_metric_reason(stated)
     cause = stated.removeprefix(reason).removeprefix("DueTo")
     if stated == Reason.PODS_READY_TIMEOUT:
-        ready = condition(versions.old, ConditionType.PODS_READY) or {}
+        ready = find_condition(versions.old, ConditionType.PODS_READY) or {}
         recovers = ready.get("reason") == Reason.WAIT_FOR_RECOVERY
         cause = Reason.WAIT_FOR_RECOVERY if recovers else Reason.WAIT_FOR_START
     return _Eviction(reason, str(cause))
@@ -133,17 +133,17 @@ def _find_eviction(versions: WorkloadVersions) -> _Eviction:
 def _count_eviction(versions: WorkloadVersions, metrics: TransitionMetrics) -> None:
     if versions.has_become_true(ConditionType.EVICTED):
         eviction = _find_eviction(versions)
-        first = evictions_of(versions.old, *eviction) == 0
+        first = count_evictions(versions.old, *eviction) == 0
         metrics.evicted(versions.last_seen, eviction.reason, eviction.cause, first=first)
 
 
 def _count_release(versions: WorkloadVersions, metrics: TransitionMetrics) -> None:
     """Record the end of an eviction: the Workload waits again, has finished, or was deleted."""
     former, last = versions.old, versions.last_seen
-    held = is_reserved(former) and not holds(former, ConditionType.FINISHED)
-    holds_on = versions.new is not None and is_reserved(last) and not holds(last, ConditionType.FINISHED)
-    if held and not holds_on and holds(last, ConditionType.EVICTED):
-        reason = (condition(last, ConditionType.EVICTED) or {}).get("reason", "")
+    held = is_reserved(former) and not is_condition_true(former, ConditionType.FINISHED)
+    holds_on = versions.new is not None and is_reserved(last) and not is_condition_true(last, ConditionType.FINISHED)
+    if held and not holds_on and is_condition_true(last, ConditionType.EVICTED):
+        reason = (find_condition(last, ConditionType.EVICTED) or {}).get("reason", "")
         metrics.quota_released(
             former, get_metric_reason(reason), versions.seconds_since(ConditionType.EVICTED)
         )
@@ -153,9 +153,9 @@ def _count_end(versions: WorkloadVersions, metrics: TransitionMetrics) -> None:
     if not versions.has_become_true(ConditionType.FINISHED):
         return
     workload = versions.last_seen
-    is_admitted = holds(workload, ConditionType.ADMITTED)
+    is_admitted = is_condition_true(workload, ConditionType.ADMITTED)
     metrics.finished(workload, versions.seconds_since(ConditionType.ADMITTED) if is_admitted else None)
-    reason = (condition(workload, ConditionType.FINISHED) or {}).get("reason")
+    reason = (find_condition(workload, ConditionType.FINISHED) or {}).get("reason")
     if reason == Reason.WORKLOAD_SLICE_REPLACED and is_reserved(versions.old):
         metrics.slice_replaced(workload)
 

@@ -11,22 +11,22 @@ from typing import Any, Final
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
 from prometheus_client.exposition import generate_latest
 
-from admitq.metrics.custom_labels import NONE, SERIES_PREFIX, CustomLabel, CustomLabels, Source
+from admitq.metrics.custom_labels import NO_LABELS, SERIES_PREFIX, SeriesLabel, SeriesLabels, LabelSource
 from admitq.metrics.table import (
-    KEYS,
-    OF_CQ_WL,
-    OF_LQ_WL,
-    SERIES_OF,
+    NAME_LABELS,
+    FROM_CLUSTER_QUEUE_AND_WORKLOAD,
+    FROM_LOCAL_QUEUE_AND_WORKLOAD,
+    SERIES_BY_NAME_LABELS,
     SERIES_WITHOUT_NAME,
     TABLE,
     UNEXPECTED_ERRORS,
     Series,
-    Type,
+    SeriesType,
 )
 from admitq.process.unexpected_errors import ErrorPart, UnexpectedErrors
 from admitq_api.version import VERSION
 
-Role = str
+ReplicaRole = str
 
 # A creation time beside every counter doubles the series and nobody reads it.
 disable_created_metrics()
@@ -39,11 +39,11 @@ async def _do_not_wait() -> None:
     """Wait for nothing: this process runs no cycles."""
 
 
-def clashes(custom: Sequence[CustomLabel]) -> list[str]:
+def label_name_problems(custom: Sequence[SeriesLabel]) -> list[str]:
     """What is wrong with the names of custom labels: a series would have two labels of one name."""
-    labels = CustomLabels(custom)
+    labels = SeriesLabels(custom)
     problems: list[str] = []
-    for carries in (OF_CQ_WL, OF_LQ_WL):
+    for carries in (FROM_CLUSTER_QUEUE_AND_WORKLOAD, FROM_LOCAL_QUEUE_AND_WORKLOAD):
         twice = [name for name, count in Count(labels.names(carries)).items() if count > 1]
         kinds = " and ".join(carries)
         remedy = f"is taken from {kinds}, which one metric carries: rename one"
@@ -66,15 +66,15 @@ class Metrics:
     """
 
     def __init__(
-        self, prefix: str = "admitq", *, role: Role = "standalone", custom: Iterable[CustomLabel] = ()
+        self, prefix: str = "admitq", *, role: ReplicaRole = "standalone", custom: Iterable[SeriesLabel] = ()
     ) -> None:
         # The library files the counter x_total under the family x, so that a gauge x would clash with it.
         self._counters, self._others = CollectorRegistry(), CollectorRegistry()
         self.role = role
-        self._custom = CustomLabels(custom)
-        self._described: dict[tuple[Source, tuple[str, ...]], Mapping[str, str]] = {}
+        self._custom = SeriesLabels(custom)
+        self._described: dict[tuple[LabelSource, tuple[str, ...]], Mapping[str, str]] = {}
         self._carries = {
-            series.name: tuple(source for source in series.carries if self._custom.names((source,)))
+            series.name: tuple(source for source in series.label_sources if self._custom.names((source,)))
             for series in TABLE
         }
         self._at_reading: list[Callable[[], None]] = []
@@ -84,7 +84,7 @@ class Metrics:
             lambda part, route: self.increment(UNEXPECTED_ERRORS, part=part, route=route)
         )
         self._sources = [(part, "") for part in ErrorPart if part is not ErrorPart.REVIEW]
-        self._show_errors()
+        self._initialise_error_counters()
         self.set(
             "build_info",
             1,
@@ -97,29 +97,29 @@ class Metrics:
         )
 
     def _build(self, prefix: str, series: Series) -> Counter | Gauge | Histogram:
-        labels = (*series.labels, *self._custom.names(series.carries), ROLE)
+        labels = (*series.labels, *self._custom.names(series.label_sources), ROLE)
         name = f"{prefix}_{series.name}"
-        if series.type is Type.COUNTER:
+        if series.type is SeriesType.COUNTER:
             return Counter(name, series.help, labels, registry=self._counters)
-        if series.type is Type.HISTOGRAM:
+        if series.type is SeriesType.HISTOGRAM:
             return Histogram(name, series.help, labels, registry=self._others, buckets=series.buckets)
         return Gauge(name, series.help, labels, registry=self._others)
 
     def increment(self, name: str, by: float = 1, /, **labels: str) -> None:
         """Count something that happened."""
-        series = self._series[name].labels(**labels, **self._customs(name, labels), replica_role=self.role)
+        series = self._series[name].labels(**labels, **self._missing_custom_labels(name, labels), replica_role=self.role)
         assert isinstance(series, Counter), name  # noqa: S101
         series.inc(by)
 
     def observe(self, name: str, seconds: float, /, **labels: str) -> None:
         """Record a duration; a clock that went backwards counts as no time."""
-        series = self._series[name].labels(**labels, **self._customs(name, labels), replica_role=self.role)
+        series = self._series[name].labels(**labels, **self._missing_custom_labels(name, labels), replica_role=self.role)
         assert isinstance(series, Histogram), name  # noqa: S101
         series.observe(max(0.0, seconds))
 
     def set(self, name: str, value: float, /, **labels: str) -> None:
         """State how much there is now."""
-        series = self._series[name].labels(**labels, **self._customs(name, labels), replica_role=self.role)
+        series = self._series[name].labels(**labels, **self._missing_custom_labels(name, labels), replica_role=self.role)
         assert isinstance(series, Gauge), name  # noqa: S101
         series.set(value)
 
@@ -132,7 +132,7 @@ class Metrics:
         """Drop all series of a metric."""
         self._series[name].clear()
 
-    def become(self, role: Role) -> None:
+    def change_role(self, role: ReplicaRole) -> None:
         """Take another role: gauges move to it with their values, all else stays with the former."""
         if role == self.role:
             return
@@ -142,23 +142,23 @@ class Metrics:
         errors = self._series[UNEXPECTED_ERRORS]
         for sample in [one for family in errors.collect() for one in family.samples if not one.value]:
             errors.remove_by_labels(sample.labels)
-        self._show_errors()
+        self._initialise_error_counters()
 
-    def _show_errors(self) -> None:
+    def _initialise_error_counters(self) -> None:
         """Expose counters of errors from 0 on: of one that appears with its first error, no rate is seen."""
         for part, route in self._sources:
             self.increment(UNEXPECTED_ERRORS, 0, part=part, route=route)
 
-    def show_routes(self, routes: Iterable[str]) -> None:
+    def add_webhook_routes(self, routes: Iterable[str]) -> None:
         """Expose the counters of errors in reviews, by the paths of the webhooks."""
         self._sources += [(ErrorPart.REVIEW, route) for route in routes]
-        self._show_errors()
+        self._initialise_error_counters()
 
-    def at_reading(self, count: Callable[[], None]) -> None:
+    def update_on_scrape(self, count: Callable[[], None]) -> None:
         """Have something counted each time that metrics are read, because it is not counted as it changes."""
         self._at_reading.append(count)
 
-    def count(self) -> None:
+    def run_scrape_updates(self) -> None:
         """Count all that is counted when metrics are read: only in the thread of the event loop.
 
         Where that raises, the metrics that it counts may be old or missing; all others are as they should be.
@@ -173,42 +173,42 @@ class Metrics:
 
     def exposition(self) -> bytes:
         """All series as they are now, in the Prometheus text format."""
-        self.count()
+        self.run_scrape_updates()
         return self.render()
 
     # --- custom labels ----------------------------------------------------------------------------
 
-    def takes_from(self, source: Source) -> bool:
+    def has_custom_labels_from(self, source: LabelSource) -> bool:
         """Whether there are custom labels from a kind."""
         return bool(self._custom.names((source,)))
 
-    def values(self, series: str, source: Source, obj: Mapping[str, Any] | None) -> Mapping[str, str]:
+    def labels_from_object(self, series: str, source: LabelSource, obj: Mapping[str, Any] | None) -> Mapping[str, str]:
         """The custom labels that an object gives a series which does not name it; none if it has none."""
-        return self._custom.values(source, obj) if source in self._carries[series] else NONE
+        return self._custom.values(source, obj) if source in self._carries[series] else NO_LABELS
 
-    def described(self, series: str, source: Source, *key: str) -> Mapping[str, str]:
+    def stored_labels(self, series: str, source: LabelSource, *key: str) -> Mapping[str, str]:
         """The custom labels of an object that was described, for a series which does not name it."""
         if source not in self._carries[series]:
-            return NONE
+            return NO_LABELS
         return self._described.get((source, key)) or self._custom.values(source, None)
 
-    def is_described(self, source: Source, obj: Mapping[str, Any], *key: str) -> bool:
+    def has_current_labels(self, source: LabelSource, obj: Mapping[str, Any], *key: str) -> bool:
         """Whether an object still gives the values that it gave."""
-        if not self.takes_from(source):
+        if not self.has_custom_labels_from(source):
             return True
         former = self._described.get((source, key)) or self._custom.values(source, None)
         return former == self._custom.values(source, obj)
 
-    def describe(self, source: Source, obj: Mapping[str, Any], *key: str) -> None:
+    def store_labels(self, source: LabelSource, obj: Mapping[str, Any], *key: str) -> None:
         """Take the custom labels of an object from it.
 
         Gauges move to the new values. What was counted under the former values stays there.
         """
-        if self.is_described(source, obj, *key):
+        if self.has_current_labels(source, obj, *key):
             return
         values = self._described[source, key] = self._custom.values(source, obj)
-        for parts in KEYS[source]:
-            carrying = (name for name in SERIES_OF[source, parts] if source in self._carries[name])
+        for parts in NAME_LABELS[source]:
+            carrying = (name for name in SERIES_BY_NAME_LABELS[source, parts] if source in self._carries[name])
             self._move_gauges(carrying, dict(zip(parts, key, strict=True)), values)
 
     def _move_gauges(
@@ -229,17 +229,17 @@ class Metrics:
             for former, value in moved:
                 gauge.labels(**{**former, **values}).set(value)
 
-    def _customs(self, name: str, labels: Mapping[str, str]) -> Mapping[str, str]:
+    def _missing_custom_labels(self, name: str, labels: Mapping[str, str]) -> Mapping[str, str]:
         """The custom labels of a series that the caller did not give."""
         sources = self._carries[name]
         if not sources:
-            return NONE
+            return NO_LABELS
         found: dict[str, str] = {}
         for source in sources:
             key = next(
                 (
                     tuple(labels[part] for part in parts)
-                    for parts in KEYS.get(source, ())
+                    for parts in NAME_LABELS.get(source, ())
                     if all(part in labels for part in parts)
                 ),
                 (),
@@ -252,26 +252,26 @@ class Metrics:
 
     def forget_cluster_queue(self, name: str) -> None:
         """Drop all series of a ClusterQueue that is gone."""
-        self._gone(Source.CLUSTER_QUEUE, (name,))
+        self._drop_object(LabelSource.CLUSTER_QUEUE, (name,))
 
     def forget_local_queue(self, namespace: str, name: str) -> None:
         """Drop all series of a LocalQueue that is gone."""
-        self._gone(Source.LOCAL_QUEUE, (namespace, name))
+        self._drop_object(LabelSource.LOCAL_QUEUE, (namespace, name))
 
     def forget_cohort(self, name: str) -> None:
         """Drop all series of a cohort that is gone."""
-        self._gone(Source.COHORT, (name,))
+        self._drop_object(LabelSource.COHORT, (name,))
 
-    def _gone(self, source: Source, key: tuple[str, ...]) -> None:
-        self._drop(source, key)
-        self._drop_nameless(source, self._described.pop((source, key), NONE))
+    def _drop_object(self, source: LabelSource, key: tuple[str, ...]) -> None:
+        self._drop_series_with_name(source, key)
+        self._drop_series_without_name(source, self._described.pop((source, key), NO_LABELS))
 
-    def _drop(self, source: Source, key: tuple[str, ...]) -> None:
+    def _drop_series_with_name(self, source: LabelSource, key: tuple[str, ...]) -> None:
         """Drop the series that name an object."""
-        for parts in KEYS[source]:
-            self.forget(SERIES_OF[source, parts], **dict(zip(parts, key, strict=True)))
+        for parts in NAME_LABELS[source]:
+            self.forget(SERIES_BY_NAME_LABELS[source, parts], **dict(zip(parts, key, strict=True)))
 
-    def _drop_nameless(self, source: Source, values: Mapping[str, str]) -> None:
+    def _drop_series_without_name(self, source: LabelSource, values: Mapping[str, str]) -> None:
         """Drop the series that carry such values without the name of an object, once no object gives them.
 
         Objects that give none are not known here: what carries empty values alone stays.

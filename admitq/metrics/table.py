@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from admitq.metrics.custom_labels import Source
+from admitq.metrics.custom_labels import LabelSource
 
 
-class Type(Enum):
+class SeriesType(Enum):
     """How a series behaves."""
 
     COUNTER = "counter"
@@ -35,21 +35,21 @@ class Series:
     """One metric: name without prefix, what it shows, its labels besides ``replica_role``."""
 
     name: str
-    type: Type
+    type: SeriesType
     help: str
     labels: tuple[str, ...] = ()
     buckets: tuple[float, ...] = WAIT_BUCKETS
-    carries: tuple[Source, ...] = ()
+    label_sources: tuple[LabelSource, ...] = ()
     """The kinds whose custom labels it has, beside ``labels``."""
 
 
-OF_CQ: Final = (Source.CLUSTER_QUEUE,)
-OF_CQ_WL: Final = (Source.CLUSTER_QUEUE, Source.WORKLOAD)
-OF_COHORT: Final = (Source.COHORT,)
-OF_LQ: Final = (Source.LOCAL_QUEUE,)
-OF_LQ_WL: Final = (Source.LOCAL_QUEUE, Source.WORKLOAD)
+FROM_CLUSTER_QUEUE: Final = (LabelSource.CLUSTER_QUEUE,)
+FROM_CLUSTER_QUEUE_AND_WORKLOAD: Final = (LabelSource.CLUSTER_QUEUE, LabelSource.WORKLOAD)
+FROM_COHORT: Final = (LabelSource.COHORT,)
+FROM_LOCAL_QUEUE: Final = (LabelSource.LOCAL_QUEUE,)
+FROM_LOCAL_QUEUE_AND_WORKLOAD: Final = (LabelSource.LOCAL_QUEUE, LabelSource.WORKLOAD)
 
-_C, _G, _H = Type.COUNTER, Type.GAUGE, Type.HISTOGRAM
+_C, _G, _H = SeriesType.COUNTER, SeriesType.GAUGE, SeriesType.HISTOGRAM
 _CQ: Final = ("cluster_queue",)
 _CQ_CLASS: Final = ("cluster_queue", "priority_class")
 _CQ_QUOTA: Final = ("cohort", "cluster_queue", "flavor", "resource")
@@ -79,204 +79,204 @@ TABLE: Final[tuple[Series, ...]] = (
         _G,
         "Workloads of the last cycle that could not preempt because another one already did",
         _CQ,
-        carries=OF_CQ,
+        label_sources=FROM_CLUSTER_QUEUE,
     ),
     Series(
         "preemption_target_recomputations_total",
         _C,
         "Workloads assigned anew because another one preempts whom they would have to preempt",
         ("cluster_queue", "result"),
-        carries=OF_CQ,
+        label_sources=FROM_CLUSTER_QUEUE,
     ),
-    Series("pending_workloads", _G, "Workloads that wait", ("cluster_queue", "status"), carries=OF_CQ_WL),
+    Series("pending_workloads", _G, "Workloads that wait", ("cluster_queue", "status"), label_sources=FROM_CLUSTER_QUEUE_AND_WORKLOAD),
     Series(
         "pending_scheduling_hashes",
         _G,
         "Distinct combinations of requests and priority among pending workloads",
         ("cluster_queue", "status"),
-        carries=OF_CQ,
+        label_sources=FROM_CLUSTER_QUEUE,
     ),
-    Series("finished_workloads", _G, "Finished workloads that still exist", _CQ, carries=OF_CQ),
-    Series("quota_reserved_workloads_total", _C, "Workloads that got quota", _CQ_CLASS, carries=OF_CQ),
-    Series("admitted_workloads_total", _C, "Workloads admitted", _CQ_CLASS, carries=OF_CQ),
-    Series("finished_workloads_total", _C, "Workloads finished", _CQ_CLASS, carries=OF_CQ),
+    Series("finished_workloads", _G, "Finished workloads that still exist", _CQ, label_sources=FROM_CLUSTER_QUEUE),
+    Series("quota_reserved_workloads_total", _C, "Workloads that got quota", _CQ_CLASS, label_sources=FROM_CLUSTER_QUEUE),
+    Series("admitted_workloads_total", _C, "Workloads admitted", _CQ_CLASS, label_sources=FROM_CLUSTER_QUEUE),
+    Series("finished_workloads_total", _C, "Workloads finished", _CQ_CLASS, label_sources=FROM_CLUSTER_QUEUE),
     Series(
         "replaced_workload_slices_total",
         _C,
         "Slices of elastic jobs replaced by larger ones",
         _CQ,
-        carries=OF_CQ,
+        label_sources=FROM_CLUSTER_QUEUE,
     ),
-    Series("quota_reserved_wait_time_seconds", _H, "From queued to quota reserved", _CQ_CLASS, carries=OF_CQ),
+    Series("quota_reserved_wait_time_seconds", _H, "From queued to quota reserved", _CQ_CLASS, label_sources=FROM_CLUSTER_QUEUE),
     Series(
         "admission_wait_time_seconds",
         _H,
         "From queued to admitted",
         _CQ_CLASS,
         LONG_WAIT_BUCKETS,
-        carries=OF_CQ,
+        label_sources=FROM_CLUSTER_QUEUE,
     ),
     Series(
-        "admission_checks_wait_time_seconds", _H, "From quota reserved to admitted", _CQ_CLASS, carries=OF_CQ
+        "admission_checks_wait_time_seconds", _H, "From quota reserved to admitted", _CQ_CLASS, label_sources=FROM_CLUSTER_QUEUE
     ),
-    Series("ready_wait_time_seconds", _H, "From queued to all pods ready", _CQ_CLASS, carries=OF_CQ),
+    Series("ready_wait_time_seconds", _H, "From queued to all pods ready", _CQ_CLASS, label_sources=FROM_CLUSTER_QUEUE),
     Series(
         "admitted_until_ready_wait_time_seconds",
         _H,
         "From admitted to all pods ready",
         _CQ_CLASS,
-        carries=OF_CQ,
+        label_sources=FROM_CLUSTER_QUEUE,
     ),
     Series(
-        "execution_time_seconds", _H, "From admitted to finished", _CQ_CLASS, LONG_WAIT_BUCKETS, carries=OF_CQ
+        "execution_time_seconds", _H, "From admitted to finished", _CQ_CLASS, LONG_WAIT_BUCKETS, label_sources=FROM_CLUSTER_QUEUE
     ),
     Series(
         "pods_ready_to_evicted_time_seconds",
         _H,
         "From all pods ready to evicted",
         ("cluster_queue", "reason", "underlying_cause"),
-        carries=OF_CQ,
+        label_sources=FROM_CLUSTER_QUEUE,
     ),
     Series(
         "workload_eviction_latency_seconds",
         _H,
         "From evicted to quota released",
         ("cluster_queue", "reason"),
-        carries=OF_CQ,
+        label_sources=FROM_CLUSTER_QUEUE,
     ),
-    Series("evicted_workloads_total", _C, "Evictions", ("cluster_queue", *_EVICTION), carries=OF_CQ),
+    Series("evicted_workloads_total", _C, "Evictions", ("cluster_queue", *_EVICTION), label_sources=FROM_CLUSTER_QUEUE),
     Series(
         "evicted_workloads_once_total",
         _C,
         "Workloads evicted at least once",
         ("cluster_queue", *_EVICTION),
-        carries=OF_CQ,
+        label_sources=FROM_CLUSTER_QUEUE,
     ),
     Series(
-        "preempted_workloads_total", _C, "Preemptions", ("preempting_cluster_queue", "reason"), carries=OF_CQ
+        "preempted_workloads_total", _C, "Preemptions", ("preempting_cluster_queue", "reason"), label_sources=FROM_CLUSTER_QUEUE
     ),
-    Series("reserving_active_workloads", _G, "Workloads that hold quota", _CQ, carries=OF_CQ),
-    Series("admitted_active_workloads", _G, "Workloads admitted and not finished", _CQ, carries=OF_CQ_WL),
+    Series("reserving_active_workloads", _G, "Workloads that hold quota", _CQ, label_sources=FROM_CLUSTER_QUEUE),
+    Series("admitted_active_workloads", _G, "Workloads admitted and not finished", _CQ, label_sources=FROM_CLUSTER_QUEUE_AND_WORKLOAD),
     Series(
-        "cluster_queue_status", _G, "1 for the current status", ("cluster_queue", "status"), carries=OF_CQ
+        "cluster_queue_status", _G, "1 for the current status", ("cluster_queue", "status"), label_sources=FROM_CLUSTER_QUEUE
     ),
     Series(
         "unadmitted_workloads",
         _G,
         "Workloads not admitted",
         ("cluster_queue", "reason", "underlying_cause"),
-        carries=OF_CQ,
+        label_sources=FROM_CLUSTER_QUEUE,
     ),
     Series(
         "cluster_queue_resource_pending",
         _G,
         "Requests of pending workloads, without those of reclaimable pods",
         ("cluster_queue", "resource"),
-        carries=OF_CQ,
+        label_sources=FROM_CLUSTER_QUEUE,
     ),
     Series(
         "cluster_queue_info",
         _G,
         "1, labelled with the place",
         ("cluster_queue", "parent_cohort", "root_cohort"),
-        carries=OF_CQ,
+        label_sources=FROM_CLUSTER_QUEUE,
     ),
     Series(
         "cluster_queue_weighted_share",
         _G,
         "Exact weighted share, NaN while a weight of 0 borrows",
         ("cluster_queue", "cohort"),
-        carries=OF_CQ,
+        label_sources=FROM_CLUSTER_QUEUE,
     ),
-    Series("cluster_queue_resource_reservation", _G, "Quota reserved", _CQ_QUOTA, carries=OF_CQ),
-    Series("cluster_queue_resource_usage", _G, "Quota used by admitted workloads", _CQ_QUOTA, carries=OF_CQ),
-    Series("cluster_queue_nominal_quota", _G, "Nominal quota", _CQ_QUOTA, carries=OF_CQ),
-    Series("cluster_queue_borrowing_limit", _G, "Borrowing limit, +Inf if unset", _CQ_QUOTA, carries=OF_CQ),
-    Series("cluster_queue_lending_limit", _G, "Lending limit, +Inf if unset", _CQ_QUOTA, carries=OF_CQ),
+    Series("cluster_queue_resource_reservation", _G, "Quota reserved", _CQ_QUOTA, label_sources=FROM_CLUSTER_QUEUE),
+    Series("cluster_queue_resource_usage", _G, "Quota used by admitted workloads", _CQ_QUOTA, label_sources=FROM_CLUSTER_QUEUE),
+    Series("cluster_queue_nominal_quota", _G, "Nominal quota", _CQ_QUOTA, label_sources=FROM_CLUSTER_QUEUE),
+    Series("cluster_queue_borrowing_limit", _G, "Borrowing limit, +Inf if unset", _CQ_QUOTA, label_sources=FROM_CLUSTER_QUEUE),
+    Series("cluster_queue_lending_limit", _G, "Lending limit, +Inf if unset", _CQ_QUOTA, label_sources=FROM_CLUSTER_QUEUE),
     Series(
         "cohort_info",
         _G,
         "1, labelled with the place",
         ("cohort", "parent_cohort", "root_cohort"),
-        carries=OF_COHORT,
+        label_sources=FROM_COHORT,
     ),
     Series(
         "cohort_weighted_share",
         _G,
         "Exact weighted share, NaN while a weight of 0 borrows",
         ("cohort",),
-        carries=OF_COHORT,
+        label_sources=FROM_COHORT,
     ),
     Series(
         "cohort_subtree_quota",
         _G,
         "Quota of the cohort's subtree",
         ("cohort", "flavor", "resource"),
-        carries=OF_COHORT,
+        label_sources=FROM_COHORT,
     ),
     Series(
         "cohort_subtree_resource_reservations",
         _G,
         "Quota reserved in the cohort's subtree",
         ("cohort", "flavor", "resource"),
-        carries=OF_COHORT,
+        label_sources=FROM_COHORT,
     ),
     Series(
         "cohort_subtree_admitted_workloads_total",
         _C,
         "Workloads admitted in the cohort's subtree",
         ("cohort", "priority_class"),
-        carries=OF_COHORT,
+        label_sources=FROM_COHORT,
     ),
     Series(
         "cohort_subtree_admitted_active_workloads",
         _G,
         "Admitted workloads of the ClusterQueues in the cohort's subtree",
         ("cohort",),
-        carries=OF_CQ,
+        label_sources=FROM_CLUSTER_QUEUE,
     ),
-    Series("local_queue_pending_workloads", _G, "Workloads that wait", (*_LQ, "status"), carries=OF_LQ),
-    Series("local_queue_finished_workloads", _G, "Finished workloads that still exist", _LQ, carries=OF_LQ),
-    Series("local_queue_reserving_active_workloads", _G, "Workloads that hold quota", _LQ, carries=OF_LQ),
+    Series("local_queue_pending_workloads", _G, "Workloads that wait", (*_LQ, "status"), label_sources=FROM_LOCAL_QUEUE),
+    Series("local_queue_finished_workloads", _G, "Finished workloads that still exist", _LQ, label_sources=FROM_LOCAL_QUEUE),
+    Series("local_queue_reserving_active_workloads", _G, "Workloads that hold quota", _LQ, label_sources=FROM_LOCAL_QUEUE),
     Series(
         "local_queue_admitted_active_workloads",
         _G,
         "Workloads admitted and not finished",
         _LQ,
-        carries=OF_LQ_WL,
+        label_sources=FROM_LOCAL_QUEUE_AND_WORKLOAD,
     ),
     Series(
-        "local_queue_quota_reserved_workloads_total", _C, "Workloads that got quota", _LQ_CLASS, carries=OF_LQ
+        "local_queue_quota_reserved_workloads_total", _C, "Workloads that got quota", _LQ_CLASS, label_sources=FROM_LOCAL_QUEUE
     ),
-    Series("local_queue_admitted_workloads_total", _C, "Workloads admitted", _LQ_CLASS, carries=OF_LQ_WL),
-    Series("local_queue_finished_workloads_total", _C, "Workloads finished", _LQ_CLASS, carries=OF_LQ),
-    Series("local_queue_evicted_workloads_total", _C, "Evictions", (*_LQ, *_EVICTION), carries=OF_LQ),
+    Series("local_queue_admitted_workloads_total", _C, "Workloads admitted", _LQ_CLASS, label_sources=FROM_LOCAL_QUEUE_AND_WORKLOAD),
+    Series("local_queue_finished_workloads_total", _C, "Workloads finished", _LQ_CLASS, label_sources=FROM_LOCAL_QUEUE),
+    Series("local_queue_evicted_workloads_total", _C, "Evictions", (*_LQ, *_EVICTION), label_sources=FROM_LOCAL_QUEUE),
     Series(
         "local_queue_quota_reserved_wait_time_seconds",
         _H,
         "From queued to quota reserved",
         _LQ_CLASS,
-        carries=OF_LQ,
+        label_sources=FROM_LOCAL_QUEUE,
     ),
     Series(
-        "local_queue_admission_wait_time_seconds", _H, "From queued to admitted", _LQ_CLASS, carries=OF_LQ_WL
+        "local_queue_admission_wait_time_seconds", _H, "From queued to admitted", _LQ_CLASS, label_sources=FROM_LOCAL_QUEUE_AND_WORKLOAD
     ),
     Series(
         "local_queue_admission_checks_wait_time_seconds",
         _H,
         "From reserved to admitted",
         _LQ_CLASS,
-        carries=OF_LQ,
+        label_sources=FROM_LOCAL_QUEUE,
     ),
     Series(
-        "local_queue_ready_wait_time_seconds", _H, "From queued to all pods ready", _LQ_CLASS, carries=OF_LQ
+        "local_queue_ready_wait_time_seconds", _H, "From queued to all pods ready", _LQ_CLASS, label_sources=FROM_LOCAL_QUEUE
     ),
     Series(
         "local_queue_admitted_until_ready_wait_time_seconds",
         _H,
         "From admitted to ready",
         _LQ_CLASS,
-        carries=OF_LQ,
+        label_sources=FROM_LOCAL_QUEUE,
     ),
     Series(
         "local_queue_execution_time_seconds",
@@ -284,24 +284,24 @@ TABLE: Final[tuple[Series, ...]] = (
         "From admitted to finished",
         _LQ_CLASS,
         LONG_WAIT_BUCKETS,
-        carries=OF_LQ,
+        label_sources=FROM_LOCAL_QUEUE,
     ),
-    Series("local_queue_status", _G, "1 for the current status", (*_LQ, "active"), carries=OF_LQ),
-    Series("local_queue_resource_reservation", _G, "Quota reserved", _LQ_QUOTA, carries=OF_LQ),
-    Series("local_queue_resource_usage", _G, "Quota used by admitted workloads", _LQ_QUOTA, carries=OF_LQ),
+    Series("local_queue_status", _G, "1 for the current status", (*_LQ, "active"), label_sources=FROM_LOCAL_QUEUE),
+    Series("local_queue_resource_reservation", _G, "Quota reserved", _LQ_QUOTA, label_sources=FROM_LOCAL_QUEUE),
+    Series("local_queue_resource_usage", _G, "Quota used by admitted workloads", _LQ_QUOTA, label_sources=FROM_LOCAL_QUEUE),
     Series(
         "local_queue_unadmitted_workloads",
         _G,
         "Workloads not admitted",
         (*_LQ, "cluster_queue", "reason", "underlying_cause"),
-        carries=OF_LQ,
+        label_sources=FROM_LOCAL_QUEUE,
     ),
     Series(
         "local_queue_admission_fair_sharing_usage",
         _G,
         "What was used, weighed, by which LocalQueues take turns",
         (*_LQ, "cluster_queue"),
-        carries=OF_LQ,
+        label_sources=FROM_LOCAL_QUEUE,
     ),
     Series(
         "workload_creation_latency_seconds",
@@ -309,7 +309,7 @@ TABLE: Final[tuple[Series, ...]] = (
         "From the job's creation to its Workload's",
         ("job_kind",),
         CREATION_BUCKETS,
-        carries=OF_LQ,
+        label_sources=FROM_LOCAL_QUEUE,
     ),
     Series(
         "pod_scheduling_gate_removal_seconds",
@@ -356,32 +356,32 @@ TABLE: Final[tuple[Series, ...]] = (
     ),
     Series("webhook_reviews_total", _C, "Reviews by verdict", ("path", "result")),
     Series("webhook_review_duration_seconds", _H, "Time to a verdict", ("path",), ATTEMPT_BUCKETS),
-    Series("shadow_decisions_total", _C, "Decisions that a shadow compared with its own", _CQ, carries=OF_CQ),
+    Series("shadow_decisions_total", _C, "Decisions that a shadow compared with its own", _CQ, label_sources=FROM_CLUSTER_QUEUE),
     Series(
         "shadow_disagreements_total",
         _C,
         "Those of them in which the manager in charge decided otherwise",
         ("cluster_queue", "kind"),
-        carries=OF_CQ,
+        label_sources=FROM_CLUSTER_QUEUE,
     ),
     Series("certificate_expiry_timestamp_seconds", _G, "When the serving certificate ends", ("certificate",)),
 )
 
-KEYS: Final[Mapping[Source, tuple[tuple[str, ...], ...]]] = {
-    Source.CLUSTER_QUEUE: (("cluster_queue",), ("preempting_cluster_queue",)),
-    Source.COHORT: (("cohort",),),
-    Source.LOCAL_QUEUE: (("namespace", "name"),),
+NAME_LABELS: Final[Mapping[LabelSource, tuple[tuple[str, ...], ...]]] = {
+    LabelSource.CLUSTER_QUEUE: (("cluster_queue",), ("preempting_cluster_queue",)),
+    LabelSource.COHORT: (("cohort",),),
+    LabelSource.LOCAL_QUEUE: (("namespace", "name"),),
 }
 """The labels by which a series names the object that it tells of."""
 
 _PREFIX_OF_CHILDREN: Final = {
-    Source.COHORT: "cluster_queue",
-    Source.CLUSTER_QUEUE: "local_queue",
+    LabelSource.COHORT: "cluster_queue",
+    LabelSource.CLUSTER_QUEUE: "local_queue",
 }
 """By kind, the prefix of series of its children; these series also name the parent."""
 
 
-def _describes(series: Series, source: Source, parts: tuple[str, ...]) -> bool:
+def _describes(series: Series, source: LabelSource, parts: tuple[str, ...]) -> bool:
     """Whether a series describes the object that these labels name, and not a child of the object."""
     if not all(part in series.labels for part in parts):
         return False
@@ -389,20 +389,20 @@ def _describes(series: Series, source: Source, parts: tuple[str, ...]) -> bool:
     return prefix is None or not series.name.startswith(prefix)
 
 
-SERIES_OF: Final[Mapping[tuple[Source, tuple[str, ...]], tuple[str, ...]]] = {
+SERIES_BY_NAME_LABELS: Final[Mapping[tuple[LabelSource, tuple[str, ...]], tuple[str, ...]]] = {
     (source, parts): tuple(series.name for series in TABLE if _describes(series, source, parts))
-    for source, keys in KEYS.items()
+    for source, keys in NAME_LABELS.items()
     for parts in keys
 }
 """The series that describe an object, by its kind and the labels that name it."""
 
-SERIES_WITHOUT_NAME: Final[Mapping[Source, tuple[str, ...]]] = {
+SERIES_WITHOUT_NAME: Final[Mapping[LabelSource, tuple[str, ...]]] = {
     source: tuple(
         series.name
         for series in TABLE
-        if source in series.carries
-        and not any(series.name in SERIES_OF[source, parts] for parts in KEYS.get(source, ()))
+        if source in series.label_sources
+        and not any(series.name in SERIES_BY_NAME_LABELS[source, parts] for parts in NAME_LABELS.get(source, ()))
     )
-    for source in Source
+    for source in LabelSource
 }
 """Series that carry the custom labels of a kind without naming the object that gives them."""

@@ -16,7 +16,7 @@ from admitq.integrations.registry import find_referenced_kind, load_integrations
 from admitq.simulator.api_server import store
 from admitq.simulator.documents import Document, FieldPath, field_path, without_nulls
 from admitq.translate.observations import Observation, observations
-from admitq.translate.read_options import Reading
+from admitq.translate.read_options import ReadOptions
 from admitq_api.json_objects import JsonObject, apply_merge_patch, value_at, with_value
 from admitq_api.labels import GROUPS, Names
 from admitq_api.stored_fields import MalformedField
@@ -61,7 +61,7 @@ class Manifests:
         custom: the job kinds of the configuration.
     """
 
-    def __init__(self, names: Names, how: Reading, custom: Iterable[Integration] = ()) -> None:
+    def __init__(self, names: Names, how: ReadOptions, custom: Iterable[Integration] = ()) -> None:
         self.names = names
         self._kinds = {one.gvk: one for one in (*load_integrations(), *custom)}
         self._observations = observations(names, how)

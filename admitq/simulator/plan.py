@@ -30,7 +30,7 @@ from admitq.simulator.schema import (
 )
 from admitq.simulator.templates import Template, Translation, job_manifest
 from admitq.simulator.traces import REQUESTS, Row, Shape, read_trace
-from admitq.translate.read_options import Reading, configure_reading
+from admitq.translate.read_options import ReadOptions, configured_read_options
 from admitq_api.json_objects import JsonObject, with_value
 from admitq_api.labels import Names
 
@@ -70,7 +70,7 @@ class SimulationPlan:
     seed: int
     until: Nanoseconds | None
     settings: Settings
-    how: Reading
+    how: ReadOptions
     names: Names
     start: list[Event]
     """Events of the core before the first arrival."""
@@ -136,7 +136,7 @@ def read(
     )
 
 
-def _configured(files: Files) -> tuple[Settings, Reading, tuple[Integration, ...]]:
+def _configured(files: Files) -> tuple[Settings, ReadOptions, tuple[Integration, ...]]:
     """Return the settings of the configuration file; the defaults without one."""
     document, names = files.configuration, files.names
     if document is None:
@@ -144,10 +144,10 @@ def _configured(files: Files) -> tuple[Settings, Reading, tuple[Integration, ...
             multikueue_controller=names.multikueue_controller,
             provisioning_controller=names.provisioning_controller,
         )
-        return settings, Reading(), ()
+        return settings, ReadOptions(), ()
     # The models of the configuration file take long to import, and most scenarios have none.
     from admitq.integrations.custom import load_custom_integrations  # noqa: PLC0415
-    from admitq.translate.settings import core_settings  # noqa: PLC0415
+    from admitq.translate.settings import configured_core_settings  # noqa: PLC0415
     from admitq_api.configuration import ConfigurationError, load_configuration  # noqa: PLC0415
 
     try:
@@ -158,7 +158,7 @@ def _configured(files: Files) -> tuple[Settings, Reading, tuple[Integration, ...
         raise InputError(_configuration_problem(document, line) for line in error.problems) from None
     if configuration.api_group != names.group:
         raise document.error(("apiGroup",), f"write {names.group}, which the scenario is written for")
-    return core_settings(configuration, gates), configure_reading(configuration, gates), custom
+    return configured_core_settings(configuration, gates), configured_read_options(configuration, gates), custom
 
 
 def _configuration_problem(document: Document, line: str) -> Problem:
@@ -177,7 +177,7 @@ class _Reader:
     files: Files
     manifests: Manifests
     settings: Settings
-    how: Reading
+    how: ReadOptions
     seed: int
     _translation: Translation = field(init=False)
     _queues: list[ObjectKey] = field(init=False)

@@ -11,11 +11,11 @@ from typing import Any, Final, NamedTuple
 from admitq.core.model import ObjectKey, Workload
 from admitq.integrations.base import Integration, ObjectReference, PodSetTemplate, RuleContext
 from admitq.integrations.workload_names import MAX_NAME_LENGTH
-from admitq.metrics.custom_labels import Location
+from admitq.metrics.custom_labels import MetadataKey
 from admitq.simulator.documents import FieldPath, field_path
-from admitq.translate.read_options import Reading
+from admitq.translate.read_options import ReadOptions
 from admitq.translate.workloads import read_workload
-from admitq.workloads.job_workloads import PriorityClasses, PriorityClassMissing, WithoutPodSets, workload_for
+from admitq.workloads.job_workloads import PriorityClasses, PriorityClassMissing, NoPodSets, new_workload
 from admitq_api.json_objects import JsonObject, value_at, with_value
 from admitq_api.labels import Names
 from admitq_api.stored_fields import MalformedField
@@ -34,7 +34,7 @@ class _Conventions:
     topology_requests: bool = False
     longest_workload_name: int = MAX_NAME_LENGTH
     label_keys_to_copy: tuple[str, ...] = ()
-    metric_values_to_copy: tuple[Location, ...] = ()
+    metric_values_to_copy: tuple[MetadataKey, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +172,7 @@ class Translation:
     integration_of: Callable[[JsonObject], Integration | None]
     lookups: PriorityClasses
     referenced: Callable[[ObjectReference], JsonObject | None]
-    how: Reading
+    how: ReadOptions
     partial_admission: bool = True
 
     def template(self, obj: JsonObject, blame: ErrorFactory) -> Template:
@@ -192,10 +192,10 @@ class Translation:
         job = integration.templates.resolve(job, found)
         source = _Source(integration, self.names, job, _Conventions(self.partial_admission), self.lookups)
         try:
-            raw = workload_for(source)
+            raw = new_workload(source)
         except PriorityClassMissing as error:
             raise blame(("metadata", "labels", self.names.priority_class), f"{error}") from None
-        except WithoutPodSets as error:
+        except NoPodSets as error:
             raise blame(("spec",), f"{error}") from None
         workload = self._translated(raw, integration.list_pod_sets(job, self.names), blame)
         deadline = value_at(job, ("spec", "activeDeadlineSeconds"))

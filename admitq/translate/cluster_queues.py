@@ -18,7 +18,7 @@ from admitq.core.model import (
 from admitq.translate.admission_checks import read_admission_check_rules
 from admitq.translate.enum_values import read_value_of
 from admitq.translate.metadata import read_time
-from admitq.translate.quotas import read_fair_weight, read_resource_groups, read_stop_policy
+from admitq.translate.quotas import read_fair_sharing_weight, read_resource_groups, read_stop_policy
 from admitq.translate.selectors import read_label_selector
 from admitq_api.json_objects import JsonObject
 from admitq_api.stored_fields import MalformedField, optional_int, require_object, require_text
@@ -79,7 +79,7 @@ def read_cluster_queue(obj: JsonObject) -> ClusterQueue:
         admission_checks=read_admission_check_rules(obj),
         flavor_fungibility=_read_flavor_fungibility(spec),
         preemption=_read_preemption_policy(spec),
-        fair_weight=read_fair_weight(spec),
+        fair_weight=read_fair_sharing_weight(spec),
         usage_based_admission=require_object(spec.get("admissionScope"), "spec.admissionScope").get(
             "admissionMode"
         )

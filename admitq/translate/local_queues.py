@@ -5,7 +5,7 @@ from contextlib import suppress
 from admitq.core.amounts import amounts
 from admitq.core.model import ConsumedResources, LocalQueue
 from admitq.translate.metadata import key_of
-from admitq.translate.quotas import read_fair_weight, read_stop_policy
+from admitq.translate.quotas import read_fair_sharing_weight, read_stop_policy
 from admitq_api import conditions
 from admitq_api.json_objects import JsonObject
 from admitq_api.quantity import QuantityError, parse_amount
@@ -47,7 +47,7 @@ def read_local_queue(obj: JsonObject) -> LocalQueue:
         cluster_queue=require_text(spec.get("clusterQueue"), "spec.clusterQueue"),
         uid=metadata.get("uid", ""),
         stop_policy=read_stop_policy(spec.get("stopPolicy")),
-        fair_weight=read_fair_weight(spec),
+        fair_weight=read_fair_sharing_weight(spec),
         consumed=_read_consumed_resources(obj),
         terminating="deletionTimestamp" in metadata,
     )

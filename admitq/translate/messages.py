@@ -86,7 +86,7 @@ _FLAVOR_TEXTS: Final[Mapping[type[FlavorRefusal], Callable[[Any], str]]] = {
 }
 
 
-def flavor_refusal(refusal: FlavorRefusal) -> str:
+def flavor_refusal_message(refusal: FlavorRefusal) -> str:
     """Why one flavor, or any, could not be taken."""
     return _FLAVOR_TEXTS[type(refusal)](refusal)
 
@@ -114,7 +114,7 @@ def flavors_considered(attempts: Iterable[FlavorAttempt]) -> str:
         details = [_MODE_TEXTS[attempt.mode]]
         if attempt.borrow_level:
             details.append(f"borrow={attempt.borrow_level}")
-        details.extend(flavor_refusal(reason) for reason in attempt.reasons)
+        details.extend(flavor_refusal_message(reason) for reason in attempt.reasons)
         by_pod_set.setdefault(attempt.pod_set, []).append(f"{attempt.flavor}({';'.join(details)})")
     return " | ".join(f"{name}: {', '.join(flavors)}" for name, flavors in by_pod_set.items())
 
@@ -154,7 +154,7 @@ def _invalid_resources(refusal: Any) -> Explanation:
 def _no_flavor_fits(refusal: NoFlavorFits) -> str:
     texts: list[str] = []
     for pod_set, refusals in refusal.parts:
-        reasons = sorted({flavor_refusal(each) for each in refusals})
+        reasons = sorted({flavor_refusal_message(each) for each in refusals})
         texts.append(f"couldn't assign flavors to pod set {pod_set}: {', '.join(reasons)}")
     return "; ".join(texts)
 
@@ -229,10 +229,10 @@ def bypassed_condition(refusal: Refusal) -> Explanation:
     )
 
 
-_RESERVATION_IN: Final = "The reservation in ClusterQueue "
+_UNWRITTEN_PREFIX: Final = "The reservation in ClusterQueue "
 
 
-def unwritten(cluster_queue: str, error: str, at: Instant, retry_delay: Instant | None = None) -> Explanation:
+def unwritten_reservation(cluster_queue: str, error: str, at: Instant, retry_delay: Instant | None = None) -> Explanation:
     """Reason and message of QuotaReserved=False for a reservation that cannot be written.
 
     Args:
@@ -242,20 +242,20 @@ def unwritten(cluster_queue: str, error: str, at: Instant, retry_delay: Instant 
         retry_delay: nanoseconds until the Workload is evaluated again; None if that is not known.
     """
     message = (
-        f"{_RESERVATION_IN}{cluster_queue} could not be written at {format_time(at)}: {error}; it is retried"
+        f"{_UNWRITTEN_PREFIX}{cluster_queue} could not be written at {format_time(at)}: {error}; it is retried"
     )
     after = "" if retry_delay is None else f" after {retry_delay / SECOND:g}s"
     return Explanation(Reason.PENDING_EVALUATION, message + after)
 
 
-def is_unwritten(message: str) -> bool:
+def is_unwritten_reservation(message: str) -> bool:
     """Whether the message of QuotaReserved=False is that of a reservation that could not be written."""
-    return message.startswith(_RESERVATION_IN)
+    return message.startswith(_UNWRITTEN_PREFIX)
 
 
 # --- preemption -----------------------------------------------------------------------------------------
 
-_PREEMPTED_FOR: Final[Mapping[PreemptionReason, str]] = {
+_PREEMPTION_TEXTS: Final[Mapping[PreemptionReason, str]] = {
     PreemptionReason.IN_CLUSTER_QUEUE: "prioritization in the ClusterQueue",
     PreemptionReason.IN_COHORT_RECLAMATION: "reclamation within the cohort",
     PreemptionReason.IN_COHORT_FAIR_SHARING: "Fair Sharing within the cohort",
@@ -275,16 +275,16 @@ class EffectivePriority(NamedTuple):
         return f"{self.base + self.boost} (base: {self.base}, boost: {self.boost})"
 
 
-def preempted(preempt: Preempt, job_uid: str) -> str:
+def preempted_message(preempt: Preempt, job_uid: str) -> str:
     """For whom a workload is preempted, and why; ``job_uid`` is that of the preemptor's job."""
     return (
         f"Preempted to accommodate a workload (UID: {preempt.preemptor_uid or _UNKNOWN}, "
-        f"JobUID: {job_uid or _UNKNOWN}) due to {_PREEMPTED_FOR[preempt.reason]}; "
+        f"JobUID: {job_uid or _UNKNOWN}) due to {_PREEMPTION_TEXTS[preempt.reason]}; "
         f"preemptor path: {_path(preempt.preemptor_path)}; preemptee path: {_path(preempt.victim_path)}"
     )
 
 
-def replaced(uid: str, job_uid: str) -> str:
+def replaced_message(uid: str, job_uid: str) -> str:
     """By which slice of its job a Workload was replaced; ``job_uid`` is that of the job."""
     return (
         f"Replaced to accommodate a workload (UID: {uid or _UNKNOWN}, JobUID: {job_uid or _UNKNOWN}) "
@@ -296,7 +296,7 @@ def _path(names: Sequence[str]) -> str:
     return f"/{'/'.join(names)}" if names else _UNKNOWN
 
 
-def compared_priorities(preemptor: EffectivePriority, preemptee: EffectivePriority) -> str:
+def priorities_message(preemptor: EffectivePriority, preemptee: EffectivePriority) -> str:
     """What events about a preemption tell of the two priorities."""
     return f"preemptor effective priority: {preemptor}; preemptee effective priority: {preemptee}"
 
@@ -304,7 +304,7 @@ def compared_priorities(preemptor: EffectivePriority, preemptee: EffectivePriori
 # --- whether queues admit -------------------------------------------------------------------------------
 
 
-def _listed(text: str) -> Callable[[InactiveCause], str]:
+def _names_in(text: str) -> Callable[[InactiveCause], str]:
     return lambda cause: text.format(",".join(cause.names))
 
 
@@ -319,13 +319,13 @@ _ACTIVE_TEXTS: Final[Mapping[ActiveReason, Callable[[InactiveCause], str]]] = {
     ActiveReason.UNKNOWN: lambda _: "is quarantined",
     ActiveReason.TERMINATING: lambda _: "is terminating",
     ActiveReason.STOPPED: lambda _: "is stopped",
-    ActiveReason.FLAVOR_NOT_FOUND: _listed("references missing ResourceFlavor(s): {}"),
-    ActiveReason.ADMISSION_CHECK_NOT_FOUND: _listed("references missing AdmissionCheck(s): {}"),
-    ActiveReason.ADMISSION_CHECK_INACTIVE: _listed("references inactive AdmissionCheck(s): {}"),
-    ActiveReason.MULTIPLE_MULTIKUEUE: _listed(
+    ActiveReason.FLAVOR_NOT_FOUND: _names_in("references missing ResourceFlavor(s): {}"),
+    ActiveReason.ADMISSION_CHECK_NOT_FOUND: _names_in("references missing AdmissionCheck(s): {}"),
+    ActiveReason.ADMISSION_CHECK_INACTIVE: _names_in("references inactive AdmissionCheck(s): {}"),
+    ActiveReason.MULTIPLE_MULTIKUEUE: _names_in(
         "Cannot use multiple MultiKueue AdmissionChecks on the same ClusterQueue, found: {}"
     ),
-    ActiveReason.MULTIKUEUE_PER_FLAVOR: _listed(
+    ActiveReason.MULTIKUEUE_PER_FLAVOR: _names_in(
         "Cannot specify MultiKueue AdmissionCheck per flavor, found: {}"
     ),
     ActiveReason.MULTIKUEUE_WITH_PROVISIONING: lambda cause: (

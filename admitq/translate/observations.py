@@ -10,7 +10,7 @@ from admitq.translate.cohorts import read_cohort
 from admitq.translate.limit_ranges import read_limit_range
 from admitq.translate.local_queues import read_local_queue
 from admitq.translate.metadata import key_of, read_labels
-from admitq.translate.read_options import Reading
+from admitq.translate.read_options import ReadOptions
 from admitq.translate.resource_flavors import read_resource_flavor
 from admitq.translate.runtime_classes import read_overhead
 from admitq.translate.workloads import read_quota_holder, read_workload
@@ -28,7 +28,7 @@ class Observation:
     """What still counts of an object that is left out; None if nothing does. May raise as ``changed``."""
 
 
-def observations(names: Names, how: Reading) -> Mapping[str, Observation]:
+def observations(names: Names, how: ReadOptions) -> Mapping[str, Observation]:
     """The observation of every kind that decisions depend on, by the resource's plural."""
 
     def name(obj: JsonObject) -> str:

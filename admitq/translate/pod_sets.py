@@ -54,7 +54,7 @@ def _read_template(spec: Mapping[str, Any], field: str, problems: list[ResourceP
     )
 
 
-def read_pod_template(spec: Mapping[str, Any]) -> PodTemplate:
+def read_pod_spec(spec: Mapping[str, Any]) -> PodTemplate:
     """Read the resource requests of a stored pod; leave out those that are invalid.
 
     Raises:

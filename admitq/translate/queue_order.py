@@ -3,7 +3,7 @@
 from typing import Final
 
 from admitq.core.model import Instant
-from admitq.translate.read_options import Reading
+from admitq.translate.read_options import ReadOptions
 from admitq_api import conditions
 from admitq_api.conditions import ConditionType, Reason
 from admitq_api.json_objects import JsonObject
@@ -12,7 +12,7 @@ from admitq_api.stored_fields import require_object
 _MILLISECOND: Final = 1_000_000
 
 
-def read_queue_order_timestamp(obj: JsonObject, how: Reading) -> Instant:
+def read_queue_order_timestamp(obj: JsonObject, how: ReadOptions) -> Instant:
     """Return the time from which on a Workload counts as queued.
 
     This is the time of the eviction after the Retry of an admission check, and, if so configured, after a
@@ -23,7 +23,7 @@ def read_queue_order_timestamp(obj: JsonObject, how: Reading) -> Instant:
     if evicted is not None and evicted.get("status") == "True":
         reason = evicted.get("reason")
         if reason == Reason.ADMISSION_CHECK or (
-            reason == Reason.PODS_READY_TIMEOUT and how.eviction_moves_to_back
+            reason == Reason.PODS_READY_TIMEOUT and how.timeout_moves_to_back
         ):
             return conditions.parse_time(evicted["lastTransitionTime"])
     preempted = conditions.find_condition(state, ConditionType.PREEMPTED)

@@ -58,7 +58,7 @@ def read_resource_groups(raw: Any) -> tuple[ResourceGroup, ...]:
     return tuple(groups)
 
 
-def read_fair_weight(spec: Mapping[str, Any]) -> Fraction:
+def read_fair_sharing_weight(spec: Mapping[str, Any]) -> Fraction:
     """Read the weight in fair sharing; 1 if there is none.
 
     Raises:

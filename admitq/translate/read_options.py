@@ -11,28 +11,28 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ReadOptions:
     """Options for the reading of Workloads."""
 
-    eviction_moves_to_back: bool = True
+    timeout_moves_to_back: bool = True
     """A PodsReady timeout moves a Workload to the back: requeuingStrategy.timestamp is Eviction."""
     reclaim_moves_to_back: bool = False
     """A preemption by a borrower moves a Workload to the back: gate PrioritySortingWithinCohort is off."""
-    boosts: bool = False
+    allows_priority_boost: bool = False
     """An annotation may add to the priority: gate PriorityBoost is on."""
-    gated: bool = True
+    allows_admission_gates: bool = True
     """An annotation may gate the admission: gate AdmissionGatedBy is on."""
-    replaces: bool = False
+    allows_replacement: bool = False
     """An annotation may name a Workload to replace: gate ElasticJobsViaWorkloadSlices is on."""
 
 
-def configure_reading(configuration: "Configuration", gates: FeatureGates) -> Reading:
+def configured_read_options(configuration: "Configuration", gates: FeatureGates) -> ReadOptions:
     """Return the options for a configuration and its feature gates."""
     wait = configuration.wait_for_pods_ready
-    return Reading(
-        eviction_moves_to_back=wait is None or wait.requeuing_strategy.timestamp == "Eviction",
+    return ReadOptions(
+        timeout_moves_to_back=wait is None or wait.requeuing_strategy.timestamp == "Eviction",
         reclaim_moves_to_back=not gates[Gate.PRIORITY_SORTING_WITHIN_COHORT],
-        boosts=gates[Gate.PRIORITY_BOOST],
-        gated=gates[Gate.ADMISSION_GATED_BY],
-        replaces=gates[Gate.ELASTIC_JOBS],
+        allows_priority_boost=gates[Gate.PRIORITY_BOOST],
+        allows_admission_gates=gates[Gate.ADMISSION_GATED_BY],
+        allows_replacement=gates[Gate.ELASTIC_JOBS],
     )

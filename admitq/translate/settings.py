@@ -21,7 +21,7 @@ from admitq_api.durations import format_duration
 from admitq_api.feature_gates import FeatureGates, Gate
 from admitq_api.quantity import parse_quantity
 
-GATES: Final = {
+CORE_GATES: Final = {
     "partial_admission": Gate.PARTIAL_ADMISSION,
     "flavor_fungibility": Gate.FLAVOR_FUNGIBILITY,
     "flavor_fungibility_preserve_scan_progress": Gate.FLAVOR_FUNGIBILITY_PRESERVE_SCAN_PROGRESS,
@@ -38,10 +38,10 @@ GATES: Final = {
 """The gates that decisions depend on, by the core's names for them."""
 
 
-def core_settings(configuration: Configuration, gates: FeatureGates) -> Settings:
+def configured_core_settings(configuration: Configuration, gates: FeatureGates) -> Settings:
     """The core's settings."""
     names = configuration.names
-    wait = pods_ready(configuration, gates)
+    wait = configured_pods_ready(configuration, gates)
     return Settings(
         multikueue_controller=names.multikueue_controller,
         provisioning_controller=names.provisioning_controller,
@@ -50,16 +50,16 @@ def core_settings(configuration: Configuration, gates: FeatureGates) -> Settings
         resources=_resources(configuration.resources),
         requeue_batch_period=_nanoseconds(configuration.controller.requeue_batch_period),
         block_admission=wait is not None and wait.block_admission,
-        gates=Gates(**{one.name: gates[GATES[one.name]] for one in fields(Gates)}),
+        gates=Gates(**{one.name: gates[CORE_GATES[one.name]] for one in fields(Gates)}),
     )
 
 
-def pods_ready(configuration: Configuration, gates: FeatureGates) -> sections.WaitForPodsReady | None:
+def configured_pods_ready(configuration: Configuration, gates: FeatureGates) -> sections.WaitForPodsReady | None:
     """What applies to workloads whose pods do not become ready; None where nobody looks at that."""
     return None if gates[Gate.DISABLE_WAIT_FOR_PODS_READY] else configuration.wait_for_pods_ready
 
 
-def defaults_to_know_of(configuration: Configuration) -> tuple[str, ...]:
+def unset_default_notices(configuration: Configuration) -> tuple[str, ...]:
     """What was left unset and has a default that whoever configured it should know of."""
     shares = configuration.admission_fair_sharing
     if shares is None or shares.usage_half_life_time is not None:

@@ -11,7 +11,7 @@ from admitq.translate.metadata import key_of, read_time
 from admitq.translate.pod_sets import read_pod_set
 from admitq.translate.priorities import read_base_priority_leniently, read_priority
 from admitq.translate.queue_order import read_queue_order_timestamp
-from admitq.translate.read_options import Reading
+from admitq.translate.read_options import ReadOptions
 from admitq_api import conditions
 from admitq_api.conditions import ConditionType, Reason
 from admitq_api.json_objects import JsonObject
@@ -76,23 +76,23 @@ def read_quota_holder(obj: JsonObject) -> Workload:
     )
 
 
-def _read_admission_gates(obj: JsonObject, state: list[Any], names: Names, how: Reading) -> tuple[str, ...]:
+def _read_admission_gates(obj: JsonObject, state: list[Any], names: Names, how: ReadOptions) -> tuple[str, ...]:
     """Read the admission gates of a Workload: those of its annotation, or else those that its status reports.
 
     A reported gate applies until the status reports its removal.
     """
-    gates = list_holding_gates(obj, names) if how.gated else ()
+    gates = list_holding_gates(obj, names) if how.allows_admission_gates else ()
     return tuple(gates) or conditions.list_reported_gates(state)
 
 
-_DEFAULT_READING = Reading()
+_DEFAULT_READING = ReadOptions()
 
 
 def _count_pods(pod_sets: tuple[PodSet, ...]) -> dict[str, int]:
     return {one.name: one.count for one in pod_sets}
 
 
-def read_workload(obj: JsonObject, names: Names, how: Reading = _DEFAULT_READING) -> Workload:
+def read_workload(obj: JsonObject, names: Names, how: ReadOptions = _DEFAULT_READING) -> Workload:
     """Read a Workload in any phase.
 
     Raises:
@@ -165,5 +165,5 @@ def read_workload(obj: JsonObject, names: Names, how: Reading = _DEFAULT_READING
             for gate in require_list(status.get("preemptionGates"), "status.preemptionGates")
         ),
         resource_problems=tuple(problems),
-        replaces=read_replaced_key(obj, names) if how.replaces else None,
+        replaces=read_replaced_key(obj, names) if how.allows_replacement else None,
     )

@@ -13,7 +13,7 @@ from admitq_api.conditions import format_time, truncate
 from admitq_api.json_objects import JsonObject, value_at
 
 
-class State(StrEnum):
+class AdmissionCheckState(StrEnum):
     """The states of an admission check (semantics, Admission-check framework)."""
 
     PENDING = "Pending"
@@ -23,7 +23,7 @@ class State(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Statement:
+class AdmissionCheckReport:
     """What a controller states of one check.
 
     ``since`` is when the check came into this state, as the API writes times; without it the present counts.
@@ -31,24 +31,24 @@ class Statement:
     """
 
     name: str
-    state: State
+    state: AdmissionCheckState
     message: str = ""
     since: str = ""
     pod_set_updates: tuple[JsonObject, ...] = ()
     requeue_after_seconds: int | None = None
 
 
-def checks_of(workload: JsonObject) -> list[JsonObject]:
+def listed_checks(workload: JsonObject) -> list[JsonObject]:
     """The checks that the Workload lists."""
     return value_at(workload, ("status", "admissionChecks"), [])
 
 
-def check_named(checks: Iterable[JsonObject], name: str) -> JsonObject | None:
+def find_check(checks: Iterable[JsonObject], name: str) -> JsonObject | None:
     """One check of a list."""
     return next((check for check in checks if check.get("name") == name), None)
 
 
-def with_statement(checks: Iterable[JsonObject], stated: Statement, now: int) -> list[dict[str, Any]]:
+def update_check(checks: Iterable[JsonObject], stated: AdmissionCheckReport, now: int) -> list[dict[str, Any]]:
     """The checks with what is stated of one of them, which is appended if it is not listed.
 
     The time of the last transition moves only with the state. Message, updates of podsets and the wait are
@@ -63,12 +63,12 @@ def with_statement(checks: Iterable[JsonObject], stated: Statement, now: int) ->
         found["state"] = str(stated.state)
         found["lastTransitionTime"] = stated.since or format_time(now)
     found["message"] = truncate(stated.message)
-    _put(found, "podSetUpdates", [dict(update) for update in stated.pod_set_updates] or None)
-    _put(found, "requeueAfterSeconds", stated.requeue_after_seconds)
+    _set_or_remove(found, "podSetUpdates", [dict(update) for update in stated.pod_set_updates] or None)
+    _set_or_remove(found, "requeueAfterSeconds", stated.requeue_after_seconds)
     return result
 
 
-def _put(check: dict[str, Any], field: str, value: Any) -> None:
+def _set_or_remove(check: dict[str, Any], field: str, value: Any) -> None:
     if value is None:
         check.pop(field, None)
     else:

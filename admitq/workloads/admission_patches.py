@@ -14,14 +14,14 @@ from admitq_api import conditions
 from admitq_api.conditions import ConditionType, Reason
 from admitq_api.json_objects import JsonObject
 
-Patch = dict[str, Any]
+GuardedPatch = dict[str, Any]
 
 NO_RESERVATION: Final = "The workload has no reservation"
 CHECKS_PENDING: Final = "The workload has not all checks ready"
 ADMITTED: Final = "The workload is admitted"
 NOT_ALL_PODS_READY: Final = "Not all pods are ready or succeeded"
 
-FORMER: Final = (
+CONDITIONS_ENDED_BY_RESERVATION: Final = (
     ConditionType.EVICTED,
     ConditionType.PREEMPTED,
     ConditionType.BLOCKED_ON_PREEMPTION_GATES,
@@ -29,11 +29,11 @@ FORMER: Final = (
 """What a reservation puts an end to."""
 
 
-def _guarded(obj: JsonObject, status: dict[str, Any]) -> Patch:
+def _guarded(obj: JsonObject, status: dict[str, Any]) -> GuardedPatch:
     return {"metadata": {"resourceVersion": obj["metadata"]["resourceVersion"]}, "status": status}
 
 
-def _state(obj: JsonObject) -> list[conditions.Condition]:
+def _conditions(obj: JsonObject) -> list[conditions.Condition]:
     return (obj.get("status") or {}).get("conditions") or []
 
 
@@ -41,7 +41,7 @@ def _generation(obj: JsonObject) -> int:
     return obj["metadata"].get("generation", 1)
 
 
-def _with_pods_awaited(
+def _add_pods_ready(
     obj: JsonObject, state: list[dict[str, Any]], now: Instant, *, tracks_pods_ready: bool
 ) -> list[dict[str, Any]]:
     """State that no pod is ready yet, in a write that is made anyway, where nothing was said of pods."""
@@ -60,7 +60,7 @@ def _with_pods_awaited(
 
 def reservation_patch(
     obj: JsonObject, admission: Admission, *, admit: bool, now: Instant, tracks_pods_ready: bool = True
-) -> Patch:
+) -> GuardedPatch:
     """Reserve quota, and admit in the same write when no check is outstanding.
 
     What an earlier eviction or a closed gate left behind is answered: those conditions become False and
@@ -68,7 +68,7 @@ def reservation_patch(
     """
     generation = _generation(obj)
     state = conditions.with_condition(
-        _state(obj),
+        _conditions(obj),
         type=ConditionType.QUOTA_RESERVED,
         status=True,
         reason=Reason.QUOTA_RESERVED,
@@ -76,7 +76,7 @@ def reservation_patch(
         now=now,
         observed_generation=generation,
     )
-    for former in FORMER:
+    for former in CONDITIONS_ENDED_BY_RESERVATION:
         condition = conditions.find_condition(state, former)
         if condition is not None and condition.get("status") == "True":
             state = conditions.with_condition(
@@ -97,7 +97,7 @@ def reservation_patch(
         now=now,
         observed_generation=generation,
     )
-    state = _with_pods_awaited(obj, state, now, tracks_pods_ready=tracks_pods_ready)
+    state = _add_pods_ready(obj, state, now, tracks_pods_ready=tracks_pods_ready)
     status: dict[str, Any] = {"conditions": state, "admission": format_admission(admission)}
     if admit and (obj.get("status") or {}).get("resourceRequests"):
         status["resourceRequests"] = None
@@ -113,7 +113,7 @@ def pending_patch(
     now: Instant,
     gated: bool = False,
     tracks_pods_ready: bool = True,
-) -> Patch | None:
+) -> GuardedPatch | None:
     """State why the workload waits and what it asks for; None if its status says so already.
 
     An admission that another program left there without a reservation is removed. Without
@@ -124,7 +124,7 @@ def pending_patch(
     generation = _generation(obj)
     before = obj.get("status") or {}
     state = conditions.with_condition(
-        _state(obj),
+        _conditions(obj),
         type=ConditionType.QUOTA_RESERVED,
         status=False,
         reason=reason,
@@ -151,7 +151,7 @@ def pending_patch(
             now=now,
             observed_generation=generation,
         )
-    state = _with_pods_awaited(obj, state, now, tracks_pods_ready=tracks_pods_ready)
+    state = _add_pods_ready(obj, state, now, tracks_pods_ready=tracks_pods_ready)
     stated = before.get("resourceRequests") or []
     requests = (
         stated
@@ -167,7 +167,7 @@ def pending_patch(
 
 def queued_since(obj: JsonObject) -> Instant:
     """When the wait that ends now began: creation, or the last time it became requeueable."""
-    requeued = conditions.find_condition(_state(obj), ConditionType.REQUEUED)
+    requeued = conditions.find_condition(_conditions(obj), ConditionType.REQUEUED)
     if requeued is not None and requeued.get("status") == "True":
         return conditions.parse_time(requeued["lastTransitionTime"])
     return conditions.parse_time(obj["metadata"]["creationTimestamp"])

@@ -19,10 +19,10 @@ from admitq.runtime.resources import Resource
 from admitq_api.conditions import ConditionType
 from admitq_api.json_objects import JsonObject, apply_merge_patch, create_merge_patch
 
-CONCERN: Final = "admission"
+ADMISSION_MANAGER_SUFFIX: Final = "admission"
 """What the field manager of the admission is named after."""
 
-FIELDS: Final = (
+ADMISSION_FIELDS: Final = (
     "admission",
     "requeueState",
     "admissionChecks",
@@ -36,7 +36,7 @@ FIELDS: Final = (
 )
 """Fields of the status that belong to the admission, besides conditions."""
 
-CONDITIONS: Final = frozenset(
+ADMISSION_CONDITIONS: Final = frozenset(
     {
         ConditionType.QUOTA_RESERVED,
         ConditionType.ADMITTED,
@@ -50,31 +50,31 @@ CONDITIONS: Final = frozenset(
 )
 """Conditions that belong to the admission: those that its manager may have applied."""
 
-_PARTS: Final = frozenset({"conditions", *FIELDS})
-_MAY_FOLLOW: Final = frozenset({"resourceRequests", "admissionChecks"})
+_WRITABLE_FIELDS: Final = frozenset({"conditions", *ADMISSION_FIELDS})
+_REMOVABLE_LATER: Final = frozenset({"resourceRequests", "admissionChecks"})
 
 
-def belongs(workload: JsonObject, patch: Mapping[str, Any]) -> bool:
+def changes_only_admission_status(workload: JsonObject, patch: Mapping[str, Any]) -> bool:
     """Whether a merge patch of the status changes nothing but the admission status."""
     before = workload.get("status") or {}
     after = apply_merge_patch(before, patch["status"])
-    stored, written = (_by_type(status.get("conditions")) for status in (before, after))
+    stored, written = (_conditions_by_type(status.get("conditions")) for status in (before, after))
     changed = {kind for kind in stored.keys() | written.keys() if stored.get(kind) != written.get(kind)}
-    return patch["status"].keys() <= _PARTS and changed <= CONDITIONS
+    return patch["status"].keys() <= _WRITABLE_FIELDS and changed <= ADMISSION_CONDITIONS
 
 
-def _by_type(conditions: Sequence[JsonObject] | None) -> dict[str, JsonObject]:
+def _conditions_by_type(conditions: Sequence[JsonObject] | None) -> dict[str, JsonObject]:
     return {one["type"]: one for one in conditions or ()}
 
 
-def _part(status: JsonObject) -> dict[str, Any]:
+def _admission_status(status: JsonObject) -> dict[str, Any]:
     """The admission status alone, without what is empty."""
-    conditions = [one for one in status.get("conditions") or () if one.get("type") in CONDITIONS]
-    fields = {name: status[name] for name in FIELDS if status.get(name) not in (None, [], {})}
+    conditions = [one for one in status.get("conditions") or () if one.get("type") in ADMISSION_CONDITIONS]
+    fields = {name: status[name] for name in ADMISSION_FIELDS if status.get(name) not in (None, [], {})}
     return {"conditions": conditions, **fields}
 
 
-def configuration(resource: Resource, workload: JsonObject, patch: Mapping[str, Any]) -> dict[str, Any]:
+def apply_configuration(resource: Resource, workload: JsonObject, patch: Mapping[str, Any]) -> dict[str, Any]:
     """The apply configuration that does what a merge patch of the status would do.
 
     Args:
@@ -91,16 +91,16 @@ def configuration(resource: Resource, workload: JsonObject, patch: Mapping[str, 
             "namespace": metadata["namespace"],
             "resourceVersion": patch["metadata"]["resourceVersion"],
         },
-        "status": _part(apply_merge_patch(workload.get("status") or {}, patch["status"])),
+        "status": _admission_status(apply_merge_patch(workload.get("status") or {}, patch["status"])),
     }
 
 
-def _removed(before: JsonObject, after: JsonObject) -> set[tuple[str, ...]]:
+def _removed_paths(before: JsonObject, after: JsonObject) -> set[tuple[str, ...]]:
     """The paths that the admission status has before, and no longer has after."""
-    return _paths(_part(before)) - _paths(_part(after))
+    return _paths(_admission_status(before)) - _paths(_admission_status(after))
 
 
-def _removes_at_once(removed: AbstractSet[tuple[str, ...]], after: JsonObject) -> bool:
+def _needs_one_write(removed: AbstractSet[tuple[str, ...]], after: JsonObject) -> bool:
     """Whether conditions or fields go that have to go in the very write that states the rest.
 
     A merge patch removes them whichever manager owns them. An admission without the condition QuotaReserved
@@ -108,11 +108,11 @@ def _removes_at_once(removed: AbstractSet[tuple[str, ...]], after: JsonObject) -
     former admission go in the write that states another one. With them it would hold more than was decided,
     and once quota is reserved the webhook refuses to change it.
     """
-    may_follow = _MAY_FOLLOW if after.get("admission") else _MAY_FOLLOW | {"admission"}
+    may_follow = _REMOVABLE_LATER if after.get("admission") else _REMOVABLE_LATER | {"admission"}
     return any(len(path) == 2 if path[0] == "conditions" else path[0] not in may_follow for path in removed)
 
 
-def _correction(
+def _correcting_patch(
     removed: AbstractSet[tuple[str, ...]], after: JsonObject, written: JsonObject
 ) -> dict[str, Any] | None:
     """What to merge if an apply left something that has to go, or removed a condition of another kind.
@@ -120,8 +120,8 @@ def _correction(
     The former belongs to another manager, the latter to another program that uses the same one.
     """
     is_left = bool(removed) and not removed.isdisjoint(_paths(written))
-    kept = _by_type(after.get("conditions")).keys() - CONDITIONS
-    if not is_left and kept <= _by_type(written.get("conditions")).keys():
+    kept = _conditions_by_type(after.get("conditions")).keys() - ADMISSION_CONDITIONS
+    if not is_left and kept <= _conditions_by_type(written.get("conditions")).keys():
         return None
     return create_merge_patch(written, after)
 
@@ -144,7 +144,7 @@ def _key_of(item: Any, index: int) -> str:
     return next((str(fields[key]) for key in ("type", "name") if key in fields), str(index))
 
 
-async def write(
+async def write_admission_status(
     client: Client,
     resource: Resource,
     workload: JsonObject,
@@ -173,13 +173,13 @@ async def write(
     metadata = workload["metadata"]
     before = workload.get("status") or {}
     after = apply_merge_patch(before, patch["status"])
-    removed = _removed(before, after)
+    removed = _removed_paths(before, after)
     body = dict(patch)
-    if not (merge_patches or _removes_at_once(removed, after)):
+    if not (merge_patches or _needs_one_write(removed, after)):
         try:
             written = await client.apply(
                 resource,
-                configuration(resource, workload, patch),
+                apply_configuration(resource, workload, patch),
                 field_manager=field_manager,
                 subresource="status",
             )
@@ -188,7 +188,7 @@ async def write(
             if not error.is_invalid:
                 raise
         else:
-            correction = _correction(removed, after, written.get("status") or {})
+            correction = _correcting_patch(removed, after, written.get("status") or {})
             if correction is None:
                 return written
             version = written["metadata"]["resourceVersion"]

@@ -10,91 +10,91 @@ from typing import Final
 from admitq_api.conditions import Reason, create_deactivation_reason
 
 
-class Returns(StrEnum):
+class RequeueTime(StrEnum):
     """When an evicted workload may compete again, once its job has stopped."""
 
     AT_ONCE = "at once"
     AFTER_BACKOFF = "when its backoff is over"
-    WITH_ITS_QUEUE = "when the queue goes on"
+    WITH_QUEUE = "when the queue goes on"
     WHEN_REACTIVATED = "when `spec.active` is true again"
 
 
 @dataclass(frozen=True, slots=True)
-class Eviction:
+class EvictionKind:
     """One way: the reason, for some of them the cause beneath it, and what brings it about."""
 
     reason: Reason
     trigger: str
-    returns: Returns
-    returns_with: Reason
+    requeue_time: RequeueTime
+    requeued_reason: Reason
     """The reason of Requeued=True from when on it may compete again."""
     cause: str = ""
 
     @property
-    def told(self) -> str:
+    def condition_reason(self) -> str:
         """The reason of the condition Evicted; of causes it names those of deactivations only."""
         return (
             create_deactivation_reason(self.cause) if self.reason is Reason.DEACTIVATED else str(self.reason)
         )
 
     @property
-    def event(self) -> str:
+    def event_reason(self) -> str:
         """The reason of the event about the Workload."""
-        return event_of(self.reason, self.cause)
+        return eviction_event_reason(self.reason, self.cause)
 
 
-def event_of(reason: str, cause: str = "") -> str:
+def eviction_event_reason(reason: str, cause: str = "") -> str:
     """The reason of the event that tells of an eviction."""
     return f"EvictedDueTo{reason}" + (f"DueTo{cause}" if cause else "")
 
 
-def _deactivated(trigger: str, cause: str = "") -> Eviction:
-    return Eviction(Reason.DEACTIVATED, trigger, Returns.WHEN_REACTIVATED, Reason.REACTIVATED, cause)
+def _deactivated(trigger: str, cause: str = "") -> EvictionKind:
+    return EvictionKind(Reason.DEACTIVATED, trigger, RequeueTime.WHEN_REACTIVATED, Reason.REACTIVATED, cause)
 
 
 EVICTIONS: Final = (
-    Eviction(
+    EvictionKind(
         Reason.PREEMPTED,
         "another workload needs its quota, and may take it",
-        Returns.AT_ONCE,
+        RequeueTime.AT_ONCE,
         Reason.PREEMPTED,
     ),
-    Eviction(
+    EvictionKind(
         Reason.NODE_FAILURES,
         "nodes of its pods failed; whoever watches nodes writes it, admitq itself does not yet",
-        Returns.AT_ONCE,
+        RequeueTime.AT_ONCE,
         Reason.NODE_FAILURES,
     ),
-    Eviction(
+    EvictionKind(
         Reason.PODS_READY_TIMEOUT,
         "its pods were not ready within `waitForPodsReady.timeout` of the admission",
-        Returns.AFTER_BACKOFF,
+        RequeueTime.AFTER_BACKOFF,
         Reason.BACKOFF_FINISHED,
         Reason.WAIT_FOR_START,
     ),
-    Eviction(
+    EvictionKind(
         Reason.PODS_READY_TIMEOUT,
         "its pods were ready, failed, and were not ready again within `waitForPodsReady.recoveryTimeout`",
-        Returns.AFTER_BACKOFF,
+        RequeueTime.AFTER_BACKOFF,
         Reason.BACKOFF_FINISHED,
         Reason.WAIT_FOR_RECOVERY,
     ),
-    Eviction(
+    EvictionKind(
         Reason.ADMISSION_CHECK,
         "an admission check is in state `Retry`",
-        Returns.AFTER_BACKOFF,
+        RequeueTime.AFTER_BACKOFF,
         Reason.BACKOFF_FINISHED,
     ),
-    Eviction(
+    EvictionKind(
         Reason.CLUSTER_QUEUE_STOPPED,
         "its ClusterQueue has `stopPolicy: HoldAndDrain`",
-        Returns.WITH_ITS_QUEUE,
+        RequeueTime.WITH_QUEUE,
         Reason.CLUSTER_QUEUE_RESTARTED,
     ),
-    Eviction(
+    EvictionKind(
         Reason.LOCAL_QUEUE_STOPPED,
         "its LocalQueue has `stopPolicy: HoldAndDrain`",
-        Returns.WITH_ITS_QUEUE,
+        RequeueTime.WITH_QUEUE,
         Reason.LOCAL_QUEUE_RESTARTED,
     ),
     _deactivated("somebody set `spec.active` to false"),
@@ -114,6 +114,6 @@ EVICTIONS: Final = (
 )
 
 
-def returning(when: Returns) -> frozenset[str]:
+def reasons_requeued(when: RequeueTime) -> frozenset[str]:
     """The reasons of Evicted after which a workload returns like this."""
-    return frozenset(one.told for one in EVICTIONS if one.returns is when)
+    return frozenset(one.condition_reason for one in EVICTIONS if one.requeue_time is when)

@@ -11,9 +11,9 @@ from admitq.integrations.base import Composition, Integration, PodIndexLabels, g
 from admitq.integrations.families import pods
 from admitq.integrations.ownership import get_queue_name
 from admitq.integrations.workload_names import create_workload_name
-from admitq.metrics.custom_labels import Location
-from admitq.workloads.pod_charges import mismatch
-from admitq.workloads.pod_templates import same_pods, sanitised
+from admitq.metrics.custom_labels import MetadataKey
+from admitq.workloads.pod_charges import find_role_mismatch
+from admitq.workloads.pod_templates import has_same_charges, sanitise_template
 from admitq_api.json_objects import JsonObject, create_merge_patch, value_at
 from admitq_api.labels import Names
 from admitq_api.syntax import check_label_value
@@ -21,7 +21,7 @@ from admitq_api.syntax import check_label_value
 PRIORITY_GROUP: Final = "scheduling.k8s.io"
 WORKLOAD: Final = "Workload"
 
-_OWNED_BY_JOB: Final = (
+_FIELDS_FROM_JOB: Final = (
     "podSets",
     "queueName",
     "priority",
@@ -52,7 +52,7 @@ class PriorityClasses(Protocol):
         ...
 
 
-class Conventions(Protocol):
+class WorkloadOptions(Protocol):
     """What the configuration decides about the Workloads of jobs."""
 
     @property
@@ -76,7 +76,7 @@ class Conventions(Protocol):
         ...
 
     @property
-    def metric_values_to_copy(self) -> tuple[Location, ...]:
+    def metric_values_to_copy(self) -> tuple[MetadataKey, ...]:
         """Labels and annotations of the job, or of its pods, that metrics take from its Workload."""
         ...
 
@@ -100,7 +100,7 @@ class JobSource(Protocol):
         ...
 
     @property
-    def conventions(self) -> Conventions:
+    def conventions(self) -> WorkloadOptions:
         """What the configuration decides."""
         ...
 
@@ -118,33 +118,33 @@ class PriorityClassMissing(LookupError):
         self.reason = f"{kind}NotFound"
 
 
-class Unfit(Exception):
+class WorkloadNotPossible(Exception):
     """No Workload can stand for the job's members as they are."""
 
     reason = "ErrWorkloadCompose"
 
 
-class RoleMismatch(Unfit):
+class RoleMismatch(WorkloadNotPossible):
     """Pods of a group name one role and ask for different amounts."""
 
     reason = "RoleMismatch"
 
 
-class WithoutPodSets(Unfit):
+class NoPodSets(WorkloadNotPossible):
     """The job describes no podsets, and a Workload needs one."""
 
     def __init__(self, field: str) -> None:
         super().__init__(f"{field}: Required value: describes no pods; a Workload needs at least one podset")
 
 
-class Priority(NamedTuple):
+class JobPriority(NamedTuple):
     """A priority, and the class that it comes from."""
 
     value: int
     reference: Mapping[str, str] | None
 
 
-def priority_of(case: JobSource) -> Priority:
+def job_priority(case: JobSource) -> JobPriority:
     """The job's priority: by label, by the job's own class, by its pods' class, by default.
 
     Raises:
@@ -156,7 +156,7 @@ def priority_of(case: JobSource) -> Priority:
             raise PriorityClassMissing("WorkloadPriorityClass", label)
         return _priority(case.names.group, "WorkloadPriorityClass", found)
     job: JsonObject = case.job or {}
-    if own := case.integration.templates.find_priority_class(job) or _pods_class(case, job):
+    if own := case.integration.templates.find_priority_class(job) or _priority_class_of_pods(case, job):
         found = case.lookups.priority_class(own)
         if found is None:
             raise PriorityClassMissing("PriorityClass", own)
@@ -165,30 +165,30 @@ def priority_of(case: JobSource) -> Priority:
     if defaults:
         lowest = min(defaults, key=lambda one: (one.get("value") or 0, one["metadata"]["name"]))
         return _priority(PRIORITY_GROUP, "PriorityClass", lowest)
-    return Priority(0, None)
+    return JobPriority(0, None)
 
 
 def _label(case: JobSource, key: str) -> str | None:
     return value_at(case.job, ("metadata", "labels", key))
 
 
-def _priority(group: str, kind: str, priority_class: JsonObject) -> Priority:
+def _priority(group: str, kind: str, priority_class: JsonObject) -> JobPriority:
     reference = {"group": group, "kind": kind, "name": priority_class["metadata"]["name"]}
-    return Priority(priority_class.get("value") or 0, reference)
+    return JobPriority(priority_class.get("value") or 0, reference)
 
 
-def _pods_class(case: JobSource, job: JsonObject) -> str | None:
+def _priority_class_of_pods(case: JobSource, job: JsonObject) -> str | None:
     for pod_set in case.integration.list_pod_sets(job, case.names)[:1]:
         return value_at(pod_set.get_template(job), ("spec", "priorityClassName"))
     return None
 
 
-def pod_sets_of(case: JobSource) -> list[dict[str, Any]]:
+def workload_pod_sets(case: JobSource) -> list[dict[str, Any]]:
     """The job's podsets as its Workload lists them."""
     job: JsonObject = case.job or {}
     listed: list[dict[str, Any]] = []
     for pod_set in case.integration.list_pod_sets(job, case.names):
-        template = sanitised(pod_set.get_template(job), case.integration.templates.platform_labels)
+        template = sanitise_template(pod_set.get_template(job), case.integration.templates.platform_labels)
         described: dict[str, Any] = {"name": pod_set.name, "count": pod_set.count, "template": template}
         if pod_set.min_count is not None and case.conventions.partial_admission:
             described["minCount"] = pod_set.min_count
@@ -209,11 +209,11 @@ def _topology_request(indexes: PodIndexLabels) -> dict[str, Any]:
 
 def has_same_pods(case: JobSource, wanted: JsonObject, listed: JsonObject, *, tolerations: bool) -> bool:
     """Whether a podset that a Workload lists has the pods of one that the job wants as it is now."""
-    template = sanitised(listed.get("template") or {}, case.integration.templates.platform_labels)
-    return same_pods(wanted["template"], template, tolerations=tolerations)
+    template = sanitise_template(listed.get("template") or {}, case.integration.templates.platform_labels)
+    return has_same_charges(wanted["template"], template, tolerations=tolerations)
 
 
-def longest_execution(case: JobSource) -> int | None:
+def maximum_execution_seconds(case: JobSource) -> int | None:
     """How many seconds the job may run; None without a limit that can be read."""
     text = _label(case, case.names.max_exec_time)
     if not isinstance(text, str) or not text.isascii() or not text.isdigit() or len(text) > 10:
@@ -222,7 +222,7 @@ def longest_execution(case: JobSource) -> int | None:
     return limit if 0 < limit <= _LONGEST_EXECUTION else None
 
 
-def _active_by_role(job: JsonObject, composition: Composition) -> dict[str, list[JsonObject]]:
+def _active_members_by_role(job: JsonObject, composition: Composition) -> dict[str, list[JsonObject]]:
     """The members of a group that are to run, oldest first, by the podset that each names."""
     found: dict[str, list[JsonObject]] = {}
     for member in list_members(job) if get_group_name(job) else ():
@@ -231,29 +231,29 @@ def _active_by_role(job: JsonObject, composition: Composition) -> dict[str, list
     return found
 
 
-def _spec(case: JobSource) -> dict[str, Any]:
+def _workload_spec(case: JobSource) -> dict[str, Any]:
     composition = case.integration.composition
     if composition is not None:
         problem = composition.find_problem(case.job or {}, case.names, case.conventions.label_keys_to_copy)
         if problem is not None:
-            raise Unfit(problem)
-        if (differing := mismatch(_active_by_role(case.job or {}, composition))) is not None:
+            raise WorkloadNotPossible(problem)
+        if (differing := find_role_mismatch(_active_members_by_role(case.job or {}, composition))) is not None:
             raise RoleMismatch(differing)
-    pod_sets = pod_sets_of(case)
+    pod_sets = workload_pod_sets(case)
     if not pod_sets:
-        raise WithoutPodSets(case.integration.templates.pod_sets_field)
-    priority = priority_of(case)
+        raise NoPodSets(case.integration.templates.pod_sets_field)
+    priority = job_priority(case)
     spec = {
         "podSets": pod_sets,
         "queueName": get_queue_name(case.job or {}, case.names),
         "priority": priority.value,
         "priorityClassRef": priority.reference,
-        "maximumExecutionTimeSeconds": longest_execution(case),
+        "maximumExecutionTimeSeconds": maximum_execution_seconds(case),
     }
     return {field: value for field, value in spec.items() if value not in (None, "")}
 
 
-def workload_for(case: JobSource) -> dict[str, Any]:
+def new_workload(case: JobSource) -> dict[str, Any]:
     """The Workload to create for the job.
 
     Raises:
@@ -274,7 +274,7 @@ def workload_for(case: JobSource) -> dict[str, Any]:
         for key, value in _metric_values(case, place).items():
             values.setdefault(key, value)
     workload_metadata: dict[str, Any] = {
-        "name": get_group_name(job) or _name(case),
+        "name": get_group_name(job) or _workload_name(case),
         "namespace": metadata["namespace"],
         "labels": labels | job_uid_label(case),
         "finalizers": [names.finalizer],
@@ -286,7 +286,7 @@ def workload_for(case: JobSource) -> dict[str, Any]:
         "apiVersion": names.api_version,
         "kind": WORKLOAD,
         "metadata": workload_metadata,
-        "spec": _spec(case),
+        "spec": _workload_spec(case),
     }
 
 
@@ -315,7 +315,7 @@ def _metric_values(case: JobSource, place: str) -> dict[str, str]:
     return found
 
 
-def _name(case: JobSource) -> str:
+def _workload_name(case: JobSource) -> str:
     metadata = (case.job or {})["metadata"]
     return create_workload_name(
         case.integration.kind,
@@ -353,7 +353,7 @@ def _reference(case: JobSource, owner: JsonObject) -> dict[str, Any]:
     }
 
 
-def spec_update(case: JobSource, workload: JsonObject) -> dict[str, Any]:
+def spec_patch(case: JobSource, workload: JsonObject) -> dict[str, Any]:
     """The merge patch that makes the Workload's spec that of the job as it is now; empty if it is.
 
     Raises:
@@ -361,11 +361,11 @@ def spec_update(case: JobSource, workload: JsonObject) -> dict[str, Any]:
         Unfit: the job is a group that is not complete, or not of one mind; or it has no podsets.
     """
     present = value_at(workload, ("spec",), {})
-    changed = create_merge_patch({field: present.get(field) for field in _OWNED_BY_JOB}, _spec(case))
+    changed = create_merge_patch({field: present.get(field) for field in _FIELDS_FROM_JOB}, _workload_spec(case))
     return {"spec": changed} if changed else {}
 
 
-def priority_update(case: JobSource, workload: JsonObject, *, reserved: bool) -> dict[str, Any]:
+def priority_patch(case: JobSource, workload: JsonObject, *, reserved: bool) -> dict[str, Any]:
     """The merge patch that makes a Workload follow the label of a WorkloadPriorityClass; empty if it does.
 
     Priority of another kind is left as it is; so is that of a Workload without any class, once quota is
@@ -382,11 +382,11 @@ def priority_update(case: JobSource, workload: JsonObject, *, reserved: bool) ->
         reference.get("kind") != "WorkloadPriorityClass" or reference.get("name") == label
     ):
         return {}
-    priority = priority_of(case)
+    priority = job_priority(case)
     return {"spec": {"priority": priority.value, "priorityClassRef": dict(priority.reference or {})}}
 
 
-def without_lifted_gates(workload: JsonObject, jobs: Iterable[JsonObject], names: Names) -> dict[str, Any]:
+def admission_gates_patch(workload: JsonObject, jobs: Iterable[JsonObject], names: Names) -> dict[str, Any]:
     """The merge patch that leaves a Workload the admission gates that its jobs still have; empty if it does.
 
     It gets none: whoever may change Workloads may lift a gate there.

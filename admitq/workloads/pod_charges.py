@@ -8,12 +8,12 @@ from fractions import Fraction
 from typing import Any, Final, NamedTuple
 
 from admitq.core.requests import pod_requests
-from admitq.translate.pod_sets import read_pod_template
+from admitq.translate.pod_sets import read_pod_spec
 from admitq_api.json_objects import JsonObject, value_at
 from admitq_api.quantity import QuantityError, parse_quantity
 
 
-class Charge(NamedTuple):
+class PodCharge(NamedTuple):
     """What a pod asks for.
 
     Attributes:
@@ -24,7 +24,7 @@ class Charge(NamedTuple):
     requests: Mapping[str, Fraction]
     claims: tuple[str, ...] = ()
 
-    def beyond(self, other: "Charge") -> list[str]:
+    def resources_above(self, other: "PodCharge") -> list[str]:
         """Return the resources of which this pod asks for more than the other, by name."""
         more = [
             resource
@@ -40,17 +40,17 @@ class Charge(NamedTuple):
         return sorted(more)
 
 
-NO_CHARGE: Final = Charge({})
+NO_CHARGE: Final = PodCharge({})
 """Of a pod that asks for nothing."""
 
 
-def charge_of(spec: JsonObject) -> Charge:
+def pod_charge(spec: JsonObject) -> PodCharge:
     """Return what a pod of this spec asks for.
 
     Requests that cannot be read count as nothing; the API server stores none on pods.
     """
-    template = read_pod_template(spec)
-    return Charge(dict(pod_requests(template)), tuple(sorted(_claims(spec))))
+    template = read_pod_spec(spec)
+    return PodCharge(dict(pod_requests(template)), tuple(sorted(_claims(spec))))
 
 
 def _claims(spec: JsonObject) -> Iterable[str]:
@@ -61,14 +61,14 @@ def _claims(spec: JsonObject) -> Iterable[str]:
         yield f"template {made}" if made else str(named)
 
 
-def granted(workload: JsonObject) -> dict[str, Charge]:
+def granted_charges(workload: JsonObject) -> dict[str, PodCharge]:
     """Return what one pod of each podset may ask for under a Workload's reservation.
 
     That is what the podset's template asks for, or what was charged: defaults of a LimitRange or a
     RuntimeClass are part of the charge and not of the template.
     """
     found = {
-        one.get("name", "main"): charge_of(value_at(one, ("template", "spec"), {}))
+        one.get("name", "main"): pod_charge(value_at(one, ("template", "spec"), {}))
         for one in value_at(workload, ("spec", "podSets"), [])
     }
     for assignment in value_at(workload, ("status", "admission", "podSetAssignments"), []):
@@ -90,16 +90,16 @@ def _amount(quantity: Any) -> Fraction:
         return Fraction()
 
 
-def mismatch(named: Mapping[str, Iterable[JsonObject]]) -> str | None:
+def find_role_mismatch(named: Mapping[str, Iterable[JsonObject]]) -> str | None:
     """Return what contradicts between pods that name one podset; None if each fits the first of its podset.
 
     Args:
         named: pods by the podset that they name; the first of each is the one that is charged for all.
     """
     for pod_set, (first, *others) in sorted((name, list(pods)) for name, pods in named.items()):
-        charged = charge_of(value_at(first, ("spec",), {}))
+        charged = pod_charge(value_at(first, ("spec",), {}))
         for pod in others:
-            if more := charge_of(value_at(pod, ("spec",), {})).beyond(charged):
+            if more := pod_charge(value_at(pod, ("spec",), {})).resources_above(charged):
                 one, other = (value_at(each, ("metadata", "name"), "") for each in (pod, first))
                 return (
                     f"pods '{other}' and '{one}' name the same role '{pod_set}', and '{one}' asks for more "

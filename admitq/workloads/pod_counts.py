@@ -3,18 +3,18 @@
 from admitq_api.json_objects import JsonObject, value_at
 
 
-def pod_counts(workload: JsonObject) -> dict[str, int]:
+def requested_pod_counts(workload: JsonObject) -> dict[str, int]:
     """Pods by podset, as the spec says."""
     listed = value_at(workload, ("spec", "podSets"), [])
     return {one.get("name", "main"): one.get("count", 1) for one in listed}
 
 
-def assigned_counts(workload: JsonObject) -> dict[str, int]:
+def assigned_pod_counts(workload: JsonObject) -> dict[str, int]:
     """Pods by podset, as the admission says.
 
     An assignment may leave the count out, which another program may do: it is for all pods of its podset.
     """
-    wanted = pod_counts(workload)
+    wanted = requested_pod_counts(workload)
     assignments = value_at(workload, ("status", "admission", "podSetAssignments"), [])
     return {
         (name := one.get("name", "main")): wanted.get(name, 0) if one.get("count") is None else one["count"]
@@ -22,11 +22,11 @@ def assigned_counts(workload: JsonObject) -> dict[str, int]:
     }
 
 
-def covered_counts(workload: JsonObject) -> dict[str, int]:
+def covered_pod_counts(workload: JsonObject) -> dict[str, int]:
     """Pods by podset that the admission has quota for: at most those that the spec says.
 
     A podset that is scaled down holds quota for its lower count before its assignment says so. Another
     program may have assigned fewer pods than the podset has.
     """
-    wanted = pod_counts(workload)
-    return {name: min(count, wanted.get(name, count)) for name, count in assigned_counts(workload).items()}
+    wanted = requested_pod_counts(workload)
+    return {name: min(count, wanted.get(name, count)) for name, count in assigned_pod_counts(workload).items()}

@@ -10,14 +10,14 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
-from admitq.workloads.pod_counts import assigned_counts
+from admitq.workloads.pod_counts import assigned_pod_counts
 from admitq_api.json_objects import JsonObject, select_fields, value_at, with_value, without_value_pruned
 from admitq_api.labels import Names
 from admitq_api.quantity import QuantityError, parse_quantity
 from admitq_api.semantic_equality import are_equivalent
 from admitq_api.syntax import check_dns_label
 
-Flavors = Callable[[str], JsonObject | None]
+FlavorLookup = Callable[[str], JsonObject | None]
 """Finds a ResourceFlavor by name."""
 
 _LABELS = ("metadata", "labels")
@@ -26,7 +26,7 @@ _NODE_SELECTOR = ("spec", "nodeSelector")
 _TOLERATIONS = ("spec", "tolerations")
 _SCHEDULING_GATES = ("spec", "schedulingGates")
 
-_RESTORED = (_LABELS, _ANNOTATIONS, _NODE_SELECTOR, _TOLERATIONS, _SCHEDULING_GATES)
+_INJECTED_PATHS = (_LABELS, _ANNOTATIONS, _NODE_SELECTOR, _TOLERATIONS, _SCHEDULING_GATES)
 """All that an injection may change in a template."""
 
 _CONTAINER_LISTS = ("containers", "initContainers", "ephemeralContainers")
@@ -36,7 +36,7 @@ _MERGE_KEYS_OF_PODS = {"hostAliases": ("ip",), "imagePullSecrets": ("name",)}
 """Lists that Kubernetes stores with equal keys but that a Workload, a custom resource, may not repeat."""
 
 
-class Conflict(ValueError):
+class InjectionConflict(ValueError):
     """An admission would overwrite what the job, or another part of the admission, says."""
 
 
@@ -56,7 +56,7 @@ class PodSetInfo:
     annotations: Mapping[str, str] = field(default_factory=dict[str, str])
     scheduling_gates: tuple[str, ...] = ()
 
-    def merged(self, other: "PodSetInfo") -> "PodSetInfo":
+    def merge(self, other: "PodSetInfo") -> "PodSetInfo":
         """Both together; name and count are this one's.
 
         Raises:
@@ -76,7 +76,7 @@ class PodSetInfo:
 
 
 @dataclass(frozen=True, slots=True)
-class Marks:
+class InjectedMarks:
     """Which marks of the admission pods carry, by feature gates read at the start."""
 
     queue_labels: bool = True
@@ -93,7 +93,7 @@ def injected_annotations(names: Names) -> frozenset[str]:
     return frozenset({names.workload, names.workload_slice_name})
 
 
-def infos_of(workload: JsonObject, flavors: Flavors, names: Names, marks: Marks) -> list[PodSetInfo]:
+def pod_set_infos(workload: JsonObject, flavors: FlavorLookup, names: Names, marks: InjectedMarks) -> list[PodSetInfo]:
     """What the Workload's admission, and then its admission checks in their order, give each podset.
 
     Raises:
@@ -101,20 +101,20 @@ def infos_of(workload: JsonObject, flavors: Flavors, names: Names, marks: Marks)
         FlavorMissing: an assigned flavor is not known.
     """
     assignments = value_at(workload, ("status", "admission", "podSetAssignments"), [])
-    infos = [_assigned(workload, assignment, flavors, names, marks) for assignment in assignments]
+    infos = [_assignment_info(workload, assignment, flavors, names, marks) for assignment in assignments]
     for check in value_at(workload, ("status", "admissionChecks"), []):
         for update in check.get("podSetUpdates") or ():
             infos = [
-                info.merged(_from_update(update)) if info.name == update.get("name") else info
+                info.merge(_check_update_info(update)) if info.name == update.get("name") else info
                 for info in infos
             ]
     return infos
 
 
-def _assigned(
-    workload: JsonObject, assignment: JsonObject, flavors: Flavors, names: Names, marks: Marks
+def _assignment_info(
+    workload: JsonObject, assignment: JsonObject, flavors: FlavorLookup, names: Names, marks: InjectedMarks
 ) -> PodSetInfo:
-    info = _of_flavors(workload, assignment, flavors)
+    info = _flavor_info(workload, assignment, flavors)
     info = replace(info, labels=_queue_labels(workload, info.name, names, marks))
     annotations = {names.workload: workload["metadata"]["name"]} if marks.workload_annotation else {}
     chain = value_at(workload, ("metadata", "annotations", names.workload_slice_name))
@@ -123,7 +123,7 @@ def _assigned(
     return replace(info, annotations=annotations)
 
 
-def of_flavors(workload: JsonObject, flavors: Flavors) -> list[PodSetInfo]:
+def flavor_infos(workload: JsonObject, flavors: FlavorLookup) -> list[PodSetInfo]:
     """What the assigned flavors alone give each podset: a selector of their nodes, and their tolerations.
 
     Raises:
@@ -131,18 +131,18 @@ def of_flavors(workload: JsonObject, flavors: Flavors) -> list[PodSetInfo]:
         FlavorMissing: an assigned flavor is not known.
     """
     assignments = value_at(workload, ("status", "admission", "podSetAssignments"), [])
-    return [_of_flavors(workload, assignment, flavors) for assignment in assignments]
+    return [_flavor_info(workload, assignment, flavors) for assignment in assignments]
 
 
-def _of_flavors(workload: JsonObject, assignment: JsonObject, flavors: Flavors) -> PodSetInfo:
+def _flavor_info(workload: JsonObject, assignment: JsonObject, flavors: FlavorLookup) -> PodSetInfo:
     name = assignment.get("name", "main")
-    info = PodSetInfo(name, assigned_counts(workload)[name])
+    info = PodSetInfo(name, assigned_pod_counts(workload)[name])
     for flavor_name in dict.fromkeys((assignment.get("flavors") or {}).values()):
         flavor = flavors(flavor_name)
         if flavor is None:
             raise FlavorMissing(f"ResourceFlavor {flavor_name} not found")
         spec = flavor.get("spec") or {}
-        info = info.merged(
+        info = info.merge(
             replace(
                 info,
                 node_selector=spec.get("nodeLabels") or {},
@@ -152,7 +152,7 @@ def _of_flavors(workload: JsonObject, assignment: JsonObject, flavors: Flavors) 
     return info
 
 
-def _queue_labels(workload: JsonObject, pod_set: str, names: Names, marks: Marks) -> dict[str, str]:
+def _queue_labels(workload: JsonObject, pod_set: str, names: Names, marks: InjectedMarks) -> dict[str, str]:
     labels = {names.podset: pod_set}
     if marks.queue_labels:
         queues = {
@@ -164,7 +164,7 @@ def _queue_labels(workload: JsonObject, pod_set: str, names: Names, marks: Marks
     return labels
 
 
-def _from_update(update: JsonObject) -> PodSetInfo:
+def _check_update_info(update: JsonObject) -> PodSetInfo:
     return PodSetInfo(
         update.get("name", ""),
         0,
@@ -178,7 +178,7 @@ def _from_update(update: JsonObject) -> PodSetInfo:
 # --- into templates and back -------------------------------------------------------------------------
 
 
-def inject(template: JsonObject, info: PodSetInfo) -> JsonObject:
+def inject_into_template(template: JsonObject, info: PodSetInfo) -> JsonObject:
     """The template with what the admission gives it.
 
     Raises:
@@ -204,13 +204,13 @@ def inject(template: JsonObject, info: PodSetInfo) -> JsonObject:
     return result
 
 
-def restore(template: JsonObject, original: JsonObject, keep_labels: Iterable[str] = ()) -> JsonObject:
+def restore_template(template: JsonObject, original: JsonObject, keep_labels: Iterable[str] = ()) -> JsonObject:
     """The template with all that injections change taken from the original.
 
     ``keep_labels`` are labels that the template has by nature and that the original may lack.
     """
     result = template
-    for path in _RESTORED:
+    for path in _INJECTED_PATHS:
         wanted = value_at(original, path)
         if path == _LABELS:
             own = value_at(template, path, {})
@@ -227,7 +227,7 @@ def restore(template: JsonObject, original: JsonObject, keep_labels: Iterable[st
 def _union(own: Mapping[str, str], added: Mapping[str, str], what: str) -> dict[str, str]:
     for key, value in added.items():
         if own.get(key, value) != value:
-            raise Conflict(f"{what}: {key} is {own[key]!r} already and cannot become {value!r}")
+            raise InjectionConflict(f"{what}: {key} is {own[key]!r} already and cannot become {value!r}")
     return {**own, **added}
 
 
@@ -250,7 +250,7 @@ def _with_tolerations(own: Sequence[JsonObject], added: Iterable[JsonObject]) ->
 # --- templates of Workloads --------------------------------------------------------------------------
 
 
-def sanitised(template: JsonObject, drop_labels: Iterable[str] = ()) -> JsonObject:
+def sanitise_template(template: JsonObject, drop_labels: Iterable[str] = ()) -> JsonObject:
     """The template as a Workload keeps it.
 
     Of its metadata only labels and annotations stay. Where Kubernetes accepts entries that repeat a merge
@@ -264,16 +264,16 @@ def sanitised(template: JsonObject, drop_labels: Iterable[str] = ()) -> JsonObje
     for name in _CONTAINER_LISTS:
         if spec.get(name):
             spec[name] = [
-                _without_repetition(_with_protocols(one), _MERGE_KEYS_OF_CONTAINERS) for one in spec[name]
+                _drop_repeated_items(_set_default_protocols(one), _MERGE_KEYS_OF_CONTAINERS) for one in spec[name]
             ]
     kept = {key: value for key, value in metadata.items() if value}
     return {
         **({"metadata": kept} if kept else {}),
-        "spec": _without_repetition(spec, _MERGE_KEYS_OF_PODS),
+        "spec": _drop_repeated_items(spec, _MERGE_KEYS_OF_PODS),
     }
 
 
-def _with_protocols(container: JsonObject) -> JsonObject:
+def _set_default_protocols(container: JsonObject) -> JsonObject:
     ports = container.get("ports") or []
     if all(port.get("protocol") for port in ports):
         return container
@@ -282,7 +282,7 @@ def _with_protocols(container: JsonObject) -> JsonObject:
     )
 
 
-def _without_repetition(owner: JsonObject, merge_keys: Mapping[str, tuple[str, ...]]) -> JsonObject:
+def _drop_repeated_items(owner: JsonObject, merge_keys: Mapping[str, tuple[str, ...]]) -> JsonObject:
     result = owner
     for name, keys in merge_keys.items():
         items = owner.get(name) or []
@@ -299,7 +299,7 @@ def _last(last: Mapping[tuple[Any, ...], Any], item: JsonObject, keys: tuple[str
 # --- comparing ---------------------------------------------------------------------------------------
 
 
-def same_pods(left: JsonObject, right: JsonObject, *, tolerations: bool = True) -> bool:
+def has_same_charges(left: JsonObject, right: JsonObject, *, tolerations: bool = True) -> bool:
     """Whether two templates ask for the same.
 
     Compares all that is charged: containers, init containers and sidecars, requests of the pod as a whole,
@@ -310,7 +310,7 @@ def same_pods(left: JsonObject, right: JsonObject, *, tolerations: bool = True) 
     is the same: an operator that writes its job back by a typed client drops what is empty.
     """
     one, other = left.get("spec") or {}, right.get("spec") or {}
-    if not _same_charges_of_pod(one, other):
+    if not _has_same_pod_level_charges(one, other):
         return False
     if any(
         not _same_containers(one.get(name) or [], other.get(name) or [])
@@ -322,7 +322,7 @@ def same_pods(left: JsonObject, right: JsonObject, *, tolerations: bool = True) 
     }
 
 
-def _same_charges_of_pod(one: JsonObject, other: JsonObject) -> bool:
+def _has_same_pod_level_charges(one: JsonObject, other: JsonObject) -> bool:
     """Whether what is charged apart from containers is the same.
 
     The API server gives pods the overhead of their RuntimeClass, which a template need not state.
@@ -345,7 +345,7 @@ def _same_containers(left: Sequence[JsonObject], right: Sequence[JsonObject]) ->
     return left == right or are_equivalent(left, right)
 
 
-def exact(quantity: Any) -> Fraction | Any:
+def exact_quantity(quantity: Any) -> Fraction | Any:
     """A quantity by value, so that notations of the same are the same; as it is where it cannot be read."""
     try:
         return parse_quantity(quantity)

@@ -10,43 +10,43 @@ from admitq_api.json_objects import JsonObject
 from admitq_api.stored_fields import MalformedField
 
 
-class Increase(NamedTuple):
+class RequestIncrease(NamedTuple):
     """A podset of a job that asks for more than it was granted: more pods, or more of a resource for each.
 
     ``resource`` is empty where the requests of a pod are not larger.
     """
 
     pod_set: str
-    wanted: int
-    granted: int
+    requested_count: int
+    granted_count: int
     resource: str
 
     @property
-    def pods(self) -> int:
+    def additional_pods(self) -> int:
         """How many pods the job asks for beyond those that were granted."""
-        return max(0, self.wanted - self.granted)
+        return max(0, self.requested_count - self.granted_count)
 
     def __str__(self) -> str:
         """Tell what is asked for and what was granted."""
-        if self.pods:
-            return f"podset {self.pod_set} asks for {self.wanted} pods, {self.granted} admitted"
+        if self.additional_pods:
+            return f"podset {self.pod_set} asks for {self.requested_count} pods, {self.granted_count} admitted"
         return f"pods of podset {self.pod_set} ask for more {self.resource} than was admitted"
 
 
-def increases(wanted: Sequence[JsonObject], granted: Sequence[JsonObject]) -> list[Increase]:
+def find_request_increases(wanted: Sequence[JsonObject], granted: Sequence[JsonObject]) -> list[RequestIncrease]:
     """Compare podsets of a job, by name, with what it was granted; returns those that ask for more.
 
     Both are podsets as a Workload lists them. The webhook compares a job with what it was before.
     """
     before = {one.get("name", "main"): one for one in granted}
-    found: list[Increase] = []
+    found: list[RequestIncrease] = []
     for one in wanted:
         name = one.get("name", "main")
         other = before.get(name)
         allowed = 0 if other is None else other.get("count", 1)
         resource = "" if other is None else _larger_request(one, other)
         if one.get("count", 1) > allowed or resource:
-            found.append(Increase(name, one.get("count", 1), allowed, resource))
+            found.append(RequestIncrease(name, one.get("count", 1), allowed, resource))
     return found
 
 

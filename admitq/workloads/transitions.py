@@ -8,7 +8,7 @@ wrote in between; lists in it are whole, so nothing of others is lost.
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from admitq.workloads.evictions import Returns, returning
+from admitq.workloads.evictions import RequeueTime, reasons_requeued
 from admitq_api import conditions
 from admitq_api.conditions import SECOND, ConditionType, Reason, create_deactivation_reason
 from admitq_api.json_objects import JsonObject, create_merge_patch, value_at
@@ -17,7 +17,7 @@ NOT_ALL_PODS_READY: Final = "Not all pods are ready or succeeded"
 NO_RESERVATION: Final = "The workload has no reservation"
 WORKLOAD_ADMITTED: Final = "The workload is admitted"
 CHECKS_OUTSTANDING: Final = "The workload has not all checks ready"
-RESET: Final = "Reset to Pending after eviction."
+CHECK_RESET_PREFIX: Final = "Reset to Pending after eviction."
 """How the message of a check begins that an eviction has reset."""
 
 LARGEST_COUNT: Final = 2**31 - 1
@@ -29,28 +29,28 @@ MOST_COUNTED_EVICTIONS: Final = 256
 _LONGEST_CAUSE: Final = 316
 """The most characters that the API server takes as the cause of evictions that are counted."""
 
-_COMES_BACK_AT_ONCE: Final = returning(Returns.AT_ONCE)
+_REASONS_REQUEUED_AT_ONCE: Final = reasons_requeued(RequeueTime.AT_ONCE)
 """Evictions after which the workload may be admitted again as soon as its job has stopped."""
 
-_COMES_BACK_AFTER_BACKOFF: Final = returning(Returns.AFTER_BACKOFF)
+_REASONS_REQUEUED_AFTER_BACKOFF: Final = reasons_requeued(RequeueTime.AFTER_BACKOFF)
 
 
-def condition(workload: JsonObject, type: ConditionType) -> conditions.Condition | None:  # noqa: A002 the API's name
+def find_condition(workload: JsonObject, type: ConditionType) -> conditions.Condition | None:  # noqa: A002 the API's name
     """A condition of the Workload."""
     return conditions.find_condition(value_at(workload, ("status", "conditions")), type)
 
 
-def holds(workload: JsonObject, type: ConditionType) -> bool:  # noqa: A002 the API's name
+def is_condition_true(workload: JsonObject, type: ConditionType) -> bool:  # noqa: A002 the API's name
     """Whether a condition of the Workload is True."""
     return conditions.is_true(value_at(workload, ("status", "conditions")), type)
 
 
 def is_reserved(workload: JsonObject) -> bool:
     """Whether quota is reserved for the Workload."""
-    return holds(workload, ConditionType.QUOTA_RESERVED)
+    return is_condition_true(workload, ConditionType.QUOTA_RESERVED)
 
 
-def reserved_in(workload: JsonObject) -> str:
+def reserved_cluster_queue(workload: JsonObject) -> str:
     """The ClusterQueue that holds quota for the Workload; empty without a reservation.
 
     An admission without a reservation is a leftover of another program.
@@ -63,23 +63,23 @@ def is_admitted(workload: JsonObject) -> bool:
 
     Another program may state Admitted without a reservation. Such a Workload holds no quota.
     """
-    return bool(reserved_in(workload)) and holds(workload, ConditionType.ADMITTED)
+    return bool(reserved_cluster_queue(workload)) and is_condition_true(workload, ConditionType.ADMITTED)
 
 
 def is_on_hold(workload: JsonObject) -> bool:
     """Whether the Workload is on hold: its job requests no quota for now."""
-    quota = condition(workload, ConditionType.QUOTA_RESERVED) or {}
+    quota = find_condition(workload, ConditionType.QUOTA_RESERVED) or {}
     return (quota.get("status"), quota.get("reason")) == ("False", Reason.ON_HOLD)
 
 
 def holds_quota(workload: JsonObject) -> bool:
     """Whether others lack quota for the sake of the Workload: once it has finished, it is free."""
-    return is_reserved(workload) and not holds(workload, ConditionType.FINISHED)
+    return is_reserved(workload) and not is_condition_true(workload, ConditionType.FINISHED)
 
 
-def is_over(workload: JsonObject) -> bool:
+def is_finished_or_deleting(workload: JsonObject) -> bool:
     """Whether the Workload has finished or is about to go."""
-    return "deletionTimestamp" in workload["metadata"] or holds(workload, ConditionType.FINISHED)
+    return "deletionTimestamp" in workload["metadata"] or is_condition_true(workload, ConditionType.FINISHED)
 
 
 def is_active(workload: JsonObject) -> bool:
@@ -87,16 +87,16 @@ def is_active(workload: JsonObject) -> bool:
     return value_at(workload, ("spec", "active"), True) is not False
 
 
-def since(workload: JsonObject, type: ConditionType) -> int | None:  # noqa: A002 the API's name
+def condition_since(workload: JsonObject, type: ConditionType) -> int | None:  # noqa: A002 the API's name
     """When the condition took its present status; nanoseconds, None without a readable one."""
-    found = condition(workload, type)
+    found = find_condition(workload, type)
     try:
         return None if found is None else conditions.parse_time(found.get("lastTransitionTime", ""))
     except (ValueError, TypeError):
         return None
 
 
-class Transition:
+class StatusTransition:
     """One change of a Workload's status in the making."""
 
     def __init__(self, workload: JsonObject, now: int) -> None:
@@ -107,9 +107,9 @@ class Transition:
 
     # --- parts -------------------------------------------------------------------------------------
 
-    def set(self, type: ConditionType, status: bool, reason: str, message: str) -> None:  # noqa: A002
+    def set_condition(self, type: ConditionType, status: bool, reason: str, message: str) -> None:  # noqa: A002
         """Set a condition. One that says so already is left alone, whatever generation it was written for."""
-        found = self.find(type)
+        found = self.find_condition(type)
         if found is not None and (found.get("status"), found.get("reason"), found.get("message")) == (
             str(status),
             str(reason),
@@ -126,15 +126,15 @@ class Transition:
             observed_generation=value_at(self._workload, ("metadata", "generation")),
         )
 
-    def drop(self, type: ConditionType) -> None:  # noqa: A002 the API's name
+    def remove_condition(self, type: ConditionType) -> None:  # noqa: A002 the API's name
         """Take a condition away."""
         self.status["conditions"] = conditions.without_condition(self.status.get("conditions"), type)
 
-    def find(self, type: ConditionType) -> conditions.Condition | None:  # noqa: A002 the API's name
+    def find_condition(self, type: ConditionType) -> conditions.Condition | None:  # noqa: A002 the API's name
         """A condition as it stands now."""
         return conditions.find_condition(self.status.get("conditions"), type)
 
-    def is_true(self, type: ConditionType) -> bool:  # noqa: A002 the API's name
+    def is_condition_true(self, type: ConditionType) -> bool:  # noqa: A002 the API's name
         """Whether a condition holds as it stands now."""
         return conditions.is_true(self.status.get("conditions"), type)
 
@@ -148,7 +148,7 @@ class Transition:
 
     def _without_leftovers(self) -> dict[str, Any]:
         """The status without an admission that another program left there although no quota is reserved."""
-        if self.is_true(ConditionType.QUOTA_RESERVED):
+        if self.is_condition_true(ConditionType.QUOTA_RESERVED):
             return self.status
         return {key: value for key, value in self.status.items() if key != "admission"}
 
@@ -162,30 +162,30 @@ class Transition:
         """
         cause = cause[:_LONGEST_CAUSE].rstrip(",:")
         told = create_deactivation_reason(cause) if reason == Reason.DEACTIVATED else reason
-        self.set(ConditionType.EVICTED, True, told, message)
+        self.set_condition(ConditionType.EVICTED, True, told, message)
         self._reset_for_eviction(told, message)
         self._count_eviction(reason, cause)
 
     def preempt(self, reason: str, message: str) -> None:
         """Evict for another workload's sake; ``reason`` tells by what right."""
         self.evict(Reason.PREEMPTED, message)
-        self.set(ConditionType.PREEMPTED, True, reason, message)
+        self.set_condition(ConditionType.PREEMPTED, True, reason, message)
 
     def _reset_for_eviction(self, reason: str, message: str) -> None:
         """Reset what was decided for the evicted admission: clusters, nodes, checks and gates."""
         for field in ("clusterName", "nominatedClusterNames", "unhealthyNodes"):
             self.status.pop(field, None)
-        if self.is_true(ConditionType.BLOCKED_ON_PREEMPTION_GATES):
-            self.set(ConditionType.BLOCKED_ON_PREEMPTION_GATES, False, reason, message)
+        if self.is_condition_true(ConditionType.BLOCKED_ON_PREEMPTION_GATES):
+            self.set_condition(ConditionType.BLOCKED_ON_PREEMPTION_GATES, False, reason, message)
         self._reset_checks_and_gates(lambda _: True)
 
     def _reset_checks_and_gates(self, is_outdated: Callable[[JsonObject], bool]) -> None:
         """Reset those checks and gates that are outdated."""
-        for field, reset in (("admissionChecks", self._reset), ("preemptionGates", self._closed)):
+        for field, reset in (("admissionChecks", self._reset_check), ("preemptionGates", self._close_gate)):
             if self.status.get(field):
                 self.status[field] = [reset(one) if is_outdated(one) else one for one in self.status[field]]
 
-    def _reset(self, check: JsonObject) -> JsonObject:
+    def _reset_check(self, check: JsonObject) -> JsonObject:
         """The check as an eviction leaves it: a retry is counted; a check that was Ready has no count."""
         state = check.get("state")
         if state == "Pending":
@@ -193,7 +193,7 @@ class Transition:
         result = {key: value for key, value in check.items() if key != "podSetUpdates"}
         result |= {
             "state": "Pending",
-            "message": f"{RESET} Previously: {state}",
+            "message": f"{CHECK_RESET_PREFIX} Previously: {state}",
             "lastTransitionTime": conditions.format_time(self._now),
         }
         if state == "Ready":
@@ -202,7 +202,7 @@ class Transition:
             result["retryCount"] = _next_count(check.get("retryCount"))
         return result
 
-    def _closed(self, gate: JsonObject) -> JsonObject:
+    def _close_gate(self, gate: JsonObject) -> JsonObject:
         if gate.get("position") == "Closed":
             return gate
         return {**gate, "position": "Closed", "lastTransitionTime": conditions.format_time(self._now)}
@@ -223,21 +223,21 @@ class Transition:
 
     def release(self, reason: str, message: str) -> None:
         """Give the reservation back: the workload waits again, for the reason given."""
-        self.set(ConditionType.QUOTA_RESERVED, False, reason, message)
+        self.set_condition(ConditionType.QUOTA_RESERVED, False, reason, message)
         self.status.pop("admission", None)
         self.end_admission()
-        self.not_started()
+        self.reset_pods_ready()
 
     def end_admission(self) -> None:
         """State that there is no admission without quota, and add up how long there was one."""
-        admitted = self.find(ConditionType.ADMITTED)
+        admitted = self.find_condition(ConditionType.ADMITTED)
         if admitted is not None and admitted.get("status") == "True":
-            self.accumulate(self._now - conditions.parse_time(admitted["lastTransitionTime"]))
-        self.set(ConditionType.ADMITTED, False, Reason.NO_RESERVATION, NO_RESERVATION)
+            self.add_execution_time(self._now - conditions.parse_time(admitted["lastTransitionTime"]))
+        self.set_condition(ConditionType.ADMITTED, False, Reason.NO_RESERVATION, NO_RESERVATION)
 
-    def accumulate(self, ran: int) -> None:
+    def add_execution_time(self, ran: int) -> None:
         """Add the time of an admission that ended, in nanoseconds, to that of former ones."""
-        if loses_past_execution({"status": self.status}):
+        if forgets_past_execution_time({"status": self.status}):
             self.status.pop("accumulatedPastExecutionTimeSeconds", None)
             return
         past = self.status.get("accumulatedPastExecutionTimeSeconds") or 0
@@ -252,13 +252,13 @@ class Transition:
         So are checks that asked for a retry since: this is the retry, and no cycle tries a workload that has
         such a check.
         """
-        evicted = self.find(ConditionType.EVICTED) or {}
+        evicted = self.find_condition(ConditionType.EVICTED) or {}
         reason, message = evicted.get("reason", ""), evicted.get("message", "")
         if not self._is_backoff_over(evicted):
             # Its time is that of this return, from when on the wait is measured; it may have returned before.
-            self.drop(ConditionType.REQUEUED)
-            returns = may_return and reason in _COMES_BACK_AT_ONCE
-            self.set(ConditionType.REQUEUED, returns, reason, message)
+            self.remove_condition(ConditionType.REQUEUED)
+            returns = may_return and reason in _REASONS_REQUEUED_AT_ONCE
+            self.set_condition(ConditionType.REQUEUED, returns, reason, message)
         if evicted:
             began = conditions.parse_time(evicted["lastTransitionTime"])
             self._reset_checks_and_gates(
@@ -270,79 +270,79 @@ class Transition:
 
     def _is_backoff_over(self, evicted: Mapping[str, Any]) -> bool:
         """Whether the backoff of the eviction has ended: its end is stated, and no time is waited for."""
-        requeued = self.find(ConditionType.REQUEUED) or {}
+        requeued = self.find_condition(ConditionType.REQUEUED) or {}
         return (
-            evicted.get("reason") in _COMES_BACK_AFTER_BACKOFF
+            evicted.get("reason") in _REASONS_REQUEUED_AFTER_BACKOFF
             and (requeued.get("status"), requeued.get("reason")) == ("True", Reason.BACKOFF_FINISHED)
             and not (self.status.get("requeueState") or {}).get("requeueAt")
             and conditions.parse_time(requeued["lastTransitionTime"])
             >= conditions.parse_time(evicted["lastTransitionTime"])
         )
 
-    def not_started(self) -> None:
+    def reset_pods_ready(self) -> None:
         """State that no pod can be ready, where something else was stated about pods."""
-        ready = self.find(ConditionType.PODS_READY)
+        ready = self.find_condition(ConditionType.PODS_READY)
         if ready is not None and (ready.get("status"), ready.get("reason")) != (
             "False",
             Reason.WAIT_FOR_START,
         ):
-            self.set(ConditionType.PODS_READY, False, Reason.WAIT_FOR_START, NOT_ALL_PODS_READY)
+            self.set_condition(ConditionType.PODS_READY, False, Reason.WAIT_FOR_START, NOT_ALL_PODS_READY)
 
-    def await_pods(self) -> None:
+    def add_pods_ready(self) -> None:
         """State that no pod is ready yet, where something is stated about quota and nothing about pods."""
-        if self.find(ConditionType.QUOTA_RESERVED) is None or self.find(ConditionType.PODS_READY):
+        if self.find_condition(ConditionType.QUOTA_RESERVED) is None or self.find_condition(ConditionType.PODS_READY):
             return
-        self.set(ConditionType.PODS_READY, False, Reason.WAIT_FOR_START, NOT_ALL_PODS_READY)
+        self.set_condition(ConditionType.PODS_READY, False, Reason.WAIT_FOR_START, NOT_ALL_PODS_READY)
 
-    def pods_ready(self, *, admitted: bool, ready: bool) -> None:
+    def update_pods_ready(self, *, admitted: bool, ready: bool) -> None:
         """State whether the pods are ready.
 
         Once they were and are no longer, the workload recovers; it does so until they are again. That pods
         have not started yet is stated by the writes that reserve quota or tell why not, and costs none here.
         """
-        before = self.find(ConditionType.PODS_READY)
+        before = self.find_condition(ConditionType.PODS_READY)
         if not admitted or (before is None and not ready):
-            self.not_started()
+            self.reset_pods_ready()
             return
         before = before or {}
         was_ready, reason = before.get("status") == "True", before.get("reason")
         recovering = reason in {Reason.WAIT_FOR_RECOVERY, Reason.RECOVERED}
         if ready:
-            self.set(
+            self.set_condition(
                 ConditionType.PODS_READY,
                 True,
                 Reason.RECOVERED if recovering else Reason.STARTED,
                 "All pods reached readiness and the workload is running",
             )
         elif was_ready or reason == Reason.WAIT_FOR_RECOVERY:
-            self.set(
+            self.set_condition(
                 ConditionType.PODS_READY,
                 False,
                 Reason.WAIT_FOR_RECOVERY,
                 "At least one pod has failed, waiting for recovery",
             )
         else:
-            self.set(ConditionType.PODS_READY, False, Reason.WAIT_FOR_START, NOT_ALL_PODS_READY)
+            self.set_condition(ConditionType.PODS_READY, False, Reason.WAIT_FOR_START, NOT_ALL_PODS_READY)
 
     def finish(self, reason: str, message: str) -> None:
         """End the workload for good."""
-        self.set(ConditionType.FINISHED, True, reason, message)
+        self.set_condition(ConditionType.FINISHED, True, reason, message)
 
 
 def _next_count(count: int | None) -> int:
     return min((count or 0) + 1, LARGEST_COUNT)
 
 
-def loses_past_execution(workload: JsonObject) -> bool:
+def forgets_past_execution_time(workload: JsonObject) -> bool:
     """Whether the time of former admissions is forgotten.
 
     A workload that was deactivated because it used up all its time begins with none if it returns.
     """
-    evicted = condition(workload, ConditionType.EVICTED) or {}
+    evicted = find_condition(workload, ConditionType.EVICTED) or {}
     return evicted.get("reason") == create_deactivation_reason(Reason.MAXIMUM_EXECUTION_TIME_EXCEEDED)
 
 
-def evictions_of(workload: JsonObject, reason: str, cause: str) -> int:
+def count_evictions(workload: JsonObject, reason: str, cause: str) -> int:
     """How often the Workload was evicted for this reason and cause so far."""
     for count in value_at(workload, ("status", "schedulingStats", "evictions"), []):
         if (count.get("reason"), count.get("underlyingCause") or "") == (reason, cause):

@@ -18,8 +18,8 @@ from admitq.serving.server import Server
 from admitq.serving.tls import LiveCertificate
 from admitq_webhooks.large_reviews import LargeReviews
 from admitq_webhooks.policy import configured_policy
-from admitq_webhooks.review_child import Start
-from admitq_webhooks.routes import routes
+from admitq_webhooks.review_child import StartMessage
+from admitq_webhooks.routes import review_handlers
 
 QUEUE = "queue"
 IN_PROCESS = "in-process"
@@ -71,10 +71,10 @@ async def serve(*, in_process: bool) -> None:
     settings = load_settings(None)
     world = OneQueue()
     policy = configured_policy(settings.configuration, settings.gates, settings.integrations)
-    handlers = routes(policy, world, settings.known)
-    large = LargeReviews(Start(settings.configuration, settings.gates), world)
+    handlers = review_handlers(policy, world, settings.known)
+    large = LargeReviews(StartMessage(settings.configuration, settings.gates), world)
     if not in_process:
-        handlers = {path: large.instead_of(handler) for path, handler in handlers.items()}
+        handlers = {path: large.wrap(handler) for path, handler in handlers.items()}
     authority = make_authority(time.time_ns(), name="bench")
     live = LiveCertificate()
     live.use(make_leaf(authority, time.time_ns(), names=("localhost",), name="bench"))

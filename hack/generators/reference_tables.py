@@ -12,7 +12,7 @@ from admitq.core.lifecycle import EDGES, MEANINGS, Phase
 from admitq.integrations.base import Integration
 from admitq.integrations.capabilities import CAPABILITIES, Capability
 from admitq.integrations.registry import BUILT_IN_KINDS
-from admitq.metrics.table import TABLE, Type
+from admitq.metrics.table import TABLE, SeriesType
 from admitq.workloads.evictions import EVICTIONS
 from admitq_api.labels import DEFAULT_GROUP, names_for
 from generators import chart_values
@@ -43,7 +43,7 @@ def metrics() -> str:
             f"`{prefix}_{series.name}`",
             series.type.value,
             ", ".join(f"`{label}`" for label in series.labels),
-            ", ".join(series.carries),
+            ", ".join(series.label_sources),
             series.help,
         )
         for series in TABLE
@@ -63,7 +63,7 @@ def metrics() -> str:
             [
                 (f"`{prefix}_{series.name}`", ", ".join(f"{bound:g}" for bound in series.buckets))
                 for series in TABLE
-                if series.type is Type.HISTOGRAM
+                if series.type is SeriesType.HISTOGRAM
             ],
         ),
     )
@@ -123,13 +123,13 @@ def lifecycle() -> str:
     ]
     evictions = [
         (
-            f"`{one.told}`",
+            f"`{one.condition_reason}`",
             one.trigger,
-            f"`{one.event}`",
+            f"`{one.event_reason}`",
             f"`{one.reason}`",
             f"`{one.cause}`" if one.cause else "",
-            one.returns.value,
-            f"`{one.returns_with}`",
+            one.requeue_time.value,
+            f"`{one.requeued_reason}`",
         )
         for one in EVICTIONS
     ]

@@ -10,11 +10,11 @@ from admitq.runtime.controller import Controller
 from admitq.runtime.kinds import kinds_of
 from admitq.runtime.store import Key, Store
 from admitq.runtime.watcher import Watcher
-from admitq.workloads.admission_check_states import Statement, checks_of, with_statement
+from admitq.workloads.admission_check_states import AdmissionCheckReport, listed_checks, update_check
 from admitq_api.conditions import find_condition, is_true, with_condition
 from admitq_api.labels import Names
 
-Judge = Callable[[dict[str, Any], Any], Statement | None]
+Judge = Callable[[dict[str, Any], Any], AdmissionCheckReport | None]
 """Return the new state of a check of a Workload; None leaves the check unchanged."""
 
 
@@ -66,12 +66,12 @@ class ExampleCheck:
             return
         if is_true(conditions, "Evicted") or is_true(conditions, "Finished"):
             return
-        before = checks = checks_of(workload)
+        before = checks = listed_checks(workload)
         for listed in before:
             check = self._checks.get("", listed["name"])
             if check is not None and check["spec"]["controllerName"] == self._name:
                 statement = self._judge(workload, listed)
-                checks = checks if statement is None else with_statement(checks, statement, time.time_ns())
+                checks = checks if statement is None else update_check(checks, statement, time.time_ns())
         if checks != before:
             await self._write(self._kinds.workloads, workload, {"admissionChecks": checks})
 

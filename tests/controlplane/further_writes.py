@@ -6,7 +6,7 @@ Counters of queues are not among the ends: the laws of rest compare them with th
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from admitq.workloads.transitions import Transition, holds, is_reserved
+from admitq.workloads.transitions import StatusTransition, is_condition_true, is_reserved
 from admitq_api.conditions import SECOND, ConditionType, Reason
 from admitq_api.json_objects import JsonObject, value_at, with_value
 from admitq_api.labels import names_for
@@ -52,7 +52,7 @@ async def waiting_slice(stage: Stage) -> JsonObject:
 
 
 async def _living(stage: Stage) -> list[dict[str, Any]]:
-    return [one for one in await stage.workloads(JOB) if not holds(one, ConditionType.FINISHED)]
+    return [one for one in await stage.workloads(JOB) if not is_condition_true(one, ConditionType.FINISHED)]
 
 
 # --- changes --------------------------------------------------------------------------------------
@@ -63,10 +63,10 @@ def resized(pods: int) -> Change:
     return lambda workload, _: with_value(workload, ("spec", "podSets", 0, "count"), pods)
 
 
-def assign(pods: int) -> Callable[[Transition], None]:
+def assign(pods: int) -> Callable[[StatusTransition], None]:
     """State that so many pods have quota, of a CPU each."""
 
-    def assigned(transition: Transition) -> None:
+    def assigned(transition: StatusTransition) -> None:
         admission: JsonObject = transition.status["admission"]
         [assignment] = admission["podSetAssignments"]
         fewer = {**assignment, "count": pods, "resourceUsage": {"cpu": str(pods)}}
@@ -440,7 +440,7 @@ RETENTION: Final[Sequence[Row]] = (
         ("quota_release.evicted", "workload.set_inactive", "workload.evict_inactive"),
         job_admitted,
         status(
-            lambda one: one.set(
+            lambda one: one.set_condition(
                 ConditionType.DEACTIVATION_TARGET, True, Reason.MAXIMUM_EXECUTION_TIME_EXCEEDED, "too long"
             )
         ),

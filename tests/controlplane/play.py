@@ -300,7 +300,7 @@ class Play:
         await self.stage.transit(name, lambda change: change.finish("Succeeded", "done"))
 
     async def _pods_ready(self, name: str) -> None:
-        await self.stage.transit(name, lambda change: change.pods_ready(admitted=True, ready=True))
+        await self.stage.transit(name, lambda change: change.update_pods_ready(admitted=True, ready=True))
 
     async def _release(self, name: str) -> None:
         """End an eviction, as the owner of an evicted Workload does when nothing of it runs any more."""

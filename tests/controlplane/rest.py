@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from admitq.integrations.ownership import get_controller
 from admitq.runtime.resources import JOBS
-from admitq.workloads.evictions import Returns, returning
-from admitq.workloads.transitions import holds, holds_quota, is_active, is_over, is_reserved
+from admitq.workloads.evictions import RequeueTime, reasons_requeued
+from admitq.workloads.transitions import is_condition_true, holds_quota, is_active, is_finished_or_deleting, is_reserved
 from admitq_api.conditions import ConditionType, Reason
 from admitq_api.json_objects import JsonObject, value_at
 from admitq_api.labels import Names
@@ -22,7 +22,7 @@ _HELD_BACK: Final = frozenset(
     {Reason.ON_HOLD, Reason.ADMISSION_GATED, Reason.MISCONFIGURED, Reason.SUSPENDED}
 )
 """Reasons why a Workload waits that do not end with free quota."""
-_STAYS_OUT: Final = returning(Returns.AT_ONCE)
+_STAYS_OUT: Final = reasons_requeued(RequeueTime.AT_ONCE)
 """Evictions that end at once: where one does not, something else than admitq is to end it."""
 
 
@@ -84,7 +84,7 @@ def facts(seen: Snapshot, subject: str, names: Names) -> dict[str, Any]:
 
 def _slices(workloads: Sequence[JsonObject]) -> list[JsonObject]:
     """The slices of an elastic job that are not over, the one with quota first."""
-    living = [one for one in workloads if _is_slice(one) and not holds(one, ConditionType.FINISHED)]
+    living = [one for one in workloads if _is_slice(one) and not is_condition_true(one, ConditionType.FINISHED)]
     return sorted(living, key=is_reserved, reverse=True)
 
 
@@ -200,21 +200,21 @@ def _of_each(seen: Snapshot, now: str) -> Iterator[str]:
     free = _nominal(seen.cluster_queue) - sum(map(held_cpu, _reserving(seen)))
     for workload in seen.workloads:
         name = workload["metadata"]["name"]
-        if holds(workload, ConditionType.FINISHED):
+        if is_condition_true(workload, ConditionType.FINISHED):
             continue
-        reserved, admitted = is_reserved(workload), holds(workload, ConditionType.ADMITTED)
+        reserved, admitted = is_reserved(workload), is_condition_true(workload, ConditionType.ADMITTED)
         if admitted and not reserved:
             yield f"{name} is admitted without quota"
         if not reserved and value_at(workload, ("status", "admission")) is not None:
             yield f"{name} has an admission without quota"
-        if reserved and holds(workload, ConditionType.EVICTED) and get_controller(workload) is not None:
+        if reserved and is_condition_true(workload, ConditionType.EVICTED) and get_controller(workload) is not None:
             yield f"{name} is evicted, and its quota is not released"
         if not is_active(workload):
             if reserved and get_controller(workload) is not None:
                 yield f"{name} is inactive and holds quota"
             continue
         lacks_check = value_at(workload, ("status", "admissionChecks"), [])
-        if reserved and not (admitted or lacks_check or holds(workload, ConditionType.EVICTED)):
+        if reserved and not (admitted or lacks_check or is_condition_true(workload, ConditionType.EVICTED)):
             yield f"{name} holds quota, lacks no check, and is not admitted"
         if not reserved:
             within_reach = free + _held_by_original(workload, seen)
@@ -233,7 +233,7 @@ def _waits_in_vain(workload: JsonObject, free: int, now: str) -> Iterator[str]:
     if quota is None:
         yield "waits and does not say why"
         return
-    if quota[1] in _HELD_BACK or holds(workload, ConditionType.WAITING_FOR_REPLACEMENT_PODS):
+    if quota[1] in _HELD_BACK or is_condition_true(workload, ConditionType.WAITING_FOR_REPLACEMENT_PODS):
         return
     if (due := value_at(workload, ("status", "requeueState", "requeueAt"))) is not None:
         if due < now:
@@ -270,9 +270,9 @@ def _of_jobs(seen: Snapshot) -> Iterator[str]:
     for job in seen.jobs:
         name, uid = job["metadata"]["name"], job["metadata"]["uid"]
         mine = [one for one in seen.workloads if (get_controller(one) or {}).get("uid") == uid]
-        living = [one for one in mine if not holds(one, ConditionType.FINISHED)]
+        living = [one for one in mine if not is_condition_true(one, ConditionType.FINISHED)]
         yield from _of_number(name, mine, living)
-        admitted = any(holds(one, ConditionType.ADMITTED) for one in living)
+        admitted = any(is_condition_true(one, ConditionType.ADMITTED) for one in living)
         if _runs(job) != ("running" if admitted else "suspended"):
             yield f"Job {name} is {_runs(job)}, and {'' if admitted else 'not '}admitted"
         if not admitted and value_at(job, ("status", "active"), 0):
@@ -319,7 +319,7 @@ def _of_quota(seen: Snapshot) -> Iterator[str]:
 
 def _counted(queued: Sequence[JsonObject], reserving: Sequence[JsonObject]) -> dict[str, int]:
     """The counters that a queue has to state, from its Workloads and those with quota."""
-    admitted = [one for one in reserving if holds(one, ConditionType.ADMITTED)]
+    admitted = [one for one in reserving if is_condition_true(one, ConditionType.ADMITTED)]
     return {
         "pendingWorkloads": sum(map(_is_pending, queued)),
         "reservingWorkloads": len(reserving),
@@ -342,7 +342,7 @@ def _is_pending(workload: JsonObject) -> bool:
     return (
         is_active(workload)
         and not is_reserved(workload)
-        and not is_over(workload)
+        and not is_finished_or_deleting(workload)
         and reason not in {Reason.ON_HOLD, Reason.ADMISSION_GATED}
-        and not holds(workload, ConditionType.WAITING_FOR_REPLACEMENT_PODS)
+        and not is_condition_true(workload, ConditionType.WAITING_FOR_REPLACEMENT_PODS)
     )

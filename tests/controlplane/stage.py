@@ -13,7 +13,7 @@ from admitq.runtime.client import Client
 from admitq.runtime.errors import ApiError
 from admitq.runtime.kinds import Kinds, kinds_of
 from admitq.runtime.resources import EVENTS, JOBS, PODS, Resource
-from admitq.workloads.transitions import Transition
+from admitq.workloads.transitions import StatusTransition
 from admitq_api.json_objects import create_merge_patch, value_at
 from admitq_api.labels import Names
 from localcluster.waiting import eventually
@@ -141,11 +141,11 @@ class Stage:
         namespace = self.namespace if resource.namespaced else None
         return await self.client.merge_patch(resource, name, patch, namespace, subresource)
 
-    async def transit(self, workload: str, what: Callable[[Transition], object]) -> None:
+    async def transit(self, workload: str, what: Callable[[StatusTransition], object]) -> None:
         """Have something happen to a Workload, of which another controller would tell in its status."""
 
         async def done() -> bool:
-            change = Transition(await self.get(self.kinds.workloads, workload), time.time_ns())
+            change = StatusTransition(await self.get(self.kinds.workloads, workload), time.time_ns())
             what(change)
             if (patch := change.patch()) is not None:
                 await self.change(self.kinds.workloads, workload, patch, "status")

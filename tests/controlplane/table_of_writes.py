@@ -163,7 +163,7 @@ TABLE: Final[Mapping[str, tuple[Row, ...]]] = {
             "admit-without-reservation",
             ("transitions.end_admission", "workload.report_pending"),
             job_waits,
-            status(lambda one: one.set(ConditionType.ADMITTED, True, Reason.ADMITTED, "m")),
+            status(lambda one: one.set_condition(ConditionType.ADMITTED, True, Reason.ADMITTED, "m")),
             {
                 **_STOPPED,
                 "ClusterQueue": _queue(admitted=0, cpu=0, pending=1),
@@ -182,7 +182,7 @@ TABLE: Final[Mapping[str, tuple[Row, ...]]] = {
             "say-why-it-waits",
             ("admission_patches.pending_patch", "workload.report_pending"),
             job_waits,
-            status(lambda one: one.set(ConditionType.QUOTA_RESERVED, False, Reason.PENDING_EVALUATION, "m")),
+            status(lambda one: one.set_condition(ConditionType.QUOTA_RESERVED, False, Reason.PENDING_EVALUATION, "m")),
             {**_STOPPED, "LocalQueues": {"lq": _queue(admitted=0, cpu=0, pending=1)}},
         ),
     ),
@@ -253,7 +253,7 @@ TABLE: Final[Mapping[str, tuple[Row, ...]]] = {
             ("workload.deactivate_after_execution_limit", "workload.set_inactive", "workload.evict_inactive"),
             job_runs,
             status(
-                lambda one: one.set(
+                lambda one: one.set_condition(
                     ConditionType.DEACTIVATION_TARGET,
                     True,
                     Reason.MAXIMUM_EXECUTION_TIME_EXCEEDED,
@@ -501,7 +501,7 @@ TABLE: Final[Mapping[str, tuple[Row, ...]]] = {
             "pods-not-ready-though-they-are",
             ("transitions.pods_ready", "job._pods_ready"),
             job_runs,
-            status(lambda one: one.set(ConditionType.PODS_READY, False, Reason.WAIT_FOR_START, "m")),
+            status(lambda one: one.set_condition(ConditionType.PODS_READY, False, Reason.WAIT_FOR_START, "m")),
             _RUNS,
             nothing,
         ),
@@ -509,7 +509,7 @@ TABLE: Final[Mapping[str, tuple[Row, ...]]] = {
             "pods-ready",
             ("transitions.pods_ready", "job._pods_ready"),
             alone_admitted,
-            status(lambda one: one.pods_ready(admitted=True, ready=True)),
+            status(lambda one: one.update_pods_ready(admitted=True, ready=True)),
             {**_ADMITTED, "PodsReady": "True Started"},
         ),
         _alone(

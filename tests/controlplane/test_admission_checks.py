@@ -6,7 +6,7 @@ import pytest
 
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import JOBS
-from admitq.workloads.admission_check_states import State, Statement
+from admitq.workloads.admission_check_states import AdmissionCheckState, AdmissionCheckReport
 from admitq_api.conditions import parse_time
 from admitq_api.json_objects import value_at
 from localcluster.installation import Installation
@@ -62,20 +62,20 @@ async def said(stage: Stage, type_: str) -> tuple[str, str, str]:
     return found
 
 
-def ready(_: dict[str, Any], check: Any) -> Statement:
-    return Statement(check["name"], State.READY, "fine")
+def ready(_: dict[str, Any], check: Any) -> AdmissionCheckReport:
+    return AdmissionCheckReport(check["name"], AdmissionCheckState.READY, "fine")
 
 
 def idle(_: dict[str, Any], check: Any) -> None:
     return None
 
 
-def once(first: Statement) -> Judge:
+def once(first: AdmissionCheckReport) -> Judge:
     """States this the first time, and that the check is ready after an eviction."""
 
-    def judge(workload: dict[str, Any], check: Any) -> Statement:
+    def judge(workload: dict[str, Any], check: Any) -> AdmissionCheckReport:
         again = check["message"].startswith("Reset to Pending") or check["state"] == "Ready"
-        return Statement(check["name"], State.READY) if again else first
+        return AdmissionCheckReport(check["name"], AdmissionCheckState.READY) if again else first
 
     return judge
 
@@ -94,7 +94,7 @@ async def test_a_ready_check_admits_and_is_left_alone(stage: Stage, begin: Begin
 
 async def test_pending_check_holds_quota_and_reports_its_message(stage: Stage, begin: Begin) -> None:
     await queues(stage, "a")
-    begin(lambda _, check: Statement(check["name"], State.PENDING, "nodes in 5 minutes"))
+    begin(lambda _, check: AdmissionCheckReport(check["name"], AdmissionCheckState.PENDING, "nodes in 5 minutes"))
     await stage.job()
     await stage.until_told("Job", "j", "UpdatedAdmissionCheck", f"{stage.own('a')}: nodes in 5 minutes")
     assert await stage.condition("Admitted") == (
@@ -112,7 +112,7 @@ async def test_pending_check_holds_quota_and_reports_its_message(stage: Stage, b
 
 async def test_a_retry_without_a_wait_comes_back_at_once(stage: Stage, begin: Begin) -> None:
     await queues(stage, "a")
-    begin(once(Statement(stage.own("a"), State.RETRY, "no nodes")))
+    begin(once(AdmissionCheckReport(stage.own("a"), AdmissionCheckState.RETRY, "no nodes")))
     await stage.job()
     await stage.until_running()
     workload = await stage.workload()
@@ -131,7 +131,7 @@ async def test_a_retry_without_a_wait_comes_back_at_once(stage: Stage, begin: Be
 
 async def test_a_retry_with_a_wait_comes_back_after_it(stage: Stage, begin: Begin) -> None:
     await queues(stage, "a")
-    begin(once(Statement(stage.own("a"), State.RETRY, requeue_after_seconds=3)))
+    begin(once(AdmissionCheckReport(stage.own("a"), AdmissionCheckState.RETRY, requeue_after_seconds=3)))
     async with recorded(stage) as record:
         await stage.job()
         waiting = await eventually(lambda: record.when("j", "Requeued", "AdmissionCheck"))
@@ -157,18 +157,18 @@ async def test_a_retry_with_a_wait_comes_back_after_it(stage: Stage, begin: Begi
 
 async def test_a_retry_stops_what_runs_and_starts_it_again(stage: Stage, begin: Begin) -> None:
     await queues(stage, "a")
-    answers: dict[str, State] = {"first": State.READY}
+    answers: dict[str, AdmissionCheckState] = {"first": AdmissionCheckState.READY}
 
-    def judge(_: dict[str, Any], check: Any) -> Statement:
+    def judge(_: dict[str, Any], check: Any) -> AdmissionCheckReport:
         updates = ({"name": "main", "nodeSelector": {"example.com/n": str(check.get("retryCount", 0))}},)
-        state = answers["first"] if not check.get("retryCount") else State.READY
-        return Statement(check["name"], state, pod_set_updates=updates if state == State.READY else ())
+        state = answers["first"] if not check.get("retryCount") else AdmissionCheckState.READY
+        return AdmissionCheckReport(check["name"], state, pod_set_updates=updates if state == AdmissionCheckState.READY else ())
 
     controller = begin(judge)
     await stage.job()
     await stage.until_running()
     assert (await stage.get(JOBS, "j"))["spec"]["template"]["spec"]["nodeSelector"] == {"example.com/n": "0"}
-    answers["first"] = State.RETRY
+    answers["first"] = AdmissionCheckState.RETRY
     controller.requeue_workloads()
 
     async def selected() -> Any:
@@ -180,7 +180,7 @@ async def test_a_retry_stops_what_runs_and_starts_it_again(stage: Stage, begin: 
 
 async def test_a_rejection_deactivates_and_a_reactivation_begins_anew(stage: Stage, begin: Begin) -> None:
     await queues(stage, "a")
-    begin(once(Statement(stage.own("a"), State.REJECTED, "too big")))
+    begin(once(AdmissionCheckReport(stage.own("a"), AdmissionCheckState.REJECTED, "too big")))
     await stage.job()
     await stage.until_condition("QuotaReserved", "Deactivated")
     workload = await stage.workload()
@@ -217,10 +217,10 @@ async def test_all_checks_have_to_be_ready(stage: Stage, begin: Begin) -> None:
 async def test_a_rejection_goes_before_a_retry(stage: Stage, begin: Begin) -> None:
     await queues(stage, "a", "b", "c")
 
-    def judge(_: dict[str, Any], check: Any) -> Statement:
+    def judge(_: dict[str, Any], check: Any) -> AdmissionCheckReport:
         retried = check["name"] == stage.own("a")
         message = "why" if check["name"] == stage.own("b") else ""
-        return Statement(check["name"], State.RETRY if retried else State.REJECTED, message)
+        return AdmissionCheckReport(check["name"], AdmissionCheckState.RETRY if retried else AdmissionCheckState.REJECTED, message)
 
     begin(judge)
     await stage.job()
@@ -265,9 +265,9 @@ def updating(stage: Stage, updates: dict[str, dict[str, Any]]) -> Judge:
     """Each check is ready with the update that it is to make to the podset ``main``."""
     by_name = {stage.own(name): update for name, update in updates.items()}
 
-    def judge(_: dict[str, Any], check: Any) -> Statement:
+    def judge(_: dict[str, Any], check: Any) -> AdmissionCheckReport:
         update = {"name": "main", **by_name[check["name"]]}
-        return Statement(check["name"], State.READY, pod_set_updates=(update,))
+        return AdmissionCheckReport(check["name"], AdmissionCheckState.READY, pod_set_updates=(update,))
 
     return judge
 

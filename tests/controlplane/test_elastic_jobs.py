@@ -14,7 +14,7 @@ from admitq.integrations.kinds.raycluster import RAY_CLUSTER
 from admitq.integrations.kinds.rayjob import RAY_JOB
 from admitq.integrations.kinds.rayservice import RAY_SERVICE
 from admitq.runtime.resources import JOBS, PODS
-from admitq.workloads.transitions import holds, is_reserved
+from admitq.workloads.transitions import is_condition_true, is_reserved
 from admitq_api.conditions import ConditionType
 from admitq_api.json_objects import value_at
 from localcluster.installation import Installation
@@ -39,7 +39,7 @@ async def resize(stage: Stage, pods: int, name: str = "j") -> None:
 
 async def held(stage: Stage, name: str = "j") -> list[tuple[int, bool]]:
     """The slices that are not over: how many pods, and whether with quota."""
-    found = [one for one in await stage.workloads(name) if not holds(one, ConditionType.FINISHED)]
+    found = [one for one in await stage.workloads(name) if not is_condition_true(one, ConditionType.FINISHED)]
     return sorted((value_at(one, ("spec", "podSets"))[0]["count"], is_reserved(one)) for one in found)
 
 
@@ -289,7 +289,7 @@ async def test_what_ray_makes_grows_by_workers_that_are_held_until_there_is_quot
 
 async def slices(stage: Stage, job: PlayedJob) -> list[tuple[list[int], bool]]:
     """What the slices of a job ask for that are not over, and whether they have it."""
-    found = [one for one in await stage.workloads(job.name) if not holds(one, ConditionType.FINISHED)]
+    found = [one for one in await stage.workloads(job.name) if not is_condition_true(one, ConditionType.FINISHED)]
     return [
         ([each["count"] for each in value_at(one, ("spec", "podSets"))], is_reserved(one)) for one in found
     ]

@@ -4,7 +4,7 @@ import time
 from typing import Any
 
 from admitq.runtime.resources import JOBS, PODS
-from admitq.workloads.transitions import NOT_ALL_PODS_READY, since
+from admitq.workloads.transitions import NOT_ALL_PODS_READY, condition_since
 from admitq_api.conditions import SECOND, ConditionType
 from localcluster.installation import Installation
 from localcluster.waiting import eventually
@@ -156,7 +156,7 @@ async def _counts_the_time_of_all_admissions(stage: Stage, record: Record) -> No
     await _queue(stage, "limited")
     await stage.job("limited", queue="limited", labels={stage.names.max_exec_time: "3600"})
     await stage.until_running("limited")
-    admitted = since(await stage.workload("limited"), ConditionType.ADMITTED)
+    admitted = condition_since(await stage.workload("limited"), ConditionType.ADMITTED)
     assert admitted is not None
     await eventually(lambda: time.time_ns() > admitted + 2 * SECOND)
     queue = stage.own("limited")

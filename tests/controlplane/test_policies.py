@@ -16,7 +16,7 @@ from admitq.runtime.resources import JOBS
 from admitq_api.conditions import format_time
 from admitq_api.json_objects import value_at
 from admitq_api.labels import names_for
-from admitq_webhooks.live_lookups import watched_world
+from admitq_webhooks.live_lookups import watched_lookups
 from localcluster.installation import Installation
 from localcluster.waiting import eventually
 from tests.controlplane.conftest import StagesBeside
@@ -280,7 +280,7 @@ async def test_namespace_missing_in_the_watch_is_read(
     """With what the chart grants the webhook, for a job that comes together with its namespace."""
     credentials = load_credentials(admitq_running.kubeconfig("webhook"))
     async with Client(credentials, user_agent="admitq-tests") as client:
-        world, _ = watched_world(client, names_for(api_group), load_integrations())
+        world, _ = watched_lookups(client, names_for(api_group), load_integrations())
         labels = await world.namespace_labels(admitq_namespace)
     assert labels is not None
     assert labels["kubernetes.io/metadata.name"] == admitq_namespace

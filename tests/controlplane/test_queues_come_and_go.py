@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from admitq.runtime.resources import JOBS
-from admitq.workloads.admission_check_states import State, Statement
+from admitq.workloads.admission_check_states import AdmissionCheckState, AdmissionCheckReport
 from admitq_api.conditions import Reason
 from admitq_api.json_objects import value_at
 from localcluster.waiting import eventually
@@ -296,9 +296,9 @@ WORLDS: Mapping[str, Callable[[World], Any]] = {
 async def test_jobs_at_every_step_outlive_their_queues_and_flavors(stage: Stage, begin: Begin) -> None:
     checked = set[str]()
 
-    def judge(workload: dict[str, Any], check: Any) -> Statement | None:
+    def judge(workload: dict[str, Any], check: Any) -> AdmissionCheckReport | None:
         name = owner_of(workload) or workload["metadata"]["name"]
-        return Statement(check["name"], State.READY) if name in checked else None
+        return AdmissionCheckReport(check["name"], AdmissionCheckState.READY) if name in checked else None
 
     controller = begin(judge)
     spec = {"controllerName": controller_of(stage)}

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from admitq.runtime.resources import JOBS
-from admitq.workloads.transitions import NOT_ALL_PODS_READY, Transition, since
+from admitq.workloads.transitions import NOT_ALL_PODS_READY, StatusTransition, condition_since
 from admitq_api.conditions import SECOND, ConditionType, Reason, format_time
 from localcluster.installation import Installation
 from tests.controlplane.recording import Record, recorded, total
@@ -42,12 +42,12 @@ async def _reserve(stage: Stage, name: str) -> None:
     flavors = {"flavors": {"cpu": stage.own("f")}, "resourceUsage": {"cpu": "1"}}
     assignment = {"name": "main", "count": 1, **flavors}
 
-    def reserve(transition: Transition) -> None:
+    def reserve(transition: StatusTransition) -> None:
         transition.status["admission"] = {
             "clusterQueue": stage.own(name),
             "podSetAssignments": [assignment],
         }
-        transition.set(ConditionType.QUOTA_RESERVED, True, Reason.QUOTA_RESERVED, "by another program")
+        transition.set_condition(ConditionType.QUOTA_RESERVED, True, Reason.QUOTA_RESERVED, "by another program")
 
     await stage.transit(name, reserve)
 
@@ -73,8 +73,8 @@ async def _until_counted(
         await stage.until(counted, 1.0, what=f"{one} of {cluster_queue}")
 
 
-def _evict(requeue_in_seconds: float) -> Callable[[Transition], None]:
-    def evict(transition: Transition) -> None:
+def _evict(requeue_in_seconds: float) -> Callable[[StatusTransition], None]:
+    def evict(transition: StatusTransition) -> None:
         transition.evict(Reason.PODS_READY_TIMEOUT, LOST, Reason.WAIT_FOR_START)
         at = time.time_ns() + round(requeue_in_seconds * SECOND)
         transition.status["requeueState"] = {"count": 1, "requeueAt": format_time(at)}
@@ -151,14 +151,14 @@ async def _adds_up_an_execution_that_another_program_ended(stage: Stage) -> None
     await stage.until_running("ran")
 
     async def has_run() -> bool:
-        admitted_at = since(await stage.workload("ran"), ConditionType.ADMITTED)
+        admitted_at = condition_since(await stage.workload("ran"), ConditionType.ADMITTED)
         return admitted_at is not None and time.time_ns() - admitted_at > 2 * SECOND
 
     await stage.until(has_run)
 
-    def end(transition: Transition) -> None:
-        transition.set(ConditionType.QUOTA_RESERVED, False, Reason.PENDING, LOST)
-        transition.set(ConditionType.ADMITTED, False, Reason.NO_RESERVATION, LOST)
+    def end(transition: StatusTransition) -> None:
+        transition.set_condition(ConditionType.QUOTA_RESERVED, False, Reason.PENDING, LOST)
+        transition.set_condition(ConditionType.ADMITTED, False, Reason.NO_RESERVATION, LOST)
         transition.status.pop("admission")
 
     await stage.transit((await stage.workload("ran"))["metadata"]["name"], end)

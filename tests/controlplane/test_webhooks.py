@@ -36,10 +36,10 @@ from admitq.serving.rotation import BundleTarget, ManagedCertificates
 from admitq.serving.server import Server
 from admitq.serving.tls import LiveCertificate
 from admitq_api.labels import Names, names_for
-from admitq_webhooks.live_lookups import LiveWorld, ServingCalls, watched_world
+from admitq_webhooks.live_lookups import LiveLookups, ServingCalls, watched_lookups
 from admitq_webhooks.policy import Policy
-from admitq_webhooks.readiness import answers
-from admitq_webhooks.routes import routes, webhook_rules
+from admitq_webhooks.readiness import webhook_check
+from admitq_webhooks.routes import review_handlers, webhook_rules
 from localcluster.waiting import eventually
 
 MARK = "test.admitq.dev/namespace"
@@ -56,7 +56,7 @@ class Asked:
     rotation: ManagedCertificates
     port: int
     secret: str
-    world: LiveWorld
+    world: LiveLookups
 
     @property
     def kinds(self) -> Kinds:
@@ -112,7 +112,7 @@ def configuration(
 async def asked(client: Client, namespace: str, installed: str) -> AsyncGenerator[Asked]:
     """Webhooks that the API server asks about everything of this test; Deployments are switched off."""
     names = names_for(installed)
-    world, watchers = watched_world(client, names, load_integrations())
+    world, watchers = watched_lookups(client, names, load_integrations())
     policy = Policy(
         names=names,
         integrations=tuple(one for one in load_integrations() if one is not DEPLOYMENT),
@@ -120,7 +120,7 @@ async def asked(client: Client, namespace: str, installed: str) -> AsyncGenerato
         namespace_selector=LabelSelector(),
     )
     live = LiveCertificate()
-    server = Server(route_by_path(routes(policy, world, load_integrations())), tls=live.context)
+    server = Server(route_by_path(review_handlers(policy, world, load_integrations())), tls=live.context)
     _, port = await server.start("127.0.0.1", 0)
     name = f"webhooks-{namespace}"
     rules = webhook_rules(names, load_integrations())
@@ -200,7 +200,7 @@ async def test_job_of_a_queue_for_other_clusters_is_left_to_the_dispatcher(asked
     await asked.create(kinds.cluster_queues, own, {"admissionChecksStrategy": strategy})
     for queue, leads_to in (("elsewhere", own), ("here", "any")):
         await asked.create(kinds.local_queues, queue, {"clusterQueue": leads_to})
-    await eventually(lambda: asked.world.check_controllers(asked.namespace, "elsewhere"))
+    await eventually(lambda: asked.world.admission_check_controllers(asked.namespace, "elsewhere"))
     dispatched = await asked.job("dispatched", labels=asked.queued("elsewhere"))
     assert dispatched["spec"]["managedBy"] == asked.names.multikueue_controller
     kept = await asked.job("kept", labels=asked.queued("here"))
@@ -436,7 +436,7 @@ async def test_readiness_asks_the_webhook_over_tls(asked: Asked) -> None:
             "trust": lambda: asked.rotation.trust,
             **changes,
         }
-        return answers(asked.names, **options)
+        return webhook_check(asked.names, **options)
 
     async def is_well() -> bool:
         return await check()() is None

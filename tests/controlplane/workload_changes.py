@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
-from admitq.workloads.transitions import Transition
+from admitq.workloads.transitions import StatusTransition
 from admitq_api.conditions import SECOND, ConditionType, Reason, format_time
 from admitq_api.json_objects import JsonObject, value_at, with_value
 from tests.controlplane.manners import Change, Manner
@@ -13,11 +13,11 @@ PRIORITY_CLASS: Final = "high"
 """The WorkloadPriorityClass of a scene, where it has one."""
 
 
-def status(what: Callable[[Transition], object]) -> Change:
+def status(what: Callable[[StatusTransition], object]) -> Change:
     """A change of the status."""
 
     def change(workload: JsonObject, now: int) -> JsonObject:
-        transition = Transition(workload, now)
+        transition = StatusTransition(workload, now)
         what(transition)
         kept = {key: value for key, value in transition.status.items() if value is not None}
         return {**workload, "status": kept}
@@ -51,26 +51,26 @@ def reserve(*, admit: bool, queue: str = "cq") -> Change:
     """Reserve quota in a story's ClusterQueue, and admit in the same write or leave that to others."""
 
     def change(workload: JsonObject, now: int) -> JsonObject:
-        transition = Transition(workload, now)
+        transition = StatusTransition(workload, now)
         namespace = workload["metadata"]["namespace"]
         cluster_queue = f"{queue}-{namespace}"
         transition.status["admission"] = {
             "clusterQueue": cluster_queue,
             "podSetAssignments": [_assignment(one, f"f-{namespace}") for one in workload["spec"]["podSets"]],
         }
-        transition.set(
+        transition.set_condition(
             ConditionType.QUOTA_RESERVED,
             True,
             Reason.QUOTA_RESERVED,
             f"Quota reserved in ClusterQueue {cluster_queue}",
         )
         for former in (ConditionType.EVICTED, ConditionType.PREEMPTED):
-            if transition.is_true(former):
-                found = transition.find(former) or {}
+            if transition.is_condition_true(former):
+                found = transition.find_condition(former) or {}
                 message = f"Previously: {found.get('message', '')}"
-                transition.set(former, False, Reason.QUOTA_RESERVED, message)
+                transition.set_condition(former, False, Reason.QUOTA_RESERVED, message)
         if admit:
-            transition.set(ConditionType.ADMITTED, True, Reason.ADMITTED, "The workload is admitted")
+            transition.set_condition(ConditionType.ADMITTED, True, Reason.ADMITTED, "The workload is admitted")
             transition.status.pop("resourceRequests", None)
         return {**workload, "status": transition.status}
 
@@ -105,25 +105,25 @@ def remove_status(workload: JsonObject, _: int) -> JsonObject:
 
 def remove_reservation_condition(workload: JsonObject, now: int) -> JsonObject:
     """Remove the condition QuotaReserved, and leave the admission as it is."""
-    return status(lambda one: one.drop(ConditionType.QUOTA_RESERVED))(workload, now)
+    return status(lambda one: one.remove_condition(ConditionType.QUOTA_RESERVED))(workload, now)
 
 
 REMOVALS: Final = (Manner.MERGE_PATCH, Manner.PUT, Manner.TYPED_UPDATE)
 """Server-side apply cannot remove what another field manager owns."""
 
 
-def evict_only(transition: Transition) -> None:
+def evict_only(transition: StatusTransition) -> None:
     """State an eviction and nothing of what follows from it."""
-    transition.set(ConditionType.EVICTED, True, Reason.NODE_FAILURES, "its node is gone")
+    transition.set_condition(ConditionType.EVICTED, True, Reason.NODE_FAILURES, "its node is gone")
 
 
-def release_only(transition: Transition) -> None:
+def release_only(transition: StatusTransition) -> None:
     """Say that no quota is reserved, and leave the admission where it is."""
-    transition.set(ConditionType.QUOTA_RESERVED, False, Reason.PENDING, "released")
+    transition.set_condition(ConditionType.QUOTA_RESERVED, False, Reason.PENDING, "released")
 
 
-def set_check_state(state: str, **fields: Any) -> Callable[[Transition], None]:
-    def stated(transition: Transition) -> None:
+def set_check_state(state: str, **fields: Any) -> Callable[[StatusTransition], None]:
+    def stated(transition: StatusTransition) -> None:
         [check] = transition.status["admissionChecks"]
         at = format_time(time.time_ns())
         said = {**check, "state": state, "message": "m", "lastTransitionTime": at, **fields}
@@ -132,56 +132,56 @@ def set_check_state(state: str, **fields: Any) -> Callable[[Transition], None]:
     return stated
 
 
-def set_backoff(transition: Transition, *, seconds: int = 1) -> None:
+def set_backoff(transition: StatusTransition, *, seconds: int = 1) -> None:
     at = format_time((time.time_ns() // SECOND + seconds + 1) * SECOND)
     transition.status["requeueState"] = {"count": 1, "requeueAt": at}
 
 
-def time_out(transition: Transition) -> None:
+def time_out(transition: StatusTransition) -> None:
     transition.evict(Reason.PODS_READY_TIMEOUT, "late", Reason.WAIT_FOR_START)
     set_backoff(transition)
 
 
-def park(reason: Reason) -> Callable[[Transition], None]:
-    return lambda transition: transition.set(ConditionType.REQUEUED, False, reason, "m")
+def park(reason: Reason) -> Callable[[StatusTransition], None]:
+    return lambda transition: transition.set_condition(ConditionType.REQUEUED, False, reason, "m")
 
 
-def park_for_a_while(transition: Transition) -> None:
+def park_for_a_while(transition: StatusTransition) -> None:
     park(Reason.PODS_READY_TIMEOUT)(transition)
     set_backoff(transition)
 
 
-def evict_and_release(transition: Transition) -> None:
+def evict_and_release(transition: StatusTransition) -> None:
     transition.evict(Reason.NODE_FAILURES, "its node is gone")
     transition.requeue(Reason.PENDING_EVALUATION)
 
 
-def evict_and_retry(transition: Transition) -> None:
+def evict_and_retry(transition: StatusTransition) -> None:
     """State an eviction, and of a check that it asks for a retry since."""
     transition.evict(Reason.NODE_FAILURES, "its node is gone")
     set_check_state("Retry")(transition)
 
 
-def requeue(*, may_return: bool) -> Callable[[Transition], None]:
+def requeue(*, may_return: bool) -> Callable[[StatusTransition], None]:
     """End an eviction, if there is one."""
 
-    def requeued(transition: Transition) -> None:
-        if transition.is_true(ConditionType.EVICTED):
+    def requeued(transition: StatusTransition) -> None:
+        if transition.is_condition_true(ConditionType.EVICTED):
             transition.requeue(Reason.PENDING_EVALUATION, may_return=may_return)
 
     return requeued
 
 
-def set_replacing(value: bool) -> Callable[[Transition], None]:
+def set_replacing(value: bool) -> Callable[[StatusTransition], None]:
     type_, reason = ConditionType.WAITING_FOR_REPLACEMENT_PODS, "PodsFailed" if value else "PodsReady"
-    return lambda transition: transition.set(type_, value, reason, "m")
+    return lambda transition: transition.set_condition(type_, value, reason, "m")
 
 
-def reclaim_pods(transition: Transition) -> None:
+def reclaim_pods(transition: StatusTransition) -> None:
     transition.status["reclaimablePods"] = [{"name": "main", "count": 1}]
 
 
-def count_evictions(transition: Transition) -> None:
+def count_evictions(transition: StatusTransition) -> None:
     transition.status["accumulatedPastExecutionTimeSeconds"] = 5
     evictions = [{"reason": "Preempted", "underlyingCause": "", "count": 2}]
     transition.status["schedulingStats"] = {"evictions": evictions}

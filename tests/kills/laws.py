@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from admitq.integrations.ownership import get_controller
-from admitq.workloads.transitions import holds, is_reserved
+from admitq.workloads.transitions import is_condition_true, is_reserved
 from admitq_api.conditions import ConditionType
 from admitq_api.json_objects import JsonObject, value_at
 from admitq_api.labels import Names
@@ -58,7 +58,7 @@ def _broken(
     if kind == "Workload":
         yield from _of_workload(obj, before)
         yield from _of_quota(now, names)
-        if is_reserved(before or {}) and not is_reserved(obj) and not holds(obj, ConditionType.FINISHED):
+        if is_reserved(before or {}) and not is_reserved(obj) and not is_condition_true(obj, ConditionType.FINISHED):
             yield from (f"gave back quota while {name} runs" for name in _running(obj, now))
         yield from _of_owners(now, names)
     elif kind == "Pod":
@@ -72,16 +72,16 @@ def _broken(
 def _of_workload(obj: JsonObject, before: JsonObject | None) -> Iterator[str]:
     if (
         before is not None
-        and holds(before, ConditionType.FINISHED)
-        and not holds(obj, ConditionType.FINISHED)
+        and is_condition_true(before, ConditionType.FINISHED)
+        and not is_condition_true(obj, ConditionType.FINISHED)
     ):
         yield "is finished no longer"
-    if holds(obj, ConditionType.ADMITTED) and not is_reserved(obj):
+    if is_condition_true(obj, ConditionType.ADMITTED) and not is_reserved(obj):
         yield "is admitted without quota"
-    rises = holds(obj, ConditionType.ADMITTED) and not holds(before or {}, ConditionType.ADMITTED)
+    rises = is_condition_true(obj, ConditionType.ADMITTED) and not is_condition_true(before or {}, ConditionType.ADMITTED)
     if rises and value_at(obj, ("spec", "active"), True) is False:
         yield "is admitted while inactive"
-    if rises and holds(obj, ConditionType.FINISHED):
+    if rises and is_condition_true(obj, ConditionType.FINISHED):
         yield "is admitted after its end"
 
 
@@ -111,7 +111,7 @@ def _of_quota(now: dict[Place, JsonObject], names: Names) -> Iterator[str]:
 
 
 def _held_cpu(workload: JsonObject) -> int:
-    if holds(workload, ConditionType.FINISHED) or not is_reserved(workload):
+    if is_condition_true(workload, ConditionType.FINISHED) or not is_reserved(workload):
         return 0
     ended = {one["name"]: one["count"] for one in value_at(workload, ("status", "reclaimablePods"), [])}
     return sum(
@@ -126,7 +126,7 @@ def _of_owners(now: dict[Place, JsonObject], names: Names) -> Iterator[str]:
     unfinished: Counter[str] = Counter()
     for (kind, _), obj in now.items():
         owner = get_controller(obj) if kind == "Workload" else None
-        if owner is not None and not holds(obj, ConditionType.FINISHED):
+        if owner is not None and not is_condition_true(obj, ConditionType.FINISHED):
             unfinished[owner["uid"]] += 1
     for (kind, name), obj in now.items():
         # The larger slice of an elastic job waits beside the one that runs.
@@ -149,7 +149,7 @@ def _admitted(obj: JsonObject, now: dict[Place, JsonObject], names: Names) -> bo
     uids = {obj["metadata"]["uid"], *(() if owner is None else (owner["uid"],))}
     group = value_at(obj, ("metadata", "labels", names.pod_group_name), "")
     for (kind, name), workload in now.items():
-        if kind == "Workload" and holds(workload, ConditionType.ADMITTED):
+        if kind == "Workload" and is_condition_true(workload, ConditionType.ADMITTED):
             owners = value_at(workload, ("metadata", "ownerReferences"), [])
             if name == group or uids.intersection(one["uid"] for one in owners):
                 return True

@@ -12,7 +12,7 @@ from typing import Any, Final
 from admitq.runtime.client import Client
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import EVENTS, JOBS, NAMESPACES, PODS, SERVICE_ACCOUNTS, Resource
-from admitq.workloads.transitions import holds
+from admitq.workloads.transitions import is_condition_true
 from admitq_api.conditions import ConditionType
 from admitq_api.json_objects import value_at
 from admitq_api.labels import Names
@@ -111,7 +111,7 @@ class World:
         found = [
             obj
             for name, obj in self.of_kind("Workload").items()
-            if holds(obj, ConditionType.FINISHED) is finished
+            if is_condition_true(obj, ConditionType.FINISHED) is finished
             and owner in (name, *(one["name"] for one in value_at(obj, ("metadata", "ownerReferences"), [])))
         ]
         if len(found) != 1:

@@ -95,7 +95,7 @@ def _waiting(story: Story, expected: JsonObject) -> None:
 
 
 def _evicted(story: Story, expected: JsonObject) -> None:
-    evicted = {name_of(each.key): messages.preempted(each, "") for each in story.preempted}
+    evicted = {name_of(each.key): messages.preempted_message(each, "") for each in story.preempted}
     assert {name: evicted.get(name) for name in expected} == dict(expected)
 
 

@@ -13,12 +13,12 @@ from admitq.integrations.ownership import (
 )
 from admitq_api.feature_gates import Gate
 from admitq_api.field_errors import FieldError
-from admitq_webhooks.lookups import World
+from admitq_webhooks.lookups import ClusterLookups
 from admitq_webhooks.policy import Policy
-from admitq_webhooks.references import resolved
+from admitq_webhooks.references import resolve_references
 
 
-class Unclear(Exception):
+class AncestryUnknown(Exception):
     """Who controls the job cannot be told, so that it can neither be held nor let go.
 
     Attributes:
@@ -30,18 +30,18 @@ class Unclear(Exception):
         self.error = error
 
 
-async def has_managed_ancestor(job: Mapping[str, Any], namespace: str, policy: Policy, world: World) -> bool:
+async def has_managed_ancestor(job: Mapping[str, Any], namespace: str, policy: Policy, world: ClusterLookups) -> bool:
     """Tell whether a job follows an ancestor that is queued.
 
     Raises:
         Unclear: an owner does not exist, or owners are nested too deep.
         LookupFailed: an owner cannot be asked for.
     """
-    return (await lineage(job, namespace, policy, world)).ancestor is not None
+    return (await find_lineage(job, namespace, policy, world)).ancestor is not None
 
 
-async def lineage(
-    job: Mapping[str, Any], namespace: str, policy: Policy, world: World
+async def find_lineage(
+    job: Mapping[str, Any], namespace: str, policy: Policy, world: ClusterLookups
 ) -> AncestorSearchResult:
     """Return what the controller references of a job lead to.
 
@@ -52,10 +52,10 @@ async def lineage(
 
     async def find(owner: Owner) -> Mapping[str, Any] | None:
         # Owners are looked for where the request says the job is: what the job itself says may be empty.
-        return await world.owner(*owner.kind, namespace, owner.name)
+        return await world.get_object(*owner.kind, namespace, owner.name)
 
     async def resolve(integration: Integration, owner: Mapping[str, Any]) -> Mapping[str, Any]:
-        return await resolved(owner, namespace, integration, world)
+        return await resolve_references(owner, namespace, integration, world)
 
     ancestry = AncestorFinder(
         find,
@@ -69,13 +69,13 @@ async def lineage(
     try:
         return await ancestry.find(job)
     except OwnerMissing as error:
-        raise Unclear(
+        raise AncestryUnknown(
             FieldError.invalid(
                 "metadata.ownerReferences", str(error), "the owner was not found", "create the owner first"
             )
         ) from error
     except NestedTooDeep as error:
-        raise Unclear(
+        raise AncestryUnknown(
             FieldError.invalid(
                 "metadata.ownerReferences",
                 str(error),

@@ -26,7 +26,7 @@ _DEEPEST: Final = 2000
 that was admitted may be one that cannot be converted, for no list that it is in could be read then."""
 
 
-def conversion(names: Names, errors: UnexpectedErrors = LOG_ONLY) -> dict[str, Handler]:
+def conversion_handlers(names: Names, errors: UnexpectedErrors = LOG_ONLY) -> dict[str, Handler]:
     """Return the handler of the path of conversion; none for a group with one version.
 
     Args:
@@ -39,7 +39,7 @@ def conversion(names: Names, errors: UnexpectedErrors = LOG_ONLY) -> dict[str, H
         if request.method != "POST":
             return HttpResponse(405, b"send a ConversionReview by POST\n", headers={"Allow": "POST"})
         try:
-            review = _read(request.body)
+            review = _decode(request.body)
         except (ValueError, RecursionError) as error:
             return text(400, f"the body is not JSON: {error}")
         match review:
@@ -48,7 +48,7 @@ def conversion(names: Names, errors: UnexpectedErrors = LOG_ONLY) -> dict[str, H
                 "kind": "ConversionReview",
                 "request": {"uid": str(uid), "desiredAPIVersion": str(version), "objects": [*objects]},
             }:
-                return HttpResponse(200, _written(_answer(uid, version, objects, names, errors)), JSON)
+                return HttpResponse(200, _encode(_answer(uid, version, objects, names, errors)), JSON)
             case _:
                 return text(400, f"the body is not a {KIND} of {API_VERSION} with uid, version and objects")
 
@@ -92,26 +92,26 @@ def _name(obj: object, place: int) -> str:
             return f"objects[{place}]"
 
 
-def _read(body: bytes) -> Any:
+def _decode(body: bytes) -> Any:
     try:
         return orjson.loads(body)
     except orjson.JSONDecodeError:
-        with _deep():
+        with _allow_deep_recursion():
             return json.loads(body)
 
 
-def _written(response: dict[str, Any]) -> bytes:
+def _encode(response: dict[str, Any]) -> bytes:
     review = {"apiVersion": API_VERSION, "kind": KIND, "response": response}
     try:
         return orjson.dumps(review)
     except orjson.JSONEncodeError:
         # Objects within objects, deeper than it goes; a user's pod template may hold such.
-        with _deep():
+        with _allow_deep_recursion():
             return json.dumps(review).encode()
 
 
 @contextmanager
-def _deep() -> Generator[None]:
+def _allow_deep_recursion() -> Generator[None]:
     """Let the slower reader and writer go as deep as they have to: they heed the limit of the interpreter."""
     usual = sys.getrecursionlimit()
     sys.setrecursionlimit(_DEEPEST)

@@ -14,25 +14,25 @@ from typing import Any, Final
 from admitq.process.unexpected_errors import LOG_ONLY, ErrorPart, UnexpectedErrors
 from admitq.serving.http import JSON, Handler, HttpRequest, HttpResponse, text
 from admitq.serving.server import MEBIBYTE
-from admitq_webhooks.lookups import LookupFailed, World
-from admitq_webhooks.review import refusal
+from admitq_webhooks.lookups import LookupFailed, ClusterLookups
+from admitq_webhooks.review import encode_rejection
 from admitq_webhooks.review_child import (
     LENGTH_BYTES,
     LOOKUPS,
-    Answer,
-    Ask,
-    Found,
-    Lookup,
-    Start,
+    ReviewAnswer,
+    ReviewMessage,
+    LookupResult,
+    LookupMessage,
+    StartMessage,
     decode,
     encode,
 )
-from admitq_webhooks.routes import REVIEW_SECONDS, Observer
+from admitq_webhooks.routes import REVIEW_SECONDS, ReviewObserver
 
 LARGE_BYTES: Final = 128 * 1024
 """Bodies from this size on are reviewed in the child; parsing a smaller one takes a few milliseconds."""
 
-HELD_BYTES: Final = 16 * MEBIBYTE
+MAX_HELD_BYTES: Final = 16 * MEBIBYTE
 """The most that large bodies may hold together, the one under review and those that wait; more are refused.
 
 A mebibyte takes about 40 ms, so that each has its verdict in time, also on a machine that is busy.
@@ -44,7 +44,7 @@ STUCK_SECONDS: Final = 60.0
 COMMAND: Final = (sys.executable, "-c", "from admitq_webhooks.review_child import main; main()")
 
 _UID: Final = re.compile(rb'"uid"\s*:\s*"([^"\\]{1,128})"')
-_HEAD: Final = 4096
+_UID_SEARCH_BYTES: Final = 4096
 """Where the uid of a review is: the API server writes it first."""
 
 
@@ -78,10 +78,10 @@ class LargeReviews:
 
     def __init__(
         self,
-        start: Start,
-        world: World,
+        start: StartMessage,
+        world: ClusterLookups,
         *,
-        observe: Observer | None = None,
+        observe: ReviewObserver | None = None,
         errors: UnexpectedErrors = LOG_ONLY,
         seconds: float = REVIEW_SECONDS,
         command: Sequence[str] = COMMAND,
@@ -94,11 +94,11 @@ class LargeReviews:
         self.stuck_seconds = STUCK_SECONDS
         self._command = command
         self._child: _Child | None = None
-        self._turn = asyncio.Lock()
+        self._one_at_a_time = asyncio.Lock()
         self._current: asyncio.Task[Any] | None = None
         self.held_bytes = 0
 
-    def instead_of(self, handler: Handler) -> Handler:
+    def wrap(self, handler: Handler) -> Handler:
         """Return a handler that leaves small bodies to another, and has large ones reviewed in the child."""
 
         async def handle(request: HttpRequest) -> HttpResponse:
@@ -124,22 +124,22 @@ class LargeReviews:
 
     async def _answer(self, request: HttpRequest) -> HttpResponse:
         started, size = time.monotonic(), len(request.body)
-        if self.held_bytes + size > HELD_BYTES:
+        if self.held_bytes + size > MAX_HELD_BYTES:
             problem = "too many large objects at once; try again later or make this object smaller"
-            answer = Answer(_refused(request, problem, 429, "TooManyRequests"), is_allowed=False)
+            answer = ReviewAnswer(_reject(request, problem, 429, "TooManyRequests"), is_allowed=False)
         else:
             self.held_bytes += size
             review = asyncio.create_task(self._review(request))
             review.add_done_callback(lambda _: self._release(size))
             try:
                 async with asyncio.timeout(self.seconds):
-                    answer = await self._finished(review)
+                    answer = await self._wait_for_review(review)
             except TimeoutError:
                 problem = "no verdict on this large object in time; try again later or make it smaller"
-                answer = Answer(_refused(request, problem, 504, "Timeout"), is_allowed=False)
+                answer = ReviewAnswer(_reject(request, problem, 504, "Timeout"), is_allowed=False)
             except _ChildEnded:
                 problem = "the review of this large object failed; the log of the webhook says more"
-                answer = Answer(_refused(request, problem, 500, "InternalError"), is_allowed=False)
+                answer = ReviewAnswer(_reject(request, problem, 500, "InternalError"), is_allowed=False)
         if self._observe is not None and answer.is_allowed is not None:
             self._observe(request.path, answer.is_allowed, time.monotonic() - started)
         return answer.response
@@ -147,7 +147,7 @@ class LargeReviews:
     def _release(self, size: int) -> None:
         self.held_bytes -= size
 
-    async def _finished(self, review: asyncio.Task[Answer]) -> Answer:
+    async def _wait_for_review(self, review: asyncio.Task[ReviewAnswer]) -> ReviewAnswer:
         """Wait for a review. One that is late goes on, for another child would take longer to start."""
         try:
             return await asyncio.shield(review)
@@ -156,12 +156,12 @@ class LargeReviews:
                 review.cancel()
             raise
 
-    async def _review(self, request: HttpRequest) -> Answer:
-        async with self._turn:
+    async def _review(self, request: HttpRequest) -> ReviewAnswer:
+        async with self._one_at_a_time:
             self._current = asyncio.current_task()
             try:
                 async with asyncio.timeout(self.stuck_seconds):
-                    return await self._answer_of(await self._running(), request)
+                    return await self._exchange_messages(await self._running_child(), request)
             except (OSError, EOFError, TimeoutError, _ChildEnded) as error:
                 self._errors.report(ErrorPart.REVIEW, error, "review process", request.path)
                 await self.stop()
@@ -171,33 +171,33 @@ class LargeReviews:
                 await self.stop()
                 raise
 
-    async def _answer_of(self, child: _Child, request: HttpRequest) -> Answer:
-        child.writer.write(encode(Ask(request.path, request.body)))
+    async def _exchange_messages(self, child: _Child, request: HttpRequest) -> ReviewAnswer:
+        child.writer.write(encode(ReviewMessage(request.path, request.body)))
         while True:
             length = int.from_bytes(await child.reader.readexactly(LENGTH_BYTES), "big")
             match decode(await child.reader.readexactly(length)):
-                case Answer() as answer:
+                case ReviewAnswer() as answer:
                     for _ in range(answer.unexpected_errors):
                         self._errors.add(ErrorPart.REVIEW, request.path)
                     return answer
-                case Lookup() as lookup:
+                case LookupMessage() as lookup:
                     child.writer.write(encode(await self._look_up(lookup, request.path)))
                 case other:
                     raise _ChildEnded(f"a child does not send a {type(other).__name__}")
 
-    async def _look_up(self, lookup: Lookup, route: str) -> Found:
+    async def _look_up(self, lookup: LookupMessage, route: str) -> LookupResult:
         if lookup.method not in LOOKUPS:
             raise _ChildEnded(f"a child may not call {lookup.method}")
         try:
             value = getattr(self._world, lookup.method)(*lookup.arguments)
-            return Found(await value if inspect.isawaitable(value) else value)
+            return LookupResult(await value if inspect.isawaitable(value) else value)
         except LookupFailed as error:
-            return Found(failed=str(error))
+            return LookupResult(failed=str(error))
         except Exception as error:  # noqa: BLE001 one object must not end the child that answers for others
             self._errors.report(ErrorPart.REVIEW, error, lookup.method, route)
-            return Found(failed="internal error; the log of the webhook says more")
+            return LookupResult(failed="internal error; the log of the webhook says more")
 
-    async def _running(self) -> _Child:
+    async def _running_child(self) -> _Child:
         if self._child is not None and self._child.process.returncode is None:
             return self._child
         await self.stop()
@@ -215,8 +215,8 @@ class LargeReviews:
         return self._child
 
 
-def _refused(request: HttpRequest, message: str, code: int, reason: str) -> HttpResponse:
-    found = _UID.search(request.body, 0, _HEAD)
+def _reject(request: HttpRequest, message: str, code: int, reason: str) -> HttpResponse:
+    found = _UID.search(request.body, 0, _UID_SEARCH_BYTES)
     if found is None:
         return text(503, message)
-    return HttpResponse(200, refusal(found[1].decode(errors="replace"), message, code, reason), JSON)
+    return HttpResponse(200, encode_rejection(found[1].decode(errors="replace"), message, code, reason), JSON)

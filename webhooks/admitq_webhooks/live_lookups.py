@@ -33,7 +33,7 @@ _TARGETS: Final[Mapping[str, Resource]] = {
 }
 
 
-def slim(*fields: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
+def select_lookup_fields(*fields: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
     """Keep what lookups need of an object: its identity, its labels, and these fields of its spec."""
 
     def kept(obj: dict[str, Any]) -> dict[str, Any]:
@@ -50,19 +50,19 @@ def slim(*fields: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
     return kept
 
 
-def _kept(names: Names) -> Mapping[Resource, Callable[[dict[str, Any]], dict[str, Any]]]:
+def _watched_resources(names: Names) -> Mapping[Resource, Callable[[dict[str, Any]], dict[str, Any]]]:
     """What is watched, and what is kept of it."""
     kinds = kinds_of(names)
     return {
-        NAMESPACES: slim(),
-        kinds.workload_priority_classes: slim(),
-        kinds.local_queues: slim("clusterQueue"),
-        kinds.cluster_queues: slim("admissionChecksStrategy"),
-        kinds.admission_checks: slim("controllerName"),
+        NAMESPACES: select_lookup_fields(),
+        kinds.workload_priority_classes: select_lookup_fields(),
+        kinds.local_queues: select_lookup_fields("clusterQueue"),
+        kinds.cluster_queues: select_lookup_fields("admissionChecksStrategy"),
+        kinds.admission_checks: select_lookup_fields("controllerName"),
     }
 
 
-class LiveWorld:
+class LiveLookups:
     """Lookups in stores that watches keep fresh, and reads from the API server where those do not know.
 
     Args:
@@ -100,7 +100,7 @@ class LiveWorld:
         """Return whether the WorkloadPriorityClass exists."""
         return ("", name) in self._priority_classes
 
-    def check_controllers(self, namespace: str, queue: str) -> frozenset[str]:
+    def admission_check_controllers(self, namespace: str, queue: str) -> frozenset[str]:
         """Return the controllers of the admission checks that jobs of a LocalQueue have to pass."""
         local_queue = self._local_queues.get(namespace, queue)
         cluster_queue = self._cluster_queues.get("", value_at(local_queue, ("spec", "clusterQueue"), ""))
@@ -119,7 +119,7 @@ class LiveWorld:
             namespace = await self._read(NAMESPACES, name, None)
         return None if namespace is None else value_at(namespace, ("metadata", "labels"), {})
 
-    async def owner(
+    async def get_object(
         self, group: str, version: str, kind: str, namespace: str, name: str
     ) -> Mapping[str, Any] | None:
         """Return an object that is named as an owner; None if it, or its kind, does not exist.
@@ -132,7 +132,7 @@ class LiveWorld:
             return None
         return await self._read(resource, name, namespace if resource.namespaced else None)
 
-    async def may(self, user: User, access: Access) -> bool:
+    async def is_allowed(self, user: User, access: Access) -> bool:
         """Return whether a user may do something to a resource, as RBAC has it.
 
         Raises:
@@ -176,21 +176,21 @@ class LiveWorld:
             return None
 
 
-def watched_world(
+def watched_lookups(
     client: Client,
     names: Names,
     integrations: Iterable[Integration],
     errors: UnexpectedErrors = LOG_ONLY,
-) -> tuple[LiveWorld, Sequence[Watcher]]:
+) -> tuple[LiveLookups, Sequence[Watcher]]:
     """Make a world of its own with its watchers, which the caller runs.
 
     Answers are to be trusted once every watcher is ``synced``. ``errors`` takes what watches do not expect.
     """
     stores = {
         resource: Store(resource, transform=transform, errors=errors)
-        for resource, transform in _kept(names).items()
+        for resource, transform in _watched_resources(names).items()
     }
-    world = LiveWorld(client, names, integrations, stores)
+    world = LiveLookups(client, names, integrations, stores)
     return world, [Watcher(client, resource, store, errors=errors) for resource, store in stores.items()]
 
 

@@ -11,7 +11,7 @@ class LookupFailed(Exception):
     """The API server could not be asked; the request should be tried again."""
 
 
-class World(Protocol):
+class ClusterLookups(Protocol):
     """Looks things up in the cluster, as it is now or was a moment ago."""
 
     def has_local_queue(self, namespace: str, name: str) -> bool:
@@ -22,7 +22,7 @@ class World(Protocol):
         """Return whether the WorkloadPriorityClass exists."""
         ...
 
-    def check_controllers(self, namespace: str, queue: str) -> frozenset[str]:
+    def admission_check_controllers(self, namespace: str, queue: str) -> frozenset[str]:
         """Return the controllers of the admission checks that jobs of a LocalQueue have to pass."""
         ...
 
@@ -34,7 +34,7 @@ class World(Protocol):
         """
         ...
 
-    async def owner(
+    async def get_object(
         self, group: str, version: str, kind: str, namespace: str, name: str
     ) -> Mapping[str, Any] | None:
         """Return an object that is named as an owner, or that a job refers to; None if it does not exist.
@@ -44,7 +44,7 @@ class World(Protocol):
         """
         ...
 
-    async def may(self, user: User, access: Access) -> bool:
+    async def is_allowed(self, user: User, access: Access) -> bool:
         """Return whether a user may do something to a resource, as RBAC has it.
 
         Raises:

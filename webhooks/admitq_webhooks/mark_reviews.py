@@ -8,12 +8,12 @@ from admitq.integrations.ownership import get_controller
 from admitq.serving.access_reviews import Access
 from admitq_api.field_errors import ErrorPath, FieldError
 from admitq_api.json_objects import JsonObject, value_at
-from admitq_webhooks.lookups import World
+from admitq_webhooks.lookups import ClusterLookups
 from admitq_webhooks.policy import Policy
 from admitq_webhooks.review import AdmissionRequest
 from admitq_webhooks.validate import marks
 
-_BUILT_IN: Final = frozenset(
+_BUILT_IN_CONTROLLERS: Final = frozenset(
     {
         ("", "ReplicationController"),
         ("apps", "DaemonSet"),
@@ -26,13 +26,13 @@ _BUILT_IN: Final = frozenset(
 """Kinds of Kubernetes itself that create pods and jobs."""
 
 
-async def review(
+async def review_marks(
     request: AdmissionRequest,
     old: JsonObject,
     new: JsonObject,
     integration: Integration,
     policy: Policy,
-    world: World,
+    world: ClusterLookups,
 ) -> list[FieldError]:
     """Check a change of the protected marks of a pod or a job.
 
@@ -40,16 +40,16 @@ async def review(
         LookupFailed: it is not known what the account may do; the change must not be stored.
     """
     if integration.composition is not None:
-        return await review_pod(request, policy, world)
+        return await review_pod_marks(request, policy, world)
     if integration.serving is not None:
         # The mutating webhook writes the marks of these templates again with each update.
         return []
-    changed = marks.job_changes(old, new, integration, policy.names)
+    changed = marks.changed_job_marks(old, new, integration, policy.names)
     kinds = [*_controllers(old, policy), OwnerKind(*integration.gvk)]
-    return await _refused(request, changed, kinds, policy, world)
+    return await _reject_unless_allowed(request, changed, kinds, policy, world)
 
 
-async def review_pod(request: AdmissionRequest, policy: Policy, world: World) -> list[FieldError]:
+async def review_pod_marks(request: AdmissionRequest, policy: Policy, world: ClusterLookups) -> list[FieldError]:
     """Check a change of the protected marks of a pod, or of what makes the controller of its job count it.
 
     Raises:
@@ -57,21 +57,21 @@ async def review_pod(request: AdmissionRequest, policy: Policy, world: World) ->
     """
     old, new, names = request.old, request.obj, policy.names
     selected: Collection[str] = ()
-    if marks.is_of_job(old, names) and any("/" not in key for key in marks.changed_labels(old, new)):
-        selected = await _selector(old, request.namespace, world)
+    if marks.is_charged_to_job(old, names) and any("/" not in key for key in marks.changed_labels(old, new)):
+        selected = await _selector_keys(old, request.namespace, world)
     changed = [
-        *marks.pod_changes(old, new, names),
-        *marks.detachments(old, new, names, selected),
+        *marks.changed_pod_marks(old, new, names),
+        *marks.removed_selection_fields(old, new, names, selected),
     ]
-    return await _refused(request, changed, _controllers(old, policy), policy, world)
+    return await _reject_unless_allowed(request, changed, _controllers(old, policy), policy, world)
 
 
-async def _selector(pod: JsonObject, namespace: str, world: World) -> set[str]:
+async def _selector_keys(pod: JsonObject, namespace: str, world: ClusterLookups) -> set[str]:
     """The keys of labels by which the Job of a pod finds its pods; users can choose them."""
     reference = get_controller(pod) or {}
     if (reference.get("apiVersion"), reference.get("kind")) != ("batch/v1", "Job"):
         return set()
-    job = await world.owner("batch", "v1", "Job", namespace, str(reference.get("name", "")))
+    job = await world.get_object("batch", "v1", "Job", namespace, str(reference.get("name", "")))
     stated = value_at(job, ("spec", "selector", "matchExpressions"), [])
     return {
         *value_at(job, ("spec", "selector", "matchLabels"), {}),
@@ -79,29 +79,29 @@ async def _selector(pod: JsonObject, namespace: str, world: World) -> set[str]:
     }
 
 
-async def _refused(
+async def _reject_unless_allowed(
     request: AdmissionRequest,
     changed: list[ErrorPath],
     kinds: Iterable[OwnerKind],
     policy: Policy,
-    world: World,
+    world: ClusterLookups,
 ) -> list[FieldError]:
     if not changed or await _may_change(request, kinds, policy, world):
         return []
-    return marks.refusals(changed, policy.names)
+    return marks.mark_errors(changed, policy.names)
 
 
 async def _may_change(
-    request: AdmissionRequest, kinds: Iterable[OwnerKind], policy: Policy, world: World
+    request: AdmissionRequest, kinds: Iterable[OwnerKind], policy: Policy, world: ClusterLookups
 ) -> bool:
     if policy.is_own_account(request.user.name):
         return True
     namespace = request.namespace
-    if await world.may(request.user, Access("update", policy.names.group, "workloads", "status", namespace)):
+    if await world.is_allowed(request.user, Access("update", policy.names.group, "workloads", "status", namespace)):
         return True
     for kind in kinds:
         plural = await world.plural(*kind)
-        if plural is not None and await world.may(
+        if plural is not None and await world.is_allowed(
             request.user, Access("update", kind.group, plural, "status", namespace)
         ):
             return True
@@ -126,4 +126,4 @@ def _is_known(kind: OwnerKind, policy: Policy) -> bool:
     followed = {(one.group, one.kind) for one in policy.integrations}
     followed |= {(one.group, one.kind) for one in policy.external_frameworks}
     # A pod that makes pods is no controller: the status of pods is written by kubelets.
-    return (kind.group, kind.kind) in (followed | _BUILT_IN) - {("", "Pod")}
+    return (kind.group, kind.kind) in (followed | _BUILT_IN_CONTROLLERS) - {("", "Pod")}

@@ -25,18 +25,18 @@ def match_conditions(
     if (group, kind) != ("", "Pod") or "UPDATE" not in operations:
         return ()
     if aspect == "marks":
-        return ({"name": "marked-and-changed", "expression": marked_and_changed(names)},)
+        return ({"name": "marked-and-changed", "expression": are_marks_changed(names)},)
     if aspect == "resize":
-        return ({"name": "marked-or-of-job", "expression": marked_or_of_job(names)},)
-    return ({"name": "new-or-marked", "expression": new_or_marked(names)},)
+        return ({"name": "marked-or-of-job", "expression": is_marked_or_of_job(names)},)
+    return ({"name": "new-or-marked", "expression": is_new_or_marked(names)},)
 
 
-def new_or_marked(names: Names) -> str:
+def is_new_or_marked(names: Names) -> str:
     """Return the CEL expression that is true of new pods, and of pods with a name of ours before or after."""
     return f"request.operation == 'CREATE' || {_marked(names)}"
 
 
-def marked_and_changed(names: Names) -> str:
+def are_marks_changed(names: Names) -> str:
     """Return the CEL expression that is true where a pod with a name of ours changes in what can hold marks.
 
     Neither kubelets nor the scheduler change that, nor does the Job controller when it counts a pod.
@@ -49,7 +49,7 @@ def marked_and_changed(names: Names) -> str:
     return f"({differs}) && {_marked(names)}"
 
 
-def marked_or_of_job(names: Names) -> str:
+def is_marked_or_of_job(names: Names) -> str:
     """Return the CEL expression that is true of pods with a name of ours, and of those of any job.
 
     Kinds of ``apps`` are no jobs: the pods by which theirs are queued have names of ours.

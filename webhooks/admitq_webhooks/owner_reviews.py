@@ -12,20 +12,20 @@ from admitq.integrations.base import Integration
 from admitq.integrations.ownership import get_controller, get_queue_name, has_known_controller
 from admitq.serving.access_reviews import Access
 from admitq.serving.authorization import User
-from admitq.workloads.request_increases import increases
+from admitq.workloads.request_increases import find_request_increases
 from admitq_api.field_errors import ErrorPath, FieldError
 from admitq_api.json_objects import JsonObject, value_at, with_value
-from admitq_webhooks.ancestors import Unclear, lineage
-from admitq_webhooks.lookups import World
+from admitq_webhooks.ancestors import AncestryUnknown, find_lineage
+from admitq_webhooks.lookups import ClusterLookups
 from admitq_webhooks.policy import Policy
 from admitq_webhooks.review import AdmissionRequest
-from admitq_webhooks.validate.jobs import listed
+from admitq_webhooks.validate.jobs import job_pod_sets
 
 _REFERENCES: Final = ("metadata", "ownerReferences")
 
 
-async def may_name_controller(
-    user: User, obj: JsonObject, namespace: str, policy: Policy, world: World
+async def may_set_controller(
+    user: User, obj: JsonObject, namespace: str, policy: Policy, world: ClusterLookups
 ) -> bool:
     """Return whether an account may write the controller reference of an object.
 
@@ -45,13 +45,13 @@ async def may_name_controller(
         return True
     group, _, version = str(reference.get("apiVersion", "")).rpartition("/")
     plural = await world.plural(group, version, str(reference.get("kind", "")))
-    if plural is not None and await world.may(user, Access("update", group, plural, "status", namespace)):
+    if plural is not None and await world.is_allowed(user, Access("update", group, plural, "status", namespace)):
         return True
-    return await world.may(user, Access("update", policy.names.group, "workloads", "status", namespace))
+    return await world.is_allowed(user, Access("update", policy.names.group, "workloads", "status", namespace))
 
 
-async def review(
-    request: AdmissionRequest, integration: Integration, policy: Policy, world: World
+async def review_controller_reference(
+    request: AdmissionRequest, integration: Integration, policy: Policy, world: ClusterLookups
 ) -> list[FieldError]:
     """Check a change by which a job or pod comes to have both a queue and a controller reference.
 
@@ -67,7 +67,7 @@ async def review(
     )
     if not is_queued or (was_queued and before == after):
         return []
-    if await may_name_controller(request.user, request.obj, request.namespace, policy, world):
+    if await may_set_controller(request.user, request.obj, request.namespace, policy, world):
         return []
     reason = f"only the controller of the owner and administrators may make this {integration.kind} follow it"
     return [FieldError.forbidden(ErrorPath().at(*_REFERENCES), reason, "remove the controller reference")]
@@ -79,7 +79,7 @@ async def review_increase(
     new: JsonObject,
     integration: Integration,
     policy: Policy,
-    world: World,
+    world: ClusterLookups,
 ) -> list[FieldError]:
     """Check a change by which a job without a queue comes to ask for more than its queued owner has for it.
 
@@ -102,27 +102,27 @@ async def review_increase(
         or policy.manage_jobs_without_queue_name
         or get_queue_name(new, policy.names)
         or not has_known_controller(new, policy.integrations, policy.external_frameworks)
-        or not increases(*(listed(one, integration, policy) for one in (new, old)))
+        or not find_request_increases(*(job_pod_sets(one, integration, policy) for one in (new, old)))
     ):
         return []
     try:
-        found = await lineage(new, request.namespace, policy, world)
+        found = await find_lineage(new, request.namespace, policy, world)
         if (
             found.claimed_ancestor is None
-            or (await lineage(old, request.namespace, policy, world)).ancestor is None
+            or (await find_lineage(old, request.namespace, policy, world)).ancestor is None
         ):
             return []
-    except Unclear:
+    except AncestryUnknown:
         # An owner that is gone has no quota that could be exceeded.
         return []
-    if await may_name_controller(request.user, new, request.namespace, policy, world):
+    if await may_set_controller(request.user, new, request.namespace, policy, world):
         return []
     owner = f"{found.claimed_ancestor.get('kind')} {value_at(found.claimed_ancestor, ('metadata', 'name'))}"
     reason = f"this {integration.kind} follows {owner}, which was not charged for its {found.difference}"
     return [FieldError.forbidden(integration.templates.pod_sets_field, reason, f"change {owner}")]
 
 
-def without_control(obj: JsonObject) -> JsonObject:
+def remove_controller_flag(obj: JsonObject) -> JsonObject:
     """Return the object with no owner marked as its controller."""
     references = [
         {field: value for field, value in one.items() if field != "controller"}
@@ -131,7 +131,7 @@ def without_control(obj: JsonObject) -> JsonObject:
     return with_value(obj, _REFERENCES, references)
 
 
-def warnings(given: JsonObject, changed: JsonObject, integration: Integration) -> tuple[str, ...]:
+def controller_warnings(given: JsonObject, changed: JsonObject, integration: Integration) -> tuple[str, ...]:
     """Return what the creator of a job should know whose controller reference was changed."""
     if get_controller(given) is None or get_controller(changed) is not None:
         return ()

@@ -39,7 +39,7 @@ class Policy:
     external_frameworks: tuple[OwnerKind, ...] = ()
     rejects_increases: bool = False
 
-    def is_excluded(self, namespace: str) -> bool:
+    def is_namespace_excluded(self, namespace: str) -> bool:
         """Tell whether a namespace is never touched, whatever the selector says.
 
         The API server should not even ask about these; where its configuration was changed, this holds.
@@ -52,13 +52,13 @@ class Policy:
             f"system:serviceaccount:{self.own_namespace}:"
         )
 
-    def selects(self, namespace: str, labels: Mapping[str, str] | None) -> bool:
+    def manages_namespace(self, namespace: str, labels: Mapping[str, str] | None) -> bool:
         """Tell whether the jobs of a namespace are managed; of one that does not exist they are not."""
-        if labels is None or self.is_excluded(namespace):
+        if labels is None or self.is_namespace_excluded(namespace):
             return False
         return matches(self.namespace_selector, labels)
 
-    def rules(
+    def kind_rules(
         self, job: JsonObject, *, workload: JsonObject | None = None, before: JsonObject | None = None
     ) -> RuleContext:
         """Return what the rules of a job's kind depend on."""

@@ -11,7 +11,7 @@ from admitq_webhooks.review import API_VERSION, KIND
 _UID = "readiness"
 
 
-def answers(
+def webhook_check(
     names: Names, *, port: int, server_name: str | None, trust: Callable[[], bytes], host: str = ""
 ) -> Callable[[], Awaitable[str | None]]:
     """Return a check that sends a review to the webhook and looks at the verdict.

@@ -2,10 +2,10 @@
 
 from admitq.integrations.base import Integration, ObjectReference
 from admitq_api.json_objects import JsonObject
-from admitq_webhooks.lookups import World
+from admitq_webhooks.lookups import ClusterLookups
 
 
-async def resolved(job: JsonObject, namespace: str, integration: Integration, world: World) -> JsonObject:
+async def resolve_references(job: JsonObject, namespace: str, integration: Integration, world: ClusterLookups) -> JsonObject:
     """Return the job with what it refers to, as far as that is there.
 
     Raises:
@@ -19,7 +19,7 @@ async def resolved(job: JsonObject, namespace: str, integration: Integration, wo
             continue
         # Looked for where the request says the job is: what the job itself says may be empty.
         where = namespace if kind.namespaced else ""
-        one = await world.owner(*reference.kind, where, reference.name)
+        one = await world.get_object(*reference.kind, where, reference.name)
         if one is not None:
             found[reference] = one
     return integration.templates.resolve(job, found) if found else job

@@ -9,12 +9,12 @@ from admitq.integrations.ownership import (
     get_queue_name,
     has_known_controller,
 )
-from admitq.workloads.pod_charges import NO_CHARGE, charge_of, granted
+from admitq.workloads.pod_charges import NO_CHARGE, pod_charge, granted_charges
 from admitq.workloads.transitions import is_reserved
 from admitq_api.field_errors import ErrorPath, FieldError
 from admitq_api.json_objects import JsonObject, object_at, value_at
 from admitq_api.labels import Names
-from admitq_webhooks.lookups import World
+from admitq_webhooks.lookups import ClusterLookups
 from admitq_webhooks.policy import Policy
 from admitq_webhooks.review import AdmissionRequest
 
@@ -22,7 +22,7 @@ _REMEDY: Final = "create the pod, or its job, again with these requests"
 _MAIN: Final = "main"
 
 
-async def review(request: AdmissionRequest, policy: Policy, world: World) -> list[FieldError]:
+async def review_resize(request: AdmissionRequest, policy: Policy, world: ClusterLookups) -> list[FieldError]:
     """Check a resize of a pod.
 
     A resize may lower requests, and raise them again to those of the podset. Where the Workload is not found,
@@ -33,19 +33,19 @@ async def review(request: AdmissionRequest, policy: Policy, world: World) -> lis
         LookupFailed: the Workload or an owner cannot be read; the change must not be stored.
     """
     names, namespace = policy.names, request.namespace
-    after = charge_of(object_at(request.obj, ("spec",)))
-    raised = after.beyond(charge_of(object_at(request.old, ("spec",))))
+    after = pod_charge(object_at(request.obj, ("spec",)))
+    raised = after.resources_above(pod_charge(object_at(request.old, ("spec",))))
     if not raised:
         return []
     if _is_charged(request.old, names):
-        workload = await _workload_of(request, policy, world)
+        workload = await _find_workload(request, policy, world)
     elif await _follows_queued(request.old, namespace, policy, world):
         workload = None
     else:
         return []
     pod_set = object_at(request.old, ("metadata", "labels")).get(names.podset, _MAIN)
-    allowed = granted(workload).get(pod_set, NO_CHARGE) if workload and is_reserved(workload) else NO_CHARGE
-    beyond = sorted(set(raised).intersection(after.beyond(allowed)))
+    allowed = granted_charges(workload).get(pod_set, NO_CHARGE) if workload and is_reserved(workload) else NO_CHARGE
+    beyond = sorted(set(raised).intersection(after.resources_above(allowed)))
     if not beyond:
         return []
     reason = f"the pod would ask for more {', '.join(beyond)} than was admitted"
@@ -63,41 +63,41 @@ def _is_charged(pod: JsonObject, names: Names) -> bool:
     )
 
 
-async def _workload_of(request: AdmissionRequest, policy: Policy, world: World) -> JsonObject | None:
+async def _find_workload(request: AdmissionRequest, policy: Policy, world: ClusterLookups) -> JsonObject | None:
     """The Workload that the pod names, if it is that of the pod or of a job that it follows."""
     names, namespace = policy.names, request.namespace
     name = value_at(request.old, ("metadata", "annotations", names.workload))
     if not isinstance(name, str):
         return None
-    found = await world.owner(names.group, names.version, "Workload", namespace, name)
-    if found is None or not await _is_of(found, request.old, namespace, policy, world):
+    found = await world.get_object(names.group, names.version, "Workload", namespace, name)
+    if found is None or not await _belongs_to_pod(found, request.old, namespace, policy, world):
         return None
     return found
 
 
-async def _is_of(workload: JsonObject, pod: JsonObject, namespace: str, policy: Policy, world: World) -> bool:
+async def _belongs_to_pod(workload: JsonObject, pod: JsonObject, namespace: str, policy: Policy, world: ClusterLookups) -> bool:
     """Whether a Workload belongs to a pod or to what it follows; a pod can be created with any annotation."""
     owners = {one.get("uid") for one in value_at(workload, ("metadata", "ownerReferences"), [])}
     owners |= {value_at(workload, ("metadata", "labels", policy.names.job_uid))}
     owners.discard(None)
     if value_at(pod, ("metadata", "uid")) in owners or value_at(get_controller(pod), ("uid",)) in owners:
         return True
-    async for owner in _followed(pod, namespace, policy, world):
+    async for owner in _controllers(pod, namespace, policy, world):
         if value_at(get_controller(owner), ("uid",)) in owners:
             return True
     return False
 
 
-async def _follows_queued(pod: JsonObject, namespace: str, policy: Policy, world: World) -> bool:
+async def _follows_queued(pod: JsonObject, namespace: str, policy: Policy, world: ClusterLookups) -> bool:
     """Whether a pod follows a job that is queued, whatever the pod and the job ask for by now."""
-    async for owner in _followed(pod, namespace, policy, world):
+    async for owner in _controllers(pod, namespace, policy, world):
         if policy.manage_jobs_without_queue_name or get_queue_name(owner, policy.names):
             return True
     return False
 
 
-async def _followed(
-    pod: JsonObject, namespace: str, policy: Policy, world: World
+async def _controllers(
+    pod: JsonObject, namespace: str, policy: Policy, world: ClusterLookups
 ) -> AsyncIterator[JsonObject]:
     """The controller of a pod, that of the controller, and so on, as long as their kinds are followed."""
     current = pod
@@ -109,7 +109,7 @@ async def _followed(
             return
         group, _, version = str(reference.get("apiVersion", "")).rpartition("/")
         kind, name = (str(reference.get(field, "")) for field in ("kind", "name"))
-        owner = await world.owner(group, version, kind, namespace, name)
+        owner = await world.get_object(group, version, kind, namespace, name)
         if owner is None or value_at(owner, ("metadata", "uid")) != reference.get("uid"):
             return
         yield owner

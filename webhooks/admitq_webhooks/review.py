@@ -24,7 +24,7 @@ _LONGEST_WARNING: Final = 120
 _OPERATIONS: Final = ("CREATE", "UPDATE", "DELETE", "CONNECT")
 
 
-class Malformed(ValueError):
+class InvalidReview(ValueError):
     """What came is not an AdmissionReview that can be answered.
 
     Attributes:
@@ -85,7 +85,7 @@ class Allowed:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class Rejected:
     """The object may not be stored, for these reasons."""
 
     errors: tuple[FieldError, ...]
@@ -100,10 +100,10 @@ class Failed:
     reason: str = "InternalError"
 
 
-Verdict = Allowed | Refused | Failed
+Verdict = Allowed | Rejected | Failed
 
 
-def parse(body: bytes) -> AdmissionRequest:
+def parse_review(body: bytes) -> AdmissionRequest:
     """Read a review.
 
     Raises:
@@ -112,20 +112,20 @@ def parse(body: bytes) -> AdmissionRequest:
     try:
         review = orjson.loads(body)
     except orjson.JSONDecodeError as error:
-        raise Malformed(f"the body is not JSON: {error}") from error
+        raise InvalidReview(f"the body is not JSON: {error}") from error
     request = object_at(review, ("request",))
     uid = request.get("uid")
     if not isinstance(uid, str) or not uid or len(uid) > _LONGEST_UID:
-        raise Malformed(f"the body is not an {KIND} with a request.uid")
+        raise InvalidReview(f"the body is not an {KIND} with a request.uid")
     if review.get("apiVersion") != API_VERSION or review.get("kind") != KIND:
-        raise Malformed(f"only {KIND} of {API_VERSION} is understood", uid)
+        raise InvalidReview(f"only {KIND} of {API_VERSION} is understood", uid)
     operation = request.get("operation")
     if operation not in _OPERATIONS:
-        raise Malformed(f"request.operation must be one of {', '.join(_OPERATIONS)}", uid)
+        raise InvalidReview(f"request.operation must be one of {', '.join(_OPERATIONS)}", uid)
     kind = object_at(request, ("kind",))
     obj = object_at(request, ("object",))
     if operation in ("CREATE", "UPDATE") and not obj:
-        raise Malformed(f"request.object must be an object on {operation}", uid)
+        raise InvalidReview(f"request.object must be an object on {operation}", uid)
     return AdmissionRequest(
         uid=uid,
         operation=operation,
@@ -155,7 +155,7 @@ def _texts(values: object) -> tuple[str, ...]:
     return tuple(one for one in listed if isinstance(one, str))
 
 
-def answer(request: AdmissionRequest, verdict: Verdict) -> bytes:
+def encode_verdict(request: AdmissionRequest, verdict: Verdict) -> bytes:
     """Say the verdict as a review."""
     match verdict:
         case Allowed(changed, warnings):
@@ -166,33 +166,33 @@ def answer(request: AdmissionRequest, verdict: Verdict) -> bytes:
                 response["patch"] = base64.b64encode(orjson.dumps(operations)).decode()
             if warnings:
                 response["warnings"] = [warning[:_LONGEST_WARNING] for warning in warnings]
-            return _review(response)
-        case Refused(errors):
+            return _encode_review(response)
+        case Rejected(errors):
             status = {
                 "code": 403,
                 "reason": "Forbidden",
-                "message": _cut(join_errors(errors)),
+                "message": _shorten(join_errors(errors)),
                 "details": {
                     "causes": [
-                        {"reason": str(error.type), "field": error.path, "message": _cut(error.message)}
+                        {"reason": str(error.type), "field": error.path, "message": _shorten(error.message)}
                         for error in errors[:32]
                     ]
                 },
             }
-            return _review({"uid": request.uid, "allowed": False, "status": status})
+            return _encode_review({"uid": request.uid, "allowed": False, "status": status})
         case Failed(message, code, reason):
-            return refusal(request.uid, message, code, reason)
+            return encode_rejection(request.uid, message, code, reason)
 
 
-def refusal(uid: str, message: str, code: int, reason: str) -> bytes:
+def encode_rejection(uid: str, message: str, code: int, reason: str) -> bytes:
     """Refuse a review without having looked at its object."""
-    status = {"code": code, "reason": reason, "message": _cut(message)}
-    return _review({"uid": uid, "allowed": False, "status": status})
+    status = {"code": code, "reason": reason, "message": _shorten(message)}
+    return _encode_review({"uid": uid, "allowed": False, "status": status})
 
 
-def _review(response: dict[str, Any]) -> bytes:
+def _encode_review(response: dict[str, Any]) -> bytes:
     return orjson.dumps({"apiVersion": API_VERSION, "kind": KIND, "response": response})
 
 
-def _cut(message: str) -> str:
+def _shorten(message: str) -> str:
     return message if len(message) <= _LONGEST_MESSAGE else message[: _LONGEST_MESSAGE - 1] + "…"

@@ -25,7 +25,7 @@ from admitq_api.configuration import Configuration
 from admitq_api.feature_gates import FeatureGates
 from admitq_webhooks.lookups import LookupFailed
 from admitq_webhooks.policy import Policy, configured_policy
-from admitq_webhooks.routes import routes
+from admitq_webhooks.routes import review_handlers
 
 LENGTH_BYTES: Final = 4
 """Each message is preceded by its length in bytes, in big-endian order."""
@@ -35,7 +35,7 @@ _NICENESS: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class StartMessage:
     """First message to the child: what decides its policy."""
 
     configuration: Configuration
@@ -43,7 +43,7 @@ class Start:
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class ReviewMessage:
     """Message to the child: review this body, which came to this path."""
 
     path: str
@@ -51,7 +51,7 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True)
-class Lookup:
+class LookupMessage:
     """Message of the child: call this method of the world."""
 
     method: str
@@ -59,7 +59,7 @@ class Lookup:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class LookupResult:
     """Message to the child: what the lookup returned, or why it failed."""
 
     value: Any = None
@@ -67,7 +67,7 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ReviewAnswer:
     """Message of the child: the response to the body; the next may come.
 
     Attributes:
@@ -81,7 +81,7 @@ class Answer:
     unexpected_errors: int = 0
 
 
-Message = Start | Ask | Lookup | Found | Answer
+Message = StartMessage | ReviewMessage | LookupMessage | LookupResult | ReviewAnswer
 
 
 def encode(message: Message) -> bytes:
@@ -100,7 +100,7 @@ class ParentEnded(Exception):
     """The parent has closed its end."""
 
 
-class Stream(Protocol):
+class ByteStream(Protocol):
     """Bytes to and from the parent."""
 
     def read(self, size: int, /) -> bytes:
@@ -116,10 +116,10 @@ class Stream(Protocol):
         ...
 
 
-class Channel:
+class ParentChannel:
     """The child's end: it blocks, for the child has nothing else to do."""
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: ByteStream) -> None:
         self._stream = stream
 
     def receive(self) -> Message:
@@ -146,10 +146,10 @@ class Channel:
         return received
 
 
-class RemoteWorld:
+class ParentLookups:
     """The lookups of the parent."""
 
-    def __init__(self, channel: Channel) -> None:
+    def __init__(self, channel: ParentChannel) -> None:
         self._channel = channel
 
     def has_local_queue(self, namespace: str, name: str) -> bool:
@@ -160,7 +160,7 @@ class RemoteWorld:
         """Return whether the WorkloadPriorityClass exists."""
         return self._look_up("has_priority_class", name)
 
-    def check_controllers(self, namespace: str, queue: str) -> frozenset[str]:
+    def admission_check_controllers(self, namespace: str, queue: str) -> frozenset[str]:
         """Return the controllers of the admission checks that jobs of a LocalQueue have to pass."""
         return self._look_up("check_controllers", namespace, queue)
 
@@ -168,13 +168,13 @@ class RemoteWorld:
         """Return the labels of a namespace; None if it does not exist."""
         return self._look_up("namespace_labels", name)
 
-    async def owner(
+    async def get_object(
         self, group: str, version: str, kind: str, namespace: str, name: str
     ) -> Mapping[str, Any] | None:
         """Return an object that is named as an owner; None if it does not exist."""
         return self._look_up("owner", group, version, kind, namespace, name)
 
-    async def may(self, user: User, access: Access) -> bool:
+    async def is_allowed(self, user: User, access: Access) -> bool:
         """Return whether a user may do something to a resource, as RBAC has it."""
         return self._look_up("may", user, access)
 
@@ -183,20 +183,20 @@ class RemoteWorld:
         return self._look_up("plural", group, version, kind)
 
     def _look_up(self, method: str, *arguments: Any) -> Any:
-        self._channel.send(Lookup(method, arguments))
+        self._channel.send(LookupMessage(method, arguments))
         found = self._channel.receive()
-        if not isinstance(found, Found):
+        if not isinstance(found, LookupResult):
             raise TypeError(f"the answer to a lookup is a {type(found).__name__}")
         if found.failed is not None:
             raise LookupFailed(found.failed)
         return found.value
 
 
-LOOKUPS: Final = frozenset(name for name in vars(RemoteWorld) if not name.startswith("_"))
+LOOKUPS: Final = frozenset(name for name in vars(ParentLookups) if not name.startswith("_"))
 """The methods of the world that a child may call."""
 
 
-async def serve(channel: Channel, policy: Policy, known: tuple[Integration, ...]) -> None:
+async def serve_reviews(channel: ParentChannel, policy: Policy, known: tuple[Integration, ...]) -> None:
     """Review one body after another until the parent ends.
 
     Args:
@@ -211,18 +211,18 @@ async def serve(channel: Channel, policy: Policy, known: tuple[Integration, ...]
         verdicts.append(allowed)
 
     errors = UnexpectedErrors(lambda _, route: failures.append(route))
-    handlers = routes(policy, RemoteWorld(channel), known, observe=observe, errors=errors)
+    handlers = review_handlers(policy, ParentLookups(channel), known, observe=observe, errors=errors)
     while True:
         try:
             asked = channel.receive()
         except ParentEnded:
             return
-        if not isinstance(asked, Ask):
+        if not isinstance(asked, ReviewMessage):
             raise TypeError(f"a child is asked to review, and not sent a {type(asked).__name__}")
         verdicts.clear()
         failures.clear()
         response = await handlers[asked.path](HttpRequest("POST", asked.path, body=asked.body))
-        channel.send(Answer(response, verdicts[0] if verdicts else None, len(failures)))
+        channel.send(ReviewAnswer(response, verdicts[0] if verdicts else None, len(failures)))
 
 
 def main() -> None:
@@ -230,12 +230,12 @@ def main() -> None:
     reduce_collections()
     logs.configure(component="webhook")
     os.nice(_NICENESS)
-    channel = Channel(socket.socket(fileno=0).makefile("rwb"))
+    channel = ParentChannel(socket.socket(fileno=0).makefile("rwb"))
     try:
         start = channel.receive()
     except ParentEnded:
         return
-    if not isinstance(start, Start):
+    if not isinstance(start, StartMessage):
         raise TypeError(f"the first message is a {type(start).__name__}")
     enabled, known = load_enabled_and_all_kinds(start.configuration, start.gates)
-    asyncio.run(serve(channel, configured_policy(start.configuration, start.gates, enabled), known))
+    asyncio.run(serve_reviews(channel, configured_policy(start.configuration, start.gates, enabled), known))

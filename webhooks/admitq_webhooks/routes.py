@@ -14,23 +14,23 @@ from admitq_api.field_errors import FieldError, select_new_errors
 from admitq_api.json_objects import value_at, with_value
 from admitq_api.labels import Names
 from admitq_webhooks import mark_reviews, owner_reviews, resize_reviews
-from admitq_webhooks.ancestors import Unclear
-from admitq_webhooks.lookups import LookupFailed, World
+from admitq_webhooks.ancestors import AncestryUnknown
+from admitq_webhooks.lookups import LookupFailed, ClusterLookups
 from admitq_webhooks.match_conditions import match_conditions
 from admitq_webhooks.mutate import jobs as mutate_jobs
 from admitq_webhooks.mutate import kinds as mutate_kinds
 from admitq_webhooks.policy import Policy
-from admitq_webhooks.references import resolved
+from admitq_webhooks.references import resolve_references
 from admitq_webhooks.review import (
     AdmissionRequest,
     Allowed,
     Failed,
-    Malformed,
-    Refused,
+    InvalidReview,
+    Rejected,
     Verdict,
-    answer,
-    parse,
-    refusal,
+    encode_verdict,
+    parse_review,
+    encode_rejection,
 )
 from admitq_webhooks.validate import cluster_queue, cohort, resource_flavor, workload
 from admitq_webhooks.validate import jobs as validate_jobs
@@ -41,8 +41,8 @@ REVIEW_SECONDS: Final = 5.0
 
 Verb = Literal["mutate", "validate"]
 Review = Callable[[AdmissionRequest], Awaitable[Verdict]]
-PodCheck = Callable[[AdmissionRequest, Policy, World], Awaitable[list[FieldError]]]
-Observer = Callable[[str, bool, float], None]
+PodCheck = Callable[[AdmissionRequest, Policy, ClusterLookups], Awaitable[list[FieldError]]]
+ReviewObserver = Callable[[str, bool, float], None]
 """Told of each review: its path, whether it was allowed, and the seconds it took."""
 
 SCALE: Final = "scale"
@@ -56,7 +56,7 @@ CREATE_UPDATE: Final = ("CREATE", "UPDATE")
 
 
 @dataclass(frozen=True, slots=True)
-class Webhook:
+class WebhookRoute:
     """One webhook: what the API server asks about, and where.
 
     Attributes:
@@ -79,7 +79,7 @@ class Webhook:
     resources: tuple[str, ...]
     operations: tuple[str, ...]
     frameworks: tuple[str, ...] = ()
-    is_of_users: bool = False
+    is_for_jobs: bool = False
     aspect: str = ""
 
     def is_for(self, request: AdmissionRequest) -> bool:
@@ -101,7 +101,7 @@ class Webhook:
         return {
             "name": f"{self.verb[0]}{self.kind.lower()}{self.aspect}.{names.group}",
             "path": self.path(names),
-            "namespaceSelector": "jobs" if self.is_of_users else "core",
+            "namespaceSelector": "jobs" if self.is_for_jobs else "core",
             "frameworks": list(self.frameworks),
             "failurePolicy": "Fail",
             "timeoutSeconds": 10,
@@ -130,26 +130,26 @@ _OWN_KINDS: Final[tuple[tuple[Verb, str, tuple[str, ...], tuple[str, ...]], ...]
 )
 
 
-_RESIZES: Final = Webhook(
-    "validate", "", "v1", "Pod", (f"pods/{RESIZE}",), ("UPDATE",), is_of_users=True, aspect=RESIZE
+_RESIZE_ROUTE: Final = WebhookRoute(
+    "validate", "", "v1", "Pod", (f"pods/{RESIZE}",), ("UPDATE",), is_for_jobs=True, aspect=RESIZE
 )
 """Pods of every kind of job are resized by the same rule."""
 
-_MARKS: Final = Webhook(
-    "validate", "", "v1", "Pod", ("pods", "pods/status"), ("UPDATE",), is_of_users=True, aspect="marks"
+_MARK_ROUTE: Final = WebhookRoute(
+    "validate", "", "v1", "Pod", ("pods", "pods/status"), ("UPDATE",), is_for_jobs=True, aspect="marks"
 )
 """Pods of every kind of job keep their marks, whether or not pods can be queued themselves."""
 
 
-def webhooks(names: Names, integrations: Iterable[Integration]) -> tuple[Webhook, ...]:
+def webhook_routes(names: Names, integrations: Iterable[Integration]) -> tuple[WebhookRoute, ...]:
     """Return the webhooks of our own kinds and of these kinds of jobs."""
     own = tuple(
-        Webhook(verb, names.group, names.version, kind, resources, operations)
+        WebhookRoute(verb, names.group, names.version, kind, resources, operations)
         for verb, kind, resources, operations in _OWN_KINDS
     )
     kinds = tuple(integrations)
 
-    def of_jobs(verb: Verb, one: Integration) -> Webhook:
+    def of_jobs(verb: Verb, one: Integration) -> WebhookRoute:
         operations = CREATE if verb == "mutate" and not one.webhook.mutates_updates else CREATE_UPDATE
         frameworks = (
             one.framework,
@@ -157,29 +157,29 @@ def webhooks(names: Names, integrations: Iterable[Integration]) -> tuple[Webhook
         )
         is_asked = verb == "validate" and one.webhook.scale_field is not None
         resources = (one.plural, f"{one.plural}/{SCALE}") if is_asked else (one.plural,)
-        return Webhook(
-            verb, one.group, one.version, one.kind, resources, operations, frameworks, is_of_users=True
+        return WebhookRoute(
+            verb, one.group, one.version, one.kind, resources, operations, frameworks, is_for_jobs=True
         )
 
     verbs: tuple[Verb, ...] = ("mutate", "validate")
-    return (*own, *(of_jobs(verb, one) for verb in verbs for one in kinds), _RESIZES, _MARKS)
+    return (*own, *(of_jobs(verb, one) for verb in verbs for one in kinds), _RESIZE_ROUTE, _MARK_ROUTE)
 
 
 def webhook_rules(names: Names, integrations: Iterable[Integration]) -> dict[str, list[dict[str, Any]]]:
     """Return what the webhook configurations say, under ``mutating`` and ``validating``."""
-    every = webhooks(names, integrations)
+    every = webhook_routes(names, integrations)
     return {
         "mutating": [one.to_dict(names) for one in every if one.verb == "mutate"],
         "validating": [one.to_dict(names) for one in every if one.verb == "validate"],
     }
 
 
-def routes(
+def review_handlers(
     policy: Policy,
-    world: World,
+    world: ClusterLookups,
     registered: Iterable[Integration],
     *,
-    observe: Observer | None = None,
+    observe: ReviewObserver | None = None,
     errors: UnexpectedErrors = LOG_ONLY,
 ) -> dict[str, Handler]:
     """Return the handler of each path.
@@ -198,10 +198,10 @@ def routes(
     switched_on = {one.gvk: one for one in policy.integrations}
 
     async def hold(request: AdmissionRequest) -> Verdict:
-        return Allowed(mutate_kinds.with_finalizer(request.obj, names))
+        return Allowed(mutate_kinds.add_finalizer(request.obj, names))
 
     async def mutate_workload(request: AdmissionRequest) -> Verdict:
-        return Allowed(mutate_kinds.workload(request.obj, gates))
+        return Allowed(mutate_kinds.mutate_workload(request.obj, gates))
 
     async def validate_cluster_queue(request: AdmissionRequest) -> Verdict:
         if request.operation == "CREATE":
@@ -229,15 +229,15 @@ def routes(
         ("validate", "Workload"): validate_workload,
     }
     handlers: dict[str, Handler] = {}
-    for webhook in webhooks(names, registered):
-        if webhook is _RESIZES:
-            review = _pod_review(resize_reviews.review, policy, world)
-        elif webhook is _MARKS:
-            review = _pod_review(mark_reviews.review_pod, policy, world)
-        elif webhook.is_of_users:
+    for webhook in webhook_routes(names, registered):
+        if webhook is _RESIZE_ROUTE:
+            review = _pod_review(resize_reviews.review_resize, policy, world)
+        elif webhook is _MARK_ROUTE:
+            review = _pod_review(mark_reviews.review_pod_marks, policy, world)
+        elif webhook.is_for_jobs:
             integration = switched_on.get((webhook.group, webhook.version, webhook.kind))
             review = (
-                _let_pass if integration is None else _job_review(webhook.verb, integration, policy, world)
+                _allow if integration is None else _job_review(webhook.verb, integration, policy, world)
             )
         else:
             review = reviews[webhook.verb, webhook.kind]
@@ -245,70 +245,70 @@ def routes(
     return handlers
 
 
-def _job_review(verb: Verb, integration: Integration, policy: Policy, world: World) -> Review:
+def _job_review(verb: Verb, integration: Integration, policy: Policy, world: ClusterLookups) -> Review:
     lets_deleted_go = policy.gates.is_enabled(Gate.SKIP_ANCESTOR_CHECK_FOR_DELETED_WORKLOADS)
 
     async def review(request: AdmissionRequest) -> Verdict:
         namespace = request.namespace
-        if policy.is_excluded(namespace):
+        if policy.is_namespace_excluded(namespace):
             return Allowed()
         # What the stored object is counts too: a change must not take it out of our sight.
         states = (request.obj, request.old) if verb == "validate" and request.old else (request.obj,)
         if not any(integration.may_manage(one, policy.names) for one in states):
             return Allowed()
         held_by_parent = any(integration.ownership.is_held_by_parent(one, policy.names) for one in states)
-        if not held_by_parent and not policy.selects(namespace, await world.namespace_labels(namespace)):
+        if not held_by_parent and not policy.manages_namespace(namespace, await world.namespace_labels(namespace)):
             return Allowed()
         if verb == "mutate":
             if lets_deleted_go and is_being_deleted(request.old):
                 # Its owner may be gone already; that must not keep its finalizers from being taken off.
                 return Allowed()
             before = request.old or None
-            changed = await mutate_jobs.mutate(
+            changed = await mutate_jobs.mutate_job(
                 request.obj, namespace, integration, policy, world, before, request.user
             )
-            return Allowed(changed, owner_reviews.warnings(request.obj, changed, integration))
+            return Allowed(changed, owner_reviews.controller_warnings(request.obj, changed, integration))
         if request.subresource == SCALE:
-            scaled = await _scaled(request, integration, world)
+            scaled = await _expand_scale(request, integration, world)
             if scaled is None:
                 return Allowed()
             request = scaled
-        new = await resolved(request.obj, namespace, integration, world)
+        new = await resolve_references(request.obj, namespace, integration, world)
         if request.operation == "CREATE":
             errors = validate_jobs.validate_create(new, integration, policy)
-            told = await validate_jobs.warnings(new, namespace, integration, policy, world)
-            return Refused(tuple(errors)) if errors else Allowed(warnings=told)
-        old = await resolved(request.old, namespace, integration, world)
-        refused = await mark_reviews.review(request, old, new, integration, policy, world)
-        refused += await owner_reviews.review(request, integration, policy, world)
+            told = await validate_jobs.member_warnings(new, namespace, integration, policy, world)
+            return Rejected(tuple(errors)) if errors else Allowed(warnings=told)
+        old = await resolve_references(request.old, namespace, integration, world)
+        refused = await mark_reviews.review_marks(request, old, new, integration, policy, world)
+        refused += await owner_reviews.review_controller_reference(request, integration, policy, world)
         refused += await owner_reviews.review_increase(request, old, new, integration, policy, world)
         if refused:
-            return Refused(tuple(refused))
+            return Rejected(tuple(refused))
         names, ask = policy.names, integration.webhook.list_deciding_workloads
         found: Mapping[str, Any] | None = None
-        for asked in () if ask is None else ask(old, new, policy.rules(new)):
-            found = found or await world.owner(names.group, names.version, "Workload", namespace, asked)
+        for asked in () if ask is None else ask(old, new, policy.kind_rules(new)):
+            found = found or await world.get_object(names.group, names.version, "Workload", namespace, asked)
         return _verdict(validate_jobs.validate_update(old, new, namespace, integration, policy, world, found))
 
     return review
 
 
-def _pod_review(check: PodCheck, policy: Policy, world: World) -> Review:
+def _pod_review(check: PodCheck, policy: Policy, world: ClusterLookups) -> Review:
     async def review(request: AdmissionRequest) -> Verdict:
-        if not policy.selects(request.namespace, await world.namespace_labels(request.namespace)):
+        if not policy.manages_namespace(request.namespace, await world.namespace_labels(request.namespace)):
             return Allowed()
         return _verdict(await check(request, policy, world))
 
     return review
 
 
-async def _scaled(
-    request: AdmissionRequest, integration: Integration, world: World
+async def _expand_scale(
+    request: AdmissionRequest, integration: Integration, world: ClusterLookups
 ) -> AdmissionRequest | None:
     """Take a change of the number of replicas for one of the object itself; None if that is gone."""
     path = integration.webhook.scale_field or ()
     name = value_at(request.obj, ("metadata", "name"), "")
-    found = await world.owner(*integration.gvk, request.namespace, name)
+    found = await world.get_object(*integration.gvk, request.namespace, name)
     if found is None:
         return None
     old, new = (
@@ -319,7 +319,7 @@ async def _scaled(
     return replace(request, obj=new, old=old, subresource="")
 
 
-async def _let_pass(_: AdmissionRequest) -> Verdict:
+async def _allow(_: AdmissionRequest) -> Verdict:
     return Allowed()
 
 
@@ -335,40 +335,40 @@ def _new_unless_deleted(
 
 
 def _verdict(errors: list[FieldError]) -> Verdict:
-    return Refused(tuple(errors)) if errors else Allowed()
+    return Rejected(tuple(errors)) if errors else Allowed()
 
 
-def _handler(webhook: Webhook, review: Review, observe: Observer | None, errors: UnexpectedErrors) -> Handler:
+def _handler(webhook: WebhookRoute, review: Review, observe: ReviewObserver | None, errors: UnexpectedErrors) -> Handler:
     async def handle(request: HttpRequest) -> HttpResponse:
         if request.method != "POST":
             return HttpResponse(405, b"send an AdmissionReview by POST\n", headers={"Allow": "POST"})
         started = time.monotonic()
         try:
-            asked = parse(request.body)
-        except Malformed as error:
+            asked = parse_review(request.body)
+        except InvalidReview as error:
             if not error.uid:
                 return text(400, str(error))
-            return HttpResponse(200, refusal(error.uid, str(error), 400, "BadRequest"), JSON)
+            return HttpResponse(200, encode_rejection(error.uid, str(error), 400, "BadRequest"), JSON)
         verdict = await _review(webhook, review, asked, errors, request.path)
         if observe is not None:
             observe(request.path, isinstance(verdict, Allowed), time.monotonic() - started)
         try:
-            return HttpResponse(200, answer(asked, verdict), JSON)
+            return HttpResponse(200, encode_verdict(asked, verdict), JSON)
         except Exception as error:  # noqa: BLE001 whatever the object holds, the API server gets its answer
-            errors.report(ErrorPart.REVIEW, error, _item(asked), request.path)
-            return HttpResponse(200, refusal(asked.uid, "internal error", 500, "InternalError"), JSON)
+            errors.report(ErrorPart.REVIEW, error, _describe_request(asked), request.path)
+            return HttpResponse(200, encode_rejection(asked.uid, "internal error", 500, "InternalError"), JSON)
 
     return handle
 
 
-def _item(asked: AdmissionRequest) -> str:
+def _describe_request(asked: AdmissionRequest) -> str:
     """What a review is about, for the log."""
     name = value_at(asked.obj, ("metadata", "name"), "")
     return f"{asked.kind} {asked.namespace}/{name}"
 
 
 async def _review(
-    webhook: Webhook, review: Review, asked: AdmissionRequest, errors: UnexpectedErrors, route: str
+    webhook: WebhookRoute, review: Review, asked: AdmissionRequest, errors: UnexpectedErrors, route: str
 ) -> Verdict:
     if not webhook.is_for(asked):
         expected = f"{webhook.group}/{webhook.version} {webhook.kind}"
@@ -379,12 +379,12 @@ async def _review(
     try:
         async with asyncio.timeout(REVIEW_SECONDS):
             return await review(asked)
-    except Unclear as unclear:
-        return Refused((unclear.error,))
+    except AncestryUnknown as unclear:
+        return Rejected((unclear.error,))
     except LookupFailed as error:
         return Failed(f"{error}; try again", 503, "ServiceUnavailable")
     except TimeoutError:
         return Failed("no verdict in time; try again", 504, "Timeout")
     except Exception as error:  # noqa: BLE001 one object must not end the process that answers for all others
-        errors.report(ErrorPart.REVIEW, error, _item(asked), route)
+        errors.report(ErrorPart.REVIEW, error, _describe_request(asked), route)
         return Failed("internal error; the log of the webhook says more")

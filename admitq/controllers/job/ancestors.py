@@ -12,7 +12,7 @@ from admitq.integrations.ownership import (
     get_queue_name,
     is_controlled_by,
 )
-from admitq.workloads.transitions import holds, is_reserved
+from admitq.workloads.transitions import is_condition_true, is_reserved
 from admitq_api.conditions import ConditionType
 from admitq_api.json_objects import JsonObject, value_at
 
@@ -89,7 +89,7 @@ class Ancestors:
         unfinished = [
             one
             for one in self._ctx.stores.of(self._ctx.kinds.workloads).by_index(BY_OWNER, owner)
-            if is_controlled_by(one, ancestor) and not holds(one, ConditionType.FINISHED)
+            if is_controlled_by(one, ancestor) and not is_condition_true(one, ConditionType.FINISHED)
         ]
         annotation = value_at(ancestor, ("metadata", "annotations", self._ctx.names.elastic_job))
         is_elastic = self._ctx.settings.elastic_jobs and annotation == "true"

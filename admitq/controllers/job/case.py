@@ -21,7 +21,7 @@ from admitq.integrations.base import (
 from admitq.integrations.ownership import get_queue_name, is_controlled_by
 from admitq.runtime.kinds import Kinds
 from admitq.runtime.resources import Resource
-from admitq.workloads.transitions import Transition
+from admitq.workloads.transitions import StatusTransition
 from admitq_api.conditions import SECOND, ConditionType
 from admitq_api.json_objects import JsonObject, value_at
 from admitq_api.labels import Names
@@ -144,14 +144,14 @@ class JobCase:
         """A label of the job."""
         return value_at(self.job, ("metadata", "labels", key))
 
-    def begin(self, workload: JsonObject) -> Transition:
+    def begin(self, workload: JsonObject) -> StatusTransition:
         """A change of a Workload's status."""
-        return Transition(workload, self.now)
+        return StatusTransition(workload, self.now)
 
     def end(
         self,
         workload: JsonObject,
-        transition: Transition,
+        transition: StatusTransition,
         *after: Tell | Count | None,
         concern: str | None = None,
     ) -> Plan | None:

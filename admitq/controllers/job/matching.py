@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 from admitq.controllers.job.case import JobCase
 from admitq.integrations import ownership
-from admitq.workloads.job_workloads import has_same_pods, longest_execution, pod_sets_of
-from admitq.workloads.request_increases import Increase, increases
+from admitq.workloads.job_workloads import has_same_pods, maximum_execution_seconds, workload_pod_sets
+from admitq.workloads.request_increases import RequestIncrease, find_request_increases
 from admitq.workloads.transitions import is_admitted, is_reserved
 from admitq_api.json_objects import JsonObject, value_at
 
@@ -51,14 +51,14 @@ def is_equivalent(case: JobCase, workload: JsonObject) -> bool:
     injected; one that is suspended may have its own ones still, or again.
     """
     spec = value_at(workload, ("spec",), {})
-    if spec.get("maximumExecutionTimeSeconds") != longest_execution(case):
+    if spec.get("maximumExecutionTimeSeconds") != maximum_execution_seconds(case):
         return False
     job: JsonObject = case.job or {}
     if case.composition is not None:
         equivalent = case.composition.is_equivalent(job, spec.get("podSets") or [])
         if equivalent is not None:
             return equivalent
-    wanted, listed = pod_sets_of(case), spec.get("podSets") or []
+    wanted, listed = workload_pod_sets(case), spec.get("podSets") or []
     if len(wanted) != len(listed):
         return False
     if not is_reserved(workload):
@@ -73,12 +73,12 @@ def is_equivalent(case: JobCase, workload: JsonObject) -> bool:
     return suspended and _equal(case, wanted, listed, running=admitted)
 
 
-def increases_over(case: JobCase, workload: JsonObject) -> list[Increase]:
+def increases_over(case: JobCase, workload: JsonObject) -> list[RequestIncrease]:
     """The podsets of a job that ask for more than is reserved for its Workload."""
     if not is_reserved(workload):
         return []
     listed = value_at(workload, ("spec", "podSets"), [])
-    return increases(pod_sets_of(case), [_as_assigned(workload, one) for one in listed])
+    return find_request_increases(workload_pod_sets(case), [_as_assigned(workload, one) for one in listed])
 
 
 def _as_assigned(workload: JsonObject, pod_set: JsonObject) -> JsonObject:

@@ -31,10 +31,10 @@ from admitq.integrations.ownership import (
     list_prebuilt_names,
 )
 from admitq.workloads.job_workloads import RoleMismatch, owner_references
-from admitq.workloads.pod_charges import NO_CHARGE, Charge, charge_of, granted
-from admitq.workloads.pod_counts import assigned_counts, pod_counts
-from admitq.workloads.pod_templates import infos_of, inject
-from admitq.workloads.transitions import condition, holds, is_over, is_reserved
+from admitq.workloads.pod_charges import NO_CHARGE, PodCharge, pod_charge, granted_charges
+from admitq.workloads.pod_counts import assigned_pod_counts, requested_pod_counts
+from admitq.workloads.pod_templates import pod_set_infos, inject_into_template
+from admitq.workloads.transitions import find_condition, is_condition_true, is_finished_or_deleting, is_reserved
 from admitq_api.conditions import ConditionType, Reason
 from admitq_api.json_objects import JsonObject, create_merge_patch, value_at
 from admitq_api.labels import Names
@@ -42,7 +42,7 @@ from admitq_api.labels import Names
 
 def _assigned(workload: JsonObject) -> dict[str, int]:
     """Pods by podset that the Workload was admitted with."""
-    return pod_counts(workload) | assigned_counts(workload)
+    return requested_pod_counts(workload) | assigned_pod_counts(workload)
 
 
 # --- started and ended ----------------------------------------------------------------------------
@@ -68,7 +68,7 @@ def start(case: JobCase, workload: JsonObject, note: str) -> Plan:
         return NOTHING
     infos = {
         info.name: info
-        for info in infos_of(workload, case.lookups.flavor, case.names, case.settings.jobs.marks)
+        for info in pod_set_infos(workload, case.lookups.flavor, case.names, case.settings.jobs.marks)
     }
     placed = {
         one.get("name", "main")
@@ -78,7 +78,7 @@ def start(case: JobCase, workload: JsonObject, note: str) -> Plan:
     gates = (case.names.admission_gate, case.names.topology_gate)
     actions: list[Action] = []
     refused: list[Action] = []
-    allowed = granted(workload) if case.group else {}
+    allowed = granted_charges(workload) if case.group else {}
     for member in composition.list_startable(job, _assigned(workload), case.names):
         pod_set = composition.get_pod_set(job, member)
         if (info := infos.get(pod_set)) is None:
@@ -91,7 +91,7 @@ def start(case: JobCase, workload: JsonObject, note: str) -> Plan:
             )
             refused.append(Tell(member, "Warning", RoleMismatch.reason, note))
             continue
-        released = composition.without_gates(inject(member, info), pod_set in placed, case.names)
+        released = composition.without_gates(inject_into_template(member, info), pod_set in placed, case.names)
         patch = PatchStep(create_merge_patch(member, released))
         lifted = [gate for gate in gates if pods.has_gate(member, gate) and not pods.has_gate(released, gate)]
         actions += (
@@ -102,9 +102,9 @@ def start(case: JobCase, workload: JsonObject, note: str) -> Plan:
     return plan(*actions, *refused, starts=workload if actions else None)
 
 
-def _beyond(member: JsonObject, charged: Charge) -> str:
+def _beyond(member: JsonObject, charged: PodCharge) -> str:
     """The resources of which a member asks for more than its podset was admitted with; empty if it fits."""
-    return ", ".join(charge_of(value_at(member, ("spec",), {})).beyond(charged))
+    return ", ".join(pod_charge(value_at(member, ("spec",), {})).resources_above(charged))
 
 
 def stop(case: JobCase, message: str, reason: str, *, everyone: bool) -> Plan | None:
@@ -148,7 +148,7 @@ def replaced(case: JobCase, workload: JsonObject) -> Plan | None:
     """Let members go in whose place others stand."""
     if case.composition is None or not case.group:
         return None
-    ended = case.composition.list_replaced(case.job or {}, pod_counts(workload), case.names)
+    ended = case.composition.list_replaced(case.job or {}, requested_pod_counts(workload), case.names)
     return plan(*_free(case, case.composition, ended)) if ended else None
 
 
@@ -178,12 +178,12 @@ def awaits_first(workload: JsonObject, names: Names) -> bool:
     """Whether the Workload of a group was created before its first pod: it has never had an owner."""
     metadata = value_at(workload, ("metadata",), {})
     is_unowned = not metadata.get("ownerReferences") and "deletionTimestamp" not in metadata
-    return is_unowned and is_group_workload(workload, names) and not holds(workload, ConditionType.FINISHED)
+    return is_unowned and is_group_workload(workload, names) and not is_condition_true(workload, ConditionType.FINISHED)
 
 
 def is_evicted_before_first(workload: JsonObject, names: Names) -> bool:
     """Whether the Workload of a group was evicted before its first pod was created, and still holds quota."""
-    is_evicted = holds(workload, ConditionType.EVICTED) and is_reserved(workload)
+    is_evicted = is_condition_true(workload, ConditionType.EVICTED) and is_reserved(workload)
     return is_evicted and awaits_first(workload, names)
 
 
@@ -210,11 +210,11 @@ def excess(case: JobCase) -> Plan | None:
         return None
     reserved: JsonObject | None = None
     for workload in case.workloads:
-        if is_over(workload):
+        if is_finished_or_deleting(workload):
             return None
         if is_reserved(workload):
             reserved = workload
-    counts = None if reserved is None else pod_counts(reserved)
+    counts = None if reserved is None else requested_pod_counts(reserved)
     kind = kind_label(case.integration.group, case.integration.kind)
     unreserved = {"metadata": case.objects[0]["metadata"], "spec": {"queueName": case.queue_name}}
     actions: list[Action] = []
@@ -255,14 +255,14 @@ def awaited(case: JobCase, workload: JsonObject) -> Plan | None:
 
     That is told before the group ends, for it may end because nobody comes; afterwards nobody is awaited.
     """
-    if case.composition is None or not case.group or holds(workload, ConditionType.FINISHED):
+    if case.composition is None or not case.group or is_condition_true(workload, ConditionType.FINISHED):
         return None
-    lacks = case.composition.needs_more_members(case.job or {}, pod_counts(workload))
-    waiting = condition(workload, ConditionType.WAITING_FOR_REPLACEMENT_PODS)
+    lacks = case.composition.needs_more_members(case.job or {}, requested_pod_counts(workload))
+    waiting = find_condition(workload, ConditionType.WAITING_FOR_REPLACEMENT_PODS)
     if not lacks and waiting is None:
         return None
     transition = case.begin(workload)
-    evicted = condition(workload, ConditionType.EVICTED) or {}
+    evicted = find_condition(workload, ConditionType.EVICTED) or {}
     if not lacks:
         reason, message = Reason.PODS_READY, "No pods need replacement"
     elif evicted.get("status") == "True":
@@ -272,6 +272,6 @@ def awaited(case: JobCase, workload: JsonObject) -> Plan | None:
         reason, message = waiting.get("reason", ""), waiting.get("message", "")
     else:
         reason, message = Reason.PODS_FAILED, "Some Failed pods need replacement"
-    transition.set(ConditionType.WAITING_FOR_REPLACEMENT_PODS, lacks, reason, message)
+    transition.set_condition(ConditionType.WAITING_FOR_REPLACEMENT_PODS, lacks, reason, message)
     # The condition is one that this kind alone has.
     return case.end(workload, transition, concern=f"{case.integration.kind.lower()}-controller")

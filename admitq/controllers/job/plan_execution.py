@@ -22,8 +22,8 @@ from admitq.controllers.stale_stores import BEHIND_RETRY_SECONDS
 from admitq.integrations.ownership import is_controlled_by
 from admitq.runtime.errors import ApiError, PermanentRejection
 from admitq.runtime.resources import Resource
-from admitq.workloads.job_workloads import Unfit
-from admitq.workloads.transitions import Transition
+from admitq.workloads.job_workloads import WorkloadNotPossible
+from admitq.workloads.transitions import StatusTransition
 from admitq_api.conditions import Reason
 from admitq_api.json_objects import JsonObject
 
@@ -54,7 +54,7 @@ async def carry_out(ctx: Context, case: JobCase, decided: Plan) -> float | None:
         if describes_pods(decided, ctx.kinds.workloads):
             if error.is_namespace_terminating:
                 return None
-            ctx.recorder.event(dict(case.objects[0]), "Warning", Unfit.reason, error.message)
+            ctx.recorder.event(dict(case.objects[0]), "Warning", WorkloadNotPossible.reason, error.message)
             await act(ctx, without_outdated(case, decided))
             if error.is_invalid:
                 # The API server will refuse the same podsets again; only a change of the job can help.
@@ -62,7 +62,7 @@ async def carry_out(ctx: Context, case: JobCase, decided: Plan) -> float | None:
         elif error.is_invalid and decided.starts is not None:
             return await act(ctx, _finish_failed_start(ctx, case, decided.starts, error))
         elif error.is_forbidden and _changes_only(case.resource, decided):
-            reason = STOP_REFUSED if decided.starts is None else Unfit.reason
+            reason = STOP_REFUSED if decided.starts is None else WorkloadNotPossible.reason
             ctx.recorder.event(dict(case.objects[0]), "Warning", reason, error.message)
         raise
     if decided.refusal:
@@ -86,7 +86,7 @@ async def _adopt_existing(ctx: Context, case: JobCase, decided: Plan) -> float |
 
 def _finish_failed_start(ctx: Context, case: JobCase, workload: JsonObject, error: ApiError) -> Plan:
     """Finish a Workload whose job the API server never lets start; otherwise it would keep its quota."""
-    transition = Transition(workload, case.now)
+    transition = StatusTransition(workload, case.now)
     transition.finish(Reason.FAILED_TO_START, error.message)
     return plan(status_patch(ctx.kinds.workloads, workload, transition.patch(), CONCERN))
 

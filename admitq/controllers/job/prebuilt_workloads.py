@@ -10,7 +10,7 @@ from admitq.controllers.plan import Patch, Plan, Tell, plan
 from admitq.integrations.base import PatchStep, list_members
 from admitq.integrations.ownership import get_controller, has_other_owner, is_served_workload
 from admitq.workloads.job_workloads import job_uid_label, owner_references
-from admitq.workloads.transitions import is_over
+from admitq.workloads.transitions import is_finished_or_deleting
 from admitq_api.json_objects import JsonObject, select_fields, value_at
 
 
@@ -69,7 +69,7 @@ def adopt(case: JobCase) -> Plan | None:
     one that does, without the label.
     """
     workload = _found(case)
-    if workload is None or is_over(workload) or claim_on(case, workload) not in (Claim.OWNED, Claim.FREE):
+    if workload is None or is_finished_or_deleting(workload) or claim_on(case, workload) not in (Claim.OWNED, Claim.FREE):
         return None
     metadata: dict[str, Any] = {}
     if get_controller(workload) is None:
@@ -108,7 +108,7 @@ def refuse_group(case: JobCase) -> Plan | None:
     for workload in case.workloads:
         references = value_at(workload, ("metadata", "ownerReferences"), [])
         is_owned = any(one.get("uid") in uids for one in references)
-        if is_owned or is_over(workload) or is_equivalent(case, workload):
+        if is_owned or is_finished_or_deleting(workload) or is_equivalent(case, workload):
             continue
         return unadmitted_jobs.stop_without_prebuilt(case) or plan(_out_of_sync(case))
     return None

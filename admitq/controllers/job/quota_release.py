@@ -27,14 +27,14 @@ from admitq.controllers.pods import remaining_pods
 from admitq.core.model import Instant
 from admitq.integrations.ownership import is_served_workload, is_single_pod_workload
 from admitq.workloads.transitions import (
-    condition,
-    holds,
+    find_condition,
+    is_condition_true,
     is_active,
     is_admitted,
     is_on_hold,
-    is_over,
+    is_finished_or_deleting,
     is_reserved,
-    since,
+    condition_since,
 )
 from admitq_api.conditions import SECOND, ConditionType, Reason
 from admitq_api.json_objects import JsonObject
@@ -54,7 +54,7 @@ def _release(case: JobCase, workload: JsonObject) -> tuple[Action | None, ...]:
     is_requeued = _is_evicted_with_its_pod(case, workload) or _is_evicted_without_pods(case, workload)
     if is_requeued and (returned := _requeue(case, workload)):
         return returned.actions
-    if case.settings.finish_orphaned and not holds(workload, ConditionType.FINISHED):
+    if case.settings.finish_orphaned and not is_condition_true(workload, ConditionType.FINISHED):
         transition = case.begin(workload)
         remaining_pods.withdraw(transition)
         transition.finish(Reason.OWNER_NOT_FOUND, "The workload's owner no longer exists")
@@ -86,7 +86,7 @@ def after_pods(case: JobCase, workload: JsonObject, freeing: Plan | None) -> Pla
 
 def _is_evicted_with_its_pod(case: JobCase, workload: JsonObject) -> bool:
     """Whether an eviction has deleted the single pod for which the Workload holds quota."""
-    is_evicted = holds(workload, ConditionType.EVICTED) and is_reserved(workload) and not is_over(workload)
+    is_evicted = is_condition_true(workload, ConditionType.EVICTED) and is_reserved(workload) and not is_finished_or_deleting(workload)
     return is_evicted and case.job is not None and is_single_pod_workload(workload)
 
 
@@ -109,7 +109,7 @@ def gone(case: JobCase) -> Plan | None:
 
 def out_of_sync(case: JobCase, workload: JsonObject) -> Plan | None:
     """A prebuilt Workload that asks for something else than its job ends."""
-    if not prebuilt_name(case) or is_over(workload) or not is_comparable(case):
+    if not prebuilt_name(case) or is_finished_or_deleting(workload) or not is_comparable(case):
         return None
     if is_equivalent(case, workload):
         return None
@@ -132,7 +132,7 @@ def finish(case: JobCase, workload: JsonObject, reason: Reason, message: str) ->
 
 def workload_finished(case: JobCase, workload: JsonObject) -> Plan | None:
     """Report a finished Workload once, and remove its finalizer."""
-    if not holds(workload, ConditionType.FINISHED):
+    if not is_condition_true(workload, ConditionType.FINISHED):
         return None
     if case.integration.find_outcome(case.job or {}) is None and (
         stopping := start_stop.stop(case, workload, "Workload is finished", start_stop.WORKLOAD_FINISHED)
@@ -201,7 +201,7 @@ def job_finished(case: JobCase, workload: JsonObject) -> Plan | None:
 
 def evicted(case: JobCase, workload: JsonObject) -> Plan | None:
     """An eviction stops the job; when nothing runs any more its quota is free."""
-    evicted = condition(workload, ConditionType.EVICTED)
+    evicted = find_condition(workload, ConditionType.EVICTED)
     if evicted is None or evicted.get("status") != "True":
         return None
     reason: str = evicted.get("reason", "")
@@ -246,7 +246,7 @@ def _retention_over(case: JobCase, workload: JsonObject, reason: str) -> Plan | 
         # The controller of the members would create them again.
         return None
     retention = case.settings.retention.after_deactivated
-    evicted_at = since(workload, ConditionType.EVICTED)
+    evicted_at = condition_since(workload, ConditionType.EVICTED)
     if retention is None or evicted_at is None or not reason.startswith("DeactivatedDueTo"):
         return None
     if is_active(workload) or _was_returned_since(workload, evicted_at):
@@ -263,7 +263,7 @@ def _retention_over(case: JobCase, workload: JsonObject, reason: str) -> Plan | 
 
 def _was_returned_since(workload: JsonObject, evicted_at: Instant) -> bool:
     """Whether the Workload was requeued after an eviction, by admitq or by another program."""
-    requeued = condition(workload, ConditionType.REQUEUED) or {}
-    returned_at = since(workload, ConditionType.REQUEUED) if requeued.get("status") == "True" else None
+    requeued = find_condition(workload, ConditionType.REQUEUED) or {}
+    returned_at = condition_since(workload, ConditionType.REQUEUED) if requeued.get("status") == "True" else None
     is_later = returned_at is not None and returned_at > evicted_at
     return is_later or requeued.get("reason") == Reason.REACTIVATED

@@ -8,8 +8,8 @@ from admitq.controllers.job import members, workload_slices
 from admitq.controllers.job.case import CONCERN, JobCase
 from admitq.controllers.plan import NOTHING, Patch, Plan, plan
 from admitq.runtime.rate_limit import CallPriority
-from admitq.workloads.pod_templates import Conflict, FlavorMissing, infos_of, inject, restore
-from admitq.workloads.transitions import condition
+from admitq.workloads.pod_templates import InjectionConflict, FlavorMissing, pod_set_infos, inject_into_template, restore_template
+from admitq.workloads.transitions import find_condition
 from admitq_api.conditions import ConditionType, Reason
 from admitq_api.json_objects import JsonObject, create_merge_patch, value_at
 
@@ -38,14 +38,14 @@ def started(case: JobCase, workload: JsonObject) -> JsonObject:
     result: JsonObject = case.job or {}
     infos = {
         info.name: info
-        for info in infos_of(workload, case.lookups.flavor, case.names, case.settings.jobs.marks)
+        for info in pod_set_infos(workload, case.lookups.flavor, case.names, case.settings.jobs.marks)
     }
     counts: dict[str, int] = {}
     for pod_set in case.integration.list_pod_sets(result, case.names):
         info = infos.get(pod_set.name)
         if info is None:
             continue
-        template = inject(pod_set.get_template(result), info)
+        template = inject_into_template(pod_set.get_template(result), info)
         result = case.integration.templates.with_template(result, pod_set, template, case.names)
         if info.count != pod_set.count and not workload_slices.is_elastic(case):
             counts[pod_set.name] = info.count
@@ -61,7 +61,7 @@ def stopped(case: JobCase, workload: JsonObject | None) -> JsonObject:
     kept = case.integration.templates.platform_labels | case.integration.templates.own_labels
     listed = value_at(workload, ("spec", "podSets"), [])
     for pod_set, original in zip(case.integration.list_pod_sets(result, case.names), listed, strict=False):
-        restored = restore(pod_set.get_template(result), original.get("template") or {}, kept)
+        restored = restore_template(pod_set.get_template(result), original.get("template") or {}, kept)
         result = case.integration.templates.with_template(result, pod_set, restored, case.names)
         # Only a partial admission changes counts; any other count is what the job's owner wants now.
         if original.get("minCount") is not None and original.get("count") != pod_set.count:
@@ -85,12 +85,12 @@ def is_started_by_others(case: JobCase, workload: JsonObject) -> bool:
     Its user unsuspended it when quota was reserved, or removed the marks while it was suspended. It does not
     have the node selectors of its flavors either. An importer admits jobs that run already.
     """
-    reserved = condition(workload, ConditionType.QUOTA_RESERVED) or {}
+    reserved = find_condition(workload, ConditionType.QUOTA_RESERVED) or {}
     if case.composition is not None or is_marked(case) or reserved.get("reason") == Reason.IMPORTED:
         return False
     try:
         return is_marked(replace(case, job=started(case, workload)))
-    except (Conflict, FlavorMissing):
+    except (InjectionConflict, FlavorMissing):
         return False
 
 

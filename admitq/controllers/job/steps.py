@@ -35,17 +35,17 @@ from admitq.integrations.base import PatchStep, list_members
 from admitq.integrations.ownership import is_served_workload
 from admitq.workloads.job_workloads import (
     PriorityClassMissing,
-    Unfit,
-    priority_update,
-    without_lifted_gates,
+    WorkloadNotPossible,
+    priority_patch,
+    admission_gates_patch,
 )
-from admitq.workloads.pod_templates import Conflict, FlavorMissing
+from admitq.workloads.pod_templates import InjectionConflict, FlavorMissing
 from admitq.workloads.transitions import (
-    holds,
+    is_condition_true,
     holds_quota,
     is_active,
     is_admitted,
-    is_over,
+    is_finished_or_deleting,
     is_reserved,
 )
 from admitq_api.conditions import ConditionType, Reason
@@ -64,7 +64,7 @@ def decide(case: JobCase) -> Plan:
     try:
         if sliced := workload_slices.settle(case):
             return sliced
-    except (PriorityClassMissing, Unfit) as refused:
+    except (PriorityClassMissing, WorkloadNotPossible) as refused:
         # What cannot grow is stopped all the same when it has to be.
         refusal = case.tell(refused.reason, str(refused), warning=True)
     match = _match_of(case)
@@ -148,7 +148,7 @@ def _class_followed(case: JobCase, workload: JsonObject) -> Plan | Tell | None:
     if is_served_workload(workload, case.names):
         return None
     try:
-        patch = priority_update(case, workload, reserved=is_reserved(workload))
+        patch = priority_patch(case, workload, reserved=is_reserved(workload))
     except PriorityClassMissing as missing:
         return case.tell(missing.reason, str(missing), warning=True)
     if not patch:
@@ -164,14 +164,14 @@ def _priority_changed(case: JobCase, workload: JsonObject) -> Plan | None:
 
     A class that is not there changes nothing: least of all may it keep a job from being stopped.
     """
-    others = (one for one in case.owned if one is not workload and not is_over(one))
+    others = (one for one in case.owned if one is not workload and not is_finished_or_deleting(one))
     following = (_class_followed(case, one) for one in (workload, *others))
     return next((one for one in following if isinstance(one, Plan)), None)
 
 
 def _class_missing(case: JobCase, workload: JsonObject) -> Tell | None:
     """Tell that the class is not there which the Workload should follow."""
-    followed = None if is_over(workload) else _class_followed(case, workload)
+    followed = None if is_finished_or_deleting(workload) else _class_followed(case, workload)
     return followed if isinstance(followed, Tell) else None
 
 
@@ -180,7 +180,7 @@ def _gates_lifted(case: JobCase, workload: JsonObject) -> Plan | None:
     if prebuilt_name(case) or is_served_workload(workload, case.names):
         return None
     job = case.job or {}
-    patch = without_lifted_gates(workload, list_members(job) or (job,), case.names)
+    patch = admission_gates_patch(workload, list_members(job) or (job,), case.names)
     return plan(Patch(case.kinds.workloads, workload, (PatchStep(patch),), CONCERN)) if patch else None
 
 
@@ -211,12 +211,12 @@ def _pods_ready(case: JobCase, workload: JsonObject) -> Plan | None:
     if case.settings.pods_ready is None or workload_slices.is_growing(case):
         # Pods that have no quota yet are not expected to be ready.
         return None
-    if holds(workload, ConditionType.EVICTED) and is_reserved(workload):
+    if is_condition_true(workload, ConditionType.EVICTED) and is_reserved(workload):
         return None
     job: JsonObject = case.job or {}
     ready = not case.integration.is_suspended(job, case.names) and case.integration.are_pods_ready(job)
     transition = case.begin(workload)
-    transition.pods_ready(admitted=is_admitted(workload), ready=ready)
+    transition.update_pods_ready(admitted=is_admitted(workload), ready=ready)
     return case.end(workload, transition, concern=concern_of(ConditionType.PODS_READY))
 
 
@@ -251,7 +251,7 @@ def _start(case: JobCase, workload: JsonObject) -> Plan | None:
         return incomplete
     try:
         return start_stop.start(case, workload)
-    except Conflict as conflict:
+    except InjectionConflict as conflict:
         return quota_release.finish(case, workload, Reason.FAILED_TO_START, str(conflict))
     except FlavorMissing as missing:
         remedy = f"create it, or set spec.active of Workload {name_of(workload)} to false"

@@ -15,7 +15,7 @@ from admitq.controllers.plan import Action, Count, Delete, Patch, Plan, Tell
 from admitq.controllers.pods.excess_pods import counted, kind_label
 from admitq.integrations.families import pods
 from admitq.integrations.ownership import get_queue_name
-from admitq.workloads.transitions import holds, is_admitted, is_reserved
+from admitq.workloads.transitions import is_condition_true, is_admitted, is_reserved
 from admitq_api.conditions import SECOND, ConditionType, parse_time
 from admitq_api.json_objects import JsonObject
 
@@ -152,7 +152,7 @@ def _increases(case: JobCase, workload: JsonObject) -> list[Tell | Count]:
         return []
     return [
         case.tell("ExceedsAdmission", "; ".join(map(str, found)), warning=True),
-        counted(workload, _kind_of(case), sum(one.pods for one in found)),
+        counted(workload, _kind_of(case), sum(one.additional_pods for one in found)),
     ]
 
 
@@ -163,7 +163,7 @@ def _pods_without_grant(case: JobCase, workload: JsonObject | None, actions: Ite
     elastic job are held by their gate.
     """
     is_over = workload is not None and any(
-        holds(workload, type_) for type_ in (ConditionType.EVICTED, ConditionType.FINISHED)
+        is_condition_true(workload, type_) for type_ in (ConditionType.EVICTED, ConditionType.FINISHED)
     )
     if case.composition is not None:
         ended = (one.obj for one in actions if isinstance(one, Delete) and one.resource == case.resource)

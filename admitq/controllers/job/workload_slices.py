@@ -19,10 +19,10 @@ from admitq.integrations.base import PatchStep
 from admitq.integrations.workload_names import create_workload_name
 from admitq.translate import messages
 from admitq.translate.workloads import read_replaced_key
-from admitq.workloads.job_workloads import has_same_pods, longest_execution, pod_sets_of, workload_for
-from admitq.workloads.pod_counts import covered_counts, pod_counts
+from admitq.workloads.job_workloads import has_same_pods, maximum_execution_seconds, workload_pod_sets, new_workload
+from admitq.workloads.pod_counts import covered_pod_counts, requested_pod_counts
 from admitq.workloads.pod_templates import injected_annotations, injected_labels
-from admitq.workloads.transitions import condition, holds, is_admitted, is_over, is_reserved
+from admitq.workloads.transitions import find_condition, is_condition_true, is_admitted, is_finished_or_deleting, is_reserved
 from admitq_api.conditions import ConditionType, Reason
 from admitq_api.json_objects import JsonObject, value_at
 from admitq_api.labels import Names
@@ -51,7 +51,7 @@ def is_elastic(case: JobCase) -> bool:
 
 def slices_of(case: JobCase) -> Slices:
     """The job's slices."""
-    alive = [one for one in case.owned if not is_over(one)]
+    alive = [one for one in case.owned if not is_finished_or_deleting(one)]
     # Two may have been made in one second.
     alive.sort(key=lambda one: (one["metadata"].get("creationTimestamp", ""), _depth(case, one)))
     return Slices([one for one in alive if is_reserved(one)], [one for one in alive if not is_reserved(one)])
@@ -86,7 +86,7 @@ def settle(case: JobCase) -> Plan | None:
         # Another program may change a slice that waits; one with quota the API server keeps as it was.
         return _over(case, misfit, holding[0]) if holding and misfit in waiting else None
     wanted = _job_counts(case)
-    if not holding or holds(holding[0], ConditionType.EVICTED):
+    if not holding or is_condition_true(holding[0], ConditionType.EVICTED):
         is_suspended = case.integration.is_suspended(case.job or {}, case.names)
         return None if is_suspended or not waiting else _resized(case, waiting[0], wanted)
     return _beside(case, holding[0], waiting, wanted)
@@ -94,12 +94,12 @@ def settle(case: JobCase) -> Plan | None:
 
 def _beside(case: JobCase, held: JsonObject, waiting: Sequence[JsonObject], wanted: Counts) -> Plan | None:
     """What follows for the slices of a job with quota, which is as large as it is."""
-    granted = pod_counts(held) | covered_counts(held)
+    granted = requested_pod_counts(held) | covered_pod_counts(held)
     if all(count <= granted[name] for name, count in wanted.items()):
         if waiting:
             return _over(case, waiting[0], held)
         sizes = _sizes(case, held, wanted)
-        lowered = reclaimable_pods.lower(case, held, sizes) if pod_counts(held) != sizes else None
+        lowered = reclaimable_pods.lower(case, held, sizes) if requested_pod_counts(held) != sizes else None
         return lowered or _resized(case, held, sizes) or _given_back(case, held)
     if waiting:
         return _followed(case, waiting[0], held, wanted)
@@ -112,7 +112,7 @@ def _sizes(case: JobCase, held: JsonObject, wanted: Counts) -> Counts:
     The quota of pods that the job does not want any more is free when they have ended, and not before. Those
     that need no successor hold none: they are counted beside the pods that run.
     """
-    counts, running = pod_counts(held), case.lookups.running_pods(held)
+    counts, running = requested_pod_counts(held), case.lookups.running_pods(held)
     if running is None:
         return counts
     ended = (
@@ -131,7 +131,7 @@ def is_shrinking(case: JobCase) -> bool:
     if not is_elastic(case) or not is_comparable(case):
         return False
     holding, wanted = slices_of(case).holding, _job_counts(case)
-    return any(count > wanted.get(name, count) for one in holding for name, count in pod_counts(one).items())
+    return any(count > wanted.get(name, count) for one in holding for name, count in requested_pod_counts(one).items())
 
 
 def match_of(case: JobCase) -> Match:
@@ -149,7 +149,7 @@ def match_of(case: JobCase) -> Match:
     if not is_comparable(case) or deleted:
         return Match(found, [])
     wanted = _job_counts(case)
-    stands = _has_shape(case, found) and (bool(slices.holding) or pod_counts(found) == wanted)
+    stands = _has_shape(case, found) and (bool(slices.holding) or requested_pod_counts(found) == wanted)
     return Match(found, []) if stands else Match(None, [*slices.holding, *slices.waiting])
 
 
@@ -161,7 +161,7 @@ def is_growing(case: JobCase) -> bool:
 
 def has_size_of_job(case: JobCase, workload: JsonObject) -> bool:
     """Whether the Workload is a slice of an elastic job and asks for exactly the pods of the job."""
-    return is_elastic(case) and is_comparable(case) and pod_counts(workload) == _job_counts(case)
+    return is_elastic(case) and is_comparable(case) and requested_pod_counts(workload) == _job_counts(case)
 
 
 def lets_run(workloads: Sequence[JsonObject], *, elastic: bool) -> bool:
@@ -170,22 +170,22 @@ def lets_run(workloads: Sequence[JsonObject], *, elastic: bool) -> bool:
     An elastic job runs with what it has while a larger slice of it waits, until one is evicted.
     """
     if elastic:
-        return bool(workloads) and not any(holds(one, ConditionType.EVICTED) for one in workloads)
+        return bool(workloads) and not any(is_condition_true(one, ConditionType.EVICTED) for one in workloads)
     latest = max(workloads, key=lambda one: one["metadata"].get("creationTimestamp", ""), default=None)
     return latest is not None and is_admitted(latest)
 
 
 def _job_counts(case: JobCase) -> dict[str, int]:
-    return {one["name"]: one["count"] for one in pod_sets_of(case)}
+    return {one["name"]: one["count"] for one in workload_pod_sets(case)}
 
 
 def _has_shape(case: JobCase, workload: JsonObject) -> bool:
     spec = value_at(workload, ("spec",), {})
-    wanted, listed = pod_sets_of(case), spec.get("podSets") or []
+    wanted, listed = workload_pod_sets(case), spec.get("podSets") or []
     # Pods of a job that runs have tolerations of its flavors besides.
     running = not case.integration.is_suspended(case.job or {}, case.names)
     return (
-        spec.get("maximumExecutionTimeSeconds") == longest_execution(case)
+        spec.get("maximumExecutionTimeSeconds") == maximum_execution_seconds(case)
         and [one["name"] for one in wanted] == [one.get("name", "main") for one in listed]
         and all(
             has_same_pods(case, one, other, tolerations=not running)
@@ -198,7 +198,7 @@ def _has_shape(case: JobCase, workload: JsonObject) -> bool:
 
 
 def _was_replaced(workload: JsonObject) -> bool:
-    finished = condition(workload, ConditionType.FINISHED) or {}
+    finished = find_condition(workload, ConditionType.FINISHED) or {}
     return finished.get("reason") == Reason.WORKLOAD_SLICE_REPLACED
 
 
@@ -211,7 +211,7 @@ def _freed(case: JobCase, *, is_continued: bool) -> Plan | None:
         one
         for one in case.owned
         if has_finalizer(one, case.names.finalizer)
-        and (_was_replaced(one) or (is_continued and holds(one, ConditionType.FINISHED)))
+        and (_was_replaced(one) or (is_continued and is_condition_true(one, ConditionType.FINISHED)))
     ]
     return plan(*(RemoveFinalizer(case.kinds.workloads, one) for one in over)) if over else None
 
@@ -222,7 +222,7 @@ def _superfluous(case: JobCase, slices: Sequence[JsonObject]) -> Plan | None:
 
 def _over(case: JobCase, workload: JsonObject, by: JsonObject) -> Plan | None:
     """A slice ends for another. One with quota may as well be ended by the controller of Workloads."""
-    message = messages.replaced(by["metadata"]["uid"], value_at(case.job, ("metadata", "uid"), ""))
+    message = messages.replaced_message(by["metadata"]["uid"], value_at(case.job, ("metadata", "uid"), ""))
     transition = case.begin(workload)
     transition.finish(Reason.WORKLOAD_SLICE_REPLACED, message)
     return case.end(workload, transition, Tell(workload, "Normal", Reason.WORKLOAD_SLICE_REPLACED, message))
@@ -238,7 +238,7 @@ def _with_counts(workload: JsonObject, counts: Counts) -> list[dict[str, Any]]:
 
 def _resized(case: JobCase, workload: JsonObject, wanted: Counts) -> Plan | None:
     """A slice that waits follows the job, and one with quota shrinks with it."""
-    if pod_counts(workload) == wanted:
+    if requested_pod_counts(workload) == wanted:
         return None
     return _updated(case, workload, {"spec": {"podSets": _with_counts(workload, wanted)}})
 
@@ -248,7 +248,7 @@ def _followed(case: JobCase, workload: JsonObject, held: JsonObject, wanted: Cou
     annotations = value_at(workload, ("metadata", "annotations"), {})
     marks = {key: value for key, value in _marks(case, held).items() if annotations.get(key) != value}
     spec: dict[str, Any] = {}
-    if pod_counts(workload) != wanted:
+    if requested_pod_counts(workload) != wanted:
         spec["podSets"] = _with_counts(workload, wanted)
     if value_at(workload, ("spec", "queueName"), "") != case.queue_name:
         spec["queueName"] = case.queue_name or None
@@ -273,7 +273,7 @@ def _marks(case: JobCase, held: JsonObject) -> dict[str, str]:
 
 def _given_back(case: JobCase, workload: JsonObject) -> Plan | None:
     """What a slice that shrank was assigned for the pods that it has no more is free."""
-    counts = pod_counts(workload)
+    counts = requested_pod_counts(workload)
     admission = value_at(workload, ("status", "admission"), {})
     if not admission:
         return None
@@ -321,7 +321,7 @@ def made(case: JobCase) -> dict[str, Any]:
         PriorityClassMissing: its priority cannot be told.
         Unfit: no Workload can stand for the job.
     """
-    workload = workload_for(case)
+    workload = new_workload(case)
     if not is_elastic(case):
         return workload
     metadata = workload["metadata"]

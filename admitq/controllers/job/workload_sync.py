@@ -32,13 +32,13 @@ from admitq.core.model import ObjectKey
 from admitq.integrations.base import PatchStep
 from admitq.workloads.job_workloads import (
     PriorityClassMissing,
-    Unfit,
-    WithoutPodSets,
-    spec_update,
+    WorkloadNotPossible,
+    NoPodSets,
+    spec_patch,
 )
 from admitq.workloads.transitions import (
-    holds,
-    is_over,
+    is_condition_true,
+    is_finished_or_deleting,
     is_reserved,
 )
 from admitq_api.conditions import ConditionType, parse_time
@@ -91,7 +91,7 @@ def _unmarked(case: JobCase, others: list[JsonObject]) -> Plan | None:
 def _replace(case: JobCase, others: list[JsonObject]) -> Plan:
     """A Workload that does not match is made to, where it holds no quota; else it goes with its quota."""
     first, *rest = others
-    if not is_reserved(first) and not is_over(first):
+    if not is_reserved(first) and not is_finished_or_deleting(first):
         return delete_others(case, rest) or _update(case, first)
     if case.integration.is_active(case.job or {}):
         return NOTHING
@@ -100,10 +100,10 @@ def _replace(case: JobCase, others: list[JsonObject]) -> Plan:
 
 def _update(case: JobCase, workload: JsonObject) -> Plan:
     try:
-        patch = spec_update(case, workload)
-    except WithoutPodSets as problem:
+        patch = spec_patch(case, workload)
+    except NoPodSets as problem:
         return _refused(case, problem, *_deletion(case, workload))
-    except (PriorityClassMissing, Unfit) as missing:
+    except (PriorityClassMissing, WorkloadNotPossible) as missing:
         return plan(case.tell(missing.reason, str(missing), warning=True))
     note = f"Updated not matching Workload for suspended job: {name_of(workload)}"
     return plan(
@@ -115,9 +115,9 @@ def _update(case: JobCase, workload: JsonObject) -> Plan:
 def _create(case: JobCase) -> Plan:
     try:
         workload = workload_slices.made(case)
-    except WithoutPodSets as problem:
+    except NoPodSets as problem:
         return _refused(case, problem)
-    except (PriorityClassMissing, Unfit) as missing:
+    except (PriorityClassMissing, WorkloadNotPossible) as missing:
         return plan(case.tell(missing.reason, str(missing), warning=True))
     metadata = (case.job or {})["metadata"]
     counted = case.settings.jobs.creation_latency and metadata.get("generation", 1) == 1
@@ -145,7 +145,7 @@ def without_outdated(case: JobCase, refused: Plan) -> Plan:
     return plan(*(action for one in outdated for action in _deletion(case, one)))
 
 
-def _refused(case: JobCase, problem: Unfit, *actions: Action) -> Plan:
+def _refused(case: JobCase, problem: WorkloadNotPossible, *actions: Action) -> Plan:
     """Report on the job why no Workload can stand for it until it changes."""
     reported = plan(case.tell(problem.reason, str(problem), warning=True), *actions)
     return replace(reported, refusal=str(problem))
@@ -153,7 +153,7 @@ def _refused(case: JobCase, problem: Unfit, *actions: Action) -> Plan:
 
 def without_waiting(case: JobCase) -> Plan:
     """Nothing is left that stands for the job, but for what has ended."""
-    waiting = [one for one in case.owned if not holds(one, ConditionType.FINISHED)]
+    waiting = [one for one in case.owned if not is_condition_true(one, ConditionType.FINISHED)]
     return plan(*(action for one in waiting for action in _deletion(case, one)))
 
 

@@ -30,8 +30,8 @@ from admitq.integrations.families import pods
 from admitq.integrations.ownership import get_controller
 from admitq.runtime.resources import PODS
 from admitq.runtime.store import Change, Key
-from admitq.workloads.pod_counts import covered_counts
-from admitq.workloads.transitions import holds, is_admitted, is_over
+from admitq.workloads.pod_counts import covered_pod_counts
+from admitq.workloads.transitions import is_condition_true, is_admitted, is_finished_or_deleting
 from admitq_api.conditions import ConditionType
 from admitq_api.json_objects import JsonObject, select_fields, value_at
 from admitq_api.labels import Names
@@ -63,10 +63,10 @@ def granted(workload: JsonObject) -> Mapping[str, int]:
     Without a reservation no pod may run, even if another program stated Admitted: a gate that was removed
     from a pod cannot be added again.
     """
-    leaves = holds(workload, ConditionType.EVICTED) or is_over(workload)
+    leaves = is_condition_true(workload, ConditionType.EVICTED) or is_finished_or_deleting(workload)
     if leaves or not is_admitted(workload):
         return {}
-    return covered_counts(workload)
+    return covered_pod_counts(workload)
 
 
 def admitted_slice(slices: Iterable[JsonObject], names: Names) -> JsonObject | None:

@@ -13,8 +13,8 @@ from admitq.core.model import Instant
 from admitq.integrations.families import pods
 from admitq.integrations.ownership import get_controller
 from admitq.translate.workloads import read_replaced_key
-from admitq.workloads.pod_counts import covered_counts, pod_counts
-from admitq.workloads.transitions import holds, is_over, is_reserved
+from admitq.workloads.pod_counts import covered_pod_counts, requested_pod_counts
+from admitq.workloads.transitions import is_condition_true, is_finished_or_deleting, is_reserved
 from admitq_api.conditions import SECOND, ConditionType, parse_time
 from admitq_api.json_objects import JsonObject, value_at
 from admitq_api.labels import Names
@@ -39,8 +39,8 @@ def charged_slice(slices: Iterable[JsonObject], names: Names) -> JsonObject | No
 
     None if no slice has quota, or if the job is being stopped as a whole because one was evicted or deleted.
     """
-    known = [one for one in slices if not holds(one, ConditionType.FINISHED)]
-    if any(is_over(one) or (holds(one, ConditionType.EVICTED) and is_reserved(one)) for one in known):
+    known = [one for one in slices if not is_condition_true(one, ConditionType.FINISHED)]
+    if any(is_finished_or_deleting(one) or (is_condition_true(one, ConditionType.EVICTED) and is_reserved(one)) for one in known):
         return None
     return last_slice((one for one in known if is_reserved(one)), names)
 
@@ -49,8 +49,8 @@ def wanted_counts(slices: Iterable[JsonObject]) -> dict[str, int]:
     """Pods by podset that the job asks for: the largest count of the slices that are not finished."""
     wanted: dict[str, int] = {}
     for one in slices:
-        if not is_over(one):
-            for name, count in pod_counts(one).items():
+        if not is_finished_or_deleting(one):
+            for name, count in requested_pod_counts(one).items():
                 wanted[name] = max(count, wanted.get(name, 0))
     return wanted
 
@@ -67,7 +67,7 @@ def excess_pods(
     charged = charged_slice(known, names)
     if charged is None:
         return []
-    reserved, wanted = covered_counts(charged), wanted_counts(known)
+    reserved, wanted = covered_pod_counts(charged), wanted_counts(known)
     by_podset: dict[str, list[JsonObject]] = {}
     for one in members:
         if not pods.has_gate(one, names.elastic_gate) and not pods.has_ended(one):

@@ -17,8 +17,8 @@ from admitq.controllers.settings import Settings
 from admitq.core.model import Instant
 from admitq.integrations.families import pods as pods_of
 from admitq.runtime.resources import PODS
-from admitq.workloads.pod_counts import covered_counts, pod_counts
-from admitq.workloads.transitions import Transition, holds, is_admitted, since
+from admitq.workloads.pod_counts import covered_pod_counts, requested_pod_counts
+from admitq.workloads.transitions import StatusTransition, is_condition_true, is_admitted, condition_since
 from admitq_api.conditions import SECOND, ConditionType, Reason
 from admitq_api.json_objects import JsonObject, value_at
 from admitq_api.labels import Names
@@ -56,7 +56,7 @@ CONFIRMED: Final = Remaining()
 
 def may_have_pods(workload: JsonObject) -> bool:
     """Whether pods of the Workload may run: it is admitted, or its job has not stopped since."""
-    return is_admitted(workload) and not holds(workload, ConditionType.FINISHED)
+    return is_admitted(workload) and not is_condition_true(workload, ConditionType.FINISHED)
 
 
 def _charged_of(workload: JsonObject, slices: Sequence[JsonObject], names: Names) -> JsonObject | None:
@@ -76,7 +76,7 @@ def _charged_of(workload: JsonObject, slices: Sequence[JsonObject], names: Names
         return workload
     known = [one for one in (*slices, workload) if value_at(one, place) == chain]
     admitted = [one for one in known if may_have_pods(one)]
-    unfinished = [one for one in known if not holds(one, ConditionType.FINISHED)]
+    unfinished = [one for one in known if not is_condition_true(one, ConditionType.FINISHED)]
     return last_slice(admitted or unfinished, names)
 
 
@@ -95,8 +95,8 @@ def excess_of(
     charged = _charged_of(workload, slices, names)
     if charged is None or charged["metadata"]["uid"] != workload["metadata"]["uid"]:
         return []
-    counts = pod_counts(workload)
-    allowed = covered_counts(workload) if may_have_pods(workload) else {}
+    counts = requested_pod_counts(workload)
+    allowed = covered_pod_counts(workload) if may_have_pods(workload) else {}
     only_one = next(iter(counts)) if len(counts) == 1 else ""
     by_podset: dict[str, list[JsonObject]] = {}
     for pod in sorted(pods, key=pods_of.get_age_key):
@@ -140,7 +140,7 @@ def stop_excess(
     return actions
 
 
-def report(transition: Transition, remaining: Remaining) -> None:
+def report(transition: StatusTransition, remaining: Remaining) -> None:
     """State in the Workload's status which pods keep its quota reserved, if they were listed."""
     pods = remaining.listed
     if not pods:
@@ -148,7 +148,7 @@ def report(transition: Transition, remaining: Remaining) -> None:
     names = sorted(one["metadata"]["name"] for one in pods)
     named = ", ".join(names[:_NAMED]) + (", …" if len(pods) > _NAMED else "")
     count = "1 pod" if len(pods) == 1 else f"{len(pods)} pods"
-    transition.set(
+    transition.set_condition(
         ConditionType.PODS_OUTLIVE_JOB,
         True,
         Reason.PODS_RUNNING,
@@ -156,10 +156,10 @@ def report(transition: Transition, remaining: Remaining) -> None:
     )
 
 
-def withdraw(transition: Transition) -> None:
+def withdraw(transition: StatusTransition) -> None:
     """Stop stating that pods keep the quota reserved."""
-    if transition.find(ConditionType.PODS_OUTLIVE_JOB) is not None:
-        transition.drop(ConditionType.PODS_OUTLIVE_JOB)
+    if transition.find_condition(ConditionType.PODS_OUTLIVE_JOB) is not None:
+        transition.remove_condition(ConditionType.PODS_OUTLIVE_JOB)
 
 
 def next_look(workload: JsonObject, now: Instant) -> float:
@@ -174,7 +174,7 @@ def next_list(workload: JsonObject, now: Instant) -> float:
 
 def remained(workload: JsonObject, now: Instant) -> float:
     """Seconds for which the Workload's status has stated that pods keep its quota; 0 if it does not."""
-    return max(0, now - (since(workload, ConditionType.PODS_OUTLIVE_JOB) or now)) / SECOND
+    return max(0, now - (condition_since(workload, ConditionType.PODS_OUTLIVE_JOB) or now)) / SECOND
 
 
 def _half_of_remained(workload: JsonObject, now: Instant, shortest: float, longest: float) -> float:

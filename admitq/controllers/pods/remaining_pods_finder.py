@@ -29,7 +29,7 @@ from admitq.integrations.families.batch_jobs import CONTROLLER_UID_LABEL
 from admitq.integrations.families.pods import get_age_key
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import PODS
-from admitq.workloads.transitions import ConditionType, holds
+from admitq.workloads.transitions import ConditionType, is_condition_true
 from admitq_api.json_objects import JsonObject, value_at
 
 _PAGE_SIZE: Final = 250
@@ -58,7 +58,7 @@ def _has_labelled_pods(workload: JsonObject, job: JsonObject | None) -> bool:
 
 def _may_be_started_by_hand(workload: JsonObject) -> bool:
     """Whether pods of the Workload may run although it is not admitted: no gate of ours holds them."""
-    is_waiting = not may_have_pods(workload) and not holds(workload, ConditionType.FINISHED)
+    is_waiting = not may_have_pods(workload) and not is_condition_true(workload, ConditionType.FINISHED)
     return is_waiting and job_kind(workload) != "Pod"
 
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from admitq.controllers.provisioning.requests import pod_set_updates, unusable_detail
-from admitq.workloads.admission_check_states import State, Statement
-from admitq.workloads.transitions import RESET, holds
+from admitq.workloads.admission_check_states import AdmissionCheckState, AdmissionCheckReport
+from admitq.workloads.transitions import CHECK_RESET_PREFIX, is_condition_true
 from admitq_api import conditions
 from admitq_api.conditions import SECOND, ConditionType, parse_time
 from admitq_api.json_objects import JsonObject, value_at
@@ -51,7 +51,7 @@ class Asked:
     @property
     def state(self) -> str:
         """What the check is said to be now."""
-        return self.check.get("state", State.PENDING)
+        return self.check.get("state", AdmissionCheckState.PENDING)
 
     def message_of(self, condition: str) -> str:
         """The message of one of the request's conditions."""
@@ -62,18 +62,18 @@ class Asked:
         """Whether one of the request's conditions is true."""
         return conditions.is_true(value_at(self.request, ("status", "conditions"), []), condition)
 
-    def says(self, state: State, message: str) -> Statement:
+    def says(self, state: AdmissionCheckState, message: str) -> AdmissionCheckReport:
         """A statement about the check.
 
         Its time stays that of the check, so that a wait counts from when the check became pending.
         """
         since = self.check.get("lastTransitionTime", "")
-        return Statement(self.check["name"], state, message, since=since)
+        return AdmissionCheckReport(self.check["name"], state, message, since=since)
 
-    def keeps(self, message: str) -> Statement:
+    def keeps(self, message: str) -> AdmissionCheckReport:
         """A statement that changes the message alone."""
         return replace(
-            self.says(State(self.state), message),
+            self.says(AdmissionCheckState(self.state), message),
             pod_set_updates=tuple(self.check.get("podSetUpdates") or ()),
             requeue_after_seconds=self.check.get("requeueAfterSeconds"),
         )
@@ -98,7 +98,7 @@ def is_answered(asked: Asked) -> bool:
     workload that was deactivated; or it was listed anew, well after the request had ended, as one of a flavor
     that was given back.
     """
-    if asked.state != State.PENDING:
+    if asked.state != AdmissionCheckState.PENDING:
         return False
     ended = [of for of in (FAILED, BOOKING_EXPIRED) if asked.holds(of)]
     return bool(ended) and (asked.attempt <= asked.retries or _ended_before(asked, ended[0]))
@@ -107,7 +107,7 @@ def is_answered(asked: Asked) -> bool:
 def _ended_before(asked: Asked, condition: str) -> bool:
     found = conditions.find_condition(value_at(asked.request, ("status", "conditions"), []), condition)
     message = asked.check.get("message", "")
-    was_reset = message.startswith(RESET) and not message.endswith(State.RETRY)
+    was_reset = message.startswith(CHECK_RESET_PREFIX) and not message.endswith(AdmissionCheckState.RETRY)
     try:
         ended = parse_time((found or {}).get("lastTransitionTime", ""))
         began = parse_time(asked.check.get("lastTransitionTime", ""))
@@ -116,56 +116,56 @@ def _ended_before(asked: Asked, condition: str) -> bool:
         return False
 
 
-def _ended(asked: Asked, condition: str, what: str) -> Statement | None:
+def _ended(asked: Asked, condition: str, what: str) -> AdmissionCheckReport | None:
     limit = value_at(asked.config, ("spec", "retryStrategy", "backoffLimitCount"), 3)
     message = asked.message_of(condition)
     if asked.attempt > limit:
-        return asked.says(State.REJECTED, message)
+        return asked.says(AdmissionCheckState.REJECTED, message)
     message = f"Retrying after {what}: {message}"
     if asked.attempt <= asked.retries:
         return asked.keeps(message)
     wait = retry_after_seconds(asked.config, asked.retries)
-    return replace(asked.says(State.RETRY, message), requeue_after_seconds=wait)
+    return replace(asked.says(AdmissionCheckState.RETRY, message), requeue_after_seconds=wait)
 
 
-def _failed(asked: Asked) -> Statement | None:
+def _failed(asked: Asked) -> AdmissionCheckReport | None:
     return _ended(asked, FAILED, "failure") if asked.holds(FAILED) else None
 
 
-def _revoked(asked: Asked) -> Statement | None:
+def _revoked(asked: Asked) -> AdmissionCheckReport | None:
     """Nodes that are taken back end a workload that runs on them, too."""
     if not asked.holds(CAPACITY_REVOKED):
         return None
-    return asked.says(State.REJECTED, asked.message_of(CAPACITY_REVOKED))
+    return asked.says(AdmissionCheckState.REJECTED, asked.message_of(CAPACITY_REVOKED))
 
 
-def _expired(asked: Asked) -> Statement | None:
-    if not asked.holds(BOOKING_EXPIRED) or holds(asked.workload, ConditionType.ADMITTED):
+def _expired(asked: Asked) -> AdmissionCheckReport | None:
+    if not asked.holds(BOOKING_EXPIRED) or is_condition_true(asked.workload, ConditionType.ADMITTED):
         return None
     return _ended(asked, BOOKING_EXPIRED, "booking expired")
 
 
-def _provisioned(asked: Asked) -> Statement | None:
+def _provisioned(asked: Asked) -> AdmissionCheckReport | None:
     """Ready, unless the webhook would reject what pods get: that waits until the config is corrected."""
-    if not asked.holds(PROVISIONED) or asked.state == State.READY:
+    if not asked.holds(PROVISIONED) or asked.state == AdmissionCheckState.READY:
         return None
     if (problem := unusable_detail(asked.request, asked.config)) is not None:
-        return asked.says(State.PENDING, problem)
+        return asked.says(AdmissionCheckState.PENDING, problem)
     updates = pod_set_updates(asked.workload, asked.request, asked.config)
-    return replace(asked.says(State.READY, asked.message_of(PROVISIONED)), pod_set_updates=updates)
+    return replace(asked.says(AdmissionCheckState.READY, asked.message_of(PROVISIONED)), pod_set_updates=updates)
 
 
-def _under_way(asked: Asked) -> Statement | None:
+def _under_way(asked: Asked) -> AdmissionCheckReport | None:
     """What is ready stays so until an eviction, whatever becomes of the request."""
-    if asked.state == State.READY:
+    if asked.state == AdmissionCheckState.READY:
         return None
     waits = asked.holds(ACCEPTED) and conditions.is_false(
         value_at(asked.request, ("status", "conditions"), []), PROVISIONED
     )
-    return asked.says(State.PENDING, asked.message_of(PROVISIONED) if waits else "")
+    return asked.says(AdmissionCheckState.PENDING, asked.message_of(PROVISIONED) if waits else "")
 
 
-ROWS: Final[tuple[Callable[[Asked], Statement | None], ...]] = (
+ROWS: Final[tuple[Callable[[Asked], AdmissionCheckReport | None], ...]] = (
     _failed,
     _revoked,
     _expired,
@@ -175,7 +175,7 @@ ROWS: Final[tuple[Callable[[Asked], Statement | None], ...]] = (
 """In the order in which they are asked."""
 
 
-def verdict(asked: Asked) -> Statement | None:
+def verdict(asked: Asked) -> AdmissionCheckReport | None:
     """What the request says of the check; None if it says nothing new."""
     if is_answered(asked):
         return None

@@ -18,7 +18,7 @@ from admitq.runtime.errors import ApiError
 from admitq.runtime.kinds import Kinds
 from admitq.runtime.resources import POD_TEMPLATES
 from admitq.runtime.store import Key
-from admitq.workloads.admission_check_states import checks_of
+from admitq.workloads.admission_check_states import listed_checks
 from admitq_api.conditions import ConditionType, Reason, with_condition
 from admitq_api.json_objects import JsonObject, value_at
 from admitq_api.labels import Names
@@ -133,7 +133,7 @@ class ProvisioningController:
     def _configs(self, workload: JsonObject) -> dict[str, JsonObject | None]:
         ctx, kinds, stores = self._ctx, self._ctx.kinds, self._ctx.stores
         found: dict[str, JsonObject | None] = {}
-        for listed in checks_of(workload):
+        for listed in listed_checks(workload):
             check = stores.of(kinds.admission_checks).get("", listed["name"])
             if check is not None and is_ours(check, ctx.names):
                 name = config_name(check, ctx.names)

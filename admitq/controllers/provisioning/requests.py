@@ -10,8 +10,8 @@ from typing import Any, Final, NamedTuple
 
 from admitq.runtime.kinds import kinds_of
 from admitq.runtime.resources import POD_TEMPLATES, Resource
-from admitq.workloads.pod_counts import assigned_counts
-from admitq.workloads.pod_templates import Flavors, exact, inject, of_flavors
+from admitq.workloads.pod_counts import assigned_pod_counts
+from admitq.workloads.pod_templates import FlavorLookup, exact_quantity, inject_into_template, flavor_infos
 from admitq_api.json_objects import JsonObject, value_at
 from admitq_api.labels import Names
 from admitq_api.syntax import check_label_value, check_qualified_name
@@ -92,7 +92,7 @@ def _names_resource(pod_set: JsonObject, managed: Iterable[str]) -> bool:
 def needing_nodes(workload: JsonObject, config: JsonObject) -> list[JsonObject]:
     """The Workload's podsets that nodes are asked for: with pods, and of a managed resource if any is."""
     managed = value_at(config, ("spec", "managedResources"), [])
-    counts = assigned_counts(workload)
+    counts = assigned_pod_counts(workload)
     return [
         pod_set
         for pod_set in value_at(workload, ("spec", "podSets"), [])
@@ -102,16 +102,16 @@ def needing_nodes(workload: JsonObject, config: JsonObject) -> list[JsonObject]:
     ]
 
 
-def asked_pod_sets(workload: JsonObject, config: JsonObject, flavors: Flavors) -> list[AskedPodSet]:
+def asked_pod_sets(workload: JsonObject, config: JsonObject, flavors: FlavorLookup) -> list[AskedPodSet]:
     """What the request lists: podsets as they are to run, merged as the config's policy has it.
 
     Raises:
         Conflict: a template contradicts the flavors that were assigned to it.
         FlavorMissing: an assigned flavor is not known.
     """
-    infos = {info.name: info for info in of_flavors(workload, flavors)}
+    infos = {info.name: info for info in flavor_infos(workload, flavors)}
     asked = [
-        AskedPodSet(info.name, _with_requests(inject(pod_set.get("template") or {}, info)), info.count)
+        AskedPodSet(info.name, _with_requests(inject_into_template(pod_set.get("template") or {}, info)), info.count)
         for pod_set in needing_nodes(workload, config)
         for info in (infos[pod_set.get("name", "main")],)
     ]
@@ -149,7 +149,7 @@ def _needs(template: JsonObject) -> object:
 
 
 def _by_value(requests: JsonObject) -> JsonObject:
-    return {resource: exact(quantity) for resource, quantity in requests.items()}
+    return {resource: exact_quantity(quantity) for resource, quantity in requests.items()}
 
 
 def _merged(asked: Sequence[AskedPodSet], policy: str | None) -> list[AskedPodSet]:

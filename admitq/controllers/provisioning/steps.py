@@ -37,9 +37,9 @@ from admitq.integrations.base import PatchStep
 from admitq.integrations.ownership import is_controlled_by
 from admitq.runtime.kinds import Kinds
 from admitq.runtime.resources import POD_TEMPLATES, Resource
-from admitq.workloads.admission_check_states import State, Statement, check_named, checks_of, with_statement
-from admitq.workloads.pod_templates import Conflict, FlavorMissing, Flavors
-from admitq.workloads.transitions import Transition, holds, is_active, is_reserved
+from admitq.workloads.admission_check_states import AdmissionCheckState, AdmissionCheckReport, find_check, listed_checks, update_check
+from admitq.workloads.pod_templates import InjectionConflict, FlavorMissing, FlavorLookup
+from admitq.workloads.transitions import StatusTransition, is_condition_true, is_active, is_reserved
 from admitq_api.conditions import ConditionType
 from admitq_api.json_objects import JsonObject, value_at
 from admitq_api.labels import PROVISIONING, Names
@@ -67,7 +67,7 @@ class Case:
     request_named: Callable[[str], JsonObject | None]
     template_named: Callable[[str], JsonObject | None]
     """What has a name in the Workload's namespace, whoever controls it."""
-    flavors: Flavors
+    flavors: FlavorLookup
     cleans_up: bool
     """Requests of evicted workloads are deleted."""
     now: Instant
@@ -80,7 +80,7 @@ class Case:
     @cached_property
     def checks(self) -> list[JsonObject]:
         """The Workload's checks that are this controller's and can be worked on."""
-        return [check for check in checks_of(self.workload) if self.configs.get(check["name"])]
+        return [check for check in listed_checks(self.workload) if self.configs.get(check["name"])]
 
     @cached_property
     def asked(self) -> dict[str, Asked]:
@@ -103,21 +103,21 @@ class Case:
             return None
         return attempt_of(request["metadata"]["name"], self.name, check["name"], retries_of(check) + 1)
 
-    def state(self, statements: Iterable[Statement]) -> Plan | None:
+    def state(self, statements: Iterable[AdmissionCheckReport]) -> Plan | None:
         """The plan that states this of checks and tells of new states; None if nothing of it is news."""
-        before = checks_of(self.workload)
+        before = listed_checks(self.workload)
         checks: list[JsonObject] = list(before)
         told: list[Tell] = []
         for stated in statements:
-            old = check_named(checks, stated.name) or {}
-            checks = list(with_statement(checks, stated, self.now))
+            old = find_check(checks, stated.name) or {}
+            checks = list(update_check(checks, stated, self.now))
             if old.get("state") != stated.state:
                 note = (
                     f"Admission check {stated.name} updated state from {old.get('state')} to {stated.state}"
                 )
                 note += f" with message: {stated.message}" if stated.message else ""
                 told.append(Tell(self.workload, "Normal", "AdmissionCheckUpdated", note))
-        transition = Transition(self.workload, self.now)
+        transition = StatusTransition(self.workload, self.now)
         transition.status["admissionChecks"] = checks
         write = status_patch(self.kinds.workloads, self.workload, transition.patch(), CONCERN)
         return None if write is None else plan(write, *told)
@@ -142,8 +142,8 @@ def _over(case: Case) -> Plan | None:
     Nothing more is said of the checks of who is deactivated: its eviction tells what they were. Templates
     that no request took over would be taken for those of the next reservation.
     """
-    finished = holds(case.workload, ConditionType.FINISHED)
-    evicted = holds(case.workload, ConditionType.EVICTED)
+    finished = is_condition_true(case.workload, ConditionType.FINISHED)
+    evicted = is_condition_true(case.workload, ConditionType.EVICTED)
     if finished or evicted:
         requests = case.requests if finished or case.cleans_up else ()
         return plan(*_deletions(PROVISIONING_REQUESTS, requests), *_deletions(POD_TEMPLATES, case.templates))
@@ -159,19 +159,19 @@ def _discard(case: Case) -> Plan | None:
     return plan(*deletions) if deletions else None
 
 
-def _statements(case: Case) -> Iterable[Statement]:
-    for check in checks_of(case.workload):
+def _statements(case: Case) -> Iterable[AdmissionCheckReport]:
+    for check in listed_checks(case.workload):
         name, state = check["name"], check.get("state")
         if name not in case.configs:
             continue
         config = case.configs[name]
         if config is None:
             # What is ready stays so until an eviction.
-            if state != State.READY:
-                yield Statement(name, State.PENDING, INACTIVE)
+            if state != AdmissionCheckState.READY:
+                yield AdmissionCheckReport(name, AdmissionCheckState.PENDING, INACTIVE)
         elif not needing_nodes(case.workload, config):
-            if state != State.READY:
-                yield Statement(name, State.READY, NOT_NEEDED)
+            if state != AdmissionCheckState.READY:
+                yield AdmissionCheckReport(name, AdmissionCheckState.READY, NOT_NEEDED)
         elif name in case.asked and (stated := verdict(case.asked[name])):
             yield stated
 
@@ -197,7 +197,7 @@ def _hand_over(case: Case) -> Plan | None:
 
 def _attempt_due(case: Case, check: JsonObject) -> int | None:
     """Which attempt is to be made for a check; None if none is."""
-    if check.get("state") != State.PENDING:
+    if check.get("state") != AdmissionCheckState.PENDING:
         return None
     asked = case.asked.get(check["name"])
     if asked is None:
@@ -234,7 +234,7 @@ def _ask_for(case: Case, check: JsonObject, config: JsonObject, name: str) -> Pl
         return refused(case, check["name"], PROVISIONING_REQUESTS, name, _taken(PROVISIONING_REQUESTS, name))
     try:
         asked = asked_pod_sets(case.workload, config, case.flavors)
-    except (Conflict, FlavorMissing) as problem:
+    except (InjectionConflict, FlavorMissing) as problem:
         return refused(case, check["name"], PROVISIONING_REQUESTS, name, str(problem))
     for one in asked:
         if (decided := _template(case, check, name, one)) is not None:
@@ -280,7 +280,7 @@ def refused(case: Case, check: str, resource: Resource, name: str, error: str) -
     """Tell, and state in the check, that an object cannot be created; it is tried again after a while."""
     message = f'Error creating {resource.kind} "{name}": {error}'
     tell = Tell(case.workload, "Warning", "FailedCreate", message)
-    stated = case.state([Statement(check, State.PENDING, message)])
+    stated = case.state([AdmissionCheckReport(check, AdmissionCheckState.PENDING, message)])
     actions = (tell,) if stated is None else (*stated.actions, tell)
     return plan(*actions, again=REFUSED_RETRY_SECONDS)
 

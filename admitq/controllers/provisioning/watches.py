@@ -11,7 +11,7 @@ from admitq.controllers.provisioning.requests import PROVISIONING_REQUESTS
 from admitq.integrations.ownership import get_controller
 from admitq.runtime.resources import POD_TEMPLATES
 from admitq.runtime.store import Change, Key
-from admitq.workloads.admission_check_states import checks_of
+from admitq.workloads.admission_check_states import listed_checks
 from admitq_api.json_objects import JsonObject
 
 PROVISIONING: Final = "provisioningrequest"
@@ -29,7 +29,7 @@ class _Concerned:
 
     def itself(self, change: Change) -> Iterable[Key]:
         """A Workload that has, or had, checks."""
-        return (change.key,) if any(map(checks_of, _both(change))) else ()
+        return (change.key,) if any(map(listed_checks, _both(change))) else ()
 
     def owner(self, change: Change) -> Iterator[Key]:
         """The Workload that a request or a template was made for."""

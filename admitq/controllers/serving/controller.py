@@ -26,7 +26,7 @@ from admitq.integrations.base import Integration, Serving
 from admitq.runtime.errors import ApiError, PermanentRejection
 from admitq.runtime.resources import NAMESPACES, PODS
 from admitq.runtime.store import Change, Key
-from admitq.workloads.job_workloads import Unfit
+from admitq.workloads.job_workloads import WorkloadNotPossible
 from admitq_api.json_objects import value_at
 
 WORKERS: Final = 4
@@ -87,7 +87,7 @@ class ServingController:
             if error.is_namespace_terminating:
                 return None
             if job is not None and error.is_refused and describes_pods(decided, kinds.workloads):
-                ctx.recorder.event(dict(job), "Warning", Unfit.reason, error.message)
+                ctx.recorder.event(dict(job), "Warning", WorkloadNotPossible.reason, error.message)
                 if error.is_invalid:
                     raise PermanentRejection(error.message) from error
             raise

@@ -38,16 +38,16 @@ from admitq.runtime.kinds import Kinds
 from admitq.runtime.resources import PODS
 from admitq.workloads.job_workloads import (
     PriorityClassMissing,
-    Unfit,
+    WorkloadNotPossible,
     has_same_pods,
     job_uid_label,
-    pod_sets_of,
-    priority_update,
-    spec_update,
-    without_lifted_gates,
-    workload_for,
+    workload_pod_sets,
+    priority_patch,
+    spec_patch,
+    admission_gates_patch,
+    new_workload,
 )
-from admitq.workloads.transitions import Transition, holds, holds_quota, is_active, is_on_hold, is_reserved
+from admitq.workloads.transitions import StatusTransition, is_condition_true, holds_quota, is_active, is_on_hold, is_reserved
 from admitq_api.conditions import ConditionType, Reason
 from admitq_api.json_objects import JsonObject, create_merge_patch, value_at, with_value, without_value_pruned
 from admitq_api.labels import Names
@@ -215,7 +215,7 @@ def _is_free(case: ServingCase, job: JsonObject, workload: JsonObject) -> bool:
     """Whether a Workload is unfinished, has no controller, and belongs to nothing but the object's pods."""
     own = {value_at(one, ("metadata", "uid"), "") for one in (job, *case.pods)}
     is_foreign = has_other_owner(workload, own, case.names)
-    is_ending = "deletionTimestamp" in workload["metadata"] or holds(workload, ConditionType.FINISHED)
+    is_ending = "deletionTimestamp" in workload["metadata"] or is_condition_true(workload, ConditionType.FINISHED)
     return get_controller(workload) is None and not is_foreign and not is_ending and not _is_remote(case, job)
 
 
@@ -231,11 +231,11 @@ def _release(case: ServingCase, workload: JsonObject) -> Iterator[Action]:
     """The next thing to do with a Workload whose object is no more."""
     write: Action | None = None
     if remaining := case.outliving.get(workload["metadata"]["uid"]):
-        transition = Transition(workload, case.now)
+        transition = StatusTransition(workload, case.now)
         remaining_pods.report(transition, remaining)
         write = status_patch(case.kinds.workloads, workload, transition.patch(), CONCERN)
-    elif case.settings.finish_orphaned and not holds(workload, ConditionType.FINISHED):
-        transition = Transition(workload, case.now)
+    elif case.settings.finish_orphaned and not is_condition_true(workload, ConditionType.FINISHED):
+        transition = StatusTransition(workload, case.now)
         remaining_pods.withdraw(transition)
         transition.finish(Reason.OWNER_NOT_FOUND, "The workload's owner no longer exists")
         write = status_patch(case.kinds.workloads, workload, transition.patch(), CONCERN)
@@ -305,9 +305,9 @@ def _of_group(case: ServingCase, job: JsonObject, group: ServedGroup, name: str)
             yield from _not_adopted(case, job, workload)
         elif _is_taken(case, job, name):
             note = f"Workload {name} exists already and belongs to something else"
-            yield Tell(job, "Warning", Unfit.reason, note)
+            yield Tell(job, "Warning", WorkloadNotPossible.reason, note)
         return
-    if holds(workload, ConditionType.FINISHED):
+    if is_condition_true(workload, ConditionType.FINISHED):
         if case.integration.lifecycle.is_on_hold(job) and not _has_pods(case, group):
             # It can never be on hold. Another one is created when the object is scaled up.
             yield Delete(case.kinds.workloads, workload, as_seen=True)
@@ -326,13 +326,13 @@ def _not_adopted(case: ServingCase, job: JsonObject, workload: JsonObject | None
     if workload is not None and _is_free(case, job, workload):
         name = workload["metadata"]["name"]
         note = f"Workload {name} is not adopted: its podsets differ from those of the {case.integration.kind}"
-        yield Tell(job, "Warning", Unfit.reason, note)
+        yield Tell(job, "Warning", WorkloadNotPossible.reason, note)
 
 
 def _made(
     case: ServingCase, job: JsonObject, group: ServedGroup, source: GroupSource, name: str
 ) -> dict[str, Any]:
-    workload = workload_for(source)
+    workload = new_workload(source)
     annotations = workload["metadata"].get("annotations", {}) | _identity(case, job, group)
     made = {"name": name, "annotations": annotations, "ownerReferences": [_owner(case, job)]}
     return {**workload, "metadata": {**workload["metadata"], **made}}
@@ -391,8 +391,8 @@ def _is_taken(case: ServingCase, job: JsonObject, name: str) -> bool:
 
 def _given_back(case: ServingCase, group: ServedGroup, workload: JsonObject) -> Iterator[Action]:
     """The quota of an eviction is free where there are no pods that the controller of pods could wait for."""
-    if holds(workload, ConditionType.EVICTED) and is_reserved(workload) and not _has_pods(case, group):
-        transition = Transition(workload, case.now)
+    if is_condition_true(workload, ConditionType.EVICTED) and is_reserved(workload) and not _has_pods(case, group):
+        transition = StatusTransition(workload, case.now)
         transition.requeue(case.settings.pending.reported_reason(Reason.PENDING_EVALUATION))
         if write := workload_status_patch(case.kinds.workloads, workload, transition.patch(), CONCERN):
             yield write
@@ -414,10 +414,10 @@ def _changed(
         return
     if not is_reserved(workload):
         stays = on_hold or _stands_for(source, workload)
-        patch = {} if stays else spec_update(source, workload)
+        patch = {} if stays else spec_patch(source, workload)
     else:
-        patch = priority_update(source, workload, reserved=True)
-    patch = {**patch, **without_lifted_gates(workload, [job], case.names)}
+        patch = priority_patch(source, workload, reserved=True)
+    patch = {**patch, **admission_gates_patch(workload, [job], case.names)}
     if patch:
         yield Patch(case.kinds.workloads, workload, (PatchStep(patch),), CONCERN)
         if "priorityClassRef" in patch.get("spec", {}):
@@ -431,7 +431,7 @@ def _changed(
 
 
 def _back_in_queue(case: ServingCase, workload: JsonObject, reason: str, message: str) -> Iterator[Action]:
-    transition = Transition(workload, case.now)
+    transition = StatusTransition(workload, case.now)
     transition.release(reason, message)
     if write := workload_status_patch(case.kinds.workloads, workload, transition.patch(), CONCERN):
         yield write
@@ -440,14 +440,14 @@ def _back_in_queue(case: ServingCase, workload: JsonObject, reason: str, message
 def _stands_for(source: GroupSource, workload: JsonObject) -> bool:
     return (
         value_at(workload, ("spec", "queueName"), "") == get_queue_name(source.job or {}, source.names)
-        and not priority_update(source, workload, reserved=False)
+        and not priority_patch(source, workload, reserved=False)
         and _are_equal(source, workload)
     )
 
 
 def _are_equal(source: GroupSource, workload: JsonObject, *, counted: bool = True) -> bool:
     """Whether the podsets of a Workload equal those of the object, by name, number and pods."""
-    wanted, listed = pod_sets_of(source), value_at(workload, ("spec", "podSets")) or []
+    wanted, listed = workload_pod_sets(source), value_at(workload, ("spec", "podSets")) or []
     return len(wanted) == len(listed) and all(
         one["name"] == other.get("name", "main")
         and (not counted or one["count"] == other.get("count", 1))

@@ -6,8 +6,8 @@ from admitq.workloads.transitions import (
     CHECKS_OUTSTANDING,
     WORKLOAD_ADMITTED,
     is_reserved,
-    reserved_in,
-    since,
+    reserved_cluster_queue,
+    condition_since,
 )
 from admitq_api.conditions import SECOND, ConditionType, Reason
 from admitq_api.json_objects import value_at
@@ -19,7 +19,7 @@ def admit(case: WorkloadCase) -> Plan | None:
     QuotaReserved=True without ``status.admission`` reserves nothing; such a Workload is quarantined.
     """
     if (
-        not reserved_in(case.workload)
+        not reserved_cluster_queue(case.workload)
         or not case.active
         or case.is_true(ConditionType.ADMITTED)
         or case.is_true(ConditionType.EVICTED)
@@ -28,21 +28,21 @@ def admit(case: WorkloadCase) -> Plan | None:
     transition = case.begin_transition()
     status = transition.status
     if any(check.get("state") != "Ready" for check in status.get("admissionChecks") or ()):
-        transition.set(ConditionType.ADMITTED, False, Reason.UNSATISFIED_ADMISSION_CHECKS, CHECKS_OUTSTANDING)
+        transition.set_condition(ConditionType.ADMITTED, False, Reason.UNSATISFIED_ADMISSION_CHECKS, CHECKS_OUTSTANDING)
         return case.plan_transition(transition)
     assignments = value_at(status, ("admission", "podSetAssignments"), [])
     if any(assignment.get("delayedTopologyRequest") == "Pending" for assignment in assignments):
-        transition.set(
+        transition.set_condition(
             ConditionType.ADMITTED,
             False,
             Reason.PENDING_DELAYED_TOPOLOGY_REQUESTS,
             "There are pending delayed topology requests",
         )
         return case.plan_transition(transition)
-    transition.set(ConditionType.ADMITTED, True, Reason.ADMITTED, WORKLOAD_ADMITTED)
+    transition.set_condition(ConditionType.ADMITTED, True, Reason.ADMITTED, WORKLOAD_ADMITTED)
     status.pop("resourceRequests", None)
     cluster_queue = status["admission"]["clusterQueue"]
-    reserved_at = since(case.workload, ConditionType.QUOTA_RESERVED) or case.now
+    reserved_at = condition_since(case.workload, ConditionType.QUOTA_RESERVED) or case.now
     waited = max(0, case.now - reserved_at) / SECOND
     note = f"Admitted by ClusterQueue {cluster_queue}, wait time since reservation was {waited:.0f}s"
     return case.plan_transition(transition, Tell(case.workload, "Normal", "Admitted", note))

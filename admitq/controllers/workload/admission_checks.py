@@ -88,7 +88,7 @@ def apply_check_states(case: WorkloadCase) -> Plan | None:
     rejected, retried = _checks_in_state(case, "Rejected"), _checks_in_state(case, "Retry")
     if rejected:
         message = _format_checks(rejected, "Rejected")
-        transition.set(ConditionType.DEACTIVATION_TARGET, True, Reason.ADMISSION_CHECK, message)
+        transition.set_condition(ConditionType.DEACTIVATION_TARGET, True, Reason.ADMISSION_CHECK, message)
         note = f"Deactivated due to {message}"
         return case.plan_transition(
             transition, Tell(case.workload, "Warning", "AdmissionCheckRejected", note)

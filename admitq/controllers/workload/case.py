@@ -10,8 +10,8 @@ from admitq.controllers.settings import Settings
 from admitq.core.model import Instant
 from admitq.runtime.kinds import Kinds
 from admitq.translate.messages import Explanation
-from admitq.workloads.evictions import event_of
-from admitq.workloads.transitions import Transition, holds, is_active
+from admitq.workloads.evictions import eviction_event_reason
+from admitq.workloads.transitions import StatusTransition, is_condition_true, is_active
 from admitq_api.conditions import SECOND, ConditionType, Reason
 from admitq_api.json_objects import JsonObject, value_at
 from admitq_api.labels import Names
@@ -73,32 +73,32 @@ class WorkloadCase:
         """Name of the LocalQueue."""
         return value_at(self.workload, ("spec", "queueName"), "")
 
-    def begin_transition(self) -> Transition:
+    def begin_transition(self) -> StatusTransition:
         """Begin a change of the Workload's status."""
-        return Transition(self.workload, self.now)
+        return StatusTransition(self.workload, self.now)
 
-    def plan_transition(self, transition: Transition, *events: Tell | None) -> Plan | None:
+    def plan_transition(self, transition: StatusTransition, *events: Tell | None) -> Plan | None:
         """Return the plan that writes the change and then records the events; None if there is no change."""
-        if transition.patch() is not None and not transition.is_true(ConditionType.QUOTA_RESERVED):
+        if transition.patch() is not None and not transition.is_condition_true(ConditionType.QUOTA_RESERVED):
             self.set_pods_awaited(transition)
         write = workload_status_patch(self.inputs.kinds.workloads, self.workload, transition.patch(), CONCERN)
         return None if write is None else plan(write, *events)
 
-    def set_pods_awaited(self, transition: Transition) -> None:
+    def set_pods_awaited(self, transition: StatusTransition) -> None:
         """Set PodsReady=False if readiness is tracked and the condition is absent."""
         if self.settings.pods_ready is not None:
-            transition.await_pods()
+            transition.add_pods_ready()
 
-    def evict(self, transition: Transition, reason: Reason, message: str, cause: str = "") -> Plan | None:
+    def evict(self, transition: StatusTransition, reason: Reason, message: str, cause: str = "") -> Plan | None:
         """Return the plan that evicts the Workload and records the event; None if there is no change."""
         transition.evict(reason, message, cause)
         return self.plan_transition(
-            transition, Tell(self.workload, "Normal", event_of(reason, cause), message)
+            transition, Tell(self.workload, "Normal", eviction_event_reason(reason, cause), message)
         )
 
     def is_true(self, type: ConditionType) -> bool:  # noqa: A002 the API's name
         """Whether a condition of the Workload holds."""
-        return holds(self.workload, type)
+        return is_condition_true(self.workload, type)
 
     def reported_reason(self, reason: str) -> str:
         """Return the reason to report instead of a detailed one."""

@@ -17,7 +17,7 @@ from admitq.core.model import Instant, ObjectKey
 from admitq.runtime.store import Key
 from admitq.translate.messages import bypassed_condition, pending_condition
 from admitq.translate.workloads import read_replaced_key
-from admitq.workloads.transitions import reserved_in
+from admitq.workloads.transitions import reserved_cluster_queue
 from admitq_api.conditions import ConditionType, is_false
 from admitq_api.json_objects import JsonObject, value_at
 from admitq_api.labels import Names
@@ -78,7 +78,7 @@ class WorkloadController:
         ctx, kinds = self._ctx, self._ctx.kinds
         queue_name: Any = value_at(workload, ("spec", "queueName"), "")
         local_queue = ctx.stores.of(kinds.local_queues).get(key.namespace, queue_name)
-        name = reserved_in(workload) or value_at(local_queue, ("spec", "clusterQueue"), "")
+        name = reserved_cluster_queue(workload) or value_at(local_queue, ("spec", "clusterQueue"), "")
         cluster_queue = ctx.stores.of(kinds.cluster_queues).get("", name)
         status = self._core.cluster_queue_status(name)
         is_active = None if status is None else status.active

@@ -7,7 +7,7 @@ from admitq.controllers.plan import Plan, plan
 from admitq.controllers.workload.case import CONCERN, WorkloadCase
 from admitq.integrations.base import PatchStep
 from admitq.runtime.rate_limit import CallPriority
-from admitq.workloads.transitions import condition
+from admitq.workloads.transitions import find_condition
 from admitq_api.conditions import ConditionType, Reason
 
 DEACTIVATED: Final = "The workload is deactivated"
@@ -32,11 +32,11 @@ def evict_inactive(case: WorkloadCase) -> Plan | None:
     """
     if case.active:
         return None
-    target = condition(case.workload, ConditionType.DEACTIVATION_TARGET)
+    target = find_condition(case.workload, ConditionType.DEACTIVATION_TARGET)
     transition = case.begin_transition()
     transition.status.pop("requeueState", None)
     if target is not None:
-        transition.drop(ConditionType.DEACTIVATION_TARGET)
+        transition.remove_condition(ConditionType.DEACTIVATION_TARGET)
     if case.is_true(ConditionType.EVICTED):
         return case.plan_transition(transition)
     if target is None or target.get("status") != "True":

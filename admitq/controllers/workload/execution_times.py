@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from admitq.core.model import Instant
 from admitq.runtime.store import Change, Key
-from admitq.workloads.transitions import holds, loses_past_execution, since
+from admitq.workloads.transitions import is_condition_true, forgets_past_execution_time, condition_since
 from admitq_api.conditions import ConditionType
 from admitq_api.json_objects import JsonObject, value_at
 
@@ -42,11 +42,11 @@ class Executions:
 
     def _ended(self, former: JsonObject, latter: JsonObject) -> Instant:
         """How long the admission lasted that ended between two versions; 0 if none did."""
-        began = since(former, ConditionType.ADMITTED)
-        if not holds(former, ConditionType.ADMITTED) or began is None:
+        began = condition_since(former, ConditionType.ADMITTED)
+        if not is_condition_true(former, ConditionType.ADMITTED) or began is None:
             return 0
-        changed = since(latter, ConditionType.ADMITTED)
-        if holds(latter, ConditionType.ADMITTED) and changed == began:
+        changed = condition_since(latter, ConditionType.ADMITTED)
+        if is_condition_true(latter, ConditionType.ADMITTED) and changed == began:
             return 0
         return (self._clock() if changed is None else changed) - began
 
@@ -55,6 +55,6 @@ def _is_recorded(former: JsonObject, latter: JsonObject) -> bool:
     """Whether the time of former admissions was changed, or does not count any more."""
     return (
         _past_seconds(former) != _past_seconds(latter)
-        or any(holds(one, ConditionType.FINISHED) for one in (former, latter))
-        or loses_past_execution(latter)
+        or any(is_condition_true(one, ConditionType.FINISHED) for one in (former, latter))
+        or forgets_past_execution_time(latter)
     )

@@ -15,7 +15,7 @@ from admitq.controllers.pods.remaining_pods import Remaining
 from admitq.controllers.workload.case import CONCERN, WorkloadCase, WorkloadInputs
 from admitq.core.model import Instant
 from admitq.translate import messages
-from admitq.workloads.transitions import Transition, holds, is_reserved, since
+from admitq.workloads.transitions import StatusTransition, is_condition_true, is_reserved, condition_since
 from admitq_api.conditions import ConditionType, Reason
 from admitq_api.json_objects import JsonObject, value_at
 
@@ -77,7 +77,7 @@ def retain_or_delete_finished(case: WorkloadCase) -> Plan | None:
 
 
 def _retention_end(case: WorkloadCase) -> Instant | None:
-    finished_at = since(case.workload, ConditionType.FINISHED)
+    finished_at = condition_since(case.workload, ConditionType.FINISHED)
     retention = case.settings.retention.after_finished
     return None if finished_at is None or retention is None else finished_at + retention
 
@@ -89,13 +89,13 @@ def finish_replaced_slice(case: WorkloadCase) -> Plan | None:
     decision at once.
     """
     original = case.inputs.original
-    if original is None or not is_reserved(case.workload) or holds(original, ConditionType.FINISHED):
+    if original is None or not is_reserved(case.workload) or is_condition_true(original, ConditionType.FINISHED):
         return None
     metadata, workloads = case.workload["metadata"], case.inputs.kinds.workloads
-    message = messages.replaced(
+    message = messages.replaced_message(
         metadata["uid"], value_at(metadata, ("labels", case.inputs.names.job_uid), "")
     )
-    transition = Transition(original, case.now)
+    transition = StatusTransition(original, case.now)
     transition.finish(Reason.WORKLOAD_SLICE_REPLACED, message)
     return plan(
         status_patch(workloads, original, transition.patch(), CONCERN),

@@ -9,8 +9,8 @@ from admitq.controllers.workload.queue_stops import TERMINATING_OR_MISSING, is_u
 from admitq.core.model import Instant
 from admitq.core.refusals import NamespaceMismatch
 from admitq.integrations.admission_gates import list_holding_gates
-from admitq.translate.messages import Explanation, is_unwritten, pending_condition
-from admitq.workloads.transitions import condition, is_on_hold, is_reserved
+from admitq.translate.messages import Explanation, is_unwritten_reservation, pending_condition
+from admitq.workloads.transitions import find_condition, is_on_hold, is_reserved
 from admitq_api.conditions import GATED_BY, SECOND, ConditionType, Reason, list_reported_gates, parse_time
 from admitq_api.json_objects import JsonObject, value_at
 
@@ -81,7 +81,7 @@ def _find_local_queue_problem(case: WorkloadCase) -> Explanation | None:
 def _explain_waiting(case: WorkloadCase) -> Explanation | None:
     """Return reason and message of QuotaReserved=False; None to keep the present ones."""
     cluster_queue = case.inputs.cluster_queue_name
-    quota = condition(case.workload, ConditionType.QUOTA_RESERVED)
+    quota = find_condition(case.workload, ConditionType.QUOTA_RESERVED)
     reason = None if quota is None else quota.get("reason")
     if not case.active:
         return Explanation(Reason.DEACTIVATED, DEACTIVATED)
@@ -105,7 +105,7 @@ def _explain_waiting(case: WorkloadCase) -> Explanation | None:
             return None
     elif reason not in _REFRESHED_REASONS and not _is_resolved_queue_problem(quota):
         return None
-    elif _is_eviction_message(case, quota) or is_unwritten(quota.get("message", "")):
+    elif _is_eviction_message(case, quota) or is_unwritten_reservation(quota.get("message", "")):
         # The next cycle replaces the message.
         return case.inputs.bypassed
     return case.inputs.bypassed or Explanation(Reason.PENDING_EVALUATION, _PENDING)
@@ -119,7 +119,7 @@ def _is_resolved_queue_problem(quota: JsonObject) -> bool:
 
 def _is_eviction_message(case: WorkloadCase, quota: JsonObject) -> bool:
     """Whether the condition carries the message of the last eviction, which a cycle will replace."""
-    evicted = condition(case.workload, ConditionType.EVICTED) or {}
+    evicted = find_condition(case.workload, ConditionType.EVICTED) or {}
     return (
         quota.get("reason") == Reason.PENDING_EVALUATION
         and evicted.get("status") == "True"
@@ -134,9 +134,9 @@ def report_pending(case: WorkloadCase) -> Plan | None:
     transition = case.begin_transition()
     why = _explain_waiting(case)
     if why is not None and _is_reported(case, why.reason):
-        transition.set(ConditionType.QUOTA_RESERVED, False, case.reported_reason(why.reason), why.message)
+        transition.set_condition(ConditionType.QUOTA_RESERVED, False, case.reported_reason(why.reason), why.message)
     # Another program may have set Admitted without QuotaReserved.
-    if transition.find(ConditionType.QUOTA_RESERVED) is not None or case.is_true(ConditionType.ADMITTED):
+    if transition.find_condition(ConditionType.QUOTA_RESERVED) is not None or case.is_true(ConditionType.ADMITTED):
         transition.end_admission()
     return case.plan_transition(transition)
 
@@ -148,6 +148,6 @@ def _is_reported(case: WorkloadCase, reason: str) -> bool:
 
 def first_evaluation_deadline(case: WorkloadCase) -> Instant | None:
     """Return when a new Workload without conditions has been evaluated or skipped; None for others."""
-    if is_reserved(case.workload) or condition(case.workload, ConditionType.QUOTA_RESERVED) is not None:
+    if is_reserved(case.workload) or find_condition(case.workload, ConditionType.QUOTA_RESERVED) is not None:
         return None
     return parse_time(case.workload["metadata"]["creationTimestamp"]) + _FIRST_EVALUATION

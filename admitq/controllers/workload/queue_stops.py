@@ -36,7 +36,7 @@ def requeue_after_queue_restart(case: WorkloadCase) -> Plan | None:
         if requeue_block_reason(case) == parked_for and queue is not None and stop_policy(queue) == "None":
             transition = case.begin_transition()
             message = f"The {kind} was restarted after being stopped"
-            transition.set(ConditionType.REQUEUED, True, reason, message)
+            transition.set_condition(ConditionType.REQUEUED, True, reason, message)
             return case.plan_transition(transition)
     return None
 

@@ -5,12 +5,12 @@ from typing import Final
 from admitq.controllers.plan import Plan
 from admitq.controllers.workload.case import WorkloadCase
 from admitq.core.model import Instant
-from admitq.workloads.evictions import Returns, returning
-from admitq.workloads.transitions import Transition, condition, is_reserved
+from admitq.workloads.evictions import RequeueTime, reasons_requeued
+from admitq.workloads.transitions import StatusTransition, find_condition, is_reserved
 from admitq_api.conditions import SECOND, ConditionType, Reason, format_time, parse_time
 from admitq_api.json_objects import value_at
 
-_REASONS_OF_BACKOFF: Final = returning(Returns.AFTER_BACKOFF)
+_REASONS_OF_BACKOFF: Final = reasons_requeued(RequeueTime.AFTER_BACKOFF)
 
 
 def requeue_time(case: WorkloadCase) -> Instant | None:
@@ -43,25 +43,25 @@ def end_backoff(case: WorkloadCase) -> Plan | None:
         return case.plan_transition(transition)
     reason = requeue_block_reason(case)
     if reason.startswith(Reason.DEACTIVATED):
-        transition.set(ConditionType.REQUEUED, True, Reason.REACTIVATED, "The workload was reactivated")
+        transition.set_condition(ConditionType.REQUEUED, True, Reason.REACTIVATED, "The workload was reactivated")
     elif reason in _REASONS_OF_BACKOFF and (requeue_at is None or is_due):
         _set_backoff_finished(transition)
     return case.plan_transition(transition)
 
 
-def _set_backoff_finished(transition: Transition) -> None:
+def _set_backoff_finished(transition: StatusTransition) -> None:
     # Without the drop, the condition would keep the time of an earlier backoff.
-    transition.drop(ConditionType.REQUEUED)
-    transition.set(ConditionType.REQUEUED, True, Reason.BACKOFF_FINISHED, "The workload backoff was finished")
+    transition.remove_condition(ConditionType.REQUEUED)
+    transition.set_condition(ConditionType.REQUEUED, True, Reason.BACKOFF_FINISHED, "The workload backoff was finished")
 
 
 def _eviction_reason(case: WorkloadCase) -> str:
     """Return the reason of the eviction in progress; empty if there is none."""
-    evicted = condition(case.workload, ConditionType.EVICTED)
+    evicted = find_condition(case.workload, ConditionType.EVICTED)
     return evicted.get("reason", "") if evicted is not None and evicted.get("status") == "True" else ""
 
 
 def requeue_block_reason(case: WorkloadCase) -> str:
     """Return the reason why the Workload must not be queued; empty if it may be."""
-    requeued = condition(case.workload, ConditionType.REQUEUED)
+    requeued = find_condition(case.workload, ConditionType.REQUEUED)
     return requeued.get("reason", "") if requeued is not None and requeued.get("status") == "False" else ""

@@ -6,7 +6,7 @@ from admitq.controllers.plan import Plan, Tell
 from admitq.controllers.workload.case import WorkloadCase
 from admitq.controllers.workload.requeuing import format_requeue_time
 from admitq.core.model import Instant
-from admitq.workloads.transitions import LARGEST_COUNT, condition, is_reserved, since
+from admitq.workloads.transitions import LARGEST_COUNT, find_condition, is_reserved, condition_since
 from admitq_api.conditions import SECOND, ConditionType, Reason
 from admitq_api.json_objects import value_at
 
@@ -20,7 +20,7 @@ def record_execution_time(case: WorkloadCase) -> Plan | None:
     """Record the execution time of an admission that another program ended without recording it."""
     transition = case.begin_transition()
     if case.inputs.unrecorded_execution >= SECOND:
-        transition.accumulate(case.inputs.unrecorded_execution)
+        transition.add_execution_time(case.inputs.unrecorded_execution)
     return case.plan_transition(transition)
 
 
@@ -33,13 +33,13 @@ def pods_ready_deadline(case: WorkloadCase) -> Instant | None:
     policy = case.settings.pods_ready
     if policy is None or not _is_running(case):
         return None
-    ready = condition(case.workload, ConditionType.PODS_READY) or {}
+    ready = find_condition(case.workload, ConditionType.PODS_READY) or {}
     if ready.get("status") == "True":
         return None
     if ready.get("reason") == Reason.WAIT_FOR_RECOVERY:
-        start, timeout = since(case.workload, ConditionType.PODS_READY), policy.recovery_timeout
+        start, timeout = condition_since(case.workload, ConditionType.PODS_READY), policy.recovery_timeout
     else:
-        start, timeout = since(case.workload, ConditionType.ADMITTED), policy.timeout
+        start, timeout = condition_since(case.workload, ConditionType.ADMITTED), policy.timeout
     if start is None:
         return None
     # Pods may have become ready while no process was there to record it.
@@ -54,7 +54,7 @@ def evict_after_pods_ready_timeout(case: WorkloadCase) -> Plan | None:
     transition = case.begin_transition()
     count = (value_at(case.workload, ("status", "requeueState", "count")) or 0) + 1
     if policy.backoff_limit is not None and count > policy.backoff_limit:
-        transition.set(
+        transition.set_condition(
             ConditionType.DEACTIVATION_TARGET,
             True,
             Reason.REQUEUING_LIMIT_EXCEEDED,
@@ -63,7 +63,7 @@ def evict_after_pods_ready_timeout(case: WorkloadCase) -> Plan | None:
         return case.plan_transition(transition)
     requeue_at = format_requeue_time(case.now + policy.backoff_seconds(count) * SECOND)
     transition.status["requeueState"] = {"count": min(count, LARGEST_COUNT), "requeueAt": requeue_at}
-    ready = condition(case.workload, ConditionType.PODS_READY) or {}
+    ready = find_condition(case.workload, ConditionType.PODS_READY) or {}
     recovering = ready.get("reason") == Reason.WAIT_FOR_RECOVERY
     metadata = case.workload["metadata"]
     return case.evict(
@@ -77,7 +77,7 @@ def evict_after_pods_ready_timeout(case: WorkloadCase) -> Plan | None:
 def execution_deadline(case: WorkloadCase) -> Instant | None:
     """Return when the execution reaches its limit; None if there is no such limit now."""
     limit = value_at(case.workload, ("spec", "maximumExecutionTimeSeconds"))
-    admitted_at = since(case.workload, ConditionType.ADMITTED)
+    admitted_at = condition_since(case.workload, ConditionType.ADMITTED)
     if not limit or admitted_at is None or not _is_running(case):
         return None
     past = value_at(case.workload, ("status", "accumulatedPastExecutionTimeSeconds"), 0)
@@ -92,7 +92,7 @@ def deactivate_after_execution_limit(case: WorkloadCase) -> Plan | None:
     if case.is_true(ConditionType.DEACTIVATION_TARGET):
         return None
     transition = case.begin_transition()
-    transition.set(
+    transition.set_condition(
         ConditionType.DEACTIVATION_TARGET,
         True,
         Reason.MAXIMUM_EXECUTION_TIME_EXCEEDED,

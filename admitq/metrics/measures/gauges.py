@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from admitq.core.model import ObjectKey, Workload
 from admitq.core.statuses import PendingWorkload
-from admitq.metrics.custom_labels import Source
+from admitq.metrics.custom_labels import LabelSource
 from admitq.metrics.measures.queues import QueueMeasures
-from admitq.metrics.measures.scope import Labels, MeasureScope, in_units, labelled, set_counts
-from admitq.metrics.measures.workload_counts import WorkloadCensus
+from admitq.metrics.measures.scope import Labels, MeasureScope, metric_amount, add_custom_labels, set_counts
+from admitq.metrics.measures.workload_counts import WorkloadCounts
 from admitq_api.json_objects import JsonObject
 
 
@@ -23,9 +23,9 @@ class PendingWorkloads:
         requests: what the pending workloads of a ClusterQueue request, by resource.
     """
 
-    waiting: Callable[[], Iterable[PendingWorkload]] = lambda: ()
-    shapes: Callable[[str], tuple[int, int]] = lambda _: (0, 0)
-    requests: Callable[[str], Mapping[str, int]] = lambda _: {}
+    workloads: Callable[[], Iterable[PendingWorkload]] = lambda: ()
+    count_scheduling_keys: Callable[[str], tuple[int, int]] = lambda _: (0, 0)
+    total_requests: Callable[[str], Mapping[str, int]] = lambda _: {}
 
 
 class WorkloadGauges:
@@ -42,24 +42,24 @@ class WorkloadGauges:
         self._metrics = scope.metrics
         self._queues = queues
         self._pending = pending
-        self._census = WorkloadCensus(scope.metrics)
-        for count in (self._count_waiting, self._count_pending, self._count_census):
-            self._metrics.at_reading(count)
-        if self._metrics.takes_from(Source.WORKLOAD):
-            self._metrics.at_reading(self._count_by_workload)
+        self._counts = WorkloadCounts(scope.metrics)
+        for count in (self._set_pending_by_local_queue, self._set_pending_requests, self._set_finished_and_unadmitted):
+            self._metrics.update_on_scrape(count)
+        if self._metrics.has_custom_labels_from(LabelSource.WORKLOAD):
+            self._metrics.update_on_scrape(self._set_counts_by_custom_labels)
 
     def workload_observed(self, value: Workload, obj: JsonObject) -> None:
         """Count a Workload as it is now."""
-        self._census.put(value, obj)
+        self._counts.put(value, obj)
 
     def workload_deleted(self, key: ObjectKey) -> None:
         """Do not count a Workload any more."""
-        self._census.remove(key)
+        self._counts.remove(key)
 
-    def _count_waiting(self) -> None:
+    def _set_pending_by_local_queue(self) -> None:
         """Count the active and the inadmissible workloads of each LocalQueue."""
         parked = (
-            Counter(one.local_queue for one in self._pending.waiting() if one.is_parked)
+            Counter(one.local_queue for one in self._pending.workloads() if one.is_parked)
             if self._queues.pending_by_local_queue
             else {}
         )
@@ -69,19 +69,19 @@ class WorkloadGauges:
             for status, count in (("active", pending - inadmissible), ("inadmissible", inadmissible)):
                 self._metrics.set("local_queue_pending_workloads", max(0, count), status=status, **labels)
 
-    def _count_pending(self) -> None:
+    def _set_pending_requests(self) -> None:
         """Sum up requests of pending workloads by ClusterQueue; count their distinct scheduling keys."""
         keys, requests = "pending_scheduling_hashes", "cluster_queue_resource_pending"
         self._metrics.clear(requests)
         for name in self._queues.reported_cluster_queues:
-            for status, count in zip(("active", "inadmissible"), self._pending.shapes(name), strict=True):
+            for status, count in zip(("active", "inadmissible"), self._pending.count_scheduling_keys(name), strict=True):
                 self._metrics.set(keys, count, cluster_queue=name, status=status)
-            for resource, amount in self._pending.requests(name).items():
-                self._metrics.set(requests, in_units(resource, amount), cluster_queue=name, resource=resource)
+            for resource, amount in self._pending.total_requests(name).items():
+                self._metrics.set(requests, metric_amount(resource, amount), cluster_queue=name, resource=resource)
 
-    def _count_census(self) -> None:
+    def _set_finished_and_unadmitted(self) -> None:
         """Count the workloads that are finished or not admitted, of queues that exist."""
-        counts = self._census.counts(self._scope.cluster_queue_of)
+        counts = self._counts.counts(self._scope.cluster_queue_of)
         for series, by_labels in counts.items():
             self._metrics.clear(series)
             for labels, count in by_labels.items():
@@ -91,10 +91,10 @@ class WorkloadGauges:
     def _has_series(self, labels: Mapping[str, str]) -> bool:
         """Whether the queue that the labels name exists, and is selected."""
         if "name" in labels:
-            return self._scope.of_local_queues(ObjectKey(labels["namespace"], labels["name"]))
+            return self._scope.has_local_queue_series(ObjectKey(labels["namespace"], labels["name"]))
         return self._queues.has_cluster_queue(labels["cluster_queue"])
 
-    def _count_by_workload(self) -> None:
+    def _set_counts_by_custom_labels(self) -> None:
         """Count pending and admitted workloads by the custom labels of Workloads."""
         queues, by_queue = self._queues.reported_cluster_queues, self._queues.pending_by_local_queue
         places = [{"cluster_queue": name} for name in queues]
@@ -102,23 +102,23 @@ class WorkloadGauges:
             self._metrics,
             "pending_workloads",
             Counter(
-                labelled(
-                    self._census.custom(one.workload),
+                add_custom_labels(
+                    self._counts.custom_labels_of(one.workload),
                     cluster_queue=one.cluster_queue,
                     status="inadmissible" if one.is_parked else "active",
                 )
-                for one in self._pending.waiting()
+                for one in self._pending.workloads()
                 if one.cluster_queue in queues
             ),
             [{**place, "status": status} for place in places for status in ("active", "inadmissible")],
         )
         by_cluster_queue, by_local_queue = Counter[Labels](), Counter[Labels]()
-        for one, count in self._census.admitted():
-            if one.held_in in queues:
-                by_cluster_queue[labelled(one.custom, cluster_queue=one.held_in)] += count
+        for one, count in self._counts.admitted():
+            if one.reserved_in in queues:
+                by_cluster_queue[add_custom_labels(one.custom_labels, cluster_queue=one.reserved_in)] += count
             if one.queue in by_queue:
                 of_queue = {"name": one.queue.name, "namespace": one.queue.namespace}
-                by_local_queue[labelled(one.custom, **of_queue)] += count
+                by_local_queue[add_custom_labels(one.custom_labels, **of_queue)] += count
         set_counts(self._metrics, "admitted_active_workloads", by_cluster_queue, places)
         set_counts(
             self._metrics,

@@ -6,15 +6,15 @@ from collections.abc import Collection, Mapping
 from admitq.core.amounts import UNLIMITED
 from admitq.core.model import ClusterQueue, ObjectKey
 from admitq.core.statuses import ClusterQueueStatus, CohortStatus, FlavorTotals, LocalQueueStatus
-from admitq.metrics.custom_labels import Source
+from admitq.metrics.custom_labels import LabelSource
 from admitq.metrics.measures.scope import (
     INFINITE,
     Labels,
     MeasureScope,
-    in_units,
-    labelled,
+    metric_amount,
+    add_custom_labels,
     set_counts,
-    share_value,
+    metric_share,
 )
 from admitq_api.conditions import Reason
 from admitq_api.json_objects import JsonObject
@@ -42,7 +42,7 @@ class QueueMeasures:
         """Cohorts whose object was deleted and that are still named, with their numbers at that time."""
         self._pending: dict[ObjectKey, int] = {}
         """How many workloads are pending in each LocalQueue that was reported."""
-        self._metrics.at_reading(self._count_subtrees)
+        self._metrics.update_on_scrape(self._count_subtrees)
 
     @property
     def reported_cluster_queues(self) -> Collection[str]:
@@ -63,8 +63,8 @@ class QueueMeasures:
         self._cluster_queues.add(queue.name)
         if queue.name in self._ancestors:
             self._update_ancestors(queue.name)
-        self._metrics.describe(Source.CLUSTER_QUEUE, obj, queue.name)
-        if not self._scope.with_resources:
+        self._metrics.store_labels(LabelSource.CLUSTER_QUEUE, obj, queue.name)
+        if not self._scope.has_resource_series:
             return
         labels = {"cohort": queue.cohort or "", "cluster_queue": queue.name}
         quotas = ("nominal_quota", "borrowing_limit", "lending_limit")
@@ -76,7 +76,7 @@ class QueueMeasures:
                     for name, amount in zip(quotas, amounts, strict=True):
                         self._metrics.set(
                             f"cluster_queue_{name}",
-                            in_units(resource, UNLIMITED if amount is None else amount),
+                            metric_amount(resource, UNLIMITED if amount is None else amount),
                             flavor=flavor.name,
                             resource=resource,
                             **labels,
@@ -84,15 +84,15 @@ class QueueMeasures:
 
     def local_queue_observed(self, key: ObjectKey, obj: JsonObject) -> None:
         """Set the custom labels of a LocalQueue; drop its series if it is not selected any more."""
-        if not self._scope.of_local_queues(key):
+        if not self._scope.has_local_queue_series(key):
             self.forget_local_queue(*key)
             return
-        self._metrics.describe(Source.LOCAL_QUEUE, obj, *key)
+        self._metrics.store_labels(LabelSource.LOCAL_QUEUE, obj, *key)
 
     def cohort_observed(self, name: str, obj: JsonObject) -> None:
         """Set the custom labels of a cohort."""
         self._without_object.pop(name, None)
-        self._metrics.describe(Source.COHORT, obj, name)
+        self._metrics.store_labels(LabelSource.COHORT, obj, name)
 
     def cohort_object_deleted(self, name: str, status: CohortStatus | None) -> None:
         """Drop the series of a cohort whose object was deleted.
@@ -124,7 +124,7 @@ class QueueMeasures:
         gauges = self._metrics
         active = status.pending - status.inadmissible
         gauges.set("reserving_active_workloads", status.reserving, cluster_queue=name)
-        if not gauges.takes_from(Source.WORKLOAD):
+        if not gauges.has_custom_labels_from(LabelSource.WORKLOAD):
             gauges.set("pending_workloads", active, cluster_queue=name, status="active")
             gauges.set("pending_workloads", status.inadmissible, cluster_queue=name, status="inadmissible")
             gauges.set("admitted_active_workloads", status.admitted, cluster_queue=name)
@@ -138,22 +138,22 @@ class QueueMeasures:
             cohort = next(iter(self._ancestors[name]), "")
             gauges.set(
                 "cluster_queue_weighted_share",
-                share_value(status.share),
+                metric_share(status.share),
                 cluster_queue=name,
                 cohort=cohort,
             )
-        if self._scope.with_resources:
+        if self._scope.has_resource_series:
             self._set_totals("cluster_queue_resource_reservation", status.flavors_reservation, name)
             self._set_totals("cluster_queue_resource_usage", status.flavors_usage, name)
 
     def local_queue_reported(self, key: ObjectKey, status: LocalQueueStatus) -> None:
         """Set the gauges of a LocalQueue to the core's numbers."""
-        if not self._scope.of_local_queues(key):
+        if not self._scope.has_local_queue_series(key):
             return
         gauges, labels = self._metrics, {"name": key.name, "namespace": key.namespace}
         self._pending[key] = status.pending
         gauges.set("local_queue_reserving_active_workloads", status.reserving, **labels)
-        if not gauges.takes_from(Source.WORKLOAD):
+        if not gauges.has_custom_labels_from(LabelSource.WORKLOAD):
             gauges.set("local_queue_admitted_active_workloads", status.admitted, **labels)
         for state in ("True", "False", "Unknown"):
             gauges.set("local_queue_status", float(state == str(status.active)), active=state, **labels)
@@ -165,7 +165,7 @@ class QueueMeasures:
             for flavor in totals or ():
                 for resource, total, _ in flavor.resources:
                     gauges.set(
-                        series, in_units(resource, total), flavor=flavor.flavor, resource=resource, **labels
+                        series, metric_amount(resource, total), flavor=flavor.flavor, resource=resource, **labels
                     )
 
         gauges.forget(("local_queue_admission_fair_sharing_usage",), **labels)
@@ -179,14 +179,14 @@ class QueueMeasures:
 
     def cohort_reported(self, name: str, parent: str, root: str, status: CohortStatus) -> None:
         """Set the gauges of a cohort to the core's numbers."""
-        if not self._scope.of_cohorts or self._without_object.get(name) == status:
+        if not self._scope.has_cohort_series or self._without_object.get(name) == status:
             return
         self._without_object.pop(name, None)
         self._cohorts.add(name)
         self._metrics.forget(("cohort_info",), cohort=name)
         self._metrics.set("cohort_info", 1, cohort=name, parent_cohort=parent, root_cohort=root)
         if status.share is not None:
-            self._metrics.set("cohort_weighted_share", share_value(status.share), cohort=name)
+            self._metrics.set("cohort_weighted_share", metric_share(status.share), cohort=name)
         for series, amounts in (
             ("cohort_subtree_quota", status.subtree_quota),
             ("cohort_subtree_resource_reservations", status.subtree_reservations),
@@ -194,7 +194,7 @@ class QueueMeasures:
             self._metrics.forget((series,), cohort=name)
             for (flavor, resource), amount in amounts:
                 self._metrics.set(
-                    series, in_units(resource, amount), cohort=name, flavor=flavor, resource=resource
+                    series, metric_amount(resource, amount), cohort=name, flavor=flavor, resource=resource
                 )
 
     def forget_cluster_queue(self, name: str) -> None:
@@ -217,15 +217,15 @@ class QueueMeasures:
 
     def _count_subtrees(self) -> None:
         """Sum up the admitted workloads of ClusterQueues by cohort, and by custom labels of ClusterQueues."""
-        if not self._scope.of_cohorts:
+        if not self._scope.has_cohort_series:
             return
         series = "cohort_subtree_admitted_active_workloads"
         counts: Counter[Labels] = Counter()
         for name, cohorts in self._ancestors.items():
-            custom = tuple(self._metrics.described(series, Source.CLUSTER_QUEUE, name).items())
+            custom = tuple(self._metrics.stored_labels(series, LabelSource.CLUSTER_QUEUE, name).items())
             for cohort in cohorts:
                 if cohort not in self._without_object:
-                    counts[labelled(custom, cohort=cohort)] += self._admitted[name]
+                    counts[add_custom_labels(custom, cohort=cohort)] += self._admitted[name]
         set_counts(self._metrics, series, counts, [{"cohort": cohort} for cohort in self._cohorts])
 
     def _set_totals(self, series: str, totals: tuple[FlavorTotals, ...], name: str) -> None:
@@ -235,7 +235,7 @@ class QueueMeasures:
             for resource, total, _ in flavor.resources:
                 self._metrics.set(
                     series,
-                    in_units(resource, total),
+                    metric_amount(resource, total),
                     cohort=cohort,
                     cluster_queue=name,
                     flavor=flavor.flavor,

@@ -34,24 +34,24 @@ class MeasureScope:
     metrics: Metrics
     cluster_queue_of: Callable[[ObjectKey], str | None]
     cohorts_of: Callable[[str], Sequence[str]] = lambda _: ()
-    of_local_queues: Callable[[ObjectKey], bool] = lambda _: True
-    with_resources: bool = False
-    of_cohorts: bool = True
+    has_local_queue_series: Callable[[ObjectKey], bool] = lambda _: True
+    has_resource_series: bool = False
+    has_cohort_series: bool = True
 
 
-def in_units(resource: str, amount: int) -> float:
+def metric_amount(resource: str, amount: int) -> float:
     """An amount as metrics carry it: CPU in cores, everything else in its unit, no limit as infinite."""
     if amount >= UNLIMITED:
         return INFINITE
     return amount / _MILLI if resource == "cpu" else float(amount)
 
 
-def share_value(share: Share) -> float:
+def metric_share(share: Share) -> float:
     """A weighted share as metrics carry it: exact; not a number while a weight of 0 borrows."""
     return float("nan") if share.infinite else float(share.amount)
 
 
-def labelled(custom: Labels, **labels: str) -> Labels:
+def add_custom_labels(custom: Labels, **labels: str) -> Labels:
     """Labels that name an object, followed by custom labels."""
     return (*labels.items(), *custom)
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from admitq.core.model import ObjectKey, Workload
-from admitq.metrics.custom_labels import Source
+from admitq.metrics.custom_labels import LabelSource
 from admitq.metrics.measures.scope import Labels, conditions_of
 from admitq.metrics.registry import Metrics
 from admitq_api import conditions
@@ -18,19 +18,19 @@ class WorkloadState:
     """The state by which one workload is counted."""
 
     queue: ObjectKey
-    held_in: str
+    reserved_in: str
     """The ClusterQueue whose quota it holds, or held when it finished; empty if none."""
     finished: bool
     unadmitted: tuple[str, str] | None
     is_admitted: bool
-    custom: Labels
+    custom_labels: Labels
     """Its custom labels."""
 
 
 _FINISHED, _UNADMITTED = "finished_workloads", "unadmitted_workloads"
 
 
-class WorkloadCensus:
+class WorkloadCounts:
     """Counts workloads by their state.
 
     Args:
@@ -47,11 +47,11 @@ class WorkloadCensus:
         self.remove(value.key)
         state = self._states[value.key] = WorkloadState(
             queue=ObjectKey(value.key.namespace, value.queue_name),
-            held_in="" if value.admission is None else value.admission.cluster_queue,
+            reserved_in="" if value.admission is None else value.admission.cluster_queue,
             finished=value.finished,
-            unadmitted=_why_unadmitted(obj) if not value.finished and not value.admitted else None,
+            unadmitted=_unadmitted_reason(obj) if not value.finished and not value.admitted else None,
             is_admitted=value.admitted and not value.finished and value.admission is not None,
-            custom=self._custom_of(obj),
+            custom_labels=self._custom_of(obj),
         )
         self._counts[state] += 1
 
@@ -63,13 +63,13 @@ class WorkloadCensus:
             if not self._counts[state]:
                 del self._counts[state]
 
-    def custom(self, key: ObjectKey) -> Labels:
+    def custom_labels_of(self, key: ObjectKey) -> Labels:
         """The custom labels of a Workload."""
         state = self._states.get(key)
-        return self._custom_of(None) if state is None else state.custom
+        return self._custom_of(None) if state is None else state.custom_labels
 
     def _custom_of(self, obj: JsonObject | None) -> Labels:
-        return tuple(self._metrics.values("pending_workloads", Source.WORKLOAD, obj).items())
+        return tuple(self._metrics.labels_from_object("pending_workloads", LabelSource.WORKLOAD, obj).items())
 
     def admitted(self) -> Iterator[tuple[WorkloadState, int]]:
         """How many workloads are admitted and have not finished, by their state."""
@@ -80,7 +80,7 @@ class WorkloadCensus:
         of_cluster_queues = {_FINISHED: Counter[Labels](), _UNADMITTED: Counter[Labels]()}
         of_local_queues = {_FINISHED: Counter[Labels](), _UNADMITTED: Counter[Labels]()}
         for state, count in self._counts.items():
-            cluster_queue = state.held_in or cluster_queue_of(state.queue) or ""
+            cluster_queue = state.reserved_in or cluster_queue_of(state.queue) or ""
             of_queue = (("name", state.queue.name), ("namespace", state.queue.namespace))
             named = (("cluster_queue", cluster_queue),)
             if state.finished:
@@ -94,7 +94,7 @@ class WorkloadCensus:
         return of_cluster_queues | {f"local_queue_{name}": of for name, of in of_local_queues.items()}
 
 
-def _why_unadmitted(obj: JsonObject) -> tuple[str, str]:
+def _unadmitted_reason(obj: JsonObject) -> tuple[str, str]:
     admitted = conditions.find_condition(conditions_of(obj), ConditionType.ADMITTED) or {}
     reserved = conditions.find_condition(conditions_of(obj), ConditionType.QUOTA_RESERVED) or {}
     return admitted.get("reason") or Reason.NO_RESERVATION, reserved.get("reason") or ""

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from admitq.core.model import ObjectKey
-from admitq.metrics.custom_labels import Source
+from admitq.metrics.custom_labels import LabelSource
 from admitq.metrics.measures.scope import MeasureScope, conditions_of, local_queue_of
 from admitq_api import conditions
 from admitq_api.conditions import ConditionType
@@ -26,7 +26,7 @@ class WorkloadMeasures:
     def workload_created(self, job_kind: str, seconds: float, queue: ObjectKey) -> None:
         """Record how long after its job (of generation 1) a Workload was created, for a LocalQueue."""
         series = "workload_creation_latency_seconds"
-        custom = self._metrics.described(series, Source.LOCAL_QUEUE, *queue)
+        custom = self._metrics.stored_labels(series, LabelSource.LOCAL_QUEUE, *queue)
         self._metrics.observe(series, seconds, job_kind=job_kind, **custom)
 
     def quota_reserved(self, workload: JsonObject, cluster_queue: str, since_queued: float) -> None:
@@ -39,7 +39,7 @@ class WorkloadMeasures:
     ) -> None:
         """Count an admission, and the times since the workload was queued and since it reserved quota."""
         self._increment("admitted_workloads_total", workload, cluster_queue)
-        if self._scope.of_cohorts:
+        if self._scope.has_cohort_series:
             for cohort in self._scope.cohorts_of(cluster_queue):
                 self._metrics.increment(
                     "cohort_subtree_admitted_workloads_total",
@@ -67,7 +67,7 @@ class WorkloadMeasures:
         if first:
             self._metrics.increment("evicted_workloads_once_total", cluster_queue=queue, **labels)
         key = local_queue_of(workload)
-        if self._scope.of_local_queues(key):
+        if self._scope.has_local_queue_series(key):
             self._metrics.increment(
                 "local_queue_evicted_workloads_total", name=key.name, namespace=key.namespace, **labels
             )
@@ -153,18 +153,18 @@ class WorkloadMeasures:
         labels = {"priority_class": _priority_class(workload)}
         self._metrics.increment(series, cluster_queue=cluster_queue, **labels)
         key = local_queue_of(workload)
-        if self._scope.of_local_queues(key):
+        if self._scope.has_local_queue_series(key):
             series = f"local_queue_{series}"
-            custom = self._metrics.values(series, Source.WORKLOAD, workload)
+            custom = self._metrics.labels_from_object(series, LabelSource.WORKLOAD, workload)
             self._metrics.increment(series, name=key.name, namespace=key.namespace, **labels, **custom)
 
     def _observe(self, series: str, seconds: float, workload: JsonObject, cluster_queue: str) -> None:
         labels = {"priority_class": _priority_class(workload)}
         self._metrics.observe(series, seconds, cluster_queue=cluster_queue, **labels)
         key = local_queue_of(workload)
-        if self._scope.of_local_queues(key):
+        if self._scope.has_local_queue_series(key):
             series = f"local_queue_{series}"
-            custom = self._metrics.values(series, Source.WORKLOAD, workload)
+            custom = self._metrics.labels_from_object(series, LabelSource.WORKLOAD, workload)
             self._metrics.observe(series, seconds, name=key.name, namespace=key.namespace, **labels, **custom)
 
     def forget_cluster_queue(self, name: str) -> None:

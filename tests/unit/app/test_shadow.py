@@ -13,7 +13,7 @@ from admitq.runtime.client import Client
 from admitq.runtime.credentials import Credentials
 from admitq.runtime.resources import CONFIG_MAPS
 from admitq.shadow.findings import Preempted
-from admitq.translate.messages import preempted
+from admitq.translate.messages import preempted_message
 
 OBJECT: dict[str, Any] = {
     "apiVersion": "v1",
@@ -57,7 +57,7 @@ def workload(**condition: str) -> dict[str, Any]:
 def test_the_message_of_an_eviction_names_the_preemptor() -> None:
     reason = PreemptionReason.IN_CLUSTER_QUEUE
     key = ObjectKey("n", "w")
-    message = preempted(Preempt(key, "uid-w", reason, key, "uid-p", ("cq",), ("cq",)), "uid-job")
+    message = preempted_message(Preempt(key, "uid-w", reason, key, "uid-p", ("cq",), ("cq",)), "uid-job")
     assert preemption_of(workload(reason="Preempted", message=message)) == Preempted("uid-p", message)
     assert preemption_of(workload(reason="Preempted", message="so")) == Preempted("", "so")
 

@@ -15,7 +15,7 @@ from admitq.integrations.base import ChildDifference, Integration
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import JOBS
 from admitq.runtime.store import Change, Key
-from admitq.workloads.job_workloads import pod_sets_of
+from admitq.workloads.job_workloads import workload_pod_sets
 from admitq_api.json_objects import apply_merge_patch, with_value
 from tests.unit.controllers.builders import (
     FINISHED,
@@ -60,7 +60,7 @@ def admitted_as(kind: Integration, **annotations: str) -> tuple[dict[str, Any], 
     metadata = {**job()["metadata"], "name": given["metadata"]["name"], "annotations": annotations}
     given = {**given, "metadata": metadata}
     case = case_of(given, integration=kind)
-    pod_sets = pod_sets_of(case)
+    pod_sets = workload_pod_sets(case)
     assignments = [{"name": one["name"], "count": one["count"], "flavors": {}} for one in pod_sets]
     owner = {
         "apiVersion": kind.api_version,

@@ -24,8 +24,8 @@ from admitq.integrations.base import CompositionOptions, Integration, RuleContex
 from admitq.integrations.ownership import get_controller, is_group_workload
 from admitq.integrations.registry import load_integrations
 from admitq.workloads.admission_patches import reservation_patch
-from admitq.workloads.job_workloads import pod_sets_of
-from admitq.workloads.transitions import Transition, condition, holds, is_reserved
+from admitq.workloads.job_workloads import workload_pod_sets
+from admitq.workloads.transitions import StatusTransition, find_condition, is_condition_true, is_reserved
 from admitq_api.conditions import SECOND, ConditionType
 from admitq_api.json_objects import FieldPath, value_at, with_value
 from tests.unit.controllers.builders import (
@@ -282,9 +282,9 @@ def _any_workload(place: Place, random: Random) -> dict[str, Any] | None:
 def reserves(place: Place, random: Random) -> None:
     """Reserve quota for pending Workloads, perhaps for fewer pods, perhaps with outstanding checks."""
     workload = _any_workload(place, random)
-    if workload is None or is_reserved(workload) or holds(workload, ConditionType.FINISHED):
+    if workload is None or is_reserved(workload) or is_condition_true(workload, ConditionType.FINISHED):
         return
-    said = [condition(workload, one) or {} for one in (ConditionType.QUOTA_RESERVED, ConditionType.REQUEUED)]
+    said = [find_condition(workload, one) or {} for one in (ConditionType.QUOTA_RESERVED, ConditionType.REQUEUED)]
     if said[0].get("reason") == "OnHold" or said[1].get("status") == "False":
         return
     if value_at(workload, ("spec", "active"), True) is False or "deletionTimestamp" in workload["metadata"]:
@@ -307,8 +307,8 @@ def reserves(place: Place, random: Random) -> None:
 
 def preempts(place: Place, random: Random) -> None:
     workload = _any_workload(place, random)
-    if workload is not None and is_reserved(workload) and not holds(workload, ConditionType.FINISHED):
-        transition = Transition(workload, at(place.seconds))
+    if workload is not None and is_reserved(workload) and not is_condition_true(workload, ConditionType.FINISHED):
+        transition = StatusTransition(workload, at(place.seconds))
         transition.preempt("InClusterQueue", "for another")
         if patch := transition.patch():
             place.keep(place.workloads, after(workload, patch))
@@ -468,7 +468,7 @@ def prebuilt_comes(place: Place, random: Random) -> None:
     case = place.case()
     if case.job is None or "pre" in place.workloads:
         return
-    listed = pod_sets_of(case) if _coin(random) else [{"name": "main", "count": 1, "template": {}}]
+    listed = workload_pod_sets(case) if _coin(random) else [{"name": "main", "count": 1, "template": {}}]
     metadata = {
         "name": "pre",
         "namespace": "ns",
@@ -516,7 +516,7 @@ EVENTS: list[Event] = [*RARE, *OFTEN, *OFTEN]
 
 
 def may_run(workload: dict[str, Any]) -> bool:
-    admitted, evicted = (holds(workload, one) for one in (ConditionType.ADMITTED, ConditionType.EVICTED))
+    admitted, evicted = (is_condition_true(workload, one) for one in (ConditionType.ADMITTED, ConditionType.EVICTED))
     return admitted and not evicted
 
 
@@ -524,10 +524,10 @@ def problems(place: Place) -> Iterator[str]:
     """States that must not exist once no controller has anything to do."""
     case, kind = place.case(), place.kind
     if place.ancestor is not None:
-        if case.job is not None and any(not holds(one, ConditionType.FINISHED) for one in case.owned):
+        if case.job is not None and any(not is_condition_true(one, ConditionType.FINISHED) for one in case.owned):
             yield "it is queued beside the job that it is inside of"
         return
-    alive = [one for one in place.workloads.values() if not holds(one, ConditionType.FINISHED)]
+    alive = [one for one in place.workloads.values() if not is_condition_true(one, ConditionType.FINISHED)]
     if case.job is None or "deletionTimestamp" in case.job["metadata"]:
         for one in place.workloads.values():
             metadata = one["metadata"]
@@ -537,7 +537,7 @@ def problems(place: Place) -> Iterator[str]:
     job = case.job
     for one in alive:
         owned = one["metadata"].get("ownerReferences")
-        if owned and is_reserved(one) and holds(one, ConditionType.EVICTED) and not kind.is_active(job):
+        if owned and is_reserved(one) and is_condition_true(one, ConditionType.EVICTED) and not kind.is_active(job):
             yield f"{one['metadata']['name']} keeps quota of which it was evicted"
     if (
         case.missing

@@ -11,7 +11,7 @@ from admitq.controllers.workload.controller import WorkloadController
 from admitq.integrations.kinds.job import JOB
 from admitq.runtime.errors import ApiError
 from admitq.runtime.store import Key
-from admitq.workloads.pod_templates import Marks
+from admitq.workloads.pod_templates import InjectedMarks
 from admitq_api.conditions import SECOND
 from admitq_api.configuration import Configuration, load_configuration
 from admitq_api.feature_gates import FeatureGates, parse_gate
@@ -210,7 +210,7 @@ metrics:
     ("gate", "changed"),
     [
         ("AdmissionGatedBy", {"admission_gates": False}),
-        ("AssignQueueLabelsForPods", {"marks": Marks(queue_labels=False)}),
+        ("AssignQueueLabelsForPods", {"marks": InjectedMarks(queue_labels=False)}),
         ("CleanupProvisioningRequestsOnEviction", {"clean_up_provisioning_requests": False}),
         ("DeferRayServiceFinalizationForRedisCleanup", {"defer_cleanup": False}),
         ("DisableWaitForPodsReady", {"pods_ready": None}),
@@ -224,7 +224,7 @@ metrics:
         ("RemoveFinalizersWithStrictPatch", {"strict_finalizers": False}),
         ("ShortWorkloadNames", {"longest_workload_name": 63}),
         ("SkipReassignmentForPodOwnedWorkloads", {"skip_reassignment": False}),
-        ("TopologyAwareScheduling", {"marks": Marks(workload_annotation=False), "topology_requests": False}),
+        ("TopologyAwareScheduling", {"marks": InjectedMarks(workload_annotation=False), "topology_requests": False}),
         ("UnadmittedWorkloadsExplicitStatus", {"explicit_pending": True}),
         ("UnadmittedWorkloadsObservability", {"detailed_reasons": False}),
         ("WorkloadIdentifierAnnotations", {"names_by_annotation": False}),

@@ -17,7 +17,7 @@ from admitq.runtime.errors import ApiError
 from admitq.runtime.rate_limit import CallPriority, current_priority
 from admitq.runtime.resources import NAMESPACES, Resource
 from admitq.runtime.store import Store
-from admitq.workloads.admission_status import CONDITIONS, FIELDS
+from admitq.workloads.admission_status import ADMISSION_CONDITIONS, ADMISSION_FIELDS
 from admitq_api.json_objects import value_at
 from tests.unit.controllers.builders import KINDS, NAMES, SETTINGS, after, at, time
 
@@ -166,8 +166,8 @@ class StubClient:
         if metadata["resourceVersion"] != found["metadata"]["resourceVersion"]:
             raise CONFLICT
         before: dict[str, Any] = found.get("status") or {}
-        kept = [one for one in before.get("conditions") or () if one["type"] not in CONDITIONS]
-        others = {name: value for name, value in before.items() if name not in FIELDS}
+        kept = [one for one in before.get("conditions") or () if one["type"] not in ADMISSION_CONDITIONS]
+        others = {name: value for name, value in before.items() if name not in ADMISSION_FIELDS}
         applied = [*obj["status"]["conditions"], *kept]
         return self._written({**found, "status": {**others, **obj["status"], "conditions": applied}})
 

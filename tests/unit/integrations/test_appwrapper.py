@@ -150,7 +150,7 @@ def test_what_is_given_to_pods_stands_beside_what_is_wrapped() -> None:
     job = wrapper(component("v1", "Service", {}), component("ray.io/v1", "RayCluster", RAY))
     worker = APP_WRAPPER.list_pod_sets(job, NAMES)[1]
     running = APP_WRAPPER.templates.with_template(
-        job, worker, pod_templates.inject(worker.get_template(job), GIVEN), NAMES
+        job, worker, pod_templates.inject_into_template(worker.get_template(job), GIVEN), NAMES
     )
     service, cluster = running["spec"]["components"]
     assert service == job["spec"]["components"][0]
@@ -176,7 +176,7 @@ def test_infos_of_the_owner_stay() -> None:
     [pod_set] = APP_WRAPPER.list_pod_sets(job, NAMES)
     original = pod_set.get_template(job)
     assert original["metadata"]["labels"] == {"team": "a"}
-    running = APP_WRAPPER.templates.with_template(job, pod_set, pod_templates.inject(original, GIVEN), NAMES)
+    running = APP_WRAPPER.templates.with_template(job, pod_set, pod_templates.inject_into_template(original, GIVEN), NAMES)
     assert APP_WRAPPER.templates.with_template(running, pod_set, original, NAMES) == job
 
 

@@ -165,7 +165,7 @@ GIVEN = PodSetInfo(
 def injected(kind: Integration, job: Any) -> Any:
     """The job as a start leaves it."""
     for pod_set in kind.list_pod_sets(job, NAMES):
-        template = pod_templates.inject(pod_set.get_template(job), GIVEN)
+        template = pod_templates.inject_into_template(pod_set.get_template(job), GIVEN)
         job = kind.templates.with_template(job, pod_set, template, NAMES)
     return job
 
@@ -175,11 +175,11 @@ def injected(kind: Integration, job: Any) -> Any:
 @settings(max_examples=30)
 def test_a_template_that_is_written_is_read_again(kind: Integration, data: st.DataObject) -> None:
     job = data.draw(abridged(kind))
-    before = [pod_templates.sanitised(one.get_template(job)) for one in kind.list_pod_sets(job, NAMES)]
+    before = [pod_templates.sanitise_template(one.get_template(job)) for one in kind.list_pod_sets(job, NAMES)]
     running = injected(kind, job)
     after = kind.list_pod_sets(running, NAMES)
-    assert [pod_templates.sanitised(one.get_template(running)) for one in after] == [
-        pod_templates.inject(template, GIVEN) for template in before
+    assert [pod_templates.sanitise_template(one.get_template(running)) for one in after] == [
+        pod_templates.inject_into_template(template, GIVEN) for template in before
     ]
 
 
@@ -188,12 +188,12 @@ def test_a_template_that_is_written_is_read_again(kind: Integration, data: st.Da
 @settings(max_examples=30)
 def test_what_is_injected_is_taken_out_without_a_trace(kind: Integration, data: st.DataObject) -> None:
     job = data.draw(abridged(kind))
-    remembered = [pod_templates.sanitised(one.get_template(job)) for one in kind.list_pod_sets(job, NAMES)]
+    remembered = [pod_templates.sanitise_template(one.get_template(job)) for one in kind.list_pod_sets(job, NAMES)]
     running = injected(kind, job)
     assert not remembered or create_merge_patch(job, running)
     stopped = running
     for pod_set, original in zip(kind.list_pod_sets(running, NAMES), remembered, strict=True):
-        restored = pod_templates.restore(pod_set.get_template(stopped), original)
+        restored = pod_templates.restore_template(pod_set.get_template(stopped), original)
         stopped = kind.templates.with_template(stopped, pod_set, restored, NAMES)
     assert without_empties(stopped) == without_empties(job)
 

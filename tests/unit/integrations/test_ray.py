@@ -16,8 +16,8 @@ from admitq.integrations.kinds.rayservice import RAY_SERVICE
 from admitq_api.feature_gates import FeatureGates, Gate
 from admitq_api.json_objects import FieldPath, create_merge_patch, value_at, with_value
 from admitq_api.labels import names_for
-from admitq_webhooks.mutate.jobs import mutate
-from admitq_webhooks.references import resolved
+from admitq_webhooks.mutate.jobs import mutate_job
+from admitq_webhooks.references import resolve_references
 from tests.unit.webhooks.support import OPERATOR, FakeWorld, policy
 
 NAMES = names_for()
@@ -135,7 +135,7 @@ def test_the_pods_of_a_job_are_those_of_the_clusters_that_were_made_for_it(
 async def test_the_webhook_does_not_ask_how_many_workers_a_cluster_has() -> None:
     job = ray(RAY_JOB, cluster(**SCALED), status=BOTH)
     assert RAY_JOB.templates.list_references(job)
-    assert await resolved(job, "ns", RAY_JOB, FakeWorld(broken=True)) is job
+    assert await resolve_references(job, "ns", RAY_JOB, FakeWorld(broken=True)) is job
 
 
 @pytest.mark.parametrize("odd", [None, [], {}, {"spec": None}, {"spec": {"workerGroupSpecs": [None, 7, {}]}}])
@@ -446,10 +446,10 @@ async def test_the_pods_of_an_elastic_rayjob_are_held_by_its_cluster() -> None:
     named = with_value(made, ("metadata", "name"), "r-x7k2p")
     child = with_value(named, ("metadata", "ownerReferences"), [by])
     ours = policy(integrations=(RAY_JOB, RAY_CLUSTER))
-    held = await mutate(child, "team", RAY_CLUSTER, ours, world, None, OPERATOR)
+    held = await mutate_job(child, "team", RAY_CLUSTER, ours, world, None, OPERATOR)
     assert held == RAY_CLUSTER.webhook.mutate(child, RULES) != child
     plain = with_value(child, ("metadata", "annotations"), {})
-    assert await mutate(plain, "team", RAY_CLUSTER, ours, world, None, OPERATOR) is plain
+    assert await mutate_job(plain, "team", RAY_CLUSTER, ours, world, None, OPERATOR) is plain
 
 
 def groups(count: int) -> list[Any]:

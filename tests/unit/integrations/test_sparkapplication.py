@@ -238,7 +238,7 @@ GIVEN = PodSetInfo(
 def injected(job: Any, given: PodSetInfo = GIVEN) -> Any:
     for pod_set in SPARK_APPLICATION.list_pod_sets(job, NAMES):
         job = SPARK_APPLICATION.templates.with_template(
-            job, pod_set, pod_templates.inject(pod_set.get_template(job), given), NAMES
+            job, pod_set, pod_templates.inject_into_template(pod_set.get_template(job), given), NAMES
         )
     return job
 
@@ -273,7 +273,7 @@ def test_scheduling_gates_need_a_template() -> None:
         "spec": {"containers": [{"name": "spark-kubernetes-executor"}], "schedulingGates": [{"name": "gate"}]}
     }
     for pod_set in SPARK_APPLICATION.list_pod_sets(running, NAMES):
-        restored = pod_templates.restore(pod_set.get_template(running), template(job, pod_set.name))
+        restored = pod_templates.restore_template(pod_set.get_template(running), template(job, pod_set.name))
         running = SPARK_APPLICATION.templates.with_template(running, pod_set, restored, NAMES)
     assert running == job
 

@@ -150,7 +150,7 @@ class Running(Cluster):
             metrics=self.metrics,
             measures=ManagerMeasures(MeasureScope(self.metrics, lambda _: None)),
             clock=lambda: self.world.now,
-            observed=self.world.put,
+            store_answer=self.world.put,
             start=start,
             refresh=nothing,
             leading=lambda: True,

@@ -403,9 +403,9 @@ async def finding_is_not_reported(stage: Stage) -> Metrics:
 
 async def metric_is_not_counted(_: Stage) -> Metrics:
     metrics, counts = Metrics(), list[int]()
-    metrics.at_reading(FailsOnce())
-    metrics.at_reading(lambda: counts.append(1))
-    metrics.count()
+    metrics.update_on_scrape(FailsOnce())
+    metrics.update_on_scrape(lambda: counts.append(1))
+    metrics.run_scrape_updates()
     assert counts == [1]
     return metrics
 
@@ -520,7 +520,7 @@ async def answer_is_not_written(stage: Stage) -> Metrics:
 async def _reviews() -> Metrics:
     metrics, gvk = Metrics(), (names_for().group, names_for().version, "ClusterQueue")
     path = names_for().webhook_path("validate", *gvk)
-    handlers = routes.routes(webhooks.policy(), webhooks.FakeWorld(), (), errors=metrics.errors)
+    handlers = routes.review_handlers(webhooks.policy(), webhooks.FakeWorld(), (), errors=metrics.errors)
     asked = webhooks.review({"metadata": {"name": "a"}, "spec": {}}, gvk=gvk)
     for code in (500, 200):
         answered = await handlers[path](HttpRequest("POST", path, body=orjson.dumps(asked)))
@@ -541,7 +541,7 @@ async def object_is_not_converted(stage: Stage) -> Metrics:
     }
     request = {"uid": "u", "desiredAPIVersion": f"{names.group}/{names.version}", "objects": [queue]}
     body = orjson.dumps({"apiVersion": conversion.API_VERSION, "kind": conversion.KIND, "request": request})
-    ((path, handler),) = conversion.conversion(names, metrics.errors).items()
+    ((path, handler),) = conversion.conversion_handlers(names, metrics.errors).items()
     for status in ("Failure", "Success"):
         answered = await handler(HttpRequest("POST", path, body=body))
         assert orjson.loads(answered.body)["response"]["result"]["status"] == status
@@ -615,8 +615,8 @@ def test_cancellation_is_no_unexpected_error() -> None:
 
 def test_counters_of_unexpected_errors_are_there_before_the_first() -> None:
     metrics = Metrics(role="follower")
-    metrics.show_routes(["/review"])
-    metrics.become("leader")
+    metrics.add_webhook_routes(["/review"])
+    metrics.change_role("leader")
     exposed = metrics.render().decode()
     for part in ErrorPart:
         route = "/review" if part is ErrorPart.REVIEW else ""

@@ -68,7 +68,7 @@ class Cluster:
             metrics=self.metrics,
             measures=ManagerMeasures(MeasureScope(self.metrics, lambda _: None)),
             clock=time.time_ns,
-            observed=lambda _, obj: cast("None", self.workloads.upsert(obj)),
+            store_answer=lambda _, obj: cast("None", self.workloads.upsert(obj)),
             start=self.start,
             refresh=cast("Any", self),
             leading=lambda: True,

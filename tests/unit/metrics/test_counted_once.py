@@ -33,7 +33,7 @@ class World:
             metrics=self.metrics,
             measures=ManagerMeasures(MeasureScope(self.metrics, lambda _: None)),
             clock=lambda: at(10),
-            observed=nothing,
+            store_answer=nothing,
             start=nothing,
             refresh=nothing,
             leading=lambda: self.leads,

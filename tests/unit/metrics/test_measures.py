@@ -128,7 +128,7 @@ def test_admitted_workloads_are_summed_up_the_tree_and_follow_its_changes() -> N
 
 
 def test_numbers_of_a_cluster_queue() -> None:
-    told = Told(PendingWorkloads(shapes=lambda _: (1, 2)))
+    told = Told(PendingWorkloads(count_scheduling_keys=lambda _: (1, 2)))
     told.measures.queues.cluster_queue_reported("cq", IDLE)
     assert told.value("pending_workloads", status="active") == 2
     assert told.value("pending_workloads", status="inadmissible") == 1
@@ -303,7 +303,7 @@ def test_d19_series_of_a_local_queue_go_while_its_labels_do_not_match() -> None:
 
 
 def test_d19_pending_requests_and_shapes_are_those_of_the_core() -> None:
-    pending = PendingWorkloads(shapes=lambda _: (2, 3), requests=lambda _: {"cpu": 1500, "memory": 2**30})
+    pending = PendingWorkloads(count_scheduling_keys=lambda _: (2, 3), total_requests=lambda _: {"cpu": 1500, "memory": 2**30})
     told = Told(pending)
     told.measures.queues.cluster_queue_reported("cq", IDLE)
     assert told.value("cluster_queue_resource_pending", cluster_queue="cq", resource="cpu") == 1.5

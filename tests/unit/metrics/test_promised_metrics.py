@@ -22,13 +22,13 @@ from admitq.core.statuses import (
     PendingWorkload,
     ResourceTotal,
 )
-from admitq.metrics.custom_labels import CustomLabel, CustomLabels, Source
+from admitq.metrics.custom_labels import SeriesLabel, SeriesLabels, LabelSource
 from admitq.metrics.measures.gauges import PendingWorkloads, WorkloadGauges
 from admitq.metrics.measures.manager import ManagerMeasures
 from admitq.metrics.measures.queues import QueueMeasures
 from admitq.metrics.measures.scope import MeasureScope
 from admitq.metrics.measures.workloads import WorkloadMeasures
-from admitq.metrics.registry import Metrics, clashes
+from admitq.metrics.registry import Metrics, label_name_problems
 from admitq.metrics.table import TABLE
 from admitq.translate.cluster_queues import read_cluster_queue
 from admitq.translate.workloads import read_workload
@@ -39,25 +39,25 @@ from tests.unit.metrics.test_measures import workload
 NAMES = names_for()
 OTHER = NAMES.untracked_label_value
 SHORT = {
-    "cq": Source.CLUSTER_QUEUE,
-    "co": Source.COHORT,
-    "lq": Source.LOCAL_QUEUE,
-    "wl": Source.WORKLOAD,
+    "cq": LabelSource.CLUSTER_QUEUE,
+    "co": LabelSource.COHORT,
+    "lq": LabelSource.LOCAL_QUEUE,
+    "wl": LabelSource.WORKLOAD,
 }
 OWN = {series.name for series in TABLE} - PROMISED.keys()
 """Metrics that only admitq has."""
 
 
-def from_label(name: str, source: Source, *tracked: str) -> CustomLabel:
-    return CustomLabel(name, source, name, "labels", frozenset(tracked), OTHER)
+def from_label(name: str, source: LabelSource, *tracked: str) -> SeriesLabel:
+    return SeriesLabel(name, source, name, "labels", frozenset(tracked), OTHER)
 
 
 EVERY_KIND = (
-    from_label("model", Source.WORKLOAD, "big", "small"),
-    from_label("squad", Source.LOCAL_QUEUE),
-    from_label("org", Source.COHORT),
-    from_label("tier", Source.CLUSTER_QUEUE),
-    CustomLabel("center", Source.CLUSTER_QUEUE, "cost", "annotations", frozenset(), OTHER),
+    from_label("model", LabelSource.WORKLOAD, "big", "small"),
+    from_label("squad", LabelSource.LOCAL_QUEUE),
+    from_label("org", LabelSource.COHORT),
+    from_label("tier", LabelSource.CLUSTER_QUEUE),
+    SeriesLabel("center", LabelSource.CLUSTER_QUEUE, "cost", "annotations", frozenset(), OTHER),
 )
 LABELS_OF = {
     "cq": ("custom_tier", "custom_center"),
@@ -126,7 +126,7 @@ EVICTED = labelled(
 class Played:
     """A history in which everything happens that metrics tell of."""
 
-    def __init__(self, *custom: CustomLabel) -> None:
+    def __init__(self, *custom: SeriesLabel) -> None:
         self.metrics = Metrics(custom=custom)
         self.waiting = [
             PendingWorkload(ObjectKey("team", "waits"), MAIN, "cq", False),
@@ -136,10 +136,10 @@ class Played:
             self.metrics,
             lambda _: "cq",
             cohorts_of=lambda _: ["teams", "company"],
-            with_resources=True,
+            has_resource_series=True,
         )
         pending = PendingWorkloads(
-            waiting=lambda: self.waiting, shapes=lambda _: (1, 1), requests=lambda _: {"cpu": 12000}
+            workloads=lambda: self.waiting, count_scheduling_keys=lambda _: (1, 1), total_requests=lambda _: {"cpu": 12000}
         )
         self.measures = ManagerMeasures(scope, pending)
         self.play()
@@ -208,7 +208,7 @@ def test_a_promised_metric_has_exactly_its_labels(played: Played, name: str) -> 
     if row.type == "histogram":
         bounds = {one["le"] for one in found if "le" in one} - {"+Inf"}
         assert len(bounds) == row.buckets
-    assert series.carries == tuple(SHORT[kind] for kind in row.carries.split())
+    assert series.label_sources == tuple(SHORT[kind] for kind in row.carries.split())
 
 
 def test_metrics_beside_the_promised_ones_are_known() -> None:
@@ -251,7 +251,7 @@ def test_every_measure_is_called_by_the_product() -> None:
 
 
 def test_custom_labels_come_by_kind_and_then_as_configured() -> None:
-    assert CustomLabels(EVERY_KIND).names(reversed(Source)) == (
+    assert SeriesLabels(EVERY_KIND).names(reversed(LabelSource)) == (
         "custom_tier",
         "custom_center",
         "custom_org",
@@ -263,17 +263,17 @@ def test_custom_labels_come_by_kind_and_then_as_configured() -> None:
 @pytest.mark.parametrize(
     ("label", "metadata", "expected"),
     [
-        (from_label("tier", Source.COHORT), {"labels": {"tier": "gold"}}, "gold"),
-        (from_label("tier", Source.COHORT), {"annotations": {"tier": "gold"}}, ""),
-        (from_label("tier", Source.COHORT), {}, ""),
-        (from_label("tier", Source.COHORT, "gold"), {"labels": {"tier": "gold"}}, "gold"),
-        (from_label("tier", Source.COHORT, "gold"), {"labels": {"tier": "lead"}}, OTHER),
-        (from_label("tier", Source.COHORT, "gold"), {"labels": {"other": "gold"}}, ""),
+        (from_label("tier", LabelSource.COHORT), {"labels": {"tier": "gold"}}, "gold"),
+        (from_label("tier", LabelSource.COHORT), {"annotations": {"tier": "gold"}}, ""),
+        (from_label("tier", LabelSource.COHORT), {}, ""),
+        (from_label("tier", LabelSource.COHORT, "gold"), {"labels": {"tier": "gold"}}, "gold"),
+        (from_label("tier", LabelSource.COHORT, "gold"), {"labels": {"tier": "lead"}}, OTHER),
+        (from_label("tier", LabelSource.COHORT, "gold"), {"labels": {"other": "gold"}}, ""),
         (EVERY_KIND[-1], {"annotations": {"cost": "c7"}, "labels": {"cost": "no", "center": "no"}}, "c7"),
     ],
 )
 def test_a_value_is_that_of_the_object_if_it_is_tracked(
-    label: CustomLabel, metadata: dict[str, Any], expected: str
+    label: SeriesLabel, metadata: dict[str, Any], expected: str
 ) -> None:
     assert label.value_in({"metadata": metadata}) == expected
 
@@ -392,14 +392,14 @@ def test_what_does_not_name_its_local_queue_stays_while_another_one_says_the_sam
 @pytest.mark.parametrize(
     ("labels", "problem"),
     [
-        ([from_label("reason", Source.CLUSTER_QUEUE)], ""),
-        ([from_label("replica_role", Source.COHORT)], ""),
+        ([from_label("reason", LabelSource.CLUSTER_QUEUE)], ""),
+        ([from_label("replica_role", LabelSource.COHORT)], ""),
         (
-            [from_label("team", Source.CLUSTER_QUEUE), from_label("team", Source.WORKLOAD, "a")],
+            [from_label("team", LabelSource.CLUSTER_QUEUE), from_label("team", LabelSource.WORKLOAD, "a")],
             "'team' is taken from ClusterQueue and Workload, which one metric carries: rename one",
         ),
-        ([from_label("team", Source.CLUSTER_QUEUE), from_label("team", Source.LOCAL_QUEUE)], ""),
+        ([from_label("team", LabelSource.CLUSTER_QUEUE), from_label("team", LabelSource.LOCAL_QUEUE)], ""),
     ],
 )
-def test_no_metric_may_have_two_labels_of_one_name(labels: list[CustomLabel], problem: str) -> None:
-    assert [one.split(": use")[0] for one in clashes(labels)] == ([problem] if problem else [])
+def test_no_metric_may_have_two_labels_of_one_name(labels: list[SeriesLabel], problem: str) -> None:
+    assert [one.split(": use")[0] for one in label_name_problems(labels)] == ([problem] if problem else [])

@@ -3,7 +3,7 @@
 import pytest
 
 from admitq.metrics.registry import Metrics
-from admitq.metrics.table import ATTEMPT_BUCKETS, TABLE, WAIT_BUCKETS, Type
+from admitq.metrics.table import ATTEMPT_BUCKETS, TABLE, WAIT_BUCKETS, SeriesType
 
 
 def lines(metrics: Metrics) -> list[str]:
@@ -15,13 +15,13 @@ def test_every_series_of_the_table_can_be_written_and_read_back() -> None:
     for series in TABLE:
         labels = dict.fromkeys(series.labels, "x")
         match series.type:
-            case Type.COUNTER:
+            case SeriesType.COUNTER:
                 metrics.increment(series.name, **labels)
-            case Type.GAUGE:
+            case SeriesType.GAUGE:
                 metrics.set(series.name, 1, **labels)
-            case Type.HISTOGRAM:
+            case SeriesType.HISTOGRAM:
                 metrics.observe(series.name, 1, **labels)
-        suffix = "_bucket" if series.type is Type.HISTOGRAM else ""
+        suffix = "_bucket" if series.type is SeriesType.HISTOGRAM else ""
         assert any(line.startswith(f"admitq_{series.name}{suffix}{{") for line in lines(metrics)), series.name
 
 
@@ -58,7 +58,7 @@ def test_local_queues_of_equal_name_are_distinguished_by_namespace() -> None:
 def test_a_promoted_replica_drops_what_it_reported_as_follower() -> None:
     metrics = Metrics(role="follower")
     metrics.set("pending_workloads", 3, cluster_queue="a", status="active")
-    metrics.become("leader")
+    metrics.change_role("leader")
     assert not any('"follower"' in line for line in lines(metrics))
     metrics.set("pending_workloads", 4, cluster_queue="a", status="active")
     assert any('replica_role="leader"' in line and line.endswith(" 4.0") for line in lines(metrics))
@@ -68,7 +68,7 @@ def test_d19_gauges_of_a_follower_are_those_of_the_leader_after_promotion() -> N
     metrics = Metrics(role="follower")
     metrics.set("finished_workloads", 3, cluster_queue="a")
     metrics.increment("api_requests_total", verb="GET", resource="pods", code="200")
-    metrics.become("leader")
+    metrics.change_role("leader")
     found = {line for line in lines(metrics) if "_bucket" not in line}
     assert 'admitq_finished_workloads{cluster_queue="a",replica_role="leader"} 3.0' in found
     assert any("build_info" in line and 'role="leader"' in line for line in found)
@@ -82,7 +82,7 @@ def test_d19_attempts_have_the_buckets_of_the_reference_client_library() -> None
 
 def test_d19_rendering_for_another_thread_counts_nothing() -> None:
     metrics, counted = Metrics(), list[str]()
-    metrics.at_reading(lambda: counted.append("counted"))
+    metrics.update_on_scrape(lambda: counted.append("counted"))
     assert metrics.render() == metrics.exposition()
     assert counted == ["counted"]
 

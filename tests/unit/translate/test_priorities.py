@@ -3,7 +3,7 @@
 import pytest
 
 from admitq.translate.priorities import read_priority, read_priority_leniently
-from admitq.translate.read_options import Reading
+from admitq.translate.read_options import ReadOptions
 from admitq.translate.workloads import read_workload
 from admitq_api.stored_fields import MalformedField
 from tests.unit.translate.builders import NAMES, workload
@@ -17,7 +17,7 @@ def test_a_boost_adds_to_the_priority(boost: str | None, boosts: bool, expected:
     obj = workload(priority=5)
     if boost is not None:
         obj["metadata"]["annotations"] = {NAMES.priority_boost: boost}
-    how = Reading(boosts=boosts)
+    how = ReadOptions(allows_priority_boost=boosts)
     assert read_priority(obj, NAMES, how) == expected
     assert read_workload(obj, NAMES, how).priority == sum(expected)
 
@@ -26,14 +26,14 @@ def test_a_boost_that_is_no_number_is_malformed() -> None:
     obj = workload()
     obj["metadata"]["annotations"] = {NAMES.priority_boost: "high"}
     with pytest.raises(MalformedField, match="must be a whole number"):
-        read_workload(obj, NAMES, Reading(boosts=True))
+        read_workload(obj, NAMES, ReadOptions(allows_priority_boost=True))
 
 
 @pytest.mark.parametrize("boost", ["high", "", "9" * 5000, str(2**31), "1_0"])
 def test_e_priority_is_the_stated_one_where_another_program_wrote_no_boost(boost: str) -> None:
     obj = workload(priority=7)
     obj["metadata"]["annotations"] = {NAMES.priority_boost: boost}
-    how = Reading(boosts=True)
+    how = ReadOptions(allows_priority_boost=True)
     with pytest.raises(MalformedField, match="must be a whole number"):
         read_priority(obj, NAMES, how)
     assert read_priority_leniently(obj, NAMES, how) == (7, 0)

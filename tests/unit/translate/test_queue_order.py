@@ -6,7 +6,7 @@ import pytest
 
 from admitq.core.model import SECOND
 from admitq.translate.queue_order import read_queue_order_timestamp
-from admitq.translate.read_options import Reading
+from admitq.translate.read_options import ReadOptions
 from admitq.translate.workloads import read_workload
 from admitq_api import conditions
 from tests.unit.translate.builders import CREATED, LATER, NAMES, condition, workload
@@ -26,7 +26,7 @@ def test_only_some_evictions_move_a_workload_to_the_back(
     evicted: dict[str, Any], moves: bool, moved: bool
 ) -> None:
     obj = workload(status={"conditions": [evicted]})
-    queued_at = read_workload(obj, NAMES, Reading(eviction_moves_to_back=moves)).queued_at
+    queued_at = read_workload(obj, NAMES, ReadOptions(timeout_moves_to_back=moves)).queued_at
     assert queued_at - conditions.parse_time(CREATED) == (3600 * SECOND if moved else 0)
 
 
@@ -47,5 +47,5 @@ def test_one_kind_of_preemption_may_cost_the_place(
     preempted: dict[str, Any], moves: bool, moved_by: int
 ) -> None:
     obj = workload(status={"conditions": [condition("Evicted", reason="Preempted", at=LATER), preempted]})
-    at = read_queue_order_timestamp(obj, Reading(reclaim_moves_to_back=moves))
+    at = read_queue_order_timestamp(obj, ReadOptions(reclaim_moves_to_back=moves))
     assert at - conditions.parse_time(CREATED) == moved_by

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from admitq.translate.read_options import configure_reading
+from admitq.translate.read_options import configured_read_options
 from admitq_api.configuration import Configuration, load_configuration
 from admitq_api.feature_gates import FeatureGates, parse_gate
 from tests.unit.translate.builders import NAMES
@@ -29,6 +29,6 @@ def test_configuration_and_gates_say_how_workloads_are_read(
 ) -> None:
     by_default = FeatureGates()
     switched = FeatureGates({parse_gate(gate): not by_default[parse_gate(gate)]}) if gate else by_default
-    usual = configure_reading(Configuration(), by_default)
+    usual = configured_read_options(Configuration(), by_default)
     head = f"apiVersion: {NAMES.config_api_version}\nkind: Configuration\n"
-    assert configure_reading(load_configuration(head + file), switched) == replace(usual, **changed) != usual
+    assert configured_read_options(load_configuration(head + file), switched) == replace(usual, **changed) != usual

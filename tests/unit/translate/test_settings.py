@@ -16,7 +16,7 @@ from admitq.core.settings import (
     Transformation,
     TransformationOutput,
 )
-from admitq.translate.settings import GATES, core_settings, defaults_to_know_of, pods_ready
+from admitq.translate.settings import CORE_GATES, configured_core_settings, unset_default_notices, configured_pods_ready
 from admitq_api.configuration import Configuration, load_configuration
 from admitq_api.feature_gates import IN_EFFECT, FeatureGates
 from admitq_api.labels import COMPAT_GROUP, names_for
@@ -96,24 +96,24 @@ def configured(text: str) -> Configuration:
     ],
 )
 def test_the_file_reaches_the_core(text: str, expected: dict[str, Any]) -> None:
-    assert core_settings(configured(text), FeatureGates()) == Settings(**CONTROLLERS, **expected)
+    assert configured_core_settings(configured(text), FeatureGates()) == Settings(**CONTROLLERS, **expected)
 
 
 def test_nothing_is_blocked_where_readiness_is_not_looked_at() -> None:
     gates = FeatureGates.from_mapping({"DisableWaitForPodsReady": True})
-    assert not core_settings(configured("waitForPodsReady: {blockAdmission: true}"), gates).block_admission
+    assert not configured_core_settings(configured("waitForPodsReady: {blockAdmission: true}"), gates).block_admission
 
 
 @pytest.mark.parametrize("name", [one.name for one in fields(Gates)])
 def test_each_gate_of_the_core_is_switched_by_its_own(name: str) -> None:
-    gate, default = GATES[name], getattr(Gates(), name)
+    gate, default = CORE_GATES[name], getattr(Gates(), name)
     assert gate in IN_EFFECT
     assert FeatureGates()[gate] is default
     switched = FeatureGates.from_mapping({str(gate): not default})
-    assert core_settings(configured(""), switched).gates == Gates(
-        **{one.name: switched[GATES[one.name]] for one in fields(Gates)}
+    assert configured_core_settings(configured(""), switched).gates == Gates(
+        **{one.name: switched[CORE_GATES[one.name]] for one in fields(Gates)}
     )
-    assert getattr(core_settings(configured(""), switched).gates, name) is not default
+    assert getattr(configured_core_settings(configured(""), switched).gates, name) is not default
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_each_gate_of_the_core_is_switched_by_its_own(name: str) -> None:
     ],
 )
 def test_default_half_life_is_reported(text: str, told: bool) -> None:
-    texts = defaults_to_know_of(configured(text))
+    texts = unset_default_notices(configured(text))
     assert [("usageHalfLifeTime is not set" in one, "24h0m0s" in one) for one in texts] == [
         (True, True)
     ] * told
@@ -151,6 +151,6 @@ def test_section_and_gate_decide_whether_ready_pods_count(
     head = {"apiVersion": f"config.{COMPAT_GROUP}/{version}", "kind": "Configuration"}
     configuration = load_configuration(yaml.safe_dump({**head, **said}))
     gates = configuration.create_feature_gates()
-    assert (pods_ready(configuration, gates) is not None) is looks
+    assert (configured_pods_ready(configuration, gates) is not None) is looks
     # In v1beta1 it blocks admission unless it says otherwise.
-    assert core_settings(configuration, gates).block_admission is (looks and version == "v1beta1")
+    assert configured_core_settings(configuration, gates).block_admission is (looks and version == "v1beta1")

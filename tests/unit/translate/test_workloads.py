@@ -7,7 +7,7 @@ import pytest
 
 from admitq.core.model import SECOND, ObjectKey
 from admitq.translate.admissions import format_admission
-from admitq.translate.read_options import Reading
+from admitq.translate.read_options import ReadOptions
 from admitq.translate.workloads import read_quota_holder, read_workload
 from admitq_api import conditions
 from admitq_api.json_objects import with_value
@@ -118,7 +118,7 @@ def test_admission_gates_are_read_from_the_annotation() -> None:
     obj = workload()
     obj["metadata"]["annotations"] = {NAMES.admission_gated_by: "example.org/budget, example.org/data,"}
     assert read_workload(obj, NAMES).admission_gates == ("example.org/budget", "example.org/data")
-    assert read_workload(obj, NAMES, Reading(gated=False)).admission_gates == ()
+    assert read_workload(obj, NAMES, ReadOptions(allows_admission_gates=False)).admission_gates == ()
 
 
 @pytest.mark.parametrize(
@@ -183,7 +183,7 @@ def test_slice_replaces_the_workload_in_its_annotation(
     obj = workload()
     if annotation is not None:
         obj["metadata"]["annotations"] = {NAMES.workload_slice_replacement_for: annotation}
-    assert read_workload(obj, NAMES, Reading(replaces=gate)).replaces == expected
+    assert read_workload(obj, NAMES, ReadOptions(allows_replacement=gate)).replaces == expected
 
 
 def test_what_is_reserved_is_so_since_the_condition_says() -> None:

@@ -18,7 +18,7 @@ from admitq_api.feature_gates import FeatureGates
 from admitq_api.labels import names_for
 from admitq_webhooks.lookups import LookupFailed
 from admitq_webhooks.policy import Policy
-from admitq_webhooks.routes import routes
+from admitq_webhooks.routes import review_handlers
 
 NAMES = names_for()
 OPERATOR = User("operator", "", (), ())
@@ -172,7 +172,7 @@ def review(
 def handlers(
     world: FakeWorld | None = None, registered: tuple[Integration, ...] = (JOB,), **changes: Any
 ) -> dict[str, Handler]:
-    return routes(policy(**changes), world or FakeWorld(), registered)
+    return review_handlers(policy(**changes), world or FakeWorld(), registered)
 
 
 async def post(handler: Handler, path: str, body: Any) -> tuple[int, bytes]:

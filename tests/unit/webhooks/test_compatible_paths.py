@@ -13,7 +13,7 @@ from admitq_api.configuration import load_configuration
 from admitq_api.feature_gates import FeatureGates
 from admitq_api.json_objects import with_value
 from admitq_api.labels import COMPAT_GROUP, names_for
-from admitq_webhooks.routes import CREATE, CREATE_UPDATE, routes, webhooks
+from admitq_webhooks.routes import CREATE, CREATE_UPDATE, review_handlers, webhook_routes
 from tests.unit.integrations.examples import examples_of
 from tests.unit.webhooks.support import NAMES, FakeWorld, policy, post, review
 
@@ -48,7 +48,7 @@ NAMES_THERE = names_for(COMPAT_GROUP)
 
 
 def test_the_paths_and_operations_of_the_group_are_those_that_its_users_installed() -> None:
-    declared = {one.path(NAMES_THERE): one for one in webhooks(NAMES_THERE, load_integrations())}
+    declared = {one.path(NAMES_THERE): one for one in webhook_routes(NAMES_THERE, load_integrations())}
     assert [declared.pop(path).operations for path in ONLY_OURS] == [("UPDATE",), ("UPDATE",)]
     assert set(declared) == MUTATING | VALIDATING
     assert (len(MUTATING), len(VALIDATING)) == (21, 22)
@@ -61,7 +61,7 @@ def test_the_paths_and_operations_of_the_group_are_those_that_its_users_installe
 async def test_with_the_default_frameworks_every_other_path_lets_pass() -> None:
     frameworks = load_configuration("").integrations.frameworks
     on = select_enabled(frameworks, FeatureGates.from_mapping({}))
-    served = routes(policy(names=NAMES_THERE, integrations=on), FakeWorld(broken=True), load_integrations())
+    served = review_handlers(policy(names=NAMES_THERE, integrations=on), FakeWorld(broken=True), load_integrations())
     assert set(served) == MUTATING | VALIDATING | {*ONLY_OURS}
     for one in set(load_integrations()) - set(on):
         obj = {"metadata": {"name": "x", "labels": {NAMES_THERE.queue_name: "No Name"}}}
@@ -89,7 +89,7 @@ def _refused_of_ours() -> dict[str, Any]:
 @pytest.mark.parametrize(("kind", "spec"), _refused_of_ours().items())
 async def test_webhooks_refuse_objects_of_ours_as_forbidden(kind: str, spec: dict[str, Any]) -> None:
     path = NAMES.webhook_path("validate", NAMES.group, NAMES.version, kind)
-    served = routes(policy(), FakeWorld(), load_integrations())
+    served = review_handlers(policy(), FakeWorld(), load_integrations())
     obj = {"metadata": {"name": "x"}, "spec": spec}
     _, answered = await post(served[path], path, review(obj, gvk=(NAMES.group, NAMES.version, kind)))
     _is_forbidden(answered)
@@ -98,7 +98,7 @@ async def test_webhooks_refuse_objects_of_ours_as_forbidden(kind: str, spec: dic
 @pytest.mark.parametrize("kind", [pytest.param(one, id=one.framework) for one in load_integrations()])
 async def test_webhooks_refuse_jobs_of_every_kind_as_forbidden(kind: Integration) -> None:
     path = NAMES.webhook_path("validate", *kind.gvk)
-    served = routes(policy(integrations=load_integrations()), FakeWorld(), load_integrations())
+    served = review_handlers(policy(integrations=load_integrations()), FakeWorld(), load_integrations())
     obj = copy.deepcopy(examples_of(kind.api_version, kind.kind)[0])
     obj = with_value(obj, ("metadata", "labels"), {NAMES.queue_name: "No Name", NAMES.managed: "true"})
     _, answered = await post(served[path], path, review(obj, gvk=kind.gvk))

@@ -8,7 +8,7 @@ import pytest
 from admitq.serving.http import HttpRequest
 from admitq_api.labels import COMPAT_GROUP, DEFAULT_GROUP, names_for
 from admitq_webhooks import conversion as under_test
-from admitq_webhooks.conversion import conversion
+from admitq_webhooks.conversion import conversion_handlers
 
 OLDER: Final = f"{COMPAT_GROUP}/v1beta1"
 NEWER: Final = f"{COMPAT_GROUP}/v1beta2"
@@ -22,7 +22,7 @@ def review(*objects: Any, **changed: Any) -> bytes:
 
 
 async def answered(body: bytes) -> dict[str, Any]:
-    response = await conversion(names_for(COMPAT_GROUP))["/convert"](
+    response = await conversion_handlers(names_for(COMPAT_GROUP))["/convert"](
         HttpRequest("POST", "/convert", body=body)
     )
     assert response.status == 200, response.body
@@ -83,7 +83,7 @@ async def test_an_object_that_goes_deep_is_converted_all_the_same(depth: int) ->
     """As deep as a review of admission lets it be, which holds it one level less deep."""
     deep = b'{"x":' * depth + b"1" + b"}" * depth
     body = review(queue(deep="here")).replace(b'"here"', deep)
-    response = await conversion(names_for(COMPAT_GROUP))["/convert"](
+    response = await conversion_handlers(names_for(COMPAT_GROUP))["/convert"](
         HttpRequest("POST", "/convert", body=body)
     )
     assert response.status == 200, response.body
@@ -91,7 +91,7 @@ async def test_an_object_that_goes_deep_is_converted_all_the_same(depth: int) ->
 
 
 async def test_there_is_an_end_to_how_deep_bodies_go() -> None:
-    handle = conversion(names_for(COMPAT_GROUP))["/convert"]
+    handle = conversion_handlers(names_for(COMPAT_GROUP))["/convert"]
     response = await handle(HttpRequest("POST", "/convert", body=b"[" * 100_000))
     assert response.status == 400
 
@@ -109,11 +109,11 @@ async def test_there_is_an_end_to_how_deep_bodies_go() -> None:
     ],
 )
 async def test_what_is_no_review(method: str, body: bytes, status: int) -> None:
-    response = await conversion(names_for(COMPAT_GROUP))["/convert"](
+    response = await conversion_handlers(names_for(COMPAT_GROUP))["/convert"](
         HttpRequest(method, "/convert", body=body)
     )
     assert response.status == status
 
 
 def test_a_group_with_one_version_converts_nothing() -> None:
-    assert conversion(names_for(DEFAULT_GROUP)) == {}
+    assert conversion_handlers(names_for(DEFAULT_GROUP)) == {}

@@ -10,7 +10,7 @@ from admitq.integrations.kinds.job import JOB
 from admitq.integrations.kinds.jobset import JOBSET
 from admitq.integrations.registry import load_integrations
 from admitq_api.field_errors import FieldError
-from admitq_webhooks.routes import routes
+from admitq_webhooks.routes import review_handlers
 from admitq_webhooks.validate.jobs import validate_create, validate_update
 from tests.unit.integrations.examples import custom_kinds
 from tests.unit.webhooks.job_requests import ELASTIC, GATED, MAX_TIME, PREBUILT, managed, partial
@@ -105,7 +105,7 @@ async def test_what_a_kind_cannot_do_is_refused() -> None:
         delegation=replace(JOB.delegation, adopts_prebuilt_workload=False),
         scaling=replace(JOB.scaling, can_be_elastic=False),
     )
-    handler = routes(policy(integrations=(plain,)), FakeWorld(), (plain,))["/validate-batch-v1-job"]
+    handler = review_handlers(policy(integrations=(plain,)), FakeWorld(), (plain,))["/validate-batch-v1-job"]
     job = managed(labels={PREBUILT: "w"}, annotations={ELASTIC: "true"})
     _, body = await post(handler, "/validate-batch-v1-job", review(job))
     message = orjson.loads(body)["response"]["status"]["message"]

@@ -9,8 +9,8 @@ import pytest
 from admitq.core.model import LabelSelector, SelectorOperator, SelectorRequirement
 from admitq.integrations.base import accept_every_child
 from admitq.integrations.kinds.job import JOB
-from admitq_webhooks.mutate.jobs import mutate
-from admitq_webhooks.routes import routes
+from admitq_webhooks.mutate.jobs import mutate_job
+from admitq_webhooks.routes import review_handlers
 from tests.unit.webhooks.job_requests import DEFAULTS, GROUP_KIND, a_group, deleted, managed, owned_by
 from tests.unit.webhooks.support import (
     NAMES,
@@ -186,7 +186,7 @@ async def test_job_for_another_cluster_is_not_run_here(
     spec: dict[str, Any] = {"managedBy": managed_by} if managed_by else {}
     job = a_job(labels={QUEUE: "q"}, **spec)
     integration = options.get("integrations", (JOB,))[0]
-    changed = await mutate(
+    changed = await mutate_job(
         job,
         "team",
         integration,
@@ -208,7 +208,7 @@ async def test_an_object_that_is_being_deleted_is_let_go_on_updates() -> None:
             updated,
             ownership=replace(updated.ownership, created_kinds=None, compare_child=accept_every_child),
         )
-        served = routes(policy(integrations=(nesting,), **options), FakeWorld(), (nesting,))
+        served = review_handlers(policy(integrations=(nesting,), **options), FakeWorld(), (nesting,))
         path = "/mutate-batch-v1-job"
         _, body = await post(served[path], path, review(job, deleted(job)))
         return Answer(200, orjson.loads(body), job)

@@ -15,17 +15,17 @@ from admitq.process.unexpected_errors import LOG_ONLY, UnexpectedErrors
 from admitq.serving.http import HttpRequest, HttpResponse, text
 from admitq.serving.server import MEBIBYTE
 from admitq_api.configuration import load_configuration
-from admitq_webhooks.large_reviews import COMMAND, HELD_BYTES, LARGE_BYTES, LargeReviews
-from admitq_webhooks.lookups import World
+from admitq_webhooks.large_reviews import COMMAND, MAX_HELD_BYTES, LARGE_BYTES, LargeReviews
+from admitq_webhooks.lookups import ClusterLookups
 from admitq_webhooks.policy import configured_policy
-from admitq_webhooks.review_child import LOOKUPS, Start
-from admitq_webhooks.routes import routes
+from admitq_webhooks.review_child import LOOKUPS, StartMessage
+from admitq_webhooks.routes import review_handlers
 from tests.unit.serving.support import until
 from tests.unit.webhooks.support import QUEUE, FakeWorld, a_job, review
 
 CONFIGURATION = load_configuration("")
 GATES = CONFIGURATION.create_feature_gates("")
-START = Start(CONFIGURATION, GATES)
+START = StartMessage(CONFIGURATION, GATES)
 MUTATE, VALIDATE = "/mutate-batch-v1-job", "/validate-batch-v1-job"
 OWNER = {"apiVersion": "batch/v1", "kind": "Job", "name": "parent", "uid": "parent-uid"}
 PADDING = {f"label-{number}": "x" * 20 for number in range(LARGE_BYTES // 30)}
@@ -48,7 +48,7 @@ def of(response: HttpResponse) -> dict[str, Any]:
 
 @asynccontextmanager
 async def large_reviews(
-    world: World,
+    world: ClusterLookups,
     observed: Observed | None = None,
     command: Sequence[str] = COMMAND,
     errors: UnexpectedErrors = LOG_ONLY,
@@ -67,7 +67,7 @@ async def large_reviews(
 
 def answer_to(reviews: LargeReviews, asked: HttpRequest) -> Coroutine[Any, Any, HttpResponse]:
     async def answered() -> HttpResponse:
-        return await reviews.instead_of(unexpected)(asked)
+        return await reviews.wrap(unexpected)(asked)
 
     return answered()
 
@@ -89,7 +89,7 @@ class SlowWorld(FakeWorld):
 
 
 def test_a_child_may_call_every_lookup_of_the_world_and_nothing_else() -> None:
-    assert {name for name in vars(World) if not name.startswith("_")} == LOOKUPS
+    assert {name for name in vars(ClusterLookups) if not name.startswith("_")} == LOOKUPS
 
 
 async def test_large_objects_get_the_same_answers_from_the_child() -> None:
@@ -115,7 +115,7 @@ async def test_large_objects_get_the_same_answers_from_the_child() -> None:
     world = FakeWorld(owners={"parent": parent}, plurals={"Job": "jobs"})
     enabled, known = load_enabled_and_all_kinds(CONFIGURATION, GATES)
     observed_here: Observed = []
-    here = routes(
+    here = review_handlers(
         configured_policy(CONFIGURATION, GATES, enabled),
         world,
         known,
@@ -153,7 +153,7 @@ async def test_unexpected_error_in_large_review_is_counted_by_route(
     command: Sequence[str], world: FakeWorld
 ) -> None:
     metrics = Metrics()
-    metrics.show_routes([MUTATE, VALIDATE])
+    metrics.add_webhook_routes([MUTATE, VALIDATE])
     async with large_reviews(world, command=command, errors=metrics.errors) as reviews:
         assert not of(await answer_to(reviews, request(MUTATE, review(a_large_job()))))["allowed"]
     lines = metrics.render().decode().splitlines()
@@ -168,7 +168,7 @@ async def test_small_bodies_stay_in_the_process_that_serves_and_start_no_child()
         return text(200, "here")
 
     async with large_reviews(FakeWorld(), command=["/no/such/program"]) as reviews:
-        answer = await reviews.instead_of(small)(request(MUTATE, review(a_job(labels={QUEUE: "q"}))))
+        answer = await reviews.wrap(small)(request(MUTATE, review(a_job(labels={QUEUE: "q"}))))
     assert answer == text(200, "here")
 
 
@@ -186,7 +186,7 @@ async def test_a_child_that_ends_costs_one_refusal_each(command: list[str]) -> N
 async def test_large_reviews_are_refused_beyond_their_number_and_time_and_then_go_on() -> None:
     world, observed = SlowWorld(), Observed()
     asked = request(MUTATE, review(a_large_job(annotations={"padding": "x" * MEBIBYTE})))
-    count = HELD_BYTES // len(asked.body)
+    count = MAX_HELD_BYTES // len(asked.body)
     async with large_reviews(world, observed) as reviews:
         held = [asyncio.create_task(answer_to(reviews, asked)) for _ in range(count)]
         await until(lambda: reviews.held_bytes == count * len(asked.body))

@@ -13,7 +13,7 @@ from admitq.serving.access_reviews import Access
 from admitq.serving.authorization import ReviewFailed, User
 from admitq.serving.rotation import BundleTarget, CertificateApiError
 from admitq_api.labels import names_for
-from admitq_webhooks.live_lookups import LiveWorld, ServingCalls, slim, watched_world
+from admitq_webhooks.live_lookups import LiveLookups, ServingCalls, select_lookup_fields, watched_lookups
 from admitq_webhooks.lookups import LookupFailed
 
 KINDS = kinds_of(names_for())
@@ -53,7 +53,7 @@ def an_object(
     }
 
 
-def a_world(client: Any) -> LiveWorld:
+def a_world(client: Any) -> LiveLookups:
     checks = {"admissionChecksStrategy": {"admissionChecks": [{"name": "elsewhere"}, {"name": "unknown"}]}}
     controller = {"controllerName": "x/y"}
     objects = [
@@ -63,7 +63,7 @@ def a_world(client: Any) -> LiveWorld:
         (KINDS.admission_checks, an_object(KINDS.admission_checks, "elsewhere", spec=controller)),
         (NAMESPACES, an_object(NAMESPACES, "team", labels={"a": "b"})),
     ]
-    world, watchers = watched_world(client, names_for(), (JOB,))
+    world, watchers = watched_lookups(client, names_for(), (JOB,))
     stores = {watcher.resource: watcher.store for watcher in watchers}
     for resource, obj in objects:
         stores[resource].upsert(obj)
@@ -72,10 +72,10 @@ def a_world(client: Any) -> LiveWorld:
 
 def test_stores_keep_what_lookups_need() -> None:
     obj = an_object(NAMESPACES, "team", annotations={"large": "thing"}, labels={"a": "b"})
-    kept = slim()(obj)
+    kept = select_lookup_fields()(obj)
     assert kept["metadata"] == {"name": "team", "uid": "team", "resourceVersion": "1", "labels": {"a": "b"}}
     assert "spec" not in kept
-    assert slim("small")({**obj, "spec": {"large": "thing", "small": 1}})["spec"] == {"small": 1}
+    assert select_lookup_fields("small")({**obj, "spec": {"large": "thing", "small": 1}})["spec"] == {"small": 1}
 
 
 async def test_stored_objects_cause_no_request() -> None:
@@ -86,8 +86,8 @@ async def test_stored_objects_cause_no_request() -> None:
     assert world.has_priority_class("high")
     assert not world.has_priority_class("low")
     assert await world.namespace_labels("team") == {"a": "b"}
-    assert world.check_controllers("team", "default") == {"x/y"}
-    assert world.check_controllers("team", "no-such-queue") == frozenset()
+    assert world.admission_check_controllers("team", "default") == {"x/y"}
+    assert world.admission_check_controllers("team", "no-such-queue") == frozenset()
     assert client.calls == []
 
 
@@ -102,15 +102,15 @@ async def test_a_namespace_that_is_newer_than_the_watch_is_read() -> None:
 
 async def test_an_owner_of_a_known_kind_is_read() -> None:
     client = Answers({"metadata": {"uid": "u"}})
-    found = await a_world(client).owner("batch", "v1", "Job", "team", "parent")
+    found = await a_world(client).get_object("batch", "v1", "Job", "team", "parent")
     assert found == {"metadata": {"uid": "u"}}
     assert [(name, str(resource), *rest) for name, resource, *rest in client.calls] == [
         ("get", "jobs.batch", "parent", "team")
     ]
-    assert await a_world(Answers(NOT_FOUND)).owner("batch", "v1", "Job", "team", "gone") is None
-    assert await a_world(client).owner("batch", "v1", "Job", "team", "") is None
+    assert await a_world(Answers(NOT_FOUND)).get_object("batch", "v1", "Job", "team", "gone") is None
+    assert await a_world(client).get_object("batch", "v1", "Job", "team", "") is None
     with pytest.raises(LookupFailed):
-        await a_world(Answers(DOWN)).owner("batch", "v1", "Job", "team", "parent")
+        await a_world(Answers(DOWN)).get_object("batch", "v1", "Job", "team", "parent")
 
 
 async def test_the_plural_of_another_kind_is_discovered_once() -> None:
@@ -123,21 +123,21 @@ async def test_the_plural_of_another_kind_is_discovered_once() -> None:
     client = Answers(offered)
     world = a_world(client)
     for _ in range(2):
-        await world.owner("zoo.example.com", "v1", "Fox", "team", "reynard")
+        await world.get_object("zoo.example.com", "v1", "Fox", "team", "reynard")
     assert [call[:1] + tuple(map(str, call[1:])) for call in client.calls] == [
         ("request_json", "GET", "/apis/zoo.example.com/v1"),
         ("get", "foxes.zoo.example.com", "reynard", "None"),
         ("get", "foxes.zoo.example.com", "reynard", "None"),
     ]
-    assert await world.owner("zoo.example.com", "v1", "Wolf", "team", "x") is None
-    assert await a_world(Answers(NOT_FOUND)).owner("no.such", "v1", "X", "team", "x") is None
+    assert await world.get_object("zoo.example.com", "v1", "Wolf", "team", "x") is None
+    assert await a_world(Answers(NOT_FOUND)).get_object("no.such", "v1", "X", "team", "x") is None
     with pytest.raises(LookupFailed):
-        await a_world(Answers(DOWN)).owner("zoo.example.com", "v1", "Fox", "team", "x")
+        await a_world(Answers(DOWN)).get_object("zoo.example.com", "v1", "Fox", "team", "x")
 
 
 async def test_a_group_from_an_object_cannot_leave_its_place_in_the_path() -> None:
     client = Answers(NOT_FOUND)
-    await a_world(client).owner("../api", "v1/secrets", "X", "team", "x")
+    await a_world(client).get_object("../api", "v1/secrets", "X", "team", "x")
     assert client.calls == [("request_json", "GET", "/apis/..%2Fapi/v1%2Fsecrets")]
 
 
@@ -179,12 +179,12 @@ async def test_calls_distinguish_absent_from_refused(outcome: Any, call: Any, ex
 async def test_access_of_a_user_is_asked_of_the_api_server_and_fails_without_an_answer() -> None:
     user, access = User("anna", "", (), ()), Access("update", "batch", "jobs", "status", "team")
     client = Answers({"status": {"allowed": True}})
-    assert await a_world(client).may(user, access)
+    assert await a_world(client).is_allowed(user, access)
     assert [(name, str(resource)) for name, resource, *_ in client.calls] == [
         ("create", "subjectaccessreviews.authorization.k8s.io")
     ]
     with pytest.raises(LookupFailed, match=r"whether 'anna' may update jobs\.batch/status is not known"):
-        await a_world(Answers(DOWN)).may(user, access)
+        await a_world(Answers(DOWN)).is_allowed(user, access)
 
 
 async def test_plural_of_a_kind_is_known_or_discovered() -> None:

@@ -11,7 +11,7 @@ from admitq.integrations.kinds.job import JOB
 from admitq.integrations.kinds.pod import POD
 from admitq.integrations.pod_shape import compute_role_hash
 from admitq.integrations.registry import BUILT_IN_KINDS
-from admitq_webhooks.mutate.jobs import mutate
+from admitq_webhooks.mutate.jobs import mutate_job
 from admitq_webhooks.validate.jobs import validate_create, validate_update
 from tests.unit.webhooks.support import NAMES, OPERATOR, PRIORITY, QUEUE, FakeWorld, ask, policy
 
@@ -39,7 +39,7 @@ def managed(labels: Any = None, annotations: Any = None, **parts: Any) -> dict[s
 
 
 async def mutated(pod: Any, world: FakeWorld | None = None, **changes: Any) -> Any:
-    return await mutate(pod, "team", POD, replace(POLICY, **changes), world or FakeWorld(), None, OPERATOR)
+    return await mutate_job(pod, "team", POD, replace(POLICY, **changes), world or FakeWorld(), None, OPERATOR)
 
 
 def errors(pod: Any, old: Any = None) -> list[str]:
@@ -270,7 +270,7 @@ async def test_a_parent_that_had_its_pods_held_vouches_for_them() -> None:
 
 async def test_a_pod_that_claims_a_parent_names_no_controller_unless_the_controller_creates_it() -> None:
     notes = {NAMES.pod_suspending_parent: "statefulset"}
-    held = await mutate(a_pod(annotations=notes, ownerReferences=[IN_JOB]), "team", POD, POLICY, FakeWorld())
+    held = await mutate_job(a_pod(annotations=notes, ownerReferences=[IN_JOB]), "team", POD, POLICY, FakeWorld())
     assert held["spec"]["schedulingGates"] == GATES
     assert "controller" not in held["metadata"]["ownerReferences"][0]
 

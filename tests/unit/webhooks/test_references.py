@@ -8,7 +8,7 @@ import pytest
 from admitq.integrations.base import Integration
 from admitq.integrations.kinds.rayjob import RAY_JOB
 from admitq.integrations.kinds.trainjob import TRAIN_JOB
-from admitq_webhooks.routes import routes
+from admitq_webhooks.routes import review_handlers
 from tests.unit.webhooks.support import NAMES, QUEUE, Answer, FakeWorld, policy, post, review
 
 REQUIRED = NAMES.podset_required_topology
@@ -19,7 +19,7 @@ async def asked(
     verb: Literal["mutate", "validate"], kind: Integration, world: FakeWorld, new: Any, old: Any = None
 ) -> Answer:
     path = NAMES.webhook_path(verb, kind.group, kind.version, kind.kind)
-    served = routes(policy(integrations=(kind,)), world, (kind,))
+    served = review_handlers(policy(integrations=(kind,)), world, (kind,))
     status, body = await post(served[path], path, review(new, old, gvk=kind.gvk))
     return Answer(status, orjson.loads(body), new)
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from admitq.serving.authorization import User
 from admitq.serving.http import HttpRequest
 from admitq_api.field_errors import FieldError
-from admitq_webhooks.review import NO_USER, Allowed, Failed, Malformed, Refused, answer, parse
+from admitq_webhooks.review import NO_USER, Allowed, Failed, InvalidReview, Rejected, encode_verdict, parse_review
 from tests.unit.webhooks.support import NAMES, FakeWorld, a_job, handlers, post, review
 
 JOB_PATH = "/mutate-batch-v1-job"
@@ -24,7 +24,7 @@ def request_of(**changes: Any) -> bytes:
 
 
 def test_a_review_is_read() -> None:
-    request = parse(request_of(dryRun=True, subResource="status", oldObject={"a": 1}))
+    request = parse_review(request_of(dryRun=True, subResource="status", oldObject={"a": 1}))
     assert (request.uid, request.operation, request.kind, request.namespace) == (
         "the-uid",
         "CREATE",
@@ -57,8 +57,8 @@ def test_a_review_is_read() -> None:
     ],
 )
 async def test_what_asks_nothing_is_answered_with_400(body: bytes) -> None:
-    with pytest.raises(Malformed):
-        parse(body)
+    with pytest.raises(InvalidReview):
+        parse_review(body)
     status, text = await post(handlers()[JOB_PATH], JOB_PATH, body)
     assert status == 400
     assert text.endswith(b"\n")
@@ -118,34 +118,34 @@ async def test_deletion_is_never_refused(operation: str) -> None:
 
 
 def answered(verdict: Any, **changes: Any) -> dict[str, Any]:
-    return orjson.loads(answer(parse(request_of(**changes)), verdict))
+    return orjson.loads(encode_verdict(parse_review(request_of(**changes)), verdict))
 
 
 def test_an_object_that_needs_nothing_gets_no_patch() -> None:
-    request = parse(request_of())
+    request = parse_review(request_of())
     assert answered(Allowed())["response"] == {"uid": "the-uid", "allowed": True}
-    assert orjson.loads(answer(request, Allowed(request.obj)))["response"] == {
+    assert orjson.loads(encode_verdict(request, Allowed(request.obj)))["response"] == {
         "uid": "the-uid",
         "allowed": True,
     }
 
 
 def test_a_change_is_sent_as_a_json_patch_with_escaped_keys() -> None:
-    request = parse(request_of())
+    request = parse_review(request_of())
     changed = {**request.obj, "metadata": {**request.obj["metadata"], "labels": {"a/b~c": "d"}}}
-    response = orjson.loads(answer(request, Allowed(changed)))["response"]
+    response = orjson.loads(encode_verdict(request, Allowed(changed)))["response"]
     assert response["patchType"] == "JSONPatch"
     assert orjson.loads(base64.b64decode(response["patch"])) == [
         {"op": "add", "path": "/metadata/labels", "value": {"a/b~c": "d"}}
     ]
     relabelled = {**request.obj, "metadata": {**request.obj["metadata"], "la/be~ls": "d"}}
-    response = orjson.loads(answer(request, Allowed(relabelled)))["response"]
+    response = orjson.loads(encode_verdict(request, Allowed(relabelled)))["response"]
     assert orjson.loads(base64.b64decode(response["patch"]))[0]["path"] == "/metadata/la~1be~0ls"
 
 
 def test_a_refusal_names_each_field() -> None:
     errors = (FieldError.invalid("spec.a", 1, "is odd"), FieldError.required("spec.b[0].c", "set it"))
-    response = answered(Refused(errors))["response"]
+    response = answered(Rejected(errors))["response"]
     assert response["allowed"] is False
     assert response["status"]["code"] == 403
     assert response["status"]["reason"] == "Forbidden"
@@ -341,4 +341,4 @@ async def test_any_bytes_get_an_answer(data: st.DataObject) -> None:
 )
 def test_user_of_a_review_is_read_whatever_its_shape(info: Any, user: User) -> None:
     body = orjson.dumps(review({"kind": "Job"}, userInfo=info))
-    assert parse(body).user == user
+    assert parse_review(body).user == user

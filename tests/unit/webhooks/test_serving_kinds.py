@@ -13,7 +13,7 @@ from admitq.integrations.registry import select_enabled
 from admitq.integrations.workload_names import create_workload_name
 from admitq_api.feature_gates import FeatureGates
 from admitq_api.json_objects import value_at
-from admitq_webhooks.mutate.jobs import mutate
+from admitq_webhooks.mutate.jobs import mutate_job
 from admitq_webhooks.validate.jobs import validate_create, validate_update
 from tests.unit.webhooks.support import NAMES, PRIORITY, QUEUE, FakeWorld, ask, policy
 
@@ -44,7 +44,7 @@ def served(
 
 
 async def mutated(obj: Any, kind: Integration, world: FakeWorld | None = None, before: Any = None) -> Any:
-    return await mutate(obj, "team", kind, POLICY, world or FakeWorld(), before)
+    return await mutate_job(obj, "team", kind, POLICY, world or FakeWorld(), before)
 
 
 def errors(kind: Integration, old: Any, new: Any, workload: Any = None) -> list[str]:
@@ -163,7 +163,7 @@ async def test_gates_of_a_deployment_are_those_of_its_pods(
     held = await mutated(given, DEPLOYMENT, before=old)
     assert held["spec"]["template"]["metadata"]["annotations"].get(GATED) == becomes
     closed = policy(integrations=POLICY.integrations, gates={"AdmissionGatedBy": False})
-    untouched = await mutate(given, "team", DEPLOYMENT, closed, FakeWorld(), old)
+    untouched = await mutate_job(given, "team", DEPLOYMENT, closed, FakeWorld(), old)
     assert untouched["spec"]["template"]["metadata"]["annotations"].get(GATED) == of_pods
 
 
@@ -263,8 +263,8 @@ def test_a_stateful_set_comes_back_when_it_has_gone(pods: int, workload: Any, me
     assert all(message in one for one in found if message)
     assert STATEFUL_SET.webhook.list_deciding_workloads is not None
     names = tuple(create_workload_name("StatefulSet", "apps", "s", uid) for uid in ("u", ""))
-    assert STATEFUL_SET.webhook.list_deciding_workloads(old, new, POLICY.rules(new)) == names
-    assert STATEFUL_SET.webhook.list_deciding_workloads(new, old, POLICY.rules(old)) == ()
+    assert STATEFUL_SET.webhook.list_deciding_workloads(old, new, POLICY.kind_rules(new)) == names
+    assert STATEFUL_SET.webhook.list_deciding_workloads(new, old, POLICY.kind_rules(old)) == ()
 
 
 @pytest.mark.parametrize(

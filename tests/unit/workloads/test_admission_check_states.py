@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from admitq.workloads.admission_check_states import State, Statement, with_statement
+from admitq.workloads.admission_check_states import AdmissionCheckState, AdmissionCheckReport, update_check
 from admitq_api.conditions import MAX_MESSAGE, SECOND, format_time
 
 NOW = 1_800_000_000 * SECOND
@@ -21,31 +21,31 @@ def check(**fields: Any) -> dict[str, Any]:
     [
         pytest.param(
             [check()],
-            Statement("c", State.READY, "m"),
+            AdmissionCheckReport("c", AdmissionCheckState.READY, "m"),
             [check(state="Ready", message="m", lastTransitionTime=format_time(NOW))],
             id="a-new-state-has-a-new-time",
         ),
         pytest.param(
             [check()],
-            Statement("c", State.READY, since=EARLIER),
+            AdmissionCheckReport("c", AdmissionCheckState.READY, since=EARLIER),
             [check(state="Ready", lastTransitionTime=EARLIER)],
             id="the-time-given-counts",
         ),
         pytest.param(
             [check(message="old")],
-            Statement("c", State.PENDING, "new", since=EARLIER),
+            AdmissionCheckReport("c", AdmissionCheckState.PENDING, "new", since=EARLIER),
             [check(message="new")],
             id="the-same-state-keeps-its-time",
         ),
         pytest.param(
             [check(retryCount=2, requeueAfterSeconds=9, podSetUpdates=[{"name": "main"}])],
-            Statement("c", State.PENDING),
+            AdmissionCheckReport("c", AdmissionCheckState.PENDING),
             [check(retryCount=2)],
             id="what-is-not-stated-goes-but-for-the-retries",
         ),
         pytest.param(
             [check(retryCount=2)],
-            Statement("c", State.RETRY, pod_set_updates=({"name": "main"},), requeue_after_seconds=0),
+            AdmissionCheckReport("c", AdmissionCheckState.RETRY, pod_set_updates=({"name": "main"},), requeue_after_seconds=0),
             [
                 check(
                     state="Retry",
@@ -59,18 +59,18 @@ def check(**fields: Any) -> dict[str, Any]:
         ),
         pytest.param(
             [check(name="a")],
-            Statement("c", State.PENDING),
+            AdmissionCheckReport("c", AdmissionCheckState.PENDING),
             [check(name="a"), check(lastTransitionTime=format_time(NOW))],
             id="a-new-name-is-appended",
         ),
     ],
 )
-def test_a_statement_changes_one_check(before: Any, stated: Statement, after: Any) -> None:
+def test_a_statement_changes_one_check(before: Any, stated: AdmissionCheckReport, after: Any) -> None:
     untouched = [dict(one) for one in before]
-    assert with_statement(before, stated, NOW) == after
+    assert update_check(before, stated, NOW) == after
     assert before == untouched
 
 
 def test_a_message_is_cut_to_what_the_api_takes() -> None:
-    [stated] = with_statement([], Statement("c", State.PENDING, "x" * (MAX_MESSAGE + 1)), NOW)
+    [stated] = update_check([], AdmissionCheckReport("c", AdmissionCheckState.PENDING, "x" * (MAX_MESSAGE + 1)), NOW)
     assert len(stated["message"]) == MAX_MESSAGE

@@ -7,7 +7,7 @@ import pytest
 from admitq.runtime.client import Client
 from admitq.runtime.errors import ApiError
 from admitq.runtime.kinds import kinds_of
-from admitq.workloads.admission_status import CONDITIONS, belongs, configuration, write
+from admitq.workloads.admission_status import ADMISSION_CONDITIONS, changes_only_admission_status, apply_configuration, write_admission_status
 from admitq_api.labels import names_for
 
 NAMES = names_for()
@@ -30,7 +30,7 @@ def patch(**status: Any) -> dict[str, Any]:
 
 
 def test_a2_configuration_is_of_the_version_that_the_patch_was_made_from() -> None:
-    found = configuration(WORKLOADS, workload(), patch(conditions=[], admission=ADMISSION))
+    found = apply_configuration(WORKLOADS, workload(), patch(conditions=[], admission=ADMISSION))
     assert found == {
         "apiVersion": f"{NAMES.group}/v1beta2",
         "kind": "Workload",
@@ -49,7 +49,7 @@ def test_a2_configuration_contains_admission_status_that_stays() -> None:
         "preemptionGates": [{"name": "gate", "position": "Open"}],
     }
     reserved = [condition("QuotaReserved", "True")]
-    status = configuration(WORKLOADS, workload(**before), patch(conditions=reserved, admission=ADMISSION))[
+    status = apply_configuration(WORKLOADS, workload(**before), patch(conditions=reserved, admission=ADMISSION))[
         "status"
     ]
     assert status == {"conditions": reserved, "admission": ADMISSION, **before}
@@ -58,19 +58,19 @@ def test_a2_configuration_contains_admission_status_that_stays() -> None:
 def test_a2_configuration_leaves_out_what_other_managers_own() -> None:
     written = [condition(kind) for kind in ("QuotaReserved", "Finished", "example.com/Mine")]
     before = {"reclaimablePods": [{"name": "main", "count": 1}], "unknown": 1}
-    status = configuration(WORKLOADS, workload(**before), patch(conditions=written))["status"]
+    status = apply_configuration(WORKLOADS, workload(**before), patch(conditions=written))["status"]
     assert status == {"conditions": written[:1]}
 
 
 def test_a2_configuration_contains_every_condition_that_the_manager_may_have_applied() -> None:
-    stored = [condition(str(kind), "True") for kind in sorted(CONDITIONS)]
-    status = configuration(WORKLOADS, workload(conditions=stored), patch(admission=ADMISSION))["status"]
+    stored = [condition(str(kind), "True") for kind in sorted(ADMISSION_CONDITIONS)]
+    status = apply_configuration(WORKLOADS, workload(conditions=stored), patch(admission=ADMISSION))["status"]
     assert status["conditions"] == stored
 
 
 def test_a2_configuration_leaves_out_what_the_patch_removes() -> None:
     requests = [{"name": "main", "resources": {"cpu": "1"}}]
-    status = configuration(WORKLOADS, workload(resourceRequests=requests), patch(resourceRequests=None))[
+    status = apply_configuration(WORKLOADS, workload(resourceRequests=requests), patch(resourceRequests=None))[
         "status"
     ]
     assert "resourceRequests" not in status
@@ -78,7 +78,7 @@ def test_a2_configuration_leaves_out_what_the_patch_removes() -> None:
 
 def test_a2_configuration_merges_fields_that_the_patch_changes_in_part() -> None:
     before = {"requeueState": {"count": 2, "requeueAt": "2026-03-01T10:00:00Z"}}
-    status = configuration(WORKLOADS, workload(**before), patch(requeueState={"requeueAt": None}))["status"]
+    status = apply_configuration(WORKLOADS, workload(**before), patch(requeueState={"requeueAt": None}))["status"]
     assert status["requeueState"] == {"count": 2}
 
 
@@ -99,7 +99,7 @@ def test_a2_change_belongs_to_the_admission_if_it_changes_nothing_else(
     change: dict[str, Any], expected: bool
 ) -> None:
     stored = workload(conditions=[FINISHED], requeueState={"count": 1})
-    assert belongs(stored, patch(**change)) is expected
+    assert changes_only_admission_status(stored, patch(**change)) is expected
 
 
 class Server:
@@ -130,7 +130,7 @@ class Server:
 async def written_to(
     server: Server, stored: dict[str, Any], change: dict[str, Any], *, merge_patches: bool = False
 ) -> dict[str, Any]:
-    return await write(
+    return await write_admission_status(
         cast("Client", server),
         WORKLOADS,
         stored,

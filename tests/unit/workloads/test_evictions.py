@@ -1,7 +1,7 @@
 """The table of evictions, held against what else is said of them."""
 
 from admitq.core.lifecycle import EDGES, Phase
-from admitq.workloads.evictions import EVICTIONS, Returns, returning
+from admitq.workloads.evictions import EVICTIONS, RequeueTime, reasons_requeued
 from admitq_api.conditions import Reason
 
 
@@ -11,15 +11,15 @@ def test_the_phases_know_the_same_reasons() -> None:
 
 
 def test_no_way_is_listed_twice() -> None:
-    assert len({one.event for one in EVICTIONS}) == len(EVICTIONS)
+    assert len({one.event_reason for one in EVICTIONS}) == len(EVICTIONS)
 
 
 def test_immediately_requeued_workload_keeps_its_reason() -> None:
-    at_once = [one for one in EVICTIONS if one.returns is Returns.AT_ONCE]
-    assert [one.returns_with for one in at_once] == [one.reason for one in at_once]
+    at_once = [one for one in EVICTIONS if one.requeue_time is RequeueTime.AT_ONCE]
+    assert [one.requeued_reason for one in at_once] == [one.reason for one in at_once]
 
 
 def test_deactivations_return_by_hand_whatever_their_cause() -> None:
-    by_hand = returning(Returns.WHEN_REACTIVATED)
-    assert by_hand == {one.told for one in EVICTIONS if one.reason is Reason.DEACTIVATED}
+    by_hand = reasons_requeued(RequeueTime.WHEN_REACTIVATED)
+    assert by_hand == {one.condition_reason for one in EVICTIONS if one.reason is Reason.DEACTIVATED}
     assert "DeactivatedDueToRequeuingLimitExceeded" in by_hand

@@ -15,7 +15,7 @@ from admitq.integrations.kinds.mpijob import MPI_JOB
 from admitq.integrations.kinds.pod import POD
 from admitq.integrations.kinds.raycluster import RAY_CLUSTER
 from admitq.integrations.kinds.trainjob import TRAIN_JOB
-from admitq.workloads.job_workloads import pod_sets_of
+from admitq.workloads.job_workloads import workload_pod_sets
 from admitq_api.configuration import Configuration
 from admitq_api.feature_gates import FeatureGates, Gate
 from admitq_api.labels import Names, names_for
@@ -68,7 +68,7 @@ def requests(kind: Integration, obj: Any, *, gate: bool = True) -> dict[str, Any
     )
     conventions = settings_of(Configuration(), gates, (kind,)).conventions
     source = Source(kind, names_for(), obj, conventions, lookups)
-    return {one["name"]: one.get("topologyRequest") for one in pod_sets_of(source)}
+    return {one["name"]: one.get("topologyRequest") for one in workload_pod_sets(source)}
 
 
 @pytest.mark.parametrize(("kind", "obj", "expected"), NUMBERED, ids=[one[0].kind for one in NUMBERED])

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from admitq.workloads.pod_charges import NO_CHARGE, charge_of, granted, mismatch
+from admitq.workloads.pod_charges import NO_CHARGE, pod_charge, granted_charges, find_role_mismatch
 
 
 def a_spec(cpu: Any = 1, **fields: Any) -> dict[str, Any]:
@@ -46,24 +46,24 @@ def a_container(**resources: Any) -> dict[str, Any]:
 def test_pod_asks_beyond_another_where_any_part_that_counts_is_more(
     spec: dict[str, Any], more: list[str]
 ) -> None:
-    assert charge_of(spec).beyond(charge_of(a_spec())) == more
+    assert pod_charge(spec).resources_above(pod_charge(a_spec())) == more
 
 
 def test_claims_are_counted_and_not_only_named() -> None:
     one = {"resourceClaims": [{"name": "a", "resourceClaimTemplateName": "gpu"}]}
     two = {"resourceClaims": [*one["resourceClaims"], {"name": "b", "resourceClaimTemplateName": "gpu"}]}
-    assert charge_of(a_spec(**two)).beyond(charge_of(a_spec(**one))) == ["resource claim template gpu"]
-    assert charge_of(a_spec(**one)).beyond(charge_of(a_spec(**two))) == []
+    assert pod_charge(a_spec(**two)).resources_above(pod_charge(a_spec(**one))) == ["resource claim template gpu"]
+    assert pod_charge(a_spec(**one)).resources_above(pod_charge(a_spec(**two))) == []
 
 
 def test_pods_of_one_role_that_ask_for_more_than_the_first_are_a_mismatch() -> None:
     small, big = a_pod("g-0", a_spec(1)), a_pod("g-1", a_spec(30))
-    assert mismatch({"r": [small, big]}) == (
+    assert find_role_mismatch({"r": [small, big]}) == (
         "pods 'g-0' and 'g-1' name the same role 'r', and 'g-1' asks for more cpu: give them different roles"
     )
-    assert mismatch({"r": [small], "s": [big]}) is None
-    assert mismatch({"r": [big, small]}) is None
-    assert mismatch({}) is None
+    assert find_role_mismatch({"r": [small], "s": [big]}) is None
+    assert find_role_mismatch({"r": [big, small]}) is None
+    assert find_role_mismatch({}) is None
 
 
 def test_grant_is_the_larger_of_template_and_charge_for_each_pod() -> None:
@@ -84,7 +84,7 @@ def test_grant_is_the_larger_of_template_and_charge_for_each_pod() -> None:
             }
         },
     }
-    found = granted(workload)
+    found = granted_charges(workload)
     assert set(found) == {"a", "b"}
     assert {name: str(amount) for name, amount in found["a"].requests.items()} == {
         "cpu": "3/2",
@@ -95,6 +95,6 @@ def test_grant_is_the_larger_of_template_and_charge_for_each_pod() -> None:
 
 
 def test_pod_that_asks_for_nothing_fits_everywhere() -> None:
-    assert charge_of({}) == NO_CHARGE
-    assert NO_CHARGE.beyond(NO_CHARGE) == []
-    assert charge_of(a_spec(0)).beyond(NO_CHARGE) == []
+    assert pod_charge({}) == NO_CHARGE
+    assert NO_CHARGE.resources_above(NO_CHARGE) == []
+    assert pod_charge(a_spec(0)).resources_above(NO_CHARGE) == []

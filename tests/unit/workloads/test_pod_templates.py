@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from admitq.workloads import pod_templates
-from admitq.workloads.pod_templates import Conflict, FlavorMissing, Marks, PodSetInfo
+from admitq.workloads.pod_templates import InjectionConflict, FlavorMissing, InjectedMarks, PodSetInfo
 from admitq_api.labels import names_for
 
 NAMES = names_for()
-ALL_MARKS = Marks()
+ALL_MARKS = InjectedMarks()
 
 FLAVORS: dict[str, Any] = {
     "spot": {
@@ -39,8 +39,8 @@ def workload(flavors: dict[str, str], *, queue: str = "main-queue", checks: Any 
     }
 
 
-def only_info(obj: dict[str, Any], marks: Marks = ALL_MARKS) -> PodSetInfo:
-    [info] = pod_templates.infos_of(obj, FLAVORS.get, NAMES, marks)
+def only_info(obj: dict[str, Any], marks: InjectedMarks = ALL_MARKS) -> PodSetInfo:
+    [info] = pod_templates.pod_set_infos(obj, FLAVORS.get, NAMES, marks)
     return info
 
 
@@ -76,7 +76,7 @@ def test_queue_name_that_is_no_label_value_is_not_marked() -> None:
 
 
 def test_marks_can_be_switched_off() -> None:
-    info = only_info(workload({}), Marks(queue_labels=False, workload_annotation=False))
+    info = only_info(workload({}), InjectedMarks(queue_labels=False, workload_annotation=False))
     assert (info.labels, info.annotations) == ({NAMES.podset: "main"}, {})
 
 
@@ -97,13 +97,13 @@ def test_checks_add_to_the_podset_they_name() -> None:
 
 
 def test_flavors_that_contradict_each_other_are_a_conflict() -> None:
-    with pytest.raises(Conflict, match="kind"):
+    with pytest.raises(InjectionConflict, match="kind"):
         only_info(workload({"cpu": "spot", "memory": "other-kind"}))
 
 
 def test_checks_that_contradict_a_flavor_are_a_conflict() -> None:
     check = {"podSetUpdates": [{"name": "main", "nodeSelector": {"kind": "x"}}]}
-    with pytest.raises(Conflict, match="kind"):
+    with pytest.raises(InjectionConflict, match="kind"):
         only_info(workload({"cpu": "spot"}, checks=[check]))
 
 
@@ -139,7 +139,7 @@ TEMPLATES: list[dict[str, Any]] = [
 @pytest.mark.parametrize("template", TEMPLATES)
 def test_what_is_injected_is_restored(template: Any) -> None:
     kept = copy.deepcopy(template)
-    injected = pod_templates.inject(template, INFO)
+    injected = pod_templates.inject_into_template(template, INFO)
     assert template == kept
     for path in (
         ("metadata", "labels"),
@@ -149,17 +149,17 @@ def test_what_is_injected_is_restored(template: Any) -> None:
         ("spec", "schedulingGates"),
     ):
         assert pod_templates.value_at(injected, path)
-    assert pod_templates.restore(injected, template) == template
+    assert pod_templates.restore_template(injected, template) == template
 
 
 @pytest.mark.parametrize("template", TEMPLATES)
 def test_injecting_twice_is_injecting_once(template: Any) -> None:
-    once = pod_templates.inject(template, INFO)
-    assert pod_templates.inject(once, INFO) == once
+    once = pod_templates.inject_into_template(template, INFO)
+    assert pod_templates.inject_into_template(once, INFO) == once
 
 
 def test_nothing_to_inject_leaves_the_template_as_it_is() -> None:
-    assert pod_templates.inject(TEMPLATES[2], PodSetInfo("main", 1)) == TEMPLATES[2]
+    assert pod_templates.inject_into_template(TEMPLATES[2], PodSetInfo("main", 1)) == TEMPLATES[2]
 
 
 @pytest.mark.parametrize(
@@ -171,20 +171,20 @@ def test_nothing_to_inject_leaves_the_template_as_it_is() -> None:
     ],
 )
 def test_what_the_job_says_is_never_overwritten(template: Any) -> None:
-    with pytest.raises(Conflict, match="mine"):
-        pod_templates.inject(template, INFO)
+    with pytest.raises(InjectionConflict, match="mine"):
+        pod_templates.inject_into_template(template, INFO)
 
 
 def test_tolerations_that_differ_in_notation_only_are_not_repeated() -> None:
     template = {"spec": {"tolerations": [{"key": "k", "operator": "", "value": "v"}]}}
     info = PodSetInfo("main", 1, tolerations=({"key": "k", "operator": "Equal", "value": "v"},))
-    assert pod_templates.inject(template, info) == template
+    assert pod_templates.inject_into_template(template, info) == template
 
 
 def test_labels_of_the_platform_survive_the_restoration() -> None:
     running = {"metadata": {"labels": {"controller-uid": "u", "added": "x", "app": "a"}}}
     original = {"metadata": {"labels": {"app": "a"}}}
-    restored = pod_templates.restore(running, original, keep_labels=["controller-uid", "absent"])
+    restored = pod_templates.restore_template(running, original, keep_labels=["controller-uid", "absent"])
     assert restored["metadata"]["labels"] == {"app": "a", "controller-uid": "u"}
 
 
@@ -198,7 +198,7 @@ def test_a_workload_keeps_labels_and_annotations_only_of_the_metadata() -> None:
         },
         "spec": {"containers": [{"name": "c", "brandNewField": {"x": 1}}]},
     }
-    assert pod_templates.sanitised(template, ["controller-uid"]) == {
+    assert pod_templates.sanitise_template(template, ["controller-uid"]) == {
         "metadata": {"labels": {"a": "b"}, "annotations": {"c": "d"}},
         "spec": {"containers": [{"name": "c", "brandNewField": {"x": 1}}]},
     }
@@ -221,7 +221,7 @@ def test_repeated_merge_keys_count_once_and_the_last_wins() -> None:
             "imagePullSecrets": [{"name": "s"}, {"name": "s"}],
         }
     }
-    kept = pod_templates.sanitised(template)["spec"]
+    kept = pod_templates.sanitise_template(template)["spec"]
     for one in (*kept["containers"], *kept["initContainers"]):
         assert one["env"] == [{"name": "B", "value": "2"}, {"name": "A", "value": "3"}]
         assert [port.get("name") for port in one["ports"]] == [None, "http"]
@@ -233,7 +233,7 @@ def test_a_port_is_tcps_as_it_is_stored() -> None:
     stored = with_container(
         ports=[{"containerPort": 80, "protocol": "TCP"}, {"containerPort": 53, "protocol": "UDP"}]
     )
-    assert pod_templates.sanitised(job) == pod_templates.sanitised(stored) == stored
+    assert pod_templates.sanitise_template(job) == pod_templates.sanitise_template(stored) == stored
 
 
 def with_container(**fields: Any) -> dict[str, Any]:
@@ -314,8 +314,8 @@ def requesting(cpu: Any) -> dict[str, Any]:
     ],
 )
 def test_pods_are_compared_by_what_they_mean(left: Any, right: Any, same: bool) -> None:
-    assert pod_templates.same_pods(left, right) is same
+    assert pod_templates.has_same_charges(left, right) is same
 
 
 def test_tolerations_can_be_left_out_of_the_comparison() -> None:
-    assert pod_templates.same_pods({"spec": {"tolerations": [{"key": "a"}]}}, {}, tolerations=False)
+    assert pod_templates.has_same_charges({"spec": {"tolerations": [{"key": "a"}]}}, {}, tolerations=False)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from admitq.workloads.request_increases import Increase, increases
+from admitq.workloads.request_increases import RequestIncrease, find_request_increases
 
 
 def pod_set(name: str = "main", count: int = 1, *, spec: Any = None, **requests: str) -> dict[str, Any]:
@@ -20,31 +20,31 @@ OVERHEAD = {"overhead": {"cpu": "1"}}
 @pytest.mark.parametrize(
     ("wanted", "granted", "expected"),
     [
-        ([pod_set(count=50)], [pod_set(count=1)], [Increase("main", 50, 1, "")]),
+        ([pod_set(count=50)], [pod_set(count=1)], [RequestIncrease("main", 50, 1, "")]),
         ([pod_set(count=1)], [pod_set(count=50)], []),
         ([pod_set(cpu="1")], [pod_set(cpu="1000m")], []),
-        ([pod_set(cpu="2")], [pod_set(cpu="1")], [Increase("main", 1, 1, "cpu")]),
+        ([pod_set(cpu="2")], [pod_set(cpu="1")], [RequestIncrease("main", 1, 1, "cpu")]),
         ([pod_set(cpu="1")], [pod_set(cpu="2")], []),
-        ([pod_set(cpu="1", memory="1")], [pod_set(cpu="1")], [Increase("main", 1, 1, "memory")]),
-        ([pod_set(cpu="1", spec=INIT)], [pod_set(cpu="1")], [Increase("main", 1, 1, "cpu")]),
+        ([pod_set(cpu="1", memory="1")], [pod_set(cpu="1")], [RequestIncrease("main", 1, 1, "memory")]),
+        ([pod_set(cpu="1", spec=INIT)], [pod_set(cpu="1")], [RequestIncrease("main", 1, 1, "cpu")]),
         (
             [pod_set(cpu="1", spec={"overhead": {"cpu": "1"}})],
             [pod_set(cpu="1")],
-            [Increase("main", 1, 1, "cpu")],
+            [RequestIncrease("main", 1, 1, "cpu")],
         ),
-        ([pod_set(count=2, cpu="2")], [pod_set(count=1, cpu="1")], [Increase("main", 2, 1, "cpu")]),
-        ([pod_set("a"), pod_set("b", 3)], [pod_set("a")], [Increase("b", 3, 0, "")]),
+        ([pod_set(count=2, cpu="2")], [pod_set(count=1, cpu="1")], [RequestIncrease("main", 2, 1, "cpu")]),
+        ([pod_set("a"), pod_set("b", 3)], [pod_set("a")], [RequestIncrease("b", 3, 0, "")]),
         ([pod_set("a")], [pod_set("a"), pod_set("b", 3)], []),
         ([pod_set("b", 2), pod_set("a", 1)], [pod_set("a", 1), pod_set("b", 2)], []),
     ],
 )
 def test_increases_are_more_pods_or_larger_requests(
-    wanted: list[dict[str, Any]], granted: list[dict[str, Any]], expected: list[Increase]
+    wanted: list[dict[str, Any]], granted: list[dict[str, Any]], expected: list[RequestIncrease]
 ) -> None:
-    assert increases(wanted, granted) == expected
+    assert find_request_increases(wanted, granted) == expected
 
 
 def test_increase_says_what_is_asked_for_and_what_was_granted() -> None:
-    assert str(Increase("main", 50, 1, "cpu")) == "podset main asks for 50 pods, 1 admitted"
-    assert str(Increase("a", 1, 1, "cpu")) == "pods of podset a ask for more cpu than was admitted"
-    assert (Increase("main", 50, 1, "").pods, Increase("main", 1, 50, "cpu").pods) == (49, 0)
+    assert str(RequestIncrease("main", 50, 1, "cpu")) == "podset main asks for 50 pods, 1 admitted"
+    assert str(RequestIncrease("a", 1, 1, "cpu")) == "pods of podset a ask for more cpu than was admitted"
+    assert (RequestIncrease("main", 50, 1, "").additional_pods, RequestIncrease("main", 1, 50, "cpu").additional_pods) == (49, 0)

@@ -22,7 +22,7 @@ from admitq.controllers.serving import decision as serving
 from admitq.controllers.workload import steps as workload_steps
 from admitq.manager import preemption_writer
 from admitq.workloads import admission_patches, transitions
-from admitq.workloads.transitions import Transition
+from admitq.workloads.transitions import StatusTransition
 from admitq_api.conditions import format_time, parse_time
 from admitq_api.json_objects import JsonObject
 from admitq_api.labels import names_for
@@ -37,7 +37,7 @@ TIME = "2026-03-01T10:00:00Z"
 NOW = parse_time(TIME)
 
 MODULES: Final[dict[str, ModuleType | type]] = {
-    "transitions": Transition,
+    "transitions": StatusTransition,
     "admission_patches": admission_patches,
     "workload": workload_steps,
     "job": steps,
@@ -80,7 +80,7 @@ def steps_of(module: str, functions: Iterable[Any]) -> set[str]:
 
 
 def test_e_table_covers_every_transition() -> None:
-    methods = {name for name, one in vars(Transition).items() if callable(one) and name[0] != "_"}
+    methods = {name for name, one in vars(StatusTransition).items() if callable(one) and name[0] != "_"}
     assert {f"transitions.{name}" for name in methods - PARTS} <= listed()
     assert methods >= PARTS
 
@@ -89,7 +89,7 @@ def test_e_table_covers_every_write_of_the_manager() -> None:
     made = {name for name in vars(admission_patches) if name.endswith("_patch")}
     assert {f"admission_patches.{name}" for name in made} <= listed()
     # Preemptions are written as the transition of this name alone.
-    assert preemption_writer.Transition is transitions.Transition
+    assert preemption_writer.StatusTransition is transitions.StatusTransition
 
 
 def test_e_table_covers_every_step_of_controllers() -> None:

@@ -6,13 +6,13 @@ import pytest
 
 from admitq.workloads.admission_patches import queued_since
 from admitq.workloads.transitions import (
-    Transition,
-    evictions_of,
+    StatusTransition,
+    count_evictions,
     holds_quota,
     is_active,
-    is_over,
-    reserved_in,
-    since,
+    is_finished_or_deleting,
+    reserved_cluster_queue,
+    condition_since,
 )
 from admitq_api.conditions import SECOND, ConditionType, format_time, parse_time
 
@@ -35,20 +35,20 @@ def workload(*conditions: dict[str, Any], **status: Any) -> dict[str, Any]:
     return {"metadata": metadata, "status": {"conditions": list(conditions), **status}}
 
 
-def found(transition: Transition, type_: str) -> Any:
+def found(transition: StatusTransition, type_: str) -> Any:
     one = next((one for one in transition.status["conditions"] if one["type"] == type_), None)
     return one and (one["status"], one["reason"], one["message"])
 
 
 def test_without_a_change_there_is_nothing_to_write() -> None:
     obj = workload(condition("PodsReady", "True", "Started", "m"))
-    transition = Transition(obj, NOW)
-    transition.set(ConditionType.PODS_READY, True, "Started", "m")
+    transition = StatusTransition(obj, NOW)
+    transition.set_condition(ConditionType.PODS_READY, True, "Started", "m")
     assert transition.patch() is None
 
 
 def test_a_patch_holds_what_differs_and_the_version_it_was_made_from() -> None:
-    transition = Transition(workload(clusterName="c", requeueState={"count": 1}), NOW)
+    transition = StatusTransition(workload(clusterName="c", requeueState={"count": 1}), NOW)
     del transition.status["clusterName"]
     transition.status["requeueState"] = {"count": 2}
     assert transition.patch() == {
@@ -62,9 +62,9 @@ LEFTOVER = {"clusterQueue": "cq", "podSetAssignments": []}
 
 def test_a2_any_write_removes_an_admission_without_reservation() -> None:
     obj = workload(condition("QuotaReserved", "False"), admission=LEFTOVER)
-    assert reserved_in(obj) == ""
-    assert Transition(obj, NOW).patch() is None
-    transition = Transition(obj, NOW)
+    assert reserved_cluster_queue(obj) == ""
+    assert StatusTransition(obj, NOW).patch() is None
+    transition = StatusTransition(obj, NOW)
     transition.status["requeueState"] = {"count": 2}
     patch = transition.patch() or {}
     assert patch["status"] == {"requeueState": {"count": 2}, "admission": None}
@@ -72,14 +72,14 @@ def test_a2_any_write_removes_an_admission_without_reservation() -> None:
 
 def test_a2_write_keeps_the_admission_of_a_reservation() -> None:
     obj = workload(condition("QuotaReserved", "True"), admission=LEFTOVER)
-    assert reserved_in(obj) == "cq"
-    transition = Transition(obj, NOW)
+    assert reserved_cluster_queue(obj) == "cq"
+    transition = StatusTransition(obj, NOW)
     transition.status["requeueState"] = {"count": 2}
     assert (transition.patch() or {})["status"] == {"requeueState": {"count": 2}}
 
 
 def test_the_time_of_a_condition_moves_with_its_status_only() -> None:
-    transition = Transition(workload(condition("Evicted", "True", "Preempted", "m")), NOW)
+    transition = StatusTransition(workload(condition("Evicted", "True", "Preempted", "m")), NOW)
     transition.evict("PodsReadyTimeout", "late")
     [evicted] = transition.status["conditions"]
     assert (evicted["reason"], evicted["lastTransitionTime"]) == ("PodsReadyTimeout", BEFORE)
@@ -98,7 +98,7 @@ def test_an_eviction_forgets_where_it_ran_and_closes_what_was_open() -> None:
         ],
         admission={"clusterQueue": "q"},
     )
-    transition = Transition(obj, NOW)
+    transition = StatusTransition(obj, NOW)
     transition.evict("Preempted", "for another")
     status = transition.status
     assert not {"clusterName", "nominatedClusterNames", "unhealthyNodes"} & set(status)
@@ -112,7 +112,7 @@ def test_an_eviction_forgets_where_it_ran_and_closes_what_was_open() -> None:
 @pytest.mark.parametrize(("state", "retries"), [("Rejected", 2), ("Retry", 3), ("Ready", None)])
 def test_c17_retry_count_survives_the_reset_of_a_rejected_check(state: str, retries: int | None) -> None:
     check = {"name": "c", "state": state, "retryCount": 2}
-    transition = Transition(workload(admissionChecks=[check]), NOW)
+    transition = StatusTransition(workload(admissionChecks=[check]), NOW)
     transition.evict("Deactivated", "m", "AdmissionCheck")
     [reset] = transition.status["admissionChecks"]
     assert reset["message"] == f"Reset to Pending after eviction. Previously: {state}"
@@ -133,7 +133,7 @@ def test_c17_retry_count_survives_the_reset_of_a_rejected_check(state: str, retr
     ],
 )
 def test_checks_begin_anew_and_count_their_retries(check: dict[str, Any], after: dict[str, Any]) -> None:
-    transition = Transition(workload(admissionChecks=[{"name": "c", **check}]), NOW)
+    transition = StatusTransition(workload(admissionChecks=[{"name": "c", **check}]), NOW)
     transition.evict("Preempted", "m")
     [reset] = transition.status["admissionChecks"]
     told = reset.pop("message")
@@ -156,7 +156,7 @@ def requeued(changed_at: str, state: str = "Ready") -> dict[str, Any]:
         admissionChecks=[{**check, "lastTransitionTime": changed_at}],
         preemptionGates=[{"name": "g", "position": "Open", "lastTransitionTime": changed_at}],
     )
-    transition = Transition(obj, NOW)
+    transition = StatusTransition(obj, NOW)
     transition.requeue("PendingEvaluation")
     return transition.status
 
@@ -186,12 +186,12 @@ def test_e_check_that_asked_for_a_retry_during_an_eviction_begins_anew() -> None
 def test_evictions_are_counted_by_reason_and_cause() -> None:
     obj = workload()
     for reason, cause in (("Preempted", ""), ("Deactivated", "AdmissionCheck"), ("Preempted", "")):
-        transition = Transition(obj, NOW)
+        transition = StatusTransition(obj, NOW)
         transition.evict(reason, "m", cause)
         obj = workload(**{key: value for key, value in transition.status.items() if key != "conditions"})
-    assert evictions_of(obj, "Preempted", "") == 2
-    assert evictions_of(obj, "Deactivated", "AdmissionCheck") == 1
-    assert evictions_of(obj, "Deactivated", "") == 0
+    assert count_evictions(obj, "Preempted", "") == 2
+    assert count_evictions(obj, "Deactivated", "AdmissionCheck") == 1
+    assert count_evictions(obj, "Deactivated", "") == 0
 
 
 MOST = 2**31 - 1
@@ -206,7 +206,7 @@ def test_e_counts_of_another_program_stay_within_what_the_status_may_say() -> No
         admissionChecks=[{"name": "c", "state": "Retry", "retryCount": MOST}],
         schedulingStats={"evictions": [{"reason": "Preempted", "underlyingCause": "", "count": MOST}]},
     )
-    transition = Transition(obj, NOW)
+    transition = StatusTransition(obj, NOW)
     transition.evict("Preempted", "m")
     transition.requeue("PendingEvaluation")
     assert transition.status["accumulatedPastExecutionTimeSeconds"] == MOST
@@ -217,7 +217,7 @@ def test_e_counts_of_another_program_stay_within_what_the_status_may_say() -> No
 def test_e_eviction_that_the_status_cannot_list_is_not_counted() -> None:
     others = [{"reason": f"R{number}", "underlyingCause": "", "count": 1} for number in range(256)]
     obj = workload(schedulingStats={"evictions": others})
-    transition = Transition(obj, NOW)
+    transition = StatusTransition(obj, NOW)
     transition.evict("Preempted", "m")
     assert found(transition, "Evicted") == ("True", "Preempted", "m")
     assert transition.status["schedulingStats"]["evictions"] == others
@@ -226,7 +226,7 @@ def test_e_eviction_that_the_status_cannot_list_is_not_counted() -> None:
 
 
 def test_e_cause_of_another_program_is_cut_to_what_can_be_counted() -> None:
-    transition = Transition(workload(), NOW)
+    transition = StatusTransition(workload(), NOW)
     transition.evict("Deactivated", "m", "C" * 314 + ":::" + "D" * 700)
     cause = "C" * 314
     assert found(transition, "Evicted") == ("True", f"DeactivatedDueTo{cause}", "m")
@@ -238,7 +238,7 @@ def test_a_release_counts_the_time_that_was_run() -> None:
     obj = workload(
         condition("Admitted", "True"), admission={"clusterQueue": "q"}, accumulatedPastExecutionTimeSeconds=5
     )
-    transition = Transition(obj, NOW)
+    transition = StatusTransition(obj, NOW)
     transition.release("Suspended", "stopped")
     assert transition.status["accumulatedPastExecutionTimeSeconds"] == 65
     assert "admission" not in transition.status
@@ -248,32 +248,32 @@ def test_a_release_counts_the_time_that_was_run() -> None:
 
 def test_used_up_execution_time_starts_over() -> None:
     evicted = condition("Evicted", "True", "DeactivatedDueToMaximumExecutionTimeExceeded")
-    transition = Transition(workload(condition("Admitted", "True"), evicted), NOW)
+    transition = StatusTransition(workload(condition("Admitted", "True"), evicted), NOW)
     transition.release("Deactivated", "m")
     assert "accumulatedPastExecutionTimeSeconds" not in transition.status
 
 
 @pytest.mark.parametrize("requeued", [[], [condition("Requeued", "True", "Preempted")]])
 def test_the_wait_is_measured_from_the_last_return(requeued: list[dict[str, Any]]) -> None:
-    transition = Transition(workload(condition("Evicted", "True", "Preempted"), *requeued), NOW)
+    transition = StatusTransition(workload(condition("Evicted", "True", "Preempted"), *requeued), NOW)
     transition.requeue("PendingEvaluation")
     assert found(transition, "Requeued") == ("True", "Preempted", "m")
     assert queued_since({"metadata": {}, "status": transition.status}) == NOW
 
 
 def test_a_mere_reservation_has_not_run() -> None:
-    transition = Transition(workload(condition("QuotaReserved", "True"), condition("Admitted", "False")), NOW)
+    transition = StatusTransition(workload(condition("QuotaReserved", "True"), condition("Admitted", "False")), NOW)
     transition.release("Suspended", "m")
     assert "accumulatedPastExecutionTimeSeconds" not in transition.status
 
 
 @pytest.mark.parametrize("conditions", [[], [condition("Admitted", "True") | {"lastTransitionTime": "odd"}]])
 def test_a_time_that_cannot_be_read_is_not_known(conditions: list[dict[str, Any]]) -> None:
-    assert since(workload(*conditions), ConditionType.ADMITTED) is None
+    assert condition_since(workload(*conditions), ConditionType.ADMITTED) is None
 
 
 def test_a_known_time_is_in_nanoseconds() -> None:
-    assert since(workload(condition("Admitted", "True")), ConditionType.ADMITTED) == NOW - 60 * SECOND
+    assert condition_since(workload(condition("Admitted", "True")), ConditionType.ADMITTED) == NOW - 60 * SECOND
 
 
 RESERVED, FINISHED = condition("QuotaReserved", "True"), condition("Finished", "True")
@@ -294,7 +294,7 @@ def test_preempted_workload_holds_quota_until_it_stops(
 ) -> None:
     obj = workload(*conditions)
     obj["metadata"] |= metadata
-    assert (holds_quota(obj), is_over(obj)) == (holds, over)
+    assert (holds_quota(obj), is_finished_or_deleting(obj)) == (holds, over)
 
 
 @pytest.mark.parametrize(

@@ -11,17 +11,17 @@ from admitq_api.json_objects import JsonObject, object_at, value_at, with_value
 from admitq_api.labels import DEFAULT_PRIORITY_CLASS, DEFAULT_QUEUE
 from admitq_webhooks import owner_reviews
 from admitq_webhooks.ancestors import has_managed_ancestor
-from admitq_webhooks.lookups import World
+from admitq_webhooks.lookups import ClusterLookups
 from admitq_webhooks.policy import Policy
 from admitq_webhooks.review import NO_USER
 
 
-async def mutate(
+async def mutate_job(
     job: JsonObject,
     namespace: str,
     integration: Integration,
     policy: Policy,
-    world: World,
+    world: ClusterLookups,
     before: JsonObject | None = None,
     user: User = NO_USER,
 ) -> JsonObject:
@@ -44,14 +44,14 @@ async def mutate(
     if integration.lifecycle.is_ignored(job):
         return job
     names = policy.names
-    job = integration.webhook.mutate_every_object(job, policy.rules(job, before=before))
+    job = integration.webhook.mutate_every_object(job, policy.kind_rules(job, before=before))
     if integration.ownership.is_held_by_parent(job, names):
         # The group of such a pod follows from its controller.
-        if before is None and not await owner_reviews.may_name_controller(
+        if before is None and not await owner_reviews.may_set_controller(
             user, job, namespace, policy, world
         ):
-            job = owner_reviews.without_control(job)
-        return integration.webhook.mutate(job, policy.rules(job, before=before))
+            job = owner_reviews.remove_controller_flag(job)
+        return integration.webhook.mutate(job, policy.kind_rules(job, before=before))
     named, is_up = (
         get_queue_name(job, names),
         before is not None and not integration.is_suspended(before, names),
@@ -62,9 +62,9 @@ async def mutate(
             return job
         return _with_default_class(job, before, policy, world, is_up=is_up)
     if await has_managed_ancestor(job, namespace, policy, world):
-        if before is not None or await owner_reviews.may_name_controller(user, job, namespace, policy, world):
-            return integration.webhook.mutate_child(job, policy.rules(job, before=before))
-        job = owner_reviews.without_control(job)
+        if before is not None or await owner_reviews.may_set_controller(user, job, namespace, policy, world):
+            return integration.webhook.mutate_child(job, policy.kind_rules(job, before=before))
+        job = owner_reviews.remove_controller_flag(job)
     changed = job
     if default_queue:
         changed = with_value(changed, ("metadata", "labels", names.queue_name), DEFAULT_QUEUE)
@@ -74,12 +74,12 @@ async def mutate(
         and value_at(changed, integration.lifecycle.suspend_path) is not True
     ):
         changed = integration.with_suspend(changed, True)
-    changed = _left_to_dispatcher(changed, namespace, integration, policy, world)
-    return integration.webhook.mutate(changed, policy.rules(changed, before=before))
+    changed = _delegate_to_dispatcher(changed, namespace, integration, policy, world)
+    return integration.webhook.mutate(changed, policy.kind_rules(changed, before=before))
 
 
 def _with_default_class(
-    job: JsonObject, before: JsonObject | None, policy: Policy, world: World, *, is_up: bool
+    job: JsonObject, before: JsonObject | None, policy: Policy, world: ClusterLookups, *, is_up: bool
 ) -> JsonObject:
     key = policy.names.priority_class
     had = object_at(before or {}, ("metadata", "labels")).get(key) == DEFAULT_PRIORITY_CLASS
@@ -93,8 +93,8 @@ def _with_default_class(
     return with_value(job, ("metadata", "labels", key), DEFAULT_PRIORITY_CLASS)
 
 
-def _left_to_dispatcher(
-    job: JsonObject, namespace: str, integration: Integration, policy: Policy, world: World
+def _delegate_to_dispatcher(
+    job: JsonObject, namespace: str, integration: Integration, policy: Policy, world: ClusterLookups
 ) -> JsonObject:
     """A job that is to run in another cluster is run here by nobody, unless it says itself who runs it."""
     names, path = policy.names, integration.delegation.managed_by_path
@@ -102,6 +102,6 @@ def _left_to_dispatcher(
         return job
     if value_at(job, path, "") not in ("", integration.delegation.own_controller):
         return job
-    if names.multikueue_controller not in world.check_controllers(namespace, get_queue_name(job, names)):
+    if names.multikueue_controller not in world.admission_check_controllers(namespace, get_queue_name(job, names)):
         return job
     return with_value(job, path, integration.get_dispatcher(names))

@@ -7,7 +7,7 @@ from admitq_api.json_objects import JsonObject, aligned_objects_at, object_at, w
 from admitq_api.labels import Names
 
 
-def with_finalizer(obj: JsonObject, names: Names) -> JsonObject:
+def add_finalizer(obj: JsonObject, names: Names) -> JsonObject:
     """Return the object held by our finalizer, so that it outlives its use."""
     found = object_at(obj, ("metadata",)).get("finalizers")
     finalizers = cast("list[Any]", found) if isinstance(found, list) else []
@@ -16,7 +16,7 @@ def with_finalizer(obj: JsonObject, names: Names) -> JsonObject:
     return with_value(obj, ("metadata", "finalizers"), [*finalizers, names.finalizer])
 
 
-def workload(obj: JsonObject, gates: FeatureGates) -> JsonObject:
+def mutate_workload(obj: JsonObject, gates: FeatureGates) -> JsonObject:
     """Return the Workload without its minimum counts, where partial admission is switched off."""
     pod_sets = aligned_objects_at(obj, ("spec", "podSets"))
     if gates.is_enabled(Gate.PARTIAL_ADMISSION) or not any("minCount" in pod_set for pod_set in pod_sets):

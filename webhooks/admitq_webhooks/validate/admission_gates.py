@@ -8,7 +8,7 @@ from admitq.integrations.admission_gates import list_gates
 from admitq_api.field_errors import ErrorPath, FieldError
 from admitq_api.labels import Names
 from admitq_api.syntax import check_dns_subdomain
-from admitq_webhooks.validate.syntax import duplicates
+from admitq_webhooks.validate.syntax import find_duplicates
 
 _LONGEST: Final = 63
 _PATH: Final = re.compile(r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+")
@@ -52,7 +52,7 @@ def _errors(gates: Sequence[str], stored: Sequence[str], path: ErrorPath) -> Ite
             yield FieldError.invalid(path, ",".join(gates), "gate name cannot be empty")
         elif (wrong := _gate(gate)) is not None:
             yield FieldError.invalid(path, gate, wrong)
-    for _, gate in duplicates(gates):
+    for _, gate in find_duplicates(gates):
         if gates.count(gate) > stored.count(gate):
             yield FieldError.duplicate(path, gate, "name each gate once")
 

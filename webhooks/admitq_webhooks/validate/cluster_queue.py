@@ -10,7 +10,7 @@ from admitq_api.selectors import validate_selector
 from admitq_api.semantic_equality import are_equivalent
 from admitq_api.syntax import check_dns_subdomain
 from admitq_webhooks.validate.quotas import QuotaRules, validate_fair_sharing, validate_resource_groups
-from admitq_webhooks.validate.syntax import is_being_deleted, named, texts_at
+from admitq_webhooks.validate.syntax import is_being_deleted, check_text, texts_at
 
 MAX_CONCURRENT_FLAVORS: Final = 16
 
@@ -27,7 +27,7 @@ def validate_update(old: JsonObject, new: JsonObject, gates: FeatureGates) -> li
         return []
     before, after = object_at(old, ("spec",)), object_at(new, ("spec",))
     errors = select_new_errors(_spec(after, gates), _spec(before, gates))
-    errors.extend(_on_flavors(after, tolerated=_tolerated_lists(before, after, gates)))
+    errors.extend(_on_flavors(after, tolerated=_unchanged_flavor_lists(before, after, gates)))
     if gates.is_enabled(Gate.CONCURRENT_ADMISSION) and not are_equivalent(
         before.get("concurrentAdmissionPolicy"), after.get("concurrentAdmissionPolicy")
     ):
@@ -50,7 +50,7 @@ def _flavor_names(spec: JsonObject) -> list[str]:
     ]
 
 
-def _tolerated_lists(
+def _unchanged_flavor_lists(
     before: JsonObject, after: JsonObject, gates: FeatureGates
 ) -> Mapping[str, frozenset[str]]:
     """The lists of flavors by check that stay as they are, where the ClusterQueue names the same flavors."""
@@ -64,7 +64,7 @@ def _tolerated_lists(
 def _spec(spec: JsonObject, gates: FeatureGates) -> Iterator[FieldError]:
     cohort = text_at(spec, ("cohortName",))
     if cohort:
-        yield from named(ErrorPath("spec.cohortName"), cohort, check_dns_subdomain)
+        yield from check_text(ErrorPath("spec.cohortName"), cohort, check_dns_subdomain)
     yield from validate_resource_groups(
         spec,
         QuotaRules(

@@ -7,7 +7,7 @@ from admitq_api.field_errors import ErrorPath, FieldError
 from admitq_api.json_objects import object_at, text_at
 from admitq_api.syntax import check_dns_subdomain
 from admitq_webhooks.validate.quotas import QuotaRules, validate_fair_sharing, validate_resource_groups
-from admitq_webhooks.validate.syntax import named
+from admitq_webhooks.validate.syntax import check_text
 
 
 def validate(cohort: Mapping[str, Any]) -> list[FieldError]:
@@ -21,7 +21,7 @@ def validate(cohort: Mapping[str, Any]) -> list[FieldError]:
         lending_up_to_nominal=False,
     )
     return [
-        *(named(ErrorPath("spec.parentName"), parent, check_dns_subdomain) if parent else ()),
+        *(check_text(ErrorPath("spec.parentName"), parent, check_dns_subdomain) if parent else ()),
         *validate_resource_groups(spec, rules),
         *validate_fair_sharing(spec),
     ]

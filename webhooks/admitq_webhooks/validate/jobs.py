@@ -8,17 +8,17 @@ from typing import Any, Final
 
 from admitq.integrations.base import MAX_POD_SETS, Integration, PodSetTemplate
 from admitq.integrations.ownership import get_queue_name, list_prebuilt_names
-from admitq.workloads.request_increases import increases
+from admitq.workloads.request_increases import find_request_increases
 from admitq_api.feature_gates import Gate
 from admitq_api.field_errors import ErrorPath, ErrorType, FieldError, select_new_errors
 from admitq_api.json_objects import JsonObject, object_at
 from admitq_api.labels import DEFAULT_QUEUE, Names
 from admitq_api.syntax import check_dns_subdomain
 from admitq_webhooks.ancestors import has_managed_ancestor
-from admitq_webhooks.lookups import World
+from admitq_webhooks.lookups import ClusterLookups
 from admitq_webhooks.policy import Policy
 from admitq_webhooks.validate import admission_gates, topology_requests
-from admitq_webhooks.validate.syntax import is_being_deleted, named
+from admitq_webhooks.validate.syntax import is_being_deleted, check_text
 from admitq_webhooks.validate.topology_requests import TemplateAnnotations
 
 _LABELS: Final = ErrorPath("metadata.labels")
@@ -30,16 +30,16 @@ _IMMUTABLE: Final = "field is immutable"
 
 def validate_create(job: JsonObject, integration: Integration, policy: Policy) -> list[FieldError]:
     """Check a new job; one that makes no pods, or is no member of one, is asked by its kind alone."""
-    names, own = policy.names, integration.webhook.validate_create(job, policy.rules(job))
-    if integration.lifecycle.is_ignored(job) or not _is_held(job, integration, names):
+    names, own = policy.names, integration.webhook.validate_create(job, policy.kind_rules(job))
+    if integration.lifecycle.is_ignored(job) or not _is_subject_to_rules(job, integration, names):
         return [*own]
     return [
         *_queue_name(job, names),
         *_prebuilt(job, integration, policy),
         *_max_exec_time(job, names),
-        *_elastic(job, integration, names),
+        *_elastic_annotation(job, integration, names),
         *(admission_gates.validate_create(job, names) if _has_gates(policy) else ()),
-        *(() if _tells_of_too_many(own) else _pod_sets(job, integration, policy)),
+        *(() if _has_too_many_error(own) else _pod_sets(job, integration, policy)),
         *_topology(job, integration, policy),
         *own,
     ]
@@ -51,7 +51,7 @@ def validate_update(
     namespace: str,
     integration: Integration,
     policy: Policy,
-    world: World,
+    world: ClusterLookups,
     workload: JsonObject | None = None,
 ) -> list[FieldError]:
     """Check a change of a job, given the Workload it depends on. One that is being deleted is let go.
@@ -62,14 +62,14 @@ def validate_update(
     """
     if is_being_deleted(old):
         return []
-    rules = policy.rules(new, workload=workload)
+    rules = policy.kind_rules(new, workload=workload)
     if not integration.webhook.should_validate_update(old, rules):
         return []
     names, own = policy.names, integration.webhook.validate_update(old, new, rules)
     suspended = integration.is_suspended(new, names)
     if suspended or integration.lifecycle.is_stop_in_progress(new, names):
-        own = select_new_errors(own, integration.webhook.validate_create(old, policy.rules(old)))
-    is_held = _is_held(old, integration, names) or _is_held(new, integration, names)
+        own = select_new_errors(own, integration.webhook.validate_create(old, policy.kind_rules(old)))
+    is_held = _is_subject_to_rules(old, integration, names) or _is_subject_to_rules(new, integration, names)
     if integration.lifecycle.is_ignored(new) or not is_held:
         return [*own]
     was_suspended = integration.is_suspended(old, names)
@@ -85,16 +85,16 @@ def validate_update(
         *_max_exec_time_update(old, new, names, both_suspended=suspended and was_suspended),
         *_priority_class_update(old, new, names, suspended=suspended),
         *_elastic_update(old, new, names),
-        *(() if suspended or was_suspended else _increases(old, new, integration, policy)),
+        *(() if suspended or was_suspended else _request_increases(old, new, integration, policy)),
         *(admission_gates.validate_update(old, new, names) if _has_gates(policy) else ()),
-        *(() if _tells_of_too_many(own) else _new_pod_sets_errors(old, new, integration, policy)),
+        *(() if _has_too_many_error(own) else _new_pod_sets_errors(old, new, integration, policy)),
         *_new_topology_errors(old, new, integration, policy),
         *own,
     ]
 
 
-async def warnings(
-    job: JsonObject, namespace: str, integration: Integration, policy: Policy, world: World
+async def member_warnings(
+    job: JsonObject, namespace: str, integration: Integration, policy: Policy, world: ClusterLookups
 ) -> tuple[str, ...]:
     """Tell what is allowed and yet of no use: to have a member held whose owner is queued itself.
 
@@ -105,7 +105,7 @@ async def warnings(
     names = policy.names
     if (
         integration.composition is None
-        or not _is_held(job, integration, names)
+        or not _is_subject_to_rules(job, integration, names)
         or integration.ownership.is_held_by_parent(job, names)
         or not await has_managed_ancestor(job, namespace, policy, world)
     ):
@@ -114,7 +114,7 @@ async def warnings(
     return (f"{where}: the owner of this {integration.kind} is queued in its stead",)
 
 
-def _is_held(job: JsonObject, integration: Integration, names: Names) -> bool:
+def _is_subject_to_rules(job: JsonObject, integration: Integration, names: Names) -> bool:
     """Whether rules of jobs apply: to all but objects that might have been members of one, and are not."""
     return integration.composition is None or _label(job, names.managed) == "true"
 
@@ -134,7 +134,7 @@ def _annotation(job: JsonObject, key: str) -> Any:
 def _queue_name(job: JsonObject, names: Names) -> Iterator[FieldError]:
     name = _label(job, names.queue_name)
     if name:
-        yield from named(_LABELS.key(names.queue_name), name, check_dns_subdomain)
+        yield from check_text(_LABELS.key(names.queue_name), name, check_dns_subdomain)
 
 
 def _queue_name_update(
@@ -165,7 +165,7 @@ def _prebuilt(job: JsonObject, integration: Integration, policy: Policy) -> Iter
     where, name = _prebuilt_name(job, policy)
     if name is None:
         return
-    yield from named(where, name, check_dns_subdomain)
+    yield from check_text(where, name, check_dns_subdomain)
     if not integration.delegation.adopts_prebuilt_workload:
         gvk = f"{integration.api_version}, Kind={integration.kind}"
         yield FieldError.forbidden(where, f"Is not supported for {gvk}")
@@ -227,7 +227,7 @@ def _priority_class_update(
         )
 
 
-def _elastic(job: JsonObject, integration: Integration, names: Names) -> Iterator[FieldError]:
+def _elastic_annotation(job: JsonObject, integration: Integration, names: Names) -> Iterator[FieldError]:
     if _annotation(job, names.elastic_job) == "true" and not integration.scaling.can_be_elastic:
         yield FieldError.forbidden(
             _ANNOTATIONS.key(names.elastic_job),
@@ -243,7 +243,7 @@ def _elastic_update(old: JsonObject, new: JsonObject, names: Names) -> Iterator[
         )
 
 
-def _increases(
+def _request_increases(
     old: JsonObject, new: JsonObject, integration: Integration, policy: Policy
 ) -> Iterator[FieldError]:
     """Reject what a running job asks for beyond what it ran with, if the configuration says so.
@@ -254,20 +254,20 @@ def _increases(
     is_elastic = _annotation(new, policy.names.elastic_job) == "true" and integration.scaling.can_be_elastic
     if (
         not policy.rejects_increases
-        or not policy.rules(new).is_managed
+        or not policy.kind_rules(new).is_managed
         or integration.composition is not None
         or integration.serving is not None
         or (is_elastic and policy.gates.is_enabled(Gate.ELASTIC_JOBS))
     ):
         return
     paths = {one.name: one.template_path for one in integration.list_pod_sets(new, policy.names)}
-    for one in increases(listed(new, integration, policy), listed(old, integration, policy)):
+    for one in find_request_increases(job_pod_sets(new, integration, policy), job_pod_sets(old, integration, policy)):
         path = paths[one.pod_set]
-        where = ErrorPath().at(*(path[:-1] if one.pods else path))
+        where = ErrorPath().at(*(path[:-1] if one.additional_pods else path))
         yield FieldError.forbidden(where, str(one), "suspend the job first, or create another one")
 
 
-def listed(job: JsonObject, integration: Integration, policy: Policy) -> list[JsonObject]:
+def job_pod_sets(job: JsonObject, integration: Integration, policy: Policy) -> list[JsonObject]:
     """Return the podsets of a job as a Workload lists them."""
     return [
         {"name": one.name, "count": one.count, "template": one.get_template(job)}
@@ -281,17 +281,17 @@ def _pod_sets(job: JsonObject, integration: Integration, policy: Policy) -> Iter
     Some kinds say this themselves, in their own words (semantics, Per kind).
     """
     pod_sets = integration.list_pod_sets(job, policy.names)
-    if len(pod_sets) > MAX_POD_SETS and policy.rules(job).is_managed:
+    if len(pod_sets) > MAX_POD_SETS and policy.kind_rules(job).is_managed:
         detail = f"a Workload has at most {MAX_POD_SETS} podsets"
         remedy = "put pods of several together, or make several jobs"
-        yield FieldError(str(_most_are_in(pod_sets)), ErrorType.TOO_MANY, len(pod_sets), detail, remedy)
+        yield FieldError(str(_largest_list_path(pod_sets)), ErrorType.TOO_MANY, len(pod_sets), detail, remedy)
 
 
-def _tells_of_too_many(errors: Iterable[FieldError]) -> bool:
+def _has_too_many_error(errors: Iterable[FieldError]) -> bool:
     return any(one.type is ErrorType.TOO_MANY for one in errors)
 
 
-def _most_are_in(pod_sets: Sequence[PodSetTemplate]) -> ErrorPath:
+def _largest_list_path(pod_sets: Sequence[PodSetTemplate]) -> ErrorPath:
     """The list of the job that most of its podsets are elements of."""
     lists = Counter(
         tuple(takewhile(lambda step: isinstance(step, str), one.template_path)) for one in pod_sets

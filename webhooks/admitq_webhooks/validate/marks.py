@@ -14,7 +14,7 @@ from admitq_api.json_objects import JsonObject, aligned_objects_at, object_at
 from admitq_api.labels import Names
 
 
-class Mark(NamedTuple):
+class ProtectedMark(NamedTuple):
     """A row of the table of marks.
 
     Attributes:
@@ -25,30 +25,30 @@ class Mark(NamedTuple):
 
     attribute: str
     on_templates: bool = False
-    by_users: bool = False
+    is_set_by_users: bool = False
 
 
 MARKS: Final = (
-    Mark("managed"),
-    Mark("podset", on_templates=True),
-    Mark("workload", on_templates=True),
-    Mark("workload_slice_name", on_templates=True),
-    Mark("role_hash"),
-    Mark("pod_suspending_parent"),
-    Mark("pod_group_name", by_users=True),
-    Mark("pod_group_total_count", by_users=True),
-    Mark("pod_group_fast_admission", by_users=True),
-    Mark("pod_group_serving", by_users=True),
-    Mark("admission_gate"),
-    Mark("topology_gate", on_templates=True),
-    Mark("elastic_gate", on_templates=True),
+    ProtectedMark("managed"),
+    ProtectedMark("podset", on_templates=True),
+    ProtectedMark("workload", on_templates=True),
+    ProtectedMark("workload_slice_name", on_templates=True),
+    ProtectedMark("role_hash"),
+    ProtectedMark("pod_suspending_parent"),
+    ProtectedMark("pod_group_name", is_set_by_users=True),
+    ProtectedMark("pod_group_total_count", is_set_by_users=True),
+    ProtectedMark("pod_group_fast_admission", is_set_by_users=True),
+    ProtectedMark("pod_group_serving", is_set_by_users=True),
+    ProtectedMark("admission_gate"),
+    ProtectedMark("topology_gate", on_templates=True),
+    ProtectedMark("elastic_gate", on_templates=True),
 )
 """All protected marks of pods. Only gates of the last three rows can be lifted; the API refuses new gates."""
 
 JOB_MARKS: Final = ("stopping",)
 """Protected annotations of jobs themselves."""
 
-_SELECTED_BY: Final = frozenset(
+_SELECTOR_LABELS: Final = frozenset(
     {"controller-uid", "job-name", "group-name", "replica-type", "replica-index"}
     | {"spark-app-selector", "spark-role", "spark-exec-id"}
 )
@@ -63,20 +63,20 @@ _GATE: Final = "scheduling gate"
 _GATES: Final = "schedulingGates"
 
 
-class _Field(NamedTuple):
+class _MarkLocation(NamedTuple):
     """A place where a mark can be: of metadata, or, without a place, among the scheduling gates."""
 
     place: str
     key: str
 
 
-def _fields(mark: Mark, names: Names) -> Iterator[_Field]:
+def _locations(mark: ProtectedMark, names: Names) -> Iterator[_MarkLocation]:
     row = getattr(Names, mark.attribute)
     places = ("",) if row.kind == _GATE else _PLACES[row.kind]
-    return (_Field(place, getattr(names, mark.attribute)) for place in places)
+    return (_MarkLocation(place, getattr(names, mark.attribute)) for place in places)
 
 
-def pod_changes(old: JsonObject, new: JsonObject, names: Names) -> list[ErrorPath]:
+def changed_pod_marks(old: JsonObject, new: JsonObject, names: Names) -> list[ErrorPath]:
     """Return the protected marks that differ between two states of a pod.
 
     A pod that is managed has all its marks, so that none can be added either. Other pods keep those that
@@ -86,13 +86,13 @@ def pod_changes(old: JsonObject, new: JsonObject, names: Names) -> list[ErrorPat
     return [
         _path(ErrorPath(), one)
         for mark in MARKS
-        if is_managed or not mark.by_users
-        for one in _fields(mark, names)
+        if is_managed or not mark.is_set_by_users
+        for one in _locations(mark, names)
         if (is_managed or _value(old, one) is not None) and _differs(old, new, one)
     ]
 
 
-def is_of_job(pod: JsonObject, names: Names) -> bool:
+def is_charged_to_job(pod: JsonObject, names: Names) -> bool:
     """Whether a pod is charged through its job: it names a podset, is not queued, and has not ended."""
     labels = object_at(pod, ("metadata", "labels"))
     return names.podset in labels and labels.get(names.managed) != "true" and not has_ended(pod)
@@ -104,7 +104,7 @@ def changed_labels(old: JsonObject, new: JsonObject) -> set[str]:
     return {key for key, value in before.items() if after.get(key) != value}
 
 
-def detachments(
+def removed_selection_fields(
     old: JsonObject, new: JsonObject, names: Names, selected: Collection[str] = ()
 ) -> list[ErrorPath]:
     """Return what a change takes away of that by which the controller of a job counts a pod as its own.
@@ -119,7 +119,7 @@ def detachments(
         names: names of labels.
         selected: keys of further labels, which the selector of the controller names.
     """
-    if not is_of_job(old, names):
+    if not is_charged_to_job(old, names):
         return []
     reference = get_controller(old)
     is_lost = reference is not None and reference.get("uid") != (get_controller(new) or {}).get("uid")
@@ -128,7 +128,7 @@ def detachments(
         *(
             ErrorPath("metadata.labels").key(key)
             for key in sorted(changed_labels(old, new))
-            if key in selected or key in _SELECTED_BY or ("/" in key and not _is_ours(key, names))
+            if key in selected or key in _SELECTOR_LABELS or ("/" in key and not _is_ours(key, names))
         ),
     ]
 
@@ -137,7 +137,7 @@ def _is_ours(key: str, names: Names) -> bool:
     return key.startswith(f"{names.group}/")
 
 
-def job_changes(old: JsonObject, new: JsonObject, integration: Integration, names: Names) -> list[ErrorPath]:
+def changed_job_marks(old: JsonObject, new: JsonObject, integration: Integration, names: Names) -> list[ErrorPath]:
     """Return the protected marks that a change of a job takes away or changes.
 
     The templates of a job that is suspended before or after the change are free: its pods do not run, and
@@ -146,13 +146,13 @@ def job_changes(old: JsonObject, new: JsonObject, integration: Integration, name
     """
     found = [
         _path(ErrorPath(), one)
-        for one in (_Field("annotations", getattr(names, attribute)) for attribute in JOB_MARKS)
+        for one in (_MarkLocation("annotations", getattr(names, attribute)) for attribute in JOB_MARKS)
         if _value(old, one) is not None and _differs(old, new, one)
     ]
     if integration.is_suspended(old, names) or integration.is_suspended(new, names):
         return found
     after = {one.name: one.get_template(new) for one in integration.list_pod_sets(new, names)}
-    fields = [one for mark in MARKS if mark.on_templates for one in _fields(mark, names)]
+    fields = [one for mark in MARKS if mark.on_templates for one in _locations(mark, names)]
     for pod_set in integration.list_pod_sets(old, names):
         if pod_set.name not in after:
             # A podset that is gone makes no pods.
@@ -161,31 +161,31 @@ def job_changes(old: JsonObject, new: JsonObject, integration: Integration, name
         for one in fields:
             if _value(before, one) is not None and _differs(before, now, one):
                 written = _path(ErrorPath().at(*pod_set.template_path), one)
-                places = [] if pod_set.template is None else _changed_places(old, new, one)
+                places = [] if pod_set.template is None else _changed_paths(old, new, one)
                 found += [place for place in places or [written] if place not in found]
     return found
 
 
-def _changed_places(old: JsonObject, new: JsonObject, field: _Field) -> list[ErrorPath]:
+def _changed_paths(old: JsonObject, new: JsonObject, field: _MarkLocation) -> list[ErrorPath]:
     """Return all paths in the spec of a job at which a mark was added, changed or removed."""
-    before, after = (dict(_places(one.get("spec"), ErrorPath("spec"), field)) for one in (old, new))
+    before, after = (dict(_find_in(one.get("spec"), ErrorPath("spec"), field)) for one in (old, new))
     return [path for path in {**before, **after} if before.get(path) != after.get(path)]
 
 
-def _places(value: Any, path: ErrorPath, field: _Field) -> Iterator[tuple[ErrorPath, Any]]:
+def _find_in(value: Any, path: ErrorPath, field: _MarkLocation) -> Iterator[tuple[ErrorPath, Any]]:
     """Return each place of a mark at any depth: in a map of labels or annotations, or a list of gates."""
     if isinstance(value, list):
         for index, item in enumerate(cast("list[Any]", value)):
-            yield from _places(item, path.at(index), field)
+            yield from _find_in(item, path.at(index), field)
     elif isinstance(value, Mapping):
         entries = cast("JsonObject", value)
         if (field.place or _GATES) in entries and (found := _value_in(entries, field)) is not None:
             yield path.at(field.place or _GATES).key(field.key), found
         for key, item in entries.items():
-            yield from _places(item, path.at(key), field)
+            yield from _find_in(item, path.at(key), field)
 
 
-def refusals(changed: list[ErrorPath], names: Names) -> list[FieldError]:
+def mark_errors(changed: list[ErrorPath], names: Names) -> list[FieldError]:
     """Return what is said to an account that may not change these marks."""
     allowed = (
         f"only {names.product}, the controllers that own the object, and accounts that may update "
@@ -200,17 +200,17 @@ def refusals(changed: list[ErrorPath], names: Names) -> list[FieldError]:
 _REMEDY: Final = "keep it as it is, or delete the object and create another"
 
 
-def _path(base: ErrorPath, field: _Field) -> ErrorPath:
+def _path(base: ErrorPath, field: _MarkLocation) -> ErrorPath:
     if not field.place:
         return base.at("spec", _GATES).key(field.key)
     return base.at("metadata", field.place).key(field.key)
 
 
-def _value(holder: JsonObject, field: _Field) -> Any:
+def _value(holder: JsonObject, field: _MarkLocation) -> Any:
     return _value_in(object_at(holder, ("metadata" if field.place else "spec",)), field)
 
 
-def _value_in(holder: JsonObject, field: _Field) -> Any:
+def _value_in(holder: JsonObject, field: _MarkLocation) -> Any:
     """Return the value of a mark in the object that holds the map or the list of gates."""
     if field.place:
         return object_at(holder, (field.place,)).get(field.key)
@@ -218,5 +218,5 @@ def _value_in(holder: JsonObject, field: _Field) -> Any:
     return True if any(gate.get("name") == field.key for gate in gates) else None
 
 
-def _differs(old: JsonObject, new: JsonObject, field: _Field) -> bool:
+def _differs(old: JsonObject, new: JsonObject, field: _MarkLocation) -> bool:
     return _value(old, field) != _value(new, field)

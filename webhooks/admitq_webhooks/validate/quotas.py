@@ -9,7 +9,7 @@ from admitq_api.field_errors import ErrorPath, FieldError
 from admitq_api.json_objects import aligned_objects_at, object_at, text_at
 from admitq_api.quantity import QuantityError, parse_quantity
 from admitq_api.syntax import check_dns_subdomain, check_qualified_name
-from admitq_webhooks.validate.syntax import named, texts_at
+from admitq_webhooks.validate.syntax import check_text, texts_at
 
 MAX_FLAVORS: Final = 256
 MAX_RESOURCES: Final = 256
@@ -62,7 +62,7 @@ def validate_resource_groups(spec: Mapping[str, Any], rules: QuotaRules) -> Iter
         for index, flavor in enumerate(aligned_objects_at(group, ("flavors",))):
             where = at.at("flavors", index)
             name = text_at(flavor, ("name",))
-            yield from named(where.at("name"), name, check_dns_subdomain)
+            yield from check_text(where.at("name"), name, check_dns_subdomain)
             if name in seen_flavors:
                 yield FieldError.duplicate(where.at("name"), name, "a flavor belongs to one resource group")
             seen_flavors.add(name)
@@ -71,7 +71,7 @@ def validate_resource_groups(spec: Mapping[str, Any], rules: QuotaRules) -> Iter
 
 def _covered(covered: list[str], path: ErrorPath, seen: set[str]) -> Iterator[FieldError]:
     for place, resource in enumerate(covered):
-        yield from named(path.at(place), resource, check_qualified_name)
+        yield from check_text(path.at(place), resource, check_qualified_name)
         if resource in seen:
             yield FieldError.duplicate(path.at(place), resource, "a resource belongs to one resource group")
         seen.add(resource)

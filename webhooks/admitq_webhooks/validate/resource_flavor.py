@@ -5,14 +5,14 @@ from typing import Any
 
 from admitq_api.field_errors import ErrorPath, FieldError
 from admitq_api.json_objects import aligned_objects_at, object_at
-from admitq_webhooks.validate.syntax import labels, taints, tolerations
+from admitq_webhooks.validate.syntax import check_labels, check_taints, check_tolerations
 
 
 def validate(flavor: Mapping[str, Any]) -> list[FieldError]:
     """Check a ResourceFlavor."""
     spec = object_at(flavor, ("spec",))
     return [
-        *labels(object_at(spec, ("nodeLabels",)), ErrorPath("spec.nodeLabels")),
-        *taints(aligned_objects_at(spec, ("nodeTaints",)), ErrorPath("spec.nodeTaints")),
-        *tolerations(aligned_objects_at(spec, ("tolerations",)), ErrorPath("spec.tolerations")),
+        *check_labels(object_at(spec, ("nodeLabels",)), ErrorPath("spec.nodeLabels")),
+        *check_taints(aligned_objects_at(spec, ("nodeTaints",)), ErrorPath("spec.nodeTaints")),
+        *check_tolerations(aligned_objects_at(spec, ("tolerations",)), ErrorPath("spec.tolerations")),
     ]

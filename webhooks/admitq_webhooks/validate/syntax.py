@@ -23,7 +23,7 @@ def is_being_deleted(stored: object) -> bool:
     return bool(object_at(stored, ("metadata",)).get("deletionTimestamp"))
 
 
-def named(
+def check_text(
     path: ErrorPath, value: object, check: Callable[[str], str | None], *, what: str = ""
 ) -> Iterator[FieldError]:
     """Check a text against a rule that answers what is wrong."""
@@ -33,7 +33,7 @@ def named(
         yield FieldError.invalid(path, value, wrong)
 
 
-def duplicates(values: Iterable[str]) -> Iterator[tuple[int, str]]:
+def find_duplicates(values: Iterable[str]) -> Iterator[tuple[int, str]]:
     """Yield each place whose value was there before, with the value."""
     seen: set[str] = set()
     for place, value in enumerate(values):
@@ -42,15 +42,15 @@ def duplicates(values: Iterable[str]) -> Iterator[tuple[int, str]]:
         seen.add(value)
 
 
-def labels(values: Mapping[str, Any], path: ErrorPath) -> Iterator[FieldError]:
+def check_labels(values: Mapping[str, Any], path: ErrorPath) -> Iterator[FieldError]:
     """Check keys and values of labels, or of a node selector."""
     for key, value in values.items():
         if (wrong := check_qualified_name(key)) is not None:
             yield FieldError.invalid(path, key, wrong)
-        yield from named(path.key(key), value, check_label_value, what="the value of a label")
+        yield from check_text(path.key(key), value, check_label_value, what="the value of a label")
 
 
-def annotations(values: Mapping[str, Any], path: ErrorPath) -> Iterator[FieldError]:
+def check_annotations(values: Mapping[str, Any], path: ErrorPath) -> Iterator[FieldError]:
     """Check keys and total size of annotations."""
     size = 0
     for key, value in values.items():
@@ -64,7 +64,7 @@ def annotations(values: Mapping[str, Any], path: ErrorPath) -> Iterator[FieldErr
         yield FieldError.too_long(path, ANNOTATIONS_LIMIT)
 
 
-def tolerations(values: list[Mapping[str, Any]], path: ErrorPath) -> Iterator[FieldError]:
+def check_tolerations(values: list[Mapping[str, Any]], path: ErrorPath) -> Iterator[FieldError]:
     """Check tolerations by the rules that pods obey."""
     for place, toleration in enumerate(values):
         at = path.at(place)
@@ -73,7 +73,7 @@ def tolerations(values: list[Mapping[str, Any]], path: ErrorPath) -> Iterator[Fi
         if operator not in OPERATORS:
             yield FieldError.not_supported(at.at("operator"), operator, OPERATORS)
         if key:
-            yield from named(at.at("key"), key, check_qualified_name)
+            yield from check_text(at.at("key"), key, check_qualified_name)
         elif operator != "Exists":
             yield FieldError.invalid(
                 at.at("operator"), operator, "operator must be Exists when `key` is empty"
@@ -83,7 +83,7 @@ def tolerations(values: list[Mapping[str, Any]], path: ErrorPath) -> Iterator[Fi
                 at.at("operator"), value, "value must be empty when `operator` is 'Exists'"
             )
         elif operator == "Equal":
-            yield from named(at.at("value"), value, check_label_value)
+            yield from check_text(at.at("value"), value, check_label_value)
         if effect and effect not in EFFECTS:
             yield FieldError.not_supported(at.at("effect"), effect, EFFECTS)
         if toleration.get("tolerationSeconds") is not None and effect != "NoExecute":
@@ -92,22 +92,22 @@ def tolerations(values: list[Mapping[str, Any]], path: ErrorPath) -> Iterator[Fi
             )
 
 
-def taints(values: list[Mapping[str, Any]], path: ErrorPath) -> Iterator[FieldError]:
+def check_taints(values: list[Mapping[str, Any]], path: ErrorPath) -> Iterator[FieldError]:
     """Check taints by the rules that nodes obey."""
     for place, taint in enumerate(values):
         at = path.at(place)
-        yield from named(at.at("key"), text_at(taint, ("key",)), check_qualified_name)
+        yield from check_text(at.at("key"), text_at(taint, ("key",)), check_qualified_name)
         if "value" in taint:
-            yield from named(at.at("value"), taint["value"], check_label_value)
+            yield from check_text(at.at("value"), taint["value"], check_label_value)
         if text_at(taint, ("effect",)) not in EFFECTS:
             yield FieldError.not_supported(at.at("effect"), taint.get("effect"), EFFECTS)
-    for place, pair in duplicates(
+    for place, pair in find_duplicates(
         f"{text_at(taint, ('key',))}:{text_at(taint, ('effect',))}" for taint in values
     ):
         yield FieldError.duplicate(path.at(place), pair, "a key may have one taint of each effect")
 
 
-def known(path: ErrorPath, value: str, names: Collection[str], remedy: str) -> Iterator[FieldError]:
+def check_exists(path: ErrorPath, value: str, names: Collection[str], remedy: str) -> Iterator[FieldError]:
     """Check that a name is one of those that exist."""
     if value not in names:
         yield FieldError.not_found(path, value, remedy)

@@ -11,7 +11,7 @@ from admitq_api.field_errors import ErrorPath, FieldError
 from admitq_api.json_objects import as_int
 from admitq_api.labels import Names
 from admitq_api.syntax import check_qualified_name
-from admitq_webhooks.validate.syntax import duplicates, named
+from admitq_webhooks.validate.syntax import find_duplicates, check_text
 
 _DIGITS: Final = re.compile(r"[0-9]{1,10}")
 _BOOLEANS: Final = frozenset(
@@ -68,14 +68,14 @@ def _one_kind(template: TemplateAnnotations, names: Names) -> Iterator[FieldErro
             if not isinstance(value, str) or value not in _BOOLEANS:
                 yield FieldError.invalid(template.path.key(key), value, "must be a boolean value")
         else:
-            yield from named(template.path.key(key), value, check_qualified_name)
+            yield from check_text(template.path.key(key), value, check_qualified_name)
 
 
 def _slices(template: TemplateAnnotations, names: Names) -> Iterator[FieldError]:
     topology_key, size_key = names.podset_slice_required_topology, names.podset_slice_size
     topology, size = template.annotations.get(topology_key), template.annotations.get(size_key)
     if topology is not None:
-        yield from named(template.path.key(topology_key), topology, check_qualified_name)
+        yield from check_text(template.path.key(topology_key), topology, check_qualified_name)
         if size is None:
             yield FieldError.required(
                 template.path.key(size_key), f"must be set when '{topology_key}' is specified"
@@ -113,7 +113,7 @@ def _constraints(template: TemplateAnnotations, names: Names) -> Iterator[FieldE
     for topology in topologies:
         if (wrong := check_qualified_name(topology)) is not None:
             yield FieldError.invalid(where, topology, wrong)
-    for _, topology in duplicates(topologies):
+    for _, topology in find_duplicates(topologies):
         yield FieldError.duplicate(where, topology)
     for place, size in enumerate(sizes):
         if size < 1:

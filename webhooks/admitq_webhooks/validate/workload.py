@@ -12,7 +12,7 @@ from admitq_api.labels import Names
 from admitq_api.quantity import INT64_MAX, QuantityError, parse_amount, parse_quantity
 from admitq_api.semantic_equality import are_equivalent
 from admitq_webhooks.validate import admission_gates
-from admitq_webhooks.validate.syntax import annotations, is_being_deleted, labels, texts_at, tolerations
+from admitq_webhooks.validate.syntax import check_annotations, is_being_deleted, check_labels, texts_at, check_tolerations
 
 PODS: Final = "pods"
 """The resource that counts pods themselves; it is derived, never asked for."""
@@ -108,8 +108,8 @@ def _pod_sets(workload: JsonObject, names: Names, gates: FeatureGates) -> Iterat
         if gates.is_enabled(Gate.WORKLOAD_VALIDATION_FOR_POD_SET_METADATA):
             metadata = object_at(pod_set, ("template", "metadata"))
             where = at.at("template", "metadata")
-            yield from labels(object_at(metadata, ("labels",)), where.at("labels"))
-            yield from annotations(object_at(metadata, ("annotations",)), where.at("annotations"))
+            yield from check_labels(object_at(metadata, ("labels",)), where.at("labels"))
+            yield from check_annotations(object_at(metadata, ("annotations",)), where.at("annotations"))
         yield from _resources(
             object_at(pod_set, ("template", "spec")), at.at("template", "spec"), names, gates
         )
@@ -232,10 +232,10 @@ def _pod_set_updates(workload: JsonObject) -> Iterator[FieldError]:
             name = text_at(update, ("name",))
             if name not in counts:
                 yield FieldError.not_supported(at.at("name"), name, counts)
-            yield from labels(object_at(update, ("labels",)), at.at("labels"))
-            yield from annotations(object_at(update, ("annotations",)), at.at("annotations"))
-            yield from labels(object_at(update, ("nodeSelector",)), at.at("nodeSelector"))
-            yield from tolerations(aligned_objects_at(update, ("tolerations",)), at.at("tolerations"))
+            yield from check_labels(object_at(update, ("labels",)), at.at("labels"))
+            yield from check_annotations(object_at(update, ("annotations",)), at.at("annotations"))
+            yield from check_labels(object_at(update, ("nodeSelector",)), at.at("nodeSelector"))
+            yield from check_tolerations(aligned_objects_at(update, ("tolerations",)), at.at("tolerations"))
 
 
 def _priority_boost(workload: JsonObject, names: Names) -> Iterator[FieldError]:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from admitq.metrics.custom_labels import Location
+from admitq.metrics.custom_labels import MetadataKey
 from admitq.runtime.resources import PODS
 from admitq.runtime.store import Key
 from tests.unit.controllers.builders import KINDS, NAMES, TEMPLATE, admitted, condition, workload
@@ -98,7 +98,7 @@ async def test_pod_that_asks_for_no_more_than_was_charged_is_started() -> None:
     assert [gates(world.get(PODS, name)) for name in "ab"] == [[], []]
 
 
-METRIC_VALUES = (Location("labels", "size"), Location("annotations", "a.example/cost"))
+METRIC_VALUES = (MetadataKey("labels", "size"), MetadataKey("annotations", "a.example/cost"))
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 
 from admitq.controllers.job.workload_slices import lets_run
 from admitq.controllers.plan import Patch
-from admitq.workloads.pod_templates import Marks
+from admitq.workloads.pod_templates import InjectedMarks
 from tests.unit.controllers.builders import (
     ADMISSION,
     ADMITTED,
@@ -47,7 +47,7 @@ def test_job_that_an_importer_admitted_while_it_ran_runs_on() -> None:
 
 
 def test_the_start_is_one_patch_that_says_only_what_changes() -> None:
-    [patch, _] = decided(job(), admitted(), settings={"marks": Marks(False, False)}).actions
+    [patch, _] = decided(job(), admitted(), settings={"marks": InjectedMarks(False, False)}).actions
     assert isinstance(patch, Patch)
     assert [step.patch for step in patch.steps] == [
         {

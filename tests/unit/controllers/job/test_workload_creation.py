@@ -8,7 +8,7 @@ import pytest
 from admitq.controllers.job.matching import match_of
 from admitq.controllers.plan import Count, Delete, Plan
 from admitq.integrations.kinds.job import JOB
-from admitq.metrics.custom_labels import Location
+from admitq.metrics.custom_labels import MetadataKey
 from admitq.metrics.measures.scope import MeasureScope
 from admitq.metrics.measures.workloads import WorkloadMeasures
 from admitq.metrics.registry import Metrics
@@ -86,7 +86,7 @@ def test_a_workload_takes_over_what_its_job_says_of_limits_gates_and_checks() ->
     assert obj["spec"]["podSets"][0]["minCount"] == 2
 
 
-METRIC_VALUES = (Location("labels", "size"), Location("annotations", "a.example/cost"))
+METRIC_VALUES = (MetadataKey("labels", "size"), MetadataKey("annotations", "a.example/cost"))
 
 
 def test_b10_workload_gets_what_metrics_take_from_it_of_its_job() -> None:

@@ -22,7 +22,7 @@ from admitq.integrations.kinds.leaderworkerset import LEADER_WORKER_SET
 from admitq.integrations.kinds.pod import POD
 from admitq.integrations.kinds.statefulset import STATEFUL_SET
 from admitq.integrations.ownership import is_controlled_by
-from admitq.workloads.transitions import holds, is_reserved
+from admitq.workloads.transitions import is_condition_true, is_reserved
 from admitq_api.conditions import ConditionType
 from admitq_api.json_objects import value_at, with_value
 from tests.unit.controllers import test_rest as rest
@@ -230,9 +230,9 @@ def problems(place: Place) -> Iterator[str]:
     for name, one in place.workloads.items():
         if "deletionTimestamp" in one["metadata"] and not runs:
             yield f"{name} is held for no pods"
-        if not is_reserved(one) or holds(one, ConditionType.FINISHED):
+        if not is_reserved(one) or is_condition_true(one, ConditionType.FINISHED):
             continue
-        if holds(one, ConditionType.EVICTED) and not runs:
+        if is_condition_true(one, ConditionType.EVICTED) and not runs:
             yield f"{name} keeps quota of which it was evicted"
         is_active = value_at(one, ("spec", "active"), True) is not False
         if place.server() is not None and not place.wanted() and is_active and not runs:

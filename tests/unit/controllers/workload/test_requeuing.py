@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from admitq.controllers.plan import Plan
-from admitq.workloads.transitions import Transition
+from admitq.workloads.transitions import StatusTransition
 from admitq_api.conditions import ConditionType
 from tests.unit.controllers.builders import (
     ADMISSION,
@@ -57,7 +57,7 @@ def test_a5_backoff_ends_at_its_time_while_quota_is_held(reason: str, former: li
 def test_a5_backoff_that_is_over_stays_over_when_the_job_stops(reason: str) -> None:
     evicted = condition("Evicted", True, reason, "m", since=5)
     obj = settled(admitted(AWAITED, evicted, requeueState={"count": 1, "requeueAt": time(60)}), now=60)
-    transition = Transition(obj, at(90))
+    transition = StatusTransition(obj, at(90))
     transition.requeue("PendingEvaluation")
     stopped = after(obj, {"status": transition.status | {"admission": None}})
     assert condition_of(stopped, "Requeued") == BACK
@@ -78,9 +78,9 @@ def test_a5_workload_in_backoff_is_parked_when_the_job_stops(
     requeued: list[dict[str, Any]], state: dict[str, Any]
 ) -> None:
     evicted = condition("Evicted", True, "PodsReadyTimeout", "m", since=5)
-    transition = Transition(admitted(evicted, *requeued, requeueState=state), at(10))
+    transition = StatusTransition(admitted(evicted, *requeued, requeueState=state), at(10))
     transition.requeue("PendingEvaluation")
-    parked = transition.find(ConditionType.REQUEUED) or {}
+    parked = transition.find_condition(ConditionType.REQUEUED) or {}
     assert (parked["status"], parked["reason"]) == ("False", "PodsReadyTimeout")
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from admitq.controllers.plan import Patch
-from admitq.translate.messages import unwritten
+from admitq.translate.messages import unwritten_reservation
 from tests.unit.controllers.builders import (
     ADMISSION,
     FINISHED,
@@ -28,7 +28,7 @@ from tests.unit.controllers.workload.decisions import AWAITED, NOT_ADMITTED, che
     "obj",
     [
         workload(condition("QuotaReserved", False, "WaitingForQuota", "m"), NOT_ADMITTED),
-        workload(condition("QuotaReserved", False, *unwritten("cq", "e", 0)), NOT_ADMITTED),
+        workload(condition("QuotaReserved", False, *unwritten_reservation("cq", "e", 0)), NOT_ADMITTED),
         admitted(condition("PodsReady", True, "Started")),
         reserved(
             condition(
