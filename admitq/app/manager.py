@@ -42,7 +42,7 @@ from admitq.runtime.watcher import Outcome, Watcher
 from admitq.serving.health import Check
 from admitq.translate.read_options import configured_read_options
 from admitq.translate.selectors import read_label_selector
-from admitq.translate.settings import configured_core_settings, unset_default_notices, configured_pods_ready
+from admitq.translate.settings import configured_core_settings, configured_pods_ready, unset_default_notices
 from admitq_api.configuration import Configuration, LeaderElection
 from admitq_api.feature_gates import Gate
 
@@ -150,7 +150,9 @@ class ManagerPart:
             on_drop=lambda cause: log.debug("event dropped", cause=cause),
             errors=metrics.errors,
         )
-        self._state = AdmissionState(configured_core_settings(configuration, settings.gates), cycles=runs_cycles)
+        self._state = AdmissionState(
+            configured_core_settings(configuration, settings.gates), cycles=runs_cycles
+        )
         self._dumping = StateDumper(
             self._state, lambda: {str(store.resource): len(store) for store in self._stores}
         )

@@ -106,7 +106,9 @@ def _spare_the_system(configuration: Configuration) -> None:
 
 def _custom_labels(configuration: Configuration) -> tuple[SeriesLabel, ...]:
     untracked = configuration.names.untracked_label_value
-    labels = tuple(SeriesLabel.from_configuration(one, untracked) for one in configuration.metrics.custom_labels)
+    labels = tuple(
+        SeriesLabel.from_configuration(one, untracked) for one in configuration.metrics.custom_labels
+    )
     if problems := label_name_problems(labels):
         raise ConfigurationError([f"metrics.customLabels: {problem}" for problem in problems])
     return labels

@@ -49,15 +49,17 @@ def list_host_names(settings: ProcessSettings) -> tuple[str, ...]:
 def build_webhook_part(settings: ProcessSettings, client: Client, metrics: Metrics) -> WebhookPart:
     """Build the webhooks. They listen once ``start`` is called."""
     configuration, names = settings.configuration, settings.names
-    world, watchers = watched_lookups(client, names, settings.integrations, metrics.errors)
+    lookups, watchers = watched_lookups(client, names, settings.integrations, metrics.errors)
     live = LiveCertificate(settings.tls)
     certificates = _certificates(settings, client, live, metrics)
     certificates_are_ours = configuration.internal_cert_management.enable
     synced = asyncio.Event()
     observe = _review_observer(metrics)
     policy = configured_policy(configuration, settings.gates, settings.integrations)
-    reviews = review_handlers(policy, world, settings.known, observe=observe, errors=metrics.errors)
-    large = LargeReviews(StartMessage(configuration, settings.gates), world, observe=observe, errors=metrics.errors)
+    reviews = review_handlers(policy, lookups, settings.known, observe=observe, errors=metrics.errors)
+    large = LargeReviews(
+        StartMessage(configuration, settings.gates), lookups, observe=observe, errors=metrics.errors
+    )
     handlers = {
         **{path: _once(synced, large.wrap(handler)) for path, handler in reviews.items()},
         **conversion_handlers(names, metrics.errors),

@@ -18,7 +18,7 @@ from admitq.runtime.errors import ApiError
 from admitq.runtime.rate_limit import CallPriority, call_priority
 from admitq.runtime.resources import PODS, Resource
 from admitq.workloads import admission_status
-from admitq.workloads.transitions import is_condition_true, is_reserved, condition_since
+from admitq.workloads.transitions import condition_since, is_condition_true, is_reserved
 from admitq_api import conditions
 from admitq_api.conditions import ConditionType, format_time, parse_time
 from admitq_api.json_objects import JsonObject, value_at

@@ -30,7 +30,10 @@ def value_changed(change: Change) -> bool:
 def decide(kinds: Kinds, priority_class: JsonObject, workload: JsonObject) -> Plan | None:
     """Give an unfinished Workload its class's value; None if it has that."""
     value = priority_class.get("value") or 0
-    if is_condition_true(workload, ConditionType.FINISHED) or value_at(workload, ("spec", "priority")) == value:
+    if (
+        is_condition_true(workload, ConditionType.FINISHED)
+        or value_at(workload, ("spec", "priority")) == value
+    ):
         return None
     return plan(Patch(kinds.workloads, workload, (PatchStep({"spec": {"priority": value}}),), CONCERN))
 

@@ -57,7 +57,7 @@ from admitq.integrations.ownership import MAX_OWNER_DEPTH, get_controller, is_gr
 from admitq.runtime.kinds import kinds_of
 from admitq.runtime.resources import LIMIT_RANGES, NAMESPACES, PRIORITY_CLASSES, RUNTIME_CLASSES, Resource
 from admitq.runtime.store import Change, Index, Key
-from admitq.workloads.transitions import is_condition_true, is_admitted
+from admitq.workloads.transitions import is_admitted, is_condition_true
 from admitq_api.conditions import ConditionType, find_condition
 from admitq_api.json_objects import JsonObject, value_at
 from admitq_api.labels import Names
@@ -167,7 +167,11 @@ def _lets_run(workload: JsonObject | None) -> Sequence[object] | None:
     if workload is None:
         return None
     ends = (ConditionType.FINISHED, ConditionType.EVICTED)
-    return [get_controller(workload), is_admitted(workload), *(is_condition_true(workload, one) for one in ends)]
+    return [
+        get_controller(workload),
+        is_admitted(workload),
+        *(is_condition_true(workload, one) for one in ends),
+    ]
 
 
 class _WorkloadKeys:

@@ -305,5 +305,9 @@ def _has_reservation(obj: dict[str, Any], admission: Admission) -> bool:
     """Whether the Workload has exactly this reservation. Another program may have written a different one."""
     stated = (obj.get("status") or {}).get("admission")
     with suppress(MalformedField):
-        return is_reserved(obj) and bool(stated) and read_admission(stated, requested_pod_counts(obj)) == admission
+        return (
+            is_reserved(obj)
+            and bool(stated)
+            and read_admission(stated, requested_pod_counts(obj)) == admission
+        )
     return False

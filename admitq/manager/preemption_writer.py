@@ -14,7 +14,13 @@ from admitq.runtime.rate_limit import CallPriority, call_priority
 from admitq.translate import messages
 from admitq.translate.messages import EffectivePriority
 from admitq.workloads.evictions import eviction_event_reason
-from admitq.workloads.transitions import StatusTransition, find_condition, is_condition_true, holds_quota, is_reserved
+from admitq.workloads.transitions import (
+    StatusTransition,
+    find_condition,
+    holds_quota,
+    is_condition_true,
+    is_reserved,
+)
 from admitq_api.conditions import ConditionType, Reason
 from admitq_api.labels import Names
 

@@ -11,7 +11,13 @@ from typing import Final, NamedTuple, Protocol
 
 from admitq.core.model import Instant
 from admitq.workloads.admission_patches import queued_since
-from admitq.workloads.transitions import find_condition, count_evictions, is_condition_true, is_reserved, condition_since
+from admitq.workloads.transitions import (
+    condition_since,
+    count_evictions,
+    find_condition,
+    is_condition_true,
+    is_reserved,
+)
 from admitq_api.conditions import SECOND, ConditionType, Reason, get_metric_reason
 from admitq_api.json_objects import JsonObject, value_at
 
@@ -65,7 +71,11 @@ class WorkloadVersions:
 
     def has_become_true(self, type: ConditionType) -> bool:  # noqa: A002 the API's name
         """Whether a condition became True."""
-        return self.new is not None and not is_condition_true(self.old, type) and is_condition_true(self.new, type)
+        return (
+            self.new is not None
+            and not is_condition_true(self.old, type)
+            and is_condition_true(self.new, type)
+        )
 
     def seconds_since(self, type: ConditionType) -> float:  # noqa: A002 the API's name
         """Return the seconds since the last transition of a condition."""
@@ -141,7 +151,9 @@ def _count_release(versions: WorkloadVersions, metrics: TransitionMetrics) -> No
     """Record the end of an eviction: the Workload waits again, has finished, or was deleted."""
     former, last = versions.old, versions.last_seen
     held = is_reserved(former) and not is_condition_true(former, ConditionType.FINISHED)
-    holds_on = versions.new is not None and is_reserved(last) and not is_condition_true(last, ConditionType.FINISHED)
+    holds_on = (
+        versions.new is not None and is_reserved(last) and not is_condition_true(last, ConditionType.FINISHED)
+    )
     if held and not holds_on and is_condition_true(last, ConditionType.EVICTED):
         reason = (find_condition(last, ConditionType.EVICTED) or {}).get("reason", "")
         metrics.quota_released(

@@ -41,7 +41,9 @@ def metadata_key_of(configured: "process_sections.CustomLabelSection") -> Metada
     return MetadataKey("labels", configured.source_label_key or configured.name)
 
 
-def metadata_copied_to_workloads(labels: "Iterable[process_sections.CustomLabelSection]") -> tuple[MetadataKey, ...]:
+def metadata_copied_to_workloads(
+    labels: "Iterable[process_sections.CustomLabelSection]",
+) -> tuple[MetadataKey, ...]:
     """What the Workload of a job gets from the job, so that metrics can take it from the Workload."""
     return tuple(metadata_key_of(one) for one in labels if one.source_kind == LabelSource.WORKLOAD)
 

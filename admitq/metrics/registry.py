@@ -11,11 +11,11 @@ from typing import Any, Final
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
 from prometheus_client.exposition import generate_latest
 
-from admitq.metrics.custom_labels import NO_LABELS, SERIES_PREFIX, SeriesLabel, SeriesLabels, LabelSource
+from admitq.metrics.custom_labels import NO_LABELS, SERIES_PREFIX, LabelSource, SeriesLabel, SeriesLabels
 from admitq.metrics.table import (
-    NAME_LABELS,
     FROM_CLUSTER_QUEUE_AND_WORKLOAD,
     FROM_LOCAL_QUEUE_AND_WORKLOAD,
+    NAME_LABELS,
     SERIES_BY_NAME_LABELS,
     SERIES_WITHOUT_NAME,
     TABLE,
@@ -107,19 +107,25 @@ class Metrics:
 
     def increment(self, name: str, by: float = 1, /, **labels: str) -> None:
         """Count something that happened."""
-        series = self._series[name].labels(**labels, **self._missing_custom_labels(name, labels), replica_role=self.role)
+        series = self._series[name].labels(
+            **labels, **self._missing_custom_labels(name, labels), replica_role=self.role
+        )
         assert isinstance(series, Counter), name  # noqa: S101
         series.inc(by)
 
     def observe(self, name: str, seconds: float, /, **labels: str) -> None:
         """Record a duration; a clock that went backwards counts as no time."""
-        series = self._series[name].labels(**labels, **self._missing_custom_labels(name, labels), replica_role=self.role)
+        series = self._series[name].labels(
+            **labels, **self._missing_custom_labels(name, labels), replica_role=self.role
+        )
         assert isinstance(series, Histogram), name  # noqa: S101
         series.observe(max(0.0, seconds))
 
     def set(self, name: str, value: float, /, **labels: str) -> None:
         """State how much there is now."""
-        series = self._series[name].labels(**labels, **self._missing_custom_labels(name, labels), replica_role=self.role)
+        series = self._series[name].labels(
+            **labels, **self._missing_custom_labels(name, labels), replica_role=self.role
+        )
         assert isinstance(series, Gauge), name  # noqa: S101
         series.set(value)
 
@@ -182,7 +188,9 @@ class Metrics:
         """Whether there are custom labels from a kind."""
         return bool(self._custom.names((source,)))
 
-    def labels_from_object(self, series: str, source: LabelSource, obj: Mapping[str, Any] | None) -> Mapping[str, str]:
+    def labels_from_object(
+        self, series: str, source: LabelSource, obj: Mapping[str, Any] | None
+    ) -> Mapping[str, str]:
         """The custom labels that an object gives a series which does not name it; none if it has none."""
         return self._custom.values(source, obj) if source in self._carries[series] else NO_LABELS
 
@@ -208,7 +216,9 @@ class Metrics:
             return
         values = self._described[source, key] = self._custom.values(source, obj)
         for parts in NAME_LABELS[source]:
-            carrying = (name for name in SERIES_BY_NAME_LABELS[source, parts] if source in self._carries[name])
+            carrying = (
+                name for name in SERIES_BY_NAME_LABELS[source, parts] if source in self._carries[name]
+            )
             self._move_gauges(carrying, dict(zip(parts, key, strict=True)), values)
 
     def _move_gauges(

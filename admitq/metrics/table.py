@@ -88,7 +88,13 @@ TABLE: Final[tuple[Series, ...]] = (
         ("cluster_queue", "result"),
         label_sources=FROM_CLUSTER_QUEUE,
     ),
-    Series("pending_workloads", _G, "Workloads that wait", ("cluster_queue", "status"), label_sources=FROM_CLUSTER_QUEUE_AND_WORKLOAD),
+    Series(
+        "pending_workloads",
+        _G,
+        "Workloads that wait",
+        ("cluster_queue", "status"),
+        label_sources=FROM_CLUSTER_QUEUE_AND_WORKLOAD,
+    ),
     Series(
         "pending_scheduling_hashes",
         _G,
@@ -96,8 +102,16 @@ TABLE: Final[tuple[Series, ...]] = (
         ("cluster_queue", "status"),
         label_sources=FROM_CLUSTER_QUEUE,
     ),
-    Series("finished_workloads", _G, "Finished workloads that still exist", _CQ, label_sources=FROM_CLUSTER_QUEUE),
-    Series("quota_reserved_workloads_total", _C, "Workloads that got quota", _CQ_CLASS, label_sources=FROM_CLUSTER_QUEUE),
+    Series(
+        "finished_workloads", _G, "Finished workloads that still exist", _CQ, label_sources=FROM_CLUSTER_QUEUE
+    ),
+    Series(
+        "quota_reserved_workloads_total",
+        _C,
+        "Workloads that got quota",
+        _CQ_CLASS,
+        label_sources=FROM_CLUSTER_QUEUE,
+    ),
     Series("admitted_workloads_total", _C, "Workloads admitted", _CQ_CLASS, label_sources=FROM_CLUSTER_QUEUE),
     Series("finished_workloads_total", _C, "Workloads finished", _CQ_CLASS, label_sources=FROM_CLUSTER_QUEUE),
     Series(
@@ -107,7 +121,13 @@ TABLE: Final[tuple[Series, ...]] = (
         _CQ,
         label_sources=FROM_CLUSTER_QUEUE,
     ),
-    Series("quota_reserved_wait_time_seconds", _H, "From queued to quota reserved", _CQ_CLASS, label_sources=FROM_CLUSTER_QUEUE),
+    Series(
+        "quota_reserved_wait_time_seconds",
+        _H,
+        "From queued to quota reserved",
+        _CQ_CLASS,
+        label_sources=FROM_CLUSTER_QUEUE,
+    ),
     Series(
         "admission_wait_time_seconds",
         _H,
@@ -117,9 +137,19 @@ TABLE: Final[tuple[Series, ...]] = (
         label_sources=FROM_CLUSTER_QUEUE,
     ),
     Series(
-        "admission_checks_wait_time_seconds", _H, "From quota reserved to admitted", _CQ_CLASS, label_sources=FROM_CLUSTER_QUEUE
+        "admission_checks_wait_time_seconds",
+        _H,
+        "From quota reserved to admitted",
+        _CQ_CLASS,
+        label_sources=FROM_CLUSTER_QUEUE,
     ),
-    Series("ready_wait_time_seconds", _H, "From queued to all pods ready", _CQ_CLASS, label_sources=FROM_CLUSTER_QUEUE),
+    Series(
+        "ready_wait_time_seconds",
+        _H,
+        "From queued to all pods ready",
+        _CQ_CLASS,
+        label_sources=FROM_CLUSTER_QUEUE,
+    ),
     Series(
         "admitted_until_ready_wait_time_seconds",
         _H,
@@ -128,7 +158,12 @@ TABLE: Final[tuple[Series, ...]] = (
         label_sources=FROM_CLUSTER_QUEUE,
     ),
     Series(
-        "execution_time_seconds", _H, "From admitted to finished", _CQ_CLASS, LONG_WAIT_BUCKETS, label_sources=FROM_CLUSTER_QUEUE
+        "execution_time_seconds",
+        _H,
+        "From admitted to finished",
+        _CQ_CLASS,
+        LONG_WAIT_BUCKETS,
+        label_sources=FROM_CLUSTER_QUEUE,
     ),
     Series(
         "pods_ready_to_evicted_time_seconds",
@@ -144,7 +179,13 @@ TABLE: Final[tuple[Series, ...]] = (
         ("cluster_queue", "reason"),
         label_sources=FROM_CLUSTER_QUEUE,
     ),
-    Series("evicted_workloads_total", _C, "Evictions", ("cluster_queue", *_EVICTION), label_sources=FROM_CLUSTER_QUEUE),
+    Series(
+        "evicted_workloads_total",
+        _C,
+        "Evictions",
+        ("cluster_queue", *_EVICTION),
+        label_sources=FROM_CLUSTER_QUEUE,
+    ),
     Series(
         "evicted_workloads_once_total",
         _C,
@@ -153,12 +194,28 @@ TABLE: Final[tuple[Series, ...]] = (
         label_sources=FROM_CLUSTER_QUEUE,
     ),
     Series(
-        "preempted_workloads_total", _C, "Preemptions", ("preempting_cluster_queue", "reason"), label_sources=FROM_CLUSTER_QUEUE
+        "preempted_workloads_total",
+        _C,
+        "Preemptions",
+        ("preempting_cluster_queue", "reason"),
+        label_sources=FROM_CLUSTER_QUEUE,
     ),
-    Series("reserving_active_workloads", _G, "Workloads that hold quota", _CQ, label_sources=FROM_CLUSTER_QUEUE),
-    Series("admitted_active_workloads", _G, "Workloads admitted and not finished", _CQ, label_sources=FROM_CLUSTER_QUEUE_AND_WORKLOAD),
     Series(
-        "cluster_queue_status", _G, "1 for the current status", ("cluster_queue", "status"), label_sources=FROM_CLUSTER_QUEUE
+        "reserving_active_workloads", _G, "Workloads that hold quota", _CQ, label_sources=FROM_CLUSTER_QUEUE
+    ),
+    Series(
+        "admitted_active_workloads",
+        _G,
+        "Workloads admitted and not finished",
+        _CQ,
+        label_sources=FROM_CLUSTER_QUEUE_AND_WORKLOAD,
+    ),
+    Series(
+        "cluster_queue_status",
+        _G,
+        "1 for the current status",
+        ("cluster_queue", "status"),
+        label_sources=FROM_CLUSTER_QUEUE,
     ),
     Series(
         "unadmitted_workloads",
@@ -188,11 +245,35 @@ TABLE: Final[tuple[Series, ...]] = (
         ("cluster_queue", "cohort"),
         label_sources=FROM_CLUSTER_QUEUE,
     ),
-    Series("cluster_queue_resource_reservation", _G, "Quota reserved", _CQ_QUOTA, label_sources=FROM_CLUSTER_QUEUE),
-    Series("cluster_queue_resource_usage", _G, "Quota used by admitted workloads", _CQ_QUOTA, label_sources=FROM_CLUSTER_QUEUE),
+    Series(
+        "cluster_queue_resource_reservation",
+        _G,
+        "Quota reserved",
+        _CQ_QUOTA,
+        label_sources=FROM_CLUSTER_QUEUE,
+    ),
+    Series(
+        "cluster_queue_resource_usage",
+        _G,
+        "Quota used by admitted workloads",
+        _CQ_QUOTA,
+        label_sources=FROM_CLUSTER_QUEUE,
+    ),
     Series("cluster_queue_nominal_quota", _G, "Nominal quota", _CQ_QUOTA, label_sources=FROM_CLUSTER_QUEUE),
-    Series("cluster_queue_borrowing_limit", _G, "Borrowing limit, +Inf if unset", _CQ_QUOTA, label_sources=FROM_CLUSTER_QUEUE),
-    Series("cluster_queue_lending_limit", _G, "Lending limit, +Inf if unset", _CQ_QUOTA, label_sources=FROM_CLUSTER_QUEUE),
+    Series(
+        "cluster_queue_borrowing_limit",
+        _G,
+        "Borrowing limit, +Inf if unset",
+        _CQ_QUOTA,
+        label_sources=FROM_CLUSTER_QUEUE,
+    ),
+    Series(
+        "cluster_queue_lending_limit",
+        _G,
+        "Lending limit, +Inf if unset",
+        _CQ_QUOTA,
+        label_sources=FROM_CLUSTER_QUEUE,
+    ),
     Series(
         "cohort_info",
         _G,
@@ -235,9 +316,27 @@ TABLE: Final[tuple[Series, ...]] = (
         ("cohort",),
         label_sources=FROM_CLUSTER_QUEUE,
     ),
-    Series("local_queue_pending_workloads", _G, "Workloads that wait", (*_LQ, "status"), label_sources=FROM_LOCAL_QUEUE),
-    Series("local_queue_finished_workloads", _G, "Finished workloads that still exist", _LQ, label_sources=FROM_LOCAL_QUEUE),
-    Series("local_queue_reserving_active_workloads", _G, "Workloads that hold quota", _LQ, label_sources=FROM_LOCAL_QUEUE),
+    Series(
+        "local_queue_pending_workloads",
+        _G,
+        "Workloads that wait",
+        (*_LQ, "status"),
+        label_sources=FROM_LOCAL_QUEUE,
+    ),
+    Series(
+        "local_queue_finished_workloads",
+        _G,
+        "Finished workloads that still exist",
+        _LQ,
+        label_sources=FROM_LOCAL_QUEUE,
+    ),
+    Series(
+        "local_queue_reserving_active_workloads",
+        _G,
+        "Workloads that hold quota",
+        _LQ,
+        label_sources=FROM_LOCAL_QUEUE,
+    ),
     Series(
         "local_queue_admitted_active_workloads",
         _G,
@@ -246,11 +345,33 @@ TABLE: Final[tuple[Series, ...]] = (
         label_sources=FROM_LOCAL_QUEUE_AND_WORKLOAD,
     ),
     Series(
-        "local_queue_quota_reserved_workloads_total", _C, "Workloads that got quota", _LQ_CLASS, label_sources=FROM_LOCAL_QUEUE
+        "local_queue_quota_reserved_workloads_total",
+        _C,
+        "Workloads that got quota",
+        _LQ_CLASS,
+        label_sources=FROM_LOCAL_QUEUE,
     ),
-    Series("local_queue_admitted_workloads_total", _C, "Workloads admitted", _LQ_CLASS, label_sources=FROM_LOCAL_QUEUE_AND_WORKLOAD),
-    Series("local_queue_finished_workloads_total", _C, "Workloads finished", _LQ_CLASS, label_sources=FROM_LOCAL_QUEUE),
-    Series("local_queue_evicted_workloads_total", _C, "Evictions", (*_LQ, *_EVICTION), label_sources=FROM_LOCAL_QUEUE),
+    Series(
+        "local_queue_admitted_workloads_total",
+        _C,
+        "Workloads admitted",
+        _LQ_CLASS,
+        label_sources=FROM_LOCAL_QUEUE_AND_WORKLOAD,
+    ),
+    Series(
+        "local_queue_finished_workloads_total",
+        _C,
+        "Workloads finished",
+        _LQ_CLASS,
+        label_sources=FROM_LOCAL_QUEUE,
+    ),
+    Series(
+        "local_queue_evicted_workloads_total",
+        _C,
+        "Evictions",
+        (*_LQ, *_EVICTION),
+        label_sources=FROM_LOCAL_QUEUE,
+    ),
     Series(
         "local_queue_quota_reserved_wait_time_seconds",
         _H,
@@ -259,7 +380,11 @@ TABLE: Final[tuple[Series, ...]] = (
         label_sources=FROM_LOCAL_QUEUE,
     ),
     Series(
-        "local_queue_admission_wait_time_seconds", _H, "From queued to admitted", _LQ_CLASS, label_sources=FROM_LOCAL_QUEUE_AND_WORKLOAD
+        "local_queue_admission_wait_time_seconds",
+        _H,
+        "From queued to admitted",
+        _LQ_CLASS,
+        label_sources=FROM_LOCAL_QUEUE_AND_WORKLOAD,
     ),
     Series(
         "local_queue_admission_checks_wait_time_seconds",
@@ -269,7 +394,11 @@ TABLE: Final[tuple[Series, ...]] = (
         label_sources=FROM_LOCAL_QUEUE,
     ),
     Series(
-        "local_queue_ready_wait_time_seconds", _H, "From queued to all pods ready", _LQ_CLASS, label_sources=FROM_LOCAL_QUEUE
+        "local_queue_ready_wait_time_seconds",
+        _H,
+        "From queued to all pods ready",
+        _LQ_CLASS,
+        label_sources=FROM_LOCAL_QUEUE,
     ),
     Series(
         "local_queue_admitted_until_ready_wait_time_seconds",
@@ -286,9 +415,19 @@ TABLE: Final[tuple[Series, ...]] = (
         LONG_WAIT_BUCKETS,
         label_sources=FROM_LOCAL_QUEUE,
     ),
-    Series("local_queue_status", _G, "1 for the current status", (*_LQ, "active"), label_sources=FROM_LOCAL_QUEUE),
-    Series("local_queue_resource_reservation", _G, "Quota reserved", _LQ_QUOTA, label_sources=FROM_LOCAL_QUEUE),
-    Series("local_queue_resource_usage", _G, "Quota used by admitted workloads", _LQ_QUOTA, label_sources=FROM_LOCAL_QUEUE),
+    Series(
+        "local_queue_status", _G, "1 for the current status", (*_LQ, "active"), label_sources=FROM_LOCAL_QUEUE
+    ),
+    Series(
+        "local_queue_resource_reservation", _G, "Quota reserved", _LQ_QUOTA, label_sources=FROM_LOCAL_QUEUE
+    ),
+    Series(
+        "local_queue_resource_usage",
+        _G,
+        "Quota used by admitted workloads",
+        _LQ_QUOTA,
+        label_sources=FROM_LOCAL_QUEUE,
+    ),
     Series(
         "local_queue_unadmitted_workloads",
         _G,
@@ -356,7 +495,13 @@ TABLE: Final[tuple[Series, ...]] = (
     ),
     Series("webhook_reviews_total", _C, "Reviews by verdict", ("path", "result")),
     Series("webhook_review_duration_seconds", _H, "Time to a verdict", ("path",), ATTEMPT_BUCKETS),
-    Series("shadow_decisions_total", _C, "Decisions that a shadow compared with its own", _CQ, label_sources=FROM_CLUSTER_QUEUE),
+    Series(
+        "shadow_decisions_total",
+        _C,
+        "Decisions that a shadow compared with its own",
+        _CQ,
+        label_sources=FROM_CLUSTER_QUEUE,
+    ),
     Series(
         "shadow_disagreements_total",
         _C,
@@ -401,7 +546,9 @@ SERIES_WITHOUT_NAME: Final[Mapping[LabelSource, tuple[str, ...]]] = {
         series.name
         for series in TABLE
         if source in series.label_sources
-        and not any(series.name in SERIES_BY_NAME_LABELS[source, parts] for parts in NAME_LABELS.get(source, ()))
+        and not any(
+            series.name in SERIES_BY_NAME_LABELS[source, parts] for parts in NAME_LABELS.get(source, ())
+        )
     )
     for source in LabelSource
 }

@@ -158,7 +158,11 @@ def _configured(files: Files) -> tuple[Settings, ReadOptions, tuple[Integration,
         raise InputError(_configuration_problem(document, line) for line in error.problems) from None
     if configuration.api_group != names.group:
         raise document.error(("apiGroup",), f"write {names.group}, which the scenario is written for")
-    return configured_core_settings(configuration, gates), configured_read_options(configuration, gates), custom
+    return (
+        configured_core_settings(configuration, gates),
+        configured_read_options(configuration, gates),
+        custom,
+    )
 
 
 def _configuration_problem(document: Document, line: str) -> Problem:

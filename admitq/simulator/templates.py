@@ -15,7 +15,7 @@ from admitq.metrics.custom_labels import MetadataKey
 from admitq.simulator.documents import FieldPath, field_path
 from admitq.translate.read_options import ReadOptions
 from admitq.translate.workloads import read_workload
-from admitq.workloads.job_workloads import PriorityClasses, PriorityClassMissing, NoPodSets, new_workload
+from admitq.workloads.job_workloads import NoPodSets, PriorityClasses, PriorityClassMissing, new_workload
 from admitq_api.json_objects import JsonObject, value_at, with_value
 from admitq_api.labels import Names
 from admitq_api.stored_fields import MalformedField

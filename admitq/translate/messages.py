@@ -232,7 +232,9 @@ def bypassed_condition(refusal: Refusal) -> Explanation:
 _UNWRITTEN_PREFIX: Final = "The reservation in ClusterQueue "
 
 
-def unwritten_reservation(cluster_queue: str, error: str, at: Instant, retry_delay: Instant | None = None) -> Explanation:
+def unwritten_reservation(
+    cluster_queue: str, error: str, at: Instant, retry_delay: Instant | None = None
+) -> Explanation:
     """Reason and message of QuotaReserved=False for a reservation that cannot be written.
 
     Args:
@@ -241,9 +243,7 @@ def unwritten_reservation(cluster_queue: str, error: str, at: Instant, retry_del
         at: when; it makes each such message another one.
         retry_delay: nanoseconds until the Workload is evaluated again; None if that is not known.
     """
-    message = (
-        f"{_UNWRITTEN_PREFIX}{cluster_queue} could not be written at {format_time(at)}: {error}; it is retried"
-    )
+    message = f"{_UNWRITTEN_PREFIX}{cluster_queue} could not be written at {format_time(at)}: {error}; it is retried"
     after = "" if retry_delay is None else f" after {retry_delay / SECOND:g}s"
     return Explanation(Reason.PENDING_EVALUATION, message + after)
 

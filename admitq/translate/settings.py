@@ -54,7 +54,9 @@ def configured_core_settings(configuration: Configuration, gates: FeatureGates) 
     )
 
 
-def configured_pods_ready(configuration: Configuration, gates: FeatureGates) -> sections.WaitForPodsReady | None:
+def configured_pods_ready(
+    configuration: Configuration, gates: FeatureGates
+) -> sections.WaitForPodsReady | None:
     """What applies to workloads whose pods do not become ready; None where nobody looks at that."""
     return None if gates[Gate.DISABLE_WAIT_FOR_PODS_READY] else configuration.wait_for_pods_ready
 

@@ -76,7 +76,9 @@ def read_quota_holder(obj: JsonObject) -> Workload:
     )
 
 
-def _read_admission_gates(obj: JsonObject, state: list[Any], names: Names, how: ReadOptions) -> tuple[str, ...]:
+def _read_admission_gates(
+    obj: JsonObject, state: list[Any], names: Names, how: ReadOptions
+) -> tuple[str, ...]:
     """Read the admission gates of a Workload: those of its annotation, or else those that its status reports.
 
     A reported gate applies until the status reports its removal.

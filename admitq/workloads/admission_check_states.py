@@ -48,7 +48,9 @@ def find_check(checks: Iterable[JsonObject], name: str) -> JsonObject | None:
     return next((check for check in checks if check.get("name") == name), None)
 
 
-def update_check(checks: Iterable[JsonObject], stated: AdmissionCheckReport, now: int) -> list[dict[str, Any]]:
+def update_check(
+    checks: Iterable[JsonObject], stated: AdmissionCheckReport, now: int
+) -> list[dict[str, Any]]:
     """The checks with what is stated of one of them, which is appended if it is not listed.
 
     The time of the last transition moves only with the state. Message, updates of podsets and the wait are

@@ -237,7 +237,9 @@ def _workload_spec(case: JobSource) -> dict[str, Any]:
         problem = composition.find_problem(case.job or {}, case.names, case.conventions.label_keys_to_copy)
         if problem is not None:
             raise WorkloadNotPossible(problem)
-        if (differing := find_role_mismatch(_active_members_by_role(case.job or {}, composition))) is not None:
+        if (
+            differing := find_role_mismatch(_active_members_by_role(case.job or {}, composition))
+        ) is not None:
             raise RoleMismatch(differing)
     pod_sets = workload_pod_sets(case)
     if not pod_sets:
@@ -258,7 +260,7 @@ def new_workload(case: JobSource) -> dict[str, Any]:
 
     Raises:
         PriorityClassMissing: its priority cannot be told.
-        Unfit: the job is a group that is not complete, or not of one mind; or it has no podsets.
+        WorkloadNotPossible: the job is a group that is not complete, or not of one mind; or it has no podsets.
     """
     job, names = case.job or {}, case.names
     metadata = job["metadata"]
@@ -358,10 +360,12 @@ def spec_patch(case: JobSource, workload: JsonObject) -> dict[str, Any]:
 
     Raises:
         PriorityClassMissing: the priority cannot be told.
-        Unfit: the job is a group that is not complete, or not of one mind; or it has no podsets.
+        WorkloadNotPossible: the job is a group that is not complete, or not of one mind; or it has no podsets.
     """
     present = value_at(workload, ("spec",), {})
-    changed = create_merge_patch({field: present.get(field) for field in _FIELDS_FROM_JOB}, _workload_spec(case))
+    changed = create_merge_patch(
+        {field: present.get(field) for field in _FIELDS_FROM_JOB}, _workload_spec(case)
+    )
     return {"spec": changed} if changed else {}
 
 

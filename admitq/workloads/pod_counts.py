@@ -29,4 +29,6 @@ def covered_pod_counts(workload: JsonObject) -> dict[str, int]:
     program may have assigned fewer pods than the podset has.
     """
     wanted = requested_pod_counts(workload)
-    return {name: min(count, wanted.get(name, count)) for name, count in assigned_pod_counts(workload).items()}
+    return {
+        name: min(count, wanted.get(name, count)) for name, count in assigned_pod_counts(workload).items()
+    }

@@ -60,7 +60,7 @@ class PodSetInfo:
         """Both together; name and count are this one's.
 
         Raises:
-            Conflict: they give one key two values.
+            InjectionConflict: they give one key two values.
         """
         return replace(
             self,
@@ -93,11 +93,13 @@ def injected_annotations(names: Names) -> frozenset[str]:
     return frozenset({names.workload, names.workload_slice_name})
 
 
-def pod_set_infos(workload: JsonObject, flavors: FlavorLookup, names: Names, marks: InjectedMarks) -> list[PodSetInfo]:
+def pod_set_infos(
+    workload: JsonObject, flavors: FlavorLookup, names: Names, marks: InjectedMarks
+) -> list[PodSetInfo]:
     """What the Workload's admission, and then its admission checks in their order, give each podset.
 
     Raises:
-        Conflict: two parts of the admission contradict each other.
+        InjectionConflict: two parts of the admission contradict each other.
         FlavorMissing: an assigned flavor is not known.
     """
     assignments = value_at(workload, ("status", "admission", "podSetAssignments"), [])
@@ -127,7 +129,7 @@ def flavor_infos(workload: JsonObject, flavors: FlavorLookup) -> list[PodSetInfo
     """What the assigned flavors alone give each podset: a selector of their nodes, and their tolerations.
 
     Raises:
-        Conflict: the flavors of one podset contradict each other.
+        InjectionConflict: the flavors of one podset contradict each other.
         FlavorMissing: an assigned flavor is not known.
     """
     assignments = value_at(workload, ("status", "admission", "podSetAssignments"), [])
@@ -182,7 +184,7 @@ def inject_into_template(template: JsonObject, info: PodSetInfo) -> JsonObject:
     """The template with what the admission gives it.
 
     Raises:
-        Conflict: the template has another value for a label, an annotation or a node selector.
+        InjectionConflict: the template has another value for a label, an annotation or a node selector.
     """
     result = template
     for path, added in (
@@ -204,7 +206,9 @@ def inject_into_template(template: JsonObject, info: PodSetInfo) -> JsonObject:
     return result
 
 
-def restore_template(template: JsonObject, original: JsonObject, keep_labels: Iterable[str] = ()) -> JsonObject:
+def restore_template(
+    template: JsonObject, original: JsonObject, keep_labels: Iterable[str] = ()
+) -> JsonObject:
     """The template with all that injections change taken from the original.
 
     ``keep_labels`` are labels that the template has by nature and that the original may lack.
@@ -264,7 +268,8 @@ def sanitise_template(template: JsonObject, drop_labels: Iterable[str] = ()) -> 
     for name in _CONTAINER_LISTS:
         if spec.get(name):
             spec[name] = [
-                _drop_repeated_items(_set_default_protocols(one), _MERGE_KEYS_OF_CONTAINERS) for one in spec[name]
+                _drop_repeated_items(_set_default_protocols(one), _MERGE_KEYS_OF_CONTAINERS)
+                for one in spec[name]
             ]
     kept = {key: value for key, value in metadata.items() if value}
     return {

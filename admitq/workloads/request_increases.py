@@ -29,11 +29,15 @@ class RequestIncrease(NamedTuple):
     def __str__(self) -> str:
         """Tell what is asked for and what was granted."""
         if self.additional_pods:
-            return f"podset {self.pod_set} asks for {self.requested_count} pods, {self.granted_count} admitted"
+            return (
+                f"podset {self.pod_set} asks for {self.requested_count} pods, {self.granted_count} admitted"
+            )
         return f"pods of podset {self.pod_set} ask for more {self.resource} than was admitted"
 
 
-def find_request_increases(wanted: Sequence[JsonObject], granted: Sequence[JsonObject]) -> list[RequestIncrease]:
+def find_request_increases(
+    wanted: Sequence[JsonObject], granted: Sequence[JsonObject]
+) -> list[RequestIncrease]:
     """Compare podsets of a job, by name, with what it was granted; returns those that ask for more.
 
     Both are podsets as a Workload lists them. The webhook compares a job with what it was before.

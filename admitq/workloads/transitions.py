@@ -290,7 +290,9 @@ class StatusTransition:
 
     def add_pods_ready(self) -> None:
         """State that no pod is ready yet, where something is stated about quota and nothing about pods."""
-        if self.find_condition(ConditionType.QUOTA_RESERVED) is None or self.find_condition(ConditionType.PODS_READY):
+        if self.find_condition(ConditionType.QUOTA_RESERVED) is None or self.find_condition(
+            ConditionType.PODS_READY
+        ):
             return
         self.set_condition(ConditionType.PODS_READY, False, Reason.WAIT_FOR_START, NOT_ALL_PODS_READY)
 

@@ -39,7 +39,7 @@ class OneQueue:
         del name
         return False
 
-    def check_controllers(self, namespace: str, queue: str) -> frozenset[str]:
+    def admission_check_controllers(self, namespace: str, queue: str) -> frozenset[str]:
         """Return that queues have no admission checks."""
         del namespace, queue
         return frozenset()
@@ -48,14 +48,14 @@ class OneQueue:
         """Return that every namespace exists."""
         return {"kubernetes.io/metadata.name": name}
 
-    async def owner(
+    async def get_object(
         self, group: str, version: str, kind: str, namespace: str, name: str
     ) -> Mapping[str, Any] | None:
         """Return that there are no owners."""
         del group, version, kind, namespace, name
         return None
 
-    async def may(self, user: User, access: Access) -> bool:
+    async def is_allowed(self, user: User, access: Access) -> bool:
         """Return that no user may do anything."""
         del user, access
         return False
@@ -69,10 +69,10 @@ class OneQueue:
 async def serve(*, in_process: bool) -> None:
     """Serve until standard input ends. The first line of standard output is the port; then follows the CA."""
     settings = load_settings(None)
-    world = OneQueue()
+    lookups = OneQueue()
     policy = configured_policy(settings.configuration, settings.gates, settings.integrations)
-    handlers = review_handlers(policy, world, settings.known)
-    large = LargeReviews(StartMessage(settings.configuration, settings.gates), world)
+    handlers = review_handlers(policy, lookups, settings.known)
+    large = LargeReviews(StartMessage(settings.configuration, settings.gates), lookups)
     if not in_process:
         handlers = {path: large.wrap(handler) for path, handler in handlers.items()}
     authority = make_authority(time.time_ns(), name="bench")

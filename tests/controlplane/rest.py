@@ -10,7 +10,13 @@ from typing import Any, Final
 from admitq.integrations.ownership import get_controller
 from admitq.runtime.resources import JOBS
 from admitq.workloads.evictions import RequeueTime, reasons_requeued
-from admitq.workloads.transitions import is_condition_true, holds_quota, is_active, is_finished_or_deleting, is_reserved
+from admitq.workloads.transitions import (
+    holds_quota,
+    is_active,
+    is_condition_true,
+    is_finished_or_deleting,
+    is_reserved,
+)
 from admitq_api.conditions import ConditionType, Reason
 from admitq_api.json_objects import JsonObject, value_at
 from admitq_api.labels import Names
@@ -84,7 +90,9 @@ def facts(seen: Snapshot, subject: str, names: Names) -> dict[str, Any]:
 
 def _slices(workloads: Sequence[JsonObject]) -> list[JsonObject]:
     """The slices of an elastic job that are not over, the one with quota first."""
-    living = [one for one in workloads if _is_slice(one) and not is_condition_true(one, ConditionType.FINISHED)]
+    living = [
+        one for one in workloads if _is_slice(one) and not is_condition_true(one, ConditionType.FINISHED)
+    ]
     return sorted(living, key=is_reserved, reverse=True)
 
 
@@ -207,7 +215,11 @@ def _of_each(seen: Snapshot, now: str) -> Iterator[str]:
             yield f"{name} is admitted without quota"
         if not reserved and value_at(workload, ("status", "admission")) is not None:
             yield f"{name} has an admission without quota"
-        if reserved and is_condition_true(workload, ConditionType.EVICTED) and get_controller(workload) is not None:
+        if (
+            reserved
+            and is_condition_true(workload, ConditionType.EVICTED)
+            and get_controller(workload) is not None
+        ):
             yield f"{name} is evicted, and its quota is not released"
         if not is_active(workload):
             if reserved and get_controller(workload) is not None:

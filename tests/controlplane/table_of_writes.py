@@ -136,7 +136,7 @@ TABLE: Final[Mapping[str, tuple[Row, ...]]] = {
             "admit-without-job",
             (
                 "admission_patches.reservation_patch",
-                "transitions.await_pods",
+                "transitions.add_pods_ready",
                 "workload.report_awaited_pods",
                 "workload.drop_resource_requests",
             ),
@@ -182,7 +182,11 @@ TABLE: Final[Mapping[str, tuple[Row, ...]]] = {
             "say-why-it-waits",
             ("admission_patches.pending_patch", "workload.report_pending"),
             job_waits,
-            status(lambda one: one.set_condition(ConditionType.QUOTA_RESERVED, False, Reason.PENDING_EVALUATION, "m")),
+            status(
+                lambda one: one.set_condition(
+                    ConditionType.QUOTA_RESERVED, False, Reason.PENDING_EVALUATION, "m"
+                )
+            ),
             {**_STOPPED, "LocalQueues": {"lq": _queue(admitted=0, cpu=0, pending=1)}},
         ),
     ),
@@ -243,7 +247,12 @@ TABLE: Final[Mapping[str, tuple[Row, ...]]] = {
         ),
         Row(
             "evict-and-release-at-once",
-            ("transitions.evict", "transitions.requeue", "transitions.release", "transitions.not_started"),
+            (
+                "transitions.evict",
+                "transitions.requeue",
+                "transitions.release",
+                "transitions.reset_pods_ready",
+            ),
             job_runs,
             status(evict_and_release),
             {**_RUNS, "Evicted": _FORMERLY_EVICTED, "Requeued": "True NodeFailures"},
@@ -499,15 +508,17 @@ TABLE: Final[Mapping[str, tuple[Row, ...]]] = {
     "pods": (
         Row(
             "pods-not-ready-though-they-are",
-            ("transitions.pods_ready", "job._pods_ready"),
+            ("transitions.update_pods_ready", "job._pods_ready"),
             job_runs,
-            status(lambda one: one.set_condition(ConditionType.PODS_READY, False, Reason.WAIT_FOR_START, "m")),
+            status(
+                lambda one: one.set_condition(ConditionType.PODS_READY, False, Reason.WAIT_FOR_START, "m")
+            ),
             _RUNS,
             nothing,
         ),
         _alone(
             "pods-ready",
-            ("transitions.pods_ready", "job._pods_ready"),
+            ("transitions.update_pods_ready", "job._pods_ready"),
             alone_admitted,
             status(lambda one: one.update_pods_ready(admitted=True, ready=True)),
             {**_ADMITTED, "PodsReady": "True Started"},
@@ -540,7 +551,7 @@ TABLE: Final[Mapping[str, tuple[Row, ...]]] = {
         ),
         Row(
             "bookkeeping",
-            ("transitions.accumulate", "workload.record_execution_time"),
+            ("transitions.add_execution_time", "workload.record_execution_time"),
             job_runs,
             status(count_evictions),
             {**_RUNS, "evictions": [{"reason": "Preempted", "underlyingCause": "", "count": 2}]},

@@ -6,7 +6,7 @@ import pytest
 
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import JOBS
-from admitq.workloads.admission_check_states import AdmissionCheckState, AdmissionCheckReport
+from admitq.workloads.admission_check_states import AdmissionCheckReport, AdmissionCheckState
 from admitq_api.conditions import parse_time
 from admitq_api.json_objects import value_at
 from localcluster.installation import Installation
@@ -94,7 +94,11 @@ async def test_a_ready_check_admits_and_is_left_alone(stage: Stage, begin: Begin
 
 async def test_pending_check_holds_quota_and_reports_its_message(stage: Stage, begin: Begin) -> None:
     await queues(stage, "a")
-    begin(lambda _, check: AdmissionCheckReport(check["name"], AdmissionCheckState.PENDING, "nodes in 5 minutes"))
+    begin(
+        lambda _, check: AdmissionCheckReport(
+            check["name"], AdmissionCheckState.PENDING, "nodes in 5 minutes"
+        )
+    )
     await stage.job()
     await stage.until_told("Job", "j", "UpdatedAdmissionCheck", f"{stage.own('a')}: nodes in 5 minutes")
     assert await stage.condition("Admitted") == (
@@ -162,7 +166,9 @@ async def test_a_retry_stops_what_runs_and_starts_it_again(stage: Stage, begin: 
     def judge(_: dict[str, Any], check: Any) -> AdmissionCheckReport:
         updates = ({"name": "main", "nodeSelector": {"example.com/n": str(check.get("retryCount", 0))}},)
         state = answers["first"] if not check.get("retryCount") else AdmissionCheckState.READY
-        return AdmissionCheckReport(check["name"], state, pod_set_updates=updates if state == AdmissionCheckState.READY else ())
+        return AdmissionCheckReport(
+            check["name"], state, pod_set_updates=updates if state == AdmissionCheckState.READY else ()
+        )
 
     controller = begin(judge)
     await stage.job()
@@ -220,7 +226,9 @@ async def test_a_rejection_goes_before_a_retry(stage: Stage, begin: Begin) -> No
     def judge(_: dict[str, Any], check: Any) -> AdmissionCheckReport:
         retried = check["name"] == stage.own("a")
         message = "why" if check["name"] == stage.own("b") else ""
-        return AdmissionCheckReport(check["name"], AdmissionCheckState.RETRY if retried else AdmissionCheckState.REJECTED, message)
+        return AdmissionCheckReport(
+            check["name"], AdmissionCheckState.RETRY if retried else AdmissionCheckState.REJECTED, message
+        )
 
     begin(judge)
     await stage.job()

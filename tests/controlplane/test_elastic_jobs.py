@@ -289,7 +289,9 @@ async def test_what_ray_makes_grows_by_workers_that_are_held_until_there_is_quot
 
 async def slices(stage: Stage, job: PlayedJob) -> list[tuple[list[int], bool]]:
     """What the slices of a job ask for that are not over, and whether they have it."""
-    found = [one for one in await stage.workloads(job.name) if not is_condition_true(one, ConditionType.FINISHED)]
+    found = [
+        one for one in await stage.workloads(job.name) if not is_condition_true(one, ConditionType.FINISHED)
+    ]
     return [
         ([each["count"] for each in value_at(one, ("spec", "podSets"))], is_reserved(one)) for one in found
     ]

@@ -108,7 +108,9 @@ async def manager_evicted(life: Life) -> None:
     """What the dispatcher of several clusters writes."""
     target = ConditionType.DEACTIVATION_TARGET
     cause = Reason.EVICTED_ON_MANAGER_CLUSTER
-    await life.stage.transit(await life.workload(), lambda change: change.set_condition(target, True, cause, "there"))
+    await life.stage.transit(
+        await life.workload(), lambda change: change.set_condition(target, True, cause, "there")
+    )
 
 
 async def more_time(life: Life) -> None:

@@ -12,7 +12,7 @@ import yaml
 from admitq.controllers.provisioning.requests import PROVISIONING_REQUESTS
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import JOBS, POD_TEMPLATES, Resource
-from admitq.workloads.admission_check_states import AdmissionCheckState, AdmissionCheckReport
+from admitq.workloads.admission_check_states import AdmissionCheckReport, AdmissionCheckState
 from admitq_api.json_objects import value_at
 from admitq_api.labels import DEFAULT_GROUP
 from localcluster import crds
@@ -307,7 +307,9 @@ async def test_a_booking_counts_until_the_admission(
     await stage.create(stage.kinds.admission_checks, stage.own("more"), {"spec": spec})
     await queues(stage, "check", "more")
     done: set[str] = set()
-    other = begin(lambda _, listed: AdmissionCheckReport(listed["name"], AdmissionCheckState.READY) if done else None)
+    other = begin(
+        lambda _, listed: AdmissionCheckReport(listed["name"], AdmissionCheckState.READY) if done else None
+    )
     await stage.job()
     first = await autoscaler.request()
     await autoscaler.answer(first, "Provisioned")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from admitq.runtime.resources import JOBS
-from admitq.workloads.admission_check_states import AdmissionCheckState, AdmissionCheckReport
+from admitq.workloads.admission_check_states import AdmissionCheckReport, AdmissionCheckState
 from admitq_api.conditions import Reason
 from admitq_api.json_objects import value_at
 from localcluster.waiting import eventually

@@ -47,7 +47,9 @@ async def _reserve(stage: Stage, name: str) -> None:
             "clusterQueue": stage.own(name),
             "podSetAssignments": [assignment],
         }
-        transition.set_condition(ConditionType.QUOTA_RESERVED, True, Reason.QUOTA_RESERVED, "by another program")
+        transition.set_condition(
+            ConditionType.QUOTA_RESERVED, True, Reason.QUOTA_RESERVED, "by another program"
+        )
 
     await stage.transit(name, reserve)
 

@@ -70,7 +70,9 @@ def reserve(*, admit: bool, queue: str = "cq") -> Change:
                 message = f"Previously: {found.get('message', '')}"
                 transition.set_condition(former, False, Reason.QUOTA_RESERVED, message)
         if admit:
-            transition.set_condition(ConditionType.ADMITTED, True, Reason.ADMITTED, "The workload is admitted")
+            transition.set_condition(
+                ConditionType.ADMITTED, True, Reason.ADMITTED, "The workload is admitted"
+            )
             transition.status.pop("resourceRequests", None)
         return {**workload, "status": transition.status}
 

@@ -25,7 +25,7 @@ from admitq_api.labels import names_for
 from admitq_webhooks.policy import Policy
 from admitq_webhooks.routes import review_handlers
 from localcluster.waiting import eventually
-from tests.unit.webhooks.support import FakeWorld
+from tests.unit.webhooks.support import FakeLookups
 
 NAMES = names_for()
 PATH = "/mutate-batch-v1-job"
@@ -99,7 +99,7 @@ async def webhook() -> AsyncGenerator[Webhook]:
     policy = Policy(names=NAMES, integrations=load_integrations(), namespace_selector=LabelSelector())
     live = LiveCertificate()
     drops: list[str] = []
-    handler = route_by_path(review_handlers(policy, FakeWorld(), load_integrations()))
+    handler = route_by_path(review_handlers(policy, FakeLookups(), load_integrations()))
     server = Server(handler, tls=live.context, limits=LIMITS, on_drop=drops.append)
     _, port = await server.start("127.0.0.1", 0)
     found = Webhook(server, port, live, make_authority(time.time_ns(), name="test"), drops)
@@ -220,7 +220,9 @@ async def test_certificates_change_under_reviews_and_none_fails(webhook: Webhook
 
 async def test_a_replica_stops_under_reviews_and_none_fails(webhook: Webhook) -> None:
     policy = Policy(names=NAMES, integrations=load_integrations(), namespace_selector=LabelSelector())
-    other = Server(route_by_path(review_handlers(policy, FakeWorld(), load_integrations())), tls=webhook.live.context)
+    other = Server(
+        route_by_path(review_handlers(policy, FakeLookups(), load_integrations())), tls=webhook.live.context
+    )
     _, other_port = await other.start("127.0.0.1", 0)
     ports = [webhook.port, other_port]
     stop = asyncio.Event()

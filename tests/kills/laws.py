@@ -58,7 +58,11 @@ def _broken(
     if kind == "Workload":
         yield from _of_workload(obj, before)
         yield from _of_quota(now, names)
-        if is_reserved(before or {}) and not is_reserved(obj) and not is_condition_true(obj, ConditionType.FINISHED):
+        if (
+            is_reserved(before or {})
+            and not is_reserved(obj)
+            and not is_condition_true(obj, ConditionType.FINISHED)
+        ):
             yield from (f"gave back quota while {name} runs" for name in _running(obj, now))
         yield from _of_owners(now, names)
     elif kind == "Pod":
@@ -78,7 +82,9 @@ def _of_workload(obj: JsonObject, before: JsonObject | None) -> Iterator[str]:
         yield "is finished no longer"
     if is_condition_true(obj, ConditionType.ADMITTED) and not is_reserved(obj):
         yield "is admitted without quota"
-    rises = is_condition_true(obj, ConditionType.ADMITTED) and not is_condition_true(before or {}, ConditionType.ADMITTED)
+    rises = is_condition_true(obj, ConditionType.ADMITTED) and not is_condition_true(
+        before or {}, ConditionType.ADMITTED
+    )
     if rises and value_at(obj, ("spec", "active"), True) is False:
         yield "is admitted while inactive"
     if rises and is_condition_true(obj, ConditionType.FINISHED):

@@ -97,7 +97,8 @@ def test_gate_switches_metrics(tmp_path: Path, on: bool, configured: bool) -> No
     assert settings.has_local_queue_metrics is (on and configured)
     assert settings.has_cohort_metrics is on
     told = Told(
-        of_local_queues=lambda _: settings.has_local_queue_metrics, of_cohorts=settings.has_cohort_metrics
+        has_local_queue_series=lambda _: settings.has_local_queue_metrics,
+        has_cohort_series=settings.has_cohort_metrics,
     )
     told.measures.workloads.admitted(workload(), "cq", 4.0, 1.0)
     assert told.value("admitted_workloads_total", cluster_queue="cq") == 1

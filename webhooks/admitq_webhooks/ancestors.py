@@ -30,32 +30,34 @@ class AncestryUnknown(Exception):
         self.error = error
 
 
-async def has_managed_ancestor(job: Mapping[str, Any], namespace: str, policy: Policy, world: ClusterLookups) -> bool:
+async def has_managed_ancestor(
+    job: Mapping[str, Any], namespace: str, policy: Policy, lookups: ClusterLookups
+) -> bool:
     """Tell whether a job follows an ancestor that is queued.
 
     Raises:
-        Unclear: an owner does not exist, or owners are nested too deep.
+        AncestryUnknown: an owner does not exist, or owners are nested too deep.
         LookupFailed: an owner cannot be asked for.
     """
-    return (await find_lineage(job, namespace, policy, world)).ancestor is not None
+    return (await find_lineage(job, namespace, policy, lookups)).ancestor is not None
 
 
 async def find_lineage(
-    job: Mapping[str, Any], namespace: str, policy: Policy, world: ClusterLookups
+    job: Mapping[str, Any], namespace: str, policy: Policy, lookups: ClusterLookups
 ) -> AncestorSearchResult:
     """Return what the controller references of a job lead to.
 
     Raises:
-        Unclear: an owner does not exist, or owners are nested too deep.
+        AncestryUnknown: an owner does not exist, or owners are nested too deep.
         LookupFailed: an owner cannot be asked for.
     """
 
     async def find(owner: Owner) -> Mapping[str, Any] | None:
         # Owners are looked for where the request says the job is: what the job itself says may be empty.
-        return await world.get_object(*owner.kind, namespace, owner.name)
+        return await lookups.get_object(*owner.kind, namespace, owner.name)
 
     async def resolve(integration: Integration, owner: Mapping[str, Any]) -> Mapping[str, Any]:
-        return await resolve_references(owner, namespace, integration, world)
+        return await resolve_references(owner, namespace, integration, lookups)
 
     ancestry = AncestorFinder(
         find,

@@ -14,15 +14,15 @@ from typing import Any, Final
 from admitq.process.unexpected_errors import LOG_ONLY, ErrorPart, UnexpectedErrors
 from admitq.serving.http import JSON, Handler, HttpRequest, HttpResponse, text
 from admitq.serving.server import MEBIBYTE
-from admitq_webhooks.lookups import LookupFailed, ClusterLookups
+from admitq_webhooks.lookups import ClusterLookups, LookupFailed
 from admitq_webhooks.review import encode_rejection
 from admitq_webhooks.review_child import (
     LENGTH_BYTES,
     LOOKUPS,
+    LookupMessage,
+    LookupResult,
     ReviewAnswer,
     ReviewMessage,
-    LookupResult,
-    LookupMessage,
     StartMessage,
     decode,
     encode,
@@ -64,7 +64,7 @@ class LargeReviews:
 
     Args:
         start: what the child begins with.
-        world: the lookups of the child are made here.
+        lookups: the lookups of the child are made here.
         observe: called after each review.
         errors: takes what no review should raise, in the child and here, and the end of a child in a review.
         seconds: the longest time for a verdict, the wait for those before it included.
@@ -79,7 +79,7 @@ class LargeReviews:
     def __init__(
         self,
         start: StartMessage,
-        world: ClusterLookups,
+        lookups: ClusterLookups,
         *,
         observe: ReviewObserver | None = None,
         errors: UnexpectedErrors = LOG_ONLY,
@@ -87,7 +87,7 @@ class LargeReviews:
         command: Sequence[str] = COMMAND,
     ) -> None:
         self._start = start
-        self._world = world
+        self._lookups = lookups
         self._observe = observe
         self._errors = errors
         self.seconds = seconds
@@ -189,7 +189,7 @@ class LargeReviews:
         if lookup.method not in LOOKUPS:
             raise _ChildEnded(f"a child may not call {lookup.method}")
         try:
-            value = getattr(self._world, lookup.method)(*lookup.arguments)
+            value = getattr(self._lookups, lookup.method)(*lookup.arguments)
             return LookupResult(await value if inspect.isawaitable(value) else value)
         except LookupFailed as error:
             return LookupResult(failed=str(error))

@@ -182,7 +182,7 @@ def watched_lookups(
     integrations: Iterable[Integration],
     errors: UnexpectedErrors = LOG_ONLY,
 ) -> tuple[LiveLookups, Sequence[Watcher]]:
-    """Make a world of its own with its watchers, which the caller runs.
+    """Make a lookups of its own with its watchers, which the caller runs.
 
     Answers are to be trusted once every watcher is ``synced``. ``errors`` takes what watches do not expect.
     """
@@ -190,8 +190,8 @@ def watched_lookups(
         resource: Store(resource, transform=transform, errors=errors)
         for resource, transform in _watched_resources(names).items()
     }
-    world = LiveLookups(client, names, integrations, stores)
-    return world, [Watcher(client, resource, store, errors=errors) for resource, store in stores.items()]
+    lookups = LiveLookups(client, names, integrations, stores)
+    return lookups, [Watcher(client, resource, store, errors=errors) for resource, store in stores.items()]
 
 
 class ServingCalls:

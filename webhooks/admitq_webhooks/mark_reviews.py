@@ -32,7 +32,7 @@ async def review_marks(
     new: JsonObject,
     integration: Integration,
     policy: Policy,
-    world: ClusterLookups,
+    lookups: ClusterLookups,
 ) -> list[FieldError]:
     """Check a change of the protected marks of a pod or a job.
 
@@ -40,16 +40,18 @@ async def review_marks(
         LookupFailed: it is not known what the account may do; the change must not be stored.
     """
     if integration.composition is not None:
-        return await review_pod_marks(request, policy, world)
+        return await review_pod_marks(request, policy, lookups)
     if integration.serving is not None:
         # The mutating webhook writes the marks of these templates again with each update.
         return []
     changed = marks.changed_job_marks(old, new, integration, policy.names)
     kinds = [*_controllers(old, policy), OwnerKind(*integration.gvk)]
-    return await _reject_unless_allowed(request, changed, kinds, policy, world)
+    return await _reject_unless_allowed(request, changed, kinds, policy, lookups)
 
 
-async def review_pod_marks(request: AdmissionRequest, policy: Policy, world: ClusterLookups) -> list[FieldError]:
+async def review_pod_marks(
+    request: AdmissionRequest, policy: Policy, lookups: ClusterLookups
+) -> list[FieldError]:
     """Check a change of the protected marks of a pod, or of what makes the controller of its job count it.
 
     Raises:
@@ -58,20 +60,20 @@ async def review_pod_marks(request: AdmissionRequest, policy: Policy, world: Clu
     old, new, names = request.old, request.obj, policy.names
     selected: Collection[str] = ()
     if marks.is_charged_to_job(old, names) and any("/" not in key for key in marks.changed_labels(old, new)):
-        selected = await _selector_keys(old, request.namespace, world)
+        selected = await _selector_keys(old, request.namespace, lookups)
     changed = [
         *marks.changed_pod_marks(old, new, names),
         *marks.removed_selection_fields(old, new, names, selected),
     ]
-    return await _reject_unless_allowed(request, changed, _controllers(old, policy), policy, world)
+    return await _reject_unless_allowed(request, changed, _controllers(old, policy), policy, lookups)
 
 
-async def _selector_keys(pod: JsonObject, namespace: str, world: ClusterLookups) -> set[str]:
+async def _selector_keys(pod: JsonObject, namespace: str, lookups: ClusterLookups) -> set[str]:
     """The keys of labels by which the Job of a pod finds its pods; users can choose them."""
     reference = get_controller(pod) or {}
     if (reference.get("apiVersion"), reference.get("kind")) != ("batch/v1", "Job"):
         return set()
-    job = await world.get_object("batch", "v1", "Job", namespace, str(reference.get("name", "")))
+    job = await lookups.get_object("batch", "v1", "Job", namespace, str(reference.get("name", "")))
     stated = value_at(job, ("spec", "selector", "matchExpressions"), [])
     return {
         *value_at(job, ("spec", "selector", "matchLabels"), {}),
@@ -84,24 +86,26 @@ async def _reject_unless_allowed(
     changed: list[ErrorPath],
     kinds: Iterable[OwnerKind],
     policy: Policy,
-    world: ClusterLookups,
+    lookups: ClusterLookups,
 ) -> list[FieldError]:
-    if not changed or await _may_change(request, kinds, policy, world):
+    if not changed or await _may_change(request, kinds, policy, lookups):
         return []
     return marks.mark_errors(changed, policy.names)
 
 
 async def _may_change(
-    request: AdmissionRequest, kinds: Iterable[OwnerKind], policy: Policy, world: ClusterLookups
+    request: AdmissionRequest, kinds: Iterable[OwnerKind], policy: Policy, lookups: ClusterLookups
 ) -> bool:
     if policy.is_own_account(request.user.name):
         return True
     namespace = request.namespace
-    if await world.is_allowed(request.user, Access("update", policy.names.group, "workloads", "status", namespace)):
+    if await lookups.is_allowed(
+        request.user, Access("update", policy.names.group, "workloads", "status", namespace)
+    ):
         return True
     for kind in kinds:
-        plural = await world.plural(*kind)
-        if plural is not None and await world.is_allowed(
+        plural = await lookups.plural(*kind)
+        if plural is not None and await lookups.is_allowed(
             request.user, Access("update", kind.group, plural, "status", namespace)
         ):
             return True

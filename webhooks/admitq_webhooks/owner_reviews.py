@@ -25,7 +25,7 @@ _REFERENCES: Final = ("metadata", "ownerReferences")
 
 
 async def may_set_controller(
-    user: User, obj: JsonObject, namespace: str, policy: Policy, world: ClusterLookups
+    user: User, obj: JsonObject, namespace: str, policy: Policy, lookups: ClusterLookups
 ) -> bool:
     """Return whether an account may write the controller reference of an object.
 
@@ -44,14 +44,18 @@ async def may_set_controller(
     ):
         return True
     group, _, version = str(reference.get("apiVersion", "")).rpartition("/")
-    plural = await world.plural(group, version, str(reference.get("kind", "")))
-    if plural is not None and await world.is_allowed(user, Access("update", group, plural, "status", namespace)):
+    plural = await lookups.plural(group, version, str(reference.get("kind", "")))
+    if plural is not None and await lookups.is_allowed(
+        user, Access("update", group, plural, "status", namespace)
+    ):
         return True
-    return await world.is_allowed(user, Access("update", policy.names.group, "workloads", "status", namespace))
+    return await lookups.is_allowed(
+        user, Access("update", policy.names.group, "workloads", "status", namespace)
+    )
 
 
 async def review_controller_reference(
-    request: AdmissionRequest, integration: Integration, policy: Policy, world: ClusterLookups
+    request: AdmissionRequest, integration: Integration, policy: Policy, lookups: ClusterLookups
 ) -> list[FieldError]:
     """Check a change by which a job or pod comes to have both a queue and a controller reference.
 
@@ -67,7 +71,7 @@ async def review_controller_reference(
     )
     if not is_queued or (was_queued and before == after):
         return []
-    if await may_set_controller(request.user, request.obj, request.namespace, policy, world):
+    if await may_set_controller(request.user, request.obj, request.namespace, policy, lookups):
         return []
     reason = f"only the controller of the owner and administrators may make this {integration.kind} follow it"
     return [FieldError.forbidden(ErrorPath().at(*_REFERENCES), reason, "remove the controller reference")]
@@ -79,7 +83,7 @@ async def review_increase(
     new: JsonObject,
     integration: Integration,
     policy: Policy,
-    world: ClusterLookups,
+    lookups: ClusterLookups,
 ) -> list[FieldError]:
     """Check a change by which a job without a queue comes to ask for more than its queued owner has for it.
 
@@ -92,7 +96,7 @@ async def review_increase(
         new: the changed one, likewise.
         integration: its kind.
         policy: what is managed.
-        world: lookups.
+        lookups: lookups.
 
     Raises:
         LookupFailed: an owner, or what the account may do, cannot be asked for.
@@ -106,16 +110,16 @@ async def review_increase(
     ):
         return []
     try:
-        found = await find_lineage(new, request.namespace, policy, world)
+        found = await find_lineage(new, request.namespace, policy, lookups)
         if (
             found.claimed_ancestor is None
-            or (await find_lineage(old, request.namespace, policy, world)).ancestor is None
+            or (await find_lineage(old, request.namespace, policy, lookups)).ancestor is None
         ):
             return []
     except AncestryUnknown:
         # An owner that is gone has no quota that could be exceeded.
         return []
-    if await may_set_controller(request.user, new, request.namespace, policy, world):
+    if await may_set_controller(request.user, new, request.namespace, policy, lookups):
         return []
     owner = f"{found.claimed_ancestor.get('kind')} {value_at(found.claimed_ancestor, ('metadata', 'name'))}"
     reason = f"this {integration.kind} follows {owner}, which was not charged for its {found.difference}"

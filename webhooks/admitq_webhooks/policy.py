@@ -74,7 +74,7 @@ def configured_policy(
     """Return the policy of a configuration, with the kinds of jobs that are enabled.
 
     Raises:
-        Malformed: the selector of managed namespaces makes no sense.
+        MalformedField: the selector of managed namespaces makes no sense.
     """
     return Policy(
         names=configuration.names,

@@ -5,7 +5,9 @@ from admitq_api.json_objects import JsonObject
 from admitq_webhooks.lookups import ClusterLookups
 
 
-async def resolve_references(job: JsonObject, namespace: str, integration: Integration, world: ClusterLookups) -> JsonObject:
+async def resolve_references(
+    job: JsonObject, namespace: str, integration: Integration, lookups: ClusterLookups
+) -> JsonObject:
     """Return the job with what it refers to, as far as that is there.
 
     Raises:
@@ -19,7 +21,7 @@ async def resolve_references(job: JsonObject, namespace: str, integration: Integ
             continue
         # Looked for where the request says the job is: what the job itself says may be empty.
         where = namespace if kind.namespaced else ""
-        one = await world.get_object(*reference.kind, where, reference.name)
+        one = await lookups.get_object(*reference.kind, where, reference.name)
         if one is not None:
             found[reference] = one
     return integration.templates.resolve(job, found) if found else job

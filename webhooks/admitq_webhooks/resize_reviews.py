@@ -9,7 +9,7 @@ from admitq.integrations.ownership import (
     get_queue_name,
     has_known_controller,
 )
-from admitq.workloads.pod_charges import NO_CHARGE, pod_charge, granted_charges
+from admitq.workloads.pod_charges import NO_CHARGE, granted_charges, pod_charge
 from admitq.workloads.transitions import is_reserved
 from admitq_api.field_errors import ErrorPath, FieldError
 from admitq_api.json_objects import JsonObject, object_at, value_at
@@ -22,7 +22,9 @@ _REMEDY: Final = "create the pod, or its job, again with these requests"
 _MAIN: Final = "main"
 
 
-async def review_resize(request: AdmissionRequest, policy: Policy, world: ClusterLookups) -> list[FieldError]:
+async def review_resize(
+    request: AdmissionRequest, policy: Policy, lookups: ClusterLookups
+) -> list[FieldError]:
     """Check a resize of a pod.
 
     A resize may lower requests, and raise them again to those of the podset. Where the Workload is not found,
@@ -38,13 +40,15 @@ async def review_resize(request: AdmissionRequest, policy: Policy, world: Cluste
     if not raised:
         return []
     if _is_charged(request.old, names):
-        workload = await _find_workload(request, policy, world)
-    elif await _follows_queued(request.old, namespace, policy, world):
+        workload = await _find_workload(request, policy, lookups)
+    elif await _follows_queued(request.old, namespace, policy, lookups):
         workload = None
     else:
         return []
     pod_set = object_at(request.old, ("metadata", "labels")).get(names.podset, _MAIN)
-    allowed = granted_charges(workload).get(pod_set, NO_CHARGE) if workload and is_reserved(workload) else NO_CHARGE
+    allowed = (
+        granted_charges(workload).get(pod_set, NO_CHARGE) if workload and is_reserved(workload) else NO_CHARGE
+    )
     beyond = sorted(set(raised).intersection(after.resources_above(allowed)))
     if not beyond:
         return []
@@ -63,41 +67,45 @@ def _is_charged(pod: JsonObject, names: Names) -> bool:
     )
 
 
-async def _find_workload(request: AdmissionRequest, policy: Policy, world: ClusterLookups) -> JsonObject | None:
+async def _find_workload(
+    request: AdmissionRequest, policy: Policy, lookups: ClusterLookups
+) -> JsonObject | None:
     """The Workload that the pod names, if it is that of the pod or of a job that it follows."""
     names, namespace = policy.names, request.namespace
     name = value_at(request.old, ("metadata", "annotations", names.workload))
     if not isinstance(name, str):
         return None
-    found = await world.get_object(names.group, names.version, "Workload", namespace, name)
-    if found is None or not await _belongs_to_pod(found, request.old, namespace, policy, world):
+    found = await lookups.get_object(names.group, names.version, "Workload", namespace, name)
+    if found is None or not await _belongs_to_pod(found, request.old, namespace, policy, lookups):
         return None
     return found
 
 
-async def _belongs_to_pod(workload: JsonObject, pod: JsonObject, namespace: str, policy: Policy, world: ClusterLookups) -> bool:
+async def _belongs_to_pod(
+    workload: JsonObject, pod: JsonObject, namespace: str, policy: Policy, lookups: ClusterLookups
+) -> bool:
     """Whether a Workload belongs to a pod or to what it follows; a pod can be created with any annotation."""
     owners = {one.get("uid") for one in value_at(workload, ("metadata", "ownerReferences"), [])}
     owners |= {value_at(workload, ("metadata", "labels", policy.names.job_uid))}
     owners.discard(None)
     if value_at(pod, ("metadata", "uid")) in owners or value_at(get_controller(pod), ("uid",)) in owners:
         return True
-    async for owner in _controllers(pod, namespace, policy, world):
+    async for owner in _controllers(pod, namespace, policy, lookups):
         if value_at(get_controller(owner), ("uid",)) in owners:
             return True
     return False
 
 
-async def _follows_queued(pod: JsonObject, namespace: str, policy: Policy, world: ClusterLookups) -> bool:
+async def _follows_queued(pod: JsonObject, namespace: str, policy: Policy, lookups: ClusterLookups) -> bool:
     """Whether a pod follows a job that is queued, whatever the pod and the job ask for by now."""
-    async for owner in _controllers(pod, namespace, policy, world):
+    async for owner in _controllers(pod, namespace, policy, lookups):
         if policy.manage_jobs_without_queue_name or get_queue_name(owner, policy.names):
             return True
     return False
 
 
 async def _controllers(
-    pod: JsonObject, namespace: str, policy: Policy, world: ClusterLookups
+    pod: JsonObject, namespace: str, policy: Policy, lookups: ClusterLookups
 ) -> AsyncIterator[JsonObject]:
     """The controller of a pod, that of the controller, and so on, as long as their kinds are followed."""
     current = pod
@@ -109,7 +117,7 @@ async def _controllers(
             return
         group, _, version = str(reference.get("apiVersion", "")).rpartition("/")
         kind, name = (str(reference.get(field, "")) for field in ("kind", "name"))
-        owner = await world.get_object(group, version, kind, namespace, name)
+        owner = await lookups.get_object(group, version, kind, namespace, name)
         if owner is None or value_at(owner, ("metadata", "uid")) != reference.get("uid"):
             return
         yield owner

@@ -107,7 +107,7 @@ def parse_review(body: bytes) -> AdmissionRequest:
     """Read a review.
 
     Raises:
-        Malformed: it is not JSON, not an AdmissionReview of version v1, or asks nothing.
+        InvalidReview: it is not JSON, not an AdmissionReview of version v1, or asks nothing.
     """
     try:
         review = orjson.loads(body)

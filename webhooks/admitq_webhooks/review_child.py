@@ -52,7 +52,7 @@ class ReviewMessage:
 
 @dataclass(frozen=True, slots=True)
 class LookupMessage:
-    """Message of the child: call this method of the world."""
+    """Message of the child: call this method of the lookups."""
 
     method: str
     arguments: tuple[Any, ...]
@@ -162,7 +162,7 @@ class ParentLookups:
 
     def admission_check_controllers(self, namespace: str, queue: str) -> frozenset[str]:
         """Return the controllers of the admission checks that jobs of a LocalQueue have to pass."""
-        return self._look_up("check_controllers", namespace, queue)
+        return self._look_up("admission_check_controllers", namespace, queue)
 
     async def namespace_labels(self, name: str) -> Mapping[str, str] | None:
         """Return the labels of a namespace; None if it does not exist."""
@@ -172,11 +172,11 @@ class ParentLookups:
         self, group: str, version: str, kind: str, namespace: str, name: str
     ) -> Mapping[str, Any] | None:
         """Return an object that is named as an owner; None if it does not exist."""
-        return self._look_up("owner", group, version, kind, namespace, name)
+        return self._look_up("get_object", group, version, kind, namespace, name)
 
     async def is_allowed(self, user: User, access: Access) -> bool:
         """Return whether a user may do something to a resource, as RBAC has it."""
-        return self._look_up("may", user, access)
+        return self._look_up("is_allowed", user, access)
 
     async def plural(self, group: str, version: str, kind: str) -> str | None:
         """Return the plural by which the API server serves a kind; None if it does not."""
@@ -193,7 +193,7 @@ class ParentLookups:
 
 
 LOOKUPS: Final = frozenset(name for name in vars(ParentLookups) if not name.startswith("_"))
-"""The methods of the world that a child may call."""
+"""The methods of the lookups that a child may call."""
 
 
 async def serve_reviews(channel: ParentChannel, policy: Policy, known: tuple[Integration, ...]) -> None:

@@ -15,7 +15,7 @@ from admitq_api.json_objects import value_at, with_value
 from admitq_api.labels import Names
 from admitq_webhooks import mark_reviews, owner_reviews, resize_reviews
 from admitq_webhooks.ancestors import AncestryUnknown
-from admitq_webhooks.lookups import LookupFailed, ClusterLookups
+from admitq_webhooks.lookups import ClusterLookups, LookupFailed
 from admitq_webhooks.match_conditions import match_conditions
 from admitq_webhooks.mutate import jobs as mutate_jobs
 from admitq_webhooks.mutate import kinds as mutate_kinds
@@ -28,9 +28,9 @@ from admitq_webhooks.review import (
     InvalidReview,
     Rejected,
     Verdict,
+    encode_rejection,
     encode_verdict,
     parse_review,
-    encode_rejection,
 )
 from admitq_webhooks.validate import cluster_queue, cohort, resource_flavor, workload
 from admitq_webhooks.validate import jobs as validate_jobs
@@ -176,7 +176,7 @@ def webhook_rules(names: Names, integrations: Iterable[Integration]) -> dict[str
 
 def review_handlers(
     policy: Policy,
-    world: ClusterLookups,
+    lookups: ClusterLookups,
     registered: Iterable[Integration],
     *,
     observe: ReviewObserver | None = None,
@@ -186,7 +186,7 @@ def review_handlers(
 
     Args:
         policy: what is managed, and which kinds of jobs are switched on.
-        world: lookups.
+        lookups: lookups.
         registered: every kind of job there is. One that is switched off is answered without looking, so that
             a webhook configuration that names it does no harm.
         observe: told of each review.
@@ -231,13 +231,13 @@ def review_handlers(
     handlers: dict[str, Handler] = {}
     for webhook in webhook_routes(names, registered):
         if webhook is _RESIZE_ROUTE:
-            review = _pod_review(resize_reviews.review_resize, policy, world)
+            review = _pod_review(resize_reviews.review_resize, policy, lookups)
         elif webhook is _MARK_ROUTE:
-            review = _pod_review(mark_reviews.review_pod_marks, policy, world)
+            review = _pod_review(mark_reviews.review_pod_marks, policy, lookups)
         elif webhook.is_for_jobs:
             integration = switched_on.get((webhook.group, webhook.version, webhook.kind))
             review = (
-                _allow if integration is None else _job_review(webhook.verb, integration, policy, world)
+                _allow if integration is None else _job_review(webhook.verb, integration, policy, lookups)
             )
         else:
             review = reviews[webhook.verb, webhook.kind]
@@ -245,7 +245,7 @@ def review_handlers(
     return handlers
 
 
-def _job_review(verb: Verb, integration: Integration, policy: Policy, world: ClusterLookups) -> Review:
+def _job_review(verb: Verb, integration: Integration, policy: Policy, lookups: ClusterLookups) -> Review:
     lets_deleted_go = policy.gates.is_enabled(Gate.SKIP_ANCESTOR_CHECK_FOR_DELETED_WORKLOADS)
 
     async def review(request: AdmissionRequest) -> Verdict:
@@ -257,7 +257,9 @@ def _job_review(verb: Verb, integration: Integration, policy: Policy, world: Clu
         if not any(integration.may_manage(one, policy.names) for one in states):
             return Allowed()
         held_by_parent = any(integration.ownership.is_held_by_parent(one, policy.names) for one in states)
-        if not held_by_parent and not policy.manages_namespace(namespace, await world.namespace_labels(namespace)):
+        if not held_by_parent and not policy.manages_namespace(
+            namespace, await lookups.namespace_labels(namespace)
+        ):
             return Allowed()
         if verb == "mutate":
             if lets_deleted_go and is_being_deleted(request.old):
@@ -265,50 +267,54 @@ def _job_review(verb: Verb, integration: Integration, policy: Policy, world: Clu
                 return Allowed()
             before = request.old or None
             changed = await mutate_jobs.mutate_job(
-                request.obj, namespace, integration, policy, world, before, request.user
+                request.obj, namespace, integration, policy, lookups, before, request.user
             )
             return Allowed(changed, owner_reviews.controller_warnings(request.obj, changed, integration))
         if request.subresource == SCALE:
-            scaled = await _expand_scale(request, integration, world)
+            scaled = await _expand_scale(request, integration, lookups)
             if scaled is None:
                 return Allowed()
             request = scaled
-        new = await resolve_references(request.obj, namespace, integration, world)
+        new = await resolve_references(request.obj, namespace, integration, lookups)
         if request.operation == "CREATE":
             errors = validate_jobs.validate_create(new, integration, policy)
-            told = await validate_jobs.member_warnings(new, namespace, integration, policy, world)
+            told = await validate_jobs.member_warnings(new, namespace, integration, policy, lookups)
             return Rejected(tuple(errors)) if errors else Allowed(warnings=told)
-        old = await resolve_references(request.old, namespace, integration, world)
-        refused = await mark_reviews.review_marks(request, old, new, integration, policy, world)
-        refused += await owner_reviews.review_controller_reference(request, integration, policy, world)
-        refused += await owner_reviews.review_increase(request, old, new, integration, policy, world)
+        old = await resolve_references(request.old, namespace, integration, lookups)
+        refused = await mark_reviews.review_marks(request, old, new, integration, policy, lookups)
+        refused += await owner_reviews.review_controller_reference(request, integration, policy, lookups)
+        refused += await owner_reviews.review_increase(request, old, new, integration, policy, lookups)
         if refused:
             return Rejected(tuple(refused))
         names, ask = policy.names, integration.webhook.list_deciding_workloads
         found: Mapping[str, Any] | None = None
         for asked in () if ask is None else ask(old, new, policy.kind_rules(new)):
-            found = found or await world.get_object(names.group, names.version, "Workload", namespace, asked)
-        return _verdict(validate_jobs.validate_update(old, new, namespace, integration, policy, world, found))
+            found = found or await lookups.get_object(
+                names.group, names.version, "Workload", namespace, asked
+            )
+        return _verdict(
+            validate_jobs.validate_update(old, new, namespace, integration, policy, lookups, found)
+        )
 
     return review
 
 
-def _pod_review(check: PodCheck, policy: Policy, world: ClusterLookups) -> Review:
+def _pod_review(check: PodCheck, policy: Policy, lookups: ClusterLookups) -> Review:
     async def review(request: AdmissionRequest) -> Verdict:
-        if not policy.manages_namespace(request.namespace, await world.namespace_labels(request.namespace)):
+        if not policy.manages_namespace(request.namespace, await lookups.namespace_labels(request.namespace)):
             return Allowed()
-        return _verdict(await check(request, policy, world))
+        return _verdict(await check(request, policy, lookups))
 
     return review
 
 
 async def _expand_scale(
-    request: AdmissionRequest, integration: Integration, world: ClusterLookups
+    request: AdmissionRequest, integration: Integration, lookups: ClusterLookups
 ) -> AdmissionRequest | None:
     """Take a change of the number of replicas for one of the object itself; None if that is gone."""
     path = integration.webhook.scale_field or ()
     name = value_at(request.obj, ("metadata", "name"), "")
-    found = await world.get_object(*integration.gvk, request.namespace, name)
+    found = await lookups.get_object(*integration.gvk, request.namespace, name)
     if found is None:
         return None
     old, new = (
@@ -338,7 +344,9 @@ def _verdict(errors: list[FieldError]) -> Verdict:
     return Rejected(tuple(errors)) if errors else Allowed()
 
 
-def _handler(webhook: WebhookRoute, review: Review, observe: ReviewObserver | None, errors: UnexpectedErrors) -> Handler:
+def _handler(
+    webhook: WebhookRoute, review: Review, observe: ReviewObserver | None, errors: UnexpectedErrors
+) -> Handler:
     async def handle(request: HttpRequest) -> HttpResponse:
         if request.method != "POST":
             return HttpResponse(405, b"send an AdmissionReview by POST\n", headers={"Allow": "POST"})
@@ -356,7 +364,9 @@ def _handler(webhook: WebhookRoute, review: Review, observe: ReviewObserver | No
             return HttpResponse(200, encode_verdict(asked, verdict), JSON)
         except Exception as error:  # noqa: BLE001 whatever the object holds, the API server gets its answer
             errors.report(ErrorPart.REVIEW, error, _describe_request(asked), request.path)
-            return HttpResponse(200, encode_rejection(asked.uid, "internal error", 500, "InternalError"), JSON)
+            return HttpResponse(
+                200, encode_rejection(asked.uid, "internal error", 500, "InternalError"), JSON
+            )
 
     return handle
 

@@ -31,10 +31,15 @@ from admitq.integrations.ownership import (
     list_prebuilt_names,
 )
 from admitq.workloads.job_workloads import RoleMismatch, owner_references
-from admitq.workloads.pod_charges import NO_CHARGE, PodCharge, pod_charge, granted_charges
+from admitq.workloads.pod_charges import NO_CHARGE, PodCharge, granted_charges, pod_charge
 from admitq.workloads.pod_counts import assigned_pod_counts, requested_pod_counts
-from admitq.workloads.pod_templates import pod_set_infos, inject_into_template
-from admitq.workloads.transitions import find_condition, is_condition_true, is_finished_or_deleting, is_reserved
+from admitq.workloads.pod_templates import inject_into_template, pod_set_infos
+from admitq.workloads.transitions import (
+    find_condition,
+    is_condition_true,
+    is_finished_or_deleting,
+    is_reserved,
+)
 from admitq_api.conditions import ConditionType, Reason
 from admitq_api.json_objects import JsonObject, create_merge_patch, value_at
 from admitq_api.labels import Names
@@ -60,7 +65,7 @@ def start(case: JobCase, workload: JsonObject, note: str) -> Plan:
     """Let the members go for which there is room.
 
     Raises:
-        Conflict: the admission contradicts a member; no retry will mend it.
+        InjectionConflict: the admission contradicts a member; no retry will mend it.
         FlavorMissing: an assigned flavor is not known.
     """
     composition, job = case.composition, case.job or {}
@@ -91,7 +96,9 @@ def start(case: JobCase, workload: JsonObject, note: str) -> Plan:
             )
             refused.append(Tell(member, "Warning", RoleMismatch.reason, note))
             continue
-        released = composition.without_gates(inject_into_template(member, info), pod_set in placed, case.names)
+        released = composition.without_gates(
+            inject_into_template(member, info), pod_set in placed, case.names
+        )
         patch = PatchStep(create_merge_patch(member, released))
         lifted = [gate for gate in gates if pods.has_gate(member, gate) and not pods.has_gate(released, gate)]
         actions += (
@@ -178,7 +185,11 @@ def awaits_first(workload: JsonObject, names: Names) -> bool:
     """Whether the Workload of a group was created before its first pod: it has never had an owner."""
     metadata = value_at(workload, ("metadata",), {})
     is_unowned = not metadata.get("ownerReferences") and "deletionTimestamp" not in metadata
-    return is_unowned and is_group_workload(workload, names) and not is_condition_true(workload, ConditionType.FINISHED)
+    return (
+        is_unowned
+        and is_group_workload(workload, names)
+        and not is_condition_true(workload, ConditionType.FINISHED)
+    )
 
 
 def is_evicted_before_first(workload: JsonObject, names: Names) -> bool:

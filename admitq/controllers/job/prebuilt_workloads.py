@@ -69,7 +69,11 @@ def adopt(case: JobCase) -> Plan | None:
     one that does, without the label.
     """
     workload = _found(case)
-    if workload is None or is_finished_or_deleting(workload) or claim_on(case, workload) not in (Claim.OWNED, Claim.FREE):
+    if (
+        workload is None
+        or is_finished_or_deleting(workload)
+        or claim_on(case, workload) not in (Claim.OWNED, Claim.FREE)
+    ):
         return None
     metadata: dict[str, Any] = {}
     if get_controller(workload) is None:

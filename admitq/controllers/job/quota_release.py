@@ -27,14 +27,14 @@ from admitq.controllers.pods import remaining_pods
 from admitq.core.model import Instant
 from admitq.integrations.ownership import is_served_workload, is_single_pod_workload
 from admitq.workloads.transitions import (
+    condition_since,
     find_condition,
-    is_condition_true,
     is_active,
     is_admitted,
-    is_on_hold,
+    is_condition_true,
     is_finished_or_deleting,
+    is_on_hold,
     is_reserved,
-    condition_since,
 )
 from admitq_api.conditions import SECOND, ConditionType, Reason
 from admitq_api.json_objects import JsonObject
@@ -86,7 +86,11 @@ def after_pods(case: JobCase, workload: JsonObject, freeing: Plan | None) -> Pla
 
 def _is_evicted_with_its_pod(case: JobCase, workload: JsonObject) -> bool:
     """Whether an eviction has deleted the single pod for which the Workload holds quota."""
-    is_evicted = is_condition_true(workload, ConditionType.EVICTED) and is_reserved(workload) and not is_finished_or_deleting(workload)
+    is_evicted = (
+        is_condition_true(workload, ConditionType.EVICTED)
+        and is_reserved(workload)
+        and not is_finished_or_deleting(workload)
+    )
     return is_evicted and case.job is not None and is_single_pod_workload(workload)
 
 
@@ -264,6 +268,8 @@ def _retention_over(case: JobCase, workload: JsonObject, reason: str) -> Plan | 
 def _was_returned_since(workload: JsonObject, evicted_at: Instant) -> bool:
     """Whether the Workload was requeued after an eviction, by admitq or by another program."""
     requeued = find_condition(workload, ConditionType.REQUEUED) or {}
-    returned_at = condition_since(workload, ConditionType.REQUEUED) if requeued.get("status") == "True" else None
+    returned_at = (
+        condition_since(workload, ConditionType.REQUEUED) if requeued.get("status") == "True" else None
+    )
     is_later = returned_at is not None and returned_at > evicted_at
     return is_later or requeued.get("reason") == Reason.REACTIVATED

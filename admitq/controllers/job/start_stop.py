@@ -8,7 +8,13 @@ from admitq.controllers.job import members, workload_slices
 from admitq.controllers.job.case import CONCERN, JobCase
 from admitq.controllers.plan import NOTHING, Patch, Plan, plan
 from admitq.runtime.rate_limit import CallPriority
-from admitq.workloads.pod_templates import InjectionConflict, FlavorMissing, pod_set_infos, inject_into_template, restore_template
+from admitq.workloads.pod_templates import (
+    FlavorMissing,
+    InjectionConflict,
+    inject_into_template,
+    pod_set_infos,
+    restore_template,
+)
 from admitq.workloads.transitions import find_condition
 from admitq_api.conditions import ConditionType, Reason
 from admitq_api.json_objects import JsonObject, create_merge_patch, value_at
@@ -32,7 +38,7 @@ def started(case: JobCase, workload: JsonObject) -> JsonObject:
     the other pods may be waiting for quota.
 
     Raises:
-        Conflict: the admission contradicts the job; no retry will mend it.
+        InjectionConflict: the admission contradicts the job; no retry will mend it.
         FlavorMissing: an assigned flavor is not known.
     """
     result: JsonObject = case.job or {}
@@ -130,7 +136,7 @@ def start(case: JobCase, workload: JsonObject) -> Plan:
     """Start an admitted job.
 
     Raises:
-        Conflict: the admission contradicts the job; no retry will mend it.
+        InjectionConflict: the admission contradicts the job; no retry will mend it.
         FlavorMissing: an assigned flavor is not known.
     """
     note = f"Admitted by clusterQueue {value_at(workload, ('status', 'admission', 'clusterQueue'), '')}"

@@ -36,15 +36,15 @@ from admitq.integrations.ownership import is_served_workload
 from admitq.workloads.job_workloads import (
     PriorityClassMissing,
     WorkloadNotPossible,
-    priority_patch,
     admission_gates_patch,
+    priority_patch,
 )
-from admitq.workloads.pod_templates import InjectionConflict, FlavorMissing
+from admitq.workloads.pod_templates import FlavorMissing, InjectionConflict
 from admitq.workloads.transitions import (
-    is_condition_true,
     holds_quota,
     is_active,
     is_admitted,
+    is_condition_true,
     is_finished_or_deleting,
     is_reserved,
 )

@@ -15,7 +15,7 @@ from admitq.controllers.plan import Action, Count, Delete, Patch, Plan, Tell
 from admitq.controllers.pods.excess_pods import counted, kind_label
 from admitq.integrations.families import pods
 from admitq.integrations.ownership import get_queue_name
-from admitq.workloads.transitions import is_condition_true, is_admitted, is_reserved
+from admitq.workloads.transitions import is_admitted, is_condition_true, is_reserved
 from admitq_api.conditions import SECOND, ConditionType, parse_time
 from admitq_api.json_objects import JsonObject
 

@@ -19,10 +19,21 @@ from admitq.integrations.base import PatchStep
 from admitq.integrations.workload_names import create_workload_name
 from admitq.translate import messages
 from admitq.translate.workloads import read_replaced_key
-from admitq.workloads.job_workloads import has_same_pods, maximum_execution_seconds, workload_pod_sets, new_workload
+from admitq.workloads.job_workloads import (
+    has_same_pods,
+    maximum_execution_seconds,
+    new_workload,
+    workload_pod_sets,
+)
 from admitq.workloads.pod_counts import covered_pod_counts, requested_pod_counts
 from admitq.workloads.pod_templates import injected_annotations, injected_labels
-from admitq.workloads.transitions import find_condition, is_condition_true, is_admitted, is_finished_or_deleting, is_reserved
+from admitq.workloads.transitions import (
+    find_condition,
+    is_admitted,
+    is_condition_true,
+    is_finished_or_deleting,
+    is_reserved,
+)
 from admitq_api.conditions import ConditionType, Reason
 from admitq_api.json_objects import JsonObject, value_at
 from admitq_api.labels import Names
@@ -131,7 +142,11 @@ def is_shrinking(case: JobCase) -> bool:
     if not is_elastic(case) or not is_comparable(case):
         return False
     holding, wanted = slices_of(case).holding, _job_counts(case)
-    return any(count > wanted.get(name, count) for one in holding for name, count in requested_pod_counts(one).items())
+    return any(
+        count > wanted.get(name, count)
+        for one in holding
+        for name, count in requested_pod_counts(one).items()
+    )
 
 
 def match_of(case: JobCase) -> Match:
@@ -319,7 +334,7 @@ def made(case: JobCase) -> dict[str, Any]:
 
     Raises:
         PriorityClassMissing: its priority cannot be told.
-        Unfit: no Workload can stand for the job.
+        WorkloadNotPossible: no Workload can stand for the job.
     """
     workload = new_workload(case)
     if not is_elastic(case):

@@ -31,9 +31,9 @@ from admitq.controllers.plan import (
 from admitq.core.model import ObjectKey
 from admitq.integrations.base import PatchStep
 from admitq.workloads.job_workloads import (
+    NoPodSets,
     PriorityClassMissing,
     WorkloadNotPossible,
-    NoPodSets,
     spec_patch,
 )
 from admitq.workloads.transitions import (

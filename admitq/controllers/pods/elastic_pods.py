@@ -31,7 +31,7 @@ from admitq.integrations.ownership import get_controller
 from admitq.runtime.resources import PODS
 from admitq.runtime.store import Change, Key
 from admitq.workloads.pod_counts import covered_pod_counts
-from admitq.workloads.transitions import is_condition_true, is_admitted, is_finished_or_deleting
+from admitq.workloads.transitions import is_admitted, is_condition_true, is_finished_or_deleting
 from admitq_api.conditions import ConditionType
 from admitq_api.json_objects import JsonObject, select_fields, value_at
 from admitq_api.labels import Names

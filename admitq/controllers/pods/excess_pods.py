@@ -40,7 +40,10 @@ def charged_slice(slices: Iterable[JsonObject], names: Names) -> JsonObject | No
     None if no slice has quota, or if the job is being stopped as a whole because one was evicted or deleted.
     """
     known = [one for one in slices if not is_condition_true(one, ConditionType.FINISHED)]
-    if any(is_finished_or_deleting(one) or (is_condition_true(one, ConditionType.EVICTED) and is_reserved(one)) for one in known):
+    if any(
+        is_finished_or_deleting(one) or (is_condition_true(one, ConditionType.EVICTED) and is_reserved(one))
+        for one in known
+    ):
         return None
     return last_slice((one for one in known if is_reserved(one)), names)
 

@@ -18,7 +18,7 @@ from admitq.core.model import Instant
 from admitq.integrations.families import pods as pods_of
 from admitq.runtime.resources import PODS
 from admitq.workloads.pod_counts import covered_pod_counts, requested_pod_counts
-from admitq.workloads.transitions import StatusTransition, is_condition_true, is_admitted, condition_since
+from admitq.workloads.transitions import StatusTransition, condition_since, is_admitted, is_condition_true
 from admitq_api.conditions import SECOND, ConditionType, Reason
 from admitq_api.json_objects import JsonObject, value_at
 from admitq_api.labels import Names

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from admitq.controllers.provisioning.requests import pod_set_updates, unusable_detail
-from admitq.workloads.admission_check_states import AdmissionCheckState, AdmissionCheckReport
+from admitq.workloads.admission_check_states import AdmissionCheckReport, AdmissionCheckState
 from admitq.workloads.transitions import CHECK_RESET_PREFIX, is_condition_true
 from admitq_api import conditions
 from admitq_api.conditions import SECOND, ConditionType, parse_time
@@ -152,7 +152,9 @@ def _provisioned(asked: Asked) -> AdmissionCheckReport | None:
     if (problem := unusable_detail(asked.request, asked.config)) is not None:
         return asked.says(AdmissionCheckState.PENDING, problem)
     updates = pod_set_updates(asked.workload, asked.request, asked.config)
-    return replace(asked.says(AdmissionCheckState.READY, asked.message_of(PROVISIONED)), pod_set_updates=updates)
+    return replace(
+        asked.says(AdmissionCheckState.READY, asked.message_of(PROVISIONED)), pod_set_updates=updates
+    )
 
 
 def _under_way(asked: Asked) -> AdmissionCheckReport | None:

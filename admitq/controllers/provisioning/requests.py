@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 from admitq.runtime.kinds import kinds_of
 from admitq.runtime.resources import POD_TEMPLATES, Resource
 from admitq.workloads.pod_counts import assigned_pod_counts
-from admitq.workloads.pod_templates import FlavorLookup, exact_quantity, inject_into_template, flavor_infos
+from admitq.workloads.pod_templates import FlavorLookup, exact_quantity, flavor_infos, inject_into_template
 from admitq_api.json_objects import JsonObject, value_at
 from admitq_api.labels import Names
 from admitq_api.syntax import check_label_value, check_qualified_name
@@ -106,12 +106,14 @@ def asked_pod_sets(workload: JsonObject, config: JsonObject, flavors: FlavorLook
     """What the request lists: podsets as they are to run, merged as the config's policy has it.
 
     Raises:
-        Conflict: a template contradicts the flavors that were assigned to it.
+        InjectionConflict: a template contradicts the flavors that were assigned to it.
         FlavorMissing: an assigned flavor is not known.
     """
     infos = {info.name: info for info in flavor_infos(workload, flavors)}
     asked = [
-        AskedPodSet(info.name, _with_requests(inject_into_template(pod_set.get("template") or {}, info)), info.count)
+        AskedPodSet(
+            info.name, _with_requests(inject_into_template(pod_set.get("template") or {}, info)), info.count
+        )
         for pod_set in needing_nodes(workload, config)
         for info in (infos[pod_set.get("name", "main")],)
     ]

@@ -37,9 +37,15 @@ from admitq.integrations.base import PatchStep
 from admitq.integrations.ownership import is_controlled_by
 from admitq.runtime.kinds import Kinds
 from admitq.runtime.resources import POD_TEMPLATES, Resource
-from admitq.workloads.admission_check_states import AdmissionCheckState, AdmissionCheckReport, find_check, listed_checks, update_check
-from admitq.workloads.pod_templates import InjectionConflict, FlavorMissing, FlavorLookup
-from admitq.workloads.transitions import StatusTransition, is_condition_true, is_active, is_reserved
+from admitq.workloads.admission_check_states import (
+    AdmissionCheckReport,
+    AdmissionCheckState,
+    find_check,
+    listed_checks,
+    update_check,
+)
+from admitq.workloads.pod_templates import FlavorLookup, FlavorMissing, InjectionConflict
+from admitq.workloads.transitions import StatusTransition, is_active, is_condition_true, is_reserved
 from admitq_api.conditions import ConditionType
 from admitq_api.json_objects import JsonObject, value_at
 from admitq_api.labels import PROVISIONING, Names

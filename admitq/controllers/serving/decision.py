@@ -39,15 +39,22 @@ from admitq.runtime.resources import PODS
 from admitq.workloads.job_workloads import (
     PriorityClassMissing,
     WorkloadNotPossible,
+    admission_gates_patch,
     has_same_pods,
     job_uid_label,
-    workload_pod_sets,
+    new_workload,
     priority_patch,
     spec_patch,
-    admission_gates_patch,
-    new_workload,
+    workload_pod_sets,
 )
-from admitq.workloads.transitions import StatusTransition, is_condition_true, holds_quota, is_active, is_on_hold, is_reserved
+from admitq.workloads.transitions import (
+    StatusTransition,
+    holds_quota,
+    is_active,
+    is_condition_true,
+    is_on_hold,
+    is_reserved,
+)
 from admitq_api.conditions import ConditionType, Reason
 from admitq_api.json_objects import JsonObject, create_merge_patch, value_at, with_value, without_value_pruned
 from admitq_api.labels import Names
@@ -215,7 +222,9 @@ def _is_free(case: ServingCase, job: JsonObject, workload: JsonObject) -> bool:
     """Whether a Workload is unfinished, has no controller, and belongs to nothing but the object's pods."""
     own = {value_at(one, ("metadata", "uid"), "") for one in (job, *case.pods)}
     is_foreign = has_other_owner(workload, own, case.names)
-    is_ending = "deletionTimestamp" in workload["metadata"] or is_condition_true(workload, ConditionType.FINISHED)
+    is_ending = "deletionTimestamp" in workload["metadata"] or is_condition_true(
+        workload, ConditionType.FINISHED
+    )
     return get_controller(workload) is None and not is_foreign and not is_ending and not _is_remote(case, job)
 
 
@@ -391,7 +400,11 @@ def _is_taken(case: ServingCase, job: JsonObject, name: str) -> bool:
 
 def _given_back(case: ServingCase, group: ServedGroup, workload: JsonObject) -> Iterator[Action]:
     """The quota of an eviction is free where there are no pods that the controller of pods could wait for."""
-    if is_condition_true(workload, ConditionType.EVICTED) and is_reserved(workload) and not _has_pods(case, group):
+    if (
+        is_condition_true(workload, ConditionType.EVICTED)
+        and is_reserved(workload)
+        and not _has_pods(case, group)
+    ):
         transition = StatusTransition(workload, case.now)
         transition.requeue(case.settings.pending.reported_reason(Reason.PENDING_EVALUATION))
         if write := workload_status_patch(case.kinds.workloads, workload, transition.patch(), CONCERN):

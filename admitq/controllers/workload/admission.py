@@ -5,9 +5,9 @@ from admitq.controllers.workload.case import WorkloadCase
 from admitq.workloads.transitions import (
     CHECKS_OUTSTANDING,
     WORKLOAD_ADMITTED,
+    condition_since,
     is_reserved,
     reserved_cluster_queue,
-    condition_since,
 )
 from admitq_api.conditions import SECOND, ConditionType, Reason
 from admitq_api.json_objects import value_at
@@ -28,7 +28,9 @@ def admit(case: WorkloadCase) -> Plan | None:
     transition = case.begin_transition()
     status = transition.status
     if any(check.get("state") != "Ready" for check in status.get("admissionChecks") or ()):
-        transition.set_condition(ConditionType.ADMITTED, False, Reason.UNSATISFIED_ADMISSION_CHECKS, CHECKS_OUTSTANDING)
+        transition.set_condition(
+            ConditionType.ADMITTED, False, Reason.UNSATISFIED_ADMISSION_CHECKS, CHECKS_OUTSTANDING
+        )
         return case.plan_transition(transition)
     assignments = value_at(status, ("admission", "podSetAssignments"), [])
     if any(assignment.get("delayedTopologyRequest") == "Pending" for assignment in assignments):

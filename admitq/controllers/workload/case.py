@@ -11,7 +11,7 @@ from admitq.core.model import Instant
 from admitq.runtime.kinds import Kinds
 from admitq.translate.messages import Explanation
 from admitq.workloads.evictions import eviction_event_reason
-from admitq.workloads.transitions import StatusTransition, is_condition_true, is_active
+from admitq.workloads.transitions import StatusTransition, is_active, is_condition_true
 from admitq_api.conditions import SECOND, ConditionType, Reason
 from admitq_api.json_objects import JsonObject, value_at
 from admitq_api.labels import Names
@@ -89,7 +89,9 @@ class WorkloadCase:
         if self.settings.pods_ready is not None:
             transition.add_pods_ready()
 
-    def evict(self, transition: StatusTransition, reason: Reason, message: str, cause: str = "") -> Plan | None:
+    def evict(
+        self, transition: StatusTransition, reason: Reason, message: str, cause: str = ""
+    ) -> Plan | None:
         """Return the plan that evicts the Workload and records the event; None if there is no change."""
         transition.evict(reason, message, cause)
         return self.plan_transition(

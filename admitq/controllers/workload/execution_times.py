@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from admitq.core.model import Instant
 from admitq.runtime.store import Change, Key
-from admitq.workloads.transitions import is_condition_true, forgets_past_execution_time, condition_since
+from admitq.workloads.transitions import condition_since, forgets_past_execution_time, is_condition_true
 from admitq_api.conditions import ConditionType
 from admitq_api.json_objects import JsonObject, value_at
 

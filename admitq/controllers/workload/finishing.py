@@ -15,7 +15,7 @@ from admitq.controllers.pods.remaining_pods import Remaining
 from admitq.controllers.workload.case import CONCERN, WorkloadCase, WorkloadInputs
 from admitq.core.model import Instant
 from admitq.translate import messages
-from admitq.workloads.transitions import StatusTransition, is_condition_true, is_reserved, condition_since
+from admitq.workloads.transitions import StatusTransition, condition_since, is_condition_true, is_reserved
 from admitq_api.conditions import ConditionType, Reason
 from admitq_api.json_objects import JsonObject, value_at
 
@@ -89,7 +89,11 @@ def finish_replaced_slice(case: WorkloadCase) -> Plan | None:
     decision at once.
     """
     original = case.inputs.original
-    if original is None or not is_reserved(case.workload) or is_condition_true(original, ConditionType.FINISHED):
+    if (
+        original is None
+        or not is_reserved(case.workload)
+        or is_condition_true(original, ConditionType.FINISHED)
+    ):
         return None
     metadata, workloads = case.workload["metadata"], case.inputs.kinds.workloads
     message = messages.replaced_message(

@@ -134,9 +134,13 @@ def report_pending(case: WorkloadCase) -> Plan | None:
     transition = case.begin_transition()
     why = _explain_waiting(case)
     if why is not None and _is_reported(case, why.reason):
-        transition.set_condition(ConditionType.QUOTA_RESERVED, False, case.reported_reason(why.reason), why.message)
+        transition.set_condition(
+            ConditionType.QUOTA_RESERVED, False, case.reported_reason(why.reason), why.message
+        )
     # Another program may have set Admitted without QuotaReserved.
-    if transition.find_condition(ConditionType.QUOTA_RESERVED) is not None or case.is_true(ConditionType.ADMITTED):
+    if transition.find_condition(ConditionType.QUOTA_RESERVED) is not None or case.is_true(
+        ConditionType.ADMITTED
+    ):
         transition.end_admission()
     return case.plan_transition(transition)
 

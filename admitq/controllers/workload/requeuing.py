@@ -43,7 +43,9 @@ def end_backoff(case: WorkloadCase) -> Plan | None:
         return case.plan_transition(transition)
     reason = requeue_block_reason(case)
     if reason.startswith(Reason.DEACTIVATED):
-        transition.set_condition(ConditionType.REQUEUED, True, Reason.REACTIVATED, "The workload was reactivated")
+        transition.set_condition(
+            ConditionType.REQUEUED, True, Reason.REACTIVATED, "The workload was reactivated"
+        )
     elif reason in _REASONS_OF_BACKOFF and (requeue_at is None or is_due):
         _set_backoff_finished(transition)
     return case.plan_transition(transition)
@@ -52,7 +54,9 @@ def end_backoff(case: WorkloadCase) -> Plan | None:
 def _set_backoff_finished(transition: StatusTransition) -> None:
     # Without the drop, the condition would keep the time of an earlier backoff.
     transition.remove_condition(ConditionType.REQUEUED)
-    transition.set_condition(ConditionType.REQUEUED, True, Reason.BACKOFF_FINISHED, "The workload backoff was finished")
+    transition.set_condition(
+        ConditionType.REQUEUED, True, Reason.BACKOFF_FINISHED, "The workload backoff was finished"
+    )
 
 
 def _eviction_reason(case: WorkloadCase) -> str:

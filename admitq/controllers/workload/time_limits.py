@@ -6,7 +6,7 @@ from admitq.controllers.plan import Plan, Tell
 from admitq.controllers.workload.case import WorkloadCase
 from admitq.controllers.workload.requeuing import format_requeue_time
 from admitq.core.model import Instant
-from admitq.workloads.transitions import LARGEST_COUNT, find_condition, is_reserved, condition_since
+from admitq.workloads.transitions import LARGEST_COUNT, condition_since, find_condition, is_reserved
 from admitq_api.conditions import SECOND, ConditionType, Reason
 from admitq_api.json_objects import value_at
 

@@ -8,7 +8,7 @@ from admitq.core.model import ObjectKey, Workload
 from admitq.core.statuses import PendingWorkload
 from admitq.metrics.custom_labels import LabelSource
 from admitq.metrics.measures.queues import QueueMeasures
-from admitq.metrics.measures.scope import Labels, MeasureScope, metric_amount, add_custom_labels, set_counts
+from admitq.metrics.measures.scope import Labels, MeasureScope, add_custom_labels, metric_amount, set_counts
 from admitq.metrics.measures.workload_counts import WorkloadCounts
 from admitq_api.json_objects import JsonObject
 
@@ -43,7 +43,11 @@ class WorkloadGauges:
         self._queues = queues
         self._pending = pending
         self._counts = WorkloadCounts(scope.metrics)
-        for count in (self._set_pending_by_local_queue, self._set_pending_requests, self._set_finished_and_unadmitted):
+        for count in (
+            self._set_pending_by_local_queue,
+            self._set_pending_requests,
+            self._set_finished_and_unadmitted,
+        ):
             self._metrics.update_on_scrape(count)
         if self._metrics.has_custom_labels_from(LabelSource.WORKLOAD):
             self._metrics.update_on_scrape(self._set_counts_by_custom_labels)
@@ -74,10 +78,14 @@ class WorkloadGauges:
         keys, requests = "pending_scheduling_hashes", "cluster_queue_resource_pending"
         self._metrics.clear(requests)
         for name in self._queues.reported_cluster_queues:
-            for status, count in zip(("active", "inadmissible"), self._pending.count_scheduling_keys(name), strict=True):
+            for status, count in zip(
+                ("active", "inadmissible"), self._pending.count_scheduling_keys(name), strict=True
+            ):
                 self._metrics.set(keys, count, cluster_queue=name, status=status)
             for resource, amount in self._pending.total_requests(name).items():
-                self._metrics.set(requests, metric_amount(resource, amount), cluster_queue=name, resource=resource)
+                self._metrics.set(
+                    requests, metric_amount(resource, amount), cluster_queue=name, resource=resource
+                )
 
     def _set_finished_and_unadmitted(self) -> None:
         """Count the workloads that are finished or not admitted, of queues that exist."""

@@ -11,10 +11,10 @@ from admitq.metrics.measures.scope import (
     INFINITE,
     Labels,
     MeasureScope,
-    metric_amount,
     add_custom_labels,
-    set_counts,
+    metric_amount,
     metric_share,
+    set_counts,
 )
 from admitq_api.conditions import Reason
 from admitq_api.json_objects import JsonObject
@@ -165,7 +165,11 @@ class QueueMeasures:
             for flavor in totals or ():
                 for resource, total, _ in flavor.resources:
                     gauges.set(
-                        series, metric_amount(resource, total), flavor=flavor.flavor, resource=resource, **labels
+                        series,
+                        metric_amount(resource, total),
+                        flavor=flavor.flavor,
+                        resource=resource,
+                        **labels,
                     )
 
         gauges.forget(("local_queue_admission_fair_sharing_usage",), **labels)

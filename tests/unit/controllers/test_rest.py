@@ -284,7 +284,9 @@ def reserves(place: Place, random: Random) -> None:
     workload = _any_workload(place, random)
     if workload is None or is_reserved(workload) or is_condition_true(workload, ConditionType.FINISHED):
         return
-    said = [find_condition(workload, one) or {} for one in (ConditionType.QUOTA_RESERVED, ConditionType.REQUEUED)]
+    said = [
+        find_condition(workload, one) or {} for one in (ConditionType.QUOTA_RESERVED, ConditionType.REQUEUED)
+    ]
     if said[0].get("reason") == "OnHold" or said[1].get("status") == "False":
         return
     if value_at(workload, ("spec", "active"), True) is False or "deletionTimestamp" in workload["metadata"]:
@@ -307,7 +309,11 @@ def reserves(place: Place, random: Random) -> None:
 
 def preempts(place: Place, random: Random) -> None:
     workload = _any_workload(place, random)
-    if workload is not None and is_reserved(workload) and not is_condition_true(workload, ConditionType.FINISHED):
+    if (
+        workload is not None
+        and is_reserved(workload)
+        and not is_condition_true(workload, ConditionType.FINISHED)
+    ):
         transition = StatusTransition(workload, at(place.seconds))
         transition.preempt("InClusterQueue", "for another")
         if patch := transition.patch():
@@ -516,7 +522,9 @@ EVENTS: list[Event] = [*RARE, *OFTEN, *OFTEN]
 
 
 def may_run(workload: dict[str, Any]) -> bool:
-    admitted, evicted = (is_condition_true(workload, one) for one in (ConditionType.ADMITTED, ConditionType.EVICTED))
+    admitted, evicted = (
+        is_condition_true(workload, one) for one in (ConditionType.ADMITTED, ConditionType.EVICTED)
+    )
     return admitted and not evicted
 
 
@@ -524,7 +532,9 @@ def problems(place: Place) -> Iterator[str]:
     """States that must not exist once no controller has anything to do."""
     case, kind = place.case(), place.kind
     if place.ancestor is not None:
-        if case.job is not None and any(not is_condition_true(one, ConditionType.FINISHED) for one in case.owned):
+        if case.job is not None and any(
+            not is_condition_true(one, ConditionType.FINISHED) for one in case.owned
+        ):
             yield "it is queued beside the job that it is inside of"
         return
     alive = [one for one in place.workloads.values() if not is_condition_true(one, ConditionType.FINISHED)]
@@ -537,7 +547,12 @@ def problems(place: Place) -> Iterator[str]:
     job = case.job
     for one in alive:
         owned = one["metadata"].get("ownerReferences")
-        if owned and is_reserved(one) and is_condition_true(one, ConditionType.EVICTED) and not kind.is_active(job):
+        if (
+            owned
+            and is_reserved(one)
+            and is_condition_true(one, ConditionType.EVICTED)
+            and not kind.is_active(job)
+        ):
             yield f"{one['metadata']['name']} keeps quota of which it was evicted"
     if (
         case.missing

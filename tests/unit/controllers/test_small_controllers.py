@@ -224,7 +224,10 @@ metrics:
         ("RemoveFinalizersWithStrictPatch", {"strict_finalizers": False}),
         ("ShortWorkloadNames", {"longest_workload_name": 63}),
         ("SkipReassignmentForPodOwnedWorkloads", {"skip_reassignment": False}),
-        ("TopologyAwareScheduling", {"marks": InjectedMarks(workload_annotation=False), "topology_requests": False}),
+        (
+            "TopologyAwareScheduling",
+            {"marks": InjectedMarks(workload_annotation=False), "topology_requests": False},
+        ),
         ("UnadmittedWorkloadsExplicitStatus", {"explicit_pending": True}),
         ("UnadmittedWorkloadsObservability", {"detailed_reasons": False}),
         ("WorkloadIdentifierAnnotations", {"names_by_annotation": False}),

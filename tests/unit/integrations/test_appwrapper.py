@@ -176,7 +176,9 @@ def test_infos_of_the_owner_stay() -> None:
     [pod_set] = APP_WRAPPER.list_pod_sets(job, NAMES)
     original = pod_set.get_template(job)
     assert original["metadata"]["labels"] == {"team": "a"}
-    running = APP_WRAPPER.templates.with_template(job, pod_set, pod_templates.inject_into_template(original, GIVEN), NAMES)
+    running = APP_WRAPPER.templates.with_template(
+        job, pod_set, pod_templates.inject_into_template(original, GIVEN), NAMES
+    )
     assert APP_WRAPPER.templates.with_template(running, pod_set, original, NAMES) == job
 
 

@@ -175,7 +175,9 @@ def injected(kind: Integration, job: Any) -> Any:
 @settings(max_examples=30)
 def test_a_template_that_is_written_is_read_again(kind: Integration, data: st.DataObject) -> None:
     job = data.draw(abridged(kind))
-    before = [pod_templates.sanitise_template(one.get_template(job)) for one in kind.list_pod_sets(job, NAMES)]
+    before = [
+        pod_templates.sanitise_template(one.get_template(job)) for one in kind.list_pod_sets(job, NAMES)
+    ]
     running = injected(kind, job)
     after = kind.list_pod_sets(running, NAMES)
     assert [pod_templates.sanitise_template(one.get_template(running)) for one in after] == [
@@ -188,7 +190,9 @@ def test_a_template_that_is_written_is_read_again(kind: Integration, data: st.Da
 @settings(max_examples=30)
 def test_what_is_injected_is_taken_out_without_a_trace(kind: Integration, data: st.DataObject) -> None:
     job = data.draw(abridged(kind))
-    remembered = [pod_templates.sanitise_template(one.get_template(job)) for one in kind.list_pod_sets(job, NAMES)]
+    remembered = [
+        pod_templates.sanitise_template(one.get_template(job)) for one in kind.list_pod_sets(job, NAMES)
+    ]
     running = injected(kind, job)
     assert not remembered or create_merge_patch(job, running)
     stopped = running

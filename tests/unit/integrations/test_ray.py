@@ -18,7 +18,7 @@ from admitq_api.json_objects import FieldPath, create_merge_patch, value_at, wit
 from admitq_api.labels import names_for
 from admitq_webhooks.mutate.jobs import mutate_job
 from admitq_webhooks.references import resolve_references
-from tests.unit.webhooks.support import OPERATOR, FakeWorld, policy
+from tests.unit.webhooks.support import OPERATOR, FakeLookups, policy
 
 NAMES = names_for()
 RULES = RuleContext(NAMES)
@@ -135,7 +135,7 @@ def test_the_pods_of_a_job_are_those_of_the_clusters_that_were_made_for_it(
 async def test_the_webhook_does_not_ask_how_many_workers_a_cluster_has() -> None:
     job = ray(RAY_JOB, cluster(**SCALED), status=BOTH)
     assert RAY_JOB.templates.list_references(job)
-    assert await resolve_references(job, "ns", RAY_JOB, FakeWorld(broken=True)) is job
+    assert await resolve_references(job, "ns", RAY_JOB, FakeLookups(broken=True)) is job
 
 
 @pytest.mark.parametrize("odd", [None, [], {}, {"spec": None}, {"spec": {"workerGroupSpecs": [None, 7, {}]}}])
@@ -440,7 +440,7 @@ async def test_the_pods_of_an_elastic_rayjob_are_held_by_its_cluster() -> None:
     job = ray(RAY_JOB, cluster(), ELASTIC)
     assert RAY_JOB.webhook.mutate(job, RULES) == job
     by = {"apiVersion": "ray.io/v1", "kind": "RayJob", "name": "r", "uid": "u", "controller": True}
-    world = FakeWorld(owners={"r": with_value(job, ("metadata", "uid"), "u")})
+    world = FakeLookups(owners={"r": with_value(job, ("metadata", "uid"), "u")})
     # The operator copies labels and annotations of the job.
     made = {**ray(RAY_CLUSTER, cluster(), ELASTIC), "apiVersion": "ray.io/v1", "kind": "RayCluster"}
     named = with_value(made, ("metadata", "name"), "r-x7k2p")

@@ -8,7 +8,7 @@ from admitq.integrations.kinds.trainjob import TRAIN_JOB
 from admitq_api.json_objects import value_at, with_value
 from admitq_api.labels import names_for
 from admitq_webhooks.mutate.jobs import mutate_job
-from tests.unit.webhooks.support import OPERATOR, FakeWorld, policy
+from tests.unit.webhooks.support import OPERATOR, FakeLookups, policy
 
 NAMES = names_for()
 RULES = RuleContext(NAMES)
@@ -311,7 +311,7 @@ async def test_a_job_has_our_patch_whether_it_is_queued_or_not(labels: dict[str,
     given = job()
     given["metadata"] = {**given["metadata"], "labels": labels}
     ours = policy(integrations=(TRAIN_JOB,))
-    changed = await mutate_job(given, "team", TRAIN_JOB, ours, FakeWorld())
+    changed = await mutate_job(given, "team", TRAIN_JOB, ours, FakeLookups())
     assert changed["spec"]["runtimePatches"] == [{"manager": MANAGER}]
     assert (value_at(changed, ("spec", "suspend")) is True) is is_ours
 
@@ -323,7 +323,7 @@ async def test_a_job_that_follows_a_queued_owner_has_our_patch_and_is_not_suspen
     labels = {NAMES.queue_name: "q"}
     given = job(metadata={"labels": labels, "ownerReferences": [reference]})
     ours = policy(integrations=(TRAIN_JOB,), external_frameworks=(OwnerKind("example.com", "v1", "Group"),))
-    world = FakeWorld(owners={"g": owner})
+    world = FakeLookups(owners={"g": owner})
     changed = await mutate_job(given, "team", TRAIN_JOB, ours, world, None, OPERATOR)
     assert changed["spec"] == {**given["spec"], "runtimePatches": [{"manager": MANAGER}]}
 

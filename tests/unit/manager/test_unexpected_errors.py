@@ -150,7 +150,7 @@ async def reservation_has_no_event(stage: Stage) -> Metrics:
 
 
 async def preemption_has_no_event(stage: Stage) -> Metrics:
-    stage.fails_once(messages, "compared_priorities")
+    stage.fails_once(messages, "priorities_message")
     world = preemptions.World(preemptions.victim())
     assert await world.writer.preempt(preemptions.PREEMPTION)
     return world.metrics
@@ -326,7 +326,7 @@ def manager(core: Core, **parts: Any) -> Manager:
         "metrics": metrics,
         "measures": ManagerMeasures(MeasureScope(metrics, lambda _: None)),
         "clock": lambda: reports.NOW,
-        "observed": lambda *_: nothing,
+        "store_answer": lambda *_: nothing,
         "start": nothing,
         "refresh": Refresh(),
         "leading": lambda: True,
@@ -513,14 +513,14 @@ async def object_is_not_reviewed(stage: Stage) -> Metrics:
 
 
 async def answer_is_not_written(stage: Stage) -> Metrics:
-    stage.fails_once(routes, "answer")
+    stage.fails_once(routes, "encode_verdict")
     return await _reviews()
 
 
 async def _reviews() -> Metrics:
     metrics, gvk = Metrics(), (names_for().group, names_for().version, "ClusterQueue")
     path = names_for().webhook_path("validate", *gvk)
-    handlers = routes.review_handlers(webhooks.policy(), webhooks.FakeWorld(), (), errors=metrics.errors)
+    handlers = routes.review_handlers(webhooks.policy(), webhooks.FakeLookups(), (), errors=metrics.errors)
     asked = webhooks.review({"metadata": {"name": "a"}, "spec": {}}, gvk=gvk)
     for code in (500, 200):
         answered = await handlers[path](HttpRequest("POST", path, body=orjson.dumps(asked)))

@@ -95,7 +95,7 @@ def test_an_admission_counts_for_its_queues_and_every_cohort_above() -> None:
 
 
 def test_series_of_local_queues_are_only_for_those_selected() -> None:
-    told = Told(of_local_queues=lambda key: key.name == "other")
+    told = Told(has_local_queue_series=lambda key: key.name == "other")
     told.measures.workloads.admitted(workload(), "cq", 4.0, 1.0)
     assert told.value("local_queue_admitted_workloads_total") is None
 
@@ -273,7 +273,7 @@ def test_d19_cohort_without_members_has_no_admitted_workloads() -> None:
 
 def test_d19_series_of_a_local_queue_go_while_its_labels_do_not_match() -> None:
     selected = True
-    told = Told(of_local_queues=lambda _: selected)
+    told = Told(has_local_queue_series=lambda _: selected)
     key = ObjectKey("team", "main")
 
     def series() -> set[str]:
@@ -303,7 +303,9 @@ def test_d19_series_of_a_local_queue_go_while_its_labels_do_not_match() -> None:
 
 
 def test_d19_pending_requests_and_shapes_are_those_of_the_core() -> None:
-    pending = PendingWorkloads(count_scheduling_keys=lambda _: (2, 3), total_requests=lambda _: {"cpu": 1500, "memory": 2**30})
+    pending = PendingWorkloads(
+        count_scheduling_keys=lambda _: (2, 3), total_requests=lambda _: {"cpu": 1500, "memory": 2**30}
+    )
     told = Told(pending)
     told.measures.queues.cluster_queue_reported("cq", IDLE)
     assert told.value("cluster_queue_resource_pending", cluster_queue="cq", resource="cpu") == 1.5

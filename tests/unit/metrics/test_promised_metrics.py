@@ -22,7 +22,7 @@ from admitq.core.statuses import (
     PendingWorkload,
     ResourceTotal,
 )
-from admitq.metrics.custom_labels import SeriesLabel, SeriesLabels, LabelSource
+from admitq.metrics.custom_labels import LabelSource, SeriesLabel, SeriesLabels
 from admitq.metrics.measures.gauges import PendingWorkloads, WorkloadGauges
 from admitq.metrics.measures.manager import ManagerMeasures
 from admitq.metrics.measures.queues import QueueMeasures
@@ -139,7 +139,9 @@ class Played:
             has_resource_series=True,
         )
         pending = PendingWorkloads(
-            workloads=lambda: self.waiting, count_scheduling_keys=lambda _: (1, 1), total_requests=lambda _: {"cpu": 12000}
+            workloads=lambda: self.waiting,
+            count_scheduling_keys=lambda _: (1, 1),
+            total_requests=lambda _: {"cpu": 12000},
         )
         self.measures = ManagerMeasures(scope, pending)
         self.play()

@@ -258,7 +258,9 @@ def test_flavors_considered_name_the_preemption_mode(mode: FitMode, text: str) -
 )
 def test_preempted_workload_reports_preemptor_and_reason(reason: PreemptionReason, text: str) -> None:
     key = ObjectKey("ns", "w")
-    told = messages.preempted_message(Preempt(key, "u", reason, key, "p", ("root", "a"), ("root", "b", "c")), "j")
+    told = messages.preempted_message(
+        Preempt(key, "u", reason, key, "p", ("root", "a"), ("root", "b", "c")), "j"
+    )
     assert told == (
         f"Preempted to accommodate a workload (UID: p, JobUID: j) due to {text}; "
         "preemptor path: /root/a; preemptee path: /root/b/c"
@@ -267,7 +269,9 @@ def test_preempted_workload_reports_preemptor_and_reason(reason: PreemptionReaso
 
 def test_unknown_parts_of_a_preemption_are_reported_as_unknown() -> None:
     key = ObjectKey("ns", "w")
-    told = messages.preempted_message(Preempt(key, "u", PreemptionReason.IN_CLUSTER_QUEUE, key, "", (), ()), "")
+    told = messages.preempted_message(
+        Preempt(key, "u", PreemptionReason.IN_CLUSTER_QUEUE, key, "", (), ()), ""
+    )
     assert told == (
         "Preempted to accommodate a workload (UID: UNKNOWN, JobUID: UNKNOWN) due to prioritization in the "
         "ClusterQueue; preemptor path: UNKNOWN; preemptee path: UNKNOWN"

@@ -13,14 +13,14 @@ from tests.unit.translate.builders import NAMES
 @pytest.mark.parametrize(
     ("file", "gate", "changed"),
     [
-        ("", "PriorityBoost", {"boosts": True}),
+        ("", "PriorityBoost", {"allows_priority_boost": True}),
         ("", "PrioritySortingWithinCohort", {"reclaim_moves_to_back": True}),
-        ("", "AdmissionGatedBy", {"gated": False}),
-        ("", "ElasticJobsViaWorkloadSlices", {"replaces": False}),
+        ("", "AdmissionGatedBy", {"allows_admission_gates": False}),
+        ("", "ElasticJobsViaWorkloadSlices", {"allows_replacement": False}),
         (
             "waitForPodsReady: {requeuingStrategy: {timestamp: Creation}}",
             None,
-            {"eviction_moves_to_back": False},
+            {"timeout_moves_to_back": False},
         ),
     ],
 )
@@ -31,4 +31,8 @@ def test_configuration_and_gates_say_how_workloads_are_read(
     switched = FeatureGates({parse_gate(gate): not by_default[parse_gate(gate)]}) if gate else by_default
     usual = configured_read_options(Configuration(), by_default)
     head = f"apiVersion: {NAMES.config_api_version}\nkind: Configuration\n"
-    assert configured_read_options(load_configuration(head + file), switched) == replace(usual, **changed) != usual
+    assert (
+        configured_read_options(load_configuration(head + file), switched)
+        == replace(usual, **changed)
+        != usual
+    )

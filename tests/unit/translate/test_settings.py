@@ -16,7 +16,12 @@ from admitq.core.settings import (
     Transformation,
     TransformationOutput,
 )
-from admitq.translate.settings import CORE_GATES, configured_core_settings, unset_default_notices, configured_pods_ready
+from admitq.translate.settings import (
+    CORE_GATES,
+    configured_core_settings,
+    configured_pods_ready,
+    unset_default_notices,
+)
 from admitq_api.configuration import Configuration, load_configuration
 from admitq_api.feature_gates import IN_EFFECT, FeatureGates
 from admitq_api.labels import COMPAT_GROUP, names_for
@@ -101,7 +106,9 @@ def test_the_file_reaches_the_core(text: str, expected: dict[str, Any]) -> None:
 
 def test_nothing_is_blocked_where_readiness_is_not_looked_at() -> None:
     gates = FeatureGates.from_mapping({"DisableWaitForPodsReady": True})
-    assert not configured_core_settings(configured("waitForPodsReady: {blockAdmission: true}"), gates).block_admission
+    assert not configured_core_settings(
+        configured("waitForPodsReady: {blockAdmission: true}"), gates
+    ).block_admission
 
 
 @pytest.mark.parametrize("name", [one.name for one in fields(Gates)])

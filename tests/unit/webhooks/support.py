@@ -1,4 +1,4 @@
-"""A small world, and the shortest ways to ask a webhook about an object."""
+"""A small lookups, and the shortest ways to ask a webhook about an object."""
 
 import base64
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ PRIORITY = NAMES.priority_class
 
 
 @dataclass
-class FakeWorld:
+class FakeLookups:
     """Holds what there is; everything can be set by a test."""
 
     local_queues: set[tuple[str, str]] = field(default_factory=set)
@@ -49,7 +49,7 @@ class FakeWorld:
     def has_priority_class(self, name: str) -> bool:
         return name in self.priority_classes
 
-    def check_controllers(self, namespace: str, queue: str) -> frozenset[str]:
+    def admission_check_controllers(self, namespace: str, queue: str) -> frozenset[str]:
         return frozenset(self.controllers.get((namespace, queue), ()))
 
     async def namespace_labels(self, name: str) -> Mapping[str, str] | None:
@@ -57,7 +57,7 @@ class FakeWorld:
             raise LookupFailed("the API server does not answer")
         return self.namespaces.get(name)
 
-    async def owner(
+    async def get_object(
         self, group: str, version: str, kind: str, namespace: str, name: str
     ) -> Mapping[str, Any] | None:
         if self.broken:
@@ -65,7 +65,7 @@ class FakeWorld:
         self.asked.append(f"{group}/{version} {kind} {namespace}/{name}")
         return self.owners.get(f"{kind}/{name}", self.owners.get(name))
 
-    async def may(self, user: User, access: Access) -> bool:
+    async def is_allowed(self, user: User, access: Access) -> bool:
         if self.broken:
             raise LookupFailed("the API server does not answer")
         self.accesses.append((user.name, str(access), access.namespace))
@@ -170,9 +170,9 @@ def review(
 
 
 def handlers(
-    world: FakeWorld | None = None, registered: tuple[Integration, ...] = (JOB,), **changes: Any
+    lookups: FakeLookups | None = None, registered: tuple[Integration, ...] = (JOB,), **changes: Any
 ) -> dict[str, Handler]:
-    return review_handlers(policy(**changes), world or FakeWorld(), registered)
+    return review_handlers(policy(**changes), lookups or FakeLookups(), registered)
 
 
 async def post(handler: Handler, path: str, body: Any) -> tuple[int, bytes]:
@@ -186,13 +186,13 @@ async def ask(
     obj: Any,
     old: Any = None,
     *,
-    world: FakeWorld | None = None,
+    lookups: FakeLookups | None = None,
     gvk: tuple[str, str, str] = ("batch", "v1", "Job"),
     namespace: str = "team",
     request: Mapping[str, Any] | None = None,
     **changes: Any,
 ) -> Answer:
-    handler = handlers(world, **changes)[path]
+    handler = handlers(lookups, **changes)[path]
     status, body = await post(
         handler, path, review(obj, old, gvk=gvk, namespace=namespace, **(request or {}))
     )

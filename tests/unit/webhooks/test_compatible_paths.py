@@ -15,7 +15,7 @@ from admitq_api.json_objects import with_value
 from admitq_api.labels import COMPAT_GROUP, names_for
 from admitq_webhooks.routes import CREATE, CREATE_UPDATE, review_handlers, webhook_routes
 from tests.unit.integrations.examples import examples_of
-from tests.unit.webhooks.support import NAMES, FakeWorld, policy, post, review
+from tests.unit.webhooks.support import NAMES, FakeLookups, policy, post, review
 
 OURS: Final = {"kueue-x-k8s-io-v1beta2": ("clusterqueue", "resourceflavor", "workload")}
 ON_UPDATES_TOO: Final = {
@@ -61,7 +61,9 @@ def test_the_paths_and_operations_of_the_group_are_those_that_its_users_installe
 async def test_with_the_default_frameworks_every_other_path_lets_pass() -> None:
     frameworks = load_configuration("").integrations.frameworks
     on = select_enabled(frameworks, FeatureGates.from_mapping({}))
-    served = review_handlers(policy(names=NAMES_THERE, integrations=on), FakeWorld(broken=True), load_integrations())
+    served = review_handlers(
+        policy(names=NAMES_THERE, integrations=on), FakeLookups(broken=True), load_integrations()
+    )
     assert set(served) == MUTATING | VALIDATING | {*ONLY_OURS}
     for one in set(load_integrations()) - set(on):
         obj = {"metadata": {"name": "x", "labels": {NAMES_THERE.queue_name: "No Name"}}}
@@ -89,7 +91,7 @@ def _refused_of_ours() -> dict[str, Any]:
 @pytest.mark.parametrize(("kind", "spec"), _refused_of_ours().items())
 async def test_webhooks_refuse_objects_of_ours_as_forbidden(kind: str, spec: dict[str, Any]) -> None:
     path = NAMES.webhook_path("validate", NAMES.group, NAMES.version, kind)
-    served = review_handlers(policy(), FakeWorld(), load_integrations())
+    served = review_handlers(policy(), FakeLookups(), load_integrations())
     obj = {"metadata": {"name": "x"}, "spec": spec}
     _, answered = await post(served[path], path, review(obj, gvk=(NAMES.group, NAMES.version, kind)))
     _is_forbidden(answered)
@@ -98,7 +100,7 @@ async def test_webhooks_refuse_objects_of_ours_as_forbidden(kind: str, spec: dic
 @pytest.mark.parametrize("kind", [pytest.param(one, id=one.framework) for one in load_integrations()])
 async def test_webhooks_refuse_jobs_of_every_kind_as_forbidden(kind: Integration) -> None:
     path = NAMES.webhook_path("validate", *kind.gvk)
-    served = review_handlers(policy(integrations=load_integrations()), FakeWorld(), load_integrations())
+    served = review_handlers(policy(integrations=load_integrations()), FakeLookups(), load_integrations())
     obj = copy.deepcopy(examples_of(kind.api_version, kind.kind)[0])
     obj = with_value(obj, ("metadata", "labels"), {NAMES.queue_name: "No Name", NAMES.managed: "true"})
     _, answered = await post(served[path], path, review(obj, gvk=kind.gvk))

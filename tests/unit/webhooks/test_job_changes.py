@@ -15,7 +15,7 @@ from tests.unit.webhooks.support import (
     NAMES,
     PRIORITY,
     QUEUE,
-    FakeWorld,
+    FakeLookups,
     a_job,
     policy,
     validate_job,
@@ -167,10 +167,10 @@ async def test_a_wrong_change_is_refused_with_the_field_and_the_reason(
 
 
 async def test_a_queue_cannot_be_taken_off_where_there_is_a_default_one() -> None:
-    world = FakeWorld(**DEFAULTS)
-    answer = await validate_job(a_job(suspend=True), managed(suspend=True), world=world)
+    lookups = FakeLookups(**DEFAULTS)
+    answer = await validate_job(a_job(suspend=True), managed(suspend=True), lookups=lookups)
     assert "queue-name must not be empty in namespace with default queue" in answer.message
-    unmanaged = await validate_job(a_job(labels={"x": "y"}), a_job(), world=world)
+    unmanaged = await validate_job(a_job(labels={"x": "y"}), a_job(), lookups=lookups)
     assert unmanaged.allowed
 
 
@@ -228,11 +228,11 @@ def seen(job: dict[str, Any], *path: str) -> Any:
 async def test_no_sequence_of_changes_moves_a_running_job_or_strips_it(
     start: list[Any], updates: list[list[Any]], has_default: bool
 ) -> None:
-    world = FakeWorld(**(DEFAULTS if has_default else {}))
+    lookups = FakeLookups(**(DEFAULTS if has_default else {}))
     job = edited(managed(), start)
     for edits in updates:
         changed = edited(job, edits)
-        if not (await validate_job(changed, job, world=world)).allowed:
+        if not (await validate_job(changed, job, lookups=lookups)).allowed:
             continue
         running = changed["spec"].get("suspend") is not True
         was_running = job["spec"].get("suspend") is not True
@@ -267,7 +267,7 @@ def test_d23_update_of_a_job_that_left_its_queue_is_not_validated_without_the_ga
         gates = {"ValidateRayAndSparkJobUpdates": gate}
         ours = policy(integrations=(kind,), gates=gates, **more)
         old, new = ({"metadata": {"name": "j", "labels": labels}, "spec": {}} for labels in (before, after))
-        return validate_update(old, new, "team", kind, ours, FakeWorld(local_queues={("team", "default")}))
+        return validate_update(old, new, "team", kind, ours, FakeLookups(local_queues={("team", "default")}))
 
     queued = {QUEUE: "q", PRIORITY: "p", NAMES.max_exec_time: "5"}
     assert change(False, queued, {}) == []

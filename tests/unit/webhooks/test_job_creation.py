@@ -17,7 +17,7 @@ from tests.unit.webhooks.job_requests import ELASTIC, GATED, MAX_TIME, PREBUILT,
 from tests.unit.webhooks.support import (
     NAMES,
     QUEUE,
-    FakeWorld,
+    FakeLookups,
     a_job,
     policy,
     post,
@@ -105,7 +105,9 @@ async def test_what_a_kind_cannot_do_is_refused() -> None:
         delegation=replace(JOB.delegation, adopts_prebuilt_workload=False),
         scaling=replace(JOB.scaling, can_be_elastic=False),
     )
-    handler = review_handlers(policy(integrations=(plain,)), FakeWorld(), (plain,))["/validate-batch-v1-job"]
+    handler = review_handlers(policy(integrations=(plain,)), FakeLookups(), (plain,))[
+        "/validate-batch-v1-job"
+    ]
     job = managed(labels={PREBUILT: "w"}, annotations={ELASTIC: "true"})
     _, body = await post(handler, "/validate-batch-v1-job", review(job))
     message = orjson.loads(body)["response"]["status"]["message"]
@@ -182,7 +184,7 @@ def test_a_job_of_more_podsets_than_a_workload_may_have_is_refused(
         return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, "spec": spec}
 
     def change(old: dict[str, Any], new: dict[str, Any]) -> list[FieldError]:
-        return validate_update(old, new, "team", kind, ours, FakeWorld())
+        return validate_update(old, new, "team", kind, ours, FakeLookups())
 
     queue = {QUEUE: "q"}
     assert validate_create(job(most, **queue), kind, ours) == []
@@ -198,7 +200,7 @@ def test_a_job_that_had_too_many_podsets_before_we_looked_at_it_is_let_go() -> N
     old = {"metadata": {"name": "j", "labels": {QUEUE: "q"}}, "spec": replicated(19)}
     new = {**old, "metadata": {**old["metadata"], "finalizers": []}}
     ours = policy(integrations=(JOBSET,))
-    assert validate_update(old, new, "team", JOBSET, ours, FakeWorld()) == []
+    assert validate_update(old, new, "team", JOBSET, ours, FakeLookups()) == []
 
 
 def half_stopped(job: dict[str, Any]) -> dict[str, Any]:
@@ -238,7 +240,7 @@ def half_stopped(job: dict[str, Any]) -> dict[str, Any]:
 def test_job_is_suspended_whatever_errors_it_was_stored_with(
     old: dict[str, Any], new: dict[str, Any], says: str
 ) -> None:
-    errors = validate_update(old, new, "team", JOB, policy(), FakeWorld())
+    errors = validate_update(old, new, "team", JOB, policy(), FakeLookups())
     assert [says in str(error) for error in errors] == ([True] if says else [])
 
 
@@ -251,7 +253,7 @@ def test_rayjob_that_keeps_its_cluster_is_suspended_but_neither_started_nor_queu
         return {"metadata": {"name": "j", "labels": labels}, "spec": groups(1, **spec)}
 
     def refused(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
-        return [error.path for error in validate_update(old, new, "team", kind, ours, FakeWorld())]
+        return [error.path for error in validate_update(old, new, "team", kind, ours, FakeLookups())]
 
     runs, waits, unqueued = (
         job(queue, suspend=suspended, shutdownAfterJobFinishes=False)

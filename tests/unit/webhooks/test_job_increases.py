@@ -9,7 +9,7 @@ from admitq_webhooks.validate.jobs import validate_update
 from tests.unit.webhooks.job_requests import ELASTIC, managed
 from tests.unit.webhooks.support import (
     QUEUE,
-    FakeWorld,
+    FakeLookups,
     policy,
 )
 
@@ -61,5 +61,5 @@ MORE_CPU = "spec.template: Forbidden: pods of podset main ask for more cpu than 
 def test_increase_of_running_job_is_rejected_where_configured(
     old: dict[str, Any], new: dict[str, Any], ours: dict[str, Any], says: str
 ) -> None:
-    found = validate_update(old, new, "team", JOB, policy(**ours), FakeWorld())
+    found = validate_update(old, new, "team", JOB, policy(**ours), FakeLookups())
     assert [f"{one.path}: {one.message}"[: len(says)] for one in found] == ([says] if says else [])

@@ -17,7 +17,7 @@ from tests.unit.webhooks.support import (
     PRIORITY,
     QUEUE,
     Answer,
-    FakeWorld,
+    FakeLookups,
     a_job,
     mutate_job,
     policy,
@@ -65,8 +65,8 @@ async def test_a_job_that_is_held_already_needs_nothing() -> None:
     ],
 )
 async def test_a_job_that_is_not_ours_is_left_byte_for_byte(job: Any, options: dict[str, Any]) -> None:
-    world = FakeWorld(namespaces={"team": {}, "kube-system": {}, "admitq-system": {}})
-    answer = await mutate_job(job, world=world, **options)
+    lookups = FakeLookups(namespaces={"team": {}, "kube-system": {}, "admitq-system": {}})
+    answer = await mutate_job(job, lookups=lookups, **options)
     assert answer.response == {"uid": "the-uid", "allowed": True}
 
 
@@ -77,15 +77,15 @@ async def test_a_request_is_not_believed_that_its_object_is_being_deleted() -> N
 
 
 async def test_what_is_stored_is_not_mutated_again() -> None:
-    world = FakeWorld(**DEFAULTS)
-    assert (await mutate_job(a_job(), world=world, request={"operation": "UPDATE"})).patch is None
+    lookups = FakeLookups(**DEFAULTS)
+    assert (await mutate_job(a_job(), lookups=lookups, request={"operation": "UPDATE"})).patch is None
 
 
 async def test_jobs_of_namespaces_that_are_not_selected_are_left_alone_even_with_a_queue() -> None:
-    world = FakeWorld(namespaces={"team": {"team": "web"}, "other": {"team": "ml"}})
+    lookups = FakeLookups(namespaces={"team": {"team": "web"}, "other": {"team": "ml"}})
     bad = a_job(labels={QUEUE: "Not A Name"})
     for namespace, held in (("team", False), ("other", True)):
-        options: dict[str, Any] = {"world": world, "namespace": namespace, "namespace_selector": SELECTED}
+        options: dict[str, Any] = {"lookups": lookups, "namespace": namespace, "namespace_selector": SELECTED}
         assert ((await mutate_job(managed(), **options)).patch is not None) is held
         assert (await validate_job(bad, **options)).allowed is not held
 
@@ -97,15 +97,15 @@ async def test_without_a_queue_name_a_job_is_held_only_where_all_are_managed() -
 
 @pytest.mark.parametrize("labels", [None, {}, {QUEUE: ""}, {"other": "label"}])
 async def test_the_default_queue_takes_jobs_that_name_none(labels: dict[str, str] | None) -> None:
-    answer = await mutate_job(a_job(labels=labels), world=FakeWorld(**DEFAULTS))
+    answer = await mutate_job(a_job(labels=labels), lookups=FakeLookups(**DEFAULTS))
     assert answer.after["metadata"]["labels"] == {**(labels or {}), QUEUE: "default"}
     assert answer.after["spec"]["suspend"] is True
 
 
 async def test_a_queue_that_is_named_is_kept_and_the_default_of_another_namespace_is_nothing_to_us() -> None:
-    answer = await mutate_job(managed(), world=FakeWorld(**DEFAULTS))
+    answer = await mutate_job(managed(), lookups=FakeLookups(**DEFAULTS))
     assert answer.after["metadata"]["labels"] == {QUEUE: "q"}
-    elsewhere = await mutate_job(a_job(), world=FakeWorld(local_queues={("other", "default")}))
+    elsewhere = await mutate_job(a_job(), lookups=FakeLookups(local_queues={("other", "default")}))
     assert elsewhere.patch is None
 
 
@@ -122,8 +122,8 @@ async def test_a_queue_that_is_named_is_kept_and_the_default_of_another_namespac
 async def test_the_default_priority_class_is_for_jobs_that_name_none_queued_or_not(
     queue: dict[str, str], labels: dict[str, str], gates: dict[str, bool], expected: str | None
 ) -> None:
-    world = FakeWorld(priority_classes={"default"})
-    answer = await mutate_job(a_job(labels={**queue, **labels}), world=world, gates=gates)
+    lookups = FakeLookups(priority_classes={"default"})
+    answer = await mutate_job(a_job(labels={**queue, **labels}), lookups=lookups, gates=gates)
     assert answer.after["metadata"].get("labels", {}).get(PRIORITY) == expected
     assert answer.after["spec"].get("suspend") == (True if queue else None)
 
@@ -139,17 +139,17 @@ async def test_the_default_priority_class_is_for_jobs_that_name_none_queued_or_n
     ],
 )
 async def test_where_nothing_is_managed_there_is_no_default_priority_class(options: dict[str, Any]) -> None:
-    world = FakeWorld(namespaces={"team": {}, "kube-system": {}}, priority_classes={"default"})
-    assert (await mutate_job(a_job(), world=world, **options)).patch is None
+    lookups = FakeLookups(namespaces={"team": {}, "kube-system": {}}, priority_classes={"default"})
+    assert (await mutate_job(a_job(), lookups=lookups, **options)).patch is None
 
 
 @pytest.mark.parametrize(("kind", "has_class"), [("Group", False), ("Unknown", True)])
 async def test_no_owner_is_asked_for_the_sake_of_a_priority_class(kind: str, has_class: bool) -> None:
-    world = FakeWorld(priority_classes={"default"}, owners={"group": a_group(queue="")})
+    lookups = FakeLookups(priority_classes={"default"}, owners={"group": a_group(queue="")})
     job = a_job(owner=owned_by("group", kind=kind))
-    answer = await mutate_job(job, world=world, external_frameworks=(GROUP_KIND,))
+    answer = await mutate_job(job, lookups=lookups, external_frameworks=(GROUP_KIND,))
     assert (answer.patch is not None) is has_class
-    assert world.asked == []
+    assert lookups.asked == []
 
 
 DISPATCHED = {("team", "q"): {NAMES.multikueue_controller, "example.com/other"}}
@@ -176,8 +176,8 @@ DISPATCHED = {("team", "q"): {NAMES.multikueue_controller, "example.com/other"}}
             },
             "example.com/other",
         ),
-        (None, {"world": FakeWorld(controllers={("team", "q"): {"example.com/other"}})}, None),
-        (None, {"world": FakeWorld(controllers={("other", "q"): {NAMES.multikueue_controller}})}, None),
+        (None, {"lookups": FakeLookups(controllers={("team", "q"): {"example.com/other"}})}, None),
+        (None, {"lookups": FakeLookups(controllers={("other", "q"): {NAMES.multikueue_controller}})}, None),
     ],
 )
 async def test_job_for_another_cluster_is_not_run_here(
@@ -190,8 +190,8 @@ async def test_job_for_another_cluster_is_not_run_here(
         job,
         "team",
         integration,
-        policy(**{key: value for key, value in options.items() if key != "world"}),
-        options.get("world", FakeWorld(controllers=DISPATCHED)),
+        policy(**{key: value for key, value in options.items() if key != "lookups"}),
+        options.get("lookups", FakeLookups(controllers=DISPATCHED)),
     )
     assert changed["spec"]["suspend"] is True
     assert changed["spec"].get("managedBy") == after
@@ -208,7 +208,7 @@ async def test_an_object_that_is_being_deleted_is_let_go_on_updates() -> None:
             updated,
             ownership=replace(updated.ownership, created_kinds=None, compare_child=accept_every_child),
         )
-        served = review_handlers(policy(integrations=(nesting,), **options), FakeWorld(), (nesting,))
+        served = review_handlers(policy(integrations=(nesting,), **options), FakeLookups(), (nesting,))
         path = "/mutate-batch-v1-job"
         _, body = await post(served[path], path, review(job, deleted(job)))
         return Answer(200, orjson.loads(body), job)
@@ -220,10 +220,10 @@ async def test_an_object_that_is_being_deleted_is_let_go_on_updates() -> None:
 
 
 async def test_mutation_holds_when_it_is_repeated() -> None:
-    world = FakeWorld(**DEFAULTS, priority_classes={"default"})
-    once = await mutate_job(a_job(), world=world)
+    lookups = FakeLookups(**DEFAULTS, priority_classes={"default"})
+    once = await mutate_job(a_job(), lookups=lookups)
     assert once.patch
-    twice = await mutate_job(once.after, world=world)
+    twice = await mutate_job(once.after, lookups=lookups)
     assert twice.patch is None
 
 

@@ -7,7 +7,7 @@ import pytest
 from tests.unit.webhooks.job_requests import DEFAULTS, GROUP_KIND, a_group, managed, owned_by
 from tests.unit.webhooks.support import (
     BY_OPERATOR,
-    FakeWorld,
+    FakeLookups,
     a_job,
     mutate_job,
 )
@@ -15,7 +15,7 @@ from tests.unit.webhooks.support import (
 
 async def ask_with_owners(job: dict[str, Any], **owners: Any) -> Any:
     return await mutate_job(
-        job, world=FakeWorld(owners=owners), external_frameworks=(GROUP_KIND,), request=BY_OPERATOR
+        job, lookups=FakeLookups(owners=owners), external_frameworks=(GROUP_KIND,), request=BY_OPERATOR
     )
 
 
@@ -25,9 +25,9 @@ async def test_a_child_of_a_queued_owner_follows_it() -> None:
 
 
 async def test_a_child_of_a_queued_owner_gets_no_default_queue() -> None:
-    world = FakeWorld(**DEFAULTS, owners={"group": a_group()})
+    lookups = FakeLookups(**DEFAULTS, owners={"group": a_group()})
     job = a_job(owner=owned_by("group"))
-    answer = await mutate_job(job, world=world, external_frameworks=(GROUP_KIND,), request=BY_OPERATOR)
+    answer = await mutate_job(job, lookups=lookups, external_frameworks=(GROUP_KIND,), request=BY_OPERATOR)
     assert answer.patch is None
 
 
@@ -53,9 +53,9 @@ async def test_a_forged_owner_reference_frees_no_job(owner: dict[str, Any], foun
 async def test_the_owner_is_looked_for_in_the_namespace_of_the_request() -> None:
     job = managed(owner=owned_by("group"))
     job["metadata"]["namespace"] = "other"
-    world = FakeWorld(owners={"group": a_group()})
-    await mutate_job(job, world=world, external_frameworks=(GROUP_KIND,))
-    assert world.asked == ["batch.example.com/v1 Group team/group"]
+    lookups = FakeLookups(owners={"group": a_group()})
+    await mutate_job(job, lookups=lookups, external_frameworks=(GROUP_KIND,))
+    assert lookups.asked == ["batch.example.com/v1 Group team/group"]
 
 
 async def test_an_owner_that_does_not_exist_is_refused() -> None:
@@ -72,7 +72,9 @@ async def test_a_cycle_of_owners_is_refused() -> None:
 
 
 async def test_an_owner_is_asked_for_only_when_the_job_would_be_held() -> None:
-    world = FakeWorld(owners={})
-    answer = await mutate_job(a_job(owner=owned_by("group")), world=world, external_frameworks=(GROUP_KIND,))
+    lookups = FakeLookups(owners={})
+    answer = await mutate_job(
+        a_job(owner=owned_by("group")), lookups=lookups, external_frameworks=(GROUP_KIND,)
+    )
     assert answer.patch is None
-    assert world.asked == []
+    assert lookups.asked == []

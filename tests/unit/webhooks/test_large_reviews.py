@@ -15,13 +15,13 @@ from admitq.process.unexpected_errors import LOG_ONLY, UnexpectedErrors
 from admitq.serving.http import HttpRequest, HttpResponse, text
 from admitq.serving.server import MEBIBYTE
 from admitq_api.configuration import load_configuration
-from admitq_webhooks.large_reviews import COMMAND, MAX_HELD_BYTES, LARGE_BYTES, LargeReviews
+from admitq_webhooks.large_reviews import COMMAND, LARGE_BYTES, MAX_HELD_BYTES, LargeReviews
 from admitq_webhooks.lookups import ClusterLookups
 from admitq_webhooks.policy import configured_policy
 from admitq_webhooks.review_child import LOOKUPS, StartMessage
 from admitq_webhooks.routes import review_handlers
 from tests.unit.serving.support import until
-from tests.unit.webhooks.support import QUEUE, FakeWorld, a_job, review
+from tests.unit.webhooks.support import QUEUE, FakeLookups, a_job, review
 
 CONFIGURATION = load_configuration("")
 GATES = CONFIGURATION.create_feature_gates("")
@@ -48,7 +48,7 @@ def of(response: HttpResponse) -> dict[str, Any]:
 
 @asynccontextmanager
 async def large_reviews(
-    world: ClusterLookups,
+    lookups: ClusterLookups,
     observed: Observed | None = None,
     command: Sequence[str] = COMMAND,
     errors: UnexpectedErrors = LOG_ONLY,
@@ -58,7 +58,7 @@ async def large_reviews(
         if observed is not None:
             observed.append((path, allowed))
 
-    reviews = LargeReviews(START, world, observe=observe, errors=errors, seconds=60, command=command)
+    reviews = LargeReviews(START, lookups, observe=observe, errors=errors, seconds=60, command=command)
     try:
         yield reviews
     finally:
@@ -76,7 +76,7 @@ async def unexpected(_: HttpRequest) -> HttpResponse:
     return text(500, "a large body was reviewed in the process that serves")
 
 
-class SlowWorld(FakeWorld):
+class SlowLookups(FakeLookups):
     """Answers about namespaces only once it may."""
 
     def __init__(self) -> None:
@@ -112,49 +112,53 @@ async def test_large_objects_get_the_same_answers_from_the_child() -> None:
     }
     parent = a_job(labels={QUEUE: "q"}, suspend=False)
     parent["metadata"] |= {"name": "parent", "uid": "parent-uid"}
-    world = FakeWorld(owners={"parent": parent}, plurals={"Job": "jobs"})
+    lookups = FakeLookups(owners={"parent": parent}, plurals={"Job": "jobs"})
     enabled, known = load_enabled_and_all_kinds(CONFIGURATION, GATES)
     observed_here: Observed = []
     here = review_handlers(
         configured_policy(CONFIGURATION, GATES, enabled),
-        world,
+        lookups,
         known,
         observe=lambda path, allowed, _: observed_here.append((path, allowed)),
     )
     observed: Observed = []
-    async with large_reviews(world, observed) as reviews:
+    async with large_reviews(lookups, observed) as reviews:
         for name, (path, body) in bodies.items():
             for broken in (False, True):
-                world.broken = broken
+                lookups.broken = broken
                 asked = request(path, body)
                 assert len(asked.body) >= LARGE_BYTES
-                world.asked.clear()
-                expected, lookups = await here[path](asked), list(world.asked)
-                world.asked.clear()
+                lookups.asked.clear()
+                expected, asked_here = await here[path](asked), list(lookups.asked)
+                lookups.asked.clear()
                 assert await answer_to(reviews, asked) == expected, (name, broken)
-                assert world.asked == lookups, (name, broken)
+                assert lookups.asked == asked_here, (name, broken)
     assert observed == observed_here
     assert {allowed for _, allowed in observed} == {True, False}
 
 
 @pytest.mark.parametrize(
-    ("command", "world"),
+    ("command", "lookups"),
     [
-        pytest.param([sys.executable, "-c", "pass"], FakeWorld(), id="child ends"),
+        pytest.param([sys.executable, "-c", "pass"], FakeLookups(), id="child ends"),
         pytest.param(
-            [COMMAND[0], "-c", f"from admitq_webhooks import routes; routes.answer = None; {COMMAND[2]}"],
-            FakeWorld(),
+            [
+                COMMAND[0],
+                "-c",
+                f"from admitq_webhooks import routes; routes.encode_verdict = None; {COMMAND[2]}",
+            ],
+            FakeLookups(),
             id="review fails in the child",
         ),
-        pytest.param(COMMAND, FakeWorld(namespaces=None), id="lookup fails"),  # type: ignore[reportArgumentType]
+        pytest.param(COMMAND, FakeLookups(namespaces=None), id="lookup fails"),  # type: ignore[reportArgumentType]
     ],
 )
 async def test_unexpected_error_in_large_review_is_counted_by_route(
-    command: Sequence[str], world: FakeWorld
+    command: Sequence[str], lookups: FakeLookups
 ) -> None:
     metrics = Metrics()
     metrics.add_webhook_routes([MUTATE, VALIDATE])
-    async with large_reviews(world, command=command, errors=metrics.errors) as reviews:
+    async with large_reviews(lookups, command=command, errors=metrics.errors) as reviews:
         assert not of(await answer_to(reviews, request(MUTATE, review(a_large_job()))))["allowed"]
     lines = metrics.render().decode().splitlines()
     counted = {
@@ -167,7 +171,7 @@ async def test_small_bodies_stay_in_the_process_that_serves_and_start_no_child()
     async def small(_: HttpRequest) -> HttpResponse:
         return text(200, "here")
 
-    async with large_reviews(FakeWorld(), command=["/no/such/program"]) as reviews:
+    async with large_reviews(FakeLookups(), command=["/no/such/program"]) as reviews:
         answer = await reviews.wrap(small)(request(MUTATE, review(a_job(labels={QUEUE: "q"}))))
     assert answer == text(200, "here")
 
@@ -175,7 +179,7 @@ async def test_small_bodies_stay_in_the_process_that_serves_and_start_no_child()
 @pytest.mark.parametrize("command", [[sys.executable, "-c", "pass"], ["/no/such/program"]])
 async def test_a_child_that_ends_costs_one_refusal_each(command: list[str]) -> None:
     observed: Observed = []
-    async with large_reviews(FakeWorld(), observed, command) as reviews:
+    async with large_reviews(FakeLookups(), observed, command) as reviews:
         for _ in range(2):
             response = of(await answer_to(reviews, request(MUTATE, review(a_large_job()))))
             assert (response["uid"], response["allowed"]) == ("the-uid", False)
@@ -184,27 +188,27 @@ async def test_a_child_that_ends_costs_one_refusal_each(command: list[str]) -> N
 
 
 async def test_large_reviews_are_refused_beyond_their_number_and_time_and_then_go_on() -> None:
-    world, observed = SlowWorld(), Observed()
+    lookups, observed = SlowLookups(), Observed()
     asked = request(MUTATE, review(a_large_job(annotations={"padding": "x" * MEBIBYTE})))
     count = MAX_HELD_BYTES // len(asked.body)
-    async with large_reviews(world, observed) as reviews:
+    async with large_reviews(lookups, observed) as reviews:
         held = [asyncio.create_task(answer_to(reviews, asked)) for _ in range(count)]
         await until(lambda: reviews.held_bytes == count * len(asked.body))
         refused = of(await answer_to(reviews, asked))
         assert (refused["uid"], refused["allowed"]) == ("the-uid", False)
         assert (refused["status"]["code"], refused["status"]["reason"]) == (429, "TooManyRequests")
         assert (await answer_to(reviews, request(MUTATE, b" " * len(asked.body)))).status == 503
-        world.may_answer.set()
+        lookups.may_answer.set()
         assert all(of(one)["allowed"] for one in await asyncio.gather(*held))
 
-        world.may_answer.clear()
+        lookups.may_answer.clear()
         child, reviews.seconds = reviews.process, 0.05
         for _ in range(2):
             late = of(await answer_to(reviews, asked))
             assert (late["allowed"], late["status"]["code"]) == (False, 504)
         await until(lambda: reviews.held_bytes == len(asked.body))
         reviews.seconds = 60
-        world.may_answer.set()
+        lookups.may_answer.set()
         assert of(await answer_to(reviews, asked))["allowed"]
         assert reviews.process is child
     assert observed.count((MUTATE, True)) == count + 1
@@ -213,19 +217,19 @@ async def test_large_reviews_are_refused_beyond_their_number_and_time_and_then_g
 
 
 async def test_a_child_that_is_stuck_is_replaced() -> None:
-    world = SlowWorld()
+    lookups = SlowLookups()
     asked = request(MUTATE, review(a_large_job()))
-    async with large_reviews(world) as reviews:
+    async with large_reviews(lookups) as reviews:
         reviews.stuck_seconds = 0.05
         assert of(await answer_to(reviews, asked))["status"]["code"] == 500
         reviews.stuck_seconds = 60
-        world.may_answer.set()
+        lookups.may_answer.set()
         assert of(await answer_to(reviews, asked))["allowed"]
 
 
 async def test_a_child_killed_between_two_reviews_is_replaced() -> None:
     asked = request(MUTATE, review(a_large_job()))
-    async with large_reviews(FakeWorld()) as reviews:
+    async with large_reviews(FakeLookups()) as reviews:
         assert of(await answer_to(reviews, asked))["allowed"]
         child = reviews.process
         assert child is not None

@@ -63,11 +63,11 @@ def a_world(client: Any) -> LiveLookups:
         (KINDS.admission_checks, an_object(KINDS.admission_checks, "elsewhere", spec=controller)),
         (NAMESPACES, an_object(NAMESPACES, "team", labels={"a": "b"})),
     ]
-    world, watchers = watched_lookups(client, names_for(), (JOB,))
+    lookups, watchers = watched_lookups(client, names_for(), (JOB,))
     stores = {watcher.resource: watcher.store for watcher in watchers}
     for resource, obj in objects:
         stores[resource].upsert(obj)
-    return world
+    return lookups
 
 
 def test_stores_keep_what_lookups_need() -> None:
@@ -75,25 +75,27 @@ def test_stores_keep_what_lookups_need() -> None:
     kept = select_lookup_fields()(obj)
     assert kept["metadata"] == {"name": "team", "uid": "team", "resourceVersion": "1", "labels": {"a": "b"}}
     assert "spec" not in kept
-    assert select_lookup_fields("small")({**obj, "spec": {"large": "thing", "small": 1}})["spec"] == {"small": 1}
+    assert select_lookup_fields("small")({**obj, "spec": {"large": "thing", "small": 1}})["spec"] == {
+        "small": 1
+    }
 
 
 async def test_stored_objects_cause_no_request() -> None:
     client = Answers(DOWN)
-    world = a_world(client)
-    assert world.has_local_queue("team", "default")
-    assert not world.has_local_queue("other", "default")
-    assert world.has_priority_class("high")
-    assert not world.has_priority_class("low")
-    assert await world.namespace_labels("team") == {"a": "b"}
-    assert world.admission_check_controllers("team", "default") == {"x/y"}
-    assert world.admission_check_controllers("team", "no-such-queue") == frozenset()
+    lookups = a_world(client)
+    assert lookups.has_local_queue("team", "default")
+    assert not lookups.has_local_queue("other", "default")
+    assert lookups.has_priority_class("high")
+    assert not lookups.has_priority_class("low")
+    assert await lookups.namespace_labels("team") == {"a": "b"}
+    assert lookups.admission_check_controllers("team", "default") == {"x/y"}
+    assert lookups.admission_check_controllers("team", "no-such-queue") == frozenset()
     assert client.calls == []
 
 
 async def test_a_namespace_that_is_newer_than_the_watch_is_read() -> None:
-    world = a_world(Answers(an_object(NAMESPACES, "new", labels={"c": "d"})))
-    assert await world.namespace_labels("new") == {"c": "d"}
+    lookups = a_world(Answers(an_object(NAMESPACES, "new", labels={"c": "d"})))
+    assert await lookups.namespace_labels("new") == {"c": "d"}
     assert await a_world(Answers(NOT_FOUND)).namespace_labels("gone") is None
     assert await a_world(Answers(ValueError("not a segment"))).namespace_labels("..") is None
     with pytest.raises(LookupFailed):
@@ -121,15 +123,15 @@ async def test_the_plural_of_another_kind_is_discovered_once() -> None:
         ]
     }
     client = Answers(offered)
-    world = a_world(client)
+    lookups = a_world(client)
     for _ in range(2):
-        await world.get_object("zoo.example.com", "v1", "Fox", "team", "reynard")
+        await lookups.get_object("zoo.example.com", "v1", "Fox", "team", "reynard")
     assert [call[:1] + tuple(map(str, call[1:])) for call in client.calls] == [
         ("request_json", "GET", "/apis/zoo.example.com/v1"),
         ("get", "foxes.zoo.example.com", "reynard", "None"),
         ("get", "foxes.zoo.example.com", "reynard", "None"),
     ]
-    assert await world.get_object("zoo.example.com", "v1", "Wolf", "team", "x") is None
+    assert await lookups.get_object("zoo.example.com", "v1", "Wolf", "team", "x") is None
     assert await a_world(Answers(NOT_FOUND)).get_object("no.such", "v1", "X", "team", "x") is None
     with pytest.raises(LookupFailed):
         await a_world(Answers(DOWN)).get_object("zoo.example.com", "v1", "Fox", "team", "x")

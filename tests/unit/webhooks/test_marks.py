@@ -17,7 +17,7 @@ from admitq.integrations.kinds.raycluster import RAY_CLUSTER
 from admitq.integrations.kinds.sparkapplication import SPARK_APPLICATION
 from admitq_webhooks.validate.marks import JOB_MARKS, MARKS
 from localcluster.folders import REPOSITORY
-from tests.unit.webhooks.support import NAMES, QUEUE, Answer, FakeWorld, a_job, handlers, post, review
+from tests.unit.webhooks.support import NAMES, QUEUE, Answer, FakeLookups, a_job, handlers, post, review
 
 GATES = (NAMES.admission_gate, NAMES.topology_gate, NAMES.elastic_gate)
 LABELS = {QUEUE: "q", NAMES.managed: "true", NAMES.podset: "main", NAMES.pod_group_name: "g"}
@@ -55,14 +55,14 @@ async def change(
     new: Any,
     *,
     user: str = "anna",
-    world: FakeWorld | None = None,
+    lookups: FakeLookups | None = None,
     gvk: tuple[str, str, str] = ("", "v1", "Pod"),
     integrations: tuple[Integration, ...] = (JOB, POD, RAY_CLUSTER),
     aspect: str = "",
     **request: Any,
 ) -> Answer:
     path = NAMES.webhook_path("validate", *gvk) + aspect
-    handler = handlers(world, integrations, integrations=integrations)[path]
+    handler = handlers(lookups, integrations, integrations=integrations)[path]
     body = review(new, old, gvk=gvk, userInfo={"username": user, "groups": ["team"]}, **request)
     status, answered = await post(handler, path, body)
     return Answer(status, orjson.loads(answered), new)
@@ -96,18 +96,18 @@ CHANGES = [
 
 @pytest.mark.parametrize(("field", "new"), CHANGES)
 async def test_mark_of_a_managed_pod_is_changed_by_no_ordinary_user(field: str, new: Any) -> None:
-    world = FakeWorld()
-    answered = await change(a_pod(), new, world=world)
+    lookups = FakeLookups()
+    answered = await change(a_pod(), new, lookups=lookups)
     assert answered.message == said(field)
-    assert world.accesses == [ADMIN]
+    assert lookups.accesses == [ADMIN]
 
 
 @pytest.mark.parametrize("new", [new for _, new in CHANGES])
 async def test_mark_of_a_managed_pod_is_changed_by_admitq_and_asks_nothing(new: Any) -> None:
-    world = FakeWorld()
-    answered = await change(a_pod(), new, user="system:serviceaccount:admitq-system:manager", world=world)
+    lookups = FakeLookups()
+    answered = await change(a_pod(), new, user="system:serviceaccount:admitq-system:manager", lookups=lookups)
     assert "the mark decides" not in str(answered.body)
-    assert world.accesses == []
+    assert lookups.accesses == []
 
 
 async def test_one_patch_that_drops_label_and_gates_names_both() -> None:
@@ -134,9 +134,9 @@ async def test_mark_is_not_added_to_a_managed_pod(key: str) -> None:
     ids=["foreign label", "foreign annotation", "managed label is added", "unmanaged pod", "foreign gate"],
 )
 async def test_change_that_touches_no_mark_is_allowed_and_asks_nothing(old: Any, new: Any) -> None:
-    world = FakeWorld()
-    assert (await change(old, new, world=world)).allowed
-    assert world.accesses == []
+    lookups = FakeLookups()
+    assert (await change(old, new, lookups=lookups)).allowed
+    assert lookups.accesses == []
 
 
 async def test_pod_of_an_elastic_job_keeps_the_marks_that_decide_its_quota() -> None:
@@ -149,9 +149,9 @@ async def test_pod_of_an_elastic_job_keeps_the_marks_that_decide_its_quota() -> 
         f"spec.schedulingGates[{NAMES.elastic_gate}]",
     ):
         assert f"{field}: Forbidden" in answered.message
-    world = FakeWorld()
-    assert (await change(a_pod({}, {}, ()), a_pod(labels, notes, ()), world=world)).allowed
-    assert world.accesses == []
+    lookups = FakeLookups()
+    assert (await change(a_pod({}, {}, ()), a_pod(labels, notes, ()), lookups=lookups)).allowed
+    assert lookups.accesses == []
 
 
 BARE = a_pod(labels={QUEUE: "q", NAMES.managed: "true"}, annotations={})
@@ -176,36 +176,36 @@ async def test_marks_are_changed_by_administrators_and_controllers_of_the_owner(
     owner: tuple[str, str] | None, permitted: tuple[str, str, str], allowed: bool
 ) -> None:
     plurals = {"ReplicaSet": "replicasets", "RayCluster": "rayclusters", "Fox": "foxes", "Pod": "pods"}
-    world = FakeWorld(permitted={permitted}, plurals=plurals)
+    lookups = FakeLookups(permitted={permitted}, plurals=plurals)
     reference = None if owner is None else {"apiVersion": owner[0], "kind": owner[1]}
     old, new = a_pod(BARE["metadata"]["labels"], {}, GATES, reference), a_pod({QUEUE: "q"}, {}, (), reference)
-    assert (await change(old, new, world=world)).allowed is allowed
+    assert (await change(old, new, lookups=lookups)).allowed is allowed
 
 
 async def test_owner_that_the_change_itself_adds_gives_no_right() -> None:
-    world = FakeWorld(
+    lookups = FakeLookups(
         permitted={("anna", "update replicasets.apps/status", "team")}, plurals={"ReplicaSet": "replicasets"}
     )
     new = a_pod({QUEUE: "q"}, {}, (), {"apiVersion": "apps/v1", "kind": "ReplicaSet"})
-    assert not (await change(BARE, new, world=world)).allowed
+    assert not (await change(BARE, new, lookups=lookups)).allowed
 
 
 async def test_owner_that_is_no_controller_gives_no_right() -> None:
-    world = FakeWorld(
+    lookups = FakeLookups(
         permitted={("anna", "update replicasets.apps/status", "team")}, plurals={"ReplicaSet": "replicasets"}
     )
     owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "controller": False}
     old, new = a_pod(BARE["metadata"]["labels"], {}, GATES, owner), a_pod({}, {}, (), owner)
-    assert not (await change(old, new, world=world)).allowed
+    assert not (await change(old, new, lookups=lookups)).allowed
 
 
 async def test_change_of_a_mark_fails_while_no_answer_is_to_be_had() -> None:
-    class Silent(FakeWorld):
-        async def may(self, user: Any, access: Any) -> bool:
+    class Silent(FakeLookups):
+        async def is_allowed(self, user: Any, access: Any) -> bool:
             self.broken = True
-            return await super().may(user, access)
+            return await super().is_allowed(user, access)
 
-    answered = await change(a_pod(), a_pod(labels={}, gates=()), world=Silent())
+    answered = await change(a_pod(), a_pod(labels={}, gates=()), lookups=Silent())
     assert answered.response["status"]["code"] == 503
     assert answered.message == "the API server does not answer; try again"
 
@@ -253,8 +253,8 @@ def of_job(labels: Mapping[str, str] = OF_JOB, owner: Any = BY_JOB, phase: str =
 )
 async def test_pod_of_a_job_keeps_the_labels_by_which_its_controller_finds_it(new: Any, field: str) -> None:
     selector = {"matchExpressions": [{"key": "tier", "operator": "In", "values": ["y"]}]}
-    world = FakeWorld(owners={"o": {"spec": {"selector": selector}}})
-    answered = await change(of_job(), new, world=world, **MARKS_ALONE)
+    lookups = FakeLookups(owners={"o": {"spec": {"selector": selector}}})
+    answered = await change(of_job(), new, lookups=lookups, **MARKS_ALONE)
     assert answered.message == said(f"metadata.labels[{field}]")
 
 
@@ -276,24 +276,24 @@ async def test_pod_of_a_job_keeps_its_controller(owner: Any) -> None:
     ids=["own label", "further label", "adopted", "ended", "of no admitted job"],
 )
 async def test_pod_of_a_job_is_free_in_what_no_controller_goes_by(old: Any, new: Any) -> None:
-    world = FakeWorld(owners={"o": {"spec": {"selector": {"matchLabels": {"tier": "y"}}}}})
-    assert (await change(old, new, world=world, **MARKS_ALONE)).allowed
-    assert world.accesses == []
+    lookups = FakeLookups(owners={"o": {"spec": {"selector": {"matchLabels": {"tier": "y"}}}}})
+    assert (await change(old, new, lookups=lookups, **MARKS_ALONE)).allowed
+    assert lookups.accesses == []
 
 
 async def test_pod_of_a_job_is_taken_from_it_by_controllers_of_jobs_and_administrators() -> None:
     for permitted in (ADMIN, ("anna", "update jobs.batch/status", "team")):
-        world = FakeWorld(permitted={permitted}, plurals={"Job": "jobs"})
-        assert (await change(of_job(), of_job({}, None), world=world, **MARKS_ALONE)).allowed
+        lookups = FakeLookups(permitted={permitted}, plurals={"Job": "jobs"})
+        assert (await change(of_job(), of_job({}, None), lookups=lookups, **MARKS_ALONE)).allowed
 
 
 async def test_labels_without_a_prefix_are_refused_while_the_job_cannot_be_read() -> None:
-    class Silent(FakeWorld):
-        async def owner(self, group: str, version: str, kind: str, namespace: str, name: str) -> Any:
+    class Silent(FakeLookups):
+        async def get_object(self, group: str, version: str, kind: str, namespace: str, name: str) -> Any:
             self.broken = True
-            return await super().owner(group, version, kind, namespace, name)
+            return await super().get_object(group, version, kind, namespace, name)
 
-    answered = await change(of_job(), of_job(without(OF_JOB, "mine")), world=Silent(), **MARKS_ALONE)
+    answered = await change(of_job(), of_job(without(OF_JOB, "mine")), lookups=Silent(), **MARKS_ALONE)
     assert answered.response["status"]["code"] == 503
 
 
@@ -339,12 +339,12 @@ MARKED = {NAMES.podset: "w"}
 
 @pytest.mark.parametrize("labels", [{}, {NAMES.podset: "head"}])
 async def test_template_of_a_running_job_keeps_its_marks(labels: Mapping[str, str]) -> None:
-    world = FakeWorld()
+    lookups = FakeLookups()
     old, new = a_ray_cluster(False, MARKED), a_ray_cluster(False, labels)
-    answered = await change(old, new, world=world, **RAY)
+    answered = await change(old, new, lookups=lookups, **RAY)
     field = f"spec.workerGroupSpecs[0].template.metadata.labels[{NAMES.podset}]"
     assert answered.message == said(field)
-    assert not (await change(old, new, world=FakeWorld(permitted=set()), **RAY)).allowed
+    assert not (await change(old, new, lookups=FakeLookups(permitted=set()), **RAY)).allowed
 
 
 async def test_template_of_a_running_job_keeps_its_gate() -> None:
@@ -357,17 +357,17 @@ async def test_template_of_a_running_job_keeps_its_gate() -> None:
 
 @pytest.mark.parametrize(("before", "after"), [(True, True), (False, True), (True, False)])
 async def test_template_of_a_suspended_job_is_free(before: bool, after: bool) -> None:
-    world = FakeWorld()
-    assert (await change(a_ray_cluster(before, MARKED), a_ray_cluster(after), world=world, **RAY)).allowed
-    assert world.accesses == []
+    lookups = FakeLookups()
+    assert (await change(a_ray_cluster(before, MARKED), a_ray_cluster(after), lookups=lookups, **RAY)).allowed
+    assert lookups.accesses == []
 
 
 async def test_operator_of_a_kind_writes_its_jobs() -> None:
-    world = FakeWorld(
+    lookups = FakeLookups(
         permitted={("anna", "update rayclusters.ray.io/status", "team")},
         plurals={"RayCluster": "rayclusters"},
     )
-    assert (await change(a_ray_cluster(False, MARKED), a_ray_cluster(False), world=world, **RAY)).allowed
+    assert (await change(a_ray_cluster(False, MARKED), a_ray_cluster(False), lookups=lookups, **RAY)).allowed
 
 
 async def test_mark_of_a_job_that_is_stopping_is_kept() -> None:
@@ -468,7 +468,7 @@ async def test_template_that_is_made_of_several_fields_keeps_its_marks(
 ) -> None:
     answered = await change(stored(kind), new, **kind)
     assert answered.message == said(field)
-    assert (await change(stored(kind), new, world=FakeWorld(permitted={ADMIN}), **kind)).allowed
+    assert (await change(stored(kind), new, lookups=FakeLookups(permitted={ADMIN}), **kind)).allowed
 
 
 @pytest.mark.parametrize(
@@ -482,9 +482,9 @@ async def test_template_that_is_made_of_several_fields_keeps_its_marks(
     ids=["label of the user", "node selector", "stopped", "suspended"],
 )
 async def test_app_wrapper_without_a_change_of_marks_asks_nothing(old: Any, new: Any) -> None:
-    world = FakeWorld()
-    assert (await change(old, new, world=world, **APP)).allowed
-    assert world.accesses == []
+    lookups = FakeLookups()
+    assert (await change(old, new, lookups=lookups, **APP)).allowed
+    assert lookups.accesses == []
 
 
 # --- the guide --------------------------------------------------------------------------------------

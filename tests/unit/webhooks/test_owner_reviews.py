@@ -7,7 +7,7 @@ import pytest
 from admitq.integrations.kinds.job import JOB
 from admitq.integrations.kinds.jobset import JOBSET
 from admitq.integrations.kinds.pod import POD
-from tests.unit.webhooks.support import NAMES, QUEUE, Answer, FakeWorld, ask
+from tests.unit.webhooks.support import NAMES, QUEUE, Answer, FakeLookups, ask
 
 KINDS = (JOB, JOBSET, POD)
 CONTAINERS = [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}]
@@ -55,7 +55,13 @@ def controlled(kind: str, owner: dict[str, Any]) -> dict[str, Any]:
 
 
 async def asked(
-    verb: str, kind: str, obj: Any, old: Any = None, *, user: str = "tenant", world: FakeWorld | None = None
+    verb: str,
+    kind: str,
+    obj: Any,
+    old: Any = None,
+    *,
+    user: str = "tenant",
+    lookups: FakeLookups | None = None,
 ) -> Answer:
     path, gvk = {
         "Job": (f"/{verb}-batch-v1-job", ("batch", "v1", "Job")),
@@ -66,12 +72,12 @@ async def asked(
         ("job-controller", "update jobs.batch/status", "team"),
         ("admin", f"update workloads.{NAMES.group}/status", "team"),
     }
-    known = FakeWorld(owners=OWNERS, permitted=permitted, plurals={"JobSet": "jobsets", "Job": "jobs"})
+    known = FakeLookups(owners=OWNERS, permitted=permitted, plurals={"JobSet": "jobsets", "Job": "jobs"})
     return await ask(
         path,
         obj,
         old,
-        world=world or known,
+        lookups=lookups or known,
         gvk=gvk,
         request={"userInfo": {"username": user}},
         registered=KINDS,
@@ -108,10 +114,10 @@ async def test_references_to_other_kinds_and_to_owners_that_are_not_queued_stay(
     other = {"apiVersion": "example.com/v1", "kind": "Robot", "name": "r", "uid": "uid-r"}
     answer = await asked("mutate", "Job", controlled("Job", other))
     assert answer.after["metadata"]["ownerReferences"] == [{**other, "controller": True}]
-    world = FakeWorld(owners={"set": a_job_set(queue="")})
-    answer = await asked("mutate", "Job", controlled("Job", SET), world=world)
+    lookups = FakeLookups(owners={"set": a_job_set(queue="")})
+    answer = await asked("mutate", "Job", controlled("Job", SET), lookups=lookups)
     assert answer.after["metadata"]["ownerReferences"] == [{**SET, "controller": True}]
-    assert world.accesses == []
+    assert lookups.accesses == []
 
 
 @pytest.mark.parametrize(
@@ -136,13 +142,13 @@ async def test_an_object_is_made_to_follow_later_by_the_same_accounts(
 
 
 async def test_nothing_is_stored_while_the_rights_of_the_account_are_not_known() -> None:
-    class Silent(FakeWorld):
-        async def may(self, user: Any, access: Any) -> bool:
+    class Silent(FakeLookups):
+        async def is_allowed(self, user: Any, access: Any) -> bool:
             self.broken = True
-            return await super().may(user, access)
+            return await super().is_allowed(user, access)
 
-    world = Silent(owners=OWNERS, plurals={"JobSet": "jobsets"})
-    answer = await asked("mutate", "Job", controlled("Job", SET), world=world)
+    lookups = Silent(owners=OWNERS, plurals={"JobSet": "jobsets"})
+    answer = await asked("mutate", "Job", controlled("Job", SET), lookups=lookups)
     assert answer.response["status"]["code"] == 503
 
 
@@ -188,7 +194,7 @@ async def test_other_changes_of_a_child_are_accepted(old: dict[str, Any], new: d
 
 
 async def test_child_is_raised_freely_when_its_owner_is_gone() -> None:
-    assert (await asked("validate", "Job", raised(5), raised(1), world=FakeWorld())).allowed
+    assert (await asked("validate", "Job", raised(5), raised(1), lookups=FakeLookups())).allowed
 
 
 async def test_pod_that_claims_a_parent_is_given_no_controller_by_its_user() -> None:

@@ -13,7 +13,7 @@ from admitq.integrations.pod_shape import compute_role_hash
 from admitq.integrations.registry import BUILT_IN_KINDS
 from admitq_webhooks.mutate.jobs import mutate_job
 from admitq_webhooks.validate.jobs import validate_create, validate_update
-from tests.unit.webhooks.support import NAMES, OPERATOR, PRIORITY, QUEUE, FakeWorld, ask, policy
+from tests.unit.webhooks.support import NAMES, OPERATOR, PRIORITY, QUEUE, FakeLookups, ask, policy
 
 POLICY = policy(integrations=(JOB, POD))
 SPEC = {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}]}
@@ -38,14 +38,16 @@ def managed(labels: Any = None, annotations: Any = None, **parts: Any) -> dict[s
     return a_pod({QUEUE: "q", NAMES.managed: "true", **(labels or {})}, annotations, gates=GATES, **parts)
 
 
-async def mutated(pod: Any, world: FakeWorld | None = None, **changes: Any) -> Any:
-    return await mutate_job(pod, "team", POD, replace(POLICY, **changes), world or FakeWorld(), None, OPERATOR)
+async def mutated(pod: Any, lookups: FakeLookups | None = None, **changes: Any) -> Any:
+    return await mutate_job(
+        pod, "team", POD, replace(POLICY, **changes), lookups or FakeLookups(), None, OPERATOR
+    )
 
 
 def errors(pod: Any, old: Any = None) -> list[str]:
     if old is None:
         return [str(error) for error in validate_create(pod, POD, POLICY)]
-    return [str(error) for error in validate_update(old, pod, "team", POD, POLICY, FakeWorld())]
+    return [str(error) for error in validate_update(old, pod, "team", POD, POLICY, FakeLookups())]
 
 
 # --- held -----------------------------------------------------------------------------------------
@@ -93,8 +95,8 @@ async def test_b9_role_hash_that_a_pod_brings_at_its_creation_is_kept(brought: s
 
 
 async def test_defaults_are_for_pods_that_name_none() -> None:
-    world = FakeWorld(local_queues={("team", "default")}, priority_classes={"default"})
-    labels = (await mutated(a_pod(), world))["metadata"]["labels"]
+    lookups = FakeLookups(local_queues={("team", "default")}, priority_classes={"default"})
+    labels = (await mutated(a_pod(), lookups))["metadata"]["labels"]
     assert labels == {QUEUE: "default", PRIORITY: "default", NAMES.managed: "true"}
 
 
@@ -105,16 +107,16 @@ async def test_pods_without_a_queue_are_held_only_where_all_are(pod: Any) -> Non
 
 
 async def test_a_pod_that_is_nobodys_has_the_default_priority_class_and_is_not_held() -> None:
-    world = FakeWorld(priority_classes={"default"})
-    assert (await mutated(a_pod(), world))["metadata"]["labels"] == {PRIORITY: "default"}
+    lookups = FakeLookups(priority_classes={"default"})
+    assert (await mutated(a_pod(), lookups))["metadata"]["labels"] == {PRIORITY: "default"}
     owned_pod = a_pod(ownerReferences=[IN_JOB])
-    assert await mutated(owned_pod, world) is owned_pod
-    assert world.asked == []
+    assert await mutated(owned_pod, lookups) is owned_pod
+    assert lookups.asked == []
 
 
 async def test_pods_of_a_queued_job_follow_it() -> None:
     pod = a_pod({QUEUE: "q"}, name="j-x7k2p", ownerReferences=[IN_JOB])
-    assert await mutated(pod, FakeWorld(owners={"j": QUEUED_JOB})) is pod
+    assert await mutated(pod, FakeLookups(owners={"j": QUEUED_JOB})) is pod
 
 
 def an_owner(api_version: str, kind: str, name: str, *, queue: str = "", **fields: Any) -> dict[str, Any]:
@@ -217,7 +219,7 @@ async def test_pods_that_name_a_queue_are_queued_unless_what_makes_them_is(
     chain = [pod, *owners]
     linked = [owned(child, owner) for child, owner in pairwise(chain)]
     known = {f"{one['kind']}/{one['metadata']['name']}": one for one in (*linked[1:], chain[-1])}
-    changed = await mutated(linked[0], FakeWorld(owners=known), integrations=BUILT_IN_KINDS)
+    changed = await mutated(linked[0], FakeLookups(owners=known), integrations=BUILT_IN_KINDS)
     assert (changed is not linked[0]) is is_held
 
 
@@ -235,10 +237,10 @@ async def test_executor_that_asks_for_more_than_its_application_was_charged_is_h
     created = spark_pod("pi-driver", "driver", driver_cpu)
     driver = owned({**DRIVER, "spec": created["spec"]}, APPLICATION)
     executor = owned(spark_pod("pi-exec-1", "executor", executor_cpu), driver)
-    world = FakeWorld(owners={"Pod/pi-driver": driver, "SparkApplication/pi": APPLICATION})
-    changed = await mutated(executor, world, integrations=BUILT_IN_KINDS)
+    lookups = FakeLookups(owners={"Pod/pi-driver": driver, "SparkApplication/pi": APPLICATION})
+    changed = await mutated(executor, lookups, integrations=BUILT_IN_KINDS)
     assert (changed is not executor) is is_held
-    held = await mutated(owned(created, APPLICATION), world, integrations=BUILT_IN_KINDS)
+    held = await mutated(owned(created, APPLICATION), lookups, integrations=BUILT_IN_KINDS)
     assert (NAMES.managed in held["metadata"]["labels"]) is (driver_cpu == "9")
 
 
@@ -255,7 +257,7 @@ async def test_pods_of_an_unqueued_replica_set_are_held() -> None:
         "uid": "owner-uid",
         "controller": True,
     }
-    held = await mutated(a_pod({QUEUE: "q"}, ownerReferences=[owner]), FakeWorld(owners={"r": replica_set}))
+    held = await mutated(a_pod({QUEUE: "q"}, ownerReferences=[owner]), FakeLookups(owners={"r": replica_set}))
     assert held["spec"]["schedulingGates"] == GATES
 
 
@@ -263,14 +265,16 @@ async def test_a_parent_that_had_its_pods_held_vouches_for_them() -> None:
     """No queue, an owner that is queued, a namespace that is not selected: the parent decided."""
     notes = {NAMES.pod_suspending_parent: "statefulset"}
     pod = a_pod(annotations=notes, ownerReferences=[IN_JOB])
-    held = await mutated(pod, FakeWorld(owners={"j": QUEUED_JOB}))
+    held = await mutated(pod, FakeLookups(owners={"j": QUEUED_JOB}))
     assert held["spec"]["schedulingGates"] == GATES
     assert "finalizers" not in held["metadata"]
 
 
 async def test_a_pod_that_claims_a_parent_names_no_controller_unless_the_controller_creates_it() -> None:
     notes = {NAMES.pod_suspending_parent: "statefulset"}
-    held = await mutate_job(a_pod(annotations=notes, ownerReferences=[IN_JOB]), "team", POD, POLICY, FakeWorld())
+    held = await mutate_job(
+        a_pod(annotations=notes, ownerReferences=[IN_JOB]), "team", POD, POLICY, FakeLookups()
+    )
     assert held["spec"]["schedulingGates"] == GATES
     assert "controller" not in held["metadata"]["ownerReferences"][0]
 
@@ -422,9 +426,9 @@ def test_everything_else_may_change(old: Any, new: Any) -> None:
     ],
 )
 async def test_marking_pods_of_a_queued_job_warns(pod: Any, warned: bool) -> None:
-    world = FakeWorld(owners={"j": QUEUED_JOB})
+    lookups = FakeLookups(owners={"j": QUEUED_JOB})
     options: dict[str, Any] = {"gvk": ("", "v1", "Pod"), "integrations": (JOB, POD), "registered": (JOB, POD)}
-    answer = await ask("/validate--v1-pod", pod, world=world, **options)
+    answer = await ask("/validate--v1-pod", pod, lookups=lookups, **options)
     assert answer.allowed
     expected = f"metadata.labels[{NAMES.managed}]: the owner of this Pod is queued in its stead"
     assert answer.response.get("warnings", []) == ([expected] if warned else [])

@@ -6,7 +6,7 @@ import pytest
 
 from admitq_webhooks.validate.jobs import validate_update
 from tests.unit.integrations.raises import ELASTIC, KINDS, RAISES, Raise, job_of
-from tests.unit.webhooks.support import NAMES, QUEUE, FakeWorld, policy
+from tests.unit.webhooks.support import NAMES, QUEUE, FakeLookups, policy
 
 REJECTS: dict[str, Any] = {"rejects_increases": True}
 
@@ -18,7 +18,7 @@ def running(raised: Raise, **annotations: str) -> dict[str, Any]:
 
 
 def said(raised: Raise, old: Any, new: Any, **ours: Any) -> list[str]:
-    found = validate_update(old, new, "team", raised.kind, policy(**ours), FakeWorld())
+    found = validate_update(old, new, "team", raised.kind, policy(**ours), FakeLookups())
     return [one.message for one in found if one.message.startswith("Forbidden: pod")]
 
 

@@ -9,17 +9,17 @@ from admitq.integrations.base import Integration
 from admitq.integrations.kinds.rayjob import RAY_JOB
 from admitq.integrations.kinds.trainjob import TRAIN_JOB
 from admitq_webhooks.routes import review_handlers
-from tests.unit.webhooks.support import NAMES, QUEUE, Answer, FakeWorld, policy, post, review
+from tests.unit.webhooks.support import NAMES, QUEUE, Answer, FakeLookups, policy, post, review
 
 REQUIRED = NAMES.podset_required_topology
 BOTH = {REQUIRED: "example.com/rack", NAMES.podset_preferred_topology: "example.com/rack"}
 
 
 async def asked(
-    verb: Literal["mutate", "validate"], kind: Integration, world: FakeWorld, new: Any, old: Any = None
+    verb: Literal["mutate", "validate"], kind: Integration, lookups: FakeLookups, new: Any, old: Any = None
 ) -> Answer:
     path = NAMES.webhook_path(verb, kind.group, kind.version, kind.kind)
-    served = review_handlers(policy(integrations=(kind,)), world, (kind,))
+    served = review_handlers(policy(integrations=(kind,)), lookups, (kind,))
     status, body = await post(served[path], path, review(new, old, gvk=kind.gvk))
     return Answer(status, orjson.loads(body), new)
 
@@ -45,37 +45,37 @@ TRAIN = {"suspend": True, "runtimeRef": {"name": "torch", "kind": "TrainingRunti
 @pytest.mark.parametrize(("annotations", "allowed"), [({REQUIRED: "example.com/rack"}, True), (BOTH, False)])
 @pytest.mark.parametrize("is_update", [False, True])
 async def test_pods_of_the_runtime_obey_the_rules(is_update: bool, annotations: Any, allowed: bool) -> None:
-    world = FakeWorld(owners={"torch": runtime(annotations)})
+    lookups = FakeLookups(owners={"torch": runtime(annotations)})
     new = job(TRAIN_JOB, TRAIN)
     old = job(TRAIN_JOB, {**TRAIN, "runtimeRef": {"name": "other"}}) if is_update else None
-    answer = await asked("validate", TRAIN_JOB, world, new, old)
+    answer = await asked("validate", TRAIN_JOB, lookups, new, old)
     assert answer.allowed is allowed
-    assert world.asked[0] == "trainer.kubeflow.org/v1alpha1 TrainingRuntime team/torch"
+    assert lookups.asked[0] == "trainer.kubeflow.org/v1alpha1 TrainingRuntime team/torch"
     if not allowed:
         assert "spec.runtimeRef.node.template.metadata.annotations: " in answer.message
 
 
 async def test_a_runtime_that_is_not_there_refuses_nothing() -> None:
-    answer = await asked("validate", TRAIN_JOB, FakeWorld(), job(TRAIN_JOB, TRAIN))
+    answer = await asked("validate", TRAIN_JOB, FakeLookups(), job(TRAIN_JOB, TRAIN))
     assert answer.allowed
 
 
 async def test_runtime_of_an_unknown_kind_is_not_looked_up() -> None:
-    world = FakeWorld(owners={"torch": runtime(BOTH)})
+    lookups = FakeLookups(owners={"torch": runtime(BOTH)})
     spec = {"runtimeRef": {"name": "torch", "kind": "Secret", "apiGroup": "example.com"}}
-    assert (await asked("validate", TRAIN_JOB, world, job(TRAIN_JOB, spec))).allowed
-    assert world.asked == []
+    assert (await asked("validate", TRAIN_JOB, lookups, job(TRAIN_JOB, spec))).allowed
+    assert lookups.asked == []
 
 
 async def test_a_runtime_that_cannot_be_asked_for_has_the_request_tried_again() -> None:
-    answer = await asked("validate", TRAIN_JOB, FakeWorld(broken=True), job(TRAIN_JOB, TRAIN))
+    answer = await asked("validate", TRAIN_JOB, FakeLookups(broken=True), job(TRAIN_JOB, TRAIN))
     assert not answer.allowed
     assert answer.response["status"]["code"] == 503
 
 
 async def test_nothing_of_the_runtime_is_written_into_a_new_job() -> None:
-    world = FakeWorld(owners={"torch": runtime({})})
-    answer = await asked("mutate", TRAIN_JOB, world, job(TRAIN_JOB, {**TRAIN, "suspend": False}))
+    lookups = FakeLookups(owners={"torch": runtime({})})
+    answer = await asked("mutate", TRAIN_JOB, lookups, job(TRAIN_JOB, {**TRAIN, "suspend": False}))
     assert answer.after["spec"] == {**TRAIN, "runtimePatches": [{"manager": NAMES.trainjob_manager}]}
     assert set(answer.after) == {"apiVersion", "kind", "metadata", "spec"}
 
@@ -86,14 +86,14 @@ SELECTOR = {"clusterSelector": {"ray.io/cluster": "there"}}
 async def test_a_job_that_makes_no_pods_is_left_as_it_is() -> None:
     new = job(RAY_JOB, SELECTOR)
     new["metadata"]["labels"][NAMES.max_exec_time] = "nonsense"
-    assert (await asked("mutate", RAY_JOB, FakeWorld(), new)).patch is None
-    assert (await asked("validate", RAY_JOB, FakeWorld(), new)).allowed
-    assert (await asked("validate", RAY_JOB, FakeWorld(), new, new)).allowed
+    assert (await asked("mutate", RAY_JOB, FakeLookups(), new)).patch is None
+    assert (await asked("validate", RAY_JOB, FakeLookups(), new)).allowed
+    assert (await asked("validate", RAY_JOB, FakeLookups(), new, new)).allowed
 
 
 @pytest.mark.parametrize("is_update", [False, True])
 async def test_a_job_for_a_cluster_that_is_there_makes_no_other(is_update: bool) -> None:
     new = job(RAY_JOB, {**SELECTOR, "rayClusterSpec": {"headGroupSpec": {}}})
-    answer = await asked("validate", RAY_JOB, FakeWorld(), new, new if is_update else None)
+    answer = await asked("validate", RAY_JOB, FakeLookups(), new, new if is_update else None)
     assert not answer.allowed
     assert answer.message.startswith("spec.clusterSelector: Invalid value")

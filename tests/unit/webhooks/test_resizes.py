@@ -7,7 +7,7 @@ import pytest
 from admitq.integrations.kinds.job import JOB
 from admitq.integrations.kinds.jobset import JOBSET
 from admitq_api.labels import COMPAT_GROUP, names_for
-from tests.unit.webhooks.support import NAMES, Answer, FakeWorld, ask
+from tests.unit.webhooks.support import NAMES, Answer, FakeLookups, ask
 
 REFUSED = (
     "spec: Forbidden: the pod would ask for more {} than was admitted; create the pod, or its job, again "
@@ -42,12 +42,12 @@ def a_workload(
 
 
 async def resize(old: Any, new: Any, *workloads: Any, **options: Any) -> Answer:
-    world = FakeWorld(owners={one["metadata"]["name"]: one for one in workloads})
+    lookups = FakeLookups(owners={one["metadata"]["name"]: one for one in workloads})
     return await ask(
         "/validate--v1-pod-resize",
         new,
         old,
-        world=options.pop("world", world),
+        lookups=options.pop("lookups", lookups),
         gvk=("", "v1", "Pod"),
         request={"subResource": "resize"},
         **options,
@@ -101,9 +101,9 @@ async def test_a_workload_counts_if_it_is_that_of_the_pod_or_of_what_it_follows(
         "metadata": {"uid": "job-uid", "ownerReferences": [a_reference("JobSet", "set-uid")]},
     }
     owners = {"j": job, "set": {"metadata": {"uid": "set-uid"}}, "admitted": a_workload(uid=uid)}
-    world = FakeWorld(owners=owners)
+    lookups = FakeLookups(owners=owners)
     old, new = (a_pod(cpu, **{**OF_A_JOB, "uid": "p-uid"}) for cpu in (1, 2))
-    answer = await resize(old, new, world=world, integrations=(JOB, JOBSET))
+    answer = await resize(old, new, lookups=lookups, integrations=(JOB, JOBSET))
     assert answer.allowed is (uid != "other")
 
 
@@ -123,8 +123,8 @@ async def test_a_pod_that_lost_its_marks_and_follows_a_queued_job_asks_for_no_mo
         {"apiVersion": "v1", "kind": "Pod", **a_pod(cpu, ownerReferences=[a_reference(kind, "u")])}
         for cpu in (1, 2)
     )
-    assert (await resize(old, new, world=FakeWorld(owners={"set": job}))).allowed is allowed
-    assert (await resize(new, old, world=FakeWorld(broken=True))).response["status"]["code"] == 503
+    assert (await resize(old, new, lookups=FakeLookups(owners={"set": job}))).allowed is allowed
+    assert (await resize(new, old, lookups=FakeLookups(broken=True))).response["status"]["code"] == 503
 
 
 async def test_marks_are_those_of_the_stored_pod() -> None:
@@ -139,7 +139,7 @@ async def test_pods_of_namespaces_that_are_not_managed_are_resized_freely(namesp
 
 async def test_nothing_is_raised_while_the_workload_cannot_be_read() -> None:
     old, new = a_pod(1, **OF_A_JOB), a_pod(3, **OF_A_JOB)
-    answer = await resize(old, new, world=FakeWorld(broken=True))
+    answer = await resize(old, new, lookups=FakeLookups(broken=True))
     assert (answer.allowed, answer.response["status"]["code"]) == (False, 503)
 
 

@@ -11,8 +11,16 @@ from hypothesis import strategies as st
 from admitq.serving.authorization import User
 from admitq.serving.http import HttpRequest
 from admitq_api.field_errors import FieldError
-from admitq_webhooks.review import NO_USER, Allowed, Failed, InvalidReview, Rejected, encode_verdict, parse_review
-from tests.unit.webhooks.support import NAMES, FakeWorld, a_job, handlers, post, review
+from admitq_webhooks.review import (
+    NO_USER,
+    Allowed,
+    Failed,
+    InvalidReview,
+    Rejected,
+    encode_verdict,
+    parse_review,
+)
+from tests.unit.webhooks.support import NAMES, FakeLookups, a_job, handlers, post, review
 
 JOB_PATH = "/mutate-batch-v1-job"
 
@@ -109,7 +117,7 @@ async def test_deletion_is_never_refused(operation: str) -> None:
         "/validate--v1-pod-marks": ("", "v1", "Pod"),
     }
     named = {"clusterqueue": "ClusterQueue", "resourceflavor": "ResourceFlavor"}
-    for path, handler in handlers(FakeWorld(broken=True)).items():
+    for path, handler in handlers(FakeLookups(broken=True)).items():
         kind = path.rpartition("-")[2]
         group, version, kind = kinds.get(path, (NAMES.group, "v1beta2", named.get(kind, kind.title())))
         body = review(None, gvk=(group, version, kind), operation=operation)
@@ -171,7 +179,7 @@ def test_warnings_are_cut_to_what_the_api_server_shows() -> None:
 
 async def test_an_api_server_that_cannot_be_asked_refuses_for_now() -> None:
     body = review(a_job(labels={NAMES.queue_name: "q"}))
-    _, text = await post(handlers(FakeWorld(broken=True))[JOB_PATH], JOB_PATH, body)
+    _, text = await post(handlers(FakeLookups(broken=True))[JOB_PATH], JOB_PATH, body)
     response = orjson.loads(text)["response"]
     assert response["allowed"] is False
     assert response["status"]["code"] == 503
@@ -294,10 +302,10 @@ async def test_any_object_gets_a_verdict_under_its_uid(
     new, old = whole_object(), whole_object()
     for path, value, in_old in changes:
         put(old if in_old else new, path, value)
-    world = FakeWorld(local_queues={("team", "default")}, priority_classes={"default"})
+    lookups = FakeLookups(local_queues={("team", "default")}, priority_classes={"default"})
     kinds = {"clusterqueue": "ClusterQueue", "resourceflavor": "ResourceFlavor"}
     every = {"PriorityBoost": True, "ConcurrentAdmission": True}
-    for path, handler in handlers(world, gates=every, manage_jobs_without_queue_name=True).items():
+    for path, handler in handlers(lookups, gates=every, manage_jobs_without_queue_name=True).items():
         last = path.rpartition("-")[2]
         gvk = (
             ("batch", "v1", "Job")

@@ -13,7 +13,7 @@ from admitq.serving.http import HttpRequest, route_by_path
 from admitq_api.labels import COMPAT_GROUP, GROUPS, names_for
 from admitq_webhooks import routes as module
 from admitq_webhooks.routes import review_handlers, webhook_rules
-from tests.unit.webhooks.support import NAMES, FakeWorld, a_job, handlers, policy, post, review
+from tests.unit.webhooks.support import NAMES, FakeLookups, a_job, handlers, policy, post, review
 
 OTHER = replace(JOB, framework="example.com/other", group="example.com", kind="Other", plural="others")
 
@@ -39,7 +39,7 @@ def test_every_path_of_the_configurations_is_served(group: str) -> None:
     names = names_for(group)
     rules = webhook_rules(names, (JOB, OTHER))
     paths = {entry["path"] for entries in rules.values() for entry in entries}
-    assert paths == set(review_handlers(policy(names=names), FakeWorld(), (JOB, OTHER)))
+    assert paths == set(review_handlers(policy(names=names), FakeLookups(), (JOB, OTHER)))
 
 
 def test_the_configurations_fail_closed_and_have_no_side_effects() -> None:
@@ -101,7 +101,7 @@ def test_names_and_paths_follow_the_api_group() -> None:
 
 
 async def test_a_kind_that_is_switched_off_is_let_pass() -> None:
-    served = review_handlers(policy(integrations=(JOB,)), FakeWorld(broken=True), (JOB, OTHER))
+    served = review_handlers(policy(integrations=(JOB,)), FakeLookups(broken=True), (JOB, OTHER))
     body = review(a_job(labels={NAMES.queue_name: "No Name"}), gvk=("example.com", "v1", "Other"))
     for path in ("/mutate-example-com-v1-other", "/validate-example-com-v1-other"):
         _, answered = await post(served[path], path, body)
@@ -116,7 +116,7 @@ async def test_an_unknown_path_is_answered_with_404() -> None:
 async def test_reviews_are_reported() -> None:
     seen: list[tuple[str, bool]] = []
     served = review_handlers(
-        policy(), FakeWorld(), (JOB,), observe=lambda path, allowed, _seconds: seen.append((path, allowed))
+        policy(), FakeLookups(), (JOB,), observe=lambda path, allowed, _seconds: seen.append((path, allowed))
     )
     path = "/validate-batch-v1-job"
     await post(served[path], path, review(a_job()))
@@ -131,7 +131,7 @@ async def test_failing_kind_rejects_only_its_own_objects(
         raise RuntimeError("a bug")
 
     broken = replace(JOB, webhook=replace(JOB.webhook, validate_create=fails))
-    served = review_handlers(policy(integrations=(broken,)), FakeWorld(), (broken,))
+    served = review_handlers(policy(integrations=(broken,)), FakeLookups(), (broken,))
     _, answered = await post(served["/validate-batch-v1-job"], "", review(a_job()))
     response = orjson.loads(answered)["response"]
     assert response["uid"] == "the-uid"
@@ -144,7 +144,7 @@ async def test_failing_kind_rejects_only_its_own_objects(
 
 
 async def test_a_verdict_that_takes_too_long_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Slow(FakeWorld):
+    class Slow(FakeLookups):
         async def namespace_labels(self, name: str) -> dict[str, str] | None:
             await asyncio.Event().wait()
             return self.namespaces.get(name)

@@ -15,7 +15,7 @@ from admitq_api.feature_gates import FeatureGates
 from admitq_api.json_objects import value_at
 from admitq_webhooks.mutate.jobs import mutate_job
 from admitq_webhooks.validate.jobs import validate_create, validate_update
-from tests.unit.webhooks.support import NAMES, PRIORITY, QUEUE, FakeWorld, ask, policy
+from tests.unit.webhooks.support import NAMES, PRIORITY, QUEUE, FakeLookups, ask, policy
 
 POLICY = policy(integrations=(POD, DEPLOYMENT, STATEFUL_SET, LEADER_WORKER_SET))
 PARENT = NAMES.pod_suspending_parent
@@ -43,12 +43,12 @@ def served(
     }
 
 
-async def mutated(obj: Any, kind: Integration, world: FakeWorld | None = None, before: Any = None) -> Any:
-    return await mutate_job(obj, "team", kind, POLICY, world or FakeWorld(), before)
+async def mutated(obj: Any, kind: Integration, lookups: FakeLookups | None = None, before: Any = None) -> Any:
+    return await mutate_job(obj, "team", kind, POLICY, lookups or FakeLookups(), before)
 
 
 def errors(kind: Integration, old: Any, new: Any, workload: Any = None) -> list[str]:
-    found = validate_update(old, new, "team", kind, POLICY, FakeWorld(), workload)
+    found = validate_update(old, new, "team", kind, POLICY, FakeLookups(), workload)
     return [str(error) for error in found]
 
 
@@ -107,15 +107,15 @@ async def test_no_object_that_serves_is_suspended(kind: Integration) -> None:
 async def test_only_what_is_not_up_gets_defaults_and_every_change_is_accepted(
     kind: Integration, ready: int, marks: Any
 ) -> None:
-    world = FakeWorld(local_queues={("team", "default")}, priority_classes={"default"})
+    lookups = FakeLookups(local_queues={("team", "default")}, priority_classes={"default"})
     before = served(kind, status={"readyReplicas": ready})
     # A client that replaces an object need not send its status.
-    after = await mutated(served(kind), kind, world, before)
+    after = await mutated(served(kind), kind, lookups, before)
     assert after["metadata"]["labels"] == marks
     stored = {**after, "status": before["status"]}
-    assert validate_update(before, stored, "team", kind, POLICY, world) == []
+    assert validate_update(before, stored, "team", kind, POLICY, lookups) == []
     queued = served(kind, {QUEUE: "q"}, status={"readyReplicas": ready})
-    assert (await mutated(queued, kind, world, queued))["metadata"]["labels"].get(PRIORITY) == marks.get(
+    assert (await mutated(queued, kind, lookups, queued))["metadata"]["labels"].get(PRIORITY) == marks.get(
         PRIORITY
     )
 
@@ -125,12 +125,13 @@ async def test_only_what_is_not_up_gets_defaults_and_every_change_is_accepted(
 async def test_what_is_up_and_replaced_keeps_the_default_priority_class(
     kind: Integration, labels: dict[str, str]
 ) -> None:
-    world = FakeWorld(priority_classes={"default"})
+    lookups = FakeLookups(priority_classes={"default"})
     stored = served(kind, {**labels, PRIORITY: "default"}, status={"readyReplicas": 1})
-    replacing = await mutated(served(kind, labels), kind, world, stored)
+    replacing = await mutated(served(kind, labels), kind, lookups, stored)
     assert replacing["metadata"]["labels"] == {**labels, PRIORITY: "default"}
     assert (
-        validate_update(stored, {**replacing, "status": stored["status"]}, "team", kind, POLICY, world) == []
+        validate_update(stored, {**replacing, "status": stored["status"]}, "team", kind, POLICY, lookups)
+        == []
     )
 
 
@@ -163,7 +164,7 @@ async def test_gates_of_a_deployment_are_those_of_its_pods(
     held = await mutated(given, DEPLOYMENT, before=old)
     assert held["spec"]["template"]["metadata"]["annotations"].get(GATED) == becomes
     closed = policy(integrations=POLICY.integrations, gates={"AdmissionGatedBy": False})
-    untouched = await mutate_job(given, "team", DEPLOYMENT, closed, FakeWorld(), old)
+    untouched = await mutate_job(given, "team", DEPLOYMENT, closed, FakeLookups(), old)
     assert untouched["spec"]["template"]["metadata"]["annotations"].get(GATED) == of_pods
 
 
@@ -218,7 +219,7 @@ async def test_a_stateful_set_is_scaled_by_the_same_rules(
     before: int, after: int | None, labels: Any, refused: bool
 ) -> None:
     found = served(STATEFUL_SET, labels, template=template(**{PARENT: "statefulset"}), replicas=7)
-    world = FakeWorld(owners={} if labels is None else {"s": found})
+    lookups = FakeLookups(owners={} if labels is None else {"s": found})
     old, new = (
         {"metadata": {"name": "s"}, "spec": {} if number is None else {"replicas": number}}
         for number in (before, after)
@@ -228,7 +229,7 @@ async def test_a_stateful_set_is_scaled_by_the_same_rules(
     async def asked(path: str, **scale: str) -> Any:
         gvk = ("autoscaling", "v1", "Scale")
         fields: dict[str, Any] = {"integrations": kinds, "registered": kinds, "request": scale}
-        return await ask(path, new, old, world=world, gvk=gvk, **fields)
+        return await ask(path, new, old, lookups=lookups, gvk=gvk, **fields)
 
     answer = await asked("/validate-apps-v1-statefulset", subResource="scale")
     assert answer.allowed is not refused
@@ -282,7 +283,7 @@ def test_groups_keep_the_shape_and_number_of_their_pods(change: Any, field: str)
     assert found.startswith(f"{field}: ")
     assert errors(kind, served(kind), served(kind, **change)) == []
     ours = policy(integrations=POLICY.integrations, gates={"LWSImmutableGroupSize": False})
-    without_gate = validate_update(old, new, "team", kind, ours, FakeWorld())
+    without_gate = validate_update(old, new, "team", kind, ours, FakeLookups())
     assert [one.path for one in without_gate] == ([] if "size" in change else [field])
 
 
@@ -330,7 +331,7 @@ async def test_the_workload_of_a_stateful_set_that_comes_back_is_looked_up(
     uids: list[str], reason: str, allowed: bool
 ) -> None:
     names = [create_workload_name("StatefulSet", "apps", "s", uid) for uid in uids]
-    world = FakeWorld(owners={names[-1]: on_hold(reason)})
+    lookups = FakeLookups(owners={names[-1]: on_hold(reason)})
     held: dict[str, Any] = {"template": template(**{PARENT: "statefulset"})}
     old = served(STATEFUL_SET, {QUEUE: "q"}, replicas=0, **held)
     new = served(STATEFUL_SET, {QUEUE: "q"}, replicas=2, **held)
@@ -339,9 +340,9 @@ async def test_the_workload_of_a_stateful_set_that_comes_back_is_looked_up(
         new,
         old,
         gvk=STATEFUL_SET.gvk,
-        world=world,
+        lookups=lookups,
         registered=(STATEFUL_SET,),
         integrations=(STATEFUL_SET,),
     )
     assert answer.allowed is allowed
-    assert world.asked == [f"{NAMES.group}/v1beta2 Workload team/{name}" for name in names]
+    assert lookups.asked == [f"{NAMES.group}/v1beta2 Workload team/{name}" for name in names]

@@ -9,7 +9,7 @@ import pytest
 from admitq.integrations.base import PodSetTemplate
 from admitq.integrations.kinds.job import JOB
 from admitq_webhooks.routes import review_handlers
-from tests.unit.webhooks.support import NAMES, FakeWorld, a_job, policy, post, review, validate_job
+from tests.unit.webhooks.support import NAMES, FakeLookups, a_job, policy, post, review, validate_job
 
 REQUIRED = NAMES.podset_required_topology
 PREFERRED = NAMES.podset_preferred_topology
@@ -147,7 +147,7 @@ PAIR = replace(
     ],
 )
 async def test_pod_sets_of_a_group_are_a_leader_and_its_workers(job: dict[str, Any], says: str) -> None:
-    handler = review_handlers(policy(integrations=(PAIR,)), FakeWorld(), (PAIR,))["/validate-batch-v1-job"]
+    handler = review_handlers(policy(integrations=(PAIR,)), FakeLookups(), (PAIR,))["/validate-batch-v1-job"]
     _, body = await post(handler, "/validate-batch-v1-job", review(job))
     response = orjson.loads(body)["response"]
     assert response["allowed"] is (not says)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from admitq.workloads.admission_check_states import AdmissionCheckState, AdmissionCheckReport, update_check
+from admitq.workloads.admission_check_states import AdmissionCheckReport, AdmissionCheckState, update_check
 from admitq_api.conditions import MAX_MESSAGE, SECOND, format_time
 
 NOW = 1_800_000_000 * SECOND
@@ -45,7 +45,9 @@ def check(**fields: Any) -> dict[str, Any]:
         ),
         pytest.param(
             [check(retryCount=2)],
-            AdmissionCheckReport("c", AdmissionCheckState.RETRY, pod_set_updates=({"name": "main"},), requeue_after_seconds=0),
+            AdmissionCheckReport(
+                "c", AdmissionCheckState.RETRY, pod_set_updates=({"name": "main"},), requeue_after_seconds=0
+            ),
             [
                 check(
                     state="Retry",
@@ -72,5 +74,7 @@ def test_a_statement_changes_one_check(before: Any, stated: AdmissionCheckReport
 
 
 def test_a_message_is_cut_to_what_the_api_takes() -> None:
-    [stated] = update_check([], AdmissionCheckReport("c", AdmissionCheckState.PENDING, "x" * (MAX_MESSAGE + 1)), NOW)
+    [stated] = update_check(
+        [], AdmissionCheckReport("c", AdmissionCheckState.PENDING, "x" * (MAX_MESSAGE + 1)), NOW
+    )
     assert len(stated["message"]) == MAX_MESSAGE

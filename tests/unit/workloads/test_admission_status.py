@@ -7,7 +7,12 @@ import pytest
 from admitq.runtime.client import Client
 from admitq.runtime.errors import ApiError
 from admitq.runtime.kinds import kinds_of
-from admitq.workloads.admission_status import ADMISSION_CONDITIONS, changes_only_admission_status, apply_configuration, write_admission_status
+from admitq.workloads.admission_status import (
+    ADMISSION_CONDITIONS,
+    apply_configuration,
+    changes_only_admission_status,
+    write_admission_status,
+)
 from admitq_api.labels import names_for
 
 NAMES = names_for()
@@ -49,9 +54,9 @@ def test_a2_configuration_contains_admission_status_that_stays() -> None:
         "preemptionGates": [{"name": "gate", "position": "Open"}],
     }
     reserved = [condition("QuotaReserved", "True")]
-    status = apply_configuration(WORKLOADS, workload(**before), patch(conditions=reserved, admission=ADMISSION))[
-        "status"
-    ]
+    status = apply_configuration(
+        WORKLOADS, workload(**before), patch(conditions=reserved, admission=ADMISSION)
+    )["status"]
     assert status == {"conditions": reserved, "admission": ADMISSION, **before}
 
 
@@ -70,15 +75,17 @@ def test_a2_configuration_contains_every_condition_that_the_manager_may_have_app
 
 def test_a2_configuration_leaves_out_what_the_patch_removes() -> None:
     requests = [{"name": "main", "resources": {"cpu": "1"}}]
-    status = apply_configuration(WORKLOADS, workload(resourceRequests=requests), patch(resourceRequests=None))[
-        "status"
-    ]
+    status = apply_configuration(
+        WORKLOADS, workload(resourceRequests=requests), patch(resourceRequests=None)
+    )["status"]
     assert "resourceRequests" not in status
 
 
 def test_a2_configuration_merges_fields_that_the_patch_changes_in_part() -> None:
     before = {"requeueState": {"count": 2, "requeueAt": "2026-03-01T10:00:00Z"}}
-    status = apply_configuration(WORKLOADS, workload(**before), patch(requeueState={"requeueAt": None}))["status"]
+    status = apply_configuration(WORKLOADS, workload(**before), patch(requeueState={"requeueAt": None}))[
+        "status"
+    ]
     assert status["requeueState"] == {"count": 2}
 
 

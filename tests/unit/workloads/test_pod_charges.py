@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from admitq.workloads.pod_charges import NO_CHARGE, pod_charge, granted_charges, find_role_mismatch
+from admitq.workloads.pod_charges import NO_CHARGE, find_role_mismatch, granted_charges, pod_charge
 
 
 def a_spec(cpu: Any = 1, **fields: Any) -> dict[str, Any]:
@@ -52,7 +52,9 @@ def test_pod_asks_beyond_another_where_any_part_that_counts_is_more(
 def test_claims_are_counted_and_not_only_named() -> None:
     one = {"resourceClaims": [{"name": "a", "resourceClaimTemplateName": "gpu"}]}
     two = {"resourceClaims": [*one["resourceClaims"], {"name": "b", "resourceClaimTemplateName": "gpu"}]}
-    assert pod_charge(a_spec(**two)).resources_above(pod_charge(a_spec(**one))) == ["resource claim template gpu"]
+    assert pod_charge(a_spec(**two)).resources_above(pod_charge(a_spec(**one))) == [
+        "resource claim template gpu"
+    ]
     assert pod_charge(a_spec(**one)).resources_above(pod_charge(a_spec(**two))) == []
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from admitq.workloads import pod_templates
-from admitq.workloads.pod_templates import InjectionConflict, FlavorMissing, InjectedMarks, PodSetInfo
+from admitq.workloads.pod_templates import FlavorMissing, InjectedMarks, InjectionConflict, PodSetInfo
 from admitq_api.labels import names_for
 
 NAMES = names_for()

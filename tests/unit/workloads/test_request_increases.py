@@ -47,4 +47,7 @@ def test_increases_are_more_pods_or_larger_requests(
 def test_increase_says_what_is_asked_for_and_what_was_granted() -> None:
     assert str(RequestIncrease("main", 50, 1, "cpu")) == "podset main asks for 50 pods, 1 admitted"
     assert str(RequestIncrease("a", 1, 1, "cpu")) == "pods of podset a ask for more cpu than was admitted"
-    assert (RequestIncrease("main", 50, 1, "").additional_pods, RequestIncrease("main", 1, 50, "cpu").additional_pods) == (49, 0)
+    assert (
+        RequestIncrease("main", 50, 1, "").additional_pods,
+        RequestIncrease("main", 1, 50, "cpu").additional_pods,
+    ) == (49, 0)

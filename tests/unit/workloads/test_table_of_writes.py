@@ -53,7 +53,7 @@ MODULES: Final[dict[str, ModuleType | type]] = {
 }
 """Where the table finds the writers that it names."""
 
-PARTS: Final = {"set", "drop", "find", "is_true", "patch"}
+PARTS: Final = {"set_condition", "remove_condition", "find_condition", "is_condition_true", "patch"}
 """What transitions are made of, as opposed to what happens to a Workload."""
 
 

@@ -7,12 +7,12 @@ import pytest
 from admitq.workloads.admission_patches import queued_since
 from admitq.workloads.transitions import (
     StatusTransition,
+    condition_since,
     count_evictions,
     holds_quota,
     is_active,
     is_finished_or_deleting,
     reserved_cluster_queue,
-    condition_since,
 )
 from admitq_api.conditions import SECOND, ConditionType, format_time, parse_time
 
@@ -262,7 +262,9 @@ def test_the_wait_is_measured_from_the_last_return(requeued: list[dict[str, Any]
 
 
 def test_a_mere_reservation_has_not_run() -> None:
-    transition = StatusTransition(workload(condition("QuotaReserved", "True"), condition("Admitted", "False")), NOW)
+    transition = StatusTransition(
+        workload(condition("QuotaReserved", "True"), condition("Admitted", "False")), NOW
+    )
     transition.release("Suspended", "m")
     assert "accumulatedPastExecutionTimeSeconds" not in transition.status
 
@@ -273,7 +275,9 @@ def test_a_time_that_cannot_be_read_is_not_known(conditions: list[dict[str, Any]
 
 
 def test_a_known_time_is_in_nanoseconds() -> None:
-    assert condition_since(workload(condition("Admitted", "True")), ConditionType.ADMITTED) == NOW - 60 * SECOND
+    assert (
+        condition_since(workload(condition("Admitted", "True")), ConditionType.ADMITTED) == NOW - 60 * SECOND
+    )
 
 
 RESERVED, FINISHED = condition("QuotaReserved", "True"), condition("Finished", "True")

@@ -21,7 +21,7 @@ async def mutate_job(
     namespace: str,
     integration: Integration,
     policy: Policy,
-    world: ClusterLookups,
+    lookups: ClusterLookups,
     before: JsonObject | None = None,
     user: User = NO_USER,
 ) -> JsonObject:
@@ -38,7 +38,7 @@ async def mutate_job(
     class, for whoever replaces it need not know that it had been given one.
 
     Raises:
-        Unclear: whether the job follows a queued ancestor cannot be told.
+        AncestryUnknown: whether the job follows a queued ancestor cannot be told.
         LookupFailed: the cluster cannot be asked.
     """
     if integration.lifecycle.is_ignored(job):
@@ -48,7 +48,7 @@ async def mutate_job(
     if integration.ownership.is_held_by_parent(job, names):
         # The group of such a pod follows from its controller.
         if before is None and not await owner_reviews.may_set_controller(
-            user, job, namespace, policy, world
+            user, job, namespace, policy, lookups
         ):
             job = owner_reviews.remove_controller_flag(job)
         return integration.webhook.mutate(job, policy.kind_rules(job, before=before))
@@ -56,30 +56,32 @@ async def mutate_job(
         get_queue_name(job, names),
         before is not None and not integration.is_suspended(before, names),
     )
-    default_queue = not named and not is_up and world.has_local_queue(namespace, DEFAULT_QUEUE)
+    default_queue = not named and not is_up and lookups.has_local_queue(namespace, DEFAULT_QUEUE)
     if not (named or default_queue or policy.manage_jobs_without_queue_name):
         if has_known_controller(job, policy.integrations, policy.external_frameworks):
             return job
-        return _with_default_class(job, before, policy, world, is_up=is_up)
-    if await has_managed_ancestor(job, namespace, policy, world):
-        if before is not None or await owner_reviews.may_set_controller(user, job, namespace, policy, world):
+        return _with_default_class(job, before, policy, lookups, is_up=is_up)
+    if await has_managed_ancestor(job, namespace, policy, lookups):
+        if before is not None or await owner_reviews.may_set_controller(
+            user, job, namespace, policy, lookups
+        ):
             return integration.webhook.mutate_child(job, policy.kind_rules(job, before=before))
         job = owner_reviews.remove_controller_flag(job)
     changed = job
     if default_queue:
         changed = with_value(changed, ("metadata", "labels", names.queue_name), DEFAULT_QUEUE)
-    changed = _with_default_class(changed, before, policy, world, is_up=is_up)
+    changed = _with_default_class(changed, before, policy, lookups, is_up=is_up)
     if (
         integration.lifecycle.is_suspended is None
         and value_at(changed, integration.lifecycle.suspend_path) is not True
     ):
         changed = integration.with_suspend(changed, True)
-    changed = _delegate_to_dispatcher(changed, namespace, integration, policy, world)
+    changed = _delegate_to_dispatcher(changed, namespace, integration, policy, lookups)
     return integration.webhook.mutate(changed, policy.kind_rules(changed, before=before))
 
 
 def _with_default_class(
-    job: JsonObject, before: JsonObject | None, policy: Policy, world: ClusterLookups, *, is_up: bool
+    job: JsonObject, before: JsonObject | None, policy: Policy, lookups: ClusterLookups, *, is_up: bool
 ) -> JsonObject:
     key = policy.names.priority_class
     had = object_at(before or {}, ("metadata", "labels")).get(key) == DEFAULT_PRIORITY_CLASS
@@ -87,14 +89,14 @@ def _with_default_class(
         not policy.gates.is_enabled(Gate.WORKLOAD_PRIORITY_CLASS_DEFAULTING)
         or (is_up and not had)
         or object_at(job, ("metadata", "labels")).get(key)
-        or not world.has_priority_class(DEFAULT_PRIORITY_CLASS)
+        or not lookups.has_priority_class(DEFAULT_PRIORITY_CLASS)
     ):
         return job
     return with_value(job, ("metadata", "labels", key), DEFAULT_PRIORITY_CLASS)
 
 
 def _delegate_to_dispatcher(
-    job: JsonObject, namespace: str, integration: Integration, policy: Policy, world: ClusterLookups
+    job: JsonObject, namespace: str, integration: Integration, policy: Policy, lookups: ClusterLookups
 ) -> JsonObject:
     """A job that is to run in another cluster is run here by nobody, unless it says itself who runs it."""
     names, path = policy.names, integration.delegation.managed_by_path
@@ -102,6 +104,8 @@ def _delegate_to_dispatcher(
         return job
     if value_at(job, path, "") not in ("", integration.delegation.own_controller):
         return job
-    if names.multikueue_controller not in world.admission_check_controllers(namespace, get_queue_name(job, names)):
+    if names.multikueue_controller not in lookups.admission_check_controllers(
+        namespace, get_queue_name(job, names)
+    ):
         return job
     return with_value(job, path, integration.get_dispatcher(names))

@@ -10,7 +10,7 @@ from admitq_api.selectors import validate_selector
 from admitq_api.semantic_equality import are_equivalent
 from admitq_api.syntax import check_dns_subdomain
 from admitq_webhooks.validate.quotas import QuotaRules, validate_fair_sharing, validate_resource_groups
-from admitq_webhooks.validate.syntax import is_being_deleted, check_text, texts_at
+from admitq_webhooks.validate.syntax import check_text, is_being_deleted, texts_at
 
 MAX_CONCURRENT_FLAVORS: Final = 16
 

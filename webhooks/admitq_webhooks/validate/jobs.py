@@ -18,7 +18,7 @@ from admitq_webhooks.ancestors import has_managed_ancestor
 from admitq_webhooks.lookups import ClusterLookups
 from admitq_webhooks.policy import Policy
 from admitq_webhooks.validate import admission_gates, topology_requests
-from admitq_webhooks.validate.syntax import is_being_deleted, check_text
+from admitq_webhooks.validate.syntax import check_text, is_being_deleted
 from admitq_webhooks.validate.topology_requests import TemplateAnnotations
 
 _LABELS: Final = ErrorPath("metadata.labels")
@@ -51,7 +51,7 @@ def validate_update(
     namespace: str,
     integration: Integration,
     policy: Policy,
-    world: ClusterLookups,
+    lookups: ClusterLookups,
     workload: JsonObject | None = None,
 ) -> list[FieldError]:
     """Check a change of a job, given the Workload it depends on. One that is being deleted is let go.
@@ -79,7 +79,7 @@ def validate_update(
             new,
             names,
             suspended=suspended,
-            has_default=world.has_local_queue(namespace, DEFAULT_QUEUE),
+            has_default=lookups.has_local_queue(namespace, DEFAULT_QUEUE),
         ),
         *_prebuilt_update(old, new, integration, policy, suspended=suspended),
         *_max_exec_time_update(old, new, names, both_suspended=suspended and was_suspended),
@@ -94,12 +94,12 @@ def validate_update(
 
 
 async def member_warnings(
-    job: JsonObject, namespace: str, integration: Integration, policy: Policy, world: ClusterLookups
+    job: JsonObject, namespace: str, integration: Integration, policy: Policy, lookups: ClusterLookups
 ) -> tuple[str, ...]:
     """Tell what is allowed and yet of no use: to have a member held whose owner is queued itself.
 
     Raises:
-        Unclear: whether the job follows a queued ancestor cannot be told.
+        AncestryUnknown: whether the job follows a queued ancestor cannot be told.
         LookupFailed: the cluster cannot be asked.
     """
     names = policy.names
@@ -107,7 +107,7 @@ async def member_warnings(
         integration.composition is None
         or not _is_subject_to_rules(job, integration, names)
         or integration.ownership.is_held_by_parent(job, names)
-        or not await has_managed_ancestor(job, namespace, policy, world)
+        or not await has_managed_ancestor(job, namespace, policy, lookups)
     ):
         return ()
     where = _LABELS.key(names.managed)
@@ -261,7 +261,9 @@ def _request_increases(
     ):
         return
     paths = {one.name: one.template_path for one in integration.list_pod_sets(new, policy.names)}
-    for one in find_request_increases(job_pod_sets(new, integration, policy), job_pod_sets(old, integration, policy)):
+    for one in find_request_increases(
+        job_pod_sets(new, integration, policy), job_pod_sets(old, integration, policy)
+    ):
         path = paths[one.pod_set]
         where = ErrorPath().at(*(path[:-1] if one.additional_pods else path))
         yield FieldError.forbidden(where, str(one), "suspend the job first, or create another one")

@@ -137,7 +137,9 @@ def _is_ours(key: str, names: Names) -> bool:
     return key.startswith(f"{names.group}/")
 
 
-def changed_job_marks(old: JsonObject, new: JsonObject, integration: Integration, names: Names) -> list[ErrorPath]:
+def changed_job_marks(
+    old: JsonObject, new: JsonObject, integration: Integration, names: Names
+) -> list[ErrorPath]:
     """Return the protected marks that a change of a job takes away or changes.
 
     The templates of a job that is suspended before or after the change are free: its pods do not run, and

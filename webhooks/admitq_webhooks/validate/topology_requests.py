@@ -11,7 +11,7 @@ from admitq_api.field_errors import ErrorPath, FieldError
 from admitq_api.json_objects import as_int
 from admitq_api.labels import Names
 from admitq_api.syntax import check_qualified_name
-from admitq_webhooks.validate.syntax import find_duplicates, check_text
+from admitq_webhooks.validate.syntax import check_text, find_duplicates
 
 _DIGITS: Final = re.compile(r"[0-9]{1,10}")
 _BOOLEANS: Final = frozenset(

@@ -12,7 +12,13 @@ from admitq_api.labels import Names
 from admitq_api.quantity import INT64_MAX, QuantityError, parse_amount, parse_quantity
 from admitq_api.semantic_equality import are_equivalent
 from admitq_webhooks.validate import admission_gates
-from admitq_webhooks.validate.syntax import check_annotations, is_being_deleted, check_labels, texts_at, check_tolerations
+from admitq_webhooks.validate.syntax import (
+    check_annotations,
+    check_labels,
+    check_tolerations,
+    is_being_deleted,
+    texts_at,
+)
 
 PODS: Final = "pods"
 """The resource that counts pods themselves; it is derived, never asked for."""
