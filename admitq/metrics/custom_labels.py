@@ -1,7 +1,7 @@
-"""Custom labels of metrics: values that labels or annotations of objects have, as the configuration asks.
+"""Custom labels of metrics: labels or annotations of objects that the configuration adds to series.
 
-A series tells of objects of one or two kinds; of each it carries all custom labels that are configured for
-that kind (semantics, Metrics and Configuration file).
+A series describes objects of one or two kinds. It has all custom labels that are configured for these kinds
+(semantics, Metrics and Configuration file).
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class LabelSource(StrEnum):
-    """A kind of objects that values are taken from. Labels come in the order of their kinds' names."""
+    """A kind of objects with custom labels. The labels of a series are sorted by the names of their kinds."""
 
     CLUSTER_QUEUE = "ClusterQueue"
     COHORT = "Cohort"
@@ -24,18 +24,18 @@ class LabelSource(StrEnum):
 
 
 SERIES_PREFIX: Final = "custom_"
-"""What the name of every custom label starts with in a series."""
+"""Prefix of the names of custom labels in series."""
 
 
 class MetadataKey(NamedTuple):
-    """Where in the metadata of an object a value is: "labels" or "annotations", and the key there."""
+    """A key in the metadata of an object; ``place`` is "labels" or "annotations"."""
 
     place: str
     key: str
 
 
 def metadata_key_of(configured: "process_sections.CustomLabelSection") -> MetadataKey:
-    """Where an entry of metrics.customLabels takes its value from."""
+    """Return the metadata key from which an entry of metrics.customLabels takes its value."""
     if configured.source_annotation_key:
         return MetadataKey("annotations", configured.source_annotation_key)
     return MetadataKey("labels", configured.source_label_key or configured.name)
@@ -44,27 +44,27 @@ def metadata_key_of(configured: "process_sections.CustomLabelSection") -> Metada
 def metadata_copied_to_workloads(
     labels: "Iterable[process_sections.CustomLabelSection]",
 ) -> tuple[MetadataKey, ...]:
-    """What the Workload of a job gets from the job, so that metrics can take it from the Workload."""
+    """Return the metadata keys that are copied from a job to its Workload for custom labels."""
     return tuple(metadata_key_of(one) for one in labels if one.source_kind == LabelSource.WORKLOAD)
 
 
 @dataclass(frozen=True, slots=True)
 class SeriesLabel:
-    """One label: its configured name, and where its value is."""
+    """A custom label: its configured name, and the metadata key of its value."""
 
     name: str
     source: LabelSource
     key: str
     place: str
-    """Where the key is looked for: "labels" or "annotations"."""
+    """The map that contains the key: "labels" or "annotations"."""
     tracked_values: frozenset[str]
-    """The values that are told apart; empty: all."""
+    """The values that appear in series; all values if it is empty."""
     untracked_value: str
-    """What stands for every other value."""
+    """The value that replaces all other values in series."""
 
     @classmethod
     def from_configuration(cls, configured: "process_sections.CustomLabelSection", untracked: str) -> Self:
-        """The label that an entry of metrics.customLabels asks for."""
+        """Return the label of an entry of metrics.customLabels."""
         found = metadata_key_of(configured)
         return cls(
             configured.name,
@@ -77,11 +77,11 @@ class SeriesLabel:
 
     @property
     def series_label(self) -> str:
-        """The name of the label in the series; the prefix keeps it apart from the labels of the metric."""
+        """The name of the label in series; the prefix avoids conflicts with other labels of the metric."""
         return f"{SERIES_PREFIX}{self.name}"
 
     def value_in(self, obj: Mapping[str, Any]) -> str:
-        """The value that an object gives it; empty if the object lacks the key."""
+        """Return the value of the label for an object; empty if the object does not have the key."""
         value = ((obj.get("metadata") or {}).get(self.place) or {}).get(self.key)
         if value is None:
             return ""
@@ -92,7 +92,7 @@ NO_LABELS: Final[Mapping[str, str]] = {}
 
 
 class SeriesLabels:
-    """The labels of a process, in order: by kind, and those of one kind as configured."""
+    """The custom labels of a process, sorted by kind; labels of one kind are in the configured order."""
 
     def __init__(self, labels: Iterable[SeriesLabel] = ()) -> None:
         self._of: dict[LabelSource, tuple[SeriesLabel, ...]] = {}
@@ -100,11 +100,11 @@ class SeriesLabels:
             self._of[label.source] = (*self._of.get(label.source, ()), label)
 
     def names(self, sources: Iterable[LabelSource]) -> tuple[str, ...]:
-        """The labels that a series which tells of these kinds carries."""
+        """Return the names of the custom labels of a series that describes these kinds."""
         return tuple(label.series_label for source in sorted(sources) for label in self._of.get(source, ()))
 
     def values(self, source: LabelSource, obj: Mapping[str, Any] | None) -> Mapping[str, str]:
-        """The values that an object of a kind gives; without an object all are empty."""
+        """Return the custom labels of an object of a kind; without an object, all values are empty."""
         labels = self._of.get(source)
         if labels is None:
             return NO_LABELS

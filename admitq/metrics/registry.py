@@ -1,6 +1,6 @@
-"""The registry of metrics, which drops the series of objects that no longer exist.
+"""The registry of metrics. It drops the series of objects that do not exist any more.
 
-Every series carries ``replica_role``: leader, follower or standalone. Durations are seconds.
+Every series has the label ``replica_role``: leader, follower or standalone. Durations are seconds.
 """
 
 import platform
@@ -28,7 +28,7 @@ from admitq_api.version import VERSION
 
 ReplicaRole = str
 
-# A creation time beside every counter doubles the series and nobody reads it.
+# The creation time of each counter would double the number of series, and is not used.
 disable_created_metrics()
 
 
@@ -36,11 +36,11 @@ ROLE: Final = "replica_role"
 
 
 async def _do_not_wait() -> None:
-    """Wait for nothing: this process runs no cycles."""
+    """Return at once, because this process runs no cycles."""
 
 
 def label_name_problems(custom: Sequence[SeriesLabel]) -> list[str]:
-    """What is wrong with the names of custom labels: a series would have two labels of one name."""
+    """Return the errors in the names of custom labels: the labels of one series need different names."""
     labels = SeriesLabels(custom)
     problems: list[str] = []
     for carries in (FROM_CLUSTER_QUEUE_AND_WORKLOAD, FROM_LOCAL_QUEUE_AND_WORKLOAD):
@@ -55,20 +55,20 @@ class Metrics:
     """The registry of one process.
 
     Args:
-        prefix: what every name starts with, "admitq" by default.
-        role: the replica's role at the start.
-        custom: further labels, from what objects say of themselves.
+        prefix: the prefix of all names, "admitq" by default.
+        role: the role of the replica at the start.
+        custom: custom labels.
 
     Attributes:
-        role: the replica's role now.
-        errors: where the tasks of the process report unexpected exceptions, which are counted here.
+        role: the current role of the replica.
+        errors: logs unexpected exceptions of the process and counts them here.
         wait_for_cycle_end: to be awaited before ``count``: numbers are not consistent during a cycle.
     """
 
     def __init__(
         self, prefix: str = "admitq", *, role: ReplicaRole = "standalone", custom: Iterable[SeriesLabel] = ()
     ) -> None:
-        # The library files the counter x_total under the family x, so that a gauge x would clash with it.
+        # The library registers the counter x_total as family x, which would conflict with a gauge x.
         self._counters, self._others = CollectorRegistry(), CollectorRegistry()
         self.role = role
         self._custom = SeriesLabels(custom)
@@ -106,7 +106,7 @@ class Metrics:
         return Gauge(name, series.help, labels, registry=self._others)
 
     def increment(self, name: str, by: float = 1, /, **labels: str) -> None:
-        """Count something that happened."""
+        """Increment a counter."""
         series = self._series[name].labels(
             **labels, **self._missing_custom_labels(name, labels), replica_role=self.role
         )
@@ -114,7 +114,7 @@ class Metrics:
         series.inc(by)
 
     def observe(self, name: str, seconds: float, /, **labels: str) -> None:
-        """Record a duration; a clock that went backwards counts as no time."""
+        """Record a duration in a histogram; a negative duration counts as 0."""
         series = self._series[name].labels(
             **labels, **self._missing_custom_labels(name, labels), replica_role=self.role
         )
@@ -122,7 +122,7 @@ class Metrics:
         series.observe(max(0.0, seconds))
 
     def set(self, name: str, value: float, /, **labels: str) -> None:
-        """State how much there is now."""
+        """Set a gauge."""
         series = self._series[name].labels(
             **labels, **self._missing_custom_labels(name, labels), replica_role=self.role
         )
@@ -130,7 +130,7 @@ class Metrics:
         series.set(value)
 
     def forget(self, names: Iterable[str], /, **labels: str) -> None:
-        """Drop the series of an object that is gone, whatever their other labels."""
+        """Drop the series with these labels, whatever their other labels are."""
         for name in names:
             self._series[name].remove_by_labels(labels)
 
@@ -139,78 +139,78 @@ class Metrics:
         self._series[name].clear()
 
     def change_role(self, role: ReplicaRole) -> None:
-        """Take another role: gauges move to it with their values, all else stays with the former."""
+        """Change the role: gauges move to the new role, all other series stay with the former role."""
         if role == self.role:
             return
         self._move_gauges(self._series, {ROLE: self.role}, {ROLE: role})
         self.role = role
-        # Counters stay with the role in which they counted; of these, those that did not count are dropped.
+        # Counters stay with the former role. Counters of errors that are 0 are dropped.
         errors = self._series[UNEXPECTED_ERRORS]
         for sample in [one for family in errors.collect() for one in family.samples if not one.value]:
             errors.remove_by_labels(sample.labels)
         self._initialise_error_counters()
 
     def _initialise_error_counters(self) -> None:
-        """Expose counters of errors from 0 on: of one that appears with its first error, no rate is seen."""
+        """Expose counters of errors with 0; a counter that appears with its first error has no rate."""
         for part, route in self._sources:
             self.increment(UNEXPECTED_ERRORS, 0, part=part, route=route)
 
     def add_webhook_routes(self, routes: Iterable[str]) -> None:
-        """Expose the counters of errors in reviews, by the paths of the webhooks."""
+        """Expose the counters of errors in reviews for the paths of these webhooks."""
         self._sources += [(ErrorPart.REVIEW, route) for route in routes]
         self._initialise_error_counters()
 
     def update_on_scrape(self, count: Callable[[], None]) -> None:
-        """Have something counted each time that metrics are read, because it is not counted as it changes."""
+        """Register an update that runs before each scrape, for metrics that changes do not update."""
         self._at_reading.append(count)
 
     def run_scrape_updates(self) -> None:
-        """Count all that is counted when metrics are read: only in the thread of the event loop.
+        """Run the updates before a scrape, in the thread of the event loop.
 
-        Where that raises, the metrics that it counts may be old or missing; all others are as they should be.
+        If an update raises, its metrics may be old or missing; other metrics are not affected.
         """
         for count in self._at_reading:
             with self.errors.contain(ErrorPart.METRICS, getattr(count, "__qualname__", "")):
                 count()
 
     def render(self) -> bytes:
-        """All series, as last counted, in the Prometheus text format. For any thread."""
+        """Return all series in the Prometheus text format, without updates. Any thread may call it."""
         return generate_latest(self._counters) + generate_latest(self._others)
 
     def exposition(self) -> bytes:
-        """All series as they are now, in the Prometheus text format."""
+        """Run the updates, and return all series in the Prometheus text format."""
         self.run_scrape_updates()
         return self.render()
 
     # --- custom labels ----------------------------------------------------------------------------
 
     def has_custom_labels_from(self, source: LabelSource) -> bool:
-        """Whether there are custom labels from a kind."""
+        """Whether custom labels are configured for a kind."""
         return bool(self._custom.names((source,)))
 
     def labels_from_object(
         self, series: str, source: LabelSource, obj: Mapping[str, Any] | None
     ) -> Mapping[str, str]:
-        """The custom labels that an object gives a series which does not name it; none if it has none."""
+        """Return the custom labels of an object for a series that does not name the object; may be empty."""
         return self._custom.values(source, obj) if source in self._carries[series] else NO_LABELS
 
     def stored_labels(self, series: str, source: LabelSource, *key: str) -> Mapping[str, str]:
-        """The custom labels of an object that was described, for a series which does not name it."""
+        """Return the stored custom labels of an object, for a series that does not name the object."""
         if source not in self._carries[series]:
             return NO_LABELS
         return self._described.get((source, key)) or self._custom.values(source, None)
 
     def has_current_labels(self, source: LabelSource, obj: Mapping[str, Any], *key: str) -> bool:
-        """Whether an object still gives the values that it gave."""
+        """Whether the stored custom labels of an object are current."""
         if not self.has_custom_labels_from(source):
             return True
         former = self._described.get((source, key)) or self._custom.values(source, None)
         return former == self._custom.values(source, obj)
 
     def store_labels(self, source: LabelSource, obj: Mapping[str, Any], *key: str) -> None:
-        """Take the custom labels of an object from it.
+        """Store the custom labels of an object.
 
-        Gauges move to the new values. What was counted under the former values stays there.
+        Gauges move to the new values. Counters and histograms with the former values stay.
         """
         if self.has_current_labels(source, obj, *key):
             return
@@ -224,7 +224,7 @@ class Metrics:
     def _move_gauges(
         self, names: Iterable[str], labels: Mapping[str, str], values: Mapping[str, str]
     ) -> None:
-        """Give gauges that carry some labels other values of labels."""
+        """Change the values of labels of all gauges that have ``labels``."""
         for name in names:
             gauge = self._series[name]
             if not isinstance(gauge, Gauge):
@@ -240,7 +240,7 @@ class Metrics:
                 gauge.labels(**{**former, **values}).set(value)
 
     def _missing_custom_labels(self, name: str, labels: Mapping[str, str]) -> Mapping[str, str]:
-        """The custom labels of a series that the caller did not give."""
+        """Return the custom labels of a series that are not in ``labels``."""
         sources = self._carries[name]
         if not sources:
             return NO_LABELS
@@ -258,18 +258,18 @@ class Metrics:
             found.update((one, value) for one, value in values.items() if one not in labels)
         return found
 
-    # --- objects that are gone --------------------------------------------------------------------
+    # --- deleted objects -----------------------------------------------------------------------------
 
     def forget_cluster_queue(self, name: str) -> None:
-        """Drop all series of a ClusterQueue that is gone."""
+        """Drop all series of a deleted ClusterQueue."""
         self._drop_object(LabelSource.CLUSTER_QUEUE, (name,))
 
     def forget_local_queue(self, namespace: str, name: str) -> None:
-        """Drop all series of a LocalQueue that is gone."""
+        """Drop all series of a deleted LocalQueue."""
         self._drop_object(LabelSource.LOCAL_QUEUE, (namespace, name))
 
     def forget_cohort(self, name: str) -> None:
-        """Drop all series of a cohort that is gone."""
+        """Drop all series of a deleted cohort."""
         self._drop_object(LabelSource.COHORT, (name,))
 
     def _drop_object(self, source: LabelSource, key: tuple[str, ...]) -> None:
@@ -282,9 +282,9 @@ class Metrics:
             self.forget(SERIES_BY_NAME_LABELS[source, parts], **dict(zip(parts, key, strict=True)))
 
     def _drop_series_without_name(self, source: LabelSource, values: Mapping[str, str]) -> None:
-        """Drop the series that carry such values without the name of an object, once no object gives them.
+        """Drop the series with these custom labels and without the name of an object, if no object has them.
 
-        Objects that give none are not known here: what carries empty values alone stays.
+        Objects without custom labels are not known here, so series with empty values stay.
         """
         given = (theirs for (kind, _), theirs in self._described.items() if kind is source)
         if any(values.values()) and values not in given:

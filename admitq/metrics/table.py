@@ -1,6 +1,6 @@
-"""The table of all metric series: names, types, labels and meaning.
+"""The table of all metric series: names, types, labels and help texts.
 
-Every series carries ``replica_role`` besides: leader, follower or standalone. Durations are seconds.
+Every series also has the label ``replica_role``: leader, follower or standalone. Durations are seconds.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from admitq.metrics.custom_labels import LabelSource
 
 
 class SeriesType(Enum):
-    """How a series behaves."""
+    """The type of a metric."""
 
     COUNTER = "counter"
     GAUGE = "gauge"
@@ -32,7 +32,7 @@ ATTEMPT_BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One metric: name without prefix, what it shows, its labels besides ``replica_role``."""
+    """One metric: its name without prefix, its help text, and its labels besides ``replica_role``."""
 
     name: str
     type: SeriesType
@@ -58,13 +58,13 @@ _LQ_CLASS: Final = ("name", "namespace", "priority_class")
 _LQ_QUOTA: Final = ("name", "namespace", "flavor", "resource")
 _EVICTION: Final = ("reason", "underlying_cause", "priority_class")
 
-# Named as clients of the API group know them; what does not exist here is empty.
+# The names that clients of the API group expect; labels without a value here are empty.
 _BUILD: Final = ("git_version", "git_commit", "build_date", "go_version", "compiler", "platform")
 
 UNEXPECTED_ERRORS: Final = "unexpected_errors_total"
 
 TABLE: Final[tuple[Series, ...]] = (
-    Series("build_info", _G, "1, labelled with what was built", _BUILD),
+    Series("build_info", _G, "1, labelled with the version and platform", _BUILD),
     Series("admission_attempts_total", _C, "Admission cycles by result", ("result",)),
     Series(
         "admission_attempt_duration_seconds", _H, "Length of an admission cycle", ("result",), ATTEMPT_BUCKETS
@@ -72,7 +72,7 @@ TABLE: Final[tuple[Series, ...]] = (
     Series(
         "decision_longest_stretch_seconds",
         _G,
-        "Longest time in the last one to two minutes in which decisions gave the process no other work",
+        "Longest time in the last one to two minutes in which decisions blocked other work",
     ),
     Series(
         "admission_cycle_preemption_skips",
@@ -84,7 +84,7 @@ TABLE: Final[tuple[Series, ...]] = (
     Series(
         "preemption_target_recomputations_total",
         _C,
-        "Workloads assigned anew because another one preempts whom they would have to preempt",
+        "Assignments that were computed again because another workload preempts the same targets",
         ("cluster_queue", "result"),
         label_sources=FROM_CLUSTER_QUEUE,
     ),
@@ -438,7 +438,7 @@ TABLE: Final[tuple[Series, ...]] = (
     Series(
         "local_queue_admission_fair_sharing_usage",
         _G,
-        "What was used, weighed, by which LocalQueues take turns",
+        "Weighted past usage by which LocalQueues are ordered",
         (*_LQ, "cluster_queue"),
         label_sources=FROM_LOCAL_QUEUE,
     ),
@@ -453,7 +453,7 @@ TABLE: Final[tuple[Series, ...]] = (
     Series(
         "pod_scheduling_gate_removal_seconds",
         _H,
-        "From when a pod was there, and its workload admitted, to the removal of its scheduling gate",
+        "From the creation of a pod, or the later admission of its workload, to the removal of its gate",
         ("name", "cluster_queue", "is_group"),
     ),
     Series(
@@ -463,7 +463,7 @@ TABLE: Final[tuple[Series, ...]] = (
         ("cluster_queue", "job_kind"),
     ),
     Series(
-        "forcefully_deleted_pods_total", _C, "Pods deleted by force, for their nodes could not be reached"
+        "forcefully_deleted_pods_total", _C, "Pods deleted by force because their nodes were not reachable"
     ),
     Series(
         "unwritten_decisions",
@@ -471,17 +471,13 @@ TABLE: Final[tuple[Series, ...]] = (
         "Reservations and preemptions whose writes have failed for more than 5 seconds and are retried",
         ("decision",),
     ),
-    Series("malformed_objects", _G, "Stored objects that are left out", ("resource",)),
-    Series(
-        "core_failures_total", _C, "Internal errors of the core, which was then started anew", ("during",)
-    ),
-    Series(
-        "quarantined_keys", _G, "Objects whose reconciliation was given up until they change", ("controller",)
-    ),
+    Series("malformed_objects", _G, "Stored objects in quarantine", ("resource",)),
+    Series("core_failures_total", _C, "Internal errors of the core; each rebuilt its state", ("during",)),
+    Series("quarantined_keys", _G, "Objects that are not reconciled until they change", ("controller",)),
     Series(
         "managed_kinds",
         _G,
-        "1 while the kind that a controller works on is served and managed, 0 while it is waited for",
+        "1 if the API server serves the kind of a controller and admitq manages it, 0 otherwise",
         ("controller",),
     ),
     Series("reconciliations_total", _C, "Reconciliations by result", ("controller", "result")),
@@ -490,7 +486,7 @@ TABLE: Final[tuple[Series, ...]] = (
     Series(
         UNEXPECTED_ERRORS,
         _C,
-        "Unexpected exceptions; the log has the traceback of each. A review has the path of its webhook",
+        "Unexpected exceptions; the log has their tracebacks. The route of a review is its path",
         ("part", "route"),
     ),
     Series("webhook_reviews_total", _C, "Reviews by verdict", ("path", "result")),
@@ -505,7 +501,7 @@ TABLE: Final[tuple[Series, ...]] = (
     Series(
         "shadow_disagreements_total",
         _C,
-        "Those of them in which the manager in charge decided otherwise",
+        "Compared decisions in which the manager in charge decided differently",
         ("cluster_queue", "kind"),
         label_sources=FROM_CLUSTER_QUEUE,
     ),
@@ -517,13 +513,13 @@ NAME_LABELS: Final[Mapping[LabelSource, tuple[tuple[str, ...], ...]]] = {
     LabelSource.COHORT: (("cohort",),),
     LabelSource.LOCAL_QUEUE: (("namespace", "name"),),
 }
-"""The labels by which a series names the object that it tells of."""
+"""The labels by which a series names the object that it describes."""
 
 _PREFIX_OF_CHILDREN: Final = {
     LabelSource.COHORT: "cluster_queue",
     LabelSource.CLUSTER_QUEUE: "local_queue",
 }
-"""By kind, the prefix of series of its children; these series also name the parent."""
+"""By kind, the prefix of the series of its children. These series name the parent, too."""
 
 
 def _describes(series: Series, source: LabelSource, parts: tuple[str, ...]) -> bool:
@@ -552,4 +548,4 @@ SERIES_WITHOUT_NAME: Final[Mapping[LabelSource, tuple[str, ...]]] = {
     )
     for source in LabelSource
 }
-"""Series that carry the custom labels of a kind without naming the object that gives them."""
+"""By kind, the series that have custom labels of an object without the name of the object."""

@@ -90,9 +90,9 @@ def read_cluster_queue(obj: JsonObject) -> ClusterQueue:
 
 
 def read_quarantined_cluster_queue(obj: JsonObject) -> ClusterQueue:
-    """Read the quota and cohort of a ClusterQueue, whatever else of it cannot be read.
+    """Read only the quota and the cohort of a ClusterQueue of which other fields are not readable.
 
-    A quota that cannot be read is none: what its workloads hold then counts against its cohort.
+    Quota that is not readable counts as 0. Then the usage of the ClusterQueue counts against its cohort.
 
     Raises:
         MalformedField: the name of the cohort is not a string.

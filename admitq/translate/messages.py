@@ -1,6 +1,6 @@
-"""The values of decisions in words: condition reasons and messages, and what events tell.
+"""Reasons and messages of conditions and events about decisions.
 
-Nothing else writes prose about decisions. The texts are part of the API: people and tools match on them.
+Only this module has texts about decisions. They are part of the API: users and tools match on them.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -59,7 +59,7 @@ class ActiveCondition(NamedTuple):
     message: str
 
 
-# --- why a flavor was not taken -------------------------------------------------------------------------
+# --- refusals of flavors -----------------------------------------------------------------------------------
 
 _FLAVOR_TEXTS: Final[Mapping[type[FlavorRefusal], Callable[[Any], str]]] = {
     ResourceNotCovered: lambda of: f"resource {of.resource} unavailable in ClusterQueue",
@@ -87,7 +87,7 @@ _FLAVOR_TEXTS: Final[Mapping[type[FlavorRefusal], Callable[[Any], str]]] = {
 
 
 def flavor_refusal_message(refusal: FlavorRefusal) -> str:
-    """Why one flavor, or any, could not be taken."""
+    """Return why a flavor, or every flavor, was refused."""
     return _FLAVOR_TEXTS[type(refusal)](refusal)
 
 
@@ -101,11 +101,11 @@ _MODE_TEXTS: Final[Mapping[FitMode, str]] = {
 
 
 def flavors_considered(attempts: Iterable[FlavorAttempt]) -> str:
-    """The flavors that were looked at and were not simply taken; empty if there are none.
+    """Return the considered flavors that did not fit without borrowing; empty if there are none.
 
-    For each podset ``name: flavor(mode[;borrow=level][;reason…]), …``, podsets divided by `` | ``. Where
-    others would have to go, the mode tells who: ``preemptionMode=Preempt`` is those of the same ClusterQueue,
-    ``Reclaim`` is those of others, ``NoPreemptionCandidates`` is nobody.
+    The format for each podset is ``name: flavor(mode[;borrow=level][;reason…]), …``, separated by `` | ``. If
+    preemption was necessary, the mode names the candidates: ``preemptionMode=Preempt`` are workloads of the
+    same ClusterQueue, ``Reclaim`` are workloads of other ClusterQueues, ``NoPreemptionCandidates`` are none.
     """
     by_pod_set: dict[str, list[str]] = {}
     for attempt in attempts:
@@ -217,12 +217,12 @@ _PENDING_TEXTS: Final[Mapping[type[Refusal], Callable[[Any], Explanation]]] = {
 
 
 def pending_condition(refusal: Refusal) -> Explanation:
-    """Reason and message of QuotaReserved=False for a refusal."""
+    """Return reason and message of QuotaReserved=False for a refusal."""
     return _PENDING_TEXTS[type(refusal)](refusal)
 
 
 def bypassed_condition(refusal: Refusal) -> Explanation:
-    """The same for a workload that is parked because an equal one met the refusal."""
+    """Return reason and message for a workload that is parked because an equivalent one was refused."""
     return Explanation(
         _PENDING_TEXTS[type(refusal)](refusal).reason,
         "Bypassed scheduling evaluation because an equivalent workload recently failed",
@@ -235,21 +235,21 @@ _UNWRITTEN_PREFIX: Final = "The reservation in ClusterQueue "
 def unwritten_reservation(
     cluster_queue: str, error: str, at: Instant, retry_delay: Instant | None = None
 ) -> Explanation:
-    """Reason and message of QuotaReserved=False for a reservation that cannot be written.
+    """Return reason and message of QuotaReserved=False for a reservation that cannot be written.
 
     Args:
-        cluster_queue: where quota was to be reserved.
-        error: what the API server answered, or why it did not.
-        at: when; it makes each such message another one.
-        retry_delay: nanoseconds until the Workload is evaluated again; None if that is not known.
+        cluster_queue: the ClusterQueue of the reservation.
+        error: the error of the API server or of the connection.
+        at: the time of the error; it makes each such message unique.
+        retry_delay: nanoseconds until the Workload is evaluated again; None if it is not known.
     """
-    message = f"{_UNWRITTEN_PREFIX}{cluster_queue} could not be written at {format_time(at)}: {error}; it is retried"
+    failure = f"could not be written at {format_time(at)}: {error}; it is retried"
     after = "" if retry_delay is None else f" after {retry_delay / SECOND:g}s"
-    return Explanation(Reason.PENDING_EVALUATION, message + after)
+    return Explanation(Reason.PENDING_EVALUATION, f"{_UNWRITTEN_PREFIX}{cluster_queue} {failure}{after}")
 
 
 def is_unwritten_reservation(message: str) -> bool:
-    """Whether the message of QuotaReserved=False is that of a reservation that could not be written."""
+    """Whether a message of QuotaReserved=False is about a reservation that could not be written."""
     return message.startswith(_UNWRITTEN_PREFIX)
 
 
@@ -266,7 +266,7 @@ _UNKNOWN: Final = "UNKNOWN"
 
 
 class EffectivePriority(NamedTuple):
-    """The priority that decides, and the two that it is the sum of."""
+    """The effective priority: the sum of the base priority and the boost."""
 
     base: int
     boost: int
@@ -276,7 +276,7 @@ class EffectivePriority(NamedTuple):
 
 
 def preempted_message(preempt: Preempt, job_uid: str) -> str:
-    """For whom a workload is preempted, and why; ``job_uid`` is that of the preemptor's job."""
+    """Return the preemptor of a workload and the reason; ``job_uid`` is the UID of the preemptor's job."""
     return (
         f"Preempted to accommodate a workload (UID: {preempt.preemptor_uid or _UNKNOWN}, "
         f"JobUID: {job_uid or _UNKNOWN}) due to {_PREEMPTION_TEXTS[preempt.reason]}; "
@@ -285,7 +285,7 @@ def preempted_message(preempt: Preempt, job_uid: str) -> str:
 
 
 def replaced_message(uid: str, job_uid: str) -> str:
-    """By which slice of its job a Workload was replaced; ``job_uid`` is that of the job."""
+    """Return which slice of its job has replaced a Workload; ``job_uid`` is the UID of the job."""
     return (
         f"Replaced to accommodate a workload (UID: {uid or _UNKNOWN}, JobUID: {job_uid or _UNKNOWN}) "
         "due to workload slice aggregation"
@@ -297,7 +297,7 @@ def _path(names: Sequence[str]) -> str:
 
 
 def priorities_message(preemptor: EffectivePriority, preemptee: EffectivePriority) -> str:
-    """What events about a preemption tell of the two priorities."""
+    """Return the two priorities as text for events about a preemption."""
     return f"preemptor effective priority: {preemptor}; preemptee effective priority: {preemptee}"
 
 
@@ -337,7 +337,7 @@ _ACTIVE_TEXTS: Final[Mapping[ActiveReason, Callable[[InactiveCause], str]]] = {
 
 
 def cluster_queue_active(status: ClusterQueueStatus) -> ActiveCondition:
-    """The Active condition of a ClusterQueue."""
+    """Return the Active condition of a ClusterQueue."""
     if status.active:
         return ActiveCondition(status=True, reason=status.reason, message="Can admit new workloads")
     if status.reason is ActiveReason.TERMINATING:
@@ -357,5 +357,5 @@ _LOCAL_QUEUE_TEXTS: Final[Mapping[LocalQueueReason, str]] = {
 
 
 def local_queue_active(status: LocalQueueStatus) -> ActiveCondition:
-    """The Active condition of a LocalQueue."""
+    """Return the Active condition of a LocalQueue."""
     return ActiveCondition(status.active, status.reason, _LOCAL_QUEUE_TEXTS[status.reason])

@@ -1,4 +1,4 @@
-"""How objects of the API become events of the core, kind by kind."""
+"""Conversion of API objects to events of the core, for each kind."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -20,16 +20,16 @@ from admitq_api.labels import Names
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """How objects of one resource become events of the core."""
+    """The functions that convert objects of one resource to events of the core."""
 
     changed: Callable[[JsonObject], happened.Event]
     deleted: Callable[[JsonObject], happened.Event]
     quarantined: Callable[[JsonObject], happened.Event] | None = None
-    """What still counts of an object that is left out; None if nothing does. May raise as ``changed``."""
+    """Converts a reduced quarantined object; None if there is none. May raise like ``changed``."""
 
 
 def observations(names: Names, how: ReadOptions) -> Mapping[str, Observation]:
-    """The observation of every kind that decisions depend on, by the resource's plural."""
+    """Return the conversions of all kinds on which decisions depend, by the plural of the resource."""
 
     def name(obj: JsonObject) -> str:
         return obj["metadata"]["name"]

@@ -1,4 +1,4 @@
-"""What the configuration file and the feature gates decide once for all decisions of the core."""
+"""The settings of the core, from the configuration file and the feature gates."""
 
 from dataclasses import fields
 from datetime import timedelta
@@ -35,11 +35,11 @@ CORE_GATES: Final = {
     "quota_check_strategy": Gate.QUOTA_CHECK_STRATEGY,
     "scheduling_equivalence_hashing": Gate.SCHEDULING_EQUIVALENCE_HASHING,
 }
-"""The gates that decisions depend on, by the core's names for them."""
+"""The feature gates on which decisions depend, by their names in the core."""
 
 
 def configured_core_settings(configuration: Configuration, gates: FeatureGates) -> Settings:
-    """The core's settings."""
+    """Return the settings of the core."""
     names = configuration.names
     wait = configured_pods_ready(configuration, gates)
     return Settings(
@@ -57,12 +57,12 @@ def configured_core_settings(configuration: Configuration, gates: FeatureGates) 
 def configured_pods_ready(
     configuration: Configuration, gates: FeatureGates
 ) -> sections.WaitForPodsReady | None:
-    """What applies to workloads whose pods do not become ready; None where nobody looks at that."""
+    """Return the configuration for workloads whose pods do not become ready; None if it is disabled."""
     return None if gates[Gate.DISABLE_WAIT_FOR_PODS_READY] else configuration.wait_for_pods_ready
 
 
 def unset_default_notices(configuration: Configuration) -> tuple[str, ...]:
-    """What was left unset and has a default that whoever configured it should know of."""
+    """Return notices about unset fields whose defaults have an important effect."""
     shares = configuration.admission_fair_sharing
     if shares is None or shares.usage_half_life_time is not None:
         return ()
@@ -71,7 +71,7 @@ def unset_default_notices(configuration: Configuration) -> tuple[str, ...]:
         (
             "admissionFairSharing.usageHalfLifeTime is not set: "
             f"past use loses half its weight in {half_life}; "
-            "set it to choose, or to 0s to have use not count"
+            "set it to another duration, or to 0s to ignore past use"
         ),
     )
 
@@ -95,7 +95,7 @@ def _admission_fair_sharing(
     return AdmissionFairSharing(
         half_life=DEFAULT_HALF_LIFE if half_life is None else _nanoseconds(half_life),
         sampling_interval=_nanoseconds(section.usage_sampling_interval),
-        # A weight is meant as it is written in decimals, not as the float that was read.
+        # The decimal text of a weight is exact; the float that was read is not.
         resource_weights=tuple(
             sorted((name, Fraction(str(weight))) for name, weight in section.resource_weights.items())
         ),

@@ -1,1 +1,4 @@
-"""Workload objects: how they are built for jobs, and what every change of their status writes (pure)."""
+"""Workload objects: how they are built for jobs, and the patches of their status.
+
+All modules are pure, except that ``admission_status`` sends its writes to the API server.
+"""

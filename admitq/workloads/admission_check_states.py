@@ -1,7 +1,7 @@
-"""How a check's controller states what it found, in the list of checks in a Workload's status (pure).
+"""States of admission checks, and how their controllers report them in the status of a Workload (pure).
 
-Controllers of admission checks write nothing else there. What resets a check, and what its state leads to,
-is the life of the Workload: see `admitq.workloads.transitions` and `admitq.controllers.workload.steps`.
+Controllers of admission checks write only their own entry of the list of checks.
+`admitq.workloads.transitions` resets checks, and `admitq.controllers.workload.steps` acts on their states.
 """
 
 from collections.abc import Iterable
@@ -24,10 +24,15 @@ class AdmissionCheckState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class AdmissionCheckReport:
-    """What a controller states of one check.
+    """The state of one check, as its controller reports it.
 
-    ``since`` is when the check came into this state, as the API writes times; without it the present counts.
-    ``requeue_after_seconds`` tells, with Retry, how long nothing is to be tried.
+    Attributes:
+        name: the AdmissionCheck.
+        state: its state for the Workload.
+        message: for users.
+        since: the time of the transition to this state in the format of the API; empty for the present.
+        pod_set_updates: changes of the podsets.
+        requeue_after_seconds: with Retry, the least time before the Workload is requeued.
     """
 
     name: str
@@ -39,22 +44,22 @@ class AdmissionCheckReport:
 
 
 def listed_checks(workload: JsonObject) -> list[JsonObject]:
-    """The checks that the Workload lists."""
+    """Return the checks that the status of the Workload lists."""
     return value_at(workload, ("status", "admissionChecks"), [])
 
 
 def find_check(checks: Iterable[JsonObject], name: str) -> JsonObject | None:
-    """One check of a list."""
+    """Return the check with a name; None if the list has none."""
     return next((check for check in checks if check.get("name") == name), None)
 
 
 def update_check(
     checks: Iterable[JsonObject], stated: AdmissionCheckReport, now: int
 ) -> list[dict[str, Any]]:
-    """The checks with what is stated of one of them, which is appended if it is not listed.
+    """Return the checks with the reported state of one check, which is appended if it is not listed.
 
-    The time of the last transition moves only with the state. Message, updates of podsets and the wait are
-    those of the statement, present or not; how often the check was retried is not the controller's to say.
+    The time of the last transition changes only with the state. The report replaces the message, the updates
+    of podsets and the requeue time, also if it has none. The number of retries stays as it is.
     """
     result = [dict(check) for check in checks]
     found = next((check for check in result if check.get("name") == stated.name), None)

@@ -1,7 +1,7 @@
-"""What the manager writes on a Workload's status: the reservation, or why there is none (pure).
+"""Patches by which the manager writes a reservation, or the reason why there is none, to a Workload (pure).
 
-A patch is a merge patch that carries the resourceVersion it was made from, so that it is refused if
-anybody wrote in between; lists in it are whole, so nothing of others is lost.
+Each is a merge patch with the resourceVersion of the Workload that it was made from. The API server rejects
+it if the Workload has changed since. Lists in the patch are complete, so entries of other programs stay.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ CONDITIONS_ENDED_BY_RESERVATION: Final = (
     ConditionType.PREEMPTED,
     ConditionType.BLOCKED_ON_PREEMPTION_GATES,
 )
-"""What a reservation puts an end to."""
+"""Conditions that become False with a reservation."""
 
 
 def _guarded(obj: JsonObject, status: dict[str, Any]) -> GuardedPatch:
@@ -44,7 +44,7 @@ def _generation(obj: JsonObject) -> int:
 def _add_pods_ready(
     obj: JsonObject, state: list[dict[str, Any]], now: Instant, *, tracks_pods_ready: bool
 ) -> list[dict[str, Any]]:
-    """State that no pod is ready yet, in a write that is made anyway, where nothing was said of pods."""
+    """Add the condition PodsReady=False if it is absent; this saves a write of its own."""
     if not tracks_pods_ready or conditions.find_condition(state, ConditionType.PODS_READY) is not None:
         return state
     return conditions.with_condition(
@@ -61,10 +61,10 @@ def _add_pods_ready(
 def reservation_patch(
     obj: JsonObject, admission: Admission, *, admit: bool, now: Instant, tracks_pods_ready: bool = True
 ) -> GuardedPatch:
-    """Reserve quota, and admit in the same write when no check is outstanding.
+    """Return the patch that reserves quota, and that also admits the workload if ``admit``.
 
-    What an earlier eviction or a closed gate left behind is answered: those conditions become False and
-    tell what they said before.
+    Conditions of an earlier eviction or of a closed gate become False. Their messages contain the former
+    ones.
     """
     generation = _generation(obj)
     state = conditions.with_condition(
@@ -114,12 +114,18 @@ def pending_patch(
     gated: bool = False,
     tracks_pods_ready: bool = True,
 ) -> GuardedPatch | None:
-    """State why the workload waits and what it asks for; None if its status says so already.
+    """Return the patch that states why the workload waits, and its requests; None if nothing changes.
 
-    An admission that another program left there without a reservation is removed. Without
-    ``resource_requests`` those that are stated stay.
+    The patch removes an admission that another program wrote without a reservation.
 
-    ``gated`` tells that a closed preemption gate is what keeps it.
+    Args:
+        obj: the Workload.
+        reason: the reason of QuotaReserved=False.
+        message: the message of QuotaReserved=False.
+        resource_requests: the requests by podset; None leaves the requests in the status.
+        now: the time of the write.
+        gated: whether the workload waits because of a closed preemption gate.
+        tracks_pods_ready: whether Workloads have the condition PodsReady.
     """
     generation = _generation(obj)
     before = obj.get("status") or {}
@@ -166,7 +172,7 @@ def pending_patch(
 
 
 def queued_since(obj: JsonObject) -> Instant:
-    """When the wait that ends now began: creation, or the last time it became requeueable."""
+    """Return the start of the current wait: the creation, or the last transition to Requeued=True."""
     requeued = conditions.find_condition(_conditions(obj), ConditionType.REQUEUED)
     if requeued is not None and requeued.get("status") == "True":
         return conditions.parse_time(requeued["lastTransitionTime"])

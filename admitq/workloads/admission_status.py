@@ -1,12 +1,12 @@
-"""The part of a Workload's status that belongs to its admission, and how it is written.
+"""The admission status: the part of a Workload's status that belongs to its admission, and how it is written.
 
-The field manager of the admission writes this part by server-side apply. A later apply under the same
-manager, whichever program sends it, then removes what it leaves out, ``status.admission`` above all. For the
-same reason each configuration contains everything of this part that is to stay.
+One field manager writes this part by server-side apply. A later apply of the same field manager removes the
+fields that it does not contain, such as ``status.admission``, whichever program sends it. Therefore each
+apply configuration contains all fields of the admission status that stay.
 
-Writes of this part are applies as far as possible. If a merge patch creates a condition and an apply changes
-it, two managers own parts of it. The API server refuses an apply without that condition, for what remained
-would not be valid.
+Merge patches write this part only if an apply is not possible. If a merge patch creates a condition and an
+apply changes it, two field managers own parts of the condition. The API server then rejects an apply without
+that condition, because the rest of the condition would not be valid.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ from admitq_api.conditions import ConditionType
 from admitq_api.json_objects import JsonObject, apply_merge_patch, create_merge_patch
 
 ADMISSION_MANAGER_SUFFIX: Final = "admission"
-"""What the field manager of the admission is named after."""
+"""The last part of the name of the field manager that writes the admission status."""
 
 ADMISSION_FIELDS: Final = (
     "admission",
@@ -34,7 +34,7 @@ ADMISSION_FIELDS: Final = (
     "unhealthyNodes",
     "preemptionGates",
 )
-"""Fields of the status that belong to the admission, besides conditions."""
+"""Fields of the admission status besides conditions."""
 
 ADMISSION_CONDITIONS: Final = frozenset(
     {
@@ -48,7 +48,7 @@ ADMISSION_CONDITIONS: Final = frozenset(
         ConditionType.BLOCKED_ON_PREEMPTION_GATES,
     }
 )
-"""Conditions that belong to the admission: those that its manager may have applied."""
+"""Conditions of the admission status: those that its field manager may have applied."""
 
 _WRITABLE_FIELDS: Final = frozenset({"conditions", *ADMISSION_FIELDS})
 _REMOVABLE_LATER: Final = frozenset({"resourceRequests", "admissionChecks"})
@@ -68,19 +68,19 @@ def _conditions_by_type(conditions: Sequence[JsonObject] | None) -> dict[str, Js
 
 
 def _admission_status(status: JsonObject) -> dict[str, Any]:
-    """The admission status alone, without what is empty."""
+    """Return the admission status of a status, without empty fields."""
     conditions = [one for one in status.get("conditions") or () if one.get("type") in ADMISSION_CONDITIONS]
     fields = {name: status[name] for name in ADMISSION_FIELDS if status.get(name) not in (None, [], {})}
     return {"conditions": conditions, **fields}
 
 
 def apply_configuration(resource: Resource, workload: JsonObject, patch: Mapping[str, Any]) -> dict[str, Any]:
-    """The apply configuration that does what a merge patch of the status would do.
+    """Return the apply configuration with the effect of a merge patch of the status.
 
     Args:
-        resource: Workloads, in the version that is written.
+        resource: the resource of Workloads, in the API version of the write.
         workload: the Workload that the patch was made from.
-        patch: the merge patch; its ``resourceVersion`` guards the configuration, too.
+        patch: the merge patch; the configuration gets its ``resourceVersion``.
     """
     metadata = workload["metadata"]
     return {
@@ -96,17 +96,18 @@ def apply_configuration(resource: Resource, workload: JsonObject, patch: Mapping
 
 
 def _removed_paths(before: JsonObject, after: JsonObject) -> set[tuple[str, ...]]:
-    """The paths that the admission status has before, and no longer has after."""
+    """Return the paths of the admission status that are in the status before and not in the status after."""
     return _paths(_admission_status(before)) - _paths(_admission_status(after))
 
 
 def _needs_one_write(removed: AbstractSet[tuple[str, ...]], after: JsonObject) -> bool:
-    """Whether conditions or fields go that have to go in the very write that states the rest.
+    """Whether the write removes conditions or fields that must disappear in the same write.
 
-    A merge patch removes them whichever manager owns them. An admission without the condition QuotaReserved
-    holds nothing, and neither do requests or parts of checks: what is left of those can follow. Parts of a
-    former admission go in the write that states another one. With them it would hold more than was decided,
-    and once quota is reserved the webhook refuses to change it.
+    Only a merge patch removes fields of any field manager. These fields may disappear in a second write: an
+    admission without the condition QuotaReserved, because it holds no quota, and requests and parts of
+    checks. Parts of a former admission must disappear in the write of a new admission. Otherwise the new
+    admission would hold more than was decided, and the webhook rejects changes of an admission with reserved
+    quota.
     """
     may_follow = _REMOVABLE_LATER if after.get("admission") else _REMOVABLE_LATER | {"admission"}
     return any(len(path) == 2 if path[0] == "conditions" else path[0] not in may_follow for path in removed)
@@ -115,9 +116,10 @@ def _needs_one_write(removed: AbstractSet[tuple[str, ...]], after: JsonObject) -
 def _correcting_patch(
     removed: AbstractSet[tuple[str, ...]], after: JsonObject, written: JsonObject
 ) -> dict[str, Any] | None:
-    """What to merge if an apply left something that has to go, or removed a condition of another kind.
+    """Return the merge patch that corrects the result of an apply; None if the result is correct.
 
-    The former belongs to another manager, the latter to another program that uses the same one.
+    An apply leaves fields that another field manager owns. It removes other conditions that another program
+    applied under the same field manager.
     """
     is_left = bool(removed) and not removed.isdisjoint(_paths(written))
     kept = _conditions_by_type(after.get("conditions")).keys() - ADMISSION_CONDITIONS
@@ -127,7 +129,7 @@ def _correcting_patch(
 
 
 def _paths(value: Any, at: tuple[str, ...] = ()) -> set[tuple[str, ...]]:
-    """The paths of all fields, with items of lists under their type, name, index or value."""
+    """Return the paths of all fields; the key of a list item is its type, name, index or value."""
     if isinstance(value, Mapping):
         entries = ((str(key), entry) for key, entry in cast("JsonObject", value).items())
     elif isinstance(value, list):
@@ -153,22 +155,22 @@ async def write_admission_status(
     field_manager: str,
     merge_patches: bool,
 ) -> dict[str, Any]:
-    """Write a change of the admission status.
+    """Write a change of the admission status by server-side apply, and by a merge patch if necessary.
 
-    It is applied. An apply removes what its own manager applied before and nothing else, so a merge patch
-    follows where the answer is not as it should be. A merge patch replaces an apply that is refused because a
-    part of an item would remain, and one that would have to remove more than the admission.
+    An apply removes only fields of its own field manager. A merge patch follows if the result of the apply is
+    not the wanted status. A merge patch replaces the apply in two cases: the API server rejects the apply
+    because a part of an item would remain, or fields must disappear in the same write.
 
     Args:
-        client: for the write.
-        resource: Workloads.
+        client: sends the writes.
+        resource: the resource of Workloads.
         workload: the Workload that the patch was made from.
-        patch: the change as a merge patch that carries the version of the Workload.
-        field_manager: the manager of the admission.
-        merge_patches: send the merge patch itself (gate WorkloadRequestUseMergePatch).
+        patch: the change as a merge patch with the resourceVersion of the Workload.
+        field_manager: the field manager of the admission status.
+        merge_patches: always send the merge patch (gate WorkloadRequestUseMergePatch).
 
     Raises:
-        ApiError: the write was refused or got no answer.
+        ApiError: the API server rejected the write or did not answer.
     """
     metadata = workload["metadata"]
     before = workload.get("status") or {}
@@ -184,7 +186,7 @@ async def write_admission_status(
                 subresource="status",
             )
         except ApiError as error:
-            # Of an item that several managers own a part might remain that is not valid alone.
+            # The API server rejects an apply that would leave an invalid part of an item of several managers.
             if not error.is_invalid:
                 raise
         else:

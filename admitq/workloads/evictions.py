@@ -1,6 +1,6 @@
-"""Every way in which a workload loses its quota, and when it may compete for it again (semantics, Eviction).
+"""The kinds of evictions, and when an evicted workload is requeued (semantics, Eviction).
 
-The transitions, the controllers and the page of the documentation are made from this table.
+Transitions, controllers and a page of the documentation use this table.
 """
 
 from dataclasses import dataclass
@@ -11,28 +11,28 @@ from admitq_api.conditions import Reason, create_deactivation_reason
 
 
 class RequeueTime(StrEnum):
-    """When an evicted workload may compete again, once its job has stopped."""
+    """When an evicted workload is requeued, once its job has stopped."""
 
     AT_ONCE = "at once"
-    AFTER_BACKOFF = "when its backoff is over"
-    WITH_QUEUE = "when the queue goes on"
+    AFTER_BACKOFF = "when its backoff ends"
+    WITH_QUEUE = "when the queue is resumed"
     WHEN_REACTIVATED = "when `spec.active` is true again"
 
 
 @dataclass(frozen=True, slots=True)
 class EvictionKind:
-    """One way: the reason, for some of them the cause beneath it, and what brings it about."""
+    """One kind of eviction: its reason, for some reasons an underlying cause, and its trigger."""
 
     reason: Reason
     trigger: str
     requeue_time: RequeueTime
     requeued_reason: Reason
-    """The reason of Requeued=True from when on it may compete again."""
+    """The reason of the condition Requeued=True with which the workload is requeued."""
     cause: str = ""
 
     @property
     def condition_reason(self) -> str:
-        """The reason of the condition Evicted; of causes it names those of deactivations only."""
+        """The reason of the condition Evicted; only the reasons of deactivations contain the cause."""
         return (
             create_deactivation_reason(self.cause) if self.reason is Reason.DEACTIVATED else str(self.reason)
         )
@@ -44,7 +44,7 @@ class EvictionKind:
 
 
 def eviction_event_reason(reason: str, cause: str = "") -> str:
-    """The reason of the event that tells of an eviction."""
+    """Return the reason of the event about an eviction."""
     return f"EvictedDueTo{reason}" + (f"DueTo{cause}" if cause else "")
 
 
@@ -55,13 +55,13 @@ def _deactivated(trigger: str, cause: str = "") -> EvictionKind:
 EVICTIONS: Final = (
     EvictionKind(
         Reason.PREEMPTED,
-        "another workload needs its quota, and may take it",
+        "another workload needs its quota, and the preemption policy allows it",
         RequeueTime.AT_ONCE,
         Reason.PREEMPTED,
     ),
     EvictionKind(
         Reason.NODE_FAILURES,
-        "nodes of its pods failed; whoever watches nodes writes it, admitq itself does not yet",
+        "nodes of its pods failed; a controller that watches nodes writes it, admitq does not do so yet",
         RequeueTime.AT_ONCE,
         Reason.NODE_FAILURES,
     ),
@@ -97,23 +97,23 @@ EVICTIONS: Final = (
         RequeueTime.WITH_QUEUE,
         Reason.LOCAL_QUEUE_RESTARTED,
     ),
-    _deactivated("somebody set `spec.active` to false"),
+    _deactivated("a user or a controller set `spec.active` to false"),
     _deactivated("an admission check is in state `Rejected`", Reason.ADMISSION_CHECK),
     _deactivated(
-        "it came back more often than `waitForPodsReady.requeuingStrategy.backoffLimitCount`",
+        "it was requeued more often than `waitForPodsReady.requeuingStrategy.backoffLimitCount`",
         Reason.REQUEUING_LIMIT_EXCEEDED,
     ),
     _deactivated(
-        "it ran for `spec.maximumExecutionTimeSeconds`, all its admissions taken together",
+        "it ran for `spec.maximumExecutionTimeSeconds`, summed over all its admissions",
         Reason.MAXIMUM_EXECUTION_TIME_EXCEEDED,
     ),
     _deactivated(
-        "it was evicted on the cluster that sent it here; admitq itself does not write it yet",
+        "it was evicted on the manager cluster that created it here; admitq does not write this yet",
         Reason.EVICTED_ON_MANAGER_CLUSTER,
     ),
 )
 
 
 def reasons_requeued(when: RequeueTime) -> frozenset[str]:
-    """The reasons of Evicted after which a workload returns like this."""
+    """Return the reasons of the condition Evicted after which a workload is requeued at this time."""
     return frozenset(one.condition_reason for one in EVICTIONS if one.requeue_time is when)

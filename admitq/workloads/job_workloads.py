@@ -1,6 +1,6 @@
-"""The Workload that stands for a job: its podsets, queue, priority and limits. Pure functions.
+"""The Workload of a job: its podsets, queue, priority and limits. Pure functions.
 
-The manager makes Workloads with it on a cluster, the simulator in memory.
+The job controller creates Workloads with it on a cluster, and the simulator in memory.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -28,61 +28,61 @@ _FIELDS_FROM_JOB: Final = (
     "priorityClassRef",
     "maximumExecutionTimeSeconds",
 )
-"""What of a Workload's spec follows from its job; the rest is its own."""
+"""Fields of a Workload's spec that follow from its job; other fields belong to the Workload."""
 
 _LONGEST_EXECUTION: Final = 2**31 - 1
 
 
 class PriorityClasses(Protocol):
-    """Where the classes that jobs name are looked up."""
+    """Looks up the priority classes that jobs name."""
 
     @property
     def workload_priority_class(self) -> Callable[[str], JsonObject | None]:
-        """A WorkloadPriorityClass by name."""
+        """Return a WorkloadPriorityClass by name; None if it does not exist."""
         ...
 
     @property
     def priority_class(self) -> Callable[[str], JsonObject | None]:
-        """A PriorityClass by name."""
+        """Return a PriorityClass by name; None if it does not exist."""
         ...
 
     @property
     def priority_classes(self) -> Callable[[], Iterable[JsonObject]]:
-        """All PriorityClasses."""
+        """Return all PriorityClasses."""
         ...
 
 
 class WorkloadOptions(Protocol):
-    """What the configuration decides about the Workloads of jobs."""
+    """Options of the configuration for the Workloads of jobs."""
 
     @property
     def partial_admission(self) -> bool:
-        """Whether a job may run with fewer pods, where it says so."""
+        """Whether a job that allows it may run with fewer pods."""
         ...
 
     @property
     def topology_requests(self) -> bool:
-        """Whether podsets say how their pods are numbered."""
+        """Whether podsets contain the labels by which their pods are numbered."""
         ...
 
     @property
     def longest_workload_name(self) -> int:
-        """How long a Workload's name may be."""
+        """The most characters in the name of a Workload."""
         ...
 
     @property
     def label_keys_to_copy(self) -> tuple[str, ...]:
-        """Labels of the job that its Workload gets too."""
+        """Keys of labels that are copied from the job to its Workload."""
         ...
 
     @property
     def metric_values_to_copy(self) -> tuple[MetadataKey, ...]:
-        """Labels and annotations of the job, or of its pods, that metrics take from its Workload."""
+        """Labels and annotations to copy from the job, or from its pods, for custom labels of metrics."""
         ...
 
 
 class JobSource(Protocol):
-    """A job, and what its Workload follows from besides."""
+    """A job, and everything else that decides how its Workload looks."""
 
     @property
     def integration(self) -> Integration:
@@ -96,22 +96,22 @@ class JobSource(Protocol):
 
     @property
     def job(self) -> JsonObject | None:
-        """The job; None if there is none."""
+        """The job; None if it does not exist."""
         ...
 
     @property
     def conventions(self) -> WorkloadOptions:
-        """What the configuration decides."""
+        """The options of the configuration."""
         ...
 
     @property
     def lookups(self) -> PriorityClasses:
-        """Where classes are looked up."""
+        """The lookups of priority classes."""
         ...
 
 
 class PriorityClassMissing(LookupError):
-    """The class that decides over the job's priority does not exist."""
+    """The class that decides the job's priority does not exist."""
 
     def __init__(self, kind: str, name: str) -> None:
         super().__init__(f'{kind} "{name}" not found')
@@ -119,36 +119,39 @@ class PriorityClassMissing(LookupError):
 
 
 class WorkloadNotPossible(Exception):
-    """No Workload can stand for the job's members as they are."""
+    """The job, or its group of pods, cannot have a Workload in its current state."""
 
     reason = "ErrWorkloadCompose"
 
 
 class RoleMismatch(WorkloadNotPossible):
-    """Pods of a group name one role and ask for different amounts."""
+    """Pods of a group have the same role and different requests."""
 
     reason = "RoleMismatch"
 
 
 class NoPodSets(WorkloadNotPossible):
-    """The job describes no podsets, and a Workload needs one."""
+    """The job describes no podsets, and a Workload needs at least one."""
 
     def __init__(self, field: str) -> None:
         super().__init__(f"{field}: Required value: describes no pods; a Workload needs at least one podset")
 
 
 class JobPriority(NamedTuple):
-    """A priority, and the class that it comes from."""
+    """A priority, and a reference to its class."""
 
     value: int
     reference: Mapping[str, str] | None
 
 
 def job_priority(case: JobSource) -> JobPriority:
-    """The job's priority: by label, by the job's own class, by its pods' class, by default.
+    """Return the job's priority.
+
+    It comes from the first of these: the class in the label of the job, the job's own class, the class of its
+    pods, the default class.
 
     Raises:
-        PriorityClassMissing: the class that decides is not there.
+        PriorityClassMissing: the class does not exist.
     """
     if label := _label(case, case.names.priority_class):
         found = case.lookups.workload_priority_class(label)
@@ -184,7 +187,7 @@ def _priority_class_of_pods(case: JobSource, job: JsonObject) -> str | None:
 
 
 def workload_pod_sets(case: JobSource) -> list[dict[str, Any]]:
-    """The job's podsets as its Workload lists them."""
+    """Return the job's podsets as its Workload lists them."""
     job: JsonObject = case.job or {}
     listed: list[dict[str, Any]] = []
     for pod_set in case.integration.list_pod_sets(job, case.names):
@@ -208,13 +211,13 @@ def _topology_request(indexes: PodIndexLabels) -> dict[str, Any]:
 
 
 def has_same_pods(case: JobSource, wanted: JsonObject, listed: JsonObject, *, tolerations: bool) -> bool:
-    """Whether a podset that a Workload lists has the pods of one that the job wants as it is now."""
+    """Whether the pods of a podset in the Workload are charged like those of the job's current podset."""
     template = sanitise_template(listed.get("template") or {}, case.integration.templates.platform_labels)
     return has_same_charges(wanted["template"], template, tolerations=tolerations)
 
 
 def maximum_execution_seconds(case: JobSource) -> int | None:
-    """How many seconds the job may run; None without a limit that can be read."""
+    """Return the seconds that the job may run; None if it has no valid limit."""
     text = _label(case, case.names.max_exec_time)
     if not isinstance(text, str) or not text.isascii() or not text.isdigit() or len(text) > 10:
         return None
@@ -223,7 +226,7 @@ def maximum_execution_seconds(case: JobSource) -> int | None:
 
 
 def _active_members_by_role(job: JsonObject, composition: Composition) -> dict[str, list[JsonObject]]:
-    """The members of a group that are to run, oldest first, by the podset that each names."""
+    """Return the active members of a group by the podset that they name, oldest first."""
     found: dict[str, list[JsonObject]] = {}
     for member in list_members(job) if get_group_name(job) else ():
         if not pods.is_inactive(member):
@@ -256,11 +259,11 @@ def _workload_spec(case: JobSource) -> dict[str, Any]:
 
 
 def new_workload(case: JobSource) -> dict[str, Any]:
-    """The Workload to create for the job.
+    """Return the Workload to create for the job.
 
     Raises:
-        PriorityClassMissing: its priority cannot be told.
-        WorkloadNotPossible: the job is a group that is not complete, or not of one mind; or it has no podsets.
+        PriorityClassMissing: the class that decides the priority does not exist.
+        WorkloadNotPossible: the job is an incomplete or contradictory group, or has no podsets.
     """
     job, names = case.job or {}, case.names
     metadata = job["metadata"]
@@ -293,7 +296,7 @@ def new_workload(case: JobSource) -> dict[str, Any]:
 
 
 def _copied_labels(case: JobSource) -> dict[str, str]:
-    """The labels to copy; those of a group come from whichever member has them."""
+    """Return the labels to copy. For a group, the members are asked in turn."""
     job: JsonObject = case.job or {}
     return {
         key: value
@@ -304,7 +307,10 @@ def _copied_labels(case: JobSource) -> dict[str, str]:
 
 
 def _metric_values(case: JobSource, place: str) -> dict[str, str]:
-    """What metrics take from the Workload, as the job says it, or all pods of a group that say anything."""
+    """Return the values that metrics take from the Workload, by key.
+
+    For a group, a value is copied if all pods that have the key agree on it.
+    """
     job = case.job or {}
     found: dict[str, str] = {}
     for location in case.conventions.metric_values_to_copy:
@@ -329,15 +335,15 @@ def _workload_name(case: JobSource) -> str:
 
 
 def job_uid_label(case: JobSource) -> dict[str, str]:
-    """The label that tells the job's UID, where that can be the value of a label."""
+    """Return the label with the job's UID; nothing if the UID is not a valid value of a label."""
     uid = value_at(case.job, ("metadata", "uid"), "")
     return {case.names.job_uid: uid} if uid and check_label_value(uid) is None else {}
 
 
 def owner_references(case: JobSource) -> list[dict[str, Any]]:
-    """The references that make the job the controller of its Workload, or each member of a group an owner.
+    """Return the owner references: the job as controller, or each member of a group as owner.
 
-    They do not block the deletion of owners: that would need a permission on every kind of job, for nothing.
+    They do not block the deletion of owners, which would need a permission on every kind of job.
     """
     job: JsonObject = case.job or {}
     if get_group_name(job):
@@ -356,11 +362,11 @@ def _reference(case: JobSource, owner: JsonObject) -> dict[str, Any]:
 
 
 def spec_patch(case: JobSource, workload: JsonObject) -> dict[str, Any]:
-    """The merge patch that makes the Workload's spec that of the job as it is now; empty if it is.
+    """Return the merge patch that updates the Workload's spec to the current job; empty if nothing differs.
 
     Raises:
-        PriorityClassMissing: the priority cannot be told.
-        WorkloadNotPossible: the job is a group that is not complete, or not of one mind; or it has no podsets.
+        PriorityClassMissing: the class that decides the priority does not exist.
+        WorkloadNotPossible: the job is an incomplete or contradictory group, or has no podsets.
     """
     present = value_at(workload, ("spec",), {})
     changed = create_merge_patch(
@@ -370,13 +376,13 @@ def spec_patch(case: JobSource, workload: JsonObject) -> dict[str, Any]:
 
 
 def priority_patch(case: JobSource, workload: JsonObject, *, reserved: bool) -> dict[str, Any]:
-    """The merge patch that makes a Workload follow the label of a WorkloadPriorityClass; empty if it does.
+    """Return the merge patch of the priority after a change of the class in the job's label; may be empty.
 
-    Priority of another kind is left as it is; so is that of a Workload without any class, once quota is
-    ``reserved`` for it.
+    A priority from a PriorityClass does not change. Neither does the priority of a Workload without any class
+    while quota is ``reserved`` for it.
 
     Raises:
-        PriorityClassMissing: the class is not there.
+        PriorityClassMissing: the class does not exist.
     """
     label = _label(case, case.names.priority_class)
     reference = value_at(workload, ("spec", "priorityClassRef"))
@@ -391,9 +397,9 @@ def priority_patch(case: JobSource, workload: JsonObject, *, reserved: bool) -> 
 
 
 def admission_gates_patch(workload: JsonObject, jobs: Iterable[JsonObject], names: Names) -> dict[str, Any]:
-    """The merge patch that leaves a Workload the admission gates that its jobs still have; empty if it does.
+    """Return the merge patch that removes admission gates that none of the jobs has; empty if there are none.
 
-    It gets none: whoever may change Workloads may lift a gate there.
+    It adds no gates: a user who may update Workloads may remove a gate from the Workload alone.
     """
     left = {gate for one in jobs for gate in list_gates(one, names)}
     gates = list_gates(workload, names)

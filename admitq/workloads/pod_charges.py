@@ -1,6 +1,6 @@
-"""What one pod is charged, by its spec, compared between pods that share a podset.
+"""Charges of single pods, which follow from the pod spec.
 
-Pods name the podset that they belong to. The name alone says nothing of what they ask for.
+Pods name their podset, but pods of one podset may request different amounts. So their charges are compared.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,18 +14,18 @@ from admitq_api.quantity import QuantityError, parse_quantity
 
 
 class PodCharge(NamedTuple):
-    """What a pod asks for.
+    """The amounts and devices that a pod requests.
 
     Attributes:
-        requests: of the whole pod with its overhead, as the scheduler counts them, in base units.
-        claims: devices: the names of ResourceClaims, and of their templates.
+        requests: requests of the whole pod with its overhead, as the scheduler counts them, in base units.
+        claims: names of ResourceClaims and of ResourceClaimTemplates.
     """
 
     requests: Mapping[str, Fraction]
     claims: tuple[str, ...] = ()
 
     def resources_above(self, other: "PodCharge") -> list[str]:
-        """Return the resources of which this pod asks for more than the other, by name."""
+        """Return the names of the resources of which this pod requests more than the other."""
         more = [
             resource
             for resource, amount in self.requests.items()
@@ -41,13 +41,13 @@ class PodCharge(NamedTuple):
 
 
 NO_CHARGE: Final = PodCharge({})
-"""Of a pod that asks for nothing."""
+"""The charge of a pod that requests nothing."""
 
 
 def pod_charge(spec: JsonObject) -> PodCharge:
-    """Return what a pod of this spec asks for.
+    """Return the charge of a pod with this spec.
 
-    Requests that cannot be read count as nothing; the API server stores none on pods.
+    Invalid requests count as 0. The API server does not store pods with such requests.
     """
     template = read_pod_spec(spec)
     return PodCharge(dict(pod_requests(template)), tuple(sorted(_claims(spec))))
@@ -62,10 +62,10 @@ def _claims(spec: JsonObject) -> Iterable[str]:
 
 
 def granted_charges(workload: JsonObject) -> dict[str, PodCharge]:
-    """Return what one pod of each podset may ask for under a Workload's reservation.
+    """Return the largest charge of one pod that a Workload's reservation covers, by podset.
 
-    That is what the podset's template asks for, or what was charged: defaults of a LimitRange or a
-    RuntimeClass are part of the charge and not of the template.
+    For each resource, this is the larger of the template's request and the charged amount. The charged amount
+    contains defaults of a LimitRange or a RuntimeClass, which the template does not contain.
     """
     found = {
         one.get("name", "main"): pod_charge(value_at(one, ("template", "spec"), {}))
@@ -91,10 +91,11 @@ def _amount(quantity: Any) -> Fraction:
 
 
 def find_role_mismatch(named: Mapping[str, Iterable[JsonObject]]) -> str | None:
-    """Return what contradicts between pods that name one podset; None if each fits the first of its podset.
+    """Return why pods of one podset do not match; None if none requests more than the first of its podset.
 
     Args:
-        named: pods by the podset that they name; the first of each is the one that is charged for all.
+        named: pods by the podset that they name. The charge of the first pod counts for all pods of its
+            podset.
     """
     for pod_set, (first, *others) in sorted((name, list(pods)) for name, pods in named.items()):
         charged = pod_charge(value_at(first, ("spec",), {}))

@@ -1,18 +1,18 @@
-"""How many pods each podset of a Workload has, as its spec says and as its admission says."""
+"""Numbers of pods by podset, from the spec of a Workload and from its admission."""
 
 from admitq_api.json_objects import JsonObject, value_at
 
 
 def requested_pod_counts(workload: JsonObject) -> dict[str, int]:
-    """Pods by podset, as the spec says."""
+    """Return the number of pods in the spec, by podset."""
     listed = value_at(workload, ("spec", "podSets"), [])
     return {one.get("name", "main"): one.get("count", 1) for one in listed}
 
 
 def assigned_pod_counts(workload: JsonObject) -> dict[str, int]:
-    """Pods by podset, as the admission says.
+    """Return the number of pods in the admission, by podset.
 
-    An assignment may leave the count out, which another program may do: it is for all pods of its podset.
+    Another program may have written an assignment without a count. Such an assignment is for all pods.
     """
     wanted = requested_pod_counts(workload)
     assignments = value_at(workload, ("status", "admission", "podSetAssignments"), [])
@@ -23,10 +23,10 @@ def assigned_pod_counts(workload: JsonObject) -> dict[str, int]:
 
 
 def covered_pod_counts(workload: JsonObject) -> dict[str, int]:
-    """Pods by podset that the admission has quota for: at most those that the spec says.
+    """Return the number of pods that have quota, by podset: the lower count of admission and spec.
 
-    A podset that is scaled down holds quota for its lower count before its assignment says so. Another
-    program may have assigned fewer pods than the podset has.
+    After a scale-down, the spec has the lower count before the assignment has it. Another program may have
+    assigned fewer pods than the podset has.
     """
     wanted = requested_pod_counts(workload)
     return {

@@ -1,8 +1,8 @@
-"""What an admission does to pod templates, and how it is undone. Pure functions on raw templates.
+"""Injection of an admission into pod templates, and its removal. Pure functions on raw templates.
 
-Injected are a selector of the assigned flavors' nodes, their tolerations, labels and annotations that tell
-whose pods they are, and what admission checks add. Whatever the job says itself is never overwritten: two
-values for one key are a conflict, which no retry can mend.
+An admission injects the node selector and tolerations of the assigned flavors, labels and annotations that
+name the Workload and its queues, and the updates of admission checks. An injection never overwrites a value
+of the job: two values for one key are a conflict, and a retry cannot resolve it.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,7 +18,7 @@ from admitq_api.semantic_equality import are_equivalent
 from admitq_api.syntax import check_dns_label
 
 FlavorLookup = Callable[[str], JsonObject | None]
-"""Finds a ResourceFlavor by name."""
+"""Returns a ResourceFlavor by name; None if it does not exist."""
 
 _LABELS = ("metadata", "labels")
 _ANNOTATIONS = ("metadata", "annotations")
@@ -27,26 +27,26 @@ _TOLERATIONS = ("spec", "tolerations")
 _SCHEDULING_GATES = ("spec", "schedulingGates")
 
 _INJECTED_PATHS = (_LABELS, _ANNOTATIONS, _NODE_SELECTOR, _TOLERATIONS, _SCHEDULING_GATES)
-"""All that an injection may change in a template."""
+"""Paths of a template that an injection may change."""
 
 _CONTAINER_LISTS = ("containers", "initContainers", "ephemeralContainers")
 
 _MERGE_KEYS_OF_CONTAINERS = {"env": ("name",), "ports": ("containerPort", "protocol")}
 _MERGE_KEYS_OF_PODS = {"hostAliases": ("ip",), "imagePullSecrets": ("name",)}
-"""Lists that Kubernetes stores with equal keys but that a Workload, a custom resource, may not repeat."""
+"""Lists and their merge keys. Pods may have several items with equal keys; custom resources may not."""
 
 
 class InjectionConflict(ValueError):
-    """An admission would overwrite what the job, or another part of the admission, says."""
+    """An admission would overwrite a value of the job, or of another part of the admission."""
 
 
 class FlavorMissing(LookupError):
-    """An assigned flavor is not known (any more)."""
+    """An assigned flavor does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
 class PodSetInfo:
-    """What an admission gives one podset."""
+    """The values that an admission injects into one podset."""
 
     name: str
     count: int
@@ -57,10 +57,10 @@ class PodSetInfo:
     scheduling_gates: tuple[str, ...] = ()
 
     def merge(self, other: "PodSetInfo") -> "PodSetInfo":
-        """Both together; name and count are this one's.
+        """Return the values of both; name and count are those of ``self``.
 
         Raises:
-            InjectionConflict: they give one key two values.
+            InjectionConflict: the two have different values for one key.
         """
         return replace(
             self,
@@ -72,35 +72,35 @@ class PodSetInfo:
         )
 
 
-# --- what an admission gives -------------------------------------------------------------------------
+# --- values of an admission -----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class InjectedMarks:
-    """Which marks of the admission pods carry, by feature gates read at the start."""
+    """Which labels and annotations are injected; feature gates decide this at the start of the process."""
 
     queue_labels: bool = True
     workload_annotation: bool = True
 
 
 def injected_labels(names: Names) -> frozenset[str]:
-    """The labels that an admission gives pods, beside those of admission checks."""
+    """Return the keys of injected labels, besides those of admission checks."""
     return frozenset({names.podset, names.local_queue_name, names.cluster_queue_name})
 
 
 def injected_annotations(names: Names) -> frozenset[str]:
-    """The annotations that an admission gives pods, beside those of admission checks."""
+    """Return the keys of injected annotations, besides those of admission checks."""
     return frozenset({names.workload, names.workload_slice_name})
 
 
 def pod_set_infos(
     workload: JsonObject, flavors: FlavorLookup, names: Names, marks: InjectedMarks
 ) -> list[PodSetInfo]:
-    """What the Workload's admission, and then its admission checks in their order, give each podset.
+    """Return the values of the Workload's admission and of its admission checks, in this order, by podset.
 
     Raises:
-        InjectionConflict: two parts of the admission contradict each other.
-        FlavorMissing: an assigned flavor is not known.
+        InjectionConflict: two parts of the admission have different values for one key.
+        FlavorMissing: an assigned flavor does not exist.
     """
     assignments = value_at(workload, ("status", "admission", "podSetAssignments"), [])
     infos = [_assignment_info(workload, assignment, flavors, names, marks) for assignment in assignments]
@@ -126,11 +126,11 @@ def _assignment_info(
 
 
 def flavor_infos(workload: JsonObject, flavors: FlavorLookup) -> list[PodSetInfo]:
-    """What the assigned flavors alone give each podset: a selector of their nodes, and their tolerations.
+    """Return the node selector and the tolerations of the assigned flavors for each podset.
 
     Raises:
-        InjectionConflict: the flavors of one podset contradict each other.
-        FlavorMissing: an assigned flavor is not known.
+        InjectionConflict: two flavors of one podset have different values for one key.
+        FlavorMissing: an assigned flavor does not exist.
     """
     assignments = value_at(workload, ("status", "admission", "podSetAssignments"), [])
     return [_flavor_info(workload, assignment, flavors) for assignment in assignments]
@@ -161,7 +161,7 @@ def _queue_labels(workload: JsonObject, pod_set: str, names: Names, marks: Injec
             names.local_queue_name: value_at(workload, ("spec", "queueName"), ""),
             names.cluster_queue_name: value_at(workload, ("status", "admission", "clusterQueue"), ""),
         }
-        # A queue's name may be longer than a label's value.
+        # The name of a queue may be longer than the value of a label.
         labels |= {key: queue for key, queue in queues.items() if check_dns_label(queue) is None}
     return labels
 
@@ -177,11 +177,11 @@ def _check_update_info(update: JsonObject) -> PodSetInfo:
     )
 
 
-# --- into templates and back -------------------------------------------------------------------------
+# --- injection and restoration --------------------------------------------------------------------------
 
 
 def inject_into_template(template: JsonObject, info: PodSetInfo) -> JsonObject:
-    """The template with what the admission gives it.
+    """Return the template with the injected values.
 
     Raises:
         InjectionConflict: the template has another value for a label, an annotation or a node selector.
@@ -209,9 +209,9 @@ def inject_into_template(template: JsonObject, info: PodSetInfo) -> JsonObject:
 def restore_template(
     template: JsonObject, original: JsonObject, keep_labels: Iterable[str] = ()
 ) -> JsonObject:
-    """The template with all that injections change taken from the original.
+    """Return the template with the original values of all paths that an injection may change.
 
-    ``keep_labels`` are labels that the template has by nature and that the original may lack.
+    Labels with a key in ``keep_labels`` stay: the API server or a controller adds them to the template.
     """
     result = template
     for path in _INJECTED_PATHS:
@@ -221,7 +221,8 @@ def restore_template(
             kept = select_fields(own, keep_labels)
             wanted = ({**(wanted or {}), **kept}) or None
         if wanted is None:
-            # Not null: in a list of templates a merge patch would write that as it is.
+            # The field is removed and not set to null, because a merge patch does not merge lists of
+            # templates.
             result = without_value_pruned(result, path)
         elif value_at(result, path) != wanted:
             result = with_value(result, path, wanted)
@@ -236,7 +237,7 @@ def _union(own: Mapping[str, str], added: Mapping[str, str], what: str) -> dict[
 
 
 def _toleration_key(toleration: JsonObject) -> tuple[Any, ...]:
-    """What makes two tolerations one: an absent operator means Equal, an absent value the empty one."""
+    """Return the key by which tolerations are compared, with defaults for absent fields."""
     return (
         toleration.get("key") or "",
         toleration.get("operator") or "Equal",
@@ -255,11 +256,11 @@ def _with_tolerations(own: Sequence[JsonObject], added: Iterable[JsonObject]) ->
 
 
 def sanitise_template(template: JsonObject, drop_labels: Iterable[str] = ()) -> JsonObject:
-    """The template as a Workload keeps it.
+    """Return the template as a Workload stores it.
 
-    Of its metadata only labels and annotations stay. Where Kubernetes accepts entries that repeat a merge
-    key, the last one counts, as it does when the pod starts. What the definition of Workloads fills in is
-    filled in here, for not every kind's own does, and a stored template must still be that of its job.
+    Its metadata has only labels and annotations. If items of a list repeat a merge key, the last item stays,
+    as in a starting pod. Defaults of the CRD of Workloads are set here, because CRDs of some job kinds do not
+    set them: the stored template must be equal to the template of the job.
     """
     dropped = set(drop_labels)
     labels = {key: value for key, value in value_at(template, _LABELS, {}).items() if key not in dropped}
@@ -305,14 +306,14 @@ def _last(last: Mapping[tuple[Any, ...], Any], item: JsonObject, keys: tuple[str
 
 
 def has_same_charges(left: JsonObject, right: JsonObject, *, tolerations: bool = True) -> bool:
-    """Whether two templates ask for the same.
+    """Whether the pods of two templates are charged alike.
 
-    Compares all that is charged: containers, init containers and sidecars, requests of the pod as a whole,
-    its overhead and RuntimeClass, and its resource claims. Compares tolerations, if wanted. Node selectors,
-    affinity, labels and annotations are not compared.
+    This compares containers, init containers and sidecars, the requests of the pod as a whole, its overhead,
+    RuntimeClass and resource claims, and optionally its tolerations. It does not compare node selectors,
+    affinity, labels and annotations.
 
-    Fields are compared by meaning, and tolerations and claims as sets, so that another notation of the same
-    is the same: an operator that writes its job back by a typed client drops what is empty.
+    Fields are compared by meaning, and tolerations and claims as sets. So different notations are equal: an
+    operator with a typed client drops empty fields when it writes its job.
     """
     one, other = left.get("spec") or {}, right.get("spec") or {}
     if not _has_same_pod_level_charges(one, other):
@@ -328,9 +329,9 @@ def has_same_charges(left: JsonObject, right: JsonObject, *, tolerations: bool =
 
 
 def _has_same_pod_level_charges(one: JsonObject, other: JsonObject) -> bool:
-    """Whether what is charged apart from containers is the same.
+    """Whether the charges apart from containers are equal.
 
-    The API server gives pods the overhead of their RuntimeClass, which a template need not state.
+    The API server adds the overhead of the RuntimeClass to pods, so a template need not contain it.
     """
     overheads = [spec.get("overhead") or {} for spec in (one, other)]
     of_class = bool(one.get("runtimeClassName")) and not all(overheads)
@@ -351,7 +352,7 @@ def _same_containers(left: Sequence[JsonObject], right: Sequence[JsonObject]) ->
 
 
 def exact_quantity(quantity: Any) -> Fraction | Any:
-    """A quantity by value, so that notations of the same are the same; as it is where it cannot be read."""
+    """Return the value of a quantity, so that all its notations are equal; an invalid quantity unchanged."""
     try:
         return parse_quantity(quantity)
     except QuantityError:

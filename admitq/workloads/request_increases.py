@@ -1,4 +1,4 @@
-"""Where a job asks for more than it was granted: more pods of a podset, or larger pods. Pure functions."""
+"""Podsets of a job that request more than the job was granted: more pods, or larger pods. Pure functions."""
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
@@ -11,9 +11,9 @@ from admitq_api.stored_fields import MalformedField
 
 
 class RequestIncrease(NamedTuple):
-    """A podset of a job that asks for more than it was granted: more pods, or more of a resource for each.
+    """A podset that requests more than it was granted: more pods, or more of a resource for each pod.
 
-    ``resource`` is empty where the requests of a pod are not larger.
+    ``resource`` is empty if the requests of a pod are not larger.
     """
 
     pod_set: str
@@ -23,11 +23,11 @@ class RequestIncrease(NamedTuple):
 
     @property
     def additional_pods(self) -> int:
-        """How many pods the job asks for beyond those that were granted."""
+        """Number of pods beyond the granted ones."""
         return max(0, self.requested_count - self.granted_count)
 
     def __str__(self) -> str:
-        """Tell what is asked for and what was granted."""
+        """Return the requested and the granted amount as text."""
         if self.additional_pods:
             return (
                 f"podset {self.pod_set} asks for {self.requested_count} pods, {self.granted_count} admitted"
@@ -38,9 +38,10 @@ class RequestIncrease(NamedTuple):
 def find_request_increases(
     wanted: Sequence[JsonObject], granted: Sequence[JsonObject]
 ) -> list[RequestIncrease]:
-    """Compare podsets of a job, by name, with what it was granted; returns those that ask for more.
+    """Return the podsets that request more than the granted podsets of the same names.
 
-    Both are podsets as a Workload lists them. The webhook compares a job with what it was before.
+    Both arguments are podsets as a Workload lists them. The webhook compares a changed job with the stored
+    one.
     """
     before = {one.get("name", "main"): one for one in granted}
     found: list[RequestIncrease] = []
@@ -55,7 +56,7 @@ def find_request_increases(
 
 
 def _larger_request(one: JsonObject, other: JsonObject) -> str:
-    """The first resource of which a pod requests more than before, or less than before; empty if none."""
+    """Return the first resource, by name, of which a pod requests more than before; empty if none."""
     now, before = _requests(one), _requests(other)
     return next((name for name, value in sorted(now.items()) if value > before.get(name, 0)), "")
 

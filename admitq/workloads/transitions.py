@@ -1,8 +1,9 @@
-"""What becomes of a Workload's status when something happens to it (pure).
+"""Transitions of a Workload's status (pure).
 
-A transition begins with the Workload as it is, is told what happens, and ends with the merge patch of what
-then differs. The patch carries the resourceVersion that it was made from, so that it is refused if anybody
-wrote in between; lists in it are whole, so nothing of others is lost.
+A ``StatusTransition`` starts with the current Workload. Its methods change a copy of the status, and
+``patch`` returns the merge patch of all changes. The patch has the resourceVersion of the Workload, so that
+the API server rejects it if the Workload has changed since. Lists in it are complete, so entries of other
+programs stay.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,25 +19,25 @@ NO_RESERVATION: Final = "The workload has no reservation"
 WORKLOAD_ADMITTED: Final = "The workload is admitted"
 CHECKS_OUTSTANDING: Final = "The workload has not all checks ready"
 CHECK_RESET_PREFIX: Final = "Reset to Pending after eviction."
-"""How the message of a check begins that an eviction has reset."""
+"""Start of the message of a check that an eviction has reset."""
 
 LARGEST_COUNT: Final = 2**31 - 1
-"""The largest number that the API server takes where the status counts something."""
+"""The largest number that the API server accepts for a counter of the status."""
 
 MOST_COUNTED_EVICTIONS: Final = 256
-"""How many reasons and causes of evictions the status can count."""
+"""The most items in the list of counted evictions; each is for one reason and cause."""
 
 _LONGEST_CAUSE: Final = 316
-"""The most characters that the API server takes as the cause of evictions that are counted."""
+"""The most characters that the API server accepts for the cause of counted evictions."""
 
 _REASONS_REQUEUED_AT_ONCE: Final = reasons_requeued(RequeueTime.AT_ONCE)
-"""Evictions after which the workload may be admitted again as soon as its job has stopped."""
+"""Reasons of evictions after which a workload is requeued as soon as its job has stopped."""
 
 _REASONS_REQUEUED_AFTER_BACKOFF: Final = reasons_requeued(RequeueTime.AFTER_BACKOFF)
 
 
 def find_condition(workload: JsonObject, type: ConditionType) -> conditions.Condition | None:  # noqa: A002 the API's name
-    """A condition of the Workload."""
+    """Return a condition of the Workload; None if it is absent."""
     return conditions.find_condition(value_at(workload, ("status", "conditions")), type)
 
 
@@ -51,9 +52,9 @@ def is_reserved(workload: JsonObject) -> bool:
 
 
 def reserved_cluster_queue(workload: JsonObject) -> str:
-    """The ClusterQueue that holds quota for the Workload; empty without a reservation.
+    """Return the ClusterQueue in which quota is reserved; empty without a reservation.
 
-    An admission without a reservation is a leftover of another program.
+    An admission without a reservation was left by another program and does not count.
     """
     return value_at(workload, ("status", "admission", "clusterQueue"), "") if is_reserved(workload) else ""
 
@@ -61,34 +62,34 @@ def reserved_cluster_queue(workload: JsonObject) -> str:
 def is_admitted(workload: JsonObject) -> bool:
     """Whether the job of the Workload may run: the Workload is admitted, and quota is reserved for it.
 
-    Another program may state Admitted without a reservation. Such a Workload holds no quota.
+    Another program may set Admitted without a reservation. Such a Workload holds no quota.
     """
     return bool(reserved_cluster_queue(workload)) and is_condition_true(workload, ConditionType.ADMITTED)
 
 
 def is_on_hold(workload: JsonObject) -> bool:
-    """Whether the Workload is on hold: its job requests no quota for now."""
+    """Whether the Workload is on hold: its job requests no quota at present."""
     quota = find_condition(workload, ConditionType.QUOTA_RESERVED) or {}
     return (quota.get("status"), quota.get("reason")) == ("False", Reason.ON_HOLD)
 
 
 def holds_quota(workload: JsonObject) -> bool:
-    """Whether others lack quota for the sake of the Workload: once it has finished, it is free."""
+    """Whether the Workload uses quota: quota is reserved, and the Workload has not finished."""
     return is_reserved(workload) and not is_condition_true(workload, ConditionType.FINISHED)
 
 
 def is_finished_or_deleting(workload: JsonObject) -> bool:
-    """Whether the Workload has finished or is about to go."""
+    """Whether the Workload has finished or is being deleted."""
     return "deletionTimestamp" in workload["metadata"] or is_condition_true(workload, ConditionType.FINISHED)
 
 
 def is_active(workload: JsonObject) -> bool:
-    """Whether the Workload may be queued; one that does not say may."""
+    """Whether the Workload may be queued; ``spec.active`` is true by default."""
     return value_at(workload, ("spec", "active"), True) is not False
 
 
 def condition_since(workload: JsonObject, type: ConditionType) -> int | None:  # noqa: A002 the API's name
-    """When the condition took its present status; nanoseconds, None without a readable one."""
+    """Return the last transition of a condition in nanoseconds; None if it is absent or not readable."""
     found = find_condition(workload, type)
     try:
         return None if found is None else conditions.parse_time(found.get("lastTransitionTime", ""))
@@ -97,7 +98,7 @@ def condition_since(workload: JsonObject, type: ConditionType) -> int | None:  #
 
 
 class StatusTransition:
-    """One change of a Workload's status in the making."""
+    """A change of a Workload's status that is being prepared."""
 
     def __init__(self, workload: JsonObject, now: int) -> None:
         self._workload = workload
@@ -108,7 +109,7 @@ class StatusTransition:
     # --- parts -------------------------------------------------------------------------------------
 
     def set_condition(self, type: ConditionType, status: bool, reason: str, message: str) -> None:  # noqa: A002
-        """Set a condition. One that says so already is left alone, whatever generation it was written for."""
+        """Set a condition. An equal condition stays as it is, even if it has another observedGeneration."""
         found = self.find_condition(type)
         if found is not None and (found.get("status"), found.get("reason"), found.get("message")) == (
             str(status),
@@ -127,19 +128,19 @@ class StatusTransition:
         )
 
     def remove_condition(self, type: ConditionType) -> None:  # noqa: A002 the API's name
-        """Take a condition away."""
+        """Remove a condition."""
         self.status["conditions"] = conditions.without_condition(self.status.get("conditions"), type)
 
     def find_condition(self, type: ConditionType) -> conditions.Condition | None:  # noqa: A002 the API's name
-        """A condition as it stands now."""
+        """Return a condition of the changed status; None if it is absent."""
         return conditions.find_condition(self.status.get("conditions"), type)
 
     def is_condition_true(self, type: ConditionType) -> bool:  # noqa: A002 the API's name
-        """Whether a condition holds as it stands now."""
+        """Whether a condition of the changed status is True."""
         return conditions.is_true(self.status.get("conditions"), type)
 
     def patch(self) -> dict[str, Any] | None:
-        """The guarded merge patch of all that differs; None if nothing does."""
+        """Return the merge patch of all changes, with the resourceVersion; None if nothing changes."""
         if not create_merge_patch(self._before, self.status):
             return None
         changed = create_merge_patch(self._before, self._without_leftovers())
@@ -147,18 +148,18 @@ class StatusTransition:
         return {"metadata": {"resourceVersion": version}, "status": changed}
 
     def _without_leftovers(self) -> dict[str, Any]:
-        """The status without an admission that another program left there although no quota is reserved."""
+        """Return the status without an admission that another program wrote although no quota is reserved."""
         if self.is_condition_true(ConditionType.QUOTA_RESERVED):
             return self.status
         return {key: value for key, value in self.status.items() if key != "admission"}
 
-    # --- what happens ------------------------------------------------------------------------------
+    # --- transitions ----------------------------------------------------------------------------------
 
     def evict(self, reason: str, message: str, cause: str = "") -> None:
-        """Tell the job to stop. Admission and quota stay until it has; checks begin anew.
+        """Evict the workload, so that its job stops. It keeps its quota until then; its checks are reset.
 
-        What other programs wrote must not keep the eviction from being written: a cause that is too long is
-        cut, counts stay at the largest number, and an eviction that the status cannot list is not counted.
+        Values of other programs must not prevent the write: a cause that is too long is shortened, counters
+        stop at the largest number, and an eviction for which the list has no space is not counted.
         """
         cause = cause[:_LONGEST_CAUSE].rstrip(",:")
         told = create_deactivation_reason(cause) if reason == Reason.DEACTIVATED else reason
@@ -167,12 +168,12 @@ class StatusTransition:
         self._count_eviction(reason, cause)
 
     def preempt(self, reason: str, message: str) -> None:
-        """Evict for another workload's sake; ``reason`` tells by what right."""
+        """Evict the workload for a preemptor, with the reason of the preemption."""
         self.evict(Reason.PREEMPTED, message)
         self.set_condition(ConditionType.PREEMPTED, True, reason, message)
 
     def _reset_for_eviction(self, reason: str, message: str) -> None:
-        """Reset what was decided for the evicted admission: clusters, nodes, checks and gates."""
+        """Reset the decisions about the evicted admission: clusters, nodes, checks and gates."""
         for field in ("clusterName", "nominatedClusterNames", "unhealthyNodes"):
             self.status.pop(field, None)
         if self.is_condition_true(ConditionType.BLOCKED_ON_PREEMPTION_GATES):
@@ -180,13 +181,13 @@ class StatusTransition:
         self._reset_checks_and_gates(lambda _: True)
 
     def _reset_checks_and_gates(self, is_outdated: Callable[[JsonObject], bool]) -> None:
-        """Reset those checks and gates that are outdated."""
+        """Reset outdated checks and gates."""
         for field, reset in (("admissionChecks", self._reset_check), ("preemptionGates", self._close_gate)):
             if self.status.get(field):
                 self.status[field] = [reset(one) if is_outdated(one) else one for one in self.status[field]]
 
     def _reset_check(self, check: JsonObject) -> JsonObject:
-        """The check as an eviction leaves it: a retry is counted; a check that was Ready has no count."""
+        """Return the check after an eviction: Retry increments its retry count, Ready removes the count."""
         state = check.get("state")
         if state == "Pending":
             return check
@@ -222,21 +223,21 @@ class StatusTransition:
         self.status["schedulingStats"] = stats
 
     def release(self, reason: str, message: str) -> None:
-        """Give the reservation back: the workload waits again, for the reason given."""
+        """Release the reservation; the workload waits again for the given reason."""
         self.set_condition(ConditionType.QUOTA_RESERVED, False, reason, message)
         self.status.pop("admission", None)
         self.end_admission()
         self.reset_pods_ready()
 
     def end_admission(self) -> None:
-        """State that there is no admission without quota, and add up how long there was one."""
+        """Set Admitted=False, and add the time of the admission to the past execution time."""
         admitted = self.find_condition(ConditionType.ADMITTED)
         if admitted is not None and admitted.get("status") == "True":
             self.add_execution_time(self._now - conditions.parse_time(admitted["lastTransitionTime"]))
         self.set_condition(ConditionType.ADMITTED, False, Reason.NO_RESERVATION, NO_RESERVATION)
 
     def add_execution_time(self, ran: int) -> None:
-        """Add the time of an admission that ended, in nanoseconds, to that of former ones."""
+        """Add the time of an ended admission, in nanoseconds, to the past execution time."""
         if forgets_past_execution_time({"status": self.status}):
             self.status.pop("accumulatedPastExecutionTimeSeconds", None)
             return
@@ -244,18 +245,18 @@ class StatusTransition:
         self.status["accumulatedPastExecutionTimeSeconds"] = min(past + max(0, ran) // SECOND, LARGEST_COUNT)
 
     def requeue(self, pending_reason: str, *, may_return: bool = True) -> None:
-        """End an eviction: the job has stopped, so that its quota is free and it may be queued again.
+        """End an eviction after the job has stopped: release the quota, and requeue the workload.
 
-        Unless it ``may_return``, it is not queued again at once after any eviction. A workload whose backoff
-        ended while it still held its quota stays requeued: nothing would end another backoff. Another program
-        may have written the eviction alone, so checks and gates that have not changed since are reset here.
-        So are checks that asked for a retry since: this is the retry, and no cycle tries a workload that has
-        such a check.
+        A workload that ``may_return`` is false for is not requeued at once, whatever the eviction. If the
+        backoff ended while the workload still held its quota, the workload stays requeued, because nothing
+        would end a second backoff. Another program may have written only the eviction, so checks and gates
+        that have not changed since are reset here. Checks in state Retry are reset, too: this is the retry,
+        and cycles do not evaluate a workload with such a check.
         """
         evicted = self.find_condition(ConditionType.EVICTED) or {}
         reason, message = evicted.get("reason", ""), evicted.get("message", "")
         if not self._is_backoff_over(evicted):
-            # Its time is that of this return, from when on the wait is measured; it may have returned before.
+            # The condition gets a new transition time, because the wait is measured from this requeue on.
             self.remove_condition(ConditionType.REQUEUED)
             returns = may_return and reason in _REASONS_REQUEUED_AT_ONCE
             self.set_condition(ConditionType.REQUEUED, returns, reason, message)
@@ -269,7 +270,7 @@ class StatusTransition:
         self.release(pending_reason, message)
 
     def _is_backoff_over(self, evicted: Mapping[str, Any]) -> bool:
-        """Whether the backoff of the eviction has ended: its end is stated, and no time is waited for."""
+        """Whether the backoff of the eviction has ended: Requeued states the end, and no requeueAt is set."""
         requeued = self.find_condition(ConditionType.REQUEUED) or {}
         return (
             evicted.get("reason") in _REASONS_REQUEUED_AFTER_BACKOFF
@@ -280,7 +281,7 @@ class StatusTransition:
         )
 
     def reset_pods_ready(self) -> None:
-        """State that no pod can be ready, where something else was stated about pods."""
+        """Set the condition PodsReady, if it is present, to its state before the start of the job."""
         ready = self.find_condition(ConditionType.PODS_READY)
         if ready is not None and (ready.get("status"), ready.get("reason")) != (
             "False",
@@ -289,7 +290,7 @@ class StatusTransition:
             self.set_condition(ConditionType.PODS_READY, False, Reason.WAIT_FOR_START, NOT_ALL_PODS_READY)
 
     def add_pods_ready(self) -> None:
-        """State that no pod is ready yet, where something is stated about quota and nothing about pods."""
+        """Add PodsReady=False if the status has QuotaReserved and does not have PodsReady."""
         if self.find_condition(ConditionType.QUOTA_RESERVED) is None or self.find_condition(
             ConditionType.PODS_READY
         ):
@@ -297,10 +298,11 @@ class StatusTransition:
         self.set_condition(ConditionType.PODS_READY, False, Reason.WAIT_FOR_START, NOT_ALL_PODS_READY)
 
     def update_pods_ready(self, *, admitted: bool, ready: bool) -> None:
-        """State whether the pods are ready.
+        """Set PodsReady by whether the pods are ready.
 
-        Once they were and are no longer, the workload recovers; it does so until they are again. That pods
-        have not started yet is stated by the writes that reserve quota or tell why not, and costs none here.
+        If pods were ready and are not any more, the reason is WaitForRecovery until they are ready again.
+        This method does not add the condition for pods that have not started: the writes of a reservation or
+        a refusal add it.
         """
         before = self.find_condition(ConditionType.PODS_READY)
         if not admitted or (before is None and not ready):
@@ -327,7 +329,7 @@ class StatusTransition:
             self.set_condition(ConditionType.PODS_READY, False, Reason.WAIT_FOR_START, NOT_ALL_PODS_READY)
 
     def finish(self, reason: str, message: str) -> None:
-        """End the workload for good."""
+        """Set the condition Finished."""
         self.set_condition(ConditionType.FINISHED, True, reason, message)
 
 
@@ -336,16 +338,16 @@ def _next_count(count: int | None) -> int:
 
 
 def forgets_past_execution_time(workload: JsonObject) -> bool:
-    """Whether the time of former admissions is forgotten.
+    """Whether the past execution time is reset.
 
-    A workload that was deactivated because it used up all its time begins with none if it returns.
+    This is so for a workload that was deactivated because it reached its maximum execution time.
     """
     evicted = find_condition(workload, ConditionType.EVICTED) or {}
     return evicted.get("reason") == create_deactivation_reason(Reason.MAXIMUM_EXECUTION_TIME_EXCEEDED)
 
 
 def count_evictions(workload: JsonObject, reason: str, cause: str) -> int:
-    """How often the Workload was evicted for this reason and cause so far."""
+    """Return how often the Workload was evicted for this reason and cause."""
     for count in value_at(workload, ("status", "schedulingStats", "evictions"), []):
         if (count.get("reason"), count.get("underlyingCause") or "") == (reason, cause):
             return count.get("count") or 0

@@ -1,4 +1,4 @@
-"""ARCHITECTURE.md says where each rule is: each of these functions exists."""
+"""The functions that ARCHITECTURE.md names exist: those of its rules, and those on the way of a Job."""
 
 import re
 from functools import reduce
@@ -9,10 +9,15 @@ from typing import Final
 import pytest
 
 REPOSITORY: Final = Path(__file__).resolve().parents[2]
-PLACES: Final = re.findall(
-    r"^\| [^|]+ \| `(\S+)\.py: (\S+)` \|$", (REPOSITORY / "ARCHITECTURE.md").read_text(), re.MULTILINE
-)
+TEXT: Final = (REPOSITORY / "ARCHITECTURE.md").read_text()
+PLACES: Final = re.findall(r"^\| [^|]+ \| `(\S+)\.py: (\S+)` \|$", TEXT, re.MULTILINE)
 """Paths without suffix, and names in these modules."""
+
+WAY_OF_A_JOB: Final = re.findall(
+    r"^\d+\. `(\S+)\.py: (\S+)`", TEXT.partition("\n## From apply to admission\n")[2], re.MULTILINE
+)
+ROOTS: Final = ("api/", "webhooks/")
+"""Folders of the repository that packages are in."""
 
 
 def test_table_of_rules_is_found() -> None:
@@ -21,6 +26,20 @@ def test_table_of_rules_is_found() -> None:
 
 @pytest.mark.parametrize(("path", "name"), PLACES)
 def test_function_that_the_table_of_rules_names_exists(path: str, name: str) -> None:
-    module = import_module(path.removesuffix("/__init__").replace("/", "."))
+    assert_exists(path, name)
+
+
+def test_way_of_a_job_has_at_most_twelve_steps() -> None:
+    assert 8 <= len(WAY_OF_A_JOB) <= 12
+
+
+@pytest.mark.parametrize(("path", "name"), WAY_OF_A_JOB)
+def test_function_on_the_way_of_a_job_exists(path: str, name: str) -> None:
+    assert_exists(path, name)
+
+
+def assert_exists(path: str, name: str) -> None:
+    root = next((one for one in ROOTS if path.startswith(one)), "")
+    module = import_module(path.removeprefix(root).removesuffix("/__init__").replace("/", "."))
     assert module.__file__ == str(REPOSITORY / f"{path}.py")
     assert reduce(getattr, name.split("."), module)

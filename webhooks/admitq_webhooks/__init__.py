@@ -1,1 +1,1 @@
-"""Admission webhooks: what is changed and what is refused when an object is written."""
+"""Admission webhooks: they change or reject objects when these are written."""

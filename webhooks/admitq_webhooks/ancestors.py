@@ -1,4 +1,4 @@
-"""Whether a job follows an ancestor that is queued, and so is not to be queued itself."""
+"""Whether a job has an ancestor that is queued; such a job is not queued itself."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -19,10 +19,10 @@ from admitq_webhooks.references import resolve_references
 
 
 class AncestryUnknown(Exception):
-    """Who controls the job cannot be told, so that it can neither be held nor let go.
+    """The ancestors of a job cannot be determined, so the webhook rejects the job.
 
     Attributes:
-        error: what the user gets to read.
+        error: the error for the user.
     """
 
     def __init__(self, error: FieldError) -> None:
@@ -33,7 +33,7 @@ class AncestryUnknown(Exception):
 async def has_managed_ancestor(
     job: Mapping[str, Any], namespace: str, policy: Policy, lookups: ClusterLookups
 ) -> bool:
-    """Tell whether a job follows an ancestor that is queued.
+    """Return whether a job has an ancestor that is queued.
 
     Raises:
         AncestryUnknown: an owner does not exist, or owners are nested too deep.
@@ -45,7 +45,7 @@ async def has_managed_ancestor(
 async def find_lineage(
     job: Mapping[str, Any], namespace: str, policy: Policy, lookups: ClusterLookups
 ) -> AncestorSearchResult:
-    """Return what the controller references of a job lead to.
+    """Return the ancestors to which the controller references of a job lead.
 
     Raises:
         AncestryUnknown: an owner does not exist, or owners are nested too deep.
@@ -53,7 +53,7 @@ async def find_lineage(
     """
 
     async def find(owner: Owner) -> Mapping[str, Any] | None:
-        # Owners are looked for where the request says the job is: what the job itself says may be empty.
+        # The namespace comes from the request, because the job's own metadata.namespace may be empty.
         return await lookups.get_object(*owner.kind, namespace, owner.name)
 
     async def resolve(integration: Integration, owner: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -1,7 +1,7 @@
-"""Conversion reviews: the API server asks for objects in another version.
+"""Conversion reviews: the API server requests objects in another version.
 
-A review is answered as a whole. So one object that cannot be converted fails it, and the answer names that
-object: nothing short of a foreign kind or version does that, since conversion takes whatever an object holds.
+One object that cannot be converted fails the whole review, and the answer names that object. Only an unknown
+kind or version causes this: conversion accepts all contents of an object.
 """
 
 import json
@@ -22,17 +22,16 @@ API_VERSION: Final = "apiextensions.k8s.io/v1"
 KIND: Final = "ConversionReview"
 _LONGEST_NAME: Final = 253
 _DEEPEST: Final = 2000
-"""How deep values within values may go, about. That is more than reviews of admission may hold: no object
-that was admitted may be one that cannot be converted, for no list that it is in could be read then."""
+"""Recursion limit for nested values, more than an admission review accepts. So each admitted object can be
+converted. An object that cannot be converted would make all lists that contain it unreadable."""
 
 
 def conversion_handlers(names: Names, errors: UnexpectedErrors = LOG_ONLY) -> dict[str, Handler]:
-    """Return the handler of the path of conversion; none for a group with one version.
+    """Return the handler by the conversion path; nothing for an API group with one version.
 
     Args:
         names: the names of the API group.
-        errors: takes the exceptions that no conversion should raise. The API server gets a failed review, and
-            answers the request that needed it with an error.
+        errors: reports unexpected exceptions. The API server gets a failed review.
     """
 
     async def handle(request: HttpRequest) -> HttpResponse:
@@ -50,7 +49,7 @@ def conversion_handlers(names: Names, errors: UnexpectedErrors = LOG_ONLY) -> di
             }:
                 return HttpResponse(200, _encode(_answer(uid, version, objects, names, errors)), JSON)
             case _:
-                return text(400, f"the body is not a {KIND} of {API_VERSION} with uid, version and objects")
+                return text(400, f"send a {KIND} of {API_VERSION} with uid, desiredAPIVersion and objects")
 
     return {names.conversion_path: handle} if names.older_version is not None else {}
 
@@ -82,7 +81,7 @@ def _failure(uid: str, message: str) -> dict[str, Any]:
 
 
 def _name(obj: object, place: int) -> str:
-    """What people find the object by: its kind, namespace and name, or its place if it has none."""
+    """Return the kind, namespace and name of the object, or its index in the review if it has no name."""
     match obj:
         case {"kind": str(kind), "metadata": {"name": str(name), **rest}}:
             namespace = rest.get("namespace")
@@ -105,14 +104,14 @@ def _encode(response: dict[str, Any]) -> bytes:
     try:
         return orjson.dumps(review)
     except orjson.JSONEncodeError:
-        # Objects within objects, deeper than it goes; a user's pod template may hold such.
+        # The values are nested deeper than orjson supports; a pod template of a user may have such values.
         with _allow_deep_recursion():
             return json.dumps(review).encode()
 
 
 @contextmanager
 def _allow_deep_recursion() -> Generator[None]:
-    """Let the slower reader and writer go as deep as they have to: they heed the limit of the interpreter."""
+    """Raise the recursion limit of the interpreter, which limits the depth of the json module."""
     usual = sys.getrecursionlimit()
     sys.setrecursionlimit(_DEEPEST)
     try:

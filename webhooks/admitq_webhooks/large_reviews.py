@@ -1,4 +1,4 @@
-"""Reviews of large objects: one at a time, in a child process, and refused beyond what it can do in time."""
+"""Reviews of large objects: a child process reviews one at a time; too many large objects are rejected."""
 
 import asyncio
 import inspect
@@ -30,26 +30,26 @@ from admitq_webhooks.review_child import (
 from admitq_webhooks.routes import REVIEW_SECONDS, ReviewObserver
 
 LARGE_BYTES: Final = 128 * 1024
-"""Bodies from this size on are reviewed in the child; parsing a smaller one takes a few milliseconds."""
+"""The child reviews bodies of at least this size; parsing of a smaller body takes a few milliseconds."""
 
 MAX_HELD_BYTES: Final = 16 * MEBIBYTE
-"""The most that large bodies may hold together, the one under review and those that wait; more are refused.
+"""Most bytes of all large bodies that are reviewed or wait; further large bodies are rejected.
 
-A mebibyte takes about 40 ms, so that each has its verdict in time, also on a machine that is busy.
+The review of a mebibyte takes about 40 ms, so each body gets its verdict in time even on a busy machine.
 """
 
 STUCK_SECONDS: Final = 60.0
-"""The longest time for one review, also after it is too late for the API server."""
+"""Longest time for one review, even if the API server does not wait for it any more."""
 
 COMMAND: Final = (sys.executable, "-c", "from admitq_webhooks.review_child import main; main()")
 
 _UID: Final = re.compile(rb'"uid"\s*:\s*"([^"\\]{1,128})"')
 _UID_SEARCH_BYTES: Final = 4096
-"""Where the uid of a review is: the API server writes it first."""
+"""The uid of a review is within these first bytes of the body."""
 
 
 class _ChildEnded(Exception):
-    """The child has ended, or what it sent makes no sense."""
+    """The child has ended, or sent an invalid message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,20 +60,20 @@ class _Child:
 
 
 class LargeReviews:
-    """Answers reviews by a child process, which starts with the first of them and is replaced if it fails.
+    """Answers reviews by a child process, which starts with the first review and is replaced if it fails.
 
     Args:
-        start: what the child begins with.
-        lookups: the lookups of the child are made here.
+        start: the first message to the child.
+        lookups: makes the lookups of the child.
         observe: called after each review.
-        errors: takes what no review should raise, in the child and here, and the end of a child in a review.
-        seconds: the longest time for a verdict, the wait for those before it included.
-        command: what to run as the child.
+        errors: reports unexpected exceptions of the child and of this process, and the end of a child.
+        seconds: the longest time for a verdict, including the wait for earlier reviews.
+        command: the command of the child.
 
     Attributes:
         seconds: as above.
-        stuck_seconds: after so long a review is given up, and the child replaced.
-        held_bytes: what large bodies hold now, the one under review and those that wait.
+        stuck_seconds: a review that takes longer is given up, and the child is replaced.
+        held_bytes: bytes of the large bodies that are reviewed or wait.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class LargeReviews:
         self.held_bytes = 0
 
     def wrap(self, handler: Handler) -> Handler:
-        """Return a handler that leaves small bodies to another, and has large ones reviewed in the child."""
+        """Return a handler that passes small bodies to ``handler`` and large bodies to the child."""
 
         async def handle(request: HttpRequest) -> HttpResponse:
             if len(request.body) < LARGE_BYTES or request.method != "POST":
@@ -114,7 +114,7 @@ class LargeReviews:
         return None if self._child is None else self._child.process
 
     async def stop(self) -> None:
-        """End the child; a review that it has not finished fails."""
+        """End the child; an unfinished review fails."""
         child, self._child = self._child, None
         if child is not None:
             child.writer.close()
@@ -148,7 +148,7 @@ class LargeReviews:
         self.held_bytes -= size
 
     async def _wait_for_review(self, review: asyncio.Task[ReviewAnswer]) -> ReviewAnswer:
-        """Wait for a review. One that is late goes on, for another child would take longer to start."""
+        """Wait for a review. A late review continues: the start of another child would take longer."""
         try:
             return await asyncio.shield(review)
         except asyncio.CancelledError:
@@ -167,7 +167,7 @@ class LargeReviews:
                 await self.stop()
                 raise _ChildEnded from error
             except BaseException:
-                # It is in the middle of a review: the next one starts another.
+                # The child is in the middle of a review, so the next review needs another child.
                 await self.stop()
                 raise
 

@@ -1,4 +1,4 @@
-"""The live cluster behind the lookups of webhooks, and behind the few calls that serving needs."""
+"""Lookups of webhooks in the live cluster, and the API calls of certificate rotation and authorization."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, cast
@@ -34,7 +34,7 @@ _TARGETS: Final[Mapping[str, Resource]] = {
 
 
 def select_lookup_fields(*fields: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    """Keep what lookups need of an object: its identity, its labels, and these fields of its spec."""
+    """Return a function that reduces an object to its identity, its labels and these fields of its spec."""
 
     def kept(obj: dict[str, Any]) -> dict[str, Any]:
         metadata = cast("dict[str, Any]", obj.get("metadata") or {})
@@ -51,7 +51,7 @@ def select_lookup_fields(*fields: str) -> Callable[[dict[str, Any]], dict[str, A
 
 
 def _watched_resources(names: Names) -> Mapping[Resource, Callable[[dict[str, Any]], dict[str, Any]]]:
-    """What is watched, and what is kept of it."""
+    """Return the watched resources, and the functions that reduce their objects."""
     kinds = kinds_of(names)
     return {
         NAMESPACES: select_lookup_fields(),
@@ -63,13 +63,13 @@ def _watched_resources(names: Names) -> Mapping[Resource, Callable[[dict[str, An
 
 
 class LiveLookups:
-    """Lookups in stores that watches keep fresh, and reads from the API server where those do not know.
+    """Lookups in the stores of watches; the API server is asked for objects that the stores do not contain.
 
     Args:
-        client: for what is not in a store.
+        client: reads objects that are not in a store.
         names: names of the API group.
         integrations: kinds of jobs that may be owners.
-        stores: all namespaces, and all objects of our own kinds that lookups need.
+        stores: stores of namespaces, and of the objects of our own kinds that lookups need.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class LiveLookups:
         return frozenset(value_at(check, ("spec", "controllerName"), "") for check in checks if check)
 
     async def namespace_labels(self, name: str) -> Mapping[str, str] | None:
-        """Return the labels of a namespace; one so new that no watch told of it is read.
+        """Return the labels of a namespace; read a namespace that the watch has not reported yet.
 
         Raises:
             LookupFailed: it cannot be read.
@@ -133,10 +133,10 @@ class LiveLookups:
         return await self._read(resource, name, namespace if resource.namespaced else None)
 
     async def is_allowed(self, user: User, access: Access) -> bool:
-        """Return whether a user may do something to a resource, as RBAC has it.
+        """Return whether the API server authorizes an access of a user.
 
         Raises:
-            LookupFailed: there was no answer in time.
+            LookupFailed: the API server did not answer in time.
         """
         try:
             return await self._access.may(user, access)
@@ -144,10 +144,10 @@ class LiveLookups:
             raise LookupFailed(f"whether {user.name!r} may {access} is not known: {error}") from error
 
     async def plural(self, group: str, version: str, kind: str) -> str | None:
-        """Return the plural by which the API server serves a kind; None if it does not.
+        """Return the plural of a kind; None if the API server does not serve the kind.
 
         Raises:
-            LookupFailed: it is not known here and cannot be asked for.
+            LookupFailed: the plural is not known here, and discovery failed.
         """
         resource = await self._resource(group, version, kind)
         return None if resource is None else resource.plural
@@ -172,7 +172,7 @@ class LiveLookups:
                 return None
             raise LookupFailed(f"{resource} {name} cannot be read: {error.reason}") from error
         except ValueError:
-            # A name that cannot be part of a path is the name of nothing.
+            # No object has a name that cannot be part of a path.
             return None
 
 
@@ -182,9 +182,10 @@ def watched_lookups(
     integrations: Iterable[Integration],
     errors: UnexpectedErrors = LOG_ONLY,
 ) -> tuple[LiveLookups, Sequence[Watcher]]:
-    """Make a lookups of its own with its watchers, which the caller runs.
+    """Return lookups and their watchers, which the caller runs.
 
-    Answers are to be trusted once every watcher is ``synced``. ``errors`` takes what watches do not expect.
+    The lookups are reliable once every watcher is ``synced``. ``errors`` reports unexpected errors of
+    watches.
     """
     stores = {
         resource: Store(resource, transform=transform, errors=errors)
@@ -209,10 +210,10 @@ class ServingCalls:
         return await self._get(SECRETS, name, namespace)
 
     async def create_secret(self, secret: Mapping[str, Any]) -> bool:
-        """Create it; return False if it exists already.
+        """Create the Secret; return False if it exists already.
 
         Raises:
-            ApiFailed: it was refused.
+            ApiFailed: the API server rejected the write.
         """
         try:
             await self._client.create(SECRETS, dict(secret))
@@ -223,10 +224,10 @@ class ServingCalls:
         return True
 
     async def replace_secret(self, secret: Mapping[str, Any]) -> bool:
-        """Write it over the very version it was read in; return False if it changed since.
+        """Replace the Secret; return False if it has changed since it was read.
 
         Raises:
-            ApiFailed: it was refused.
+            ApiFailed: the API server rejected the write.
         """
         try:
             await self._client.replace(SECRETS, dict(secret))
@@ -245,10 +246,10 @@ class ServingCalls:
         return await self._get(_TARGETS[target.resource], target.name, None)
 
     async def patch_configuration(self, target: BundleTarget, operations: list[dict[str, Any]]) -> None:
-        """Apply a JSON patch to it.
+        """Apply a JSON patch to a webhook configuration or CRD.
 
         Raises:
-            ApiFailed: it was refused, or changed since it was read.
+            ApiFailed: the API server rejected the patch, or the object has changed since it was read.
         """
         try:
             await self._client.json_patch(_TARGETS[target.resource], target.name, operations)
@@ -256,18 +257,18 @@ class ServingCalls:
             raise CertificateApiError(f"{target} not patched: {error}") from error
 
     async def create_token_review(self, review: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Ask who a token is.
+        """Ask the API server for the user of a token.
 
         Raises:
-            ReviewFailed: there was no answer.
+            ReviewFailed: the API server did not answer.
         """
         return await self._review(TOKEN_REVIEWS, review)
 
     async def create_subject_access_review(self, review: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Ask whether somebody may do something.
+        """Ask the API server whether a user has an access.
 
         Raises:
-            ReviewFailed: there was no answer.
+            ReviewFailed: the API server did not answer.
         """
         return await self._review(SUBJECT_ACCESS_REVIEWS, review)
 

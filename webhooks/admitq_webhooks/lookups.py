@@ -1,4 +1,4 @@
-"""What a verdict may depend on beside the object itself: the lookups that webhooks make."""
+"""The lookups of webhooks: what a verdict may depend on besides the object itself."""
 
 from collections.abc import Mapping
 from typing import Any, Protocol
@@ -8,11 +8,11 @@ from admitq.serving.authorization import User
 
 
 class LookupFailed(Exception):
-    """The API server could not be asked; the request should be tried again."""
+    """The API server did not answer a lookup; the user should retry the request."""
 
 
 class ClusterLookups(Protocol):
-    """Looks things up in the cluster, as it is now or was a moment ago."""
+    """Looks up objects and permissions in the cluster; the answers may be slightly outdated."""
 
     def has_local_queue(self, namespace: str, name: str) -> bool:
         """Return whether the LocalQueue exists."""
@@ -30,32 +30,32 @@ class ClusterLookups(Protocol):
         """Return the labels of a namespace; None if it does not exist.
 
         Raises:
-            LookupFailed: it is not known here and cannot be asked for.
+            LookupFailed: the namespace is not known here and cannot be read.
         """
         ...
 
     async def get_object(
         self, group: str, version: str, kind: str, namespace: str, name: str
     ) -> Mapping[str, Any] | None:
-        """Return an object that is named as an owner, or that a job refers to; None if it does not exist.
+        """Return an owner, or another object to which a job refers; None if it does not exist.
 
         Raises:
-            LookupFailed: it cannot be asked for.
+            LookupFailed: the object cannot be read.
         """
         ...
 
     async def is_allowed(self, user: User, access: Access) -> bool:
-        """Return whether a user may do something to a resource, as RBAC has it.
+        """Return whether the API server authorizes an access of a user.
 
         Raises:
-            LookupFailed: there was no answer in time; the caller must not take that for a permission.
+            LookupFailed: the API server did not answer in time; the caller must not assume a permission.
         """
         ...
 
     async def plural(self, group: str, version: str, kind: str) -> str | None:
-        """Return the plural by which the API server serves a kind; None if it does not.
+        """Return the plural of a kind; None if the API server does not serve the kind.
 
         Raises:
-            LookupFailed: it is not known here and cannot be asked for.
+            LookupFailed: the plural is not known here, and discovery failed.
         """
         ...

@@ -1,4 +1,4 @@
-"""Which accounts may change protected marks: asked of the API server, and only when a mark changes."""
+"""Which accounts may change protected marks. The API server is only asked when a mark changes."""
 
 from collections.abc import Collection, Iterable, Iterator
 from typing import Final
@@ -23,7 +23,7 @@ _BUILT_IN_CONTROLLERS: Final = frozenset(
         ("batch", "Job"),
     }
 )
-"""Kinds of Kubernetes itself that create pods and jobs."""
+"""Built-in kinds of Kubernetes that create pods and jobs."""
 
 
 async def review_marks(
@@ -42,7 +42,7 @@ async def review_marks(
     if integration.composition is not None:
         return await review_pod_marks(request, policy, lookups)
     if integration.serving is not None:
-        # The mutating webhook writes the marks of these templates again with each update.
+        # The mutating webhook rewrites the marks of these templates with each update.
         return []
     changed = marks.changed_job_marks(old, new, integration, policy.names)
     kinds = [*_controllers(old, policy), OwnerKind(*integration.gvk)]
@@ -52,7 +52,7 @@ async def review_marks(
 async def review_pod_marks(
     request: AdmissionRequest, policy: Policy, lookups: ClusterLookups
 ) -> list[FieldError]:
-    """Check a change of the protected marks of a pod, or of what makes the controller of its job count it.
+    """Check a change of a pod's protected marks, or of the fields by which its controller finds it.
 
     Raises:
         LookupFailed: it is not known what the account may do; the change must not be stored.
@@ -69,7 +69,7 @@ async def review_pod_marks(
 
 
 async def _selector_keys(pod: JsonObject, namespace: str, lookups: ClusterLookups) -> set[str]:
-    """The keys of labels by which the Job of a pod finds its pods; users can choose them."""
+    """Return the keys of the labels by which the Job of a pod finds its pods; users can choose them."""
     reference = get_controller(pod) or {}
     if (reference.get("apiVersion"), reference.get("kind")) != ("batch/v1", "Job"):
         return set()
@@ -113,10 +113,10 @@ async def _may_change(
 
 
 def _controllers(old: JsonObject, policy: Policy) -> Iterator[OwnerKind]:
-    """The kind of which a controller may change the object: that of its owner.
+    """Yield the kind of the owner, whose controller may change the object.
 
-    The stored object says which; what a request adds is not believed. Only kinds that create pods or jobs
-    count, for the right to write the status of another kind says nothing.
+    The stored object decides, not the request. Only kinds that create pods or jobs count: a permission to
+    write the status of another kind proves nothing.
     """
     reference = get_controller(old)
     if reference is not None:
@@ -129,5 +129,5 @@ def _controllers(old: JsonObject, policy: Policy) -> Iterator[OwnerKind]:
 def _is_known(kind: OwnerKind, policy: Policy) -> bool:
     followed = {(one.group, one.kind) for one in policy.integrations}
     followed |= {(one.group, one.kind) for one in policy.external_frameworks}
-    # A pod that makes pods is no controller: the status of pods is written by kubelets.
+    # A pod that creates pods does not count as controller, because kubelets write the status of pods.
     return (kind.group, kind.kind) in (followed | _BUILT_IN_CONTROLLERS) - {("", "Pod")}

@@ -1,9 +1,9 @@
-"""Conditions under which the API server calls a webhook at all, in CEL.
+"""Match conditions of webhooks, in CEL: the API server only calls a webhook if all of them are true.
 
-An update of a pod that carries none of our names is no business of ours: kubelets and the Job controller
-update pods all the time, and must be able to while no webhook answers. The conditions look keys up and never
-iterate over labels or annotations, so that their cost does not grow with the object: an evaluation that
-exceeds the API server's cost limit counts as a failure, and the request would be rejected.
+Updates of pods without labels, annotations or gates of admitq must not depend on webhooks: kubelets and the
+Job controller update pods all the time, also while no webhook answers. The conditions look up keys and never
+iterate over labels or annotations, so their cost does not grow with the object. The API server would reject a
+request if an evaluation exceeded its cost limit.
 """
 
 from collections.abc import Collection
@@ -18,9 +18,9 @@ _ANNOTATIONS: Final[tuple[KeyKind, ...]] = ("annotation", "label or annotation")
 def match_conditions(
     group: str, kind: str, operations: Collection[str], names: Names, aspect: str = ""
 ) -> tuple[dict[str, str], ...]:
-    """Return the conditions of the webhook for a kind, as its configuration writes them; all must hold.
+    """Return the match conditions of the webhook for a kind, in the format of its configuration.
 
-    ``aspect`` is what the webhook reviews of the kind: ``marks``, ``resize``, or, if empty, all.
+    ``aspect`` is the part of the kind that the webhook reviews: ``marks``, ``resize``, or all if it is empty.
     """
     if (group, kind) != ("", "Pod") or "UPDATE" not in operations:
         return ()
@@ -32,14 +32,14 @@ def match_conditions(
 
 
 def is_new_or_marked(names: Names) -> str:
-    """Return the CEL expression that is true of new pods, and of pods with a name of ours before or after."""
+    """Return the CEL expression that is true for new pods, and for pods that are marked before or after."""
     return f"request.operation == 'CREATE' || {_marked(names)}"
 
 
 def are_marks_changed(names: Names) -> str:
-    """Return the CEL expression that is true where a pod with a name of ours changes in what can hold marks.
+    """Return the CEL expression that is true if a marked pod changes in a field that can contain marks.
 
-    Neither kubelets nor the scheduler change that, nor does the Job controller when it counts a pod.
+    Kubelets, the scheduler and the Job controller do not change these fields of running pods.
     """
     fields = ("metadata.labels", "metadata.annotations", "metadata.ownerReferences", "spec.schedulingGates")
     differs = " || ".join(
@@ -50,9 +50,9 @@ def are_marks_changed(names: Names) -> str:
 
 
 def is_marked_or_of_job(names: Names) -> str:
-    """Return the CEL expression that is true of pods with a name of ours, and of those of any job.
+    """Return the CEL expression that is true for marked pods, and for pods of any job.
 
-    Kinds of ``apps`` are no jobs: the pods by which theirs are queued have names of ours.
+    Kinds of the group ``apps`` are not jobs; their queued pods are marked.
     """
     of_job = "has(r.controller) && r.controller && !r.apiVersion.startsWith('apps/')"
     references = "oldObject.metadata.ownerReferences"

@@ -1,9 +1,7 @@
-"""Which accounts may make an object follow a queued owner, or raise what one asks for that does.
+"""Which accounts may set a queued owner as controller of an object, or raise the requests of such an object.
 
-Controllers of the owner and administrators may.
-
-An owner reference alone proves nothing: every tenant can write one, and a job that follows a queued owner is
-not queued itself.
+Only the controller of the owner and administrators may. An owner reference alone proves nothing: every tenant
+can write one, and a job with a queued owner is not queued itself.
 """
 
 from typing import Final
@@ -29,11 +27,12 @@ async def may_set_controller(
 ) -> bool:
     """Return whether an account may write the controller reference of an object.
 
-    References to kinds that admitq does not follow are free. A reference to a pod is, too: the driver of a
-    Spark application creates its executors, and a pod alone covers no other.
+    Every account may write references to kinds that admitq does not follow. Every account may write
+    references to pods, too: the driver of a Spark application creates its executors, and a single pod covers
+    no other pod.
 
     Raises:
-        LookupFailed: it is not known what the account may do.
+        LookupFailed: the permissions of the account are not known.
     """
     reference = get_controller(obj)
     if (
@@ -57,7 +56,7 @@ async def may_set_controller(
 async def review_controller_reference(
     request: AdmissionRequest, integration: Integration, policy: Policy, lookups: ClusterLookups
 ) -> list[FieldError]:
-    """Check a change by which a job or pod comes to have both a queue and a controller reference.
+    """Check a change after which a job or pod has both a queue and a controller reference.
 
     Raises:
         LookupFailed: it is not known what the account may do; the change must not be stored.
@@ -85,21 +84,21 @@ async def review_increase(
     policy: Policy,
     lookups: ClusterLookups,
 ) -> list[FieldError]:
-    """Check a change by which a job without a queue comes to ask for more than its queued owner has for it.
+    """Check a change after which a job without a queue requests more than its owner was charged for it.
 
-    A job with a queue is queued for itself then. Only the controller of the owner, and administrators, may
-    change what follows it.
+    A job with its own queue is queued itself in this case. Only the controller of the owner and
+    administrators may change a job that is charged to its owner.
 
     Args:
         request: the change.
-        old: the stored job, with what its pods follow from besides.
-        new: the changed one, likewise.
-        integration: its kind.
+        old: the stored job, with its references resolved.
+        new: the changed job, with its references resolved.
+        integration: the kind of the job.
         policy: what is managed.
         lookups: lookups.
 
     Raises:
-        LookupFailed: an owner, or what the account may do, cannot be asked for.
+        LookupFailed: an owner or the permissions of the account cannot be read.
     """
     if (
         integration.composition is not None
@@ -117,7 +116,7 @@ async def review_increase(
         ):
             return []
     except AncestryUnknown:
-        # An owner that is gone has no quota that could be exceeded.
+        # An owner that does not exist any more has no quota that could be exceeded.
         return []
     if await may_set_controller(request.user, new, request.namespace, policy, lookups):
         return []
@@ -127,7 +126,7 @@ async def review_increase(
 
 
 def remove_controller_flag(obj: JsonObject) -> JsonObject:
-    """Return the object with no owner marked as its controller."""
+    """Return the object without the ``controller`` flag in its owner references."""
     references = [
         {field: value for field, value in one.items() if field != "controller"}
         for one in value_at(obj, _REFERENCES, [])
@@ -136,7 +135,7 @@ def remove_controller_flag(obj: JsonObject) -> JsonObject:
 
 
 def controller_warnings(given: JsonObject, changed: JsonObject, integration: Integration) -> tuple[str, ...]:
-    """Return what the creator of a job should know whose controller reference was changed."""
+    """Return the warning for the creator of a job whose ``controller`` flag was removed."""
     if get_controller(given) is None or get_controller(changed) is not None:
         return ()
     text = "metadata.ownerReferences: controller was removed, only the controller of the owner may set it"

@@ -1,4 +1,4 @@
-"""Which objects are ours to hold: the settings that all webhooks share, read once at start."""
+"""Which objects admitq manages: the settings that all webhooks share, read once at the start."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -22,12 +22,12 @@ class Policy:
     Attributes:
         names: labels and annotations.
         gates: feature gates.
-        integrations: the job kinds that are switched on.
-        own_namespace: where admitq itself runs; left alone like kube-system.
-        namespace_selector: which namespaces' jobs are managed.
-        manage_jobs_without_queue_name: whether jobs that name no queue are held too.
-        external_frameworks: kinds that a third party manages; they count as ancestors only.
-        rejects_increases: whether a running job may not ask for more than it was admitted with.
+        integrations: the enabled job kinds.
+        own_namespace: the namespace of admitq itself, which is never managed, like kube-system.
+        namespace_selector: selects the namespaces whose jobs are managed.
+        manage_jobs_without_queue_name: whether jobs without a queue name are managed, too.
+        external_frameworks: kinds that another program manages; they only count as ancestors.
+        rejects_increases: whether updates that raise the requests of a running job are rejected.
     """
 
     names: Names
@@ -40,20 +40,20 @@ class Policy:
     rejects_increases: bool = False
 
     def is_namespace_excluded(self, namespace: str) -> bool:
-        """Tell whether a namespace is never touched, whatever the selector says.
+        """Return whether a namespace is never managed, whatever the selector is.
 
-        The API server should not even ask about these; where its configuration was changed, this holds.
+        The webhook configuration excludes these namespaces. This check applies if a user has changed it.
         """
         return namespace in (SYSTEM_NAMESPACE, self.own_namespace)
 
     def is_own_account(self, username: str) -> bool:
-        """Tell whether an account is one of admitq: a service account of its own namespace."""
+        """Return whether an account belongs to admitq: a service account of its own namespace."""
         return bool(self.own_namespace) and username.startswith(
             f"system:serviceaccount:{self.own_namespace}:"
         )
 
     def manages_namespace(self, namespace: str, labels: Mapping[str, str] | None) -> bool:
-        """Tell whether the jobs of a namespace are managed; of one that does not exist they are not."""
+        """Return whether the jobs of a namespace are managed; False for a namespace that does not exist."""
         if labels is None or self.is_namespace_excluded(namespace):
             return False
         return matches(self.namespace_selector, labels)
@@ -61,7 +61,7 @@ class Policy:
     def kind_rules(
         self, job: JsonObject, *, workload: JsonObject | None = None, before: JsonObject | None = None
     ) -> RuleContext:
-        """Return what the rules of a job's kind depend on."""
+        """Return the values on which the rules of a job's kind depend."""
         is_managed = self.manage_jobs_without_queue_name or bool(get_queue_name(job, self.names))
         return RuleContext(
             self.names, self.gates, is_managed=is_managed, deciding_workload=workload, stored_object=before
@@ -74,7 +74,7 @@ def configured_policy(
     """Return the policy of a configuration, with the kinds of jobs that are enabled.
 
     Raises:
-        MalformedField: the selector of managed namespaces makes no sense.
+        MalformedField: the selector of managed namespaces is invalid.
     """
     return Policy(
         names=configuration.names,

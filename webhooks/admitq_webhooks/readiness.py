@@ -1,4 +1,4 @@
-"""Ready means: my webhook answers, over TLS, with a certificate that the API server trusts."""
+"""Readiness of the webhook process: it answers over TLS with a certificate that the API server trusts."""
 
 from collections.abc import Awaitable, Callable
 
@@ -14,16 +14,16 @@ _UID = "readiness"
 def webhook_check(
     names: Names, *, port: int, server_name: str | None, trust: Callable[[], bytes], host: str = ""
 ) -> Callable[[], Awaitable[str | None]]:
-    """Return a check that sends a review to the webhook and looks at the verdict.
+    """Return a check that sends a review to the webhook and verifies the answer.
 
-    The check answers None when all is well, and otherwise what is not.
+    The check returns None if the webhook is ready, otherwise the problem.
 
     Args:
-        names: of the API group.
-        port: where the webhook listens.
-        host: the address it listens on; empty for all of them.
-        server_name: what the API server calls it; None if only who configured the API server knows.
-        trust: what the API server trusts, as PEM; empty while that is not settled.
+        names: the names of the API group.
+        port: the port of the webhook.
+        host: the address on which the webhook listens; empty for all addresses.
+        server_name: the name by which the API server calls the webhook; None if it is not known here.
+        trust: returns the CA certificates that the API server trusts, as PEM; empty while there are none.
     """
     kind = "ResourceFlavor"
     address = f"[{host}]" if ":" in host else host or "127.0.0.1"

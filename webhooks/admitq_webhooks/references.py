@@ -1,4 +1,4 @@
-"""What the pods of a job follow from besides the job itself, looked up for a review."""
+"""Lookups of the objects to which a job refers and that describe its pods."""
 
 from admitq.integrations.base import Integration, ObjectReference
 from admitq_api.json_objects import JsonObject
@@ -8,10 +8,10 @@ from admitq_webhooks.lookups import ClusterLookups
 async def resolve_references(
     job: JsonObject, namespace: str, integration: Integration, lookups: ClusterLookups
 ) -> JsonObject:
-    """Return the job with what it refers to, as far as that is there.
+    """Return the job with the objects to which it refers, as far as they exist.
 
     Raises:
-        LookupFailed: the cluster cannot be asked.
+        LookupFailed: an object cannot be read.
     """
     followed = {one.kind: one for one in integration.templates.referenced_kinds if one.is_required}
     found: dict[ObjectReference, JsonObject] = {}
@@ -19,7 +19,7 @@ async def resolve_references(
         kind = followed.get(reference.kind)
         if kind is None:
             continue
-        # Looked for where the request says the job is: what the job itself says may be empty.
+        # The namespace comes from the request, because the job's own metadata.namespace may be empty.
         where = namespace if kind.namespaced else ""
         one = await lookups.get_object(*reference.kind, where, reference.name)
         if one is not None:

@@ -1,4 +1,4 @@
-"""In-place resizes of pods: a pod that has quota asks for no more than its Workload was admitted with."""
+"""Reviews of in-place resizes: a pod may request no more than its Workload was admitted with."""
 
 from collections.abc import AsyncIterator
 from typing import Final
@@ -27,9 +27,9 @@ async def review_resize(
 ) -> list[FieldError]:
     """Check a resize of a pod.
 
-    A resize may lower requests, and raise them again to those of the podset. Where the Workload is not found,
-    is not that of the pod or its job, or has no quota, requests may not be raised at all. A pod without marks
-    that follows a queued job has none either: the job was not started by its admission.
+    A resize may lower requests, and raise them again to those of the podset. It may not raise requests if the
+    Workload does not exist, has no quota, or does not belong to the pod or its job. The same holds for a pod
+    without marks that follows a queued job, because no admission has started that job.
 
     Raises:
         LookupFailed: the Workload or an owner cannot be read; the change must not be stored.
@@ -57,7 +57,7 @@ async def review_resize(
 
 
 def _is_charged(pod: JsonObject, names: Names) -> bool:
-    """Whether the pod belongs to a Workload: of its own, of its group, or of its job."""
+    """Whether a Workload covers the pod: its own, that of its group, or that of its job."""
     labels, annotations = (object_at(pod, ("metadata", place)) for place in ("labels", "annotations"))
     return (
         labels.get(names.managed) == "true"
@@ -70,7 +70,7 @@ def _is_charged(pod: JsonObject, names: Names) -> bool:
 async def _find_workload(
     request: AdmissionRequest, policy: Policy, lookups: ClusterLookups
 ) -> JsonObject | None:
-    """The Workload that the pod names, if it is that of the pod or of a job that it follows."""
+    """Return the Workload that the pod names, if it belongs to the pod or to a job that the pod follows."""
     names, namespace = policy.names, request.namespace
     name = value_at(request.old, ("metadata", "annotations", names.workload))
     if not isinstance(name, str):
@@ -84,7 +84,7 @@ async def _find_workload(
 async def _belongs_to_pod(
     workload: JsonObject, pod: JsonObject, namespace: str, policy: Policy, lookups: ClusterLookups
 ) -> bool:
-    """Whether a Workload belongs to a pod or to what it follows; a pod can be created with any annotation."""
+    """Whether a Workload belongs to a pod or to its controllers; users can set any annotation on a pod."""
     owners = {one.get("uid") for one in value_at(workload, ("metadata", "ownerReferences"), [])}
     owners |= {value_at(workload, ("metadata", "labels", policy.names.job_uid))}
     owners.discard(None)
@@ -97,7 +97,7 @@ async def _belongs_to_pod(
 
 
 async def _follows_queued(pod: JsonObject, namespace: str, policy: Policy, lookups: ClusterLookups) -> bool:
-    """Whether a pod follows a job that is queued, whatever the pod and the job ask for by now."""
+    """Whether a pod follows a job that is queued."""
     async for owner in _controllers(pod, namespace, policy, lookups):
         if policy.manage_jobs_without_queue_name or get_queue_name(owner, policy.names):
             return True
@@ -107,7 +107,7 @@ async def _follows_queued(pod: JsonObject, namespace: str, policy: Policy, looku
 async def _controllers(
     pod: JsonObject, namespace: str, policy: Policy, lookups: ClusterLookups
 ) -> AsyncIterator[JsonObject]:
-    """The controller of a pod, that of the controller, and so on, as long as their kinds are followed."""
+    """Yield the controller of a pod, the controller of that controller, and so on, of known kinds."""
     current = pod
     for _ in range(MAX_OWNER_DEPTH):
         reference = get_controller(current)

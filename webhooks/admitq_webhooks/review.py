@@ -1,7 +1,7 @@
-"""AdmissionReview in and out: bytes to a request, a verdict to bytes.
+"""Decodes AdmissionReview requests, and encodes verdicts as responses.
 
-Whatever comes in, the answer is a valid review with the uid that was asked with, or status 400 where there
-is no uid to answer to. A review never ends in a server error: the API server would take it for an outage.
+Each request gets a valid review with its uid, or status 400 if it has no uid. A review never ends in a server
+error, which the API server would treat as an outage of the webhook.
 """
 
 import base64
@@ -25,10 +25,10 @@ _OPERATIONS: Final = ("CREATE", "UPDATE", "DELETE", "CONNECT")
 
 
 class InvalidReview(ValueError):
-    """What came is not an AdmissionReview that can be answered.
+    """The body is not a valid AdmissionReview.
 
     Attributes:
-        uid: of the request, as far as it could be read; empty otherwise.
+        uid: the uid of the request; empty if it could not be read.
     """
 
     def __init__(self, message: str, uid: str = "") -> None:
@@ -37,12 +37,12 @@ class InvalidReview(ValueError):
 
 
 NO_USER: Final = User("", "", (), ())
-"""The user of a review that names none; such a user may do nothing."""
+"""The user of a review without a user; it has no permissions."""
 
 
 @dataclass(frozen=True, slots=True)
 class AdmissionRequest:
-    """What the API server asks about.
+    """The request of an AdmissionReview.
 
     Attributes:
         uid: of the request, not of the object; repeated in the answer.
@@ -52,10 +52,10 @@ class AdmissionRequest:
         kind: of the object.
         namespace: of the object; empty for cluster-scoped kinds.
         subresource: ``status`` and so on; empty for the object itself.
-        dry_run: nothing will be stored; answers are the same, and nothing is ever written for an answer.
-        obj: the object as it would be; empty on DELETE.
-        old: the object as it is; empty on CREATE.
-        user: the account that makes the request; without a name where the review gives none.
+        dry_run: whether the object will not be stored; the answer does not depend on it.
+        obj: the new object; empty on DELETE.
+        old: the stored object; empty on CREATE.
+        user: the account that sends the request; without a name if the review has none.
     """
 
     uid: str
@@ -76,8 +76,8 @@ class Allowed:
     """The object may be stored.
 
     Attributes:
-        changed: the object as it should be stored; None leaves it byte for byte as it came.
-        warnings: what the user should know anyway.
+        changed: the object to store instead; None leaves the object as it is.
+        warnings: warnings for the user.
     """
 
     changed: JsonObject | None = None
@@ -86,14 +86,14 @@ class Allowed:
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """The object may not be stored, for these reasons."""
+    """The object may not be stored because of these errors."""
 
     errors: tuple[FieldError, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """No verdict could be reached; the same request may go through later."""
+    """No verdict could be reached; the same request may succeed later."""
 
     message: str
     code: int = 500
@@ -156,7 +156,7 @@ def _texts(values: object) -> tuple[str, ...]:
 
 
 def encode_verdict(request: AdmissionRequest, verdict: Verdict) -> bytes:
-    """Say the verdict as a review."""
+    """Return the body of the review with the verdict."""
     match verdict:
         case Allowed(changed, warnings):
             response: dict[str, Any] = {"uid": request.uid, "allowed": True}
@@ -185,7 +185,7 @@ def encode_verdict(request: AdmissionRequest, verdict: Verdict) -> bytes:
 
 
 def encode_rejection(uid: str, message: str, code: int, reason: str) -> bytes:
-    """Refuse a review without having looked at its object."""
+    """Return the body of a review that rejects a request for another reason than its object."""
     status = {"code": code, "reason": reason, "message": _shorten(message)}
     return _encode_review({"uid": uid, "allowed": False, "status": status})
 

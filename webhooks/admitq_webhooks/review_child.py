@@ -1,8 +1,9 @@
-"""The process that reviews large objects, and the messages between it and the process that serves.
+"""The child process that reviews large objects, and its messages from and to the serving process.
 
-Parsing an object of some megabytes holds the interpreter for hundreds of milliseconds, in a thread too. In a
-process of its own it delays no other review. The child reviews one object after another by the same handlers,
-and asks its parent for every lookup, so that both know the cluster alike. It ends when its parent does.
+Parsing an object of some megabytes blocks the interpreter for hundreds of milliseconds, even in a thread. In
+a child process it delays no other review. The child reviews one object after the other with the same
+handlers. It asks its parent for every lookup, so that both have the same view of the cluster. It ends when
+its parent ends.
 """
 
 import asyncio
@@ -31,12 +32,12 @@ LENGTH_BYTES: Final = 4
 """Each message is preceded by its length in bytes, in big-endian order."""
 
 _NICENESS: Final = 5
-"""Where processors are scarce, the process that answers all other reviews comes first."""
+"""Niceness of the child: on a busy machine, the process that answers all other reviews has priority."""
 
 
 @dataclass(frozen=True, slots=True)
 class StartMessage:
-    """First message to the child: what decides its policy."""
+    """First message to the child: the configuration that decides its policy."""
 
     configuration: Configuration
     gates: FeatureGates
@@ -44,7 +45,7 @@ class StartMessage:
 
 @dataclass(frozen=True, slots=True)
 class ReviewMessage:
-    """Message to the child: review this body, which came to this path."""
+    """Message to the child: review this body of a request to this path."""
 
     path: str
     body: bytes
@@ -52,7 +53,7 @@ class ReviewMessage:
 
 @dataclass(frozen=True, slots=True)
 class LookupMessage:
-    """Message of the child: call this method of the lookups."""
+    """Message of the child: call this method of ``ClusterLookups``."""
 
     method: str
     arguments: tuple[Any, ...]
@@ -60,7 +61,7 @@ class LookupMessage:
 
 @dataclass(frozen=True, slots=True)
 class LookupResult:
-    """Message to the child: what the lookup returned, or why it failed."""
+    """Message to the child: the result of the lookup, or the reason of its failure."""
 
     value: Any = None
     failed: str | None = None
@@ -68,12 +69,13 @@ class LookupResult:
 
 @dataclass(frozen=True, slots=True)
 class ReviewAnswer:
-    """Message of the child: the response to the body; the next may come.
+    """Message of the child: the response; the child is ready for the next body.
 
     Attributes:
-        response: what the API server gets.
-        is_allowed: whether the object may be stored; None if the body was no review.
-        unexpected_errors: how many unexpected exceptions the child has logged, for its parent to count.
+        response: the response for the API server.
+        is_allowed: whether the object may be stored; None if the body was not a review.
+        unexpected_errors: the number of unexpected exceptions that the child has logged; its parent counts
+            them.
     """
 
     response: HttpResponse
@@ -91,7 +93,7 @@ def encode(message: Message) -> bytes:
 
 
 def decode(encoded: bytes) -> Message:
-    """Return the message that these bytes, without its length, stand for."""
+    """Return the message from its bytes without the length."""
     # Both ends are processes of one program and one account, and no other process can write to the socket.
     return cast("Message", pickle.loads(encoded))  # noqa: S301
 
@@ -101,10 +103,10 @@ class ParentEnded(Exception):
 
 
 class ByteStream(Protocol):
-    """Bytes to and from the parent."""
+    """A stream of bytes to and from the parent."""
 
     def read(self, size: int, /) -> bytes:
-        """Wait for so many bytes; fewer if the parent has closed its end."""
+        """Wait for ``size`` bytes; return fewer if the parent has closed its end."""
         ...
 
     def write(self, data: bytes, /) -> int:
@@ -117,7 +119,7 @@ class ByteStream(Protocol):
 
 
 class ParentChannel:
-    """The child's end: it blocks, for the child has nothing else to do."""
+    """The child's end of the socket; its calls block, because the child has no other work."""
 
     def __init__(self, stream: ByteStream) -> None:
         self._stream = stream
@@ -147,7 +149,7 @@ class ParentChannel:
 
 
 class ParentLookups:
-    """The lookups of the parent."""
+    """Lookups that the parent makes for the child."""
 
     def __init__(self, channel: ParentChannel) -> None:
         self._channel = channel
@@ -218,7 +220,7 @@ async def serve_reviews(channel: ParentChannel, policy: Policy, known: tuple[Int
         except ParentEnded:
             return
         if not isinstance(asked, ReviewMessage):
-            raise TypeError(f"a child is asked to review, and not sent a {type(asked).__name__}")
+            raise TypeError(f"the child got a {type(asked).__name__} instead of a ReviewMessage")
         verdicts.clear()
         failures.clear()
         response = await handlers[asked.path](HttpRequest("POST", asked.path, body=asked.body))
@@ -226,7 +228,7 @@ async def serve_reviews(channel: ParentChannel, policy: Policy, known: tuple[Int
 
 
 def main() -> None:
-    """Serve the parent, which holds the other end of the socket that is standard input here."""
+    """Run the child; standard input is its end of the socket to the parent."""
     reduce_collections()
     logs.configure(component="webhook")
     os.nice(_NICENESS)

@@ -1,4 +1,4 @@
-"""Which path answers for which kind, and the webhook configurations that make the API server ask there."""
+"""The paths and handlers of all admission webhooks, and the rules of the webhook configurations."""
 
 import asyncio
 import time
@@ -37,19 +37,19 @@ from admitq_webhooks.validate import jobs as validate_jobs
 from admitq_webhooks.validate.syntax import is_being_deleted
 
 REVIEW_SECONDS: Final = 5.0
-"""Longest time for a verdict; the API server waits 10 s, so that it gets a reason and not a timeout."""
+"""Longest time for a verdict. The API server waits for 10 s, so it gets an error with a reason in time."""
 
 Verb = Literal["mutate", "validate"]
 Review = Callable[[AdmissionRequest], Awaitable[Verdict]]
 PodCheck = Callable[[AdmissionRequest, Policy, ClusterLookups], Awaitable[list[FieldError]]]
 ReviewObserver = Callable[[str, bool, float], None]
-"""Told of each review: its path, whether it was allowed, and the seconds it took."""
+"""Called after each review with its path, whether the object was allowed, and the seconds of the review."""
 
 SCALE: Final = "scale"
-"""The subresource by which ``kubectl scale`` and autoscalers change numbers of replicas."""
+"""The subresource by which ``kubectl scale`` and autoscalers change the number of replicas."""
 
 RESIZE: Final = "resize"
-"""The subresource by which requests of running pods are changed in place."""
+"""The subresource by which the requests of running pods change in place."""
 
 CREATE: Final = ("CREATE",)
 CREATE_UPDATE: Final = ("CREATE", "UPDATE")
@@ -57,19 +57,19 @@ CREATE_UPDATE: Final = ("CREATE", "UPDATE")
 
 @dataclass(frozen=True, slots=True)
 class WebhookRoute:
-    """One webhook: what the API server asks about, and where.
+    """One webhook: its kind, its rules and its path.
 
     Attributes:
         verb: mutate or validate.
-        group: of the kind; empty for the core API.
-        version: of the kind.
-        kind: of the objects.
-        resources: plural names, with subresources where those are asked about too.
-        operations: what is done to the objects.
-        frameworks: those of which one must be switched on for anything to be done; none if it always applies.
-        is_of_users: whether the objects are jobs or pods of users, to which the namespace selector of managed
+        group: the API group of the kind; empty for the core group.
+        version: the API version of the kind.
+        kind: the kind of the objects.
+        resources: plural names, with the reviewed subresources.
+        operations: the reviewed operations.
+        frameworks: the webhook applies if one of these is enabled; empty if it always applies.
+        is_for_jobs: whether the objects are jobs or pods of users, to which the namespace selector of managed
             jobs applies.
-        aspect: what it reviews of the kind, where that is not all.
+        aspect: the reviewed part of the kind; empty for the whole object.
     """
 
     verb: Verb
@@ -83,20 +83,20 @@ class WebhookRoute:
     aspect: str = ""
 
     def is_for(self, request: AdmissionRequest) -> bool:
-        """Whether it is meant for what a request is about: the object, or how many replicas it has."""
+        """Whether the webhook is for the kind of a request, or for its Scale."""
         if request.subresource == SCALE and f"{self.resources[0]}/{SCALE}" in self.resources:
             return (request.group, request.kind) == ("autoscaling", "Scale")
         return (request.group, request.version, request.kind) == (self.group, self.version, self.kind)
 
     def path(self, names: Names) -> str:
-        """Where it answers."""
+        """Return the path of the webhook."""
         path = names.webhook_path(self.verb, self.group, self.version, self.kind)
         return f"{path}-{self.aspect}" if self.aspect else path
 
     def to_dict(self, names: Names) -> dict[str, Any]:
-        """Return what a webhook configuration says about it, besides where the server is.
+        """Return the entry of the webhook configuration, without the address of the server.
 
-        ``namespaceSelector`` tells which selector applies: that of managed ``jobs``, or none for ``core``.
+        ``namespaceSelector`` is ``jobs`` for the selector of managed jobs, or ``core`` for no selector.
         """
         return {
             "name": f"{self.verb[0]}{self.kind.lower()}{self.aspect}.{names.group}",
@@ -133,12 +133,12 @@ _OWN_KINDS: Final[tuple[tuple[Verb, str, tuple[str, ...], tuple[str, ...]], ...]
 _RESIZE_ROUTE: Final = WebhookRoute(
     "validate", "", "v1", "Pod", (f"pods/{RESIZE}",), ("UPDATE",), is_for_jobs=True, aspect=RESIZE
 )
-"""Pods of every kind of job are resized by the same rule."""
+"""The same rule applies to resizes of pods of every kind of job."""
 
 _MARK_ROUTE: Final = WebhookRoute(
     "validate", "", "v1", "Pod", ("pods", "pods/status"), ("UPDATE",), is_for_jobs=True, aspect="marks"
 )
-"""Pods of every kind of job keep their marks, whether or not pods can be queued themselves."""
+"""The marks of pods of every kind of job are protected, whether or not plain pods are queued."""
 
 
 def webhook_routes(names: Names, integrations: Iterable[Integration]) -> tuple[WebhookRoute, ...]:
@@ -166,7 +166,7 @@ def webhook_routes(names: Names, integrations: Iterable[Integration]) -> tuple[W
 
 
 def webhook_rules(names: Names, integrations: Iterable[Integration]) -> dict[str, list[dict[str, Any]]]:
-    """Return what the webhook configurations say, under ``mutating`` and ``validating``."""
+    """Return the entries of the webhook configurations, under ``mutating`` and ``validating``."""
     every = webhook_routes(names, integrations)
     return {
         "mutating": [one.to_dict(names) for one in every if one.verb == "mutate"],
@@ -185,13 +185,13 @@ def review_handlers(
     """Return the handler of each path.
 
     Args:
-        policy: what is managed, and which kinds of jobs are switched on.
+        policy: what is managed, and which kinds of jobs are enabled.
         lookups: lookups.
-        registered: every kind of job there is. One that is switched off is answered without looking, so that
-            a webhook configuration that names it does no harm.
-        observe: told of each review.
-        errors: takes the exceptions that no review should raise. The API server gets an answer all the same,
-            with status 500, and rejects the request with it whatever the failure policy of the webhook is.
+        registered: all kinds of jobs. The handlers of disabled kinds allow every object, in case a webhook
+            configuration names such a kind.
+        observe: called after each review.
+        errors: reports unexpected exceptions. The API server gets an answer with status 500, and rejects the
+            request, whatever the failure policy of the webhook is.
     """
     names, gates = policy.names, policy.gates
     registered = tuple(registered)
@@ -252,7 +252,7 @@ def _job_review(verb: Verb, integration: Integration, policy: Policy, lookups: C
         namespace = request.namespace
         if policy.is_namespace_excluded(namespace):
             return Allowed()
-        # What the stored object is counts too: a change must not take it out of our sight.
+        # The stored object counts, too: an update must not make a managed job unmanaged.
         states = (request.obj, request.old) if verb == "validate" and request.old else (request.obj,)
         if not any(integration.may_manage(one, policy.names) for one in states):
             return Allowed()
@@ -263,7 +263,7 @@ def _job_review(verb: Verb, integration: Integration, policy: Policy, lookups: C
             return Allowed()
         if verb == "mutate":
             if lets_deleted_go and is_being_deleted(request.old):
-                # Its owner may be gone already; that must not keep its finalizers from being taken off.
+                # The owner may not exist any more. This must not prevent the removal of finalizers.
                 return Allowed()
             before = request.old or None
             changed = await mutate_jobs.mutate_job(
@@ -311,14 +311,14 @@ def _pod_review(check: PodCheck, policy: Policy, lookups: ClusterLookups) -> Rev
 async def _expand_scale(
     request: AdmissionRequest, integration: Integration, lookups: ClusterLookups
 ) -> AdmissionRequest | None:
-    """Take a change of the number of replicas for one of the object itself; None if that is gone."""
+    """Convert a request for a Scale into one for the object itself; None if the object does not exist."""
     path = integration.webhook.scale_field or ()
     name = value_at(request.obj, ("metadata", "name"), "")
     found = await lookups.get_object(*integration.gvk, request.namespace, name)
     if found is None:
         return None
     old, new = (
-        # No replicas at all are left out of a Scale.
+        # A Scale with 0 replicas has no field spec.replicas.
         with_value(found, path, value_at(one, ("spec", "replicas"), 0))
         for one in (request.old, request.obj)
     )
@@ -332,7 +332,7 @@ async def _allow(_: AdmissionRequest) -> Verdict:
 def _new_unless_deleted(
     request: AdmissionRequest, validate: Callable[[Mapping[str, Any]], list[FieldError]]
 ) -> list[FieldError]:
-    """What is wrong with a new object, or with a changed one and not with the stored one already."""
+    """Return the errors of a new object, or those of a changed object that the stored one does not have."""
     if request.operation == "CREATE":
         return validate(request.obj)
     if is_being_deleted(request.old):
@@ -372,7 +372,7 @@ def _handler(
 
 
 def _describe_request(asked: AdmissionRequest) -> str:
-    """What a review is about, for the log."""
+    """Return kind, namespace and name of the reviewed object, for the log."""
     name = value_at(asked.obj, ("metadata", "name"), "")
     return f"{asked.kind} {asked.namespace}/{name}"
 
@@ -384,7 +384,7 @@ async def _review(
         expected = f"{webhook.group}/{webhook.version} {webhook.kind}"
         return Failed(f"this webhook is for {expected}; correct its configuration", 400, "BadRequest")
     if asked.operation not in webhook.operations:
-        # Asked by a configuration that is not ours: what is right on creation may be wrong later.
+        # Another webhook configuration sent this operation. Changes for creations may be wrong for it.
         return Allowed()
     try:
         async with asyncio.timeout(REVIEW_SECONDS):
@@ -395,6 +395,6 @@ async def _review(
         return Failed(f"{error}; try again", 503, "ServiceUnavailable")
     except TimeoutError:
         return Failed("no verdict in time; try again", 504, "Timeout")
-    except Exception as error:  # noqa: BLE001 one object must not end the process that answers for all others
+    except Exception as error:  # noqa: BLE001 one object must not end the process that reviews all objects
         errors.report(ErrorPart.REVIEW, error, _describe_request(asked), route)
         return Failed("internal error; the log of the webhook says more")

@@ -1,1 +1,1 @@
-"""Maps what happens to workloads and queues to the metric series that it changes."""
+"""Updates of metric series after events of workloads and queues."""

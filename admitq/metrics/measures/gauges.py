@@ -1,4 +1,4 @@
-"""Gauges of workloads, counted each time that metrics are read."""
+"""Gauges of workloads, which are set before each scrape."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -15,7 +15,7 @@ from admitq_api.json_objects import JsonObject
 
 @dataclass(frozen=True, slots=True)
 class PendingWorkloads:
-    """Where the core's pending workloads are read, each time that metrics are read.
+    """Reads the pending workloads of the core before each scrape.
 
     Args:
         waiting: all pending workloads.
@@ -57,7 +57,7 @@ class WorkloadGauges:
         self._counts.put(value, obj)
 
     def workload_deleted(self, key: ObjectKey) -> None:
-        """Do not count a Workload any more."""
+        """Stop counting a Workload."""
         self._counts.remove(key)
 
     def _set_pending_by_local_queue(self) -> None:

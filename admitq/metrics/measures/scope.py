@@ -1,4 +1,4 @@
-"""What all measures share: which objects have series, and how values appear in them."""
+"""Common parts of all measures: which objects have series, and the units of values."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -40,30 +40,30 @@ class MeasureScope:
 
 
 def metric_amount(resource: str, amount: int) -> float:
-    """An amount as metrics carry it: CPU in cores, everything else in its unit, no limit as infinite."""
+    """Return an amount in the unit of metrics: CPU in cores, other resources unchanged, unlimited as +Inf."""
     if amount >= UNLIMITED:
         return INFINITE
     return amount / _MILLI if resource == "cpu" else float(amount)
 
 
 def metric_share(share: Share) -> float:
-    """A weighted share as metrics carry it: exact; not a number while a weight of 0 borrows."""
+    """Return a weighted share as a metric: exact; NaN while a weight of 0 borrows."""
     return float("nan") if share.infinite else float(share.amount)
 
 
 def add_custom_labels(custom: Labels, **labels: str) -> Labels:
-    """Labels that name an object, followed by custom labels."""
+    """Return labels that name an object, followed by custom labels."""
     return (*labels.items(), *custom)
 
 
 def local_queue_of(workload: JsonObject) -> ObjectKey:
-    """The LocalQueue that a Workload names."""
+    """Return the LocalQueue that a Workload names."""
     metadata = workload["metadata"]
     return ObjectKey(metadata.get("namespace", ""), (workload.get("spec") or {}).get("queueName", ""))
 
 
 def conditions_of(workload: JsonObject) -> list[conditions.Condition]:
-    """The conditions of a Workload."""
+    """Return the conditions of a Workload."""
     return (workload.get("status") or {}).get("conditions") or []
 
 

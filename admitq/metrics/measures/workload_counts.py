@@ -1,4 +1,4 @@
-"""How many workloads are finished, admitted or neither, kept up to date with each change of a Workload."""
+"""Numbers of workloads that are finished, admitted or neither, updated with each change of a Workload."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -19,12 +19,12 @@ class WorkloadState:
 
     queue: ObjectKey
     reserved_in: str
-    """The ClusterQueue whose quota it holds, or held when it finished; empty if none."""
+    """The ClusterQueue whose quota the workload holds, or held when it finished; empty if none."""
     finished: bool
     unadmitted: tuple[str, str] | None
     is_admitted: bool
     custom_labels: Labels
-    """Its custom labels."""
+    """The custom labels of the workload."""
 
 
 _FINISHED, _UNADMITTED = "finished_workloads", "unadmitted_workloads"
@@ -56,7 +56,7 @@ class WorkloadCounts:
         self._counts[state] += 1
 
     def remove(self, key: ObjectKey) -> None:
-        """Do not count a workload any more."""
+        """Stop counting a workload."""
         state = self._states.pop(key, None)
         if state is not None:
             self._counts[state] -= 1
@@ -64,7 +64,7 @@ class WorkloadCounts:
                 del self._counts[state]
 
     def custom_labels_of(self, key: ObjectKey) -> Labels:
-        """The custom labels of a Workload."""
+        """Return the custom labels of a Workload."""
         state = self._states.get(key)
         return self._custom_of(None) if state is None else state.custom_labels
 
@@ -72,11 +72,11 @@ class WorkloadCounts:
         return tuple(self._metrics.labels_from_object("pending_workloads", LabelSource.WORKLOAD, obj).items())
 
     def admitted(self) -> Iterator[tuple[WorkloadState, int]]:
-        """How many workloads are admitted and have not finished, by their state."""
+        """Return the numbers of workloads that are admitted and have not finished, by state."""
         return ((state, count) for state, count in self._counts.items() if state.is_admitted)
 
     def counts(self, cluster_queue_of: Callable[[ObjectKey], str | None]) -> dict[str, Counter[Labels]]:
-        """How many workloads are finished, and how many are not admitted, by series and labels."""
+        """Return the numbers of finished and of unadmitted workloads, by series and labels."""
         of_cluster_queues = {_FINISHED: Counter[Labels](), _UNADMITTED: Counter[Labels]()}
         of_local_queues = {_FINISHED: Counter[Labels](), _UNADMITTED: Counter[Labels]()}
         for state, count in self._counts.items():

@@ -9,7 +9,7 @@ import pytest
 from admitq.core.model import LabelSelector, SelectorOperator, SelectorRequirement
 from admitq.integrations.base import accept_every_child
 from admitq.integrations.kinds.job import JOB
-from admitq_webhooks.mutate.jobs import mutate_job
+from admitq_webhooks.mutate import jobs
 from admitq_webhooks.routes import review_handlers
 from tests.unit.webhooks.job_requests import DEFAULTS, GROUP_KIND, a_group, deleted, managed, owned_by
 from tests.unit.webhooks.support import (
@@ -186,7 +186,7 @@ async def test_job_for_another_cluster_is_not_run_here(
     spec: dict[str, Any] = {"managedBy": managed_by} if managed_by else {}
     job = a_job(labels={QUEUE: "q"}, **spec)
     integration = options.get("integrations", (JOB,))[0]
-    changed = await mutate_job(
+    changed = await jobs.mutate_job(
         job,
         "team",
         integration,

@@ -150,7 +150,11 @@ async def test_large_objects_get_the_same_answers_from_the_child() -> None:
             FakeLookups(),
             id="review fails in the child",
         ),
-        pytest.param(COMMAND, FakeLookups(namespaces=None), id="lookup fails"),  # type: ignore[reportArgumentType]
+        pytest.param(
+            COMMAND,
+            FakeLookups(namespaces=None),  # type: ignore[reportArgumentType]
+            id="lookup fails",
+        ),
     ],
 )
 async def test_unexpected_error_in_large_review_is_counted_by_route(

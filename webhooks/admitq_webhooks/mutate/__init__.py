@@ -1,1 +1,1 @@
-"""What is changed in objects on their way in."""
+"""Changes of the mutating webhooks."""

@@ -1,6 +1,6 @@
-"""What a job gets: its queue and priority class, its suspension, who runs it, and what its kind adds.
+"""Mutation of jobs: default queue and priority class, suspension, ``managedBy``, and changes of the kind.
 
-Every step holds when it is repeated, so the API server may ask again after other webhooks changed the job.
+Every step is idempotent, because the API server may call the webhook again after another webhook.
 """
 
 from admitq.integrations.base import Integration
@@ -27,19 +27,21 @@ async def mutate_job(
 ) -> JsonObject:
     """Return the job as it should be stored.
 
-    One that makes no pods stays as it is. One that is not ours gets what its kind gives to any, and the
-    default class, so that it has it when it comes to be queued; but not if its owners had to be asked for,
-    for that is too much for each pod of a cluster. One that follows a queued ancestor gets what its kind
-    gives to such, and no defaults. A new job follows it only if ``user``, who creates it, may say so:
-    otherwise its controller reference is stored as that of a plain owner, and the job is queued itself.
+    A job that creates no pods does not change. A job that is not managed gets the changes of its kind for all
+    jobs. It also gets the default priority class, for the case that it is queued later. It does not get the
+    class if lookups of its owners were necessary, because this would be too expensive for each pod of a
+    cluster.
 
-    ``before`` is the job as it is stored, None of a new one. What is up can get neither a queue nor a class,
-    so that it gets no default: else no change of it would be accepted any more. But it keeps the default
-    class, for whoever replaces it need not know that it had been given one.
+    A job with a queued ancestor gets the changes of its kind for such jobs, and no defaults. A new job only
+    counts as such if ``user`` may set its controller reference. Otherwise the ``controller`` flag is removed,
+    and the job is queued itself.
+
+    ``before`` is the stored job; None for a new job. A running job gets no default queue or class, because
+    validation would reject all its updates. It keeps a default class that the update would remove.
 
     Raises:
-        AncestryUnknown: whether the job follows a queued ancestor cannot be told.
-        LookupFailed: the cluster cannot be asked.
+        AncestryUnknown: the ancestors of the job cannot be determined.
+        LookupFailed: an object or a permission cannot be read.
     """
     if integration.lifecycle.is_ignored(job):
         return job
@@ -98,7 +100,7 @@ def _with_default_class(
 def _delegate_to_dispatcher(
     job: JsonObject, namespace: str, integration: Integration, policy: Policy, lookups: ClusterLookups
 ) -> JsonObject:
-    """A job that is to run in another cluster is run here by nobody, unless it says itself who runs it."""
+    """Set ``managedBy`` of a job for another cluster to the dispatcher, unless the job has a value."""
     names, path = policy.names, integration.delegation.managed_by_path
     if path is None or not policy.gates.is_enabled(Gate.MULTIKUEUE):
         return job

@@ -1,4 +1,4 @@
-"""What our own kinds get on creation beyond the defaults of their schemas."""
+"""Changes of our own kinds on creation, besides the defaults of their schemas."""
 
 from typing import Any, cast
 
@@ -8,7 +8,7 @@ from admitq_api.labels import Names
 
 
 def add_finalizer(obj: JsonObject, names: Names) -> JsonObject:
-    """Return the object held by our finalizer, so that it outlives its use."""
+    """Return the object with the finalizer, which keeps it until it is not used any more."""
     found = object_at(obj, ("metadata",)).get("finalizers")
     finalizers = cast("list[Any]", found) if isinstance(found, list) else []
     if names.finalizer in finalizers:
@@ -17,7 +17,7 @@ def add_finalizer(obj: JsonObject, names: Names) -> JsonObject:
 
 
 def mutate_workload(obj: JsonObject, gates: FeatureGates) -> JsonObject:
-    """Return the Workload without its minimum counts, where partial admission is switched off."""
+    """Return the Workload, without minimum counts if partial admission is disabled."""
     pod_sets = aligned_objects_at(obj, ("spec", "podSets"))
     if gates.is_enabled(Gate.PARTIAL_ADMISSION) or not any("minCount" in pod_set for pod_set in pod_sets):
         return obj

@@ -1,1 +1,1 @@
-"""What is refused of objects on their way in."""
+"""Rules of the validating webhooks."""

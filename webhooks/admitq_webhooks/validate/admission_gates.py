@@ -1,4 +1,4 @@
-"""The annotation that holds a job back until others have agreed: a list of names, each taken off in turn."""
+"""Rules of the annotation with admission gates: a job waits until other programs have removed all gates."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,14 +15,14 @@ _PATH: Final = re.compile(r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+")
 
 
 def validate_create(obj: Mapping[str, Any], names: Names) -> Iterator[FieldError]:
-    """Check the form of the list."""
+    """Check the syntax of the gates."""
     yield from _errors(list_gates(obj, names), (), _path(names))
 
 
 def validate_update(old: Mapping[str, Any], new: Mapping[str, Any], names: Names) -> Iterator[FieldError]:
-    """Check that gates were at most taken off.
+    """Check that an update only removes gates.
 
-    The form of stored gates is left alone, so that each can be taken off without the others.
+    The syntax of stored gates is not checked, so that each gate can be removed separately.
     """
     path = _path(names)
     before, after = list_gates(old, names), list_gates(new, names)
@@ -44,7 +44,7 @@ def _path(names: Names) -> ErrorPath:
 
 
 def _errors(gates: Sequence[str], stored: Sequence[str], path: ErrorPath) -> Iterator[FieldError]:
-    """Check the form of gates, except what the stored list has in the same way."""
+    """Check the syntax of gates that the stored list does not contain."""
     for gate in gates:
         if gate in stored:
             continue

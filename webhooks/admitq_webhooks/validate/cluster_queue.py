@@ -1,4 +1,4 @@
-"""Rules of ClusterQueues that their schema cannot say."""
+"""Rules of ClusterQueues that their schema cannot express."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -22,7 +22,7 @@ def validate_create(cluster_queue: JsonObject, gates: FeatureGates) -> list[Fiel
 
 
 def validate_update(old: JsonObject, new: JsonObject, gates: FeatureGates) -> list[FieldError]:
-    """Check a change. One that is being deleted is let go, whatever it says."""
+    """Check an update. All updates of a ClusterQueue that is being deleted are allowed."""
     if is_being_deleted(old):
         return []
     before, after = object_at(old, ("spec",)), object_at(new, ("spec",))
@@ -53,7 +53,7 @@ def _flavor_names(spec: JsonObject) -> list[str]:
 def _unchanged_flavor_lists(
     before: JsonObject, after: JsonObject, gates: FeatureGates
 ) -> Mapping[str, frozenset[str]]:
-    """The lists of flavors by check that stay as they are, where the ClusterQueue names the same flavors."""
+    """Return the stored ``onFlavors`` by check; nothing if the flavors of the ClusterQueue change."""
     same_flavors = frozenset(_flavor_names(before)) == frozenset(_flavor_names(after))
     if not same_flavors or gates.is_enabled(Gate.REJECT_UPDATES_WITH_INVALID_ON_FLAVORS):
         return {}

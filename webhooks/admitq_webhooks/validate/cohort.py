@@ -1,4 +1,4 @@
-"""Rules of Cohorts that their schema cannot say."""
+"""Rules of Cohorts that their schema cannot express."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,7 +11,7 @@ from admitq_webhooks.validate.syntax import check_text
 
 
 def validate(cohort: Mapping[str, Any]) -> list[FieldError]:
-    """Check a Cohort. A cycle of parents is accepted: it stops admission until it is broken."""
+    """Check a Cohort. A cycle of parents is accepted; it stops admission in these cohorts."""
     spec = object_at(cohort, ("spec",))
     parent = text_at(spec, ("parentName",))
     rules = QuotaRules(

@@ -1,4 +1,4 @@
-"""Rules that jobs of every kind obey, and those that a kind adds."""
+"""Rules of jobs: those of every kind, and those that a kind adds."""
 
 import re
 from collections import Counter
@@ -29,7 +29,7 @@ _IMMUTABLE: Final = "field is immutable"
 
 
 def validate_create(job: JsonObject, integration: Integration, policy: Policy) -> list[FieldError]:
-    """Check a new job; one that makes no pods, or is no member of one, is asked by its kind alone."""
+    """Check a new job. Only the rules of its kind apply to jobs without pods and to unmanaged pods."""
     names, own = policy.names, integration.webhook.validate_create(job, policy.kind_rules(job))
     if integration.lifecycle.is_ignored(job) or not _is_subject_to_rules(job, integration, names):
         return [*own]
@@ -54,11 +54,12 @@ def validate_update(
     lookups: ClusterLookups,
     workload: JsonObject | None = None,
 ) -> list[FieldError]:
-    """Check a change of a job, given the Workload it depends on. One that is being deleted is let go.
+    """Check an update of a job, given the Workload on which it depends.
 
-    No error of its kind that the stored job has keeps it from being suspended, or from staying so: a job that
-    cannot be stopped runs beyond its quota. A Job that was admitted with its minimum of pods has such an
-    error, for the minimum must be below its parallelism.
+    All updates of a job that is being deleted are allowed. Errors that the stored job has do not prevent an
+    update that suspends the job or leaves it suspended: a job that cannot be stopped would run beyond its
+    quota. A Job that was admitted with its minimum of pods has such an error, because the minimum must be
+    below its parallelism.
     """
     if is_being_deleted(old):
         return []
@@ -96,11 +97,11 @@ def validate_update(
 async def member_warnings(
     job: JsonObject, namespace: str, integration: Integration, policy: Policy, lookups: ClusterLookups
 ) -> tuple[str, ...]:
-    """Tell what is allowed and yet of no use: to have a member held whose owner is queued itself.
+    """Return a warning for a managed pod whose owner is queued: the pod itself is not queued.
 
     Raises:
-        AncestryUnknown: whether the job follows a queued ancestor cannot be told.
-        LookupFailed: the cluster cannot be asked.
+        AncestryUnknown: the ancestors of the pod cannot be determined.
+        LookupFailed: an owner cannot be read.
     """
     names = policy.names
     if (
@@ -115,7 +116,7 @@ async def member_warnings(
 
 
 def _is_subject_to_rules(job: JsonObject, integration: Integration, names: Names) -> bool:
-    """Whether rules of jobs apply: to all but objects that might have been members of one, and are not."""
+    """Whether the rules of jobs apply: to all jobs, and to managed pods."""
     return integration.composition is None or _label(job, names.managed) == "true"
 
 
@@ -246,10 +247,10 @@ def _elastic_update(old: JsonObject, new: JsonObject, names: Names) -> Iterator[
 def _request_increases(
     old: JsonObject, new: JsonObject, integration: Integration, policy: Policy
 ) -> Iterator[FieldError]:
-    """Reject what a running job asks for beyond what it ran with, if the configuration says so.
+    """Reject larger requests of a running job, if the configuration says so.
 
-    Pods, and jobs whose pods are queued one by one or in groups, get quota for what is new only. Elastic jobs
-    ask for the difference.
+    Pods, and jobs whose pods are queued singly or in groups, get quota for new pods only. Elastic jobs
+    request quota for the difference.
     """
     is_elastic = _annotation(new, policy.names.elastic_job) == "true" and integration.scaling.can_be_elastic
     if (
@@ -278,9 +279,9 @@ def job_pod_sets(job: JsonObject, integration: Integration, policy: Policy) -> l
 
 
 def _pod_sets(job: JsonObject, integration: Integration, policy: Policy) -> Iterator[FieldError]:
-    """Check that a Workload can stand for a job that is to be queued.
+    """Check that a managed job does not have more podsets than a Workload can have.
 
-    Some kinds say this themselves, in their own words (semantics, Per kind).
+    Some kinds check this themselves, with their own message (semantics, Per kind).
     """
     pod_sets = integration.list_pod_sets(job, policy.names)
     if len(pod_sets) > MAX_POD_SETS and policy.kind_rules(job).is_managed:
@@ -294,7 +295,7 @@ def _has_too_many_error(errors: Iterable[FieldError]) -> bool:
 
 
 def _largest_list_path(pod_sets: Sequence[PodSetTemplate]) -> ErrorPath:
-    """The list of the job that most of its podsets are elements of."""
+    """Return the path of the list that contains most podsets of the job."""
     lists = Counter(
         tuple(takewhile(lambda step: isinstance(step, str), one.template_path)) for one in pod_sets
     )
@@ -305,7 +306,7 @@ def _largest_list_path(pod_sets: Sequence[PodSetTemplate]) -> ErrorPath:
 def _new_pod_sets_errors(
     old: JsonObject, new: JsonObject, integration: Integration, policy: Policy
 ) -> Iterator[FieldError]:
-    """Check what the change adds: a job that was so before we looked at it can still be let go."""
+    """Return errors that the stored job does not have, so that a job with old errors can still be updated."""
     if not any(_pod_sets(old, integration, policy)):
         yield from _pod_sets(new, integration, policy)
 
@@ -326,5 +327,5 @@ def _topology(job: JsonObject, integration: Integration, policy: Policy) -> Iter
 def _new_topology_errors(
     old: JsonObject, new: JsonObject, integration: Integration, policy: Policy
 ) -> list[FieldError]:
-    """Check what the change adds: a job that was wrong before it came to us can still be relabelled."""
+    """Return errors that the stored job does not have, so that a job with old errors can still be updated."""
     return select_new_errors(_topology(new, integration, policy), _topology(old, integration, policy))

@@ -1,6 +1,6 @@
-"""Protected marks: names of ours on pods and jobs that decide what is charged.
+"""Protected marks: labels, annotations and gates of pods and jobs that decide what is charged.
 
-Pure functions. Which accounts may change a mark is decided in ``admitq_webhooks.mark_reviews``.
+Pure functions. ``admitq_webhooks.mark_reviews`` decides which accounts may change a mark.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -18,9 +18,9 @@ class ProtectedMark(NamedTuple):
     """A row of the table of marks.
 
     Attributes:
-        attribute: of ``Names``.
-        on_templates: whether jobs carry it in their pod templates too, while they are admitted.
-        by_users: whether users set it on new pods. Such a mark is protected on managed pods only.
+        attribute: the attribute of ``Names``.
+        on_templates: whether the pod templates of admitted jobs have the mark, too.
+        is_set_by_users: whether users set the mark on new pods. It is then protected on managed pods only.
     """
 
     attribute: str
@@ -43,7 +43,7 @@ MARKS: Final = (
     ProtectedMark("topology_gate", on_templates=True),
     ProtectedMark("elastic_gate", on_templates=True),
 )
-"""All protected marks of pods. Only gates of the last three rows can be lifted; the API refuses new gates."""
+"""All protected marks of pods. The gates can only be removed: the API server rejects new gates of a pod."""
 
 JOB_MARKS: Final = ("stopping",)
 """Protected annotations of jobs themselves."""
@@ -64,7 +64,7 @@ _GATES: Final = "schedulingGates"
 
 
 class _MarkLocation(NamedTuple):
-    """A place where a mark can be: of metadata, or, without a place, among the scheduling gates."""
+    """A map of the metadata that can contain a mark, or the scheduling gates if ``place`` is empty."""
 
     place: str
     key: str
@@ -79,8 +79,8 @@ def _locations(mark: ProtectedMark, names: Names) -> Iterator[_MarkLocation]:
 def changed_pod_marks(old: JsonObject, new: JsonObject, names: Names) -> list[ErrorPath]:
     """Return the protected marks that differ between two states of a pod.
 
-    A pod that is managed has all its marks, so that none can be added either. Other pods keep those that
-    only admitq sets: pods of elastic jobs carry such marks.
+    A managed pod has all its marks from the start, so no mark can be added either. On other pods, only marks
+    that admitq sets are protected: pods of elastic jobs have such marks.
     """
     is_managed = object_at(old, ("metadata", "labels")).get(names.managed) == "true"
     return [
@@ -93,7 +93,7 @@ def changed_pod_marks(old: JsonObject, new: JsonObject, names: Names) -> list[Er
 
 
 def is_charged_to_job(pod: JsonObject, names: Names) -> bool:
-    """Whether a pod is charged through its job: it names a podset, is not queued, and has not ended."""
+    """Whether a pod is charged to its job: it names a podset, is not managed itself, and has not ended."""
     labels = object_at(pod, ("metadata", "labels"))
     return names.podset in labels and labels.get(names.managed) != "true" and not has_ended(pod)
 
@@ -107,17 +107,17 @@ def changed_labels(old: JsonObject, new: JsonObject) -> set[str]:
 def removed_selection_fields(
     old: JsonObject, new: JsonObject, names: Names, selected: Collection[str] = ()
 ) -> list[ErrorPath]:
-    """Return what a change takes away of that by which the controller of a job counts a pod as its own.
+    """Return the changed fields by which the controller of a job finds a pod.
 
-    The controller replaces a pod that it does not find any more, and both would run. It goes by the
-    controller reference and by labels. Labels that controllers set have a prefix, by the conventions of
+    The controller would replace a pod that it does not find any more, and both pods would run. It finds pods
+    by the controller reference and by labels. Labels of controllers have a prefix, by the conventions of
     Kubernetes.
 
     Args:
         old: the stored pod.
-        new: the pod as it would be.
+        new: the changed pod.
         names: names of labels.
-        selected: keys of further labels, which the selector of the controller names.
+        selected: further keys of labels that the selector of the controller contains.
     """
     if not is_charged_to_job(old, names):
         return []
@@ -140,11 +140,11 @@ def _is_ours(key: str, names: Names) -> bool:
 def changed_job_marks(
     old: JsonObject, new: JsonObject, integration: Integration, names: Names
 ) -> list[ErrorPath]:
-    """Return the protected marks that a change of a job takes away or changes.
+    """Return the protected marks that an update of a job removes or changes.
 
-    The templates of a job that is suspended before or after the change are free: its pods do not run, and
-    the next start writes the marks again. Pods of some kinds get a template that is made of several fields:
-    of an object that the job wraps, and of what is added to it. Such templates are compared as a whole.
+    Templates of a job that is suspended before or after the update are not protected: its pods do not run,
+    and the next start writes the marks again. Pods of some kinds get a template from several fields, such as
+    an object that the job wraps and additions to it. Such templates are compared as a whole.
     """
     found = [
         _path(ErrorPath(), one)
@@ -157,7 +157,7 @@ def changed_job_marks(
     fields = [one for mark in MARKS if mark.on_templates for one in _locations(mark, names)]
     for pod_set in integration.list_pod_sets(old, names):
         if pod_set.name not in after:
-            # A podset that is gone makes no pods.
+            # A removed podset creates no pods.
             continue
         before, now = pod_set.get_template(old), after[pod_set.name]
         for one in fields:
@@ -175,7 +175,7 @@ def _changed_paths(old: JsonObject, new: JsonObject, field: _MarkLocation) -> li
 
 
 def _find_in(value: Any, path: ErrorPath, field: _MarkLocation) -> Iterator[tuple[ErrorPath, Any]]:
-    """Return each place of a mark at any depth: in a map of labels or annotations, or a list of gates."""
+    """Yield each path of a mark at any depth, in maps of labels or annotations or in lists of gates."""
     if isinstance(value, list):
         for index, item in enumerate(cast("list[Any]", value)):
             yield from _find_in(item, path.at(index), field)
@@ -188,7 +188,7 @@ def _find_in(value: Any, path: ErrorPath, field: _MarkLocation) -> Iterator[tupl
 
 
 def mark_errors(changed: list[ErrorPath], names: Names) -> list[FieldError]:
-    """Return what is said to an account that may not change these marks."""
+    """Return the errors for an account that may not change these marks."""
     allowed = (
         f"only {names.product}, the controllers that own the object, and accounts that may update "
         "workloads/status in this namespace may change or remove it"

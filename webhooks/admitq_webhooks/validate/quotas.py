@@ -1,4 +1,4 @@
-"""Resource groups, as ClusterQueues and Cohorts have them, and the weight in fair sharing."""
+"""Rules of the resource groups and the fair sharing weight of ClusterQueues and Cohorts."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -22,13 +22,13 @@ _QUANTITIES: Final = ("nominalQuota", "borrowingLimit", "lendingLimit")
 
 @dataclass(frozen=True, slots=True)
 class QuotaRules:
-    """What differs between the quotas of ClusterQueues and those of Cohorts.
+    """Rules that differ between the quotas of ClusterQueues and those of Cohorts.
 
     Attributes:
-        has_parent: whether the object belongs to a cohort; only then there is whom to borrow from or lend to.
-        parent: what the cohort is called in messages.
-        parent_field: the field that would name it.
-        lending_up_to_nominal: whether no more than the nominal quota may be lent.
+        has_parent: whether the object belongs to a cohort, with which it can borrow and lend.
+        parent: the word for the cohort in messages.
+        parent_field: the field with the name of the cohort.
+        lending_up_to_nominal: whether the lending limit may not exceed the nominal quota.
     """
 
     has_parent: bool
@@ -107,7 +107,7 @@ def _quota(quota: Mapping[str, Any], path: ErrorPath, rules: QuotaRules) -> Iter
         value = quota.get(name)
         if value is None:
             if name == "nominalQuota":
-                yield FieldError.required(path.at(name), "a quota needs an amount; 0 is one")
+                yield FieldError.required(path.at(name), "set an amount, such as 0")
             continue
         try:
             amounts[name] = parse_quantity(value)
@@ -133,7 +133,7 @@ def _quota(quota: Mapping[str, Any], path: ErrorPath, rules: QuotaRules) -> Iter
 
 
 def validate_fair_sharing(spec: Mapping[str, Any]) -> Iterator[FieldError]:
-    """Check the weight: 0, or so large that dividing by it makes sense."""
+    """Check the weight: 0, or greater than ``SMALLEST_WEIGHT``, so that shares can be divided by it."""
     weight = object_at(spec, ("fairSharing",)).get("weight")
     if weight is None:
         return

@@ -1,4 +1,4 @@
-"""Rules of ResourceFlavors that their schema cannot say."""
+"""Rules of ResourceFlavors that their schema cannot express."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Checks of the small parts that many objects share: labels, annotations, taints, tolerations, gates."""
+"""Checks of fields that many kinds share: labels, annotations, taints, tolerations and gates."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, Final
@@ -10,7 +10,7 @@ from admitq_api.syntax import check_label_value, check_qualified_name
 EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 OPERATORS: Final = ("Equal", "Exists")
 ANNOTATIONS_LIMIT: Final = 256 * 1024
-"""Bytes that all annotations of an object may take, keys and values together."""
+"""Most bytes of all annotations of an object, keys and values together."""
 
 
 def texts_at(container: object, path: Iterable[str | int]) -> list[str]:
@@ -19,14 +19,14 @@ def texts_at(container: object, path: Iterable[str | int]) -> list[str]:
 
 
 def is_being_deleted(stored: object) -> bool:
-    """Whether a stored object is being deleted. The object in a request cannot be trusted to say so."""
+    """Whether a stored object is being deleted. The object in a request must not decide this."""
     return bool(object_at(stored, ("metadata",)).get("deletionTimestamp"))
 
 
 def check_text(
     path: ErrorPath, value: object, check: Callable[[str], str | None], *, what: str = ""
 ) -> Iterator[FieldError]:
-    """Check a text against a rule that answers what is wrong."""
+    """Check a text by a function that returns the error."""
     if not isinstance(value, str):
         yield FieldError.invalid(path, value, f"{what or 'it'} must be a text")
     elif (wrong := check(value)) is not None:
@@ -34,7 +34,7 @@ def check_text(
 
 
 def find_duplicates(values: Iterable[str]) -> Iterator[tuple[int, str]]:
-    """Yield each place whose value was there before, with the value."""
+    """Yield the index and value of each repeated value."""
     seen: set[str] = set()
     for place, value in enumerate(values):
         if value in seen:
@@ -65,7 +65,7 @@ def check_annotations(values: Mapping[str, Any], path: ErrorPath) -> Iterator[Fi
 
 
 def check_tolerations(values: list[Mapping[str, Any]], path: ErrorPath) -> Iterator[FieldError]:
-    """Check tolerations by the rules that pods obey."""
+    """Check tolerations by the rules of pods."""
     for place, toleration in enumerate(values):
         at = path.at(place)
         key, value = text_at(toleration, ("key",)), text_at(toleration, ("value",))
@@ -93,7 +93,7 @@ def check_tolerations(values: list[Mapping[str, Any]], path: ErrorPath) -> Itera
 
 
 def check_taints(values: list[Mapping[str, Any]], path: ErrorPath) -> Iterator[FieldError]:
-    """Check taints by the rules that nodes obey."""
+    """Check taints by the rules of nodes."""
     for place, taint in enumerate(values):
         at = path.at(place)
         yield from check_text(at.at("key"), text_at(taint, ("key",)), check_qualified_name)
@@ -108,6 +108,6 @@ def check_taints(values: list[Mapping[str, Any]], path: ErrorPath) -> Iterator[F
 
 
 def check_exists(path: ErrorPath, value: str, names: Collection[str], remedy: str) -> Iterator[FieldError]:
-    """Check that a name is one of those that exist."""
+    """Check that a name exists."""
     if value not in names:
         yield FieldError.not_found(path, value, remedy)

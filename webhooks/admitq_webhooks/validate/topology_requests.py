@@ -1,4 +1,4 @@
-"""Rules of the annotations by which a pod template asks for a place in the topology."""
+"""Rules of the topology annotations of pod templates."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,9 +24,9 @@ class TemplateAnnotations(NamedTuple):
     """Annotations of one podset's template.
 
     Attributes:
-        annotations: of the template.
-        path: of those annotations in the job.
-        pods: how many the podset has.
+        annotations: the annotations of the template.
+        path: the path of the annotations in the job.
+        pods: the number of pods in the podset.
     """
 
     annotations: Mapping[str, Any]
@@ -37,7 +37,7 @@ class TemplateAnnotations(NamedTuple):
 def validate(
     templates: Sequence[TemplateAnnotations], names: Names, gates: FeatureGates, *, elastic: bool
 ) -> Iterator[FieldError]:
-    """Check the requests of all podsets of a job, each by itself and together."""
+    """Check the topology requests of all podsets of a job, singly and together."""
     for template in templates:
         yield from _one_kind(template, names)
         yield from _slices(template, names)

@@ -1,4 +1,4 @@
-"""Rules of Workloads that their schema cannot say, for the object and for its status."""
+"""Rules of Workloads and their status that the schema cannot express."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -21,11 +21,11 @@ from admitq_webhooks.validate.syntax import (
 )
 
 PODS: Final = "pods"
-"""The resource that counts pods themselves; it is derived, never asked for."""
+"""The resource that counts pods; admitq adds it, and no podset may request it."""
 
 _POD_SET_DEFAULTS: Final[Mapping[str, object]] = {"name": "main", "count": 1}
 _ASSIGNMENT_DEFAULTS: Final[Mapping[str, object]] = {"name": "main"}
-"""What the schema has for fields that are absent."""
+"""Defaults of the schema for absent fields."""
 
 _SIGNED_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,10}")
 _INT32: Final = range(-(2**31), 2**31)
@@ -40,7 +40,7 @@ def validate_create(workload: JsonObject, names: Names, gates: FeatureGates) -> 
 
 
 def validate_update(old: JsonObject, new: JsonObject, names: Names, gates: FeatureGates) -> list[FieldError]:
-    """Check a change of a Workload or of its status. One that is being deleted is let go."""
+    """Check an update of a Workload or its status. All updates of a Workload being deleted are allowed."""
     if is_being_deleted(old):
         return []
     errors = select_new_errors(_validate(new, old, names, gates), _validate(old, None, names, gates))
@@ -149,7 +149,7 @@ def _is_negative(value: Any) -> bool:
     try:
         return parse_quantity(value) < 0
     except QuantityError:
-        # The schema rejects what is no quantity.
+        # The schema rejects invalid quantities.
         return False
 
 
@@ -213,7 +213,7 @@ def _reclaimable(
 ) -> Iterator[FieldError]:
     path = ErrorPath("status.reclaimablePods")
     counts = _counts(workload)
-    # A scale-down leaves counts behind until the job controller refreshes them.
+    # After a scale-down, old counts remain until the job controller updates them.
     stale = (
         aligned_objects_at(old, ("status", "reclaimablePods")) if old is not None and may_scale_down else []
     )
@@ -305,7 +305,7 @@ def _admission_unchanged(
     if not before or not after:
         return
     if _has_quota(new) and not _has_quota(old):
-        # A new reservation replaces what another program left there without one.
+        # A new reservation replaces an admission that another program left without a reservation.
         return
     ignored: set[str] = set()
     if gates.is_enabled(Gate.TOPOLOGY_AWARE_SCHEDULING):
