@@ -141,7 +141,7 @@ class QuarantineReporter:
                 await self._report_inactive(one)
         except (ApiError, *READ_ERRORS) as error:
             # The event and the metric report the object anyway. Its status may not be writable.
-            log.info("quarantined object's status not written", object=str(key), error=repr(error))
+            log.info("quarantined object status not written", object=str(key), error=repr(error))
 
     async def _report_inactive(self, one: QuarantinedObject) -> None:
         metadata = one.obj["metadata"]

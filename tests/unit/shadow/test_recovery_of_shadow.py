@@ -167,7 +167,7 @@ async def test_cluster_queue_that_cycles_fail_with_is_left_out_of_the_comparison
         here.queues(name=f"-{BAD}")
         here.submit(BAD, queue=f"-{BAD}")
         await here.admit("good")
-        await soon(lambda: here.left_out == 1 and not here.part._recovery.is_due)
+        await soon(lambda: here.left_out == 1 and not here.part._recovery.is_rebuild_due)
         # What is done while a new state is made is not compared.
         failures, compared = here.failures, round(here.count("admitq_shadow_decisions_total"))
         await here.admit("another", queue="-2")
