@@ -36,7 +36,7 @@ class CertificateApiError(Exception):
 
 
 class CertificateApi(Protocol):
-    """The few calls of the API that rotation needs. All raise `ApiFailed` unless said otherwise."""
+    """The few calls of the API that rotation needs. All raise `CertificateApiError` unless said otherwise."""
 
     async def get_secret(self, namespace: str, name: str) -> Mapping[str, Any] | None:
         """Return the Secret; None if there is none."""
@@ -191,7 +191,7 @@ class ManagedCertificates:
         """Bring Secret, bundles and leaf up to date, in the order that leaves no client behind.
 
         Raises:
-            ApiFailed: a call failed.
+            CertificateApiError: a call failed.
             Unusable: a certificate could not be made.
         """
         authority = await self._agree(distributed=False)

@@ -6,8 +6,7 @@ observation, so that the core has an opinion about each state of the cluster.
 
 Rules of this file
 
-- If the manager in charge did what was expected (its *action*), both agree, in whatever order that is
-  observed.
+- If the manager in charge did what was expected (its *action*), both agree, in any order.
 - The manager in charge observes changes a moment earlier or later, and writes while others write. So both
   agree on an action if the core would have done the same in any of these states:
 
