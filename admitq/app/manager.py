@@ -167,9 +167,9 @@ class ManagerPart:
             stores=self._stores,
             metrics=self._measures.workloads,
             queue_metrics=self._measures.queues,
-            observed=self._observed,
+            observe_write=self._observed,
         )
-        table = registry.controllers(ctx, self._state.queries)
+        table = registry.build_controllers(ctx, self._state.queries)
         self.manager = Manager(
             state=self._state,
             client=self._client,
@@ -384,7 +384,7 @@ class ManagerPart:
 
     def _on_quarantine(self, controller: Controller[Key], key: Key) -> None:
         self._metrics.set("quarantined_keys", len(controller.quarantined), controller=controller.name)
-        queue = self._refused.told(controller.name, key, controller.quarantined.get(key))
+        queue = self._refused.update(controller.name, key, controller.quarantined.get(key))
         if queue is not None:
             self._look(registry.LOCAL_QUEUE, queue)
 

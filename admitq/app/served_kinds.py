@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from typing import Final, Protocol
 
-from admitq.controllers.controller_specs import ControllerSpec, Followed, Watch, WhenServed
+from admitq.controllers.controller_specs import ControllerSpec, FollowedResource, Watch, WhenServed
 from admitq.metrics.registry import Metrics
 from admitq.process.logs import logger
 from admitq.process.unexpected_errors import ErrorPart, UnexpectedErrors
@@ -93,7 +93,9 @@ class ServedKindControllers:
         self._running: set[Resource] = set()
         self._looked = asyncio.Event()
         self._missing = asyncio.Event()
-        self._awaited = {part.resource: part.wanted for part in parts if part.wanted is not None}
+        self._awaited = {
+            part.resource: part.start_condition for part in parts if part.start_condition is not None
+        }
         """The resources that nothing needs yet."""
         self._newly_wanted = asyncio.Event()
         self._is_settled = False
@@ -124,7 +126,7 @@ class ServedKindControllers:
     def _want(self, resource: Resource) -> None:
         """Include a resource in discovery, starting at once, if it is needed by now."""
         wanted = self._awaited.get(resource)
-        if wanted is not None and wanted.is_so():
+        if wanted is not None and wanted.is_met():
             del self._awaited[resource]
             self._missing.set()
             self._newly_wanted.set()
@@ -260,7 +262,7 @@ class _Followed:
     def __init__(
         self,
         client: Client,
-        followed: Followed,
+        followed: FollowedResource,
         on_watch: Callable[[Resource, Outcome], None],
         on_quarantine: Callable[[Resource], None],
         errors: UnexpectedErrors,

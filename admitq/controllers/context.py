@@ -21,7 +21,7 @@ Clock = Callable[[], Instant]
 """Wall time in nanoseconds since the Unix epoch."""
 
 
-class Stores(Protocol):
+class WatchedStores(Protocol):
     """Where objects are read: the stores that watches fill, one a resource."""
 
     def of(self, resource: Resource) -> Store:
@@ -33,7 +33,7 @@ class Stores(Protocol):
         ...
 
 
-class Recorder(Protocol):
+class EventRecorder(Protocol):
     """Where Kubernetes events go. Never raises, never waits."""
 
     def event(
@@ -49,7 +49,7 @@ class Recorder(Protocol):
         ...
 
 
-class Metrics(Protocol):
+class JobMetrics(Protocol):
     """Where it is counted what happened. Durations are seconds; Workloads are given as they were written."""
 
     def workload_created(self, job_kind: str, seconds: float, queue: ObjectKey) -> None:
@@ -132,12 +132,12 @@ class Context:
     client: Client
     names: Names
     settings: Settings
-    recorder: Recorder
+    recorder: EventRecorder
     clock: Clock
-    stores: Stores
-    metrics: Metrics
+    stores: WatchedStores
+    metrics: JobMetrics
     queue_metrics: QueueMetrics
-    observed: Callable[[Resource, dict[str, Any]], None]
+    observe_write: Callable[[Resource, dict[str, Any]], None]
 
     @property
     def kinds(self) -> Kinds:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from admitq.runtime.resources import Resource
 from admitq.runtime.store import Change, Index, Key, Transform
 
-Keys = Callable[[Change], Iterable[Key]]
+MapToKeys = Callable[[Change], Iterable[Key]]
 Reconcile = Callable[[Key], Awaitable[float | None]]
 
 
@@ -22,7 +22,7 @@ class Watch:
     """
 
     resource: Resource
-    keys: Keys
+    keys: MapToKeys
     urgent: Callable[[Change], bool] = _never
 
 
@@ -45,7 +45,7 @@ def _none() -> Iterable[Key]:
 
 
 @dataclass(frozen=True, slots=True)
-class Followed:
+class FollowedResource:
     """A resource that is read for one controller alone, and what is kept of its objects."""
 
     resource: Resource
@@ -53,11 +53,11 @@ class Followed:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class StartCondition:
     """What makes a controller needed at all: something that changes of an always watched resource bring."""
 
     resource: Resource
-    is_so: Callable[[], bool]
+    is_met: Callable[[], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +75,8 @@ class WhenServed:
     indexes: Mapping[str, Index]
     spec: ControllerSpec
     known: Callable[[], Iterable[Key]] = _none
-    follows: tuple[Followed, ...] = ()
+    follows: tuple[FollowedResource, ...] = ()
     label_selector: str | None = None
     field_selector: str | None = None
-    wanted: Wanted | None = None
+    start_condition: StartCondition | None = None
     transform: Transform | None = None

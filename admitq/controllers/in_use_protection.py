@@ -3,28 +3,30 @@
 from collections.abc import Callable
 
 from admitq.controllers.context import Context
-from admitq.controllers.plan import Patch, Plan, RemoveFinalizer, act, has_finalizer, plan
+from admitq.controllers.plan import ActionPlan, Patch, RemoveFinalizer, execute_plan, has_finalizer, plan_of
 from admitq.integrations.base import PatchStep
 from admitq.runtime.resources import Resource
 from admitq.runtime.store import Key
 from admitq_api.json_objects import JsonObject, value_at
 
 
-def hold_while_in_use(resource: Resource, obj: JsonObject, finalizer: str, *, in_use: bool) -> Plan | None:
+def sync_in_use_finalizer(
+    resource: Resource, obj: JsonObject, finalizer: str, *, in_use: bool
+) -> ActionPlan | None:
     """Put the finalizer on what lacks it, take it off what is to go and is not used; None if it is right.
 
     The webhook puts it on when the object is created; this is for objects that were there before.
     """
     held = has_finalizer(obj, finalizer)
     if "deletionTimestamp" in obj["metadata"]:
-        return plan(RemoveFinalizer(resource, obj)) if held and not in_use else None
+        return plan_of(RemoveFinalizer(resource, obj)) if held and not in_use else None
     if held:
         return None
     finalizers = [*value_at(obj, ("metadata", "finalizers"), []), finalizer]
-    return plan(Patch(resource, obj, (PatchStep({"metadata": {"finalizers": finalizers}}),), "finalizer"))
+    return plan_of(Patch(resource, obj, (PatchStep({"metadata": {"finalizers": finalizers}}),), "finalizer"))
 
 
-class InUseController:
+class InUseProtectionController:
     """Keeps objects of one cluster-scoped kind from going while they are used."""
 
     def __init__(self, ctx: Context, resource: Resource, is_in_use: Callable[[str], bool]) -> None:
@@ -37,7 +39,7 @@ class InUseController:
         obj = self._ctx.stores.of(self._resource).get("", key.name)
         if obj is None:
             return None
-        decided = hold_while_in_use(
+        decided = sync_in_use_finalizer(
             self._resource, obj, self._ctx.names.finalizer, in_use=self._is_in_use(key.name)
         )
-        return None if decided is None else await act(self._ctx, decided)
+        return None if decided is None else await execute_plan(self._ctx, decided)

@@ -34,19 +34,19 @@ def resource_of(integration: Integration) -> Resource:
     return Resource(one.group, one.version, one.plural, one.kind, namespaced=True)
 
 
-def resource_followed(integration: Integration, followed: ReferencedKind) -> Resource:
+def followed_resource(integration: Integration, followed: ReferencedKind) -> Resource:
     """A kind that jobs of another kind refer to as a resource, held for their sake alone."""
     group, version, kind = followed.kind
     view = f"followed by {integration.plural}"
     return Resource(group, version, followed.plural, kind, namespaced=followed.namespaced, view=view)
 
 
-def reference_value(kind: OwnerKind, namespace: str, name: str) -> str:
+def reference_index_value(kind: OwnerKind, namespace: str, name: str) -> str:
     """How an object that jobs refer to is called in the index of jobs; no namespace where it has none."""
     return f"{kind.kind}.{kind.group}/{namespace}/{name}"
 
 
-def owner_value(group: str, kind: str, namespace: str, name: str) -> str:
+def owner_index_value(group: str, kind: str, namespace: str, name: str) -> str:
     """How an owner is called in indexes: by kind and name, for those of a deleted one are looked for too."""
     return f"{kind}.{group}/{namespace}/{name}"
 
@@ -60,7 +60,7 @@ def owner_keys(values: Iterable[str], group: str, kind: str) -> Iterator[Key]:
             yield Key(namespace, name)
 
 
-def in_namespace(namespace: str, name: str) -> str:
+def namespaced_index_value(namespace: str, name: str) -> str:
     """How a namespaced object is called in indexes."""
     return f"{namespace}/{name}"
 
@@ -69,12 +69,12 @@ _GROUP: Final = "group/"
 """What the keys of groups begin with: no name of an object has a slash."""
 
 
-def group_key(group: str) -> str:
+def group_key_name(group: str) -> str:
     """How a group is called among the jobs of its kind."""
     return _GROUP + group
 
 
-def named_group(job: str) -> str:
+def group_of_key_name(job: str) -> str:
     """The name of the group that is called so among jobs; empty for a job that is no group."""
     return job.removeprefix(_GROUP) if job.startswith(_GROUP) else ""
 
@@ -83,21 +83,21 @@ def _namespace(obj: JsonObject) -> str:
     return value_at(obj, ("metadata", "namespace"), "")
 
 
-def owners(obj: JsonObject) -> Iterator[str]:
+def controller_index_values(obj: JsonObject) -> Iterator[str]:
     """The controller of an object, as indexes call it."""
     reference = get_controller(obj)
     if reference is not None:
         group = reference.get("apiVersion", "").rpartition("/")[0]
-        yield owner_value(group, reference.get("kind", ""), _namespace(obj), reference.get("name", ""))
+        yield owner_index_value(group, reference.get("kind", ""), _namespace(obj), reference.get("name", ""))
 
 
 def _owner_of_workload(names: Names) -> Index:
     def owner(workload: JsonObject) -> Iterator[str]:
         if is_group_workload(workload, names):
-            group = group_key(value_at(workload, ("metadata", "name"), ""))
-            yield owner_value(PODS.group, PODS.kind, _namespace(workload), group)
+            group = group_key_name(value_at(workload, ("metadata", "name"), ""))
+            yield owner_index_value(PODS.group, PODS.kind, _namespace(workload), group)
         else:
-            yield from owners(workload)
+            yield from controller_index_values(workload)
 
     return owner
 
@@ -109,12 +109,12 @@ def _parent_of_workload(names: Names) -> Index:
         annotations = value_at(workload, ("metadata", "annotations"), {})
         api_version, _, kind = annotations.get(names.job_owner_gvk, "").partition(", Kind=")
         if name := annotations.get(names.job_owner_name):
-            yield owner_value(api_version.rpartition("/")[0], kind, _namespace(workload), name)
+            yield owner_index_value(api_version.rpartition("/")[0], kind, _namespace(workload), name)
 
     return parent
 
 
-def strangers_in(
+def find_foreign_pods(
     workload: dict[str, Any], pods: Iterable[JsonObject], names: Names, integrations: Iterable[Integration]
 ) -> list[JsonObject]:
     """The pods of a group whose Workload is that of an object which serves, and does not create them."""
@@ -124,38 +124,40 @@ def strangers_in(
     if not serving:
         # Nothing is known of the pods of a kind that is switched off.
         return []
-    return [one for one in pods if parents.isdisjoint(parents_of_pod(one, names, serving))]
+    return [one for one in pods if parents.isdisjoint(serving_parents_of_pod(one, names, serving))]
 
 
-def kind_of_job(workload: dict[str, Any], names: Names) -> str:
+def job_kind_of_workload(workload: dict[str, Any], names: Names) -> str:
     """The kind, as indexes call it, of what a Workload was made for, or else of its controller or group."""
     found = (*_parent_of_workload(names)(workload), *_owner_of_workload(names)(workload))
     return found[0].partition("/")[0] if found else ""
 
 
-def parents_of_pod(pod: JsonObject, names: Names, integrations: Iterable[Integration]) -> Iterator[str]:
+def serving_parents_of_pod(
+    pod: JsonObject, names: Names, integrations: Iterable[Integration]
+) -> Iterator[str]:
     """The object that a pod serves in one of its groups, as indexes call it."""
     held_by = value_at(pod, ("metadata", "annotations", names.pod_suspending_parent))
     for one in integrations:
         if one.serving is None or one.serving.suspending_parent != held_by:
             continue
         if (place := one.serving.locate_pod(pod)) is not None:
-            yield owner_value(one.group, one.kind, _namespace(pod), place.parent)
+            yield owner_index_value(one.group, one.kind, _namespace(pod), place.parent)
 
 
-def chains(names: Names) -> Index:
+def slice_chain_index(names: Names) -> Index:
     """The chain of slices of an elastic job that a Workload or a pod is of."""
 
     def chain(obj: JsonObject) -> Iterator[str]:
         if first := value_at(obj, ("metadata", "annotations", names.workload_slice_name)):
-            yield in_namespace(_namespace(obj), first)
+            yield namespaced_index_value(_namespace(obj), first)
 
     return chain
 
 
 def _queue(workload: JsonObject) -> Iterator[str]:
     if queue := value_at(workload, ("spec", "queueName")):
-        yield in_namespace(_namespace(workload), queue)
+        yield namespaced_index_value(_namespace(workload), queue)
 
 
 def _reserved_in(workload: JsonObject) -> Iterator[str]:
@@ -204,36 +206,36 @@ def _parameters(check: JsonObject) -> Iterator[str]:
         yield name
 
 
-def priority_class_value(kind: str, name: str) -> str:
+def priority_class_index_value(kind: str, name: str) -> str:
     """How a priority class of either kind is called in the index of jobs."""
     return f"{kind}/{name}"
 
 
-def indexes_of_jobs(
+def job_indexes(
     integration: Integration, names: Names, switched_on: Iterable[Integration] = ()
 ) -> Mapping[str, Index]:
     """The indexes that the controllers need of the store of a kind of jobs, with these kinds beside it."""
 
     def priority_classes(job: JsonObject) -> Iterator[str]:
         if label := value_at(job, ("metadata", "labels", names.priority_class)):
-            yield priority_class_value("WorkloadPriorityClass", label)
+            yield priority_class_index_value("WorkloadPriorityClass", label)
         if own := integration.templates.find_priority_class(job):
-            yield priority_class_value("PriorityClass", own)
+            yield priority_class_index_value("PriorityClass", own)
         for pod_set in integration.list_pod_sets(job, names):
             if named := value_at(pod_set.get_template(job), ("spec", "priorityClassName")):
-                yield priority_class_value("PriorityClass", named)
+                yield priority_class_index_value("PriorityClass", named)
 
     def prebuilt(job: JsonObject) -> Iterator[str]:
         for place in ("labels", "annotations"):
             if name := value_at(job, ("metadata", place, names.prebuilt_workload_name)):
-                yield in_namespace(_namespace(job), name)
+                yield namespaced_index_value(_namespace(job), name)
 
     def references(job: JsonObject) -> Iterator[str]:
         for reference in integration.templates.list_references(job):
-            yield reference_value(*reference)
+            yield reference_index_value(*reference)
 
     found = {
-        BY_OWNER: owners,
+        BY_OWNER: controller_index_values,
         BY_PRIORITY_CLASS: priority_classes,
         BY_PREBUILT_WORKLOAD: prebuilt,
         BY_REFERENCE: references,
@@ -244,10 +246,10 @@ def indexes_of_jobs(
 
     def groups(member: JsonObject) -> Iterator[str]:
         if group := composition.get_group(member, names):
-            yield in_namespace(_namespace(member), group)
+            yield namespaced_index_value(_namespace(member), group)
 
     serving = tuple(one for one in switched_on if one.serving is not None)
-    return {**found, BY_GROUP: groups, BY_PARENT: lambda pod: parents_of_pod(pod, names, serving)}
+    return {**found, BY_GROUP: groups, BY_PARENT: lambda pod: serving_parents_of_pod(pod, names, serving)}
 
 
 def indexes(names: Names) -> Mapping[Resource, Mapping[str, Index]]:
@@ -261,10 +263,10 @@ def indexes(names: Names) -> Mapping[Resource, Mapping[str, Index]]:
             BY_CLUSTER_QUEUE: _reserved_in,
             BY_PRIORITY_CLASS: workload_priority_class,
             BY_CHECK: _listed_checks,
-            BY_CHAIN: chains(names),
+            BY_CHAIN: slice_chain_index(names),
         },
         kinds.admission_checks: {BY_CONFIG: _parameters},
-        POD_TEMPLATES: {BY_OWNER: owners},
+        POD_TEMPLATES: {BY_OWNER: controller_index_values},
         kinds.local_queues: {
             BY_CLUSTER_QUEUE: _spec_cluster_queue,
             BY_NAMESPACE: lambda queue: (_namespace(queue),),

@@ -22,25 +22,25 @@ def finalizer_removal(obj: JsonObject, finalizer: str, version: str | None) -> O
     path = f"/metadata/finalizers/{place}"
     unchanged = {"op": "test", "path": "/metadata/resourceVersion", "value": version}
     return (
-        _is_this(obj),
+        _test_uid(obj),
         *((unchanged,) if version is not None else ()),
         {"op": "test", "path": path, "value": finalizer},
         {"op": "remove", "path": path},
     )
 
 
-def ungating(pod: JsonObject, gate: str) -> Operations:
+def gate_removal(pod: JsonObject, gate: str) -> Operations:
     """Take one gate off this very pod and leave those of others alone."""
     item = {"name": gate}
     path = f"/spec/schedulingGates/{pod['spec']['schedulingGates'].index(item)}"
     return (
-        _is_this(pod),
+        _test_uid(pod),
         {"op": "test", "path": path, "value": item},
         {"op": "remove", "path": path},
     )
 
 
-def if_as_seen(obj: JsonObject, step: PatchStep) -> Operations:
+def conditional_patch(obj: JsonObject, step: PatchStep) -> Operations:
     """Do what a merge patch does, if this very object is as it was seen at the step's paths.
 
     A mapping that is added, such as the first annotation, would replace one that another writer has added
@@ -49,7 +49,7 @@ def if_as_seen(obj: JsonObject, step: PatchStep) -> Operations:
     changes = create_json_patch(obj, apply_merge_patch(obj, step.patch))
     added = (one["path"] for one in changes if one["op"] == "add" and isinstance(one["value"], Mapping))
     return (
-        _is_this(obj),
+        _test_uid(obj),
         *(
             {"op": "test", "path": create_pointer(path), "value": value_at(obj, path)}
             for path in step.required_unchanged
@@ -59,5 +59,5 @@ def if_as_seen(obj: JsonObject, step: PatchStep) -> Operations:
     )
 
 
-def _is_this(obj: JsonObject) -> Mapping[str, Any]:
+def _test_uid(obj: JsonObject) -> Mapping[str, Any]:
     return {"op": "test", "path": "/metadata/uid", "value": obj["metadata"]["uid"]}

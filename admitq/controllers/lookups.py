@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from admitq.controllers.context import Context
-from admitq.controllers.indexes import BY_CHAIN, chains
+from admitq.controllers.indexes import BY_CHAIN, slice_chain_index
 from admitq.controllers.plan import has_finalizer
-from admitq.controllers.pods.elastic_pods import STARTED_PODS, is_gated, pods_of_job
+from admitq.controllers.pods.elastic_pods import STARTED_PODS, filter_pods_of_job, is_gated
 from admitq.integrations.families import pods
 from admitq.runtime.resources import PRIORITY_CLASSES
 from admitq.workloads.transitions import is_condition_true
@@ -31,7 +31,7 @@ class Lookups:
     deleted count. None if they are not known now. Takes one of the job's slices."""
 
 
-def lookups_in(ctx: Context, namespace: str) -> Lookups:
+def lookups_for_namespace(ctx: Context, namespace: str) -> Lookups:
     """Where decisions about an object of a namespace may look things up."""
     stores, kinds = ctx.stores, ctx.kinds
     return Lookups(
@@ -48,14 +48,16 @@ def _running_pods(ctx: Context, slice_: JsonObject) -> Mapping[str, int] | None:
     store = ctx.stores.find(STARTED_PODS)
     if store is None or not store.is_complete:
         return None
-    named = [pod for chain in chains(ctx.names)(dict(slice_)) for pod in store.by_index(BY_CHAIN, chain)]
+    named = [
+        pod for chain in slice_chain_index(ctx.names)(dict(slice_)) for pod in store.by_index(BY_CHAIN, chain)
+    ]
     return Counter(
         pods.get_label(pod, ctx.names.podset)
-        for pod in pods_of_job((slice_,), named, ctx.settings.integrations)
+        for pod in filter_pods_of_job((slice_,), named, ctx.settings.integrations)
         if not is_gated(pod, ctx.names) and not pods.has_ended(pod)
     )
 
 
-def is_unsettled(workload: JsonObject, names: Names) -> bool:
+def needs_cleanup(workload: JsonObject, names: Names) -> bool:
     """Whether something is left to do with a Workload whose job is not there."""
     return not is_condition_true(workload, ConditionType.FINISHED) or has_finalizer(workload, names.finalizer)

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final, Literal
 
-from admitq.controllers.context import Context, Metrics
-from admitq.controllers.json_patches import Operations, finalizer_removal, if_as_seen, ungating
+from admitq.controllers.context import Context, JobMetrics
+from admitq.controllers.json_patches import Operations, conditional_patch, finalizer_removal, gate_removal
 from admitq.core.model import SECOND, Instant
 from admitq.integrations.base import PatchStep
 from admitq.runtime.errors import ApiError
@@ -25,7 +25,7 @@ from admitq_api.json_objects import JsonObject, value_at
 
 EventType = Literal["Normal", "Warning"]
 
-GONE_RETRY_SECONDS: Final = 1.0
+DELETED_RETRY_SECONDS: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Patch:
     obj: JsonObject
     steps: tuple[PatchStep, ...]
     concern: str
-    reports: "tuple[Tell | Count, ...]" = ()
+    reports: "tuple[RecordEvent | RecordMetric, ...]" = ()
     priority: CallPriority = CallPriority.STATUS
 
 
@@ -64,7 +64,7 @@ class RemoveFinalizer:
 
 
 @dataclass(frozen=True, slots=True)
-class Ungate:
+class RemoveSchedulingGate:
     """Take one scheduling gate off a pod, and nothing else."""
 
     resource: Resource
@@ -90,7 +90,7 @@ class Delete:
 
 
 @dataclass(frozen=True, slots=True)
-class Tell:
+class RecordEvent:
     """A Kubernetes event about an object."""
 
     regarding: JsonObject
@@ -100,17 +100,17 @@ class Tell:
 
 
 @dataclass(frozen=True, slots=True)
-class Count:
+class RecordMetric:
     """What metrics are told, with the object as the last write left it."""
 
-    what: Callable[[Metrics, JsonObject], None]
+    what: Callable[[JobMetrics, JsonObject], None]
 
 
-Action = Create | Patch | RemoveFinalizer | Ungate | Delete | Tell | Count
+Action = Create | Patch | RemoveFinalizer | RemoveSchedulingGate | Delete | RecordEvent | RecordMetric
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ActionPlan:
     """Actions in order, and in how many seconds to decide again even if nothing changes until then.
 
     ``starts`` is the Workload whose job the actions start, if they do. ``unless_admitted``: they end what
@@ -120,24 +120,24 @@ class Plan:
     """
 
     actions: tuple[Action, ...] = ()
-    again: float | None = None
-    starts: JsonObject | None = None
-    unless_admitted: bool = False
-    refusal: str = ""
-    frees: tuple[JsonObject, ...] = ()
+    requeue_after: float | None = None
+    started_workload: JsonObject | None = None
+    stops_unadmitted: bool = False
+    quarantine_reason: str = ""
+    released_workloads: tuple[JsonObject, ...] = ()
 
     @property
     def priority(self) -> CallPriority:
         """The priority of all calls of the plan: that of its most urgent action, which the others precede."""
-        starts = () if self.starts is None else (CallPriority.RESERVATION,)
-        return min((*starts, *map(_priority_of, self.actions)), default=CallPriority.STATUS)
+        started_workload = () if self.started_workload is None else (CallPriority.RESERVATION,)
+        return min((*started_workload, *map(_priority_of, self.actions)), default=CallPriority.STATUS)
 
 
 def _priority_of(action: Action) -> CallPriority:
     match action:
         case Patch():
             return action.priority
-        case Ungate():
+        case RemoveSchedulingGate():
             return CallPriority.RESERVATION
         case Delete(resource) if (resource.group, resource.plural) == (PODS.group, PODS.plural):
             return CallPriority.EVICTION
@@ -145,23 +145,27 @@ def _priority_of(action: Action) -> CallPriority:
             return CallPriority.STATUS
 
 
-NOTHING = Plan()
+NO_ACTIONS = ActionPlan()
 
 
-def plan(*actions: Action | None, again: float | None = None, starts: JsonObject | None = None) -> Plan:
+def plan_of(
+    *actions: Action | None, requeue_after: float | None = None, started_workload: JsonObject | None = None
+) -> ActionPlan:
     """A plan of these actions; absent ones are left out."""
-    return Plan(tuple(action for action in actions if action is not None), again, starts)
+    return ActionPlan(
+        tuple(action for action in actions if action is not None), requeue_after, started_workload
+    )
 
 
-def gate_removed(
+def record_gate_wait(
     gate: str, pod: JsonObject, workload: JsonObject | None, now: Instant, *, is_group: bool
-) -> Count:
+) -> RecordMetric:
     """Count how long a gate held a pod that might go: since it was there, and its Workload admitted."""
     there = parse_time(value_at(pod, ("metadata", "creationTimestamp")) or format_time(now))
     admitted = None if workload is None else condition_since(workload, ConditionType.ADMITTED)
     seconds = max(0, now - max(there, admitted or there)) / SECOND
     queue: str = value_at(workload, ("status", "admission", "clusterQueue"), "")
-    return Count(lambda metrics, _: metrics.gate_removed(gate, queue, seconds, is_group=is_group))
+    return RecordMetric(lambda metrics, _: metrics.gate_removed(gate, queue, seconds, is_group=is_group))
 
 
 def status_patch(
@@ -201,7 +205,7 @@ def workload_status_patch(
     return status_patch(resource, workload, patch, concern)
 
 
-def describes_pods(what: Plan, workloads: Resource) -> bool:
+def writes_pod_sets(what: ActionPlan, workloads: Resource) -> bool:
     """Whether a plan writes what pods a Workload stands for: a new Workload, or other podsets of one."""
     return any(
         isinstance(action, Create)
@@ -214,7 +218,7 @@ def describes_pods(what: Plan, workloads: Resource) -> bool:
     )
 
 
-async def act(ctx: Context, what: Plan) -> float | None:
+async def execute_plan(ctx: Context, what: ActionPlan) -> float | None:
     """Carry out a plan; returns in how many seconds to decide again.
 
     What is gone in the meantime needs nothing any more; the watch will tell.
@@ -223,10 +227,10 @@ async def act(ctx: Context, what: Plan) -> float | None:
         ApiError: a write failed otherwise.
     """
     with call_priority(what.priority):
-        return await _act(ctx, what)
+        return await _execute_actions(ctx, what)
 
 
-async def _act(ctx: Context, what: Plan) -> float | None:
+async def _execute_actions(ctx: Context, what: ActionPlan) -> float | None:
     written: JsonObject = {}
     newest: dict[str, str] = {}
     for action in what.actions:
@@ -235,27 +239,27 @@ async def _act(ctx: Context, what: Plan) -> float | None:
                 written = await ctx.client.create(
                     resource, dict(obj), field_manager=ctx.names.field_manager(concern)
                 )
-                ctx.observed(resource, written)
+                ctx.observe_write(resource, written)
             case Patch():
                 try:
-                    written = await _patch(ctx, action)
+                    written = await _write_patch(ctx, action)
                 except ApiError as error:
                     if error.is_not_found:
-                        return GONE_RETRY_SECONDS
+                        return DELETED_RETRY_SECONDS
                     raise
                 newest[written["metadata"]["uid"]] = written["metadata"]["resourceVersion"]
             case RemoveFinalizer(resource, obj, finalizer):
                 await remove_finalizer(ctx, resource, obj, finalizer, newest)
-            case Ungate():
-                await _ungate(ctx, action)
+            case RemoveSchedulingGate():
+                await _remove_scheduling_gate(ctx, action)
             case Delete():
-                newest.update(await _delete(ctx, action))
-            case Tell() | Count():
-                _report(ctx, action, written, newest)
-    return what.again
+                newest.update(await _delete_object(ctx, action))
+            case RecordEvent() | RecordMetric():
+                _record(ctx, action, written, newest)
+    return what.requeue_after
 
 
-def _in_newest_version(regarding: JsonObject, newest: Mapping[str, str]) -> dict[str, Any]:
+def _with_newest_version(regarding: JsonObject, newest: Mapping[str, str]) -> dict[str, Any]:
     """The object with the version that the plan's own last write gave it, which its events are about."""
     metadata = regarding["metadata"]
     version = newest.get(metadata.get("uid", ""))
@@ -264,35 +268,37 @@ def _in_newest_version(regarding: JsonObject, newest: Mapping[str, str]) -> dict
     return {**regarding, "metadata": {**metadata, "resourceVersion": version}}
 
 
-async def _patch(ctx: Context, action: Patch) -> JsonObject:
+async def _write_patch(ctx: Context, action: Patch) -> JsonObject:
     answer: JsonObject = action.obj
     version = action.obj["metadata"]["resourceVersion"]
     reports = action.reports
     for step in action.steps:
         if step.required_unchanged:
-            operations = if_as_seen(answer, step)
-            written = await _json_patched(ctx, action.resource, answer, operations, action.concern)
+            operations = conditional_patch(answer, step)
+            written = await _send_json_patch(ctx, action.resource, answer, operations, action.concern)
         else:
             metadata = {**(step.patch.get("metadata") or {}), "resourceVersion": version}
             body = {**step.patch, "metadata": metadata}
-            written = await _written(ctx, action, answer, PatchStep(body, step.subresource))
-        ctx.observed(action.resource, written)
+            written = await _write_step(ctx, action, answer, PatchStep(body, step.subresource))
+        ctx.observe_write(action.resource, written)
         answer, version = written, written["metadata"]["resourceVersion"]
         for one in reports:
-            _report(ctx, one, answer, {answer["metadata"]["uid"]: version})
+            _record(ctx, one, answer, {answer["metadata"]["uid"]: version})
         reports = ()
     return answer
 
 
-def _report(ctx: Context, report: Tell | Count, written: JsonObject, newest: Mapping[str, str]) -> None:
+def _record(
+    ctx: Context, report: RecordEvent | RecordMetric, written: JsonObject, newest: Mapping[str, str]
+) -> None:
     match report:
-        case Tell(regarding, type_, reason, note):
-            ctx.recorder.event(_in_newest_version(regarding, newest), type_, reason, note)
-        case Count(count):
+        case RecordEvent(regarding, type_, reason, note):
+            ctx.recorder.event(_with_newest_version(regarding, newest), type_, reason, note)
+        case RecordMetric(count):
             count(ctx.metrics, written)
 
 
-async def _written(ctx: Context, action: Patch, upon: JsonObject, step: PatchStep) -> dict[str, Any]:
+async def _write_step(ctx: Context, action: Patch, upon: JsonObject, step: PatchStep) -> dict[str, Any]:
     manager = ctx.names.field_manager(action.concern)
     if action.concern == admission_status.ADMISSION_MANAGER_SUFFIX:
         return await admission_status.write_admission_status(
@@ -313,7 +319,7 @@ async def _written(ctx: Context, action: Patch, upon: JsonObject, step: PatchSte
     )
 
 
-def name_of(obj: JsonObject) -> str:
+def namespaced_name(obj: JsonObject) -> str:
     """Namespace and name, as events show them."""
     metadata: Mapping[str, str] = obj["metadata"]
     return f"{metadata['namespace']}/{metadata['name']}"
@@ -351,28 +357,28 @@ async def remove_finalizer(
         operations = finalizer_removal(
             obj, finalizer, seen if ctx.settings.writes.strict_finalizers else None
         )
-        await _json_patch(ctx, resource, obj, operations, "finalizer")
+        await _write_json_patch(ctx, resource, obj, operations, "finalizer")
 
 
-async def _ungate(ctx: Context, action: Ungate) -> None:
-    operations = ungating(action.obj, action.gate)
-    await _json_patch(ctx, action.resource, action.obj, operations, action.concern)
+async def _remove_scheduling_gate(ctx: Context, action: RemoveSchedulingGate) -> None:
+    operations = gate_removal(action.obj, action.gate)
+    await _write_json_patch(ctx, action.resource, action.obj, operations, action.concern)
 
 
-async def _json_patch(
+async def _write_json_patch(
     ctx: Context, resource: Resource, obj: JsonObject, operations: Operations, concern: str
 ) -> None:
     """Carry out a patch that tests what it was decided from; nothing is to be done if the object is gone."""
     try:
-        answer = await _json_patched(ctx, resource, obj, operations, concern)
+        answer = await _send_json_patch(ctx, resource, obj, operations, concern)
     except ApiError as error:
         if error.is_not_found:
             return
         raise
-    ctx.observed(resource, answer)
+    ctx.observe_write(resource, answer)
 
 
-async def _json_patched(
+async def _send_json_patch(
     ctx: Context, resource: Resource, obj: JsonObject, operations: Operations, concern: str
 ) -> dict[str, Any]:
     """The object as such a patch leaves it.
@@ -396,7 +402,7 @@ async def _json_patched(
         raise
 
 
-async def _delete(ctx: Context, action: Delete) -> Mapping[str, str]:
+async def _delete_object(ctx: Context, action: Delete) -> Mapping[str, str]:
     """Delete an object; returns the version that it waits in, by its uid, if it waits."""
     resource, metadata = action.resource, action.obj["metadata"]
     try:
@@ -416,5 +422,5 @@ async def _delete(ctx: Context, action: Delete) -> Mapping[str, str]:
     if value_at(answer, ("metadata", "uid")) != metadata["uid"]:
         return {}
     # It waits for a finalizer, or for its grace to end: known at once, it is not deleted again.
-    ctx.observed(resource, answer)
+    ctx.observe_write(resource, answer)
     return {metadata["uid"]: answer["metadata"]["resourceVersion"]}

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from admitq.controllers.context import Context
 from admitq.controllers.indexes import BY_PRIORITY_CLASS, workload_priority_class
-from admitq.controllers.plan import Patch, Plan, act, plan
+from admitq.controllers.plan import ActionPlan, Patch, execute_plan, plan_of
 from admitq.integrations.base import PatchStep
 from admitq.integrations.families.pods import get_label
 from admitq.runtime.errors import ApiError
@@ -17,7 +17,7 @@ from admitq_api.json_objects import JsonObject, value_at
 CONCERN = "workloadpriorityclass-controller"
 
 
-def value_changed(change: Change) -> bool:
+def has_new_value(change: Change) -> bool:
     """Whether Workloads are to follow: the class is new, or has another value.
 
     A priority that somebody gave a single Workload by hand stays until then, or until its class is another.
@@ -27,7 +27,7 @@ def value_changed(change: Change) -> bool:
     return change.old is None or change.old.get("value") != change.new.get("value")
 
 
-def decide(kinds: Kinds, priority_class: JsonObject, workload: JsonObject) -> Plan | None:
+def update_priority(kinds: Kinds, priority_class: JsonObject, workload: JsonObject) -> ActionPlan | None:
     """Give an unfinished Workload its class's value; None if it has that."""
     value = priority_class.get("value") or 0
     if (
@@ -35,7 +35,7 @@ def decide(kinds: Kinds, priority_class: JsonObject, workload: JsonObject) -> Pl
         or value_at(workload, ("spec", "priority")) == value
     ):
         return None
-    return plan(Patch(kinds.workloads, workload, (PatchStep({"spec": {"priority": value}}),), CONCERN))
+    return plan_of(Patch(kinds.workloads, workload, (PatchStep({"spec": {"priority": value}}),), CONCERN))
 
 
 class PriorityClassController:
@@ -44,7 +44,7 @@ class PriorityClassController:
     def __init__(self, ctx: Context) -> None:
         self._ctx = ctx
 
-    def came_to_name(self, change: Change) -> Iterator[Key]:
+    def workload_with_new_class(self, change: Change) -> Iterator[Key]:
         """The Workload, if it came to name a class and has another value.
 
         Who made it may have read the class just before that changed. A copy that another cluster sent has
@@ -73,15 +73,15 @@ class PriorityClassController:
             if decided is None:
                 continue
             try:
-                await act(self._ctx, decided)
+                await execute_plan(self._ctx, decided)
             except ApiError as error:
                 failure = error  # one Workload that cannot be written keeps back no other
         if failure is not None:
             raise failure
 
-    def _decided(self, workload: JsonObject) -> Plan | None:
+    def _decided(self, workload: JsonObject) -> ActionPlan | None:
         kinds, stores = self._ctx.kinds, self._ctx.stores
         for name in workload_priority_class(workload):
             priority_class = stores.of(kinds.workload_priority_classes).get("", name)
-            return None if priority_class is None else decide(kinds, priority_class, workload)
+            return None if priority_class is None else update_priority(kinds, priority_class, workload)
         return None

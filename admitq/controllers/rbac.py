@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from admitq.controllers.indexes import resource_followed, resource_of
+from admitq.controllers.indexes import followed_resource, resource_of
 from admitq.controllers.pods.elastic_pods import ELASTIC_PODS
 from admitq.controllers.provisioning.requests import PROVISIONING_REQUESTS
 from admitq.controllers.provisioning.watches import PROVISIONING
@@ -50,19 +50,19 @@ def _may(resource: Resource, *verbs: str, subresource: str = "") -> Permission:
     return Permission(resource.group, name, verbs)
 
 
-PODS_LET_GO: Final = _may(PODS, *_WATCH, "patch", "delete")
+ELASTIC_POD_PERMISSIONS: Final = _may(PODS, *_WATCH, "patch", "delete")
 """What is done to pods of elastic jobs: gates are lifted, pods beyond their quota are deleted."""
 
 _OWNERS: Final[Mapping[OwnerKind, Resource]] = {OwnerKind("apps", "v1", "ReplicaSet"): REPLICA_SETS}
 """Kinds that stand between jobs and who controls them, as resources."""
 
 
-def known_owners(integration: Integration) -> tuple[Resource, ...]:
+def intermediate_owner_resources(integration: Integration) -> tuple[Resource, ...]:
     """The resources of the kinds that stand between a kind's jobs and who controls them."""
     return tuple(_OWNERS[kind] for kind in integration.ownership.intermediate_owners)
 
 
-def of_kind(integration: Integration) -> tuple[Permission, ...]:
+def permissions_of_kind(integration: Integration) -> tuple[Permission, ...]:
     """What is done to jobs of a kind and to what their pods follow from, and to nothing else."""
     jobs = resource_of(integration)
     if integration.serving is not None:
@@ -76,8 +76,8 @@ def of_kind(integration: Integration) -> tuple[Permission, ...]:
         _may(jobs, "delete"),
         *((_may(jobs, "patch", subresource="status"),) if integration.lifecycle.patches_status else ()),
         # Read one by one: whether something that is queued controls a job through these.
-        *(_may(owner, "get") for owner in known_owners(integration)),
-        *_watched(*(resource_followed(integration, one) for one in integration.templates.referenced_kinds)),
+        *(_may(owner, "get") for owner in intermediate_owner_resources(integration)),
+        *_watched(*(followed_resource(integration, one) for one in integration.templates.referenced_kinds)),
     )
 
 
@@ -90,13 +90,15 @@ def _around_jobs(kinds: Kinds) -> tuple[Permission, ...]:
     )
 
 
-def rbac(names: Names, integrations: Sequence[Integration]) -> Mapping[str, tuple[Permission, ...]]:
+def permissions_by_controller(
+    names: Names, integrations: Sequence[Integration]
+) -> Mapping[str, tuple[Permission, ...]]:
     """The permissions of every controller, by its name."""
     kinds = kinds_of(names)
     workloads, cluster_queues, flavors = kinds.workloads, kinds.cluster_queues, kinds.resource_flavors
     elastic = any(one.scaling.can_be_elastic for one in integrations)
     return {
-        **({ELASTIC_PODS: (PODS_LET_GO, *_watched(workloads))} if elastic else {}),
+        **({ELASTIC_PODS: (ELASTIC_POD_PERMISSIONS, *_watched(workloads))} if elastic else {}),
         WORKLOAD: (
             _may(workloads, *_WATCH, "patch", "delete"),
             _may(workloads, "patch", subresource="status"),
@@ -106,7 +108,7 @@ def rbac(names: Names, integrations: Sequence[Integration]) -> Mapping[str, tupl
             # What pods ask for depends on the rules of their namespace and on how they are run.
             *_watched(kinds.local_queues, cluster_queues, NAMESPACES, LIMIT_RANGES, RUNTIME_CLASSES),
         ),
-        **{one.framework: (*of_kind(one), *_around_jobs(kinds)) for one in integrations},
+        **{one.framework: (*permissions_of_kind(one), *_around_jobs(kinds)) for one in integrations},
         CLUSTER_QUEUE: (
             _may(cluster_queues, *_WATCH, "patch"),
             _may(cluster_queues, "patch", subresource="status"),
@@ -131,7 +133,7 @@ def rbac(names: Names, integrations: Sequence[Integration]) -> Mapping[str, tupl
     }
 
 
-class OfGate(NamedTuple):
+class GatedPermissions(NamedTuple):
     """Permissions of a controller that runs only with a feature gate, and only beside certain kinds of jobs.
 
     ``frameworks`` are those of the kinds, one of which must be enabled; empty where the kind does not matter.
@@ -142,12 +144,12 @@ class OfGate(NamedTuple):
     frameworks: tuple[str, ...] = ()
 
 
-def of_gates(integrations: Iterable[Integration]) -> tuple[OfGate, ...]:
+def permissions_of_gates(integrations: Iterable[Integration]) -> tuple[GatedPermissions, ...]:
     """The permissions of controllers that run only with a feature gate, be it on or off by default."""
     elastic = tuple(one.framework for one in integrations if one.scaling.can_be_elastic)
     return (
-        OfGate(Gate.ELASTIC_JOBS, (PODS_LET_GO,), elastic),
-        OfGate(
+        GatedPermissions(Gate.ELASTIC_JOBS, (ELASTIC_POD_PERMISSIONS,), elastic),
+        GatedPermissions(
             Gate.FAILURE_RECOVERY_POLICY,
             (
                 _may(PODS, *_WATCH, "delete"),
@@ -158,7 +160,7 @@ def of_gates(integrations: Iterable[Integration]) -> tuple[OfGate, ...]:
     )
 
 
-def merged(of: Iterable[Permission]) -> tuple[Permission, ...]:
+def merge_permissions(of: Iterable[Permission]) -> tuple[Permission, ...]:
     """The same permissions, each resource once, sorted."""
     verbs: dict[tuple[str, str], set[str]] = {}
     for permission in of:

@@ -11,8 +11,8 @@ from typing import Final
 
 from admitq.controllers import priority_classes
 from admitq.controllers.context import Context, CoreView
-from admitq.controllers.controller_specs import ControllerSpec, Followed, Keys, Watch, WhenServed
-from admitq.controllers.in_use_protection import InUseController
+from admitq.controllers.controller_specs import ControllerSpec, FollowedResource, MapToKeys, Watch, WhenServed
+from admitq.controllers.in_use_protection import InUseProtectionController
 from admitq.controllers.indexes import (
     BY_CHECK,
     BY_CLUSTER_QUEUE,
@@ -27,23 +27,23 @@ from admitq.controllers.indexes import (
     BY_TOPOLOGY,
     checks_of,
     flavors_of,
-    group_key,
-    in_namespace,
+    followed_resource,
+    group_key_name,
     indexes,
-    indexes_of_jobs,
+    job_indexes,
+    namespaced_index_value,
+    owner_index_value,
     owner_keys,
-    owner_value,
-    priority_class_value,
-    reference_value,
-    resource_followed,
+    priority_class_index_value,
+    reference_index_value,
     resource_of,
     topologies_of,
 )
 from admitq.controllers.job.controller import JobController, start_admitted
-from admitq.controllers.job.owner_lookup import Owners
+from admitq.controllers.job.owner_lookup import OwnerLookup
 from admitq.controllers.pods.elastic_pods import ElasticPodsController
 from admitq.controllers.pods.failure_recovery import FailureRecoveryController
-from admitq.controllers.provisioning.watches import provisioning
+from admitq.controllers.provisioning.watches import provisioning_controller
 from admitq.controllers.queues.controllers import (
     ClusterQueueController,
     CohortController,
@@ -133,7 +133,7 @@ def _both(change: Change) -> Iterator[JsonObject]:
             yield obj
 
 
-def _named_by(of: Callable[[JsonObject], Iterable[str]]) -> Keys:
+def _named_by(of: Callable[[JsonObject], Iterable[str]]) -> MapToKeys:
     """Cluster-scoped objects that the changed one came to name, or ceased to."""
 
     def keys(change: Change) -> Iterable[Key]:
@@ -162,7 +162,7 @@ def _activity(queue: JsonObject | None) -> str | None:
     return None if active is None else active.get("status")
 
 
-def _lets_run(workload: JsonObject | None) -> Sequence[object] | None:
+def _run_permission(workload: JsonObject | None) -> Sequence[object] | None:
     """What decides whether anything inside the Workload's job may run; None where there is none."""
     if workload is None:
         return None
@@ -195,7 +195,7 @@ class _WorkloadKeys:
         for queue in stores.of(self._kinds.local_queues).keys_by_index(BY_CLUSTER_QUEUE, name):
             yield from self._queued_in(queue)
 
-    def in_namespace(self, change: Change) -> Iterable[Key]:
+    def namespaced_index_value(self, change: Change) -> Iterable[Key]:
         """Those of a namespace that came or has other labels: it may be selected now, or no longer.
 
         The watch of Workloads may be ahead of that of namespaces.
@@ -214,7 +214,7 @@ class _WorkloadKeys:
 
     def _queued_in(self, queue: Key) -> tuple[Key, ...]:
         workloads = self._ctx.stores.of(self._kinds.workloads)
-        return workloads.keys_by_index(BY_QUEUE, in_namespace(queue.namespace, queue.name))
+        return workloads.keys_by_index(BY_QUEUE, namespaced_index_value(queue.namespace, queue.name))
 
 
 class _JobKeys:
@@ -245,7 +245,7 @@ class _JobKeys:
         metadata = obj["metadata"]
         composition = self._integration.composition
         group = "" if composition is None else composition.get_group(obj, self._ctx.names)
-        return Key(metadata.get("namespace", ""), group_key(group) if group else metadata["name"])
+        return Key(metadata.get("namespace", ""), group_key_name(group) if group else metadata["name"])
 
     def _jobs(self, found: Iterable[Key]) -> Iterator[Key]:
         """The jobs that these objects are, or are members of."""
@@ -260,11 +260,11 @@ class _JobKeys:
     def of_workload(self, change: Change) -> Iterator[Key]:
         """Its owner, the group of its name, jobs inside its owner, and jobs that name it as prebuilt."""
         store = self._ctx.stores.of(self._resource)
-        named = in_namespace(*change.key)
+        named = namespaced_index_value(*change.key)
         if self._integration.composition is not None and (
             is_group_workload(change.object, self._ctx.names) or store.keys_by_index(BY_GROUP, named)
         ):
-            yield Key(change.key.namespace, group_key(change.key.name))
+            yield Key(change.key.namespace, group_key_name(change.key.name))
         for obj in _both(change):
             reference = get_controller(obj)
             if reference is None:
@@ -272,9 +272,9 @@ class _JobKeys:
             group, kind = str(reference.get("apiVersion", "")).rpartition("/")[0], reference.get("kind", "")
             if (group, kind) == (self._integration.group, self._integration.kind):
                 yield Key(change.key.namespace, reference.get("name", ""))
-            owner = owner_value(group, kind, change.key.namespace, reference.get("name", ""))
+            owner = owner_index_value(group, kind, change.key.namespace, reference.get("name", ""))
             yield from self._jobs(store.keys_by_index(BY_OWNER, owner))
-            if _lets_run(change.old) != _lets_run(change.new):
+            if _run_permission(change.old) != _run_permission(change.new):
                 yield from self._jobs(self._further_inside(owner))
         yield from self._jobs(store.keys_by_index(BY_PREBUILT_WORKLOAD, named))
 
@@ -289,7 +289,7 @@ class _JobKeys:
                 if store is None:
                     continue
                 for key in (key for value in inside for key in store.keys_by_index(BY_OWNER, value)):
-                    children.add(owner_value(one.group, one.kind, *key))
+                    children.add(owner_index_value(one.group, one.kind, *key))
                     if depth and one is self._integration:
                         yield key
             inside, depth = children, depth + 1
@@ -299,34 +299,34 @@ class _JobKeys:
         owners = self._ctx.stores.of(self._ctx.kinds.workloads).index_values(BY_OWNER)
         return owner_keys(owners, self._integration.group, self._integration.kind)
 
-    def with_class(self, kind: str) -> Keys:
+    def with_class(self, kind: str) -> MapToKeys:
         """Jobs that name a priority class which came or has another value.
 
         What the pods of a job name that another object describes is in no index: all of these may be meant.
         """
 
         def keys(change: Change) -> Iterable[Key]:
-            if not priority_classes.value_changed(change):
+            if not priority_classes.has_new_value(change):
                 return ()
             if any(one.is_required for one in self._integration.templates.referenced_kinds):
                 return self._ctx.stores.of(self._resource).keys()
-            value = priority_class_value(kind, change.key.name)
+            value = priority_class_index_value(kind, change.key.name)
             return self._jobs(self._ctx.stores.of(self._resource).keys_by_index(BY_PRIORITY_CLASS, value))
 
         return keys
 
-    def following(self, followed: ReferencedKind) -> Keys:
+    def following(self, followed: ReferencedKind) -> MapToKeys:
         """Jobs that refer to an object which came, went, or describes other pods."""
 
         def keys(change: Change) -> Iterable[Key]:
             if not _differs(change, _SPEC):
                 return ()
-            value = reference_value(followed.kind, *change.key)
+            value = reference_index_value(followed.kind, *change.key)
             return self._ctx.stores.of(self._resource).keys_by_index(BY_REFERENCE, value)
 
         return keys
 
-    def in_namespace(self, change: Change) -> Iterator[Key]:
+    def namespaced_index_value(self, change: Change) -> Iterator[Key]:
         """Jobs of a namespace whose labels changed: it may be selected now, or no longer."""
         if not _differs(change, _LABELS):
             return
@@ -337,13 +337,13 @@ class _JobKeys:
 # --- the table ------------------------------------------------------------------------------------
 
 
-def _followed(integration: Integration, one: ReferencedKind) -> Followed:
+def _followed(integration: Integration, one: ReferencedKind) -> FollowedResource:
     kept = one.trim_for_cache
     transform = None if kept is None else lambda obj: dict(kept(obj))
-    return Followed(resource_followed(integration, one), transform)
+    return FollowedResource(followed_resource(integration, one), transform)
 
 
-def _of_jobs(ctx: Context, controller: JobController) -> WhenServed:
+def _job_controller_spec(ctx: Context, controller: JobController) -> WhenServed:
     integration, kinds = controller.integration, ctx.kinds
     keys = _JobKeys(ctx, integration, controller.resource)
     spec = ControllerSpec(
@@ -356,14 +356,14 @@ def _of_jobs(ctx: Context, controller: JobController) -> WhenServed:
             Watch(PRIORITY_CLASSES, keys.with_class("PriorityClass")),
             Watch(NAMESPACES, keys.in_namespace),
             *(
-                Watch(resource_followed(integration, one), keys.following(one))
+                Watch(followed_resource(integration, one), keys.following(one))
                 for one in integration.templates.referenced_kinds
             ),
         ),
         workers=ctx.settings.workers(integration.kind, integration.group, WORKERS_OF_JOBS),
         urgent_workers=URGENT_WORKERS_OF_JOBS,
     )
-    indexes = indexes_of_jobs(integration, ctx.names, ctx.settings.integrations)
+    indexes = job_indexes(integration, ctx.names, ctx.settings.integrations)
     labels, slim = integration.watch.get_label_selector, integration.watch.trim_for_cache
     return WhenServed(
         controller.resource,
@@ -376,7 +376,9 @@ def _of_jobs(ctx: Context, controller: JobController) -> WhenServed:
     )
 
 
-def _held(ctx: Context, resource: Resource, users: Resource, index: str, used: Keys) -> ControllerSpec:
+def _in_use_protection_spec(
+    ctx: Context, resource: Resource, users: Resource, index: str, used: MapToKeys
+) -> ControllerSpec:
     """A kind whose objects are held while objects of another kind name them."""
 
     def is_in_use(name: str) -> bool:
@@ -384,7 +386,7 @@ def _held(ctx: Context, resource: Resource, users: Resource, index: str, used: K
 
     return ControllerSpec(
         name=resource.kind.lower(),
-        reconcile=InUseController(ctx, resource, is_in_use).reconcile,
+        reconcile=InUseProtectionController(ctx, resource, is_in_use).reconcile,
         watches=(Watch(resource, _itself), Watch(users, used)),
     )
 
@@ -411,22 +413,22 @@ def _queue_specs(ctx: Context, core: CoreView, refused: RefusedJobs) -> tuple[Co
     )
 
 
-def _elastic(ctx: Context) -> Iterator[WhenServed]:
+def _elastic_pods_controller(ctx: Context) -> Iterator[WhenServed]:
     """The controller of pods of elastic jobs, where a job may be elastic."""
     if ctx.settings.elastic_jobs and any(one.scaling.can_be_elastic for one in ctx.settings.integrations):
         yield ElasticPodsController(ctx).when_served()
 
 
-def _recovery(ctx: Context) -> Iterator[WhenServed]:
+def _failure_recovery_controller(ctx: Context) -> Iterator[WhenServed]:
     """The controller of pods that hang, where such are not left alone."""
     if (delay := ctx.settings.force_delete_after) is not None:
         yield FailureRecoveryController(ctx, delay).when_served()
 
 
-def controllers(ctx: Context, core: CoreView) -> Controllers:
+def build_controllers(ctx: Context, core: CoreView) -> Controllers:
     """All controllers, for the integrations of the settings."""
     kinds, settings = ctx.kinds, ctx.settings
-    owners = Owners(ctx)
+    owners = OwnerLookup(ctx)
     refused = RefusedJobs(ctx.stores, settings.integrations, ctx.names)
     jobs = [JobController(ctx, one, owners) for one in settings.integrations if one.serving is None]
     serving = [
@@ -454,9 +456,9 @@ def controllers(ctx: Context, core: CoreView) -> Controllers:
         watches=(
             Watch(
                 kinds.workload_priority_classes,
-                lambda change: (change.key,) if priority_classes.value_changed(change) else (),
+                lambda change: (change.key,) if priority_classes.has_new_value(change) else (),
             ),
-            Watch(kinds.workloads, classes.came_to_name),
+            Watch(kinds.workloads, classes.workload_with_new_class),
         ),
     )
     flavors, checks = kinds.resource_flavors, kinds.admission_checks
@@ -465,16 +467,16 @@ def controllers(ctx: Context, core: CoreView) -> Controllers:
             workload,
             *_queue_specs(ctx, core, refused),
             priorities,
-            _held(ctx, flavors, kinds.cluster_queues, BY_FLAVOR, _named_by(flavors_of)),
-            _held(ctx, checks, kinds.cluster_queues, BY_CHECK, _named_by(checks_of)),
-            _held(ctx, kinds.topologies, flavors, BY_TOPOLOGY, _named_by(topologies_of)),
+            _in_use_protection_spec(ctx, flavors, kinds.cluster_queues, BY_FLAVOR, _named_by(flavors_of)),
+            _in_use_protection_spec(ctx, checks, kinds.cluster_queues, BY_CHECK, _named_by(checks_of)),
+            _in_use_protection_spec(ctx, kinds.topologies, flavors, BY_TOPOLOGY, _named_by(topologies_of)),
         ),
-        core_when_served=(provisioning(ctx), *_recovery(ctx)),
+        core_when_served=(provisioning_controller(ctx), *_failure_recovery_controller(ctx)),
         jobs_when_served=(
-            *(_of_jobs(ctx, job) for job in jobs),
+            *(_job_controller_spec(ctx, job) for job in jobs),
             # After pods, whose store these read.
             *(one.when_served() for one in serving),
-            *_elastic(ctx),
+            *_elastic_pods_controller(ctx),
         ),
         jobs={
             OwnerKind(job.integration.group, job.integration.version, job.integration.kind): job

@@ -10,7 +10,7 @@ from typing import Final
 from admitq.controllers.context import Context
 from admitq_api.json_objects import JsonObject
 
-BEHIND_RETRY_SECONDS: Final = 1.0
+STALE_STORE_RETRY_SECONDS: Final = 1.0
 """When to decide again where the stores are behind the API server."""
 
 
@@ -24,5 +24,5 @@ def observe_newer_workloads(ctx: Context, current: Iterable[JsonObject]) -> bool
         if seen["metadata"].get("resourceVersion") != metadata["resourceVersion"]:
             newer.append(one)
     for one in newer:
-        ctx.observed(ctx.kinds.workloads, dict(one))
+        ctx.observe_write(ctx.kinds.workloads, dict(one))
     return bool(newer)

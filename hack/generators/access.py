@@ -10,7 +10,15 @@ from itertools import chain
 from typing import Any
 
 from admitq.app.core_inputs import list_core_resources
-from admitq.controllers.rbac import PODS_LET_GO, Permission, known_owners, merged, of_gates, of_kind, rbac
+from admitq.controllers.rbac import (
+    ELASTIC_POD_PERMISSIONS,
+    Permission,
+    intermediate_owner_resources,
+    merge_permissions,
+    permissions_by_controller,
+    permissions_of_gates,
+    permissions_of_kind,
+)
 from admitq.integrations.base import Integration
 from admitq.integrations.custom import create_integration
 from admitq.integrations.registry import BUILT_IN_KINDS
@@ -85,7 +93,7 @@ class Role:
 def _rules(permissions: Iterable[Permission]) -> tuple[Rule, ...]:
     """Return rules for the permissions. Permissions of one group with equal verbs share a rule."""
     together: dict[tuple[str, tuple[str, ...]], list[str]] = {}
-    for one in merged(permissions):
+    for one in merge_permissions(permissions):
         group = API_GROUP if one.group == DEFAULT_GROUP else one.group
         together.setdefault((group, one.verbs), []).append(one.resource)
     return tuple(Rule((group,), tuple(resources), verbs) for (group, verbs), resources in together.items())
@@ -97,14 +105,16 @@ _REVIEWS = (
 )
 """To authenticate and authorize readers of the metrics."""
 
-_OF_KINDS = {one.framework: of_kind(one) for one in BUILT_IN_KINDS}
+_OF_KINDS = {one.framework: permissions_of_kind(one) for one in BUILT_IN_KINDS}
 
 MANAGER_CLUSTER = (
     *_rules(
         permission
-        for controller, permissions in rbac(names_for(DEFAULT_GROUP), BUILT_IN_KINDS).items()
+        for controller, permissions in permissions_by_controller(
+            names_for(DEFAULT_GROUP), BUILT_IN_KINDS
+        ).items()
         for permission in permissions
-        if permission not in (*_OF_KINDS.get(controller, ()), PODS_LET_GO)
+        if permission not in (*_OF_KINDS.get(controller, ()), ELASTIC_POD_PERMISSIONS)
     ),
     Rule(("events.k8s.io",), ("events",), ("create", "patch")),
     *_REVIEWS,
@@ -119,7 +129,7 @@ MANAGER_KINDS = {
 }
 """Further rules of the manager for each enabled job kind."""
 
-MANAGER_CUSTOM = _rules(of_kind(CUSTOM))
+MANAGER_CUSTOM = _rules(permissions_of_kind(CUSTOM))
 """Further rules of the manager for each kind that the configuration file defines."""
 
 
@@ -144,7 +154,7 @@ class GateRules:
 
 MANAGER_GATES = tuple(
     GateRules(str(one.gate), FeatureGates()[one.gate], one.frameworks, _rules(one.permissions))
-    for one in of_gates(BUILT_IN_KINDS)
+    for one in permissions_of_gates(BUILT_IN_KINDS)
 )
 """Further rules of the manager for each of these feature gates that is on."""
 
@@ -174,7 +184,9 @@ def _creates_jobs(kind: Integration) -> bool:
     if kind.ownership.created_kinds is None:
         return True
     owned = {(one.group, one.kind) for one in BUILT_IN_KINDS}
-    owned |= {(owner.group, owner.kind) for one in BUILT_IN_KINDS for owner in known_owners(one)}
+    owned |= {
+        (owner.group, owner.kind) for one in BUILT_IN_KINDS for owner in intermediate_owner_resources(one)
+    }
     return not owned.isdisjoint(kind.ownership.created_kinds)
 
 
@@ -223,7 +235,7 @@ def _looked_up(one: Integration) -> tuple[Rule, ...]:
             if _creates_jobs(one) or one.webhook.scale_field
             else ()
         ),
-        *(Rule((owner.group,), (owner.plural,), ("get",)) for owner in known_owners(one)),
+        *(Rule((owner.group,), (owner.plural,), ("get",)) for owner in intermediate_owner_resources(one)),
         # To check the pods of a job, the code reads the objects that define them.
         *(
             Rule((other.kind.group,), (other.plural,), ("get",))

@@ -249,7 +249,7 @@ FURTHER: Final[Mapping[str, Sequence[Row]]] = {
         ),
         Row(
             "finish-replaced-slice",
-            ("workload_slices._over", "transitions.finish"),
+            ("workload_slices._finish_replaced_slice", "transitions.finish"),
             slice_waits,
             finish_slice(Reason.WORKLOAD_SLICE_REPLACED),
             _runs_with(2),
@@ -259,7 +259,7 @@ FURTHER: Final[Mapping[str, Sequence[Row]]] = {
         ),
         Row(
             "finish-replaced-slice-for-another-reason",
-            ("workload_slices._over", "transitions.finish"),
+            ("workload_slices._finish_replaced_slice", "transitions.finish"),
             slice_waits,
             finish_slice(Reason.SUCCEEDED),
             _runs_with(2),
@@ -269,7 +269,7 @@ FURTHER: Final[Mapping[str, Sequence[Row]]] = {
         ),
         Row(
             "finish-waiting-slice",
-            ("workload_slices._over", "transitions.finish"),
+            ("workload_slices._finish_replaced_slice", "transitions.finish"),
             slice_waits,
             finish_slice(Reason.WORKLOAD_SLICE_REPLACED),
             _runs_with(1),
@@ -279,7 +279,7 @@ FURTHER: Final[Mapping[str, Sequence[Row]]] = {
         ),
         Row(
             "resize-waiting-slice",
-            ("workload_slices._followed",),
+            ("workload_slices._update_waiting_slice",),
             slice_waits,
             resized(3),
             _runs_with(3),
@@ -289,7 +289,7 @@ FURTHER: Final[Mapping[str, Sequence[Row]]] = {
         ),
         Row(
             "resize-waiting-slice-otherwise-than-the-job",
-            ("workload_slices._followed",),
+            ("workload_slices._update_waiting_slice",),
             slice_waits,
             resized(3),
             _runs_with(2),
@@ -299,7 +299,7 @@ FURTHER: Final[Mapping[str, Sequence[Row]]] = {
         ),
         Row(
             "move-waiting-slice",
-            ("workload_slices._followed",),
+            ("workload_slices._update_waiting_slice",),
             slice_waits,
             spec(queueName="missing"),
             _runs_with(2, queue="lq"),
@@ -309,7 +309,7 @@ FURTHER: Final[Mapping[str, Sequence[Row]]] = {
         ),
         Row(
             "unmark-waiting-slice",
-            ("workload_slices._followed",),
+            ("workload_slices._update_waiting_slice",),
             slice_waits,
             _without_annotations,
             _runs_with(2),
@@ -319,7 +319,7 @@ FURTHER: Final[Mapping[str, Sequence[Row]]] = {
         ),
         Row(
             "change-pods-of-waiting-slice",
-            ("workload_slices._over",),
+            ("workload_slices._finish_replaced_slice",),
             slice_waits,
             _with_other_image,
             _runs_with(2),
@@ -329,7 +329,7 @@ FURTHER: Final[Mapping[str, Sequence[Row]]] = {
         ),
         Row(
             "shrink-slice",
-            ("workload_slices._resized", "workload_slices._given_back"),
+            ("workload_slices._resize_slice", "workload_slices._release_shrunk_quota"),
             slice_runs,
             resized(1),
             _runs_with(1),
@@ -339,7 +339,7 @@ FURTHER: Final[Mapping[str, Sequence[Row]]] = {
         ),
         Row(
             "shrink-assignment-of-slice",
-            ("workload_slices._given_back",),
+            ("workload_slices._release_shrunk_quota",),
             slice_runs,
             status(assign(1)),
             _runs_with(1),
@@ -349,7 +349,7 @@ FURTHER: Final[Mapping[str, Sequence[Row]]] = {
         ),
         Row(
             "assign-fewer-pods-than-the-job-has",
-            ("workload_slices._given_back",),
+            ("workload_slices._release_shrunk_quota",),
             slice_runs,
             status(assign(1)),
             _runs_with(2),
@@ -367,7 +367,7 @@ FURTHER: Final[Mapping[str, Sequence[Row]]] = {
         ),
         Row(
             "evict-slice-that-is-to-be-replaced",
-            ("transitions.preempt", "transitions.evict", "workload_slices._over"),
+            ("transitions.preempt", "transitions.evict", "workload_slices._finish_replaced_slice"),
             preemptible_slice_waits,
             status(lambda one: one.preempt(Reason.IN_CLUSTER_QUEUE, "m")),
             _runs_with(2),
@@ -386,7 +386,7 @@ FURTHER: Final[Mapping[str, Sequence[Row]]] = {
         ),
         Row(
             "shrink-workload-without-job",
-            ("workload_slices._resized",),
+            ("workload_slices._resize_slice",),
             two_pods_hold_all,
             resized(1),
             {"Admitted": "True Admitted", "pods": [1]},
@@ -437,7 +437,7 @@ RETENTION: Final[Sequence[Row]] = (
     ),
     Row(
         "deactivate-for-a-cause-and-be-deleted",
-        ("quota_release.evicted", "workload.set_inactive", "workload.evict_inactive"),
+        ("quota_release.handle_eviction", "workload.set_inactive", "workload.evict_inactive"),
         job_admitted,
         status(
             lambda one: one.set_condition(
@@ -448,7 +448,7 @@ RETENTION: Final[Sequence[Row]] = (
     ),
     Row(
         "deactivate-by-hand-and-stay",
-        ("quota_release.evicted", "workload.evict_inactive"),
+        ("quota_release.handle_eviction", "workload.evict_inactive"),
         job_admitted,
         spec(active=False),
         {"active": False, "Evicted": "True Deactivated", "admission": None, "job": "suspended"},

@@ -172,7 +172,7 @@ TABLE: Final[Mapping[str, tuple[Row, ...]]] = {
         ),
         Row(
             "reserve-and-leave-evicted",
-            ("transitions.requeue", "quota_release.evicted"),
+            ("transitions.requeue", "quota_release.handle_eviction"),
             job_waits,
             reserve_and_leave_evicted,
             {**_RUNS, "Evicted": _FORMERLY_EVICTED, "Requeued": "True NodeFailures"},
@@ -221,7 +221,7 @@ TABLE: Final[Mapping[str, tuple[Row, ...]]] = {
         ),
         Row(
             "evict-and-say-no-more",
-            ("transitions.requeue", "quota_release.evicted"),
+            ("transitions.requeue", "quota_release.handle_eviction"),
             job_runs,
             status(evict_only),
             {**_RUNS, "Evicted": _FORMERLY_EVICTED, "Requeued": "True NodeFailures"},
@@ -289,7 +289,7 @@ TABLE: Final[Mapping[str, tuple[Row, ...]]] = {
     "quota_release": (
         _alone(
             "release-after-eviction",
-            ("transitions.requeue", "transitions.release", "quota_release.evicted"),
+            ("transitions.requeue", "transitions.release", "quota_release.handle_eviction"),
             alone_evicted,
             status(requeue(may_return=True)),
             {**_ADMITTED, "Evicted": _FORMERLY_EVICTED, "Requeued": "True NodeFailures"},
@@ -342,14 +342,14 @@ TABLE: Final[Mapping[str, tuple[Row, ...]]] = {
         ),
         _alone(
             "hold",
-            ("transitions.release", "quota_release.on_hold", "serving._back_in_queue"),
+            ("transitions.release", "quota_release.sync_on_hold", "serving._release_quota"),
             alone_admitted,
             status(lambda one: one.release(Reason.ON_HOLD, "on hold")),
             {**_WAITS, "QuotaReserved": "False OnHold"},
         ),
         Row(
             "hold-a-job-that-is-not-on-hold",
-            ("transitions.release", "quota_release.on_hold"),
+            ("transitions.release", "quota_release.sync_on_hold"),
             job_runs,
             status(lambda one: one.release(Reason.ON_HOLD, "on hold")),
             _RUNS,
@@ -367,7 +367,7 @@ TABLE: Final[Mapping[str, tuple[Row, ...]]] = {
     "checks": (
         Row(
             "check-ready",
-            ("provisioning.Case.state",),
+            ("provisioning.ProvisioningCase.state",),
             job_held,
             status(set_check_state("Ready")),
             {**_RUNS, "checks": [("Ready", 0)]},
@@ -387,7 +387,7 @@ TABLE: Final[Mapping[str, tuple[Row, ...]]] = {
         ),
         Row(
             "check-retry-during-an-eviction",
-            ("transitions.requeue", "quota_release.evicted"),
+            ("transitions.requeue", "quota_release.handle_eviction"),
             job_checked_and_running,
             status(evict_and_retry),
             {
@@ -401,14 +401,14 @@ TABLE: Final[Mapping[str, tuple[Row, ...]]] = {
         ),
         Row(
             "check-retry",
-            ("provisioning.Case.state", "workload.apply_check_states", "transitions.evict"),
+            ("provisioning.ProvisioningCase.state", "workload.apply_check_states", "transitions.evict"),
             job_held,
             status(set_check_state("Retry")),
             {**_RESERVED, "Requeued": "True BackoffFinished", "checks": [("Pending", 1)]},
         ),
         Row(
             "check-retry-later",
-            ("provisioning.Case.state", "workload.delay_retry", "workload.end_backoff"),
+            ("provisioning.ProvisioningCase.state", "workload.delay_retry", "workload.end_backoff"),
             job_held,
             status(set_check_state("Retry", requeueAfterSeconds=1)),
             {**_RESERVED, "Requeued": "True BackoffFinished", "checks": [("Pending", 1)]},
@@ -416,7 +416,7 @@ TABLE: Final[Mapping[str, tuple[Row, ...]]] = {
         Row(
             "check-rejected",
             (
-                "provisioning.Case.state",
+                "provisioning.ProvisioningCase.state",
                 "workload.apply_check_states",
                 "workload.set_inactive",
                 "workload.evict_inactive",
@@ -429,21 +429,21 @@ TABLE: Final[Mapping[str, tuple[Row, ...]]] = {
     "ends": (
         Row(
             "finish",
-            ("transitions.finish", "quota_release.job_finished", "quota_release.workload_finished"),
+            ("transitions.finish", "quota_release.finish_with_job", "quota_release.handle_finished_workload"),
             job_runs,
             status(lambda one: one.finish(Reason.SUCCEEDED, "done")),
             {"Finished": "True Succeeded", "finalizer": False, "job": "suspended"},
         ),
         Row(
             "finish-before-admission",
-            ("transitions.finish", "quota_release.out_of_sync"),
+            ("transitions.finish", "quota_release.end_out_of_sync_workload"),
             job_waits,
             status(lambda one: one.finish(Reason.FAILED, "never tried")),
             {"Finished": "True Failed", "finalizer": False, "job": "suspended"},
         ),
         _alone(
             "finish-without-job",
-            ("transitions.finish", "workload.finish_orphan", "serving._release"),
+            ("transitions.finish", "workload.finish_orphan", "serving._release_workload"),
             alone_admitted,
             status(lambda one: one.finish(Reason.SUCCEEDED, "done")),
             {"Finished": "True Succeeded"},
@@ -480,10 +480,10 @@ TABLE: Final[Mapping[str, tuple[Row, ...]]] = {
             {**_RUNS, "Requeued": "True LocalQueueRestarted"},
             then=grow,
         ),
-        _alone("take-gate-off", ("job._gates_lifted",), alone_gated, ungate, _ADMITTED),
+        _alone("take-gate-off", ("job._remove_lifted_gates",), alone_gated, ungate, _ADMITTED),
         _alone(
             "raise-priority",
-            ("priority_classes.decide", "job._priority_changed"),
+            ("priority_classes.update_priority", "job._update_priority_class"),
             two_wait,
             spec(priority=10),
             {**_ADMITTED, "priority": 10, "ClusterQueue": _queue(admitted=1, pending=1, cpu=1000)},
@@ -491,7 +491,7 @@ TABLE: Final[Mapping[str, tuple[Row, ...]]] = {
         ),
         Row(
             "refer-to-priority-class",
-            ("priority_classes.decide", "job._priority_changed"),
+            ("priority_classes.update_priority", "job._update_priority_class"),
             job_waits_without_priority_class,
             refer_to_priority_class,
             {**_STOPPED, "priority": 10, "ClusterQueue": _queue(admitted=0, cpu=0, pending=1)},
@@ -499,7 +499,7 @@ TABLE: Final[Mapping[str, tuple[Row, ...]]] = {
         ),
         _alone(
             "move-to-another-queue",
-            ("job._suspended",),
+            ("job._handle_suspended_job",),
             alone_closed,
             spec(queueName="lq"),
             {**_ADMITTED, "queue": "lq"},
@@ -508,7 +508,7 @@ TABLE: Final[Mapping[str, tuple[Row, ...]]] = {
     "pods": (
         Row(
             "pods-not-ready-though-they-are",
-            ("transitions.update_pods_ready", "job._pods_ready"),
+            ("transitions.pods_ready", "job._report_pods_ready"),
             job_runs,
             status(
                 lambda one: one.set_condition(ConditionType.PODS_READY, False, Reason.WAIT_FOR_START, "m")
@@ -518,21 +518,21 @@ TABLE: Final[Mapping[str, tuple[Row, ...]]] = {
         ),
         _alone(
             "pods-ready",
-            ("transitions.update_pods_ready", "job._pods_ready"),
+            ("transitions.pods_ready", "job._report_pods_ready"),
             alone_admitted,
             status(lambda one: one.update_pods_ready(admitted=True, ready=True)),
             {**_ADMITTED, "PodsReady": "True Started"},
         ),
         _alone(
             "reclaim",
-            ("job._reclaim",),
+            ("job._report_reclaimable_pods",),
             two_pods_admitted,
             status(reclaim_pods),
             {"reclaimable": [("main", 1)], "ClusterQueue": _queue(admitted=2, cpu=2000)},
         ),
         _alone(
             "wait-for-replacement",
-            ("members.replaced",),
+            ("members.release_replaced_members",),
             alone_waits,
             status(set_replacing(True)),
             {
@@ -544,7 +544,7 @@ TABLE: Final[Mapping[str, tuple[Row, ...]]] = {
         ),
         _alone(
             "replaced",
-            ("members.replaced",),
+            ("members.release_replaced_members",),
             alone_replacing,
             status(set_replacing(False)),
             {**_ADMITTED, "WaitingForReplacementPods": "False PodsReady"},
@@ -569,19 +569,19 @@ DRAWN: Final[Mapping[str, Change]] = {
 """What sequences of writes are drawn from: all that makes sense of any Workload, in every manner."""
 
 NOT_PLAYED: Final[Mapping[str, str]] = {
-    "workload_sync._create": "creates the Workload",
-    "members.name_taken": "writes members of groups, not Workloads",
-    "prebuilt_workloads.refuse_group": "writes members of groups, not Workloads",
-    "members.excess": "writes members of groups, not Workloads",
-    "members.owners": "writes metadata alone: members become owners",
-    "members.awaited": "writes members of groups, not Workloads",
-    "quota_release.workload_deleted": "removes the finalizer alone",
-    "unadmitted_jobs.end_begun_stop": "writes jobs, not Workloads",
-    "unadmitted_jobs.stop_running": "writes jobs, not Workloads",
-    "quota_release.gone": "writes what `_finish` and the removal of the finalizer write",
-    "job._elsewhere": "writes no Workload",
-    "job._skipped": "writes no Workload",
-    "job._nested": "writes no Workload",
-    "job._unmanaged": "writes no Workload",
+    "workload_sync._create_workload": "creates the Workload",
+    "members.report_name_conflict": "writes members of groups, not Workloads",
+    "prebuilt_workloads.stop_mismatched_group": "writes members of groups, not Workloads",
+    "members.delete_excess_members": "writes members of groups, not Workloads",
+    "members.add_owner_references": "writes metadata alone: members become owners",
+    "members.report_awaited_replacements": "writes members of groups, not Workloads",
+    "quota_release.handle_deleted_workload": "removes the finalizer alone",
+    "unadmitted_jobs.finish_begun_stop": "writes jobs, not Workloads",
+    "unadmitted_jobs.stop_unadmitted_run": "writes jobs, not Workloads",
+    "quota_release.release_workloads_without_job": "writes what `_finish` and the removal of the finalizer write",
+    "job._skip_unselected_namespace": "writes no Workload",
+    "job._skip_job_without_pods": "writes no Workload",
+    "job._follow_ancestor": "writes no Workload",
+    "job._skip_job_without_queue": "writes no Workload",
 }
 """Writers that no row plays, each with the reason."""

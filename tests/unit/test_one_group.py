@@ -21,7 +21,7 @@ import admitq
 import admitq_api
 import admitq_webhooks
 from admitq.app.settings import load_settings
-from admitq.controllers.rbac import rbac
+from admitq.controllers.rbac import permissions_by_controller
 from admitq.integrations.base import KUEUE_MULTIKUEUE_CONTROLLER
 from admitq.integrations.registry import BUILT_IN_KINDS, list_framework_names
 from admitq.metrics.registry import Metrics
@@ -128,7 +128,7 @@ def everything_of(group: str, file: Path) -> dict[str, Any]:
         "keys": list(settings.names.list_rows()),
         "CRDs": create_crds(group),
         "webhooks": webhook_rules(settings.names, settings.known),
-        "rules": rbac(settings.names, BUILT_IN_KINDS),
+        "rules": permissions_by_controller(settings.names, BUILT_IN_KINDS),
         "configuration": settings.configuration,
         "metrics": exposed,
     }

@@ -1,10 +1,10 @@
 """Jobs that are queued in place of the jobs inside them."""
 
 from admitq.controllers.context import Context
-from admitq.controllers.indexes import BY_OWNER, owner_value
+from admitq.controllers.indexes import BY_OWNER, owner_index_value
 from admitq.controllers.job.case import Ancestor
-from admitq.controllers.job.owner_lookup import Owners
-from admitq.controllers.job.workload_slices import lets_run
+from admitq.controllers.job.owner_lookup import OwnerLookup
+from admitq.controllers.job.workload_slices import may_children_run
 from admitq.integrations.base import ChildDifference, Integration, list_members
 from admitq.integrations.ownership import (
     AncestorFinder,
@@ -26,7 +26,7 @@ class Ancestors:
         owners: finds their owners.
     """
 
-    def __init__(self, ctx: Context, integration: Integration, owners: Owners) -> None:
+    def __init__(self, ctx: Context, integration: Integration, owners: OwnerLookup) -> None:
         self._ctx = ctx
         self._integration = integration
         self._ancestry = AncestorFinder(
@@ -85,7 +85,7 @@ class Ancestors:
     def _describe(self, ancestor: JsonObject) -> Ancestor:
         metadata = ancestor["metadata"]
         group, _, _ = str(ancestor.get("apiVersion", "")).rpartition("/")
-        owner = owner_value(group, ancestor.get("kind", ""), metadata["namespace"], metadata["name"])
+        owner = owner_index_value(group, ancestor.get("kind", ""), metadata["namespace"], metadata["name"])
         unfinished = [
             one
             for one in self._ctx.stores.of(self._ctx.kinds.workloads).by_index(BY_OWNER, owner)
@@ -95,6 +95,6 @@ class Ancestors:
         is_elastic = self._ctx.settings.elastic_jobs and annotation == "true"
         return Ancestor(
             ancestor,
-            admitted=lets_run(unfinished, elastic=is_elastic),
+            admitted=may_children_run(unfinished, elastic=is_elastic),
             holds_quota=any(is_reserved(one) for one in unfinished),
         )

@@ -6,8 +6,15 @@ from functools import cached_property
 from typing import Final
 
 from admitq.controllers.lookups import Lookups
-from admitq.controllers.plan import Count, Plan, Tell, plan, status_patch, workload_status_patch
-from admitq.controllers.pods.remaining_pods import Remaining
+from admitq.controllers.plan import (
+    ActionPlan,
+    RecordEvent,
+    RecordMetric,
+    plan_of,
+    status_patch,
+    workload_status_patch,
+)
+from admitq.controllers.pods.remaining_pods import RemainingPods
 from admitq.controllers.settings import Settings, WorkloadConventions
 from admitq.core.model import Instant
 from admitq.integrations.base import (
@@ -62,11 +69,11 @@ class JobCase:
     workloads: tuple[JsonObject, ...]
     lookups: Lookups
     namespace_matches: bool = True
-    namespace_ends: bool = False
+    is_namespace_terminating: bool = False
     """Nothing can be created in the namespace any more."""
     ancestor: Ancestor | None = None
     missing: tuple[ObjectReference, ...] = ()
-    outliving: Mapping[str, Remaining] = field(default_factory=dict[str, Remaining])
+    remaining_pods: Mapping[str, RemainingPods] = field(default_factory=dict[str, RemainingPods])
     """Pods that can still run although their job is gone or going, by the UID of their Workload."""
 
     @property
@@ -113,23 +120,23 @@ class JobCase:
         return [workload for workload in self.workloads if workload["metadata"]["name"] not in mine]
 
     @property
-    def is_going(self) -> bool:
+    def is_gone_or_terminating(self) -> bool:
         """Whether the job is gone, or being deleted."""
         return self.job is None or "deletionTimestamp" in self.job["metadata"]
 
     @property
-    def without_job(self) -> Sequence[JsonObject]:
+    def workloads_without_job(self) -> Sequence[JsonObject]:
         """Workloads to release: their job is gone, or going and has no pods to clean up."""
         is_kept = (
             self.job is not None
             and self.settings.jobs.defer_cleanup
             and self.integration.lifecycle.is_cleaning_up(self.job)
         )
-        return self.workloads if self.is_going and not is_kept else self.orphaned
+        return self.workloads if self.is_gone_or_terminating and not is_kept else self.orphaned
 
-    def is_outlived(self, workload: JsonObject) -> bool:
+    def has_remaining_pods(self, workload: JsonObject) -> bool:
         """Whether pods of the Workload can still run although their job is gone or going."""
-        return workload["metadata"]["uid"] in self.outliving
+        return workload["metadata"]["uid"] in self.remaining_pods
 
     @property
     def queue_name(self) -> str:
@@ -144,17 +151,17 @@ class JobCase:
         """A label of the job."""
         return value_at(self.job, ("metadata", "labels", key))
 
-    def begin(self, workload: JsonObject) -> StatusTransition:
+    def begin_transition(self, workload: JsonObject) -> Transition:
         """A change of a Workload's status."""
         return StatusTransition(workload, self.now)
 
-    def end(
+    def plan_transition(
         self,
         workload: JsonObject,
-        transition: StatusTransition,
-        *after: Tell | Count | None,
+        transition: Transition,
+        *after: RecordEvent | RecordMetric | None,
         concern: str | None = None,
-    ) -> Plan | None:
+    ) -> ActionPlan | None:
         """The plan that writes the change and then reports it; None if there is nothing to write.
 
         Without a ``concern``, a change of the admission status is written under that of the admission.
@@ -165,19 +172,19 @@ class JobCase:
             if concern is None
             else status_patch(workloads, workload, patch, concern)
         )
-        return None if write is None else plan(write, *after)
+        return None if write is None else plan_of(write, *after)
 
-    def tell(self, reason: str, note: str, *, warning: bool = False) -> Tell:
+    def event(self, reason: str, note: str, *, warning: bool = False) -> RecordEvent:
         """An event about the job; one about a group is told of its oldest member."""
         assert self.job is not None  # noqa: S101 only steps that have a job tell of it
-        return Tell(self.objects[0], "Warning" if warning else "Normal", reason, note)
+        return RecordEvent(self.objects[0], "Warning" if warning else "Normal", reason, note)
 
 
-def seconds(start: Instant | None, end: Instant) -> float:
+def seconds_between(start: Instant | None, end: Instant) -> float:
     """The seconds between two instants; none if the first is not known or the clock went backwards."""
     return 0.0 if start is None else max(0, end - start) / SECOND
 
 
-def concern_of(condition: ConditionType) -> str:
+def condition_concern(condition: ConditionType) -> str:
     """The field manager's concern for a condition that the job's controller alone writes."""
     return f"{CONCERN}-{condition}"

@@ -6,21 +6,21 @@ from dataclasses import replace
 from typing import Final
 
 from admitq.controllers.context import Context
-from admitq.controllers.indexes import group_key, named_group, resource_of
+from admitq.controllers.indexes import group_key_name, group_of_key_name, resource_of
 from admitq.controllers.job import members
 from admitq.controllers.job.admitted_generations import AdmittedGenerations
 from admitq.controllers.job.ancestors import Ancestors
 from admitq.controllers.job.case import Ancestor, JobCase
 from admitq.controllers.job.newer_workloads import observe_newer_workloads_of_job
-from admitq.controllers.job.owner_lookup import Owners
-from admitq.controllers.job.plan_execution import ORPHAN_RETRY_SECONDS, carry_out
-from admitq.controllers.job.requeue_delays import next_look_at
-from admitq.controllers.job.steps import decide, refuse_group
-from admitq.controllers.job.stored_jobs import Presence, StoredJobs
-from admitq.controllers.lookups import is_unsettled, lookups_in
-from admitq.controllers.plan import Plan
-from admitq.controllers.pods.remaining_pods_finder import OutlivingPods
-from admitq.controllers.stale_stores import BEHIND_RETRY_SECONDS
+from admitq.controllers.job.owner_lookup import OwnerLookup
+from admitq.controllers.job.plan_execution import ORPHAN_RETRY_SECONDS, execute_job_plan
+from admitq.controllers.job.requeue_delays import next_reconcile_seconds
+from admitq.controllers.job.steps import decide_job, refuse_foreign_members
+from admitq.controllers.job.stored_jobs import JobPresence, StoredJobs
+from admitq.controllers.lookups import lookups_for_namespace, needs_cleanup
+from admitq.controllers.plan import ActionPlan
+from admitq.controllers.pods.remaining_pods_finder import RemainingPodsFinder
+from admitq.controllers.stale_stores import STALE_STORE_RETRY_SECONDS
 from admitq.core.selectors import selects_namespace
 from admitq.integrations.base import Integration, OwnerKind
 from admitq.integrations.ownership import (
@@ -47,13 +47,13 @@ class JobController:
     without the work queue. The two never reconcile one job at the same time.
     """
 
-    def __init__(self, ctx: Context, integration: Integration, owners: Owners) -> None:
+    def __init__(self, ctx: Context, integration: Integration, owners: OwnerLookup) -> None:
         self.integration = integration
         self.resource = resource_of(integration)
         self._ctx = ctx
         self._stored = StoredJobs(ctx, integration)
         self._ancestors = Ancestors(ctx, integration, owners)
-        self._outliving = OutlivingPods(ctx)
+        self._remaining_pods = RemainingPodsFinder(ctx)
         self._busy: set[Key] = set()
         self._admitted_generations = AdmittedGenerations()
 
@@ -66,7 +66,7 @@ class JobController:
         """
         if key in self._busy:
             # ``start`` reconciles the job now, and its writes queue the key again. It may also write nothing.
-            return BEHIND_RETRY_SECONDS
+            return STALE_STORE_RETRY_SECONDS
         return await self._reconcile_exclusively(key)
 
     async def start(self, workload: JsonObject) -> None:
@@ -89,7 +89,7 @@ class JobController:
             of_group = self.integration.composition is not None and is_group_workload(
                 workload, self._ctx.names
             )
-            return Key(metadata["namespace"], group_key(metadata["name"])) if of_group else None
+            return Key(metadata["namespace"], group_key_name(metadata["name"])) if of_group else None
         group, _, version = str(reference.get("apiVersion", "")).rpartition("/")
         if (group, version, reference.get("kind")) != self.integration.gvk:
             return None
@@ -115,20 +115,20 @@ class JobController:
         if job is None:
             self._admitted_generations.forget(key)
             workloads = tuple(one for one in workloads if not self._is_kept_for_pods(one))
-            if not any(is_unsettled(one, self._ctx.names) for one in workloads):
+            if not any(needs_cleanup(one, self._ctx.names) for one in workloads):
                 return None
             match await self._stored.check_presence(key, workloads):
-                case Presence.PRESENT:
-                    return BEHIND_RETRY_SECONDS
-                case Presence.UNMANAGED:
+                case JobPresence.PRESENT:
+                    return STALE_STORE_RETRY_SECONDS
+                case JobPresence.UNMANAGED:
                     return None
-                case Presence.ABSENT:
+                case JobPresence.ABSENT:
                     pass
         ancestor: Ancestor | None = None
         namespace = self._ctx.stores.of(NAMESPACES).get("", key.namespace)
         if job is not None:
             if namespace is None:
-                return BEHIND_RETRY_SECONDS
+                return STALE_STORE_RETRY_SECONDS
             try:
                 if not workloads and await self._ancestors.have_members_ancestor(job):
                     return None
@@ -146,21 +146,21 @@ class JobController:
             now=self._ctx.clock(),
             job=job,
             workloads=workloads,
-            lookups=lookups_in(self._ctx, key.namespace),
+            lookups=lookups_for_namespace(self._ctx, key.namespace),
             namespace_matches=self._is_selected(namespace),
-            namespace_ends=value_at(namespace, ("metadata", "deletionTimestamp")) is not None,
+            is_namespace_terminating=value_at(namespace, ("metadata", "deletionTimestamp")) is not None,
             ancestor=ancestor,
         )
         case = await self._with_outliving_pods(self._stored.resolve(case))
         case, decided = await self._decide(case)
-        if decided.unless_admitted and decided.actions:
-            again = await self._stop(key, case, decided, attempts)
+        if decided.stops_unadmitted and decided.actions:
+            requeue_after = await self._stop(key, case, decided, attempts)
         else:
             self._admitted_generations.remember(key, case)
-            again = await carry_out(self._ctx, case, decided)
-        return next_look_at(case, again)
+            requeue_after = await execute_job_plan(self._ctx, case, decided)
+        return next_reconcile_seconds(case, requeue_after)
 
-    async def _stop(self, key: Key, case: JobCase, decided: Plan, attempts: int) -> float | None:
+    async def _stop(self, key: Key, case: JobCase, decided: ActionPlan, attempts: int) -> float | None:
         """Stop a job that runs more than was admitted, with priority over less urgent writes.
 
         The job's own controller writes the job often while pods start. After a conflict the job is read
@@ -170,20 +170,20 @@ class JobController:
             if not self._admitted_generations.has_changed_once_since(
                 key, case
             ) and await observe_newer_workloads_of_job(self._ctx, case):
-                return BEHIND_RETRY_SECONDS
+                return STALE_STORE_RETRY_SECONDS
             try:
-                return await carry_out(self._ctx, case, decided)
+                return await execute_job_plan(self._ctx, case, decided)
             except ApiError as error:
                 if not error.is_conflict or self.integration.composition is not None or attempts <= 1:
                     raise
             fresh = await self._ctx.client.get(self.resource, key.name, namespace=key.namespace)
-            self._ctx.observed(self.resource, fresh)
+            self._ctx.observe_write(self.resource, fresh)
             return await self._reconcile_job(key, attempts - 1)
 
     async def _refuse(self, key: Key, foreign: Sequence[JsonObject]) -> None:
         """Keep members from running that name the Workload of another object."""
         composition, ctx = self.integration.composition, self._ctx
-        job = composition and self._stored.compose(composition, foreign, named_group(key.name))
+        job = composition and self._stored.compose(composition, foreign, group_of_key_name(key.name))
         if not job:
             return
         case = JobCase(
@@ -194,9 +194,9 @@ class JobController:
             now=ctx.clock(),
             job=job,
             workloads=(),
-            lookups=lookups_in(ctx, key.namespace),
+            lookups=lookups_for_namespace(ctx, key.namespace),
         )
-        await carry_out(self._ctx, case, refuse_group(case))
+        await execute_job_plan(self._ctx, case, refuse_foreign_members(case))
 
     def _is_kept_for_pods(self, workload: JsonObject) -> bool:
         """Whether a Workload was created before its pods, and nothing is left to do until they exist.
@@ -205,26 +205,32 @@ class JobController:
         """
         names = self._ctx.names
         return is_served_workload(workload, names) or (
-            members.awaits_first(workload, names) and not members.is_evicted_before_first(workload, names)
+            members.awaits_first_pod(workload, names)
+            and not members.is_evicted_before_first_pod(workload, names)
         )
 
     def _is_selected(self, namespace: JsonObject | None) -> bool:
         labels = value_at(namespace, ("metadata", "labels"), {})
         return selects_namespace(self._ctx.settings.namespace_selector, labels)
 
-    async def _decide(self, case: JobCase) -> tuple[JobCase, Plan]:
+    async def _decide(self, case: JobCase) -> tuple[JobCase, ActionPlan]:
         """Decide about a job, and again with the pods that are found if the first decision releases quota."""
-        decided = decide(case)
-        if not decided.frees or not (found := await self._outliving.of(decided.frees)):
+        decided = decide_job(case)
+        if not decided.released_workloads or not (
+            found := await self._remaining_pods.find(decided.released_workloads)
+        ):
             return case, decided
-        case = replace(case, outliving={**case.outliving, **found})
-        return case, decide(case)
+        case = replace(case, remaining_pods={**case.remaining_pods, **found})
+        return case, decide_job(case)
 
     async def _with_outliving_pods(self, case: JobCase) -> JobCase:
         """Return the case with pods that outlive the job; for a group, with pods other than its members."""
         if case.composition is not None and case.job is not None:
             return case
-        return replace(case, outliving=await self._outliving.of_gone(case.without_job, case.job))
+        return replace(
+            case,
+            remaining_pods=await self._remaining_pods.find_without_job(case.workloads_without_job, case.job),
+        )
 
 
 async def start_admitted(controllers: Mapping[OwnerKind, JobController], workload: JsonObject) -> None:

@@ -11,7 +11,7 @@ from admitq.workloads.transitions import is_admitted, is_reserved
 from admitq_api.json_objects import JsonObject, value_at
 
 
-class Match(NamedTuple):
+class WorkloadMatch(NamedTuple):
     """The Workload that stands for the job, if any, and those of the job that do not."""
 
     workload: JsonObject | None
@@ -27,7 +27,7 @@ def prebuilt_name(case: JobCase) -> str:
     )
 
 
-def match_of(case: JobCase) -> Match:
+def match_workload(case: JobCase) -> WorkloadMatch:
     """Find the Workload that stands for the job.
 
     A job that has ended is not compared any more: its first Workload is the one that ended with it. Nor is a
@@ -36,7 +36,7 @@ def match_of(case: JobCase) -> Match:
     found = next((one for one in case.owned if is_equivalent(case, one)), None)
     if found is None and case.owned and not is_comparable(case):
         found = case.owned[0]
-    return Match(found, [one for one in case.owned if one is not found])
+    return WorkloadMatch(found, [one for one in case.owned if one is not found])
 
 
 def is_comparable(case: JobCase) -> bool:
@@ -73,7 +73,7 @@ def is_equivalent(case: JobCase, workload: JsonObject) -> bool:
     return suspended and _equal(case, wanted, listed, running=admitted)
 
 
-def increases_over(case: JobCase, workload: JsonObject) -> list[RequestIncrease]:
+def find_increases(case: JobCase, workload: JsonObject) -> list[Increase]:
     """The podsets of a job that ask for more than is reserved for its Workload."""
     if not is_reserved(workload):
         return []

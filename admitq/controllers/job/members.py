@@ -10,18 +10,18 @@ from typing import Any
 
 from admitq.controllers.job.case import CONCERN, JobCase
 from admitq.controllers.plan import (
-    NOTHING,
+    NO_ACTIONS,
     Action,
+    ActionPlan,
     Delete,
     Patch,
-    Plan,
+    RecordEvent,
     RemoveFinalizer,
-    Tell,
-    gate_removed,
     has_finalizer,
-    plan,
+    plan_of,
+    record_gate_wait,
 )
-from admitq.controllers.pods.excess_pods import counted, kind_label
+from admitq.controllers.pods.excess_pods import kind_label, record_excess_pods
 from admitq.integrations.base import Composition, PatchStep, get_group_name, list_members
 from admitq.integrations.families import pods
 from admitq.integrations.ownership import (
@@ -45,7 +45,7 @@ from admitq_api.json_objects import JsonObject, create_merge_patch, value_at
 from admitq_api.labels import Names
 
 
-def _assigned(workload: JsonObject) -> dict[str, int]:
+def _assigned_counts(workload: JsonObject) -> dict[str, int]:
     """Pods by podset that the Workload was admitted with."""
     return requested_pod_counts(workload) | assigned_pod_counts(workload)
 
@@ -61,7 +61,7 @@ def awaits_start(case: JobCase) -> bool:
     return bool(case.composition.list_startable(job, None, case.names))
 
 
-def start(case: JobCase, workload: JsonObject, note: str) -> Plan:
+def start_members(case: JobCase, workload: JsonObject, note: str) -> ActionPlan:
     """Let the members go for which there is room.
 
     Raises:
@@ -70,7 +70,7 @@ def start(case: JobCase, workload: JsonObject, note: str) -> Plan:
     """
     composition, job = case.composition, case.job or {}
     if composition is None:
-        return NOTHING
+        return NO_ACTIONS
     infos = {
         info.name: info
         for info in pod_set_infos(workload, case.lookups.flavor, case.names, case.settings.jobs.marks)
@@ -83,18 +83,18 @@ def start(case: JobCase, workload: JsonObject, note: str) -> Plan:
     gates = (case.names.admission_gate, case.names.topology_gate)
     actions: list[Action] = []
     refused: list[Action] = []
-    allowed = granted_charges(workload) if case.group else {}
-    for member in composition.list_startable(job, _assigned(workload), case.names):
+    allowed = granted(workload) if case.group else {}
+    for member in composition.list_startable(job, _assigned_counts(workload), case.names):
         pod_set = composition.get_pod_set(job, member)
         if (info := infos.get(pod_set)) is None:
             continue
-        if case.group and (more := _beyond(member, allowed.get(pod_set, NO_CHARGE))):
+        if case.group and (more := _exceeded_resources(member, allowed.get(pod_set, NO_CHARGE))):
             note = (
                 f"Not started: the pod asks for more {more} than role '{pod_set}' of Workload "
                 f"'{workload['metadata']['name']}' was admitted with; delete it, and create one that asks "
                 "for no more"
             )
-            refused.append(Tell(member, "Warning", RoleMismatch.reason, note))
+            refused.append(RecordEvent(member, "Warning", RoleMismatch.reason, note))
             continue
         released = composition.without_gates(
             inject_into_template(member, info), pod_set in placed, case.names
@@ -103,18 +103,21 @@ def start(case: JobCase, workload: JsonObject, note: str) -> Plan:
         lifted = [gate for gate in gates if pods.has_gate(member, gate) and not pods.has_gate(released, gate)]
         actions += (
             Patch(case.resource, member, (patch,), CONCERN),
-            Tell(member, "Normal", "Started", note),
-            *(gate_removed(gate, member, workload, case.now, is_group=bool(case.group)) for gate in lifted),
+            RecordEvent(member, "Normal", "Started", note),
+            *(
+                record_gate_wait(gate, member, workload, case.now, is_group=bool(case.group))
+                for gate in lifted
+            ),
         )
-    return plan(*actions, *refused, starts=workload if actions else None)
+    return plan_of(*actions, *refused, started_workload=workload if actions else None)
 
 
-def _beyond(member: JsonObject, charged: PodCharge) -> str:
+def _exceeded_resources(member: JsonObject, charged: Charge) -> str:
     """The resources of which a member asks for more than its podset was admitted with; empty if it fits."""
     return ", ".join(pod_charge(value_at(member, ("spec",), {})).resources_above(charged))
 
 
-def stop(case: JobCase, message: str, reason: str, *, everyone: bool) -> Plan | None:
+def stop_members(case: JobCase, message: str, reason: str, *, everyone: bool) -> ActionPlan | None:
     """Tell members why they are ended, and delete them; None if no member has to be."""
     composition = case.composition
     if composition is None:
@@ -124,45 +127,47 @@ def stop(case: JobCase, message: str, reason: str, *, everyone: bool) -> Plan | 
         condemned = composition.mark_for_termination(member, reason, message, case.now)
         if patch := create_merge_patch(member, condemned):
             actions.append(Patch(case.resource, member, (PatchStep(patch, "status"),), CONCERN))
-        actions += (Delete(case.resource, member), Tell(member, "Normal", "Stopped", message))
-    return plan(*actions) if actions else None
+        actions += (Delete(case.resource, member), RecordEvent(member, "Normal", "Stopped", message))
+    return plan_of(*actions) if actions else None
 
 
 # --- let go ---------------------------------------------------------------------------------------
 
 
-def _free(case: JobCase, composition: Composition, members: Iterable[JsonObject]) -> tuple[Action, ...]:
+def _finalizer_removals(
+    case: JobCase, composition: Composition, members: Iterable[JsonObject]
+) -> tuple[Action, ...]:
     finalizer = composition.get_finalizer(case.names)
     return tuple(
         RemoveFinalizer(case.resource, one, finalizer) for one in members if has_finalizer(one, finalizer)
     )
 
 
-def freed(case: JobCase) -> tuple[Action, ...]:
+def release_all_members(case: JobCase) -> tuple[Action, ...]:
     """Let all members go: what there was to account for has been."""
-    return () if case.composition is None else _free(case, case.composition, case.objects)
+    return () if case.composition is None else _finalizer_removals(case, case.composition, case.objects)
 
 
-def forgotten(case: JobCase) -> Plan | None:
+def release_ended_members(case: JobCase) -> ActionPlan | None:
     """Without a Workload, nobody has to know of a member that has ended."""
     if case.composition is None:
         return None
     ended = case.composition.list_replaced(case.job or {}, {}, case.names)
-    return plan(*_free(case, case.composition, ended)) if ended else None
+    return plan_of(*_finalizer_removals(case, case.composition, ended)) if ended else None
 
 
-def replaced(case: JobCase, workload: JsonObject) -> Plan | None:
+def release_replaced_members(case: JobCase, workload: JsonObject) -> ActionPlan | None:
     """Let members go in whose place others stand."""
     if case.composition is None or not case.group:
         return None
-    ended = case.composition.list_replaced(case.job or {}, requested_pod_counts(workload), case.names)
-    return plan(*_free(case, case.composition, ended)) if ended else None
+    ended = case.composition.list_replaced(case.job or {}, pod_counts(workload), case.names)
+    return plan_of(*_finalizer_removals(case, case.composition, ended)) if ended else None
 
 
 # --- a group and its Workload ---------------------------------------------------------------------
 
 
-def workload_of(
+def find_group_workload(
     job: JsonObject, found: JsonObject | None, names: Names, *, validate: bool, by_annotation: bool = True
 ) -> JsonObject | None:
     """The Workload that has the group's name, if it is the group's.
@@ -181,7 +186,7 @@ def workload_of(
     return found if is_claimed and is_free else None
 
 
-def awaits_first(workload: JsonObject, names: Names) -> bool:
+def awaits_first_pod(workload: JsonObject, names: Names) -> bool:
     """Whether the Workload of a group was created before its first pod: it has never had an owner."""
     metadata = value_at(workload, ("metadata",), {})
     is_unowned = not metadata.get("ownerReferences") and "deletionTimestamp" not in metadata
@@ -192,13 +197,13 @@ def awaits_first(workload: JsonObject, names: Names) -> bool:
     )
 
 
-def is_evicted_before_first(workload: JsonObject, names: Names) -> bool:
+def is_evicted_before_first_pod(workload: JsonObject, names: Names) -> bool:
     """Whether the Workload of a group was evicted before its first pod was created, and still holds quota."""
-    is_evicted = is_condition_true(workload, ConditionType.EVICTED) and is_reserved(workload)
-    return is_evicted and awaits_first(workload, names)
+    is_evicted = holds(workload, ConditionType.EVICTED) and is_reserved(workload)
+    return is_evicted and awaits_first_pod(workload, names)
 
 
-def name_taken(case: JobCase) -> Plan | None:
+def report_name_conflict(case: JobCase) -> ActionPlan | None:
     """A group whose name is that of a Workload of something else gets none, and does not run."""
     if case.composition is None or not case.group or case.workloads:
         return None
@@ -212,10 +217,13 @@ def name_taken(case: JobCase) -> Plan | None:
         "this pod group cannot be admitted"
     )
     ended = case.composition.list_replaced(case.job or {}, {}, case.names)
-    return plan(*_free(case, case.composition, ended), case.tell("WorkloadNameConflict", note, warning=True))
+    return plan_of(
+        *_finalizer_removals(case, case.composition, ended),
+        case.event("WorkloadNameConflict", note, warning=True),
+    )
 
 
-def excess(case: JobCase) -> Plan | None:
+def delete_excess_members(case: JobCase) -> ActionPlan | None:
     """Delete members beyond the admission, or beyond the size of the group, newest first."""
     if case.composition is None or not case.group:
         return None
@@ -231,17 +239,17 @@ def excess(case: JobCase) -> Plan | None:
     actions: list[Action] = []
     for member in case.composition.list_excess(case.job or {}, counts, case.names):
         actions += (
-            *_free(case, case.composition, (member,)),
+            *_finalizer_removals(case, case.composition, (member,)),
             Delete(case.resource, member),
-            Tell(member, "Normal", "ExcessPodDeleted", "Excess pod deleted"),
+            RecordEvent(member, "Normal", "ExcessPodDeleted", "Excess pod deleted"),
         )
         if not pods.has_gate(member, case.names.admission_gate):
             # A pod that its gate still holds does not run.
-            actions.append(counted(reserved or unreserved, kind, 1))
-    return plan(*actions) if actions else None
+            actions.append(record_excess_pods(reserved or unreserved, kind, 1))
+    return plan_of(*actions) if actions else None
 
 
-def owners(case: JobCase, workload: JsonObject) -> Plan | None:
+def add_owner_references(case: JobCase, workload: JsonObject) -> ActionPlan | None:
     """Every member of a group owns its Workload, which goes when all have gone."""
     if case.composition is None or not case.group:
         return None
@@ -255,13 +263,13 @@ def owners(case: JobCase, workload: JsonObject) -> Plan | None:
         metadata["annotations"] = {case.names.is_group_workload: "true"}
     patch = PatchStep({"metadata": metadata})
     note = f"Added {len(added)} owner reference(s)"
-    return plan(
+    return plan_of(
         Patch(case.kinds.workloads, workload, (patch,), CONCERN),
-        Tell(workload, "Normal", "OwnerReferencesAdded", note),
+        RecordEvent(workload, "Normal", "OwnerReferencesAdded", note),
     )
 
 
-def awaited(case: JobCase, workload: JsonObject) -> Plan | None:
+def report_awaited_replacements(case: JobCase, workload: JsonObject) -> ActionPlan | None:
     """Tell whether members must come in the place of others before the group can be admitted (again).
 
     That is told before the group ends, for it may end because nobody comes; afterwards nobody is awaited.
@@ -272,8 +280,8 @@ def awaited(case: JobCase, workload: JsonObject) -> Plan | None:
     waiting = find_condition(workload, ConditionType.WAITING_FOR_REPLACEMENT_PODS)
     if not lacks and waiting is None:
         return None
-    transition = case.begin(workload)
-    evicted = find_condition(workload, ConditionType.EVICTED) or {}
+    transition = case.begin_transition(workload)
+    evicted = condition(workload, ConditionType.EVICTED) or {}
     if not lacks:
         reason, message = Reason.PODS_READY, "No pods need replacement"
     elif evicted.get("status") == "True":
@@ -285,4 +293,4 @@ def awaited(case: JobCase, workload: JsonObject) -> Plan | None:
         reason, message = Reason.PODS_FAILED, "Some Failed pods need replacement"
     transition.set_condition(ConditionType.WAITING_FOR_REPLACEMENT_PODS, lacks, reason, message)
     # The condition is one that this kind alone has.
-    return case.end(workload, transition, concern=f"{case.integration.kind.lower()}-controller")
+    return case.plan_transition(workload, transition, concern=f"{case.integration.kind.lower()}-controller")

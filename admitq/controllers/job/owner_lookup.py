@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from admitq.controllers.context import Context
-from admitq.controllers.indexes import resource_followed, resource_of
+from admitq.controllers.indexes import followed_resource, resource_of
 from admitq.integrations.base import Integration, ObjectReference, OwnerKind
 from admitq.integrations.ownership import Owner
 from admitq.process.logs import logger
@@ -21,16 +21,16 @@ from admitq_api.json_objects import JsonObject, select_fields, value_at
 
 log = logger(__name__)
 
-LIFE_SECONDS: Final = 30.0
+CACHE_SECONDS: Final = 30.0
 """How long an owner may have another queue before the jobs inside it hear of it."""
 
-MOST: Final = 1000
+MAX_CACHED_OWNERS: Final = 1000
 """Owners that are kept; beyond that the oldest go."""
 
 _KEPT: Final = ("name", "namespace", "uid", "labels", "ownerReferences")
 
 
-class Owners:
+class OwnerLookup:
     """Finds owners.
 
     Args:
@@ -58,7 +58,7 @@ class Owners:
         if store is not None:
             return store.get(owner.namespace, owner.name)
         at, found = self._read.get(owner.uid, (0.0, None))
-        if found is not None and self._clock() - at < LIFE_SECONDS:
+        if found is not None and self._clock() - at < CACHE_SECONDS:
             return found
         resource = await self._resource(owner.kind)
         return None if resource is None else await self._ask(resource, owner)
@@ -79,7 +79,7 @@ class Owners:
         for reference in integration.templates.list_references(owner) if followed else ():
             if (kind := followed.get(reference.kind)) is None:
                 continue
-            store = self._ctx.stores.find(resource_followed(integration, kind))
+            store = self._ctx.stores.find(followed_resource(integration, kind))
             one = None if store is None else store.get(reference.namespace, reference.name)
             if one is not None:
                 found[reference] = one
@@ -87,7 +87,7 @@ class Owners:
 
     async def _resource(self, kind: OwnerKind) -> Resource | None:
         at, resource = self._resources.get(kind, (None, None))
-        if at is None or self._clock() - at >= LIFE_SECONDS:
+        if at is None or self._clock() - at >= CACHE_SECONDS:
             resource = await find_resource_of_kind(self._ctx.client, *kind)
             self._resources[kind] = (self._clock(), resource)
         return resource
@@ -124,5 +124,5 @@ class Owners:
         kept = select_fields(metadata, _KEPT)
         slim = {"apiVersion": found.get("apiVersion"), "kind": found.get("kind"), "metadata": kept}
         self._read[uid] = (self._clock(), slim)
-        while len(self._read) > MOST:
+        while len(self._read) > MAX_CACHED_OWNERS:
             self._read.popitem(last=False)

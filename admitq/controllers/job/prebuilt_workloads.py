@@ -5,8 +5,8 @@ from typing import Any
 
 from admitq.controllers.job import unadmitted_jobs
 from admitq.controllers.job.case import CONCERN, JobCase
-from admitq.controllers.job.matching import Match, is_comparable, is_equivalent, prebuilt_name
-from admitq.controllers.plan import Patch, Plan, Tell, plan
+from admitq.controllers.job.matching import WorkloadMatch, is_comparable, is_equivalent, prebuilt_name
+from admitq.controllers.plan import ActionPlan, Patch, RecordEvent, plan_of
 from admitq.integrations.base import PatchStep, list_members
 from admitq.integrations.ownership import get_controller, has_other_owner, is_served_workload
 from admitq.workloads.job_workloads import job_uid_label, owner_references
@@ -14,7 +14,7 @@ from admitq.workloads.transitions import is_finished_or_deleting
 from admitq_api.json_objects import JsonObject, select_fields, value_at
 
 
-class Claim(Enum):
+class PrebuiltClaim(Enum):
     """What a job may do with the prebuilt Workload that it names."""
 
     OWNED = auto()
@@ -29,50 +29,52 @@ class Claim(Enum):
     """The pods of the job are not known now, so that nothing can be compared."""
 
 
-def claim_on(case: JobCase, workload: JsonObject) -> Claim:
+def get_claim(case: JobCase, workload: JsonObject) -> PrebuiltClaim:
     """What the job may do with the Workload that it names."""
     uid = str(value_at(case.job, ("metadata", "uid"), ""))
     controller = get_controller(workload)
     if controller is not None:
-        return Claim.OWNED if controller.get("uid") == uid else Claim.FOREIGN
+        return PrebuiltClaim.OWNED if controller.get("uid") == uid else PrebuiltClaim.FOREIGN
     is_marked = value_at(workload, ("metadata", "annotations", case.names.is_group_workload)) == "true"
     if is_marked or is_served_workload(workload, case.names) or has_other_owner(workload, {uid}, case.names):
-        return Claim.FOREIGN
+        return PrebuiltClaim.FOREIGN
     if has_other_owner(workload, set(), case.names):
         # Only the job's own references and label are left: it had adopted the Workload before.
-        return Claim.OWNED
+        return PrebuiltClaim.OWNED
     if not is_comparable(case):
-        return Claim.UNKNOWN
-    return Claim.FREE if is_equivalent(case, workload) else Claim.DIFFERENT
+        return PrebuiltClaim.UNKNOWN
+    return PrebuiltClaim.FREE if is_equivalent(case, workload) else PrebuiltClaim.DIFFERENT
 
 
-def _found(case: JobCase) -> JsonObject | None:
+def _find_prebuilt_workload(case: JobCase) -> JsonObject | None:
     name = "" if case.group else prebuilt_name(case)
     return case.lookups.workload(name) if name else None
 
 
-def match_of(case: JobCase) -> Match:
+def match_prebuilt_workload(case: JobCase) -> WorkloadMatch:
     """Match a job, which names a prebuilt Workload, with that Workload, if the job may have it."""
     found = case.lookups.workload(prebuilt_name(case))
     is_claimed = found is not None and (
-        get_controller(found) is None if case.group else claim_on(case, found) in (Claim.OWNED, Claim.FREE)
+        get_controller(found) is None
+        if case.group
+        else get_claim(case, found) in (PrebuiltClaim.OWNED, PrebuiltClaim.FREE)
     )
     match = found if is_claimed else None
     name = None if match is None else match["metadata"]["name"]
-    return Match(match, [one for one in case.owned if one["metadata"]["name"] != name])
+    return WorkloadMatch(match, [one for one in case.owned if one["metadata"]["name"] != name])
 
 
-def adopt(case: JobCase) -> Plan | None:
+def adopt(case: JobCase) -> ActionPlan | None:
     """Make the job the controller of its prebuilt Workload, and write the UID of the job on it.
 
     Another program may have written a part of that: an owner reference that makes the job no controller, or
     one that does, without the label.
     """
-    workload = _found(case)
+    workload = _find_prebuilt_workload(case)
     if (
         workload is None
-        or is_finished_or_deleting(workload)
-        or claim_on(case, workload) not in (Claim.OWNED, Claim.FREE)
+        or is_over(workload)
+        or get_claim(case, workload) not in (PrebuiltClaim.OWNED, PrebuiltClaim.FREE)
     ):
         return None
     metadata: dict[str, Any] = {}
@@ -83,28 +85,28 @@ def adopt(case: JobCase) -> Plan | None:
         metadata["labels"] = label
     if not metadata:
         return None
-    return plan(Patch(case.kinds.workloads, workload, (PatchStep({"metadata": metadata}),), CONCERN))
+    return plan_of(Patch(case.kinds.workloads, workload, (PatchStep({"metadata": metadata}),), CONCERN))
 
 
-def refusal(case: JobCase) -> Tell | None:
+def prebuilt_problem_event(case: JobCase) -> RecordEvent | None:
     """The event on a job that may not have the Workload that it names."""
-    workload = _found(case)
+    workload = _find_prebuilt_workload(case)
     if workload is None:
         return None
     name = workload["metadata"]["name"]
-    claim = claim_on(case, workload)
-    if claim is Claim.FOREIGN:
+    claim = get_claim(case, workload)
+    if claim is PrebuiltClaim.FOREIGN:
         note = f"Workload {name} exists already and belongs to something else"
-        return case.tell("ErrWorkloadCompose", note, warning=True)
-    return _out_of_sync(case) if claim is Claim.DIFFERENT else None
+        return case.event("ErrWorkloadCompose", note, warning=True)
+    return _out_of_sync_event(case) if claim is PrebuiltClaim.DIFFERENT else None
 
 
-def _out_of_sync(case: JobCase) -> Tell:
+def _out_of_sync_event(case: JobCase) -> RecordEvent:
     note = "The prebuilt workload is out of sync with its user job"
-    return case.tell("ErrWorkloadCompose", note, warning=True)
+    return case.event("ErrWorkloadCompose", note, warning=True)
 
 
-def refuse_group(case: JobCase) -> Plan | None:
+def stop_mismatched_group(case: JobCase) -> ActionPlan | None:
     """Refuse a pod group a Workload that it does not own yet, and whose podsets have no room for its pods."""
     if not case.group or not prebuilt_name(case) or not is_comparable(case):
         return None
@@ -114,5 +116,5 @@ def refuse_group(case: JobCase) -> Plan | None:
         is_owned = any(one.get("uid") in uids for one in references)
         if is_owned or is_finished_or_deleting(workload) or is_equivalent(case, workload):
             continue
-        return unadmitted_jobs.stop_without_prebuilt(case) or plan(_out_of_sync(case))
+        return unadmitted_jobs.stop_without_prebuilt(case) or plan_of(_out_of_sync_event(case))
     return None

@@ -13,14 +13,14 @@ from admitq.controllers.job.matching import (
     prebuilt_name,
 )
 from admitq.controllers.plan import (
-    NOTHING,
+    NO_ACTIONS,
     Action,
+    ActionPlan,
     Delete,
-    Plan,
     RemoveFinalizer,
     has_finalizer,
-    name_of,
-    plan,
+    namespaced_name,
+    plan_of,
     status_patch,
 )
 from admitq.controllers.pods import remaining_pods
@@ -42,21 +42,23 @@ from admitq_api.json_objects import JsonObject
 # --- the job is gone ------------------------------------------------------------------------------
 
 
-def _release(case: JobCase, workload: JsonObject) -> tuple[Action | None, ...]:
+def _release_workload(case: JobCase, workload: JsonObject) -> tuple[Action | None, ...]:
     """The next thing to do with a Workload whose job is gone; none is released while its pods can run."""
-    remaining = case.outliving.get(workload["metadata"]["uid"])
+    remaining = case.remaining_pods.get(workload["metadata"]["uid"])
     listed = () if remaining is None else remaining.listed
-    stopped = remaining_pods.stop_excess(workload, listed, case.names, case.settings, case.without_job)
+    stopped = remaining_pods.delete_excess_remaining_pods(
+        workload, listed, case.names, case.settings, case.workloads_without_job
+    )
     if remaining and remaining_pods.may_have_pods(workload):
-        return (*stopped, _report_outliving(case, workload))
+        return (*stopped, _report_remaining_pods(case, workload))
     if stopped:
         return tuple(stopped)
     is_requeued = _is_evicted_with_its_pod(case, workload) or _is_evicted_without_pods(case, workload)
-    if is_requeued and (returned := _requeue(case, workload)):
+    if is_requeued and (returned := _requeue_evicted(case, workload)):
         return returned.actions
-    if case.settings.finish_orphaned and not is_condition_true(workload, ConditionType.FINISHED):
-        transition = case.begin(workload)
-        remaining_pods.withdraw(transition)
+    if case.settings.finish_orphaned and not holds(workload, ConditionType.FINISHED):
+        transition = case.begin_transition(workload)
+        remaining_pods.drop_pods_outlive_job(transition)
         transition.finish(Reason.OWNER_NOT_FOUND, "The workload's owner no longer exists")
         write = status_patch(case.kinds.workloads, workload, transition.patch(), CONCERN)
         return (write,)
@@ -65,13 +67,13 @@ def _release(case: JobCase, workload: JsonObject) -> tuple[Action | None, ...]:
     return ()
 
 
-def _report_outliving(case: JobCase, workload: JsonObject) -> Action | None:
-    transition = case.begin(workload)
-    remaining_pods.report(transition, case.outliving[workload["metadata"]["uid"]])
+def _report_remaining_pods(case: JobCase, workload: JsonObject) -> Action | None:
+    transition = case.begin_transition(workload)
+    remaining_pods.set_pods_outlive_job(transition, case.remaining_pods[workload["metadata"]["uid"]])
     return status_patch(case.kinds.workloads, workload, transition.patch(), CONCERN)
 
 
-def after_pods(case: JobCase, workload: JsonObject, freeing: Plan | None) -> Plan | None:
+def release_after_pods(case: JobCase, workload: JsonObject, freeing: ActionPlan | None) -> ActionPlan | None:
     """The plan, which frees the quota of a Workload, once no pod of the Workload can run.
 
     The status of a job says little of pods that take long to end, or that its controller does not delete.
@@ -79,9 +81,12 @@ def after_pods(case: JobCase, workload: JsonObject, freeing: Plan | None) -> Pla
     """
     if freeing is None or case.composition is not None or not remaining_pods.may_have_pods(workload):
         return freeing
-    if case.is_outlived(workload):
-        return plan(_report_outliving(case, workload), again=remaining_pods.next_look(workload, case.now))
-    return replace(freeing, frees=(*freeing.frees, workload))
+    if case.has_remaining_pods(workload):
+        return plan_of(
+            _report_remaining_pods(case, workload),
+            requeue_after=remaining_pods.next_check_seconds(workload, case.now),
+        )
+    return replace(freeing, released_workloads=(*freeing.released_workloads, workload))
 
 
 def _is_evicted_with_its_pod(case: JobCase, workload: JsonObject) -> bool:
@@ -96,22 +101,22 @@ def _is_evicted_with_its_pod(case: JobCase, workload: JsonObject) -> bool:
 
 def _is_evicted_without_pods(case: JobCase, workload: JsonObject) -> bool:
     """Whether the Workload of a group was evicted that has no pods yet: no job has to stop first."""
-    return case.job is None and members.is_evicted_before_first(workload, case.names)
+    return case.job is None and members.is_evicted_before_first_pod(workload, case.names)
 
 
-def gone(case: JobCase) -> Plan | None:
+def release_workloads_without_job(case: JobCase) -> ActionPlan | None:
     """Workloads of jobs that are gone, or going, are finished and freed; unless pods outlive the job."""
-    released = plan(
-        *(action for one in case.without_job for action in _release(case, one)),
-        *(members.freed(case) if case.is_going else ()),
+    released = plan_of(
+        *(action for one in case.workloads_without_job for action in _release_workload(case, one)),
+        *(members.release_all_members(case) if case.is_gone_or_terminating else ()),
     )
-    return released if case.is_going or released.actions else None
+    return released if case.is_gone_or_terminating or released.actions else None
 
 
 # --- the job or the Workload ends -----------------------------------------------------------------
 
 
-def out_of_sync(case: JobCase, workload: JsonObject) -> Plan | None:
+def end_out_of_sync_workload(case: JobCase, workload: JsonObject) -> ActionPlan | None:
     """A prebuilt Workload that asks for something else than its job ends."""
     if not prebuilt_name(case) or is_finished_or_deleting(workload) or not is_comparable(case):
         return None
@@ -119,56 +124,58 @@ def out_of_sync(case: JobCase, workload: JsonObject) -> Plan | None:
         return None
     message = "The prebuilt workload is out of sync with its user job"
     if case.composition is None and is_admitted(workload):
-        if stopping := start_stop.stop(case, None, message, start_stop.NO_MATCHING_WORKLOAD):
-            return unadmitted_jobs.with_excess(case, workload, stopping)
+        if stopping := start_stop.stop_job(case, None, message, start_stop.NO_MATCHING_WORKLOAD):
+            return unadmitted_jobs.with_excess_report(case, workload, stopping)
         if case.integration.is_active(case.job or {}):
-            return NOTHING
-    return after_pods(case, workload, finish(case, workload, Reason.OUT_OF_SYNC, message))
+            return NO_ACTIONS
+    return release_after_pods(case, workload, finish_workload(case, workload, Reason.OUT_OF_SYNC, message))
 
 
-def finish(case: JobCase, workload: JsonObject, reason: Reason, message: str) -> Plan | None:
+def finish_workload(case: JobCase, workload: JsonObject, reason: Reason, message: str) -> ActionPlan | None:
     """Finish a Workload, which frees its quota."""
-    transition = case.begin(workload)
-    remaining_pods.withdraw(transition)
+    transition = case.begin_transition(workload)
+    remaining_pods.drop_pods_outlive_job(transition)
     transition.finish(reason, message)
-    return case.end(workload, transition)
+    return case.plan_transition(workload, transition)
 
 
-def workload_finished(case: JobCase, workload: JsonObject) -> Plan | None:
+def handle_finished_workload(case: JobCase, workload: JsonObject) -> ActionPlan | None:
     """Report a finished Workload once, and remove its finalizer."""
     if not is_condition_true(workload, ConditionType.FINISHED):
         return None
     if case.integration.find_outcome(case.job or {}) is None and (
-        stopping := start_stop.stop(case, workload, "Workload is finished", start_stop.WORKLOAD_FINISHED)
+        stopping := start_stop.stop_job(case, workload, "Workload is finished", start_stop.WORKLOAD_FINISHED)
     ):
-        return unadmitted_jobs.with_excess(case, workload, stopping)
+        return unadmitted_jobs.with_excess_report(case, workload, stopping)
     if not has_finalizer(workload, case.names.finalizer):
-        return plan(*members.freed(case))
-    note = f"Workload '{name_of(workload)}' is declared finished"
-    return plan(
-        *members.freed(case),
+        return plan_of(*members.release_all_members(case))
+    note = f"Workload '{namespaced_name(workload)}' is declared finished"
+    return plan_of(
+        *members.release_all_members(case),
         RemoveFinalizer(case.kinds.workloads, workload),
-        case.tell("FinishedWorkload", note),
+        case.event("FinishedWorkload", note),
     )
 
 
-def workload_deleted(case: JobCase, workload: JsonObject) -> Plan | None:
+def handle_deleted_workload(case: JobCase, workload: JsonObject) -> ActionPlan | None:
     """The deletion of a Workload stops its job. The finalizer stays until no pod of the job can run."""
     if "deletionTimestamp" not in workload["metadata"]:
         return None
     job: JsonObject = case.job or {}
     if case.integration.find_outcome(job) is None:
-        if stopping := start_stop.stop(case, workload, "Workload is deleted", start_stop.WORKLOAD_DELETED):
+        if stopping := start_stop.stop_job(
+            case, workload, "Workload is deleted", start_stop.WORKLOAD_DELETED
+        ):
             return stopping
         if case.integration.is_active(job):
-            return NOTHING
+            return NO_ACTIONS
     if not has_finalizer(workload, case.names.finalizer):
-        return plan(*members.freed(case))
-    released = plan(*members.freed(case), RemoveFinalizer(case.kinds.workloads, workload))
-    return after_pods(case, workload, released)
+        return plan_of(*members.release_all_members(case))
+    released = plan_of(*members.release_all_members(case), RemoveFinalizer(case.kinds.workloads, workload))
+    return release_after_pods(case, workload, released)
 
 
-def on_hold(case: JobCase, workload: JsonObject) -> Plan | None:
+def sync_on_hold(case: JobCase, workload: JsonObject) -> ActionPlan | None:
     """A job on hold keeps its Workload and no quota; afterwards it waits again.
 
     A deactivated Workload is left to the Workload controller, which reports the deactivation.
@@ -178,8 +185,8 @@ def on_hold(case: JobCase, workload: JsonObject) -> Plan | None:
     on_hold = case.integration.lifecycle.is_on_hold(case.job or {})
     if on_hold == is_on_hold(workload):
         return None
-    transition = case.begin(workload)
-    remaining_pods.withdraw(transition)
+    transition = case.begin_transition(workload)
+    remaining_pods.drop_pods_outlive_job(transition)
     if on_hold:
         transition.release(Reason.ON_HOLD, "Job is on hold")
     else:
@@ -187,48 +194,52 @@ def on_hold(case: JobCase, workload: JsonObject) -> Plan | None:
             case.settings.pending.reported_reason(Reason.PENDING_EVALUATION),
             "Workload no longer on hold; waiting for quota reservation",
         )
-    return after_pods(case, workload, case.end(workload, transition))
+    return release_after_pods(case, workload, case.plan_transition(workload, transition))
 
 
-def job_finished(case: JobCase, workload: JsonObject) -> Plan | None:
+def finish_with_job(case: JobCase, workload: JsonObject) -> ActionPlan | None:
     """The Workload ends as its job did."""
     ended = case.integration.find_outcome(case.job or {})
     if ended is None:
         return None
     reason = Reason.SUCCEEDED if ended.success else Reason.FAILED
-    finishing = finish(case, workload, reason, ended.message) or NOTHING
-    return finishing if case.integration.lifecycle.ends_after_pods else after_pods(case, workload, finishing)
+    finishing = finish_workload(case, workload, reason, ended.message) or NO_ACTIONS
+    return (
+        finishing
+        if case.integration.lifecycle.ends_after_pods
+        else release_after_pods(case, workload, finishing)
+    )
 
 
 # --- the Workload is evicted ----------------------------------------------------------------------
 
 
-def evicted(case: JobCase, workload: JsonObject) -> Plan | None:
+def handle_eviction(case: JobCase, workload: JsonObject) -> ActionPlan | None:
     """An eviction stops the job; when nothing runs any more its quota is free."""
     evicted = find_condition(workload, ConditionType.EVICTED)
     if evicted is None or evicted.get("status") != "True":
         return None
     reason: str = evicted.get("reason", "")
-    if stopping := start_stop.stop(
-        case, workload, evicted.get("message", ""), start_stop.evicted_due_to(reason)
+    if stopping := start_stop.stop_job(
+        case, workload, evicted.get("message", ""), start_stop.eviction_stop_reason(reason)
     ):
-        return unadmitted_jobs.with_excess(case, workload, stopping)
+        return unadmitted_jobs.with_excess_report(case, workload, stopping)
     if is_reserved(workload):
         if case.integration.is_active(case.job or {}):
-            return NOTHING
-        return after_pods(case, workload, _requeue(case, workload))
-    return _retention_over(case, workload, reason)
+            return NO_ACTIONS
+        return release_after_pods(case, workload, _requeue_evicted(case, workload))
+    return _delete_job_after_retention(case, workload, reason)
 
 
-def _requeue(case: JobCase, workload: JsonObject) -> Plan | None:
+def _requeue_evicted(case: JobCase, workload: JsonObject) -> ActionPlan | None:
     """The quota of an eviction is given back.
 
     A pod alone that was started is deleted, and its Workload ends with it: until then it competes again only
     where the feature gate SkipReassignmentForPodOwnedWorkloads is off. One that is still held competes again
     whatever that says: it can be started, and no controller creates another in its place.
     """
-    transition = case.begin(workload)
-    remaining_pods.withdraw(transition)
+    transition = case.begin_transition(workload)
+    remaining_pods.drop_pods_outlive_job(transition)
     ends = (
         is_single_pod_workload(workload)
         and case.job is not None
@@ -238,10 +249,10 @@ def _requeue(case: JobCase, workload: JsonObject) -> Plan | None:
     transition.requeue(
         case.settings.pending.reported_reason(Reason.PENDING_EVALUATION), may_return=not stays_out
     )
-    return case.end(workload, transition)
+    return case.plan_transition(workload, transition)
 
 
-def _retention_over(case: JobCase, workload: JsonObject, reason: str) -> Plan | None:
+def _delete_job_after_retention(case: JobCase, workload: JsonObject, reason: str) -> ActionPlan | None:
     """A job that was deactivated for a cause, not by hand, is deleted after a while, if so configured.
 
     So are all members of one that is put together, and let go.
@@ -257,12 +268,12 @@ def _retention_over(case: JobCase, workload: JsonObject, reason: str) -> Plan | 
         # What was reactivated since, and is not active, was deactivated by hand.
         return None
     if evicted_at + retention > case.now:
-        return Plan(again=(evicted_at + retention - case.now) / SECOND)
+        return ActionPlan(requeue_after=(evicted_at + retention - case.now) / SECOND)
     note = "Deleted job: deactivation retention period expired"
     going = [one for one in case.objects if "deletionTimestamp" not in one["metadata"]]
     # Members that have ended are freed, too: no replacements are awaited any more.
-    actions = (*(Delete(case.resource, one) for one in going), *members.freed(case))
-    return plan(*actions, case.tell("Deleted", note)) if actions else NOTHING
+    actions = (*(Delete(case.resource, one) for one in going), *members.release_all_members(case))
+    return plan_of(*actions, case.event("Deleted", note)) if actions else NO_ACTIONS
 
 
 def _was_returned_since(workload: JsonObject, evicted_at: Instant) -> bool:

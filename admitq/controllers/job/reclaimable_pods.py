@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from admitq.controllers.job.case import JobCase
-from admitq.controllers.plan import Plan
+from admitq.controllers.plan import ActionPlan
 from admitq.integrations.base import return_none
 from admitq_api.json_objects import JsonObject, value_at
 
@@ -24,16 +24,16 @@ def reported_counts(workload: JsonObject) -> dict[str, int]:
     return {item["name"]: item["count"] for item in value_at(workload, ("status", "reclaimablePods"), [])}
 
 
-def report(case: JobCase, workload: JsonObject, counts: Mapping[str, int]) -> Plan | None:
+def report_counts(case: JobCase, workload: JsonObject, counts: Mapping[str, int]) -> ActionPlan | None:
     """Write the reclaimable pods of the podsets; None if the Workload shows them already."""
     before = reported_counts(workload)
-    transition = case.begin(workload)
+    transition = case.begin_transition(workload)
     listed = [{"name": name, "count": count} for name, count in counts.items() if count or name in before]
     transition.status["reclaimablePods"] = listed or None
-    return case.end(workload, transition, concern=CONCERN)
+    return case.plan_transition(workload, transition, concern=CONCERN)
 
 
-def lower(case: JobCase, workload: JsonObject, sizes: Mapping[str, int]) -> Plan | None:
+def lower_counts(case: JobCase, workload: JsonObject, sizes: Mapping[str, int]) -> ActionPlan | None:
     """Lower the reclaimable pods to those of podsets of these sizes; None if none has to shrink.
 
     A scale-down writes this before the lower counts of the podsets. In the reverse order the Workload would
@@ -44,4 +44,4 @@ def lower(case: JobCase, workload: JsonObject, sizes: Mapping[str, int]) -> Plan
         return None
     of_job = case.integration.scaling.count_reclaimable_pods(case.job or {}) or {}
     counts = {name: min(count, of_job.get(name, 0), sizes.get(name, 0)) for name, count in before.items()}
-    return None if counts == before else report(case, workload, counts)
+    return None if counts == before else report_counts(case, workload, counts)

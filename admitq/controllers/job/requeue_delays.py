@@ -4,7 +4,7 @@ from typing import Final
 
 from admitq.controllers.job.case import JobCase
 from admitq.controllers.job.workload_slices import is_shrinking
-from admitq.controllers.pods.remaining_pods import next_look
+from admitq.controllers.pods.remaining_pods import next_check_seconds
 from admitq.core.model import SECOND
 from admitq.integrations.base import list_members
 from admitq_api.json_objects import value_at
@@ -13,12 +13,16 @@ SHRINKING_RETRY_SECONDS: Final = 1.0
 """How often the pods of an elastic job that shrinks are counted, in memory, until they have ended."""
 
 
-def next_look_at(case: JobCase, again: float | None) -> float | None:
+def next_reconcile_seconds(case: JobCase, requeue_after: float | None) -> float | None:
     """Seconds until the earliest of what is due: a decision, pods that may have ended, a grace period."""
     delays = (
-        again,
+        requeue_after,
         SHRINKING_RETRY_SECONDS if is_shrinking(case) else None,
-        *(next_look(one, case.now) for one in case.without_job if case.is_outlived(one)),
+        *(
+            next_check_seconds(one, case.now)
+            for one in case.workloads_without_job
+            if case.has_remaining_pods(one)
+        ),
         _until_grace_ends(case),
     )
     return min((one for one in delays if one is not None), default=None)

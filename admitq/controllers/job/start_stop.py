@@ -6,7 +6,7 @@ from typing import Final
 
 from admitq.controllers.job import members, workload_slices
 from admitq.controllers.job.case import CONCERN, JobCase
-from admitq.controllers.plan import NOTHING, Patch, Plan, plan
+from admitq.controllers.plan import NO_ACTIONS, ActionPlan, Patch, plan_of
 from admitq.runtime.rate_limit import CallPriority
 from admitq.workloads.pod_templates import (
     FlavorMissing,
@@ -26,12 +26,12 @@ NOT_ADMITTED: Final = "NotAdmitted"
 """Why a job is stopped, in a word; members are told it."""
 
 
-def evicted_due_to(reason: str) -> str:
+def eviction_stop_reason(reason: str) -> str:
     """The same for a Workload that was evicted for a reason."""
     return f"WorkloadEvictedDueTo{reason}"
 
 
-def started(case: JobCase, workload: JsonObject) -> JsonObject:
+def started_job(case: JobCase, workload: JsonObject) -> JsonObject:
     """The job with all that the admission gives its podsets, running.
 
     The pod counts of an elastic job stay as they are, even if its admission is for fewer pods. A slice for
@@ -60,7 +60,7 @@ def started(case: JobCase, workload: JsonObject) -> JsonObject:
     return case.integration.with_suspend(result, False)
 
 
-def stopped(case: JobCase, workload: JsonObject | None) -> JsonObject:
+def stopped_job(case: JobCase, workload: JsonObject | None) -> JsonObject:
     """The job suspended, with the pod templates and counts that its Workload remembers."""
     result: JsonObject = case.job or {}
     counts: dict[str, int] = {}
@@ -77,10 +77,10 @@ def stopped(case: JobCase, workload: JsonObject | None) -> JsonObject:
     return case.integration.with_suspend(result, True)
 
 
-def is_marked(case: JobCase) -> bool:
+def has_admission_marks(case: JobCase) -> bool:
     """Whether the job's templates carry marks of an admission."""
     job: JsonObject = case.job or {}
-    return _are_marked(
+    return _have_admission_marks(
         case, (one.get_template(job) for one in case.integration.list_pod_sets(job, case.names))
     )
 
@@ -91,48 +91,48 @@ def is_started_by_others(case: JobCase, workload: JsonObject) -> bool:
     Its user unsuspended it when quota was reserved, or removed the marks while it was suspended. It does not
     have the node selectors of its flavors either. An importer admits jobs that run already.
     """
-    reserved = find_condition(workload, ConditionType.QUOTA_RESERVED) or {}
-    if case.composition is not None or is_marked(case) or reserved.get("reason") == Reason.IMPORTED:
+    reserved = condition(workload, ConditionType.QUOTA_RESERVED) or {}
+    if case.composition is not None or has_admission_marks(case) or reserved.get("reason") == Reason.IMPORTED:
         return False
     try:
-        return is_marked(replace(case, job=started(case, workload)))
-    except (InjectionConflict, FlavorMissing):
+        return has_admission_marks(replace(case, job=started_job(case, workload)))
+    except (Conflict, FlavorMissing):
         return False
 
 
-def is_marked_workload(case: JobCase, workload: JsonObject) -> bool:
+def was_created_with_marks(case: JobCase, workload: JsonObject) -> bool:
     """Whether the Workload was created from a job with such marks in its templates."""
     listed = value_at(workload, ("spec", "podSets"), [])
-    return _are_marked(case, (value_at(one, ("template",), {}) for one in listed))
+    return _have_admission_marks(case, (value_at(one, ("template",), {}) for one in listed))
 
 
-def _are_marked(case: JobCase, templates: Iterable[JsonObject]) -> bool:
+def _have_admission_marks(case: JobCase, templates: Iterable[JsonObject]) -> bool:
     return any(value_at(one, ("metadata", "labels", case.names.podset)) is not None for one in templates)
 
 
-def stop(case: JobCase, workload: JsonObject | None, message: str, reason: str) -> Plan | None:
+def stop_job(case: JobCase, workload: JsonObject | None, message: str, reason: str) -> ActionPlan | None:
     """Stop the job and restore its templates; None if it is stopped and holds nothing of an admission.
 
     A stop that waits for the job's pods is a plan with nothing to do. Members are ended; even those that
     wait or are done, where the Workload is deleted.
     """
     if case.composition is not None:
-        return members.stop(case, message, reason, everyone=reason == WORKLOAD_DELETED)
+        return members.stop_members(case, message, reason, everyone=reason == WORKLOAD_DELETED)
     job: JsonObject = case.job or {}
-    target = stopped(case, workload)
+    target = stopped_job(case, workload)
     if case.integration.is_suspended(job, case.names) and not (
-        is_marked(case) and create_merge_patch(job, target)
+        has_admission_marks(case) and create_merge_patch(job, target)
     ):
         return None
     steps = case.integration.lifecycle.plan_stop(job, target, case.names)
     if not steps:
-        return NOTHING
+        return NO_ACTIONS
     begun = case.integration.lifecycle.is_stop_in_progress(job, case.names)
-    told = None if begun or not message else case.tell("Stopped", message)
-    return plan(Patch(case.resource, job, steps, CONCERN, priority=CallPriority.EVICTION), told)
+    told = None if begun or not message else case.event("Stopped", message)
+    return plan_of(Patch(case.resource, job, steps, CONCERN, priority=CallPriority.EVICTION), told)
 
 
-def start(case: JobCase, workload: JsonObject) -> Plan:
+def start_job(case: JobCase, workload: JsonObject) -> ActionPlan:
     """Start an admitted job.
 
     Raises:
@@ -141,7 +141,9 @@ def start(case: JobCase, workload: JsonObject) -> Plan:
     """
     note = f"Admitted by clusterQueue {value_at(workload, ('status', 'admission', 'clusterQueue'), '')}"
     if case.composition is not None:
-        return members.start(case, workload, note)
+        return members.start_members(case, workload, note)
     job: JsonObject = case.job or {}
-    steps = case.integration.lifecycle.plan_start(job, started(case, workload), case.names)
-    return plan(Patch(case.resource, job, steps, CONCERN), case.tell("Started", note), starts=workload)
+    steps = case.integration.lifecycle.plan_start(job, started_job(case, workload), case.names)
+    return plan_of(
+        Patch(case.resource, job, steps, CONCERN), case.event("Started", note), started_workload=workload
+    )

@@ -17,19 +17,19 @@ from admitq.controllers.job import (
     workload_slices,
     workload_sync,
 )
-from admitq.controllers.job.case import CONCERN, JobCase, concern_of
+from admitq.controllers.job.case import CONCERN, JobCase, condition_concern
 from admitq.controllers.job.matching import (
-    Match,
-    match_of,
+    WorkloadMatch,
+    match_workload,
     prebuilt_name,
 )
 from admitq.controllers.plan import (
-    NOTHING,
+    NO_ACTIONS,
+    ActionPlan,
     Patch,
-    Plan,
-    Tell,
-    name_of,
-    plan,
+    RecordEvent,
+    namespaced_name,
+    plan_of,
 )
 from admitq.integrations.base import PatchStep, list_members
 from admitq.integrations.ownership import is_served_workload
@@ -54,69 +54,69 @@ from admitq_api.json_objects import JsonObject, value_at
 MISSING_FLAVOR_RETRY_SECONDS: Final = 1.0
 
 
-def decide(case: JobCase) -> Plan:
+def decide_job(case: JobCase) -> ActionPlan:
     """What is to be done about a job now."""
     for step in BEFORE_MATCHING:
         decided = step(case)
         if decided is not None:
             return decided
-    refusal: Tell | None = None
+    refusal: RecordEvent | None = None
     try:
-        if sliced := workload_slices.settle(case):
+        if sliced := workload_slices.sync_slices(case):
             return sliced
     except (PriorityClassMissing, WorkloadNotPossible) as refused:
         # What cannot grow is stopped all the same when it has to be.
-        refusal = case.tell(refused.reason, str(refused), warning=True)
+        refusal = case.event(refused.reason, str(refused), warning=True)
     match = _match_of(case)
     if match.workload is None:
-        return workload_sync.without_workload(case, match)
+        return workload_sync.handle_missing_workload(case, match)
     if match.others and (decided := workload_sync.delete_others(case, match.others)):
         return decided
     following = (step(case, match.workload) for step in AFTER_MATCHING)
-    decided = next((one for one in following if one is not None), NOTHING)
+    decided = next((one for one in following if one is not None), NO_ACTIONS)
     if decided.actions:
         return decided
-    return plan(refusal or _class_missing(case, match.workload), again=decided.again)
+    return plan_of(refusal or _missing_class_event(case, match.workload), requeue_after=decided.requeue_after)
 
 
-def refuse_group(case: JobCase) -> Plan:
+def refuse_foreign_members(case: JobCase) -> ActionPlan:
     """Report to pods that the Workload they name as their group is not theirs; end those that run."""
     return (
-        quota_release.gone(case)
+        quota_release.release_workloads_without_job(case)
         or unadmitted_jobs.stop_without_prebuilt(case)
-        or members.name_taken(case)
-        or NOTHING
+        or members.report_name_conflict(case)
+        or NO_ACTIONS
     )
 
 
-def _match_of(case: JobCase) -> Match:
+def _match_of(case: JobCase) -> WorkloadMatch:
     if prebuilt_name(case):
-        return prebuilt_workloads.match_of(case)
-    return workload_slices.match_of(case) if workload_slices.is_elastic(case) else match_of(case)
+        return prebuilt_workloads.match_prebuilt_workload(case)
+    return workload_slices.match_slice(case) if workload_slices.is_elastic(case) else match_workload(case)
 
 
 # --- whose job it is ------------------------------------------------------------------------------
 
 
-def _elsewhere(case: JobCase) -> Plan | None:
+def _skip_unselected_namespace(case: JobCase) -> ActionPlan | None:
     """Namespaces that are not selected are left alone, but for what has quota from before: it is to end."""
-    return None if case.namespace_matches or _holds_quota(case) else NOTHING
+    return None if case.namespace_matches or _holds_quota(case) else NO_ACTIONS
 
 
 def _holds_quota(case: JobCase) -> bool:
     return any(holds_quota(one) for one in case.owned)
 
 
-def _skipped(case: JobCase) -> Plan | None:
+def _skip_job_without_pods(case: JobCase) -> ActionPlan | None:
     """A job of a kind that we manage, but that makes no pods, needs no Workload.
 
     One that has quota may still run what it was before it changed, and is stopped like any other.
     """
     is_skipped = case.integration.lifecycle.is_ignored(case.job or {}) and not _holds_quota(case)
-    return workload_sync.without_waiting(case) if is_skipped else None
+    return workload_sync.delete_unfinished_workloads(case) if is_skipped else None
 
 
-def _nested(case: JobCase) -> Plan | None:
+def _follow_ancestor(case: JobCase) -> ActionPlan | None:
     """A job inside a queued job runs when that one is admitted, and is not queued itself.
 
     If it was before, it would hold quota that the other one has for it. One that has ended is left as it is:
@@ -125,11 +125,11 @@ def _nested(case: JobCase) -> Plan | None:
     if case.ancestor is None:
         return None
     if case.ancestor.admitted or case.job is None or case.integration.find_outcome(case.job) is not None:
-        return workload_sync.without_waiting(case)
-    return unadmitted_jobs.stop_child(case) or workload_sync.without_waiting(case)
+        return workload_sync.delete_unfinished_workloads(case)
+    return unadmitted_jobs.stop_child(case) or workload_sync.delete_unfinished_workloads(case)
 
 
-def _unmanaged(case: JobCase) -> Plan | None:
+def _skip_job_without_queue(case: JobCase) -> ActionPlan | None:
     """Without a queue name a job is left alone, unless quota is already reserved for it.
 
     What waits for it would hold quota for nothing, and goes; but not if whoever made it would make it again.
@@ -137,54 +137,54 @@ def _unmanaged(case: JobCase) -> Plan | None:
     if case.queue_name or case.settings.without_queue_name:
         return None
     is_kept = _holds_quota(case) or any(is_served_workload(one, case.names) for one in case.owned)
-    return None if is_kept else workload_sync.without_waiting(case)
+    return None if is_kept else workload_sync.delete_unfinished_workloads(case)
 
 
 # --- while it lives -------------------------------------------------------------------------------
 
 
-def _class_followed(case: JobCase, workload: JsonObject) -> Plan | Tell | None:
+def _priority_class_update(case: JobCase, workload: JsonObject) -> ActionPlan | RecordEvent | None:
     """What makes the Workload follow the label of the job's class, or tells that there is no such class."""
     if is_served_workload(workload, case.names):
         return None
     try:
         patch = priority_patch(case, workload, reserved=is_reserved(workload))
     except PriorityClassMissing as missing:
-        return case.tell(missing.reason, str(missing), warning=True)
+        return case.event(missing.reason, str(missing), warning=True)
     if not patch:
         return None
-    return plan(
+    return plan_of(
         Patch(case.kinds.workloads, workload, (PatchStep(patch),), CONCERN),
-        case.tell("UpdatedWorkload", f"Updated workload priority class: {name_of(workload)}"),
+        case.event("UpdatedWorkload", f"Updated workload priority class: {namespaced_name(workload)}"),
     )
 
 
-def _priority_changed(case: JobCase, workload: JsonObject) -> Plan | None:
+def _update_priority_class(case: JobCase, workload: JsonObject) -> ActionPlan | None:
     """Have the Workload follow the job's class, and so those slices of an elastic job that wait beside it.
 
     A class that is not there changes nothing: least of all may it keep a job from being stopped.
     """
-    others = (one for one in case.owned if one is not workload and not is_finished_or_deleting(one))
-    following = (_class_followed(case, one) for one in (workload, *others))
-    return next((one for one in following if isinstance(one, Plan)), None)
+    others = (one for one in case.owned if one is not workload and not is_over(one))
+    following = (_priority_class_update(case, one) for one in (workload, *others))
+    return next((one for one in following if isinstance(one, ActionPlan)), None)
 
 
-def _class_missing(case: JobCase, workload: JsonObject) -> Tell | None:
+def _missing_class_event(case: JobCase, workload: JsonObject) -> RecordEvent | None:
     """Tell that the class is not there which the Workload should follow."""
-    followed = None if is_finished_or_deleting(workload) else _class_followed(case, workload)
-    return followed if isinstance(followed, Tell) else None
+    followed = None if is_over(workload) else _priority_class_update(case, workload)
+    return followed if isinstance(followed, RecordEvent) else None
 
 
-def _gates_lifted(case: JobCase, workload: JsonObject) -> Plan | None:
+def _remove_lifted_gates(case: JobCase, workload: JsonObject) -> ActionPlan | None:
     """An admission gate that is taken off the job is taken off its Workload; of a group, off all its pods."""
     if prebuilt_name(case) or is_served_workload(workload, case.names):
         return None
     job = case.job or {}
-    patch = admission_gates_patch(workload, list_members(job) or (job,), case.names)
-    return plan(Patch(case.kinds.workloads, workload, (PatchStep(patch),), CONCERN)) if patch else None
+    patch = without_lifted_gates(workload, list_members(job) or (job,), case.names)
+    return plan_of(Patch(case.kinds.workloads, workload, (PatchStep(patch),), CONCERN)) if patch else None
 
 
-def _reclaim(case: JobCase, workload: JsonObject) -> Plan | None:
+def _report_reclaimable_pods(case: JobCase, workload: JsonObject) -> ActionPlan | None:
     """Report pods that need no successor: they give their quota back.
 
     Under a reservation the counts only grow. Those of an elastic job that has the size of its slice are
@@ -203,10 +203,10 @@ def _reclaim(case: JobCase, workload: JsonObject) -> Plan | None:
         name = pod_set.get("name", "main")
         count = min((reclaimable or {}).get(name, 0), pod_set.get("count", 1))
         counts[name] = max(count, before.get(name, 0)) if only_grows else count
-    return reclaimable_pods.report(case, workload, counts)
+    return reclaimable_pods.report_counts(case, workload, counts)
 
 
-def _pods_ready(case: JobCase, workload: JsonObject) -> Plan | None:
+def _report_pods_ready(case: JobCase, workload: JsonObject) -> ActionPlan | None:
     """Tell whether the pods of an admission are ready; of an eviction nobody needs to hear it."""
     if case.settings.pods_ready is None or workload_slices.is_growing(case):
         # Pods that have no quota yet are not expected to be ready.
@@ -215,87 +215,87 @@ def _pods_ready(case: JobCase, workload: JsonObject) -> Plan | None:
         return None
     job: JsonObject = case.job or {}
     ready = not case.integration.is_suspended(job, case.names) and case.integration.are_pods_ready(job)
-    transition = case.begin(workload)
-    transition.update_pods_ready(admitted=is_admitted(workload), ready=ready)
-    return case.end(workload, transition, concern=concern_of(ConditionType.PODS_READY))
+    transition = case.begin_transition(workload)
+    transition.pods_ready(admitted=is_admitted(workload), ready=ready)
+    return case.plan_transition(workload, transition, concern=condition_concern(ConditionType.PODS_READY))
 
 
-def _suspended(case: JobCase, workload: JsonObject) -> Plan | None:
+def _handle_suspended_job(case: JobCase, workload: JsonObject) -> ActionPlan | None:
     """A suspended job is started once it is admitted; until then its Workload follows its queue."""
     job: JsonObject = case.job or {}
     if is_admitted(workload) and members.awaits_start(case):
         if not is_active(workload):
-            return NOTHING
+            return NO_ACTIONS
         # Each member has room of its own beside those that run; anything else starts as a whole.
         still_stops = case.composition is None and case.integration.is_active(job)
-        return NOTHING if still_stops else _start(case, workload)
+        return NO_ACTIONS if still_stops else _start_admitted_job(case, workload)
     if not case.integration.is_suspended(job, case.names):
         return None
     if is_reserved(workload):
-        return _tell_pending_checks(case, workload)
+        return _report_pending_checks(case, workload)
     if stopping := unadmitted_jobs.stop_unadmitted(case, workload):
         return stopping
     if is_served_workload(workload, case.names):
-        return NOTHING
+        return NO_ACTIONS
     if case.queue_name != value_at(workload, ("spec", "queueName"), ""):
         if not case.queue_name and prebuilt_name(case):
             # Whoever made the Workload has said where it queues.
-            return NOTHING
+            return NO_ACTIONS
         patch = {"spec": {"queueName": case.queue_name or None}}
-        return plan(Patch(case.kinds.workloads, workload, (PatchStep(patch),), CONCERN))
-    return NOTHING
+        return plan_of(Patch(case.kinds.workloads, workload, (PatchStep(patch),), CONCERN))
+    return NO_ACTIONS
 
 
-def _start(case: JobCase, workload: JsonObject) -> Plan | None:
-    if incomplete := workload_sync.incomplete(case):
+def _start_admitted_job(case: JobCase, workload: JsonObject) -> ActionPlan | None:
+    if incomplete := workload_sync.report_missing_objects(case):
         return incomplete
     try:
-        return start_stop.start(case, workload)
-    except InjectionConflict as conflict:
-        return quota_release.finish(case, workload, Reason.FAILED_TO_START, str(conflict))
+        return start_stop.start_job(case, workload)
+    except Conflict as conflict:
+        return quota_release.finish_workload(case, workload, Reason.FAILED_TO_START, str(conflict))
     except FlavorMissing as missing:
-        remedy = f"create it, or set spec.active of Workload {name_of(workload)} to false"
-        tell = case.tell("ErrWorkloadCompose", f"{missing}: {remedy}", warning=True)
-        return plan(tell, again=MISSING_FLAVOR_RETRY_SECONDS)
+        remedy = f"create it, or set spec.active of Workload {namespaced_name(workload)} to false"
+        tell = case.event("ErrWorkloadCompose", f"{missing}: {remedy}", warning=True)
+        return plan_of(tell, requeue_after=MISSING_FLAVOR_RETRY_SECONDS)
 
 
-def _tell_pending_checks(case: JobCase, workload: JsonObject) -> Plan:
+def _report_pending_checks(case: JobCase, workload: JsonObject) -> ActionPlan:
     pending = [
         f"{check['name']}: {check['message']}"
         for check in value_at(workload, ("status", "admissionChecks"), [])
         if check.get("state") == "Pending" and check.get("message")
     ]
-    return plan(case.tell("UpdatedAdmissionCheck", "; ".join(pending))) if pending else NOTHING
+    return plan_of(case.event("UpdatedAdmissionCheck", "; ".join(pending))) if pending else NO_ACTIONS
 
 
-BEFORE_MATCHING: Final[tuple[Callable[[JobCase], Plan | None], ...]] = (
-    quota_release.gone,
-    _elsewhere,
-    _skipped,
-    _nested,
-    _unmanaged,
+BEFORE_MATCHING: Final[tuple[Callable[[JobCase], ActionPlan | None], ...]] = (
+    quota_release.release_workloads_without_job,
+    _skip_unselected_namespace,
+    _skip_job_without_pods,
+    _follow_ancestor,
+    _skip_job_without_queue,
     prebuilt_workloads.adopt,
-    prebuilt_workloads.refuse_group,
-    members.name_taken,
-    members.excess,
+    prebuilt_workloads.stop_mismatched_group,
+    members.report_name_conflict,
+    members.delete_excess_members,
 )
 
-AFTER_MATCHING: Final[tuple[Callable[[JobCase, JsonObject], Plan | None], ...]] = (
-    quota_release.out_of_sync,
-    members.awaited,
-    quota_release.workload_finished,
-    quota_release.workload_deleted,
-    members.owners,
-    quota_release.on_hold,
-    quota_release.job_finished,
-    members.replaced,
-    unadmitted_jobs.end_begun_stop,
-    _priority_changed,
-    _gates_lifted,
-    _reclaim,
-    _pods_ready,
-    quota_release.evicted,
-    _suspended,
-    unadmitted_jobs.stop_running,
+AFTER_MATCHING: Final[tuple[Callable[[JobCase, JsonObject], ActionPlan | None], ...]] = (
+    quota_release.end_out_of_sync_workload,
+    members.report_awaited_replacements,
+    quota_release.handle_finished_workload,
+    quota_release.handle_deleted_workload,
+    members.add_owner_references,
+    quota_release.sync_on_hold,
+    quota_release.finish_with_job,
+    members.release_replaced_members,
+    unadmitted_jobs.finish_begun_stop,
+    _update_priority_class,
+    _remove_lifted_gates,
+    _report_reclaimable_pods,
+    _report_pods_ready,
+    quota_release.handle_eviction,
+    _handle_suspended_job,
+    unadmitted_jobs.stop_unadmitted_run,
 )
 """In the order in which they are asked."""

@@ -8,12 +8,12 @@ from admitq.controllers.context import Context
 from admitq.controllers.indexes import (
     BY_GROUP,
     BY_OWNER,
-    in_namespace,
-    named_group,
-    owner_value,
-    resource_followed,
+    find_foreign_pods,
+    followed_resource,
+    group_of_key_name,
+    namespaced_index_value,
+    owner_index_value,
     resource_of,
-    strangers_in,
 )
 from admitq.controllers.job import members
 from admitq.controllers.job.case import JobCase
@@ -26,7 +26,7 @@ from admitq.runtime.store import Key, Store
 from admitq_api.json_objects import JsonObject
 
 
-class Presence(Enum):
+class JobPresence(Enum):
     """Whether the API server has a job that is not in the store."""
 
     ABSENT = auto()
@@ -49,7 +49,7 @@ class StoredJobs:
         self._integration = integration
         self._resource = resource_of(integration)
         self._followed: Mapping[OwnerKind, Resource] = {
-            one.kind: resource_followed(integration, one) for one in integration.templates.referenced_kinds
+            one.kind: followed_resource(integration, one) for one in integration.templates.referenced_kinds
         }
 
     def find_job(self, key: Key, store: Store, foreign: Sequence[JsonObject]) -> JsonObject | None:
@@ -57,9 +57,9 @@ class StoredJobs:
         composition = self._integration.composition
         if composition is None:
             return store.get(key.namespace, key.name)
-        group = named_group(key.name)
+        group = group_of_key_name(key.name)
         found = (
-            store.by_index(BY_GROUP, in_namespace(key.namespace, group))
+            store.by_index(BY_GROUP, namespaced_index_value(key.namespace, group))
             if group
             else (store.get(key.namespace, key.name),)
         )
@@ -69,12 +69,12 @@ class StoredJobs:
 
     def find_foreign_members(self, key: Key, store: Store) -> Sequence[JsonObject]:
         """Return members that name the Workload of a serving object as their group, but are not its pods."""
-        group = named_group(key.name)
+        group = group_of_key_name(key.name)
         workload = self._ctx.stores.of(self._ctx.kinds.workloads).get(key.namespace, group) if group else None
         if workload is None or not is_served_workload(workload, self._ctx.names):
             return ()
-        found = store.by_index(BY_GROUP, in_namespace(key.namespace, group))
-        return strangers_in(workload, found, self._ctx.names, self._ctx.settings.integrations)
+        found = store.by_index(BY_GROUP, namespaced_index_value(key.namespace, group))
+        return find_foreign_pods(workload, found, self._ctx.names, self._ctx.settings.integrations)
 
     def compose(self, composition: Composition, found: Sequence[JsonObject], group: str) -> JsonObject | None:
         """Compose a group of those objects that are its members; None if there are none."""
@@ -99,9 +99,9 @@ class StoredJobs:
 
     def find_workloads(self, key: Key, job: JsonObject | None) -> tuple[JsonObject, ...]:
         """Return the Workloads whose controller has the kind and name of the job, or that of its group."""
-        if group := named_group(key.name):
+        if group := group_of_key_name(key.name):
             found = self._ctx.stores.of(self._ctx.kinds.workloads).get(key.namespace, group)
-            mine = members.workload_of(
+            mine = members.find_group_workload(
                 job or {},
                 found,
                 self._ctx.names,
@@ -109,10 +109,10 @@ class StoredJobs:
                 by_annotation=self._ctx.settings.names_by_annotation,
             )
             return () if mine is None else (mine,)
-        owner = owner_value(self._integration.group, self._integration.kind, key.namespace, key.name)
+        owner = owner_index_value(self._integration.group, self._integration.kind, key.namespace, key.name)
         return self._ctx.stores.of(self._ctx.kinds.workloads).by_index(BY_OWNER, owner)
 
-    async def check_presence(self, key: Key, workloads: Sequence[JsonObject]) -> Presence:
+    async def check_presence(self, key: Key, workloads: Sequence[JsonObject]) -> JobPresence:
         """Ask the API server whether a job exists that is not in the store.
 
         After a start, the store of jobs may be older than the store of Workloads. The finish of a Workload
@@ -122,17 +122,19 @@ class StoredJobs:
             ApiError: the API server cannot be asked.
         """
         try:
-            if named_group(key.name):
-                return Presence.ABSENT if await self._has_no_members(key) else Presence.PRESENT
+            if group_of_key_name(key.name):
+                return JobPresence.ABSENT if await self._has_no_members(key) else JobPresence.PRESENT
             found = await self._ctx.client.get(self._resource, key.name, namespace=key.namespace)
         except ApiError as error:
             if error.is_not_found:
-                return Presence.ABSENT if error.concerns(key.name) else Presence.PRESENT
+                return JobPresence.ABSENT if error.concerns(key.name) else JobPresence.PRESENT
             raise
         if self._integration.composition is None or self._is_member(found):
-            return Presence.PRESENT
+            return JobPresence.PRESENT
         kept = [one for one in workloads if "deletionTimestamp" not in one["metadata"]]
-        return Presence.UNMANAGED if any(is_controlled_by(one, found) for one in kept) else Presence.ABSENT
+        return (
+            JobPresence.UNMANAGED if any(is_controlled_by(one, found) for one in kept) else JobPresence.ABSENT
+        )
 
     async def _has_no_members(self, key: Key) -> bool:
         selector = self._integration.watch.get_label_selector
@@ -142,7 +144,7 @@ class StoredJobs:
             label_selector=selector(self._ctx.names) if selector is not None else None,
         )
         composition = self._integration.composition
-        return composition is None or self.compose(composition, listed, named_group(key.name)) is None
+        return composition is None or self.compose(composition, listed, group_of_key_name(key.name)) is None
 
     def resolve(self, case: JobCase) -> JobCase:
         """Return the case with the objects resolved that the job's pods depend on, as far as they exist."""

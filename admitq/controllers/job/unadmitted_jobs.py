@@ -10,9 +10,9 @@ from typing import Final
 
 from admitq.controllers.job import start_stop, workload_slices
 from admitq.controllers.job.case import JobCase
-from admitq.controllers.job.matching import increases_over
-from admitq.controllers.plan import Action, Count, Delete, Patch, Plan, Tell
-from admitq.controllers.pods.excess_pods import counted, kind_label
+from admitq.controllers.job.matching import find_increases
+from admitq.controllers.plan import Action, ActionPlan, Delete, Patch, RecordEvent, RecordMetric
+from admitq.controllers.pods.excess_pods import kind_label, record_excess_pods
 from admitq.integrations.families import pods
 from admitq.integrations.ownership import get_queue_name
 from admitq.workloads.transitions import is_admitted, is_condition_true, is_reserved
@@ -30,7 +30,7 @@ Creation times have whole seconds: it is between one and two seconds.
 # --- what is stopped ------------------------------------------------------------------------------
 
 
-def stop_running(case: JobCase, workload: JsonObject) -> Plan | None:
+def stop_unadmitted_run(case: JobCase, workload: JsonObject) -> ActionPlan | None:
     """Nothing runs that is not admitted, or that was started by another than its admission.
 
     An elastic job that runs keeps its pods while admission checks of its next slice are pending. One that
@@ -39,85 +39,87 @@ def stop_running(case: JobCase, workload: JsonObject) -> Plan | None:
     admitted = is_admitted(workload)
     if not workload_slices.is_elastic(case):
         if admitted and start_stop.is_started_by_others(case, workload):
-            return start_stop.stop(case, workload, STARTED_BY_OTHERS, start_stop.NOT_ADMITTED)
+            return start_stop.stop_job(case, workload, STARTED_BY_OTHERS, start_stop.NOT_ADMITTED)
         return None if admitted else stop_unadmitted(case, workload)
     if admitted:
-        if start_stop.is_marked(case):
+        if start_stop.has_admission_marks(case):
             return None
-        return start_stop.stop(case, workload, STARTED_BY_OTHERS, start_stop.NOT_ADMITTED)
-    if is_reserved(workload) and start_stop.is_marked(case):
+        return start_stop.stop_job(case, workload, STARTED_BY_OTHERS, start_stop.NOT_ADMITTED)
+    if is_reserved(workload) and start_stop.has_admission_marks(case):
         return None
     return _await_quota(case, workload) or stop_unadmitted(case, workload)
 
 
-def _await_quota(case: JobCase, workload: JsonObject) -> Plan | None:
+def _await_quota(case: JobCase, workload: JsonObject) -> ActionPlan | None:
     """Give the Workload of a running elastic job, if it was just created, a moment to get quota."""
     created = parse_time(workload["metadata"]["creationTimestamp"])
     left = created + SECONDS_FOR_QUOTA * SECOND - case.now
-    return Plan(again=left / SECOND) if left > 0 else None
+    return ActionPlan(requeue_after=left / SECOND) if left > 0 else None
 
 
-def stop_unadmitted(case: JobCase, workload: JsonObject) -> Plan | None:
+def stop_unadmitted(case: JobCase, workload: JsonObject) -> ActionPlan | None:
     """Stop a job whose Workload is not admitted, and restore one that is suspended."""
     message = "Not admitted by cluster queue"
-    stopping = start_stop.stop(case, workload, message, start_stop.NOT_ADMITTED)
-    return _unless_admitted(with_excess(case, workload, stopping))
+    stopping = start_stop.stop_job(case, workload, message, start_stop.NOT_ADMITTED)
+    return _as_unadmitted_stop(with_excess_report(case, workload, stopping))
 
 
-def stop_unmatched(case: JobCase, others: list[JsonObject]) -> Plan | None:
+def stop_unmatched(case: JobCase, others: list[JsonObject]) -> ActionPlan | None:
     """Stop a job that runs and has no Workload that asks for what the job asks for."""
     reason = start_stop.NO_MATCHING_WORKLOAD
     if len(others) == 1:
         message = "No matching Workload; restoring pod templates according to existent Workload"
-        stopping = start_stop.stop(case, others[0], message, reason)
-        return _unless_admitted(with_excess(case, others[0], stopping))
-    stopping = start_stop.stop(case, None, "Missing Workload; unable to restore pod templates", reason)
+        stopping = start_stop.stop_job(case, others[0], message, reason)
+        return _as_unadmitted_stop(with_excess_report(case, others[0], stopping))
+    stopping = start_stop.stop_job(case, None, "Missing Workload; unable to restore pod templates", reason)
     holding = next((one for one in others if is_reserved(one)), None)
-    return _unless_admitted(with_excess(case, holding, stopping))
+    return _as_unadmitted_stop(with_excess_report(case, holding, stopping))
 
 
-def stop_without_prebuilt(case: JobCase) -> Plan | None:
+def stop_without_prebuilt(case: JobCase) -> ActionPlan | None:
     """Stop a job that may not have the Workload that it names, or whose Workload does not exist."""
-    stopping = start_stop.stop(case, None, "missing workload", start_stop.NO_MATCHING_WORKLOAD)
-    return with_excess(case, None, stopping)
+    stopping = start_stop.stop_job(case, None, "missing workload", start_stop.NO_MATCHING_WORKLOAD)
+    return with_excess_report(case, None, stopping)
 
 
-def stop_child(case: JobCase) -> Plan | None:
+def stop_child(case: JobCase) -> ActionPlan | None:
     """Stop a job that runs although the job that it follows may not, or does not allow it so many pods."""
     if case.ancestor is None or case.job is None:
         return None
     begun = case.integration.lifecycle.is_stop_in_progress(case.job, case.names)
-    stopping = start_stop.stop(case, None, "", start_stop.NOT_ADMITTED)
+    stopping = start_stop.stop_job(case, None, "", start_stop.NOT_ADMITTED)
     if stopping is None or begun:
         return stopping
     note = f"{case.names.product} managed child job suspended"
     if (difference := case.ancestor.difference) is not None:
         owner = case.ancestor.job
         note += f": its {difference} exceeds that of {owner.get('kind')} {owner['metadata']['name']}"
-    reports: list[Tell | Count] = [case.tell("Suspended", note)]
+    reports: list[RecordEvent | RecordMetric] = [case.event("Suspended", note)]
     number = _number_of_pods(case) if difference is not None or not case.ancestor.holds_quota else 0
     if number:
         queue = get_queue_name(case.ancestor.job, case.names)
-        reports.append(counted(_unreserved(case, queue), _kind_of(case), number))
-    return _after_first_step(stopping, reports)
+        reports.append(record_excess_pods(_workload_stub(case, queue), _kind_label(case), number))
+    return _report_after_first_step(stopping, reports)
 
 
-def end_begun_stop(case: JobCase, workload: JsonObject) -> Plan | None:
+def finish_begun_stop(case: JobCase, workload: JsonObject) -> ActionPlan | None:
     """A stop that was begun is ended, whatever has been decided since."""
     if not case.integration.lifecycle.is_stop_in_progress(case.job or {}, case.names):
         return None
-    return start_stop.stop(case, workload, "", start_stop.NOT_ADMITTED)
+    return start_stop.stop_job(case, workload, "", start_stop.NOT_ADMITTED)
 
 
-def _unless_admitted(stopping: Plan | None) -> Plan | None:
+def _as_unadmitted_stop(stopping: ActionPlan | None) -> ActionPlan | None:
     """A stop of what nothing admits, as far as is known here."""
-    return None if stopping is None else replace(stopping, unless_admitted=True)
+    return None if stopping is None else replace(stopping, stops_unadmitted=True)
 
 
 # --- what is reported -----------------------------------------------------------------------------
 
 
-def with_excess(case: JobCase, workload: JsonObject | None, stopping: Plan | None) -> Plan | None:
+def with_excess_report(
+    case: JobCase, workload: JsonObject | None, stopping: ActionPlan | None
+) -> ActionPlan | None:
     """The stop of a job, with a report of what the job runs beyond its grant.
 
     Args:
@@ -125,18 +127,18 @@ def with_excess(case: JobCase, workload: JsonObject | None, stopping: Plan | Non
         workload: what holds the quota of the job, or waits for it; None if nothing does.
         stopping: what to do; a stop that was begun before was reported then.
     """
-    if stopping is None or not stopping.actions or _is_stopped(case):
+    if stopping is None or not stopping.actions or _is_already_stopped(case):
         return stopping
     if workload is not None and is_reserved(workload):
-        reports = _increases(case, workload)
+        reports = _report_increases(case, workload)
     else:
         number = _pods_without_grant(case, workload, stopping.actions)
-        source = _unreserved(case, case.queue_name) if workload is None else workload
-        reports = [counted(source, _kind_of(case), number)] if number else []
-    return _after_first_step(stopping, reports) if reports else stopping
+        source = _workload_stub(case, case.queue_name) if workload is None else workload
+        reports = [record_excess_pods(source, _kind_label(case), number)] if number else []
+    return _report_after_first_step(stopping, reports) if reports else stopping
 
 
-def _is_stopped(case: JobCase) -> bool:
+def _is_already_stopped(case: JobCase) -> bool:
     job: JsonObject = case.job or {}
     if case.composition is not None:
         return False
@@ -145,14 +147,14 @@ def _is_stopped(case: JobCase) -> bool:
     )
 
 
-def _increases(case: JobCase, workload: JsonObject) -> list[Tell | Count]:
+def _report_increases(case: JobCase, workload: JsonObject) -> list[RecordEvent | RecordMetric]:
     """The report of what the job asks for beyond its admission."""
-    found = increases_over(case, workload)
+    found = find_increases(case, workload)
     if not found:
         return []
     return [
-        case.tell("ExceedsAdmission", "; ".join(map(str, found)), warning=True),
-        counted(workload, _kind_of(case), sum(one.additional_pods for one in found)),
+        case.event("ExceedsAdmission", "; ".join(map(str, found)), warning=True),
+        record_excess_pods(workload, _kind_label(case), sum(one.pods for one in found)),
     ]
 
 
@@ -168,7 +170,7 @@ def _pods_without_grant(case: JobCase, workload: JsonObject | None, actions: Ite
     if case.composition is not None:
         ended = (one.obj for one in actions if isinstance(one, Delete) and one.resource == case.resource)
         return sum(not (is_over and pods.get_label(one, case.names.podset)) for one in ended)
-    if workload_slices.is_elastic(case) or (is_over and start_stop.is_marked(case)):
+    if workload_slices.is_elastic(case) or (is_over and start_stop.has_admission_marks(case)):
         return 0
     return _number_of_pods(case)
 
@@ -178,23 +180,28 @@ def _number_of_pods(case: JobCase) -> int:
     return sum(one.count for one in case.integration.list_pod_sets(case.job or {}, case.names))
 
 
-def _unreserved(case: JobCase, queue: str) -> JsonObject:
+def _workload_stub(case: JobCase, queue: str) -> JsonObject:
     """What a metric needs to know of a Workload that does not exist: it would wait in the queue."""
     return {"metadata": case.objects[0]["metadata"], "spec": {"queueName": queue}}
 
 
-def _kind_of(case: JobCase) -> str:
+def _kind_label(case: JobCase) -> str:
     return kind_label(case.integration.group, case.integration.kind)
 
 
-def _after_first_step(stopping: Plan, reports: Iterable[Tell | Count]) -> Plan:
+def _report_after_first_step(
+    stopping: ActionPlan, reports: Iterable[RecordEvent | RecordMetric]
+) -> ActionPlan:
     """The stop, with all its reports as soon as its first step is written.
 
     Where a later step meets another writer, the next decision finds a stop that has begun, and reports
     nothing more.
     """
-    all_reports = (*(one for one in stopping.actions if isinstance(one, Tell | Count)), *reports)
-    [*writes] = (one for one in stopping.actions if not isinstance(one, Tell | Count))
+    all_reports = (
+        *(one for one in stopping.actions if isinstance(one, RecordEvent | RecordMetric)),
+        *reports,
+    )
+    [*writes] = (one for one in stopping.actions if not isinstance(one, RecordEvent | RecordMetric))
     if len(writes) == 1 and isinstance(one := writes[0], Patch) and len(one.steps) > 1:
         return replace(stopping, actions=(replace(one, reports=all_reports),))
     return replace(stopping, actions=(*stopping.actions, *reports))

@@ -13,8 +13,17 @@ from typing import Any, NamedTuple
 
 from admitq.controllers.job import reclaimable_pods
 from admitq.controllers.job.case import CONCERN, JobCase
-from admitq.controllers.job.matching import Match, is_comparable, prebuilt_name
-from admitq.controllers.plan import Create, Patch, Plan, RemoveFinalizer, Tell, has_finalizer, name_of, plan
+from admitq.controllers.job.matching import WorkloadMatch, is_comparable, prebuilt_name
+from admitq.controllers.plan import (
+    ActionPlan,
+    Create,
+    Patch,
+    RecordEvent,
+    RemoveFinalizer,
+    has_finalizer,
+    namespaced_name,
+    plan_of,
+)
 from admitq.integrations.base import PatchStep
 from admitq.integrations.workload_names import create_workload_name
 from admitq.translate import messages
@@ -43,7 +52,7 @@ Counts = Mapping[str, int]
 """Pods by podset."""
 
 
-class Slices(NamedTuple):
+class JobSlices(NamedTuple):
     """The slices of a job that are not over, each oldest first: with quota, and waiting for it."""
 
     holding: Sequence[JsonObject]
@@ -60,15 +69,17 @@ def is_elastic(case: JobCase) -> bool:
     )
 
 
-def slices_of(case: JobCase) -> Slices:
+def list_slices(case: JobCase) -> JobSlices:
     """The job's slices."""
     alive = [one for one in case.owned if not is_finished_or_deleting(one)]
     # Two may have been made in one second.
-    alive.sort(key=lambda one: (one["metadata"].get("creationTimestamp", ""), _depth(case, one)))
-    return Slices([one for one in alive if is_reserved(one)], [one for one in alive if not is_reserved(one)])
+    alive.sort(key=lambda one: (one["metadata"].get("creationTimestamp", ""), _position_in_chain(case, one)))
+    return JobSlices(
+        [one for one in alive if is_reserved(one)], [one for one in alive if not is_reserved(one)]
+    )
 
 
-def _depth(case: JobCase, workload: JsonObject) -> int:
+def _position_in_chain(case: JobCase, workload: JsonObject) -> int:
     """How many slices it comes after."""
     known = {one["metadata"]["name"]: one for one in case.owned}
     depth, at = 0, read_replaced_key(workload, case.names)
@@ -77,47 +88,53 @@ def _depth(case: JobCase, workload: JsonObject) -> int:
     return depth
 
 
-def settle(case: JobCase) -> Plan | None:
+def sync_slices(case: JobCase) -> ActionPlan | None:
     """Bring the slices in line with the job; None if they are, or if that is not how it is done."""
     if not is_elastic(case):
         return None
-    holding, waiting = slices_of(case)
+    holding, waiting = list_slices(case)
     if (
-        ended := _freed(case, is_continued=bool(holding or waiting))
-        or _superfluous(case, holding)
-        or _superfluous(case, waiting)
+        ended := _release_finished_slices(case, is_continued=bool(holding or waiting))
+        or _finish_extra_slice(case, holding)
+        or _finish_extra_slice(case, waiting)
     ):
         return ended
     if not is_comparable(case):
         # A job that has ended grows no more; one that cannot be told just now may.
         has_ended = case.integration.find_outcome(case.job or {}) is not None
-        return _over(case, waiting[0], holding[0]) if has_ended and holding and waiting else None
-    misfit = next((one for one in (*holding, *waiting) if not _has_shape(case, one)), None)
+        return (
+            _finish_replaced_slice(case, waiting[0], holding[0])
+            if has_ended and holding and waiting
+            else None
+        )
+    misfit = next((one for one in (*holding, *waiting) if not _has_pods_of_job(case, one)), None)
     if misfit is not None:
         # Another program may change a slice that waits; one with quota the API server keeps as it was.
-        return _over(case, misfit, holding[0]) if holding and misfit in waiting else None
+        return _finish_replaced_slice(case, misfit, holding[0]) if holding and misfit in waiting else None
     wanted = _job_counts(case)
     if not holding or is_condition_true(holding[0], ConditionType.EVICTED):
         is_suspended = case.integration.is_suspended(case.job or {}, case.names)
-        return None if is_suspended or not waiting else _resized(case, waiting[0], wanted)
-    return _beside(case, holding[0], waiting, wanted)
+        return None if is_suspended or not waiting else _resize_slice(case, waiting[0], wanted)
+    return _sync_slices_with_quota(case, holding[0], waiting, wanted)
 
 
-def _beside(case: JobCase, held: JsonObject, waiting: Sequence[JsonObject], wanted: Counts) -> Plan | None:
+def _sync_slices_with_quota(
+    case: JobCase, held: JsonObject, waiting: Sequence[JsonObject], wanted: Counts
+) -> ActionPlan | None:
     """What follows for the slices of a job with quota, which is as large as it is."""
     granted = requested_pod_counts(held) | covered_pod_counts(held)
     if all(count <= granted[name] for name, count in wanted.items()):
         if waiting:
-            return _over(case, waiting[0], held)
-        sizes = _sizes(case, held, wanted)
-        lowered = reclaimable_pods.lower(case, held, sizes) if requested_pod_counts(held) != sizes else None
-        return lowered or _resized(case, held, sizes) or _given_back(case, held)
+            return _finish_replaced_slice(case, waiting[0], held)
+        sizes = _shrunk_counts(case, held, wanted)
+        lowered = reclaimable_pods.lower_counts(case, held, sizes) if pod_counts(held) != sizes else None
+        return lowered or _resize_slice(case, held, sizes) or _release_shrunk_quota(case, held)
     if waiting:
-        return _followed(case, waiting[0], held, wanted)
-    return None if case.namespace_ends else _grow(case, held, wanted)
+        return _update_waiting_slice(case, waiting[0], held, wanted)
+    return None if case.is_namespace_terminating else _create_larger_slice(case, held, wanted)
 
 
-def _sizes(case: JobCase, held: JsonObject, wanted: Counts) -> Counts:
+def _shrunk_counts(case: JobCase, held: JsonObject, wanted: Counts) -> Counts:
     """The pod counts that a slice with quota shrinks to: those of the job and of its pods that still run.
 
     The quota of pods that the job does not want any more is free when they have ended, and not before. Those
@@ -141,36 +158,32 @@ def is_shrinking(case: JobCase) -> bool:
     """Whether a slice holds quota for pods that the job does not want any more, until they have ended."""
     if not is_elastic(case) or not is_comparable(case):
         return False
-    holding, wanted = slices_of(case).holding, _job_counts(case)
-    return any(
-        count > wanted.get(name, count)
-        for one in holding
-        for name, count in requested_pod_counts(one).items()
-    )
+    holding, wanted = list_slices(case).holding, _job_counts(case)
+    return any(count > wanted.get(name, count) for one in holding for name, count in pod_counts(one).items())
 
 
-def match_of(case: JobCase) -> Match:
+def match_slice(case: JobCase) -> WorkloadMatch:
     """The slice that decides over the job: the one that is being deleted, the one with quota, or who waits.
 
     What has quota stands for the job while a larger one waits, too.
     """
-    slices = slices_of(case)
+    slices = list_slices(case)
     deleted = [one for one in case.owned if "deletionTimestamp" in one["metadata"]]
     found = next(iter((*deleted, *slices.holding, *slices.waiting)), None)
     if found is None:
         failed = [one for one in case.owned if not _was_replaced(one)]
         held = (one for one in failed if has_finalizer(one, case.names.finalizer))
-        return Match(next(held, failed[-1] if failed else None), [])
+        return WorkloadMatch(next(held, failed[-1] if failed else None), [])
     if not is_comparable(case) or deleted:
-        return Match(found, [])
+        return WorkloadMatch(found, [])
     wanted = _job_counts(case)
-    stands = _has_shape(case, found) and (bool(slices.holding) or requested_pod_counts(found) == wanted)
-    return Match(found, []) if stands else Match(None, [*slices.holding, *slices.waiting])
+    stands = _has_pods_of_job(case, found) and (bool(slices.holding) or pod_counts(found) == wanted)
+    return WorkloadMatch(found, []) if stands else WorkloadMatch(None, [*slices.holding, *slices.waiting])
 
 
 def is_growing(case: JobCase) -> bool:
     """Whether the job runs with what it has while a larger slice of it waits."""
-    slices = slices_of(case)
+    slices = list_slices(case)
     return is_elastic(case) and bool(slices.holding and slices.waiting)
 
 
@@ -179,7 +192,7 @@ def has_size_of_job(case: JobCase, workload: JsonObject) -> bool:
     return is_elastic(case) and is_comparable(case) and requested_pod_counts(workload) == _job_counts(case)
 
 
-def lets_run(workloads: Sequence[JsonObject], *, elastic: bool) -> bool:
+def may_children_run(workloads: Sequence[JsonObject], *, elastic: bool) -> bool:
     """Whether what a job creates may run, by those of the job's Workloads that are not finished.
 
     An elastic job runs with what it has while a larger slice of it waits, until one is evicted.
@@ -194,7 +207,7 @@ def _job_counts(case: JobCase) -> dict[str, int]:
     return {one["name"]: one["count"] for one in workload_pod_sets(case)}
 
 
-def _has_shape(case: JobCase, workload: JsonObject) -> bool:
+def _has_pods_of_job(case: JobCase, workload: JsonObject) -> bool:
     spec = value_at(workload, ("spec",), {})
     wanted, listed = workload_pod_sets(case), spec.get("podSets") or []
     # Pods of a job that runs have tolerations of its flavors besides.
@@ -217,7 +230,7 @@ def _was_replaced(workload: JsonObject) -> bool:
     return finished.get("reason") == Reason.WORKLOAD_SLICE_REPLACED
 
 
-def _freed(case: JobCase, *, is_continued: bool) -> Plan | None:
+def _release_finished_slices(case: JobCase, *, is_continued: bool) -> ActionPlan | None:
     """Slices that were replaced are held by nothing any more.
 
     The same holds for slices that another program finished for another reason, if the job has further slices.
@@ -228,19 +241,21 @@ def _freed(case: JobCase, *, is_continued: bool) -> Plan | None:
         if has_finalizer(one, case.names.finalizer)
         and (_was_replaced(one) or (is_continued and is_condition_true(one, ConditionType.FINISHED)))
     ]
-    return plan(*(RemoveFinalizer(case.kinds.workloads, one) for one in over)) if over else None
+    return plan_of(*(RemoveFinalizer(case.kinds.workloads, one) for one in over)) if over else None
 
 
-def _superfluous(case: JobCase, slices: Sequence[JsonObject]) -> Plan | None:
-    return _over(case, slices[0], slices[-1]) if len(slices) > 1 else None
+def _finish_extra_slice(case: JobCase, slices: Sequence[JsonObject]) -> ActionPlan | None:
+    return _finish_replaced_slice(case, slices[0], slices[-1]) if len(slices) > 1 else None
 
 
-def _over(case: JobCase, workload: JsonObject, by: JsonObject) -> Plan | None:
+def _finish_replaced_slice(case: JobCase, workload: JsonObject, by: JsonObject) -> ActionPlan | None:
     """A slice ends for another. One with quota may as well be ended by the controller of Workloads."""
-    message = messages.replaced_message(by["metadata"]["uid"], value_at(case.job, ("metadata", "uid"), ""))
-    transition = case.begin(workload)
+    message = messages.replaced(by["metadata"]["uid"], value_at(case.job, ("metadata", "uid"), ""))
+    transition = case.begin_transition(workload)
     transition.finish(Reason.WORKLOAD_SLICE_REPLACED, message)
-    return case.end(workload, transition, Tell(workload, "Normal", Reason.WORKLOAD_SLICE_REPLACED, message))
+    return case.plan_transition(
+        workload, transition, RecordEvent(workload, "Normal", Reason.WORKLOAD_SLICE_REPLACED, message)
+    )
 
 
 # --- growing and shrinking -----------------------------------------------------------------------
@@ -251,59 +266,65 @@ def _with_counts(workload: JsonObject, counts: Counts) -> list[dict[str, Any]]:
     return [{**one, "count": counts[one.get("name", "main")]} for one in listed]
 
 
-def _resized(case: JobCase, workload: JsonObject, wanted: Counts) -> Plan | None:
+def _resize_slice(case: JobCase, workload: JsonObject, wanted: Counts) -> ActionPlan | None:
     """A slice that waits follows the job, and one with quota shrinks with it."""
     if requested_pod_counts(workload) == wanted:
         return None
-    return _updated(case, workload, {"spec": {"podSets": _with_counts(workload, wanted)}})
+    return _plan_slice_update(case, workload, {"spec": {"podSets": _with_counts(workload, wanted)}})
 
 
-def _followed(case: JobCase, workload: JsonObject, held: JsonObject, wanted: Counts) -> Plan | None:
+def _update_waiting_slice(
+    case: JobCase, workload: JsonObject, held: JsonObject, wanted: Counts
+) -> ActionPlan | None:
     """A slice that waits to replace another follows the job, whatever another program wrote on it."""
     annotations = value_at(workload, ("metadata", "annotations"), {})
-    marks = {key: value for key, value in _marks(case, held).items() if annotations.get(key) != value}
+    marks = {
+        key: value
+        for key, value in _replacement_annotations(case, held).items()
+        if annotations.get(key) != value
+    }
     spec: dict[str, Any] = {}
     if requested_pod_counts(workload) != wanted:
         spec["podSets"] = _with_counts(workload, wanted)
     if value_at(workload, ("spec", "queueName"), "") != case.queue_name:
         spec["queueName"] = case.queue_name or None
     patch = {**({"metadata": {"annotations": marks}} if marks else {}), **({"spec": spec} if spec else {})}
-    return _updated(case, workload, patch) if patch else None
+    return _plan_slice_update(case, workload, patch) if patch else None
 
 
-def _updated(case: JobCase, workload: JsonObject, patch: dict[str, Any]) -> Plan:
-    note = f"Updated workload slice: {name_of(workload)}"
+def _plan_slice_update(case: JobCase, workload: JsonObject, patch: dict[str, Any]) -> ActionPlan:
+    note = f"Updated workload slice: {namespaced_name(workload)}"
     write = Patch(case.kinds.workloads, workload, (PatchStep(patch),), CONCERN)
-    return plan(write, case.tell("UpdatedWorkload", note))
+    return plan_of(write, case.event("UpdatedWorkload", note))
 
 
-def _marks(case: JobCase, held: JsonObject) -> dict[str, str]:
+def _replacement_annotations(case: JobCase, held: JsonObject) -> dict[str, str]:
     """The annotations of a slice that is to replace the one with quota."""
     return {
         case.names.elastic_job: "true",
-        case.names.workload_slice_name: chain_of(held, case.names.workload_slice_name),
-        case.names.workload_slice_replacement_for: name_of(held),
+        case.names.workload_slice_name: chain_name(held, case.names.workload_slice_name),
+        case.names.workload_slice_replacement_for: namespaced_name(held),
     }
 
 
-def _given_back(case: JobCase, workload: JsonObject) -> Plan | None:
+def _release_shrunk_quota(case: JobCase, workload: JsonObject) -> ActionPlan | None:
     """What a slice that shrank was assigned for the pods that it has no more is free."""
     counts = requested_pod_counts(workload)
     admission = value_at(workload, ("status", "admission"), {})
     if not admission:
         return None
-    transition = case.begin(workload)
+    transition = case.begin_transition(workload)
     transition.status["admission"] = {
         **admission,
         "podSetAssignments": [
-            _shrunk(one, counts.get(one.get("name", "main"), 0))
+            _shrink_assignment(one, counts.get(one.get("name", "main"), 0))
             for one in admission.get("podSetAssignments") or ()
         ],
     }
-    return case.end(workload, transition)
+    return case.plan_transition(workload, transition)
 
 
-def _shrunk(assignment: JsonObject, count: int) -> JsonObject:
+def _shrink_assignment(assignment: JsonObject, count: int) -> JsonObject:
     before = assignment.get("count", count)
     if count >= before:
         return assignment
@@ -314,22 +335,22 @@ def _shrunk(assignment: JsonObject, count: int) -> JsonObject:
     return {**assignment, "count": count, **({"resourceUsage": usage} if usage else {})}
 
 
-def _grow(case: JobCase, held: JsonObject, wanted: Counts) -> Plan:
+def _create_larger_slice(case: JobCase, held: JsonObject, wanted: Counts) -> ActionPlan:
     """A slice for all pods of the job, which is to replace the one with quota, and is of its shape."""
-    workload = made(case)
-    workload["metadata"]["annotations"] |= _marks(case, held)
-    pod_sets = [_without_marks(one, case.names) for one in _with_counts(held, wanted)]
+    workload = new_workload(case)
+    workload["metadata"]["annotations"] |= _replacement_annotations(case, held)
+    pod_sets = [_without_admission_marks(one, case.names) for one in _with_counts(held, wanted)]
     workload["spec"] = {**workload["spec"], "podSets": pod_sets}
-    note = f"Created Workload: {name_of(workload)}"
-    return plan(Create(case.kinds.workloads, workload, CONCERN), case.tell("CreatedWorkload", note))
+    note = f"Created Workload: {namespaced_name(workload)}"
+    return plan_of(Create(case.kinds.workloads, workload, CONCERN), case.event("CreatedWorkload", note))
 
 
-def chain_of(workload: JsonObject, annotation: str) -> str:
+def chain_name(workload: JsonObject, annotation: str) -> str:
     """The name of the first slice of the chain that a slice is of."""
     return value_at(workload, ("metadata", "annotations", annotation)) or workload["metadata"]["name"]
 
 
-def made(case: JobCase) -> dict[str, Any]:
+def new_workload(case: JobCase) -> dict[str, Any]:
     """The Workload to create for the job; that of an elastic one is the first slice of a chain.
 
     Raises:
@@ -340,18 +361,18 @@ def made(case: JobCase) -> dict[str, Any]:
     if not is_elastic(case):
         return workload
     metadata = workload["metadata"]
-    metadata["name"] = _new_name(case)
+    metadata["name"] = _unused_name(case)
     metadata["annotations"] = {
         **metadata.get("annotations", {}),
         case.names.elastic_job: "true",
-        case.names.workload_slice_name: _chain_in(case) or metadata["name"],
+        case.names.workload_slice_name: _chain_of_running_pods(case) or metadata["name"],
     }
-    pod_sets = [_without_marks(one, case.names) for one in workload["spec"]["podSets"]]
+    pod_sets = [_without_admission_marks(one, case.names) for one in workload["spec"]["podSets"]]
     workload["spec"] = {**workload["spec"], "podSets": pod_sets}
     return workload
 
 
-def _without_marks(pod_set: JsonObject, names: Names) -> dict[str, Any]:
+def _without_admission_marks(pod_set: JsonObject, names: Names) -> dict[str, Any]:
     """The podset without the labels and annotations that an admission has injected into its template.
 
     A job that runs has them in its templates. A Workload that kept them would restore them when it stops the
@@ -371,7 +392,7 @@ def _without_marks(pod_set: JsonObject, names: Names) -> dict[str, Any]:
     return {**pod_set, "template": {**({"metadata": kept} if kept else {}), **template}}
 
 
-def _new_name(case: JobCase) -> str:
+def _unused_name(case: JobCase) -> str:
     """A name for what the job asks for as it is now, which no slice of it has, not even one that is over.
 
     What a job follows may be made anew, and count its generations from the beginning.
@@ -393,7 +414,7 @@ def _new_name(case: JobCase) -> str:
     return next(name for name in names if name not in taken)
 
 
-def _chain_in(case: JobCase) -> str | None:
+def _chain_of_running_pods(case: JobCase) -> str | None:
     """The chain that pods of the job are of, if it runs: what they have counts towards the same quota."""
     templates = [
         one.get_template(case.job or {}) for one in case.integration.list_pod_sets(case.job or {}, case.names)

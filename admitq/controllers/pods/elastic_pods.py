@@ -11,19 +11,28 @@ from dataclasses import replace
 from typing import Any, Final
 
 from admitq.controllers.context import Context
-from admitq.controllers.controller_specs import ControllerSpec, Wanted, Watch, WhenServed
-from admitq.controllers.indexes import BY_CHAIN, chains, in_namespace
-from admitq.controllers.plan import Action, Delete, Plan, Tell, Ungate, act, gate_removed, plan
-from admitq.controllers.pods.excess_pods import (
-    EXCESS_NOTE,
-    EXCESS_POD_DELETED,
-    charged_slice,
-    counted,
-    excess_pods,
-    job_kind,
-    last_slice,
+from admitq.controllers.controller_specs import ControllerSpec, StartCondition, Watch, WhenServed
+from admitq.controllers.indexes import BY_CHAIN, namespaced_index_value, slice_chain_index
+from admitq.controllers.plan import (
+    Action,
+    ActionPlan,
+    Delete,
+    RecordEvent,
+    RemoveSchedulingGate,
+    execute_plan,
+    plan_of,
+    record_gate_wait,
 )
-from admitq.controllers.stale_stores import BEHIND_RETRY_SECONDS, observe_newer_workloads
+from admitq.controllers.pods.excess_pods import (
+    EXCESS_POD_DELETED,
+    EXCESS_POD_NOTE,
+    find_charged_slice,
+    find_excess_pods,
+    find_last_slice,
+    job_kind_label,
+    record_excess_pods,
+)
+from admitq.controllers.stale_stores import STALE_STORE_RETRY_SECONDS, observe_newer_workloads
 from admitq.core.model import Instant
 from admitq.integrations.base import Integration
 from admitq.integrations.families import pods
@@ -57,7 +66,7 @@ CONCERN: Final = "elastic-jobs"
 WORKERS: Final = 4
 
 
-def granted(workload: JsonObject) -> Mapping[str, int]:
+def allowed_counts(workload: JsonObject) -> Mapping[str, int]:
     """The pods that an admission lets run, by podset; none while the slice is not admitted, or leaves.
 
     Without a reservation no pod may run, even if another program stated Admitted: a gate that was removed
@@ -69,9 +78,9 @@ def granted(workload: JsonObject) -> Mapping[str, int]:
     return covered_pod_counts(workload)
 
 
-def admitted_slice(slices: Iterable[JsonObject], names: Names) -> JsonObject | None:
+def find_admitted_slice(slices: Iterable[JsonObject], names: Names) -> JsonObject | None:
     """The slice of a chain whose admission counts: the last one, while it takes over from the one before."""
-    return last_slice((one for one in slices if granted(one)), names)
+    return find_last_slice((one for one in slices if allowed_counts(one)), names)
 
 
 def is_gated(pod: JsonObject, names: Names) -> bool:
@@ -79,7 +88,9 @@ def is_gated(pod: JsonObject, names: Names) -> bool:
     return pods.has_gate(pod, names.elastic_gate)
 
 
-def to_ungate(members: Iterable[JsonObject], room: Mapping[str, int], names: Names) -> list[JsonObject]:
+def find_pods_to_ungate(
+    members: Iterable[JsonObject], room: Mapping[str, int], names: Names
+) -> list[JsonObject]:
     """The pods to let go, oldest first: of each podset as many as have room beside those that have been."""
     alive = sorted((one for one in members if not pods.has_ended(one)), key=pods.get_age_key)
     free = Counter(room)
@@ -93,7 +104,7 @@ def to_ungate(members: Iterable[JsonObject], room: Mapping[str, int], names: Nam
     return found
 
 
-def pods_of_job(
+def filter_pods_of_job(
     slices: Iterable[JsonObject], named: Iterable[JsonObject], integrations: Iterable[Integration]
 ) -> list[JsonObject]:
     """The pods that name a chain, without those that the job of the chain does not control.
@@ -120,35 +131,39 @@ def _kind(reference: JsonObject) -> tuple[str, str]:
     return str(reference.get("apiVersion", "")).rpartition("/")[0], str(reference.get("kind", ""))
 
 
-def decide(slices: Iterable[JsonObject], members: Iterable[JsonObject], names: Names, now: Instant) -> Plan:
+def remove_gates(
+    slices: Iterable[JsonObject], members: Iterable[JsonObject], names: Names, now: Instant
+) -> ActionPlan:
     """Let pods of a chain go for which its admission has room."""
-    admitted = admitted_slice(slices, names)
+    admitted = find_admitted_slice(slices, names)
     actions: list[Action] = []
-    for one in () if admitted is None else to_ungate(members, granted(admitted), names):
+    for one in () if admitted is None else find_pods_to_ungate(members, allowed_counts(admitted), names):
         actions += (
-            Ungate(STARTED_PODS, one, names.elastic_gate, CONCERN),
-            gate_removed(names.elastic_gate, one, admitted, now, is_group=False),
+            RemoveSchedulingGate(STARTED_PODS, one, names.elastic_gate, CONCERN),
+            record_gate_wait(names.elastic_gate, one, admitted, now, is_group=False),
         )
-    return plan(*actions)
+    return plan_of(*actions)
 
 
-def stop_excess(slices: Sequence[JsonObject], excess: Iterable[JsonObject], names: Names) -> Plan:
+def delete_excess_pods(
+    slices: Sequence[JsonObject], excess: Iterable[JsonObject], names: Names
+) -> ActionPlan:
     """Delete pods that run beyond the quota of their chain, and report and count each."""
-    charged = charged_slice(slices, names) or {}
+    charged = find_charged_slice(slices, names) or {}
     actions: list[Action] = []
     for one in excess:
         actions += (
             Delete(STARTED_PODS, one),
-            Tell(one, "Warning", EXCESS_POD_DELETED, EXCESS_NOTE),
-            counted(charged, job_kind(charged), 1),
+            RecordEvent(one, "Warning", EXCESS_POD_DELETED, EXCESS_POD_NOTE),
+            record_excess_pods(charged, job_kind_label(charged), 1),
         )
-    return plan(*actions)
+    return plan_of(*actions)
 
 
 # --- watching -------------------------------------------------------------------------------------
 
 
-def slim(pod: JsonObject, names: Names) -> dict[str, Any]:
+def slim_elastic_pod(pod: JsonObject, names: Names) -> dict[str, Any]:
     """What is asked of a pod; next to nothing of one that no elastic job made."""
     metadata = pods.get_mapping(pod, "metadata")
     kept = select_fields(metadata, _KEPT_METADATA)
@@ -173,7 +188,7 @@ class ElasticPodsController:
 
     def __init__(self, ctx: Context) -> None:
         self._ctx = ctx
-        self._chains = chains(ctx.names)
+        self._chains = slice_chain_index(ctx.names)
 
     async def reconcile(self, key: Key) -> float | None:
         """Stop pods of a chain that run beyond its quota; let pods go for which there is room.
@@ -181,19 +196,19 @@ class ElasticPodsController:
         Raises:
             ApiError: a write failed.
         """
-        ctx, chain = self._ctx, in_namespace(*key)
+        ctx, chain = self._ctx, namespaced_index_value(*key)
         store = ctx.stores.find(STARTED_PODS)
         if store is None:
             return None
         slices = ctx.stores.of(ctx.kinds.workloads).by_index(BY_CHAIN, chain)
-        members = pods_of_job(slices, store.by_index(BY_CHAIN, chain), ctx.settings.integrations)
+        members = filter_pods_of_job(slices, store.by_index(BY_CHAIN, chain), ctx.settings.integrations)
         now = ctx.clock()
-        if excess := excess_pods(slices, members, ctx.names, now):
+        if excess := find_excess_pods(slices, members, ctx.names, now):
             # The pods may be newer than the slices that are known here. A deletion cannot be undone.
             if await self._has_newer_slices(key.namespace, slices):
-                return BEHIND_RETRY_SECONDS
-            return await act(ctx, stop_excess(slices, excess, ctx.names))
-        return await act(ctx, decide(slices, members, ctx.names, now))
+                return STALE_STORE_RETRY_SECONDS
+            return await execute_plan(ctx, delete_excess_pods(slices, excess, ctx.names))
+        return await execute_plan(ctx, remove_gates(slices, members, ctx.names, now))
 
     async def _has_newer_slices(self, namespace: str, slices: Iterable[JsonObject]) -> bool:
         ctx, label = self._ctx, self._ctx.names.job_uid
@@ -220,9 +235,9 @@ class ElasticPodsController:
             spec,
             label_selector=f"{names.podset},!{names.managed}",
             field_selector=_UNENDED,
-            transform=lambda pod: slim(pod, names),
+            transform=lambda pod: slim_elastic_pod(pod, names),
             # Who has no elastic jobs need not follow all pods of all jobs.
-            wanted=Wanted(workloads, self._has_chains),
+            start_condition=StartCondition(workloads, self._has_chains),
         )
 
     def _has_chains(self) -> bool:

@@ -8,7 +8,7 @@ from bisect import bisect_right
 from collections.abc import Iterable
 from typing import Final
 
-from admitq.controllers.plan import Count
+from admitq.controllers.plan import RecordMetric
 from admitq.core.model import Instant
 from admitq.integrations.families import pods
 from admitq.integrations.ownership import get_controller
@@ -20,13 +20,13 @@ from admitq_api.json_objects import JsonObject, value_at
 from admitq_api.labels import Names
 
 EXCESS_POD_DELETED: Final = "ExcessPodDeleted"
-EXCESS_NOTE: Final = "Excess pod deleted"
+EXCESS_POD_NOTE: Final = "Excess pod deleted"
 """The event about a pod that is stopped because no quota is reserved for it."""
 
 _DEFAULT_GRACE_SECONDS: Final = 30
 
 
-def last_slice(slices: Iterable[JsonObject], names: Names) -> JsonObject | None:
+def find_last_slice(slices: Iterable[JsonObject], names: Names) -> JsonObject | None:
     """The last slice of a chain among those given: one that another of them replaces does not count."""
     found = {one["metadata"]["name"]: one for one in slices}
     taken_over = {at.name for one in found.values() if (at := read_replaced_key(one, names)) is not None}
@@ -34,7 +34,7 @@ def last_slice(slices: Iterable[JsonObject], names: Names) -> JsonObject | None:
     return max(last, key=lambda one: one["metadata"].get("creationTimestamp", ""), default=None)
 
 
-def charged_slice(slices: Iterable[JsonObject], names: Names) -> JsonObject | None:
+def find_charged_slice(slices: Iterable[JsonObject], names: Names) -> JsonObject | None:
     """The slice of a chain whose reserved quota the pods use.
 
     None if no slice has quota, or if the job is being stopped as a whole because one was evicted or deleted.
@@ -45,10 +45,10 @@ def charged_slice(slices: Iterable[JsonObject], names: Names) -> JsonObject | No
         for one in known
     ):
         return None
-    return last_slice((one for one in known if is_reserved(one)), names)
+    return find_last_slice((one for one in known if is_reserved(one)), names)
 
 
-def wanted_counts(slices: Iterable[JsonObject]) -> dict[str, int]:
+def requested_counts(slices: Iterable[JsonObject]) -> dict[str, int]:
     """Pods by podset that the job asks for: the largest count of the slices that are not finished."""
     wanted: dict[str, int] = {}
     for one in slices:
@@ -58,7 +58,7 @@ def wanted_counts(slices: Iterable[JsonObject]) -> dict[str, int]:
     return wanted
 
 
-def excess_pods(
+def find_excess_pods(
     slices: Iterable[JsonObject], members: Iterable[JsonObject], names: Names, now: Instant
 ) -> list[JsonObject]:
     """The running pods of a chain for which no quota is reserved, newest first.
@@ -67,10 +67,10 @@ def excess_pods(
     them. It alone knows which of them it can spare.
     """
     known = list(slices)
-    charged = charged_slice(known, names)
+    charged = find_charged_slice(known, names)
     if charged is None:
         return []
-    reserved, wanted = covered_pod_counts(charged), wanted_counts(known)
+    reserved, wanted = covered_counts(charged), requested_counts(known)
     by_podset: dict[str, list[JsonObject]] = {}
     for one in members:
         if not pods.has_gate(one, names.elastic_gate) and not pods.has_ended(one):
@@ -79,12 +79,12 @@ def excess_pods(
     for name, running in by_podset.items():
         staying = sum(not pods.is_being_deleted(one) for one in running)
         surplus = max(0, staying - wanted[name]) if name in wanted else 0
-        beyond = _beyond(running, reserved.get(name, 0), now)
+        beyond = _find_pods_beyond(running, reserved.get(name, 0), now)
         found += beyond[: max(0, len(beyond) - surplus)]
     return sorted(found, key=pods.get_age_key, reverse=True)
 
 
-def _beyond(running: Iterable[JsonObject], count: int, now: Instant) -> list[JsonObject]:
+def _find_pods_beyond(running: Iterable[JsonObject], count: int, now: Instant) -> list[JsonObject]:
     """The pods of one podset, newest first, that are not among the oldest so many.
 
     A deleted pod counts until its grace period ends, against pods that were created after its deletion: of a
@@ -122,7 +122,7 @@ def _deleted_at(pod: JsonObject) -> Instant | None:
     return ends - (grace if isinstance(grace, int) else _DEFAULT_GRACE_SECONDS) * SECOND
 
 
-def job_kind(workload: JsonObject) -> str:
+def job_kind_label(workload: JsonObject) -> str:
     """The kind of the job that controls a Workload, as metrics name it."""
     controller = get_controller(workload) or {}
     group, _, _ = str(controller.get("apiVersion", "")).rpartition("/")
@@ -134,6 +134,6 @@ def kind_label(group: str, kind: str) -> str:
     return f"{kind}.{group}" if group else kind
 
 
-def counted(workload: JsonObject, kind: str, number: int) -> Count:
+def record_excess_pods(workload: JsonObject, kind: str, number: int) -> RecordMetric:
     """Count pods beyond what is reserved for a Workload, under the kind of its job."""
-    return Count(lambda metrics, _: metrics.excess_pods(workload, kind, number))
+    return RecordMetric(lambda metrics, _: metrics.excess_pods(workload, kind, number))

@@ -13,8 +13,17 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from admitq.controllers.context import Context
-from admitq.controllers.controller_specs import ControllerSpec, Followed, Watch, WhenServed
-from admitq.controllers.plan import NOTHING, Count, Delete, Patch, Plan, Tell, act, plan
+from admitq.controllers.controller_specs import ControllerSpec, FollowedResource, Watch, WhenServed
+from admitq.controllers.plan import (
+    NO_ACTIONS,
+    ActionPlan,
+    Delete,
+    Patch,
+    RecordEvent,
+    RecordMetric,
+    execute_plan,
+    plan_of,
+)
 from admitq.controllers.settings import Nanoseconds
 from admitq.core.model import SECOND, Instant
 from admitq.integrations.base import PatchStep
@@ -42,7 +51,7 @@ WORKERS: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
-class PodCase:
+class HangingPodCase:
     """A pod, the node that it is on (None if that is gone), and how long it may hang there."""
 
     pod: JsonObject
@@ -52,7 +61,7 @@ class PodCase:
     now: Instant
 
 
-def decide(case: PodCase) -> Plan:
+def delete_hanging_pod(case: HangingPodCase) -> ActionPlan:
     """Delete a pod that opted in, should have ended long ago, and whose node cannot be reached.
 
     It is made Failed first: whoever waits for its end may go by that, where a finalizer holds the pod. A pod
@@ -61,22 +70,22 @@ def decide(case: PodCase) -> Plan:
     pod = case.pod
     grace_ends = pods.get_grace_period_end(pod)
     if not _has_opted_in(pod, case.names) or grace_ends is None or not is_unreachable(case.node):
-        return NOTHING
+        return NO_ACTIONS
     if (left := grace_ends + case.delay - case.now) >= 0:
         # Not before that has passed, so that the next look comes after it.
-        return Plan(again=(left + 1) / SECOND)
+        return ActionPlan(requeue_after=(left + 1) / SECOND)
     has_ended, is_forced = pods.has_ended(pod), _was_deleted_by_force(pod)
     if has_ended and is_forced:
-        return NOTHING
+        return NO_ACTIONS
     seconds = (case.now - grace_ends) // SECOND
     node = value_at(case.node, ("metadata", "name"), "")
     note = f"Pod was still terminating {seconds}s after its grace period, and node {node} is unreachable"
-    failed = PatchStep(create_merge_patch(pod, _failed(pod, note, case)), "status")
-    return plan(
+    failed = PatchStep(create_merge_patch(pod, _failed_pod(pod, note, case)), "status")
+    return plan_of(
         None if has_ended else Patch(PLACED_PODS, pod, (failed,), CONCERN),
         None if is_forced else Delete(PLACED_PODS, pod, by_force=True),
-        Tell(pod, "Warning", f"{case.names.product_in_reasons}ForcefulTermination", note),
-        Count(lambda metrics, _: metrics.pod_forcefully_deleted()),
+        RecordEvent(pod, "Warning", f"{case.names.product_in_reasons}ForcefulTermination", note),
+        RecordMetric(lambda metrics, _: metrics.pod_forcefully_deleted()),
     )
 
 
@@ -95,7 +104,7 @@ def _was_deleted_by_force(pod: JsonObject) -> bool:
     return value_at(pod, ("metadata", "deletionGracePeriodSeconds")) == 0
 
 
-def _failed(pod: JsonObject, message: str, case: PodCase) -> JsonObject:
+def _failed_pod(pod: JsonObject, message: str, case: HangingPodCase) -> JsonObject:
     told = with_condition(
         [one for one in pods.list_conditions(pod) if isinstance(one, Mapping)],
         type=f"{case.names.product_in_reasons}FailureRecovery",
@@ -161,7 +170,9 @@ class FailureRecoveryController:
         if pod is None or nodes is None:
             return None
         node = nodes.get("", pods.get_text(pod, "spec", "nodeName"))
-        return await act(ctx, decide(PodCase(pod, node, ctx.names, self._delay, ctx.clock())))
+        return await execute_plan(
+            ctx, delete_hanging_pod(HangingPodCase(pod, node, ctx.names, self._delay, ctx.clock()))
+        )
 
     def when_served(self) -> WhenServed:
         """The controller as whoever runs it takes it."""
@@ -169,14 +180,14 @@ class FailureRecoveryController:
         spec = ControllerSpec(
             name=FAILURE_RECOVERY,
             reconcile=self.reconcile,
-            watches=(Watch(PLACED_PODS, _terminating), Watch(NODES, self._on_node)),
+            watches=(Watch(PLACED_PODS, _key_if_terminating), Watch(NODES, self._on_node)),
             workers=WORKERS,
         )
         return WhenServed(
             PLACED_PODS,
             {BY_NODE: _node_of_terminating},
             spec,
-            follows=(Followed(NODES, slim_node),),
+            follows=(FollowedResource(NODES, slim_node),),
             field_selector="spec.nodeName!=",
             transform=lambda pod: slim_pod(pod, names),
         )
@@ -189,5 +200,5 @@ class FailureRecoveryController:
         return placed.keys_by_index(BY_NODE, change.key.name)
 
 
-def _terminating(change: Change) -> tuple[Key, ...]:
+def _key_if_terminating(change: Change) -> tuple[Key, ...]:
     return (change.key,) if change.new is not None and pods.is_being_deleted(change.new) else ()

@@ -77,7 +77,7 @@ def keys_of_workload(workload: JsonObject, names: Names) -> Iterator[Key]:
     for owner in metadata.get("ownerReferences") or ():
         if uid := owner.get("uid"):
             yield KeyKind.POD, uid
-    for uid in uids_of_job(workload, names):
+    for uid in job_uids(workload, names):
         yield KeyKind.JOB, uid
 
 
@@ -86,7 +86,7 @@ def belongs_to(pod: JsonObject, workload: JsonObject, names: Names) -> bool:
     return not set(keys_of_pod(pod, names)).isdisjoint(keys_of_workload(workload, names))
 
 
-def uids_of_job(workload: JsonObject, names: Names) -> set[str]:
+def job_uids(workload: JsonObject, names: Names) -> set[str]:
     """UIDs of the job of a Workload: that in a label, and that of its controller."""
     stated = (
         value_at(workload, ("metadata", "labels", names.job_uid)),

@@ -11,8 +11,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from admitq.controllers.plan import Action, Delete, Tell
-from admitq.controllers.pods.excess_pods import EXCESS_NOTE, EXCESS_POD_DELETED, counted, job_kind, last_slice
+from admitq.controllers.plan import Action, Delete, RecordEvent
+from admitq.controllers.pods.excess_pods import (
+    EXCESS_POD_DELETED,
+    EXCESS_POD_NOTE,
+    find_last_slice,
+    job_kind_label,
+    record_excess_pods,
+)
 from admitq.controllers.settings import Settings
 from admitq.core.model import Instant
 from admitq.integrations.families import pods as pods_of
@@ -26,8 +32,8 @@ from admitq_api.labels import Names
 ORPHANED_PODS: Final = replace(PODS, view="of jobs that are gone")
 """Pods that are written and not watched: no store takes the answers in."""
 
-SHORTEST_DELAY_SECONDS: Final = 1.0
-LONGEST_DELAY_SECONDS: Final = 15.0
+SHORTEST_CHECK_SECONDS: Final = 1.0
+LONGEST_CHECK_SECONDS: Final = 15.0
 """Bounds of the time between two looks whether pods remain."""
 
 SHORTEST_LIST_DELAY_SECONDS: Final = 15.0
@@ -39,7 +45,7 @@ _NAMED: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Remaining:
+class RemainingPods:
     """Pods of a Workload that may run: there is at least one.
 
     Args:
@@ -50,7 +56,7 @@ class Remaining:
     listed: tuple[JsonObject, ...] = ()
 
 
-CONFIRMED: Final = Remaining()
+STILL_REMAINING: Final = RemainingPods()
 """A pod that an earlier list found may still run."""
 
 
@@ -59,7 +65,9 @@ def may_have_pods(workload: JsonObject) -> bool:
     return is_admitted(workload) and not is_condition_true(workload, ConditionType.FINISHED)
 
 
-def _charged_of(workload: JsonObject, slices: Sequence[JsonObject], names: Names) -> JsonObject | None:
+def _find_charged_workload(
+    workload: JsonObject, slices: Sequence[JsonObject], names: Names
+) -> JsonObject | None:
     """The Workload whose admission counts for the pods that a Workload shares with its slices.
 
     Of the slices of an elastic job that is gone, one is charged for the pods of all: the last that is
@@ -76,11 +84,11 @@ def _charged_of(workload: JsonObject, slices: Sequence[JsonObject], names: Names
         return workload
     known = [one for one in (*slices, workload) if value_at(one, place) == chain]
     admitted = [one for one in known if may_have_pods(one)]
-    unfinished = [one for one in known if not is_condition_true(one, ConditionType.FINISHED)]
-    return last_slice(admitted or unfinished, names)
+    unfinished = [one for one in known if not holds(one, ConditionType.FINISHED)]
+    return find_last_slice(admitted or unfinished, names)
 
 
-def excess_of(
+def find_excess_remaining_pods(
     workload: JsonObject, pods: Sequence[JsonObject], names: Names, slices: Sequence[JsonObject] = ()
 ) -> list[JsonObject]:
     """The pods of a Workload whose job is gone that run beyond what was admitted, newest first.
@@ -92,7 +100,7 @@ def excess_of(
         names: of labels and annotations.
         slices: further Workloads of an elastic job.
     """
-    charged = _charged_of(workload, slices, names)
+    charged = _find_charged_workload(workload, slices, names)
     if charged is None or charged["metadata"]["uid"] != workload["metadata"]["uid"]:
         return []
     counts = requested_pod_counts(workload)
@@ -119,7 +127,7 @@ def may_delete_pods(settings: Settings) -> bool:
     return elastic or any((one.group, one.kind) == ("", "Pod") for one in settings.integrations)
 
 
-def stop_excess(
+def delete_excess_remaining_pods(
     workload: JsonObject,
     pods: Sequence[JsonObject],
     names: Names,
@@ -130,17 +138,17 @@ def stop_excess(
 
     The arguments are those of ``excess_of``.
     """
-    kind, actions = job_kind(workload), list[Action]()
-    for one in excess_of(workload, pods, names, slices) if may_delete_pods(settings) else ():
+    kind, actions = job_kind_label(workload), list[Action]()
+    for one in find_excess_remaining_pods(workload, pods, names, slices) if may_delete_pods(settings) else ():
         actions += (
             Delete(ORPHANED_PODS, one),
-            Tell(one, "Warning", EXCESS_POD_DELETED, EXCESS_NOTE),
-            counted(workload, kind, 1),
+            RecordEvent(one, "Warning", EXCESS_POD_DELETED, EXCESS_POD_NOTE),
+            record_excess_pods(workload, kind, 1),
         )
     return actions
 
 
-def report(transition: StatusTransition, remaining: Remaining) -> None:
+def set_pods_outlive_job(transition: Transition, remaining: RemainingPods) -> None:
     """State in the Workload's status which pods keep its quota reserved, if they were listed."""
     pods = remaining.listed
     if not pods:
@@ -156,26 +164,26 @@ def report(transition: StatusTransition, remaining: Remaining) -> None:
     )
 
 
-def withdraw(transition: StatusTransition) -> None:
+def drop_pods_outlive_job(transition: Transition) -> None:
     """Stop stating that pods keep the quota reserved."""
     if transition.find_condition(ConditionType.PODS_OUTLIVE_JOB) is not None:
         transition.remove_condition(ConditionType.PODS_OUTLIVE_JOB)
 
 
-def next_look(workload: JsonObject, now: Instant) -> float:
+def next_check_seconds(workload: JsonObject, now: Instant) -> float:
     """Seconds until the next look whether pods remain: half of the time that they have, within bounds."""
-    return _half_of_remained(workload, now, SHORTEST_DELAY_SECONDS, LONGEST_DELAY_SECONDS)
+    return _half_of_reported_time(workload, now, SHORTEST_CHECK_SECONDS, LONGEST_CHECK_SECONDS)
 
 
-def next_list(workload: JsonObject, now: Instant) -> float:
+def next_list_seconds(workload: JsonObject, now: Instant) -> float:
     """Seconds until the pods are listed again at the latest, so that their reported number follows."""
-    return _half_of_remained(workload, now, SHORTEST_LIST_DELAY_SECONDS, LONGEST_LIST_DELAY_SECONDS)
+    return _half_of_reported_time(workload, now, SHORTEST_LIST_DELAY_SECONDS, LONGEST_LIST_DELAY_SECONDS)
 
 
-def remained(workload: JsonObject, now: Instant) -> float:
+def seconds_reported(workload: JsonObject, now: Instant) -> float:
     """Seconds for which the Workload's status has stated that pods keep its quota; 0 if it does not."""
     return max(0, now - (condition_since(workload, ConditionType.PODS_OUTLIVE_JOB) or now)) / SECOND
 
 
-def _half_of_remained(workload: JsonObject, now: Instant, shortest: float, longest: float) -> float:
-    return min(longest, max(shortest, remained(workload, now) / 2))
+def _half_of_reported_time(workload: JsonObject, now: Instant, shortest: float, longest: float) -> float:
+    return min(longest, max(shortest, seconds_reported(workload, now) / 2))

@@ -13,17 +13,17 @@ from heapq import nlargest
 from typing import Final, NamedTuple
 
 from admitq.controllers.context import Context
-from admitq.controllers.pods.excess_pods import job_kind
-from admitq.controllers.pods.pod_index import NOT_ENDED, PodIndex, may_run, uids_of_job
+from admitq.controllers.pods.excess_pods import job_kind_label
+from admitq.controllers.pods.pod_index import NOT_ENDED, PodIndex, job_uids, may_run
 from admitq.controllers.pods.remaining_pods import (
-    CONFIRMED,
-    SHORTEST_DELAY_SECONDS,
-    Remaining,
-    excess_of,
+    SHORTEST_CHECK_SECONDS,
+    STILL_REMAINING,
+    RemainingPods,
+    find_excess_remaining_pods,
     may_delete_pods,
     may_have_pods,
-    next_list,
-    remained,
+    next_list_seconds,
+    seconds_reported,
 )
 from admitq.integrations.families.batch_jobs import CONTROLLER_UID_LABEL
 from admitq.integrations.families.pods import get_age_key
@@ -53,13 +53,13 @@ def _has_labelled_pods(workload: JsonObject, job: JsonObject | None) -> bool:
 
     It does for a Job that does not choose the selector of its pods itself.
     """
-    return job_kind(workload) == "Job.batch" and value_at(job, ("spec", "manualSelector")) is not True
+    return job_kind_label(workload) == "Job.batch" and value_at(job, ("spec", "manualSelector")) is not True
 
 
 def _may_be_started_by_hand(workload: JsonObject) -> bool:
     """Whether pods of the Workload may run although it is not admitted: no gate of ours holds them."""
-    is_waiting = not may_have_pods(workload) and not is_condition_true(workload, ConditionType.FINISHED)
-    return is_waiting and job_kind(workload) != "Pod"
+    is_waiting = not may_have_pods(workload) and not holds(workload, ConditionType.FINISHED)
+    return is_waiting and job_kind_label(workload) != "Pod"
 
 
 def _uid(workload: JsonObject) -> str:
@@ -97,7 +97,7 @@ class _Known(NamedTuple):
     pods: tuple[_PodId, ...]
 
 
-class OutlivingPods:
+class RemainingPodsFinder:
     """Finds pods of Workloads whose jobs are gone, or going.
 
     Jobs of one namespace that go together share lists. That no pods remain, only a list says that began after
@@ -117,7 +117,7 @@ class OutlivingPods:
         self._known: dict[str, _Known] = {}
         """By UID of the Workload. Each list drops those that are too old: none of a past Workload stay."""
 
-    async def of(self, workloads: Sequence[JsonObject]) -> Mapping[str, Remaining]:
+    async def find(self, workloads: Sequence[JsonObject]) -> Mapping[str, RemainingPods]:
         """The pods that may run, by UID of their Workload; a Workload without such pods is left out.
 
         Args:
@@ -133,14 +133,14 @@ class OutlivingPods:
         found = self._found_recently(namespace, asked)
         others = [one for one in asked if _uid(one) not in found]
         if await self._remain(others):
-            found |= {_uid(one): CONFIRMED for one in others}
+            found |= {_uid(one): STILL_REMAINING for one in others}
         else:
             found = self._found(await self._pods_in(namespace), asked)
         return found
 
-    async def of_gone(
+    async def find_without_job(
         self, workloads: Sequence[JsonObject], job: JsonObject | None = None
-    ) -> Mapping[str, Remaining]:
+    ) -> Mapping[str, RemainingPods]:
         """The same for Workloads whose job is gone or going, with the pods of those that are not admitted.
 
         A job that was started by hand may have pods although its Workload waits. They are found by the UID of
@@ -154,11 +154,11 @@ class OutlivingPods:
         Raises:
             ApiError: pods cannot be read or listed.
         """
-        found = dict(await self.of(workloads))
+        found = dict(await self.find(workloads))
         asked = [
             (one, uids)
             for one in filter(_may_be_started_by_hand, workloads)
-            if (uids := uids_of_job(one, self._ctx.names))
+            if (uids := job_uids(one, self._ctx.names))
         ]
         if unlabelled := [one for one, _ in asked if not _has_labelled_pods(one, job)]:
             # One list for all of them: an elastic job may have several Workloads.
@@ -168,23 +168,23 @@ class OutlivingPods:
                 continue
             listed = await self._list(one["metadata"]["namespace"], f"{CONTROLLER_UID_LABEL}={min(uids)}")
             if listed.pods:
-                found[_uid(one)] = Remaining(listed.pods)
+                found[_uid(one)] = RemainingPods(listed.pods)
         return found
 
     # --- lists --------------------------------------------------------------------------------------
 
     def _is_recent(self, listed: _Listed) -> bool:
-        return self._clock() - listed.begun < SHORTEST_DELAY_SECONDS
+        return self._clock() - listed.begun < SHORTEST_CHECK_SECONDS
 
-    def _found(self, listed: _Listed, workloads: Sequence[JsonObject]) -> dict[str, Remaining]:
+    def _found(self, listed: _Listed, workloads: Sequence[JsonObject]) -> dict[str, RemainingPods]:
         """Those of the Workloads that have pods in a list, of which some are remembered."""
         pods = PodIndex(self._ctx.names) if listed.pods is None else listed.pods
-        found = {_uid(one): Remaining(own) for one in workloads if (own := pods.of(one))}
+        found = {_uid(one): RemainingPods(own) for one in workloads if (own := pods.of(one))}
         for one in workloads:
-            self._remember(one, found.get(_uid(one), Remaining()).listed, listed.begun, workloads)
+            self._remember(one, found.get(_uid(one), RemainingPods()).listed, listed.begun, workloads)
         return found
 
-    def _found_recently(self, namespace: str, workloads: Sequence[JsonObject]) -> dict[str, Remaining]:
+    def _found_recently(self, namespace: str, workloads: Sequence[JsonObject]) -> dict[str, RemainingPods]:
         """What a list of the last second found, without pods of which some may have been deleted since."""
         recent = self._listed.get(namespace, _Listed())
         if not self._is_recent(recent):
@@ -200,7 +200,9 @@ class OutlivingPods:
         self, workload: JsonObject, pods: Sequence[JsonObject], workloads: Sequence[JsonObject]
     ) -> bool:
         ctx = self._ctx
-        return may_delete_pods(ctx.settings) and bool(excess_of(workload, pods, ctx.names, workloads))
+        return may_delete_pods(ctx.settings) and bool(
+            find_excess_remaining_pods(workload, pods, ctx.names, workloads)
+        )
 
     async def _pods_in(self, namespace: str) -> _Listed:
         """The pods that may run, by a list that begins after the call."""
@@ -236,7 +238,7 @@ class OutlivingPods:
 
     def _is_settled(self, workload: JsonObject) -> bool:
         """Whether a list of the last second began after the Workload's pods were first looked for."""
-        return remained(workload, self._ctx.clock()) >= _SETTLED_SECONDS
+        return seconds_reported(workload, self._ctx.clock()) >= _SETTLED_SECONDS
 
     def _remember(
         self, workload: JsonObject, pods: Sequence[JsonObject], begun: float, workloads: Sequence[JsonObject]
@@ -251,7 +253,7 @@ class OutlivingPods:
             return
         last = nlargest(_REMEMBERED, pods, key=_expected_end)
         ids = tuple(_PodId(one["metadata"]["name"], one["metadata"]["uid"]) for one in last)
-        self._known[_uid(workload)] = _Known(begun + next_list(workload, ctx.clock()), ids)
+        self._known[_uid(workload)] = _Known(begun + next_list_seconds(workload, ctx.clock()), ids)
 
     async def _remain(self, workloads: Sequence[JsonObject]) -> bool:
         """Whether reads of single pods show that pods of each Workload remain; False says nothing."""

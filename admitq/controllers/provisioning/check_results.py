@@ -32,7 +32,7 @@ _FASTEST_GROWTH: Final = 40
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class CheckRequest:
     """A check of a Workload, and what was asked of the autoscaler for it."""
 
     workload: JsonObject
@@ -62,7 +62,7 @@ class Asked:
         """Whether one of the request's conditions is true."""
         return conditions.is_true(value_at(self.request, ("status", "conditions"), []), condition)
 
-    def says(self, state: AdmissionCheckState, message: str) -> AdmissionCheckReport:
+    def new_state(self, state: State, message: str) -> Statement:
         """A statement about the check.
 
         Its time stays that of the check, so that a wait counts from when the check became pending.
@@ -70,10 +70,10 @@ class Asked:
         since = self.check.get("lastTransitionTime", "")
         return AdmissionCheckReport(self.check["name"], state, message, since=since)
 
-    def keeps(self, message: str) -> AdmissionCheckReport:
+    def new_message(self, message: str) -> Statement:
         """A statement that changes the message alone."""
         return replace(
-            self.says(AdmissionCheckState(self.state), message),
+            self.new_state(State(self.state), message),
             pod_set_updates=tuple(self.check.get("podSetUpdates") or ()),
             requeue_after_seconds=self.check.get("requeueAfterSeconds"),
         )
@@ -91,7 +91,7 @@ def retry_after_seconds(config: JsonObject, retries: int) -> int:
     return min(base * 2 ** min(retries, _FASTEST_GROWTH), most)
 
 
-def is_answered(asked: Asked) -> bool:
+def is_next_attempt_due(asked: CheckRequest) -> bool:
     """Whether the request ended without nodes and a retry has followed, so that the next attempt is due.
 
     A retry is counted in the check. A check that begins anew otherwise was reset by an eviction, as one of a
@@ -104,7 +104,7 @@ def is_answered(asked: Asked) -> bool:
     return bool(ended) and (asked.attempt <= asked.retries or _ended_before(asked, ended[0]))
 
 
-def _ended_before(asked: Asked, condition: str) -> bool:
+def _ended_before(asked: CheckRequest, condition: str) -> bool:
     found = conditions.find_condition(value_at(asked.request, ("status", "conditions"), []), condition)
     message = asked.check.get("message", "")
     was_reset = message.startswith(CHECK_RESET_PREFIX) and not message.endswith(AdmissionCheckState.RETRY)
@@ -116,58 +116,56 @@ def _ended_before(asked: Asked, condition: str) -> bool:
         return False
 
 
-def _ended(asked: Asked, condition: str, what: str) -> AdmissionCheckReport | None:
+def _ended(asked: CheckRequest, condition: str, what: str) -> Statement | None:
     limit = value_at(asked.config, ("spec", "retryStrategy", "backoffLimitCount"), 3)
     message = asked.message_of(condition)
     if asked.attempt > limit:
-        return asked.says(AdmissionCheckState.REJECTED, message)
+        return asked.new_state(State.REJECTED, message)
     message = f"Retrying after {what}: {message}"
     if asked.attempt <= asked.retries:
-        return asked.keeps(message)
+        return asked.new_message(message)
     wait = retry_after_seconds(asked.config, asked.retries)
-    return replace(asked.says(AdmissionCheckState.RETRY, message), requeue_after_seconds=wait)
+    return replace(asked.new_state(State.RETRY, message), requeue_after_seconds=wait)
 
 
-def _failed(asked: Asked) -> AdmissionCheckReport | None:
+def _failed(asked: CheckRequest) -> Statement | None:
     return _ended(asked, FAILED, "failure") if asked.holds(FAILED) else None
 
 
-def _revoked(asked: Asked) -> AdmissionCheckReport | None:
+def _revoked(asked: CheckRequest) -> Statement | None:
     """Nodes that are taken back end a workload that runs on them, too."""
     if not asked.holds(CAPACITY_REVOKED):
         return None
-    return asked.says(AdmissionCheckState.REJECTED, asked.message_of(CAPACITY_REVOKED))
+    return asked.new_state(State.REJECTED, asked.message_of(CAPACITY_REVOKED))
 
 
-def _expired(asked: Asked) -> AdmissionCheckReport | None:
-    if not asked.holds(BOOKING_EXPIRED) or is_condition_true(asked.workload, ConditionType.ADMITTED):
+def _expired(asked: CheckRequest) -> Statement | None:
+    if not asked.holds(BOOKING_EXPIRED) or holds(asked.workload, ConditionType.ADMITTED):
         return None
     return _ended(asked, BOOKING_EXPIRED, "booking expired")
 
 
-def _provisioned(asked: Asked) -> AdmissionCheckReport | None:
+def _provisioned(asked: CheckRequest) -> Statement | None:
     """Ready, unless the webhook would reject what pods get: that waits until the config is corrected."""
     if not asked.holds(PROVISIONED) or asked.state == AdmissionCheckState.READY:
         return None
     if (problem := unusable_detail(asked.request, asked.config)) is not None:
-        return asked.says(AdmissionCheckState.PENDING, problem)
+        return asked.new_state(State.PENDING, problem)
     updates = pod_set_updates(asked.workload, asked.request, asked.config)
-    return replace(
-        asked.says(AdmissionCheckState.READY, asked.message_of(PROVISIONED)), pod_set_updates=updates
-    )
+    return replace(asked.new_state(State.READY, asked.message_of(PROVISIONED)), pod_set_updates=updates)
 
 
-def _under_way(asked: Asked) -> AdmissionCheckReport | None:
+def _under_way(asked: CheckRequest) -> Statement | None:
     """What is ready stays so until an eviction, whatever becomes of the request."""
     if asked.state == AdmissionCheckState.READY:
         return None
     waits = asked.holds(ACCEPTED) and conditions.is_false(
         value_at(asked.request, ("status", "conditions"), []), PROVISIONED
     )
-    return asked.says(AdmissionCheckState.PENDING, asked.message_of(PROVISIONED) if waits else "")
+    return asked.new_state(State.PENDING, asked.message_of(PROVISIONED) if waits else "")
 
 
-ROWS: Final[tuple[Callable[[Asked], AdmissionCheckReport | None], ...]] = (
+OUTCOMES: Final[tuple[Callable[[CheckRequest], Statement | None], ...]] = (
     _failed,
     _revoked,
     _expired,
@@ -177,11 +175,11 @@ ROWS: Final[tuple[Callable[[Asked], AdmissionCheckReport | None], ...]] = (
 """In the order in which they are asked."""
 
 
-def verdict(asked: Asked) -> AdmissionCheckReport | None:
+def check_statement(asked: CheckRequest) -> Statement | None:
     """What the request says of the check; None if it says nothing new."""
-    if is_answered(asked):
+    if is_next_attempt_due(asked):
         return None
-    for row in ROWS:
+    for row in OUTCOMES:
         stated = row(asked)
         if stated is not None:
             return stated

@@ -1,17 +1,17 @@
 """The controller of the ProvisioningRequest check: it gathers what a decision needs, and carries it out."""
 
 from admitq.controllers.context import Context
-from admitq.controllers.indexes import BY_OWNER, owner_value
-from admitq.controllers.plan import Create, Plan, act, plan, status_patch
+from admitq.controllers.indexes import BY_OWNER, owner_index_value
+from admitq.controllers.plan import ActionPlan, Create, execute_plan, plan_of, status_patch
 from admitq.controllers.provisioning.requests import PROVISIONING_REQUESTS
 from admitq.controllers.provisioning.steps import (
     CONCERN,
-    Case,
-    asking,
-    decide,
-    refused,
+    ProvisioningCase,
+    decide_provisioning,
+    next_creation,
+    report_failed_creation,
 )
-from admitq.controllers.stale_stores import BEHIND_RETRY_SECONDS
+from admitq.controllers.stale_stores import STALE_STORE_RETRY_SECONDS
 from admitq.core.model import Instant
 from admitq.integrations.ownership import is_controlled_by
 from admitq.runtime.errors import ApiError
@@ -42,7 +42,9 @@ def is_ours(check: JsonObject, names: Names) -> bool:
 # --- checks ---------------------------------------------------------------------------------------
 
 
-def activity(check: JsonObject, config: JsonObject | None, names: Names, kinds: Kinds, now: Instant) -> Plan:
+def report_check_activity(
+    check: JsonObject, config: JsonObject | None, names: Names, kinds: Kinds, now: Instant
+) -> ActionPlan:
     """State in an AdmissionCheck whether it can be worked on: whether its config is there."""
     name = config_name(check, names)
     configs = kinds.provisioning_request_configs
@@ -62,9 +64,9 @@ def activity(check: JsonObject, config: JsonObject | None, names: Names, kinds: 
         observed_generation=value_at(check, ("metadata", "generation")),
     )
     if conditions == value_at(check, ("status", "conditions"), []):
-        return plan()
+        return plan_of()
     patch = {"status": {"conditions": conditions}}
-    return plan(status_patch(kinds.admission_checks, check, patch, CONCERN))
+    return plan_of(status_patch(kinds.admission_checks, check, patch, CONCERN))
 
 
 # --- Workloads ------------------------------------------------------------------------------------
@@ -89,7 +91,7 @@ class ProvisioningController:
         if check is None or not is_ours(check, ctx.names):
             return None
         config = ctx.stores.of(kinds.provisioning_request_configs).get("", config_name(check, ctx.names))
-        return await act(ctx, activity(check, config, ctx.names, kinds, ctx.clock()))
+        return await execute_plan(ctx, report_check_activity(check, config, ctx.names, kinds, ctx.clock()))
 
     async def _work_on(self, key: Key) -> float | None:
         workload = self._ctx.stores.of(self._ctx.kinds.workloads).get(key.namespace, key.name)
@@ -98,25 +100,27 @@ class ProvisioningController:
         case = self._case(key, workload)
         if not case.configs and not case.requests and not case.templates:
             return None
-        decided = decide(case)
+        decided = decide_provisioning(case)
         try:
-            return await act(self._ctx, decided)
+            return await execute_plan(self._ctx, decided)
         except ApiError as error:
             created = next((one for one in decided.actions if isinstance(one, Create)), None)
             if created is None or error.is_transient:
                 raise
             if error.is_already_exists:
                 # It is ours, and not in the store yet, or a stranger's, of whom the store will tell.
-                return BEHIND_RETRY_SECONDS
+                return STALE_STORE_RETRY_SECONDS
             name = created.obj["metadata"]["name"]
-            check, _ = asking(case)
-            return await act(self._ctx, refused(case, check, created.resource, name, error.message))
+            check, _ = next_creation(case)
+            return await execute_plan(
+                self._ctx, report_failed_creation(case, check, created.resource, name, error.message)
+            )
 
-    def _case(self, key: Key, workload: JsonObject) -> Case:
+    def _case(self, key: Key, workload: JsonObject) -> ProvisioningCase:
         ctx, kinds, stores = self._ctx, self._ctx.kinds, self._ctx.stores
         requests, templates = stores.of(PROVISIONING_REQUESTS), stores.of(POD_TEMPLATES)
-        owner = owner_value(ctx.names.group, "Workload", key.namespace, key.name)
-        return Case(
+        owner = owner_index_value(ctx.names.group, "Workload", key.namespace, key.name)
+        return ProvisioningCase(
             workload=workload,
             configs=self._configs(workload),
             requests=_controlled(requests.by_index(BY_OWNER, owner), workload),

@@ -71,7 +71,7 @@ def attempt_of(name: str, workload: str, check: str, expected: int = 1) -> int |
 
 
 @dataclass(frozen=True, slots=True)
-class AskedPodSet:
+class RequestedPodSet:
     """Pods that a request asks nodes for: named like the (first) podset of the Workload that they are of."""
 
     name: str
@@ -89,7 +89,7 @@ def _names_resource(pod_set: JsonObject, managed: Iterable[str]) -> bool:
     )
 
 
-def needing_nodes(workload: JsonObject, config: JsonObject) -> list[JsonObject]:
+def pod_sets_needing_nodes(workload: JsonObject, config: JsonObject) -> list[JsonObject]:
     """The Workload's podsets that nodes are asked for: with pods, and of a managed resource if any is."""
     managed = value_at(config, ("spec", "managedResources"), [])
     counts = assigned_pod_counts(workload)
@@ -102,7 +102,7 @@ def needing_nodes(workload: JsonObject, config: JsonObject) -> list[JsonObject]:
     ]
 
 
-def asked_pod_sets(workload: JsonObject, config: JsonObject, flavors: FlavorLookup) -> list[AskedPodSet]:
+def requested_pod_sets(workload: JsonObject, config: JsonObject, flavors: Flavors) -> list[RequestedPodSet]:
     """What the request lists: podsets as they are to run, merged as the config's policy has it.
 
     Raises:
@@ -111,10 +111,8 @@ def asked_pod_sets(workload: JsonObject, config: JsonObject, flavors: FlavorLook
     """
     infos = {info.name: info for info in flavor_infos(workload, flavors)}
     asked = [
-        AskedPodSet(
-            info.name, _with_requests(inject_into_template(pod_set.get("template") or {}, info)), info.count
-        )
-        for pod_set in needing_nodes(workload, config)
+        RequestedPodSet(info.name, _with_requests(inject(pod_set.get("template") or {}, info)), info.count)
+        for pod_set in pod_sets_needing_nodes(workload, config)
         for info in (infos[pod_set.get("name", "main")],)
     ]
     return _merged(asked, value_at(config, ("spec", "podSetMergePolicy")))
@@ -154,10 +152,10 @@ def _by_value(requests: JsonObject) -> JsonObject:
     return {resource: exact_quantity(quantity) for resource, quantity in requests.items()}
 
 
-def _merged(asked: Sequence[AskedPodSet], policy: str | None) -> list[AskedPodSet]:
+def _merged(asked: Sequence[RequestedPodSet], policy: str | None) -> list[RequestedPodSet]:
     if policy is None:
         return list(asked)
-    result: list[AskedPodSet] = []
+    result: list[RequestedPodSet] = []
     for one in asked:
         for place, other in enumerate(result):
             alike = (
@@ -219,7 +217,7 @@ def controller_reference(owner: JsonObject, resource: Resource) -> dict[str, Any
     }
 
 
-def pod_template(request: str, asked: AskedPodSet, workload: JsonObject, names: Names) -> dict[str, Any]:
+def pod_template(request: str, asked: RequestedPodSet, workload: JsonObject, names: Names) -> dict[str, Any]:
     """The PodTemplate to create for one podset of a request; the Workload's until the request exists."""
     return {
         "apiVersion": POD_TEMPLATES.api_version,
@@ -230,7 +228,7 @@ def pod_template(request: str, asked: AskedPodSet, workload: JsonObject, names: 
 
 
 def provisioning_request(
-    name: str, asked: Iterable[AskedPodSet], workload: JsonObject, config: JsonObject, names: Names
+    name: str, asked: Iterable[RequestedPodSet], workload: JsonObject, config: JsonObject, names: Names
 ) -> dict[str, Any]:
     """The ProvisioningRequest to create."""
     pod_sets = [

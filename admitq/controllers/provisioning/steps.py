@@ -9,29 +9,39 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
-from admitq.controllers.plan import NOTHING, Action, Create, Delete, Patch, Plan, Tell, plan, status_patch
+from admitq.controllers.plan import (
+    NO_ACTIONS,
+    Action,
+    ActionPlan,
+    Create,
+    Delete,
+    Patch,
+    RecordEvent,
+    plan_of,
+    status_patch,
+)
 from admitq.controllers.provisioning.check_results import (
     INACTIVE,
     NOT_NEEDED,
-    Asked,
-    is_answered,
+    CheckRequest,
+    check_statement,
+    is_next_attempt_due,
     retries_of,
-    verdict,
 )
 from admitq.controllers.provisioning.requests import (
     PROVISIONING_REQUESTS,
-    AskedPodSet,
-    asked_pod_sets,
+    RequestedPodSet,
     attempt_of,
     controller_reference,
     is_in_sync,
-    needing_nodes,
+    pod_sets_needing_nodes,
     pod_template,
     provisioning_request,
     request_name,
+    requested_pod_sets,
     template_name,
 )
-from admitq.controllers.stale_stores import BEHIND_RETRY_SECONDS
+from admitq.controllers.stale_stores import STALE_STORE_RETRY_SECONDS
 from admitq.core.model import Instant
 from admitq.integrations.base import PatchStep
 from admitq.integrations.ownership import is_controlled_by
@@ -57,7 +67,7 @@ REFUSED_RETRY_SECONDS: Final = 10.0
 
 
 @dataclass(frozen=True)
-class Case:
+class ProvisioningCase:
     """A Workload, what was asked of the autoscaler for it, and the time.
 
     ``configs`` are those of its checks that are this controller's, by the check's name; None where the
@@ -89,19 +99,19 @@ class Case:
         return [check for check in listed_checks(self.workload) if self.configs.get(check["name"])]
 
     @cached_property
-    def asked(self) -> dict[str, Asked]:
+    def requests_by_check(self) -> dict[str, CheckRequest]:
         """By check, the latest request that asks for what the config asks for."""
-        found: dict[str, Asked] = {}
+        found: dict[str, CheckRequest] = {}
         for check in self.checks:
             name, config = check["name"], self.configs[check["name"]] or {}
-            if not needing_nodes(self.workload, config):
+            if not pod_sets_needing_nodes(self.workload, config):
                 continue
             for request in self.requests:
                 attempt = self._attempt(request, check)
                 if attempt is None or (name in found and found[name].attempt > attempt):
                     continue
                 if is_in_sync(request, self.workload, config, self.names):
-                    found[name] = Asked(self.workload, check, config, request, attempt)
+                    found[name] = CheckRequest(self.workload, check, config, request, attempt)
         return found
 
     def _attempt(self, request: JsonObject, check: JsonObject) -> int | None:
@@ -109,11 +119,11 @@ class Case:
             return None
         return attempt_of(request["metadata"]["name"], self.name, check["name"], retries_of(check) + 1)
 
-    def state(self, statements: Iterable[AdmissionCheckReport]) -> Plan | None:
+    def state(self, statements: Iterable[Statement]) -> ActionPlan | None:
         """The plan that states this of checks and tells of new states; None if nothing of it is news."""
         before = listed_checks(self.workload)
         checks: list[JsonObject] = list(before)
-        told: list[Tell] = []
+        told: list[RecordEvent] = []
         for stated in statements:
             old = find_check(checks, stated.name) or {}
             checks = list(update_check(checks, stated, self.now))
@@ -122,27 +132,27 @@ class Case:
                     f"Admission check {stated.name} updated state from {old.get('state')} to {stated.state}"
                 )
                 note += f" with message: {stated.message}" if stated.message else ""
-                told.append(Tell(self.workload, "Normal", "AdmissionCheckUpdated", note))
-        transition = StatusTransition(self.workload, self.now)
+                told.append(RecordEvent(self.workload, "Normal", "AdmissionCheckUpdated", note))
+        transition = Transition(self.workload, self.now)
         transition.status["admissionChecks"] = checks
         write = status_patch(self.kinds.workloads, self.workload, transition.patch(), CONCERN)
-        return None if write is None else plan(write, *told)
+        return None if write is None else plan_of(write, *told)
 
 
-def decide(case: Case) -> Plan:
+def decide_provisioning(case: ProvisioningCase) -> ActionPlan:
     """What is to be done now."""
     for step in STEPS:
         decided = step(case)
         if decided is not None:
             return decided
-    return NOTHING
+    return NO_ACTIONS
 
 
 def _deletions(resource: Resource, objects: Iterable[JsonObject]) -> tuple[Action, ...]:
     return tuple(Delete(resource, one) for one in objects if "deletionTimestamp" not in one["metadata"])
 
 
-def _over(case: Case) -> Plan | None:
+def _clean_up_ended(case: ProvisioningCase) -> ActionPlan | None:
     """Who has ended needs no nodes; who is evicted keeps the requests if they are not to be cleaned up.
 
     Nothing more is said of the checks of who is deactivated: its eviction tells what they were. Templates
@@ -152,103 +162,107 @@ def _over(case: Case) -> Plan | None:
     evicted = is_condition_true(case.workload, ConditionType.EVICTED)
     if finished or evicted:
         requests = case.requests if finished or case.cleans_up else ()
-        return plan(*_deletions(PROVISIONING_REQUESTS, requests), *_deletions(POD_TEMPLATES, case.templates))
+        return plan_of(
+            *_deletions(PROVISIONING_REQUESTS, requests), *_deletions(POD_TEMPLATES, case.templates)
+        )
     stays = is_active(case.workload) and "deletionTimestamp" not in case.workload["metadata"]
-    return None if is_reserved(case.workload) and stays else NOTHING
+    return None if is_reserved(case.workload) and stays else NO_ACTIONS
 
 
-def _discard(case: Case) -> Plan | None:
+def _delete_unwanted_requests(case: ProvisioningCase) -> ActionPlan | None:
     """Keep only the latest request of each check that asks for what its config says; without one, none."""
-    kept = {asked.request["metadata"]["name"] for asked in case.asked.values()}
+    kept = {asked.request["metadata"]["name"] for asked in case.requests_by_check.values()}
     unwanted = [one for one in case.requests if one["metadata"]["name"] not in kept]
     deletions = _deletions(PROVISIONING_REQUESTS, unwanted)
-    return plan(*deletions) if deletions else None
+    return plan_of(*deletions) if deletions else None
 
 
-def _statements(case: Case) -> Iterable[AdmissionCheckReport]:
-    for check in listed_checks(case.workload):
+def _check_statements(case: ProvisioningCase) -> Iterable[Statement]:
+    for check in checks_of(case.workload):
         name, state = check["name"], check.get("state")
         if name not in case.configs:
             continue
         config = case.configs[name]
         if config is None:
             # What is ready stays so until an eviction.
-            if state != AdmissionCheckState.READY:
-                yield AdmissionCheckReport(name, AdmissionCheckState.PENDING, INACTIVE)
-        elif not needing_nodes(case.workload, config):
-            if state != AdmissionCheckState.READY:
-                yield AdmissionCheckReport(name, AdmissionCheckState.READY, NOT_NEEDED)
-        elif name in case.asked and (stated := verdict(case.asked[name])):
+            if state != State.READY:
+                yield Statement(name, State.PENDING, INACTIVE)
+        elif not pod_sets_needing_nodes(case.workload, config):
+            if state != State.READY:
+                yield Statement(name, State.READY, NOT_NEEDED)
+        elif name in case.requests_by_check and (stated := check_statement(case.requests_by_check[name])):
             yield stated
 
 
-def _state(case: Case) -> Plan | None:
+def _update_checks(case: ProvisioningCase) -> ActionPlan | None:
     """The checks are said to be what their requests say."""
-    return case.state(_statements(case))
+    return case.state(_check_statements(case))
 
 
-def _hand_over(case: Case) -> Plan | None:
+def _hand_over_templates(case: ProvisioningCase) -> ActionPlan | None:
     """Templates become their request's, and go with it."""
     mine = {one["metadata"]["name"]: one for one in case.templates}
     patches: list[Patch] = []
-    for asked in case.asked.values():
+    for asked in case.requests_by_check.values():
         owner = controller_reference(asked.request, PROVISIONING_REQUESTS)
         for pod_set in value_at(asked.request, ("spec", "podSets"), []):
             template = mine.get(value_at(pod_set, ("podTemplateRef", "name"), ""))
             if template is not None and "deletionTimestamp" not in template["metadata"]:
                 step = PatchStep({"metadata": {"ownerReferences": [owner]}})
                 patches.append(Patch(POD_TEMPLATES, template, (step,), CONCERN))
-    return plan(*patches) if patches else None
+    return plan_of(*patches) if patches else None
 
 
-def _attempt_due(case: Case, check: JsonObject) -> int | None:
+def _attempt_due(case: ProvisioningCase, check: JsonObject) -> int | None:
     """Which attempt is to be made for a check; None if none is."""
     if check.get("state") != AdmissionCheckState.PENDING:
         return None
-    asked = case.asked.get(check["name"])
+    asked = case.requests_by_check.get(check["name"])
     if asked is None:
         return retries_of(check) + 1
-    return asked.attempt + 1 if is_answered(asked) else None
+    return asked.attempt + 1 if is_next_attempt_due(asked) else None
 
 
-def _ask(case: Case) -> Plan | None:
+def _create_requests(case: ProvisioningCase) -> ActionPlan | None:
     """The autoscaler is asked for nodes, each check by a request of its own."""
-    return asking(case)[1]
+    return next_creation(case)[1]
 
 
-def asking(case: Case) -> tuple[str, Plan]:
+def next_creation(case: ProvisioningCase) -> tuple[str, ActionPlan]:
     """The check for which something is to be created, and what; empty if there is none."""
-    again: float | None = None
+    requeue_after: float | None = None
     for check in case.checks:
         config = case.configs[check["name"]] or {}
         attempt = _attempt_due(case, check)
-        if attempt is None or not needing_nodes(case.workload, config):
+        if attempt is None or not pod_sets_needing_nodes(case.workload, config):
             continue
-        decided = _ask_for(case, check, config, request_name(case.name, check["name"], attempt))
+        decided = _create_request(case, check, config, request_name(case.name, check["name"], attempt))
         if decided.actions:
             return check["name"], decided
-        again = decided.again or again
-    return "", Plan(again=again)
+        requeue_after = decided.requeue_after or requeue_after
+    return "", ActionPlan(requeue_after=requeue_after)
 
 
-def _ask_for(case: Case, check: JsonObject, config: JsonObject, name: str) -> Plan:
+def _create_request(case: ProvisioningCase, check: JsonObject, config: JsonObject, name: str) -> ActionPlan:
     """The next object to create for a request: its templates first, for the request names them."""
     if (taken := case.request_named(name)) is not None:
-        if is_controlled_by(taken, case.workload) or _goes(taken):
+        if is_controlled_by(taken, case.workload) or _is_deleting(taken):
             # A former request of this name is still going; the watch tells when it is gone.
-            return NOTHING
-        return refused(case, check["name"], PROVISIONING_REQUESTS, name, _taken(PROVISIONING_REQUESTS, name))
+            return NO_ACTIONS
+        return report_failed_creation(
+            case, check["name"], PROVISIONING_REQUESTS, name, _name_conflict(PROVISIONING_REQUESTS, name)
+        )
     try:
-        asked = asked_pod_sets(case.workload, config, case.flavors)
-    except (InjectionConflict, FlavorMissing) as problem:
-        return refused(case, check["name"], PROVISIONING_REQUESTS, name, str(problem))
+        asked = requested_pod_sets(case.workload, config, case.flavors)
+    except (Conflict, FlavorMissing) as problem:
+        return report_failed_creation(case, check["name"], PROVISIONING_REQUESTS, name, str(problem))
     for one in asked:
-        if (decided := _template(case, check, name, one)) is not None:
+        if (decided := _create_template(case, check, name, one)) is not None:
             return decided
     request = provisioning_request(name, asked, case.workload, config, case.names)
-    return plan(
+    return plan_of(
         Create(PROVISIONING_REQUESTS, request, CONCERN),
-        Tell(
+        RecordEvent(
             case.workload,
             "Normal",
             "ProvisioningRequestCreated",
@@ -257,39 +271,51 @@ def _ask_for(case: Case, check: JsonObject, config: JsonObject, name: str) -> Pl
     )
 
 
-def _template(case: Case, check: JsonObject, request: str, asked: AskedPodSet) -> Plan | None:
+def _create_template(
+    case: ProvisioningCase, check: JsonObject, request: str, asked: RequestedPodSet
+) -> ActionPlan | None:
     """What is to be done so that a template is there; None if it is."""
     name = template_name(request, asked.name)
     found = case.template_named(name)
     if found is None:
         template = pod_template(request, asked, case.workload, case.names)
-        return plan(Create(POD_TEMPLATES, template, CONCERN))
-    if _goes(found):
-        return Plan(again=BEHIND_RETRY_SECONDS)
+        return plan_of(Create(POD_TEMPLATES, template, CONCERN))
+    if _is_deleting(found):
+        return ActionPlan(requeue_after=STALE_STORE_RETRY_SECONDS)
     if is_controlled_by(found, case.workload):
         return None
     if value_at(found, ("metadata", "labels", case.names.managed)) == "true":
         # It was a former request's of the same name, and would go with it.
-        return plan(Delete(POD_TEMPLATES, found), again=BEHIND_RETRY_SECONDS)
-    return refused(case, check["name"], POD_TEMPLATES, name, _taken(POD_TEMPLATES, name))
+        return plan_of(Delete(POD_TEMPLATES, found), requeue_after=STALE_STORE_RETRY_SECONDS)
+    return report_failed_creation(
+        case, check["name"], POD_TEMPLATES, name, _name_conflict(POD_TEMPLATES, name)
+    )
 
 
-def _goes(obj: JsonObject) -> bool:
+def _is_deleting(obj: JsonObject) -> bool:
     return "deletionTimestamp" in obj["metadata"]
 
 
-def _taken(resource: Resource, name: str) -> str:
+def _name_conflict(resource: Resource, name: str) -> str:
     return f'{resource} "{name}" already exists'
 
 
-def refused(case: Case, check: str, resource: Resource, name: str, error: str) -> Plan:
+def report_failed_creation(
+    case: ProvisioningCase, check: str, resource: Resource, name: str, error: str
+) -> ActionPlan:
     """Tell, and state in the check, that an object cannot be created; it is tried again after a while."""
     message = f'Error creating {resource.kind} "{name}": {error}'
-    tell = Tell(case.workload, "Warning", "FailedCreate", message)
-    stated = case.state([AdmissionCheckReport(check, AdmissionCheckState.PENDING, message)])
+    tell = RecordEvent(case.workload, "Warning", "FailedCreate", message)
+    stated = case.state([Statement(check, State.PENDING, message)])
     actions = (tell,) if stated is None else (*stated.actions, tell)
-    return plan(*actions, again=REFUSED_RETRY_SECONDS)
+    return plan_of(*actions, requeue_after=REFUSED_RETRY_SECONDS)
 
 
-STEPS: Final[tuple[Callable[[Case], Plan | None], ...]] = (_over, _discard, _state, _hand_over, _ask)
+STEPS: Final[tuple[Callable[[ProvisioningCase], ActionPlan | None], ...]] = (
+    _clean_up_ended,
+    _delete_unwanted_requests,
+    _update_checks,
+    _hand_over_templates,
+    _create_requests,
+)
 """In the order in which they are asked."""

@@ -5,7 +5,7 @@ from typing import Final
 
 from admitq.controllers.context import Context
 from admitq.controllers.controller_specs import ControllerSpec, Watch, WhenServed
-from admitq.controllers.indexes import BY_CHECK, BY_CONFIG, BY_OWNER, owners
+from admitq.controllers.indexes import BY_CHECK, BY_CONFIG, BY_OWNER, controller_index_values
 from admitq.controllers.provisioning.controller import ProvisioningController
 from admitq.controllers.provisioning.requests import PROVISIONING_REQUESTS
 from admitq.integrations.ownership import get_controller
@@ -20,7 +20,7 @@ PROVISIONING: Final = "provisioningrequest"
 WORKERS: Final = 4
 
 
-class _Concerned:
+class _ProvisioningKeys:
     """Workloads, and checks, that something's change concerns."""
 
     def __init__(self, ctx: Context) -> None:
@@ -64,9 +64,9 @@ def _both(change: Change) -> Iterator[JsonObject]:
             yield obj
 
 
-def provisioning(ctx: Context) -> WhenServed:
+def provisioning_controller(ctx: Context) -> WhenServed:
     """The controller, which runs while the API server serves ProvisioningRequests."""
-    kinds, concerned = ctx.kinds, _Concerned(ctx)
+    kinds, concerned = ctx.kinds, _ProvisioningKeys(ctx)
     spec = ControllerSpec(
         name=PROVISIONING,
         reconcile=ProvisioningController(ctx).reconcile,
@@ -79,4 +79,4 @@ def provisioning(ctx: Context) -> WhenServed:
         ),
         workers=WORKERS,
     )
-    return WhenServed(PROVISIONING_REQUESTS, {BY_OWNER: owners}, spec, known=concerned.known)
+    return WhenServed(PROVISIONING_REQUESTS, {BY_OWNER: controller_index_values}, spec, known=concerned.known)

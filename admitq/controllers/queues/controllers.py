@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from admitq.controllers.context import Clock, Context, CoreView
-from admitq.controllers.in_use_protection import hold_while_in_use
-from admitq.controllers.plan import act, plan, status_patch
+from admitq.controllers.in_use_protection import sync_in_use_finalizer
+from admitq.controllers.plan import execute_plan, plan_of, status_patch
 from admitq.controllers.queues.refused_jobs import RefusedJob, RefusedJobs
 from admitq.core.activity import ActiveReason
 from admitq.core.fair_sharing import Share
@@ -27,11 +27,11 @@ WRITE_INTERVAL: Final = SECOND
 """Nanoseconds between two writes of one object's status."""
 
 
-PATIENCE: Final = 2 * SECOND
+REFUSED_JOBS_GRACE: Final = 2 * SECOND
 """Nanoseconds for which a LocalQueue tells of refused jobs although none is known."""
 
 
-class Pace:
+class WritePace:
     """When each object may be written again."""
 
     def __init__(self, clock: Clock, interval: Instant = WRITE_INTERVAL) -> None:
@@ -39,13 +39,13 @@ class Pace:
         self._interval = interval
         self._written: dict[Key, Instant] = {}
 
-    def wait(self, key: Key) -> float:
+    def seconds_until_allowed(self, key: Key) -> float:
         """Seconds until the object may be written; 0 if now. A clock set back makes nobody wait long."""
         now = self._clock()
         written = self._written.get(key, now - self._interval)
         return min(max(0, written + self._interval - now), self._interval) / SECOND
 
-    def wrote(self, key: Key) -> None:
+    def record_write(self, key: Key) -> None:
         """Note that the object was written."""
         self._written[key] = self._clock()
 
@@ -69,10 +69,10 @@ def _conditions(obj: JsonObject, active: ActiveCondition, now: Instant) -> list[
     )
 
 
-MOST_FLAVORS: Final = 64
+MAX_FLAVORS: Final = 64
 """How many flavors a list of a status may have; a ClusterQueue may have more in its resource groups."""
 
-MOST_RESOURCES: Final = 64
+MAX_RESOURCES: Final = 64
 """How many resources a flavor of such a list may have; more only where several groups have the flavor."""
 
 HELD_RETRY_SECONDS: Final = 10.0
@@ -89,10 +89,10 @@ def _totals(flavors: Sequence[FlavorTotals], *, borrowed: bool) -> list[dict[str
                     "total": format_quantity(of.resource, of.total),
                     **({"borrowed": format_quantity(of.resource, of.borrowed)} if borrowed else {}),
                 }
-                for of in flavor.resources[:MOST_RESOURCES]
+                for of in flavor.resources[:MAX_RESOURCES]
             ],
         }
-        for flavor in flavors[:MOST_FLAVORS]
+        for flavor in flavors[:MAX_FLAVORS]
     ]
 
 
@@ -188,23 +188,23 @@ def _patch(obj: JsonObject, told: Mapping[str, Any]) -> Mapping[str, Any] | None
 # --- controllers ----------------------------------------------------------------------------------
 
 
-class _Writer:
+class _StatusWriter:
     """Writes statuses of one resource at their pace."""
 
     def __init__(self, ctx: Context, resource: Resource, concern: str) -> None:
         self._ctx = ctx
         self._resource = resource
         self._concern = concern
-        self._pace = Pace(ctx.clock)
+        self._pace = WritePace(ctx.clock)
 
     async def write(self, key: Key, obj: JsonObject, patch: Mapping[str, Any] | None) -> float | None:
         """Write a patch unless that is too early; returns in how many seconds it is not."""
         if patch is None:
             return None
-        if (wait := self._pace.wait(key)) > 0:
+        if (wait := self._pace.seconds_until_allowed(key)) > 0:
             return wait
-        self._pace.wrote(key)
-        return await act(self._ctx, plan(status_patch(self._resource, obj, patch, self._concern)))
+        self._pace.record_write(key)
+        return await execute_plan(self._ctx, plan_of(status_patch(self._resource, obj, patch, self._concern)))
 
     def forget(self, key: Key) -> None:
         """Note that an object is gone."""
@@ -218,7 +218,7 @@ class ClusterQueueController:
         self._ctx = ctx
         self._core = core
         self._resource = ctx.kinds.cluster_queues
-        self._writer = _Writer(ctx, self._resource, "clusterqueue-controller")
+        self._writer = _StatusWriter(ctx, self._resource, "clusterqueue-controller")
 
     async def reconcile(self, key: Key) -> float | None:
         """Look at one ClusterQueue; returns in how many seconds to look again."""
@@ -227,9 +227,9 @@ class ClusterQueueController:
             self._writer.forget(key)
             return None
         in_use = self._core.cluster_queue_has_reservations(key.name)
-        held = hold_while_in_use(self._resource, obj, self._ctx.names.finalizer, in_use=in_use)
+        held = sync_in_use_finalizer(self._resource, obj, self._ctx.names.finalizer, in_use=in_use)
         if held is not None:
-            return await act(self._ctx, held)
+            return await execute_plan(self._ctx, held)
         status = self._core.cluster_queue_status(key.name)
         if status is None:
             waits = in_use and "deletionTimestamp" in obj["metadata"]
@@ -248,38 +248,38 @@ class LocalQueueController:
         self._ctx = ctx
         self._core = core
         self._refused = refused
-        self._mended_at: dict[Key, Instant] = {}
+        self._cleared_at: dict[Key, Instant] = {}
         self._resource = ctx.kinds.local_queues
-        self._writer = _Writer(ctx, self._resource, "localqueue-controller")
+        self._writer = _StatusWriter(ctx, self._resource, "localqueue-controller")
 
     async def reconcile(self, key: Key) -> float | None:
         """Look at one LocalQueue; returns in how many seconds to look again."""
         obj = self._ctx.stores.of(self._resource).get(key.namespace, key.name)
         if obj is None:
             self._writer.forget(key)
-            self._mended_at.pop(key, None)
+            self._cleared_at.pop(key, None)
             return None
         queue = ObjectKey(key.namespace, key.name)
         status = self._core.local_queue_status(queue)
         if status is None:
             return None
         self._ctx.queue_metrics.local_queue_reported(queue, status)
-        now, refused = self._ctx.clock(), self._refused.of(key)
-        patience = self._patience(key, obj, refused, now)
-        patch = local_queue_patch(obj, status, now, None if patience else refused)
-        again = await self._writer.write(key, obj, patch)
-        return min(filter(None, (patience, again)), default=None)
+        now, refused = self._ctx.clock(), self._refused.list_in_queue(key)
+        grace_left = self._grace_left(key, obj, refused, now)
+        patch = local_queue_patch(obj, status, now, None if grace_left else refused)
+        requeue_after = await self._writer.write(key, obj, patch)
+        return min(filter(None, (grace_left, requeue_after)), default=None)
 
-    def _patience(self, key: Key, obj: JsonObject, refused: Sequence[RefusedJob], now: Instant) -> float:
+    def _grace_left(self, key: Key, obj: JsonObject, refused: Sequence[RefusedJob], now: Instant) -> float:
         """Seconds for which it still tells of refused jobs although none is known; 0 if that is over.
 
         A job that has changed is being tried again, or all are, after a start.
         """
         told = find_condition(value_at(obj, ("status", "conditions"), []), ConditionType.JOBS_REFUSED)
         if refused or told is None:
-            self._mended_at.pop(key, None)
+            self._cleared_at.pop(key, None)
             return 0.0
-        return max(0, self._mended_at.setdefault(key, now) + PATIENCE - now) / SECOND
+        return max(0, self._cleared_at.setdefault(key, now) + REFUSED_JOBS_GRACE - now) / SECOND
 
 
 class CohortController:
@@ -289,7 +289,7 @@ class CohortController:
         self._ctx = ctx
         self._core = core
         self._resource = ctx.kinds.cohorts
-        self._writer = _Writer(ctx, self._resource, "cohort-controller")
+        self._writer = _StatusWriter(ctx, self._resource, "cohort-controller")
 
     async def reconcile(self, key: Key) -> float | None:
         """Look at one cohort, which may be named without there being an object."""

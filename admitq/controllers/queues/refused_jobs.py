@@ -8,8 +8,8 @@ from bisect import bisect_left, insort
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from admitq.controllers.context import Stores
-from admitq.controllers.indexes import BY_GROUP, in_namespace, named_group, resource_of
+from admitq.controllers.context import WatchedStores
+from admitq.controllers.indexes import BY_GROUP, group_of_key_name, namespaced_index_value, resource_of
 from admitq.integrations.base import Integration
 from admitq.integrations.ownership import get_queue_name
 from admitq.runtime.store import Key
@@ -34,7 +34,7 @@ class RefusedJobs:
         names: our labels.
     """
 
-    def __init__(self, stores: Stores, integrations: Iterable[Integration], names: Names) -> None:
+    def __init__(self, stores: WatchedStores, integrations: Iterable[Integration], names: Names) -> None:
         self._stores = stores
         self._integrations = {one.framework: one for one in integrations}
         self._names = names
@@ -43,24 +43,24 @@ class RefusedJobs:
         self._by_queue: dict[Key, list[RefusedJob]] = {}
         """In the order of their names."""
 
-    def told(self, controller: str, key: Key, problem: str | None) -> Key | None:
+    def update(self, controller: str, key: Key, problem: str | None) -> Key | None:
         """Take in why a key of a controller is in quarantine, or that it is no more.
 
         Returns:
             The LocalQueue that has something else to tell now, if any has.
         """
-        return self._take_out(controller, key) if problem is None else self._put_in(controller, key, problem)
+        return self._remove(controller, key) if problem is None else self._add(controller, key, problem)
 
-    def _put_in(self, controller: str, key: Key, problem: str) -> Key | None:
+    def _add(self, controller: str, key: Key, problem: str) -> Key | None:
         queue = self._queue_of(controller, key)
         if queue is not None:
             kind = self._integrations[controller].kind
-            job = RefusedJob(kind, named_group(key.name) or key.name, problem)
+            job = RefusedJob(kind, group_of_key_name(key.name) or key.name, problem)
             self._by_key[controller, key] = queue, job
             insort(self._by_queue.setdefault(queue, []), job)
         return queue
 
-    def _take_out(self, controller: str, key: Key) -> Key | None:
+    def _remove(self, controller: str, key: Key) -> Key | None:
         found = self._by_key.pop((controller, key), None)
         if found is None:
             return None
@@ -71,7 +71,7 @@ class RefusedJobs:
             del self._by_queue[queue]
         return queue
 
-    def of(self, queue: Key) -> Sequence[RefusedJob]:
+    def list_in_queue(self, queue: Key) -> Sequence[RefusedJob]:
         """The jobs that name a LocalQueue, in the order of their names."""
         return self._by_queue.get(queue, ())
 
@@ -86,6 +86,6 @@ class RefusedJobs:
         store = self._stores.find(resource_of(integration))
         if store is None:
             return None
-        if group := named_group(key.name):
-            return next(iter(store.by_index(BY_GROUP, in_namespace(key.namespace, group))), None)
+        if group := group_of_key_name(key.name):
+            return next(iter(store.by_index(BY_GROUP, namespaced_index_value(key.namespace, group))), None)
         return store.get(key.namespace, key.name)

@@ -9,18 +9,18 @@ from admitq.controllers.controller_specs import ControllerSpec, Watch, WhenServe
 from admitq.controllers.indexes import (
     BY_OWNER,
     BY_PARENT,
+    controller_index_values,
+    owner_index_value,
     owner_keys,
-    owner_value,
-    owners,
-    parents_of_pod,
     resource_of,
+    serving_parents_of_pod,
 )
-from admitq.controllers.lookups import is_unsettled, lookups_in
-from admitq.controllers.plan import act, describes_pods
-from admitq.controllers.pods.remaining_pods import next_look
-from admitq.controllers.pods.remaining_pods_finder import OutlivingPods
-from admitq.controllers.serving.decision import ServingCase, decide, is_owned
-from admitq.controllers.stale_stores import BEHIND_RETRY_SECONDS
+from admitq.controllers.lookups import lookups_for_namespace, needs_cleanup
+from admitq.controllers.plan import execute_plan, writes_pod_sets
+from admitq.controllers.pods.remaining_pods import next_check_seconds
+from admitq.controllers.pods.remaining_pods_finder import RemainingPodsFinder
+from admitq.controllers.serving.decision import ServingCase, decide_serving, is_owned
+from admitq.controllers.stale_stores import STALE_STORE_RETRY_SECONDS
 from admitq.core.selectors import selects_namespace
 from admitq.integrations.base import Integration, Serving
 from admitq.runtime.errors import ApiError, PermanentRejection
@@ -40,7 +40,7 @@ class ServingController:
         self.resource = resource_of(integration)
         self._ctx = ctx
         self._serving = serving
-        self._outliving = OutlivingPods(ctx)
+        self._remaining_pods = RemainingPodsFinder(ctx)
 
     async def reconcile(self, key: Key) -> float | None:
         """Bring one object forward; returns in how many seconds to look again."""
@@ -49,16 +49,16 @@ class ServingController:
         if store is None or pods is None:
             return None
         job = store.get(key.namespace, key.name)
-        owner = owner_value(self.integration.group, self.integration.kind, key.namespace, key.name)
+        owner = owner_index_value(self.integration.group, self.integration.kind, key.namespace, key.name)
         workloads = stores.of(kinds.workloads).by_index(BY_PARENT, owner)
         namespace = stores.of(NAMESPACES).get("", key.namespace)
         if job is None:
-            if not any(is_unsettled(one, ctx.names) for one in workloads):
+            if not any(needs_cleanup(one, ctx.names) for one in workloads):
                 return None
             if not await self._is_gone(key):
-                return BEHIND_RETRY_SECONDS
+                return STALE_STORE_RETRY_SECONDS
         elif namespace is None:
-            return BEHIND_RETRY_SECONDS
+            return STALE_STORE_RETRY_SECONDS
         labels = value_at(namespace, ("metadata", "labels"), {})
         case = ServingCase(
             integration=self.integration,
@@ -70,24 +70,26 @@ class ServingController:
             job=job,
             pods=pods.by_index(BY_PARENT, owner),
             workloads=workloads,
-            lookups=lookups_in(ctx, key.namespace),
+            lookups=lookups_for_namespace(ctx, key.namespace),
             namespace_matches=selects_namespace(ctx.settings.namespace_selector, labels),
-            namespace_ends=value_at(namespace, ("metadata", "deletionTimestamp")) is not None,
+            is_namespace_terminating=value_at(namespace, ("metadata", "deletionTimestamp")) is not None,
         )
         gone = [one for one in workloads if job is None or not is_owned(one, job)]
-        case = replace(case, outliving=await self._outliving.of(gone))
-        decided = decide(case)
-        looks = [next_look(one, case.now) for one in gone if one["metadata"]["uid"] in case.outliving]
+        case = replace(case, remaining_pods=await self._remaining_pods.find(gone))
+        decided = decide_serving(case)
+        looks = [
+            next_check_seconds(one, case.now) for one in gone if one["metadata"]["uid"] in case.remaining_pods
+        ]
         try:
-            again = await act(ctx, decided)
-            return min((one for one in (again, *looks) if one is not None), default=None)
+            requeue_after = await execute_plan(ctx, decided)
+            return min((one for one in (requeue_after, *looks) if one is not None), default=None)
         except ApiError as error:
             if error.is_already_exists:
-                return BEHIND_RETRY_SECONDS
+                return STALE_STORE_RETRY_SECONDS
             if error.is_namespace_terminating:
                 return None
-            if job is not None and error.is_refused and describes_pods(decided, kinds.workloads):
-                ctx.recorder.event(dict(job), "Warning", WorkloadNotPossible.reason, error.message)
+            if job is not None and error.is_refused and writes_pod_sets(decided, kinds.workloads):
+                ctx.recorder.event(dict(job), "Warning", Unfit.reason, error.message)
                 if error.is_invalid:
                     raise PermanentRejection(error.message) from error
             raise
@@ -119,12 +121,12 @@ class ServingController:
             ),
             workers=ctx.settings.workers(self.integration.kind, self.integration.group, WORKERS),
         )
-        return WhenServed(self.resource, {BY_OWNER: owners}, spec, known=self._of_workloads)
+        return WhenServed(self.resource, {BY_OWNER: controller_index_values}, spec, known=self._of_workloads)
 
     def _of_pod(self, change: Change) -> Iterator[Key]:
         for obj in (change.old, change.new):
             if obj is not None:
-                parents = parents_of_pod(obj, self._ctx.names, (self.integration,))
+                parents = serving_parents_of_pod(obj, self._ctx.names, (self.integration,))
                 yield from owner_keys(parents, self.integration.group, self.integration.kind)
 
     def _of_workload(self, change: Change) -> Iterator[Key]:
@@ -136,8 +138,8 @@ class ServingController:
                 yield Key(change.key.namespace, str(annotations.get(names.job_owner_name, "")))
 
     def _of_workloads(self) -> Iterator[Key]:
-        owners = self._ctx.stores.of(self._ctx.kinds.workloads).index_values(BY_PARENT)
-        yield from owner_keys(owners, self.integration.group, self.integration.kind)
+        controller_index_values = self._ctx.stores.of(self._ctx.kinds.workloads).index_values(BY_PARENT)
+        yield from owner_keys(controller_index_values, self.integration.group, self.integration.kind)
 
     def _everyone(self) -> tuple[Key, ...]:
         return tuple(self._ctx.stores.of(self.resource).keys())

@@ -12,21 +12,21 @@ from typing import Any, Final
 from admitq.controllers.lookups import Lookups
 from admitq.controllers.plan import (
     Action,
+    ActionPlan,
     Create,
     Delete,
     Patch,
-    Plan,
+    RecordEvent,
     RemoveFinalizer,
-    Tell,
-    gate_removed,
     has_finalizer,
-    name_of,
-    plan,
+    namespaced_name,
+    plan_of,
+    record_gate_wait,
     status_patch,
     workload_status_patch,
 )
 from admitq.controllers.pods import remaining_pods
-from admitq.controllers.pods.remaining_pods import Remaining
+from admitq.controllers.pods.remaining_pods import RemainingPods
 from admitq.controllers.settings import Settings, WorkloadConventions
 from admitq.core.model import Instant
 from admitq.integrations.base import Integration, PatchStep, PodLocation, ServedGroup, Serving
@@ -86,9 +86,9 @@ class ServingCase:
     workloads: tuple[JsonObject, ...]
     lookups: Lookups
     namespace_matches: bool = True
-    namespace_ends: bool = False
+    is_namespace_terminating: bool = False
     """Nothing can be created in the namespace any more."""
-    outliving: Mapping[str, Remaining] = field(default_factory=dict[str, Remaining])
+    remaining_pods: Mapping[str, RemainingPods] = field(default_factory=dict[str, RemainingPods])
     """Pods that can still run although their object is gone, by the UID of their Workload."""
 
     def members(self, group: ServedGroup) -> list[JsonObject]:
@@ -115,27 +115,29 @@ class GroupSource:
     lookups: Lookups
 
 
-def decide(case: ServingCase) -> Plan:
+def decide_serving(case: ServingCase) -> ActionPlan:
     """What is to be done about an object that serves now."""
     job = case.job
     if job is None:
-        return plan(*(action for one in case.workloads for action in _release(case, one)))
+        return plan_of(*(action for one in case.workloads for action in _release_workload(case, one)))
     is_managed = case.namespace_matches and _is_ours(case, job)
     is_going = "deletionTimestamp" in job["metadata"]
-    kept_free = set(_kept_free(case, job)) if is_managed and not is_going else set[str]()
+    kept_free = set(_names_left_free(case, job)) if is_managed and not is_going else set[str]()
     former = [
         one
         for one in case.workloads
         if not is_owned(one, job) and not (one["metadata"]["name"] in kept_free and _is_free(case, job, one))
     ]
-    released = tuple(action for one in former for action in _release(case, one))
+    released = tuple(action for one in former for action in _release_workload(case, one))
     kept = {one["metadata"]["name"] for one in case.workloads if is_owned(one, job) and _must_end(one)}
     if is_going or not (is_managed or kept):
-        return plan(*released)
+        return plan_of(*released)
     groups = {name: one for name, one in _groups(case, job) if is_managed or name in kept}
-    unwanted = (action for one in case.workloads for action in _unwanted(case, job, one, groups))
-    again = TAKEN_RETRY_SECONDS if any(_is_taken(case, job, name) for name in groups) else None
-    return plan(*released, *unwanted, *_of_groups(case, job, groups), again=again)
+    unwanted = (
+        action for one in case.workloads for action in _delete_unwanted_workload(case, job, one, groups)
+    )
+    requeue_after = TAKEN_RETRY_SECONDS if any(_is_name_taken(case, job, name) for name in groups) else None
+    return plan_of(*released, *unwanted, *_sync_groups(case, job, groups), requeue_after=requeue_after)
 
 
 def _groups(case: ServingCase, job: JsonObject) -> Iterator[tuple[str, ServedGroup]]:
@@ -175,7 +177,7 @@ def _workload_name(case: ServingCase, job: JsonObject, group: ServedGroup) -> st
     name = _derived_name(case, group, job["metadata"]["uid"])
     if case.lookups.workload(name) is not None:
         return name
-    found = _older(case, group)
+    found = _find_by_old_name(case, group)
     if found is None or not (is_owned(found, job) or _is_adoptable(case, job, found)):
         return name
     return str(found["metadata"]["name"])
@@ -186,17 +188,17 @@ def _derived_name(case: ServingCase, group: ServedGroup, uid: str) -> str:
     return create_workload_name(one.kind, one.group, group.name, uid, longest=longest)
 
 
-def _older(case: ServingCase, group: ServedGroup) -> JsonObject | None:
+def _find_by_old_name(case: ServingCase, group: ServedGroup) -> JsonObject | None:
     """The Workload under the older name of a group, which follows from no UID, if the kind has such names."""
     is_found = case.serving.may_have_name_without_uid
     return case.lookups.workload(_derived_name(case, group, "")) if is_found else None
 
 
-def _kept_free(case: ServingCase, job: JsonObject) -> Iterator[str]:
+def _names_left_free(case: ServingCase, job: JsonObject) -> Iterator[str]:
     """Names of free Workloads that the object adopts, or leaves alone because their podsets differ."""
     for name, group in _groups(case, job):
         yield name
-        older = _older(case, group)
+        older = _find_by_old_name(case, group)
         if older is not None and not _is_adoptable(case, job, older):
             yield str(older["metadata"]["name"])
 
@@ -236,16 +238,16 @@ def _is_remote(case: ServingCase, job: JsonObject) -> bool:
 # --- Workloads ------------------------------------------------------------------------------------
 
 
-def _release(case: ServingCase, workload: JsonObject) -> Iterator[Action]:
+def _release_workload(case: ServingCase, workload: JsonObject) -> Iterator[Action]:
     """The next thing to do with a Workload whose object is no more."""
     write: Action | None = None
-    if remaining := case.outliving.get(workload["metadata"]["uid"]):
-        transition = StatusTransition(workload, case.now)
-        remaining_pods.report(transition, remaining)
+    if remaining := case.remaining_pods.get(workload["metadata"]["uid"]):
+        transition = Transition(workload, case.now)
+        remaining_pods.set_pods_outlive_job(transition, remaining)
         write = status_patch(case.kinds.workloads, workload, transition.patch(), CONCERN)
-    elif case.settings.finish_orphaned and not is_condition_true(workload, ConditionType.FINISHED):
-        transition = StatusTransition(workload, case.now)
-        remaining_pods.withdraw(transition)
+    elif case.settings.finish_orphaned and not holds(workload, ConditionType.FINISHED):
+        transition = Transition(workload, case.now)
+        remaining_pods.drop_pods_outlive_job(transition)
         transition.finish(Reason.OWNER_NOT_FOUND, "The workload's owner no longer exists")
         write = status_patch(case.kinds.workloads, workload, transition.patch(), CONCERN)
     elif has_finalizer(workload, case.names.finalizer):
@@ -254,7 +256,7 @@ def _release(case: ServingCase, workload: JsonObject) -> Iterator[Action]:
         yield write
 
 
-def _unwanted(
+def _delete_unwanted_workload(
     case: ServingCase, job: JsonObject, workload: JsonObject, groups: Mapping[str, ServedGroup]
 ) -> Iterator[Action]:
     """A Workload of a group that is no more goes, and its pods before it."""
@@ -272,36 +274,38 @@ def _has_pods(case: ServingCase, group: ServedGroup) -> bool:
     return any(not has_ended(pod) for pod in case.members(group))
 
 
-def _of_groups(case: ServingCase, job: JsonObject, groups: Mapping[str, ServedGroup]) -> Iterator[Action]:
+def _sync_groups(case: ServingCase, job: JsonObject, groups: Mapping[str, ServedGroup]) -> Iterator[Action]:
     """What is to be done about all groups; that the class they name is not there is told once.
 
     What is to be done before it is asked for is done all the same: quota is given back.
     """
-    missed: Tell | None = None
+    missed: RecordEvent | None = None
     for name, group in groups.items():
         try:
-            yield from _of_group(case, job, group, name)
+            yield from _sync_group(case, job, group, name)
         except PriorityClassMissing as missing:
-            missed = Tell(job, "Warning", missing.reason, str(missing))
+            missed = RecordEvent(job, "Warning", missing.reason, str(missing))
     if missed:
         yield missed
 
 
-def _of_group(case: ServingCase, job: JsonObject, group: ServedGroup, name: str) -> Iterator[Action]:
+def _sync_group(case: ServingCase, job: JsonObject, group: ServedGroup, name: str) -> Iterator[Action]:
     """What is to be done about one group; its pods are told of a Workload that asks for them as they are."""
     view = with_value(job, ("metadata", "name"), group.name)
     source = GroupSource(case.integration, case.names, view, case.settings.conventions, case.lookups)
     workload = case.lookups.workload(name)
-    yield from _outdated(case, job, group, workload)
+    yield from _release_outdated_pods(case, job, group, workload)
     if _is_remote(case, job):
-        yield from _told(case, job, group, name)
+        yield from _mark_pods(case, job, group, name)
         return
     if workload is None:
-        if not case.integration.lifecycle.is_on_hold(job) and not case.namespace_ends:
-            created = _made(case, job, group, source, name)
-            yield from _not_adopted(case, job, _older(case, group))
+        if not case.integration.lifecycle.is_on_hold(job) and not case.is_namespace_terminating:
+            created = _new_workload(case, job, group, source, name)
+            yield from _report_not_adopted(case, job, _find_by_old_name(case, group))
             yield Create(case.kinds.workloads, created, CONCERN)
-            yield Tell(job, "Normal", "CreatedWorkload", f"Created Workload: {name_of(created)}")
+            yield RecordEvent(
+                job, "Normal", "CreatedWorkload", f"Created Workload: {namespaced_name(created)}"
+            )
         return
     if "deletionTimestamp" in workload["metadata"]:
         if not _has_pods(case, group) and has_finalizer(workload, case.names.finalizer):
@@ -309,12 +313,12 @@ def _of_group(case: ServingCase, job: JsonObject, group: ServedGroup, name: str)
         return
     if not is_owned(workload, job):
         if _is_adoptable(case, job, workload):
-            yield _adopted(case, job, group, source, workload)
+            yield _adopt_workload(case, job, group, source, workload)
         elif _is_free(case, job, workload):
-            yield from _not_adopted(case, job, workload)
-        elif _is_taken(case, job, name):
+            yield from _report_not_adopted(case, job, workload)
+        elif _is_name_taken(case, job, name):
             note = f"Workload {name} exists already and belongs to something else"
-            yield Tell(job, "Warning", WorkloadNotPossible.reason, note)
+            yield RecordEvent(job, "Warning", Unfit.reason, note)
         return
     if is_condition_true(workload, ConditionType.FINISHED):
         if case.integration.lifecycle.is_on_hold(job) and not _has_pods(case, group):
@@ -322,23 +326,25 @@ def _of_group(case: ServingCase, job: JsonObject, group: ServedGroup, name: str)
             yield Delete(case.kinds.workloads, workload, as_seen=True)
         return
     if _lacks_identity(case, job, group, workload):
-        yield _adopted(case, job, group, source, workload)
+        yield _adopt_workload(case, job, group, source, workload)
         return
-    changed = [*_given_back(case, group, workload)] or [*_changed(case, job, group, source, workload)]
+    changed = [*_requeue_evicted(case, group, workload)] or [
+        *_update_workload(case, job, group, source, workload)
+    ]
     yield from changed
     if not changed:
-        yield from _told(case, job, group, name)
+        yield from _mark_pods(case, job, group, name)
 
 
-def _not_adopted(case: ServingCase, job: JsonObject, workload: JsonObject | None) -> Iterator[Action]:
+def _report_not_adopted(case: ServingCase, job: JsonObject, workload: JsonObject | None) -> Iterator[Action]:
     """The event about a Workload that the object could adopt, had it the podsets of the object."""
     if workload is not None and _is_free(case, job, workload):
         name = workload["metadata"]["name"]
         note = f"Workload {name} is not adopted: its podsets differ from those of the {case.integration.kind}"
-        yield Tell(job, "Warning", WorkloadNotPossible.reason, note)
+        yield RecordEvent(job, "Warning", Unfit.reason, note)
 
 
-def _made(
+def _new_workload(
     case: ServingCase, job: JsonObject, group: ServedGroup, source: GroupSource, name: str
 ) -> dict[str, Any]:
     workload = new_workload(source)
@@ -368,7 +374,7 @@ def _owner(case: ServingCase, job: JsonObject) -> dict[str, str]:
     }
 
 
-def _adopted(
+def _adopt_workload(
     case: ServingCase, job: JsonObject, group: ServedGroup, source: GroupSource, workload: JsonObject
 ) -> Patch:
     """The write by which the object takes over a Workload for one of its groups, or marks it as its own."""
@@ -386,7 +392,7 @@ def _lacks_identity(case: ServingCase, job: JsonObject, group: ServedGroup, work
     return any(get_annotation(workload, key) != value for key, value in _identity(case, job, group).items())
 
 
-def _is_taken(case: ServingCase, job: JsonObject, name: str) -> bool:
+def _is_name_taken(case: ServingCase, job: JsonObject, name: str) -> bool:
     """Whether the Workload of this name is something else's and stays so."""
     workload = case.lookups.workload(name)
     if workload is None or _is_remote(case, job) or "deletionTimestamp" in workload["metadata"]:
@@ -395,10 +401,10 @@ def _is_taken(case: ServingCase, job: JsonObject, name: str) -> bool:
         return False
     if _is_free(case, job, workload):
         return not _is_adoptable(case, job, workload)
-    return workload not in case.workloads or next(_release(case, workload), None) is None
+    return workload not in case.workloads or next(_release_workload(case, workload), None) is None
 
 
-def _given_back(case: ServingCase, group: ServedGroup, workload: JsonObject) -> Iterator[Action]:
+def _requeue_evicted(case: ServingCase, group: ServedGroup, workload: JsonObject) -> Iterator[Action]:
     """The quota of an eviction is free where there are no pods that the controller of pods could wait for."""
     if (
         is_condition_true(workload, ConditionType.EVICTED)
@@ -411,7 +417,7 @@ def _given_back(case: ServingCase, group: ServedGroup, workload: JsonObject) -> 
             yield write
 
 
-def _changed(
+def _update_workload(
     case: ServingCase, job: JsonObject, group: ServedGroup, source: GroupSource, workload: JsonObject
 ) -> Iterator[Action]:
     """The next change of a Workload that does not stand for the object as it is now.
@@ -423,34 +429,34 @@ def _changed(
     if active and on_hold and not was_on_hold:
         if is_reserved(workload) and _has_pods(case, group):
             return
-        yield from _back_in_queue(case, workload, Reason.ON_HOLD, case.serving.on_hold_message)
+        yield from _release_quota(case, workload, Reason.ON_HOLD, case.serving.on_hold_message)
         return
     if not is_reserved(workload):
-        stays = on_hold or _stands_for(source, workload)
-        patch = {} if stays else spec_patch(source, workload)
+        stays = on_hold or _matches_group(source, workload)
+        patch = {} if stays else spec_update(source, workload)
     else:
         patch = priority_patch(source, workload, reserved=True)
     patch = {**patch, **admission_gates_patch(workload, [job], case.names)}
     if patch:
         yield Patch(case.kinds.workloads, workload, (PatchStep(patch),), CONCERN)
         if "priorityClassRef" in patch.get("spec", {}):
-            note = f"Updated workload priority class: {name_of(workload)}"
-            yield Tell(job, "Normal", "UpdatedWorkload", note)
+            note = f"Updated workload priority class: {namespaced_name(workload)}"
+            yield RecordEvent(job, "Normal", "UpdatedWorkload", note)
         return
     if active and was_on_hold and not on_hold:
         pending = case.settings.pending.reported_reason(Reason.PENDING_EVALUATION)
         message = "Workload no longer on hold; waiting for quota reservation"
-        yield from _back_in_queue(case, workload, pending, message)
+        yield from _release_quota(case, workload, pending, message)
 
 
-def _back_in_queue(case: ServingCase, workload: JsonObject, reason: str, message: str) -> Iterator[Action]:
-    transition = StatusTransition(workload, case.now)
+def _release_quota(case: ServingCase, workload: JsonObject, reason: str, message: str) -> Iterator[Action]:
+    transition = Transition(workload, case.now)
     transition.release(reason, message)
     if write := workload_status_patch(case.kinds.workloads, workload, transition.patch(), CONCERN):
         yield write
 
 
-def _stands_for(source: GroupSource, workload: JsonObject) -> bool:
+def _matches_group(source: GroupSource, workload: JsonObject) -> bool:
     return (
         value_at(workload, ("spec", "queueName"), "") == get_queue_name(source.job or {}, source.names)
         and not priority_patch(source, workload, reserved=False)
@@ -472,7 +478,7 @@ def _are_equal(source: GroupSource, workload: JsonObject, *, counted: bool = Tru
 # --- pods -----------------------------------------------------------------------------------------
 
 
-def _outdated(
+def _release_outdated_pods(
     case: ServingCase, job: JsonObject, group: ServedGroup, workload: JsonObject | None
 ) -> Iterator[Action]:
     """Pods that only wait to make room are let go without an admission, so that they can be replaced."""
@@ -482,20 +488,20 @@ def _outdated(
             lifted = [gate for gate in ours if has_gate(pod, gate)]
             left = [one for one in value_at(pod, _GATES, []) if value_at(one, ("name",)) not in lifted]
             yield Patch(PODS, pod, (PatchStep({"spec": {"schedulingGates": left}}),), CONCERN)
-            yield from (gate_removed(gate, pod, workload, case.now, is_group=True) for gate in lifted)
+            yield from (record_gate_wait(gate, pod, workload, case.now, is_group=True) for gate in lifted)
 
 
-def _told(case: ServingCase, job: JsonObject, group: ServedGroup, name: str) -> Iterator[Action]:
+def _mark_pods(case: ServingCase, job: JsonObject, group: ServedGroup, name: str) -> Iterator[Action]:
     """Pods that do not say yet, or no longer rightly, which group they are of and where it queues."""
     size = sum(one.count for one in case.integration.list_pod_sets(job, case.names))
     for pod in case.members(group):
         if "deletionTimestamp" in pod["metadata"] or has_ended(pod) or case.serving.is_outdated(job, pod):
             continue
-        if patch := create_merge_patch(pod, _marked(case, job, pod, name, size)):
+        if patch := create_merge_patch(pod, _marked_pod(case, job, pod, name, size)):
             yield Patch(PODS, pod, (PatchStep(patch),), CONCERN)
 
 
-def _marked(case: ServingCase, job: JsonObject, pod: JsonObject, name: str, size: int) -> JsonObject:
+def _marked_pod(case: ServingCase, job: JsonObject, pod: JsonObject, name: str, size: int) -> JsonObject:
     names = case.names
     held = has_gate(pod, names.admission_gate)
     labels = {names.managed: "true"}

@@ -9,7 +9,7 @@ any more (semantics, Finalizers and ownership).
 from typing import Any
 
 from admitq.controllers.context import Context
-from admitq.controllers.indexes import kind_of_job, resource_of
+from admitq.controllers.indexes import job_kind_of_workload, resource_of
 from admitq.process.logs import logger
 from admitq.runtime.discovery import find_resources_of_kind
 from admitq.runtime.errors import ApiError
@@ -40,7 +40,7 @@ class AbsentOwners:
         return True
 
     def _is_looked_after(self, workload: dict[str, Any]) -> bool:
-        resource = self._resources.get(kind_of_job(workload, self._ctx.names))
+        resource = self._resources.get(job_kind_of_workload(workload, self._ctx.names))
         return resource is not None and self._ctx.stores.find(resource) is not None
 
     async def _is_gone(self, reference: JsonObject, namespace: str) -> bool:

@@ -1,6 +1,6 @@
 """The admission of a Workload that has quota."""
 
-from admitq.controllers.plan import Plan, Tell
+from admitq.controllers.plan import ActionPlan, RecordEvent
 from admitq.controllers.workload.case import WorkloadCase
 from admitq.workloads.transitions import (
     CHECKS_OUTSTANDING,
@@ -13,7 +13,7 @@ from admitq_api.conditions import SECOND, ConditionType, Reason
 from admitq_api.json_objects import value_at
 
 
-def admit(case: WorkloadCase) -> Plan | None:
+def admit(case: WorkloadCase) -> ActionPlan | None:
     """Admit a Workload with quota when every listed check is ready, even if its queues do not exist.
 
     QuotaReserved=True without ``status.admission`` reserves nothing; such a Workload is quarantined.
@@ -47,10 +47,10 @@ def admit(case: WorkloadCase) -> Plan | None:
     reserved_at = condition_since(case.workload, ConditionType.QUOTA_RESERVED) or case.now
     waited = max(0, case.now - reserved_at) / SECOND
     note = f"Admitted by ClusterQueue {cluster_queue}, wait time since reservation was {waited:.0f}s"
-    return case.plan_transition(transition, Tell(case.workload, "Normal", "Admitted", note))
+    return case.plan_transition(transition, RecordEvent(case.workload, "Normal", "Admitted", note))
 
 
-def drop_resource_requests(case: WorkloadCase) -> Plan | None:
+def drop_resource_requests(case: WorkloadCase) -> ActionPlan | None:
     """Remove ``status.resourceRequests`` of a Workload that another program admitted."""
     if not (is_reserved(case.workload) and case.is_true(ConditionType.ADMITTED)):
         return None

@@ -1,7 +1,7 @@
 """Admission checks: which ones are listed, and what their states lead to."""
 
 from admitq.controllers.indexes import flavors_of
-from admitq.controllers.plan import Plan, Tell
+from admitq.controllers.plan import ActionPlan, RecordEvent
 from admitq.controllers.workload.case import WorkloadCase
 from admitq.controllers.workload.requeuing import format_requeue_time, requeue_time
 from admitq.core.applicable_checks import MOST_CHECKS, applicable_checks, too_many_checks
@@ -17,7 +17,7 @@ def _checks_in_state(case: WorkloadCase, state: str) -> list[JsonObject]:
     return sorted((check for check in found if check.get("state") == state), key=lambda check: check["name"])
 
 
-def delay_retry(case: WorkloadCase) -> Plan | None:
+def delay_retry(case: WorkloadCase) -> ActionPlan | None:
     """Store the latest time that a check in state Retry asks for as ``requeueAt``.
 
     Delays that checks ask for do not apply to a deactivated Workload.
@@ -46,7 +46,7 @@ def _assigned_flavors(case: WorkloadCase) -> frozenset[str] | None:
     return frozenset(flavor for each in assignments for flavor in (each.get("flavors") or {}).values())
 
 
-def sync_checks(case: WorkloadCase) -> Plan | None:
+def sync_checks(case: WorkloadCase) -> ActionPlan | None:
     """List exactly the checks that apply; new ones are pending.
 
     After an eviction, a check with a retry count stays listed until flavors are assigned again, so that the
@@ -80,7 +80,7 @@ def sync_checks(case: WorkloadCase) -> Plan | None:
     return case.plan_transition(transition)
 
 
-def apply_check_states(case: WorkloadCase) -> Plan | None:
+def apply_check_states(case: WorkloadCase) -> ActionPlan | None:
     """Deactivate the Workload for a rejected check, or else evict it for one in state Retry."""
     if not is_reserved(case.workload) or case.is_true(ConditionType.EVICTED) or not case.active:
         return None
@@ -91,7 +91,7 @@ def apply_check_states(case: WorkloadCase) -> Plan | None:
         transition.set_condition(ConditionType.DEACTIVATION_TARGET, True, Reason.ADMISSION_CHECK, message)
         note = f"Deactivated due to {message}"
         return case.plan_transition(
-            transition, Tell(case.workload, "Warning", "AdmissionCheckRejected", note)
+            transition, RecordEvent(case.workload, "Warning", "AdmissionCheckRejected", note)
         )
     if retried:
         message = f"Evicted due to {_format_checks(retried, 'Retry')}"

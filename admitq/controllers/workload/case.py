@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from admitq.controllers.plan import Plan, Tell, plan, workload_status_patch
-from admitq.controllers.pods.remaining_pods import Remaining
+from admitq.controllers.plan import ActionPlan, RecordEvent, plan_of, workload_status_patch
+from admitq.controllers.pods.remaining_pods import RemainingPods
 from admitq.controllers.settings import Settings
 from admitq.core.model import Instant
 from admitq.runtime.kinds import Kinds
@@ -40,7 +40,7 @@ class WorkloadInputs:
     """Why an equal Workload was refused, so that the core skipped this one."""
     owners_gone: bool = False
     """None of the owners in the Workload's metadata exists, and no other controller handles that."""
-    outliving: Remaining | None = None
+    remaining_pods: RemainingPods | None = None
     """Pods of the Workload that can still run although its job is gone."""
     slices: Sequence[JsonObject] = ()
     """The Workloads of the same elastic job, if the Workload is one of its slices."""
@@ -77,12 +77,12 @@ class WorkloadCase:
         """Begin a change of the Workload's status."""
         return StatusTransition(self.workload, self.now)
 
-    def plan_transition(self, transition: StatusTransition, *events: Tell | None) -> Plan | None:
+    def plan_transition(self, transition: Transition, *events: RecordEvent | None) -> ActionPlan | None:
         """Return the plan that writes the change and then records the events; None if there is no change."""
         if transition.patch() is not None and not transition.is_condition_true(ConditionType.QUOTA_RESERVED):
             self.set_pods_awaited(transition)
         write = workload_status_patch(self.inputs.kinds.workloads, self.workload, transition.patch(), CONCERN)
-        return None if write is None else plan(write, *events)
+        return None if write is None else plan_of(write, *events)
 
     def set_pods_awaited(self, transition: StatusTransition) -> None:
         """Set PodsReady=False if readiness is tracked and the condition is absent."""
@@ -90,12 +90,12 @@ class WorkloadCase:
             transition.add_pods_ready()
 
     def evict(
-        self, transition: StatusTransition, reason: Reason, message: str, cause: str = ""
-    ) -> Plan | None:
+        self, transition: Transition, reason: Reason, message: str, cause: str = ""
+    ) -> ActionPlan | None:
         """Return the plan that evicts the Workload and records the event; None if there is no change."""
         transition.evict(reason, message, cause)
         return self.plan_transition(
-            transition, Tell(self.workload, "Normal", eviction_event_reason(reason, cause), message)
+            transition, RecordEvent(self.workload, "Normal", event_of(reason, cause), message)
         )
 
     def is_true(self, type: ConditionType) -> bool:  # noqa: A002 the API's name

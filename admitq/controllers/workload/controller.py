@@ -5,12 +5,12 @@ from dataclasses import replace
 from typing import Any, Final
 
 from admitq.controllers.context import Context, CoreView
-from admitq.controllers.indexes import BY_CHAIN, chains
-from admitq.controllers.plan import act, has_finalizer
-from admitq.controllers.pods.remaining_pods_finder import OutlivingPods
+from admitq.controllers.indexes import BY_CHAIN, slice_chain_index
+from admitq.controllers.plan import execute_plan, has_finalizer
+from admitq.controllers.pods.remaining_pods_finder import RemainingPodsFinder
 from admitq.controllers.workload.absent_owners import AbsentOwners
 from admitq.controllers.workload.case import WorkloadInputs
-from admitq.controllers.workload.execution_times import Executions
+from admitq.controllers.workload.execution_times import ExecutionTimes
 from admitq.controllers.workload.finishing import is_orphan
 from admitq.controllers.workload.steps import decide_workload
 from admitq.core.model import Instant, ObjectKey
@@ -46,9 +46,9 @@ class WorkloadController:
         self._ctx = ctx
         self._core = core
         self._absent_owners = AbsentOwners(ctx)
-        self._outliving = OutlivingPods(ctx)
-        self._chains = chains(ctx.names)
-        self._executions = Executions(ctx.clock)
+        self._remaining_pods = RemainingPodsFinder(ctx)
+        self._chains = slice_chain_index(ctx.names)
+        self._executions = ExecutionTimes(ctx.clock)
         ctx.stores.of(ctx.kinds.workloads).subscribe(self._executions.observe)
         self._acting_since: Instant | None = None
 
@@ -64,11 +64,11 @@ class WorkloadController:
         if held and await self._absent_owners.are_all(workload):
             inputs = replace(inputs, owners_gone=True)
         if is_orphan(workload, inputs):
-            found = await self._outliving.of_gone((workload,))
+            found = await self._remaining_pods.find_without_job((workload,))
             remaining = found.get(workload["metadata"]["uid"])
-            inputs = replace(inputs, outliving=remaining, slices=self._slices(workload))
-        again = await act(self._ctx, decide_workload(workload, inputs, self._ctx.clock()))
-        return min(again or HELD_RETRY_SECONDS, HELD_RETRY_SECONDS) if held else again
+            inputs = replace(inputs, remaining_pods=remaining, slices=self._slices(workload))
+        requeue_after = await execute_plan(self._ctx, decide_workload(workload, inputs, self._ctx.clock()))
+        return min(requeue_after or HELD_RETRY_SECONDS, HELD_RETRY_SECONDS) if held else requeue_after
 
     def _slices(self, workload: JsonObject) -> Sequence[JsonObject]:
         workloads = self._ctx.stores.of(self._ctx.kinds.workloads)

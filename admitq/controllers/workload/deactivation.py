@@ -2,8 +2,8 @@
 
 from typing import Final
 
+from admitq.controllers.plan import ActionPlan, plan_of
 from admitq.controllers.plan import Patch as Write
-from admitq.controllers.plan import Plan, plan
 from admitq.controllers.workload.case import CONCERN, WorkloadCase
 from admitq.integrations.base import PatchStep
 from admitq.runtime.rate_limit import CallPriority
@@ -14,16 +14,16 @@ DEACTIVATED: Final = "The workload is deactivated"
 """Message of the conditions of a deactivated Workload."""
 
 
-def set_inactive(case: WorkloadCase) -> Plan | None:
+def set_inactive(case: WorkloadCase) -> ActionPlan | None:
     """Set ``spec.active`` to false, which the owner of the Workload can undo."""
     if not case.active or not case.is_true(ConditionType.DEACTIVATION_TARGET):
         return None
     step = PatchStep({"spec": {"active": False}})
     workloads = case.inputs.kinds.workloads
-    return plan(Write(workloads, case.workload, (step,), CONCERN, priority=CallPriority.EVICTION))
+    return plan_of(Write(workloads, case.workload, (step,), CONCERN, priority=CallPriority.EVICTION))
 
 
-def evict_inactive(case: WorkloadCase) -> Plan | None:
+def evict_inactive(case: WorkloadCase) -> ActionPlan | None:
     """Evict a deactivated Workload once, and reset the count of its requeues.
 
     An eviction in progress keeps its reason: the job was stopped for that reason, and is not deleted for the

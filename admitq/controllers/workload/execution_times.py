@@ -17,7 +17,7 @@ def _past_seconds(workload: JsonObject) -> int:
     return value_at(workload, ("status", "accumulatedPastExecutionTimeSeconds"), 0)
 
 
-class Executions:
+class ExecutionTimes:
     """How long Workloads ran in admissions that ended and were not added up.
 
     Args:

@@ -1,17 +1,17 @@
 """The end of a Workload: orphaned, finished, replaced by another slice, deleted after its retention."""
 
 from admitq.controllers.plan import (
-    NOTHING,
+    NO_ACTIONS,
+    ActionPlan,
     Delete,
-    Plan,
+    RecordEvent,
     RemoveFinalizer,
-    Tell,
     has_finalizer,
-    plan,
+    plan_of,
     status_patch,
 )
 from admitq.controllers.pods import remaining_pods
-from admitq.controllers.pods.remaining_pods import Remaining
+from admitq.controllers.pods.remaining_pods import RemainingPods
 from admitq.controllers.workload.case import CONCERN, WorkloadCase, WorkloadInputs
 from admitq.core.model import Instant
 from admitq.translate import messages
@@ -29,50 +29,53 @@ def is_orphan(workload: JsonObject, inputs: WorkloadInputs) -> bool:
     return "deletionTimestamp" in metadata or (inputs.settings.finish_orphaned and had_owner)
 
 
-def finish_orphan(case: WorkloadCase) -> Plan | None:
+def finish_orphan(case: WorkloadCase) -> ActionPlan | None:
     """Finish a Workload without an owner and remove its finalizer, once no pods outlive its job."""
     if not is_orphan(case.workload, case.inputs):
         return None
-    if case.inputs.outliving and (kept := _stop_outliving_pods(case, case.inputs.outliving)) is not None:
+    if (
+        case.inputs.remaining_pods
+        and (kept := _stop_outliving_pods(case, case.inputs.remaining_pods)) is not None
+    ):
         return kept
     deleting = "deletionTimestamp" in case.workload["metadata"]
     if case.settings.finish_orphaned and not case.is_true(ConditionType.FINISHED):
         transition = case.begin_transition()
-        remaining_pods.withdraw(transition)
+        remaining_pods.drop_pods_outlive_job(transition)
         transition.finish(Reason.OWNER_NOT_FOUND, "The workload's owner no longer exists")
         return case.plan_transition(transition)
     if has_finalizer(case.workload, case.inputs.names.finalizer):
-        return plan(RemoveFinalizer(case.inputs.kinds.workloads, case.workload))
-    return NOTHING if deleting else None
+        return plan_of(RemoveFinalizer(case.inputs.kinds.workloads, case.workload))
+    return NO_ACTIONS if deleting else None
 
 
-def _stop_outliving_pods(case: WorkloadCase, remaining: Remaining) -> Plan | None:
+def _stop_outliving_pods(case: WorkloadCase, remaining: RemainingPods) -> ActionPlan | None:
     """Stop excess pods of a job that no longer exists, and report the pods that remain."""
     inputs, workload = case.inputs, case.workload
-    stopped = remaining_pods.stop_excess(
+    stopped = remaining_pods.delete_excess_remaining_pods(
         workload, remaining.listed, inputs.names, inputs.settings, inputs.slices
     )
-    again = remaining_pods.next_look(workload, case.now)
+    requeue_after = remaining_pods.next_check_seconds(workload, case.now)
     if not remaining_pods.may_have_pods(workload):
-        return plan(*stopped, again=again) if stopped else None
+        return plan_of(*stopped, requeue_after=requeue_after) if stopped else None
     transition = case.begin_transition()
-    remaining_pods.report(transition, remaining)
-    reported = case.plan_transition(transition) or NOTHING
-    return plan(*stopped, *reported.actions, again=again)
+    remaining_pods.set_pods_outlive_job(transition, remaining)
+    reported = case.plan_transition(transition) or NO_ACTIONS
+    return plan_of(*stopped, *reported.actions, requeue_after=requeue_after)
 
 
-def retain_or_delete_finished(case: WorkloadCase) -> Plan | None:
+def retain_or_delete_finished(case: WorkloadCase) -> ActionPlan | None:
     """Leave a finished Workload as it is until its retention ends, then delete it."""
     if not case.is_true(ConditionType.FINISHED):
         return None
     due = _retention_end(case)
     if due is None or due > case.now or "deletionTimestamp" in case.workload["metadata"]:
-        return Plan(again=case.seconds_until(due))
+        return ActionPlan(requeue_after=case.seconds_until(due))
     workloads = case.inputs.kinds.workloads
-    return plan(
+    return plan_of(
         RemoveFinalizer(workloads, case.workload),
         Delete(workloads, case.workload),
-        Tell(case.workload, "Normal", "Deleted", "Deleted finished workload due to elapsed retention"),
+        RecordEvent(case.workload, "Normal", "Deleted", "Deleted finished workload due to elapsed retention"),
     )
 
 
@@ -82,7 +85,7 @@ def _retention_end(case: WorkloadCase) -> Instant | None:
     return None if finished_at is None or retention is None else finished_at + retention
 
 
-def finish_replaced_slice(case: WorkloadCase) -> Plan | None:
+def finish_replaced_slice(case: WorkloadCase) -> ActionPlan | None:
     """Finish the slice that a slice with quota replaces. Its pods and its quota pass to the new slice.
 
     The write changes the replaced slice and causes no decision about this one. So this plan asks for the next
@@ -101,8 +104,8 @@ def finish_replaced_slice(case: WorkloadCase) -> Plan | None:
     )
     transition = StatusTransition(original, case.now)
     transition.finish(Reason.WORKLOAD_SLICE_REPLACED, message)
-    return plan(
+    return plan_of(
         status_patch(workloads, original, transition.patch(), CONCERN),
-        Tell(original, "Normal", "WorkloadSliceReplaced", message),
-        again=0.0,
+        RecordEvent(original, "Normal", "WorkloadSliceReplaced", message),
+        requeue_after=0.0,
     )

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from admitq.controllers.plan import Plan, Tell
+from admitq.controllers.plan import ActionPlan, RecordEvent
 from admitq.controllers.workload.case import WorkloadCase
 from admitq.controllers.workload.deactivation import DEACTIVATED
 from admitq.controllers.workload.queue_stops import TERMINATING_OR_MISSING, is_usable, stop_policy
@@ -42,7 +42,7 @@ def _admission_gates(case: WorkloadCase) -> list[str]:
     )
 
 
-def report_admission_gates(case: WorkloadCase) -> Plan | None:
+def report_admission_gates(case: WorkloadCase) -> ActionPlan | None:
     """Report the gates of a Workload, and report when the last one is removed.
 
     Another reason to wait, such as a stopped queue, goes before the gates.
@@ -58,11 +58,13 @@ def report_admission_gates(case: WorkloadCase) -> Plan | None:
             return None
         transition.release(Reason.ADMISSION_GATED, GATED_BY + gates)
         note = f"Workload admission is gated by: {gates}"
-        return case.plan_transition(transition, Tell(case.workload, "Normal", "AdmissionGated", note))
+        return case.plan_transition(transition, RecordEvent(case.workload, "Normal", "AdmissionGated", note))
     if was_gated and not gates:
         transition.release(case.reported_reason(Reason.PENDING_EVALUATION), _GATES_CLEARED)
         note = "Admission gate cleared, workload is now admissible"
-        return case.plan_transition(transition, Tell(case.workload, "Normal", "AdmissionGateCleared", note))
+        return case.plan_transition(
+            transition, RecordEvent(case.workload, "Normal", "AdmissionGateCleared", note)
+        )
     return None
 
 
@@ -127,7 +129,7 @@ def _is_eviction_message(case: WorkloadCase, quota: JsonObject) -> bool:
     )
 
 
-def report_pending(case: WorkloadCase) -> Plan | None:
+def report_pending(case: WorkloadCase) -> ActionPlan | None:
     """Update the conditions of a Workload without quota."""
     if is_reserved(case.workload):
         return None

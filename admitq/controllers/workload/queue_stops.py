@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from admitq.controllers.plan import Plan
+from admitq.controllers.plan import ActionPlan
 from admitq.controllers.workload.case import WorkloadCase
 from admitq.controllers.workload.requeuing import requeue_block_reason
 from admitq.workloads.transitions import is_reserved
@@ -22,7 +22,7 @@ def is_usable(queue: JsonObject | None) -> bool:
     return queue is not None and "deletionTimestamp" not in queue["metadata"]
 
 
-def requeue_after_queue_restart(case: WorkloadCase) -> Plan | None:
+def requeue_after_queue_restart(case: WorkloadCase) -> ActionPlan | None:
     """Requeue a Workload that a stopped queue evicted, once the queue is restarted."""
     restarted = {
         Reason.LOCAL_QUEUE_STOPPED: (case.inputs.local_queue, Reason.LOCAL_QUEUE_RESTARTED, "LocalQueue"),
@@ -41,7 +41,7 @@ def requeue_after_queue_restart(case: WorkloadCase) -> Plan | None:
     return None
 
 
-def leave_stopped_queue(case: WorkloadCase) -> Plan | None:
+def leave_stopped_queue(case: WorkloadCase) -> ActionPlan | None:
     """Release the quota of a Workload that is not admitted, and evict an admitted one if its queue drains."""
     if not is_reserved(case.workload) or case.is_true(ConditionType.EVICTED):
         return None

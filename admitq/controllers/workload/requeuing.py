@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from admitq.controllers.plan import Plan
+from admitq.controllers.plan import ActionPlan
 from admitq.controllers.workload.case import WorkloadCase
 from admitq.core.model import Instant
 from admitq.workloads.evictions import RequeueTime, reasons_requeued
@@ -24,7 +24,7 @@ def format_requeue_time(at: Instant) -> str:
     return format_time(-(-at // SECOND) * SECOND)
 
 
-def end_backoff(case: WorkloadCase) -> Plan | None:
+def end_backoff(case: WorkloadCase) -> ActionPlan | None:
     """End the backoff of an active Workload at its time, also while it still holds quota.
 
     A Workload that was reactivated, or whose eviction stated no time, is requeued once its quota is released.

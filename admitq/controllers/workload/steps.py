@@ -7,7 +7,7 @@ has anything to write, the controller reconciles the Workload again at the earli
 from collections.abc import Callable
 from typing import Final
 
-from admitq.controllers.plan import Plan
+from admitq.controllers.plan import ActionPlan
 from admitq.controllers.workload.admission import admit, drop_resource_requests
 from admitq.controllers.workload.admission_checks import apply_check_states, delay_retry, sync_checks
 from admitq.controllers.workload.case import WorkloadCase, WorkloadInputs
@@ -36,17 +36,17 @@ from admitq.core.model import Instant
 from admitq_api.json_objects import JsonObject
 
 
-def decide_workload(workload: JsonObject, inputs: WorkloadInputs, now: Instant) -> Plan:
+def decide_workload(workload: JsonObject, inputs: WorkloadInputs, now: Instant) -> ActionPlan:
     """Return the plan of the first step that has something to do."""
     case = WorkloadCase(workload, inputs, now)
     for step in STEPS:
         decided = step(case)
         if decided is not None:
             return decided
-    return Plan(again=case.seconds_until(*(deadline(case) for deadline in DEADLINES)))
+    return ActionPlan(requeue_after=case.seconds_until(*(deadline(case) for deadline in DEADLINES)))
 
 
-STEPS: Final[tuple[Callable[[WorkloadCase], Plan | None], ...]] = (
+STEPS: Final[tuple[Callable[[WorkloadCase], ActionPlan | None], ...]] = (
     finish_orphan,
     retain_or_delete_finished,
     record_execution_time,

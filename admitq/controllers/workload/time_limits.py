@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from admitq.controllers.plan import Plan, Tell
+from admitq.controllers.plan import ActionPlan, RecordEvent
 from admitq.controllers.workload.case import WorkloadCase
 from admitq.controllers.workload.requeuing import format_requeue_time
 from admitq.core.model import Instant
@@ -16,7 +16,7 @@ _PODS_READY_GRACE: Final = 30 * SECOND
 Jobs need that time to report pods that became ready while no process was acting."""
 
 
-def record_execution_time(case: WorkloadCase) -> Plan | None:
+def record_execution_time(case: WorkloadCase) -> ActionPlan | None:
     """Record the execution time of an admission that another program ended without recording it."""
     transition = case.begin_transition()
     if case.inputs.unrecorded_execution >= SECOND:
@@ -46,7 +46,7 @@ def pods_ready_deadline(case: WorkloadCase) -> Instant | None:
     return max(start + timeout, case.inputs.acting_since + min(timeout, _PODS_READY_GRACE))
 
 
-def evict_after_pods_ready_timeout(case: WorkloadCase) -> Plan | None:
+def evict_after_pods_ready_timeout(case: WorkloadCase) -> ActionPlan | None:
     """Evict a Workload whose pods are not ready in time; deactivate it after too many such evictions."""
     policy, deadline = case.settings.pods_ready, pods_ready_deadline(case)
     if policy is None or deadline is None or deadline > case.now:
@@ -84,7 +84,7 @@ def execution_deadline(case: WorkloadCase) -> Instant | None:
     return admitted_at + (limit - past) * SECOND
 
 
-def deactivate_after_execution_limit(case: WorkloadCase) -> Plan | None:
+def deactivate_after_execution_limit(case: WorkloadCase) -> ActionPlan | None:
     """Deactivate a Workload whose execution has reached its limit."""
     deadline = execution_deadline(case)
     if deadline is None or deadline > case.now:
@@ -102,11 +102,11 @@ def deactivate_after_execution_limit(case: WorkloadCase) -> Plan | None:
     limit = case.workload["spec"]["maximumExecutionTimeSeconds"]
     note = f"The maximum execution time ({limit}s) exceeded"
     return case.plan_transition(
-        transition, Tell(case.workload, "Warning", "MaximumExecutionTimeExceeded", note)
+        transition, RecordEvent(case.workload, "Warning", "MaximumExecutionTimeExceeded", note)
     )
 
 
-def report_awaited_pods(case: WorkloadCase) -> Plan | None:
+def report_awaited_pods(case: WorkloadCase) -> ActionPlan | None:
     """Set PodsReady=False where another program reserved the quota without setting it."""
     if not is_reserved(case.workload) or case.is_true(ConditionType.EVICTED):
         return None

@@ -10,7 +10,13 @@ from typing import Any, cast
 import pytest
 
 from admitq.app.served_kinds import ServedKindControllers
-from admitq.controllers.controller_specs import ControllerSpec, Followed, Wanted, Watch, WhenServed
+from admitq.controllers.controller_specs import (
+    ControllerSpec,
+    FollowedResource,
+    StartCondition,
+    Watch,
+    WhenServed,
+)
 from admitq.metrics.registry import Metrics
 from admitq.runtime.client import Client, Page, WatchEvent
 from admitq.runtime.controller import Controller
@@ -141,13 +147,13 @@ async def staged(
                 *(Watch(one, lambda change: (Key("ns", f"eats-{change.key.name}"),)) for one in of(resource)),
             ),
         )
-        wanted = Wanted(NAMESPACES, lambda: ("ns", wanting) in namespaces)
+        wanted = StartCondition(NAMESPACES, lambda: ("ns", wanting) in namespaces)
         return WhenServed(
             resource,
             {},
             spec,
             known=known,
-            follows=tuple(map(Followed, of(resource))),
+            follows=tuple(map(FollowedResource, of(resource))),
             wanted=wanted if wanting and resource is FOXES else None,
         )
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from admitq.controllers.indexes import BY_CLUSTER_QUEUE
-from admitq.controllers.plan import Patch, Plan, act, plan
+from admitq.controllers.plan import ActionPlan, Patch, execute_plan, plan_of
 from admitq.controllers.workload.controller import WorkloadController
 from admitq.controllers.workload.steps import decide_workload
 from admitq.integrations.base import PatchStep
@@ -33,11 +33,11 @@ NOT_ADMITTED = condition("Admitted", False, "NoReservation", "The workload has n
 REQUESTS = [{"name": "main", "resources": {"cpu": "3"}}]
 
 
-def decided(obj: dict[str, Any]) -> Plan:
+def decided(obj: dict[str, Any]) -> ActionPlan:
     return decide_workload(obj, QUEUED, at(10))
 
 
-def patches(what: Plan) -> list[tuple[str, Any]]:
+def patches(what: ActionPlan) -> list[tuple[str, Any]]:
     """The field manager's concern and the changed status of each write."""
     return [
         (action.concern, step.patch["status"])
@@ -102,7 +102,9 @@ async def test_a2_gate_decides_how_the_admission_is_written(merge_patches: bool,
     obj = reserved()
     world.put(KINDS.workloads, obj)
     change = {"status": {"conditions": [*obj["status"]["conditions"], NOT_ADMITTED]}}
-    await act(world.ctx, plan(Patch(KINDS.workloads, obj, (PatchStep(change, "status"),), "admission")))
+    await execute_plan(
+        world.ctx, plan_of(Patch(KINDS.workloads, obj, (PatchStep(change, "status"),), "admission"))
+    )
     assert world.calls == [f"{call} workloads/job-j-1/status"]
     written = world.get(KINDS.workloads, "job-j-1")["status"]
     assert written["admission"] == ADMISSION

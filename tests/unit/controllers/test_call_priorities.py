@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from admitq.controllers.job.controller import JobController
-from admitq.controllers.job.owner_lookup import Owners
-from admitq.controllers.plan import Delete, Patch, Plan, plan
+from admitq.controllers.job.owner_lookup import OwnerLookup
+from admitq.controllers.plan import ActionPlan, Delete, Patch, plan_of
 from admitq.controllers.pods.elastic_pods import STARTED_PODS
 from admitq.controllers.pods.remaining_pods import ORPHANED_PODS
 from admitq.controllers.workload.controller import WorkloadController
@@ -57,7 +57,7 @@ def of_job(*objects: dict[str, Any], obj: dict[str, Any] | None = None) -> World
 
 
 def controller_of(world: World) -> JobController:
-    return JobController(world.ctx, JOB, Owners(world.ctx))
+    return JobController(world.ctx, JOB, OwnerLookup(world.ctx))
 
 
 @pytest.mark.parametrize(
@@ -162,12 +162,12 @@ DELETED_POD = Delete(ORPHANED_PODS, pod("a"))
 @pytest.mark.parametrize(
     ("decided", "priority"),
     [
-        pytest.param(plan(), STATUS, id="nothing"),
-        pytest.param(plan(STATUS_PATCH), STATUS, id="status"),
-        pytest.param(plan(Delete(KINDS.workloads, workload())), STATUS, id="deletion of a Workload"),
-        pytest.param(plan(STATUS_PATCH, DELETED_POD), EVICTION, id="stop after a status"),
-        pytest.param(plan(DELETED_POD, STATUS_PATCH, starts=admitted()), RESERVATION, id="start"),
+        pytest.param(plan_of(), STATUS, id="nothing"),
+        pytest.param(plan_of(STATUS_PATCH), STATUS, id="status"),
+        pytest.param(plan_of(Delete(KINDS.workloads, workload())), STATUS, id="deletion of a Workload"),
+        pytest.param(plan_of(STATUS_PATCH, DELETED_POD), EVICTION, id="stop after a status"),
+        pytest.param(plan_of(DELETED_POD, STATUS_PATCH, starts=admitted()), RESERVATION, id="start"),
     ],
 )
-def test_plan_has_the_priority_of_its_most_urgent_action(decided: Plan, priority: CallPriority) -> None:
+def test_plan_has_the_priority_of_its_most_urgent_action(decided: ActionPlan, priority: CallPriority) -> None:
     assert decided.priority is priority

@@ -4,7 +4,15 @@ from typing import Any
 
 import pytest
 
-from admitq.controllers.plan import Count, Delete, Patch, RemoveFinalizer, Tell, act, plan
+from admitq.controllers.plan import (
+    Delete,
+    Patch,
+    RecordEvent,
+    RecordMetric,
+    RemoveFinalizer,
+    execute_plan,
+    plan_of,
+)
 from admitq.integrations.base import PatchStep
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import JOBS
@@ -23,8 +31,8 @@ def world() -> World:
 async def test_each_step_is_made_upon_the_answer_of_the_last(world: World) -> None:
     steps = (PatchStep({"spec": {"priority": 1}}), PatchStep({"status": {"clusterName": "x"}}, "status"))
     seen: list[Any] = []
-    count = Count(lambda _, written: seen.append(written["metadata"]["resourceVersion"]))
-    await act(world.ctx, plan(Patch(KINDS.workloads, workload(), steps, "c"), count))
+    count = RecordMetric(lambda _, written: seen.append(written["metadata"]["resourceVersion"]))
+    await execute_plan(world.ctx, plan_of(Patch(KINDS.workloads, workload(), steps, "c"), count))
     versions = [body["metadata"]["resourceVersion"] for _, _, body in world.client.calls]
     assert versions == ["7", "101"]
     assert seen == ["102"]
@@ -52,7 +60,7 @@ async def test_step_may_be_written_over_what_it_was_not_decided_from(
     world.put(JOBS, newer)
     mark = {"spec": {"suspend": True}, "metadata": {"annotations": {"a/b": "true"}}}
     step = PatchStep(mark, required_unchanged=(("metadata", "generation"), ("status", "conditions")))
-    acting = act(world.ctx, plan(Patch(JOBS, seen, (step,), "c")))
+    acting = execute_plan(world.ctx, plan_of(Patch(JOBS, seen, (step,), "c")))
     if written:
         await acting
         assert world.get(JOBS, "j") == with_value(
@@ -69,22 +77,24 @@ async def test_step_that_makes_an_object_invalid_is_no_conflict(world: World) ->
     world.client.fails["json_patch"] = ApiError(422, "Invalid", "", body={"details": {"name": "j"}})
     step = PatchStep({"spec": {"suspend": True}}, required_unchanged=(("metadata", "generation"),))
     with pytest.raises(ApiError) as refused:
-        await act(world.ctx, plan(Patch(JOBS, job(), (step,), "c")))
+        await execute_plan(world.ctx, plan_of(Patch(JOBS, job(), (step,), "c")))
     assert refused.value.is_invalid
 
 
 async def test_failed_write_is_not_reported(world: World) -> None:
     world.client.fails["patch"] = ApiError(500, "InternalError", "no")
-    telling = Tell(workload(), "Normal", "R", "n")
+    telling = RecordEvent(workload(), "Normal", "R", "n")
     with pytest.raises(ApiError):
-        await act(world.ctx, plan(Patch(KINDS.workloads, workload(), (PatchStep({"a": 1}),), "c"), telling))
+        await execute_plan(
+            world.ctx, plan_of(Patch(KINDS.workloads, workload(), (PatchStep({"a": 1}),), "c"), telling)
+        )
     assert world.told.events == []
 
 
 async def test_d21_event_after_a_write_regards_the_version_of_the_write(world: World) -> None:
     write = Patch(KINDS.workloads, workload(), (PatchStep({"spec": {"priority": 1}}),), "c")
-    telling = Tell(workload(), "Normal", "R", "n")
-    await act(world.ctx, plan(telling, write, telling))
+    telling = RecordEvent(workload(), "Normal", "R", "n")
+    await execute_plan(world.ctx, plan_of(telling, write, telling))
     assert world.told.versions == ["7", "101"]
 
 
@@ -97,11 +107,11 @@ async def test_only_our_finalizer_is_removed_and_only_from_this_very_object(stri
     world.put(KINDS.workloads, changed)
     if strict:
         with pytest.raises(ApiError, match="testing value /metadata/resourceVersion failed") as refused:
-            await act(world.ctx, plan(RemoveFinalizer(KINDS.workloads, obj)))
+            await execute_plan(world.ctx, plan_of(RemoveFinalizer(KINDS.workloads, obj)))
         assert refused.value.is_conflict
         world.client.calls.clear()
         obj = changed
-    await act(world.ctx, plan(RemoveFinalizer(KINDS.workloads, obj)))
+    await execute_plan(world.ctx, plan_of(RemoveFinalizer(KINDS.workloads, obj)))
     [(_, _, operations)] = world.client.calls
     assert list(operations) == [
         {"op": "test", "path": "/metadata/uid", "value": "uid-w"},
@@ -117,13 +127,13 @@ async def test_a_strict_removal_goes_by_the_version_of_our_own_last_write(world:
     obj = workload(metadata={"finalizers": [NAMES.finalizer]})
     world.put(KINDS.workloads, obj)
     written = Patch(KINDS.workloads, obj, (PatchStep({"spec": {"priority": 1}}),), "c")
-    await act(world.ctx, plan(written, RemoveFinalizer(KINDS.workloads, obj)))
+    await execute_plan(world.ctx, plan_of(written, RemoveFinalizer(KINDS.workloads, obj)))
     assert world.get(KINDS.workloads, "job-j-1")["metadata"]["finalizers"] == []
 
 
 async def test_without_our_finalizer_nothing_is_written(world: World) -> None:
     obj = workload(metadata={"finalizers": ["a.example/x"]})
-    await act(world.ctx, plan(RemoveFinalizer(KINDS.workloads, obj)))
+    await execute_plan(world.ctx, plan_of(RemoveFinalizer(KINDS.workloads, obj)))
     assert world.calls == []
 
 
@@ -136,7 +146,7 @@ async def test_finalizers_that_changed_are_a_conflict(
 ) -> None:
     world.client.fails["json_patch"] = error
     with pytest.raises(ApiError) as raised:
-        await act(world.ctx, plan(RemoveFinalizer(KINDS.workloads, workload())))
+        await execute_plan(world.ctx, plan_of(RemoveFinalizer(KINDS.workloads, workload())))
     assert raised.value.is_conflict is is_conflict
 
 
@@ -145,7 +155,9 @@ async def test_what_is_gone_or_another_by_now_is_not_deleted(world: World, error
     world.client.fails["json_patch"] = ApiError(404, "NotFound", "")
     world.client.fails["delete"] = error
     obj = workload()
-    await act(world.ctx, plan(RemoveFinalizer(KINDS.workloads, obj), Delete(KINDS.workloads, obj)))
+    await execute_plan(
+        world.ctx, plan_of(RemoveFinalizer(KINDS.workloads, obj), Delete(KINDS.workloads, obj))
+    )
     assert world.client.calls[-1] == ("delete", "workloads/job-j-1", ("uid-w", None))
 
 
@@ -154,6 +166,6 @@ async def test_what_changed_since_is_not_deleted_and_stays_held(world: World) ->
     world.client.fails["delete"] = CONFLICT
     deleted = Delete(KINDS.workloads, obj, as_seen=True)
     with pytest.raises(ApiError, match="changed since"):
-        await act(world.ctx, plan(deleted, RemoveFinalizer(KINDS.workloads, obj)))
+        await execute_plan(world.ctx, plan_of(deleted, RemoveFinalizer(KINDS.workloads, obj)))
     version = obj["metadata"]["resourceVersion"]
     assert world.client.calls == [("delete", "workloads/job-j-1", ("uid-w", version))]

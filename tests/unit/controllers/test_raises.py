@@ -8,9 +8,9 @@ import pytest
 
 from admitq.controllers import registry
 from admitq.controllers.job.case import Ancestor
-from admitq.controllers.job.matching import increases_over
-from admitq.controllers.job.start_stop import started
-from admitq.controllers.plan import Count, Create, Plan
+from admitq.controllers.job.matching import find_increases
+from admitq.controllers.job.start_stop import started_job
+from admitq.controllers.plan import ActionPlan, Create, RecordMetric
 from admitq.integrations.base import ChildDifference, Integration
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import JOBS
@@ -74,7 +74,7 @@ def admitted_as(kind: Integration, **annotations: str) -> tuple[dict[str, Any], 
         spec={"podSets": pod_sets},
         admission={"clusterQueue": "cq", "podSetAssignments": assignments},
     )
-    return dict(started(case, made)), made
+    return dict(started_job(case, made)), made
 
 
 @pytest.mark.parametrize("kind", KINDS_OF_JOBS, ids=lambda one: one.framework)
@@ -82,7 +82,7 @@ def test_running_job_of_every_kind_matches_its_admission(kind: Integration) -> N
     runs, made = admitted_as(kind)
     plan = decided(runs, made, integration=kind)
     assert "Stopped" not in [reason for reason, _ in told(plan)]
-    assert increases_over(case_of(runs, made, integration=kind), made) == []
+    assert find_increases(case_of(runs, made, integration=kind), made) == []
 
 
 @pytest.mark.parametrize("raised", RAISES, ids=lambda one: f"{one.framework} {one.path}")
@@ -90,10 +90,10 @@ def test_raise_of_a_running_job_of_every_kind_stops_it(raised: Raise) -> None:
     kind = raised.kind
     runs, made = admitted_as(kind)
     now = raised.of(runs)
-    assert [str(one) for one in increases_over(case_of(now, made, integration=kind), made)] == [raised.says]
+    assert [str(one) for one in find_increases(case_of(now, made, integration=kind), made)] == [raised.says]
     plan = decided(now, made, integration=kind)
     assert ("ExceedsAdmission", raised.says) in told(plan)
-    assert plan.unless_admitted
+    assert plan.stops_unadmitted
     assert kind.is_suspended(written(now, plan), NAMES) or kind.lifecycle.is_stop_in_progress(
         written(now, plan), NAMES
     )
@@ -127,7 +127,7 @@ RAISED_CHILD = replace(WAITING, difference=ChildDifference.PODS, holds_quota=Tru
 CHILD = {"labels": {}}
 
 
-def counts(plan: Plan) -> list[tuple[str, str, int]]:
+def counts(plan: ActionPlan) -> list[tuple[str, str, int]]:
     """The excess pods that a plan counts: LocalQueue, kind and number."""
     world = World()
     found: list[tuple[str, str, int]] = []
@@ -137,7 +137,7 @@ def counts(plan: Plan) -> list[tuple[str, str, int]]:
 
     world.told.excess_pods = excess_pods  # type: ignore[method-assign]
     for one in reports(plan):
-        if isinstance(one, Count):
+        if isinstance(one, RecordMetric):
             one.what(world.ctx.metrics, {})
     return found
 
@@ -197,8 +197,8 @@ def test_pods_of_a_job_that_is_granted_or_stopped_are_not_counted(
 
 async def test_excess_is_counted_when_a_later_step_of_the_stop_meets_another_write() -> None:
     world = World()
-    started = job(UNSUSPENDED, {"startTime": time(5)})
-    world.put(JOBS, started)
+    started_job = job(UNSUSPENDED, {"startTime": time(5)})
+    world.put(JOBS, started_job)
     waiting = with_value(UNRESERVED, ("metadata", "labels", NAMES.job_uid), "uid-j")
     world.put(KINDS.workloads, waiting)
     world.client.api["workloads", "job-j-1"] = waiting
@@ -232,7 +232,7 @@ def world() -> World:
 
 
 def served_by(world: World) -> Any:
-    table = registry.controllers(world.ctx, world.core)
+    table = registry.build_controllers(world.ctx, world.core)
     [found] = [one for one in table.when_served if one.resource == JOBS]
     return found.spec
 

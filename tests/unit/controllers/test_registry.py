@@ -9,7 +9,7 @@ import pytest
 from admitq.controllers import registry
 from admitq.controllers.controller_specs import ControllerSpec
 from admitq.controllers.indexes import resource_of
-from admitq.controllers.rbac import merged, rbac
+from admitq.controllers.rbac import merge_permissions, permissions_by_controller
 from admitq.integrations.kinds.job import JOB
 from admitq.integrations.kinds.jobset import JOBSET
 from admitq.integrations.kinds.pod import POD
@@ -63,7 +63,7 @@ def looked_at(
     obj = new or old or {}
     key = Key(obj["metadata"].get("namespace", ""), obj["metadata"]["name"])
     change = Change("modified", key, new, before)
-    table = registry.controllers(world.ctx, world.core)
+    table = registry.build_controllers(world.ctx, world.core)
     found: dict[str, set[str]] = {}
     for spec in every_spec(table):
         for watch in spec.watches:
@@ -248,7 +248,7 @@ def test_workloads_hear_of_limits_of_their_namespace(world: World) -> None:
 
 def test_every_resource_that_is_watched_has_a_store(world: World) -> None:
     needed = registry.stores_needed(NAMES)
-    table = registry.controllers(world.ctx, world.core)
+    table = registry.build_controllers(world.ctx, world.core)
     for spec in table.specs:
         for watch in spec.watches:
             assert watch.resource in needed
@@ -259,8 +259,8 @@ def test_every_resource_that_is_watched_has_a_store(world: World) -> None:
 
 
 def test_every_controller_says_what_it_may_do(world: World) -> None:
-    allowed = rbac(NAMES, [JOB])
-    specs = every_spec(registry.controllers(world.ctx, world.core))
+    allowed = permissions_by_controller(NAMES, [JOB])
+    specs = every_spec(registry.build_controllers(world.ctx, world.core))
     assert {spec.name for spec in specs} == set(allowed)
     for spec in specs:
         watched = {(one.group, one.resource) for one in allowed[spec.name] if "watch" in one.verbs}
@@ -269,7 +269,9 @@ def test_every_controller_says_what_it_may_do(world: World) -> None:
 
 
 def test_permissions_of_all_are_put_together() -> None:
-    together = merged(permission for one in rbac(NAMES, [JOB]).values() for permission in one)
+    together = merge_permissions(
+        permission for one in permissions_by_controller(NAMES, [JOB]).values() for permission in one
+    )
     verbs = {(one.group, one.resource): one.verbs for one in together}
     assert verbs[NAMES.group, "workloads/status"] == ("patch",)
     assert verbs["batch", "jobs/status"] == ("patch",)
@@ -284,7 +286,7 @@ def test_workers_can_be_configured_by_kind() -> None:
         integrations=(JOB, POD),
         concurrency={"Job.batch": 3, f"Workload.{NAMES.group}": 5, "Pod": 7},
     )
-    table = registry.controllers(replace(world.ctx, settings=settings), world.core)
+    table = registry.build_controllers(replace(world.ctx, settings=settings), world.core)
     assert {spec.name: spec.workers for spec in every_spec(table) if spec.workers > 1} == {
         "batch/job": 3,
         "elasticpods": 4,

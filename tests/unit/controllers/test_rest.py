@@ -14,8 +14,8 @@ import pytest
 
 from admitq.controllers.job import members, workload_slices
 from admitq.controllers.job.case import Ancestor, JobCase, Lookups
-from admitq.controllers.job.steps import decide
-from admitq.controllers.plan import Action, Create, Delete, Patch, Plan, RemoveFinalizer, has_finalizer
+from admitq.controllers.job.steps import decide_job
+from admitq.controllers.plan import Action, ActionPlan, Create, Delete, Patch, RemoveFinalizer, has_finalizer
 from admitq.controllers.settings import Settings
 from admitq.controllers.workload.case import WorkloadInputs
 from admitq.controllers.workload.steps import decide_workload
@@ -110,7 +110,7 @@ class Place:
         job = self.job()
         group = value_at(job, ("group",), "") if self.kind.composition else ""
         if group:
-            mine = members.workload_of(job or {}, self.workloads.get(group), NAMES, validate=True)
+            mine = members.find_group_workload(job or {}, self.workloads.get(group), NAMES, validate=True)
             found = () if mine is None else (mine,)
         else:
             # The Workload of a group without members is found by its name.
@@ -169,21 +169,21 @@ class Place:
                 return
         raise AssertionError("there is no rest:\n" + "\n".join(self.told[-12:]))
 
-    def decisions(self) -> Iterator[Plan]:
+    def decisions(self) -> Iterator[ActionPlan]:
         """What is decided by each in turn, upon what the one before wrote."""
-        yield decide(self.case())
+        yield decide_job(self.case())
         for name in list(self.workloads):
             if (workload := self.workloads.get(name)) is not None:
                 yield self.decided(workload)
 
-    def decided(self, workload: dict[str, Any]) -> Plan:
+    def decided(self, workload: dict[str, Any]) -> ActionPlan:
         """What the controller of Workloads decides."""
         world = self.world()
         annotation = value_at(workload, ("metadata", "annotations", NAMES.workload_slice_replacement_for), "")
         original = self.workloads.get(annotation.rpartition("/")[2])
         return decide_workload(workload, replace(world, original=original), at(self.seconds))
 
-    def carry_out(self, plan: Plan) -> bool:
+    def carry_out(self, plan: ActionPlan) -> bool:
         """Do what is planned; returns whether anything was to be written."""
         written = [self.write(action) for action in plan.actions]
         return any(written)

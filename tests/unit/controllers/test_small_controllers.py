@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from admitq.controllers.in_use_protection import InUseController
+from admitq.controllers.in_use_protection import InUseProtectionController
 from admitq.controllers.priority_classes import PriorityClassController
 from admitq.controllers.settings import settings_of
 from admitq.controllers.workload.controller import WorkloadController
@@ -50,7 +50,7 @@ CLASS = {"kind": "WorkloadPriorityClass", "name": "high"}
 async def test_what_is_in_use_is_held(metadata: object, in_use: bool, calls: list[str]) -> None:
     world = World()
     world.put(KINDS.resource_flavors, cluster_scoped("f", metadata=metadata))
-    controller = InUseController(world.ctx, KINDS.resource_flavors, lambda _: in_use)
+    controller = InUseProtectionController(world.ctx, KINDS.resource_flavors, lambda _: in_use)
     await controller.reconcile(Key("", "f"))
     await controller.reconcile(Key("", "gone"))
     assert world.calls == calls

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from admitq.controllers.job import steps
 from admitq.controllers.job.case import JobCase, Lookups
-from admitq.controllers.plan import Delete, Patch, Plan, RemoveFinalizer
+from admitq.controllers.plan import ActionPlan, Delete, Patch, RemoveFinalizer
 from admitq.controllers.workload.case import WorkloadInputs
 from admitq.controllers.workload.steps import decide_workload
 from admitq.integrations.kinds.job import JOB
@@ -61,12 +61,14 @@ def test_two_controllers_come_to_an_end_whatever_there_is(data: st.DataObject) -
     }
     inputs = WorkloadInputs(names=NAMES, kinds=KINDS, settings=settings, **surroundings)
 
-    def of_workload() -> Plan:
+    def of_workload() -> ActionPlan:
         return decide_workload(obj, inputs, NOW)
 
-    def of_job() -> Plan:
+    def of_job() -> ActionPlan:
         integration = replace(JOB, lifecycle=replace(JOB.lifecycle, is_on_hold=lambda _: on_hold))
-        return steps.decide(JobCase(integration, NAMES, KINDS, settings, NOW, owner, (obj,), NOTHING_ELSE))
+        return steps.decide_job(
+            JobCase(integration, NAMES, KINDS, settings, NOW, owner, (obj,), NOTHING_ELSE)
+        )
 
     quiet = 0
     for turn in range(60):

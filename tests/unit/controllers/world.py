@@ -7,7 +7,7 @@ from typing import Any, cast
 import jsonpatch
 
 from admitq.controllers.context import Context
-from admitq.controllers.indexes import indexes_of_jobs, resource_followed, resource_of
+from admitq.controllers.indexes import followed_resource, job_indexes, resource_of
 from admitq.controllers.registry import stores_needed
 from admitq.controllers.settings import Settings
 from admitq.core.model import ObjectKey
@@ -264,9 +264,9 @@ class World:
     """A context with everything that a test looks at."""
 
     def __init__(self, settings: Settings = SETTINGS) -> None:
-        kinds = {resource_of(one): indexes_of_jobs(one, NAMES) for one in settings.integrations}
+        kinds = {resource_of(one): job_indexes(one, NAMES) for one in settings.integrations}
         followed = {
-            resource_followed(one, kind): {}
+            followed_resource(one, kind): {}
             for one in settings.integrations
             for kind in one.templates.referenced_kinds
         }
@@ -285,7 +285,7 @@ class World:
             stores=self.stores,
             metrics=cast("Any", self.told),
             queue_metrics=cast("Any", self.told),
-            observed=self.put,
+            observe_write=self.put,
         )
         self.put(NAMESPACES, {"metadata": {"name": "ns", "uid": "uid-ns", "resourceVersion": "1"}})
 

@@ -4,8 +4,16 @@ from collections.abc import Callable
 from typing import Any
 
 from admitq.controllers.job.case import JobCase, Lookups
-from admitq.controllers.job.steps import decide
-from admitq.controllers.plan import Count, Create, Delete, Patch, Plan, RemoveFinalizer, Tell
+from admitq.controllers.job.steps import decide_job
+from admitq.controllers.plan import (
+    ActionPlan,
+    Create,
+    Delete,
+    Patch,
+    RecordEvent,
+    RecordMetric,
+    RemoveFinalizer,
+)
 from admitq.integrations.kinds.job import JOB
 from tests.unit.controllers.builders import KINDS, NAMES, TEMPLATE, after, at, condition, settings_with
 
@@ -73,11 +81,11 @@ def case_of(
     )
 
 
-def decided(job_: dict[str, Any] | None, *workloads: dict[str, Any], **parts: Any) -> Plan:
-    return decide(case_of(job_, *workloads, **parts))
+def decided(job_: dict[str, Any] | None, *workloads: dict[str, Any], **parts: Any) -> ActionPlan:
+    return decide_job(case_of(job_, *workloads, **parts))
 
 
-def kinds(plan: Plan) -> list[str]:
+def kinds(plan: ActionPlan) -> list[str]:
     """What a plan does, in words: verbs with what they are done to."""
     words: dict[type, str] = {Create: "create", Delete: "delete", RemoveFinalizer: "free", Patch: "patch"}
     return [
@@ -87,17 +95,17 @@ def kinds(plan: Plan) -> list[str]:
     ]
 
 
-def told(plan: Plan) -> list[tuple[str, str]]:
-    return [(one.reason, one.note) for one in reports(plan) if isinstance(one, Tell)]
+def told(plan: ActionPlan) -> list[tuple[str, str]]:
+    return [(one.reason, one.note) for one in reports(plan) if isinstance(one, RecordEvent)]
 
 
-def reports(plan: Plan) -> list[Tell | Count]:
+def reports(plan: ActionPlan) -> list[RecordEvent | RecordMetric]:
     """What a plan reports, in order: with its patches, or after them."""
     of_patches = ((one.reports if isinstance(one, Patch) else (one,)) for one in plan.actions)
-    return [one for found in of_patches for one in found if isinstance(one, Tell | Count)]
+    return [one for found in of_patches for one in found if isinstance(one, RecordEvent | RecordMetric)]
 
 
-def written(obj: dict[str, Any], plan: Plan) -> dict[str, Any]:
+def written(obj: dict[str, Any], plan: ActionPlan) -> dict[str, Any]:
     result = obj
     for action in plan.actions:
         if isinstance(action, Patch) and action.obj["metadata"]["name"] == obj["metadata"]["name"]:
@@ -106,7 +114,7 @@ def written(obj: dict[str, Any], plan: Plan) -> dict[str, Any]:
     return result
 
 
-def made(plan: Plan) -> Any:
+def made(plan: ActionPlan) -> Any:
     [create] = [action for action in plan.actions if isinstance(action, Create)]
     return create.obj
 

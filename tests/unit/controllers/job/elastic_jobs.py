@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from admitq.controllers.plan import Create, Plan
+from admitq.controllers.plan import ActionPlan, Create
 from admitq.controllers.pods.elastic_pods import STARTED_PODS, ElasticPodsController
 from admitq.runtime.store import Store
 from tests.unit.controllers.builders import NAMES, TEMPLATE, admitted, condition, job, time, workload
@@ -47,7 +47,7 @@ def slice_(
     )
 
 
-def created(plan: Plan) -> Any:
+def created(plan: ActionPlan) -> Any:
     [create] = [action for action in plan.actions if isinstance(action, Create)]
     return create.obj
 

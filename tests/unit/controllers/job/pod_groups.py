@@ -3,16 +3,16 @@
 from collections.abc import Callable
 from typing import Any
 
-from admitq.controllers.indexes import group_key
+from admitq.controllers.indexes import group_key_name
 from admitq.controllers.job.controller import JobController
-from admitq.controllers.job.owner_lookup import Owners
+from admitq.controllers.job.owner_lookup import OwnerLookup
 from admitq.integrations.kinds.pod import POD
 from admitq.runtime.resources import PODS
 from admitq.runtime.store import Key
 from tests.unit.controllers.builders import KINDS, NAMES, TEMPLATE, condition, settings_with, time, workload
 from tests.unit.controllers.world import World, cluster_scoped
 
-GROUP = Key("ns", group_key("g"))
+GROUP = Key("ns", group_key_name("g"))
 
 GATES = [{"name": NAMES.admission_gate}, {"name": NAMES.topology_gate}]
 
@@ -92,7 +92,7 @@ class PodWorld(World):
     def __init__(self, **settings: Any) -> None:
         super().__init__(settings_with(**{"integrations": (POD,), **settings}))
         self.put(KINDS.resource_flavors, cluster_scoped("f", spec={"nodeLabels": {"pool": "spot"}}))
-        self.pods = JobController(self.ctx, POD, Owners(self.ctx))
+        self.pods = JobController(self.ctx, POD, OwnerLookup(self.ctx))
         self.client.delete = self._delete  # type: ignore[method-assign]
 
     async def _delete(

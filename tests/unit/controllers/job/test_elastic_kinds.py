@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from admitq.controllers.job.workload_slices import lets_run
-from admitq.controllers.plan import Plan
+from admitq.controllers.job.workload_slices import may_children_run
+from admitq.controllers.plan import ActionPlan
 from admitq.integrations.base import Integration, RuleContext
 from admitq.integrations.kinds.job import JOB
 from admitq.integrations.registry import load_integrations
@@ -36,7 +36,7 @@ def test_every_kind_that_can_be_elastic_is_tried() -> None:
 
 @pytest.mark.parametrize("kind", ELASTIC_KINDS)
 def test_a_job_of_any_kind_grows_by_a_slice_and_shrinks_in_place(kind: Integration) -> None:
-    def decided_of(job_: dict[str, Any], *workloads: dict[str, Any]) -> Plan:
+    def decided_of(job_: dict[str, Any], *workloads: dict[str, Any]) -> ActionPlan:
         return decided(job_, *workloads, integration=kind)
 
     def pods_of(slice_: dict[str, Any]) -> int:
@@ -75,7 +75,7 @@ def test_a_job_of_any_kind_grows_by_a_slice_and_shrinks_in_place(kind: Integrati
     )
     runs = written(waits, decided_of(waits, has_quota))
     assert not kind.is_suspended(runs, NAMES)
-    assert decided_of(runs, has_quota) == Plan()
+    assert decided_of(runs, has_quota) == ActionPlan()
 
     second = created(decided_of(sized(runs, 7), has_quota))
     assert second["metadata"]["name"] != name
@@ -135,8 +135,8 @@ def test_how_many_pods_a_job_of_any_kind_wants_changes_with_its_generation_alone
 def test_what_an_elastic_job_creates_runs_on_while_a_larger_slice_waits(
     workloads: list[dict[str, Any]], ordinary: bool, elastic: bool
 ) -> None:
-    assert lets_run(workloads, elastic=False) is ordinary
-    assert lets_run(workloads, elastic=True) is elastic
+    assert may_children_run(workloads, elastic=False) is ordinary
+    assert may_children_run(workloads, elastic=True) is elastic
 
 
 def rules(gates: Mapping[Gate, bool] | None = None) -> RuleContext:

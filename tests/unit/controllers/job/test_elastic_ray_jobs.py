@@ -7,9 +7,9 @@ import orjson
 import pytest
 
 from admitq.controllers import registry
-from admitq.controllers.indexes import resource_followed, resource_of
+from admitq.controllers.indexes import followed_resource, resource_of
 from admitq.controllers.job.controller import JobController
-from admitq.controllers.job.owner_lookup import Owners
+from admitq.controllers.job.owner_lookup import OwnerLookup
 from admitq.integrations.families.ray_clusters import CLUSTER_KIND as CLUSTERS_OF_JOBS
 from admitq.integrations.kinds.rayjob import RAY_JOB
 from admitq.integrations.workload_names import create_workload_name
@@ -73,7 +73,7 @@ MARKS: dict[str, Any] = {"labels": {NAMES.podset: "g"}, "annotations": {NAMES.wo
 
 RAY_JOBS = resource_of(RAY_JOB)
 
-CLUSTERS = resource_followed(RAY_JOB, CLUSTERS_OF_JOBS)
+CLUSTERS = followed_resource(RAY_JOB, CLUSTERS_OF_JOBS)
 
 RAY_KEY = Key("ns", "j")
 
@@ -104,7 +104,7 @@ class Ray:
         watch_started_pods(self.world).progressed("1")
         self.world.put(RAY_JOBS, job_ or ray_job())
         self.world.put(KINDS.workloads, with_quota(job_ or ray_job()))
-        self.jobs = JobController(self.world.ctx, RAY_JOB, Owners(self.world.ctx))
+        self.jobs = JobController(self.world.ctx, RAY_JOB, OwnerLookup(self.world.ctx))
 
     async def scaled(self, *clusters: dict[str, Any]) -> list[tuple[str, list[int]]]:
         """What the slices that are not over ask for, by name, with these clusters."""
@@ -180,7 +180,9 @@ async def test_any_other_job_goes_by_what_it_states(job_: dict[str, Any], settin
 def test_a_cluster_that_ray_scales_concerns_the_job_that_it_was_made_for() -> None:
     world = Ray().world
     [part] = [
-        one for one in registry.controllers(world.ctx, world.core).when_served if one.resource == RAY_JOBS
+        one
+        for one in registry.build_controllers(world.ctx, world.core).when_served
+        if one.resource == RAY_JOBS
     ]
     [followed] = part.follows
     assert followed.resource == CLUSTERS

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from admitq.controllers.plan import Plan, RemoveFinalizer
+from admitq.controllers.plan import ActionPlan, RemoveFinalizer
 from admitq_api.conditions import SECOND
 from tests.unit.controllers.builders import (
     FINISHED,
@@ -65,7 +65,7 @@ def test_finished_workload_is_released_and_reported_once() -> None:
     plan = decided(job(RUNNING, COMPLETE), obj)
     assert kinds(plan) == ["free Workload"]
     assert told(plan) == [("FinishedWorkload", "Workload 'ns/job-j-1' is declared finished")]
-    assert decided(job(RUNNING, COMPLETE), admitted(FINISHED, metadata={"finalizers": []})) == Plan()
+    assert decided(job(RUNNING, COMPLETE), admitted(FINISHED, metadata={"finalizers": []})) == ActionPlan()
 
 
 def test_nothing_runs_behind_a_finished_workload() -> None:
@@ -77,7 +77,7 @@ def test_a_deleted_workload_stops_its_job_and_goes_when_it_has_stopped() -> None
     going = admitted(metadata={"deletionTimestamp": time(9)})
     plan = decided(job(RUNNING, {"active": 3}), going)
     assert told(plan) == [("Stopped", "Workload is deleted")]
-    assert decided(job(status={"active": 1}), going) == Plan()
+    assert decided(job(status={"active": 1}), going) == ActionPlan()
     assert kinds(decided(job(), going)) == ["free Workload"]
 
 
@@ -87,7 +87,7 @@ def test_workloads_of_a_job_that_is_gone_are_finished_and_freed(gone: dict[str, 
     finished = written(obj, decided(gone, obj))
     assert condition_of(finished, "Finished")[1] == "OwnerNotFound"
     assert kinds(decided(gone, finished)) == ["free Workload"]
-    assert decided(gone, workload(FINISHED, metadata={"finalizers": []})) == Plan()
+    assert decided(gone, workload(FINISHED, metadata={"finalizers": []})) == ActionPlan()
 
 
 def test_workloads_of_an_earlier_job_of_the_name_are_freed_first() -> None:
@@ -102,7 +102,7 @@ def test_a_job_deactivated_for_a_cause_is_deleted_after_its_retention() -> None:
     settings = {"after_deactivated": 60 * SECOND}
     caused = condition("Evicted", True, "DeactivatedDueToAdmissionCheck", since=10)
     obj = workload(caused, condition("QuotaReserved", False, "Deactivated"), spec={"active": False})
-    assert decided(job(), obj, now=30, settings=settings) == Plan(again=40.0)
+    assert decided(job(), obj, now=30, settings=settings) == ActionPlan(requeue_after=40.0)
     plan = decided(job(), obj, now=70, settings=settings)
     assert kinds(plan) == ["delete Job"]
     assert told(plan) == [("Deleted", "Deleted job: deactivation retention period expired")]

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from admitq.controllers.indexes import strangers_in
-from admitq.controllers.registry import controllers
+from admitq.controllers.indexes import find_foreign_pods
+from admitq.controllers.registry import build_controllers
 from admitq.integrations.kinds.pod import POD
 from admitq.integrations.kinds.statefulset import STATEFUL_SET
 from admitq.runtime.resources import NAMESPACES, PODS, PRIORITY_CLASSES
@@ -42,7 +42,7 @@ async def test_pod_that_names_the_workload_of_a_stateful_set_does_not_join_its_g
 
     def strangers(*known: Any) -> Any:
         compared.append(known[0])
-        return strangers_in(*known)
+        return find_foreign_pods(*known)
 
     monkeypatch.setattr("admitq.controllers.job.stored_jobs.strangers_in", strangers)
     await world.pods.reconcile(GROUP)
@@ -113,7 +113,7 @@ def test_changes_of_pods_and_workloads_concern_the_job_that_they_are_of() -> Non
     world = PodWorld()
     high = pod("alone", labels={NAMES.priority_class: "high"})
     world.put(PODS, *pair("held", "held"), high)
-    (part,) = (one for one in controllers(world.ctx, world.core).when_served if one.resource == PODS)
+    (part,) = (one for one in build_controllers(world.ctx, world.core).when_served if one.resource == PODS)
     keys = {watch.resource: watch.keys for watch in part.spec.watches}
 
     def concerned(resource: Any, obj: dict[str, Any]) -> set[Key]:

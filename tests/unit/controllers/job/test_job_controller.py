@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from admitq.controllers.job.controller import JobController, start_admitted
-from admitq.controllers.job.owner_lookup import Owners
+from admitq.controllers.job.owner_lookup import OwnerLookup
 from admitq.integrations.base import OwnerKind
 from admitq.integrations.kinds.job import JOB
 from admitq.integrations.workload_names import create_workload_name
@@ -43,7 +43,7 @@ def world() -> World:
 
 @pytest.fixture
 def jobs(world: World) -> JobController:
-    return JobController(world.ctx, JOB, Owners(world.ctx))
+    return JobController(world.ctx, JOB, OwnerLookup(world.ctx))
 
 
 def made_for(world: World) -> str:
@@ -226,7 +226,7 @@ async def test_d24_job_without_podsets_is_reported_and_no_workload_is_created(wo
         list_pod_sets=lambda _job, _names: (),
         templates=replace(JOB.templates, pod_sets_field="spec.roles"),
     )
-    jobs = JobController(world.ctx, without, Owners(world.ctx))
+    jobs = JobController(world.ctx, without, OwnerLookup(world.ctx))
     world.put(JOBS, job())
     with pytest.raises(PermanentRejection, match=r"spec\.roles: Required value"):
         await jobs.reconcile(KEY)

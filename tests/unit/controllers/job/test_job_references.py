@@ -6,9 +6,9 @@ import orjson
 import pytest
 
 from admitq.controllers import registry
-from admitq.controllers.indexes import resource_followed, resource_of
+from admitq.controllers.indexes import followed_resource, resource_of
 from admitq.controllers.job.controller import JobController
-from admitq.controllers.job.owner_lookup import Owners
+from admitq.controllers.job.owner_lookup import OwnerLookup
 from admitq.integrations.kinds.rayjob import RAY_JOB
 from admitq.integrations.kinds.rayservice import RAY_SERVICE
 from admitq.integrations.kinds.trainjob import TRAIN_JOB
@@ -30,7 +30,7 @@ from tests.unit.controllers.job.decisions import decided, kinds, told
 from tests.unit.controllers.world import World, cluster_scoped
 
 TRAIN_JOBS = resource_of(TRAIN_JOB)
-RUNTIME_KINDS = tuple(resource_followed(TRAIN_JOB, one) for one in TRAIN_JOB.templates.referenced_kinds)
+RUNTIME_KINDS = tuple(followed_resource(TRAIN_JOB, one) for one in TRAIN_JOB.templates.referenced_kinds)
 RUNTIMES = RUNTIME_KINDS[0]
 KEY = Key("ns", "j")
 TEMPLATE = {"spec": {"containers": [{"name": "node", "image": "i"}]}}
@@ -91,7 +91,7 @@ def world() -> World:
 
 @pytest.fixture
 def jobs(world: World) -> JobController:
-    return JobController(world.ctx, TRAIN_JOB, Owners(world.ctx))
+    return JobController(world.ctx, TRAIN_JOB, OwnerLookup(world.ctx))
 
 
 def told_in(world: World) -> list[tuple[str, str]]:
@@ -235,7 +235,7 @@ def changed(key: Key, old: Any, new: Any) -> Change:
 
 
 def keys(world: World, resource: Any, change: Change) -> set[Key]:
-    served = registry.controllers(world.ctx, world.core).when_served
+    served = registry.build_controllers(world.ctx, world.core).when_served
     [part] = [one for one in served if one.resource == TRAIN_JOBS]
     followed = {one.resource for one in part.follows}
     assert resource in followed or resource not in RUNTIME_KINDS

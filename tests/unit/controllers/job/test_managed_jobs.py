@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from admitq.controllers.job.case import Ancestor
-from admitq.controllers.plan import Create, Patch, Plan, Tell
+from admitq.controllers.plan import ActionPlan, Create, Patch, RecordEvent
 from tests.unit.controllers.builders import admitted, job, workload
 from tests.unit.controllers.job.decisions import COMPLETE, EVICTED, RUNNING, decided, kinds, told
 
@@ -20,14 +20,14 @@ from tests.unit.controllers.job.decisions import COMPLETE, EVICTED, RUNNING, dec
 )
 def test_jobs_that_are_not_ours_are_left_alone(parts: Any) -> None:
     parts = {"job_": job({"suspend": False}), **parts}
-    assert decided(parts.pop("job_"), **parts) == Plan()
+    assert decided(parts.pop("job_"), **parts) == ActionPlan()
 
 
 def test_what_has_quota_in_a_namespace_that_is_no_longer_selected_still_ends() -> None:
     ended = job(RUNNING, COMPLETE)
     assert kinds(decided(ended, admitted(), namespace_matches=False)) == ["patch Workload"]
     assert kinds(decided(job(RUNNING), admitted(EVICTED), namespace_matches=False)) == ["patch Job"]
-    assert decided(job(RUNNING), workload(), namespace_matches=False) == Plan()
+    assert decided(job(RUNNING), workload(), namespace_matches=False) == ActionPlan()
 
 
 def test_a_job_without_queue_waits_where_all_jobs_are_managed() -> None:
@@ -43,13 +43,13 @@ def test_a_running_job_inside_one_that_is_not_admitted_is_stopped() -> None:
     assert told(plan) == [("Suspended", "admitq managed child job suspended")]
     [stop] = plan.actions
     assert isinstance(stop, Patch)
-    assert isinstance(stop.reports[0], Tell), "a conflict of a later step must not lose the event"
-    assert decided(job(labels={}), ancestor=ancestor) == Plan()
+    assert isinstance(stop.reports[0], RecordEvent), "a conflict of a later step must not lose the event"
+    assert decided(job(labels={}), ancestor=ancestor) == ActionPlan()
 
 
 def test_a_job_that_ended_inside_one_that_is_not_admitted_any_more_is_left_as_it_is() -> None:
     ended = job({"suspend": False}, labels={}, status=COMPLETE)
-    assert decided(ended, ancestor=Ancestor(job(), admitted=False)) == Plan()
+    assert decided(ended, ancestor=Ancestor(job(), admitted=False)) == ActionPlan()
 
 
 @pytest.mark.parametrize("admitted_above", [True, False])

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from admitq.controllers.plan import Plan
+from admitq.controllers.plan import ActionPlan
 from admitq.integrations.kinds.job import JOB
 from tests.unit.controllers.builders import admitted, condition, condition_of, job, reserved, workload
 from tests.unit.controllers.job.decisions import RUNNING, decided, kinds, written
@@ -38,7 +38,7 @@ def test_that_a_workload_is_deactivated_goes_before_that_its_job_is_on_hold() ->
     holding = replace(JOB, lifecycle=replace(JOB.lifecycle, is_on_hold=lambda _: True))
     for reason in ("Deactivated", "OnHold"):
         obj = workload(condition("QuotaReserved", False, reason, "m"), spec={"active": False})
-        assert decided(job(), obj, integration=holding) == Plan()
+        assert decided(job(), obj, integration=holding) == ActionPlan()
     leaving = reserved(condition("Evicted", True, "Deactivated", "m"), spec={"active": False})
     released = written(leaving, decided(job(), leaving, integration=holding))
     assert condition_of(released, "Requeued") == ("False", "Deactivated", "m")

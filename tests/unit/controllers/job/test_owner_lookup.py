@@ -7,9 +7,9 @@ import orjson
 import pytest
 
 from admitq.controllers import registry
-from admitq.controllers.indexes import resource_followed, resource_of
+from admitq.controllers.indexes import followed_resource, resource_of
 from admitq.controllers.job.controller import JobController
-from admitq.controllers.job.owner_lookup import LIFE_SECONDS, MOST, Owners
+from admitq.controllers.job.owner_lookup import CACHE_SECONDS, MAX_CACHED_OWNERS, OwnerLookup
 from admitq.integrations.base import OwnerKind, accept_every_child
 from admitq.integrations.kinds.job import JOB
 from admitq.integrations.kinds.jobset import JOBSET
@@ -67,12 +67,12 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def owners(world: World, clock: Clock) -> Owners:
-    return Owners(world.ctx, clock)
+def owners(world: World, clock: Clock) -> OwnerLookup:
+    return OwnerLookup(world.ctx, clock)
 
 
 @pytest.fixture
-def jobs(world: World, owners: Owners) -> JobController:
+def jobs(world: World, owners: OwnerLookup) -> JobController:
     return JobController(world.ctx, NESTING, owners)
 
 
@@ -80,22 +80,22 @@ OF_ROBOT = Owner(ROBOT, "ns", "r", "uid-r")
 
 
 async def test_an_owner_that_is_not_watched_is_asked_for_once_in_a_while(
-    world: World, owners: Owners, clock: Clock
+    world: World, owners: OwnerLookup, clock: Clock
 ) -> None:
     found = await owners.find(OF_ROBOT)
     assert found is not None
     assert found["metadata"]["labels"] == {NAMES.queue_name: "lq"}
-    clock.now = LIFE_SECONDS - 1
+    clock.now = CACHE_SECONDS - 1
     kept = await owners.find(OF_ROBOT)
     assert kept is not None
     assert "spec" not in kept
     assert world.calls == ["get /apis/example.com/v1", "get robots/r"]
-    clock.now = LIFE_SECONDS
+    clock.now = CACHE_SECONDS
     await owners.find(OF_ROBOT)
     assert world.calls[2:] == ["get /apis/example.com/v1", "get robots/r"]
 
 
-async def test_another_owner_of_the_name_is_another_owner(world: World, owners: Owners) -> None:
+async def test_another_owner_of_the_name_is_another_owner(world: World, owners: OwnerLookup) -> None:
     await owners.find(OF_ROBOT)
     world.client.api["robots", "r"] = robot(uid="another")
     found = await owners.find(OF_ROBOT._replace(uid="another"))
@@ -103,31 +103,31 @@ async def test_another_owner_of_the_name_is_another_owner(world: World, owners: 
     assert found["metadata"]["uid"] == "another"
 
 
-async def test_only_so_many_owners_are_kept(world: World, owners: Owners) -> None:
-    for number in range(MOST + 1):
+async def test_only_so_many_owners_are_kept(world: World, owners: OwnerLookup) -> None:
+    for number in range(MAX_CACHED_OWNERS + 1):
         world.client.api["robots", f"r{number}"] = robot(f"r{number}")
         await owners.find(Owner(ROBOT, "ns", f"r{number}", f"uid-r{number}"))
     asked = len(world.calls)
-    await owners.find(Owner(ROBOT, "ns", f"r{MOST}", f"uid-r{MOST}"))
+    await owners.find(Owner(ROBOT, "ns", f"r{MAX_CACHED_OWNERS}", f"uid-r{MAX_CACHED_OWNERS}"))
     assert len(world.calls) == asked
     await owners.find(Owner(ROBOT, "ns", "r0", "uid-r0"))
     assert len(world.calls) == asked + 1
 
 
 async def test_a_kind_that_is_not_served_is_asked_about_once_in_a_while(
-    world: World, owners: Owners, clock: Clock
+    world: World, owners: OwnerLookup, clock: Clock
 ) -> None:
     world.client.served.clear()
     for _ in range(3):
         assert await owners.find(OF_ROBOT) is None
     assert world.calls == ["get /apis/example.com/v1"]
     world.client.served.add(ROBOTS)
-    clock.now = LIFE_SECONDS
+    clock.now = CACHE_SECONDS
     assert await owners.find(OF_ROBOT) is not None
 
 
 async def test_what_may_not_be_read_is_not_there_and_what_fails_is_tried_again(
-    world: World, owners: Owners, clock: Clock
+    world: World, owners: OwnerLookup, clock: Clock
 ) -> None:
     await owners.find(Owner(ROBOT, "ns", "unknown", "u"))
     world.client.fails["get"] = ApiError(503, "ServiceUnavailable", "down")
@@ -140,7 +140,7 @@ async def test_what_may_not_be_read_is_not_there_and_what_fails_is_tried_again(
     assert world.calls.count("get robots/r") == 2
 
 
-async def test_owners_of_watched_kinds_cause_no_request(world: World, owners: Owners) -> None:
+async def test_owners_of_watched_kinds_cause_no_request(world: World, owners: OwnerLookup) -> None:
     world.put(JOBS, job())
     assert await owners.find(Owner(OwnerKind("batch", "v1", "Job"), "ns", "j", "uid-j")) is not None
     assert await owners.find(Owner(OwnerKind("batch", "v1", "Job"), "ns", "x", "uid-x")) is None
@@ -188,7 +188,7 @@ def test_jobs_at_any_depth_hear_what_lets_their_ancestor_run(world: World) -> No
     world.put(JOBS, running("one", reference("Robot", "r")))
     world.put(JOBS, running("two", reference("Job", "one", "batch/v1")))
     world.put(JOBS, running("three", reference("Job", "two", "batch/v1")))
-    part, *_ = registry.controllers(world.ctx, world.core).when_served
+    part, *_ = registry.build_controllers(world.ctx, world.core).when_served
     keys = next(watch.keys for watch in part.spec.watches if watch.resource == KINDS.workloads)
     new = admitted(owner=reference("Robot", "r"))
     heard = {str(key) for key in keys(Change("added", Key("ns", "w"), new, None))}
@@ -201,7 +201,7 @@ def test_jobs_at_any_depth_hear_what_lets_their_ancestor_run(world: World) -> No
 
 def test_owners_of_workloads_are_looked_at_when_their_kind_comes(world: World) -> None:
     world.put(KINDS.workloads, workload(), workload(name="x", owner=reference("Robot", "r")))
-    part, *_ = registry.controllers(world.ctx, world.core).when_served
+    part, *_ = registry.build_controllers(world.ctx, world.core).when_served
     assert list(part.known()) == [Key("ns", "j")]
 
 
@@ -244,7 +244,7 @@ class SetWorld(World):
         super().__init__(settings_with(integrations=(JOB, JOBSET, TRAIN_JOB)))
         self.put(JOBSETS, a_jobset())
         self.put(KINDS.workloads, admitted(owner=reference("JobSet", "set", JOBSET.api_version)))
-        self.jobs = JobController(self.ctx, JOB, Owners(self.ctx))
+        self.jobs = JobController(self.ctx, JOB, OwnerLookup(self.ctx))
 
     async def suspends(self, made: dict[str, Any]) -> bool:
         self.put(JOBS, made)
@@ -288,7 +288,7 @@ async def test_child_is_compared_with_its_owner_as_the_api_server_has_it() -> No
 async def test_jobset_of_a_trainjob_is_compared_with_the_runtime(pods: int, suspended: bool) -> None:
     world = SetWorld()
     runtime = {"template": {"spec": {"replicatedJobs": [{"name": "a", "template": a_train_template()}]}}}
-    followed = resource_followed(TRAIN_JOB, TRAIN_JOB.templates.referenced_kinds[0])
+    followed = followed_resource(TRAIN_JOB, TRAIN_JOB.templates.referenced_kinds[0])
     world.put(
         followed, {"metadata": {"name": "rt", "uid": "uid-rt", "resourceVersion": "1"}, "spec": runtime}
     )
@@ -303,7 +303,7 @@ async def test_jobset_of_a_trainjob_is_compared_with_the_runtime(pods: int, susp
     own = {"labels": {}, "resourceVersion": "2", "ownerReferences": [owner]}
     jobset["metadata"] = {**jobset["metadata"], **own}
     world.put(JOBSETS, jobset)
-    await JobController(world.ctx, JOBSET, Owners(world.ctx)).reconcile(Key("ns", "set"))
+    await JobController(world.ctx, JOBSET, OwnerLookup(world.ctx)).reconcile(Key("ns", "set"))
     assert world.get(JOBSETS, "set")["spec"]["suspend"] is suspended
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from admitq.controllers.plan import Create, Patch, Plan
+from admitq.controllers.plan import ActionPlan, Create, Patch
 from tests.unit.controllers.builders import (
     ADMISSION,
     FINISHED,
@@ -128,7 +128,7 @@ def test_b11_prebuilt_annotation_is_ignored_where_labels_identify_workloads(
 def test_a_running_job_without_its_prebuilt_workload_is_stopped_and_waits() -> None:
     plan = decided(job(RUNNING, labels=PREBUILT))
     assert told(plan) == [("Stopped", "missing workload")]
-    assert decided(job(labels=PREBUILT)) == Plan()
+    assert decided(job(labels=PREBUILT)) == ActionPlan()
 
 
 def test_a_prebuilt_workload_that_asks_for_something_else_ends() -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from admitq.controllers.plan import Plan
+from admitq.controllers.plan import ActionPlan
 from tests.unit.controllers.builders import FINISHED, NAMES, admitted, job, time, workload
 from tests.unit.controllers.job.decisions import (
     COMPLETE,
@@ -119,5 +119,5 @@ def test_missing_priority_class_does_not_prevent_a_stop(obj: dict[str, Any], don
 def test_missing_class_is_not_reported_for_ended_jobs() -> None:
     assert (
         decided(job(status=COMPLETE, labels=BY_LABEL), workload(FINISHED, metadata={"finalizers": []}))
-        == Plan()
+        == ActionPlan()
     )

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from admitq.controllers.plan import Patch, Plan
+from admitq.controllers.plan import ActionPlan, Patch
 from tests.unit.controllers.builders import NAMES, admitted, condition, condition_of, job
 from tests.unit.controllers.job.decisions import EVICTED, RUNNING, decided, written
 
@@ -30,13 +30,13 @@ def test_readiness_of_pods_is_followed(before: Any, status: dict[str, Any], afte
 
 def test_readiness_is_ignored_when_disabled() -> None:
     plan = decided(job(RUNNING, {"ready": 3}), admitted(), settings={"pods_ready": None})
-    assert plan == Plan()
+    assert plan == ActionPlan()
 
 
 def test_pods_of_an_eviction_are_not_reported() -> None:
     obj = admitted(condition("PodsReady", True, "Started"), EVICTED)
     stopping = job({**RUNNING, "suspend": True}, {"active": 1}, annotations={NAMES.stopping: "true"})
-    assert decided(stopping, obj) == Plan()
+    assert decided(stopping, obj) == ActionPlan()
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from admitq.controllers.plan import Plan
+from admitq.controllers.plan import ActionPlan
 from admitq_api.json_objects import with_value
 from tests.unit.controllers.builders import admitted, condition, condition_of, reserved, time, workload
 from tests.unit.controllers.job.decisions import decided, kinds, told, written
@@ -72,7 +72,7 @@ def test_superfluous_slices_with_quota_end_before_those_that_wait() -> None:
     assert [written(one, plan) is not one for one in (*holding, *waiting)] == [True, False, False, False]
     plan = decided(running(6), *waiting, holding[1])
     assert [written(one, plan) is not one for one in (holding[1], *waiting)] == [False, True, False]
-    assert decided(running(6), waiting[1], holding[1]) == Plan()
+    assert decided(running(6), waiting[1], holding[1]) == ActionPlan()
 
 
 @pytest.mark.parametrize("over", ["Finished", "deleted"])

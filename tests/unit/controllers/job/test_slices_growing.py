@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from admitq.controllers.plan import Plan
+from admitq.controllers.plan import ActionPlan
 from admitq.integrations.kinds.job import JOB
 from admitq_api.json_objects import FieldPath, value_at, with_value
 from tests.unit.controllers.builders import (
@@ -65,7 +65,7 @@ def test_a_job_that_grows_gets_a_slice_beside_the_one_that_runs() -> None:
 
 def test_it_is_never_stopped_for_that() -> None:
     slices = slice_("first", 3), slice_("second", 5, workload, replaces="first")
-    assert decided(running(5), *slices) == Plan()
+    assert decided(running(5), *slices) == ActionPlan()
 
 
 def test_job_that_cannot_grow_without_its_class_reports_it_and_stops_when_evicted() -> None:
@@ -78,7 +78,7 @@ def test_job_that_cannot_grow_without_its_class_reports_it_and_stops_when_evicte
 def test_it_is_not_asked_whether_pods_without_quota_are_ready() -> None:
     ready = slice_("first", 3, admitted, condition("PodsReady", True, "Started"))
     plan = decided(running(5), ready, slice_("second", 5, workload, replaces="first"))
-    assert plan == Plan()
+    assert plan == ActionPlan()
 
 
 def test_elastic_job_that_is_started_with_fewer_pods_than_it_wants_keeps_their_number() -> None:
@@ -155,7 +155,7 @@ def test_when_the_evicted_one_holds_nothing_the_other_goes_on_alone() -> None:
 
 
 def test_one_with_checks_outstanding_does_not_stop_what_runs() -> None:
-    assert decided(running(5), slice_("second", 5, reserved, replaces="first")) == Plan()
+    assert decided(running(5), slice_("second", 5, reserved, replaces="first")) == ActionPlan()
 
 
 UNMARKED = {**TEMPLATE, "metadata": {}}
@@ -182,7 +182,7 @@ def test_elastic_job_without_quota_is_stopped_when_its_workload_had_time_to_get_
     started: Any, of: dict[str, Any], seconds: float | None
 ) -> None:
     plan = decided(started(3), of)
-    assert plan.again == seconds
+    assert plan.requeue_after == seconds
     assert told(plan) == ([("Stopped", "Not admitted by cluster queue")] if seconds is None else [])
 
 

@@ -7,9 +7,9 @@ import pytest
 
 from admitq.controllers.indexes import resource_of
 from admitq.controllers.job.controller import JobController
-from admitq.controllers.job.owner_lookup import Owners
-from admitq.controllers.job.steps import decide
-from admitq.controllers.plan import Create, Patch, Plan
+from admitq.controllers.job.owner_lookup import OwnerLookup
+from admitq.controllers.job.steps import decide_job
+from admitq.controllers.plan import ActionPlan, Create, Patch
 from admitq.integrations.kinds.job import JOB
 from admitq.runtime.store import Key
 from admitq_api.json_objects import value_at
@@ -44,11 +44,11 @@ def test_a_job_that_shrinks_gives_quota_back_at_once_when_its_pods_have_ended() 
     assert (assignment["count"], assignment["resourceUsage"]) == (2, {"cpu": "2"})
 
 
-def shrinking(of_job: dict[str, Any], pods: int | None, *slices: dict[str, Any]) -> Plan:
+def shrinking(of_job: dict[str, Any], pods: int | None, *slices: dict[str, Any]) -> ActionPlan:
     """What is decided about a job that so many pods run of; None if that is not known."""
     case = case_of(of_job, *slices)
     counts = None if pods is None else {"main": pods}
-    return decide(replace(case, lookups=replace(case.lookups, running_pods=lambda _: counts)))
+    return decide_job(replace(case, lookups=replace(case.lookups, running_pods=lambda _: counts)))
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ async def test_pods_of_a_job_that_shrinks_are_counted_until_they_have_ended() ->
     world = World()
     world.put(KINDS.workloads, slice_("first", 3))
     world.put(resource_of(JOB), running(2, status={"ready": 2, "active": 2}))
-    controller = JobController(world.ctx, JOB, Owners(world.ctx))
+    controller = JobController(world.ctx, JOB, OwnerLookup(world.ctx))
 
     def size() -> int:
         return value_at(world.get(KINDS.workloads, "first"), ("spec", "podSets"))[0]["count"]

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from admitq.controllers.job.workload_slices import lets_run
+from admitq.controllers.job.workload_slices import may_children_run
 from admitq.controllers.plan import Patch
 from admitq.workloads.pod_templates import InjectedMarks
 from tests.unit.controllers.builders import (
@@ -90,7 +90,7 @@ def test_deleted_flavor_is_reported_and_waited_for() -> None:
     plan = decided(job(), obj)
     remedy = "create it, or set spec.active of Workload ns/job-j-1 to false"
     assert told(plan) == [("ErrWorkloadCompose", f"ResourceFlavor gone not found: {remedy}")]
-    assert (kinds(plan), plan.again) == ([], 1.0)
+    assert (kinds(plan), plan.requeue_after) == ([], 1.0)
 
 
 @pytest.mark.parametrize(
@@ -124,11 +124,11 @@ def test_e_job_is_not_started_when_admitted_is_stated_without_quota(obj: dict[st
 @pytest.mark.parametrize("obj", ADMITTED_ALONE.values(), ids=ADMITTED_ALONE.keys())
 def test_e_running_job_is_stopped_when_admitted_is_stated_without_quota(obj: dict[str, Any]) -> None:
     plan = decided(job({"suspend": False}, {"ready": 3}), obj)
-    assert (kinds(plan), plan.unless_admitted) == (["patch Job"], True)
+    assert (kinds(plan), plan.stops_unadmitted) == (["patch Job"], True)
     assert told(plan) == [("Stopped", "Not admitted by cluster queue")]
 
 
 @pytest.mark.parametrize("obj", ADMITTED_ALONE.values(), ids=ADMITTED_ALONE.keys())
 def test_e_child_of_a_job_does_not_run_when_admitted_is_stated_without_quota(obj: dict[str, Any]) -> None:
-    assert not lets_run([obj], elastic=False)
-    assert lets_run([admitted()], elastic=False)
+    assert not may_children_run([obj], elastic=False)
+    assert may_children_run([admitted()], elastic=False)

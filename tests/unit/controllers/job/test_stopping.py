@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from admitq.controllers.plan import Plan
+from admitq.controllers.plan import ActionPlan
 from tests.unit.controllers.builders import (
     ADMISSION,
     ADMITTED,
@@ -58,7 +58,7 @@ def test_stop_in_two_writes_is_reported_once() -> None:
     first = decided(running, admitted(EVICTED))
     assert told(first) == [("Stopped", "The ClusterQueue is stopped")]
     half = written(running, first)
-    assert decided(half, admitted(EVICTED)) == Plan()
+    assert decided(half, admitted(EVICTED)) == ActionPlan()
     half["status"] = {}
     second = decided(half, admitted(EVICTED))
     assert (kinds(second), told(second)) == (["patch Job"], [])
@@ -66,7 +66,7 @@ def test_stop_in_two_writes_is_reported_once() -> None:
 
 def test_quota_is_released_when_nothing_runs_any_more() -> None:
     obj = admitted(condition("PodsReady", True, "Started"), EVICTED, since=2)
-    assert decided(job(status={"active": 1}), obj) == Plan()
+    assert decided(job(status={"active": 1}), obj) == ActionPlan()
     released = written(obj, decided(job(), obj, now=12))
     message = "The ClusterQueue is stopped"
     assert condition_of(released, "Requeued") == ("False", "ClusterQueueStopped", message)
@@ -146,7 +146,7 @@ def test_a_job_made_from_the_copy_of_a_running_one_is_left_as_it_is() -> None:
         "spec": RUNNING_TEMPLATE["spec"],
     }
     obj = workload(spec={"podSets": [{"name": "main", "count": 3, "template": kept}]})
-    assert decided(copied, obj) == Plan()
+    assert decided(copied, obj) == ActionPlan()
 
 
 def test_what_is_not_admitted_does_not_run() -> None:

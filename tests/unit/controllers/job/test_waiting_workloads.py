@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from admitq.controllers.plan import Plan
+from admitq.controllers.plan import ActionPlan
 from tests.unit.controllers.builders import NAMES, job, reserved, workload
 from tests.unit.controllers.job.decisions import decided, kinds, told, written
 
@@ -59,7 +59,7 @@ def test_a_waiting_workload_follows_its_jobs_queue() -> None:
     labels = {NAMES.queue_name: "other"}
     obj = workload()
     assert written(obj, decided(job(labels=labels), obj))["spec"]["queueName"] == "other"
-    assert decided(job(labels=labels), reserved()) == Plan()
+    assert decided(job(labels=labels), reserved()) == ActionPlan()
 
 
 def test_where_all_jobs_are_managed_a_waiting_workload_follows_its_job_out_of_its_queue() -> None:
@@ -69,4 +69,4 @@ def test_where_all_jobs_are_managed_a_waiting_workload_follows_its_job_out_of_it
     labels = {NAMES.prebuilt_workload_name: "job-j-1"}
     adopted = workload(metadata={"labels": {NAMES.job_uid: "uid-j"}})
     known = {"workload": {"job-j-1": adopted}}
-    assert decided(job(labels=labels), adopted, settings=settings, known=known) == Plan()
+    assert decided(job(labels=labels), adopted, settings=settings, known=known) == ActionPlan()

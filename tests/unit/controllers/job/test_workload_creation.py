@@ -5,8 +5,8 @@ from typing import Any, cast
 
 import pytest
 
-from admitq.controllers.job.matching import match_of
-from admitq.controllers.plan import Count, Delete, Plan
+from admitq.controllers.job.matching import match_workload
+from admitq.controllers.plan import ActionPlan, Delete, RecordMetric
 from admitq.integrations.kinds.job import JOB
 from admitq.metrics.custom_labels import MetadataKey
 from admitq.metrics.measures.scope import MeasureScope
@@ -58,7 +58,7 @@ def test_a_suspended_job_gets_a_workload() -> None:
 @pytest.mark.parametrize("tells", [True, False])
 def test_creation_latency_of_a_workload_is_reported_by_gate(tells: bool) -> None:
     plan = decided(job(), settings={"creation_latency": tells})
-    counts = [one for one in plan.actions if isinstance(one, Count)]
+    counts = [one for one in plan.actions if isinstance(one, RecordMetric)]
     assert len(counts) == (1 if tells else 0)
     for one in counts:
         metrics = Metrics()
@@ -119,16 +119,16 @@ def test_labels_of_the_platform_are_no_part_of_a_workload() -> None:
 
 
 def test_no_workload_is_made_while_pods_of_the_job_are_left() -> None:
-    assert decided(job(status={"active": 1})) == Plan()
+    assert decided(job(status={"active": 1})) == ActionPlan()
 
 
 def test_no_workload_is_made_for_a_finished_job() -> None:
     done = {"conditions": [{"type": "Complete", "status": "True"}]}
-    assert decided(job({"suspend": False}, done)) == Plan()
+    assert decided(job({"suspend": False}, done)) == ActionPlan()
 
 
 def test_no_workload_is_made_in_a_namespace_that_ends() -> None:
-    assert decided(job(), namespace_ends=True) == Plan()
+    assert decided(job(), is_namespace_terminating=True) == ActionPlan()
 
 
 def test_a_running_job_without_workload_is_stopped() -> None:
@@ -166,7 +166,7 @@ def test_a_reserved_workload_that_does_not_match_goes_with_its_quota() -> None:
     plan = decided(job(), obj)
     assert kinds(plan) == ["delete Workload", "free Workload"]
     assert told(plan) == [("DeletedWorkload", "Deleted not matching Workload: ns/job-j-1")]
-    assert decided(job(status={"active": 1}), obj) == Plan()
+    assert decided(job(status={"active": 1}), obj) == ActionPlan()
 
 
 def test_of_two_workloads_one_stays() -> None:
@@ -205,7 +205,7 @@ def test_of_two_workloads_one_stays() -> None:
     ],
 )
 def test_a_workload_matches_what_asks_for_the_same(spec: Any, obj: dict[str, Any], same: bool) -> None:
-    assert (match_of(case_of(job(spec), obj)).workload is not None) is same
+    assert (match_workload(case_of(job(spec), obj)).workload is not None) is same
 
 
 WITHOUT_PODS = replace(
@@ -219,11 +219,15 @@ NO_PODS = "spec.roles: Required value: describes no pods; a Workload needs at le
 
 def test_d24_job_without_podsets_is_refused_with_a_reason_that_names_the_field() -> None:
     plan = decided(job(), integration=WITHOUT_PODS)
-    assert (kinds(plan), told(plan), plan.refusal) == ([], [("ErrWorkloadCompose", NO_PODS)], NO_PODS)
+    assert (kinds(plan), told(plan), plan.quarantine_reason) == (
+        [],
+        [("ErrWorkloadCompose", NO_PODS)],
+        NO_PODS,
+    )
 
 
 def test_d24_waiting_workload_of_a_job_that_lost_its_podsets_is_deleted() -> None:
     plan = decided(job(), workload(), integration=WITHOUT_PODS)
     assert kinds(plan) == ["delete Workload", "free Workload"]
     assert ("ErrWorkloadCompose", NO_PODS) in told(plan)
-    assert plan.refusal == NO_PODS
+    assert plan.quarantine_reason == NO_PODS

@@ -9,17 +9,17 @@ import pytest
 
 from admitq.controllers import registry
 from admitq.controllers.controller_specs import WhenServed
-from admitq.controllers.json_patches import ungating
-from admitq.controllers.plan import Count
+from admitq.controllers.json_patches import gate_removal
+from admitq.controllers.plan import RecordMetric
 from admitq.controllers.pods.elastic_pods import (
     STARTED_PODS,
     ElasticPodsController,
-    admitted_slice,
-    decide,
-    granted,
-    pods_of_job,
-    slim,
-    to_ungate,
+    allowed_counts,
+    filter_pods_of_job,
+    find_admitted_slice,
+    find_pods_to_ungate,
+    remove_gates,
+    slim_elastic_pod,
 )
 from admitq.integrations.kinds.job import JOB
 from admitq.integrations.kinds.rayjob import RAY_JOB
@@ -84,7 +84,7 @@ def pod(name: str, *, gated: bool = True, podset: str = "main", **parts: Any) ->
 def test_as_many_pods_are_let_go_as_have_quota(
     pods: list[dict[str, Any]], room: Mapping[str, int], expected: list[str]
 ) -> None:
-    assert [one["metadata"]["name"] for one in to_ungate(pods, room, NAMES)] == expected
+    assert [one["metadata"]["name"] for one in find_pods_to_ungate(pods, room, NAMES)] == expected
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_as_many_pods_are_let_go_as_have_quota(
     ],
 )
 def test_only_what_is_admitted_lets_pods_go(of: dict[str, Any], expected: Mapping[str, int]) -> None:
-    assert granted(of) == expected
+    assert allowed_counts(of) == expected
 
 
 @pytest.mark.parametrize(
@@ -119,17 +119,17 @@ def test_pod_that_only_names_a_chain_does_not_count(
     of = {**OWNER, "kind": kind, **({"apiVersion": "ray.io/v1"} if kind == "RayJob" else {})}
     slices = [with_value(slice_("first", 3), ("metadata", "ownerReferences"), [of])]
     one = with_value(pod("a"), ("metadata", "ownerReferences"), owners)
-    assert pods_of_job(slices, [one], (JOB, RAY_JOB)) == ([one] if counted else [])
+    assert filter_pods_of_job(slices, [one], (JOB, RAY_JOB)) == ([one] if counted else [])
 
 
 def test_e_assignment_without_count_lets_all_pods_of_its_podset_go() -> None:
     path = ("status", "admission", "podSetAssignments", 0, "count")
-    assert granted(without_value(slice_("first", 3), path)) == {"main": 3}
+    assert allowed_counts(without_value(slice_("first", 3), path)) == {"main": 3}
 
 
 def test_c14_scaled_down_podset_lets_no_more_pods_go_than_its_lower_count() -> None:
     scaled = with_value(slice_("first", 3), ("spec", "podSets", 0, "count"), 2)
-    assert granted(scaled) == {"main": 2}
+    assert allowed_counts(scaled) == {"main": 2}
 
 
 SECOND_SLICE = slice_("second", 5, replaces="first", made=1)
@@ -152,13 +152,13 @@ SECOND_SLICE = slice_("second", 5, replaces="first", made=1)
     ],
 )
 def test_the_last_admitted_slice_counts(slices: list[dict[str, Any]], expected: str | None) -> None:
-    found = admitted_slice(slices, NAMES)
+    found = find_admitted_slice(slices, NAMES)
     assert (None if found is None else found["metadata"]["name"]) == expected
-    assert found == admitted_slice(reversed(slices), NAMES)
+    assert found == find_admitted_slice(reversed(slices), NAMES)
 
 
 def test_the_gate_is_taken_off_this_very_pod_and_no_other_gate() -> None:
-    assert ungating(pod("a"), NAMES.elastic_gate) == (
+    assert gate_removal(pod("a"), NAMES.elastic_gate) == (
         {"op": "test", "path": "/metadata/uid", "value": "uid-a"},
         {"op": "test", "path": "/spec/schedulingGates/1", "value": {"name": NAMES.elastic_gate}},
         {"op": "remove", "path": "/spec/schedulingGates/1"},
@@ -173,9 +173,9 @@ def test_a_gate_counts_from_when_the_pod_might_have_gone(made: float, seconds: f
         def gate_removed(self, *args: Any, **named: Any) -> None:
             told.append((*args, named))
 
-    plan = decide([slice_("first", 3)], [pod("a", made=made)], NAMES, at(10))
+    plan = remove_gates([slice_("first", 3)], [pod("a", made=made)], NAMES, at(10))
     for action in plan.actions:
-        if isinstance(action, Count):
+        if isinstance(action, RecordMetric):
             action.what(Metrics(), {})  # type: ignore[arg-type]
     assert told == [(NAMES.elastic_gate, "cq", seconds, {"is_group": False})]
 
@@ -192,7 +192,7 @@ def world() -> World:
 
 
 def served_by(world: World) -> WhenServed:
-    table = registry.controllers(world.ctx, world.core)
+    table = registry.build_controllers(world.ctx, world.core)
     [found] = [one for one in table.when_served if one.resource == STARTED_PODS]
     return found
 
@@ -259,21 +259,21 @@ def test_fixed_jobs_cost_no_writes_and_little_memory(world: World) -> None:
     for watch in served_by(world).spec.watches:
         for obj in (plain, workload()):
             assert list(watch.keys(Change("added", Key("ns", "a"), obj, None))) == []
-    assert set(slim(plain, NAMES)) == {"metadata"}
-    assert set(slim(pod("a"), NAMES)["spec"]) == {"schedulingGates"}
+    assert set(slim_elastic_pod(plain, NAMES)) == {"metadata"}
+    assert set(slim_elastic_pod(pod("a"), NAMES)["spec"]) == {"schedulingGates"}
 
 
 def test_pods_are_followed_once_there_is_a_slice(world: World) -> None:
     wanted = served_by(world).wanted
     assert wanted is not None
     world.put(KINDS.workloads, workload(name="plain"))
-    assert (wanted.resource, wanted.is_so()) == (KINDS.workloads, False)
+    assert (wanted.resource, wanted.is_met()) == (KINDS.workloads, False)
     world.put(KINDS.workloads, slice_("first", 2, workload))
-    assert wanted.is_so()
+    assert wanted.is_met()
 
 
 def test_where_no_job_can_be_elastic_nothing_is_watched(world: World) -> None:
     settings = settings_with(elastic_jobs=False)
     for chosen in (settings, settings_with(integrations=())):
-        table = registry.controllers(replace(world.ctx, settings=chosen), world.core)
+        table = registry.build_controllers(replace(world.ctx, settings=chosen), world.core)
         assert not any(one.resource.plural == PODS.plural for one in table.when_served)

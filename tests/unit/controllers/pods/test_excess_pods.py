@@ -5,7 +5,12 @@ from typing import Any
 import pytest
 
 from admitq.controllers.pods.elastic_pods import STARTED_PODS
-from admitq.controllers.pods.excess_pods import charged_slice, excess_pods, job_kind, kind_label
+from admitq.controllers.pods.excess_pods import (
+    find_charged_slice,
+    find_excess_pods,
+    job_kind_label,
+    kind_label,
+)
 from admitq_api.json_objects import with_value
 from tests.unit.controllers.builders import FINISHED, KINDS, NAMES, admitted, at, reserved, time, workload
 from tests.unit.controllers.job.elastic_jobs import EVICTED, slice_
@@ -82,18 +87,18 @@ ABC = [free("a", 1), free("b", 2), free("c", 3)]
 def test_excess_pods_are_those_beyond_the_reserved_count(
     slices: list[dict[str, Any]], pods: list[dict[str, Any]], expected: list[str]
 ) -> None:
-    found = excess_pods(slices, reversed(pods), NAMES, at(10))
+    found = find_excess_pods(slices, reversed(pods), NAMES, at(10))
     assert [one["metadata"]["name"] for one in found] == expected
 
 
 def test_charged_slice_is_the_one_that_takes_over() -> None:
-    found = charged_slice([slice_("first", 1), slice_("second", 3, reserved, replaces="first")], NAMES)
+    found = find_charged_slice([slice_("first", 1), slice_("second", 3, reserved, replaces="first")], NAMES)
     assert found is not None
     assert found["metadata"]["name"] == "second"
 
 
 def test_kind_of_a_job_is_that_of_the_controller_of_its_workload() -> None:
-    assert (job_kind(slice_("first", 1)), job_kind({"metadata": {}})) == ("Job.batch", "")
+    assert (job_kind_label(slice_("first", 1)), job_kind_label({"metadata": {}})) == ("Job.batch", "")
     assert kind_label("", "Pod") == "Pod"
 
 

@@ -7,13 +7,13 @@ import pytest
 
 from admitq.controllers import registry
 from admitq.controllers.controller_specs import WhenServed
-from admitq.controllers.plan import NOTHING, Delete, Patch, Plan, Tell
+from admitq.controllers.plan import NO_ACTIONS, ActionPlan, Delete, Patch, RecordEvent
 from admitq.controllers.pods.failure_recovery import (
     BY_NODE,
     PLACED_PODS,
     FailureRecoveryController,
-    PodCase,
-    decide,
+    HangingPodCase,
+    delete_hanging_pod,
     slim_node,
     slim_pod,
 )
@@ -54,8 +54,8 @@ def pod(phase: str = "Running", *, annotations: Any = OPTED_IN, **metadata: Any)
     }
 
 
-def decided(one: dict[str, Any], *, on: dict[str, Any] | None, now: float) -> Plan:
-    return decide(PodCase(one, on, NAMES, DELAY, at(now)))
+def decided(one: dict[str, Any], *, on: dict[str, Any] | None, now: float) -> ActionPlan:
+    return delete_hanging_pod(HangingPodCase(one, on, NAMES, DELAY, at(now)))
 
 
 NOTE = "Pod was still terminating 61s after its grace period, and node n is unreachable"
@@ -101,7 +101,7 @@ def test_only_pods_that_may_and_would_hang_for_ever_are_forced(
                 found.append(step.patch["status"]["phase"])
             case Delete(by_force=True):
                 found.append("deleted")
-            case Tell(type="Warning", reason="AdmitqForcefulTermination", note=note):
+            case RecordEvent(type="Warning", reason="AdmitqForcefulTermination", note=note):
                 found.append(note)
             case _:
                 pass
@@ -109,9 +109,9 @@ def test_only_pods_that_may_and_would_hang_for_ever_are_forced(
 
 
 def test_a_pod_is_looked_at_again_right_after_its_time() -> None:
-    assert decided(pod(), on=node(), now=0).again == pytest.approx(60)
-    assert decided(pod(), on=node(), now=60).again == pytest.approx(0, abs=1e-6)
-    assert decided(pod(), on=node([]), now=0) is NOTHING
+    assert decided(pod(), on=node(), now=0).requeue_after == pytest.approx(60)
+    assert decided(pod(), on=node(), now=60).requeue_after == pytest.approx(0, abs=1e-6)
+    assert decided(pod(), on=node([]), now=0) is NO_ACTIONS
 
 
 def test_force_deleted_pod_reports_its_failure_and_keeps_other_conditions() -> None:
@@ -142,7 +142,7 @@ def world() -> World:
 
 
 def served_by(world: World) -> WhenServed:
-    table = registry.controllers(world.ctx, world.core)
+    table = registry.build_controllers(world.ctx, world.core)
     [found] = [one for one in table.when_served if one.resource == PLACED_PODS]
     return found
 
@@ -215,5 +215,5 @@ def test_little_is_kept_of_nodes_and_next_to_nothing_of_pods_that_did_not_opt_in
 
 
 def test_without_the_gate_nothing_is_watched() -> None:
-    table = registry.controllers(World().ctx, World().core)
+    table = registry.build_controllers(World().ctx, World().core)
     assert not any(one.resource == PLACED_PODS for one in table.when_served)

@@ -6,7 +6,11 @@ from typing import Any
 import pytest
 
 from admitq.controllers.pods.pod_index import belongs_to, may_run
-from admitq.controllers.pods.remaining_pods import excess_of, next_list, next_look
+from admitq.controllers.pods.remaining_pods import (
+    find_excess_remaining_pods,
+    next_check_seconds,
+    next_list_seconds,
+)
 from tests.unit.controllers.builders import NAMES, TEMPLATE, admitted, at, condition, time, workload
 from tests.unit.controllers.pods.remaining_pods import (
     FIVE_PODS,
@@ -72,13 +76,13 @@ def test_pod_belongs_to_workload_that_its_annotation_or_the_uid_of_its_job_names
 @pytest.mark.parametrize(("seconds", "expected"), [(0, 1.0), (2, 1.0), (8, 4.0), (1000, 15.0)])
 def test_next_look_is_later_the_longer_pods_remain(seconds: int, expected: float) -> None:
     outlived = admitted(condition("PodsOutliveJob", True, "PodsRunning", since=100))
-    assert next_look(outlived, at(100 + seconds)) == expected
+    assert next_check_seconds(outlived, at(100 + seconds)) == expected
 
 
 @pytest.mark.parametrize(("seconds", "expected"), [(0, 15.0), (30, 15.0), (80, 40.0), (1000, 120.0)])
 def test_next_list_is_later_the_longer_pods_remain(seconds: int, expected: float) -> None:
     outlived = admitted(condition("PodsOutliveJob", True, "PodsRunning", since=100))
-    assert next_list(outlived, at(100 + seconds)) == expected
+    assert next_list_seconds(outlived, at(100 + seconds)) == expected
 
 
 @pytest.mark.parametrize(
@@ -94,7 +98,9 @@ def test_next_list_is_later_the_longer_pods_remain(seconds: int, expected: float
 def test_excess_pods_of_a_gone_job_are_the_newest_beyond_what_was_admitted(
     found: list[dict[str, Any]], expected: list[str]
 ) -> None:
-    assert [one["metadata"]["name"] for one in excess_of(admitted(), found, NAMES)] == expected
+    assert [
+        one["metadata"]["name"] for one in find_excess_remaining_pods(admitted(), found, NAMES)
+    ] == expected
 
 
 SEVERAL = {"podSets": [{"name": name, "count": 2, "template": TEMPLATE} for name in ("one", "two")]}
@@ -127,7 +133,7 @@ def test_pods_that_name_no_podset_share_the_room_that_is_left(
     ]
     given = {} if make is workload else {"admission": FOR_BOTH}
     of = make(spec=SEVERAL, **given)
-    assert [one["metadata"]["name"] for one in excess_of(of, found, NAMES)] == expected
+    assert [one["metadata"]["name"] for one in find_excess_remaining_pods(of, found, NAMES)] == expected
 
 
 REPLACING_SLICE = slice_of(admitted, "larger", "held", spec=FIVE_PODS, admission=FOR_FIVE)
@@ -148,4 +154,6 @@ def test_excess_pods_of_slices_are_those_beyond_the_one_that_is_charged(
     slices: list[dict[str, Any]], charged: dict[str, Any], expected: list[str]
 ) -> None:
     found = [aged(name, number) for number, name in enumerate("abcdef")]
-    assert [one["metadata"]["name"] for one in excess_of(charged, found, NAMES, slices)] == expected
+    assert [
+        one["metadata"]["name"] for one in find_excess_remaining_pods(charged, found, NAMES, slices)
+    ] == expected

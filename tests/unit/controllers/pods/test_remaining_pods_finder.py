@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from admitq.controllers.job.controller import JobController
-from admitq.controllers.job.owner_lookup import Owners
-from admitq.controllers.pods.remaining_pods import CONFIRMED, SHORTEST_DELAY_SECONDS, Remaining
-from admitq.controllers.pods.remaining_pods_finder import OutlivingPods
+from admitq.controllers.job.owner_lookup import OwnerLookup
+from admitq.controllers.pods.remaining_pods import SHORTEST_CHECK_SECONDS, STILL_REMAINING, RemainingPods
+from admitq.controllers.pods.remaining_pods_finder import RemainingPodsFinder
 from admitq.controllers.workload.controller import WorkloadController
 from admitq.integrations.kinds.job import JOB
 from admitq.runtime.client import Page
@@ -49,7 +49,7 @@ def pod_of(number: int) -> dict[str, Any]:
 
 
 async def test_jobs_that_go_together_share_a_list(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    outliving = OutlivingPods(world.ctx, clock=iter(range(100)).__next__)
+    outliving = RemainingPodsFinder(world.ctx, clock=iter(range(100)).__next__)
     with_pods(world, pod_of(1))
     read = world.client.list
 
@@ -58,7 +58,7 @@ async def test_jobs_that_go_together_share_a_list(world: World, monkeypatch: pyt
         return await read(*args, **selectors)
 
     monkeypatch.setattr(world.client, "list", slowly)
-    found = await asyncio.gather(*(outliving.of((named(number),)) for number in range(5)))
+    found = await asyncio.gather(*(outliving.find((named(number),)) for number in range(5)))
     named_pods = [
         {uid: [pod["metadata"]["name"] for pod in own.listed] for uid, own in one.items()} for one in found
     ]
@@ -67,7 +67,7 @@ async def test_jobs_that_go_together_share_a_list(world: World, monkeypatch: pyt
 
 
 async def test_waiting_workloads_of_a_job_without_labelled_pods_share_a_list(world: World) -> None:
-    outliving = OutlivingPods(world.ctx, clock=iter(range(100)).__next__)
+    outliving = RemainingPodsFinder(world.ctx, clock=iter(range(100)).__next__)
     with_pods(world, pod_of(1))
     owner = {**OWNER, "apiVersion": "example.com/v1", "kind": "Example"}
     waiting = [
@@ -76,21 +76,21 @@ async def test_waiting_workloads_of_a_job_without_labelled_pods_share_a_list(wor
         )
         for number in range(3)
     ]
-    assert list(await outliving.of_gone(waiting)) == ["uid-w1"]
+    assert list(await outliving.find_without_job(waiting)) == ["uid-w1"]
     assert world.calls.count(LIST) == 1
 
 
 async def test_pods_of_a_recent_list_are_taken_to_remain(world: World) -> None:
     now = [10.0]
-    outliving = OutlivingPods(world.ctx, clock=lambda: now[0])
+    outliving = RemainingPodsFinder(world.ctx, clock=lambda: now[0])
     with_pods(world, pod_of(1))
-    assert await outliving.of((named(1),))
+    assert await outliving.find((named(1),))
     world.client.api.clear()
-    now[0] += SHORTEST_DELAY_SECONDS / 2
-    assert await outliving.of((named(1),)), "the list of half a second ago shows the pod"
-    assert await outliving.of((named(2),)) == {}, "that no pods remain takes a list of its own"
-    now[0] += SHORTEST_DELAY_SECONDS
-    assert await outliving.of((named(1),)) == {}
+    now[0] += SHORTEST_CHECK_SECONDS / 2
+    assert await outliving.find((named(1),)), "the list of half a second ago shows the pod"
+    assert await outliving.find((named(2),)) == {}, "that no pods remain takes a list of its own"
+    now[0] += SHORTEST_CHECK_SECONDS
+    assert await outliving.find((named(1),)) == {}
     assert world.calls.count(LIST) == 3
 
 
@@ -99,7 +99,7 @@ def reporting(since: float = 0, **parts: Any) -> dict[str, Any]:
     return admitted(condition("PodsOutliveJob", True, "PodsRunning", "3 pods", since), **parts)
 
 
-def names_of(found: Mapping[str, Remaining]) -> Any:
+def names_of(found: Mapping[str, RemainingPods]) -> Any:
     """Names of the pods that are listed for the Workload; None if there are none."""
     return found and sorted(one["metadata"]["name"] for one in found["uid-w"].listed)
 
@@ -150,15 +150,15 @@ async def test_look_reads_one_pod_and_lists_when_it_has_ended_or_a_list_is_due(
     world: World, changed: dict[str, Any], seconds: float, calls: list[str], expected: Any
 ) -> None:
     now, world.now = [1000.0], at(100)
-    outliving = OutlivingPods(world.ctx, clock=lambda: now[0])
+    outliving = RemainingPodsFinder(world.ctx, clock=lambda: now[0])
     with_pods(world, *REMAINING.values())
-    assert names_of(await outliving.of((reporting(),))) == ["a", "b", "c"]
+    assert names_of(await outliving.find((reporting(),))) == ["a", "b", "c"]
     world.client.calls.clear()
     for name, one in changed.items():
         del world.client.api["pods", name]
         with_pods(world, *([one] if one else []))
     now[0] += seconds
-    assert names_of(await outliving.of((reporting(),))) == expected
+    assert names_of(await outliving.find((reporting(),))) == expected
     assert world.calls == calls
 
 
@@ -175,13 +175,13 @@ async def test_pod_that_probably_ends_last_is_read(
     world: World, marks: dict[str, str], expected: str
 ) -> None:
     now, world.now = [1000.0], at(100)
-    outliving = OutlivingPods(world.ctx, clock=lambda: now[0])
+    outliving = RemainingPodsFinder(world.ctx, clock=lambda: now[0])
     for name, one in REMAINING.items():
         deleted = {"deletionTimestamp": marks[name]} if name in marks else {}
         with_pods(world, {**one, "metadata": {**one["metadata"], **deleted}, "spec": {"nodeName": "n"}})
-    await outliving.of((reporting(),))
+    await outliving.find((reporting(),))
     now[0] += 10
-    assert await outliving.of((reporting(),)) == {"uid-w": CONFIRMED}
+    assert await outliving.find((reporting(),)) == {"uid-w": STILL_REMAINING}
     assert world.calls == [LIST, f"get pods/{expected}"]
 
 
@@ -210,10 +210,10 @@ async def test_pods_are_listed_at_each_look_where_one_pod_does_not_say_enough(
     world: World, workloads: list[dict[str, Any]], more: list[dict[str, Any]]
 ) -> None:
     now, world.now = [1000.0], at(100)
-    outliving = OutlivingPods(world.ctx, clock=lambda: now[0])
+    outliving = RemainingPodsFinder(world.ctx, clock=lambda: now[0])
     with_pods(world, *REMAINING.values(), *more)
     for _ in range(3):
-        assert "uid-w" in await outliving.of(workloads)
+        assert "uid-w" in await outliving.find(workloads)
         now[0] += 10
     assert world.calls == [LIST] * 3
 
@@ -223,30 +223,30 @@ async def test_pod_that_cannot_be_read_does_not_release_quota(
     world: World, status: int, calls: list[str]
 ) -> None:
     now, world.now = [1000.0], at(100)
-    outliving = OutlivingPods(world.ctx, clock=lambda: now[0])
+    outliving = RemainingPodsFinder(world.ctx, clock=lambda: now[0])
     with_pods(world, *REMAINING.values())
-    await outliving.of((reporting(),))
+    await outliving.find((reporting(),))
     world.client.calls.clear()
     world.client.fails["get"] = ApiError(status, "Forbidden" if status == 403 else "InternalError", "no")
     now[0] += 10
     if status == 403:
-        assert names_of(await outliving.of((reporting(),))) == ["a", "b", "c"]
+        assert names_of(await outliving.find((reporting(),))) == ["a", "b", "c"]
     else:
         with pytest.raises(ApiError):
-            await outliving.of((reporting(),))
+            await outliving.find((reporting(),))
     assert world.calls == calls
 
 
 async def test_remembered_pods_are_dropped_when_a_list_was_due(world: World) -> None:
     now, world.now = [1000.0], at(100)
-    outliving = OutlivingPods(world.ctx, clock=lambda: now[0])
+    outliving = RemainingPodsFinder(world.ctx, clock=lambda: now[0])
     with_pods(world, *REMAINING.values(), pod_of(1))
-    await outliving.of((reporting(),))
-    await outliving.of(OTHERS[1:2])
+    await outliving.find((reporting(),))
+    await outliving.find(OTHERS[1:2])
     known = outliving._known  # pyright: ignore[reportPrivateUsage]
     assert set(known) == {"uid-w", "uid-w1"}
     now[0] += 1000
-    await outliving.of(OTHERS[:1])
+    await outliving.find(OTHERS[:1])
     assert not outliving._known  # pyright: ignore[reportPrivateUsage]
 
 
@@ -259,7 +259,7 @@ async def test_list_that_begins_again_counts_each_pod_once(
         yield Page([REMAINING["b"]], "1", first=False)
 
     monkeypatch.setattr(world.client, "pages", pages)
-    assert names_of(await OutlivingPods(world.ctx).of((admitted(),))) == ["a", "b"]
+    assert names_of(await RemainingPodsFinder(world.ctx).find((admitted(),))) == ["a", "b"]
 
 
 @pytest.mark.parametrize("owner", [OWNER, None])
@@ -272,8 +272,8 @@ async def test_status_is_left_as_it_is_while_one_pod_is_read(
     if owner is None:
         controller, key = WorkloadController(world.ctx, world.core), WORKLOAD_KEY
     else:
-        controller, key = JobController(world.ctx, JOB, Owners(world.ctx)), JOB_KEY
-    monkeypatch.setattr(controller, "_outliving", OutlivingPods(world.ctx, clock=lambda: now[0]))
+        controller, key = JobController(world.ctx, JOB, OwnerLookup(world.ctx)), JOB_KEY
+    monkeypatch.setattr(controller, "_outliving", RemainingPodsFinder(world.ctx, clock=lambda: now[0]))
 
     async def look() -> list[str]:
         now[0] += 10
@@ -291,7 +291,7 @@ async def test_status_is_left_as_it_is_while_one_pod_is_read(
 async def test_excess_pods_are_deleted_and_counted_once(world: World) -> None:
     world.put(KINDS.workloads, admitted())
     with_pods(world, *REMAINING.values(), EXCESS)
-    controller = JobController(world.ctx, JOB, Owners(world.ctx))
+    controller = JobController(world.ctx, JOB, OwnerLookup(world.ctx))
     await controller.reconcile(JOB_KEY)
     del world.client.api["pods", "d"]
     await controller.reconcile(JOB_KEY)

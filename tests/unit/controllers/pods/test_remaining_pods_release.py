@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from admitq.controllers.indexes import group_key, resource_of
+from admitq.controllers.indexes import group_key_name, resource_of
 from admitq.controllers.job.controller import JobController
-from admitq.controllers.job.owner_lookup import Owners
+from admitq.controllers.job.owner_lookup import OwnerLookup
 from admitq.controllers.workload.controller import WorkloadController
 from admitq.integrations.kinds.job import JOB
 from admitq.integrations.kinds.mpijob import MPI_JOB
@@ -54,7 +54,7 @@ def world() -> World:
 
 
 async def reconcile_job(world: World) -> float | None:
-    return await JobController(world.ctx, JOB, Owners(world.ctx)).reconcile(JOB_KEY)
+    return await JobController(world.ctx, JOB, OwnerLookup(world.ctx)).reconcile(JOB_KEY)
 
 
 async def reconcile_workload(world: World) -> float | None:
@@ -158,7 +158,7 @@ async def test_pods_of_a_job_of_another_kind_that_was_never_admitted_are_deleted
         world.put(resource_of(MPI_JOB), with_value(going, ("metadata", "deletionTimestamp"), time(9)))
     owned = {"ownerReferences": [{"uid": "uid-j"}]}
     with_pods(world, aged("a", 1, labels={}, **owned), aged("other", 1, labels={}))
-    controller = JobController(world.ctx, MPI_JOB, Owners(world.ctx))
+    controller = JobController(world.ctx, MPI_JOB, OwnerLookup(world.ctx))
     await controller.reconcile(JOB_KEY)
     assert [call for call in world.calls if call.startswith("delete")] == ["delete pods/a"]
     assert world.told.excess == [("job-j-1", "MPIJob.kubeflow.org", 1)]
@@ -269,10 +269,10 @@ async def test_quota_of_a_finished_job_is_kept_while_its_operator_leaves_pods_ru
     ended = mpi_job({"conditions": [{"type": "Succeeded", "status": "True"}]})
     world.put(resource_of(MPI_JOB), ended)
     with_pods(world, pod(labels={}, annotations={NAMES.workload: "job-j-1"}))
-    assert await JobController(world.ctx, MPI_JOB, Owners(world.ctx)).reconcile(JOB_KEY) == 1.0
+    assert await JobController(world.ctx, MPI_JOB, OwnerLookup(world.ctx)).reconcile(JOB_KEY) == 1.0
     assert state(world) == ("PodsRunning", None)
     world.client.api.clear()
-    await JobController(world.ctx, MPI_JOB, Owners(world.ctx)).reconcile(JOB_KEY)
+    await JobController(world.ctx, MPI_JOB, OwnerLookup(world.ctx)).reconcile(JOB_KEY)
     assert state(world) == (None, "Succeeded")
 
 
@@ -294,8 +294,8 @@ async def test_group_keeps_quota_while_a_pod_runs_that_lost_its_label() -> None:
     held = admitted(owner=None, metadata={**metadata, "ownerReferences": [owner]})
     world.put(KINDS.workloads, held)
     with_pods(world, pod(uid="uid-p", labels={}))
-    controller = JobController(world.ctx, POD, Owners(world.ctx))
-    again = await controller.reconcile(Key("ns", group_key("g")))
+    controller = JobController(world.ctx, POD, OwnerLookup(world.ctx))
+    again = await controller.reconcile(Key("ns", group_key_name("g")))
     stored = world.get(KINDS.workloads, "g")
     assert again == 1.0
     assert condition_of(stored, "Finished") is None

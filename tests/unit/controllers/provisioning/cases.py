@@ -3,9 +3,9 @@
 from dataclasses import replace
 from typing import Any
 
-from admitq.controllers.plan import Patch, Plan, Tell
+from admitq.controllers.plan import ActionPlan, Patch, RecordEvent
 from admitq.controllers.provisioning.requests import request_name, template_name
-from admitq.controllers.provisioning.steps import Case, decide
+from admitq.controllers.provisioning.steps import ProvisioningCase, decide_provisioning
 from tests.unit.controllers.builders import KINDS, NAMES, after, at, condition, time
 
 NAME = "job-j-1-c-1"
@@ -50,10 +50,10 @@ def case(
     taken: tuple[dict[str, Any], ...] = (),
     config: dict[str, Any] | None = config(),  # noqa: B008 never changed
     **fields: Any,
-) -> Case:
+) -> ProvisioningCase:
     """A case; ``taken`` are requests and templates that others control."""
     everybody = {one["metadata"]["name"]: one for one in (*requests, *templates, *taken)}
-    made = Case(
+    made = ProvisioningCase(
         workload=obj,
         configs={"c": config},
         requests=requests,
@@ -69,24 +69,24 @@ def case(
     return replace(made, **fields)
 
 
-def of(plan: Plan, kind: type[Any]) -> list[Any]:
+def of(plan: ActionPlan, kind: type[Any]) -> list[Any]:
     return [action for action in plan.actions if isinstance(action, kind)]
 
 
-def told(plan: Plan) -> list[tuple[str, str, str]]:
-    return [(one.type, one.reason, one.note) for one in of(plan, Tell)]
+def told(plan: ActionPlan) -> list[tuple[str, str, str]]:
+    return [(one.type, one.reason, one.note) for one in of(plan, RecordEvent)]
 
 
-def state_after(case: Case) -> tuple[dict[str, Any], list[str]]:
+def state_after(case: ProvisioningCase) -> tuple[dict[str, Any], list[str]]:
     """What a decision says of the check, and the notes that tell of it."""
-    plan = decide(case)
+    plan = decide_provisioning(case)
     result = case.workload
     for patch in of(plan, Patch):
         for step in patch.steps:
             assert step.subresource == "status"
             result = after(result, {"status": step.patch["status"]})
     [found] = result["status"]["admissionChecks"]
-    return found, [one.note for one in of(plan, Tell)]
+    return found, [one.note for one in of(plan, RecordEvent)]
 
 
 def says(type_: str, status: bool = True, message: str = "m", since: float = 50) -> dict[str, Any]:

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from admitq.controllers.plan import Delete, Patch, Plan
-from admitq.controllers.provisioning.controller import activity
+from admitq.controllers.plan import ActionPlan, Delete, Patch
+from admitq.controllers.provisioning.controller import report_check_activity
 from admitq.controllers.provisioning.requests import request_name
-from admitq.controllers.provisioning.steps import decide
+from admitq.controllers.provisioning.steps import decide_provisioning
 from tests.unit.controllers.builders import KINDS, NAMES, admitted, at, reserved, time, workload
 from tests.unit.controllers.provisioning.cases import (
     EVICTED,
@@ -202,7 +202,7 @@ def test_check_waits_while_a_detail_of_the_answer_cannot_be_a_node_selector(
     assert wrong in state["message"]
     assert "podSetUpdates" not in state
     told = reserved(admissionChecks=[state])
-    assert decide(case(told, answered, config=wanted)).actions == ()
+    assert decide_provisioning(case(told, answered, config=wanted)).actions == ()
     corrected, _ = state_after(case(told, answered, config=config()))
     assert corrected["state"] == "Ready"
 
@@ -210,11 +210,13 @@ def test_check_waits_while_a_detail_of_the_answer_cannot_be_a_node_selector(
 @pytest.mark.parametrize("state", ["Pending", "Ready", "Retry", "Rejected"])
 def test_c17_check_without_its_config_deletes_its_requests(state: str) -> None:
     obj = reserved(admissionChecks=[check(state)])
-    plan = decide(case(obj, request(), request(attempt=2), config=None))
+    plan = decide_provisioning(case(obj, request(), request(attempt=2), config=None))
     assert [one.obj["metadata"]["name"] for one in of(plan, Delete)] == [
         request_name("job-j-1", "c", attempt) for attempt in (1, 2)
     ]
-    assert decide(case(obj, request(metadata=GOING), config=None)) == decide(case(obj, config=None))
+    assert decide_provisioning(case(obj, request(metadata=GOING), config=None)) == decide_provisioning(
+        case(obj, config=None)
+    )
 
 
 def test_c17_check_without_its_config_is_pending_with_a_message_once_its_requests_are_gone() -> None:
@@ -243,7 +245,7 @@ def test_a_check_without_its_config_is_pending(state: str) -> None:
     ids=["ready", "without-quota", "to-be-retried", "rejected", "evicted"],
 )
 def test_nothing_is_asked_for_now(obj: dict[str, Any]) -> None:
-    assert decide(case(obj)) == Plan()
+    assert decide_provisioning(case(obj)) == ActionPlan()
 
 
 PARAMETERS = {"apiGroup": NAMES.group, "kind": "ProvisioningRequestConfig", "name": "p"}
@@ -285,9 +287,9 @@ def test_a_check_says_whether_it_can_be_worked_on(
         "metadata": {"name": "c", "resourceVersion": "1", "generation": 1},
         "spec": {"parameters": parameters},
     }
-    [patch] = activity(obj, found, NAMES, KINDS, at(0)).actions
+    [patch] = report_check_activity(obj, found, NAMES, KINDS, at(0)).actions
     assert isinstance(patch, Patch)
     [active] = patch.steps[0].patch["status"]["conditions"]
     assert (active["status"], active["reason"], active["message"]) == expected
     settled = {**obj, "status": {"conditions": [active]}}
-    assert activity(settled, found, NAMES, KINDS, at(9)) == Plan()
+    assert report_check_activity(settled, found, NAMES, KINDS, at(9)) == ActionPlan()

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from admitq.controllers.provisioning.requests import asked_pod_sets, pod_set_updates, template_name
+from admitq.controllers.provisioning.requests import pod_set_updates, requested_pod_sets, template_name
 from admitq_api.json_objects import without_value
 from tests.unit.controllers.builders import reserved
 from tests.unit.controllers.provisioning.cases import (
@@ -24,7 +24,7 @@ from tests.unit.controllers.provisioning.cases import (
 def test_e_nodes_are_asked_for_all_pods_of_an_assignment_without_count() -> None:
     path = ("status", "admission", "podSetAssignments", 0, "count")
     counted = reserved()
-    [asked] = asked_pod_sets(without_value(counted, path), config(), FLAVORS.get)
+    [asked] = requested_pod_sets(without_value(counted, path), config(), FLAVORS.get)
     assert asked.count == counted["spec"]["podSets"][0]["count"]
 
 
@@ -50,7 +50,7 @@ def test_only_podsets_that_need_nodes_are_asked_for(
         admissionChecks=[check("Rejected")], admission=assigned(*counts), spec={"podSets": pod_sets}
     )
     wanted = config(managedResources=managed)
-    assert [one.name for one in asked_pod_sets(obj, wanted, FLAVORS.get)] == asked
+    assert [one.name for one in requested_pod_sets(obj, wanted, FLAVORS.get)] == asked
     if not asked:
         state, notes = state_after(case(obj, config=wanted))
         assert (state["state"], state["message"]) == ("Ready", "the provisioning request is not needed")
@@ -69,7 +69,7 @@ def test_a_template_asks_for_what_will_run() -> None:
         admission=assigned(("main", 2)),
         spec={"podSets": [pod_set("main", limited, initContainers=[container(limits=GPU)], count=3)]},
     )
-    [asked] = asked_pod_sets(obj, config(), FLAVORS.get)
+    [asked] = requested_pod_sets(obj, config(), FLAVORS.get)
     spec = asked.template["spec"]
     assert asked.count == 2
     assert spec["containers"] == [
@@ -109,7 +109,7 @@ def test_podsets_are_merged_as_the_policy_has_it(policy: str | None, pod_sets: A
     obj = reserved(
         admission=assigned(*((one["name"], one["count"]) for one in pod_sets)), spec={"podSets": pod_sets}
     )
-    found = asked_pod_sets(obj, config(podSetMergePolicy=policy), FLAVORS.get)
+    found = requested_pod_sets(obj, config(podSetMergePolicy=policy), FLAVORS.get)
     assert [(one.name, one.count) for one in found] == asked
 
 
@@ -118,7 +118,7 @@ def test_podsets_on_different_flavors_are_not_merged() -> None:
     admission["podSetAssignments"] += assigned(("b", 1), flavor="g")["podSetAssignments"]
     obj = reserved(admission=admission, spec={"podSets": [SAME, {**SAME, "name": "b"}]})
     for policy in ("IdenticalPodTemplates", "IdenticalWorkloadSchedulingRequirements"):
-        assert len(asked_pod_sets(obj, config(podSetMergePolicy=policy), FLAVORS.get)) == 2
+        assert len(requested_pod_sets(obj, config(podSetMergePolicy=policy), FLAVORS.get)) == 2
 
 
 def test_updates_are_made_for_the_podsets_of_the_request() -> None:

@@ -5,10 +5,10 @@ from typing import Any
 import orjson
 import pytest
 
-from admitq.controllers.indexes import BY_OWNER, owners
+from admitq.controllers.indexes import BY_OWNER, controller_index_values
 from admitq.controllers.provisioning.controller import ProvisioningController
 from admitq.controllers.provisioning.requests import PROVISIONING_REQUESTS
-from admitq.controllers.provisioning.watches import provisioning
+from admitq.controllers.provisioning.watches import provisioning_controller
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import POD_TEMPLATES, Resource
 from admitq.runtime.store import Change, Key, Store
@@ -25,7 +25,9 @@ TEMPLATE = f"ppt-{NAME}-main"
 def world() -> World:
     """A Workload with quota and a check, the check and its config, and an autoscaler that can be asked."""
     made = World()
-    made.stores.stores[PROVISIONING_REQUESTS] = Store(PROVISIONING_REQUESTS, indexes={BY_OWNER: owners})
+    made.stores.stores[PROVISIONING_REQUESTS] = Store(
+        PROVISIONING_REQUESTS, indexes={BY_OWNER: controller_index_values}
+    )
     parameters = {"apiGroup": NAMES.group, "kind": "ProvisioningRequestConfig", "name": "p"}
     spec = {"controllerName": NAMES.provisioning_controller, "parameters": parameters}
     made.put(KINDS.admission_checks, cluster_scoped("c", spec=spec))
@@ -111,7 +113,7 @@ def looked_at(
     obj: dict[str, Any] = new or old or {}
     key = Key(obj["metadata"].get("namespace", ""), obj["metadata"]["name"])
     change = Change("modified", key, new, None if old is None else orjson.dumps(old))
-    watches = [one for one in provisioning(world.ctx).spec.watches if one.resource == resource]
+    watches = [one for one in provisioning_controller(world.ctx).spec.watches if one.resource == resource]
     return {str(one) for watch in watches for one in watch.keys(change)}
 
 
@@ -150,4 +152,4 @@ def test_a_check_concerns_its_workloads_only_if_it_asks_for_something_else(world
 
 def test_start_includes_all_checks_and_their_workloads(world: World) -> None:
     world.put(KINDS.workloads, workload(name="unchecked"))
-    assert {str(key) for key in provisioning(world.ctx).known()} == {"c", "other", "ns/job-j-1"}
+    assert {str(key) for key in provisioning_controller(world.ctx).known()} == {"c", "other", "ns/job-j-1"}

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from admitq.controllers.plan import Create, Delete, Patch, Plan
+from admitq.controllers.plan import ActionPlan, Create, Delete, Patch
 from admitq.controllers.provisioning.requests import PROVISIONING_REQUESTS, request_name, template_name
-from admitq.controllers.provisioning.steps import decide
+from admitq.controllers.provisioning.steps import decide_provisioning
 from admitq.runtime.resources import POD_TEMPLATES
 from tests.unit.controllers.builders import FINISHED, NAMES, admitted, reserved, time, workload
 from tests.unit.controllers.provisioning.cases import (
@@ -38,7 +38,7 @@ def test_templates_come_first_then_the_request_then_the_templates_are_handed_ove
     annotations = {f"{NAMES.provisioning_annotation_prefix}size": "big", "other": "x"}
     obj = reserved(admissionChecks=[check()], metadata={"annotations": annotations})
     wanted = config(parameters={"a": "1"})
-    [created] = decide(case(obj, config=wanted)).actions
+    [created] = decide_provisioning(case(obj, config=wanted)).actions
     assert isinstance(created, Create)
     assert created.resource == POD_TEMPLATES
     owner = {**MINE, "apiVersion": NAMES.api_version}
@@ -48,7 +48,7 @@ def test_templates_come_first_then_the_request_then_the_templates_are_handed_ove
         "labels": {NAMES.managed: "true"},
         "ownerReferences": [owner],
     }
-    plan = decide(case(obj, config=wanted, templates=(template(),)))
+    plan = decide_provisioning(case(obj, config=wanted, templates=(template(),)))
     [created] = of(plan, Create)
     assert created.resource == PROVISIONING_REQUESTS
     assert created.obj == {
@@ -70,11 +70,11 @@ def test_templates_come_first_then_the_request_then_the_templates_are_handed_ove
         ("Normal", "ProvisioningRequestCreated", f'Created ProvisioningRequest: "{NAME}"'),
     ]
     made = request(spec={"parameters": {"a": "1", "size": "big"}})
-    [patch] = decide(case(obj, made, config=wanted, templates=(template(),))).actions
+    [patch] = decide_provisioning(case(obj, made, config=wanted, templates=(template(),))).actions
     assert isinstance(patch, Patch)
     [reference] = patch.steps[0].patch["metadata"]["ownerReferences"]
     assert (reference["kind"], reference["uid"]) == ("ProvisioningRequest", f"uid-{NAME}")
-    assert decide(case(obj, made, config=wanted)) == Plan()
+    assert decide_provisioning(case(obj, made, config=wanted)) == ActionPlan()
 
 
 def reset(state: str, since: float) -> dict[str, Any]:
@@ -99,12 +99,12 @@ def reset(state: str, since: float) -> dict[str, Any]:
 )
 def test_attempts_are_counted(listed: dict[str, Any], asked: dict[str, Any] | None, attempt: int) -> None:
     requests = () if asked is None else (asked,)
-    [created] = of(decide(case(reserved(admissionChecks=[listed]), *requests)), Create)
+    [created] = of(decide_provisioning(case(reserved(admissionChecks=[listed]), *requests)), Create)
     assert created.obj["metadata"]["name"] == f"ppt-job-j-1-c-{attempt}-main"
 
 
 def test_a_request_that_waits_is_not_made_twice() -> None:
-    assert decide(case(reserved(admissionChecks=[check()]), request())) == Plan()
+    assert decide_provisioning(case(reserved(admissionChecks=[check()]), request())) == ActionPlan()
 
 
 @pytest.mark.parametrize("owner", [MINE, {**MINE, "uid": "uid-former"}])
@@ -112,7 +112,7 @@ def test_a_request_is_made_anew_only_when_the_former_one_is_gone(owner: dict[str
     going = request(metadata={**GOING, "ownerReferences": [owner]})
     mine = (going,) if owner is MINE else ()
     made = case(reserved(admissionChecks=[check()]), *mine, taken=(going,))
-    assert decide(made) == Plan()
+    assert decide_provisioning(made) == ActionPlan()
 
 
 STRANGER = {"kind": "Thing", "name": "t", "uid": "uid-t", "controller": True}
@@ -136,32 +136,32 @@ STRANGER = {"kind": "Thing", "name": "t", "uid": "uid-t", "controller": True}
 )
 def test_name_of_a_foreign_object_is_reported_and_retried(taken: dict[str, Any], error: str) -> None:
     obj = reserved(admissionChecks=[check()])
-    plan = decide(case(obj, taken=(taken,)))
+    plan = decide_provisioning(case(obj, taken=(taken,)))
     assert told(plan) == [("Warning", "FailedCreate", error)]
     assert state_after(case(obj, taken=(taken,)))[0] == check(message=error)
-    assert plan.again
+    assert plan.requeue_after
 
 
 def test_a_template_that_would_go_with_a_former_request_is_deleted_and_made_anew() -> None:
     former = template(owner={**MINE, "kind": "ProvisioningRequest", "uid": "uid-former"})
     made = case(reserved(admissionChecks=[check()]), taken=(former,))
-    assert decide(made).actions == (Delete(POD_TEMPLATES, former),)
+    assert decide_provisioning(made).actions == (Delete(POD_TEMPLATES, former),)
     gone = case(reserved(admissionChecks=[check()]), taken=(template(owner=STRANGER, **GOING),))
-    assert decide(gone) == Plan(again=1.0)
+    assert decide_provisioning(gone) == ActionPlan(requeue_after=1.0)
 
 
 def test_deleted_flavor_is_reported_and_waited_for() -> None:
     obj = reserved(admissionChecks=[check()], admission=assigned(("main", 3), flavor="gone"))
-    plan = decide(case(obj))
+    plan = decide_provisioning(case(obj))
     error = f'Error creating ProvisioningRequest "{NAME}": ResourceFlavor gone not found'
     assert told(plan) == [("Warning", "FailedCreate", error)]
     assert state_after(case(obj))[0] == check(message=error)
-    assert plan.again == 10.0
+    assert plan.requeue_after == 10.0
 
 
 def test_template_that_contradicts_its_flavor_is_reported() -> None:
     spec = {"podSets": [pod_set("main", container(), nodeSelector={"pool": "mine"}, count=3)]}
-    plan = decide(case(reserved(admissionChecks=[check()], spec=spec)))
+    plan = decide_provisioning(case(reserved(admissionChecks=[check()], spec=spec)))
     [(kind, reason, note)] = told(plan)
     assert (kind, reason) == ("Warning", "FailedCreate")
     assert note.startswith(f'Error creating ProvisioningRequest "{NAME}": nodeSelector of main: pool')
@@ -180,10 +180,10 @@ def test_template_that_contradicts_its_flavor_is_reported() -> None:
 def test_request_is_released_without_need_for_nodes(
     obj: dict[str, Any], cleans_up: bool, deleted: list[str]
 ) -> None:
-    plan = decide(case(obj, request(), templates=(template(),), cleans_up=cleans_up))
+    plan = decide_provisioning(case(obj, request(), templates=(template(),), cleans_up=cleans_up))
     assert [one.obj["metadata"]["name"] for one in of(plan, Delete)] == deleted
     going = case(obj, request(metadata=GOING), templates=(template(**GOING),), cleans_up=cleans_up)
-    assert decide(going) == Plan()
+    assert decide_provisioning(going) == ActionPlan()
 
 
 @pytest.mark.parametrize(
@@ -200,7 +200,7 @@ def test_request_is_released_without_need_for_nodes(
 def test_only_the_latest_request_in_sync_is_kept(
     wanted: dict[str, Any], requests: Any, deleted: list[str]
 ) -> None:
-    plan = decide(case(reserved(admissionChecks=[check("Ready")]), *requests, config=wanted))
+    plan = decide_provisioning(case(reserved(admissionChecks=[check("Ready")]), *requests, config=wanted))
     assert [one.obj["metadata"]["name"] for one in of(plan, Delete)] == deleted
 
 
@@ -208,4 +208,4 @@ def test_an_annotation_over_a_parameter_of_the_config_is_in_sync() -> None:
     annotations = {f"{NAMES.provisioning_annotation_prefix}a": "mine"}
     obj = reserved(admissionChecks=[check()], metadata={"annotations": annotations})
     asked = request(spec={"parameters": {"a": "mine", "more": "x"}})
-    assert decide(case(obj, asked, config=config(parameters={"a": "1"}))) == Plan()
+    assert decide_provisioning(case(obj, asked, config=config(parameters={"a": "1"}))) == ActionPlan()

@@ -10,7 +10,7 @@ from admitq.controllers.queues.controllers import (
     ClusterQueueController,
     CohortController,
     LocalQueueController,
-    Pace,
+    WritePace,
     cluster_queue_patch,
     cohort_patch,
     local_queue_patch,
@@ -199,7 +199,7 @@ async def test_a_cluster_queue_is_written_at_most_once_a_second() -> None:
 
 def test_clock_set_back_delays_only_briefly() -> None:
     now = [START]
-    pace = Pace(lambda: now[0])
+    pace = WritePace(lambda: now[0])
     pace.wrote(CQ)
     now[0] -= 3600 * SECOND
     assert pace.wait(CQ) == 1.0
@@ -297,13 +297,13 @@ def test_quarantined_jobs_are_reported_by_their_queue() -> None:
         Key("ns", "c"): Key("ns", "other"),
         Key("ns", "gone"): None,
     }
-    assert {key: refused.told("batch/job", key, f"no {key.name}") for key in queues} == queues
-    assert refused.told("workload", Key("ns", "a"), "x") is None
+    assert {key: refused.update("batch/job", key, f"no {key.name}") for key in queues} == queues
+    assert refused.update("workload", Key("ns", "a"), "x") is None
     assert refused.of(queue) == [RefusedJob("Job", "a", "no a"), RefusedJob("Job", "b", "no b")]
     assert refused.of(Key("ns", "none")) == ()
     # The new name does not matter: the former one does not report it any more.
     world.put(JOBS, of_named("a", "other"))
-    assert {key: refused.told("batch/job", key, None) for key in queues} == queues
+    assert {key: refused.update("batch/job", key, None) for key in queues} == queues
     assert not any(refused.of(one) for one in queues.values() if one)
 
 
@@ -321,9 +321,9 @@ async def test_local_queue_reports_refused_jobs_until_some_time_after_the_last()
     async def told(*names: str, seconds: float = 10) -> Any:
         world.now += int(seconds * SECOND)
         for name in ("a", "b"):
-            refused.told("batch/job", Key("ns", name), None)
+            refused.update("batch/job", Key("ns", name), None)
         for name in names:
-            refused.told("batch/job", Key("ns", name), f"no {name}")
+            refused.update("batch/job", Key("ns", name), f"no {name}")
         again = await controller.reconcile(queue)
         return again, condition_of(world.get(KINDS.local_queues, "lq"), "JobsRefused")
 

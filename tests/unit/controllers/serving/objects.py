@@ -3,8 +3,8 @@
 from typing import Any
 
 from admitq.controllers.job.case import Lookups
-from admitq.controllers.plan import Count, Patch, Plan
-from admitq.controllers.serving.decision import ServingCase, decide
+from admitq.controllers.plan import ActionPlan, Patch, RecordMetric
+from admitq.controllers.serving.decision import ServingCase, decide_serving
 from admitq.integrations.base import Integration
 from admitq.integrations.kinds.pod import POD
 from admitq.integrations.kinds.statefulset import STATEFUL_SET
@@ -108,7 +108,7 @@ def decided(
     classes: Any = None,
     others: Any = (),
     **fields: Any,
-) -> Plan:
+) -> ActionPlan:
     """What is decided where these Workloads say that they were made for the object, and others do not."""
     assert kind.serving is not None
     by_name = {one["metadata"]["name"]: one for one in (*workloads, *others)}
@@ -132,11 +132,11 @@ def decided(
         lookups=lookups,
         **fields,
     )
-    return decide(case)
+    return decide_serving(case)
 
 
-def only_patch(plan: Plan) -> Any:
-    (action,) = (one for one in plan.actions if not isinstance(one, Count))
+def only_patch(plan: ActionPlan) -> Any:
+    (action,) = (one for one in plan.actions if not isinstance(one, RecordMetric))
     assert isinstance(action, Patch)
     return action.steps[0].patch
 

@@ -5,7 +5,7 @@ from typing import Any
 import orjson
 import pytest
 
-from admitq.controllers.plan import Create, Tell
+from admitq.controllers.plan import Create, RecordEvent
 from admitq.controllers.serving.controller import ServingController
 from admitq.integrations.kinds.statefulset import STATEFUL_SET
 from admitq.runtime.store import Change, Key
@@ -101,11 +101,11 @@ def test_b11_workload_under_the_older_name_with_other_podsets_is_left_alone(
 ) -> None:
     found = with_podset(older(OF_POD), **changes)
     plan = decided(stateful_set(), *([found] if noted else []), pods=[pod()], others=[found])
-    [refusal, event] = [one for one in plan.actions if isinstance(one, Tell)]
+    [refusal, event] = [one for one in plan.actions if isinstance(one, RecordEvent)]
     note = f"Workload {found['metadata']['name']} {NOT_ADOPTED}"
     assert (refusal.reason, refusal.note) == ("ErrWorkloadCompose", note)
     assert event.reason == "CreatedWorkload"
-    [made] = [one for one in plan.actions if not isinstance(one, Tell)]
+    [made] = [one for one in plan.actions if not isinstance(one, RecordEvent)]
     assert isinstance(made, Create)
     assert made.obj["metadata"]["name"] == NAME
 
@@ -123,8 +123,8 @@ def test_free_workload_of_the_name_of_a_group_with_other_podsets_is_reported_and
     found = with_value(with_podset(older(), count=30), ("metadata", "name"), NAME)
     plan = decided(stateful_set(), *([found] if noted else []), pods=[pod()], others=[found])
     [event] = plan.actions
-    assert isinstance(event, Tell)
-    assert (event.reason, event.note, plan.again) == (
+    assert isinstance(event, RecordEvent)
+    assert (event.reason, event.note, plan.requeue_after) == (
         "ErrWorkloadCompose",
         f"Workload {NAME} {NOT_ADOPTED}",
         5.0,
@@ -155,9 +155,9 @@ def test_e_stateful_set_reports_and_retries_while_its_name_belongs_to_another_wo
     theirs = with_value(workload(), ("metadata", "name"), NAME)
     plan = decided(job, others=[theirs], pods=[pod()])
     [event] = plan.actions
-    assert isinstance(event, Tell)
+    assert isinstance(event, RecordEvent)
     note = f"Workload {NAME} exists already and belongs to something else"
-    assert (event.reason, event.note, plan.again) == ("ErrWorkloadCompose", note, 5.0)
+    assert (event.reason, event.note, plan.requeue_after) == ("ErrWorkloadCompose", note, 5.0)
 
 
 def test_e_stateful_set_is_reconciled_when_its_workload_loses_its_annotations() -> None:

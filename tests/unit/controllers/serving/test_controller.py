@@ -78,7 +78,7 @@ async def test_terminating_namespace_is_not_reported() -> None:
 def test_stores_of_all_kinds_give_the_owner_relations() -> None:
     """Through jobs of any kind, others hear of the admission of an ancestor."""
     world = World(settings_with(integrations=load_integrations()))
-    table = registry.controllers(world.ctx, world.core)
+    table = registry.build_controllers(world.ctx, world.core)
     kinds = {resource_of(one) for one in load_integrations()}
     stores = {one.resource: one.indexes for one in table.when_served if one.resource in kinds}
     assert {PODS, STATEFUL_SETS} < stores.keys()

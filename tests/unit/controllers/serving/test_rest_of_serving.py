@@ -12,10 +12,10 @@ import pytest
 
 from admitq.controllers.job import members
 from admitq.controllers.job.case import JobCase
-from admitq.controllers.job.steps import decide
-from admitq.controllers.plan import Plan
+from admitq.controllers.job.steps import decide_job
+from admitq.controllers.plan import ActionPlan
 from admitq.controllers.serving.decision import ServingCase
-from admitq.controllers.serving.decision import decide as decide_serving
+from admitq.controllers.serving.decision import decide_job as decide_serving
 from admitq.integrations.base import CompositionOptions, Integration, RuleContext
 from admitq.integrations.families.pods import has_ended, has_gate
 from admitq.integrations.kinds.leaderworkerset import LEADER_WORKER_SET
@@ -93,13 +93,15 @@ class Place(rest.Place):
             # A Workload created for future pods is settled by its creator.
             return replace(case, workloads=())
         if case.group:
-            found = members.workload_of(case.job, self.workloads.get(case.group), NAMES, validate=True)
+            found = members.find_group_workload(
+                case.job, self.workloads.get(case.group), NAMES, validate=True
+            )
             return replace(case, workloads=() if found is None else (found,))
         return replace(
             case, workloads=tuple(one for one in case.workloads if is_controlled_by(one, case.objects[0]))
         )
 
-    def decisions(self) -> Iterator[Plan]:
+    def decisions(self) -> Iterator[ActionPlan]:
         integration, server = self.serves.integration, self.server()
         assert integration.serving is not None
         yield decide_serving(
@@ -118,7 +120,7 @@ class Place(rest.Place):
         )
         for job in sorted({self._job_of(one) for one in self.objects.values()}):
             self.looked_at = job
-            yield decide(self.case())
+            yield decide_job(self.case())
         for name in list(self.workloads):
             if (workload := self.workloads.get(name)) is not None:
                 yield self.decided(workload)

@@ -4,7 +4,15 @@ from typing import Any
 
 import pytest
 
-from admitq.controllers.plan import Count, Create, Delete, Patch, Plan, RemoveFinalizer, Tell
+from admitq.controllers.plan import (
+    ActionPlan,
+    Create,
+    Delete,
+    Patch,
+    RecordEvent,
+    RecordMetric,
+    RemoveFinalizer,
+)
 from admitq.integrations.workload_names import create_workload_name
 from tests.unit.controllers.builders import (
     NAMES,
@@ -30,7 +38,7 @@ from tests.unit.controllers.serving.objects import (
 def test_a_workload_is_made_for_all_replicas_before_there_are_pods() -> None:
     made, told = decided(stateful_set()).actions
     assert isinstance(made, Create)
-    assert isinstance(told, Tell)
+    assert isinstance(told, RecordEvent)
     metadata: Any = made.obj["metadata"]
     assert metadata["name"] == NAME
     assert metadata["annotations"] == {
@@ -164,7 +172,7 @@ def test_pods_that_make_room_for_a_new_revision_are_let_go(
     assert isinstance(write, Patch)
     gates = {"spec": {"schedulingGates": [{"name": "example.com/own"}]}}
     assert (write.steps[0].patch == gates) is let_go
-    assert [isinstance(count, Count) for count in counts] == [True, True] * let_go
+    assert [isinstance(count, RecordMetric) for count in counts] == [True, True] * let_go
 
 
 def test_a_priority_class_that_changes_is_followed_with_quota_too() -> None:
@@ -176,11 +184,11 @@ def test_a_priority_class_that_changes_is_followed_with_quota_too() -> None:
     assert isinstance(write, Patch)
     spec = write.steps[0].patch["spec"]
     assert (spec["priority"], spec["priorityClassRef"]["name"]) == (9, "high")
-    assert isinstance(event, Tell)
+    assert isinstance(event, RecordEvent)
     note = f"Updated workload priority class: ns/{NAME}"
     assert (event.regarding, event.reason, event.note) == (job, "UpdatedWorkload", note)
     (warned,) = decided(job, made).actions
-    assert isinstance(warned, Tell)
+    assert isinstance(warned, RecordEvent)
     assert warned.reason == "WorkloadPriorityClassNotFound"
 
 
@@ -193,8 +201,8 @@ def test_what_has_quota_from_before_ends_though_its_object_is_managed_no_more(le
     going = of_set(workload(metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"}), job)
     [freed] = decided(job, going, **fields).actions
     assert isinstance(freed, RemoveFinalizer)
-    assert decided(job, of_set(workload(), job), **fields) == Plan()
-    assert decided(job, **fields) == Plan()
+    assert decided(job, of_set(workload(), job), **fields) == ActionPlan()
+    assert decided(job, **fields) == ActionPlan()
 
 
 def test_no_class_that_is_not_there_keeps_quota_from_being_given_back() -> None:

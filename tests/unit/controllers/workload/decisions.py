@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from admitq.controllers.plan import Patch, Plan, Tell
+from admitq.controllers.plan import ActionPlan, Patch, RecordEvent
 from admitq.controllers.workload.steps import decide_workload
 from tests.unit.controllers.builders import QUEUED, after, at, cluster_queue, condition, settings_with, time
 
@@ -12,12 +12,12 @@ AWAITED = condition("PodsReady", False, "WaitForStart", "Not all pods are ready 
 NOT_ADMITTED = condition("Admitted", False, "NoReservation", "The workload has no reservation")
 
 
-def decided(obj: dict[str, Any], now: float = 0, **world: Any) -> Plan:
+def decided(obj: dict[str, Any], now: float = 0, **world: Any) -> ActionPlan:
     settings = world.pop("settings", {})
     return decide_workload(obj, replace(QUEUED, settings=settings_with(**settings), **world), at(now))
 
 
-def written(obj: dict[str, Any], plan: Plan) -> dict[str, Any]:
+def written(obj: dict[str, Any], plan: ActionPlan) -> dict[str, Any]:
     """The Workload as the plan's patches leave it."""
     result = obj
     for action in plan.actions:
@@ -28,8 +28,8 @@ def written(obj: dict[str, Any], plan: Plan) -> dict[str, Any]:
     return result
 
 
-def told(plan: Plan) -> list[tuple[str, str, str]]:
-    return [(one.type, one.reason, one.note) for one in plan.actions if isinstance(one, Tell)]
+def told(plan: ActionPlan) -> list[tuple[str, str, str]]:
+    return [(one.type, one.reason, one.note) for one in plan.actions if isinstance(one, RecordEvent)]
 
 
 def settled(obj: dict[str, Any], now: float = 0, **world: Any) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from admitq.controllers.plan import Delete, Patch, Plan, RemoveFinalizer, Tell
+from admitq.controllers.plan import ActionPlan, Delete, Patch, RecordEvent, RemoveFinalizer
 from admitq_api.conditions import SECOND
 from tests.unit.controllers.builders import (
     FINISHED,
@@ -66,22 +66,22 @@ def test_workload_of_a_deleted_kind_is_finished_and_released() -> None:
 def test_a_finished_workload_is_kept_for_its_retention_and_then_deleted() -> None:
     retention = {"settings": {"after_finished": 3600 * SECOND}}
     obj = workload(FINISHED)
-    assert decided(obj, now=600, **retention) == Plan(again=3000.0)
+    assert decided(obj, now=600, **retention) == ActionPlan(requeue_after=3000.0)
     removed, deleted, tell = decided(obj, now=3600, **retention).actions
     assert (removed, deleted) == (RemoveFinalizer(KINDS.workloads, obj), Delete(KINDS.workloads, obj))
-    assert isinstance(tell, Tell)
+    assert isinstance(tell, RecordEvent)
     assert tell.note == "Deleted finished workload due to elapsed retention"
 
 
 def test_an_orphan_has_its_retention_too() -> None:
     obj = workload(FINISHED, owner=None, metadata={**LABELLED, "finalizers": []})
-    assert decided(obj, now=0, settings={"after_finished": 60 * SECOND}) == Plan(again=60.0)
+    assert decided(obj, now=0, settings={"after_finished": 60 * SECOND}) == ActionPlan(requeue_after=60.0)
     plan = decided(obj, now=0, settings={"after_finished": 0})
     assert Delete(KINDS.workloads, obj) in plan.actions
 
 
 def test_a_finished_workload_is_kept_without_a_retention() -> None:
-    assert decided(workload(FINISHED), now=10**6) == Plan()
+    assert decided(workload(FINISHED), now=10**6) == ActionPlan()
 
 
 @pytest.mark.parametrize("obj", [workload(FINISHED, spec={"active": False}), workload(FINISHED)])
@@ -105,7 +105,7 @@ def test_a_slice_that_got_its_quota_ends_the_one_that_it_replaces(by: Callable[.
 
 def test_slice_that_ended_another_goes_on_with_its_own_steps_at_once() -> None:
     larger, original = reserved(), admitted(name="original")
-    assert decided(larger, original=original).again == 0
+    assert decided(larger, original=original).requeue_after == 0
     over = written(original, decided(larger, original=original))
     assert condition_of(written(larger, decided(larger, original=over)), "Admitted")[:2] == (
         "True",

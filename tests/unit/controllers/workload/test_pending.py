@@ -4,15 +4,15 @@ from typing import Any
 
 import pytest
 
-from admitq.controllers.plan import Plan
+from admitq.controllers.plan import ActionPlan
 from admitq.translate.messages import Explanation
 from tests.unit.controllers.builders import NAMES, condition, condition_of, local_queue, time, workload
 from tests.unit.controllers.workload.decisions import NOT_ADMITTED, decided, settled, told, written
 
 
 def test_a_new_workload_in_a_working_queue_costs_no_write() -> None:
-    assert decided(workload()) == Plan(again=2.0)
-    assert decided(workload(), now=2) == Plan()
+    assert decided(workload()) == ActionPlan(requeue_after=2.0)
+    assert decided(workload(), now=2) == ActionPlan()
 
 
 def test_bypassed_workload_has_a_reason_from_the_first_report() -> None:

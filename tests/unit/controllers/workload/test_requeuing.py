@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from admitq.controllers.plan import Plan
-from admitq.workloads.transitions import StatusTransition
+from admitq.controllers.plan import ActionPlan
+from admitq.workloads.transitions import Transition
 from admitq_api.conditions import ConditionType
 from tests.unit.controllers.builders import (
     ADMISSION,
@@ -25,7 +25,7 @@ def test_a_backoff_is_waited_for_and_then_over(reason: str) -> None:
     obj = workload(
         condition("Requeued", False, reason, "m"), requeueState={"count": 1, "requeueAt": time(60)}
     )
-    assert decided(obj, now=20) == Plan(again=40.0)
+    assert decided(obj, now=20) == ActionPlan(requeue_after=40.0)
     back = written(obj, decided(obj, now=60))
     assert condition_of(back, "Requeued") == (
         "True",
@@ -45,7 +45,7 @@ def test_a_retry_without_a_time_comes_back_at_once() -> None:
 def test_a5_backoff_ends_at_its_time_while_quota_is_held(reason: str, former: list[dict[str, Any]]) -> None:
     state = {"count": 1, "requeueAt": time(60)}
     obj = admitted(AWAITED, condition("Evicted", True, reason, "m", since=5), *former, requeueState=state)
-    assert decided(obj, now=20) == Plan(again=40.0)
+    assert decided(obj, now=20) == ActionPlan(requeue_after=40.0)
     back = settled(obj, now=60)
     assert condition_of(back, "Requeued") == BACK
     assert back["status"]["conditions"][-1]["lastTransitionTime"] == time(60)

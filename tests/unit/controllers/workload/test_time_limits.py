@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from admitq.controllers.plan import Plan
+from admitq.controllers.plan import ActionPlan
 from admitq_api.conditions import SECOND
 from tests.unit.controllers.builders import (
     ADMITTED,
@@ -65,11 +65,11 @@ def test_a3_execution_is_added_up_where_another_program_ended_the_admission() ->
     ],
 )
 def test_pods_have_their_time_to_become_ready(ready: list[dict[str, Any]], again: float | None) -> None:
-    assert decided(admitted(*ready), now=10) == Plan(again=again)
+    assert decided(admitted(*ready), now=10) == ActionPlan(requeue_after=again)
 
 
 def test_nothing_waits_for_pods_when_disabled() -> None:
-    assert decided(admitted(), now=10_000, settings={"pods_ready": None}) == Plan()
+    assert decided(admitted(), now=10_000, settings={"pods_ready": None}) == ActionPlan()
 
 
 @pytest.mark.parametrize(
@@ -94,11 +94,11 @@ def test_pods_that_are_not_ready_in_time_cost_the_admission(ready: dict[str, Any
 
 def test_pods_that_became_ready_during_an_outage_have_time_to_be_observed() -> None:
     obj = admitted(condition("PodsReady", False, "WaitForStart"))
-    assert decided(obj, now=1010, acting_since=at(1000)) == Plan(again=20.0)
+    assert decided(obj, now=1010, acting_since=at(1000)) == ActionPlan(requeue_after=20.0)
     late = written(obj, decided(obj, now=1030, acting_since=at(1000)))
     assert (condition_of(late, "Evicted") or ("",))[:2] == ("True", "PodsReadyTimeout")
     quick = {"pods_ready": replace(POLICY, timeout=2 * SECOND)}
-    assert decided(obj, now=1000, acting_since=at(1000), settings=quick) == Plan(again=2.0)
+    assert decided(obj, now=1000, acting_since=at(1000), settings=quick) == ActionPlan(requeue_after=2.0)
 
 
 def test_too_many_returns_end_in_a_deactivation() -> None:
@@ -124,7 +124,7 @@ def test_an_execution_has_its_time_counting_what_was_used_before() -> None:
     ready = condition("PodsReady", True, "Started")
     spec = {"maximumExecutionTimeSeconds": 100}
     obj = admitted(ready, spec=spec, accumulatedPastExecutionTimeSeconds=40)
-    assert decided(obj, now=10) == Plan(again=50.0)
+    assert decided(obj, now=10) == ActionPlan(requeue_after=50.0)
     plan = decided(obj, now=60)
     over = written(obj, plan)
     assert condition_of(over, "DeactivationTarget") == (
