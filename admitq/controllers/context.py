@@ -1,6 +1,6 @@
-"""What controllers are given: where to read, where to write, whom to tell.
+"""What all controllers share: stores to read, a client to write, events and metrics to record.
 
-Protocols stand for what other parts implement, so that a controller can be tried on plain stand-ins.
+Protocols describe what other packages implement, so that tests can use simple fakes.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,19 +22,19 @@ Clock = Callable[[], Instant]
 
 
 class WatchedStores(Protocol):
-    """Where objects are read: the stores that watches fill, one a resource."""
+    """The stores that watches fill, one for each resource."""
 
     def of(self, resource: Resource) -> Store:
-        """The store of a resource that is watched."""
+        """Return the store of a resource that is always watched."""
         ...
 
     def find(self, resource: Resource) -> Store | None:
-        """The store of a resource that may not be watched; None if it is not."""
+        """Return the store of a resource; None while it is not watched."""
         ...
 
 
 class EventRecorder(Protocol):
-    """Where Kubernetes events go. Never raises, never waits."""
+    """Records Kubernetes events. Never raises and never blocks."""
 
     def event(
         self,
@@ -45,27 +45,27 @@ class EventRecorder(Protocol):
         action: str | None = None,
         related: dict[str, Any] | None = None,
     ) -> None:
-        """Record that something happened to an object."""
+        """Record an event about an object."""
         ...
 
 
 class JobMetrics(Protocol):
-    """Where it is counted what happened. Durations are seconds; Workloads are given as they were written."""
+    """Metrics about jobs and pods. Durations are seconds; Workloads are raw objects as last written."""
 
     def workload_created(self, job_kind: str, seconds: float, queue: ObjectKey) -> None:
-        """A Workload was created so long after its job (of generation 1), for a LocalQueue."""
+        """Record the time between the creations of a job (generation 1) and its Workload, by LocalQueue."""
         ...
 
     def gate_removed(self, gate: str, cluster_queue: str, seconds: float, *, is_group: bool) -> None:
-        """A scheduling gate was taken off a pod that it held for so long after it might have gone."""
+        """Record how long a scheduling gate held a pod after the gate could have been removed."""
         ...
 
     def excess_pods(self, workload: Mapping[str, Any], job_kind: str, number: int) -> None:
-        """So many pods of a job ran, or might have run, beyond what is reserved for its Workload."""
+        """Count pods of a job that ran, or could run, without quota reserved for its Workload."""
         ...
 
     def pod_forcefully_deleted(self) -> None:
-        """A pod on a node that cannot be reached was deleted by force."""
+        """Count a pod on an unreachable node that was force-deleted."""
         ...
 
 
@@ -85,19 +85,19 @@ class QueueMetrics(Protocol):
         ...
 
     def forget_cohort(self, name: str) -> None:
-        """Drop the series of a cohort that has no object and is not named any more."""
+        """Remove the series of a cohort that has no object and that no object names."""
         ...
 
 
 class CoreView(Protocol):
-    """What controllers may ask of the admission core."""
+    """What controllers may ask the admission core."""
 
     def cluster_queue_status(self, name: str) -> ClusterQueueStatus | None:
-        """The numbers of a ClusterQueue; None if the core does not know it."""
+        """Return the status of a ClusterQueue; None if the core does not know the ClusterQueue."""
         ...
 
     def local_queue_status(self, key: ObjectKey) -> LocalQueueStatus | None:
-        """The numbers of a LocalQueue; None if the core does not know it."""
+        """Return the status of a LocalQueue; None if the core does not know the LocalQueue."""
         ...
 
     def cluster_queue_has_reservations(self, name: str) -> bool:
@@ -105,28 +105,29 @@ class CoreView(Protocol):
         ...
 
     def cohort_status(self, name: str) -> CohortStatus | None:
-        """The numbers of a cohort, with or without an object; None if nothing speaks of it."""
+        """Return the status of a cohort, with or without an object; None if no object names the cohort."""
         ...
 
     def parked_refusal(self, key: ObjectKey) -> Refusal | None:
-        """Why a waiting workload was last refused, itself or in the person of an equal one."""
+        """Return why the core last refused a pending workload, or one with its scheduling key."""
         ...
 
     def is_bypassed(self, key: ObjectKey) -> bool:
-        """Whether a waiting workload is parked because an equal one was refused, untried itself."""
+        """Whether a pending workload is parked without an attempt, because one with its key was refused."""
         ...
 
     def admissibility(self, key: ObjectKey) -> Refusal | None:
-        """Why a workload would be refused whatever quota there is; None if nothing is known."""
+        """Return why a workload would be refused whatever quota is free; None if no such reason is known."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """All that controllers share.
+    """What all controllers share.
 
-    ``observed`` takes the answer to a write of ours into the store, and so to everybody who watches it,
-    without waiting for the watch.
+    ``observe_write`` puts the answer to a write into the store. All subscribers of the store see the answer
+    at
+    once, without waiting for the watch.
     """
 
     client: Client

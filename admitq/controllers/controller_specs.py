@@ -1,4 +1,4 @@
-"""How controllers say what they are: records, which whoever runs them goes by."""
+"""Records that describe controllers to the process that runs them: their watches and workers."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -16,9 +16,9 @@ def _never(_: Change) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """A resource, and the keys that a change of one of its objects makes a controller look at.
+    """A resource, and a function that maps a change of one of its objects to keys to reconcile.
 
-    Keys of an ``urgent`` change come before all others in the controller's queue.
+    The work queue of the controller hands out keys of an ``urgent`` change before all others.
     """
 
     resource: Resource
@@ -28,9 +28,9 @@ class Watch:
 
 @dataclass(frozen=True, slots=True)
 class ControllerSpec:
-    """One controller: its reconcile function, its watches, its numbers of workers.
+    """A controller: its reconcile function, its watches, and its numbers of workers.
 
-    ``urgent_workers`` work on keys of urgent changes alone.
+    ``urgent_workers`` handle keys of urgent changes only.
     """
 
     name: str
@@ -46,7 +46,7 @@ def _none() -> Iterable[Key]:
 
 @dataclass(frozen=True, slots=True)
 class FollowedResource:
-    """A resource that is read for one controller alone, and what is kept of its objects."""
+    """A resource that is watched for one controller only, with a transform of its objects."""
 
     resource: Resource
     transform: Transform | None = None
@@ -54,7 +54,10 @@ class FollowedResource:
 
 @dataclass(frozen=True, slots=True)
 class StartCondition:
-    """What makes a controller needed at all: something that changes of an always watched resource bring."""
+    """A condition that must hold before a controller watches anything.
+
+    Changes of ``resource``, which is always watched, can make the condition true.
+    """
 
     resource: Resource
     is_met: Callable[[], bool]
@@ -62,13 +65,15 @@ class StartCondition:
 
 @dataclass(frozen=True, slots=True)
 class WhenServed:
-    """A controller of a resource that a cluster may lack: it runs while the API server serves that.
+    """A controller of a resource that a cluster may lack. It runs while the API server serves the resource.
 
-    ``indexes`` are those of the resource's store, which must be there for as long as the watches of ``spec``
-    are told of changes. ``known`` gives keys to look at when it begins, beside those of the resource.
-    ``follows`` are resources that are read for it alone; one that is not served has no objects.
-    ``label_selector`` and ``field_selector`` tell which objects are watched, ``transform`` what is kept of
-    each. With ``wanted`` nothing is watched before it is so.
+    ``indexes`` are those of the resource's store, which exists as long as the watches of ``spec`` run.
+    ``known``
+    returns keys to reconcile at the start, besides those of the resource. ``follows`` are resources that are
+    watched for this controller only; one that is not served has no objects. ``label_selector`` and
+    ``field_selector`` select the objects to watch. ``transform`` reduces each object to what the store keeps.
+    With
+    a ``start_condition``, nothing is watched before the condition holds.
     """
 
     resource: Resource

@@ -1,4 +1,4 @@
-"""Objects that may not go while others use them: our finalizer, put on and taken off."""
+"""The finalizer that keeps an object from being deleted while other objects use it."""
 
 from collections.abc import Callable
 
@@ -13,9 +13,11 @@ from admitq_api.json_objects import JsonObject, value_at
 def sync_in_use_finalizer(
     resource: Resource, obj: JsonObject, finalizer: str, *, in_use: bool
 ) -> ActionPlan | None:
-    """Put the finalizer on what lacks it, take it off what is to go and is not used; None if it is right.
+    """Return the plan that adds or removes the finalizer; None if the object is as it should be.
 
-    The webhook puts it on when the object is created; this is for objects that were there before.
+    The finalizer is added to objects that lack it, and removed from deleted objects that are no longer used.
+    The
+    webhook adds it at creation. This function covers objects that were created without the webhook.
     """
     held = has_finalizer(obj, finalizer)
     if "deletionTimestamp" in obj["metadata"]:
@@ -27,7 +29,7 @@ def sync_in_use_finalizer(
 
 
 class InUseProtectionController:
-    """Keeps objects of one cluster-scoped kind from going while they are used."""
+    """Protects the objects of one cluster-scoped kind from deletion while they are in use."""
 
     def __init__(self, ctx: Context, resource: Resource, is_in_use: Callable[[str], bool]) -> None:
         self._ctx = ctx
@@ -35,7 +37,7 @@ class InUseProtectionController:
         self._is_in_use = is_in_use
 
     async def reconcile(self, key: Key) -> float | None:
-        """Look at one object."""
+        """Add or remove the finalizer of one object."""
         obj = self._ctx.stores.of(self._resource).get("", key.name)
         if obj is None:
             return None

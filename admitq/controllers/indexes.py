@@ -1,4 +1,4 @@
-"""By what objects are found: indexes of the stores, so that no event makes anybody look through all."""
+"""Indexes of the stores, so that an event never makes a controller search all objects."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
@@ -35,24 +35,30 @@ def resource_of(integration: Integration) -> Resource:
 
 
 def followed_resource(integration: Integration, followed: ReferencedKind) -> Resource:
-    """A kind that jobs of another kind refer to as a resource, held for their sake alone."""
+    """Return the resource of a kind that jobs refer to, with a store of its own for these jobs."""
     group, version, kind = followed.kind
     view = f"followed by {integration.plural}"
     return Resource(group, version, followed.plural, kind, namespaced=followed.namespaced, view=view)
 
 
 def reference_index_value(kind: OwnerKind, namespace: str, name: str) -> str:
-    """How an object that jobs refer to is called in the index of jobs; no namespace where it has none."""
+    """Return the index value of an object that jobs refer to.
+
+    The namespace is empty for cluster-scoped kinds.
+    """
     return f"{kind.kind}.{kind.group}/{namespace}/{name}"
 
 
 def owner_index_value(group: str, kind: str, namespace: str, name: str) -> str:
-    """How an owner is called in indexes: by kind and name, for those of a deleted one are looked for too."""
+    """Return the index value of an owner, by kind and name.
+
+    It has no UID, so that deleted owners are found too.
+    """
     return f"{kind}.{group}/{namespace}/{name}"
 
 
 def owner_keys(values: Iterable[str], group: str, kind: str) -> Iterator[Key]:
-    """The owners of one kind among those that an index knows."""
+    """Yield the keys of the owners of one kind among index values."""
     for value in values:
         of_kind, _, rest = value.partition("/")
         if of_kind == f"{kind}.{group}":
@@ -61,21 +67,21 @@ def owner_keys(values: Iterable[str], group: str, kind: str) -> Iterator[Key]:
 
 
 def namespaced_index_value(namespace: str, name: str) -> str:
-    """How a namespaced object is called in indexes."""
+    """Return the index value of a namespaced object."""
     return f"{namespace}/{name}"
 
 
 _GROUP: Final = "group/"
-"""What the keys of groups begin with: no name of an object has a slash."""
+"""Prefix of the key name of a pod group. Object names contain no slash."""
 
 
 def group_key_name(group: str) -> str:
-    """How a group is called among the jobs of its kind."""
+    """Return the name under which the job controller reconciles a pod group."""
     return _GROUP + group
 
 
 def group_of_key_name(job: str) -> str:
-    """The name of the group that is called so among jobs; empty for a job that is no group."""
+    """Return the pod group of a key name; empty if the name is that of a single object."""
     return job.removeprefix(_GROUP) if job.startswith(_GROUP) else ""
 
 
@@ -84,7 +90,7 @@ def _namespace(obj: JsonObject) -> str:
 
 
 def controller_index_values(obj: JsonObject) -> Iterator[str]:
-    """The controller of an object, as indexes call it."""
+    """Yield the index value of the controller (owner reference) of an object."""
     reference = get_controller(obj)
     if reference is not None:
         group = reference.get("apiVersion", "").rpartition("/")[0]
@@ -103,7 +109,7 @@ def _owner_of_workload(names: Names) -> Index:
 
 
 def _parent_of_workload(names: Names) -> Index:
-    """What a Workload was made for that is not its controller."""
+    """Return the index of Workloads by the object, if not their controller, that they were created for."""
 
     def parent(workload: JsonObject) -> Iterator[str]:
         annotations = value_at(workload, ("metadata", "annotations"), {})
@@ -117,18 +123,18 @@ def _parent_of_workload(names: Names) -> Index:
 def find_foreign_pods(
     workload: dict[str, Any], pods: Iterable[JsonObject], names: Names, integrations: Iterable[Integration]
 ) -> list[JsonObject]:
-    """The pods of a group whose Workload is that of an object which serves, and does not create them."""
+    """Return pods that name the Workload of a serving object without belonging to that object."""
     parents = set(_parent_of_workload(names)(workload))
     kinds = {parent.partition("/")[0] for parent in parents}
     serving = [one for one in integrations if one.serving and f"{one.kind}.{one.group}" in kinds]
     if not serving:
-        # Nothing is known of the pods of a kind that is switched off.
+        # A kind that is disabled does not describe its pods.
         return []
     return [one for one in pods if parents.isdisjoint(serving_parents_of_pod(one, names, serving))]
 
 
 def job_kind_of_workload(workload: dict[str, Any], names: Names) -> str:
-    """The kind, as indexes call it, of what a Workload was made for, or else of its controller or group."""
+    """Return the kind of the job of a Workload, or else of its controller or group, as in index values."""
     found = (*_parent_of_workload(names)(workload), *_owner_of_workload(names)(workload))
     return found[0].partition("/")[0] if found else ""
 
@@ -136,7 +142,7 @@ def job_kind_of_workload(workload: dict[str, Any], names: Names) -> str:
 def serving_parents_of_pod(
     pod: JsonObject, names: Names, integrations: Iterable[Integration]
 ) -> Iterator[str]:
-    """The object that a pod serves in one of its groups, as indexes call it."""
+    """Yield the index value of the serving object that a pod belongs to."""
     held_by = value_at(pod, ("metadata", "annotations", names.pod_suspending_parent))
     for one in integrations:
         if one.serving is None or one.serving.suspending_parent != held_by:
@@ -146,7 +152,7 @@ def serving_parents_of_pod(
 
 
 def slice_chain_index(names: Names) -> Index:
-    """The chain of slices of an elastic job that a Workload or a pod is of."""
+    """Return the index of Workloads and pods by the slice chain of their elastic job."""
 
     def chain(obj: JsonObject) -> Iterator[str]:
         if first := value_at(obj, ("metadata", "annotations", names.workload_slice_name)):
@@ -166,7 +172,7 @@ def _reserved_in(workload: JsonObject) -> Iterator[str]:
 
 
 def workload_priority_class(workload: JsonObject) -> Iterator[str]:
-    """The WorkloadPriorityClass that a Workload names."""
+    """Yield the WorkloadPriorityClass that a Workload names."""
     reference = value_at(workload, ("spec", "priorityClassRef"), {})
     if reference.get("kind") == "WorkloadPriorityClass":
         yield reference.get("name", "")
@@ -178,20 +184,20 @@ def _spec_cluster_queue(local_queue: JsonObject) -> Iterator[str]:
 
 
 def flavors_of(cluster_queue: JsonObject) -> Iterator[str]:
-    """Flavors that a ClusterQueue names."""
+    """Yield the flavors that a ClusterQueue names."""
     for group in value_at(cluster_queue, ("spec", "resourceGroups"), []):
         for flavor in group.get("flavors") or ():
             yield flavor["name"]
 
 
 def checks_of(cluster_queue: JsonObject) -> Iterator[str]:
-    """Admission checks that a ClusterQueue names."""
+    """Yield the admission checks that a ClusterQueue names."""
     for rule in value_at(cluster_queue, ("spec", "admissionChecksStrategy", "admissionChecks"), []):
         yield rule["name"]
 
 
 def topologies_of(flavor: JsonObject) -> Iterator[str]:
-    """The Topology that a ResourceFlavor names."""
+    """Yield the Topology that a ResourceFlavor names."""
     if topology := value_at(flavor, ("spec", "topologyName")):
         yield topology
 
@@ -207,14 +213,20 @@ def _parameters(check: JsonObject) -> Iterator[str]:
 
 
 def priority_class_index_value(kind: str, name: str) -> str:
-    """How a priority class of either kind is called in the index of jobs."""
+    """Return the index value of a priority class. Both kinds of classes share the index of jobs."""
     return f"{kind}/{name}"
 
 
 def job_indexes(
     integration: Integration, names: Names, switched_on: Iterable[Integration] = ()
 ) -> Mapping[str, Index]:
-    """The indexes that the controllers need of the store of a kind of jobs, with these kinds beside it."""
+    """Return the indexes of the store of one kind of jobs.
+
+    Args:
+        integration: the kind of the jobs.
+        names: labels and annotations.
+        switched_on: all enabled kinds.
+    """
 
     def priority_classes(job: JsonObject) -> Iterator[str]:
         if label := value_at(job, ("metadata", "labels", names.priority_class)):
@@ -253,7 +265,7 @@ def job_indexes(
 
 
 def indexes(names: Names) -> Mapping[Resource, Mapping[str, Index]]:
-    """The indexes that the controllers need of the stores of our own kinds."""
+    """Return the indexes of the stores of our own kinds."""
     kinds = kinds_of(names)
     return {
         kinds.workloads: {

@@ -1,6 +1,6 @@
-"""JSON patches of objects of others: each tests what it was decided from, and changes nothing else.
+"""JSON patches of objects that other programs own. Each patch tests the fields that the decision depends on.
 
-A test that fails refuses the patch. Everything else of the object may have changed since it was looked at.
+If a test fails, the API server rejects the patch. All other fields may have changed since the decision.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,9 +14,9 @@ Operations = Sequence[Mapping[str, Any]]
 
 
 def finalizer_removal(obj: JsonObject, finalizer: str, version: str | None) -> Operations:
-    """Remove one finalizer of this very object and leave those of others alone.
+    """Return the patch that removes one finalizer from the object with this UID.
 
-    With a version of the object nothing else of it may have changed since, either.
+    If ``version`` is given, the patch fails if anything in the object has changed since that version.
     """
     place = value_at(obj, ("metadata", "finalizers"), []).index(finalizer)
     path = f"/metadata/finalizers/{place}"
@@ -30,7 +30,7 @@ def finalizer_removal(obj: JsonObject, finalizer: str, version: str | None) -> O
 
 
 def gate_removal(pod: JsonObject, gate: str) -> Operations:
-    """Take one gate off this very pod and leave those of others alone."""
+    """Return the patch that removes one scheduling gate from the pod with this UID."""
     item = {"name": gate}
     path = f"/spec/schedulingGates/{pod['spec']['schedulingGates'].index(item)}"
     return (
@@ -41,10 +41,11 @@ def gate_removal(pod: JsonObject, gate: str) -> Operations:
 
 
 def conditional_patch(obj: JsonObject, step: PatchStep) -> Operations:
-    """Do what a merge patch does, if this very object is as it was seen at the step's paths.
+    """Return a JSON patch that equals a merge patch, if the object is unchanged at the paths of the step.
 
-    A mapping that is added, such as the first annotation, would replace one that another writer has added
-    since: so there must be none.
+    The patch may add a mapping, for example the first annotation. It would replace a mapping that another
+    writer
+    has added meanwhile. So the patch also tests that there is no mapping.
     """
     changes = create_json_patch(obj, apply_merge_patch(obj, step.patch))
     added = (one["path"] for one in changes if one["op"] == "add" and isinstance(one["value"], Mapping))

@@ -1,4 +1,4 @@
-"""What controllers of jobs, and of what serves, ask the stores and Workloads in the same words."""
+"""Lookups in stores that the controllers of jobs and of serving objects share."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -18,21 +18,25 @@ from admitq_api.labels import Names
 
 @dataclass(frozen=True, slots=True)
 class Lookups:
-    """Where a decision may look things up; all answer from memory."""
+    """What a decision may look up. All answers come from memory."""
 
     flavor: Callable[[str], JsonObject | None]
     workload_priority_class: Callable[[str], JsonObject | None]
     priority_class: Callable[[str], JsonObject | None]
     priority_classes: Callable[[], Iterable[JsonObject]]
     workload: Callable[[str], JsonObject | None]
-    """A Workload of the job's namespace."""
+    """Return a Workload of the job's namespace by name."""
     running_pods: Callable[[JsonObject], Mapping[str, int] | None] = lambda _slice: {}
-    """Pods of an elastic job, by podset, that no gate holds and that have not ended; those that are being
-    deleted count. None if they are not known now. Takes one of the job's slices."""
+    """Count the running pods of an elastic job, by podset, for one of the job's slices.
+
+    A pod counts if no gate holds it and it has not ended, even if it is being deleted. None while pods are
+    not
+    watched.
+    """
 
 
 def lookups_for_namespace(ctx: Context, namespace: str) -> Lookups:
-    """Where decisions about an object of a namespace may look things up."""
+    """Return the lookups for decisions about an object of a namespace."""
     stores, kinds = ctx.stores, ctx.kinds
     return Lookups(
         flavor=lambda name: stores.of(kinds.resource_flavors).get("", name),
@@ -59,5 +63,5 @@ def _running_pods(ctx: Context, slice_: JsonObject) -> Mapping[str, int] | None:
 
 
 def needs_cleanup(workload: JsonObject, names: Names) -> bool:
-    """Whether something is left to do with a Workload whose job is not there."""
-    return not is_condition_true(workload, ConditionType.FINISHED) or has_finalizer(workload, names.finalizer)
+    """Whether a Workload without a job must still be finished or lose its finalizer."""
+    return not holds(workload, ConditionType.FINISHED) or has_finalizer(workload, names.finalizer)

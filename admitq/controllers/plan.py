@@ -1,8 +1,9 @@
-"""What a controller decided, as values, and the one place that carries it out.
+"""Plans: what a controller decided, as values, and the function that executes them.
 
-Deciding is pure; a plan can be looked at in a test without any API server. Acting is the same for all:
-writes in order, each on the version that the decision was made from, each answer taken into the store;
-then what is told about them. A write that fails ends the plan, so that nothing is told that did not happen.
+Decisions are pure functions, so that tests can check plans without an API server. ``execute_plan`` writes the
+actions in order. Each write is guarded by the version that the decision was made from, and its answer goes
+into
+the store. A write that fails ends the plan, so that no event reports what did not happen.
 """
 
 from collections.abc import Callable, Mapping
@@ -39,11 +40,14 @@ class Create:
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """Patches of one object, each upon the answer of the last, the first upon ``obj`` as it is.
+    """Patches of one object.
 
-    A patch of a Workload's status under the concern of the admission is written by server-side apply.
-    ``reports`` are recorded as soon as the first step is written: a later one may meet another writer.
-    ``priority`` is that of its calls, unless the plan has a more urgent action.
+    The first applies to ``obj``, each further one to the answer of the previous one.
+
+    A patch of a Workload's status with the concern of the admission is written by server-side apply.
+    ``reports``
+    are recorded as soon as the first step is written, because a later step may conflict with another writer.
+    ``priority`` is the priority of the calls, unless the plan has a more urgent action.
     """
 
     resource: Resource
@@ -56,7 +60,7 @@ class Patch:
 
 @dataclass(frozen=True, slots=True)
 class RemoveFinalizer:
-    """Take our finalizer away, and nothing else; pods have one of their own."""
+    """Remove one finalizer, and change nothing else. The default is the finalizer of all our objects."""
 
     resource: Resource
     obj: JsonObject
@@ -65,7 +69,7 @@ class RemoveFinalizer:
 
 @dataclass(frozen=True, slots=True)
 class RemoveSchedulingGate:
-    """Take one scheduling gate off a pod, and nothing else."""
+    """Remove one scheduling gate from a pod, and change nothing else."""
 
     resource: Resource
     obj: JsonObject
@@ -75,12 +79,14 @@ class RemoveSchedulingGate:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """Delete this very object, not one that came after it under its name.
+    """Delete the object with this UID.
 
-    Only ``as_seen`` it is deleted in no other version than this: a conflict brings the next decision. That is
-    for what the decision was made from, such as a Workload that stood for nothing. A pod's version changes
-    with every word of its node, and what was decided about the pod does not. By force a pod is deleted
-    without asking its node whether it has ended.
+    ``as_seen`` deletes the object only in this version; a conflict leads to the next decision. It is for
+    objects
+    whose content was decisive, such as a Workload that matches no job. The version of a pod changes with each
+    report of its kubelet, so pods are deleted in any version. ``by_force`` deletes a pod without waiting for
+    its
+    kubelet.
     """
 
     resource: Resource
@@ -91,7 +97,7 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class RecordEvent:
-    """A Kubernetes event about an object."""
+    """Record a Kubernetes event about an object."""
 
     regarding: JsonObject
     type: EventType
@@ -101,7 +107,7 @@ class RecordEvent:
 
 @dataclass(frozen=True, slots=True)
 class RecordMetric:
-    """What metrics are told, with the object as the last write left it."""
+    """Record metrics. The function gets the object as the last write left it."""
 
     what: Callable[[JobMetrics, JsonObject], None]
 
@@ -111,24 +117,29 @@ Action = Create | Patch | RemoveFinalizer | RemoveSchedulingGate | Delete | Reco
 
 @dataclass(frozen=True, slots=True)
 class ActionPlan:
-    """Actions in order, and in how many seconds to decide again even if nothing changes until then.
-
-    ``starts`` is the Workload whose job the actions start, if they do. ``unless_admitted``: they end what
-    runs, for nothing that is known of admits it. ``refusal`` says why nothing more can be done until the job
-    changes. ``frees`` are admitted Workloads whose quota the actions free: before that, the namespace is
-    searched for pods of theirs that can still run.
-    """
+    """Actions in order, and what else follows from a decision."""
 
     actions: tuple[Action, ...] = ()
     requeue_after: float | None = None
+    """Seconds until the next reconciliation, even if nothing changes before; None for no such time."""
     started_workload: JsonObject | None = None
+    """The Workload whose job the actions start; None if they start no job."""
     stops_unadmitted: bool = False
+    """Whether the actions stop a job because no admission of it is known.
+
+    The store of Workloads may be stale.
+    """
     quarantine_reason: str = ""
+    """Why no Workload can be created until the job changes; empty if that is not so."""
     released_workloads: tuple[JsonObject, ...] = ()
+    """Admitted Workloads whose quota the actions release.
+
+    The namespace is searched for their running pods first.
+    """
 
     @property
     def priority(self) -> CallPriority:
-        """The priority of all calls of the plan: that of its most urgent action, which the others precede."""
+        """The priority of all calls of the plan: that of its most urgent action."""
         started_workload = () if self.started_workload is None else (CallPriority.RESERVATION,)
         return min((*started_workload, *map(_priority_of, self.actions)), default=CallPriority.STATUS)
 
@@ -151,7 +162,7 @@ NO_ACTIONS = ActionPlan()
 def plan_of(
     *actions: Action | None, requeue_after: float | None = None, started_workload: JsonObject | None = None
 ) -> ActionPlan:
-    """A plan of these actions; absent ones are left out."""
+    """Return a plan of these actions without those that are None."""
     return ActionPlan(
         tuple(action for action in actions if action is not None), requeue_after, started_workload
     )
@@ -160,7 +171,7 @@ def plan_of(
 def record_gate_wait(
     gate: str, pod: JsonObject, workload: JsonObject | None, now: Instant, *, is_group: bool
 ) -> RecordMetric:
-    """Count how long a gate held a pod that might go: since it was there, and its Workload admitted."""
+    """Record how long a gate held a pod after both the pod existed and its Workload was admitted."""
     there = parse_time(value_at(pod, ("metadata", "creationTimestamp")) or format_time(now))
     admitted = None if workload is None else condition_since(workload, ConditionType.ADMITTED)
     seconds = max(0, now - max(there, admitted or there)) / SECOND
@@ -171,7 +182,7 @@ def record_gate_wait(
 def status_patch(
     resource: Resource, obj: JsonObject, patch: Mapping[str, Any] | None, concern: str
 ) -> Patch | None:
-    """The patch of an object's status; None if there is nothing to write."""
+    """Return the patch of an object's status; None if there is nothing to write."""
     if patch is None:
         return None
     return Patch(
@@ -180,7 +191,7 @@ def status_patch(
 
 
 def _status_priority(obj: JsonObject, patch: Mapping[str, Any]) -> CallPriority:
-    """The priority of a patch of a status, by what it does to the admission of a Workload."""
+    """Return the priority of a status patch, which depends on what it does to the admission of a Workload."""
     written = value_at(patch, ("status", "conditions"))
     if written is None:
         return CallPriority.STATUS
@@ -199,14 +210,14 @@ def _status_priority(obj: JsonObject, patch: Mapping[str, Any]) -> CallPriority:
 def workload_status_patch(
     resource: Resource, workload: JsonObject, patch: Mapping[str, Any] | None, concern: str
 ) -> Patch | None:
-    """The patch of a Workload's status, under the concern of the admission if it changes nothing else."""
-    if patch is not None and admission_status.changes_only_admission_status(workload, patch):
-        concern = admission_status.ADMISSION_MANAGER_SUFFIX
+    """Return a status patch of a Workload; admission fields have the concern of the admission."""
+    if patch is not None and admission_status.belongs(workload, patch):
+        concern = admission_status.CONCERN
     return status_patch(resource, workload, patch, concern)
 
 
 def writes_pod_sets(what: ActionPlan, workloads: Resource) -> bool:
-    """Whether a plan writes what pods a Workload stands for: a new Workload, or other podsets of one."""
+    """Whether a plan creates a Workload or changes the podsets of one."""
     return any(
         isinstance(action, Create)
         or (
@@ -219,12 +230,12 @@ def writes_pod_sets(what: ActionPlan, workloads: Resource) -> bool:
 
 
 async def execute_plan(ctx: Context, what: ActionPlan) -> float | None:
-    """Carry out a plan; returns in how many seconds to decide again.
+    """Execute a plan; returns after how many seconds to reconcile again.
 
-    What is gone in the meantime needs nothing any more; the watch will tell.
+    Writes of objects that no longer exist are skipped.
 
     Raises:
-        ApiError: a write failed otherwise.
+        ApiError: a write failed for another reason.
     """
     with call_priority(what.priority):
         return await _execute_actions(ctx, what)
@@ -260,7 +271,7 @@ async def _execute_actions(ctx: Context, what: ActionPlan) -> float | None:
 
 
 def _with_newest_version(regarding: JsonObject, newest: Mapping[str, str]) -> dict[str, Any]:
-    """The object with the version that the plan's own last write gave it, which its events are about."""
+    """Return the object with the version of the plan's last write, so that events refer to that version."""
     metadata = regarding["metadata"]
     version = newest.get(metadata.get("uid", ""))
     if version is None:
@@ -320,13 +331,13 @@ async def _write_step(ctx: Context, action: Patch, upon: JsonObject, step: Patch
 
 
 def namespaced_name(obj: JsonObject) -> str:
-    """Namespace and name, as events show them."""
+    """Return ``namespace/name`` of an object, as events show it."""
     metadata: Mapping[str, str] = obj["metadata"]
     return f"{metadata['namespace']}/{metadata['name']}"
 
 
 def has_finalizer(obj: JsonObject, finalizer: str) -> bool:
-    """Whether the object carries the finalizer."""
+    """Whether the object has the finalizer."""
     return finalizer in value_at(obj, ("metadata", "finalizers"), [])
 
 
@@ -337,18 +348,19 @@ async def remove_finalizer(
     finalizer: str | None = None,
     newest: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
-    """Remove our finalizer if the object carries it; nothing is to be done if the object is gone.
+    """Remove a finalizer from an object if the object has it and still exists.
 
     Args:
-        ctx: where to write.
-        resource: of which the object is one.
-        obj: the object as it was looked at.
-        finalizer: another one than that of everything we hold.
-        newest: by uid, the versions of objects that were written since they were looked at, by ourselves.
+        ctx: client and names.
+        resource: the resource of the object.
+        obj: the object that the decision was made from.
+        finalizer: the finalizer; None for the one of all our objects.
+        newest: versions of objects that this plan has written, by UID.
 
     Raises:
-        ApiError: a conflict, where the finalizers, or with the feature gate RemoveFinalizersWithStrictPatch
-            anything of the object, are no longer those that were looked at.
+        ApiError: a conflict. The finalizers have changed since, or anything else in the object if the feature
+            gate
+            RemoveFinalizersWithStrictPatch is on.
     """
     finalizer = finalizer or ctx.names.finalizer
     if has_finalizer(obj, finalizer):
@@ -368,7 +380,7 @@ async def _remove_scheduling_gate(ctx: Context, action: RemoveSchedulingGate) ->
 async def _write_json_patch(
     ctx: Context, resource: Resource, obj: JsonObject, operations: Operations, concern: str
 ) -> None:
-    """Carry out a patch that tests what it was decided from; nothing is to be done if the object is gone."""
+    """Write a JSON patch and observe the answer; does nothing if the object no longer exists."""
     try:
         answer = await _send_json_patch(ctx, resource, obj, operations, concern)
     except ApiError as error:
@@ -381,10 +393,10 @@ async def _write_json_patch(
 async def _send_json_patch(
     ctx: Context, resource: Resource, obj: JsonObject, operations: Operations, concern: str
 ) -> dict[str, Any]:
-    """The object as such a patch leaves it.
+    """Send a JSON patch and return the patched object.
 
     Raises:
-        ApiError: among others a conflict, where the object is not the one that was decided on.
+        ApiError: a conflict if a test of the patch failed; other errors as they come.
     """
     metadata = obj["metadata"]
     try:
@@ -396,14 +408,17 @@ async def _send_json_patch(
             field_manager=ctx.names.field_manager(concern),
         )
     except ApiError as error:
-        # What makes an object invalid is told of the object, a test that failed of the patch.
+        # An error about an invalid object names the object. An error about a failed test names the patch.
         if error.is_invalid and not error.concerns(metadata["name"]):
             raise ApiError(409, "Conflict", error.message) from error
         raise
 
 
 async def _delete_object(ctx: Context, action: Delete) -> Mapping[str, str]:
-    """Delete an object; returns the version that it waits in, by its uid, if it waits."""
+    """Delete an object.
+
+    Returns its version by UID if it still exists, waiting for a finalizer or grace period.
+    """
     resource, metadata = action.resource, action.obj["metadata"]
     try:
         answer = await ctx.client.delete(
@@ -421,6 +436,6 @@ async def _delete_object(ctx: Context, action: Delete) -> Mapping[str, str]:
         raise
     if value_at(answer, ("metadata", "uid")) != metadata["uid"]:
         return {}
-    # It waits for a finalizer, or for its grace to end: known at once, it is not deleted again.
+    # The object waits for a finalizer or its grace period. Observed at once, it is not deleted twice.
     ctx.observe_write(resource, answer)
     return {metadata["uid"]: answer["metadata"]["resourceVersion"]}

@@ -1,4 +1,4 @@
-"""WorkloadPriorityClasses: a new value reaches the Workloads that name the class."""
+"""The controller of WorkloadPriorityClasses: writes a new value to the Workloads that name the class."""
 
 from collections.abc import Iterator
 
@@ -18,9 +18,10 @@ CONCERN = "workloadpriorityclass-controller"
 
 
 def has_new_value(change: Change) -> bool:
-    """Whether Workloads are to follow: the class is new, or has another value.
+    """Whether a change creates a class or changes its value, so that its Workloads must be updated.
 
-    A priority that somebody gave a single Workload by hand stays until then, or until its class is another.
+    A priority that a user wrote into a single Workload stays until the class changes its value, or until the
+    Workload names another class.
     """
     if change.new is None:
         return False
@@ -28,7 +29,7 @@ def has_new_value(change: Change) -> bool:
 
 
 def update_priority(kinds: Kinds, priority_class: JsonObject, workload: JsonObject) -> ActionPlan | None:
-    """Give an unfinished Workload its class's value; None if it has that."""
+    """Return the plan that writes the value of the class to a Workload; None if there is nothing to write."""
     value = priority_class.get("value") or 0
     if (
         is_condition_true(workload, ConditionType.FINISHED)
@@ -39,16 +40,17 @@ def update_priority(kinds: Kinds, priority_class: JsonObject, workload: JsonObje
 
 
 class PriorityClassController:
-    """Works on one WorkloadPriorityClass at a time, or on one Workload that came to name one."""
+    """Reconciles WorkloadPriorityClasses, and Workloads that name another class than before."""
 
     def __init__(self, ctx: Context) -> None:
         self._ctx = ctx
 
     def workload_with_new_class(self, change: Change) -> Iterator[Key]:
-        """The Workload, if it came to name a class and has another value.
+        """Yield the key of a Workload that names another class than before and lacks its value.
 
-        Who made it may have read the class just before that changed. A copy that another cluster sent has
-        the value that the class has there.
+        The program that created the Workload may have read the class before its value changed. A copy from
+        another
+        cluster keeps the value that the class has in that cluster.
         """
         workload = change.new
         if workload is None or self._decided(workload) is None:
@@ -59,10 +61,12 @@ class PriorityClassController:
             yield change.key
 
     async def reconcile(self, key: Key) -> None:
-        """Take a class's value to all its Workloads, or to the one whose key it is.
+        """Write the value of a class to all its Workloads.
+
+        A key with a namespace is that of a single Workload.
 
         Raises:
-            ApiError: one of the writes failed.
+            ApiError: a write failed. All other Workloads were still tried.
         """
         workloads = self._ctx.stores.of(self._ctx.kinds.workloads)
         failure: ApiError | None = None

@@ -1,6 +1,6 @@
-"""What each controller does to the API: the source of the manager's role.
+"""The API permissions of each controller: the source of the manager's role.
 
-A permission stands here because a line of a controller uses it, and for no other reason.
+Every permission here is used by the code of a controller.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -31,7 +31,7 @@ from admitq_api.labels import Names
 
 @dataclass(frozen=True, slots=True)
 class Permission:
-    """Verbs that are used on a resource, or on a subresource such as ``jobs/status``."""
+    """Verbs on a resource, or on a subresource such as ``jobs/status``."""
 
     group: str
     resource: str
@@ -51,31 +51,31 @@ def _may(resource: Resource, *verbs: str, subresource: str = "") -> Permission:
 
 
 ELASTIC_POD_PERMISSIONS: Final = _may(PODS, *_WATCH, "patch", "delete")
-"""What is done to pods of elastic jobs: gates are lifted, pods beyond their quota are deleted."""
+"""Permissions for pods of elastic jobs: gates are removed, and excess pods are deleted."""
 
 _OWNERS: Final[Mapping[OwnerKind, Resource]] = {OwnerKind("apps", "v1", "ReplicaSet"): REPLICA_SETS}
-"""Kinds that stand between jobs and who controls them, as resources."""
+"""Resources of kinds that stand between jobs and their controllers."""
 
 
 def intermediate_owner_resources(integration: Integration) -> tuple[Resource, ...]:
-    """The resources of the kinds that stand between a kind's jobs and who controls them."""
+    """Return the resources of the kinds that stand between the jobs of a kind and their controllers."""
     return tuple(_OWNERS[kind] for kind in integration.ownership.intermediate_owners)
 
 
 def permissions_of_kind(integration: Integration) -> tuple[Permission, ...]:
-    """What is done to jobs of a kind and to what their pods follow from, and to nothing else."""
+    """Return the permissions for the jobs of a kind and for the objects that define their pods."""
     jobs = resource_of(integration)
     if integration.serving is not None:
-        # Watched where Workloads are made for its groups, and never written; else only looked up as an owner.
+        # Watched if Workloads are created for its groups, and never written. Otherwise only read as an owner.
         watched = () if integration.serving.list_groups is None else _WATCH
         return (_may(jobs, *watched, "get"),)
     return (
-        # Read one by one: a job that the watch does not show, before its Workload is given up.
+        # Single reads: a job that is not in the store, before its Workload is released.
         _may(jobs, *_WATCH, "get", "patch"),
-        # After the retention of deactivated jobs, which is off by default; members, to stop them.
+        # After the retention of deactivated jobs, which is off by default; and to stop members.
         _may(jobs, "delete"),
         *((_may(jobs, "patch", subresource="status"),) if integration.lifecycle.patches_status else ()),
-        # Read one by one: whether something that is queued controls a job through these.
+        # Single reads: whether a queued object controls a job through these.
         *(_may(owner, "get") for owner in intermediate_owner_resources(integration)),
         *_watched(*(followed_resource(integration, one) for one in integration.templates.referenced_kinds)),
     )
@@ -83,7 +83,7 @@ def permissions_of_kind(integration: Integration) -> tuple[Permission, ...]:
 
 def _around_jobs(kinds: Kinds) -> tuple[Permission, ...]:
     return (
-        # Read one by one: a Workload whose name turned out to be taken.
+        # Single reads: a Workload whose name is taken.
         _may(kinds.workloads, *_WATCH, "get", "create", "patch", "delete"),
         _may(kinds.workloads, "patch", subresource="status"),
         *_watched(NAMESPACES, PRIORITY_CLASSES, kinds.workload_priority_classes, kinds.resource_flavors),
@@ -93,7 +93,7 @@ def _around_jobs(kinds: Kinds) -> tuple[Permission, ...]:
 def permissions_by_controller(
     names: Names, integrations: Sequence[Integration]
 ) -> Mapping[str, tuple[Permission, ...]]:
-    """The permissions of every controller, by its name."""
+    """Return the permissions of every controller, by its name."""
     kinds = kinds_of(names)
     workloads, cluster_queues, flavors = kinds.workloads, kinds.cluster_queues, kinds.resource_flavors
     elastic = any(one.scaling.can_be_elastic for one in integrations)
@@ -102,10 +102,10 @@ def permissions_by_controller(
         WORKLOAD: (
             _may(workloads, *_WATCH, "patch", "delete"),
             _may(workloads, "patch", subresource="status"),
-            # By the controllers of jobs, too: pods that outlive their job keep its quota. While some are
-            # known to remain, one of them is read.
+            # Also used by job controllers: pods that outlive their job keep its quota. They are listed, or
+            # read one by one.
             _may(PODS, "list", "get"),
-            # What pods ask for depends on the rules of their namespace and on how they are run.
+            # The requests of pods depend on the limits of their namespace and on their runtime class.
             *_watched(kinds.local_queues, cluster_queues, NAMESPACES, LIMIT_RANGES, RUNTIME_CLASSES),
         ),
         **{one.framework: (*permissions_of_kind(one), *_around_jobs(kinds)) for one in integrations},
@@ -117,7 +117,7 @@ def permissions_by_controller(
             *_watched(kinds.local_queues),
             _may(kinds.local_queues, "patch", subresource="status"),
         ),
-        # Statuses of cohorts tell of fair sharing, which is off by default.
+        # Statuses of cohorts report fair sharing, which is off by default.
         COHORT: (*_watched(kinds.cohorts), _may(kinds.cohorts, "patch", subresource="status")),
         PRIORITY_CLASS: (*_watched(kinds.workload_priority_classes), _may(workloads, *_WATCH, "patch")),
         "resourceflavor": (_may(flavors, *_WATCH, "patch"), *_watched(cluster_queues)),
@@ -134,9 +134,10 @@ def permissions_by_controller(
 
 
 class GatedPermissions(NamedTuple):
-    """Permissions of a controller that runs only with a feature gate, and only beside certain kinds of jobs.
+    """Permissions of a controller that runs only with a feature gate and certain kinds of jobs.
 
-    ``frameworks`` are those of the kinds, one of which must be enabled; empty where the kind does not matter.
+    ``frameworks`` are the frameworks of these kinds, one of which must be enabled. Empty if the kind does not
+    matter.
     """
 
     gate: Gate
@@ -145,7 +146,7 @@ class GatedPermissions(NamedTuple):
 
 
 def permissions_of_gates(integrations: Iterable[Integration]) -> tuple[GatedPermissions, ...]:
-    """The permissions of controllers that run only with a feature gate, be it on or off by default."""
+    """Return the permissions of controllers that run only with a feature gate, on or off by default."""
     elastic = tuple(one.framework for one in integrations if one.scaling.can_be_elastic)
     return (
         GatedPermissions(Gate.ELASTIC_JOBS, (ELASTIC_POD_PERMISSIONS,), elastic),
@@ -161,7 +162,7 @@ def permissions_of_gates(integrations: Iterable[Integration]) -> tuple[GatedPerm
 
 
 def merge_permissions(of: Iterable[Permission]) -> tuple[Permission, ...]:
-    """The same permissions, each resource once, sorted."""
+    """Merge permissions: one for each resource, sorted."""
     verbs: dict[tuple[str, str], set[str]] = {}
     for permission in of:
         verbs.setdefault((permission.group, permission.resource), set()).update(permission.verbs)

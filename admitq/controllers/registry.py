@@ -195,7 +195,7 @@ class _WorkloadKeys:
         for queue in stores.of(self._kinds.local_queues).keys_by_index(BY_CLUSTER_QUEUE, name):
             yield from self._queued_in(queue)
 
-    def namespaced_index_value(self, change: Change) -> Iterable[Key]:
+    def in_namespace(self, change: Change) -> Iterable[Key]:
         """Those of a namespace that came or has other labels: it may be selected now, or no longer.
 
         The watch of Workloads may be ahead of that of namespaces.
@@ -326,7 +326,7 @@ class _JobKeys:
 
         return keys
 
-    def namespaced_index_value(self, change: Change) -> Iterator[Key]:
+    def in_namespace(self, change: Change) -> Iterator[Key]:
         """Jobs of a namespace whose labels changed: it may be selected now, or no longer."""
         if not _differs(change, _LABELS):
             return

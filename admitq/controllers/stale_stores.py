@@ -1,7 +1,8 @@
-"""Whether the Workloads that are known here are those of the API server.
+"""Stores that are older than the API server.
 
-Watches are independent: the store of jobs or pods may be newer than that of Workloads. A controller asks the
-API server before it ends what cannot be brought back.
+Watches are independent: the store of jobs or pods may be newer than the store of Workloads. A controller
+reads
+the Workloads from the API server before it does what it cannot undo.
 """
 
 from collections.abc import Iterable
@@ -11,11 +12,11 @@ from admitq.controllers.context import Context
 from admitq_api.json_objects import JsonObject
 
 STALE_STORE_RETRY_SECONDS: Final = 1.0
-"""When to decide again where the stores are behind the API server."""
+"""When to reconcile again if a store is older than the API server."""
 
 
 def observe_newer_workloads(ctx: Context, current: Iterable[JsonObject]) -> bool:
-    """Take Workloads that were just read into the store; returns whether any was not known as it is."""
+    """Put Workloads from the API server into the store; returns whether any was newer than in the store."""
     known = ctx.stores.of(ctx.kinds.workloads)
     newer: list[JsonObject] = []
     for one in current:

@@ -578,7 +578,7 @@ NOT_PLAYED: Final[Mapping[str, str]] = {
     "quota_release.handle_deleted_workload": "removes the finalizer alone",
     "unadmitted_jobs.finish_begun_stop": "writes jobs, not Workloads",
     "unadmitted_jobs.stop_unadmitted_run": "writes jobs, not Workloads",
-    "quota_release.release_workloads_without_job": "writes what `_finish` and the removal of the finalizer write",
+    "quota_release.release_workloads_without_job": "writes what `_finish` and removing the finalizer write",
     "job._skip_unselected_namespace": "writes no Workload",
     "job._skip_job_without_pods": "writes no Workload",
     "job._follow_ancestor": "writes no Workload",

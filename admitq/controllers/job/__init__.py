@@ -1,1 +1,1 @@
-"""Jobs and their Workloads: made, matched, started, stopped, finished, for every kind alike."""
+"""The job controller: creates and updates the Workloads of jobs, and starts, stops and finishes jobs."""

@@ -1,4 +1,4 @@
-"""Jobs that are queued in place of the jobs inside them."""
+"""Finds jobs that are queued in place of the jobs inside them."""
 
 from admitq.controllers.context import Context
 from admitq.controllers.indexes import BY_OWNER, owner_index_value

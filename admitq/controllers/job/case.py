@@ -1,4 +1,4 @@
-"""A job, its Workloads and what surrounds them: all that a decision about the job is made from."""
+"""A job, its Workloads and its surroundings: everything that a decision about the job depends on."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -38,7 +38,7 @@ CONCERN: Final = "job-controller"
 
 @dataclass(frozen=True, slots=True)
 class Ancestor:
-    """The job that is queued in this one's stead."""
+    """The job that is queued in place of a job inside it."""
 
     job: JsonObject
     admitted: bool
@@ -46,18 +46,23 @@ class Ancestor:
     holds_quota: bool = False
     """Whether quota is reserved for it, admitted or not."""
     difference: ChildDifference | None = None
-    """In what this job differs from those that run with it; it is stopped for that, and ``admitted`` is
-    False."""
+    """How the job differs from the jobs that its owner creates.
+
+    The job is stopped for it, and ``admitted`` is False.
+    """
 
 
 @dataclass(frozen=True)
 class JobCase:
     """What is known of one job.
 
-    ``workloads`` are all whose controller has the job's kind and name, whatever its UID: an earlier job
-    may have had the same name. ``job`` is None if there is none, and else as its kind resolves it.
-    ``missing`` are objects that its pods follow from and that are not there: its podsets, or how many pods
-    they have by now, cannot be told.
+    ``workloads`` are all Workloads whose controller has the kind and name of the job. Their owner may be an
+    earlier
+    job of that name, with another UID. ``job`` is None if the job does not exist; references in it are
+    resolved.
+    ``missing`` are objects that define the pods of the job and that do not exist. Without them the podsets,
+    or the
+    current number of pods, are unknown.
     """
 
     integration: Integration
@@ -74,11 +79,11 @@ class JobCase:
     ancestor: Ancestor | None = None
     missing: tuple[ObjectReference, ...] = ()
     remaining_pods: Mapping[str, RemainingPods] = field(default_factory=dict[str, RemainingPods])
-    """Pods that can still run although their job is gone or going, by the UID of their Workload."""
+    """Pods that can still run although their job is gone or terminating, by UID of their Workload."""
 
     @property
     def conventions(self) -> WorkloadConventions:
-        """What the configuration decides about the job's Workloads."""
+        """What the configuration says about the Workloads of jobs."""
         return self.settings.conventions
 
     @property
@@ -89,22 +94,22 @@ class JobCase:
 
     @property
     def composition(self) -> Composition | None:
-        """How the job is put together; None if it is one object."""
+        """How the job is composed of members; None for a job of one object."""
         return self.integration.composition
 
     @property
     def group(self) -> str:
-        """Name of the group that the job is; empty for a job of one object."""
+        """Name of the pod group that the job is; empty for a job of one object."""
         return "" if self.job is None else get_group_name(self.job)
 
     @property
     def objects(self) -> Sequence[JsonObject]:
-        """The objects that the job is made of."""
+        """The objects of the job: its members, or the one object."""
         return () if self.job is None else list_members(self.job) or (self.job,)
 
     @cached_property
     def owned(self) -> list[JsonObject]:
-        """Workloads of this very job, oldest first. That of a group is told by its name."""
+        """The Workloads of this job, oldest first. The Workload of a group is found by its name."""
         job = self.job
         if job is None:
             return []
@@ -115,18 +120,18 @@ class JobCase:
 
     @cached_property
     def orphaned(self) -> list[JsonObject]:
-        """Workloads of a job that is no more."""
+        """Workloads of an earlier job of the same name."""
         mine = {workload["metadata"]["name"] for workload in self.owned}
         return [workload for workload in self.workloads if workload["metadata"]["name"] not in mine]
 
     @property
     def is_gone_or_terminating(self) -> bool:
-        """Whether the job is gone, or being deleted."""
+        """Whether the job does not exist or is being deleted."""
         return self.job is None or "deletionTimestamp" in self.job["metadata"]
 
     @property
     def workloads_without_job(self) -> Sequence[JsonObject]:
-        """Workloads to release: their job is gone, or going and has no pods to clean up."""
+        """Workloads to release: their job does not exist, or is being deleted and has no pods to clean up."""
         is_kept = (
             self.job is not None
             and self.settings.jobs.defer_cleanup
@@ -135,7 +140,7 @@ class JobCase:
         return self.workloads if self.is_gone_or_terminating and not is_kept else self.orphaned
 
     def has_remaining_pods(self, workload: JsonObject) -> bool:
-        """Whether pods of the Workload can still run although their job is gone or going."""
+        """Whether pods of the Workload can still run although their job is gone or terminating."""
         return workload["metadata"]["uid"] in self.remaining_pods
 
     @property
@@ -144,16 +149,16 @@ class JobCase:
         return "" if self.job is None else get_queue_name(self.job, self.names)
 
     def annotation(self, key: str) -> str | None:
-        """An annotation of the job."""
+        """Return an annotation of the job."""
         return value_at(self.job, ("metadata", "annotations", key))
 
     def label(self, key: str) -> str | None:
-        """A label of the job."""
+        """Return a label of the job."""
         return value_at(self.job, ("metadata", "labels", key))
 
     def begin_transition(self, workload: JsonObject) -> Transition:
-        """A change of a Workload's status."""
-        return StatusTransition(workload, self.now)
+        """Begin a change of a Workload's status."""
+        return Transition(workload, self.now)
 
     def plan_transition(
         self,
@@ -162,9 +167,9 @@ class JobCase:
         *after: RecordEvent | RecordMetric | None,
         concern: str | None = None,
     ) -> ActionPlan | None:
-        """The plan that writes the change and then reports it; None if there is nothing to write.
+        """Return the plan that writes the change and then reports it; None if there is nothing to write.
 
-        Without a ``concern``, a change of the admission status is written under that of the admission.
+        Without a ``concern``, changes of the admission are written with the concern of the admission.
         """
         patch, workloads = transition.patch(), self.kinds.workloads
         write = (
@@ -175,16 +180,16 @@ class JobCase:
         return None if write is None else plan_of(write, *after)
 
     def event(self, reason: str, note: str, *, warning: bool = False) -> RecordEvent:
-        """An event about the job; one about a group is told of its oldest member."""
+        """Return an event about the job; for a group it is recorded on the oldest member."""
         assert self.job is not None  # noqa: S101 only steps that have a job tell of it
         return RecordEvent(self.objects[0], "Warning" if warning else "Normal", reason, note)
 
 
 def seconds_between(start: Instant | None, end: Instant) -> float:
-    """The seconds between two instants; none if the first is not known or the clock went backwards."""
+    """Return the seconds between two instants; 0 if the first is unknown or the clock went backwards."""
     return 0.0 if start is None else max(0, end - start) / SECOND
 
 
 def condition_concern(condition: ConditionType) -> str:
-    """The field manager's concern for a condition that the job's controller alone writes."""
+    """Return the concern of the field manager for a condition that only the job controller writes."""
     return f"{CONCERN}-{condition}"

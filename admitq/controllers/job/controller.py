@@ -1,4 +1,4 @@
-"""The controller of the jobs of one kind: reconciles a job and its Workloads."""
+"""The job controller of one kind: reconciles jobs and their Workloads."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -37,7 +37,7 @@ from admitq.runtime.store import Key
 from admitq_api.json_objects import JsonObject, value_at
 
 STOP_ATTEMPTS: Final = 4
-"""Attempts to write the stop of a job that runs more than was admitted, before it waits for the watch."""
+"""Attempts to stop a job that runs more than was admitted, before the controller waits for the watch."""
 
 
 class JobController:
@@ -58,7 +58,7 @@ class JobController:
         self._admitted_generations = AdmittedGenerations()
 
     async def reconcile(self, key: Key) -> float | None:
-        """Reconcile one job; returns in how many seconds to reconcile it again.
+        """Reconcile one job; returns after how many seconds to reconcile it again.
 
         Raises:
             ApiError: a write failed.
@@ -151,7 +151,7 @@ class JobController:
             is_namespace_terminating=value_at(namespace, ("metadata", "deletionTimestamp")) is not None,
             ancestor=ancestor,
         )
-        case = await self._with_outliving_pods(self._stored.resolve(case))
+        case = await self._with_remaining_pods(self._stored.resolve(case))
         case, decided = await self._decide(case)
         if decided.stops_unadmitted and decided.actions:
             requeue_after = await self._stop(key, case, decided, attempts)
@@ -181,7 +181,7 @@ class JobController:
             return await self._reconcile_job(key, attempts - 1)
 
     async def _refuse(self, key: Key, foreign: Sequence[JsonObject]) -> None:
-        """Keep members from running that name the Workload of another object."""
+        """Stop members that name the Workload of another object as their group."""
         composition, ctx = self.integration.composition, self._ctx
         job = composition and self._stored.compose(composition, foreign, group_of_key_name(key.name))
         if not job:
@@ -214,7 +214,7 @@ class JobController:
         return selects_namespace(self._ctx.settings.namespace_selector, labels)
 
     async def _decide(self, case: JobCase) -> tuple[JobCase, ActionPlan]:
-        """Decide about a job, and again with the pods that are found if the first decision releases quota."""
+        """Decide about a job. If the plan releases quota and pods still run, decide again with these pods."""
         decided = decide_job(case)
         if not decided.released_workloads or not (
             found := await self._remaining_pods.find(decided.released_workloads)
@@ -223,7 +223,7 @@ class JobController:
         case = replace(case, remaining_pods={**case.remaining_pods, **found})
         return case, decide_job(case)
 
-    async def _with_outliving_pods(self, case: JobCase) -> JobCase:
+    async def _with_remaining_pods(self, case: JobCase) -> JobCase:
         """Return the case with pods that outlive the job; for a group, with pods other than its members."""
         if case.composition is not None and case.job is not None:
             return case

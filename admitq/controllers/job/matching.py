@@ -1,4 +1,4 @@
-"""Which of its Workloads stands for a job as it is now, and where a job asks for more than it was granted."""
+"""Matches a job with its Workloads, and finds where a job requests more than it was admitted with."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -12,14 +12,14 @@ from admitq_api.json_objects import JsonObject, value_at
 
 
 class WorkloadMatch(NamedTuple):
-    """The Workload that stands for the job, if any, and those of the job that do not."""
+    """The Workload that matches the job, if any, and the other Workloads of the job."""
 
     workload: JsonObject | None
     others: list[JsonObject]
 
 
 def prebuilt_name(case: JobCase) -> str:
-    """Name of the Workload that the job adopts; empty if one is created for it."""
+    """Return the name of the prebuilt Workload that the job uses; empty if a Workload is created for it."""
     if not case.integration.delegation.adopts_prebuilt_workload:
         return ""
     return ownership.get_prebuilt_name(
@@ -28,10 +28,11 @@ def prebuilt_name(case: JobCase) -> str:
 
 
 def match_workload(case: JobCase) -> WorkloadMatch:
-    """Find the Workload that stands for the job.
+    """Find the Workload that matches the job.
 
-    A job that has ended is not compared any more: its first Workload is the one that ended with it. Nor is a
-    job whose pods are not known now: it keeps the Workload that it has.
+    A job that has ended is not compared; its first Workload matches. A job whose pods are unknown keeps the
+    Workload
+    that it has.
     """
     found = next((one for one in case.owned if is_equivalent(case, one)), None)
     if found is None and case.owned and not is_comparable(case):
@@ -40,15 +41,16 @@ def match_workload(case: JobCase) -> WorkloadMatch:
 
 
 def is_comparable(case: JobCase) -> bool:
-    """Whether what the job runs can be told, and still matters."""
+    """Whether the pods of the job are known and the job has not ended."""
     return not case.missing and case.integration.find_outcome(case.job or {}) is None
 
 
 def is_equivalent(case: JobCase, workload: JsonObject) -> bool:
-    """Whether the Workload asks for what the job asks for.
+    """Whether the Workload requests what the job requests.
 
-    Once admitted, or while it runs, a job has the counts that were assigned and tolerations that were
-    injected; one that is suspended may have its own ones still, or again.
+    An admitted or running job has the assigned pod counts and injected tolerations. A suspended job may have
+    its
+    original ones.
     """
     spec = value_at(workload, ("spec",), {})
     if spec.get("maximumExecutionTimeSeconds") != maximum_execution_seconds(case):
@@ -74,7 +76,7 @@ def is_equivalent(case: JobCase, workload: JsonObject) -> bool:
 
 
 def find_increases(case: JobCase, workload: JsonObject) -> list[Increase]:
-    """The podsets of a job that ask for more than is reserved for its Workload."""
+    """Return the podsets of a job that request more than is reserved for its Workload."""
     if not is_reserved(workload):
         return []
     listed = value_at(workload, ("spec", "podSets"), [])

@@ -1,8 +1,9 @@
-"""What is done with the members of a composed job: started, ended, counted, let go, one by one.
+"""Operations on the members of a composed job, such as the pods of a group: start, stop, release.
 
-Every step is taken member by member, each write upon the version that was looked at. One that is cut short
-is resumed by whoever looks next, for each asks only what the members are like now. For a job of one object
-there is nothing to do here (semantics, Pods and pod groups).
+Each step handles members one by one, and each write is guarded by the version that was read. The next
+reconciliation resumes an interrupted step, because a step depends only on the present state of the members.
+For a
+job of one object, most functions here do nothing (semantics, Pods and pod groups).
 """
 
 from collections.abc import Iterable
@@ -46,15 +47,15 @@ from admitq_api.labels import Names
 
 
 def _assigned_counts(workload: JsonObject) -> dict[str, int]:
-    """Pods by podset that the Workload was admitted with."""
-    return requested_pod_counts(workload) | assigned_pod_counts(workload)
+    """Return the pods that the Workload was admitted with, by podset."""
+    return pod_counts(workload) | assigned_counts(workload)
 
 
 # --- started and ended ----------------------------------------------------------------------------
 
 
 def awaits_start(case: JobCase) -> bool:
-    """Whether any of the job is still to be started, once it is admitted."""
+    """Whether any part of the job must still be started once the Workload is admitted."""
     job: JsonObject = case.job or {}
     if case.composition is None:
         return case.integration.is_suspended(job, case.names)
@@ -62,11 +63,11 @@ def awaits_start(case: JobCase) -> bool:
 
 
 def start_members(case: JobCase, workload: JsonObject, note: str) -> ActionPlan:
-    """Let the members go for which there is room.
+    """Return the plan that starts the members for which there is room.
 
     Raises:
-        InjectionConflict: the admission contradicts a member; no retry will mend it.
-        FlavorMissing: an assigned flavor is not known.
+        Conflict: the admission contradicts a member; a retry cannot succeed.
+        FlavorMissing: an assigned flavor does not exist.
     """
     composition, job = case.composition, case.job or {}
     if composition is None:
@@ -113,12 +114,12 @@ def start_members(case: JobCase, workload: JsonObject, note: str) -> ActionPlan:
 
 
 def _exceeded_resources(member: JsonObject, charged: Charge) -> str:
-    """The resources of which a member asks for more than its podset was admitted with; empty if it fits."""
-    return ", ".join(pod_charge(value_at(member, ("spec",), {})).resources_above(charged))
+    """Return the resources of which a member requests more than its podset was admitted with."""
+    return ", ".join(charge_of(value_at(member, ("spec",), {})).beyond(charged))
 
 
 def stop_members(case: JobCase, message: str, reason: str, *, everyone: bool) -> ActionPlan | None:
-    """Tell members why they are ended, and delete them; None if no member has to be."""
+    """Return the plan that deletes members and reports the reason; None if none must be stopped."""
     composition = case.composition
     if composition is None:
         return None
@@ -144,12 +145,12 @@ def _finalizer_removals(
 
 
 def release_all_members(case: JobCase) -> tuple[Action, ...]:
-    """Let all members go: what there was to account for has been."""
+    """Return the actions that remove our finalizer from all members. Nothing is left to account for."""
     return () if case.composition is None else _finalizer_removals(case, case.composition, case.objects)
 
 
 def release_ended_members(case: JobCase) -> ActionPlan | None:
-    """Without a Workload, nobody has to know of a member that has ended."""
+    """Remove the finalizer of members that have ended, if there is no Workload that could count them."""
     if case.composition is None:
         return None
     ended = case.composition.list_replaced(case.job or {}, {}, case.names)
@@ -157,7 +158,7 @@ def release_ended_members(case: JobCase) -> ActionPlan | None:
 
 
 def release_replaced_members(case: JobCase, workload: JsonObject) -> ActionPlan | None:
-    """Let members go in whose place others stand."""
+    """Remove the finalizer of ended members that have replacements."""
     if case.composition is None or not case.group:
         return None
     ended = case.composition.list_replaced(case.job or {}, pod_counts(workload), case.names)
@@ -170,10 +171,11 @@ def release_replaced_members(case: JobCase, workload: JsonObject) -> ActionPlan 
 def find_group_workload(
     job: JsonObject, found: JsonObject | None, names: Names, *, validate: bool, by_annotation: bool = True
 ) -> JsonObject | None:
-    """The Workload that has the group's name, if it is the group's.
+    """Return the Workload with the name of the group, if it belongs to the group.
 
-    It is if it was created for a group, or if the pods name it and it belongs to nothing else. Without
-    validation it is if it belongs to nothing else.
+    It belongs to the group if it was created for a group. It also does if the pods name it and it belongs to
+    nothing
+    else. Without validation, the pods need not name it.
     """
     if found is None or is_group_workload(found, names):
         return found
@@ -204,7 +206,10 @@ def is_evicted_before_first_pod(workload: JsonObject, names: Names) -> bool:
 
 
 def report_name_conflict(case: JobCase) -> ActionPlan | None:
-    """A group whose name is that of a Workload of something else gets none, and does not run."""
+    """Report a group whose name is that of a Workload of another object.
+
+    The group gets no Workload and does not run.
+    """
     if case.composition is None or not case.group or case.workloads:
         return None
     if not case.integration.is_suspended(case.job or {}, case.names):
@@ -244,13 +249,13 @@ def delete_excess_members(case: JobCase) -> ActionPlan | None:
             RecordEvent(member, "Normal", "ExcessPodDeleted", "Excess pod deleted"),
         )
         if not pods.has_gate(member, case.names.admission_gate):
-            # A pod that its gate still holds does not run.
+            # A pod that its gate holds does not run.
             actions.append(record_excess_pods(reserved or unreserved, kind, 1))
     return plan_of(*actions) if actions else None
 
 
 def add_owner_references(case: JobCase, workload: JsonObject) -> ActionPlan | None:
-    """Every member of a group owns its Workload, which goes when all have gone."""
+    """Make every member of a group an owner of its Workload, which then lives as long as any member."""
     if case.composition is None or not case.group:
         return None
     references = value_at(workload, ("metadata", "ownerReferences"), [])
@@ -270,9 +275,9 @@ def add_owner_references(case: JobCase, workload: JsonObject) -> ActionPlan | No
 
 
 def report_awaited_replacements(case: JobCase, workload: JsonObject) -> ActionPlan | None:
-    """Tell whether members must come in the place of others before the group can be admitted (again).
+    """Set WaitingForReplacementPods: whether the group needs replacements before its admission.
 
-    That is told before the group ends, for it may end because nobody comes; afterwards nobody is awaited.
+    This precedes the end of the group, because a group may end when no replacement comes.
     """
     if case.composition is None or not case.group or is_condition_true(workload, ConditionType.FINISHED):
         return None
@@ -287,10 +292,10 @@ def report_awaited_replacements(case: JobCase, workload: JsonObject) -> ActionPl
     elif evicted.get("status") == "True":
         reason, message = evicted.get("reason", ""), evicted.get("message", "")
     elif waiting is not None and waiting.get("status") == "True":
-        # Why members went stays true, whatever becomes of the eviction's condition.
+        # The reason why members ended stays valid, even if the condition Evicted changes.
         reason, message = waiting.get("reason", ""), waiting.get("message", "")
     else:
         reason, message = Reason.PODS_FAILED, "Some Failed pods need replacement"
-    transition.set_condition(ConditionType.WAITING_FOR_REPLACEMENT_PODS, lacks, reason, message)
-    # The condition is one that this kind alone has.
+    transition.set(ConditionType.WAITING_FOR_REPLACEMENT_PODS, lacks, reason, message)
+    # Only this kind of job has the condition.
     return case.plan_transition(workload, transition, concern=f"{case.integration.kind.lower()}-controller")

@@ -1,7 +1,8 @@
-"""Where owners of jobs are found: in the stores of watched kinds, else by asking the API server.
+"""Finds the owners of jobs: in the stores of watched kinds, else at the API server.
 
-Kinds that a third party queues, or that only stand between a job and its ancestor, are not watched. What is
-read of them is kept for a while, by UID, so that a thousand jobs of one owner ask once.
+Kinds that another program queues, or that stand between a job and its ancestor, are not watched. Their
+objects
+are cached for a while, by UID, so that a thousand jobs of one owner cost one read.
 """
 
 import time
@@ -22,20 +23,20 @@ from admitq_api.json_objects import JsonObject, select_fields, value_at
 log = logger(__name__)
 
 CACHE_SECONDS: Final = 30.0
-"""How long an owner may have another queue before the jobs inside it hear of it."""
+"""How long a cached owner is used. A change of its queue reaches the jobs inside it after that time."""
 
 MAX_CACHED_OWNERS: Final = 1000
-"""Owners that are kept; beyond that the oldest go."""
+"""Maximum number of cached owners. Beyond it, the oldest are dropped."""
 
 _KEPT: Final = ("name", "namespace", "uid", "labels", "ownerReferences")
 
 
 class OwnerLookup:
-    """Finds owners.
+    """Finds the owners of jobs.
 
     Args:
         ctx: stores, client and settings.
-        clock: seconds that only grow.
+        clock: monotonic seconds.
     """
 
     def __init__(self, ctx: Context, clock: Callable[[], float] = time.monotonic) -> None:
@@ -46,9 +47,9 @@ class OwnerLookup:
         self._read: OrderedDict[str, tuple[float, JsonObject]] = OrderedDict()
 
     async def find(self, owner: Owner) -> JsonObject | None:
-        """The object that a reference names; None if it, or its kind, is not there or may not be read.
+        """Return the object that a reference names; None if it or its kind does not exist or may not be read.
 
-        What is found may be another object of the name: its UID tells.
+        The result may be another object of the same name. The caller compares the UID.
 
         Raises:
             ApiError: the API server cannot be asked.
@@ -64,7 +65,9 @@ class OwnerLookup:
         return None if resource is None else await self._ask(resource, owner)
 
     async def read(self, owner: Owner) -> JsonObject | None:
-        """The object that a reference names as the API server has it now, all of it; as ``find`` otherwise.
+        """Return the complete object that a reference names, read from the API server.
+
+        Otherwise like ``find``.
 
         Raises:
             ApiError: the API server cannot be asked.
@@ -73,7 +76,7 @@ class OwnerLookup:
         return None if resource is None else await self._ask(resource, owner)
 
     async def resolved(self, integration: Integration, owner: JsonObject) -> JsonObject:
-        """An owner of a kind with what says which pods it has besides, as far as that is watched."""
+        """Return an owner with the watched objects that define its further pods."""
         followed = {one.kind: one for one in integration.templates.referenced_kinds if one.is_required}
         found: dict[ObjectReference, JsonObject] = {}
         for reference in integration.templates.list_references(owner) if followed else ():
@@ -110,7 +113,7 @@ class OwnerLookup:
                 return None
             raise
         except ValueError:
-            # A name that cannot be part of a path is the name of nothing.
+            # A name that cannot be part of a URL path is the name of no object.
             return None
         self._keep(found)
         return found

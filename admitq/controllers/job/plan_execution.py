@@ -1,4 +1,4 @@
-"""Plans about jobs are carried out, and refusals of the API server handled."""
+"""Executes plans about jobs, and handles rejections by the API server."""
 
 from typing import Final
 
@@ -28,17 +28,17 @@ from admitq_api.conditions import Reason
 from admitq_api.json_objects import JsonObject
 
 ORPHAN_RETRY_SECONDS: Final = 5.0
-"""When to reconcile a job again whose owner, or whose Workload's name, is not available."""
+"""When to reconcile a job again if its owner is unknown, or if the name of its Workload is taken."""
 
 STOP_REFUSED: Final = "StopRefused"
 """Reason of the event about a job that cannot be stopped: a webhook or a policy refuses the write."""
 
 
 async def execute_job_plan(ctx: Context, case: JobCase, decided: ActionPlan) -> float | None:
-    """Carry out a plan about a job, and report refusals of the API server on the job.
+    """Execute a plan about a job, and report rejections of the API server on the job.
 
     Returns:
-        in how many seconds to reconcile the job again; None for never.
+        after how many seconds to reconcile the job again; None for no such time.
 
     Raises:
         ApiError: a write failed.
@@ -57,7 +57,7 @@ async def execute_job_plan(ctx: Context, case: JobCase, decided: ActionPlan) -> 
             ctx.recorder.event(dict(case.objects[0]), "Warning", Unfit.reason, error.message)
             await execute_plan(ctx, delete_outdated_workloads(case, decided))
             if error.is_invalid:
-                # The API server will refuse the same podsets again; only a change of the job can help.
+                # The API server would reject the same podsets again. Only a change of the job can help.
                 raise PermanentRejection(error.message) from error
         elif error.is_invalid and decided.started_workload is not None:
             return await execute_plan(ctx, _finish_failed_start(ctx, case, decided.started_workload, error))
@@ -71,7 +71,7 @@ async def execute_job_plan(ctx: Context, case: JobCase, decided: ActionPlan) -> 
 
 
 async def _adopt_existing(ctx: Context, case: JobCase, decided: ActionPlan) -> float | None:
-    """Observe the Workload that has the name already, or report that it belongs to another object."""
+    """Observe the Workload that already has the name, or report that it belongs to another object."""
     for action in decided.actions:
         if isinstance(action, Create) and case.job is not None:
             metadata = action.obj["metadata"]
@@ -85,8 +85,8 @@ async def _adopt_existing(ctx: Context, case: JobCase, decided: ActionPlan) -> f
 
 
 def _finish_failed_start(ctx: Context, case: JobCase, workload: JsonObject, error: ApiError) -> ActionPlan:
-    """Finish a Workload whose job the API server never lets start; otherwise it would keep its quota."""
-    transition = StatusTransition(workload, case.now)
+    """Finish a Workload whose job the API server never lets start. Otherwise it would keep its quota."""
+    transition = Transition(workload, case.now)
     transition.finish(Reason.FAILED_TO_START, error.message)
     return plan_of(status_patch(ctx.kinds.workloads, workload, transition.patch(), CONCERN))
 

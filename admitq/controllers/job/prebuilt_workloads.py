@@ -1,4 +1,4 @@
-"""The existing Workload that a job names instead of getting one created, and whether the job may have it."""
+"""Prebuilt Workloads: a job may name an existing Workload instead of getting a new one."""
 
 from enum import Enum, auto
 from typing import Any
@@ -18,19 +18,19 @@ class PrebuiltClaim(Enum):
     """What a job may do with the prebuilt Workload that it names."""
 
     OWNED = auto()
-    """The Workload says already that it belongs to the job."""
+    """The Workload already belongs to the job."""
     FREE = auto()
-    """The Workload belongs to nothing, and its podsets equal those of the job: the job adopts it."""
+    """The Workload belongs to no object, and its podsets equal those of the job. The job adopts it."""
     FOREIGN = auto()
-    """The Workload belongs to another object; the job must not change it."""
+    """The Workload belongs to another object. The job must not change it."""
     DIFFERENT = auto()
-    """The Workload belongs to nothing, and its podsets differ from those of the job."""
+    """The Workload belongs to no object, and its podsets differ from those of the job."""
     UNKNOWN = auto()
-    """The pods of the job are not known now, so that nothing can be compared."""
+    """The pods of the job are unknown now, so that nothing can be compared."""
 
 
 def get_claim(case: JobCase, workload: JsonObject) -> PrebuiltClaim:
-    """What the job may do with the Workload that it names."""
+    """Return what the job may do with the Workload that it names."""
     uid = str(value_at(case.job, ("metadata", "uid"), ""))
     controller = get_controller(workload)
     if controller is not None:
@@ -39,7 +39,7 @@ def get_claim(case: JobCase, workload: JsonObject) -> PrebuiltClaim:
     if is_marked or is_served_workload(workload, case.names) or has_other_owner(workload, {uid}, case.names):
         return PrebuiltClaim.FOREIGN
     if has_other_owner(workload, set(), case.names):
-        # Only the job's own references and label are left: it had adopted the Workload before.
+        # Only references and the label of this job are left: the job had adopted the Workload before.
         return PrebuiltClaim.OWNED
     if not is_comparable(case):
         return PrebuiltClaim.UNKNOWN
@@ -52,7 +52,7 @@ def _find_prebuilt_workload(case: JobCase) -> JsonObject | None:
 
 
 def match_prebuilt_workload(case: JobCase) -> WorkloadMatch:
-    """Match a job, which names a prebuilt Workload, with that Workload, if the job may have it."""
+    """Match a job with the prebuilt Workload that it names, if the job may use it."""
     found = case.lookups.workload(prebuilt_name(case))
     is_claimed = found is not None and (
         get_controller(found) is None
@@ -65,10 +65,10 @@ def match_prebuilt_workload(case: JobCase) -> WorkloadMatch:
 
 
 def adopt(case: JobCase) -> ActionPlan | None:
-    """Make the job the controller of its prebuilt Workload, and write the UID of the job on it.
+    """Make the job the controller of its prebuilt Workload, and write the UID of the job into a label.
 
-    Another program may have written a part of that: an owner reference that makes the job no controller, or
-    one that does, without the label.
+    Another program may have written a part of it: an owner reference without controller, or one without the
+    label.
     """
     workload = _find_prebuilt_workload(case)
     if (
@@ -89,7 +89,7 @@ def adopt(case: JobCase) -> ActionPlan | None:
 
 
 def prebuilt_problem_event(case: JobCase) -> RecordEvent | None:
-    """The event on a job that may not have the Workload that it names."""
+    """Return the event on a job that may not use the Workload that it names; None if it may."""
     workload = _find_prebuilt_workload(case)
     if workload is None:
         return None
@@ -107,7 +107,7 @@ def _out_of_sync_event(case: JobCase) -> RecordEvent:
 
 
 def stop_mismatched_group(case: JobCase) -> ActionPlan | None:
-    """Refuse a pod group a Workload that it does not own yet, and whose podsets have no room for its pods."""
+    """Stop a pod group whose Workload is not yet its own and has podsets that do not fit its pods."""
     if not case.group or not prebuilt_name(case) or not is_comparable(case):
         return None
     uids = {str(one["metadata"].get("uid", "")) for one in list_members(case.job or {})}

@@ -1,6 +1,6 @@
-"""Quota of a Workload is freed when its job has gone, ended or stopped, and no pod of the job can run.
+"""Releases the quota of a Workload when its job no longer runs and none of its pods can run.
 
-The steps here end a Workload, or take its quota back. Each waits for the pods.
+The steps here finish a Workload or release its quota. Each waits for the pods.
 """
 
 from dataclasses import replace
@@ -43,7 +43,7 @@ from admitq_api.json_objects import JsonObject
 
 
 def _release_workload(case: JobCase, workload: JsonObject) -> tuple[Action | None, ...]:
-    """The next thing to do with a Workload whose job is gone; none is released while its pods can run."""
+    """Return the next actions for a Workload without job. Its quota is kept while its pods can run."""
     remaining = case.remaining_pods.get(workload["metadata"]["uid"])
     listed = () if remaining is None else remaining.listed
     stopped = remaining_pods.delete_excess_remaining_pods(
@@ -74,10 +74,11 @@ def _report_remaining_pods(case: JobCase, workload: JsonObject) -> Action | None
 
 
 def release_after_pods(case: JobCase, workload: JsonObject, freeing: ActionPlan | None) -> ActionPlan | None:
-    """The plan, which frees the quota of a Workload, once no pod of the Workload can run.
+    """Return the plan, which releases the quota of a Workload, if no pod of the Workload can run.
 
-    The status of a job says little of pods that take long to end, or that its controller does not delete.
-    Members of a composed job are known one by one.
+    The status of a job does not cover pods that take long to end, or that its controller does not delete.
+    Members of
+    a composed job are observed one by one, so they need no search.
     """
     if freeing is None or case.composition is not None or not remaining_pods.may_have_pods(workload):
         return freeing
@@ -100,12 +101,12 @@ def _is_evicted_with_its_pod(case: JobCase, workload: JsonObject) -> bool:
 
 
 def _is_evicted_without_pods(case: JobCase, workload: JsonObject) -> bool:
-    """Whether the Workload of a group was evicted that has no pods yet: no job has to stop first."""
+    """Whether the Workload of a group was evicted before it had pods, so that no job has to stop first."""
     return case.job is None and members.is_evicted_before_first_pod(workload, case.names)
 
 
 def release_workloads_without_job(case: JobCase) -> ActionPlan | None:
-    """Workloads of jobs that are gone, or going, are finished and freed; unless pods outlive the job."""
+    """Finish and release the Workloads of jobs that are gone or terminating, after their pods."""
     released = plan_of(
         *(action for one in case.workloads_without_job for action in _release_workload(case, one)),
         *(members.release_all_members(case) if case.is_gone_or_terminating else ()),
@@ -117,8 +118,8 @@ def release_workloads_without_job(case: JobCase) -> ActionPlan | None:
 
 
 def end_out_of_sync_workload(case: JobCase, workload: JsonObject) -> ActionPlan | None:
-    """A prebuilt Workload that asks for something else than its job ends."""
-    if not prebuilt_name(case) or is_finished_or_deleting(workload) or not is_comparable(case):
+    """Finish a prebuilt Workload that requests something else than its job."""
+    if not prebuilt_name(case) or is_over(workload) or not is_comparable(case):
         return None
     if is_equivalent(case, workload):
         return None
@@ -132,7 +133,7 @@ def end_out_of_sync_workload(case: JobCase, workload: JsonObject) -> ActionPlan 
 
 
 def finish_workload(case: JobCase, workload: JsonObject, reason: Reason, message: str) -> ActionPlan | None:
-    """Finish a Workload, which frees its quota."""
+    """Finish a Workload, which releases its quota."""
     transition = case.begin_transition(workload)
     remaining_pods.drop_pods_outlive_job(transition)
     transition.finish(reason, message)
@@ -140,8 +141,8 @@ def finish_workload(case: JobCase, workload: JsonObject, reason: Reason, message
 
 
 def handle_finished_workload(case: JobCase, workload: JsonObject) -> ActionPlan | None:
-    """Report a finished Workload once, and remove its finalizer."""
-    if not is_condition_true(workload, ConditionType.FINISHED):
+    """Stop the job of a finished Workload, report it once, and remove the finalizer of the Workload."""
+    if not holds(workload, ConditionType.FINISHED):
         return None
     if case.integration.find_outcome(case.job or {}) is None and (
         stopping := start_stop.stop_job(case, workload, "Workload is finished", start_stop.WORKLOAD_FINISHED)
@@ -158,7 +159,7 @@ def handle_finished_workload(case: JobCase, workload: JsonObject) -> ActionPlan 
 
 
 def handle_deleted_workload(case: JobCase, workload: JsonObject) -> ActionPlan | None:
-    """The deletion of a Workload stops its job. The finalizer stays until no pod of the job can run."""
+    """Stop the job of a deleted Workload. The finalizer stays until no pod of the job can run."""
     if "deletionTimestamp" not in workload["metadata"]:
         return None
     job: JsonObject = case.job or {}
@@ -176,7 +177,7 @@ def handle_deleted_workload(case: JobCase, workload: JsonObject) -> ActionPlan |
 
 
 def sync_on_hold(case: JobCase, workload: JsonObject) -> ActionPlan | None:
-    """A job on hold keeps its Workload and no quota; afterwards it waits again.
+    """Release the quota of a job on hold, and queue its Workload again afterwards.
 
     A deactivated Workload is left to the Workload controller, which reports the deactivation.
     """
@@ -198,7 +199,7 @@ def sync_on_hold(case: JobCase, workload: JsonObject) -> ActionPlan | None:
 
 
 def finish_with_job(case: JobCase, workload: JsonObject) -> ActionPlan | None:
-    """The Workload ends as its job did."""
+    """Finish the Workload with the outcome of its job."""
     ended = case.integration.find_outcome(case.job or {})
     if ended is None:
         return None
@@ -215,8 +216,8 @@ def finish_with_job(case: JobCase, workload: JsonObject) -> ActionPlan | None:
 
 
 def handle_eviction(case: JobCase, workload: JsonObject) -> ActionPlan | None:
-    """An eviction stops the job; when nothing runs any more its quota is free."""
-    evicted = find_condition(workload, ConditionType.EVICTED)
+    """Stop the job of an evicted Workload, and requeue the Workload when no pod runs any more."""
+    evicted = condition(workload, ConditionType.EVICTED)
     if evicted is None or evicted.get("status") != "True":
         return None
     reason: str = evicted.get("reason", "")
@@ -232,11 +233,13 @@ def handle_eviction(case: JobCase, workload: JsonObject) -> ActionPlan | None:
 
 
 def _requeue_evicted(case: JobCase, workload: JsonObject) -> ActionPlan | None:
-    """The quota of an eviction is given back.
+    """Release the quota of an evicted Workload.
 
-    A pod alone that was started is deleted, and its Workload ends with it: until then it competes again only
-    where the feature gate SkipReassignmentForPodOwnedWorkloads is off. One that is still held competes again
-    whatever that says: it can be started, and no controller creates another in its place.
+    The Workload of a started single pod is requeued only if the feature gate
+    SkipReassignmentForPodOwnedWorkloads is
+    off, because the pod is deleted and the Workload ends with it. The Workload of a pod that was not started
+    is always
+    requeued: that pod can still start, and no controller creates another in its place.
     """
     transition = case.begin_transition(workload)
     remaining_pods.drop_pods_outlive_job(transition)
@@ -253,9 +256,9 @@ def _requeue_evicted(case: JobCase, workload: JsonObject) -> ActionPlan | None:
 
 
 def _delete_job_after_retention(case: JobCase, workload: JsonObject, reason: str) -> ActionPlan | None:
-    """A job that was deactivated for a cause, not by hand, is deleted after a while, if so configured.
+    """Delete a job after the configured retention if its Workload was deactivated for a cause, not by a user.
 
-    So are all members of one that is put together, and let go.
+    All members of a composed job are deleted and released.
     """
     if is_served_workload(workload, case.names):
         # The controller of the members would create them again.
@@ -265,13 +268,13 @@ def _delete_job_after_retention(case: JobCase, workload: JsonObject, reason: str
     if retention is None or evicted_at is None or not reason.startswith("DeactivatedDueTo"):
         return None
     if is_active(workload) or _was_returned_since(workload, evicted_at):
-        # What was reactivated since, and is not active, was deactivated by hand.
+        # A Workload that was reactivated since, and is inactive again, was deactivated by a user.
         return None
     if evicted_at + retention > case.now:
         return ActionPlan(requeue_after=(evicted_at + retention - case.now) / SECOND)
     note = "Deleted job: deactivation retention period expired"
     going = [one for one in case.objects if "deletionTimestamp" not in one["metadata"]]
-    # Members that have ended are freed, too: no replacements are awaited any more.
+    # Members that have ended are released too: no replacements are awaited any more.
     actions = (*(Delete(case.resource, one) for one in going), *members.release_all_members(case))
     return plan_of(*actions, case.event("Deleted", note)) if actions else NO_ACTIONS
 

@@ -1,4 +1,7 @@
-"""Pods of a job that need no successor: their quota is given back through ``status.reclaimablePods``."""
+"""Reclaimable pods: pods that have ended and need no replacement.
+
+Their quota is released while the job runs on.
+"""
 
 from collections.abc import Mapping
 from typing import Final
@@ -20,12 +23,12 @@ def is_reported(case: JobCase) -> bool:
 
 
 def reported_counts(workload: JsonObject) -> dict[str, int]:
-    """The reclaimable pods that the Workload shows, by podset."""
+    """Return the reclaimable pods in the Workload's status, by podset."""
     return {item["name"]: item["count"] for item in value_at(workload, ("status", "reclaimablePods"), [])}
 
 
 def report_counts(case: JobCase, workload: JsonObject, counts: Mapping[str, int]) -> ActionPlan | None:
-    """Write the reclaimable pods of the podsets; None if the Workload shows them already."""
+    """Write the reclaimable pods; None if the status already has these counts."""
     before = reported_counts(workload)
     transition = case.begin_transition(workload)
     listed = [{"name": name, "count": count} for name, count in counts.items() if count or name in before]
@@ -34,10 +37,11 @@ def report_counts(case: JobCase, workload: JsonObject, counts: Mapping[str, int]
 
 
 def lower_counts(case: JobCase, workload: JsonObject, sizes: Mapping[str, int]) -> ActionPlan | None:
-    """Lower the reclaimable pods to those of podsets of these sizes; None if none has to shrink.
+    """Lower the reclaimable pods to the new sizes of the podsets; None if no count is too high.
 
-    A scale-down writes this before the lower counts of the podsets. In the reverse order the Workload would
-    use too little quota between the two writes, and another workload could be admitted in its place.
+    A scale-down writes this before it lowers the pod counts. In the reverse order the Workload would use too
+    little
+    quota between the two writes, and another workload could be admitted in its place.
     """
     before = reported_counts(workload)
     if not (before and is_reported(case)):

@@ -1,4 +1,4 @@
-"""In how many seconds to look at a job again, if nothing changes until then."""
+"""After how many seconds a job is reconciled again if nothing changes before."""
 
 from typing import Final
 
@@ -10,11 +10,11 @@ from admitq.integrations.base import list_members
 from admitq_api.json_objects import value_at
 
 SHRINKING_RETRY_SECONDS: Final = 1.0
-"""How often the pods of an elastic job that shrinks are counted, in memory, until they have ended."""
+"""Interval at which the pods of a shrinking elastic job are counted, in memory, until they have ended."""
 
 
 def next_reconcile_seconds(case: JobCase, requeue_after: float | None) -> float | None:
-    """Seconds until the earliest of what is due: a decision, pods that may have ended, a grace period."""
+    """Return the seconds until the next retry, check of remaining pods, or end of a grace period."""
     delays = (
         requeue_after,
         SHRINKING_RETRY_SECONDS if is_shrinking(case) else None,
@@ -29,7 +29,7 @@ def next_reconcile_seconds(case: JobCase, requeue_after: float | None) -> float 
 
 
 def _until_grace_ends(case: JobCase) -> float | None:
-    """Seconds until a member that was deleted counts as gone, if nothing is heard of it until then."""
+    """Return the seconds until a deleted member counts as gone, if the watch reports nothing before."""
     changes = value_at(case.job, ("changes",))
     if changes is None or not list_members(case.job or {}):
         return None

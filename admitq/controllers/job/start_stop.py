@@ -1,4 +1,4 @@
-"""A job started and stopped: what its object, or each of its members, becomes."""
+"""How a job is started and stopped: the patches of its object, or of its members."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -23,23 +23,23 @@ WORKLOAD_DELETED: Final = "WorkloadDeleted"
 WORKLOAD_FINISHED: Final = "WorkloadFinished"
 NO_MATCHING_WORKLOAD: Final = "NoMatchingWorkload"
 NOT_ADMITTED: Final = "NotAdmitted"
-"""Why a job is stopped, in a word; members are told it."""
+"""Reasons for stopping a job. Members carry them in their status."""
 
 
 def eviction_stop_reason(reason: str) -> str:
-    """The same for a Workload that was evicted for a reason."""
+    """Return the reason for stopping a job whose Workload was evicted for a reason."""
     return f"WorkloadEvictedDueTo{reason}"
 
 
 def started_job(case: JobCase, workload: JsonObject) -> JsonObject:
-    """The job with all that the admission gives its podsets, running.
+    """Return the job, unsuspended, with everything that the admission injects into its podsets.
 
     The pod counts of an elastic job stay as they are, even if its admission is for fewer pods. A slice for
     the other pods may be waiting for quota.
 
     Raises:
-        InjectionConflict: the admission contradicts the job; no retry will mend it.
-        FlavorMissing: an assigned flavor is not known.
+        Conflict: the admission contradicts the job; a retry cannot succeed.
+        FlavorMissing: an assigned flavor does not exist.
     """
     result: JsonObject = case.job or {}
     infos = {
@@ -61,7 +61,7 @@ def started_job(case: JobCase, workload: JsonObject) -> JsonObject:
 
 
 def stopped_job(case: JobCase, workload: JsonObject | None) -> JsonObject:
-    """The job suspended, with the pod templates and counts that its Workload remembers."""
+    """Return the job, suspended, with the pod templates and counts that its Workload recorded."""
     result: JsonObject = case.job or {}
     counts: dict[str, int] = {}
     kept = case.integration.templates.platform_labels | case.integration.templates.own_labels
@@ -78,7 +78,7 @@ def stopped_job(case: JobCase, workload: JsonObject | None) -> JsonObject:
 
 
 def has_admission_marks(case: JobCase) -> bool:
-    """Whether the job's templates carry marks of an admission."""
+    """Whether the pod templates of the job have labels of an admission."""
     job: JsonObject = case.job or {}
     return _have_admission_marks(
         case, (one.get_template(job) for one in case.integration.list_pod_sets(job, case.names))
@@ -88,8 +88,9 @@ def has_admission_marks(case: JobCase) -> bool:
 def is_started_by_others(case: JobCase, workload: JsonObject) -> bool:
     """Whether a job runs without the marks that its start under this admission writes.
 
-    Its user unsuspended it when quota was reserved, or removed the marks while it was suspended. It does not
-    have the node selectors of its flavors either. An importer admits jobs that run already.
+    Its user unsuspended it when quota was reserved, or removed the marks while it was suspended. Such a job
+    also lacks
+    the node selectors of its flavors. Jobs that an importer admitted while they ran are not meant.
     """
     reserved = condition(workload, ConditionType.QUOTA_RESERVED) or {}
     if case.composition is not None or has_admission_marks(case) or reserved.get("reason") == Reason.IMPORTED:
@@ -101,7 +102,7 @@ def is_started_by_others(case: JobCase, workload: JsonObject) -> bool:
 
 
 def was_created_with_marks(case: JobCase, workload: JsonObject) -> bool:
-    """Whether the Workload was created from a job with such marks in its templates."""
+    """Whether the Workload was created from a job whose templates had labels of an admission."""
     listed = value_at(workload, ("spec", "podSets"), [])
     return _have_admission_marks(case, (value_at(one, ("template",), {}) for one in listed))
 
@@ -111,10 +112,11 @@ def _have_admission_marks(case: JobCase, templates: Iterable[JsonObject]) -> boo
 
 
 def stop_job(case: JobCase, workload: JsonObject | None, message: str, reason: str) -> ActionPlan | None:
-    """Stop the job and restore its templates; None if it is stopped and holds nothing of an admission.
+    """Return the plan that stops the job and restores its templates; None if it is stopped and restored.
 
-    A stop that waits for the job's pods is a plan with nothing to do. Members are ended; even those that
-    wait or are done, where the Workload is deleted.
+    A stop that waits for pods is an empty plan. For a composed job, running members are deleted. If the
+    Workload is
+    deleted, members that wait or have ended are deleted too.
     """
     if case.composition is not None:
         return members.stop_members(case, message, reason, everyone=reason == WORKLOAD_DELETED)
@@ -128,16 +130,16 @@ def stop_job(case: JobCase, workload: JsonObject | None, message: str, reason: s
     if not steps:
         return NO_ACTIONS
     begun = case.integration.lifecycle.is_stop_in_progress(job, case.names)
-    told = None if begun or not message else case.event("Stopped", message)
-    return plan_of(Patch(case.resource, job, steps, CONCERN, priority=CallPriority.EVICTION), told)
+    event = None if begun or not message else case.event("Stopped", message)
+    return plan_of(Patch(case.resource, job, steps, CONCERN, priority=CallPriority.EVICTION), event)
 
 
 def start_job(case: JobCase, workload: JsonObject) -> ActionPlan:
-    """Start an admitted job.
+    """Return the plan that starts an admitted job.
 
     Raises:
-        InjectionConflict: the admission contradicts the job; no retry will mend it.
-        FlavorMissing: an assigned flavor is not known.
+        Conflict: the admission contradicts the job; a retry cannot succeed.
+        FlavorMissing: an assigned flavor does not exist.
     """
     note = f"Admitted by clusterQueue {value_at(workload, ('status', 'admission', 'clusterQueue'), '')}"
     if case.composition is not None:

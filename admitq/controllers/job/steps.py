@@ -1,7 +1,8 @@
-"""What is to be done about a job now: a chain of steps, of which the first with something to do decides.
+"""The steps of a decision about a job, and their order.
 
-Whatever a step writes leads to the next decision, so that a step need not think of those behind it. The
-order is that of the reference: who is not ours, what has ended, what must stop, what may start.
+The first step that returns a plan ends the decision. Its writes lead to the next decision, so that a step
+need
+not consider later steps. The order: skip jobs that are not managed, follow what has ended, stop, start.
 """
 
 from collections.abc import Callable
@@ -52,10 +53,11 @@ from admitq_api.conditions import ConditionType, Reason
 from admitq_api.json_objects import JsonObject, value_at
 
 MISSING_FLAVOR_RETRY_SECONDS: Final = 1.0
+"""When to retry a start that needs a flavor which does not exist."""
 
 
 def decide_job(case: JobCase) -> ActionPlan:
-    """What is to be done about a job now."""
+    """Return the plan of the first step that has something to do."""
     for step in BEFORE_MATCHING:
         decided = step(case)
         if decided is not None:
@@ -64,8 +66,8 @@ def decide_job(case: JobCase) -> ActionPlan:
     try:
         if sliced := workload_slices.sync_slices(case):
             return sliced
-    except (PriorityClassMissing, WorkloadNotPossible) as refused:
-        # What cannot grow is stopped all the same when it has to be.
+    except (PriorityClassMissing, Unfit) as refused:
+        # A job that cannot grow must still be stopped if necessary.
         refusal = case.event(refused.reason, str(refused), warning=True)
     match = _match_of(case)
     if match.workload is None:
@@ -80,7 +82,7 @@ def decide_job(case: JobCase) -> ActionPlan:
 
 
 def refuse_foreign_members(case: JobCase) -> ActionPlan:
-    """Report to pods that the Workload they name as their group is not theirs; end those that run."""
+    """Return the plan that reports and stops pods which name the Workload of another object."""
     return (
         quota_release.release_workloads_without_job(case)
         or unadmitted_jobs.stop_without_prebuilt(case)
@@ -99,7 +101,7 @@ def _match_of(case: JobCase) -> WorkloadMatch:
 
 
 def _skip_unselected_namespace(case: JobCase) -> ActionPlan | None:
-    """Namespaces that are not selected are left alone, but for what has quota from before: it is to end."""
+    """Leave jobs of unselected namespaces alone, unless they hold quota from before."""
     return None if case.namespace_matches or _holds_quota(case) else NO_ACTIONS
 
 
@@ -108,19 +110,20 @@ def _holds_quota(case: JobCase) -> bool:
 
 
 def _skip_job_without_pods(case: JobCase) -> ActionPlan | None:
-    """A job of a kind that we manage, but that makes no pods, needs no Workload.
+    """Delete the Workload of a managed job that creates no pods.
 
-    One that has quota may still run what it was before it changed, and is stopped like any other.
+    A job with quota may still run what it was before a change, and is stopped like any other.
     """
     is_skipped = case.integration.lifecycle.is_ignored(case.job or {}) and not _holds_quota(case)
     return workload_sync.delete_unfinished_workloads(case) if is_skipped else None
 
 
 def _follow_ancestor(case: JobCase) -> ActionPlan | None:
-    """A job inside a queued job runs when that one is admitted, and is not queued itself.
+    """Run a job inside a queued job with that job, without a Workload of its own.
 
-    If it was before, it would hold quota that the other one has for it. One that has ended is left as it is:
-    there is nothing to stop, and the API server refuses to.
+    A Workload of its own, from before, would hold quota twice. A job that has ended is left as it is, because
+    the API
+    server rejects the change.
     """
     if case.ancestor is None:
         return None
@@ -130,9 +133,9 @@ def _follow_ancestor(case: JobCase) -> ActionPlan | None:
 
 
 def _skip_job_without_queue(case: JobCase) -> ActionPlan | None:
-    """Without a queue name a job is left alone, unless quota is already reserved for it.
+    """Leave a job without queue name alone, unless quota is reserved for it.
 
-    What waits for it would hold quota for nothing, and goes; but not if whoever made it would make it again.
+    Its pending Workload is deleted, unless the controller of a serving object would create it again.
     """
     if case.queue_name or case.settings.without_queue_name:
         return None
@@ -144,7 +147,7 @@ def _skip_job_without_queue(case: JobCase) -> ActionPlan | None:
 
 
 def _priority_class_update(case: JobCase, workload: JsonObject) -> ActionPlan | RecordEvent | None:
-    """What makes the Workload follow the label of the job's class, or tells that there is no such class."""
+    """Return the update of the Workload's priority class, or the event that the class is missing."""
     if is_served_workload(workload, case.names):
         return None
     try:
@@ -160,9 +163,9 @@ def _priority_class_update(case: JobCase, workload: JsonObject) -> ActionPlan | 
 
 
 def _update_priority_class(case: JobCase, workload: JsonObject) -> ActionPlan | None:
-    """Have the Workload follow the job's class, and so those slices of an elastic job that wait beside it.
+    """Update the priority class of the Workload, and of waiting slices beside it.
 
-    A class that is not there changes nothing: least of all may it keep a job from being stopped.
+    A class that does not exist changes nothing. It must not prevent the stop of a job.
     """
     others = (one for one in case.owned if one is not workload and not is_over(one))
     following = (_priority_class_update(case, one) for one in (workload, *others))
@@ -170,13 +173,13 @@ def _update_priority_class(case: JobCase, workload: JsonObject) -> ActionPlan | 
 
 
 def _missing_class_event(case: JobCase, workload: JsonObject) -> RecordEvent | None:
-    """Tell that the class is not there which the Workload should follow."""
+    """Return the event that the priority class of the job does not exist; None if it does."""
     followed = None if is_over(workload) else _priority_class_update(case, workload)
     return followed if isinstance(followed, RecordEvent) else None
 
 
 def _remove_lifted_gates(case: JobCase, workload: JsonObject) -> ActionPlan | None:
-    """An admission gate that is taken off the job is taken off its Workload; of a group, off all its pods."""
+    """Remove an admission gate from the Workload once the job, or all pods of a group, lack it."""
     if prebuilt_name(case) or is_served_workload(workload, case.names):
         return None
     job = case.job or {}
@@ -185,10 +188,11 @@ def _remove_lifted_gates(case: JobCase, workload: JsonObject) -> ActionPlan | No
 
 
 def _report_reclaimable_pods(case: JobCase, workload: JsonObject) -> ActionPlan | None:
-    """Report pods that need no successor: they give their quota back.
+    """Report pods that have ended and need no replacement; their quota is released.
 
-    Under a reservation the counts only grow. Those of an elastic job that has the size of its slice are
-    derived from the job alone: a scale-down may have removed pods that were counted.
+    While quota is reserved, the counts only grow. If the slice of an elastic job has the size of the job, the
+    counts
+    follow the job alone, because a scale-down may have removed counted pods.
     """
     if not reclaimable_pods.is_reported(case):
         return None
@@ -207,9 +211,9 @@ def _report_reclaimable_pods(case: JobCase, workload: JsonObject) -> ActionPlan 
 
 
 def _report_pods_ready(case: JobCase, workload: JsonObject) -> ActionPlan | None:
-    """Tell whether the pods of an admission are ready; of an eviction nobody needs to hear it."""
+    """Set PodsReady according to the pods of an admission, unless the Workload is being evicted."""
     if case.settings.pods_ready is None or workload_slices.is_growing(case):
-        # Pods that have no quota yet are not expected to be ready.
+        # Pods without quota are not expected to be ready.
         return None
     if is_condition_true(workload, ConditionType.EVICTED) and is_reserved(workload):
         return None
@@ -221,12 +225,15 @@ def _report_pods_ready(case: JobCase, workload: JsonObject) -> ActionPlan | None
 
 
 def _handle_suspended_job(case: JobCase, workload: JsonObject) -> ActionPlan | None:
-    """A suspended job is started once it is admitted; until then its Workload follows its queue."""
+    """Start a suspended job whose Workload is admitted.
+
+    Otherwise keep the Workload in the queue that the job names.
+    """
     job: JsonObject = case.job or {}
     if is_admitted(workload) and members.awaits_start(case):
         if not is_active(workload):
             return NO_ACTIONS
-        # Each member has room of its own beside those that run; anything else starts as a whole.
+        # Members are started one by one. A job of one object must have stopped completely before.
         still_stops = case.composition is None and case.integration.is_active(job)
         return NO_ACTIONS if still_stops else _start_admitted_job(case, workload)
     if not case.integration.is_suspended(job, case.names):
@@ -239,7 +246,7 @@ def _handle_suspended_job(case: JobCase, workload: JsonObject) -> ActionPlan | N
         return NO_ACTIONS
     if case.queue_name != value_at(workload, ("spec", "queueName"), ""):
         if not case.queue_name and prebuilt_name(case):
-            # Whoever made the Workload has said where it queues.
+            # The prebuilt Workload names its own queue.
             return NO_ACTIONS
         patch = {"spec": {"queueName": case.queue_name or None}}
         return plan_of(Patch(case.kinds.workloads, workload, (PatchStep(patch),), CONCERN))
@@ -247,6 +254,7 @@ def _handle_suspended_job(case: JobCase, workload: JsonObject) -> ActionPlan | N
 
 
 def _start_admitted_job(case: JobCase, workload: JsonObject) -> ActionPlan | None:
+    """Start an admitted job, or report why it cannot start."""
     if incomplete := workload_sync.report_missing_objects(case):
         return incomplete
     try:
@@ -279,6 +287,7 @@ BEFORE_MATCHING: Final[tuple[Callable[[JobCase], ActionPlan | None], ...]] = (
     members.report_name_conflict,
     members.delete_excess_members,
 )
+"""Steps that need no matching Workload, in the order of evaluation."""
 
 AFTER_MATCHING: Final[tuple[Callable[[JobCase, JsonObject], ActionPlan | None], ...]] = (
     quota_release.end_out_of_sync_workload,
@@ -298,4 +307,4 @@ AFTER_MATCHING: Final[tuple[Callable[[JobCase, JsonObject], ActionPlan | None], 
     _handle_suspended_job,
     unadmitted_jobs.stop_unadmitted_run,
 )
-"""In the order in which they are asked."""
+"""Steps for a job and the Workload that matches it, in the order of evaluation."""

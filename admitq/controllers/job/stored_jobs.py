@@ -1,4 +1,4 @@
-"""Where jobs and their Workloads are found: in the stores, and for a missing job at the API server."""
+"""Finds jobs and their Workloads in the stores, and asks the API server for a job that is not stored."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -68,7 +68,7 @@ class StoredJobs:
         return self.compose(composition, present, group)
 
     def find_foreign_members(self, key: Key, store: Store) -> Sequence[JsonObject]:
-        """Return members that name the Workload of a serving object as their group, but are not its pods."""
+        """Return members that name the Workload of a serving object without belonging to that object."""
         group = group_of_key_name(key.name)
         workload = self._ctx.stores.of(self._ctx.kinds.workloads).get(key.namespace, group) if group else None
         if workload is None or not is_served_workload(workload, self._ctx.names):
@@ -147,7 +147,7 @@ class StoredJobs:
         return composition is None or self.compose(composition, listed, group_of_key_name(key.name)) is None
 
     def resolve(self, case: JobCase) -> JobCase:
-        """Return the case with the objects resolved that the job's pods depend on, as far as they exist."""
+        """Return the case with the existing objects that define the pods of the job, and the missing ones."""
         if case.job is None:
             return case
         counted = is_elastic(case)

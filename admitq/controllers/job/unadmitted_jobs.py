@@ -1,4 +1,4 @@
-"""A job that runs without a grant, or more than it was granted, is stopped, and its excess is counted.
+"""Stops jobs that run without an admission or with more pods than admitted, and counts the excess pods.
 
 Events report each stop. The metric counts the pods that the job could run at that moment beyond those for
 which quota is reserved.
@@ -21,9 +21,9 @@ from admitq_api.json_objects import JsonObject
 
 STARTED_BY_OTHERS: Final = "Started before it was admitted"
 SECONDS_FOR_QUOTA: Final = 2
-"""How long an elastic job may run without quota, counted from the creation of its Workload.
+"""How long an elastic job may run without quota after the creation of its Workload.
 
-Creation times have whole seconds: it is between one and two seconds.
+Creation times have whole seconds, so the real limit is between one and two seconds.
 """
 
 
@@ -31,10 +31,11 @@ Creation times have whole seconds: it is between one and two seconds.
 
 
 def stop_unadmitted_run(case: JobCase, workload: JsonObject) -> ActionPlan | None:
-    """Nothing runs that is not admitted, or that was started by another than its admission.
+    """Stop a job that runs without an admission, or that another program started.
 
-    An elastic job that runs keeps its pods while admission checks of its next slice are pending. One that
-    another program started before its admission does not have in its pods what the admission injects.
+    A running elastic job keeps its pods while admission checks of its next slice are pending. If another
+    program
+    started the job before its admission, its pods lack what the admission injects.
     """
     admitted = is_admitted(workload)
     if not workload_slices.is_elastic(case):
@@ -51,21 +52,21 @@ def stop_unadmitted_run(case: JobCase, workload: JsonObject) -> ActionPlan | Non
 
 
 def _await_quota(case: JobCase, workload: JsonObject) -> ActionPlan | None:
-    """Give the Workload of a running elastic job, if it was just created, a moment to get quota."""
+    """Give the new Workload of a running elastic job a moment to get quota."""
     created = parse_time(workload["metadata"]["creationTimestamp"])
     left = created + SECONDS_FOR_QUOTA * SECOND - case.now
     return ActionPlan(requeue_after=left / SECOND) if left > 0 else None
 
 
 def stop_unadmitted(case: JobCase, workload: JsonObject) -> ActionPlan | None:
-    """Stop a job whose Workload is not admitted, and restore one that is suspended."""
+    """Stop a job whose Workload is not admitted. Restore the templates of a suspended job."""
     message = "Not admitted by cluster queue"
     stopping = start_stop.stop_job(case, workload, message, start_stop.NOT_ADMITTED)
     return _as_unadmitted_stop(with_excess_report(case, workload, stopping))
 
 
 def stop_unmatched(case: JobCase, others: list[JsonObject]) -> ActionPlan | None:
-    """Stop a job that runs and has no Workload that asks for what the job asks for."""
+    """Stop a running job of which no Workload has the same podsets."""
     reason = start_stop.NO_MATCHING_WORKLOAD
     if len(others) == 1:
         message = "No matching Workload; restoring pod templates according to existent Workload"
@@ -77,13 +78,13 @@ def stop_unmatched(case: JobCase, others: list[JsonObject]) -> ActionPlan | None
 
 
 def stop_without_prebuilt(case: JobCase) -> ActionPlan | None:
-    """Stop a job that may not have the Workload that it names, or whose Workload does not exist."""
+    """Stop a job whose prebuilt Workload does not exist or must not be used by the job."""
     stopping = start_stop.stop_job(case, None, "missing workload", start_stop.NO_MATCHING_WORKLOAD)
     return with_excess_report(case, None, stopping)
 
 
 def stop_child(case: JobCase) -> ActionPlan | None:
-    """Stop a job that runs although the job that it follows may not, or does not allow it so many pods."""
+    """Stop a job that runs although its ancestor is not admitted or does not cover its pods."""
     if case.ancestor is None or case.job is None:
         return None
     begun = case.integration.lifecycle.is_stop_in_progress(case.job, case.names)
@@ -103,14 +104,14 @@ def stop_child(case: JobCase) -> ActionPlan | None:
 
 
 def finish_begun_stop(case: JobCase, workload: JsonObject) -> ActionPlan | None:
-    """A stop that was begun is ended, whatever has been decided since."""
+    """Finish a stop that has begun, whatever was decided since."""
     if not case.integration.lifecycle.is_stop_in_progress(case.job or {}, case.names):
         return None
     return start_stop.stop_job(case, workload, "", start_stop.NOT_ADMITTED)
 
 
 def _as_unadmitted_stop(stopping: ActionPlan | None) -> ActionPlan | None:
-    """A stop of what nothing admits, as far as is known here."""
+    """Return the plan, marked as the stop of a job without a known admission."""
     return None if stopping is None else replace(stopping, stops_unadmitted=True)
 
 
@@ -120,12 +121,12 @@ def _as_unadmitted_stop(stopping: ActionPlan | None) -> ActionPlan | None:
 def with_excess_report(
     case: JobCase, workload: JsonObject | None, stopping: ActionPlan | None
 ) -> ActionPlan | None:
-    """The stop of a job, with a report of what the job runs beyond its grant.
+    """Return the stop of a job with a report of what the job runs beyond its admission.
 
     Args:
-        case: the job, as it is before the stop.
-        workload: what holds the quota of the job, or waits for it; None if nothing does.
-        stopping: what to do; a stop that was begun before was reported then.
+        case: the job before the stop.
+        workload: the Workload with the job's quota, or the one that waits for quota; None if there is none.
+        stopping: the stop. A stop that had begun before was reported then.
     """
     if stopping is None or not stopping.actions or _is_already_stopped(case):
         return stopping
@@ -148,7 +149,7 @@ def _is_already_stopped(case: JobCase) -> bool:
 
 
 def _report_increases(case: JobCase, workload: JsonObject) -> list[RecordEvent | RecordMetric]:
-    """The report of what the job asks for beyond its admission."""
+    """Return the report of what the job requests beyond its admission."""
     found = find_increases(case, workload)
     if not found:
         return []
@@ -159,10 +160,11 @@ def _report_increases(case: JobCase, workload: JsonObject) -> list[RecordEvent |
 
 
 def _pods_without_grant(case: JobCase, workload: JsonObject | None, actions: Iterable[Action]) -> int:
-    """How many pods run, or could, for which no quota is reserved.
+    """Count the pods that run or could run without reserved quota.
 
-    After an eviction, or the end of the Workload, what an admission had started is not excess. Pods of an
-    elastic job are held by their gate.
+    After an eviction, or after the Workload finished, pods that the admission had started are not excess. The
+    gate of
+    an elastic job holds its pods.
     """
     is_over = workload is not None and any(
         is_condition_true(workload, type_) for type_ in (ConditionType.EVICTED, ConditionType.FINISHED)
@@ -176,12 +178,12 @@ def _pods_without_grant(case: JobCase, workload: JsonObject | None, actions: Ite
 
 
 def _number_of_pods(case: JobCase) -> int:
-    """How many pods the job runs at a time."""
+    """Return how many pods the job runs at a time."""
     return sum(one.count for one in case.integration.list_pod_sets(case.job or {}, case.names))
 
 
 def _workload_stub(case: JobCase, queue: str) -> JsonObject:
-    """What a metric needs to know of a Workload that does not exist: it would wait in the queue."""
+    """Return what a metric needs of a Workload that does not exist: metadata and queue name."""
     return {"metadata": case.objects[0]["metadata"], "spec": {"queueName": queue}}
 
 
@@ -192,10 +194,10 @@ def _kind_label(case: JobCase) -> str:
 def _report_after_first_step(
     stopping: ActionPlan, reports: Iterable[RecordEvent | RecordMetric]
 ) -> ActionPlan:
-    """The stop, with all its reports as soon as its first step is written.
+    """Return the stop with all its reports recorded as soon as its first step is written.
 
-    Where a later step meets another writer, the next decision finds a stop that has begun, and reports
-    nothing more.
+    If a later step conflicts with another writer, the next decision finds a stop that has begun and reports
+    nothing.
     """
     all_reports = (
         *(one for one in stopping.actions if isinstance(one, RecordEvent | RecordMetric)),

@@ -1,10 +1,12 @@
-"""Elastic jobs: which of a job's Workloads is which slice, and what becomes of it (semantics, Elastic jobs).
+"""Workload slices: the Workloads of an elastic job, and how they follow its size (semantics, Elastic jobs).
 
-A job that grows while it runs gets a Workload for all of its pods, which replaces the one that has quota when
-there is room; until then the new pods are held by their scheduling gate. A job that shrinks has its Workload
-shrink with it, as its pods end. So there is at most one slice with quota and one that waits; any others are
-finished, the oldest first. A job that is suspended, or whose pods are of another shape now, is treated like
-any other.
+If a job grows while it runs, it gets a new Workload for all its pods. The new Workload replaces the one with
+quota
+when the quota suffices. Until then, a scheduling gate holds the new pods. If a job shrinks, its Workload
+shrinks
+as the pods end. So at most one slice has quota and one waits; further slices are finished, the oldest first.
+A
+suspended job, or one whose pod templates changed, is handled like any other job.
 """
 
 from collections.abc import Mapping, Sequence
@@ -53,7 +55,7 @@ Counts = Mapping[str, int]
 
 
 class JobSlices(NamedTuple):
-    """The slices of a job that are not over, each oldest first: with quota, and waiting for it."""
+    """The unfinished slices of a job, each oldest first: those with quota, and those that wait for it."""
 
     holding: Sequence[JsonObject]
     waiting: Sequence[JsonObject]
@@ -70,9 +72,9 @@ def is_elastic(case: JobCase) -> bool:
 
 
 def list_slices(case: JobCase) -> JobSlices:
-    """The job's slices."""
-    alive = [one for one in case.owned if not is_finished_or_deleting(one)]
-    # Two may have been made in one second.
+    """Return the unfinished slices of the job."""
+    alive = [one for one in case.owned if not is_over(one)]
+    # Two slices may have been created within one second.
     alive.sort(key=lambda one: (one["metadata"].get("creationTimestamp", ""), _position_in_chain(case, one)))
     return JobSlices(
         [one for one in alive if is_reserved(one)], [one for one in alive if not is_reserved(one)]
@@ -80,7 +82,7 @@ def list_slices(case: JobCase) -> JobSlices:
 
 
 def _position_in_chain(case: JobCase, workload: JsonObject) -> int:
-    """How many slices it comes after."""
+    """Return how many known slices the slice replaces, directly and indirectly."""
     known = {one["metadata"]["name"]: one for one in case.owned}
     depth, at = 0, read_replaced_key(workload, case.names)
     while at is not None and at.name in known and depth <= len(known):
@@ -89,7 +91,7 @@ def _position_in_chain(case: JobCase, workload: JsonObject) -> int:
 
 
 def sync_slices(case: JobCase) -> ActionPlan | None:
-    """Bring the slices in line with the job; None if they are, or if that is not how it is done."""
+    """Update the slices to match the job; None if they match, or if the job is not handled by slices now."""
     if not is_elastic(case):
         return None
     holding, waiting = list_slices(case)
@@ -100,7 +102,7 @@ def sync_slices(case: JobCase) -> ActionPlan | None:
     ):
         return ended
     if not is_comparable(case):
-        # A job that has ended grows no more; one that cannot be told just now may.
+        # A job that has ended does not grow any more. A job whose pods are unknown now may still grow.
         has_ended = case.integration.find_outcome(case.job or {}) is not None
         return (
             _finish_replaced_slice(case, waiting[0], holding[0])
@@ -109,7 +111,7 @@ def sync_slices(case: JobCase) -> ActionPlan | None:
         )
     misfit = next((one for one in (*holding, *waiting) if not _has_pods_of_job(case, one)), None)
     if misfit is not None:
-        # Another program may change a slice that waits; one with quota the API server keeps as it was.
+        # Another program may change a waiting slice. The API server keeps podsets with quota unchanged.
         return _finish_replaced_slice(case, misfit, holding[0]) if holding and misfit in waiting else None
     wanted = _job_counts(case)
     if not holding or is_condition_true(holding[0], ConditionType.EVICTED):
@@ -121,8 +123,8 @@ def sync_slices(case: JobCase) -> ActionPlan | None:
 def _sync_slices_with_quota(
     case: JobCase, held: JsonObject, waiting: Sequence[JsonObject], wanted: Counts
 ) -> ActionPlan | None:
-    """What follows for the slices of a job with quota, which is as large as it is."""
-    granted = requested_pod_counts(held) | covered_pod_counts(held)
+    """Update the slices of a job with quota: create, update, shrink or finish a slice."""
+    granted = pod_counts(held) | covered_counts(held)
     if all(count <= granted[name] for name, count in wanted.items()):
         if waiting:
             return _finish_replaced_slice(case, waiting[0], held)
@@ -135,10 +137,11 @@ def _sync_slices_with_quota(
 
 
 def _shrunk_counts(case: JobCase, held: JsonObject, wanted: Counts) -> Counts:
-    """The pod counts that a slice with quota shrinks to: those of the job and of its pods that still run.
+    """Return the pod counts to which a slice with quota shrinks: requested or still running pods.
 
-    The quota of pods that the job does not want any more is free when they have ended, and not before. Those
-    that need no successor hold none: they are counted beside the pods that run.
+    The quota of pods that the job no longer requests is released when they have ended. Pods that ended and
+    need no
+    replacement hold no quota; they count in addition to running pods.
     """
     counts, running = requested_pod_counts(held), case.lookups.running_pods(held)
     if running is None:
@@ -155,7 +158,7 @@ def _shrunk_counts(case: JobCase, held: JsonObject, wanted: Counts) -> Counts:
 
 
 def is_shrinking(case: JobCase) -> bool:
-    """Whether a slice holds quota for pods that the job does not want any more, until they have ended."""
+    """Whether a slice holds quota for pods that the job no longer requests and that have not ended."""
     if not is_elastic(case) or not is_comparable(case):
         return False
     holding, wanted = list_slices(case).holding, _job_counts(case)
@@ -163,9 +166,9 @@ def is_shrinking(case: JobCase) -> bool:
 
 
 def match_slice(case: JobCase) -> WorkloadMatch:
-    """The slice that decides over the job: the one that is being deleted, the one with quota, or who waits.
+    """Match the job with a slice: a deleted one, else the one with quota, else the waiting one.
 
-    What has quota stands for the job while a larger one waits, too.
+    The slice with quota matches the job even while a larger slice waits.
     """
     slices = list_slices(case)
     deleted = [one for one in case.owned if "deletionTimestamp" in one["metadata"]]
@@ -182,20 +185,20 @@ def match_slice(case: JobCase) -> WorkloadMatch:
 
 
 def is_growing(case: JobCase) -> bool:
-    """Whether the job runs with what it has while a larger slice of it waits."""
+    """Whether the job runs with the quota of one slice while a larger slice waits."""
     slices = list_slices(case)
     return is_elastic(case) and bool(slices.holding and slices.waiting)
 
 
 def has_size_of_job(case: JobCase, workload: JsonObject) -> bool:
-    """Whether the Workload is a slice of an elastic job and asks for exactly the pods of the job."""
-    return is_elastic(case) and is_comparable(case) and requested_pod_counts(workload) == _job_counts(case)
+    """Whether the Workload is a slice of an elastic job and has exactly the pod counts of the job."""
+    return is_elastic(case) and is_comparable(case) and pod_counts(workload) == _job_counts(case)
 
 
 def may_children_run(workloads: Sequence[JsonObject], *, elastic: bool) -> bool:
-    """Whether what a job creates may run, by those of the job's Workloads that are not finished.
+    """Whether the objects that a job creates may run, given the unfinished Workloads of the job.
 
-    An elastic job runs with what it has while a larger slice of it waits, until one is evicted.
+    An elastic job keeps running while a larger slice waits, until one of its slices is evicted.
     """
     if elastic:
         return bool(workloads) and not any(is_condition_true(one, ConditionType.EVICTED) for one in workloads)
@@ -209,8 +212,8 @@ def _job_counts(case: JobCase) -> dict[str, int]:
 
 def _has_pods_of_job(case: JobCase, workload: JsonObject) -> bool:
     spec = value_at(workload, ("spec",), {})
-    wanted, listed = workload_pod_sets(case), spec.get("podSets") or []
-    # Pods of a job that runs have tolerations of its flavors besides.
+    wanted, listed = pod_sets_of(case), spec.get("podSets") or []
+    # A running job also has the tolerations of its flavors.
     running = not case.integration.is_suspended(case.job or {}, case.names)
     return (
         spec.get("maximumExecutionTimeSeconds") == maximum_execution_seconds(case)
@@ -231,9 +234,9 @@ def _was_replaced(workload: JsonObject) -> bool:
 
 
 def _release_finished_slices(case: JobCase, *, is_continued: bool) -> ActionPlan | None:
-    """Slices that were replaced are held by nothing any more.
+    """Remove the finalizer of slices that were replaced.
 
-    The same holds for slices that another program finished for another reason, if the job has further slices.
+    If the job has other unfinished slices, slices that another program finished lose their finalizer too.
     """
     over = [
         one
@@ -249,7 +252,7 @@ def _finish_extra_slice(case: JobCase, slices: Sequence[JsonObject]) -> ActionPl
 
 
 def _finish_replaced_slice(case: JobCase, workload: JsonObject, by: JsonObject) -> ActionPlan | None:
-    """A slice ends for another. One with quota may as well be ended by the controller of Workloads."""
+    """Finish a slice in favour of another. The Workload controller may do the same to a slice with quota."""
     message = messages.replaced(by["metadata"]["uid"], value_at(case.job, ("metadata", "uid"), ""))
     transition = case.begin_transition(workload)
     transition.finish(Reason.WORKLOAD_SLICE_REPLACED, message)
@@ -267,8 +270,8 @@ def _with_counts(workload: JsonObject, counts: Counts) -> list[dict[str, Any]]:
 
 
 def _resize_slice(case: JobCase, workload: JsonObject, wanted: Counts) -> ActionPlan | None:
-    """A slice that waits follows the job, and one with quota shrinks with it."""
-    if requested_pod_counts(workload) == wanted:
+    """Set the pod counts of a slice: a waiting slice follows the job, one with quota shrinks."""
+    if pod_counts(workload) == wanted:
         return None
     return _plan_slice_update(case, workload, {"spec": {"podSets": _with_counts(workload, wanted)}})
 
@@ -276,7 +279,7 @@ def _resize_slice(case: JobCase, workload: JsonObject, wanted: Counts) -> Action
 def _update_waiting_slice(
     case: JobCase, workload: JsonObject, held: JsonObject, wanted: Counts
 ) -> ActionPlan | None:
-    """A slice that waits to replace another follows the job, whatever another program wrote on it."""
+    """Update the slice that waits to replace another, also after another program changed it."""
     annotations = value_at(workload, ("metadata", "annotations"), {})
     marks = {
         key: value
@@ -299,7 +302,7 @@ def _plan_slice_update(case: JobCase, workload: JsonObject, patch: dict[str, Any
 
 
 def _replacement_annotations(case: JobCase, held: JsonObject) -> dict[str, str]:
-    """The annotations of a slice that is to replace the one with quota."""
+    """Return the annotations of a slice that is to replace the one with quota."""
     return {
         case.names.elastic_job: "true",
         case.names.workload_slice_name: chain_name(held, case.names.workload_slice_name),
@@ -308,8 +311,8 @@ def _replacement_annotations(case: JobCase, held: JsonObject) -> dict[str, str]:
 
 
 def _release_shrunk_quota(case: JobCase, workload: JsonObject) -> ActionPlan | None:
-    """What a slice that shrank was assigned for the pods that it has no more is free."""
-    counts = requested_pod_counts(workload)
+    """Reduce the assigned quota of a slice that shrank."""
+    counts = pod_counts(workload)
     admission = value_at(workload, ("status", "admission"), {})
     if not admission:
         return None
@@ -336,7 +339,10 @@ def _shrink_assignment(assignment: JsonObject, count: int) -> JsonObject:
 
 
 def _create_larger_slice(case: JobCase, held: JsonObject, wanted: Counts) -> ActionPlan:
-    """A slice for all pods of the job, which is to replace the one with quota, and is of its shape."""
+    """Create a slice for all pods of the job.
+
+    It is to replace the one with quota and has the same pod templates.
+    """
     workload = new_workload(case)
     workload["metadata"]["annotations"] |= _replacement_annotations(case, held)
     pod_sets = [_without_admission_marks(one, case.names) for one in _with_counts(held, wanted)]
@@ -346,16 +352,16 @@ def _create_larger_slice(case: JobCase, held: JsonObject, wanted: Counts) -> Act
 
 
 def chain_name(workload: JsonObject, annotation: str) -> str:
-    """The name of the first slice of the chain that a slice is of."""
+    """Return the name of the first slice of the chain that a slice belongs to."""
     return value_at(workload, ("metadata", "annotations", annotation)) or workload["metadata"]["name"]
 
 
 def new_workload(case: JobCase) -> dict[str, Any]:
-    """The Workload to create for the job; that of an elastic one is the first slice of a chain.
+    """Return the Workload to create for the job. For an elastic job it is the first slice of a chain.
 
     Raises:
-        PriorityClassMissing: its priority cannot be told.
-        WorkloadNotPossible: no Workload can stand for the job.
+        PriorityClassMissing: the priority class of the job does not exist.
+        Unfit: no Workload can represent the job.
     """
     workload = new_workload(case)
     if not is_elastic(case):
@@ -373,11 +379,13 @@ def new_workload(case: JobCase) -> dict[str, Any]:
 
 
 def _without_admission_marks(pod_set: JsonObject, names: Names) -> dict[str, Any]:
-    """The podset without the labels and annotations that an admission has injected into its template.
+    """Return the podset without labels and annotations that an admission injected into its template.
 
-    A job that runs has them in its templates. A Workload that kept them would restore them when it stops the
-    job, and they would contradict those of the next admission. Selectors and tolerations of the flavor stay:
-    the pods that run are on its nodes.
+    The templates of a running job have them. If a Workload kept them, a stop would restore them into the job,
+    where
+    they would contradict the next admission. Node selectors and tolerations of the flavor stay, because the
+    running
+    pods are on its nodes.
     """
     metadata = value_at(pod_set, ("template", "metadata"), {})
     kept: dict[str, Any] = {}
@@ -393,9 +401,9 @@ def _without_admission_marks(pod_set: JsonObject, names: Names) -> dict[str, Any
 
 
 def _unused_name(case: JobCase) -> str:
-    """A name for what the job asks for as it is now, which no slice of it has, not even one that is over.
+    """Return a Workload name for the job as it is now that no slice of the job has, not even a finished one.
 
-    What a job follows may be made anew, and count its generations from the beginning.
+    An object that the job refers to may be created again and count its generations from the beginning.
     """
     metadata = (case.job or {})["metadata"]
     version = case.integration.scaling.get_slice_version(case.job or {}, case.names)
@@ -415,7 +423,7 @@ def _unused_name(case: JobCase) -> str:
 
 
 def _chain_of_running_pods(case: JobCase) -> str | None:
-    """The chain that pods of the job are of, if it runs: what they have counts towards the same quota."""
+    """Return the chain that running pods of the job belong to; their quota counts toward it."""
     templates = [
         one.get_template(case.job or {}) for one in case.integration.list_pod_sets(case.job or {}, case.names)
     ]

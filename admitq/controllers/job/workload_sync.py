@@ -1,4 +1,4 @@
-"""A job has one Workload, which asks for what the job asks for: created, updated, replaced or deleted."""
+"""Creates, updates, replaces and deletes the Workload of a job, so that it requests what the job requests."""
 
 from dataclasses import replace
 
@@ -46,7 +46,7 @@ from admitq_api.json_objects import JsonObject, value_at
 
 
 def handle_missing_workload(case: JobCase, match: WorkloadMatch) -> ActionPlan:
-    """No Workload stands for the job as it is: stop it, or bring one about."""
+    """Return the plan for a job that no Workload matches: stop the job, or create or update a Workload."""
     job: JsonObject = case.job or {}
     if case.integration.find_outcome(job) is not None:
         return plan_of(*members.release_all_members(case))
@@ -68,7 +68,7 @@ def handle_missing_workload(case: JobCase, match: WorkloadMatch) -> ActionPlan:
 
 
 def report_missing_objects(case: JobCase) -> ActionPlan | None:
-    """Report a missing object that defines pods of the job. Its creation triggers the next decision."""
+    """Report missing objects that define pods of the job. Their creation triggers the next decision."""
     required = [one for one in case.missing if case.integration.is_required(one)]
     if not required:
         return None
@@ -78,9 +78,10 @@ def report_missing_objects(case: JobCase) -> ActionPlan | None:
 
 
 def _restore_templates(case: JobCase, others: list[JsonObject]) -> ActionPlan | None:
-    """Restore a suspended job that still has what an admission gave it, before its Workload follows it.
+    """Restore a suspended job that still has what an admission injected, before its Workload is updated.
 
-    Otherwise the Workload would request the nodes of a former flavor, as if the job's author had chosen them.
+    Otherwise the Workload would request the nodes of a former flavor, as if the author of the job had chosen
+    them.
     """
     first, *rest = others
     if rest or start_stop.was_created_with_marks(case, first):
@@ -89,7 +90,10 @@ def _restore_templates(case: JobCase, others: list[JsonObject]) -> ActionPlan | 
 
 
 def _replace_workloads(case: JobCase, others: list[JsonObject]) -> ActionPlan:
-    """A Workload that does not match is made to, where it holds no quota; else it goes with its quota."""
+    """Update a Workload that does not match and has no quota.
+
+    Delete one with quota, and with it the reservation.
+    """
     first, *rest = others
     if not is_reserved(first) and not is_over(first):
         return delete_others(case, rest) or _update_workload(case, first)
@@ -134,10 +138,9 @@ def _create_workload(case: JobCase) -> ActionPlan:
 
 
 def delete_outdated_workloads(case: JobCase, refused: ActionPlan) -> ActionPlan:
-    """What is left to do where Workloads cannot be made to ask for what the job does now: they go.
+    """Return the plan for Workloads that cannot be updated to match the job: delete those without quota.
 
-    Otherwise they would be admitted for pods that the job does not ask for any more. A Workload that has
-    quota keeps it.
+    Otherwise they would be admitted for pods that the job no longer requests.
     """
     outdated = [
         one.obj
@@ -148,25 +151,25 @@ def delete_outdated_workloads(case: JobCase, refused: ActionPlan) -> ActionPlan:
 
 
 def _quarantine_job(case: JobCase, problem: Unfit, *actions: Action) -> ActionPlan:
-    """Report on the job why no Workload can stand for it until it changes."""
+    """Report on the job why it cannot have a Workload until it changes."""
     reported = plan_of(case.event(problem.reason, str(problem), warning=True), *actions)
     return replace(reported, quarantine_reason=str(problem))
 
 
 def delete_unfinished_workloads(case: JobCase) -> ActionPlan:
-    """Nothing is left that stands for the job, but for what has ended."""
+    """Delete all Workloads of the job that are not finished."""
     waiting = [one for one in case.owned if not holds(one, ConditionType.FINISHED)]
     return plan_of(*(action for one in waiting for action in _delete_workload(case, one)))
 
 
 def delete_others(case: JobCase, others: list[JsonObject]) -> ActionPlan | None:
-    """Delete the Workloads of a job beside the one that asks for what the job asks for."""
+    """Delete the Workloads of a job besides the matching one."""
     decided = plan_of(*(action for one in others for action in _delete_workload(case, one)))
     return decided if decided.actions else None
 
 
 def _delete_stopped(case: JobCase, others: list[JsonObject]) -> ActionPlan | None:
-    """Delete Workloads of a job that has stopped, each once its pods have ended."""
+    """Delete Workloads of a stopped job, each after its pods have ended."""
     decided = delete_others(case, others)
     for one in others:
         decided = quota_release.release_after_pods(case, one, decided)
@@ -176,7 +179,7 @@ def _delete_stopped(case: JobCase, others: list[JsonObject]) -> ActionPlan | Non
 
 
 def _delete_workload(case: JobCase, workload: JsonObject) -> tuple[Action, ...]:
-    """Delete a Workload, and let it go only then: one that has changed in the meantime stays held."""
+    """Delete a Workload, then remove its finalizer. If the Workload has changed, both writes fail."""
     workloads = case.kinds.workloads
     if "deletionTimestamp" in workload["metadata"]:
         has = has_finalizer(workload, case.names.finalizer)
@@ -184,7 +187,8 @@ def _delete_workload(case: JobCase, workload: JsonObject) -> tuple[Action, ...]:
     note = f"Deleted not matching Workload: {namespaced_name(workload)}"
     return (
         Delete(workloads, workload, as_seen=True),
-        # Reported before the finalizer goes: if that write conflicts, the next decision finds it deleted.
+        # The event precedes the removal of the finalizer. If that write conflicts, the next decision finds
+        # the Workload deleted.
         case.event("DeletedWorkload", note),
         RemoveFinalizer(workloads, workload),
     )

@@ -1,1 +1,1 @@
-"""Pods that controllers start, count and delete themselves: rules and controllers."""
+"""Rules and controllers for single pods: excess pods, pods of elastic jobs, pods that outlive their job."""

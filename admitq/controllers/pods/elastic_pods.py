@@ -1,8 +1,10 @@
-"""Pods of elastic jobs: each is held by a scheduling gate until a slice with quota has room for it.
+"""The controller of pods of elastic jobs: removes their scheduling gate when an admitted slice has room.
 
-Works on a chain of slices at a time, whenever one of its Workloads or pods changes: what is admitted, what
-has been let go and has not ended, and what waits are all that a decision takes (semantics, Elastic jobs).
-Pods whose gate another program removed, and that no quota is reserved for, are deleted, newest first.
+It reconciles one chain of slices at a time, when a Workload or a pod of the chain changes. A decision depends
+on the admitted slice, the pods without gate that have not ended, and the gated pods (semantics, Elastic
+jobs).
+If another program removed the gate of a pod without reserved quota, the controller deletes the pod, newest
+first.
 """
 
 from collections import Counter
@@ -49,7 +51,7 @@ ELASTIC_PODS: Final = "elasticpods"
 """Name of the controller."""
 
 STARTED_PODS: Final = replace(PODS, view="of started jobs")
-"""Pods of jobs that were started, but for those that are jobs themselves, while they have not ended."""
+"""Pods of started jobs that have not ended, except pods that are jobs themselves."""
 
 _UNENDED: Final = "status.phase!=Succeeded,status.phase!=Failed"
 _KEPT_METADATA: Final = (
@@ -67,10 +69,13 @@ WORKERS: Final = 4
 
 
 def allowed_counts(workload: JsonObject) -> Mapping[str, int]:
-    """The pods that an admission lets run, by podset; none while the slice is not admitted, or leaves.
+    """Return the pods that an admission allows, by podset.
 
-    Without a reservation no pod may run, even if another program stated Admitted: a gate that was removed
-    from a pod cannot be added again.
+    A slice that is not admitted, or is evicted or over, allows none.
+
+    Without a reservation no pod may run, even if another program set Admitted, because a removed gate cannot
+    be
+    added again.
     """
     leaves = is_condition_true(workload, ConditionType.EVICTED) or is_finished_or_deleting(workload)
     if leaves or not is_admitted(workload):
@@ -79,19 +84,19 @@ def allowed_counts(workload: JsonObject) -> Mapping[str, int]:
 
 
 def find_admitted_slice(slices: Iterable[JsonObject], names: Names) -> JsonObject | None:
-    """The slice of a chain whose admission counts: the last one, while it takes over from the one before."""
+    """Return the slice whose admission counts: the last admitted one, which replaces earlier ones."""
     return find_last_slice((one for one in slices if allowed_counts(one)), names)
 
 
 def is_gated(pod: JsonObject, names: Names) -> bool:
-    """Whether the gate still holds the pod."""
+    """Whether the gate of elastic jobs holds the pod."""
     return pods.has_gate(pod, names.elastic_gate)
 
 
 def find_pods_to_ungate(
     members: Iterable[JsonObject], room: Mapping[str, int], names: Names
 ) -> list[JsonObject]:
-    """The pods to let go, oldest first: of each podset as many as have room beside those that have been."""
+    """Return the gated pods to start, oldest first, as many of each podset as its room allows."""
     alive = sorted((one for one in members if not pods.has_ended(one)), key=pods.get_age_key)
     free = Counter(room)
     free.subtract(pods.get_label(one, names.podset) for one in alive if not is_gated(one, names))
@@ -107,10 +112,11 @@ def find_pods_to_ungate(
 def filter_pods_of_job(
     slices: Iterable[JsonObject], named: Iterable[JsonObject], integrations: Iterable[Integration]
 ) -> list[JsonObject]:
-    """The pods that name a chain, without those that the job of the chain does not control.
+    """Return those pods of a chain that the job of the chain controls.
 
-    A pod can be created with any annotation. It must not take the place of pods of the job. The controller
-    of a pod is the job, or of a kind that the controller of the job creates.
+    Users can create pods with any annotation. Such pods must not take the place of pods of the job. The
+    controller
+    of a pod must be the job, or be of a kind that the job's controller creates.
     """
     creates = {
         (one.group, one.kind): one.ownership.created_kinds or frozenset[tuple[str, str]]()
@@ -134,7 +140,7 @@ def _kind(reference: JsonObject) -> tuple[str, str]:
 def remove_gates(
     slices: Iterable[JsonObject], members: Iterable[JsonObject], names: Names, now: Instant
 ) -> ActionPlan:
-    """Let pods of a chain go for which its admission has room."""
+    """Return the plan that removes the gates of pods for which the admission has room."""
     admitted = find_admitted_slice(slices, names)
     actions: list[Action] = []
     for one in () if admitted is None else find_pods_to_ungate(members, allowed_counts(admitted), names):
@@ -148,7 +154,7 @@ def remove_gates(
 def delete_excess_pods(
     slices: Sequence[JsonObject], excess: Iterable[JsonObject], names: Names
 ) -> ActionPlan:
-    """Delete pods that run beyond the quota of their chain, and report and count each."""
+    """Return the plan that deletes pods beyond the quota of their chain, and reports and counts each."""
     charged = find_charged_slice(slices, names) or {}
     actions: list[Action] = []
     for one in excess:
@@ -164,7 +170,7 @@ def delete_excess_pods(
 
 
 def slim_elastic_pod(pod: JsonObject, names: Names) -> dict[str, Any]:
-    """What is asked of a pod; next to nothing of one that no elastic job made."""
+    """Return the fields of a pod that this controller reads; only metadata without an elastic job."""
     metadata = pods.get_mapping(pod, "metadata")
     kept = select_fields(metadata, _KEPT_METADATA)
     if not (chain := pods.get_annotation(pod, names.workload_slice_name)):
@@ -184,14 +190,14 @@ def slim_elastic_pod(pod: JsonObject, names: Names) -> dict[str, Any]:
 
 
 class ElasticPodsController:
-    """Works on one chain of slices at a time."""
+    """Reconciles chains of slices, one at a time."""
 
     def __init__(self, ctx: Context) -> None:
         self._ctx = ctx
         self._chains = slice_chain_index(ctx.names)
 
     async def reconcile(self, key: Key) -> float | None:
-        """Stop pods of a chain that run beyond its quota; let pods go for which there is room.
+        """Delete pods beyond the quota of a chain, or else remove gates of pods for which there is room.
 
         Raises:
             ApiError: a write failed.
@@ -204,7 +210,7 @@ class ElasticPodsController:
         members = filter_pods_of_job(slices, store.by_index(BY_CHAIN, chain), ctx.settings.integrations)
         now = ctx.clock()
         if excess := find_excess_pods(slices, members, ctx.names, now):
-            # The pods may be newer than the slices that are known here. A deletion cannot be undone.
+            # A deletion cannot be undone, and the store of pods may be newer than that of Workloads.
             if await self._has_newer_slices(key.namespace, slices):
                 return STALE_STORE_RETRY_SECONDS
             return await execute_plan(ctx, delete_excess_pods(slices, excess, ctx.names))
@@ -221,7 +227,7 @@ class ElasticPodsController:
         return False
 
     def when_served(self) -> WhenServed:
-        """The controller as whoever runs it takes it."""
+        """Return the record that describes this controller."""
         names, workloads = self._ctx.names, self._ctx.kinds.workloads
         spec = ControllerSpec(
             name=ELASTIC_PODS,
@@ -236,7 +242,7 @@ class ElasticPodsController:
             label_selector=f"{names.podset},!{names.managed}",
             field_selector=_UNENDED,
             transform=lambda pod: slim_elastic_pod(pod, names),
-            # Who has no elastic jobs need not follow all pods of all jobs.
+            # Clusters without elastic jobs do not pay for a watch of all pods of jobs.
             start_condition=StartCondition(workloads, self._has_chains),
         )
 

@@ -1,7 +1,7 @@
-"""Pods of an elastic job that run beyond the reserved quota, and the order in which they are stopped.
+"""Pods of an elastic job beyond the reserved quota, and the order in which they are deleted.
 
-A pod runs if the gate of elastic jobs does not hold it and it has not ended; whether a node has it does not
-matter. Pure functions on raw pods and Workloads.
+A pod counts as running if no gate of elastic jobs holds it and it has not ended, on a node or not. Pure
+functions on raw pods and Workloads.
 """
 
 from bisect import bisect_right
@@ -21,13 +21,13 @@ from admitq_api.labels import Names
 
 EXCESS_POD_DELETED: Final = "ExcessPodDeleted"
 EXCESS_POD_NOTE: Final = "Excess pod deleted"
-"""The event about a pod that is stopped because no quota is reserved for it."""
+"""Note of the event about a pod that is deleted because no quota is reserved for it."""
 
 _DEFAULT_GRACE_SECONDS: Final = 30
 
 
 def find_last_slice(slices: Iterable[JsonObject], names: Names) -> JsonObject | None:
-    """The last slice of a chain among those given: one that another of them replaces does not count."""
+    """Return the last of these slices of a chain; a slice that another of them replaces does not count."""
     found = {one["metadata"]["name"]: one for one in slices}
     taken_over = {at.name for one in found.values() if (at := read_replaced_key(one, names)) is not None}
     last = [one for name, one in found.items() if name not in taken_over]
@@ -35,9 +35,9 @@ def find_last_slice(slices: Iterable[JsonObject], names: Names) -> JsonObject | 
 
 
 def find_charged_slice(slices: Iterable[JsonObject], names: Names) -> JsonObject | None:
-    """The slice of a chain whose reserved quota the pods use.
+    """Return the slice of a chain whose quota its pods use.
 
-    None if no slice has quota, or if the job is being stopped as a whole because one was evicted or deleted.
+    None if no slice has quota, or if the whole job is being stopped because a slice was evicted or deleted.
     """
     known = [one for one in slices if not is_condition_true(one, ConditionType.FINISHED)]
     if any(
@@ -49,7 +49,7 @@ def find_charged_slice(slices: Iterable[JsonObject], names: Names) -> JsonObject
 
 
 def requested_counts(slices: Iterable[JsonObject]) -> dict[str, int]:
-    """Pods by podset that the job asks for: the largest count of the slices that are not finished."""
+    """Return the pods that the job requests, by podset: the largest counts of its unfinished slices."""
     wanted: dict[str, int] = {}
     for one in slices:
         if not is_finished_or_deleting(one):
@@ -61,10 +61,11 @@ def requested_counts(slices: Iterable[JsonObject]) -> dict[str, int]:
 def find_excess_pods(
     slices: Iterable[JsonObject], members: Iterable[JsonObject], names: Names, now: Instant
 ) -> list[JsonObject]:
-    """The running pods of a chain for which no quota is reserved, newest first.
+    """Return the running pods of a chain for which no quota is reserved, newest first.
 
-    Pods that the job itself does not ask for any more are left to the controller of the job, which deletes
-    them. It alone knows which of them it can spare.
+    Pods that the job itself no longer requests are not included. The job's own controller deletes them, and
+    only
+    that controller knows which pods it can spare.
     """
     known = list(slices)
     charged = find_charged_slice(known, names)
@@ -85,10 +86,11 @@ def find_excess_pods(
 
 
 def _find_pods_beyond(running: Iterable[JsonObject], count: int, now: Instant) -> list[JsonObject]:
-    """The pods of one podset, newest first, that are not among the oldest so many.
+    """Return the pods of one podset beyond the ``count`` oldest, newest first.
 
-    A deleted pod counts until its grace period ends, against pods that were created after its deletion: of a
-    job that shrinks, the pods that stay are as old as those that go.
+    A deleted pod counts until its grace period ends, but only against pods that were created after its
+    deletion. If
+    a job shrinks, the pods that stay are as old as those that are deleted.
     """
     by_age = sorted(running, key=pods.get_age_key)
     deleted_at = sorted(
@@ -115,7 +117,10 @@ def _created_at(pod: JsonObject) -> Instant:
 
 
 def _deleted_at(pod: JsonObject) -> Instant | None:
-    """When the deletion of a pod was requested; None for others. The API server adds the grace period."""
+    """Return when the deletion of a pod was requested; None for other pods.
+
+    The API server adds the grace period.
+    """
     if (ends := pods.get_grace_period_end(pod)) is None:
         return None
     grace = value_at(pod, ("metadata", "deletionGracePeriodSeconds"))
@@ -123,17 +128,17 @@ def _deleted_at(pod: JsonObject) -> Instant | None:
 
 
 def job_kind_label(workload: JsonObject) -> str:
-    """The kind of the job that controls a Workload, as metrics name it."""
+    """Return the kind of the job that controls a Workload, as a metric label."""
     controller = get_controller(workload) or {}
     group, _, _ = str(controller.get("apiVersion", "")).rpartition("/")
     return kind_label(group, str(controller.get("kind", "")))
 
 
 def kind_label(group: str, kind: str) -> str:
-    """A kind of jobs as metrics name it: ``Job.batch``, and ``Pod`` of the core group."""
+    """Return a job kind as a metric label: ``Job.batch``, and ``Pod`` for the core group."""
     return f"{kind}.{group}" if group else kind
 
 
 def record_excess_pods(workload: JsonObject, kind: str, number: int) -> RecordMetric:
-    """Count pods beyond what is reserved for a Workload, under the kind of its job."""
+    """Return the action that counts pods beyond the reserved quota of a Workload, by the kind of its job."""
     return RecordMetric(lambda metrics, _: metrics.excess_pods(workload, kind, number))

@@ -1,11 +1,12 @@
-"""Pods that hang on nodes nobody can reach: those that opted in are made Failed and deleted by force.
+"""The controller of failure recovery: fails and force-deletes pods that hang on unreachable nodes.
 
-A pod that was deleted goes when the kubelet of its node says that it has ended. Where the node cannot be
-reached nobody says so: the pod goes on terminating, holds its quota, and what should replace it waits. Only
-whoever made the pod can know that it may as well still run there without doing harm, and says so by an
+The API server removes a deleted pod when the kubelet reports that the pod has ended. The kubelet of an
+unreachable node reports nothing. The pod stays in Terminating, holds its quota, and blocks its replacement.
+Whether two instances of the pod may run at the same time, only its author knows. The author opts in with an
 annotation (semantics, Misc).
 
-Pods without the annotation are watched too, since it cannot be selected by; nothing is kept of them.
+Annotations cannot be selected by a watch. So pods without the annotation are watched too, but the store keeps
+only their metadata.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -40,7 +41,7 @@ FAILURE_RECOVERY: Final = "failurerecovery"
 PLACED_PODS: Final = Resource(
     PODS.group, PODS.version, PODS.plural, PODS.kind, PODS.namespaced, view="on a node"
 )
-"""All pods that have a node: whoever else watches pods watches others."""
+"""All pods that are assigned to a node. Other controllers watch other selections of pods."""
 
 CONCERN: Final = "failure-recovery"
 UNREACHABLE: Final = "node.kubernetes.io/unreachable"
@@ -52,7 +53,7 @@ WORKERS: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class HangingPodCase:
-    """A pod, the node that it is on (None if that is gone), and how long it may hang there."""
+    """A pod, its node (None if the node does not exist), and how long the pod may hang."""
 
     pod: JsonObject
     node: JsonObject | None
@@ -62,17 +63,18 @@ class HangingPodCase:
 
 
 def delete_hanging_pod(case: HangingPodCase) -> ActionPlan:
-    """Delete a pod that opted in, should have ended long ago, and whose node cannot be reached.
+    """Return the plan that force-deletes a pod that opted in and hangs on an unreachable node.
 
-    It is made Failed first: whoever waits for its end may go by that, where a finalizer holds the pod. A pod
-    whose node is gone altogether is Kubernetes' own business, which deletes it.
+    The pod gets phase Failed first, so that programs which wait for its end see it even if a finalizer holds
+    the pod.
+    If the node object no longer exists, Kubernetes itself deletes the pod.
     """
     pod = case.pod
     grace_ends = pods.get_grace_period_end(pod)
     if not _has_opted_in(pod, case.names) or grace_ends is None or not is_unreachable(case.node):
         return NO_ACTIONS
     if (left := grace_ends + case.delay - case.now) >= 0:
-        # Not before that has passed, so that the next look comes after it.
+        # The delay must have passed, so the next reconciliation comes just after its end.
         return ActionPlan(requeue_after=(left + 1) / SECOND)
     has_ended, is_forced = pods.has_ended(pod), _was_deleted_by_force(pod)
     if has_ended and is_forced:
@@ -94,18 +96,18 @@ def _has_opted_in(pod: JsonObject, names: Names) -> bool:
 
 
 def is_unreachable(node: JsonObject | None) -> bool:
-    """Whether the node is marked as one that its kubelet does not report from."""
+    """Whether the node has the taint of a node whose kubelet does not report."""
     taints = value_at(node, ("spec", "taints"), [])
     return isinstance(taints, list) and any(value_at(one, ("key",)) == UNREACHABLE for one in taints)
 
 
 def _was_deleted_by_force(pod: JsonObject) -> bool:
-    """Whether nobody asks the node any more, so that only finalizers hold the pod."""
+    """Whether only finalizers hold the pod, because the API server no longer waits for the kubelet."""
     return value_at(pod, ("metadata", "deletionGracePeriodSeconds")) == 0
 
 
 def _failed_pod(pod: JsonObject, message: str, case: HangingPodCase) -> JsonObject:
-    told = with_condition(
+    conditions = with_condition(
         [one for one in pods.list_conditions(pod) if isinstance(one, Mapping)],
         type=f"{case.names.product_in_reasons}FailureRecovery",
         status=True,
@@ -113,14 +115,14 @@ def _failed_pod(pod: JsonObject, message: str, case: HangingPodCase) -> JsonObje
         message=message,
         now=case.now,
     )
-    return {**pod, "status": {**pods.get_mapping(pod, "status"), "phase": "Failed", "conditions": told}}
+    return {**pod, "status": {**pods.get_mapping(pod, "status"), "phase": "Failed", "conditions": conditions}}
 
 
 # --- watching -------------------------------------------------------------------------------------
 
 
 def slim_pod(pod: JsonObject, names: Names) -> dict[str, Any]:
-    """What is asked of a pod that opted in; of others no more than a store must have."""
+    """Return the fields that this controller reads; only metadata for a pod that did not opt in."""
     identity = ("name", "namespace", "uid", "resourceVersion")
     metadata = pods.get_mapping(pod, "metadata")
     if not _has_opted_in(pod, names):
@@ -137,7 +139,7 @@ def slim_pod(pod: JsonObject, names: Names) -> dict[str, Any]:
 
 
 def slim_node(node: JsonObject) -> dict[str, Any]:
-    """What is asked of a node: its name and its taints."""
+    """Return the fields of a node that this controller reads: its name and its taints."""
     identity = ("name", "uid", "resourceVersion")
     metadata = pods.get_mapping(node, "metadata")
     return {
@@ -152,14 +154,14 @@ def _node_of_terminating(pod: JsonObject) -> Iterator[str]:
 
 
 class FailureRecoveryController:
-    """Works on one pod at a time."""
+    """Reconciles pods, one at a time."""
 
     def __init__(self, ctx: Context, delay: Nanoseconds) -> None:
         self._ctx = ctx
         self._delay = delay
 
     async def reconcile(self, key: Key) -> float | None:
-        """Delete a pod if it is to be; returns in how many seconds to look again.
+        """Force-delete a pod that hangs; returns after how many seconds to reconcile it again.
 
         Raises:
             ApiError: a write failed.
@@ -175,7 +177,7 @@ class FailureRecoveryController:
         )
 
     def when_served(self) -> WhenServed:
-        """The controller as whoever runs it takes it."""
+        """Return the record that describes this controller."""
         names = self._ctx.names
         spec = ControllerSpec(
             name=FAILURE_RECOVERY,
@@ -193,7 +195,7 @@ class FailureRecoveryController:
         )
 
     def _on_node(self, change: Change) -> Iterable[Key]:
-        """Pods that hang on a node which came to be unreachable."""
+        """Return the terminating pods on a node that has become unreachable."""
         placed = self._ctx.stores.find(PLACED_PODS)
         if placed is None or not is_unreachable(change.new) or is_unreachable(change.old):
             return ()

@@ -1,8 +1,8 @@
-"""Which pods of a namespace belong to which Workload, and an index that finds them.
+"""Which pods of a namespace belong to which Workload, and an index of pods.
 
-Pods and Workloads are brought together by keys. A pod belongs to a Workload if one of the keys of the pod is
-one of those under which the pods of the Workload are looked for. A key has a kind, so that no label value can
-pose as the name of a Workload.
+Keys connect pods and Workloads. A pod belongs to a Workload if they share a key. Each key has a kind, so that
+a
+label value cannot pose as the name of a Workload.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -22,25 +22,26 @@ _KEPT: Final = ("name", "namespace", "uid", "labels", "creationTimestamp", "dele
 
 
 class KeyKind(StrEnum):
-    """What the value of a key is."""
+    """The kind of a key."""
 
     WORKLOAD = auto()
-    """Name of a Workload, by the annotation that the admission gave the pod."""
+    """Name of a Workload, from the annotation that the admission wrote on the pod."""
     CHAIN = auto()
-    """Name of the first slice of an elastic job, by an annotation of the pod."""
+    """Name of the first slice of an elastic job, from an annotation of the pod."""
     POD = auto()
     """UID of the pod itself. The pods of a group own its Workload."""
     JOB = auto()
-    """UID of a job: that of an owner of the pod, or a label that the controller of the job set."""
+    """UID of a job: of an owner of the pod, or from a label that the job's controller set."""
 
 
 Key: TypeAlias = tuple[KeyKind, str]
 
 
 def may_run(pod: JsonObject, names: Names) -> bool:
-    """Whether a pod holds resources, or may yet: it has not ended, and no gate of ours holds it.
+    """Whether a pod uses or may use resources: it has not ended, and no gate of ours holds it.
 
-    A pod that is being deleted runs until its object is gone, if it has a node. Without one it never starts.
+    A deleted pod runs until its object is removed, if it is assigned to a node. Without a node it never
+    starts.
     """
     status, spec = pod.get("status") or {}, pod.get("spec") or {}
     if status.get("phase") in _ENDED:
@@ -52,7 +53,7 @@ def may_run(pod: JsonObject, names: Names) -> bool:
 
 
 def keys_of_pod(pod: JsonObject, names: Names) -> Iterator[Key]:
-    """The keys under which a pod is found."""
+    """Yield the keys of a pod."""
     metadata: JsonObject = pod["metadata"]
     annotations: Mapping[str, str] = metadata.get("annotations") or {}
     if (workload := annotations.get(names.workload)) is not None:
@@ -69,7 +70,7 @@ def keys_of_pod(pod: JsonObject, names: Names) -> Iterator[Key]:
 
 
 def keys_of_workload(workload: JsonObject, names: Names) -> Iterator[Key]:
-    """The keys under which the pods of a Workload are looked for."""
+    """Yield the keys by which the pods of a Workload are found."""
     metadata: JsonObject = workload["metadata"]
     yield KeyKind.WORKLOAD, metadata["name"]
     if (chain := value_at(metadata, ("annotations", names.workload_slice_name))) is not None:
@@ -87,7 +88,7 @@ def belongs_to(pod: JsonObject, workload: JsonObject, names: Names) -> bool:
 
 
 def job_uids(workload: JsonObject, names: Names) -> set[str]:
-    """UIDs of the job of a Workload: that in a label, and that of its controller."""
+    """Return the UIDs of the job of a Workload: from a label, and from its controller reference."""
     stated = (
         value_at(workload, ("metadata", "labels", names.job_uid)),
         value_at(get_controller(workload), ("uid",)),
@@ -96,13 +97,14 @@ def job_uids(workload: JsonObject, names: Names) -> set[str]:
 
 
 class PodIndex:
-    """The pods of one namespace that may run, by their keys.
+    """The pods of one namespace that may run, by key.
 
-    To find the pods of a Workload costs what is found, however many pods there are. Of a pod only that part
-    of its metadata is kept from which excess pods are chosen, deleted and reported.
+    The cost of finding the pods of a Workload depends only on their number. The index keeps only the metadata
+    that
+    is needed to choose, delete and report excess pods.
 
     Args:
-        names: of annotations and labels.
+        names: annotations and labels.
     """
 
     def __init__(self, names: Names) -> None:
@@ -126,7 +128,7 @@ class PodIndex:
             self._pods.append({"apiVersion": PODS.api_version, "kind": PODS.kind, "metadata": metadata})
 
     def of(self, workload: JsonObject) -> tuple[JsonObject, ...]:
-        """The pods that belong to a Workload, in the order in which they were added."""
+        """Return the pods that belong to a Workload, in the order in which they were added."""
         keys = set(keys_of_workload(workload, self._names))
         # A pod may be found under several keys.
         found = {at for key in keys for at in self._by_key.get(key, ())}

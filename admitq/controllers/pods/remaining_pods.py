@@ -1,10 +1,14 @@
-"""Pods that outlive their job, and keep the quota of its Workload reserved.
+"""Remaining pods: pods that outlive their job and keep the quota of its Workload reserved.
 
-A job that is deleted with its pods orphaned, or that a finalizer of another program holds, leaves pods that
-run on. ``outliving_pods`` finds them. What follows from them is decided here, by pure functions.
+Pods run on if their job is deleted with its pods orphaned, or if a finalizer of another program holds them.
+The
+module ``remaining_pods_finder`` finds such pods. This module holds the rules, as pure functions. The
+condition
+PodsOutliveJob reports remaining pods.
 
-A job may have started more pods than were admitted in the moment before it went, or pods although nothing was
-admitted. No controller stops those. They are deleted, newest first, down to what was admitted.
+Shortly before its deletion a job may have started more pods than were admitted, or pods without any
+admission.
+No other controller stops those pods. They are deleted, newest first, down to the admitted number.
 """
 
 from collections.abc import Sequence
@@ -30,53 +34,55 @@ from admitq_api.json_objects import JsonObject, value_at
 from admitq_api.labels import Names
 
 ORPHANED_PODS: Final = replace(PODS, view="of jobs that are gone")
-"""Pods that are written and not watched: no store takes the answers in."""
+"""The resource of remaining pods in writes. They are not watched, so no store gets the answers."""
 
 SHORTEST_CHECK_SECONDS: Final = 1.0
 LONGEST_CHECK_SECONDS: Final = 15.0
-"""Bounds of the time between two looks whether pods remain."""
+"""Bounds of the time between two checks whether pods remain."""
 
 SHORTEST_LIST_DELAY_SECONDS: Final = 15.0
 LONGEST_LIST_DELAY_SECONDS: Final = 120.0
-"""Bounds of the time between two lists, while a look finds that a pod of the last list may still run."""
+"""Bounds of the time between two lists, while reads show that a pod of the last list may still run."""
 
 _NAMED: Final = 3
-"""Most pods that a message names."""
+"""Maximum number of pods that a message names."""
 
 
 @dataclass(frozen=True, slots=True)
 class RemainingPods:
-    """Pods of a Workload that may run: there is at least one.
+    """Pods of a Workload that may run. There is at least one.
 
     Args:
-        listed: all of them, as a list found them. Empty where one pod that an earlier list found was read
-            instead: the quota stays reserved, nothing is reported anew, and no pod is excess.
+        listed: all of them, if a list found them. Empty if a single read confirmed one pod of an earlier
+            list: the
+            quota stays reserved, nothing new is reported, and no pod counts as excess.
     """
 
     listed: tuple[JsonObject, ...] = ()
 
 
 STILL_REMAINING: Final = RemainingPods()
-"""A pod that an earlier list found may still run."""
+"""A pod of an earlier list may still run."""
 
 
 def may_have_pods(workload: JsonObject) -> bool:
-    """Whether pods of the Workload may run: it is admitted, or its job has not stopped since."""
-    return is_admitted(workload) and not is_condition_true(workload, ConditionType.FINISHED)
+    """Whether pods of the Workload may run: it is admitted and not finished."""
+    return is_admitted(workload) and not holds(workload, ConditionType.FINISHED)
 
 
 def _find_charged_workload(
     workload: JsonObject, slices: Sequence[JsonObject], names: Names
 ) -> JsonObject | None:
-    """The Workload whose admission counts for the pods that a Workload shares with its slices.
+    """Return the Workload whose admission counts for the pods that the slices of a job share.
 
-    Of the slices of an elastic job that is gone, one is charged for the pods of all: the last that is
-    admitted, or the last if none is.
+    If an elastic job no longer exists, one of its slices is charged for all pods: the last admitted slice, or
+    the
+    last unfinished one if none is admitted.
 
     Args:
-        workload: one Workload of the job.
-        slices: Workloads of the same namespace, among them the slices of the job.
-        names: of annotations.
+        workload: a Workload of the job.
+        slices: Workloads of the namespace, among them the other slices of the job.
+        names: annotations.
     """
     place = ("metadata", "annotations", names.workload_slice_name)
     chain = value_at(workload, place)
@@ -91,13 +97,14 @@ def _find_charged_workload(
 def find_excess_remaining_pods(
     workload: JsonObject, pods: Sequence[JsonObject], names: Names, slices: Sequence[JsonObject] = ()
 ) -> list[JsonObject]:
-    """The pods of a Workload whose job is gone that run beyond what was admitted, newest first.
+    """Return the pods of a Workload without job that run beyond its admission, newest first.
 
     Args:
-        workload: what was admitted, or not. Of several slices one has excess pods: the one that is charged.
-        pods: those that belong to the Workload and may run. A pod that does not name its podset counts as one
-            of the only podset. Of several podsets, such pods share the room that all together have left.
-        names: of labels and annotations.
+        workload: the Workload. Of several slices, only the charged one has excess pods.
+        pods: pods of the Workload that may run. A pod without podset label counts for the only podset. If
+            there are
+            several podsets, such pods share the room that all podsets together have left.
+        names: labels and annotations.
         slices: further Workloads of an elastic job.
     """
     charged = _find_charged_workload(workload, slices, names)
@@ -122,7 +129,7 @@ def find_excess_remaining_pods(
 
 
 def may_delete_pods(settings: Settings) -> bool:
-    """Whether the manager has the right to delete pods, which it has for other reasons."""
+    """Whether the manager's role allows it to delete pods, which it needs for other kinds of jobs."""
     elastic = settings.elastic_jobs and any(one.scaling.can_be_elastic for one in settings.integrations)
     return elastic or any((one.group, one.kind) == ("", "Pod") for one in settings.integrations)
 
@@ -134,9 +141,9 @@ def delete_excess_remaining_pods(
     settings: Settings,
     slices: Sequence[JsonObject] = (),
 ) -> list[Action]:
-    """Delete the pods of a Workload without a job that run beyond what was admitted; report each of them.
+    """Return the actions that delete, report and count the excess pods of a Workload without job.
 
-    The arguments are those of ``excess_of``.
+    The arguments are those of ``find_excess_remaining_pods``.
     """
     kind, actions = job_kind_label(workload), list[Action]()
     for one in find_excess_remaining_pods(workload, pods, names, slices) if may_delete_pods(settings) else ():
@@ -149,7 +156,7 @@ def delete_excess_remaining_pods(
 
 
 def set_pods_outlive_job(transition: Transition, remaining: RemainingPods) -> None:
-    """State in the Workload's status which pods keep its quota reserved, if they were listed."""
+    """Set the condition PodsOutliveJob, which names the pods, if they were listed."""
     pods = remaining.listed
     if not pods:
         return
@@ -165,24 +172,24 @@ def set_pods_outlive_job(transition: Transition, remaining: RemainingPods) -> No
 
 
 def drop_pods_outlive_job(transition: Transition) -> None:
-    """Stop stating that pods keep the quota reserved."""
-    if transition.find_condition(ConditionType.PODS_OUTLIVE_JOB) is not None:
-        transition.remove_condition(ConditionType.PODS_OUTLIVE_JOB)
+    """Remove the condition PodsOutliveJob."""
+    if transition.find(ConditionType.PODS_OUTLIVE_JOB) is not None:
+        transition.drop(ConditionType.PODS_OUTLIVE_JOB)
 
 
 def next_check_seconds(workload: JsonObject, now: Instant) -> float:
-    """Seconds until the next look whether pods remain: half of the time that they have, within bounds."""
+    """Return the seconds until the next check for pods: half of the time reported so far, bounded."""
     return _half_of_reported_time(workload, now, SHORTEST_CHECK_SECONDS, LONGEST_CHECK_SECONDS)
 
 
 def next_list_seconds(workload: JsonObject, now: Instant) -> float:
-    """Seconds until the pods are listed again at the latest, so that their reported number follows."""
+    """Return the seconds until the pods must be listed again, so that their reported number stays current."""
     return _half_of_reported_time(workload, now, SHORTEST_LIST_DELAY_SECONDS, LONGEST_LIST_DELAY_SECONDS)
 
 
 def seconds_reported(workload: JsonObject, now: Instant) -> float:
-    """Seconds for which the Workload's status has stated that pods keep its quota; 0 if it does not."""
-    return max(0, now - (condition_since(workload, ConditionType.PODS_OUTLIVE_JOB) or now)) / SECOND
+    """Return for how many seconds PodsOutliveJob has been true; 0 if it is not."""
+    return max(0, now - (since(workload, ConditionType.PODS_OUTLIVE_JOB) or now)) / SECOND
 
 
 def _half_of_reported_time(workload: JsonObject, now: Instant, shortest: float, longest: float) -> float:

@@ -1,8 +1,8 @@
-"""Finds the pods that outlive their job, by lists of their namespace and reads of single pods.
+"""Finds the pods that outlive their job, by lists of the namespace and by reads of single pods.
 
-No watch covers all pods of the cluster. When an admitted job goes, the pods of its namespace are listed. The
-list is not limited to a label: users who may edit pods may remove labels. That no pods remain, only such a
-list says, which began after the question. While pods are known to remain, one of them is read instead.
+No watch covers all pods of the cluster. When an admitted job is deleted, the pods of its namespace are listed
+without a label selector, because users who may edit pods may remove labels. Only a list that began after the
+question proves that no pods remain. While pods are known to remain, one of them is read instead of a list.
 """
 
 import asyncio
@@ -33,31 +33,34 @@ from admitq.workloads.transitions import ConditionType, is_condition_true
 from admitq_api.json_objects import JsonObject, value_at
 
 _PAGE_SIZE: Final = 250
-"""Pods of one page of a list. To parse and index so many takes 20 to 40 ms, in which no other task runs."""
+"""Pods of one page of a list. Parsing and indexing a page takes 20 to 40 ms, in which no other task runs."""
 
 _REMEMBERED: Final = 4
-"""Most pods of one Workload that are remembered from a list."""
+"""Maximum number of pods of one Workload that are remembered from a list."""
 
 _READ: Final = 2
-"""Most pods of one Workload that are read before the namespace is listed."""
+"""Maximum number of pods of one Workload that are read before the namespace is listed."""
 
 _SETTLED_SECONDS: Final = 2.0
-"""Pods that have been reported for less are listed: a job may start pods until shortly after its deletion."""
+"""How long pods must have been reported before single reads replace lists.
+
+A job may start pods until shortly after its deletion.
+"""
 
 _MOST_ASKED_SINGLY: Final = 4
-"""Of more Workloads at once, all pods are listed: that takes fewer requests."""
+"""Maximum number of Workloads whose pods are read one by one. For more, one list takes fewer requests."""
 
 
 def _has_labelled_pods(workload: JsonObject, job: JsonObject | None) -> bool:
-    """Whether Kubernetes writes the UID of the job into a label of its pods, as far as is known.
+    """Whether Kubernetes is known to write the UID of the job into a label of its pods.
 
-    It does for a Job that does not choose the selector of its pods itself.
+    It does so for a batch Job unless the Job sets ``manualSelector``.
     """
     return job_kind_label(workload) == "Job.batch" and value_at(job, ("spec", "manualSelector")) is not True
 
 
 def _may_be_started_by_hand(workload: JsonObject) -> bool:
-    """Whether pods of the Workload may run although it is not admitted: no gate of ours holds them."""
+    """Whether pods of the Workload may run without admission, because no gate of ours holds them."""
     is_waiting = not may_have_pods(workload) and not holds(workload, ConditionType.FINISHED)
     return is_waiting and job_kind_label(workload) != "Pod"
 
@@ -67,10 +70,11 @@ def _uid(workload: JsonObject) -> str:
 
 
 def _expected_end(pod: JsonObject) -> tuple[bool, str, tuple[str, str]]:
-    """What sorts pods from the one that probably ends first to the one that ends last.
+    """Return a sort key that orders pods by the probable time of their end.
 
-    A pod that nobody has deleted runs for as long as it likes. The time in the mark of a deleted pod includes
-    its grace period. Of pods that differ in neither, the newest has most of its work before it.
+    A pod without deletion timestamp has no known end. The deletion timestamp includes the grace period. Of
+    equal pods
+    the newest probably ends last.
     """
     deleted = value_at(pod, ("metadata", "deletionTimestamp"))
     return deleted is None, deleted or "", get_age_key(pod)
@@ -91,23 +95,26 @@ class _PodId(NamedTuple):
 
 
 class _Known(NamedTuple):
-    """Pods of one Workload that a list found; each can be read in place of a list until some time."""
+    """Pods of one Workload that a list found. Until a point in time, single reads of them replace a list."""
 
     until: float
     pods: tuple[_PodId, ...]
 
 
 class RemainingPodsFinder:
-    """Finds pods of Workloads whose jobs are gone, or going.
+    """Finds running pods of Workloads whose jobs do not exist or are being deleted.
 
-    Jobs of one namespace that go together share lists. That no pods remain, only a list says that began after
-    the question. That pods remain, a list of the last second says as well. So does the read of one pod that
-    the last list found: while it may run, the quota has to stay, whatever became of the others and of its
-    marks. Pods of which some were excess are listed at the next look, whether these have been deleted.
+    Jobs of one namespace that are deleted together share lists. That no pods remain is proved only by a list
+    that
+    began after the call. That pods remain is also shown by a list of the last second, or by a read of one pod
+    of the
+    last list. As long as that pod may run, the quota stays reserved. If some listed pods were excess, the
+    next check
+    lists again, to see whether they were deleted.
 
     Args:
         ctx: client and names.
-        clock: seconds that only grow.
+        clock: monotonic seconds.
     """
 
     def __init__(self, ctx: Context, clock: Callable[[], float] = time.monotonic) -> None:
@@ -118,13 +125,13 @@ class RemainingPodsFinder:
         """By UID of the Workload. Each list drops those that are too old: none of a past Workload stay."""
 
     async def find(self, workloads: Sequence[JsonObject]) -> Mapping[str, RemainingPods]:
-        """The pods that may run, by UID of their Workload; a Workload without such pods is left out.
+        """Return the pods that may run, by UID of their Workload. Workloads without such pods are left out.
 
         Args:
-            workloads: of one namespace. Only those that may have pods are looked for.
+            workloads: Workloads of one namespace. Only pods of those that may have pods are searched.
 
         Raises:
-            ApiError: pods cannot be read or listed. What is not known to have ended keeps its quota.
+            ApiError: pods cannot be read or listed. The caller must keep the quota reserved.
         """
         asked = [one for one in workloads if may_have_pods(one)]
         if not asked:
@@ -141,15 +148,15 @@ class RemainingPodsFinder:
     async def find_without_job(
         self, workloads: Sequence[JsonObject], job: JsonObject | None = None
     ) -> Mapping[str, RemainingPods]:
-        """The same for Workloads whose job is gone or going, with the pods of those that are not admitted.
+        """Return the same for Workloads whose job does not exist or is being deleted, admitted or not.
 
-        A job that was started by hand may have pods although its Workload waits. They are found by the UID of
-        the job, in a label or as that of their owner. Only those of a Job can be listed without the others of
-        the namespace.
+        A job that a user started by hand may have pods although its Workload is pending. Their pods are found
+        by the UID
+        of the job, in a label or in an owner reference. Only pods of a batch Job can be listed by label.
 
         Args:
-            workloads: of one namespace.
-            job: the job, if it is going.
+            workloads: Workloads of one namespace.
+            job: the job, if it still exists.
 
         Raises:
             ApiError: pods cannot be read or listed.
@@ -161,7 +168,7 @@ class RemainingPodsFinder:
             if (uids := job_uids(one, self._ctx.names))
         ]
         if unlabelled := [one for one, _ in asked if not _has_labelled_pods(one, job)]:
-            # One list for all of them: an elastic job may have several Workloads.
+            # One list serves all of them: an elastic job may have several Workloads.
             found |= self._found(await self._pods_in(unlabelled[0]["metadata"]["namespace"]), unlabelled)
         for one, uids in asked:
             if not _has_labelled_pods(one, job):
@@ -177,7 +184,7 @@ class RemainingPodsFinder:
         return self._clock() - listed.begun < SHORTEST_CHECK_SECONDS
 
     def _found(self, listed: _Listed, workloads: Sequence[JsonObject]) -> dict[str, RemainingPods]:
-        """Those of the Workloads that have pods in a list, of which some are remembered."""
+        """Return the Workloads that have pods in a list, and remember some of these pods."""
         pods = PodIndex(self._ctx.names) if listed.pods is None else listed.pods
         found = {_uid(one): RemainingPods(own) for one in workloads if (own := pods.of(one))}
         for one in workloads:
@@ -185,7 +192,7 @@ class RemainingPodsFinder:
         return found
 
     def _found_recently(self, namespace: str, workloads: Sequence[JsonObject]) -> dict[str, RemainingPods]:
-        """What a list of the last second found, without pods of which some may have been deleted since."""
+        """Return what a list of the last second found, without Workloads that had excess pods."""
         recent = self._listed.get(namespace, _Listed())
         if not self._is_recent(recent):
             return {}
@@ -205,7 +212,7 @@ class RemainingPodsFinder:
         )
 
     async def _pods_in(self, namespace: str) -> _Listed:
-        """The pods that may run, by a list that begins after the call."""
+        """Return the pods that may run, from a list that begins after the call."""
         self._listed = {
             key: one for key, one in self._listed.items() if one.lock.locked() or self._is_recent(one)
         }
@@ -220,10 +227,12 @@ class RemainingPodsFinder:
             return listed
 
     async def _list(self, namespace: str, label_selector: str | None = None) -> PodIndex:
-        """The pods that may run, page by page.
+        """List the pods that may run, page by page.
 
-        A namespace may have ten thousand pods, and parsing and indexing them takes a second or two. Jobs that
-        run beyond their grant must be stopped meanwhile, so each page is done with before the next is read.
+        A namespace may have ten thousand pods, which take a second or two to parse and index. Other tasks
+        must run
+        meanwhile, for example to stop a job that exceeds its admission. So each page is indexed before the
+        next is read.
         """
         found = PodIndex(self._ctx.names)
         async for page in self._ctx.client.pages(
@@ -237,18 +246,18 @@ class RemainingPodsFinder:
     # --- reads of single pods -----------------------------------------------------------------------
 
     def _is_settled(self, workload: JsonObject) -> bool:
-        """Whether a list of the last second began after the Workload's pods were first looked for."""
+        """Whether pods of the Workload have been reported long enough for single reads."""
         return seconds_reported(workload, self._ctx.clock()) >= _SETTLED_SECONDS
 
     def _remember(
         self, workload: JsonObject, pods: Sequence[JsonObject], begun: float, workloads: Sequence[JsonObject]
     ) -> None:
-        """Remember some of the pods that a list found, unless the next look has to list them again."""
+        """Remember some of the pods that a list found, unless the next check must list again."""
         ctx = self._ctx
         self._known.pop(_uid(workload), None)
         if not pods or not self._is_settled(workload):
             return
-        # Were the deletion of a pod to fail, no read of another pod would have it deleted.
+        # If the deletion of an excess pod fails, only another list finds the pod again.
         if self._are_some_excess(workload, pods, workloads):
             return
         last = nlargest(_REMEMBERED, pods, key=_expected_end)
@@ -256,7 +265,7 @@ class RemainingPodsFinder:
         self._known[_uid(workload)] = _Known(begun + next_list_seconds(workload, ctx.clock()), ids)
 
     async def _remain(self, workloads: Sequence[JsonObject]) -> bool:
-        """Whether reads of single pods show that pods of each Workload remain; False says nothing."""
+        """Whether single reads show that pods of each Workload remain. False proves nothing."""
         if len(workloads) > _MOST_ASKED_SINGLY:
             return False
         now = self._clock()
@@ -284,7 +293,7 @@ class RemainingPodsFinder:
         try:
             found = await self._ctx.client.get(PODS, pod.name, namespace=namespace)
         except ApiError as error:
-            # A role that lets pods be listed and not read one by one costs lists, and no quota.
+            # A role that may list pods but not read them costs more lists, and releases no quota.
             if error.is_not_found or error.is_forbidden:
                 return False
             raise

@@ -1,1 +1,1 @@
-"""The admission check that asks an autoscaler for nodes before a workload is admitted."""
+"""The admission check that requests nodes from an autoscaler before a workload is admitted."""

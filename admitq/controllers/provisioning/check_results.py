@@ -1,6 +1,6 @@
-"""What a check is said to be, by the ProvisioningRequest that was made for it (pure).
+"""The state of an admission check that follows from its ProvisioningRequest (pure).
 
-The table of semantics, ProvisioningRequest check, step 5: conditions in order, of which the first decides.
+The table of semantics, ProvisioningRequest check, step 5: the first matching row decides.
 """
 
 from collections.abc import Callable
@@ -25,15 +25,15 @@ ACCEPTED: Final = "Accepted"
 """Conditions that an autoscaler sets on a ProvisioningRequest."""
 
 _CLOCKS_DIFFER: Final = 10 * SECOND
-"""By how much the clocks of an autoscaler and of ours may differ; nanoseconds."""
+"""Maximum difference between the clocks of the autoscaler and the manager; nanoseconds."""
 
 _FASTEST_GROWTH: Final = 40
-"""Beyond that many doublings every wait has passed its limit; the exponent itself must not grow for ever."""
+"""Maximum number of doublings. Beyond it every wait exceeds its limit; the bound keeps the power small."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckRequest:
-    """A check of a Workload, and what was asked of the autoscaler for it."""
+    """A check of a Workload, and its ProvisioningRequest."""
 
     workload: JsonObject
     check: JsonObject
@@ -41,7 +41,7 @@ class CheckRequest:
     config: JsonObject
     request: JsonObject
     attempt: int
-    """Which attempt the request is, from 1."""
+    """Number of the attempt, from 1."""
 
     @property
     def retries(self) -> int:
@@ -50,28 +50,28 @@ class CheckRequest:
 
     @property
     def state(self) -> str:
-        """What the check is said to be now."""
-        return self.check.get("state", AdmissionCheckState.PENDING)
+        """The present state of the check."""
+        return self.check.get("state", State.PENDING)
 
     def message_of(self, condition: str) -> str:
-        """The message of one of the request's conditions."""
+        """Return the message of a condition of the request."""
         found = conditions.find_condition(value_at(self.request, ("status", "conditions"), []), condition)
         return "" if found is None else found.get("message", "")
 
     def holds(self, condition: str) -> bool:
-        """Whether one of the request's conditions is true."""
+        """Whether a condition of the request is true."""
         return conditions.is_true(value_at(self.request, ("status", "conditions"), []), condition)
 
     def new_state(self, state: State, message: str) -> Statement:
-        """A statement about the check.
+        """Return a statement with another state.
 
-        Its time stays that of the check, so that a wait counts from when the check became pending.
+        It keeps the time of the check, so that a wait counts from when the check became pending.
         """
         since = self.check.get("lastTransitionTime", "")
         return AdmissionCheckReport(self.check["name"], state, message, since=since)
 
     def new_message(self, message: str) -> Statement:
-        """A statement that changes the message alone."""
+        """Return a statement that changes only the message."""
         return replace(
             self.new_state(State(self.state), message),
             pod_set_updates=tuple(self.check.get("podSetUpdates") or ()),
@@ -80,12 +80,12 @@ class CheckRequest:
 
 
 def retries_of(check: JsonObject) -> int:
-    """How often a check was retried."""
+    """Return how often a check was retried."""
     return check.get("retryCount") or 0
 
 
 def retry_after_seconds(config: JsonObject, retries: int) -> int:
-    """How long to wait before the next attempt, after so many retries."""
+    """Return the wait before the next attempt, after this number of retries."""
     strategy = value_at(config, ("spec", "retryStrategy"), {})
     base, most = strategy.get("backoffBaseSeconds", 60), strategy.get("backoffMaxSeconds", 1800)
     return min(base * 2 ** min(retries, _FASTEST_GROWTH), most)
@@ -94,9 +94,11 @@ def retry_after_seconds(config: JsonObject, retries: int) -> int:
 def is_next_attempt_due(asked: CheckRequest) -> bool:
     """Whether the request ended without nodes and a retry has followed, so that the next attempt is due.
 
-    A retry is counted in the check. A check that begins anew otherwise was reset by an eviction, as one of a
-    workload that was deactivated; or it was listed anew, well after the request had ended, as one of a flavor
-    that was given back.
+    The check counts its retries. A check can also become pending again in another way: an eviction reset it,
+    for
+    example of a deactivated workload. Or it was listed again well after the end of the request, because its
+    flavor was
+    given up and assigned again.
     """
     if asked.state != AdmissionCheckState.PENDING:
         return False
@@ -133,7 +135,7 @@ def _failed(asked: CheckRequest) -> Statement | None:
 
 
 def _revoked(asked: CheckRequest) -> Statement | None:
-    """Nodes that are taken back end a workload that runs on them, too."""
+    """Reject the check if nodes are taken back, even while the workload runs on them."""
     if not asked.holds(CAPACITY_REVOKED):
         return None
     return asked.new_state(State.REJECTED, asked.message_of(CAPACITY_REVOKED))
@@ -146,8 +148,8 @@ def _expired(asked: CheckRequest) -> Statement | None:
 
 
 def _provisioned(asked: CheckRequest) -> Statement | None:
-    """Ready, unless the webhook would reject what pods get: that waits until the config is corrected."""
-    if not asked.holds(PROVISIONED) or asked.state == AdmissionCheckState.READY:
+    """Set Ready, unless the webhook would reject the pod set updates; then wait for a corrected config."""
+    if not asked.holds(PROVISIONED) or asked.state == State.READY:
         return None
     if (problem := unusable_detail(asked.request, asked.config)) is not None:
         return asked.new_state(State.PENDING, problem)
@@ -156,8 +158,8 @@ def _provisioned(asked: CheckRequest) -> Statement | None:
 
 
 def _under_way(asked: CheckRequest) -> Statement | None:
-    """What is ready stays so until an eviction, whatever becomes of the request."""
-    if asked.state == AdmissionCheckState.READY:
+    """Set Pending with the progress of the request. A check in state Ready stays Ready until an eviction."""
+    if asked.state == State.READY:
         return None
     waits = asked.holds(ACCEPTED) and conditions.is_false(
         value_at(asked.request, ("status", "conditions"), []), PROVISIONED
@@ -172,11 +174,11 @@ OUTCOMES: Final[tuple[Callable[[CheckRequest], Statement | None], ...]] = (
     _provisioned,
     _under_way,
 )
-"""In the order in which they are asked."""
+"""In the order of evaluation."""
 
 
 def check_statement(asked: CheckRequest) -> Statement | None:
-    """What the request says of the check; None if it says nothing new."""
+    """Return the new state of the check that follows from its request; None if nothing changes."""
     if is_next_attempt_due(asked):
         return None
     for row in OUTCOMES:

@@ -1,4 +1,4 @@
-"""The controller of the ProvisioningRequest check: it gathers what a decision needs, and carries it out."""
+"""The controller of the ProvisioningRequest check: gathers the inputs of a decision and executes its plan."""
 
 from admitq.controllers.context import Context
 from admitq.controllers.indexes import BY_OWNER, owner_index_value
@@ -28,14 +28,14 @@ CONFIG_KIND = "ProvisioningRequestConfig"
 
 
 def config_name(check: JsonObject, names: Names) -> str:
-    """The ProvisioningRequestConfig that an AdmissionCheck names; empty if its parameters name none."""
+    """Return the ProvisioningRequestConfig that an AdmissionCheck names; empty if it names none."""
     parameters = value_at(check, ("spec", "parameters"), {})
     is_config = (parameters.get("apiGroup"), parameters.get("kind")) == (names.group, CONFIG_KIND)
     return parameters.get("name", "") if is_config else ""
 
 
 def is_ours(check: JsonObject, names: Names) -> bool:
-    """Whether an AdmissionCheck is one that asks an autoscaler for nodes."""
+    """Whether an AdmissionCheck names this controller."""
     return value_at(check, ("spec", "controllerName")) == names.provisioning_controller
 
 
@@ -45,7 +45,7 @@ def is_ours(check: JsonObject, names: Names) -> bool:
 def report_check_activity(
     check: JsonObject, config: JsonObject | None, names: Names, kinds: Kinds, now: Instant
 ) -> ActionPlan:
-    """State in an AdmissionCheck whether it can be worked on: whether its config is there."""
+    """Return the plan that sets the condition Active of an AdmissionCheck: whether its config exists."""
     name = config_name(check, names)
     configs = kinds.provisioning_request_configs
     if not name:
@@ -73,15 +73,15 @@ def report_check_activity(
 
 
 class ProvisioningController:
-    """Looks at one AdmissionCheck, or at what is asked of the autoscaler for one Workload, at a time."""
+    """Reconciles AdmissionChecks, and the ProvisioningRequests of Workloads."""
 
     def __init__(self, ctx: Context) -> None:
         self._ctx = ctx
 
     async def reconcile(self, key: Key) -> float | None:
-        """Bring an AdmissionCheck (its key has no namespace) or the requests of a Workload forward.
+        """Reconcile an AdmissionCheck (a key without namespace) or the requests of a Workload.
 
-        Returns in how many seconds to look again.
+        Returns after how many seconds to reconcile again.
         """
         return await (self._work_on(key) if key.namespace else self._check(key.name))
 
@@ -108,7 +108,7 @@ class ProvisioningController:
             if created is None or error.is_transient:
                 raise
             if error.is_already_exists:
-                # It is ours, and not in the store yet, or a stranger's, of whom the store will tell.
+                # The object is ours and not in the store yet, or it is foreign and the store will show it.
                 return STALE_STORE_RETRY_SECONDS
             name = created.obj["metadata"]["name"]
             check, _ = next_creation(case)

@@ -1,4 +1,4 @@
-"""What is asked of the autoscaler for a Workload: ProvisioningRequests and the PodTemplates they name (pure).
+"""ProvisioningRequests of a Workload and the PodTemplates that they name (pure).
 
 The source of every rule is semantics, ProvisioningRequest check.
 """
@@ -20,42 +20,45 @@ GROUP: Final = "autoscaling.x-k8s.io"
 PROVISIONING_REQUESTS: Final = Resource(
     GROUP, "v1", "provisioningrequests", "ProvisioningRequest", namespaced=True
 )
-"""What an autoscaler serves, if it can be asked for nodes."""
+"""The resource that the cluster serves if an autoscaler supports ProvisioningRequests."""
 
 _CUT: Final = 247
 _HASH_LENGTH: Final = 5
 _ATTEMPTS_TRIED: Final = 10_000
-"""Behind the expected attempt, how many are compared with a name that was cut and cannot be read."""
+"""How many attempts beyond the expected one are compared with a shortened name, which cannot be parsed."""
 
 _CONTAINERS: Final = ("containers", "initContainers")
 _SCHEDULING_FIELDS: Final = ("resources", "nodeSelector", "tolerations", "affinity", "resourceClaims")
-"""Fields of a pod's spec that decide, beside its containers' requests, where the pod can run."""
+"""Fields of a pod's spec that decide where the pod can run, besides the requests of its containers."""
 
 
 # --- names ----------------------------------------------------------------------------------------
 
 
 def _bounded(name: str) -> str:
-    """The name; the front of it and a hash where it would be too long for an object."""
+    """Return the name; if it is too long for an object, its beginning and a hash."""
     if len(name) <= _CUT + 1 + _HASH_LENGTH:
         return name
     digest = hashlib.sha1(name.encode(), usedforsecurity=False).hexdigest()[:_HASH_LENGTH]
-    # A name cut right behind a dot would have a label that starts with the hyphen, which is refused.
+    # A name cut after a dot would have a label that starts with a hyphen, which is invalid.
     return f"{name[:_CUT].rstrip('.')}-{digest}"
 
 
 def request_name(workload: str, check: str, attempt: int) -> str:
-    """The name of a Workload's ProvisioningRequest for a check; attempts count from 1."""
+    """Return the name of a Workload's ProvisioningRequest for a check; attempts count from 1."""
     return _bounded(f"{workload}-{check}-{attempt}")
 
 
 def template_name(request: str, pod_set: str) -> str:
-    """The name of the PodTemplate for one podset of a ProvisioningRequest."""
+    """Return the name of the PodTemplate for one podset of a ProvisioningRequest."""
     return _bounded(f"ppt-{request}-{pod_set}")
 
 
 def attempt_of(name: str, workload: str, check: str, expected: int = 1) -> int | None:
-    """Which attempt for a check a ProvisioningRequest's name tells; None if it is not the check's."""
+    """Return the number of the attempt in a ProvisioningRequest's name.
+
+    None if it is not a request of the check.
+    """
     prefix = f"{workload}-{check}-"
     if name.startswith(prefix):
         digits = name[len(prefix) :]
@@ -72,7 +75,7 @@ def attempt_of(name: str, workload: str, check: str, expected: int = 1) -> int |
 
 @dataclass(frozen=True, slots=True)
 class RequestedPodSet:
-    """Pods that a request asks nodes for: named like the (first) podset of the Workload that they are of."""
+    """Pods for which nodes are requested. Merged podsets have the name of the first one."""
 
     name: str
     template: JsonObject
@@ -90,7 +93,7 @@ def _names_resource(pod_set: JsonObject, managed: Iterable[str]) -> bool:
 
 
 def pod_sets_needing_nodes(workload: JsonObject, config: JsonObject) -> list[JsonObject]:
-    """The Workload's podsets that nodes are asked for: with pods, and of a managed resource if any is."""
+    """Return the podsets for which nodes are requested: with pods, and with a managed resource."""
     managed = value_at(config, ("spec", "managedResources"), [])
     counts = assigned_pod_counts(workload)
     return [
@@ -103,11 +106,11 @@ def pod_sets_needing_nodes(workload: JsonObject, config: JsonObject) -> list[Jso
 
 
 def requested_pod_sets(workload: JsonObject, config: JsonObject, flavors: Flavors) -> list[RequestedPodSet]:
-    """What the request lists: podsets as they are to run, merged as the config's policy has it.
+    """Return the podsets of the request, with the flavors injected, and merged by the policy of the config.
 
     Raises:
-        InjectionConflict: a template contradicts the flavors that were assigned to it.
-        FlavorMissing: an assigned flavor is not known.
+        Conflict: a template contradicts the flavors that were assigned to it.
+        FlavorMissing: an assigned flavor does not exist.
     """
     infos = {info.name: info for info in flavor_infos(workload, flavors)}
     asked = [
@@ -119,7 +122,7 @@ def requested_pod_sets(workload: JsonObject, config: JsonObject, flavors: Flavor
 
 
 def _with_requests(template: JsonObject) -> JsonObject:
-    """The template where each container requests what it is limited to, unless it says otherwise."""
+    """Return the template in which each container requests its limits, unless it has requests of its own."""
     spec: dict[str, Any] = dict(template.get("spec") or {})
     for field in _CONTAINERS:
         if spec.get(field):
@@ -139,7 +142,7 @@ def _requesting(container: JsonObject) -> JsonObject:
 
 
 def _needs(template: JsonObject) -> object:
-    """What decides where pods of the template can run."""
+    """Return what decides where pods of the template can run."""
     spec = template.get("spec") or {}
     requests = [
         [_by_value(value_at(container, ("resources", "requests"), {})) for container in spec.get(field) or ()]
@@ -175,7 +178,7 @@ def _merged(asked: Sequence[RequestedPodSet], policy: str | None) -> list[Reques
 
 
 def parameters_of(workload: JsonObject, config: JsonObject, names: Names) -> dict[str, str]:
-    """The parameters of a request: the config's, and over them those that the job's annotations give."""
+    """Return the parameters of a request: those of the config, overridden by annotations of the job."""
     prefix = names.provisioning_annotation_prefix
     annotations = value_at(workload, ("metadata", "annotations"), {})
     own = {key.removeprefix(prefix): value for key, value in annotations.items() if key.startswith(prefix)}
@@ -183,7 +186,7 @@ def parameters_of(workload: JsonObject, config: JsonObject, names: Names) -> dic
 
 
 def is_in_sync(request: JsonObject, workload: JsonObject, config: JsonObject, names: Names) -> bool:
-    """Whether the request asks for what the config has asked for; parameters beyond those may be any."""
+    """Whether the request has the class and parameters of the config. It may have further parameters."""
     wanted = parameters_of(workload, config, names)
     given = value_at(request, ("spec", "parameters"), {})
     return value_at(request, ("spec", "provisioningClassName")) == class_of(config) and all(
@@ -192,7 +195,7 @@ def is_in_sync(request: JsonObject, workload: JsonObject, config: JsonObject, na
 
 
 def class_of(config: JsonObject) -> str:
-    """The provisioning class that the config names."""
+    """Return the provisioning class that the config names."""
     return value_at(config, ("spec", "provisioningClassName"), "")
 
 
@@ -206,7 +209,7 @@ def _metadata(name: str, workload: JsonObject, names: Names) -> dict[str, Any]:
 
 
 def controller_reference(owner: JsonObject, resource: Resource) -> dict[str, Any]:
-    """The reference that makes an object the controller of what carries it."""
+    """Return the owner reference that makes an object the controller."""
     metadata = owner["metadata"]
     return {
         "apiVersion": resource.api_version,
@@ -218,7 +221,7 @@ def controller_reference(owner: JsonObject, resource: Resource) -> dict[str, Any
 
 
 def pod_template(request: str, asked: RequestedPodSet, workload: JsonObject, names: Names) -> dict[str, Any]:
-    """The PodTemplate to create for one podset of a request; the Workload's until the request exists."""
+    """Return the PodTemplate for one podset of a request. The Workload owns it until the request exists."""
     return {
         "apiVersion": POD_TEMPLATES.api_version,
         "kind": POD_TEMPLATES.kind,
@@ -230,7 +233,7 @@ def pod_template(request: str, asked: RequestedPodSet, workload: JsonObject, nam
 def provisioning_request(
     name: str, asked: Iterable[RequestedPodSet], workload: JsonObject, config: JsonObject, names: Names
 ) -> dict[str, Any]:
-    """The ProvisioningRequest to create."""
+    """Return the ProvisioningRequest to create."""
     pod_sets = [
         {"podTemplateRef": {"name": template_name(name, one.name)}, "count": one.count} for one in asked
     ]
@@ -247,7 +250,7 @@ def provisioning_request(
 
 
 class _Selector(NamedTuple):
-    """A node selector, and the provisioning class detail that its value is taken from."""
+    """A node selector, and the provisioning class detail that has its value."""
 
     key: str
     detail: str
@@ -255,7 +258,10 @@ class _Selector(NamedTuple):
 
 
 def _selectors(request: JsonObject, config: JsonObject) -> Iterator[_Selector]:
-    """The node selectors that the config takes from the answer; a selector without its detail is left out."""
+    """Yield the node selectors that the config takes from the request's status.
+
+    Those without a detail are left out.
+    """
     details = value_at(request, ("status", "provisioningClassDetails"), {})
     for rule in value_at(config, ("spec", "podSetUpdates", "nodeSelector"), []):
         key, detail = rule["key"], rule["valueFromProvisioningClassDetail"]
@@ -264,7 +270,7 @@ def _selectors(request: JsonObject, config: JsonObject) -> Iterator[_Selector]:
 
 
 def unusable_detail(request: JsonObject, config: JsonObject) -> str | None:
-    """Why pods cannot select nodes by a detail of the answer; None if they can by all."""
+    """Return why a detail of the request's status is not a valid node selector; None if all are valid."""
     for one in _selectors(request, config):
         wrong = check_qualified_name(one.key) or check_label_value(one.value)
         if wrong is not None:
@@ -278,7 +284,7 @@ def unusable_detail(request: JsonObject, config: JsonObject) -> str | None:
 def pod_set_updates(
     workload: JsonObject, request: JsonObject, config: JsonObject
 ) -> tuple[Mapping[str, Any], ...]:
-    """What pods get so that they run on what was provisioned: one update for each podset of the request."""
+    """Return the annotations and node selectors that let pods use the provisioned nodes."""
     name = request["metadata"]["name"]
     annotations = {
         f"{GROUP}/consume-provisioning-request": name,

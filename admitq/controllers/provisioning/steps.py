@@ -1,7 +1,8 @@
-"""What is to be done about the ProvisioningRequests of one Workload now (pure).
+"""The steps of a decision about the ProvisioningRequests of one Workload, and their order (pure).
 
-A chain of steps, of which the first with something to do decides. Whatever it writes leads to the next
-decision. The source of every rule is semantics, ProvisioningRequest check.
+The first step that returns a plan ends the decision. Its writes lead to the next decision. The source of
+every
+rule is semantics, ProvisioningRequest check.
 """
 
 from collections.abc import Callable, Iterable
@@ -63,15 +64,16 @@ from admitq_api.labels import PROVISIONING, Names
 CONCERN: Final = PROVISIONING
 
 REFUSED_RETRY_SECONDS: Final = 10.0
-"""When to try again what the API server refused."""
+"""When to retry a write that the API server rejected."""
 
 
 @dataclass(frozen=True)
 class ProvisioningCase:
-    """A Workload, what was asked of the autoscaler for it, and the time.
+    """A Workload, its ProvisioningRequests, and the time.
 
-    ``configs`` are those of its checks that are this controller's, by the check's name; None where the
-    config is not there. ``requests`` and ``templates`` are those that the Workload controls.
+    ``configs`` has the config of each check of this controller, by the name of the check; None if the config
+    does not
+    exist. ``requests`` and ``templates`` are those that the Workload controls.
     """
 
     workload: JsonObject
@@ -82,25 +84,25 @@ class ProvisioningCase:
     kinds: Kinds
     request_named: Callable[[str], JsonObject | None]
     template_named: Callable[[str], JsonObject | None]
-    """What has a name in the Workload's namespace, whoever controls it."""
-    flavors: FlavorLookup
+    """Find an object by name in the namespace of the Workload, whatever controls it."""
+    flavors: Flavors
     cleans_up: bool
-    """Requests of evicted workloads are deleted."""
+    """Whether requests of evicted workloads are deleted."""
     now: Instant
 
     @property
     def name(self) -> str:
-        """The Workload's name."""
+        """The name of the Workload."""
         return self.workload["metadata"]["name"]
 
     @cached_property
     def checks(self) -> list[JsonObject]:
-        """The Workload's checks that are this controller's and can be worked on."""
-        return [check for check in listed_checks(self.workload) if self.configs.get(check["name"])]
+        """The checks of the Workload that name this controller and have a config."""
+        return [check for check in checks_of(self.workload) if self.configs.get(check["name"])]
 
     @cached_property
     def requests_by_check(self) -> dict[str, CheckRequest]:
-        """By check, the latest request that asks for what the config asks for."""
+        """By check, the latest request that equals what the config requests."""
         found: dict[str, CheckRequest] = {}
         for check in self.checks:
             name, config = check["name"], self.configs[check["name"]] or {}
@@ -120,10 +122,10 @@ class ProvisioningCase:
         return attempt_of(request["metadata"]["name"], self.name, check["name"], retries_of(check) + 1)
 
     def state(self, statements: Iterable[Statement]) -> ActionPlan | None:
-        """The plan that states this of checks and tells of new states; None if nothing of it is news."""
-        before = listed_checks(self.workload)
+        """Return the plan that writes check states and reports new ones; None if nothing changes."""
+        before = checks_of(self.workload)
         checks: list[JsonObject] = list(before)
-        told: list[RecordEvent] = []
+        events: list[RecordEvent] = []
         for stated in statements:
             old = find_check(checks, stated.name) or {}
             checks = list(update_check(checks, stated, self.now))
@@ -132,15 +134,15 @@ class ProvisioningCase:
                     f"Admission check {stated.name} updated state from {old.get('state')} to {stated.state}"
                 )
                 note += f" with message: {stated.message}" if stated.message else ""
-                told.append(RecordEvent(self.workload, "Normal", "AdmissionCheckUpdated", note))
+                events.append(RecordEvent(self.workload, "Normal", "AdmissionCheckUpdated", note))
         transition = Transition(self.workload, self.now)
         transition.status["admissionChecks"] = checks
         write = status_patch(self.kinds.workloads, self.workload, transition.patch(), CONCERN)
-        return None if write is None else plan_of(write, *told)
+        return None if write is None else plan_of(write, *events)
 
 
 def decide_provisioning(case: ProvisioningCase) -> ActionPlan:
-    """What is to be done now."""
+    """Return the plan of the first step that has something to do."""
     for step in STEPS:
         decided = step(case)
         if decided is not None:
@@ -153,10 +155,11 @@ def _deletions(resource: Resource, objects: Iterable[JsonObject]) -> tuple[Actio
 
 
 def _clean_up_ended(case: ProvisioningCase) -> ActionPlan | None:
-    """Who has ended needs no nodes; who is evicted keeps the requests if they are not to be cleaned up.
+    """Delete the requests of a finished Workload; those of an evicted one only if so configured.
 
-    Nothing more is said of the checks of who is deactivated: its eviction tells what they were. Templates
-    that no request took over would be taken for those of the next reservation.
+    The checks of a deactivated Workload are not updated. Its eviction records what they were. Templates that
+    no
+    request has taken over are deleted, because the next reservation would use them.
     """
     finished = is_condition_true(case.workload, ConditionType.FINISHED)
     evicted = is_condition_true(case.workload, ConditionType.EVICTED)
@@ -170,7 +173,7 @@ def _clean_up_ended(case: ProvisioningCase) -> ActionPlan | None:
 
 
 def _delete_unwanted_requests(case: ProvisioningCase) -> ActionPlan | None:
-    """Keep only the latest request of each check that asks for what its config says; without one, none."""
+    """Keep only the latest request of each check that matches its config; delete all others."""
     kept = {asked.request["metadata"]["name"] for asked in case.requests_by_check.values()}
     unwanted = [one for one in case.requests if one["metadata"]["name"] not in kept]
     deletions = _deletions(PROVISIONING_REQUESTS, unwanted)
@@ -184,7 +187,7 @@ def _check_statements(case: ProvisioningCase) -> Iterable[Statement]:
             continue
         config = case.configs[name]
         if config is None:
-            # What is ready stays so until an eviction.
+            # A check in state Ready stays Ready until an eviction.
             if state != State.READY:
                 yield Statement(name, State.PENDING, INACTIVE)
         elif not pod_sets_needing_nodes(case.workload, config):
@@ -195,12 +198,12 @@ def _check_statements(case: ProvisioningCase) -> Iterable[Statement]:
 
 
 def _update_checks(case: ProvisioningCase) -> ActionPlan | None:
-    """The checks are said to be what their requests say."""
+    """Set the states of checks from their requests."""
     return case.state(_check_statements(case))
 
 
 def _hand_over_templates(case: ProvisioningCase) -> ActionPlan | None:
-    """Templates become their request's, and go with it."""
+    """Make each template owned by its request, so that it is deleted with the request."""
     mine = {one["metadata"]["name"]: one for one in case.templates}
     patches: list[Patch] = []
     for asked in case.requests_by_check.values():
@@ -214,8 +217,8 @@ def _hand_over_templates(case: ProvisioningCase) -> ActionPlan | None:
 
 
 def _attempt_due(case: ProvisioningCase, check: JsonObject) -> int | None:
-    """Which attempt is to be made for a check; None if none is."""
-    if check.get("state") != AdmissionCheckState.PENDING:
+    """Return the number of the attempt to make for a check; None if none is due."""
+    if check.get("state") != State.PENDING:
         return None
     asked = case.requests_by_check.get(check["name"])
     if asked is None:
@@ -224,12 +227,12 @@ def _attempt_due(case: ProvisioningCase, check: JsonObject) -> int | None:
 
 
 def _create_requests(case: ProvisioningCase) -> ActionPlan | None:
-    """The autoscaler is asked for nodes, each check by a request of its own."""
+    """Request nodes from the autoscaler, with one request for each check."""
     return next_creation(case)[1]
 
 
 def next_creation(case: ProvisioningCase) -> tuple[str, ActionPlan]:
-    """The check for which something is to be created, and what; empty if there is none."""
+    """Return the check for which an object must be created, and the plan that creates it."""
     requeue_after: float | None = None
     for check in case.checks:
         config = case.configs[check["name"]] or {}
@@ -244,10 +247,10 @@ def next_creation(case: ProvisioningCase) -> tuple[str, ActionPlan]:
 
 
 def _create_request(case: ProvisioningCase, check: JsonObject, config: JsonObject, name: str) -> ActionPlan:
-    """The next object to create for a request: its templates first, for the request names them."""
+    """Return the plan that creates the next object of a request: its templates, then the request."""
     if (taken := case.request_named(name)) is not None:
         if is_controlled_by(taken, case.workload) or _is_deleting(taken):
-            # A former request of this name is still going; the watch tells when it is gone.
+            # An earlier request of this name is still being deleted. The watch shows when it is gone.
             return NO_ACTIONS
         return report_failed_creation(
             case, check["name"], PROVISIONING_REQUESTS, name, _name_conflict(PROVISIONING_REQUESTS, name)
@@ -274,7 +277,7 @@ def _create_request(case: ProvisioningCase, check: JsonObject, config: JsonObjec
 def _create_template(
     case: ProvisioningCase, check: JsonObject, request: str, asked: RequestedPodSet
 ) -> ActionPlan | None:
-    """What is to be done so that a template is there; None if it is."""
+    """Return the plan that leads to a template; None if the template exists."""
     name = template_name(request, asked.name)
     found = case.template_named(name)
     if found is None:
@@ -285,7 +288,7 @@ def _create_template(
     if is_controlled_by(found, case.workload):
         return None
     if value_at(found, ("metadata", "labels", case.names.managed)) == "true":
-        # It was a former request's of the same name, and would go with it.
+        # It belongs to an earlier request of the same name, and would be deleted with it.
         return plan_of(Delete(POD_TEMPLATES, found), requeue_after=STALE_STORE_RETRY_SECONDS)
     return report_failed_creation(
         case, check["name"], POD_TEMPLATES, name, _name_conflict(POD_TEMPLATES, name)
@@ -303,7 +306,7 @@ def _name_conflict(resource: Resource, name: str) -> str:
 def report_failed_creation(
     case: ProvisioningCase, check: str, resource: Resource, name: str, error: str
 ) -> ActionPlan:
-    """Tell, and state in the check, that an object cannot be created; it is tried again after a while."""
+    """Report that an object cannot be created, in an event and in the check. The controller retries later."""
     message = f'Error creating {resource.kind} "{name}": {error}'
     tell = RecordEvent(case.workload, "Warning", "FailedCreate", message)
     stated = case.state([Statement(check, State.PENDING, message)])
@@ -318,4 +321,4 @@ STEPS: Final[tuple[Callable[[ProvisioningCase], ActionPlan | None], ...]] = (
     _hand_over_templates,
     _create_requests,
 )
-"""In the order in which they are asked."""
+"""In the order of evaluation."""

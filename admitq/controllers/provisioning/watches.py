@@ -1,4 +1,4 @@
-"""The controller of the ProvisioningRequest check, and what makes it look at what."""
+"""The watches of the ProvisioningRequest check controller, and which keys each change reconciles."""
 
 from collections.abc import Iterable, Iterator
 from typing import Final
@@ -21,38 +21,38 @@ WORKERS: Final = 4
 
 
 class _ProvisioningKeys:
-    """Workloads, and checks, that something's change concerns."""
+    """Maps changes to keys of Workloads and AdmissionChecks."""
 
     def __init__(self, ctx: Context) -> None:
         self._checks = ctx.stores.of(ctx.kinds.admission_checks)
         self._workloads = ctx.stores.of(ctx.kinds.workloads)
 
     def itself(self, change: Change) -> Iterable[Key]:
-        """A Workload that has, or had, checks."""
-        return (change.key,) if any(map(listed_checks, _both(change))) else ()
+        """Return the Workload, if it has or had checks."""
+        return (change.key,) if any(map(checks_of, _both(change))) else ()
 
     def owner(self, change: Change) -> Iterator[Key]:
-        """The Workload that a request or a template was made for."""
+        """Yield the Workload that a request or a template was created for."""
         for obj in _both(change):
             reference = get_controller(obj)
             if reference is not None and reference.get("kind") == "Workload":
                 yield Key(change.key.namespace, reference.get("name", ""))
 
     def check(self, change: Change) -> Iterator[Key]:
-        """A check; if its spec changed, Workloads that list it too."""
+        """Yield the check; if its spec changed, also the Workloads that list it."""
         yield change.key
         specs = [obj.get("spec") for obj in _both(change)]
         if len(specs) == 1 or specs[0] != specs[1]:
             yield from self._workloads.keys_by_index(BY_CHECK, change.key.name)
 
     def config(self, change: Change) -> Iterator[Key]:
-        """Checks that name a config, and Workloads that list those."""
+        """Yield the checks that name a config, and the Workloads that list these checks."""
         for check in self._checks.keys_by_index(BY_CONFIG, change.key.name):
             yield check
             yield from self._workloads.keys_by_index(BY_CHECK, check.name)
 
     def known(self) -> Iterator[Key]:
-        """All checks, and all Workloads that list any."""
+        """Yield all checks, and all Workloads that list any."""
         for name in self._workloads.index_values(BY_CHECK):
             yield from self._workloads.keys_by_index(BY_CHECK, name)
         yield from self._checks.keys()
@@ -65,7 +65,7 @@ def _both(change: Change) -> Iterator[JsonObject]:
 
 
 def provisioning_controller(ctx: Context) -> WhenServed:
-    """The controller, which runs while the API server serves ProvisioningRequests."""
+    """Return the controller, which runs while the API server serves ProvisioningRequests."""
     kinds, concerned = ctx.kinds, _ProvisioningKeys(ctx)
     spec = ControllerSpec(
         name=PROVISIONING,

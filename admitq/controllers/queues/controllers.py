@@ -1,7 +1,8 @@
-"""The statuses and metrics of ClusterQueues, LocalQueues and cohorts.
+"""The controllers of ClusterQueues, LocalQueues and cohorts: they write statuses and set metrics.
 
-Numbers and conditions are the core's. They change with every admission, so that an object's status is
-written at most once a second; what is not different is not written.
+The core computes all numbers and conditions. They change with every admission. So each status is written at
+most
+once a second, and only if it differs.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,15 +25,15 @@ from admitq_api.json_objects import JsonObject, create_merge_patch, value_at
 from admitq_api.quantity import format_quantity
 
 WRITE_INTERVAL: Final = SECOND
-"""Nanoseconds between two writes of one object's status."""
+"""Minimum time between two writes of one object's status; nanoseconds."""
 
 
 REFUSED_JOBS_GRACE: Final = 2 * SECOND
-"""Nanoseconds for which a LocalQueue tells of refused jobs although none is known."""
+"""How long a LocalQueue still reports refused jobs after the last one is gone; nanoseconds."""
 
 
 class WritePace:
-    """When each object may be written again."""
+    """Limits how often the status of each object is written."""
 
     def __init__(self, clock: Clock, interval: Instant = WRITE_INTERVAL) -> None:
         self._clock = clock
@@ -40,17 +41,20 @@ class WritePace:
         self._written: dict[Key, Instant] = {}
 
     def seconds_until_allowed(self, key: Key) -> float:
-        """Seconds until the object may be written; 0 if now. A clock set back makes nobody wait long."""
+        """Return the seconds until the object may be written.
+
+        The result is bounded even if the clock was set back.
+        """
         now = self._clock()
         written = self._written.get(key, now - self._interval)
         return min(max(0, written + self._interval - now), self._interval) / SECOND
 
     def record_write(self, key: Key) -> None:
-        """Note that the object was written."""
+        """Record that the object was written now."""
         self._written[key] = self._clock()
 
     def forget(self, key: Key) -> None:
-        """Note that the object is gone."""
+        """Forget an object that does not exist any more."""
         self._written.pop(key, None)
 
 
@@ -70,13 +74,15 @@ def _conditions(obj: JsonObject, active: ActiveCondition, now: Instant) -> list[
 
 
 MAX_FLAVORS: Final = 64
-"""How many flavors a list of a status may have; a ClusterQueue may have more in its resource groups."""
+"""Maximum number of flavors in a list of a status. A ClusterQueue may have more."""
 
 MAX_RESOURCES: Final = 64
-"""How many resources a flavor of such a list may have; more only where several groups have the flavor."""
+"""Maximum number of resources of a flavor in such a list. More exist only if several groups have the flavor.
+"""
 
 HELD_RETRY_SECONDS: Final = 10.0
-"""When to look again at a deleted ClusterQueue that cannot be read: no refresh reports its last release."""
+"""When to reconcile a deleted ClusterQueue again that cannot be parsed. No refresh reports its last release.
+"""
 
 
 def _totals(flavors: Sequence[FlavorTotals], *, borrowed: bool) -> list[dict[str, Any]]:
@@ -103,7 +109,7 @@ def _local_totals(flavors: Sequence[FlavorTotals] | None) -> list[dict[str, Any]
 def cluster_queue_patch(
     obj: JsonObject, status: ClusterQueueStatus, now: Instant
 ) -> Mapping[str, Any] | None:
-    """The patch that makes a ClusterQueue's status tell the core's; None if it does."""
+    """Return the patch that brings a ClusterQueue's status up to date; None if it is."""
     return _patch(
         obj,
         {
@@ -121,9 +127,9 @@ def cluster_queue_patch(
 def local_queue_patch(
     obj: JsonObject, status: LocalQueueStatus, now: Instant, refused: Sequence[RefusedJob] | None = ()
 ) -> Mapping[str, Any] | None:
-    """The patch that makes a LocalQueue's status tell the core's, and of jobs; None if it does.
+    """Return the patch that brings a LocalQueue's status up to date; None if it is.
 
-    What it tells of jobs stays as it is where ``refused`` is None.
+    If ``refused`` is None, the condition about refused jobs stays as it is.
     """
     conditions = _conditions(obj, local_queue_active(status), now)
     return _patch(
@@ -143,7 +149,7 @@ def local_queue_patch(
 def _with_refused(
     conditions: Sequence[Mapping[str, Any]], refused: Sequence[RefusedJob], now: Instant
 ) -> list[dict[str, Any]]:
-    """The conditions with that about refused jobs, or without it if there are none."""
+    """Return the conditions with JobsRefused, or without it if no job is refused."""
     if not refused:
         return [dict(one) for one in conditions if one.get("type") != ConditionType.JOBS_REFUSED]
     first, count = refused[0], len(refused)
@@ -159,7 +165,7 @@ def _with_refused(
 
 
 def cohort_patch(obj: JsonObject, status: CohortStatus) -> Mapping[str, Any] | None:
-    """The patch that makes a cohort's status tell the core's; None if it does."""
+    """Return the patch that brings a cohort's status up to date; None if it is."""
     return _patch(obj, {"fairSharing": _share(status.share)})
 
 
@@ -168,20 +174,20 @@ def _share(share: Share | None) -> Mapping[str, Any] | None:
 
 
 def _past_use(consumed: ConsumedResources | None) -> Mapping[str, Any] | None:
-    """What a LocalQueue used; its weighted share is of no meaning, for it has no quota to borrow."""
+    """Return the past use of a LocalQueue. Its weighted share is 0, because it has no quota to borrow."""
     if consumed is None:
         return None
-    told = {
+    past_use = {
         "consumedResources": format_quantities(consumed.consumed),
         "lastUpdate": format_time(consumed.at),
     }
-    return {"weightedShare": 0, "admissionFairSharingStatus": told}
+    return {"weightedShare": 0, "admissionFairSharingStatus": past_use}
 
 
-def _patch(obj: JsonObject, told: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The patch of what differs; what is told as None is taken away."""
+def _patch(obj: JsonObject, fields: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return the patch of fields that differ. A field that is None is removed."""
     before = value_at(obj, ("status",), {})
-    changed = create_merge_patch(before, {**before, **told})
+    changed = create_merge_patch(before, {**before, **fields})
     return {"status": changed} if changed else None
 
 
@@ -189,7 +195,7 @@ def _patch(obj: JsonObject, told: Mapping[str, Any]) -> Mapping[str, Any] | None
 
 
 class _StatusWriter:
-    """Writes statuses of one resource at their pace."""
+    """Writes the statuses of one resource at a limited rate."""
 
     def __init__(self, ctx: Context, resource: Resource, concern: str) -> None:
         self._ctx = ctx
@@ -198,7 +204,7 @@ class _StatusWriter:
         self._pace = WritePace(ctx.clock)
 
     async def write(self, key: Key, obj: JsonObject, patch: Mapping[str, Any] | None) -> float | None:
-        """Write a patch unless that is too early; returns in how many seconds it is not."""
+        """Write a patch if the rate allows it; returns after how many seconds to try again."""
         if patch is None:
             return None
         if (wait := self._pace.seconds_until_allowed(key)) > 0:
@@ -207,12 +213,12 @@ class _StatusWriter:
         return await execute_plan(self._ctx, plan_of(status_patch(self._resource, obj, patch, self._concern)))
 
     def forget(self, key: Key) -> None:
-        """Note that an object is gone."""
+        """Forget an object that does not exist any more."""
         self._pace.forget(key)
 
 
 class ClusterQueueController:
-    """Keeps ClusterQueues' statuses, and holds a queue that is to go until nothing holds its quota."""
+    """Writes the statuses of ClusterQueues, and keeps a deleted queue until nothing holds its quota."""
 
     def __init__(self, ctx: Context, core: CoreView) -> None:
         self._ctx = ctx
@@ -221,7 +227,7 @@ class ClusterQueueController:
         self._writer = _StatusWriter(ctx, self._resource, "clusterqueue-controller")
 
     async def reconcile(self, key: Key) -> float | None:
-        """Look at one ClusterQueue; returns in how many seconds to look again."""
+        """Reconcile one ClusterQueue; returns after how many seconds to reconcile it again."""
         obj = self._ctx.stores.of(self._resource).get("", key.name)
         if obj is None:
             self._writer.forget(key)
@@ -236,13 +242,13 @@ class ClusterQueueController:
             return HELD_RETRY_SECONDS if waits else None
         self._ctx.queue_metrics.cluster_queue_reported(key.name, status)
         if status.reason is ActiveReason.UNKNOWN:
-            # What is wrong with it was written into its status when it was quarantined.
+            # The quarantine has already written the problem into the status.
             return None
         return await self._writer.write(key, obj, cluster_queue_patch(obj, status, self._ctx.clock()))
 
 
 class LocalQueueController:
-    """Keeps LocalQueues' statuses."""
+    """Writes the statuses of LocalQueues."""
 
     def __init__(self, ctx: Context, core: CoreView, refused: RefusedJobs) -> None:
         self._ctx = ctx
@@ -253,7 +259,7 @@ class LocalQueueController:
         self._writer = _StatusWriter(ctx, self._resource, "localqueue-controller")
 
     async def reconcile(self, key: Key) -> float | None:
-        """Look at one LocalQueue; returns in how many seconds to look again."""
+        """Reconcile one LocalQueue; returns after how many seconds to reconcile it again."""
         obj = self._ctx.stores.of(self._resource).get(key.namespace, key.name)
         if obj is None:
             self._writer.forget(key)
@@ -271,19 +277,19 @@ class LocalQueueController:
         return min(filter(None, (grace_left, requeue_after)), default=None)
 
     def _grace_left(self, key: Key, obj: JsonObject, refused: Sequence[RefusedJob], now: Instant) -> float:
-        """Seconds for which it still tells of refused jobs although none is known; 0 if that is over.
+        """Return the seconds for which the queue still reports refused jobs although none is known.
 
-        A job that has changed is being tried again, or all are, after a start.
+        After a change of such a job, or after a start of the process, jobs are tried again first.
         """
-        told = find_condition(value_at(obj, ("status", "conditions"), []), ConditionType.JOBS_REFUSED)
-        if refused or told is None:
+        reported = find_condition(value_at(obj, ("status", "conditions"), []), ConditionType.JOBS_REFUSED)
+        if refused or reported is None:
             self._cleared_at.pop(key, None)
             return 0.0
         return max(0, self._cleared_at.setdefault(key, now) + REFUSED_JOBS_GRACE - now) / SECOND
 
 
 class CohortController:
-    """Keeps cohorts' statuses, which tell weighted shares, and the metrics of cohorts."""
+    """Writes the statuses of cohorts, which have weighted shares, and the metrics of cohorts."""
 
     def __init__(self, ctx: Context, core: CoreView) -> None:
         self._ctx = ctx
@@ -292,7 +298,7 @@ class CohortController:
         self._writer = _StatusWriter(ctx, self._resource, "cohort-controller")
 
     async def reconcile(self, key: Key) -> float | None:
-        """Look at one cohort, which may be named without there being an object."""
+        """Reconcile one cohort. Other objects may name a cohort that has no object."""
         obj = self._ctx.stores.of(self._resource).get("", key.name)
         if obj is None:
             self._writer.forget(key)
@@ -307,7 +313,7 @@ class CohortController:
 
 
 def cohort_path(cohorts: Store, name: str) -> list[str]:
-    """A cohort and those above it, from what is stored; one that closes a circle ends it."""
+    """Return a cohort and the cohorts above it in the store. A cycle of parents ends the path."""
     path = [name]
     while True:
         parent = value_at(cohorts.get("", path[-1]), ("spec", "parentName"), "")

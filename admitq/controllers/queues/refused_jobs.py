@@ -1,7 +1,8 @@
-"""Jobs that are left alone until they change, for no Workload can stand for them, by LocalQueue.
+"""Jobs in quarantine, because no Workload can represent them until they change, by LocalQueue.
 
-The status of a job is its own controller's, and events about it are gone after an hour. So the queue that it
-names tells of it for as long as it is so.
+The status of a job belongs to its own controller, and events expire after an hour. So the LocalQueue that the
+job
+names reports the problem for as long as it lasts.
 """
 
 from bisect import bisect_left, insort
@@ -18,7 +19,7 @@ from admitq_api.labels import Names
 
 
 class RefusedJob(NamedTuple):
-    """A job that is left alone, and why; sorted by what people call it."""
+    """A job in quarantine, and why; sorted by kind and name."""
 
     kind: str
     name: str
@@ -26,11 +27,11 @@ class RefusedJob(NamedTuple):
 
 
 class RefusedJobs:
-    """The jobs that are in quarantine now.
+    """All jobs that are in quarantine now.
 
     Args:
-        stores: where jobs are read.
-        integrations: the kinds of jobs, whose frameworks are the names of their controllers.
+        stores: stores of the jobs.
+        integrations: the kinds of jobs. Their framework names are the names of their controllers.
         names: our labels.
     """
 
@@ -44,10 +45,10 @@ class RefusedJobs:
         """In the order of their names."""
 
     def update(self, controller: str, key: Key, problem: str | None) -> Key | None:
-        """Take in why a key of a controller is in quarantine, or that it is no more.
+        """Record why a key of a controller is in quarantine, or with None that it is not any more.
 
         Returns:
-            The LocalQueue that has something else to tell now, if any has.
+            The LocalQueue whose report has changed, if any.
         """
         return self._remove(controller, key) if problem is None else self._add(controller, key, problem)
 
@@ -72,11 +73,14 @@ class RefusedJobs:
         return queue
 
     def list_in_queue(self, queue: Key) -> Sequence[RefusedJob]:
-        """The jobs that name a LocalQueue, in the order of their names."""
+        """Return the jobs that name a LocalQueue, in the order of kind and name."""
         return self._by_queue.get(queue, ())
 
     def _queue_of(self, controller: str, key: Key) -> Key | None:
-        """The queue that a job names; that it names another one is a change, which ends its quarantine."""
+        """Return the queue that a job names.
+
+        A job that names another queue has changed, which ends its quarantine.
+        """
         integration = self._integrations.get(controller)
         job = None if integration is None else self._find(integration, key)
         name = "" if job is None else get_queue_name(job, self._names)

@@ -1,1 +1,1 @@
-"""Objects that serve: Workloads made for the groups of pods that they make, and the pods told of them."""
+"""The controller of StatefulSets and LeaderWorkerSets: one Workload for each group of their pods."""

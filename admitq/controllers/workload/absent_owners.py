@@ -1,9 +1,9 @@
-"""Whether anything is left that owns a Workload, where nobody here works on objects of its owner's kind.
+"""Whether the owners of a deleted Workload still exist, if no job controller handles their kind.
 
-A Workload that is deleted is freed by the controller of its job, which has stopped that. Of a kind that is
-not served, or not switched on, no controller runs, but its objects may be gone all the same: with its
-definition go all of them. Without an owner nothing can run, and nothing may hold the Workload and its quota
-any more (semantics, Finalizers and ownership).
+The job controller releases a deleted Workload after it has stopped the job. No job controller runs for a kind
+that is disabled or not served by the API server. The objects of such a kind may be gone, for example with
+their CustomResourceDefinition. Nothing can run without an owner, so the Workload and its quota are released
+(semantics, Finalizers and ownership).
 """
 
 from typing import Any
@@ -19,14 +19,14 @@ log = logger(__name__)
 
 
 class AbsentOwners:
-    """Finds out of whom nobody else here does."""
+    """Finds Workloads whose owners do not exist and that no job controller handles."""
 
     def __init__(self, ctx: Context) -> None:
         self._ctx = ctx
         self._resources = {f"{one.kind}.{one.group}": resource_of(one) for one in ctx.settings.integrations}
 
     async def are_all(self, workload: dict[str, Any]) -> bool:
-        """Whether no controller here looks after the Workload, and none of its owners exists.
+        """Whether no job controller handles the Workload, and none of its owners exists.
 
         Raises:
             ApiError: the API server cannot be asked.

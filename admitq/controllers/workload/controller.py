@@ -25,7 +25,8 @@ from admitq_api.labels import Names
 HELD_RETRY_SECONDS: Final = 10.0
 """Interval of reconciling a deleted Workload that is kept until its job has stopped.
 
-The kind of the job may be gone meanwhile."""
+Its kind may become unserved meanwhile, which no watch of Workloads shows.
+"""
 
 
 def _is_quarantined(queue: JsonObject | None, status: object | None) -> bool:

@@ -1,7 +1,8 @@
-"""Adds up the time of admissions that another program ended without adding it up.
+"""Measures the time of admissions that another program ended without recording it.
 
-The end of an admission is what differs between two versions of a Workload. It is observed as soon as the
-store has the later one: a Workload may have been admitted again before its controller looks at it.
+The end of an admission shows in the difference between two versions of a Workload. It is observed when the
+store
+gets the later version, because the Workload may be admitted again before its next reconciliation.
 """
 
 from collections.abc import Callable
@@ -18,7 +19,7 @@ def _past_seconds(workload: JsonObject) -> int:
 
 
 class ExecutionTimes:
-    """How long Workloads ran in admissions that ended and were not added up.
+    """Unrecorded execution times of Workloads.
 
     Args:
         clock: wall time in nanoseconds, for an end that the Workload does not date.
@@ -29,11 +30,11 @@ class ExecutionTimes:
         self._unrecorded: dict[Key, Instant] = {}
 
     def unrecorded(self, key: Key) -> Instant:
-        """How long a Workload ran in admissions that were not added up; nanoseconds."""
+        """Return the unrecorded execution time of a Workload; nanoseconds."""
         return self._unrecorded.get(key, 0)
 
     def observe(self, change: Change) -> None:
-        """Take in what happened to a Workload. The first version that is seen of one is history."""
+        """Observe a change of a Workload. The first version of a Workload says nothing about an end."""
         former, latter = change.old, change.new
         if former is None or latter is None or _is_recorded(former, latter):
             self._unrecorded.pop(change.key, None)
@@ -41,9 +42,9 @@ class ExecutionTimes:
             self._unrecorded[change.key] = self.unrecorded(change.key) + ran
 
     def _ended(self, former: JsonObject, latter: JsonObject) -> Instant:
-        """How long the admission lasted that ended between two versions; 0 if none did."""
-        began = condition_since(former, ConditionType.ADMITTED)
-        if not is_condition_true(former, ConditionType.ADMITTED) or began is None:
+        """Return the duration of the admission that ended between two versions; 0 if none did."""
+        began = since(former, ConditionType.ADMITTED)
+        if not holds(former, ConditionType.ADMITTED) or began is None:
             return 0
         changed = condition_since(latter, ConditionType.ADMITTED)
         if is_condition_true(latter, ConditionType.ADMITTED) and changed == began:
@@ -52,7 +53,7 @@ class ExecutionTimes:
 
 
 def _is_recorded(former: JsonObject, latter: JsonObject) -> bool:
-    """Whether the time of former admissions was changed, or does not count any more."""
+    """Whether the recorded time changed, or past executions no longer count."""
     return (
         _past_seconds(former) != _past_seconds(latter)
         or any(is_condition_true(one, ConditionType.FINISHED) for one in (former, latter))

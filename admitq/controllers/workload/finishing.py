@@ -35,7 +35,7 @@ def finish_orphan(case: WorkloadCase) -> ActionPlan | None:
         return None
     if (
         case.inputs.remaining_pods
-        and (kept := _stop_outliving_pods(case, case.inputs.remaining_pods)) is not None
+        and (kept := _handle_remaining_pods(case, case.inputs.remaining_pods)) is not None
     ):
         return kept
     deleting = "deletionTimestamp" in case.workload["metadata"]
@@ -49,7 +49,7 @@ def finish_orphan(case: WorkloadCase) -> ActionPlan | None:
     return NO_ACTIONS if deleting else None
 
 
-def _stop_outliving_pods(case: WorkloadCase, remaining: RemainingPods) -> ActionPlan | None:
+def _handle_remaining_pods(case: WorkloadCase, remaining: RemainingPods) -> ActionPlan | None:
     """Stop excess pods of a job that no longer exists, and report the pods that remain."""
     inputs, workload = case.inputs, case.workload
     stopped = remaining_pods.delete_excess_remaining_pods(

@@ -1,4 +1,4 @@
-"""Which steps a decision about a Workload consists of, and their order.
+"""The steps of a decision about a Workload, and their order.
 
 The first step that has something to write ends the decision; its write leads to the next decision. If no step
 has anything to write, the controller reconciles the Workload again at the earliest deadline.

@@ -154,7 +154,7 @@ async def staged(
             spec,
             known=known,
             follows=tuple(map(FollowedResource, of(resource))),
-            wanted=wanted if wanting and resource is FOXES else None,
+            start_condition=wanted if wanting and resource is FOXES else None,
         )
 
     def of(resource: Resource) -> tuple[Resource, ...]:

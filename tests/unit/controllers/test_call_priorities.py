@@ -166,7 +166,9 @@ DELETED_POD = Delete(ORPHANED_PODS, pod("a"))
         pytest.param(plan_of(STATUS_PATCH), STATUS, id="status"),
         pytest.param(plan_of(Delete(KINDS.workloads, workload())), STATUS, id="deletion of a Workload"),
         pytest.param(plan_of(STATUS_PATCH, DELETED_POD), EVICTION, id="stop after a status"),
-        pytest.param(plan_of(DELETED_POD, STATUS_PATCH, starts=admitted()), RESERVATION, id="start"),
+        pytest.param(
+            plan_of(DELETED_POD, STATUS_PATCH, started_workload=admitted()), RESERVATION, id="start"
+        ),
     ],
 )
 def test_plan_has_the_priority_of_its_most_urgent_action(decided: ActionPlan, priority: CallPriority) -> None:

@@ -44,7 +44,7 @@ async def test_pod_that_names_the_workload_of_a_stateful_set_does_not_join_its_g
         compared.append(known[0])
         return find_foreign_pods(*known)
 
-    monkeypatch.setattr("admitq.controllers.job.stored_jobs.strangers_in", strangers)
+    monkeypatch.setattr("admitq.controllers.job.stored_jobs.find_foreign_pods", strangers)
     await world.pods.reconcile(GROUP)
     assert len(compared) == 1
 

@@ -264,7 +264,7 @@ def test_fixed_jobs_cost_no_writes_and_little_memory(world: World) -> None:
 
 
 def test_pods_are_followed_once_there_is_a_slice(world: World) -> None:
-    wanted = served_by(world).wanted
+    wanted = served_by(world).start_condition
     assert wanted is not None
     world.put(KINDS.workloads, workload(name="plain"))
     assert (wanted.resource, wanted.is_met()) == (KINDS.workloads, False)

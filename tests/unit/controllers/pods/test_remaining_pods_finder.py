@@ -273,7 +273,7 @@ async def test_status_is_left_as_it_is_while_one_pod_is_read(
         controller, key = WorkloadController(world.ctx, world.core), WORKLOAD_KEY
     else:
         controller, key = JobController(world.ctx, JOB, OwnerLookup(world.ctx)), JOB_KEY
-    monkeypatch.setattr(controller, "_outliving", RemainingPodsFinder(world.ctx, clock=lambda: now[0]))
+    monkeypatch.setattr(controller, "_remaining_pods", RemainingPodsFinder(world.ctx, clock=lambda: now[0]))
 
     async def look() -> list[str]:
         now[0] += 10

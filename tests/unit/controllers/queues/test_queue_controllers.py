@@ -200,9 +200,9 @@ async def test_a_cluster_queue_is_written_at_most_once_a_second() -> None:
 def test_clock_set_back_delays_only_briefly() -> None:
     now = [START]
     pace = WritePace(lambda: now[0])
-    pace.wrote(CQ)
+    pace.record_write(CQ)
     now[0] -= 3600 * SECOND
-    assert pace.wait(CQ) == 1.0
+    assert pace.seconds_until_allowed(CQ) == 1.0
 
 
 async def test_a_cluster_queue_that_goes_is_held_while_quota_of_it_is_reserved() -> None:
@@ -299,12 +299,12 @@ def test_quarantined_jobs_are_reported_by_their_queue() -> None:
     }
     assert {key: refused.update("batch/job", key, f"no {key.name}") for key in queues} == queues
     assert refused.update("workload", Key("ns", "a"), "x") is None
-    assert refused.of(queue) == [RefusedJob("Job", "a", "no a"), RefusedJob("Job", "b", "no b")]
-    assert refused.of(Key("ns", "none")) == ()
+    assert refused.list_in_queue(queue) == [RefusedJob("Job", "a", "no a"), RefusedJob("Job", "b", "no b")]
+    assert refused.list_in_queue(Key("ns", "none")) == ()
     # The new name does not matter: the former one does not report it any more.
     world.put(JOBS, of_named("a", "other"))
     assert {key: refused.update("batch/job", key, None) for key in queues} == queues
-    assert not any(refused.of(one) for one in queues.values() if one)
+    assert not any(refused.list_in_queue(one) for one in queues.values() if one)
 
 
 async def test_local_queue_reports_refused_jobs_until_some_time_after_the_last() -> None:

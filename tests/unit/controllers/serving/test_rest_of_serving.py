@@ -14,8 +14,7 @@ from admitq.controllers.job import members
 from admitq.controllers.job.case import JobCase
 from admitq.controllers.job.steps import decide_job
 from admitq.controllers.plan import ActionPlan
-from admitq.controllers.serving.decision import ServingCase
-from admitq.controllers.serving.decision import decide_job as decide_serving
+from admitq.controllers.serving.decision import ServingCase, decide_serving
 from admitq.integrations.base import CompositionOptions, Integration, RuleContext
 from admitq.integrations.families.pods import has_ended, has_gate
 from admitq.integrations.kinds.leaderworkerset import LEADER_WORKER_SET

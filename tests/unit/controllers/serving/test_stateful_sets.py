@@ -62,7 +62,7 @@ def test_a_workload_is_made_for_all_replicas_before_there_are_pods() -> None:
         (stateful_set(labels={NAMES.queue_name: ""}), {}),
         (stateful_set(labels={NAMES.multikueue_origin: "home"}), {}),
         (stateful_set(deletionTimestamp="2026-01-01T00:00:00Z"), {}),
-        (stateful_set(), {"namespace_ends": True}),
+        (stateful_set(), {"is_namespace_terminating": True}),
         (stateful_set(), {"namespace_matches": False}),
         ({**stateful_set(), "spec": {"template": held_template("leaderworkerset")}}, {}),
         ({**stateful_set(), "spec": {"template": TEMPLATE}}, {}),
