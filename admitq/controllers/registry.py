@@ -1,8 +1,9 @@
-"""All controllers: what each watches, and what a change of it makes it look at.
+"""All controllers: what each watches, and which keys a change makes it reconcile.
 
-Whoever runs them needs to know nothing of kinds: fill a store for each resource in ``stores_needed``, call
-``keys`` of each watch with every change of its resource, and put what it gives into the controller's queue.
-Controllers of resources that a cluster may lack have their store, and run, only while those are served.
+The process that runs the controllers needs no knowledge of kinds. It fills a store for each resource in
+``stores_needed``. It calls ``keys`` of each watch with every change of its resource, and puts the keys into
+the
+work queue of the controller. Controllers of resources that a cluster may lack run while those are served.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -66,13 +67,13 @@ CLUSTER_QUEUE: Final = "clusterqueue"
 LOCAL_QUEUE: Final = "localqueue"
 COHORT: Final = "cohort"
 WORKLOAD: Final = "workload"
-"""Names of controllers that others put keys into: those whose numbers the core says have changed."""
+"""Names of controllers that also get keys from the core, when their numbers change."""
 
 PRIORITY_CLASS: Final = "workloadpriorityclass"
 
 WORKERS_OF_JOBS: Final = 16
 URGENT_WORKERS_OF_JOBS: Final = 16
-"""As many as all others: each mostly waits for the API server, and all jobs may be raised at once."""
+"""As many as other workers: each mostly waits for the API server, and many jobs may be urgent at once."""
 WORKERS_OF_WORKLOADS: Final = 8
 
 
@@ -80,8 +81,9 @@ WORKERS_OF_WORKLOADS: Final = 8
 class Controllers:
     """All controllers.
 
-    ``specs`` always run; the others run while their resource is served. ``jobs_when_served`` are those of the
-    job framework, which may run in a process of their own.
+    ``specs`` always run. The others run while their resource is served. ``jobs_when_served`` are the job
+    controllers,
+    which may run in a process of their own.
     """
 
     specs: tuple[ControllerSpec, ...]
@@ -99,13 +101,13 @@ class Controllers:
         """Start the job of a Workload whose admission was just written.
 
         Raises:
-            ApiError: a write failed; the job's controller will try again.
+            ApiError: a write failed; the job controller will retry.
         """
         await start_admitted(self.jobs, workload)
 
 
 def stores_needed(names: Names) -> Mapping[Resource, Mapping[str, Index]]:
-    """Every resource that is always watched, with the indexes that its store needs."""
+    """Return every resource that is always watched, with the indexes of its store."""
     kinds = kinds_of(names)
     unindexed: tuple[Resource, ...] = (
         NAMESPACES,
@@ -134,7 +136,7 @@ def _both(change: Change) -> Iterator[JsonObject]:
 
 
 def _named_by(of: Callable[[JsonObject], Iterable[str]]) -> MapToKeys:
-    """Cluster-scoped objects that the changed one came to name, or ceased to."""
+    """Map a change to the cluster-scoped objects that it adds to or removes from the names."""
 
     def keys(change: Change) -> Iterable[Key]:
         named = [set(of(obj)) for obj in _both(change)]
@@ -145,7 +147,7 @@ def _named_by(of: Callable[[JsonObject], Iterable[str]]) -> MapToKeys:
 
 
 def _differs(change: Change, *paths: tuple[str, ...]) -> bool:
-    """Whether the object came, went, or differs in one of these places."""
+    """Whether the object was created or deleted, or differs at one of these paths."""
     if change.old is None or change.new is None:
         return True
     return any(value_at(change.old, path) != value_at(change.new, path) for path in paths)
@@ -163,7 +165,7 @@ def _activity(queue: JsonObject | None) -> str | None:
 
 
 def _run_permission(workload: JsonObject | None) -> Sequence[object] | None:
-    """What decides whether anything inside the Workload's job may run; None where there is none."""
+    """Return what decides whether objects inside the Workload's job may run; None without a Workload."""
     if workload is None:
         return None
     ends = (ConditionType.FINISHED, ConditionType.EVICTED)
@@ -175,19 +177,22 @@ def _run_permission(workload: JsonObject | None) -> Sequence[object] | None:
 
 
 class _WorkloadKeys:
-    """Workloads that something else's change concerns."""
+    """Maps changes of other objects to keys of Workloads."""
 
     def __init__(self, ctx: Context) -> None:
         self._ctx = ctx
         self._kinds = ctx.kinds
 
     def in_local_queue(self, change: Change) -> Iterable[Key]:
-        """Those that wait in a LocalQueue which came, went, was stopped or cannot be read."""
+        """Return the Workloads of a LocalQueue that was created or deleted, or whose state changed."""
         differs = _differs(change, _SPEC, _DELETION) or _activity(change.old) != _activity(change.new)
         return self._queued_in(change.key) if differs else ()
 
     def in_cluster_queue(self, change: Change) -> Iterator[Key]:
-        """Those of a ClusterQueue whose checks, stop or activity changed; its numbers concern nobody."""
+        """Yield the Workloads of a ClusterQueue whose spec, deletion or activity changed.
+
+        Its numbers do not matter.
+        """
         if not _differs(change, _SPEC, _DELETION) and _activity(change.old) == _activity(change.new):
             return
         stores, name = self._ctx.stores, change.key.name
@@ -196,16 +201,16 @@ class _WorkloadKeys:
             yield from self._queued_in(queue)
 
     def in_namespace(self, change: Change) -> Iterable[Key]:
-        """Those of a namespace that came or has other labels: it may be selected now, or no longer.
+        """Return the Workloads of a namespace that is new or whose labels changed.
 
-        The watch of Workloads may be ahead of that of namespaces.
+        The watch of Workloads may be ahead of the watch of namespaces.
         """
         if change.new is None or not _differs(change, _LABELS):
             return ()
         return self._queued_in_namespace(change.key.name)
 
     def limited(self, change: Change) -> Iterable[Key]:
-        """Those of a namespace that has other limits now."""
+        """Return the Workloads of a namespace whose limits changed."""
         return self._queued_in_namespace(change.key.namespace) if _differs(change, _SPEC) else ()
 
     def _queued_in_namespace(self, namespace: str) -> Iterator[Key]:
@@ -218,7 +223,7 @@ class _WorkloadKeys:
 
 
 class _JobKeys:
-    """Jobs of one kind that something else's change concerns."""
+    """Maps changes of other objects to keys of jobs of one kind."""
 
     def __init__(self, ctx: Context, integration: Integration, resource: Resource) -> None:
         self._ctx = ctx
@@ -226,13 +231,13 @@ class _JobKeys:
         self._resource = resource
 
     def of_object(self, change: Change) -> Iterable[Key]:
-        """The job that it is, or is a member of."""
+        """Return the job that the object is, or of which it is a member."""
         return (change.key,) if self._integration.composition is None else {*map(self._job, _both(change))}
 
     def is_urgent(self, change: Change) -> bool:
-        """Whether what a running job asks for has changed: it may run more than was admitted until it stops.
+        """Whether the spec of a running job changed. The job may run more than was admitted until it stops.
 
-        Pods cannot be raised, other than the jobs that they are members of.
+        The spec of pods cannot be raised, so members are never urgent.
         """
         integration = self._integration
         if integration.composition is not None or change.new is None or change.old_bytes is None:
@@ -248,7 +253,7 @@ class _JobKeys:
         return Key(metadata.get("namespace", ""), group_key_name(group) if group else metadata["name"])
 
     def _jobs(self, found: Iterable[Key]) -> Iterator[Key]:
-        """The jobs that these objects are, or are members of."""
+        """Yield the jobs that these objects are, or of which they are members."""
         if self._integration.composition is None:
             yield from found
             return
@@ -258,7 +263,7 @@ class _JobKeys:
                 yield self._job(obj)
 
     def of_workload(self, change: Change) -> Iterator[Key]:
-        """Its owner, the group of its name, jobs inside its owner, and jobs that name it as prebuilt."""
+        """Yield its owner, its group, jobs inside its owner, and jobs that name it as prebuilt."""
         store = self._ctx.stores.of(self._resource)
         named = namespaced_index_value(*change.key)
         if self._integration.composition is not None and (
@@ -279,7 +284,10 @@ class _JobKeys:
         yield from self._jobs(store.keys_by_index(BY_PREBUILT_WORKLOAD, named))
 
     def _further_inside(self, owner: str) -> Iterator[Key]:
-        """Jobs of the kind that jobs of any kinds stand between: they follow the same ancestor."""
+        """Yield jobs of the kind further below the owner, with jobs of any kinds between.
+
+        They have the same ancestor.
+        """
         ctx = self._ctx
         inside, depth = {owner}, 0
         while inside and depth < MAX_OWNER_DEPTH:
@@ -295,14 +303,14 @@ class _JobKeys:
             inside, depth = children, depth + 1
 
     def of_workloads(self) -> Iterable[Key]:
-        """Jobs, gone ones too, that own a Workload: what it has come to while nobody looked at them."""
+        """Return all jobs that own a Workload, also deleted ones, for the start of the controller."""
         owners = self._ctx.stores.of(self._ctx.kinds.workloads).index_values(BY_OWNER)
         return owner_keys(owners, self._integration.group, self._integration.kind)
 
     def with_class(self, kind: str) -> MapToKeys:
-        """Jobs that name a priority class which came or has another value.
+        """Map a change to the jobs that name a priority class which is new or has another value.
 
-        What the pods of a job name that another object describes is in no index: all of these may be meant.
+        No index covers pods that another object describes. So all jobs of such a kind are returned.
         """
 
         def keys(change: Change) -> Iterable[Key]:
@@ -316,7 +324,7 @@ class _JobKeys:
         return keys
 
     def following(self, followed: ReferencedKind) -> MapToKeys:
-        """Jobs that refer to an object which came, went, or describes other pods."""
+        """Map a change to the jobs that refer to an object whose spec changed."""
 
         def keys(change: Change) -> Iterable[Key]:
             if not _differs(change, _SPEC):
@@ -327,7 +335,7 @@ class _JobKeys:
         return keys
 
     def in_namespace(self, change: Change) -> Iterator[Key]:
-        """Jobs of a namespace whose labels changed: it may be selected now, or no longer."""
+        """Yield the jobs of a namespace whose labels changed, so that it may be selected now or no longer."""
         if not _differs(change, _LABELS):
             return
         jobs = self._ctx.stores.of(self._resource)
@@ -379,7 +387,7 @@ def _job_controller_spec(ctx: Context, controller: JobController) -> WhenServed:
 def _in_use_protection_spec(
     ctx: Context, resource: Resource, users: Resource, index: str, used: MapToKeys
 ) -> ControllerSpec:
-    """A kind whose objects are held while objects of another kind name them."""
+    """Return the controller that keeps objects of one kind while objects of another kind name them."""
 
     def is_in_use(name: str) -> bool:
         return bool(ctx.stores.of(users).keys_by_index(index, name))
@@ -414,19 +422,19 @@ def _queue_specs(ctx: Context, core: CoreView, refused: RefusedJobs) -> tuple[Co
 
 
 def _elastic_pods_controller(ctx: Context) -> Iterator[WhenServed]:
-    """The controller of pods of elastic jobs, where a job may be elastic."""
+    """Yield the controller of pods of elastic jobs, if jobs may be elastic."""
     if ctx.settings.elastic_jobs and any(one.scaling.can_be_elastic for one in ctx.settings.integrations):
         yield ElasticPodsController(ctx).when_served()
 
 
 def _failure_recovery_controller(ctx: Context) -> Iterator[WhenServed]:
-    """The controller of pods that hang, where such are not left alone."""
+    """Yield the controller of failure recovery, if it is enabled."""
     if (delay := ctx.settings.force_delete_after) is not None:
         yield FailureRecoveryController(ctx, delay).when_served()
 
 
 def build_controllers(ctx: Context, core: CoreView) -> Controllers:
-    """All controllers, for the integrations of the settings."""
+    """Build all controllers for the integrations in the settings."""
     kinds, settings = ctx.kinds, ctx.settings
     owners = OwnerLookup(ctx)
     refused = RefusedJobs(ctx.stores, settings.integrations, ctx.names)
@@ -474,7 +482,7 @@ def build_controllers(ctx: Context, core: CoreView) -> Controllers:
         core_when_served=(provisioning_controller(ctx), *_failure_recovery_controller(ctx)),
         jobs_when_served=(
             *(_job_controller_spec(ctx, job) for job in jobs),
-            # After pods, whose store these read.
+            # After the controller of pods, whose store these read.
             *(one.when_served() for one in serving),
             *_elastic_pods_controller(ctx),
         ),

@@ -105,9 +105,10 @@ class OwnerLookup:
                 return None
             if error.is_forbidden:
                 log.warning(
-                    "owners of this kind may not be read, and jobs that they control are left alone: "
-                    "let the manager get them",
+                    "owners of jobs unreadable",
                     resource=str(resource),
+                    effect="jobs that they control are not managed",
+                    remedy="allow the manager to get them",
                 )
                 self._resources[owner.kind] = (self._clock(), None)
                 return None

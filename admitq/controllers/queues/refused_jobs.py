@@ -40,9 +40,9 @@ class RefusedJobs:
         self._integrations = {one.framework: one for one in integrations}
         self._names = names
         self._by_key: dict[tuple[str, Key], tuple[Key, RefusedJob]] = {}
-        """The queue that tells of a key of a controller, and what."""
+        """The queue that reports a key of a controller, and the job."""
         self._by_queue: dict[Key, list[RefusedJob]] = {}
-        """In the order of their names."""
+        """In the order of kind and name."""
 
     def update(self, controller: str, key: Key, problem: str | None) -> Key | None:
         """Record why a key of a controller is in quarantine, or with None that it is not any more.

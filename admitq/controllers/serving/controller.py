@@ -1,4 +1,4 @@
-"""The shell around the decisions about objects that serve: gathers what is known, carries out the plan."""
+"""The controller of one kind of serving objects: gathers the inputs of a decision and executes its plan."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -33,7 +33,7 @@ WORKERS: Final = 4
 
 
 class ServingController:
-    """Works on the objects of one kind that has pods queue in its stead, in groups."""
+    """Reconciles the serving objects of one kind, whose pods are queued in groups."""
 
     def __init__(self, ctx: Context, integration: Integration, serving: Serving) -> None:
         self.integration = integration
@@ -43,7 +43,7 @@ class ServingController:
         self._remaining_pods = RemainingPodsFinder(ctx)
 
     async def reconcile(self, key: Key) -> float | None:
-        """Bring one object forward; returns in how many seconds to look again."""
+        """Reconcile one object; returns after how many seconds to reconcile it again."""
         ctx, stores, kinds = self._ctx, self._ctx.stores, self._ctx.kinds
         store, pods = stores.find(self.resource), stores.find(PODS)
         if store is None or pods is None:
@@ -95,7 +95,7 @@ class ServingController:
             raise
 
     async def _is_gone(self, key: Key) -> bool:
-        """Whether an object that is not in the store does not exist either; finishing cannot be undone."""
+        """Whether the API server confirms that an object is absent. Finishing Workloads cannot be undone."""
         try:
             await self._ctx.client.get(self.resource, key.name, namespace=key.namespace)
         except ApiError as error:
@@ -107,7 +107,7 @@ class ServingController:
     # --- from changes to keys ---------------------------------------------------------------------
 
     def when_served(self) -> WhenServed:
-        """The controller as whoever runs it takes it."""
+        """Return the record that describes this controller."""
         ctx, kinds = self._ctx, self._ctx.kinds
         spec = ControllerSpec(
             name=self.integration.framework,

@@ -1,8 +1,10 @@
-"""What is to be done about an object that serves: its Workloads kept as it wants them, its pods told.
+"""Decisions about serving objects: their Workloads, and the marks on their pods.
 
-The controller of pods starts and stops the pods; here is only decided what they are one group of. Each step
-asks what there is now, so that one cut short is taken up by whoever looks next (semantics, StatefulSet and
-LeaderWorkerSet).
+A serving object is a StatefulSet or LeaderWorkerSet. Its pods form groups, each with one Workload. The
+controller
+of pods starts and stops the pods. Each decision depends only on the present state, so that the next
+reconciliation
+resumes an interrupted one (semantics, StatefulSet and LeaderWorkerSet).
 """
 
 from collections.abc import Iterator, Mapping
@@ -62,17 +64,18 @@ from admitq_api.labels import Names
 CONCERN: Final = "serving-controller"
 
 TAKEN_RETRY_SECONDS: Final = 5.0
-"""When to retry where the Workload of a group's name belongs to something else, which may go."""
+"""When to retry if the Workload with the name of a group belongs to another object, which may be deleted."""
 
 _GATES: Final = ("spec", "schedulingGates")
 
 
 @dataclass(frozen=True, slots=True)
 class ServingCase:
-    """What is known of one object that serves.
+    """What is known of one serving object.
 
-    ``workloads`` are those that say they were made for an object of its kind and name; ``job`` is None if
-    there is none.
+    ``workloads`` are those that name an object of its kind and name as the object they were created for.
+    ``job`` is
+    None if the object does not exist.
     """
 
     integration: Integration
@@ -89,10 +92,10 @@ class ServingCase:
     is_namespace_terminating: bool = False
     """Nothing can be created in the namespace any more."""
     remaining_pods: Mapping[str, RemainingPods] = field(default_factory=dict[str, RemainingPods])
-    """Pods that can still run although their object is gone, by the UID of their Workload."""
+    """Pods that can still run although their object does not exist, by UID of their Workload."""
 
     def members(self, group: ServedGroup) -> list[JsonObject]:
-        """The pods of a group."""
+        """Return the pods of a group."""
         return [
             pod
             for pod in self.pods
@@ -100,13 +103,13 @@ class ServingCase:
         ]
 
     def place_of(self, pod: JsonObject) -> PodLocation | None:
-        """Where a pod belongs."""
+        """Return the group and index of a pod."""
         return self.serving.locate_pod(pod)
 
 
 @dataclass(frozen=True, slots=True)
 class GroupSource:
-    """One group of an object, as what a Workload follows from: the object, by the group's name."""
+    """One group of an object as the source of a Workload: the object with the name of the group."""
 
     integration: Integration
     names: Names
@@ -116,7 +119,7 @@ class GroupSource:
 
 
 def decide_serving(case: ServingCase) -> ActionPlan:
-    """What is to be done about an object that serves now."""
+    """Return the plan for a serving object."""
     job = case.job
     if job is None:
         return plan_of(*(action for one in case.workloads for action in _release_workload(case, one)))
@@ -141,13 +144,13 @@ def decide_serving(case: ServingCase) -> ActionPlan:
 
 
 def _groups(case: ServingCase, job: JsonObject) -> Iterator[tuple[str, ServedGroup]]:
-    """The groups of an object, each with the name of its Workload."""
+    """Yield the groups of an object, each with the name of its Workload."""
     for group in case.serving.list_groups(job, case.pods) if case.serving.list_groups else ():
         yield _workload_name(case, job, group), group
 
 
 def _is_ours(case: ServingCase, job: JsonObject) -> bool:
-    """Whether our webhook has had the pods held, for this very object."""
+    """Whether our webhook gates the pods of this object."""
     if not get_queue_name(job, case.names) and not case.settings.without_queue_name:
         return False
     return any(
@@ -157,7 +160,7 @@ def _is_ours(case: ServingCase, job: JsonObject) -> bool:
 
 
 def _must_end(workload: JsonObject) -> bool:
-    """Whether a Workload has quota, or is to go: nobody else brings that to its end."""
+    """Whether a Workload has quota or is deleted, so that this controller must still handle it."""
     return holds_quota(workload) or "deletionTimestamp" in workload["metadata"]
 
 
@@ -189,13 +192,13 @@ def _derived_name(case: ServingCase, group: ServedGroup, uid: str) -> str:
 
 
 def _find_by_old_name(case: ServingCase, group: ServedGroup) -> JsonObject | None:
-    """The Workload under the older name of a group, which follows from no UID, if the kind has such names."""
+    """Return the Workload of a group under the old name without UID, if the kind has such names."""
     is_found = case.serving.may_have_name_without_uid
     return case.lookups.workload(_derived_name(case, group, "")) if is_found else None
 
 
 def _names_left_free(case: ServingCase, job: JsonObject) -> Iterator[str]:
-    """Names of free Workloads that the object adopts, or leaves alone because their podsets differ."""
+    """Yield names of free Workloads that the object adopts or leaves alone."""
     for name, group in _groups(case, job):
         yield name
         older = _find_by_old_name(case, group)
@@ -204,9 +207,9 @@ def _names_left_free(case: ServingCase, job: JsonObject) -> Iterator[str]:
 
 
 def _is_adoptable(case: ServingCase, job: JsonObject, workload: JsonObject) -> bool:
-    """Whether a Workload that has the name of a group, and that the object does not own, becomes its own.
+    """Whether the object may adopt a Workload with the name of a group.
 
-    It must be free, and have the podsets of the object, unless it says by its label that it is the object's.
+    The Workload must be free. It must have the podsets of the object, unless its label names the object.
     """
     if not _is_free(case, job, workload):
         return False
@@ -215,13 +218,16 @@ def _is_adoptable(case: ServingCase, job: JsonObject, workload: JsonObject) -> b
 
 
 def _has_pod_sets_of(case: ServingCase, job: JsonObject, workload: JsonObject) -> bool:
-    """Whether the podsets of a Workload equal those of the object, whose number does not count on hold."""
+    """Whether the podsets of a Workload equal those of the object.
+
+    Counts do not matter for an object on hold.
+    """
     source = GroupSource(case.integration, case.names, job, case.settings.conventions, case.lookups)
     return _are_equal(source, workload, counted=not case.integration.lifecycle.is_on_hold(job))
 
 
 def _is_free(case: ServingCase, job: JsonObject, workload: JsonObject) -> bool:
-    """Whether a Workload is unfinished, has no controller, and belongs to nothing but the object's pods."""
+    """Whether a Workload is unfinished, has no controller, and no owners except the object and its pods."""
     own = {value_at(one, ("metadata", "uid"), "") for one in (job, *case.pods)}
     is_foreign = has_other_owner(workload, own, case.names)
     is_ending = "deletionTimestamp" in workload["metadata"] or is_condition_true(
@@ -231,7 +237,7 @@ def _is_free(case: ServingCase, job: JsonObject, workload: JsonObject) -> bool:
 
 
 def _is_remote(case: ServingCase, job: JsonObject) -> bool:
-    """Whether the object is a copy that another cluster sent, with its Workloads."""
+    """Whether another cluster sent the object, together with its Workloads."""
     return bool(get_label(job, case.names.multikueue_origin))
 
 
@@ -239,7 +245,7 @@ def _is_remote(case: ServingCase, job: JsonObject) -> bool:
 
 
 def _release_workload(case: ServingCase, workload: JsonObject) -> Iterator[Action]:
-    """The next thing to do with a Workload whose object is no more."""
+    """Yield the next action for a Workload whose object does not exist any more."""
     write: Action | None = None
     if remaining := case.remaining_pods.get(workload["metadata"]["uid"]):
         transition = Transition(workload, case.now)
@@ -259,7 +265,7 @@ def _release_workload(case: ServingCase, workload: JsonObject) -> Iterator[Actio
 def _delete_unwanted_workload(
     case: ServingCase, job: JsonObject, workload: JsonObject, groups: Mapping[str, ServedGroup]
 ) -> Iterator[Action]:
-    """A Workload of a group that is no more goes, and its pods before it."""
+    """Delete the Workload of a group that no longer exists, after its pods have ended."""
     name = workload["metadata"]["name"]
     if name in groups or not is_owned(workload, job) or _is_remote(case, job):
         return
@@ -275,9 +281,9 @@ def _has_pods(case: ServingCase, group: ServedGroup) -> bool:
 
 
 def _sync_groups(case: ServingCase, job: JsonObject, groups: Mapping[str, ServedGroup]) -> Iterator[Action]:
-    """What is to be done about all groups; that the class they name is not there is told once.
+    """Yield the actions for all groups, and at most one event about a missing priority class.
 
-    What is to be done before it is asked for is done all the same: quota is given back.
+    Actions that precede the lookup of the class, such as the release of quota, are not lost.
     """
     missed: RecordEvent | None = None
     for name, group in groups.items():
@@ -290,7 +296,7 @@ def _sync_groups(case: ServingCase, job: JsonObject, groups: Mapping[str, Served
 
 
 def _sync_group(case: ServingCase, job: JsonObject, group: ServedGroup, name: str) -> Iterator[Action]:
-    """What is to be done about one group; its pods are told of a Workload that asks for them as they are."""
+    """Yield the actions for one group. Its pods are marked only once its Workload is up to date."""
     view = with_value(job, ("metadata", "name"), group.name)
     source = GroupSource(case.integration, case.names, view, case.settings.conventions, case.lookups)
     workload = case.lookups.workload(name)
@@ -322,7 +328,7 @@ def _sync_group(case: ServingCase, job: JsonObject, group: ServedGroup, name: st
         return
     if is_condition_true(workload, ConditionType.FINISHED):
         if case.integration.lifecycle.is_on_hold(job) and not _has_pods(case, group):
-            # It can never be on hold. Another one is created when the object is scaled up.
+            # A finished Workload cannot be put on hold. Another one is created when the object is scaled up.
             yield Delete(case.kinds.workloads, workload, as_seen=True)
         return
     if _lacks_identity(case, job, group, workload):
@@ -337,7 +343,7 @@ def _sync_group(case: ServingCase, job: JsonObject, group: ServedGroup, name: st
 
 
 def _report_not_adopted(case: ServingCase, job: JsonObject, workload: JsonObject | None) -> Iterator[Action]:
-    """The event about a Workload that the object could adopt, had it the podsets of the object."""
+    """Yield the event about a Workload that the object does not adopt, because its podsets differ."""
     if workload is not None and _is_free(case, job, workload):
         name = workload["metadata"]["name"]
         note = f"Workload {name} is not adopted: its podsets differ from those of the {case.integration.kind}"
@@ -354,7 +360,7 @@ def _new_workload(
 
 
 def _identity(case: ServingCase, job: JsonObject, group: ServedGroup) -> dict[str, str]:
-    """The annotations by which the Workload of a group is found."""
+    """Return the annotations by which the Workload of a group is found."""
     names, one = case.names, case.integration
     identity = {
         names.is_group_workload: "true",
@@ -377,7 +383,7 @@ def _owner(case: ServingCase, job: JsonObject) -> dict[str, str]:
 def _adopt_workload(
     case: ServingCase, job: JsonObject, group: ServedGroup, source: GroupSource, workload: JsonObject
 ) -> Patch:
-    """The write by which the object takes over a Workload for one of its groups, or marks it as its own."""
+    """Return the patch that adds an owner reference and the annotations of a group."""
     owners = value_at(workload, ("metadata", "ownerReferences"), [])
     metadata = {
         "annotations": _identity(case, job, group),
@@ -388,12 +394,12 @@ def _adopt_workload(
 
 
 def _lacks_identity(case: ServingCase, job: JsonObject, group: ServedGroup, workload: JsonObject) -> bool:
-    """Whether a Workload of the object lacks its annotations: another program created it, or removed them."""
+    """Whether a Workload of the object lacks the annotations of its group."""
     return any(get_annotation(workload, key) != value for key, value in _identity(case, job, group).items())
 
 
 def _is_name_taken(case: ServingCase, job: JsonObject, name: str) -> bool:
-    """Whether the Workload of this name is something else's and stays so."""
+    """Whether another object owns the Workload of this name and keeps it."""
     workload = case.lookups.workload(name)
     if workload is None or _is_remote(case, job) or "deletionTimestamp" in workload["metadata"]:
         return False
@@ -405,13 +411,9 @@ def _is_name_taken(case: ServingCase, job: JsonObject, name: str) -> bool:
 
 
 def _requeue_evicted(case: ServingCase, group: ServedGroup, workload: JsonObject) -> Iterator[Action]:
-    """The quota of an eviction is free where there are no pods that the controller of pods could wait for."""
-    if (
-        is_condition_true(workload, ConditionType.EVICTED)
-        and is_reserved(workload)
-        and not _has_pods(case, group)
-    ):
-        transition = StatusTransition(workload, case.now)
+    """Release the quota of an evicted Workload without pods, for which no other controller waits."""
+    if holds(workload, ConditionType.EVICTED) and is_reserved(workload) and not _has_pods(case, group):
+        transition = Transition(workload, case.now)
         transition.requeue(case.settings.pending.reported_reason(Reason.PENDING_EVALUATION))
         if write := workload_status_patch(case.kinds.workloads, workload, transition.patch(), CONCERN):
             yield write
@@ -420,9 +422,10 @@ def _requeue_evicted(case: ServingCase, group: ServedGroup, workload: JsonObject
 def _update_workload(
     case: ServingCase, job: JsonObject, group: ServedGroup, source: GroupSource, workload: JsonObject
 ) -> Iterator[Action]:
-    """The next change of a Workload that does not stand for the object as it is now.
+    """Yield the next update of a Workload that does not match the object.
 
-    The quota of an object on hold is free once its pods have ended: they may be deleted one after the other.
+    The quota of an object on hold is released once all its pods have ended, because they may be deleted one
+    by one.
     """
     on_hold = case.integration.lifecycle.is_on_hold(job)
     was_on_hold, active = is_on_hold(workload), is_active(workload)
@@ -465,8 +468,8 @@ def _matches_group(source: GroupSource, workload: JsonObject) -> bool:
 
 
 def _are_equal(source: GroupSource, workload: JsonObject, *, counted: bool = True) -> bool:
-    """Whether the podsets of a Workload equal those of the object, by name, number and pods."""
-    wanted, listed = workload_pod_sets(source), value_at(workload, ("spec", "podSets")) or []
+    """Whether the podsets of a Workload equal those of the object, by name, count and pods."""
+    wanted, listed = pod_sets_of(source), value_at(workload, ("spec", "podSets")) or []
     return len(wanted) == len(listed) and all(
         one["name"] == other.get("name", "main")
         and (not counted or one["count"] == other.get("count", 1))
@@ -481,7 +484,7 @@ def _are_equal(source: GroupSource, workload: JsonObject, *, counted: bool = Tru
 def _release_outdated_pods(
     case: ServingCase, job: JsonObject, group: ServedGroup, workload: JsonObject | None
 ) -> Iterator[Action]:
-    """Pods that only wait to make room are let go without an admission, so that they can be replaced."""
+    """Remove our gates from outdated pods without an admission, so that their controller can replace them."""
     ours = (case.names.admission_gate, case.names.topology_gate)
     for pod in case.members(group):
         if has_gate(pod, case.names.admission_gate) and case.serving.is_outdated(job, pod):
@@ -492,7 +495,7 @@ def _release_outdated_pods(
 
 
 def _mark_pods(case: ServingCase, job: JsonObject, group: ServedGroup, name: str) -> Iterator[Action]:
-    """Pods that do not say yet, or no longer rightly, which group they are of and where it queues."""
+    """Yield patches of pods whose labels and annotations do not name their group and queue correctly."""
     size = sum(one.count for one in case.integration.list_pod_sets(job, case.names))
     for pod in case.members(group):
         if "deletionTimestamp" in pod["metadata"] or has_ended(pod) or case.serving.is_outdated(job, pod):
@@ -516,7 +519,7 @@ def _marked_pod(case: ServingCase, job: JsonObject, pod: JsonObject, name: str, 
     identity = annotations if in_annotations else labels
     identity |= {names.prebuilt_workload_name: name, names.pod_group_name: name}
     marked = pod
-    # A pod that was let go stays in the queue that it was admitted in, and has a class if it had one.
+    # A started pod keeps the queue of its admission. It gets another class only if it had one.
     for key, value in (
         (names.queue_name, get_queue_name(job, names)),
         (names.priority_class, get_label(job, names.priority_class)),

@@ -57,9 +57,10 @@ class AbsentOwners:
                     continue
                 if error.is_forbidden:
                     log.warning(
-                        "a deleted Workload is held, for its owner may not be read: let the manager get it",
+                        "owner of deleted workload unreadable",
                         namespace=namespace,
                         owner=f"{kind}.{group} {reference.get('name')}",
+                        remedy="allow the manager to get it",
                     )
                     return False
                 raise
