@@ -64,4 +64,4 @@ def _running_pods(ctx: Context, slice_: JsonObject) -> Mapping[str, int] | None:
 
 def needs_cleanup(workload: JsonObject, names: Names) -> bool:
     """Whether a Workload without a job must still be finished or lose its finalizer."""
-    return not holds(workload, ConditionType.FINISHED) or has_finalizer(workload, names.finalizer)
+    return not is_condition_true(workload, ConditionType.FINISHED) or has_finalizer(workload, names.finalizer)

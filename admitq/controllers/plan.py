@@ -211,8 +211,8 @@ def workload_status_patch(
     resource: Resource, workload: JsonObject, patch: Mapping[str, Any] | None, concern: str
 ) -> Patch | None:
     """Return a status patch of a Workload; admission fields have the concern of the admission."""
-    if patch is not None and admission_status.belongs(workload, patch):
-        concern = admission_status.CONCERN
+    if patch is not None and admission_status.changes_only_admission_status(workload, patch):
+        concern = admission_status.ADMISSION_MANAGER_SUFFIX
     return status_patch(resource, workload, patch, concern)
 
 

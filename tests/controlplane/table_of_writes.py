@@ -508,7 +508,7 @@ TABLE: Final[Mapping[str, tuple[Row, ...]]] = {
     "pods": (
         Row(
             "pods-not-ready-though-they-are",
-            ("transitions.pods_ready", "job._report_pods_ready"),
+            ("transitions.update_pods_ready", "job._report_pods_ready"),
             job_runs,
             status(
                 lambda one: one.set_condition(ConditionType.PODS_READY, False, Reason.WAIT_FOR_START, "m")
@@ -518,7 +518,7 @@ TABLE: Final[Mapping[str, tuple[Row, ...]]] = {
         ),
         _alone(
             "pods-ready",
-            ("transitions.pods_ready", "job._report_pods_ready"),
+            ("transitions.update_pods_ready", "job._report_pods_ready"),
             alone_admitted,
             status(lambda one: one.update_pods_ready(admitted=True, ready=True)),
             {**_ADMITTED, "PodsReady": "True Started"},

@@ -156,14 +156,14 @@ class JobCase:
         """Return a label of the job."""
         return value_at(self.job, ("metadata", "labels", key))
 
-    def begin_transition(self, workload: JsonObject) -> Transition:
+    def begin_transition(self, workload: JsonObject) -> StatusTransition:
         """Begin a change of a Workload's status."""
-        return Transition(workload, self.now)
+        return StatusTransition(workload, self.now)
 
     def plan_transition(
         self,
         workload: JsonObject,
-        transition: Transition,
+        transition: StatusTransition,
         *after: RecordEvent | RecordMetric | None,
         concern: str | None = None,
     ) -> ActionPlan | None:

@@ -75,7 +75,7 @@ def is_equivalent(case: JobCase, workload: JsonObject) -> bool:
     return suspended and _equal(case, wanted, listed, running=admitted)
 
 
-def find_increases(case: JobCase, workload: JsonObject) -> list[Increase]:
+def find_increases(case: JobCase, workload: JsonObject) -> list[RequestIncrease]:
     """Return the podsets of a job that request more than is reserved for its Workload."""
     if not is_reserved(workload):
         return []

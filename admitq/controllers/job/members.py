@@ -48,7 +48,7 @@ from admitq_api.labels import Names
 
 def _assigned_counts(workload: JsonObject) -> dict[str, int]:
     """Return the pods that the Workload was admitted with, by podset."""
-    return pod_counts(workload) | assigned_counts(workload)
+    return requested_pod_counts(workload) | assigned_pod_counts(workload)
 
 
 # --- started and ended ----------------------------------------------------------------------------
@@ -66,7 +66,7 @@ def start_members(case: JobCase, workload: JsonObject, note: str) -> ActionPlan:
     """Return the plan that starts the members for which there is room.
 
     Raises:
-        Conflict: the admission contradicts a member; a retry cannot succeed.
+        InjectionConflict: the admission contradicts a member; a retry cannot succeed.
         FlavorMissing: an assigned flavor does not exist.
     """
     composition, job = case.composition, case.job or {}
@@ -84,7 +84,7 @@ def start_members(case: JobCase, workload: JsonObject, note: str) -> ActionPlan:
     gates = (case.names.admission_gate, case.names.topology_gate)
     actions: list[Action] = []
     refused: list[Action] = []
-    allowed = granted(workload) if case.group else {}
+    allowed = granted_charges(workload) if case.group else {}
     for member in composition.list_startable(job, _assigned_counts(workload), case.names):
         pod_set = composition.get_pod_set(job, member)
         if (info := infos.get(pod_set)) is None:
@@ -113,9 +113,9 @@ def start_members(case: JobCase, workload: JsonObject, note: str) -> ActionPlan:
     return plan_of(*actions, *refused, started_workload=workload if actions else None)
 
 
-def _exceeded_resources(member: JsonObject, charged: Charge) -> str:
+def _exceeded_resources(member: JsonObject, charged: PodCharge) -> str:
     """Return the resources of which a member requests more than its podset was admitted with."""
-    return ", ".join(charge_of(value_at(member, ("spec",), {})).beyond(charged))
+    return ", ".join(pod_charge(value_at(member, ("spec",), {})).resources_above(charged))
 
 
 def stop_members(case: JobCase, message: str, reason: str, *, everyone: bool) -> ActionPlan | None:
@@ -161,7 +161,7 @@ def release_replaced_members(case: JobCase, workload: JsonObject) -> ActionPlan 
     """Remove the finalizer of ended members that have replacements."""
     if case.composition is None or not case.group:
         return None
-    ended = case.composition.list_replaced(case.job or {}, pod_counts(workload), case.names)
+    ended = case.composition.list_replaced(case.job or {}, requested_pod_counts(workload), case.names)
     return plan_of(*_finalizer_removals(case, case.composition, ended)) if ended else None
 
 
@@ -201,7 +201,7 @@ def awaits_first_pod(workload: JsonObject, names: Names) -> bool:
 
 def is_evicted_before_first_pod(workload: JsonObject, names: Names) -> bool:
     """Whether the Workload of a group was evicted before its first pod was created, and still holds quota."""
-    is_evicted = holds(workload, ConditionType.EVICTED) and is_reserved(workload)
+    is_evicted = is_condition_true(workload, ConditionType.EVICTED) and is_reserved(workload)
     return is_evicted and awaits_first_pod(workload, names)
 
 
@@ -286,7 +286,7 @@ def report_awaited_replacements(case: JobCase, workload: JsonObject) -> ActionPl
     if not lacks and waiting is None:
         return None
     transition = case.begin_transition(workload)
-    evicted = condition(workload, ConditionType.EVICTED) or {}
+    evicted = find_condition(workload, ConditionType.EVICTED) or {}
     if not lacks:
         reason, message = Reason.PODS_READY, "No pods need replacement"
     elif evicted.get("status") == "True":
@@ -296,6 +296,6 @@ def report_awaited_replacements(case: JobCase, workload: JsonObject) -> ActionPl
         reason, message = waiting.get("reason", ""), waiting.get("message", "")
     else:
         reason, message = Reason.PODS_FAILED, "Some Failed pods need replacement"
-    transition.set(ConditionType.WAITING_FOR_REPLACEMENT_PODS, lacks, reason, message)
+    transition.set_condition(ConditionType.WAITING_FOR_REPLACEMENT_PODS, lacks, reason, message)
     # Only this kind of job has the condition.
     return case.plan_transition(workload, transition, concern=f"{case.integration.kind.lower()}-controller")

@@ -54,7 +54,7 @@ async def execute_job_plan(ctx: Context, case: JobCase, decided: ActionPlan) -> 
         if writes_pod_sets(decided, ctx.kinds.workloads):
             if error.is_namespace_terminating:
                 return None
-            ctx.recorder.event(dict(case.objects[0]), "Warning", Unfit.reason, error.message)
+            ctx.recorder.event(dict(case.objects[0]), "Warning", WorkloadNotPossible.reason, error.message)
             await execute_plan(ctx, delete_outdated_workloads(case, decided))
             if error.is_invalid:
                 # The API server would reject the same podsets again. Only a change of the job can help.
@@ -62,7 +62,7 @@ async def execute_job_plan(ctx: Context, case: JobCase, decided: ActionPlan) -> 
         elif error.is_invalid and decided.started_workload is not None:
             return await execute_plan(ctx, _finish_failed_start(ctx, case, decided.started_workload, error))
         elif error.is_forbidden and _only_changes_jobs(case.resource, decided):
-            reason = STOP_REFUSED if decided.started_workload is None else Unfit.reason
+            reason = STOP_REFUSED if decided.started_workload is None else WorkloadNotPossible.reason
             ctx.recorder.event(dict(case.objects[0]), "Warning", reason, error.message)
         raise
     if decided.quarantine_reason:
@@ -86,7 +86,7 @@ async def _adopt_existing(ctx: Context, case: JobCase, decided: ActionPlan) -> f
 
 def _finish_failed_start(ctx: Context, case: JobCase, workload: JsonObject, error: ApiError) -> ActionPlan:
     """Finish a Workload whose job the API server never lets start. Otherwise it would keep its quota."""
-    transition = Transition(workload, case.now)
+    transition = StatusTransition(workload, case.now)
     transition.finish(Reason.FAILED_TO_START, error.message)
     return plan_of(status_patch(ctx.kinds.workloads, workload, transition.patch(), CONCERN))
 

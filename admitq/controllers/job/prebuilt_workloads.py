@@ -73,7 +73,7 @@ def adopt(case: JobCase) -> ActionPlan | None:
     workload = _find_prebuilt_workload(case)
     if (
         workload is None
-        or is_over(workload)
+        or is_finished_or_deleting(workload)
         or get_claim(case, workload) not in (PrebuiltClaim.OWNED, PrebuiltClaim.FREE)
     ):
         return None

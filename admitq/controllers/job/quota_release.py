@@ -56,7 +56,7 @@ def _release_workload(case: JobCase, workload: JsonObject) -> tuple[Action | Non
     is_requeued = _is_evicted_with_its_pod(case, workload) or _is_evicted_without_pods(case, workload)
     if is_requeued and (returned := _requeue_evicted(case, workload)):
         return returned.actions
-    if case.settings.finish_orphaned and not holds(workload, ConditionType.FINISHED):
+    if case.settings.finish_orphaned and not is_condition_true(workload, ConditionType.FINISHED):
         transition = case.begin_transition(workload)
         remaining_pods.drop_pods_outlive_job(transition)
         transition.finish(Reason.OWNER_NOT_FOUND, "The workload's owner no longer exists")
@@ -119,7 +119,7 @@ def release_workloads_without_job(case: JobCase) -> ActionPlan | None:
 
 def end_out_of_sync_workload(case: JobCase, workload: JsonObject) -> ActionPlan | None:
     """Finish a prebuilt Workload that requests something else than its job."""
-    if not prebuilt_name(case) or is_over(workload) or not is_comparable(case):
+    if not prebuilt_name(case) or is_finished_or_deleting(workload) or not is_comparable(case):
         return None
     if is_equivalent(case, workload):
         return None
@@ -142,7 +142,7 @@ def finish_workload(case: JobCase, workload: JsonObject, reason: Reason, message
 
 def handle_finished_workload(case: JobCase, workload: JsonObject) -> ActionPlan | None:
     """Stop the job of a finished Workload, report it once, and remove the finalizer of the Workload."""
-    if not holds(workload, ConditionType.FINISHED):
+    if not is_condition_true(workload, ConditionType.FINISHED):
         return None
     if case.integration.find_outcome(case.job or {}) is None and (
         stopping := start_stop.stop_job(case, workload, "Workload is finished", start_stop.WORKLOAD_FINISHED)
@@ -217,7 +217,7 @@ def finish_with_job(case: JobCase, workload: JsonObject) -> ActionPlan | None:
 
 def handle_eviction(case: JobCase, workload: JsonObject) -> ActionPlan | None:
     """Stop the job of an evicted Workload, and requeue the Workload when no pod runs any more."""
-    evicted = condition(workload, ConditionType.EVICTED)
+    evicted = find_condition(workload, ConditionType.EVICTED)
     if evicted is None or evicted.get("status") != "True":
         return None
     reason: str = evicted.get("reason", "")

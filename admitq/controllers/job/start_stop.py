@@ -38,7 +38,7 @@ def started_job(case: JobCase, workload: JsonObject) -> JsonObject:
     the other pods may be waiting for quota.
 
     Raises:
-        Conflict: the admission contradicts the job; a retry cannot succeed.
+        InjectionConflict: the admission contradicts the job; a retry cannot succeed.
         FlavorMissing: an assigned flavor does not exist.
     """
     result: JsonObject = case.job or {}
@@ -92,12 +92,12 @@ def is_started_by_others(case: JobCase, workload: JsonObject) -> bool:
     also lacks
     the node selectors of its flavors. Jobs that an importer admitted while they ran are not meant.
     """
-    reserved = condition(workload, ConditionType.QUOTA_RESERVED) or {}
+    reserved = find_condition(workload, ConditionType.QUOTA_RESERVED) or {}
     if case.composition is not None or has_admission_marks(case) or reserved.get("reason") == Reason.IMPORTED:
         return False
     try:
         return has_admission_marks(replace(case, job=started_job(case, workload)))
-    except (Conflict, FlavorMissing):
+    except (InjectionConflict, FlavorMissing):
         return False
 
 
@@ -138,7 +138,7 @@ def start_job(case: JobCase, workload: JsonObject) -> ActionPlan:
     """Return the plan that starts an admitted job.
 
     Raises:
-        Conflict: the admission contradicts the job; a retry cannot succeed.
+        InjectionConflict: the admission contradicts the job; a retry cannot succeed.
         FlavorMissing: an assigned flavor does not exist.
     """
     note = f"Admitted by clusterQueue {value_at(workload, ('status', 'admission', 'clusterQueue'), '')}"

@@ -66,7 +66,7 @@ def decide_job(case: JobCase) -> ActionPlan:
     try:
         if sliced := workload_slices.sync_slices(case):
             return sliced
-    except (PriorityClassMissing, Unfit) as refused:
+    except (PriorityClassMissing, WorkloadNotPossible) as refused:
         # A job that cannot grow must still be stopped if necessary.
         refusal = case.event(refused.reason, str(refused), warning=True)
     match = _match_of(case)
@@ -167,14 +167,14 @@ def _update_priority_class(case: JobCase, workload: JsonObject) -> ActionPlan | 
 
     A class that does not exist changes nothing. It must not prevent the stop of a job.
     """
-    others = (one for one in case.owned if one is not workload and not is_over(one))
+    others = (one for one in case.owned if one is not workload and not is_finished_or_deleting(one))
     following = (_priority_class_update(case, one) for one in (workload, *others))
     return next((one for one in following if isinstance(one, ActionPlan)), None)
 
 
 def _missing_class_event(case: JobCase, workload: JsonObject) -> RecordEvent | None:
     """Return the event that the priority class of the job does not exist; None if it does."""
-    followed = None if is_over(workload) else _priority_class_update(case, workload)
+    followed = None if is_finished_or_deleting(workload) else _priority_class_update(case, workload)
     return followed if isinstance(followed, RecordEvent) else None
 
 
@@ -183,7 +183,7 @@ def _remove_lifted_gates(case: JobCase, workload: JsonObject) -> ActionPlan | No
     if prebuilt_name(case) or is_served_workload(workload, case.names):
         return None
     job = case.job or {}
-    patch = without_lifted_gates(workload, list_members(job) or (job,), case.names)
+    patch = admission_gates_patch(workload, list_members(job) or (job,), case.names)
     return plan_of(Patch(case.kinds.workloads, workload, (PatchStep(patch),), CONCERN)) if patch else None
 
 
@@ -220,7 +220,7 @@ def _report_pods_ready(case: JobCase, workload: JsonObject) -> ActionPlan | None
     job: JsonObject = case.job or {}
     ready = not case.integration.is_suspended(job, case.names) and case.integration.are_pods_ready(job)
     transition = case.begin_transition(workload)
-    transition.pods_ready(admitted=is_admitted(workload), ready=ready)
+    transition.update_pods_ready(admitted=is_admitted(workload), ready=ready)
     return case.plan_transition(workload, transition, concern=condition_concern(ConditionType.PODS_READY))
 
 
@@ -259,7 +259,7 @@ def _start_admitted_job(case: JobCase, workload: JsonObject) -> ActionPlan | Non
         return incomplete
     try:
         return start_stop.start_job(case, workload)
-    except Conflict as conflict:
+    except InjectionConflict as conflict:
         return quota_release.finish_workload(case, workload, Reason.FAILED_TO_START, str(conflict))
     except FlavorMissing as missing:
         remedy = f"create it, or set spec.active of Workload {namespaced_name(workload)} to false"

@@ -155,7 +155,7 @@ def _report_increases(case: JobCase, workload: JsonObject) -> list[RecordEvent |
         return []
     return [
         case.event("ExceedsAdmission", "; ".join(map(str, found)), warning=True),
-        record_excess_pods(workload, _kind_label(case), sum(one.pods for one in found)),
+        record_excess_pods(workload, _kind_label(case), sum(one.additional_pods for one in found)),
     ]
 
 

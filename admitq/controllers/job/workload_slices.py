@@ -73,7 +73,7 @@ def is_elastic(case: JobCase) -> bool:
 
 def list_slices(case: JobCase) -> JobSlices:
     """Return the unfinished slices of the job."""
-    alive = [one for one in case.owned if not is_over(one)]
+    alive = [one for one in case.owned if not is_finished_or_deleting(one)]
     # Two slices may have been created within one second.
     alive.sort(key=lambda one: (one["metadata"].get("creationTimestamp", ""), _position_in_chain(case, one)))
     return JobSlices(
@@ -124,12 +124,14 @@ def _sync_slices_with_quota(
     case: JobCase, held: JsonObject, waiting: Sequence[JsonObject], wanted: Counts
 ) -> ActionPlan | None:
     """Update the slices of a job with quota: create, update, shrink or finish a slice."""
-    granted = pod_counts(held) | covered_counts(held)
+    granted = requested_pod_counts(held) | covered_pod_counts(held)
     if all(count <= granted[name] for name, count in wanted.items()):
         if waiting:
             return _finish_replaced_slice(case, waiting[0], held)
         sizes = _shrunk_counts(case, held, wanted)
-        lowered = reclaimable_pods.lower_counts(case, held, sizes) if pod_counts(held) != sizes else None
+        lowered = (
+            reclaimable_pods.lower_counts(case, held, sizes) if requested_pod_counts(held) != sizes else None
+        )
         return lowered or _resize_slice(case, held, sizes) or _release_shrunk_quota(case, held)
     if waiting:
         return _update_waiting_slice(case, waiting[0], held, wanted)
@@ -162,7 +164,11 @@ def is_shrinking(case: JobCase) -> bool:
     if not is_elastic(case) or not is_comparable(case):
         return False
     holding, wanted = list_slices(case).holding, _job_counts(case)
-    return any(count > wanted.get(name, count) for one in holding for name, count in pod_counts(one).items())
+    return any(
+        count > wanted.get(name, count)
+        for one in holding
+        for name, count in requested_pod_counts(one).items()
+    )
 
 
 def match_slice(case: JobCase) -> WorkloadMatch:
@@ -180,7 +186,7 @@ def match_slice(case: JobCase) -> WorkloadMatch:
     if not is_comparable(case) or deleted:
         return WorkloadMatch(found, [])
     wanted = _job_counts(case)
-    stands = _has_pods_of_job(case, found) and (bool(slices.holding) or pod_counts(found) == wanted)
+    stands = _has_pods_of_job(case, found) and (bool(slices.holding) or requested_pod_counts(found) == wanted)
     return WorkloadMatch(found, []) if stands else WorkloadMatch(None, [*slices.holding, *slices.waiting])
 
 
@@ -192,7 +198,7 @@ def is_growing(case: JobCase) -> bool:
 
 def has_size_of_job(case: JobCase, workload: JsonObject) -> bool:
     """Whether the Workload is a slice of an elastic job and has exactly the pod counts of the job."""
-    return is_elastic(case) and is_comparable(case) and pod_counts(workload) == _job_counts(case)
+    return is_elastic(case) and is_comparable(case) and requested_pod_counts(workload) == _job_counts(case)
 
 
 def may_children_run(workloads: Sequence[JsonObject], *, elastic: bool) -> bool:
@@ -212,7 +218,7 @@ def _job_counts(case: JobCase) -> dict[str, int]:
 
 def _has_pods_of_job(case: JobCase, workload: JsonObject) -> bool:
     spec = value_at(workload, ("spec",), {})
-    wanted, listed = pod_sets_of(case), spec.get("podSets") or []
+    wanted, listed = workload_pod_sets(case), spec.get("podSets") or []
     # A running job also has the tolerations of its flavors.
     running = not case.integration.is_suspended(case.job or {}, case.names)
     return (
@@ -253,7 +259,7 @@ def _finish_extra_slice(case: JobCase, slices: Sequence[JsonObject]) -> ActionPl
 
 def _finish_replaced_slice(case: JobCase, workload: JsonObject, by: JsonObject) -> ActionPlan | None:
     """Finish a slice in favour of another. The Workload controller may do the same to a slice with quota."""
-    message = messages.replaced(by["metadata"]["uid"], value_at(case.job, ("metadata", "uid"), ""))
+    message = messages.replaced_message(by["metadata"]["uid"], value_at(case.job, ("metadata", "uid"), ""))
     transition = case.begin_transition(workload)
     transition.finish(Reason.WORKLOAD_SLICE_REPLACED, message)
     return case.plan_transition(
@@ -271,7 +277,7 @@ def _with_counts(workload: JsonObject, counts: Counts) -> list[dict[str, Any]]:
 
 def _resize_slice(case: JobCase, workload: JsonObject, wanted: Counts) -> ActionPlan | None:
     """Set the pod counts of a slice: a waiting slice follows the job, one with quota shrinks."""
-    if pod_counts(workload) == wanted:
+    if requested_pod_counts(workload) == wanted:
         return None
     return _plan_slice_update(case, workload, {"spec": {"podSets": _with_counts(workload, wanted)}})
 
@@ -312,7 +318,7 @@ def _replacement_annotations(case: JobCase, held: JsonObject) -> dict[str, str]:
 
 def _release_shrunk_quota(case: JobCase, workload: JsonObject) -> ActionPlan | None:
     """Reduce the assigned quota of a slice that shrank."""
-    counts = pod_counts(workload)
+    counts = requested_pod_counts(workload)
     admission = value_at(workload, ("status", "admission"), {})
     if not admission:
         return None
@@ -343,7 +349,7 @@ def _create_larger_slice(case: JobCase, held: JsonObject, wanted: Counts) -> Act
 
     It is to replace the one with quota and has the same pod templates.
     """
-    workload = new_workload(case)
+    workload = new_job_workload(case)
     workload["metadata"]["annotations"] |= _replacement_annotations(case, held)
     pod_sets = [_without_admission_marks(one, case.names) for one in _with_counts(held, wanted)]
     workload["spec"] = {**workload["spec"], "podSets": pod_sets}
@@ -356,12 +362,12 @@ def chain_name(workload: JsonObject, annotation: str) -> str:
     return value_at(workload, ("metadata", "annotations", annotation)) or workload["metadata"]["name"]
 
 
-def new_workload(case: JobCase) -> dict[str, Any]:
+def new_job_workload(case: JobCase) -> dict[str, Any]:
     """Return the Workload to create for the job. For an elastic job it is the first slice of a chain.
 
     Raises:
         PriorityClassMissing: the priority class of the job does not exist.
-        Unfit: no Workload can represent the job.
+        WorkloadNotPossible: no Workload can represent the job.
     """
     workload = new_workload(case)
     if not is_elastic(case):

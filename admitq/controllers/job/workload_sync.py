@@ -95,7 +95,7 @@ def _replace_workloads(case: JobCase, others: list[JsonObject]) -> ActionPlan:
     Delete one with quota, and with it the reservation.
     """
     first, *rest = others
-    if not is_reserved(first) and not is_over(first):
+    if not is_reserved(first) and not is_finished_or_deleting(first):
         return delete_others(case, rest) or _update_workload(case, first)
     if case.integration.is_active(case.job or {}):
         return NO_ACTIONS
@@ -104,10 +104,10 @@ def _replace_workloads(case: JobCase, others: list[JsonObject]) -> ActionPlan:
 
 def _update_workload(case: JobCase, workload: JsonObject) -> ActionPlan:
     try:
-        patch = spec_update(case, workload)
-    except WithoutPodSets as problem:
+        patch = spec_patch(case, workload)
+    except NoPodSets as problem:
         return _quarantine_job(case, problem, *_delete_workload(case, workload))
-    except (PriorityClassMissing, Unfit) as missing:
+    except (PriorityClassMissing, WorkloadNotPossible) as missing:
         return plan_of(case.event(missing.reason, str(missing), warning=True))
     note = f"Updated not matching Workload for suspended job: {namespaced_name(workload)}"
     return plan_of(
@@ -118,10 +118,10 @@ def _update_workload(case: JobCase, workload: JsonObject) -> ActionPlan:
 
 def _create_workload(case: JobCase) -> ActionPlan:
     try:
-        workload = workload_slices.new_workload(case)
-    except WithoutPodSets as problem:
+        workload = workload_slices.new_job_workload(case)
+    except NoPodSets as problem:
         return _quarantine_job(case, problem)
-    except (PriorityClassMissing, Unfit) as missing:
+    except (PriorityClassMissing, WorkloadNotPossible) as missing:
         return plan_of(case.event(missing.reason, str(missing), warning=True))
     metadata = (case.job or {})["metadata"]
     counted = case.settings.jobs.creation_latency and metadata.get("generation", 1) == 1
@@ -150,7 +150,7 @@ def delete_outdated_workloads(case: JobCase, refused: ActionPlan) -> ActionPlan:
     return plan_of(*(action for one in outdated for action in _delete_workload(case, one)))
 
 
-def _quarantine_job(case: JobCase, problem: Unfit, *actions: Action) -> ActionPlan:
+def _quarantine_job(case: JobCase, problem: WorkloadNotPossible, *actions: Action) -> ActionPlan:
     """Report on the job why it cannot have a Workload until it changes."""
     reported = plan_of(case.event(problem.reason, str(problem), warning=True), *actions)
     return replace(reported, quarantine_reason=str(problem))
@@ -158,7 +158,7 @@ def _quarantine_job(case: JobCase, problem: Unfit, *actions: Action) -> ActionPl
 
 def delete_unfinished_workloads(case: JobCase) -> ActionPlan:
     """Delete all Workloads of the job that are not finished."""
-    waiting = [one for one in case.owned if not holds(one, ConditionType.FINISHED)]
+    waiting = [one for one in case.owned if not is_condition_true(one, ConditionType.FINISHED)]
     return plan_of(*(action for one in waiting for action in _delete_workload(case, one)))
 
 

@@ -71,7 +71,7 @@ def find_excess_pods(
     charged = find_charged_slice(known, names)
     if charged is None:
         return []
-    reserved, wanted = covered_counts(charged), requested_counts(known)
+    reserved, wanted = covered_pod_counts(charged), requested_counts(known)
     by_podset: dict[str, list[JsonObject]] = {}
     for one in members:
         if not pods.has_gate(one, names.elastic_gate) and not pods.has_ended(one):

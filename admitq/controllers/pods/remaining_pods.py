@@ -67,7 +67,7 @@ STILL_REMAINING: Final = RemainingPods()
 
 def may_have_pods(workload: JsonObject) -> bool:
     """Whether pods of the Workload may run: it is admitted and not finished."""
-    return is_admitted(workload) and not holds(workload, ConditionType.FINISHED)
+    return is_admitted(workload) and not is_condition_true(workload, ConditionType.FINISHED)
 
 
 def _find_charged_workload(
@@ -90,7 +90,7 @@ def _find_charged_workload(
         return workload
     known = [one for one in (*slices, workload) if value_at(one, place) == chain]
     admitted = [one for one in known if may_have_pods(one)]
-    unfinished = [one for one in known if not holds(one, ConditionType.FINISHED)]
+    unfinished = [one for one in known if not is_condition_true(one, ConditionType.FINISHED)]
     return find_last_slice(admitted or unfinished, names)
 
 
@@ -155,7 +155,7 @@ def delete_excess_remaining_pods(
     return actions
 
 
-def set_pods_outlive_job(transition: Transition, remaining: RemainingPods) -> None:
+def set_pods_outlive_job(transition: StatusTransition, remaining: RemainingPods) -> None:
     """Set the condition PodsOutliveJob, which names the pods, if they were listed."""
     pods = remaining.listed
     if not pods:
@@ -171,10 +171,10 @@ def set_pods_outlive_job(transition: Transition, remaining: RemainingPods) -> No
     )
 
 
-def drop_pods_outlive_job(transition: Transition) -> None:
+def drop_pods_outlive_job(transition: StatusTransition) -> None:
     """Remove the condition PodsOutliveJob."""
-    if transition.find(ConditionType.PODS_OUTLIVE_JOB) is not None:
-        transition.drop(ConditionType.PODS_OUTLIVE_JOB)
+    if transition.find_condition(ConditionType.PODS_OUTLIVE_JOB) is not None:
+        transition.remove_condition(ConditionType.PODS_OUTLIVE_JOB)
 
 
 def next_check_seconds(workload: JsonObject, now: Instant) -> float:
@@ -189,7 +189,7 @@ def next_list_seconds(workload: JsonObject, now: Instant) -> float:
 
 def seconds_reported(workload: JsonObject, now: Instant) -> float:
     """Return for how many seconds PodsOutliveJob has been true; 0 if it is not."""
-    return max(0, now - (since(workload, ConditionType.PODS_OUTLIVE_JOB) or now)) / SECOND
+    return max(0, now - (condition_since(workload, ConditionType.PODS_OUTLIVE_JOB) or now)) / SECOND
 
 
 def _half_of_reported_time(workload: JsonObject, now: Instant, shortest: float, longest: float) -> float:

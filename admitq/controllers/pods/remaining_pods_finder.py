@@ -61,7 +61,7 @@ def _has_labelled_pods(workload: JsonObject, job: JsonObject | None) -> bool:
 
 def _may_be_started_by_hand(workload: JsonObject) -> bool:
     """Whether pods of the Workload may run without admission, because no gate of ours holds them."""
-    is_waiting = not may_have_pods(workload) and not holds(workload, ConditionType.FINISHED)
+    is_waiting = not may_have_pods(workload) and not is_condition_true(workload, ConditionType.FINISHED)
     return is_waiting and job_kind_label(workload) != "Pod"
 
 

@@ -51,7 +51,7 @@ class CheckRequest:
     @property
     def state(self) -> str:
         """The present state of the check."""
-        return self.check.get("state", State.PENDING)
+        return self.check.get("state", AdmissionCheckState.PENDING)
 
     def message_of(self, condition: str) -> str:
         """Return the message of a condition of the request."""
@@ -62,7 +62,7 @@ class CheckRequest:
         """Whether a condition of the request is true."""
         return conditions.is_true(value_at(self.request, ("status", "conditions"), []), condition)
 
-    def new_state(self, state: State, message: str) -> Statement:
+    def new_state(self, state: AdmissionCheckState, message: str) -> AdmissionCheckReport:
         """Return a statement with another state.
 
         It keeps the time of the check, so that a wait counts from when the check became pending.
@@ -70,10 +70,10 @@ class CheckRequest:
         since = self.check.get("lastTransitionTime", "")
         return AdmissionCheckReport(self.check["name"], state, message, since=since)
 
-    def new_message(self, message: str) -> Statement:
+    def new_message(self, message: str) -> AdmissionCheckReport:
         """Return a statement that changes only the message."""
         return replace(
-            self.new_state(State(self.state), message),
+            self.new_state(AdmissionCheckState(self.state), message),
             pod_set_updates=tuple(self.check.get("podSetUpdates") or ()),
             requeue_after_seconds=self.check.get("requeueAfterSeconds"),
         )
@@ -118,56 +118,58 @@ def _ended_before(asked: CheckRequest, condition: str) -> bool:
         return False
 
 
-def _ended(asked: CheckRequest, condition: str, what: str) -> Statement | None:
+def _ended(asked: CheckRequest, condition: str, what: str) -> AdmissionCheckReport | None:
     limit = value_at(asked.config, ("spec", "retryStrategy", "backoffLimitCount"), 3)
     message = asked.message_of(condition)
     if asked.attempt > limit:
-        return asked.new_state(State.REJECTED, message)
+        return asked.new_state(AdmissionCheckState.REJECTED, message)
     message = f"Retrying after {what}: {message}"
     if asked.attempt <= asked.retries:
         return asked.new_message(message)
     wait = retry_after_seconds(asked.config, asked.retries)
-    return replace(asked.new_state(State.RETRY, message), requeue_after_seconds=wait)
+    return replace(asked.new_state(AdmissionCheckState.RETRY, message), requeue_after_seconds=wait)
 
 
-def _failed(asked: CheckRequest) -> Statement | None:
+def _failed(asked: CheckRequest) -> AdmissionCheckReport | None:
     return _ended(asked, FAILED, "failure") if asked.holds(FAILED) else None
 
 
-def _revoked(asked: CheckRequest) -> Statement | None:
+def _revoked(asked: CheckRequest) -> AdmissionCheckReport | None:
     """Reject the check if nodes are taken back, even while the workload runs on them."""
     if not asked.holds(CAPACITY_REVOKED):
         return None
-    return asked.new_state(State.REJECTED, asked.message_of(CAPACITY_REVOKED))
+    return asked.new_state(AdmissionCheckState.REJECTED, asked.message_of(CAPACITY_REVOKED))
 
 
-def _expired(asked: CheckRequest) -> Statement | None:
-    if not asked.holds(BOOKING_EXPIRED) or holds(asked.workload, ConditionType.ADMITTED):
+def _expired(asked: CheckRequest) -> AdmissionCheckReport | None:
+    if not asked.holds(BOOKING_EXPIRED) or is_condition_true(asked.workload, ConditionType.ADMITTED):
         return None
     return _ended(asked, BOOKING_EXPIRED, "booking expired")
 
 
-def _provisioned(asked: CheckRequest) -> Statement | None:
+def _provisioned(asked: CheckRequest) -> AdmissionCheckReport | None:
     """Set Ready, unless the webhook would reject the pod set updates; then wait for a corrected config."""
-    if not asked.holds(PROVISIONED) or asked.state == State.READY:
+    if not asked.holds(PROVISIONED) or asked.state == AdmissionCheckState.READY:
         return None
     if (problem := unusable_detail(asked.request, asked.config)) is not None:
-        return asked.new_state(State.PENDING, problem)
+        return asked.new_state(AdmissionCheckState.PENDING, problem)
     updates = pod_set_updates(asked.workload, asked.request, asked.config)
-    return replace(asked.new_state(State.READY, asked.message_of(PROVISIONED)), pod_set_updates=updates)
+    return replace(
+        asked.new_state(AdmissionCheckState.READY, asked.message_of(PROVISIONED)), pod_set_updates=updates
+    )
 
 
-def _under_way(asked: CheckRequest) -> Statement | None:
+def _under_way(asked: CheckRequest) -> AdmissionCheckReport | None:
     """Set Pending with the progress of the request. A check in state Ready stays Ready until an eviction."""
-    if asked.state == State.READY:
+    if asked.state == AdmissionCheckState.READY:
         return None
     waits = asked.holds(ACCEPTED) and conditions.is_false(
         value_at(asked.request, ("status", "conditions"), []), PROVISIONED
     )
-    return asked.new_state(State.PENDING, asked.message_of(PROVISIONED) if waits else "")
+    return asked.new_state(AdmissionCheckState.PENDING, asked.message_of(PROVISIONED) if waits else "")
 
 
-OUTCOMES: Final[tuple[Callable[[CheckRequest], Statement | None], ...]] = (
+OUTCOMES: Final[tuple[Callable[[CheckRequest], AdmissionCheckReport | None], ...]] = (
     _failed,
     _revoked,
     _expired,
@@ -177,7 +179,7 @@ OUTCOMES: Final[tuple[Callable[[CheckRequest], Statement | None], ...]] = (
 """In the order of evaluation."""
 
 
-def check_statement(asked: CheckRequest) -> Statement | None:
+def check_statement(asked: CheckRequest) -> AdmissionCheckReport | None:
     """Return the new state of the check that follows from its request; None if nothing changes."""
     if is_next_attempt_due(asked):
         return None

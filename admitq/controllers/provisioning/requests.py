@@ -105,16 +105,20 @@ def pod_sets_needing_nodes(workload: JsonObject, config: JsonObject) -> list[Jso
     ]
 
 
-def requested_pod_sets(workload: JsonObject, config: JsonObject, flavors: Flavors) -> list[RequestedPodSet]:
+def requested_pod_sets(
+    workload: JsonObject, config: JsonObject, flavors: FlavorLookup
+) -> list[RequestedPodSet]:
     """Return the podsets of the request, with the flavors injected, and merged by the policy of the config.
 
     Raises:
-        Conflict: a template contradicts the flavors that were assigned to it.
+        InjectionConflict: a template contradicts the flavors that were assigned to it.
         FlavorMissing: an assigned flavor does not exist.
     """
     infos = {info.name: info for info in flavor_infos(workload, flavors)}
     asked = [
-        RequestedPodSet(info.name, _with_requests(inject(pod_set.get("template") or {}, info)), info.count)
+        RequestedPodSet(
+            info.name, _with_requests(inject_into_template(pod_set.get("template") or {}, info)), info.count
+        )
         for pod_set in pod_sets_needing_nodes(workload, config)
         for info in (infos[pod_set.get("name", "main")],)
     ]

@@ -85,7 +85,7 @@ class ProvisioningCase:
     request_named: Callable[[str], JsonObject | None]
     template_named: Callable[[str], JsonObject | None]
     """Find an object by name in the namespace of the Workload, whatever controls it."""
-    flavors: Flavors
+    flavors: FlavorLookup
     cleans_up: bool
     """Whether requests of evicted workloads are deleted."""
     now: Instant
@@ -98,7 +98,7 @@ class ProvisioningCase:
     @cached_property
     def checks(self) -> list[JsonObject]:
         """The checks of the Workload that name this controller and have a config."""
-        return [check for check in checks_of(self.workload) if self.configs.get(check["name"])]
+        return [check for check in listed_checks(self.workload) if self.configs.get(check["name"])]
 
     @cached_property
     def requests_by_check(self) -> dict[str, CheckRequest]:
@@ -121,9 +121,9 @@ class ProvisioningCase:
             return None
         return attempt_of(request["metadata"]["name"], self.name, check["name"], retries_of(check) + 1)
 
-    def state(self, statements: Iterable[Statement]) -> ActionPlan | None:
+    def state(self, statements: Iterable[AdmissionCheckReport]) -> ActionPlan | None:
         """Return the plan that writes check states and reports new ones; None if nothing changes."""
-        before = checks_of(self.workload)
+        before = listed_checks(self.workload)
         checks: list[JsonObject] = list(before)
         events: list[RecordEvent] = []
         for stated in statements:
@@ -135,7 +135,7 @@ class ProvisioningCase:
                 )
                 note += f" with message: {stated.message}" if stated.message else ""
                 events.append(RecordEvent(self.workload, "Normal", "AdmissionCheckUpdated", note))
-        transition = Transition(self.workload, self.now)
+        transition = StatusTransition(self.workload, self.now)
         transition.status["admissionChecks"] = checks
         write = status_patch(self.kinds.workloads, self.workload, transition.patch(), CONCERN)
         return None if write is None else plan_of(write, *events)
@@ -180,19 +180,19 @@ def _delete_unwanted_requests(case: ProvisioningCase) -> ActionPlan | None:
     return plan_of(*deletions) if deletions else None
 
 
-def _check_statements(case: ProvisioningCase) -> Iterable[Statement]:
-    for check in checks_of(case.workload):
+def _check_statements(case: ProvisioningCase) -> Iterable[AdmissionCheckReport]:
+    for check in listed_checks(case.workload):
         name, state = check["name"], check.get("state")
         if name not in case.configs:
             continue
         config = case.configs[name]
         if config is None:
             # A check in state Ready stays Ready until an eviction.
-            if state != State.READY:
-                yield Statement(name, State.PENDING, INACTIVE)
+            if state != AdmissionCheckState.READY:
+                yield AdmissionCheckReport(name, AdmissionCheckState.PENDING, INACTIVE)
         elif not pod_sets_needing_nodes(case.workload, config):
-            if state != State.READY:
-                yield Statement(name, State.READY, NOT_NEEDED)
+            if state != AdmissionCheckState.READY:
+                yield AdmissionCheckReport(name, AdmissionCheckState.READY, NOT_NEEDED)
         elif name in case.requests_by_check and (stated := check_statement(case.requests_by_check[name])):
             yield stated
 
@@ -218,7 +218,7 @@ def _hand_over_templates(case: ProvisioningCase) -> ActionPlan | None:
 
 def _attempt_due(case: ProvisioningCase, check: JsonObject) -> int | None:
     """Return the number of the attempt to make for a check; None if none is due."""
-    if check.get("state") != State.PENDING:
+    if check.get("state") != AdmissionCheckState.PENDING:
         return None
     asked = case.requests_by_check.get(check["name"])
     if asked is None:
@@ -257,7 +257,7 @@ def _create_request(case: ProvisioningCase, check: JsonObject, config: JsonObjec
         )
     try:
         asked = requested_pod_sets(case.workload, config, case.flavors)
-    except (Conflict, FlavorMissing) as problem:
+    except (InjectionConflict, FlavorMissing) as problem:
         return report_failed_creation(case, check["name"], PROVISIONING_REQUESTS, name, str(problem))
     for one in asked:
         if (decided := _create_template(case, check, name, one)) is not None:
@@ -309,7 +309,7 @@ def report_failed_creation(
     """Report that an object cannot be created, in an event and in the check. The controller retries later."""
     message = f'Error creating {resource.kind} "{name}": {error}'
     tell = RecordEvent(case.workload, "Warning", "FailedCreate", message)
-    stated = case.state([Statement(check, State.PENDING, message)])
+    stated = case.state([AdmissionCheckReport(check, AdmissionCheckState.PENDING, message)])
     actions = (tell,) if stated is None else (*stated.actions, tell)
     return plan_of(*actions, requeue_after=REFUSED_RETRY_SECONDS)
 

@@ -29,7 +29,7 @@ class _ProvisioningKeys:
 
     def itself(self, change: Change) -> Iterable[Key]:
         """Return the Workload, if it has or had checks."""
-        return (change.key,) if any(map(checks_of, _both(change))) else ()
+        return (change.key,) if any(map(listed_checks, _both(change))) else ()
 
     def owner(self, change: Change) -> Iterator[Key]:
         """Yield the Workload that a request or a template was created for."""

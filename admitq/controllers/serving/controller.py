@@ -89,7 +89,7 @@ class ServingController:
             if error.is_namespace_terminating:
                 return None
             if job is not None and error.is_refused and writes_pod_sets(decided, kinds.workloads):
-                ctx.recorder.event(dict(job), "Warning", Unfit.reason, error.message)
+                ctx.recorder.event(dict(job), "Warning", WorkloadNotPossible.reason, error.message)
                 if error.is_invalid:
                     raise PermanentRejection(error.message) from error
             raise

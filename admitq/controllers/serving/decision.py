@@ -248,11 +248,11 @@ def _release_workload(case: ServingCase, workload: JsonObject) -> Iterator[Actio
     """Yield the next action for a Workload whose object does not exist any more."""
     write: Action | None = None
     if remaining := case.remaining_pods.get(workload["metadata"]["uid"]):
-        transition = Transition(workload, case.now)
+        transition = StatusTransition(workload, case.now)
         remaining_pods.set_pods_outlive_job(transition, remaining)
         write = status_patch(case.kinds.workloads, workload, transition.patch(), CONCERN)
-    elif case.settings.finish_orphaned and not holds(workload, ConditionType.FINISHED):
-        transition = Transition(workload, case.now)
+    elif case.settings.finish_orphaned and not is_condition_true(workload, ConditionType.FINISHED):
+        transition = StatusTransition(workload, case.now)
         remaining_pods.drop_pods_outlive_job(transition)
         transition.finish(Reason.OWNER_NOT_FOUND, "The workload's owner no longer exists")
         write = status_patch(case.kinds.workloads, workload, transition.patch(), CONCERN)
@@ -324,7 +324,7 @@ def _sync_group(case: ServingCase, job: JsonObject, group: ServedGroup, name: st
             yield from _report_not_adopted(case, job, workload)
         elif _is_name_taken(case, job, name):
             note = f"Workload {name} exists already and belongs to something else"
-            yield RecordEvent(job, "Warning", Unfit.reason, note)
+            yield RecordEvent(job, "Warning", WorkloadNotPossible.reason, note)
         return
     if is_condition_true(workload, ConditionType.FINISHED):
         if case.integration.lifecycle.is_on_hold(job) and not _has_pods(case, group):
@@ -347,7 +347,7 @@ def _report_not_adopted(case: ServingCase, job: JsonObject, workload: JsonObject
     if workload is not None and _is_free(case, job, workload):
         name = workload["metadata"]["name"]
         note = f"Workload {name} is not adopted: its podsets differ from those of the {case.integration.kind}"
-        yield RecordEvent(job, "Warning", Unfit.reason, note)
+        yield RecordEvent(job, "Warning", WorkloadNotPossible.reason, note)
 
 
 def _new_workload(
@@ -412,8 +412,12 @@ def _is_name_taken(case: ServingCase, job: JsonObject, name: str) -> bool:
 
 def _requeue_evicted(case: ServingCase, group: ServedGroup, workload: JsonObject) -> Iterator[Action]:
     """Release the quota of an evicted Workload without pods, for which no other controller waits."""
-    if holds(workload, ConditionType.EVICTED) and is_reserved(workload) and not _has_pods(case, group):
-        transition = Transition(workload, case.now)
+    if (
+        is_condition_true(workload, ConditionType.EVICTED)
+        and is_reserved(workload)
+        and not _has_pods(case, group)
+    ):
+        transition = StatusTransition(workload, case.now)
         transition.requeue(case.settings.pending.reported_reason(Reason.PENDING_EVALUATION))
         if write := workload_status_patch(case.kinds.workloads, workload, transition.patch(), CONCERN):
             yield write
@@ -436,7 +440,7 @@ def _update_workload(
         return
     if not is_reserved(workload):
         stays = on_hold or _matches_group(source, workload)
-        patch = {} if stays else spec_update(source, workload)
+        patch = {} if stays else spec_patch(source, workload)
     else:
         patch = priority_patch(source, workload, reserved=True)
     patch = {**patch, **admission_gates_patch(workload, [job], case.names)}
@@ -453,7 +457,7 @@ def _update_workload(
 
 
 def _release_quota(case: ServingCase, workload: JsonObject, reason: str, message: str) -> Iterator[Action]:
-    transition = Transition(workload, case.now)
+    transition = StatusTransition(workload, case.now)
     transition.release(reason, message)
     if write := workload_status_patch(case.kinds.workloads, workload, transition.patch(), CONCERN):
         yield write
@@ -469,7 +473,7 @@ def _matches_group(source: GroupSource, workload: JsonObject) -> bool:
 
 def _are_equal(source: GroupSource, workload: JsonObject, *, counted: bool = True) -> bool:
     """Whether the podsets of a Workload equal those of the object, by name, count and pods."""
-    wanted, listed = pod_sets_of(source), value_at(workload, ("spec", "podSets")) or []
+    wanted, listed = workload_pod_sets(source), value_at(workload, ("spec", "podSets")) or []
     return len(wanted) == len(listed) and all(
         one["name"] == other.get("name", "main")
         and (not counted or one["count"] == other.get("count", 1))

@@ -77,7 +77,7 @@ class WorkloadCase:
         """Begin a change of the Workload's status."""
         return StatusTransition(self.workload, self.now)
 
-    def plan_transition(self, transition: Transition, *events: RecordEvent | None) -> ActionPlan | None:
+    def plan_transition(self, transition: StatusTransition, *events: RecordEvent | None) -> ActionPlan | None:
         """Return the plan that writes the change and then records the events; None if there is no change."""
         if transition.patch() is not None and not transition.is_condition_true(ConditionType.QUOTA_RESERVED):
             self.set_pods_awaited(transition)
@@ -90,12 +90,12 @@ class WorkloadCase:
             transition.add_pods_ready()
 
     def evict(
-        self, transition: Transition, reason: Reason, message: str, cause: str = ""
+        self, transition: StatusTransition, reason: Reason, message: str, cause: str = ""
     ) -> ActionPlan | None:
         """Return the plan that evicts the Workload and records the event; None if there is no change."""
         transition.evict(reason, message, cause)
         return self.plan_transition(
-            transition, RecordEvent(self.workload, "Normal", event_of(reason, cause), message)
+            transition, RecordEvent(self.workload, "Normal", eviction_event_reason(reason, cause), message)
         )
 
     def is_true(self, type: ConditionType) -> bool:  # noqa: A002 the API's name

@@ -43,8 +43,8 @@ class ExecutionTimes:
 
     def _ended(self, former: JsonObject, latter: JsonObject) -> Instant:
         """Return the duration of the admission that ended between two versions; 0 if none did."""
-        began = since(former, ConditionType.ADMITTED)
-        if not holds(former, ConditionType.ADMITTED) or began is None:
+        began = condition_since(former, ConditionType.ADMITTED)
+        if not is_condition_true(former, ConditionType.ADMITTED) or began is None:
             return 0
         changed = condition_since(latter, ConditionType.ADMITTED)
         if is_condition_true(latter, ConditionType.ADMITTED) and changed == began:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from admitq.controllers.plan import ActionPlan
-from admitq.workloads.transitions import Transition
+from admitq.workloads.transitions import StatusTransition
 from admitq_api.conditions import ConditionType
 from tests.unit.controllers.builders import (
     ADMISSION,
