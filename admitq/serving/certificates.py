@@ -1,15 +1,15 @@
-"""Certificates for serving, made and judged by pure functions: values and an instant in, values out.
+"""Certificates for serving, created and checked by pure functions.
 
-An authority (CA) lives for a year and signs leaf certificates that live for a week. Both are renewed after
-two thirds of their life. The authority changes in steps, so that every client trusts a new one before the
-first certificate signed by it is served:
+An authority (CA) is valid for a year and signs leaf certificates that are valid for a week. Both are renewed
+after two thirds of their life. The authority changes in steps, so that every client trusts a new one before
+the server uses a certificate signed by it:
 
-1. the upcoming authority is made and stands in the bundle beside the active one, which still signs;
-2. once the bundle is known to be everywhere, and has been for the overlap, the upcoming one becomes active;
-3. the previous one stays in the bundle until it expires, its key is thrown away at once.
+1. The upcoming authority is created and added to the bundle. The active one still signs. 2. Once all clients
+have had the bundle for the overlap time, the upcoming authority becomes the active one. 3. The previous one
+stays in the bundle until it expires. Its key is deleted at once.
 
-All instants and spans are nanoseconds. The certificates carry everything that strict verification (the
-default of Python from 3.13 on) asks for: key identifiers, key usage, basic constraints, names.
+All times and durations are nanoseconds. The certificates contain everything that strict verification (the
+default of Python from 3.13 on) requires: key identifiers, key usage, basic constraints, names.
 """
 
 import base64
@@ -33,15 +33,15 @@ DAY: Final = 24 * HOUR
 AUTHORITY_LIFE: Final = 365 * DAY
 LEAF_LIFE: Final = 7 * DAY
 OVERLAP: Final = 10 * MINUTE
-"""How long a new authority stands in every bundle before it signs: API servers read it through a watch."""
+"""How long a new authority is in every bundle before it signs: API servers read bundles by a watch."""
 BACKDATE: Final = HOUR
-"""How far back certificates start to be valid, for clients whose clock is behind."""
+"""How much earlier certificates begin to be valid, for clients with a clock that is behind."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class InvalidCertificate(ValueError):
-    """What should be certificates and keys is not: unreadable, of another key, or incomplete."""
+    """A certificate or key is unreadable or incomplete, or the two do not match."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,19 +57,19 @@ class KeyPair:
 
 @dataclass(frozen=True, slots=True)
 class Validity:
-    """From when until when a certificate holds, in nanoseconds since the epoch."""
+    """When a certificate is valid, in nanoseconds since the epoch."""
 
     not_before: int
     not_after: int
 
     def contains(self, now: int) -> bool:
-        """Tell whether the certificate is valid now."""
+        """Whether the certificate is valid now."""
         return self.not_before <= now < self.not_after
 
     def is_renewal_due(self, now: int) -> bool:
-        """Tell whether two thirds of the life are over, or the certificate does not hold now at all.
+        """Whether two thirds of the life are over, or the certificate is not valid now.
 
-        Only for certificates made here: what they are backdated by does not count as life.
+        Only for certificates created here: the backdated time does not count as life.
         """
         born = self.not_before + BACKDATE
         return not self.contains(now) or (now - born) * 3 >= (self.not_after - born) * 2
@@ -77,12 +77,12 @@ class Validity:
 
 @dataclass(frozen=True, slots=True)
 class Authority:
-    """The authorities that replicas agree on.
+    """The authorities that all replicas share.
 
     Attributes:
         active: signs leaf certificates.
-        upcoming: takes over when every client trusts it.
-        previous: certificate of the one before, still trusted; empty if there is none.
+        upcoming: becomes the active one once every client trusts it.
+        previous: certificate of the former active one, still trusted; empty if there is none.
     """
 
     active: KeyPair
@@ -91,18 +91,18 @@ class Authority:
 
     @property
     def bundle(self) -> bytes:
-        """What clients must trust, as PEM."""
+        """The certificates that clients must trust, as PEM."""
         upcoming = self.upcoming.certificate if self.upcoming else b""
         return self.active.certificate + upcoming + self.previous
 
 
 def make_authority(now: int, *, name: str, life: int = AUTHORITY_LIFE) -> KeyPair:
-    """Make a self-signed authority.
+    """Create a self-signed authority.
 
     Args:
-        now: when its life begins.
-        name: whose authority it is, for people who look at the certificate.
-        life: how long it lives, backdating not counted.
+        now: the start of its life.
+        name: the name of the installation, for people who read the certificate.
+        life: the duration of its life, without the backdated time.
     """
     key = ec.generate_private_key(ec.SECP256R1())
     serial = x509.random_serial_number()
@@ -126,17 +126,17 @@ def make_authority(now: int, *, name: str, life: int = AUTHORITY_LIFE) -> KeyPai
 def make_leaf(
     authority: KeyPair, now: int, *, names: Iterable[str], name: str, life: int = LEAF_LIFE
 ) -> KeyPair:
-    """Make a serving certificate signed by the authority; it never outlives its signer.
+    """Create a serving certificate signed by the authority. It never outlives its signer.
 
     Args:
-        authority: who signs.
-        now: when its life begins.
-        names: DNS names and IP addresses that it is good for.
-        name: what it serves, for people who look at the certificate.
-        life: how long it lives, backdating not counted.
+        authority: the signer.
+        now: the start of its life.
+        names: its DNS names and IP addresses.
+        name: the name of the server, for people who read the certificate.
+        life: the duration of its life, without the backdated time.
 
     Raises:
-        Unusable: the authority cannot be read, or no name was given.
+        InvalidCertificate: the authority cannot be read, or no name was given.
     """
     issuer, issuer_key = _load(authority)
     alternatives = [_general_name(text) for text in dict.fromkeys(names)]
@@ -164,10 +164,10 @@ def make_leaf(
 
 
 def validity(certificate: bytes) -> Validity:
-    """Return from when until when a PEM certificate holds; of a chain, the first one.
+    """Return when a PEM certificate is valid; of a chain, the first one.
 
     Raises:
-        Unusable: it is no certificate.
+        InvalidCertificate: it is no certificate.
     """
     try:
         loaded = x509.load_pem_x509_certificate(certificate)
@@ -177,7 +177,7 @@ def validity(certificate: bytes) -> Validity:
 
 
 def is_signed_by(certificate: bytes, authority: bytes) -> bool:
-    """Tell whether a PEM certificate was signed by the authority with that certificate."""
+    """Whether the authority with this PEM certificate signed another PEM certificate."""
     try:
         x509.load_pem_x509_certificate(certificate).verify_directly_issued_by(
             x509.load_pem_x509_certificate(authority)
@@ -188,7 +188,7 @@ def is_signed_by(certificate: bytes, authority: bytes) -> bool:
 
 
 def bundle_contains(bundle: bytes, certificate: bytes) -> bool:
-    """Tell whether a PEM bundle trusts a PEM certificate."""
+    """Whether a PEM bundle contains a PEM certificate."""
     try:
         trusted = x509.load_pem_x509_certificates(bundle)
         return x509.load_pem_x509_certificate(certificate) in trusted
@@ -199,16 +199,16 @@ def bundle_contains(bundle: bytes, certificate: bytes) -> bool:
 def next_authority(
     current: Authority | None, now: int, *, name: str, distributed: bool, overlap: int = OVERLAP
 ) -> Authority:
-    """Return what the authorities should be now: the same value when nothing is due.
+    """Return the authorities as they should be now: the same value if nothing is due.
 
-    One call takes one step, and repeated calls end in a state where nothing is due.
+    One call takes one step. Repeated calls end in a state in which nothing is due.
 
     Args:
-        current: what replicas agree on so far; None if nothing usable.
+        current: the present authorities; None if there are no usable ones.
         now: the present.
-        name: whose authority it is.
-        distributed: whether every client was seen to have the current bundle.
-        overlap: how long an upcoming authority waits at least before it signs.
+        name: the name of the installation.
+        distributed: whether every client has the present bundle.
+        overlap: the shortest time that an upcoming authority waits before it signs.
     """
     if current is None:
         return Authority(make_authority(now, name=name))
@@ -254,7 +254,8 @@ def from_secret_data(data: Mapping[str, object]) -> Authority:
     """Read the authorities from the ``data`` of a Secret.
 
     Raises:
-        Unusable: no active authority is there, or a certificate or key cannot be read or does not match.
+        InvalidCertificate: there is no active authority, or a certificate or key cannot be read or does not
+            match.
     """
     active = KeyPair(_decode(data, _ACTIVE_CERTIFICATE), _decode(data, _ACTIVE_KEY))
     _load(active)

@@ -1,7 +1,7 @@
-"""Keeps a server's certificate fresh, and lets every client trust it before it is shown.
+"""Renew a server's certificate, and distribute its authority to every client before the server uses it.
 
-Two ways: replicas agree on an authority of their own through one Secret, or certificates come from files that
-somebody else, such as cert-manager, renews.
+There are two ways. The replicas share an authority of their own in a Secret, or another program such as
+cert-manager renews certificates in files.
 """
 
 import asyncio
@@ -23,31 +23,31 @@ log = logger(__name__)
 PERIOD_SECONDS: Final = 60.0
 RETRY_SECONDS: Final = 2.0
 FILES_PERIOD_SECONDS: Final = 2.0
-"""Between two looks at files: clients that were told of a new authority are refused no longer than this."""
+"""Time between two reads of the files. Clients with a new authority are refused for no longer than this."""
 ATTEMPTS: Final = 8
-"""How often the Secret is read again when another replica was faster."""
+"""How often the Secret is read again after another replica changed it."""
 
 OnExpiry = Callable[[str, int], None]
-"""Told when certificates expire: ``ca`` or ``serving``, and the instant in nanoseconds since the epoch."""
+"""Called with ``ca`` or ``serving`` and the expiry of that certificate in nanoseconds since the epoch."""
 
 
 class CertificateApiError(Exception):
-    """The API server refused, or could not be asked."""
+    """The API server refused a call or did not answer."""
 
 
 class CertificateApi(Protocol):
-    """The few calls of the API that rotation needs. All raise `CertificateApiError` unless said otherwise."""
+    """The API calls that rotation needs. All of them raise `CertificateApiError` unless noted."""
 
     async def get_secret(self, namespace: str, name: str) -> Mapping[str, Any] | None:
         """Return the Secret; None if there is none."""
         ...
 
     async def create_secret(self, secret: Mapping[str, Any]) -> bool:
-        """Create it; return False if it exists already."""
+        """Create it; return False if it exists."""
         ...
 
     async def replace_secret(self, secret: Mapping[str, Any]) -> bool:
-        """Write it over the very version it was read in; return False if it changed since."""
+        """Replace the version that was read; return False if it changed since."""
         ...
 
     async def get_configuration(self, target: "BundleTarget") -> Mapping[str, Any] | None:
@@ -61,13 +61,13 @@ class CertificateApi(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class BundleTarget:
-    """An object that carries the bundle which API servers trust.
+    """An object with the bundle that API servers trust.
 
     Attributes:
         resource: ``mutatingwebhookconfigurations``, ``validatingwebhookconfigurations`` or
             ``customresourcedefinitions``.
         name: of the object.
-        is_optional: whether it may be missing; who is not there asks for nothing.
+        is_optional: whether it may be missing.
     """
 
     resource: str
@@ -79,9 +79,9 @@ class BundleTarget:
 
 
 def bundle_operations(obj: Mapping[str, Any], bundle: bytes) -> list[dict[str, Any]]:
-    """Return the JSON patch that puts the bundle wherever the object holds one; empty if it is there already.
+    """Return the JSON patch that writes the bundle into an object; empty if the object has it already.
 
-    Each step tests first that the entry it writes to is still the one that was read.
+    Each write first tests that its entry is still the one that was read.
     """
     encoded = base64.b64encode(bundle).decode()
     operations: list[dict[str, Any]] = []
@@ -109,23 +109,23 @@ def bundle_operations(obj: Mapping[str, Any], bundle: bytes) -> list[dict[str, A
 
 
 class ManagedCertificates:
-    """An authority that replicas share, and a leaf certificate that each makes for itself.
+    """An authority that all replicas share, and a leaf certificate of each replica.
 
-    The leaf and its key are in memory only. Readiness waits for `first`: from then on a certificate is shown
-    that every client trusts.
+    The leaf and its key are in memory only. Readiness waits for `first`: from then on every client trusts the
+    served certificate.
 
     Args:
-        api: the calls.
-        live: the certificate that servers show.
-        secret: namespace and name of the Secret that replicas agree through.
-        targets: objects that carry the bundle.
-        hosts: DNS names and addresses that the server is called by.
-        name: whose certificates they are, for people who look at them.
-        on_expiry: told when certificates expire.
+        api: the API calls.
+        live: the certificate of the servers.
+        secret: namespace and name of the Secret that the replicas share.
+        targets: objects that contain the bundle.
+        hosts: DNS names and addresses of the server.
+        name: the name of the installation, for people who read the certificates.
+        on_expiry: called with the expiry of each certificate.
         clock: wall clock, nanoseconds since the epoch.
-        overlap: how long a new authority waits at least before it signs.
-        period: seconds between two looks.
-        errors: takes exceptions that no step should raise.
+        overlap: the shortest time that a new authority waits before it signs.
+        period: seconds between two steps.
+        errors: receives unexpected exceptions.
     """
 
     def __init__(
@@ -160,12 +160,12 @@ class ManagedCertificates:
 
     @property
     def trust(self) -> bytes:
-        """What clients trust, as PEM; empty before the first step."""
+        """The certificates that clients trust, as PEM; empty before the first step."""
         return self._trust
 
     @property
     def problem(self) -> str:
-        """What is not there that the bundle should be written into, and what to do; empty if all is."""
+        """Which objects for the bundle are missing, and the remedy; empty if none is."""
         if not self._missing:
             return ""
         return (
@@ -174,7 +174,7 @@ class ManagedCertificates:
         )
 
     async def run(self) -> None:
-        """Step for ever. A step that fails is tried again soon; what is shown meanwhile stays."""
+        """Take steps without end. A failed step is retried soon; the server keeps its certificate meanwhile."""
         while True:
             try:
                 await self.step()
@@ -182,17 +182,17 @@ class ManagedCertificates:
             except (CertificateApiError, InvalidCertificate) as error:
                 log.warning("certificate update failed, retrying", error=str(error))
                 wait = RETRY_SECONDS
-            except Exception as error:  # noqa: BLE001 what is shown serves on
+            except Exception as error:  # noqa: BLE001 the server keeps its certificate
                 self._errors.report(ErrorPart.CERTIFICATES, error, self._name)
                 wait = RETRY_SECONDS
             await asyncio.sleep(min(wait, self._period))
 
     async def step(self) -> None:
-        """Bring Secret, bundles and leaf up to date, in the order that leaves no client behind.
+        """Update Secret, bundles and leaf, in the order that keeps every client connected.
 
         Raises:
             CertificateApiError: a call failed.
-            Unusable: a certificate could not be made.
+            InvalidCertificate: a certificate could not be created.
         """
         authority = await self._agree(distributed=False)
         everywhere = await self._distribute(authority)
@@ -209,7 +209,7 @@ class ManagedCertificates:
                 self._on_expiry("serving", certificates.validity(self.live.certificate).not_after)
 
     async def _agree(self, *, distributed: bool) -> Authority:
-        """Return what the replicas agree on, after taking the steps that are due."""
+        """Take the steps that are due, and return the authorities that the replicas share."""
         namespace, name = self._secret
         for _ in range(ATTEMPTS):
             secret = await self._api.get_secret(namespace, name)
@@ -221,7 +221,7 @@ class ManagedCertificates:
                 return current
             if await self._write(secret, wanted):
                 log.info("certificate authority changed", stored_in=f"{namespace}/{name}")
-                # One step may make the next one due; whether clients know of it yet is seen afresh.
+                # One step may make the next one due, and its bundle is not distributed yet.
                 distributed = False
         raise CertificateApiError(
             f"Secret {namespace}/{name} changed {ATTEMPTS} times while it was being written"
@@ -243,7 +243,7 @@ class ManagedCertificates:
         return await self._api.replace_secret({**secret, "data": data})
 
     async def _distribute(self, authority: Authority) -> bool:
-        """Put the bundle into every target; return whether all of them exist and have it."""
+        """Write the bundle into every target; return whether all of them exist and have it."""
         everywhere = True
         missing: list[BundleTarget] = []
         for target in self._targets:
@@ -251,14 +251,14 @@ class ManagedCertificates:
                 if not await self._put(target, authority.bundle):
                     missing.append(target)
             except CertificateApiError as error:
-                # The leaf must not go stale because one of several clients cannot be told.
+                # The leaf must be renewed even if one of several clients cannot be updated.
                 everywhere = False
                 log.warning("certificate bundle was not written", target=str(target), error=str(error))
         self._missing = tuple(missing)
         return everywhere and not missing
 
     async def _put(self, target: BundleTarget, bundle: bytes) -> bool:
-        """Put the bundle into one target; return whether it exists, or need not."""
+        """Write the bundle into one target; return whether it exists or is optional."""
         obj = await self._api.get_configuration(target)
         if obj is None:
             return target.is_optional
@@ -289,21 +289,21 @@ def _authority_of(secret: Mapping[str, Any] | None) -> Authority | None:
     try:
         return certificates.from_secret_data(data)
     except InvalidCertificate as error:
-        log.error(  # noqa: TRY400 - the error says it all
+        log.error(  # noqa: TRY400 - the error is complete without a traceback
             "stored certificate authority is unusable, replacing", error=str(error)
         )
         return None
 
 
 class FileCertificates:
-    """Certificates that somebody else puts into a folder: ``tls.crt``, ``tls.key`` and, if known, ``ca.crt``.
+    """Certificates that another program writes to a folder: ``tls.crt``, ``tls.key``, optionally ``ca.crt``.
 
     Args:
-        folder: where they are.
-        live: the certificate that servers show.
-        on_expiry: told when the certificate expires.
-        period: seconds between two looks.
-        errors: takes exceptions that no step should raise, the same one once.
+        folder: the folder.
+        live: the certificate of the servers.
+        on_expiry: called with the expiry of the certificate.
+        period: seconds between two reads.
+        errors: receives unexpected exceptions, each once.
     """
 
     def __init__(
@@ -326,16 +326,16 @@ class FileCertificates:
 
     @property
     def trust(self) -> bytes:
-        """What clients trust, as PEM: ``ca.crt``, or the certificate itself where that lacks."""
+        """The certificates that clients trust, as PEM: ``ca.crt``, or without it the certificate itself."""
         return self._trust
 
     @property
     def problem(self) -> str:
-        """What cannot be used, and what to do; empty if all can."""
+        """Which files cannot be used, and the remedy; empty if all can."""
         return f": {self._trouble}: put tls.crt and tls.key there" if self._trouble else ""
 
     async def run(self) -> None:
-        """Look for ever. Files that lack or cannot be used are logged; what is shown meanwhile stays."""
+        """Read the files without end. Missing or invalid files are logged, and the server goes on."""
         while True:
             try:
                 await self.step()
@@ -344,18 +344,18 @@ class FileCertificates:
                 if str(error) != self._trouble:
                     log.warning("certificate files are unusable", error=str(error))
                 self._trouble = str(error)
-            except Exception as error:  # noqa: BLE001 what is shown serves on
+            except Exception as error:  # noqa: BLE001 the server keeps its certificate
                 if repr(error) != self._trouble:
                     self._errors.report(ErrorPart.CERTIFICATES, error, self._folder)
                 self._trouble = repr(error)
             await asyncio.sleep(self._period)
 
     async def step(self) -> None:
-        """Show what the files hold.
+        """Serve the certificate in the files.
 
         Raises:
-            OSError: a file lacks or cannot be read.
-            Unusable: certificate and key do not belong together, for example while they are being replaced.
+            OSError: a file is missing or cannot be read.
+            InvalidCertificate: certificate and key do not match, for example while they are being replaced.
         """
         certificate, key, trust = await asyncio.to_thread(self._read)
         if self.live.use(KeyPair(certificate, key)):

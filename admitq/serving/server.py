@@ -1,7 +1,7 @@
-"""An HTTP server that no peer can wear out: every wait has a deadline, everything held has a limit.
+"""An HTTP server in which every wait has a deadline and every held resource a limit.
 
-aiohttp parses HTTP. What it does not have is here: deadlines for the handshake, the header, the body and the
-answer, caps on connections, a limit on what bodies may hold together, and a stop that loses no request.
+aiohttp parses HTTP. This module adds deadlines for the handshake, the header, the body and the answer, limits
+on connections and on the memory of bodies, and a stop that loses no request.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
-# Not aiohttp.web, which loads a framework for applications with them.
+# Importing aiohttp.web would load the framework for applications, too.
 from aiohttp.web_protocol import RequestHandler, RequestPayloadError
 from aiohttp.web_request import BaseRequest
 from aiohttp.web_response import Response as AiohttpResponse
@@ -33,24 +33,24 @@ MEBIBYTE: Final = 2**20
 _PIECE: Final = 2**16
 
 LINGER_SECONDS: Final = 0.5
-"""How long a server that stops answers what comes in on connections that stand."""
+"""How long a stopping server answers new requests on open connections."""
 GRACE_SECONDS: Final = 1.0
-"""How long after it began to stop requests in hand may take."""
+"""How long requests in progress may take after the stop began."""
 _UNWINDING_SECONDS: Final = 0.05
-"""What handlers whose connections are gone get to end; aiohttp takes none at all for no limit."""
+"""How long handlers of closed connections may take to end; for aiohttp, 0 means without limit."""
 
 _OUT_OF_RESOURCES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerLimits:
-    """How long a peer may take, in seconds, and how much it may hold.
+    """How long a peer may take, in seconds, and how much memory it may use.
 
-    A connection of its own carries each request that is in flight, and an API server may have 200 of them
-    (its default for mutating requests): the cap for one peer has to leave room for that. All connections
-    with their buffers (TLS takes a quarter of a mebibyte each) and all bodies fit into half a gibibyte.
+    Each request in progress has a connection of its own, and an API server may have 200 of them (its default
+    for mutating requests): the limit for one peer leaves room for that. All connections with their buffers
+    (TLS takes a quarter of a mebibyte each) and all bodies fit into half a gibibyte.
 
-    Connections are idle for longer here than API servers keep them (90 s), so that these end them.
+    Connections may be idle for longer than API servers keep them (90 s), so that the API servers close them.
     """
 
     handshake_seconds: float = 5.0
@@ -66,7 +66,7 @@ class ServerLimits:
 
     @property
     def request_seconds(self) -> float:
-        """Longest time from a complete header to the last byte of the answer."""
+        """The longest time from a complete header to the last byte of the answer."""
         return self.body_seconds + self.answer_seconds + self.write_seconds
 
 
@@ -77,7 +77,7 @@ class _BodyRefused(Exception):
 
 
 class _Protocol(RequestHandler):
-    """One connection: aiohttp's protocol under deadlines."""
+    """One connection: aiohttp's protocol with deadlines."""
 
     def __init__(self, server: "Server", manager: AiohttpServer, connection: Connection) -> None:
         limits = server.limits
@@ -85,7 +85,7 @@ class _Protocol(RequestHandler):
             "keepalive_timeout": limits.idle_seconds,
             "lingering_time": min(2.0, limits.body_seconds),
             "access_log": None,
-            # Bodies are taken as they are: what a few packed bytes unfold to would have no limit.
+            # No decompression: the size of a decompressed body would have no limit.
             "auto_decompress": False,
         }
         super().__init__(manager, loop=asyncio.get_running_loop(), **options)
@@ -96,8 +96,8 @@ class _Protocol(RequestHandler):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._connection.drop = cast("asyncio.Transport", transport).abort
         super().connection_made(transport)
-        # Clients open connections for later, too. If we ended one while a request is on its way, it would be
-        # lost: what was never used is not tried again.
+        # Clients also open connections in advance. Closing one during its first request would lose that
+        # request, because clients do not retry it.
         self.enter(ConnectionPhase.IDLE)
 
     def data_received(self, data: bytes) -> None:
@@ -118,7 +118,7 @@ class _Protocol(RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> StreamResponse:
-        """Answer what is no HTTP request, without a log line for each: anybody can send such."""
+        """Answer a malformed request without a log line, because any peer can send one."""
         del request, exc, message
         self._server.dropped("malformed")
         answer = AiohttpResponse(status=status, text="not an HTTP request\n")
@@ -133,7 +133,7 @@ class _Protocol(RequestHandler):
         limits = self._server.limits
         seconds = {
             ConnectionPhase.HEADER: limits.header_seconds,
-            # aiohttp ends idle connections politely; this is for peers that do not take part in it.
+            # aiohttp closes idle connections with a handshake; this is for peers that do not answer it.
             ConnectionPhase.IDLE: limits.idle_seconds + 5,
             ConnectionPhase.BODY: limits.request_seconds + 5,
             ConnectionPhase.BUSY: limits.request_seconds + 5,
@@ -146,17 +146,17 @@ class _Protocol(RequestHandler):
 
 
 class Server:
-    """Answers HTTP requests, over TLS or, on loopback, plain.
+    """Answers HTTP requests, over TLS or, on loopback, without it.
 
     Args:
         handler: answers the requests.
         tls: context with the certificate; None to serve without TLS.
-        limits: how long and how much.
-        plain_anywhere: whether a server without TLS may listen beyond loopback. Only for answers that need
-            no protection, such as health probes.
-        on_answer: told of each answer: path, status, seconds.
-        on_drop: told of each connection that was ended by a limit: why.
-        errors: takes exceptions of the handler, and others that nothing here expects.
+        limits: deadlines and memory limits.
+        plain_anywhere: whether a server without TLS may listen beyond loopback. Only for answers that need no
+            protection, such as health probes.
+        on_answer: called for each answer with path, status and seconds.
+        on_drop: called for each connection that a limit closed, with the reason.
+        errors: receives unexpected exceptions.
     """
 
     def __init__(
@@ -193,14 +193,14 @@ class Server:
         self._quiet = asyncio.Event()
         self._quiet.set()
         self._empty = asyncio.Event()
-        """Set when the server stops and nobody is connected."""
+        """Set when the server stops and has no connections."""
 
     async def start(self, host: str, port: int) -> tuple[str, int]:
-        """Listen, and return the address and port that were taken (port 0 takes a free one).
+        """Listen, and return the address and the port (port 0 takes a free one).
 
         Args:
             host: an address; empty for all of them.
-            port: where to listen.
+            port: the port.
 
         Raises:
             ValueError: without TLS, the host is not a loopback address.
@@ -218,12 +218,11 @@ class Server:
         return str(address[0]), int(address[1])
 
     async def stop(self, *, linger: float = LINGER_SECONDS, grace: float = GRACE_SECONDS) -> None:
-        """Give the port back at once, and lose no request that is on its way.
+        """Close the port at once, and answer all requests that were sent.
 
-        Nobody can connect any more. On connections that stand, requests are answered for the seconds of
-        ``linger``, and those in hand by then until ``grace`` is over; each answer asks the peer to use
-        another connection. Where peers must be told before, something else has to: in a cluster the pod is
-        taken out of its Service first (``preStop``).
+        The server accepts no new connections. On open connections it answers requests for ``linger`` seconds,
+        and finishes those in progress until ``grace`` seconds are over. Each answer asks the peer to use
+        another connection. In a cluster, the pod must be removed from its Service before (``preStop``).
         """
         self.is_draining = True
         if self._accepting is None or self._listener is None:
@@ -248,7 +247,7 @@ class Server:
         await asyncio.gather(*self._handshakes, return_exceptions=True)
 
     def released(self, connection: Connection) -> None:
-        """A connection ended."""
+        """Release a connection that ended."""
         self.connections.release(connection)
         self._look_whether_empty()
 
@@ -257,7 +256,7 @@ class Server:
             self._empty.set()
 
     def dropped(self, reason: str) -> None:
-        """Report that a connection was ended by a limit."""
+        """Report that a limit closed a connection."""
         if self._on_drop is not None:
             self._on_drop(reason)
 
@@ -271,13 +270,13 @@ class Server:
                     with self._errors.contain(ErrorPart.SERVER):
                         self.dropped("out_of_resources")
                         self.connections.make_room()
-                # Whatever it was may last: without a pause it would keep the process spinning.
+                # The error may last: without a pause the loop would spin.
                 await asyncio.sleep(0.05)
                 continue
             peer = _peer(address)
             try:
                 self._admit(accepted, peer)
-            except Exception as error:  # noqa: BLE001 one connection must not keep out all later ones
+            except Exception as error:  # noqa: BLE001 one connection must not block all later ones
                 self._errors.report(ErrorPart.SERVER, error, peer)
                 accepted.close()
 
@@ -321,7 +320,7 @@ class Server:
                 lambda: _Protocol(self, manager, connection), accepted, **options
             )
         except OSError:
-            # Port scanners, peers that do not trust us or hang up: theirs to know, not ours to log.
+            # Port scanners, and peers that do not trust the certificate or hang up: counted, not logged.
             self.dropped("handshake")
             self.released(connection)
 
@@ -358,7 +357,7 @@ class Server:
                 protocol.enter(ConnectionPhase.IDLE)
 
     async def _respond(self, request: BaseRequest) -> tuple[HttpResponse, bool]:
-        """Read the body and answer; also tell whether the connection may serve on."""
+        """Read the body and answer; return the answer and whether the connection may be used again."""
         held = _Held()
         try:
             body = await self._read(request, held)
@@ -385,7 +384,7 @@ class Server:
         except TimeoutError:
             log.error("handler exceeded deadline", path=asked.path)  # noqa: TRY400 - no bug to trace
             return text(504, "no answer in time, try again")
-        except Exception as error:  # noqa: BLE001 one request that fails must not end the connection of others
+        except Exception as error:  # noqa: BLE001 a failing request must not end the connection of others
             self._errors.report(ErrorPart.SERVER, error, asked.path)
             return text(500, "internal error, see the log of the server")
 
@@ -418,7 +417,7 @@ class Server:
 
 
 async def _send(answer: StreamResponse, request: BaseRequest, body: bytes) -> None:
-    """Send the answer in pieces: TLS takes any amount in one, but holds the next back until it was taken."""
+    """Send the answer in pieces: TLS accepts any amount at once, but blocks the next until it is sent."""
     await answer.prepare(request)
     if request.method != "HEAD":
         for start in range(0, len(body), _PIECE):
@@ -428,13 +427,13 @@ async def _send(answer: StreamResponse, request: BaseRequest, body: bytes) -> No
 
 @dataclass(slots=True)
 class _Held:
-    """How many bytes one request holds of what bodies may hold together."""
+    """How many bytes of its body one request holds."""
 
     size: int = 0
 
 
 def is_loopback(host: str) -> bool:
-    """Whether nobody beyond this machine can reach what listens there."""
+    """Whether an address can be reached only from this machine."""
     if host == "localhost":
         return True
     try:

@@ -1,4 +1,4 @@
-"""TLS for servers: strict settings, and a certificate that changes without dropping a connection."""
+"""TLS for servers: strict settings, and a certificate that can change without closing connections."""
 
 import os
 import ssl
@@ -18,23 +18,23 @@ _VERSIONS: Final = {
 }
 
 STRONG_CIPHER_SUITES: Final = tuple(name for name in CIPHER_SUITES if not name.endswith("_CBC_SHA"))
-"""What is offered with TLS 1.2 unless somebody chooses: suites that encrypt and authenticate in one."""
+"""The default cipher suites for TLS 1.2: suites that encrypt and authenticate in one step."""
 
 
 @dataclass(frozen=True, slots=True)
 class TlsSettings:
-    """What is offered to clients.
+    """What a server offers to clients.
 
     Attributes:
-        minimum: the oldest version that is spoken.
-        cipher_suites: IANA names of what may be used with TLS 1.2; empty for all of `STRONG_CIPHER_SUITES`.
-            Where none is of TLS 1.2, that is not spoken.
-        curves: some of `CURVES`, best first; empty leaves the choice to both sides. Python can offer one
-            alone: the first that OpenSSL has.
+        minimum: the oldest TLS version.
+        cipher_suites: IANA names of the cipher suites for TLS 1.2; empty for `STRONG_CIPHER_SUITES`. Without
+            a suite of TLS 1.2, that version is not offered.
+        curves: some of `CURVES`, the best first; empty lets both sides choose. Python can offer only one: the
+            first that OpenSSL supports.
 
     Raises:
-        ValueError: an unknown version, cipher suite or curve; cipher suites together with TLS 1.3, whose
-            suites are all strong and cannot be chosen; or curves of which OpenSSL has none.
+        ValueError: an unknown version, cipher suite or curve; cipher suites together with TLS 1.3, which has
+            only strong suites that cannot be chosen; or curves that OpenSSL does not support.
     """
 
     minimum: TlsVersion = "VersionTLS13"
@@ -67,7 +67,7 @@ class TlsSettings:
 
     @property
     def curve(self) -> str | None:
-        """What OpenSSL calls the curve that is offered; None for any."""
+        """OpenSSL's name of the offered curve; None for any."""
         trial = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         for name in self.curves:
             with suppress(ValueError):
@@ -77,7 +77,7 @@ class TlsSettings:
 
 
 def server_context(settings: TlsSettings) -> ssl.SSLContext:
-    """Return a context for serving, which has no certificate yet."""
+    """Return a context for a server, without a certificate."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = _VERSIONS[settings.minimum]
     wanted = settings.cipher_suites or STRONG_CIPHER_SUITES
@@ -93,15 +93,15 @@ def server_context(settings: TlsSettings) -> ssl.SSLContext:
 
 
 def client_context(bundle: bytes, *, strict: bool = False) -> ssl.SSLContext:
-    """Return a context for calling a server whose authority is in the PEM bundle.
+    """Return a context for calling a server with an authority in the PEM bundle.
 
     Args:
-        bundle: what is trusted.
-        strict: check everything that the standards ask of certificates, as Python does by default from 3.13
-            on; certificates of others often lack some of it.
+        bundle: the trusted certificates.
+        strict: whether to check everything that the standards require of certificates, as Python does by
+            default from 3.13 on. Certificates of other issuers often lack some of it.
 
     Raises:
-        Unusable: the bundle holds no certificate.
+        InvalidCertificate: the bundle contains no certificate.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -114,9 +114,9 @@ def client_context(bundle: bytes, *, strict: bool = False) -> ssl.SSLContext:
 
 
 class LiveCertificate:
-    """The certificate that a server shows, behind one context for all its connections.
+    """The certificate of a server, in one context for all its connections.
 
-    A change holds for handshakes that begin after it; connections that stand are left alone.
+    A change applies to handshakes that begin after it. Open connections are not affected.
     """
 
     def __init__(self, settings: TlsSettings | None = None) -> None:
@@ -126,19 +126,19 @@ class LiveCertificate:
 
     @property
     def certificate(self) -> bytes | None:
-        """The certificate in use, PEM; None before the first."""
+        """The present certificate as PEM; None before the first."""
         return self._pair.certificate if self._pair else None
 
     def use(self, pair: KeyPair) -> bool:
-        """Show this certificate from now on; return whether that is a change.
+        """Serve this certificate from now on; return whether it is a change.
 
         Raises:
-            Unusable: certificate and key cannot be read or do not belong together; the old ones stay.
+            InvalidCertificate: certificate and key cannot be read or do not match; the old ones stay.
         """
         if pair == self._pair:
             return False
         validity(pair.certificate)
-        # A failed load may leave half a pair behind, so the live context only sees what a trial one took.
+        # A failed load may leave half a pair behind. So a trial context loads the pair first.
         _load(server_context(self._settings), pair)
         _load(self.context, pair)
         self._pair = pair
@@ -159,7 +159,7 @@ def _refuse_password() -> str:
 
 @contextmanager
 def _file_in_memory(content: bytes) -> Generator[str]:
-    """Offer bytes under a path without a key ever touching a disk: the ssl module reads only files."""
+    """Offer bytes under a path without writing a key to disk, because the ssl module reads only files."""
     descriptor = os.memfd_create("certificate", os.MFD_CLOEXEC)
     try:
         os.write(descriptor, content)
