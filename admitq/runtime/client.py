@@ -1,8 +1,7 @@
 """The client of the Kubernetes API: raw JSON objects over aiohttp.
 
-What every call keeps to: it has a deadline, it waits its turn at the rate limit, it carries our own
-User-Agent, it refreshes a refused token once, it honours Retry-After for as long as the deadline allows,
-and whatever goes wrong is an :class:`~admitq.runtime.errors.ApiError`.
+Every call has a deadline, waits for the rate limit, sends the User-Agent of admitq, refreshes a refused token
+once, and honours Retry-After within its deadline. Every failure is an `ApiError`.
 """
 
 import platform
@@ -36,12 +35,12 @@ PAGE_SIZE = 500
 MAX_LINE_BYTES = 8 * 1024 * 1024
 MAX_LIST_RESTARTS = 3
 LIST_PATIENCE = 3
-"""A page of large objects may take so many times as long as another call."""
+"""The deadline of a page of a list is this multiple of the deadline of another call."""
 
 Objects: TypeAlias = list[dict[str, Any]]
 Propagation = Literal["Background", "Foreground", "Orphan"]
 Operation = Mapping[str, Any]
-"""One step of a JSON patch: ``op``, ``path``, and what the operation needs."""
+"""One operation of a JSON patch: ``op``, ``path`` and its further fields."""
 
 
 class WatchEvent(NamedTuple):
@@ -52,7 +51,7 @@ class WatchEvent(NamedTuple):
 
 
 class Page(NamedTuple):
-    """One page of a list. ``first`` tells that the list begins here, also after a 410 made it begin again."""
+    """One page of a list. ``first`` is True for the first page, also after a 410 restarted the list."""
 
     items: list[dict[str, Any]]
     resource_version: str
@@ -60,19 +59,19 @@ class Page(NamedTuple):
 
 
 def user_agent(component: str) -> str:
-    """Name ourselves as the API server's audit log and its fairness rules see us."""
+    """Return the User-Agent, which the API server's audit log and its flow control see."""
     return f"admitq/{version('admitq')} ({platform.system().lower()}/{platform.machine()}) {component}"
 
 
 class Client:
-    """A client for one API server, to be used as an async context manager, in one event loop.
+    """A client for one API server. Use it as an async context manager, in one event loop.
 
-    ``timeout`` (seconds) is the deadline of a call with all its retries, unless the call names its own.
-    ``fence`` is called right before each write is sent and refuses it by raising; ``observe`` is told of
-    every finished request. ``compress`` asks for gzip: it saves bytes and costs both sides CPU, so it is
-    for clients far from the server.
+    ``timeout`` (seconds) is the deadline of a call with all its retries, unless the call has its own.
+    ``fence`` is called right before each write and prevents it by raising. ``observe`` is called for every
+    finished request. ``compress`` requests gzip: it saves bytes and costs CPU on both sides, and so suits
+    clients far from the server.
 
-    Objects that are returned belong to the caller.
+    Returned objects belong to the caller.
     """
 
     def __init__(
@@ -128,7 +127,7 @@ class Client:
         label_selector: str | None = None,
         field_selector: str | None = None,
     ) -> tuple[Objects, str]:
-        """Read all objects as of one resource version, which is returned with them."""
+        """Read all objects at one resource version, and return them with it."""
         items: list[dict[str, Any]] = []
         resource_version = ""
         async for page in self.pages(resource, namespace, label_selector, field_selector):
@@ -147,7 +146,7 @@ class Client:
     ) -> AsyncGenerator[Page]:
         """Read all objects page by page, so that a large list is never in memory as a whole.
 
-        Where the list expires between two pages it begins again, with larger pages so that it gets there.
+        If the list expires between two pages, it restarts with larger pages, so that it finishes.
         """
         path = resource.path(namespace)
         query = _selectors(label_selector, field_selector)
@@ -201,14 +200,14 @@ class Client:
         inactivity: float = 75.0,
         max_line_bytes: int = MAX_LINE_BYTES,
     ) -> AsyncGenerator[WatchEvent]:
-        """Follow what happens after the given resource version.
+        """Yield the events after a resource version.
 
-        Returns when the server ends the watch in good order. ``inactivity`` (seconds) is how long the
-        server may be silent; it sends a bookmark about once a minute.
+        Returns when the server ends the watch regularly. ``inactivity`` (seconds) is how long the server may
+        be silent; it sends a bookmark about once a minute.
 
         Raises:
-            ApiError: Refused, ended by an ERROR event (410 above all), silent (``Timeout``), cut
-                (``ConnectionFailed``, or ``Truncated`` within a line), or not a watch at all.
+            ApiError: the watch was refused, ended by an ERROR event (usually 410), silent (``Timeout``), cut
+                (``ConnectionFailed``, or ``Truncated`` within a line), or the answer was no watch.
         """
         query = _selectors(label_selector, field_selector) | {
             "watch": "true",
@@ -262,7 +261,7 @@ class Client:
         dry_run: bool = False,
         field_manager: str | None = None,
     ) -> dict[str, Any]:
-        """Write the whole object; with its ``resourceVersion`` only over that very version."""
+        """Replace an object; if it has a ``resourceVersion``, only that version."""
         metadata: dict[str, Any] = obj["metadata"]
         path = resource.path(metadata.get("namespace"), metadata["name"], subresource)
         query = self._options(dry_run=dry_run, field_manager=field_manager)
@@ -279,7 +278,7 @@ class Client:
         dry_run: bool = False,
         field_manager: str | None = None,
     ) -> dict[str, Any]:
-        """Merge into the object; with ``metadata.resourceVersion`` in the patch only over that version."""
+        """Apply a merge patch; if it has ``metadata.resourceVersion``, only to that version."""
         path = resource.path(namespace, name, subresource)
         query = self._options(dry_run=dry_run, field_manager=field_manager)
         return await self._call(
@@ -297,7 +296,7 @@ class Client:
         dry_run: bool = False,
         field_manager: str | None = None,
     ) -> dict[str, Any]:
-        """Carry out the steps; a failing ``test`` step refuses them all with 422."""
+        """Apply a JSON patch. A failing ``test`` operation refuses the whole patch with 422."""
         path = resource.path(namespace, name, subresource)
         query = self._options(dry_run=dry_run, field_manager=field_manager)
         return await self._call(
@@ -321,7 +320,7 @@ class Client:
         subresource: str | None = None,
         dry_run: bool = False,
     ) -> dict[str, Any]:
-        """Apply on the server's side: these fields, and no others, are then owned by ``field_manager``."""
+        """Apply an object on the server. ``field_manager`` owns exactly these fields afterwards."""
         metadata: dict[str, Any] = obj["metadata"]
         path = resource.path(metadata.get("namespace"), metadata["name"], subresource)
         query = self._options(dry_run=dry_run, field_manager=field_manager)
@@ -342,10 +341,10 @@ class Client:
         grace_seconds: int | None = None,
         dry_run: bool = False,
     ) -> dict[str, Any]:
-        """Delete an object, where ``uid`` or ``resource_version`` are given only that very one.
+        """Delete an object; with ``uid`` or ``resource_version`` only that one.
 
-        ``grace_seconds`` is how long a pod may take to end, instead of what itself says; 0 asks no node.
-        Returns the object as it was, or as it waits for its finalizers, or a Status.
+        ``grace_seconds`` replaces the grace period of a pod; 0 deletes without waiting for the node. Returns
+        the object as it was, or as it waits for its finalizers, or a Status.
         """
         body: dict[str, Any] = {"kind": "DeleteOptions", "apiVersion": "v1"}
         preconditions = {"uid": uid, "resourceVersion": resource_version}
@@ -374,7 +373,7 @@ class Client:
         content_type: str = JSON,
         timeout: float | None = None,  # noqa: ASYNC109 - the deadline includes our own retries
     ) -> Any:
-        """Call any path and read JSON; ``path`` must be quoted already."""
+        """Call any path and read JSON. ``path`` must be quoted already."""
         return await self._call(
             method.lower(),
             None,
@@ -388,7 +387,7 @@ class Client:
         )
 
     async def request_text(self, path: str, *, timeout: float | None = None) -> str:  # noqa: ASYNC109
-        """Read a path that does not answer JSON (``/readyz``, ``/metrics``, a pod's log)."""
+        """Read a path with an answer that is not JSON (``/readyz``, ``/metrics``, a pod's log)."""
         request = ApiRequest("get", "", "GET", path, {}, accept="*/*")
         return (await self._transport.read(request, timeout)).decode("utf-8", "replace")
 

@@ -1,6 +1,6 @@
 """Sends requests to the API server: deadlines, rate limit, credentials, retries, and errors as ApiError.
 
-Streams (watches) have a connection pool of their own, so that they can never take a call's place.
+Watches have a connection pool of their own, so that they never occupy a connection of calls.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ _CALL_TIMEOUT: Final = aiohttp.ClientTimeout(total=None, sock_connect=10)
 
 @dataclass(frozen=True, slots=True)
 class ApiCall:
-    """A finished request, for metrics: ``status`` is 0 where no proper answer came."""
+    """A finished request, for metrics; ``status`` is 0 without a valid answer."""
 
     verb: str
     resource: str
@@ -43,7 +43,7 @@ class ApiCall:
 
 @dataclass(frozen=True, slots=True)
 class ApiRequest:
-    """One request; ``verb`` and ``resource`` are what metrics call it."""
+    """One request; metrics use ``verb`` and ``resource`` as labels."""
 
     verb: str
     resource: str
@@ -60,7 +60,7 @@ class ApiRequest:
 
     @property
     def default_priority(self) -> CallPriority:
-        """The priority of the request where its sender sets none."""
+        """The priority of the request if its sender sets none."""
         if self.write:
             return CallPriority.STATUS
         return CallPriority.WATCH if self.verb == "watch" else CallPriority.READ
@@ -92,12 +92,12 @@ class Transport:
         self._streams: aiohttp.ClientSession | None = None
 
     def open(self) -> None:
-        """Make the connection pools; nothing is sent yet."""
+        """Create the connection pools, without connecting."""
         self._calls = self._session(self._connections)
         self._streams = self._session(0)
 
     async def close(self) -> None:
-        """Close all connections; running calls fail."""
+        """Close all connections. Calls in progress fail."""
         for session in (self._calls, self._streams):
             if session is not None:
                 await session.close()
@@ -122,7 +122,7 @@ class Transport:
                     return await response.read()
 
     async def stream(self, request: ApiRequest, inactivity: float) -> aiohttp.ClientResponse:
-        """Open an answer without end, to be closed by the caller.
+        """Open an endless answer. The caller must close it.
 
         ``inactivity`` (seconds) is how long it may be silent.
         """
@@ -142,7 +142,7 @@ class Transport:
         deadline: float,
         timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109 - aiohttp's socket timeouts
     ) -> aiohttp.ClientResponse:
-        """Send until there is a good answer, whose body the caller reads."""
+        """Send until there is a successful answer. The caller reads its body."""
         if session is None:
             raise RuntimeError("the client is used outside its context")
         renewed = False
@@ -204,7 +204,7 @@ class Transport:
 
 
 async def _wait(failure: ApiError, attempt: int, deadline: float) -> None:
-    """Wait as long as the server asks, unless the deadline comes first: then the failure is the answer."""
+    """Wait as long as the server asks. If the deadline comes first, raise the failure."""
     seconds = max(failure.retry_after or 0.0, 0.05 * 2**attempt) * random.uniform(1.0, 1.1)  # noqa: S311
     if asyncio.get_running_loop().time() + seconds >= deadline:
         raise failure
@@ -213,7 +213,7 @@ async def _wait(failure: ApiError, attempt: int, deadline: float) -> None:
 
 @contextlib.contextmanager
 def as_api_error(what: object, timeout_text: str = "no answer in time") -> Generator[None]:
-    """Turn what a connection may raise into an ApiError."""
+    """Turn exceptions of a connection into an ApiError."""
     try:
         yield
     except TimeoutError as error:  # before OSError, of which it is one
@@ -223,7 +223,7 @@ def as_api_error(what: object, timeout_text: str = "no answer in time") -> Gener
 
 
 async def _failure(response: aiohttp.ClientResponse, request: ApiRequest) -> ApiError | None:
-    """Tell what is wrong with an answer, None if nothing is. The body of a wrong one is read and closed."""
+    """Return what is wrong with an answer, or None. The body of a failed answer is read and closed."""
     is_json = response.content_type == JSON
     good = 200 <= response.status < 300
     if good and (is_json or request.accept != JSON):
@@ -263,7 +263,7 @@ _REASONS = {
 
 
 def excerpt(raw: bytes) -> str:
-    """Give the beginning of a body that was not what it should be, on one line."""
+    """Return the beginning of an unexpected body, on one line."""
     return " ".join(raw[:200].decode("utf-8", "replace").split())
 
 
@@ -276,13 +276,13 @@ def _status_object(raw: bytes) -> dict[str, Any]:
 
 
 def from_status(status: dict[str, Any], code: int) -> ApiError:
-    """Make an error of the API's Status object."""
+    """Create an error from a Status object of the API."""
     reason = status.get("reason") or _REASONS.get(code, "Unknown")
     return ApiError(code, str(reason), str(status.get("message") or reason), body=status)
 
 
 def _retry_after(value: str | None) -> float | None:
-    """Read the header: seconds, or a date as proxies in between may write it."""
+    """Parse the header: seconds, or a date as proxies may write it."""
     if value is None:
         return None
     if re.fullmatch(r"[0-9]{1,9}", value.strip()):

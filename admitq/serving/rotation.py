@@ -79,7 +79,7 @@ class BundleTarget:
 
 
 def bundle_operations(obj: Mapping[str, Any], bundle: bytes) -> list[dict[str, Any]]:
-    """Return the JSON patch that writes the bundle into an object; empty if the object has it already.
+    """Return the JSON patch that writes the bundle into an object; empty if the object has it.
 
     Each write first tests that its entry is still the one that was read.
     """
@@ -174,7 +174,7 @@ class ManagedCertificates:
         )
 
     async def run(self) -> None:
-        """Take steps without end. A failed step is retried soon; the server keeps its certificate meanwhile."""
+        """Take steps without end. A failed step is retried soon, with the old certificate in use."""
         while True:
             try:
                 await self.step()
