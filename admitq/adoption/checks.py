@@ -429,7 +429,7 @@ CHECKS: Final[tuple[AdoptionCheck, ...]] = (
     AdoptionCheck(
         "between",
         NOTE,
-        "Workloads are evicted whose jobs are not stopped yet. admitq continues these evictions.",
+        "Some evicted Workloads have jobs that are not stopped yet. admitq continues these evictions.",
         "No action is needed.",
         _between,
     ),

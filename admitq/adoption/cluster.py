@@ -46,7 +46,7 @@ class Cluster:
     webhooks: tuple[JsonObject, ...] = ()
     """Webhook configurations with a webhook of the group, without those of admitq."""
     deployments: tuple[JsonObject, ...] = ()
-    """Deployments whose pods serve those webhooks or hold the lease, without those of admitq."""
+    """Deployments with pods that serve those webhooks or hold the lease, without those of admitq."""
     ours: tuple[JsonObject, ...] = ()
     """Deployments of an existing installation of admitq."""
     leases: tuple[JsonObject, ...] = ()

@@ -1,7 +1,7 @@
 """Reads a cluster for the plan of a take-over. Every request is a GET.
 
 The manager in charge is found through what the API server calls: the Services behind the group's webhooks,
-and the Deployments whose pods these Services select. So no name of another project has to be known.
+and the Deployments with pods that these Services select. So no name of another project has to be known.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

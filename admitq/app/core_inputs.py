@@ -9,7 +9,7 @@ from admitq.runtime.store import Store
 
 
 def list_core_resources(kinds: Kinds) -> tuple[Resource, ...]:
-    """Return the resources whose objects the core observes."""
+    """Return the resources that the core observes."""
     return (
         kinds.resource_flavors,
         kinds.admission_checks,

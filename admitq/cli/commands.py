@@ -259,7 +259,7 @@ def simulate(
 
 
 class Origin(StrEnum):
-    """The managers whose cluster can be taken over."""
+    """The managers with a cluster that can be taken over."""
 
     KUEUE = names_for(COMPAT_GROUP).metric_prefix
 

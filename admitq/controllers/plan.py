@@ -82,11 +82,9 @@ class Delete:
     """Delete the object with this UID.
 
     ``as_seen`` deletes the object only in this version; a conflict leads to the next decision. It is for
-    objects
-    whose content was decisive, such as a Workload that matches no job. The version of a pod changes with each
-    report of its kubelet, so pods are deleted in any version. ``by_force`` deletes a pod without waiting for
-    its
-    kubelet.
+    objects that were decisive for their content, such as a Workload that matches no job. The version of a pod
+    changes with each report of its kubelet, so pods are deleted in any version. ``by_force`` deletes a pod
+    without waiting for its kubelet.
     """
 
     resource: Resource
@@ -123,7 +121,7 @@ class ActionPlan:
     requeue_after: float | None = None
     """Seconds until the next reconciliation, even if nothing changes before; None for no such time."""
     started_workload: JsonObject | None = None
-    """The Workload whose job the actions start; None if they start no job."""
+    """The Workload of the job that the actions start; None if they start no job."""
     stops_unadmitted: bool = False
     """Whether the actions stop a job because no admission of it is known.
 
@@ -132,7 +130,7 @@ class ActionPlan:
     quarantine_reason: str = ""
     """Why no Workload can be created until the job changes; empty if that is not so."""
     released_workloads: tuple[JsonObject, ...] = ()
-    """Admitted Workloads whose quota the actions release.
+    """Admitted Workloads that release their quota by the actions.
 
     The namespace is searched for their running pods first.
     """

@@ -83,7 +83,7 @@ def permissions_of_kind(integration: Integration) -> tuple[Permission, ...]:
 
 def _around_jobs(kinds: Kinds) -> tuple[Permission, ...]:
     return (
-        # Single reads: a Workload whose name is taken.
+        # Single reads: a Workload name that is taken.
         _may(kinds.workloads, *_WATCH, "get", "create", "patch", "delete"),
         _may(kinds.workloads, "patch", subresource="status"),
         *_watched(NAMESPACES, PRIORITY_CLASSES, kinds.workload_priority_classes, kinds.resource_flavors),

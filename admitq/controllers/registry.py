@@ -98,7 +98,7 @@ class Controllers:
         return (*self.jobs_when_served, *self.core_when_served)
 
     async def start(self, workload: JsonObject) -> None:
-        """Start the job of a Workload whose admission was just written.
+        """Start the job of a Workload after the write of its admission.
 
         Raises:
             ApiError: a write failed; the job controller will retry.
@@ -184,12 +184,12 @@ class _WorkloadKeys:
         self._kinds = ctx.kinds
 
     def in_local_queue(self, change: Change) -> Iterable[Key]:
-        """Return the Workloads of a LocalQueue that was created or deleted, or whose state changed."""
+        """Return the Workloads of a LocalQueue that was created, deleted, or changed its state."""
         differs = _differs(change, _SPEC, _DELETION) or _activity(change.old) != _activity(change.new)
         return self._queued_in(change.key) if differs else ()
 
     def in_cluster_queue(self, change: Change) -> Iterator[Key]:
-        """Yield the Workloads of a ClusterQueue whose spec, deletion or activity changed.
+        """Yield the Workloads of a ClusterQueue after a change of its spec, deletion or activity.
 
         Its numbers do not matter.
         """
@@ -201,7 +201,7 @@ class _WorkloadKeys:
             yield from self._queued_in(queue)
 
     def in_namespace(self, change: Change) -> Iterable[Key]:
-        """Return the Workloads of a namespace that is new or whose labels changed.
+        """Return the Workloads of a namespace that is new or has changed labels.
 
         The watch of Workloads may be ahead of the watch of namespaces.
         """
@@ -210,7 +210,7 @@ class _WorkloadKeys:
         return self._queued_in_namespace(change.key.name)
 
     def limited(self, change: Change) -> Iterable[Key]:
-        """Return the Workloads of a namespace whose limits changed."""
+        """Return the Workloads of a namespace with changed limits."""
         return self._queued_in_namespace(change.key.namespace) if _differs(change, _SPEC) else ()
 
     def _queued_in_namespace(self, namespace: str) -> Iterator[Key]:
@@ -324,7 +324,7 @@ class _JobKeys:
         return keys
 
     def following(self, followed: ReferencedKind) -> MapToKeys:
-        """Map a change to the jobs that refer to an object whose spec changed."""
+        """Map the change of an object's spec to the jobs that refer to it."""
 
         def keys(change: Change) -> Iterable[Key]:
             if not _differs(change, _SPEC):
@@ -335,7 +335,7 @@ class _JobKeys:
         return keys
 
     def in_namespace(self, change: Change) -> Iterator[Key]:
-        """Yield the jobs of a namespace whose labels changed, so that it may be selected now or no longer."""
+        """Yield the jobs of a namespace with changed labels, which may be selected now or no longer."""
         if not _differs(change, _LABELS):
             return
         jobs = self._ctx.stores.of(self._resource)
@@ -482,7 +482,7 @@ def build_controllers(ctx: Context, core: CoreView) -> Controllers:
         core_when_served=(provisioning_controller(ctx), *_failure_recovery_controller(ctx)),
         jobs_when_served=(
             *(_job_controller_spec(ctx, job) for job in jobs),
-            # After the controller of pods, whose store these read.
+            # After the controller of pods, because these read its store.
             *(one.when_served() for one in serving),
             *_elastic_pods_controller(ctx),
         ),

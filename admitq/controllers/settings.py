@@ -82,7 +82,7 @@ _COARSE_REASONS: Final[Mapping[str, str]] = {
     Reason.SUSPENDED: Reason.INADMISSIBLE,
     Reason.DEACTIVATED: Reason.INADMISSIBLE,
 }
-"""Reason by detailed reason, for clusters whose gates switch detailed reasons off."""
+"""Reason by detailed reason, for clusters with detailed reasons switched off by gates."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ class Settings:
     external_frameworks: tuple[OwnerKind, ...] = ()
     """Kinds that a third party manages; they count as ancestors only."""
     namespace_selector: LabelSelector | None = None
-    """The namespaces whose jobs are managed; None selects none."""
+    """The namespaces of managed jobs; None selects none."""
     without_queue_name: bool = False
     """Jobs without a queue name are managed too: they wait until they get one."""
     concurrency: Mapping[str, int] = field(default_factory=dict[str, int])
@@ -136,7 +136,7 @@ class Settings:
     elastic_jobs: bool = True
     """Jobs with the annotation for it may grow and shrink while they run."""
     finish_orphaned: bool = True
-    """A Workload whose owner no longer exists is finished."""
+    """A Workload without an existing owner is finished."""
     names_by_annotation: bool = True
     """Pods and jobs name their Workload and their group in annotations rather than in labels."""
     force_delete_after: Nanoseconds | None = None

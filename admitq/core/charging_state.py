@@ -35,7 +35,7 @@ class ChargingState:
     seen_admitted: list[SeenAdmitted] = field(default_factory=list[SeenAdmitted])
     """Workloads observed admitted at the present instant, to be charged when it is over."""
     seen_leaving: set[str] = field(default_factory=set[str])
-    """Uids of workloads among these whose charge must be taken back afterwards."""
+    """Uids of workloads among these for which the charge must be taken back afterwards."""
     samples: list[SampleTimer] = field(default_factory=list[SampleTimer])
     """A heap of sample timers."""
 

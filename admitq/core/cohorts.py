@@ -117,7 +117,7 @@ class CohortTrees:
         self.registrations: dict[str, TreeRegistration] = {}
         """How ClusterQueues wait in their trees, by name."""
         self.changed_cohorts: set[str] = set()
-        """Cohorts whose statuses may have changed, or that were removed, since this was last cleared."""
+        """Cohorts with statuses that may have changed, or that were removed, since this was last cleared."""
         self._aside: dict[str, Node] = {}
         self._changes = 0
 

@@ -225,7 +225,7 @@ class Tournament(Generic[C]):
     def usage_changed(self, node: Node) -> None:
         """Record that usage at a ClusterQueue changed since the heads were last compared.
 
-        Callers must report every ClusterQueue whose usage in the tree changes in the cycle.
+        Callers must report every ClusterQueue with changing usage in the cycle.
         """
         self._changed[node] = None
 

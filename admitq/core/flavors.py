@@ -276,7 +276,7 @@ def assign(
         options: the flavors of the ClusterQueue.
         tried: where scans of an earlier attempt stopped.
         oracle: answers what preemption could free.
-        restrict_to: an assignment whose flavors must be kept; only the mode is computed.
+        restrict_to: an assignment with flavors that must be kept; only the mode is computed.
         original: the assignment of the workload that this one replaces; other flavors are refused.
     """
     request_options = options.options_for(demands)

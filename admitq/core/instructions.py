@@ -34,7 +34,7 @@ class ReserveQuota(NamedTuple):
     """Write the reservation. The core already counts it; answer ReservationFailed if it cannot be written.
 
     ``admit``: no admission check is outstanding, so that the same write admits. ``replaces`` is the workload
-    whose quota this one takes over: finish it when this reservation is written.
+    with the quota that this one takes over: finish it when this reservation is written.
     """
 
     key: ObjectKey

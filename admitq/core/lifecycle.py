@@ -163,7 +163,7 @@ EDGES: Final[Mapping[tuple[Phase, Phase], tuple[PhaseChangeCause, ...]]] = {
 }
 """Every change between two phases, with all its causes. Finished is final.
 
-From Reserved or Admitted, a workload whose reservation was not written returns to Pending, or to Held if it
+From Reserved or Admitted, a workload with an unwritten reservation returns to Pending, or to Held if it
 was taken out of the queue meanwhile. A workload returns from Evicting only if it was deactivated and
 reactivated before its eviction was written.
 """

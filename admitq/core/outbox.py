@@ -17,7 +17,7 @@ from admitq.core.waiting.pending import Pending
 
 @dataclass(slots=True, eq=False)
 class Outbox:
-    """Instructions in the order of decision, and the queues whose statuses may have changed."""
+    """Instructions in the order of decision, and the queues with statuses that may have changed."""
 
     reservations: list[ReserveQuota] = field(default_factory=list[ReserveQuota])
     preemptions: list[Preempt] = field(default_factory=list[Preempt])

@@ -7,7 +7,7 @@ from admitq.core.model import ObjectKey
 
 
 class PodReadiness:
-    """Admitted workloads whose pods are not ready. Empty unless the settings block admission for them.
+    """Admitted workloads without ready pods. Empty unless the settings block admission for them.
 
     Args:
         cluster_queues: the names of ClusterQueues that exist.

@@ -1,7 +1,7 @@
 """Workloads that replace others: the slices of elastic jobs (semantics, Elastic jobs).
 
-An elastic job that grows gets another workload for all of its pods, which *replaces* the one whose pods run:
-its *original*.
+An elastic job that grows gets another workload for all of its pods, which *replaces* the one with running
+pods: its *original*.
 
 - While the original holds quota and is not leaving, the replacement requests only what it needs beyond that,
   from the flavors of the original. The search removes the original from the tree and then restores it.

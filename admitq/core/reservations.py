@@ -32,7 +32,7 @@ class Reservations:
         cluster_queues: all ClusterQueues by name.
         workloads: all workloads by key.
         cohort_trees: all cohort trees.
-        outbox: receives preemptions, and the queues whose numbers change.
+        outbox: receives preemptions, and the queues with changing numbers.
         pods: is updated when a workload changes what it holds.
         quota_returned: is called after usage was removed from a node.
         demand_changed: is called when a pending workload may need more or less quota than before, because the
@@ -202,7 +202,7 @@ class Reservations:
         self.replacements.remove(entry)
 
     def original_of(self, cluster_queue: str, workload: Workload) -> WorkloadEntry | None:
-        """Return the workload whose quota a pending workload would take over now; None without one."""
+        """Return the workload that a pending one would take quota over from now; None without one."""
         original = self._original(workload)
         if original is None or original.is_leaving or original.phase not in _STAYING:
             return None

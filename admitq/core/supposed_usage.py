@@ -1,7 +1,7 @@
 """Hypothetical usage of a cohort tree, such as usage without the victims of this cycle.
 
-Only cells whose usage differs from the tree, and all cells above them, are stored here. A change costs one
-path to the root. Code that reads the tree can read the supposed usage instead: ``enter`` puts it into the
+Only cells with usage that differs from the tree, and all cells above them, are stored here. A change costs
+one path to the root. Code that reads the tree can read the supposed usage instead: ``enter`` puts it into the
 cells of one path, and ``leave`` restores all cells that were entered. So a reader pays for the nodes that it
 reads, not for all nodes that differ.
 """

@@ -102,7 +102,7 @@ class World:
 
     @property
     def touched_cluster_queues(self) -> set[str]:
-        """ClusterQueues whose statuses may have changed."""
+        """ClusterQueues with statuses that may have changed."""
         return self.outbox.touched_cluster_queues
 
     @property
@@ -135,7 +135,7 @@ class World:
         self.outbox.touched_local_queues.update(self.indexes.local_queues_of.get(cluster_queue, ()))
 
     def tree_edited(self, node: Node) -> None:
-        """Retry all lanes of a tree whose quota, weights or shape will change or changed."""
+        """Retry all lanes of a tree before or after a change of its quota, weights or shape."""
         self.waiting.tree_edited(node)
         if self.settings.fair_sharing is not None:
             root = node.root

@@ -262,7 +262,7 @@ class Serving:
     is_outdated: Callable[[JsonObject, JsonObject], bool] = lambda _job, _pod: False
     """Whether a waiting pod (second) belongs to an old revision of the object and must be replaced."""
     on_hold_message: str = ""
-    """The message in the status of a Workload whose object currently requests no pods."""
+    """The message in the status of a Workload of an object that currently requests no pods."""
     may_have_name_without_uid: bool = False
     """Whether the Workload's name may be derived without the object's UID, if no Workload has the name with
     it."""
@@ -316,12 +316,12 @@ def return_unchanged(job: JsonObject, _context: RuleContext) -> JsonObject:
 
 
 def return_no_references(_job: JsonObject) -> tuple[ObjectReference, ...]:
-    """Return no references: the default of kinds whose jobs state all of their pods."""
+    """Return no references: the default of kinds with jobs that state all of their pods."""
     return ()
 
 
 def resolve_nothing(job: JsonObject, _found: Mapping[ObjectReference, JsonObject]) -> JsonObject:
-    """Return the job unchanged: the default of kinds whose jobs state all of their pods."""
+    """Return the job unchanged: the default of kinds with jobs that state all of their pods."""
     return job
 
 

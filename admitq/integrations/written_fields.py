@@ -13,19 +13,19 @@ class AnyValue(NamedTuple):
 
 
 class ListItems(NamedTuple):
-    """A list whose items may change in these fields. Items must not be added or removed."""
+    """A list of items that may change in these fields. Items must not be added or removed."""
 
     item_fields: "WritableFields"
 
 
 class MapValues(NamedTuple):
-    """A map whose values may change in these fields. Keys must not be added or removed."""
+    """A map of values that may change in these fields. Keys must not be added or removed."""
 
     value_fields: "WritableFields"
 
 
 class PrefixedEntries(NamedTuple):
-    """A map whose entries may change if their keys begin with one of the prefixes."""
+    """A map of entries that may change if their keys begin with one of the prefixes."""
 
     prefixes: tuple[str, ...]
 
@@ -139,7 +139,7 @@ SPEC_FIELDS: Final[Mapping[str, WritableFields]] = {
 }
 """The fields of the spec that the manager writes, by framework.
 
-The manager never writes kinds whose pods are queued instead of the object itself."""
+The manager never writes kinds that queue their pods instead of the object itself."""
 
 STATUS_FIELDS: Final[Mapping[str, WritableFields]] = {
     # A stop removes the start time, so that the template may change.

@@ -81,7 +81,7 @@ class AdmissionWriter:
     _transient_failures: int = 0
     """Consecutive refusals that could not be written because of a transient error of the API server."""
     _withdrawn: set[ObjectKey] = field(default_factory=set[ObjectKey])
-    """Workloads whose last reservation could not be written."""
+    """Workloads with a last reservation that could not be written."""
 
     async def run(self) -> None:
         """Write refusals until cancelled."""

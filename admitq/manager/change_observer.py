@@ -33,7 +33,7 @@ class ChangeObserver:
         run_between_cycles: runs work at once, or after the running cycle and earlier work.
         put: reports an event to the core, with the object of the event if it exists.
         forget_report: drops the unwritten report of a Workload that was deleted.
-        state: the core, for the status of a cohort whose object was deleted.
+        state: the core, for the status of a cohort with a deleted object.
         counts_transitions: whether this process counts the transitions of Workloads now.
     """
 

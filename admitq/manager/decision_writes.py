@@ -21,7 +21,7 @@ log = logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _ReservationWrite:
-    """A reservation whose write has not finished."""
+    """A reservation with an unfinished write."""
 
     instruction: ReserveQuota
     task: "asyncio.Future[None]"
@@ -59,7 +59,7 @@ class DecisionWrites:
         self._reserving: dict[ObjectKey, _ReservationWrite] = {}
 
     def unfinished_reservations(self) -> list[ReserveQuota]:
-        """Return the reservations whose writes have not finished."""
+        """Return the reservations with unfinished writes."""
         return [one.instruction for one in self._reserving.values()]
 
     def reserve(self, instruction: ReserveQuota) -> None:

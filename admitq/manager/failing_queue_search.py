@@ -1,4 +1,4 @@
-"""Finds the ClusterQueues whose heads make cycles fail, if the core does not know which workload failed.
+"""Finds the ClusterQueues with heads that make cycles fail, if the core does not know which workload failed.
 
 The search pauses all ClusterQueues, then releases one cohort tree after the other: decisions of one tree do
 not depend on other trees. It releases the next tree when no workload of the released trees is due. So a cycle
@@ -41,7 +41,7 @@ class FailingQueueSearch:
 
     @property
     def paused_queues(self) -> frozenset[str]:
-        """The ClusterQueues whose heads take no part in cycles."""
+        """The ClusterQueues with heads that take no part in cycles."""
         return frozenset(name for group in (*self._paused_groups, *self._failed_groups) for name in group)
 
     @property
@@ -78,7 +78,7 @@ class FailingQueueSearch:
         """Release the next group, because no workload of the released ClusterQueues is due.
 
         Returns:
-            The ClusterQueues whose cycles fail, if the search has ended; otherwise none.
+            The ClusterQueues with failing cycles, if the search has ended; otherwise none.
         """
         self._has_healthy_group |= self._has_cycle_succeeded
         self._last_released, self._has_cycle_succeeded = (), False

@@ -333,7 +333,7 @@ class _Attempts:
             self._began = asyncio.get_running_loop().time()
 
     def record_failure(self, error: ApiError) -> None:
-        """Record a failed request whose outcome is not certain; report the decision if it is overdue."""
+        """Record a failed request with an uncertain outcome; report the decision if it is overdue."""
         now = asyncio.get_running_loop().time()
         began = now if self._began is None else self._began
         self.is_overdue = self.is_overdue or now - began >= OVERDUE_SECONDS

@@ -251,7 +251,7 @@ class Manager:
         await self._deferred.wait_for_cycle_end()
 
     def _count_unfinished_reservations(self, state: AdmissionState) -> None:
-        """Add reservations whose writes have not finished to a new state; the stores may not contain them."""
+        """Add reservations with unfinished writes to a new state; the stores may not contain them."""
         # A failure here quarantines no workload, because its reservation must be counted.
         with self._recovery.contain_failures("ReserveQuota", None):
             for instruction in self._decisions.unfinished_reservations():

@@ -5,7 +5,7 @@ observes all objects and then replaces the old one. The object on which the core
 it
 changes: the core treats it like an object that cannot be read. An event, a condition and metrics report it.
     If
-a cycle fails and the workload is not known, ``failing_queue_search`` finds the ClusterQueues whose cycles
+a cycle fails and the workload is not known, ``failing_queue_search`` finds the ClusterQueues with cycles that
 fail. Recovery then quarantines these ClusterQueues.
 
 A quarantined object must not let other workloads use more than the quota:
@@ -114,9 +114,9 @@ class Recovery(Generic[_State]):
     _failed_events: dict[ObjectId, Event] = field(default_factory=dict[ObjectId, Event])
     """Objects on which the core failed, each with the event of the version that failed."""
     _excluded: set[ObjectId] = field(default_factory=set[ObjectId])
-    """Objects whose reduced version failed, too; the core observes nothing of them."""
+    """Objects with a reduced version that failed, too; the core observes nothing of them."""
     _pauses: dict[ObjectId, Pause] = field(default_factory=dict[ObjectId, Pause])
-    """The cohort trees whose usage is unknown, by the object that the core does not observe."""
+    """The cohort trees with unknown usage, by the object that the core does not observe."""
     _new_state: _State | None = None
     """The state that is being built; None if none is needed."""
     _search: FailingQueueSearch = field(default_factory=FailingQueueSearch)
@@ -145,7 +145,7 @@ class Recovery(Generic[_State]):
         self._search.record_success()
 
     def continue_search(self) -> float | None:
-        """Continue the search for ClusterQueues whose cycles fail; to be called when no cycle is due.
+        """Continue the search for ClusterQueues with failing cycles; to be called when no cycle is due.
 
         Returns:
             The seconds until the next call, 0 if a cycle may be due now; None if no search is in progress.
@@ -208,7 +208,7 @@ class Recovery(Generic[_State]):
             self._update_pause(self.state)
 
     def _update_pause(self, state: _State) -> None:
-        """Exclude the ClusterQueues that the search pauses, and the cohort trees whose usage is unknown."""
+        """Exclude the ClusterQueues that the search pauses, and the cohort trees with unknown usage."""
         pauses = self._pauses.values()
         state.pause(
             Pause(
@@ -222,7 +222,7 @@ class Recovery(Generic[_State]):
     def contain_failures(
         self, during: str, culprit: tuple[Resource, dict[str, Any]] | None
     ) -> Generator[None]:
-        """Return a context whose exceptions are failures of the core, recorded by ``record_failure``."""
+        """Return a context that records its exceptions as failures of the core by ``record_failure``."""
         try:
             yield
         except Exception as error:  # noqa: BLE001 - a failure on one object must not affect other objects
@@ -298,7 +298,7 @@ class Recovery(Generic[_State]):
 
 
 def uncertain_trees(plural: str, obj: dict[str, Any]) -> Pause:
-    """Return the cohort trees whose usage is unknown if the core does not observe an object."""
+    """Return the cohort trees with unknown usage if the core does not observe an object."""
     match plural:
         case "clusterqueues":
             return Pause(cohorts=_names(obj, ("spec", "cohortName")))

@@ -40,7 +40,7 @@ class Series:
     labels: tuple[str, ...] = ()
     buckets: tuple[float, ...] = WAIT_BUCKETS
     label_sources: tuple[LabelSource, ...] = ()
-    """The kinds whose custom labels it has, beside ``labels``."""
+    """The kinds of the custom labels that it has, beside ``labels``."""
 
 
 FROM_CLUSTER_QUEUE: Final = (LabelSource.CLUSTER_QUEUE,)
@@ -468,7 +468,7 @@ TABLE: Final[tuple[Series, ...]] = (
     Series(
         "unwritten_decisions",
         _G,
-        "Reservations and preemptions whose writes have failed for more than 5 seconds and are retried",
+        "Reservations and preemptions with writes that have failed for more than 5 seconds and are retried",
         ("decision",),
     ),
     Series("malformed_objects", _G, "Stored objects in quarantine", ("resource",)),

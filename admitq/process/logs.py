@@ -30,7 +30,7 @@ _SECRET_WORDS: Final = ("token", "password", "secret", "authorization", "private
 
 
 def hide_secrets(_: Any, __: str, entry: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """Replace the value of every field whose name is that of a secret."""
+    """Replace the value of every field with the name of a secret."""
     for key in entry:
         if any(word in key.lower() for word in _SECRET_WORDS):
             entry[key] = HIDDEN

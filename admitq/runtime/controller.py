@@ -24,7 +24,7 @@ QUARANTINE_AFTER = 5
 LONGEST_TRANSIENT_RETRY_S = 30.0
 """The longest retry delay after a transient error, so that work resumes soon after an outage."""
 REFUSED_RETRY_S = 300.0
-"""The seconds between retries of a quarantined key whose requests the API server rejected."""
+"""The seconds between retries of a key that was quarantined after rejected requests."""
 
 
 class ReconcileResult(StrEnum):

@@ -1,4 +1,4 @@
-"""How a client finds the API server and proves who it is.
+"""How a client finds the API server and authenticates.
 
 Three ways are read by a few lines of our own: the service account's files in a pod, and from a kubeconfig
 file a bearer token (given or in a file) or a client certificate. Exec plugins and auth providers (OIDC)
@@ -73,7 +73,7 @@ class FixedToken:
 
 @dataclass(slots=True)
 class FileToken:
-    """A token in a file that somebody else rotates.
+    """A token in a file that another program rotates.
 
     A file that is missing or empty for a moment, as it is while it is replaced, does not take the
     token away that was read before.
@@ -118,7 +118,7 @@ def _read_text_or_empty(path: Path) -> str:
 
 
 class PluginToken:
-    """A user of a kubeconfig file who needs an exec plugin or an auth provider.
+    """A user of a kubeconfig file that needs an exec plugin or an auth provider.
 
     The plugin's own expiry is respected; it runs in a thread, one call at a time.
     """
@@ -451,7 +451,7 @@ def _bytes(content: Path | bytes) -> bytes:
 
 
 def _impersonation(user: dict[str, Any]) -> dict[str, str]:
-    """Whom to act as, where the user entry says so; leaving it out would act with more rights than asked."""
+    """The user to impersonate, if the user entry names one; without it the client would have more rights."""
     headers: dict[str, str] = {}
     if user.get("as"):
         headers["Impersonate-User"] = str(user["as"])

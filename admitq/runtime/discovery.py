@@ -54,7 +54,7 @@ async def list_resources(client: Client, group: str, version: str) -> tuple[Reso
 async def find_served(client: Client, wanted: Iterable[Resource]) -> frozenset[Resource]:
     """Return the resources among these that are served in exactly this version and under this name.
 
-    One call lists the group versions, and one more is made for each version that is served. A version whose
+    One call lists the group versions, and one more is made for each version that is served. A version with a
     server does not answer counts as not served.
 
     Raises:

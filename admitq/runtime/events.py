@@ -1,6 +1,6 @@
 """Records Kubernetes events (``events.k8s.io/v1``).
 
-Events are for people who look at an object; nothing may ever wait for one, or fail for want of one. So the
+Events are for readers of an object. Nothing may ever wait for an event or fail without one. So the
 recorder takes them into a bounded queue and writes them one after another. An event that repeats becomes a
 series of one event. The recorder drops the events of an object that has too many, and counts them.
 

@@ -194,7 +194,7 @@ class Elector:
             if renewed:
                 deadline = self._claim.valid_until
             elif self._claim.holder is not None and self._claim.holder != self.identity:
-                return f"{self._claim.holder or 'nobody'} holds the lease"
+                return f"{self._claim.holder or 'no process'} holds the lease"
 
     async def _attempt(self, client: Client) -> bool:
         """Take the lease, or renew it; returns whether this process holds it for another period."""

@@ -1,4 +1,4 @@
-"""The rate limit of calls to the API server: one token bucket, whose waiting calls go by priority."""
+"""The rate limit of calls to the API server: one token bucket, in which calls wait by priority."""
 
 import asyncio
 import contextlib

@@ -101,7 +101,7 @@ def make_authority(now: int, *, name: str, life: int = AUTHORITY_LIFE) -> KeyPai
 
     Args:
         now: the start of its life.
-        name: the name of the installation, for people who read the certificate.
+        name: the name of the installation, for readers of the certificate.
         life: the duration of its life, without the backdated time.
     """
     key = ec.generate_private_key(ec.SECP256R1())
@@ -132,7 +132,7 @@ def make_leaf(
         authority: the signer.
         now: the start of its life.
         names: its DNS names and IP addresses.
-        name: the name of the server, for people who read the certificate.
+        name: the name of the server, for readers of the certificate.
         life: the duration of its life, without the backdated time.
 
     Raises:

@@ -12,7 +12,7 @@ class ConnectionPhase(enum.Enum):
 
     HANDSHAKE = enum.auto()
     HEADER = enum.auto()
-    """Has begun to send a request, whose header is not complete."""
+    """Has begun to send a request with an incomplete header."""
     BODY = enum.auto()
     """Waits for the rest of a request's body."""
     IDLE = enum.auto()
@@ -47,9 +47,9 @@ class Connection:
 class Connections:
     """All connections of a server, capped in total and for each peer.
 
-    At a cap, one connection is closed for a new one: first one whose peer is late with the rest of a request,
-    then the one that was idle longest, then one whose peer has just begun to send. So a peer that holds
-    unused connections open cannot keep others out.
+    At a cap, one connection is closed for a new one: first one with a peer that is late with the rest of a
+    request, then the one that was idle longest, then one with a peer that has just begun to send. So a peer
+    that holds unused connections open cannot block others.
     """
 
     def __init__(

@@ -9,7 +9,7 @@ TEXT = "text/plain; charset=utf-8"
 
 @dataclass(frozen=True, slots=True)
 class HttpRequest:
-    """A request whose body has been read in full.
+    """A request with its complete body.
 
     Attributes:
         method: GET, POST and so on.

@@ -120,7 +120,7 @@ class ManagedCertificates:
         secret: namespace and name of the Secret that the replicas share.
         targets: objects that contain the bundle.
         hosts: DNS names and addresses of the server.
-        name: the name of the installation, for people who read the certificates.
+        name: the name of the installation, for readers of the certificates.
         on_expiry: called with the expiry of each certificate.
         clock: wall clock, nanoseconds since the epoch.
         overlap: the shortest time that a new authority waits before it signs.

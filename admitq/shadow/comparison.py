@@ -78,7 +78,7 @@ class ComparisonFailed(Exception):
 
 @contextmanager
 def _failing(state: AdmissionState, during: str, workload: ObjectKey | None = None) -> Generator[None]:
-    """Return a context manager whose exceptions name the given workload, or that of the current decision.
+    """Return a context manager that adds the workload of the current decision to exceptions.
 
     Raises:
         ComparisonFailed: the core raised in the context.
@@ -196,7 +196,7 @@ class Shadow:
 
     @property
     def state(self) -> AdmissionState:
-        """The core, whose state includes the expectations."""
+        """The core; its state includes the expectations."""
         return self._state
 
     @property
@@ -594,7 +594,7 @@ class Shadow:
 
 
 def _subject(workloads: Mapping[ObjectKey, Workload], key: ObjectKey, action: ManagerAction) -> ObjectKey:
-    """Return the workload whose evaluation explains the action: of a preempted workload, its preemptor."""
+    """Return the workload that explains the action: of a preempted workload, its preemptor."""
     if isinstance(action, Reserved) or not action.preemptor_uid:
         return key
     return next((each.key for each in workloads.values() if each.uid == action.preemptor_uid), key)

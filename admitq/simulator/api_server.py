@@ -45,7 +45,7 @@ def store(document: Document, names: Names, old: Document | None = None) -> Docu
     schema = _schema(str(given["kind"]), names.group, version)
     _refuse(document, find_problems(given, schema))
     complete: dict[str, Any] = apply_defaults(given, schema)
-    # The CEL library takes long to import, for runs whose objects are refused before.
+    # The CEL library takes long to import, which is wasted on objects that are refused before.
     from admitq.simulator.cel_rules import broken_rules  # noqa: PLC0415
 
     before = None if old is None else _in_version(old.value, version, names)

@@ -61,7 +61,7 @@ class RemainingWork:
         return self.running[0].end if self.running else None
 
     def end_due(self, how: Parallelism, now: Nanoseconds) -> None:
-        """End the pods whose run time is over, and start other pods instead."""
+        """End the pods after their run time, and start other pods instead."""
         free = 0
         while self.running and self.running[0].end <= now:
             piece = heapq.heappop(self.running)

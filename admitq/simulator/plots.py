@@ -1,6 +1,6 @@
 """Render the charts of a run as SVG files.
 
-Only this module needs the packages of the extra ``plots``. Import it only when somebody asks for plots.
+Only this module needs the packages of the extra ``plots``. Import it only when a user requests plots.
 """
 
 from html import escape

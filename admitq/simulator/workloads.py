@@ -241,7 +241,7 @@ class SimulatedWorkloads:
         return read_queue_order_timestamp(raw, self._plan.how)
 
     def _too_late(self, course: SimulatedWorkload, epoch: int) -> None:
-        """End a workload whose deadline has passed."""
+        """End a workload after its deadline."""
         if course.epoch == epoch:
             course.work.interrupt(None, self._clock.now)
             self._finish(course, success=False)

@@ -1,4 +1,4 @@
-"""Label selectors, and the selector of the namespaces whose jobs are managed."""
+"""Label selectors, and the selector of the namespaces with managed jobs."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -50,7 +50,7 @@ def read_label_selector(raw: Mapping[str, Any] | None, field: str = "selector") 
 
 
 def select_managed_namespaces(configuration: "Configuration") -> LabelSelector:
-    """Return the selector of the namespaces whose jobs are managed.
+    """Return the selector of the namespaces with managed jobs.
 
     The selector always excludes kube-system and the namespace of admitq. Pods of these namespaces must be
     able to start while no webhook answers. Webhooks and controllers both use this selector.

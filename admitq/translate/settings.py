@@ -57,12 +57,12 @@ def configured_core_settings(configuration: Configuration, gates: FeatureGates) 
 def configured_pods_ready(
     configuration: Configuration, gates: FeatureGates
 ) -> sections.WaitForPodsReady | None:
-    """Return the configuration for workloads whose pods do not become ready; None if it is disabled."""
+    """Return the configuration for workloads with pods that do not become ready; None if disabled."""
     return None if gates[Gate.DISABLE_WAIT_FOR_PODS_READY] else configuration.wait_for_pods_ready
 
 
 def unset_default_notices(configuration: Configuration) -> tuple[str, ...]:
-    """Return notices about unset fields whose defaults have an important effect."""
+    """Return notices about unset fields with important defaults."""
     shares = configuration.admission_fair_sharing
     if shares is None or shares.usage_half_life_time is not None:
         return ()

@@ -399,7 +399,7 @@ def priority_patch(case: JobSource, workload: JsonObject, *, reserved: bool) -> 
 def admission_gates_patch(workload: JsonObject, jobs: Iterable[JsonObject], names: Names) -> dict[str, Any]:
     """Return the merge patch that removes admission gates that none of the jobs has; empty if there are none.
 
-    It adds no gates: a user who may update Workloads may remove a gate from the Workload alone.
+    It adds no gates: a user with the right to update Workloads may remove a gate from the Workload alone.
     """
     left = {gate for one in jobs for gate in list_gates(one, names)}
     gates = list_gates(workload, names)

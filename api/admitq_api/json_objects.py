@@ -130,7 +130,7 @@ def apply_merge_patch(document: Any, patch: Any) -> Any:
 def create_merge_patch(before: Any, after: Any) -> dict[str, Any]:
     """Return the JSON merge patch (RFC 7396) that turns one object into the other; empty if they are equal.
 
-    A merge patch replaces whole lists. A key whose value is null counts as absent.
+    A merge patch replaces whole lists. A key with value null counts as absent.
     """
     patch: dict[str, Any] = {}
     for key in before:

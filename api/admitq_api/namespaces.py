@@ -1,4 +1,4 @@
-"""The system namespace, whose jobs are never managed, and the label with the name of a namespace."""
+"""The system namespace, in which jobs are never managed, and the label with the name of a namespace."""
 
 from typing import Final
 

@@ -51,7 +51,7 @@ class ValidationRule:
 
 
 def map_list(*keys: str) -> SchemaKeywords:
-    """Return the keywords of a list whose items are identified by some of their fields."""
+    """Return the keywords of a list with items that some of their fields identify."""
     return SchemaKeywords({"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": list(keys)})
 
 

@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 from admitq_api.quantity import QuantityError, parse_quantity
 
 _QUANTITY_MAPS: Final = frozenset({"requests", "limits", "overhead", "resourceUsage"})
-"""Fields whose values map resources to quantities."""
+"""Fields that map resources to quantities."""
 
 _QUANTITIES: Final = frozenset({("emptyDir", "sizeLimit"), ("resourceFieldRef", "divisor")})
 """Fields that are quantities, each with its parent field."""

@@ -267,7 +267,7 @@ BATCH_ADMIN = "batch-admin"
 BATCH_USER = "batch-user"
 _ALL_PEOPLE = (BATCH_ADMIN, BATCH_USER)
 VIEW = "view"
-"""The built-in ClusterRole of Kubernetes: users who can view a namespace can view its queues."""
+"""The built-in ClusterRole of Kubernetes: users that can view a namespace can view its queues."""
 
 
 @dataclass(frozen=True, slots=True)

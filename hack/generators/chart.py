@@ -46,7 +46,7 @@ def crd_files() -> dict[Path, str]:
 
 
 def _versions_together(definition: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a CRD whose versions share their equal parts, without conversion."""
+    """Return a CRD with versions that share their equal parts, without conversion."""
     spec = definition["spec"]
     stored, *others = spec["versions"]
     versions = [stored, *(_in_common(stored, other) for other in others)]

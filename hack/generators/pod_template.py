@@ -107,7 +107,7 @@ def _keep_defaults(items: dict[str, Any], keys: list[str], published: dict[str, 
 
 
 def _open(schema: Any) -> Any:
-    """Return a schema whose objects keep unknown fields."""
+    """Return a schema for objects that keep unknown fields."""
     if isinstance(schema, list):
         return [_open(one) for one in schema]
     if not isinstance(schema, dict):

@@ -36,7 +36,7 @@ The code is in `admitq/core/waiting`:
 | `concerned_queues` | from a namespace or a constraint to the ClusterQueues that it concerns |
 | `pending_queue` | the pending workloads of a ClusterQueue |
 | `wake_index` | from a cause to the ClusterQueues of a cohort tree that it concerns |
-| `waiting_queues` | takes each cause to the lanes whose waiting it ends |
+| `waiting_queues` | takes each cause to the lanes that it wakes |
 | `heads` | which ClusterQueues may have a head for the next cycle |
 | `cycle/requeue` | which state the lane of a head takes that got nothing |
 

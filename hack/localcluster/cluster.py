@@ -346,7 +346,7 @@ def all_clusters() -> list[LocalCluster]:
 
 
 def reclaim_orphans(say: Callable[[str], None] = to_stderr) -> None:
-    """Stop the clusters whose owner has ended."""
+    """Stop the clusters of ended owners."""
     for cluster in all_clusters():
         owner = processes.read(cluster.folder / "owner.json")
         if owner is not None and not owner.alive():

@@ -91,7 +91,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 class _Scheduling(LoadScopeScheduling):
     """Distribute tests one by one, but give all tests of some files to one worker.
 
-    These are files whose tests must not run at the same time. They are recognized by name, because the group
+    Tests of these files must not run at the same time. They are recognized by name, because the group
     that a test is marked with does not reach the process that distributes.
     """
 

@@ -113,7 +113,7 @@ async def _may_change(
 
 
 def _controllers(old: JsonObject, policy: Policy) -> Iterator[OwnerKind]:
-    """Yield the kind of the owner, whose controller may change the object.
+    """Yield the kind of the owner with a controller that may change the object.
 
     The stored object decides, not the request. Only kinds that create pods or jobs count: a permission to
     write the status of another kind proves nothing.

@@ -135,7 +135,7 @@ def remove_controller_flag(obj: JsonObject) -> JsonObject:
 
 
 def controller_warnings(given: JsonObject, changed: JsonObject, integration: Integration) -> tuple[str, ...]:
-    """Return the warning for the creator of a job whose ``controller`` flag was removed."""
+    """Return the warning for the creator of a job without its ``controller`` flag."""
     if get_controller(given) is None or get_controller(changed) is not None:
         return ()
     text = "metadata.ownerReferences: controller was removed, only the controller of the owner may set it"

@@ -24,7 +24,7 @@ class Policy:
         gates: feature gates.
         integrations: the enabled job kinds.
         own_namespace: the namespace of admitq itself, which is never managed, like kube-system.
-        namespace_selector: selects the namespaces whose jobs are managed.
+        namespace_selector: selects the namespaces with managed jobs.
         manage_jobs_without_queue_name: whether jobs without a queue name are managed, too.
         external_frameworks: kinds that another program manages; they only count as ancestors.
         rejects_increases: whether updates that raise the requests of a running job are rejected.

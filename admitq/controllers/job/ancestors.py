@@ -41,7 +41,7 @@ class Ancestors:
         )
 
     async def find(self, job: JsonObject) -> Ancestor | None:
-        """Return the job that is queued in place of this one, or whose admission this one exceeds.
+        """Return the job that is queued in place of this one, or with an admission that this one exceeds.
 
         A job that names such an owner but differs from the owner's jobs is queued on its own. Without a queue
         name it is stopped if it has more pods than its owner was charged for.

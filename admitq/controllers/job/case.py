@@ -56,7 +56,7 @@ class Ancestor:
 class JobCase:
     """What is known of one job.
 
-    ``workloads`` are all Workloads whose controller has the kind and name of the job. Their owner may be an
+    ``workloads`` are all Workloads with a controller of the kind and name of the job. Their owner may be an
     earlier
     job of that name, with another UID. ``job`` is None if the job does not exist; references in it are
     resolved.

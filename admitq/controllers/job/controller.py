@@ -234,7 +234,7 @@ class JobController:
 
 
 async def start_admitted(controllers: Mapping[OwnerKind, JobController], workload: JsonObject) -> None:
-    """Start the job of a Workload whose admission was just written.
+    """Start the job of a Workload after the write of its admission.
 
     Raises:
         ApiError: a write failed; the job's controller will retry.

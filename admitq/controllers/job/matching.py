@@ -30,7 +30,7 @@ def prebuilt_name(case: JobCase) -> str:
 def match_workload(case: JobCase) -> WorkloadMatch:
     """Find the Workload that matches the job.
 
-    A job that has ended is not compared; its first Workload matches. A job whose pods are unknown keeps the
+    A job that has ended is not compared; its first Workload matches. A job with unknown pods keeps the
     Workload
     that it has.
     """

@@ -206,7 +206,7 @@ def is_evicted_before_first_pod(workload: JsonObject, names: Names) -> bool:
 
 
 def report_name_conflict(case: JobCase) -> ActionPlan | None:
-    """Report a group whose name is that of a Workload of another object.
+    """Report a group with the name of another object's Workload.
 
     The group gets no Workload and does not run.
     """

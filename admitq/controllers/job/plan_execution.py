@@ -85,7 +85,7 @@ async def _adopt_existing(ctx: Context, case: JobCase, decided: ActionPlan) -> f
 
 
 def _finish_failed_start(ctx: Context, case: JobCase, workload: JsonObject, error: ApiError) -> ActionPlan:
-    """Finish a Workload whose job the API server never lets start. Otherwise it would keep its quota."""
+    """Finish a Workload if the API server never lets its job start. Otherwise it would keep its quota."""
     transition = StatusTransition(workload, case.now)
     transition.finish(Reason.FAILED_TO_START, error.message)
     return plan_of(status_patch(ctx.kinds.workloads, workload, transition.patch(), CONCERN))

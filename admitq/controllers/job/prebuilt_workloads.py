@@ -107,7 +107,7 @@ def _out_of_sync_event(case: JobCase) -> RecordEvent:
 
 
 def stop_mismatched_group(case: JobCase) -> ActionPlan | None:
-    """Stop a pod group whose Workload is not yet its own and has podsets that do not fit its pods."""
+    """Stop a pod group if its Workload is not yet its own and its podsets do not fit the pods."""
     if not case.group or not prebuilt_name(case) or not is_comparable(case):
         return None
     uids = {str(one["metadata"].get("uid", "")) for one in list_members(case.job or {})}

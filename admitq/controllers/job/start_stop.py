@@ -27,7 +27,7 @@ NOT_ADMITTED: Final = "NotAdmitted"
 
 
 def eviction_stop_reason(reason: str) -> str:
-    """Return the reason for stopping a job whose Workload was evicted for a reason."""
+    """Return the reason for stopping a job after its Workload was evicted."""
     return f"WorkloadEvictedDueTo{reason}"
 
 
@@ -102,7 +102,7 @@ def is_started_by_others(case: JobCase, workload: JsonObject) -> bool:
 
 
 def was_created_with_marks(case: JobCase, workload: JsonObject) -> bool:
-    """Whether the Workload was created from a job whose templates had labels of an admission."""
+    """Whether the Workload was created from a job with labels of an admission in its templates."""
     listed = value_at(workload, ("spec", "podSets"), [])
     return _have_admission_marks(case, (value_at(one, ("template",), {}) for one in listed))
 

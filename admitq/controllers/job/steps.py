@@ -97,7 +97,7 @@ def _match_of(case: JobCase) -> WorkloadMatch:
     return workload_slices.match_slice(case) if workload_slices.is_elastic(case) else match_workload(case)
 
 
-# --- whose job it is ------------------------------------------------------------------------------
+# --- owners of the job ----------------------------------------------------------------------------
 
 
 def _skip_unselected_namespace(case: JobCase) -> ActionPlan | None:
@@ -225,7 +225,7 @@ def _report_pods_ready(case: JobCase, workload: JsonObject) -> ActionPlan | None
 
 
 def _handle_suspended_job(case: JobCase, workload: JsonObject) -> ActionPlan | None:
-    """Start a suspended job whose Workload is admitted.
+    """Start a suspended job with an admitted Workload.
 
     Otherwise keep the Workload in the queue that the job names.
     """

@@ -98,7 +98,7 @@ class StoredJobs:
         )
 
     def find_workloads(self, key: Key, job: JsonObject | None) -> tuple[JsonObject, ...]:
-        """Return the Workloads whose controller has the kind and name of the job, or that of its group."""
+        """Return the Workloads with a controller of the kind and name of the job, or of its group."""
         if group := group_of_key_name(key.name):
             found = self._ctx.stores.of(self._ctx.kinds.workloads).get(key.namespace, group)
             mine = members.find_group_workload(

@@ -59,7 +59,7 @@ def _await_quota(case: JobCase, workload: JsonObject) -> ActionPlan | None:
 
 
 def stop_unadmitted(case: JobCase, workload: JsonObject) -> ActionPlan | None:
-    """Stop a job whose Workload is not admitted. Restore the templates of a suspended job."""
+    """Stop a job without admitted Workload. Restore the templates of a suspended job."""
     message = "Not admitted by cluster queue"
     stopping = start_stop.stop_job(case, workload, message, start_stop.NOT_ADMITTED)
     return _as_unadmitted_stop(with_excess_report(case, workload, stopping))
@@ -78,7 +78,7 @@ def stop_unmatched(case: JobCase, others: list[JsonObject]) -> ActionPlan | None
 
 
 def stop_without_prebuilt(case: JobCase) -> ActionPlan | None:
-    """Stop a job whose prebuilt Workload does not exist or must not be used by the job."""
+    """Stop a job if its prebuilt Workload does not exist or must not be used by the job."""
     stopping = start_stop.stop_job(case, None, "missing workload", start_stop.NO_MATCHING_WORKLOAD)
     return with_excess_report(case, None, stopping)
 

@@ -6,7 +6,7 @@ when the quota suffices. Until then, a scheduling gate holds the new pods. If a 
 shrinks
 as the pods end. So at most one slice has quota and one waits; further slices are finished, the oldest first.
 A
-suspended job, or one whose pod templates changed, is handled like any other job.
+suspended job, or one with changed pod templates, is handled like any other job.
 """
 
 from collections.abc import Mapping, Sequence
@@ -102,7 +102,7 @@ def sync_slices(case: JobCase) -> ActionPlan | None:
     ):
         return ended
     if not is_comparable(case):
-        # A job that has ended does not grow any more. A job whose pods are unknown now may still grow.
+        # A job that has ended does not grow any more. A job with unknown pods may still grow.
         has_ended = case.integration.find_outcome(case.job or {}) is not None
         return (
             _finish_replaced_slice(case, waiting[0], holding[0])

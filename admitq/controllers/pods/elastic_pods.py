@@ -84,7 +84,7 @@ def allowed_counts(workload: JsonObject) -> Mapping[str, int]:
 
 
 def find_admitted_slice(slices: Iterable[JsonObject], names: Names) -> JsonObject | None:
-    """Return the slice whose admission counts: the last admitted one, which replaces earlier ones."""
+    """Return the slice with the admission that counts: the last admitted one, which replaces earlier ones."""
     return find_last_slice((one for one in slices if allowed_counts(one)), names)
 
 

@@ -35,7 +35,7 @@ def find_last_slice(slices: Iterable[JsonObject], names: Names) -> JsonObject | 
 
 
 def find_charged_slice(slices: Iterable[JsonObject], names: Names) -> JsonObject | None:
-    """Return the slice of a chain whose quota its pods use.
+    """Return the slice of a chain that holds the quota of its pods.
 
     None if no slice has quota, or if the whole job is being stopped because a slice was evicted or deleted.
     """

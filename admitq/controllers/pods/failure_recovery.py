@@ -96,7 +96,7 @@ def _has_opted_in(pod: JsonObject, names: Names) -> bool:
 
 
 def is_unreachable(node: JsonObject | None) -> bool:
-    """Whether the node has the taint of a node whose kubelet does not report."""
+    """Whether the node has the taint for a kubelet that does not report."""
     taints = value_at(node, ("spec", "taints"), [])
     return isinstance(taints, list) and any(value_at(one, ("key",)) == UNREACHABLE for one in taints)
 

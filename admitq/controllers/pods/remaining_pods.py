@@ -73,7 +73,7 @@ def may_have_pods(workload: JsonObject) -> bool:
 def _find_charged_workload(
     workload: JsonObject, slices: Sequence[JsonObject], names: Names
 ) -> JsonObject | None:
-    """Return the Workload whose admission counts for the pods that the slices of a job share.
+    """Return the Workload with the admission that counts for the shared pods of a job's slices.
 
     If an elastic job no longer exists, one of its slices is charged for all pods: the last admitted slice, or
     the

@@ -1,8 +1,9 @@
 """Finds the pods that outlive their job, by lists of the namespace and by reads of single pods.
 
 No watch covers all pods of the cluster. When an admitted job is deleted, the pods of its namespace are listed
-without a label selector, because users who may edit pods may remove labels. Only a list that began after the
-question proves that no pods remain. While pods are known to remain, one of them is read instead of a list.
+without a label selector, because users with the right to edit pods may remove labels. Only a list that
+began after the question proves that no pods remain. While pods are known to remain, one of them is read instead of a
+list.
 """
 
 import asyncio
@@ -48,7 +49,7 @@ A job may start pods until shortly after its deletion.
 """
 
 _MOST_ASKED_SINGLY: Final = 4
-"""Maximum number of Workloads whose pods are read one by one. For more, one list takes fewer requests."""
+"""Maximum number of Workloads to read pods for one by one. For more, one list takes fewer requests."""
 
 
 def _has_labelled_pods(workload: JsonObject, job: JsonObject | None) -> bool:
@@ -102,7 +103,7 @@ class _Known(NamedTuple):
 
 
 class RemainingPodsFinder:
-    """Finds running pods of Workloads whose jobs do not exist or are being deleted.
+    """Finds running pods of Workloads with jobs that do not exist or are being deleted.
 
     Jobs of one namespace that are deleted together share lists. That no pods remain is proved only by a list
     that
@@ -148,7 +149,7 @@ class RemainingPodsFinder:
     async def find_without_job(
         self, workloads: Sequence[JsonObject], job: JsonObject | None = None
     ) -> Mapping[str, RemainingPods]:
-        """Return the same for Workloads whose job does not exist or is being deleted, admitted or not.
+        """Return the same for Workloads with a missing job or one that is being deleted, admitted or not.
 
         A job that a user started by hand may have pods although its Workload is pending. Their pods are found
         by the UID

@@ -48,7 +48,7 @@ class RefusedJobs:
         """Record why a key of a controller is in quarantine, or with None that it is not any more.
 
         Returns:
-            The LocalQueue whose report has changed, if any.
+            The LocalQueue with a changed report, if any.
         """
         return self._remove(controller, key) if problem is None else self._add(controller, key, problem)
 

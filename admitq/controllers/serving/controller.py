@@ -33,7 +33,7 @@ WORKERS: Final = 4
 
 
 class ServingController:
-    """Reconciles the serving objects of one kind, whose pods are queued in groups."""
+    """Reconciles the serving objects of one kind. Their pods are queued in groups."""
 
     def __init__(self, ctx: Context, integration: Integration, serving: Serving) -> None:
         self.integration = integration

@@ -245,7 +245,7 @@ def _is_remote(case: ServingCase, job: JsonObject) -> bool:
 
 
 def _release_workload(case: ServingCase, workload: JsonObject) -> Iterator[Action]:
-    """Yield the next action for a Workload whose object does not exist any more."""
+    """Yield the next action for a Workload without existing object."""
     write: Action | None = None
     if remaining := case.remaining_pods.get(workload["metadata"]["uid"]):
         transition = StatusTransition(workload, case.now)
@@ -499,7 +499,7 @@ def _release_outdated_pods(
 
 
 def _mark_pods(case: ServingCase, job: JsonObject, group: ServedGroup, name: str) -> Iterator[Action]:
-    """Yield patches of pods whose labels and annotations do not name their group and queue correctly."""
+    """Yield patches of pods with wrong labels or annotations for their group and queue."""
     size = sum(one.count for one in case.integration.list_pod_sets(job, case.names))
     for pod in case.members(group):
         if "deletionTimestamp" in pod["metadata"] or has_ended(pod) or case.serving.is_outdated(job, pod):

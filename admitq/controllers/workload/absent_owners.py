@@ -19,7 +19,7 @@ log = logger(__name__)
 
 
 class AbsentOwners:
-    """Finds Workloads whose owners do not exist and that no job controller handles."""
+    """Finds Workloads without existing owners that no job controller handles."""
 
     def __init__(self, ctx: Context) -> None:
         self._ctx = ctx

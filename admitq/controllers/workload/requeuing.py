@@ -27,7 +27,7 @@ def format_requeue_time(at: Instant) -> str:
 def end_backoff(case: WorkloadCase) -> ActionPlan | None:
     """End the backoff of an active Workload at its time, also while it still holds quota.
 
-    A Workload that was reactivated, or whose eviction stated no time, is requeued once its quota is released.
+    A Workload that was reactivated, or evicted without a requeue time, is requeued once it released quota.
     """
     if not case.active:
         return None

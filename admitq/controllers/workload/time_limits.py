@@ -47,7 +47,7 @@ def pods_ready_deadline(case: WorkloadCase) -> Instant | None:
 
 
 def evict_after_pods_ready_timeout(case: WorkloadCase) -> ActionPlan | None:
-    """Evict a Workload whose pods are not ready in time; deactivate it after too many such evictions."""
+    """Evict a Workload if its pods are not ready in time; deactivate it after too many such evictions."""
     policy, deadline = case.settings.pods_ready, pods_ready_deadline(case)
     if policy is None or deadline is None or deadline > case.now:
         return None
@@ -85,7 +85,7 @@ def execution_deadline(case: WorkloadCase) -> Instant | None:
 
 
 def deactivate_after_execution_limit(case: WorkloadCase) -> ActionPlan | None:
-    """Deactivate a Workload whose execution has reached its limit."""
+    """Deactivate a Workload at the limit of its execution time."""
     deadline = execution_deadline(case)
     if deadline is None or deadline > case.now:
         return None

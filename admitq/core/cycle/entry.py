@@ -49,7 +49,7 @@ class CycleEntry:
     causes: set[Cause] = field(default_factory=set[Cause])
     """The causes for which constraints other than quota refuse it: a change of any ends its waiting."""
     original: WorkloadEntry | None = None
-    """The workload whose quota it takes over."""
+    """The workload from which it takes quota over."""
     taken_over: Usage = ()
     """The usage that workload was assigned."""
 

@@ -42,7 +42,7 @@ def _is_refused(_cycle: Cycle, entry: CycleEntry) -> Refusal | None:
 
 
 def _lost_its_original(cycle: Cycle, entry: CycleEntry) -> Refusal | None:
-    """Refuse a replacement whose original released its quota in this cycle: it must request all of it."""
+    """Refuse a replacement if its original released its quota in this cycle: it must request all of it."""
     if entry.original is None:
         return None
     is_there = cycle.world.original_of(entry.queue.spec.name, entry.workload) is entry.original
@@ -50,7 +50,7 @@ def _lost_its_original(cycle: Cycle, entry: CycleEntry) -> Refusal | None:
 
 
 def _avoids_targets_of_others(cycle: Cycle, entry: CycleEntry) -> Refusal | None:
-    """Assign flavors again to an entry whose targets another head preempted already.
+    """Assign flavors again to an entry after another head preempted its targets.
 
     It may fit once these have left, or find other targets.
     """
@@ -218,7 +218,7 @@ STEPS_IF_FITTING: Final = (_lost_its_original, _no_longer_fits, _waits_for_pods)
 
 
 def refusal_of(cycle: Cycle, entry: CycleEntry) -> Refusal | None:
-    """Return why an entry whose turn has come gets nothing; None if it may reserve."""
+    """Return why an entry gets nothing in its turn; None if it may reserve."""
     assignment = entry.assignment
     fits = entry.refusal is None and assignment is not None and assignment.mode is FitMode.FIT
     for step in STEPS_IF_FITTING if fits and not (entry.victims or entry.fits_after_others) else STEPS:

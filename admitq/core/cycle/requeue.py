@@ -157,7 +157,7 @@ def _give_reserved_capacity_up(cycle: Cycle, entry: CycleEntry) -> None:
 
 
 def requeue_undecided(cycle: Cycle) -> Iterator[None]:
-    """Requeue the heads whose next attempt depends on what the whole cycle did; yields after each."""
+    """Requeue the heads for which the next attempt depends on the whole cycle; yields after each."""
     world = cycle.world
     for entry, refusal in cycle.out_of_flavors:
         world.deciding = entry.workload.key

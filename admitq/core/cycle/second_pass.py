@@ -31,7 +31,7 @@ def is_second_pass_due(world: World, now: Instant) -> bool:
 
 
 def try_second_passes(world: World, now: Instant) -> Iterator[None]:
-    """Evaluate the workloads whose second pass is due; yields after each."""
+    """Evaluate the workloads with a due second pass; yields after each."""
     for turn in world.second_passes.take_due(now):
         world.deciding = turn.key
         entry = world.workloads[turn.key]

@@ -84,7 +84,7 @@ class Cycle:
     out_of_flavors: list[tuple[CycleEntry, Refusal]] = field(default_factory=list[tuple[CycleEntry, Refusal]])
     """Heads that the last flavors refused, and that lost earlier flavors to other heads."""
     parked: list[CycleEntry] = field(default_factory=list[CycleEntry])
-    """Heads whose lanes wait for needs that are known at the end of the cycle."""
+    """Heads of lanes that wait for needs which are known at the end of the cycle."""
     reserved: dict[ObjectKey, None] = field(default_factory=dict[ObjectKey, None])
     """Workloads that reserved quota in this cycle. They are no candidates in it."""
     leaving: dict[Node, dict[FlavorResource, set[str]]] = field(

@@ -320,7 +320,7 @@ class Targets:
     def _find_on_path(self, cohort: Node, since: ShareKey) -> ShareKey | None:
         """Return the place of the first child of a cohort on the path of which a candidate may be accepted.
 
-        The child is compared with that on the path, whose usage is not that of the index.
+        The child is compared with that on the path, which has other usage than the index.
         """
         if not self.compares():
             return since

@@ -39,7 +39,7 @@ class Batches:
         return min((at for at in self._due.values() if at is not None), default=None)
 
     def take_due(self, now: Instant) -> list[str]:
-        """Take the ClusterQueues whose batch is due."""
+        """Take the ClusterQueues with a due batch."""
         due = [name for name, at in self._due.items() if at is not None and at <= now]
         self.discard(due)
         return due

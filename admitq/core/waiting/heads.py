@@ -11,7 +11,7 @@ from admitq.core.waiting.wait_states import HEAD_OVERTAKEN, TREE_CYCLE_BEGUN
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """ClusterQueues whose heads take no part in cycles.
+    """ClusterQueues with heads that take no part in cycles.
 
     Attributes:
         cluster_queues: by name.
@@ -49,7 +49,7 @@ class Heads:
 
         Args:
             cluster_queues: all ClusterQueues by name.
-            touched: ClusterQueues whose statuses may differ; names are added.
+            touched: ClusterQueues with statuses that may differ; names are added.
         """
         self.candidates: set[str] = set()
         """ClusterQueues that may have a head; a superset."""

@@ -44,7 +44,7 @@ class HeldBackWorkloads:
         return sorted(self._by_namespace)
 
     def add(self, pending: Pending, state: HeldBack) -> None:
-        """Add a workload whose state was just set to this."""
+        """Add a workload after its state was set to this."""
         key = pending.workload.key
         self._by_kind[type(state)][key] = pending
         self._count += 1
@@ -53,7 +53,7 @@ class HeldBackWorkloads:
         self._register()
 
     def remove(self, pending: Pending) -> None:
-        """Remove a workload whose state still says why it was held back."""
+        """Remove a workload that still has the state for which it was held back."""
         key, state = pending.workload.key, pending.state
         del self._by_kind[type(state)][key]
         self._count -= 1

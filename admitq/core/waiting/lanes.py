@@ -46,7 +46,7 @@ class Lanes:
         Args:
             members: all pending workloads of the ClusterQueue.
             registration: how the ClusterQueue waits in its cohort tree.
-            ends_by_need: whether a lane whose need is met may give the head. If not, its waiting ends with
+            ends_by_need: whether a lane with a met need may give the head. If not, its waiting ends with
                 the next batch of the cohort tree.
         """
         self.by_key: dict[SchedulingKey, Lane] = {}

@@ -12,7 +12,7 @@ from admitq.core.waiting.pending_queue import PendingQueue
 
 
 class OutdatedRefusals:
-    """Lanes whose refusals are to be refreshed, by ClusterQueue, the longest waiting ClusterQueue first."""
+    """Lanes with refusals to refresh, by ClusterQueue, the longest waiting ClusterQueue first."""
 
     def __init__(self) -> None:
         self._lanes: OrderedDict[PendingQueue, list[Lane]] = OrderedDict()

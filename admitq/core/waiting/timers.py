@@ -34,7 +34,7 @@ class Timers:
         return None
 
     def pop_due(self, now: Instant) -> tuple[str, Pending] | None:
-        """Take the next workload whose instant has come, with its ClusterQueue; None if there is none."""
+        """Take the next due workload, with its ClusterQueue; None if there is none."""
         at = self.next_at()
         if at is None or at > now:
             return None

@@ -38,7 +38,7 @@ def check_transition(event: WaitEvent, state: object, target: _S) -> _S:
 
 
 class Cause(NamedTuple):
-    """Something other than quota whose change may end waiting.
+    """Something other than quota that may end waiting by a change.
 
     ``constraint`` names the constraint that looks at it, ``subject`` says what it is: the name of a flavor,
     of a flavor and a topology, of a namespace.

@@ -27,7 +27,7 @@ ONE_PASS_FROM: Final = 16
 
 
 class WaitingLanes:
-    """The lanes of one ClusterQueue whose state is not ``Ready``.
+    """The lanes of one ClusterQueue in another state than ``Ready``.
 
     Args:
         registration: how the ClusterQueue waits in its cohort tree.
@@ -50,12 +50,12 @@ class WaitingLanes:
         self.by_need: dict[FlavorResource, SortedBlocks[LanePosition, Lane, int]] = {}
         """By pair, lanes with the amounts that they need; the bound of all is the least amount."""
         self.indexed: dict[Lane, None] = {}
-        """Lanes that wait for certain amounts, whose refusals state what is missing of these."""
+        """Lanes that wait for certain amounts. Their refusals state what is missing of these."""
         self._registration = registration
         self._position_of = position_of
 
     def ended_by(self, event: WaitEvent, cause: Cause | None = None) -> list[Lane]:
-        """Return the lanes whose waiting an event of the tree, the ClusterQueue or a constraint ends."""
+        """Return the lanes that an event of the tree, the ClusterQueue or a constraint wakes."""
         if cause is not None:
             return list(self.by_cause.get(cause, ()))
         if event is QUOTA_RETURNED:
@@ -95,7 +95,7 @@ class WaitingLanes:
         self._register()
 
     def remove(self, lane: Lane) -> None:
-        """Remove a lane, whose state is still that by which it was indexed."""
+        """Remove a lane that still has the state by which it was indexed."""
         if isinstance(lane.state, STANDING):
             self.standing = None
         else:
@@ -105,7 +105,7 @@ class WaitingLanes:
         self._register()
 
     def remove_parked(self, lanes: list[Lane]) -> None:
-        """Remove parked lanes, whose states are still those by which they were indexed."""
+        """Remove parked lanes that still have the states by which they were indexed."""
         self._unindex_needs_of(lanes)
         for lane in lanes:
             self._remove_parked(lane)

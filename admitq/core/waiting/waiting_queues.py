@@ -52,7 +52,7 @@ class WaitingQueues:
 
         Args:
             cluster_queues: all ClusterQueues by name.
-            touched: ClusterQueues whose statuses may differ; names are added.
+            touched: ClusterQueues with statuses that may differ; names are added.
             batch_period: for how long causes of a cohort tree are collected, in nanoseconds; 0: not at all.
         """
         self.heads = Heads(cluster_queues, touched)
@@ -150,7 +150,7 @@ class WaitingQueues:
             self.heads.touch(entry)
 
     def tree_edited(self, node: Node) -> None:
-        """End all waiting in a tree whose quota, weights or shape will change or changed."""
+        """End all waiting in a tree before or after a change of its quota, weights or shape."""
         if self.batches.period:
             self._outdated_trees.pop(node.root, None)
             self.batches.collect(node.root.waiting.names)
@@ -158,7 +158,7 @@ class WaitingQueues:
             self._end_all(node, TREE_EDITED)
 
     def end_due_batches(self, now: Instant) -> None:
-        """End all waiting in the trees of ClusterQueues whose batch is due."""
+        """End all waiting in the trees of ClusterQueues with a due batch."""
         for name in self.batches.take_due(now):
             entry = self._cluster_queues.get(name)
             if entry is not None:
@@ -299,7 +299,7 @@ class WaitingQueues:
         return bool(self._outdated_trees or self._outdated)
 
     def take_outdated_refusals(self, limit: int | None) -> list[tuple[ClusterQueueEntry, Lane]]:
-        """Take the next lanes whose refusals may be outdated; at most ``limit``, if that is set."""
+        """Take the next lanes with possibly outdated refusals; at most ``limit``, if that is set."""
         for root in sorted(self._outdated_trees, key=_name):
             registrations = _sorted(root.waiting.needing.values())
             self._outdated.add(self._cluster_queues[each.name].queue for each in registrations)

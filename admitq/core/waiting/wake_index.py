@@ -31,7 +31,7 @@ def _slack(cell: Cell) -> int | None:
 
 
 def _binding_node(cell: Cell, amount: int) -> tuple[Cell, int]:
-    """Return the lowest node whose bound does not suffice, and the least slack there with which it may."""
+    """Return the lowest node with an insufficient bound, and the least slack there with which it may."""
     kept = local = 0
     while cell.parent is not None:
         kept += cell.local_available

@@ -20,7 +20,7 @@ LEADER_WORKER_SET: Final = "leaderworkerset"
 """Values of the annotation ``pod-suspending-parent``: the kinds of objects that have their pods held."""
 
 GROUP_PARENT_KINDS: Final = frozenset({STATEFUL_SET, LEADER_WORKER_SET})
-"""The kinds whose pods are queued in groups."""
+"""The kinds that queue their pods in groups."""
 
 _ENDED: Final = frozenset({"Succeeded", "Failed"})
 _LARGEST_GROUP: Final = 2**31 - 1

@@ -1,4 +1,4 @@
-"""Rules for kinds that serve and whose pods are queued: Deployment, StatefulSet and LeaderWorkerSet.
+"""Rules for kinds that serve and queue their pods: Deployment, StatefulSet and LeaderWorkerSet.
 
 All functions are pure and accept raw objects of any form (semantics, Per kind; StatefulSet and
 LeaderWorkerSet).

@@ -36,7 +36,7 @@ _DEFAULT_MEMORY: Final = 1024
 _MIN_OVERHEAD: Final = 384
 """Mebibytes."""
 _MAX_MEBIBYTES: Final = 2**43
-"""The largest number of mebibytes whose bytes fit in 63 bits."""
+"""The largest number of mebibytes that fits in 63 bits as bytes."""
 
 _JVM_TYPES: Final = frozenset({"Java", "Scala"})
 _JVM_OVERHEAD: Final = 0.1

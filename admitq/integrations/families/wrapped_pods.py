@@ -68,7 +68,7 @@ _KNOWN_LOCATIONS: Final[Mapping[tuple[str, str], tuple[_KnownLocation, ...]]] = 
     ("ray.io/v1", "RayCluster"): _create_ray_locations("spec"),
     ("ray.io/v1", "RayJob"): _create_ray_locations("spec.rayClusterSpec"),
 }
-"""The kinds whose pods an AppWrapper need not declare."""
+"""The kinds of pods that an AppWrapper need not declare."""
 
 
 def find_pods(component: JsonObject) -> list[tuple[FieldPath, int]]:

@@ -34,7 +34,7 @@ _HASH_LABEL: Final = "pod-template-hash"
 
 
 def mutate(deployment: JsonObject, context: RuleContext) -> JsonObject:
-    """Return the Deployment with a template whose pods are held and have the Deployment's queue."""
+    """Return the Deployment with a template for held pods of the Deployment's queue."""
     names = context.names
     labels = {names.managed: "true", **get_queue_labels(deployment, names)}
     held = with_template_metadata(deployment, _TEMPLATE, labels, {names.pod_suspending_parent: HELD_BY})

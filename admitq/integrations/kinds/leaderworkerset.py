@@ -129,8 +129,8 @@ def compare_child(lws: JsonObject, child: JsonObject, _is_elastic: ElasticityChe
 
     That StatefulSet has the name of the LeaderWorkerSet and a replica for each group. The StatefulSets of
     workers are controlled by the leaders' pods, through which the search for ancestors does not pass. A
-    StatefulSet whose template lacks the marks of a LeaderWorkerSet is queued by itself. Pods with these marks
-    join a group, which limits their number and their requests.
+    StatefulSet without the marks of a LeaderWorkerSet in its template is queued by itself. Pods with these
+    marks join a group, which limits their number and their requests.
     """
     if child.get("kind") != "StatefulSet":
         return None
@@ -143,7 +143,7 @@ def compare_child(lws: JsonObject, child: JsonObject, _is_elastic: ElasticityChe
 
 
 def mutate(lws: JsonObject, context: RuleContext) -> JsonObject:
-    """Return the LeaderWorkerSet with templates whose pods are held and have its queue."""
+    """Return the LeaderWorkerSet with templates for held pods of its queue."""
     names = context.names
     notes = {names.pod_suspending_parent: HELD_BY, names.pod_group_serving: "true"}
     labels = get_queue_labels(lws, names)

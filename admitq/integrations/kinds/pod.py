@@ -42,7 +42,7 @@ _SPARK_APP_LABEL: Final = "spark-app-selector"
 def is_member(pod: JsonObject, names: Names) -> bool:
     """Whether the pod is queued. Only its managed label decides.
 
-    A pod whose parent has its pods queued in groups is a member as soon as it names its group.
+    A pod with a parent that queues its pods in groups is a member as soon as it names its group.
     """
     return pods.is_managed(pod, names) and not pods.awaits_group(pod, names)
 

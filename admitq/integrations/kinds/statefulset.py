@@ -98,7 +98,7 @@ def compare_child(
 
 
 def mutate(stateful_set: JsonObject, context: RuleContext) -> JsonObject:
-    """Return the StatefulSet with a template whose pods are held, unless its owner already has them held."""
+    """Return the StatefulSet with a template for held pods, unless its owner already holds them."""
     names = context.names
     if get_annotation(get_mapping(stateful_set, *_TEMPLATE), names.pod_suspending_parent):
         return stateful_set

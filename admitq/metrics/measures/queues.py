@@ -39,19 +39,19 @@ class QueueMeasures:
         self._cohorts: set[str] = set()
         """Cohorts that have series."""
         self._without_object: dict[str, CohortStatus] = {}
-        """Cohorts whose object was deleted and that are still named, with their numbers at that time."""
+        """Cohorts with a deleted object that are still named, with their numbers at that time."""
         self._pending: dict[ObjectKey, int] = {}
         """How many workloads are pending in each LocalQueue that was reported."""
         self._metrics.update_on_scrape(self._count_subtrees)
 
     @property
     def reported_cluster_queues(self) -> Collection[str]:
-        """ClusterQueues whose status was reported."""
+        """ClusterQueues with a reported status."""
         return self._ancestors.keys()
 
     @property
     def pending_by_local_queue(self) -> Mapping[ObjectKey, int]:
-        """How many workloads are pending in each LocalQueue whose status was reported."""
+        """How many workloads are pending in each LocalQueue with a reported status."""
         return self._pending
 
     def has_cluster_queue(self, name: str) -> bool:
@@ -95,7 +95,7 @@ class QueueMeasures:
         self._metrics.store_labels(LabelSource.COHORT, obj, name)
 
     def cohort_object_deleted(self, name: str, status: CohortStatus | None) -> None:
-        """Drop the series of a cohort whose object was deleted.
+        """Drop the series of a cohort with a deleted object.
 
         A cohort that is still named has a ``status``. When this status changes, the series are set again.
         """

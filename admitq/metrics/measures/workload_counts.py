@@ -19,7 +19,7 @@ class WorkloadState:
 
     queue: ObjectKey
     reserved_in: str
-    """The ClusterQueue whose quota the workload holds, or held when it finished; empty if none."""
+    """The ClusterQueue of the quota that the workload holds, or held when it finished; empty if none."""
     finished: bool
     unadmitted: tuple[str, str] | None
     is_admitted: bool

@@ -139,7 +139,7 @@ class CustomPodSet(Section):
 
 
 def _get_list_path(path: str) -> tuple[str, ...] | None:
-    """Return the path of the list whose elements a path contains; None if it contains no list."""
+    """Return the path of the list with the elements of a path; None if it contains no list."""
     found = parse_path(path)
     return found[: found.index(EACH_ELEMENT)] if EACH_ELEMENT in found else None
 

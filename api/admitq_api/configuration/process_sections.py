@@ -238,10 +238,10 @@ class InternalCertManagement(Section):
     """The Secret with the certificate, which all replicas share."""
 
     mutating_webhook_configuration_name: Subdomain = names_for().webhook_objects.mutating_configuration
-    """The MutatingWebhookConfiguration whose CA bundle admitq sets."""
+    """The MutatingWebhookConfiguration in which admitq sets the CA bundle."""
 
     validating_webhook_configuration_name: Subdomain = names_for().webhook_objects.validating_configuration
-    """The ValidatingWebhookConfiguration whose CA bundle admitq sets."""
+    """The ValidatingWebhookConfiguration in which admitq sets the CA bundle."""
 
 
 class ClientConnection(Section):

@@ -95,8 +95,8 @@ class Configuration(Section):
     """The connection to the API server."""
 
     wait_for_pods_ready: WaitForPodsReady | None = WaitForPodsReady()
-    """How admitted workloads are handled whose pods do not become ready. It is always enabled in v1beta2, and
-    enabled in v1beta1 if `enable` is true."""
+    """How admitted workloads with pods that do not become ready are handled. It is always enabled in v1beta2,
+    and enabled in v1beta1 if `enable` is true."""
 
     manage_jobs_without_queue_name: bool = False
     """Whether jobs without a queue name are managed too."""
@@ -104,7 +104,7 @@ class Configuration(Section):
     managed_jobs_namespace_selector: Selector = Field(
         default_factory=lambda: select_all_namespaces_except(names_for().default_namespace)
     )
-    """The namespaces whose jobs are managed. The default is all namespaces except kube-system and
+    """The namespaces of managed jobs. The default is all namespaces except kube-system and
     `namespace`."""
 
     integrations: Integrations = Integrations()

@@ -55,7 +55,7 @@ PREEMPTION_STRATEGIES: Final = (FINAL_SHARE, INITIAL_SHARE)
 
 
 class RequeuingStrategy(Section):
-    """When a workload is requeued whose pods did not become ready."""
+    """When a workload with pods that did not become ready is requeued."""
 
     timestamp: Literal["Eviction", "Creation"] = "Eviction"
     """Which time determines its position in the queue: that of its eviction or that of its creation."""
@@ -71,7 +71,7 @@ class RequeuingStrategy(Section):
 
 
 class WaitForPodsReady(Section):
-    """How admitted workloads are handled whose pods do not become ready."""
+    """How admitted workloads with pods that do not become ready are handled."""
 
     timeout: NonNegativeDuration = timedelta(minutes=30)
     """The time within which pods must become ready after admission. After that the workload is evicted."""

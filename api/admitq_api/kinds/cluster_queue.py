@@ -140,8 +140,8 @@ class ClusterQueueSpec(ApiModel):
     """Whether a workload that does not fit blocks the workloads behind it. With StrictFIFO it does."""
 
     namespace_selector: AtomicLabelSelector | None = None
-    """The namespaces whose workloads can be admitted. By default no namespace is selected. An empty selector
-    selects all namespaces."""
+    """The namespaces of workloads that can be admitted. By default no namespace is selected. An empty
+    selector selects all namespaces."""
 
     flavor_fungibility: FlavorFungibility = FlavorFungibility()
     """Whether the search for flavors continues after a flavor that the workload can use."""

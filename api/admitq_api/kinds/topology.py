@@ -16,7 +16,7 @@ class TopologyLevel(ApiModel):
     """One level of the hierarchy."""
 
     node_label: LabelKey
-    """The key of the node label whose values are the domains of the level."""
+    """The key of the node label with the domains of the level as values."""
 
 
 class TopologySpec(ApiModel):

@@ -348,7 +348,7 @@ class RequeueState(ApiModel):
 
 
 class ReclaimablePod(ApiModel):
-    """Pods that have ended and whose quota is released."""
+    """Pods that have ended and released their quota."""
 
     name: PodSetName
     """The name of the pod set."""
@@ -483,7 +483,7 @@ class WorkloadStatus(ApiModel):
     reclaimable_pods: Annotated[
         tuple[ReclaimablePod, ...], Field(max_length=MAX_POD_SETS), map_list("name")
     ] = ()
-    """Pods that have ended and whose quota is released."""
+    """Pods that have ended and released their quota."""
 
     admission_checks: Annotated[tuple[AdmissionCheckState, ...], Field(max_length=8), map_list("name")] = ()
     """The states of the workload's AdmissionChecks."""

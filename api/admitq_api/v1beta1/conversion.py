@@ -1,7 +1,7 @@
 """Convert objects between the two versions.
 
 Fields that the other version cannot express are stored in an annotation. The conversion back restores them,
-so that a client that reads and writes an object in v1beta1 loses no fields of v1beta2. All users who can
+so that a client that reads and writes an object in v1beta1 loses no fields of v1beta2. All users that can
 write the object can write the annotation, and no schema validates it. So the conversion restores only
 certain fields of the spec, only with valid values, and only in objects of the right version.
 """

@@ -66,7 +66,7 @@ def _is_name(value: Any) -> bool:
 
 
 def _is_valid_field(part: "type[ApiModel]", field: str, value: Any) -> bool:
-    """Whether a value is valid in a field of a model, whose other fields are optional."""
+    """Whether a value is valid in a field of a model in which other fields are optional."""
     try:
         part.model_validate_json(orjson.dumps({field: value}), strict=True)
     except ValueError:

@@ -1,4 +1,4 @@
-{{/* Return the selector of the namespaces whose jobs are managed: the configured one, without kube-system and the
+{{/* Return the selector of the namespaces with managed jobs: the configured one, without kube-system and the
      namespace of the release. Webhook configurations and the configuration file use it. Argument: the root. */}}
 {{- define "admitq.jobNamespaceSelector" -}}
 {{- $never := list "kube-system" .Release.Namespace -}}

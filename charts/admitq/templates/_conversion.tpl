@@ -27,7 +27,7 @@ webhook:
     {{- end }}
 {{- end -}}
 
-{{/* Return the Certificate whose CA cert-manager injects, or nothing without cert-manager. */}}
+{{/* Return the Certificate with the CA that cert-manager injects, or nothing without cert-manager. */}}
 {{- define "admitq.injectCA" -}}
 {{- if .Values.certManager.enabled }}{{ .Release.Namespace }}/{{ include "admitq.fullname" . }}-webhook{{ end -}}
 {{- end -}}

@@ -97,7 +97,7 @@ def validate_update(
 async def member_warnings(
     job: JsonObject, namespace: str, integration: Integration, policy: Policy, lookups: ClusterLookups
 ) -> tuple[str, ...]:
-    """Return a warning for a managed pod whose owner is queued: the pod itself is not queued.
+    """Return a warning for a managed pod of a queued owner: the pod itself is not queued.
 
     Raises:
         AncestryUnknown: the ancestors of the pod cannot be determined.
@@ -249,7 +249,7 @@ def _request_increases(
 ) -> Iterator[FieldError]:
     """Reject larger requests of a running job, if the configuration says so.
 
-    Pods, and jobs whose pods are queued singly or in groups, get quota for new pods only. Elastic jobs
+    Pods, and jobs with pods that are queued singly or in groups, get quota for new pods only. Elastic jobs
     request quota for the difference.
     """
     is_elastic = _annotation(new, policy.names.elastic_job) == "true" and integration.scaling.can_be_elastic
