@@ -2,8 +2,8 @@
 
 No watch covers all pods of the cluster. When an admitted job is deleted, the pods of its namespace are listed
 without a label selector, because users with the right to edit pods may remove labels. Only a list that
-began after the question proves that no pods remain. While pods are known to remain, one of them is read instead of a
-list.
+began after the question proves that no pods remain. While pods are known to remain, one of them is read
+instead of a list.
 """
 
 import asyncio
