@@ -184,7 +184,7 @@ async def test_a_killed_api_server_is_seen_dead_and_can_be_revived_with_its_data
     assert cli.main(["status", "--name", cluster.name]) == 1
     printed = capsys.readouterr().out
     assert "kube-apiserver             DEAD" in printed
-    assert "the last lines of kube-apiserver" in printed
+    assert "last lines of the log of kube-apiserver" in printed
     cluster.revive("kube-apiserver")
     assert cluster.healthy()
     assert len((await (await connect(cluster)).list(NODES))[0]) == 2
@@ -268,5 +268,5 @@ def test_taints_are_written_as_for_kubectl(text: str, taint: Taint):
 
 @pytest.mark.parametrize("text", ["spot", "spot=true", "spot=true:Never", "=x:NoSchedule"])
 def test_a_taint_written_otherwise_is_refused(text: str):
-    with pytest.raises(NodeOptionError, match="is not of the form"):
+    with pytest.raises(NodeOptionError, match="does not have the form"):
         parse_taint(text)

@@ -104,8 +104,8 @@ def _get_template(job: JsonObject, pods: _WrappedPods) -> JsonObject:
         if added := text_fields_at(info, (field,)):
             template = with_value(template, path, {**added, **object_at(template, path)})
     for field, path in _LIST_FIELDS.items():
-        if as_list := objects_at(info, (field,)):
-            template = with_value(template, path, [*objects_at(template, path), *as_list])
+        if items := objects_at(info, (field,)):
+            template = with_value(template, path, [*objects_at(template, path), *items])
     return template
 
 

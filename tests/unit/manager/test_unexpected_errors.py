@@ -532,7 +532,7 @@ async def _reviews() -> Metrics:
 
 async def object_is_not_converted(stage: Stage) -> Metrics:
     metrics, names = Metrics(), names_for("kueue.x-k8s.io")
-    stage.fails_once(conversion, "converted")
+    stage.fails_once(conversion, "convert")
     queue = {
         "apiVersion": f"{names.group}/v1beta1",
         "kind": "LocalQueue",
