@@ -105,12 +105,12 @@ class AdoptionPlan:
                 for one in self.findings
             ],
             "values": dict(self.values),
-            "steps": [_told(one) for one in self.steps],
-            "wayBack": [_told(one) for one in self.way_back],
+            "steps": [_step_fields(one) for one in self.steps],
+            "wayBack": [_step_fields(one) for one in self.way_back],
         }
 
 
-def _told(step: Step) -> dict[str, Any]:
+def _step_fields(step: Step) -> dict[str, Any]:
     return {"what": step.what, "commands": list(step.commands)}
 
 
@@ -158,40 +158,40 @@ def workload_state(workload: JsonObject) -> str:
 
 def make_chart_values(cluster: Cluster) -> dict[str, Any]:
     """Return the values for the chart that configure admitq like the manager in charge."""
-    told: dict[str, Any] = {}
+    config: dict[str, Any] = {}
     for one, loaded in cluster.configured:
         if isinstance(loaded, Configuration):
             bare = load_configuration("", service_account_namespace=cluster.namespace)
-            told |= {
+            config |= {
                 key: value
                 for key, value in _different(_dumped(loaded), _dumped(bare)).items()
                 if key not in PLACE_OF_CHART
             }
             # The chart sets the address.
-            if isinstance(told.get("metrics"), dict):
-                told["metrics"].pop("bindAddress", None)
-            dispatcher = told.get("multiKueue")
+            if isinstance(config.get("metrics"), dict):
+                config["metrics"].pop("bindAddress", None)
+            dispatcher = config.get("multiKueue")
             if isinstance(dispatcher, dict):
                 dispatcher.pop("dispatcherName", None)
             if (selector := one.given.get("managedJobsNamespaceSelector")) is not None:
                 read = read_label_selector(loaded.managed_jobs_namespace_selector)
                 spared = [SYSTEM, cluster.namespace]
                 selected = any(selects_namespace(read, {NAMESPACE_NAME: name}) for name in spared)
-                told["managedJobsNamespaceSelector"] = (
+                config["managedJobsNamespaceSelector"] = (
                     exclude_namespaces(spared, selector) if selected else selector
                 )
             if lease := value_at(one.given, ("leaderElection", "resourceName")):
-                told["leaderElection"] = {"resourceName": lease}
+                config["leaderElection"] = {"resourceName": lease}
     gates = dict(cluster.known_gates)
     if any(isinstance(one, Configuration) and not one.wait_for_pods_ready for _, one in cluster.configured):
         # Only v1beta1 may omit waitForPodsReady; the chart writes v1beta2.
         gates[Gate.DISABLE_WAIT_FOR_PODS_READY.value] = True
     if gates:
-        told["featureGates"] = gates
+        config["featureGates"] = gates
     return {
         "apiGroup": cluster.names.group,
         "fullnameOverride": NAME,
-        "config": {key: value for key, value in told.items() if value != {}},
+        "config": {key: value for key, value in config.items() if value != {}},
     }
 
 

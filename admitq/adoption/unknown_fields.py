@@ -21,8 +21,8 @@ def find_unknown_fields(cluster: Cluster) -> Iterator[str]:
         having: dict[str, list[str]] = {}
         for one in cluster.objects.get(plural, ()):
             if not has_true_condition(one, "Finished"):
-                told = {key: value for key, value in one.items() if key not in OF_EVERY_OBJECT}
-                for path in {*find_unknown_paths(schema, told)}:
+                fields = {key: value for key, value in one.items() if key not in OF_EVERY_OBJECT}
+                for path in {*find_unknown_paths(schema, fields)}:
                     having.setdefault(path, []).append(object_reference(plural, one))
         for path, names in sorted(having.items()):
             yield f"{path} of {names[0]}" + (f" and {len(names) - 1} more" if len(names) > 1 else "")

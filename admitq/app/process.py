@@ -175,12 +175,12 @@ async def _start(parts: "Sequence[Part | None]", tasks: asyncio.TaskGroup) -> No
 async def _run_until_signal(
     servers: Sequence[Server], webhooks: WebhookPart | None, manager: ManagerPart | ShadowPart | None
 ) -> None:
-    told = asyncio.Event()
+    stop_requested = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, told.set)
+        loop.add_signal_handler(number, stop_requested.set)
     loop.add_signal_handler(signal.SIGUSR2, _log_missing_state if manager is None else manager.dump)
-    await told.wait()
+    await stop_requested.wait()
     log.info("process is stopping")
     stops = [server.stop() for server in servers]
     await asyncio.gather(*stops, *([] if webhooks is None else [webhooks.stop()]))

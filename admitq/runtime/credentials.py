@@ -52,7 +52,7 @@ class Token(Protocol):
         ...
 
     async def renew(self) -> bool:
-        """Fetch it anew after a 401; tell whether it is another one than before."""
+        """Fetch it again after a 401; return whether it changed."""
         ...
 
 
@@ -188,7 +188,7 @@ class CertificateData:
 
 
 class Trust:
-    """Makes the TLS context, and makes it anew when the files it came from have changed."""
+    """Creates the TLS context, and creates it again when its files have changed."""
 
     def __init__(
         self,
@@ -286,7 +286,7 @@ class Credentials:
         return await self._identity(at_once=False)
 
     async def renew(self) -> bool:
-        """Read and fetch everything anew after a 401; tell whether the token changed."""
+        """Read and fetch everything again after a 401; return whether the token changed."""
         changed = await self.token.renew()
         await self._identity(at_once=True)
         return changed

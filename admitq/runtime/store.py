@@ -124,8 +124,8 @@ class Store:
 
     ``transform`` makes an object smaller before it is held (it gets a shallow copy without managedFields
     and must not change nested parts in place). ``indexes`` maps an index's name to the function that gives
-    an object's values in it. If either raises, the object is quarantined; ``on_quarantine`` is told whenever
-    it is another number of objects that are.
+    an object's values in it. If either raises, the object is quarantined. ``on_quarantine`` is called when
+    the number of quarantined objects changes.
 
     ``errors`` takes exceptions of handlers and of ``on_quarantine``. Not for use by several threads.
     """

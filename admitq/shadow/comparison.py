@@ -187,7 +187,7 @@ class Shadow:
         self._arrivals: dict[ObjectKey, Instant] = {}
         """The workloads that began to wait within the leeway, and when; the latest last."""
         self._recent = RecentChanges()
-        self._told: set[ObjectKey] = set()
+        self._reported: set[ObjectKey] = set()
         """The workloads that were reported as left waiting."""
         self._unexplained: deque[_UnexplainedAction] = deque()
         """The latest last."""
@@ -227,8 +227,8 @@ class Shadow:
         kept = {
             "_state": self._state,
             "_since": self._since,
-            "_told": {
-                key for key in self._told & workloads.keys() if self._workloads.get(key) == workloads[key]
+            "_reported": {
+                key for key in self._reported & workloads.keys() if self._workloads.get(key) == workloads[key]
             },
             "_findings": self._findings,
             "_is_following": self._is_following,
@@ -302,9 +302,9 @@ class Shadow:
 
     def next_look(self, now: Instant) -> Instant | None:
         """Return the earliest instant at which something may be due; None if that takes an event."""
-        untold = (at + self._patience for key, at in self._since.items() if key not in self._told)
+        unreported = (at + self._patience for key, at in self._since.items() if key not in self._reported)
         suspected = (one.at + self._leeway for one in self._unexplained)
-        times = [*untold, *suspected]
+        times = [*unreported, *suspected]
         if (woken := self._state.next_wakeup(now)) is not None:
             times.append(woken)
         return max(now, min(times)) if times else None
@@ -328,7 +328,7 @@ class Shadow:
             self._arrivals.pop(key, None)
             self._arrivals[key] = now
         self._workloads[key] = workload
-        self._told.discard(key)
+        self._reported.discard(key)
         action = (
             find_action(former, workload, preemption) if former is not None and self._is_following else None
         )
@@ -354,7 +354,7 @@ class Shadow:
     def _forget(self, key: ObjectKey) -> None:
         self._workloads.pop(key, None)
         self._arrivals.pop(key, None)
-        self._told.discard(key)
+        self._reported.discard(key)
         self._expected.reservations.pop(key, None)
         self._expected.preemptions.pop(key, None)
 
@@ -467,15 +467,15 @@ class Shadow:
         """Return the sets of waiting workloads that the manager in charge may ignore or not have observed."""
         subject = _subject(self._workloads, key, action)
         subjects = {key, subject}
-        told = self._told - subjects
+        reported = self._reported - subjects
         arrived = self._arrivals.keys() - subjects
-        absences = [frozenset[ObjectKey](), frozenset(told), frozenset(told | arrived)]
+        absences = [frozenset[ObjectKey](), frozenset(reported), frozenset(reported | arrived)]
         if isinstance(action, Preempted):
             # The heads of other queues show when they get quota. A preemption is for one workload alone.
             own = state.queries.cluster_queue_of(subject)
             pending = state.queries.pending_workloads()
             elsewhere = {one.workload for one in pending if one.cluster_queue != own}
-            absences.append(frozenset(told | arrived | elsewhere - subjects))
+            absences.append(frozenset(reported | arrived | elsewhere - subjects))
         return list(dict.fromkeys(absences))
 
     def _expected_of(
@@ -511,7 +511,7 @@ class Shadow:
         return [
             key
             for key, since in self._since.items()
-            if key not in self._told and now - since >= self._patience
+            if key not in self._reported and now - since >= self._patience
         ]
 
     def _report_left_waiting(self, now: Instant) -> None:
@@ -528,16 +528,16 @@ class Shadow:
         difference.
         """
         self._drop_expectations(now)
-        anew = self._expected_of(self._state.restarted(), (), (), now)
+        restarted = self._expected_of(self._state.restarted(), (), (), now)
         self._decide(now)
         for key in self._overdue(now):
             workload = self._workloads[key]
             queue = self._cluster_queue_of(workload)
-            victims = anew.victims_of(key)
-            if key not in anew.reservations and not victims:
+            victims = restarted.victims_of(key)
+            if key not in restarted.reservations and not victims:
                 self._since[key] = now
                 continue
-            self._told.add(key)
+            self._reported.add(key)
             if self._is_held_up(workload, queue):
                 continue
             opinion = self._opinion(key, now)
@@ -551,7 +551,7 @@ class Shadow:
             return False
         return any(
             self._cluster_queue_of(other) == queue
-            for other in (self._workloads[key] for key in sorted(self._told) if key != workload.key)
+            for other in (self._workloads[key] for key in sorted(self._reported) if key != workload.key)
             if other.admission is None
         )
 

@@ -32,7 +32,7 @@ _MAX_POINTS: Final = 400
 """Points of a distribution curve: more cannot be seen."""
 
 _PALETTE: Final = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9", "#6b5b00", "#4d4d4d")
-"""Colours of lines, in their order. They can be told apart with any kind of colour vision."""
+"""Colours of lines, in their order. They differ for every kind of colour vision."""
 _OWN, _BORROWED, _QUOTA = "#3b7dd8", "#f2a25c", "#1f2328"
 
 _CONFIG: Final[Specification] = {

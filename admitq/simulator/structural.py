@@ -155,7 +155,7 @@ def _item_problems(
 
 
 def item_key(item: Any, schema: Schema) -> bytes | None:
-    """Return what an item of a list is told apart by; None if the list may have equal items."""
+    """Return what identifies an item of a list; None if the list may have equal items."""
     match schema.get("x-kubernetes-list-type"):
         case "set":
             return orjson.dumps(item, option=orjson.OPT_SORT_KEYS)

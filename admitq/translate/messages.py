@@ -142,13 +142,13 @@ def _problem(problem: ResourceProblem | OutOfBounds) -> str:
 
 def _invalid_resources(refusal: Any) -> Explanation:
     texts = list(dict.fromkeys(map(_problem, refusal.problems)))
-    told = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+    problems = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
     first = refusal.problems[0]
     if isinstance(first, OutOfBounds) and first.bound is not Bound.LIMIT:
         what = "resources didn't satisfy LimitRange constraints"
     else:
         what = "resources validation failed"
-    return Explanation(Reason.MISCONFIGURED, f"{what}: {told}")
+    return Explanation(Reason.MISCONFIGURED, f"{what}: {problems}")
 
 
 def _no_flavor_fits(refusal: NoFlavorFits) -> str:

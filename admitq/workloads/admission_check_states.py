@@ -6,20 +6,11 @@ Controllers of admission checks write only their own entry of the list of checks
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any
 
+from admitq.core.model import AdmissionCheckState
 from admitq_api.conditions import format_time, truncate
 from admitq_api.json_objects import JsonObject, value_at
-
-
-class AdmissionCheckState(StrEnum):
-    """The states of an admission check (semantics, Admission-check framework)."""
-
-    PENDING = "Pending"
-    READY = "Ready"
-    RETRY = "Retry"
-    REJECTED = "Rejected"
 
 
 @dataclass(frozen=True, slots=True)

@@ -162,9 +162,9 @@ class StatusTransition:
         stop at the largest number, and an eviction for which the list has no space is not counted.
         """
         cause = cause[:_LONGEST_CAUSE].rstrip(",:")
-        told = create_deactivation_reason(cause) if reason == Reason.DEACTIVATED else reason
-        self.set_condition(ConditionType.EVICTED, True, told, message)
-        self._reset_for_eviction(told, message)
+        eviction_reason = create_deactivation_reason(cause) if reason == Reason.DEACTIVATED else reason
+        self.set_condition(ConditionType.EVICTED, True, eviction_reason, message)
+        self._reset_for_eviction(eviction_reason, message)
         self._count_eviction(reason, cause)
 
     def preempt(self, reason: str, message: str) -> None:

@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
+from admitq.core.model import AdmissionCheckState
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import JOBS
-from admitq.workloads.admission_check_states import AdmissionCheckReport, AdmissionCheckState
+from admitq.workloads.admission_check_states import AdmissionCheckReport
 from admitq_api.conditions import parse_time
 from admitq_api.json_objects import value_at
 from localcluster.installation import Installation

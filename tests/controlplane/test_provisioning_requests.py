@@ -10,9 +10,10 @@ import pytest
 import yaml
 
 from admitq.controllers.provisioning.requests import PROVISIONING_REQUESTS
+from admitq.core.model import AdmissionCheckState
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import JOBS, POD_TEMPLATES, Resource
-from admitq.workloads.admission_check_states import AdmissionCheckReport, AdmissionCheckState
+from admitq.workloads.admission_check_states import AdmissionCheckReport
 from admitq_api.json_objects import value_at
 from admitq_api.labels import DEFAULT_GROUP
 from localcluster import crds

@@ -11,8 +11,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from admitq.core.model import AdmissionCheckState
 from admitq.runtime.resources import JOBS
-from admitq.workloads.admission_check_states import AdmissionCheckReport, AdmissionCheckState
+from admitq.workloads.admission_check_states import AdmissionCheckReport
 from admitq_api.conditions import Reason
 from admitq_api.json_objects import value_at
 from localcluster.waiting import eventually

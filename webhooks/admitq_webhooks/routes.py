@@ -278,8 +278,8 @@ def _job_review(verb: Verb, integration: Integration, policy: Policy, lookups: C
         new = await resolve_references(request.obj, namespace, integration, lookups)
         if request.operation == "CREATE":
             errors = validate_jobs.validate_create(new, integration, policy)
-            told = await validate_jobs.member_warnings(new, namespace, integration, policy, lookups)
-            return Rejected(tuple(errors)) if errors else Allowed(warnings=told)
+            warnings = await validate_jobs.member_warnings(new, namespace, integration, policy, lookups)
+            return Rejected(tuple(errors)) if errors else Allowed(warnings=warnings)
         old = await resolve_references(request.old, namespace, integration, lookups)
         refused = await mark_reviews.review_marks(request, old, new, integration, policy, lookups)
         refused += await owner_reviews.review_controller_reference(request, integration, policy, lookups)

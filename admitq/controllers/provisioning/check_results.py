@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from admitq.controllers.provisioning.requests import pod_set_updates, unusable_detail
-from admitq.workloads.admission_check_states import AdmissionCheckReport, AdmissionCheckState
+from admitq.core.model import AdmissionCheckState
+from admitq.workloads.admission_check_states import AdmissionCheckReport
 from admitq.workloads.transitions import CHECK_RESET_PREFIX, is_condition_true
 from admitq_api import conditions
 from admitq_api.conditions import SECOND, ConditionType, parse_time

@@ -43,14 +43,13 @@ from admitq.controllers.provisioning.requests import (
     template_name,
 )
 from admitq.controllers.stale_stores import STALE_STORE_RETRY_SECONDS
-from admitq.core.model import Instant
+from admitq.core.model import AdmissionCheckState, Instant
 from admitq.integrations.base import PatchStep
 from admitq.integrations.ownership import is_controlled_by
 from admitq.runtime.kinds import Kinds
 from admitq.runtime.resources import POD_TEMPLATES, Resource
 from admitq.workloads.admission_check_states import (
     AdmissionCheckReport,
-    AdmissionCheckState,
     find_check,
     listed_checks,
     update_check,

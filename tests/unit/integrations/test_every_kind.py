@@ -141,16 +141,16 @@ def test_no_object_makes_a_kind_raise_or_change_it(kind: Integration, data: st.D
     assert (old, job) == kept
 
 
-def _is_empty(value: Any) -> bool:
-    is_list_of_empties = isinstance(value, list) and all(item in (None, {}, []) for item in value)
-    return value in (None, {}) or is_list_of_empties
-
-
 def without_empties(value: Any) -> Any:
-    """A document without nulls and empty parts, which mean the same as none."""
+    """A document without nulls and empty parts, which mean the same as none.
+
+    So do ``podSetInfos`` of an AppWrapper that are all empty: each adds nothing to its podset.
+    """
     if isinstance(value, dict):
         found = {key: without_empties(item) for key, item in value.items()}
-        return {key: item for key, item in found.items() if not _is_empty(item)}
+        if not any(found.get("podSetInfos") or ()):
+            found.pop("podSetInfos", None)
+        return {key: item for key, item in found.items() if item not in (None, {}, [])}
     if isinstance(value, list):
         return [without_empties(item) for item in value]
     return value

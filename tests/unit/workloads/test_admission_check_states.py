@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from admitq.workloads.admission_check_states import AdmissionCheckReport, AdmissionCheckState, update_check
+from admitq.core.model import AdmissionCheckState
+from admitq.workloads.admission_check_states import AdmissionCheckReport, update_check
 from admitq_api.conditions import MAX_MESSAGE, SECOND, format_time
 
 NOW = 1_800_000_000 * SECOND
