@@ -12,7 +12,7 @@ NOW = 1_767_323_045 * SECOND + 999_999_999
 LATER = NOW + 60 * SECOND
 
 
-def reserved(status: str | bool = "True", **changes: Any) -> Any:
+def set_quota_reserved(status: str | bool = "True", **changes: Any) -> Any:
     return conditions.with_condition(
         changes.pop("of", []),
         type=ConditionType.QUOTA_RESERVED,
@@ -24,8 +24,8 @@ def reserved(status: str | bool = "True", **changes: Any) -> Any:
     )
 
 
-def test_a_new_condition_is_appended_with_the_time_of_its_transition() -> None:
-    assert reserved(observed_generation=3) == [
+def test_new_condition_is_appended_with_transition_time() -> None:
+    assert set_quota_reserved(observed_generation=3) == [
         {
             "type": "QuotaReserved",
             "status": "True",
@@ -37,38 +37,38 @@ def test_a_new_condition_is_appended_with_the_time_of_its_transition() -> None:
     ]
 
 
-def test_the_transition_time_changes_with_the_status_alone() -> None:
-    same = reserved(of=reserved(), message="still", now=LATER)
-    assert (same[0]["message"], same[0]["lastTransitionTime"]) == ("still", "2026-01-02T03:04:05Z")
-    other = reserved(False, of=same, now=LATER)
-    assert (other[0]["status"], other[0]["lastTransitionTime"]) == ("False", "2026-01-02T03:05:05Z")
+def test_transition_time_changes_only_with_status() -> None:
+    (same,) = set_quota_reserved(of=set_quota_reserved(), message="still", now=LATER)
+    assert (same["message"], same["lastTransitionTime"]) == ("still", "2026-01-02T03:04:05Z")
+    (changed,) = set_quota_reserved(False, of=[same], now=LATER)
+    assert (changed["status"], changed["lastTransitionTime"]) == ("False", "2026-01-02T03:05:05Z")
 
 
-def test_setting_what_is_there_changes_nothing() -> None:
-    assert reserved(of=reserved(), now=LATER) == reserved()
+def test_setting_equal_condition_changes_nothing() -> None:
+    assert set_quota_reserved(of=set_quota_reserved(), now=LATER) == set_quota_reserved()
 
 
-def test_others_keep_their_place_and_the_input_its_value() -> None:
-    before = [{"type": "A", "status": "True"}, *reserved(), {"type": "B", "status": "False"}]
-    kept = copy.deepcopy(before)
-    after = reserved("False", of=before, now=LATER)
-    assert [one["type"] for one in after] == ["A", "QuotaReserved", "B"]
-    assert before == kept
+def test_condition_update_keeps_order_and_does_not_modify_input() -> None:
+    before = [{"type": "A", "status": "True"}, *set_quota_reserved(), {"type": "B", "status": "False"}]
+    unmodified = copy.deepcopy(before)
+    after = set_quota_reserved("False", of=before, now=LATER)
+    assert [condition["type"] for condition in after] == ["A", "QuotaReserved", "B"]
+    assert before == unmodified
 
 
-def test_values_are_plain_text_so_that_any_encoder_takes_them() -> None:
-    assert all(type(value) is str for value in reserved()[0].values())
+def test_condition_values_are_plain_strings() -> None:
+    assert all(type(value) is str for value in set_quota_reserved()[0].values())
 
 
 @pytest.mark.parametrize("length", [MAX_MESSAGE, MAX_MESSAGE + 1, MAX_MESSAGE * 2])
-def test_messages_are_cut_to_what_the_api_server_takes(length: int) -> None:
-    message = reserved(message="x" * length)[0]["message"]
+def test_condition_message_is_truncated_to_api_limit(length: int) -> None:
+    message = set_quota_reserved(message="x" * length)[0]["message"]
     assert len(message) == MAX_MESSAGE
     assert message.endswith("x" if length == MAX_MESSAGE else " ...")
 
 
 @pytest.mark.parametrize(
-    ("of", "found", "holds", "fails"),
+    ("of", "exists", "is_true", "is_false"),
     [
         (None, False, False, False),
         ([], False, False, False),
@@ -79,14 +79,18 @@ def test_messages_are_cut_to_what_the_api_server_takes(length: int) -> None:
         ([{"type": "Admitted"}], True, False, False),
     ],
 )
-def test_looking_up(of: Any, found: bool, holds: bool, fails: bool) -> None:
-    assert (conditions.find_condition(of, ConditionType.ADMITTED) is not None) is found
-    assert conditions.is_true(of, ConditionType.ADMITTED) is holds
-    assert conditions.is_false(of, ConditionType.ADMITTED) is fails
+def test_condition_lookup_distinguishes_true_false_and_unknown(
+    of: Any, exists: bool, is_true: bool, is_false: bool
+) -> None:
+    assert (conditions.find_condition(of, ConditionType.ADMITTED) is not None) is exists
+    assert conditions.is_true(of, ConditionType.ADMITTED) is is_true
+    assert conditions.is_false(of, ConditionType.ADMITTED) is is_false
 
 
-def test_removing() -> None:
-    assert conditions.without_condition([*reserved(), {"type": "B"}], "QuotaReserved") == [{"type": "B"}]
+def test_condition_is_removed_by_type() -> None:
+    assert conditions.without_condition([*set_quota_reserved(), {"type": "B"}], "QuotaReserved") == [
+        {"type": "B"}
+    ]
     assert conditions.without_condition(None, "QuotaReserved") == []
 
 
@@ -102,7 +106,7 @@ def test_removing() -> None:
         ("2026-01-02T03:04:05Z", NOW - 999_999_999),
     ],
 )
-def test_times_are_read(text: str, ns: int) -> None:
+def test_timestamp_is_parsed_to_nanoseconds(text: str, ns: int) -> None:
     assert conditions.parse_time(text) == ns
 
 
@@ -117,28 +121,28 @@ def test_times_are_read(text: str, ns: int) -> None:
         "٢026-01-02T03:04:05Z",
     ],
 )
-def test_what_is_no_time_is_refused(text: str) -> None:
+def test_malformed_timestamp_is_rejected(text: str) -> None:
     with pytest.raises(ValueError, match=r"."):
         conditions.parse_time(text)
 
 
 @given(st.integers(0, 4_000_000_000))
-def test_whole_seconds_survive_writing_and_reading(seconds: int) -> None:
+def test_formatted_timestamp_parses_to_same_second(seconds: int) -> None:
     assert conditions.parse_time(conditions.format_time(seconds * SECOND)) == seconds * SECOND
 
 
-def test_reasons_of_deactivations_name_the_cause() -> None:
+def test_deactivation_reason_contains_cause() -> None:
     assert conditions.create_deactivation_reason("") == "Deactivated"
     assert conditions.create_deactivation_reason(Reason.ADMISSION_CHECK) == "DeactivatedDueToAdmissionCheck"
 
 
 @pytest.mark.parametrize(
-    ("reason", "counted"),
+    ("reason", "metric_reason"),
     [
         ("Preempted", "Preempted"),
         ("Deactivated", "Deactivated"),
         ("DeactivatedDueToRequeuingLimitExceeded", "Deactivated"),
     ],
 )
-def test_evictions_are_counted_by_reason_without_the_cause(reason: str, counted: str) -> None:
-    assert conditions.get_metric_reason(reason) == counted
+def test_eviction_metric_reason_omits_deactivation_cause(reason: str, metric_reason: str) -> None:
+    assert conditions.get_metric_reason(reason) == metric_reason

@@ -33,7 +33,7 @@ def load(**fields: Any) -> Configuration:
     )
 
 
-def refusal(**fields: Any) -> str:
+def rejection_message(**fields: Any) -> str:
     with pytest.raises(ConfigurationError) as caught:
         load(**fields)
     return str(caught.value)
@@ -45,18 +45,18 @@ def nested(path: str, value: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("path", "expected"), CASES["defaults"].items())
-def test_a_field_that_is_not_given_has_its_default(path: str, expected: Any) -> None:
+def test_omitted_configuration_field_has_default(path: str, expected: Any) -> None:
     value: Any = load_configuration("").model_dump(mode="json", by_alias=True)
     for name in path.split("."):
         value = value[name]
     assert value == expected
 
 
-def test_an_empty_file_is_the_defaults() -> None:
+def test_empty_configuration_file_yields_defaults() -> None:
     assert load() == load_configuration("") == load_configuration("# nothing\n---\n")
 
 
-def test_in_compatibility_mode_the_names_follow() -> None:
+def test_compatibility_mode_changes_default_names() -> None:
     configuration = load(apiGroup=COMPAT_GROUP)
     assert configuration.names.group == COMPAT_GROUP
     assert configuration.namespace == "kueue-system"
@@ -66,12 +66,14 @@ def test_in_compatibility_mode_the_names_follow() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "own", "expected"),
+    ("fields", "service_account_namespace", "expected"),
     [({}, "", "admitq-system"), ({}, "team", "team"), ({"namespace": "given"}, "team", "given")],
 )
-def test_the_namespace_is_given_or_that_of_the_service_account(fields: Any, own: str, expected: str) -> None:
+def test_namespace_comes_from_configuration_file_or_service_account(
+    fields: Any, service_account_namespace: str, expected: str
+) -> None:
     text = yaml.safe_dump({"apiVersion": names_for().config_api_version, "kind": "Configuration", **fields})
-    configuration = load_configuration(text, service_account_namespace=own)
+    configuration = load_configuration(text, service_account_namespace=service_account_namespace)
     assert configuration.namespace == expected
     assert configuration.leader_election.resource_namespace == expected
     requirement = configuration.managed_jobs_namespace_selector["matchExpressions"][0]
@@ -79,21 +81,21 @@ def test_the_namespace_is_given_or_that_of_the_service_account(fields: Any, own:
 
 
 @pytest.mark.parametrize("case", CASES["values"], ids=by_field)
-def test_what_is_possible_is_taken(case: dict[str, Any]) -> None:
+def test_valid_configuration_value_is_accepted(case: dict[str, Any]) -> None:
     assert load(**nested(case["field"], case["taken"])).kind == "Configuration"
 
 
 @pytest.mark.parametrize("case", CASES["values"], ids=by_field)
-def test_what_is_not_is_refused_with_path_and_remedy(case: dict[str, Any]) -> None:
-    assert case["says"] in refusal(**nested(case["field"], case["refused"]))
+def test_invalid_configuration_value_is_rejected_with_path_and_remedy(case: dict[str, Any]) -> None:
+    assert case["says"] in rejection_message(**nested(case["field"], case["refused"]))
 
 
-def shows(case: dict[str, Any]) -> str:
+def case_title(case: dict[str, Any]) -> str:
     return str(case["shows"])
 
 
-@pytest.mark.parametrize("case", [one for one in FILES if "reads" in one], ids=shows)
-def test_files_of_others_are_taken_as_they_stand(case: dict[str, Any]) -> None:
+@pytest.mark.parametrize("case", [case for case in FILES if "reads" in case], ids=case_title)
+def test_configuration_file_yields_expected_fields(case: dict[str, Any]) -> None:
     read = load_configuration(case["file"]).model_dump(mode="json", by_alias=True)
     for path, expected in case["reads"].items():
         value: Any = read
@@ -102,8 +104,8 @@ def test_files_of_others_are_taken_as_they_stand(case: dict[str, Any]) -> None:
         assert value == expected, path
 
 
-@pytest.mark.parametrize("case", [one for one in FILES if "refused" in one], ids=shows)
-def test_files_of_others_are_taken_strictly(case: dict[str, Any]) -> None:
+@pytest.mark.parametrize("case", [case for case in FILES if "refused" in case], ids=case_title)
+def test_invalid_configuration_file_is_rejected_with_all_problems(case: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError) as caught:
         load_configuration(case["file"])
     assert list(caught.value.problems) == case["refused"]
@@ -124,12 +126,12 @@ def test_files_of_others_are_taken_strictly(case: dict[str, Any]) -> None:
         ("!!python/object/apply:os.system [true]", "the file is not YAML"),
     ],
 )
-def test_a_file_of_the_wrong_form_is_refused(text: str, message: str) -> None:
+def test_malformed_configuration_file_is_rejected(text: str, message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
         load_configuration(text)
 
 
-def test_all_wrong_fields_are_reported_at_once() -> None:
+def test_invalid_fields_are_all_reported_together() -> None:
     with pytest.raises(ConfigurationError) as caught:
         load(webhook={"port": 0}, health={"nope": 1}, clientConnection={"burst": -1})
     assert [problem.split(":")[0] for problem in caught.value.problems] == [
@@ -139,7 +141,7 @@ def test_all_wrong_fields_are_reported_at_once() -> None:
     ]
 
 
-def test_ready_pods_have_half_an_hour_and_block_nothing_by_default() -> None:
+def test_pods_ready_timeout_is_30_minutes_without_blocking_by_default() -> None:
     wait = load().wait_for_pods_ready
     assert wait is not None
     assert (wait.timeout, wait.effective_recovery_timeout) == (timedelta(minutes=30), timedelta(minutes=30))
@@ -147,23 +149,26 @@ def test_ready_pods_have_half_an_hour_and_block_nothing_by_default() -> None:
 
 
 @pytest.mark.parametrize(("given", "minutes"), [({}, 5), ({"recoveryTimeout": "1m"}, 1)])
-def test_the_recovery_timeout_is_that_of_the_start_unless_given(given: Any, minutes: int) -> None:
+def test_recovery_timeout_defaults_to_start_timeout(given: Any, minutes: int) -> None:
     wait = load(waitForPodsReady={"timeout": "5m", **given}).wait_for_pods_ready
     assert wait is not None
     assert wait.effective_recovery_timeout == timedelta(minutes=minutes)
 
 
-def test_the_names_of_probes_may_have_their_slash() -> None:
+def test_leading_slash_of_probe_name_is_removed() -> None:
     assert load(health={"livenessEndpointName": "/livez"}).health.liveness_endpoint_name == "livez"
 
 
-def test_gates_come_from_the_file_or_the_flag_but_not_both() -> None:
+def test_feature_gates_come_from_file_or_flag_but_not_both() -> None:
     configured = load(featureGates={"PriorityBoost": True})
     assert configured.create_feature_gates()[Gate.PRIORITY_BOOST]
     assert load().create_feature_gates("PriorityBoost=true")[Gate.PRIORITY_BOOST]
     assert not load().create_feature_gates()[Gate.PRIORITY_BOOST]
     with pytest.raises(ConfigurationError, match="featureGates: also given as --feature-gates"):
         configured.create_feature_gates("PriorityBoost=true")
+
+
+def test_unknown_gate_in_flag_is_rejected() -> None:
     with pytest.raises(ConfigurationError, match="--feature-gates: Foo: unknown"):
         load().create_feature_gates("Foo=true")
 
@@ -178,19 +183,19 @@ def test_gates_come_from_the_file_or_the_flag_but_not_both() -> None:
         ("[::1]:80", ("::1", 80)),
     ],
 )
-def test_addresses(text: str, expected: Any) -> None:
+def test_bind_address_is_parsed(text: str, expected: Any) -> None:
     assert parse_address(text) == expected
 
 
-def test_what_is_written_out_reads_back() -> None:
+def test_dumped_configuration_loads_to_same_value() -> None:
     configuration = load(waitForPodsReady={"timeout": "1h30m"}, featureGates={"PriorityBoost": True})
     text = yaml.safe_dump(configuration.model_dump(mode="json", by_alias=True, exclude_none=True))
     assert load_configuration(text) == configuration
 
 
 def test_every_section_and_field_is_described() -> None:
-    everything = list(list_sections(Configuration))
-    assert len(everything) > 30
-    assert all(section.__doc__ for section in everything)
-    fields = [(section, field) for section in everything for field in section.model_fields]
+    sections = list(list_sections(Configuration))
+    assert len(sections) > 30
+    assert all(section.__doc__ for section in sections)
+    fields = [(section, field) for section in sections for field in section.model_fields]
     assert [(section, field) for section, field in fields if not read_field_docs(section).get(field)] == []

@@ -17,14 +17,14 @@ from admitq_api.durations import format_duration, parse_duration
         ("1h1m1s1ms", 3661.001), ("3s2h", 7203),
     ],
 )  # fmt: skip
-def test_reading(text: str, seconds: float) -> None:
+def test_duration_text_is_parsed_to_timedelta(text: str, seconds: float) -> None:
     assert parse_duration(text) == timedelta(seconds=seconds)
 
 
 @pytest.mark.parametrize(
     "text", ["", "5", "5 m", "m", "1d", "1h30", "5M", "1e3s", "\uff15m", "--5m", ".s", "300000000h"]
 )
-def test_what_is_no_duration_is_refused(text: str) -> None:
+def test_parse_duration_rejects_malformed_text(text: str) -> None:
     with pytest.raises(ValueError, match="duration"):
         parse_duration(text)
 
@@ -41,10 +41,10 @@ def test_what_is_no_duration_is_refused(text: str) -> None:
         (1.25, "1.25s"),
     ],
 )
-def test_writing(seconds: float, text: str) -> None:
+def test_duration_is_formatted_as_in_go(seconds: float, text: str) -> None:
     assert format_duration(timedelta(seconds=seconds)) == text
 
 
 @given(st.timedeltas(timedelta(days=-3650), timedelta(days=3650)))
-def test_what_is_written_reads_back(duration: timedelta) -> None:
+def test_formatted_duration_parses_to_same_value(duration: timedelta) -> None:
     assert parse_duration(format_duration(duration)) == duration

@@ -19,7 +19,7 @@ from admitq_api.feature_gates import (
 )
 
 
-def test_defaults() -> None:
+def test_only_gates_off_by_default_are_disabled_without_configuration() -> None:
     gates = FeatureGates()
     assert {gate for gate in Gate if not gates[gate]} == OFF_BY_DEFAULT
 
@@ -33,7 +33,7 @@ def test_defaults() -> None:
         ("PriorityBoost=true,PriorityBoost=false", {"PriorityBoost": False}),
     ],
 )
-def test_the_flag(text: str, expected: Any) -> None:
+def test_gate_flag_overrides_defaults(text: str, expected: Any) -> None:
     gates = FeatureGates.parse(text).as_dict()
     assert gates == FeatureGates().as_dict() | expected
 
@@ -56,20 +56,20 @@ def test_the_flag(text: str, expected: Any) -> None:
         ),
     ],
 )
-def test_a_wrong_flag_is_refused_with_the_remedy(text: str, message: str) -> None:
+def test_malformed_gate_flag_is_rejected_with_remedy(text: str, message: str) -> None:
     with pytest.raises(FeatureGateError, match=message):
         FeatureGates.parse(text)
 
 
 @pytest.mark.parametrize(
-    ("gate", "need"), sorted((gate, need) for gate in REQUIRES for need in REQUIRES[gate])
+    ("gate", "required"), sorted((gate, required) for gate in REQUIRES for required in REQUIRES[gate])
 )
-def test_no_gate_is_on_without_each_that_it_needs(gate: Gate, need: Gate) -> None:
-    with pytest.raises(FeatureGateError, match=rf"{gate}: needs .*{need}.*; switch that on, too"):
-        FeatureGates.parse(f"{gate}=true,{need}=false")
+def test_gate_cannot_be_enabled_without_required_gate(gate: Gate, required: Gate) -> None:
+    with pytest.raises(FeatureGateError, match=rf"{gate}: needs .*{required}.*; switch that on, too"):
+        FeatureGates.parse(f"{gate}=true,{required}=false")
 
 
-def test_what_a_gate_needs_takes_it_along_when_switched_off() -> None:
+def test_disabling_required_gate_disables_dependent_gates() -> None:
     gates = FeatureGates.from_mapping({"TopologyAwareScheduling": False})
     assert not gates[Gate.TAS_FAILED_NODE_REPLACEMENT]
     assert not gates[Gate.TAS_FAILED_NODE_REPLACEMENT_FAIL_FAST]
@@ -77,25 +77,25 @@ def test_what_a_gate_needs_takes_it_along_when_switched_off() -> None:
 
 
 @pytest.mark.parametrize("gate", sorted(REQUIRES))
-def test_every_gate_can_be_switched_on_with_its_needs(gate: Gate) -> None:
-    assert FeatureGates({gate: True})[gate] or any(need in OFF_BY_DEFAULT for need in REQUIRES[gate])
+def test_gate_with_required_gates_can_be_enabled(gate: Gate) -> None:
+    assert FeatureGates({gate: True})[gate] or any(required in OFF_BY_DEFAULT for required in REQUIRES[gate])
 
 
 @pytest.mark.parametrize("gate", sorted(LOCKED))
-def test_a_permanent_gate_may_be_named_as_it_is(gate: Gate) -> None:
+def test_locked_gate_can_be_set_to_its_fixed_value(gate: Gate) -> None:
     assert FeatureGates({gate: True})[gate]
 
 
-def test_gates_are_frozen() -> None:
+def test_feature_gates_are_immutable() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
-        setattr(FeatureGates(), "switched", {})  # noqa: B010 the type checker refuses the plain assignment
+        setattr(FeatureGates(), "switched", {})  # noqa: B010 the type checker rejects the plain assignment
 
 
-def test_the_reference_says_of_each_gate_whether_anything_looks_at_it() -> None:
+def test_gates_in_effect_are_those_that_the_code_reads() -> None:
     packages = (admitq, admitq_webhooks)
     sources = [path for package in packages for path in Path(str(package.__file__)).parent.rglob("*.py")]
-    named = {name for path in sources for name in re.findall(r"Gate\.([A-Z_]+)", path.read_text())}
-    assert {gate.name for gate in IN_EFFECT} == named
+    read_gates = {name for path in sources for name in re.findall(r"Gate\.([A-Z_]+)", path.read_text())}
+    assert {gate.name for gate in IN_EFFECT} == read_gates
 
 
 def test_switched_gate_without_full_effect_is_reported() -> None:
@@ -116,5 +116,5 @@ def test_switched_gate_without_full_effect_is_reported() -> None:
     assert not FeatureGates().list_notes()
 
 
-def test_what_is_done_whatever_a_gate_says_looks_at_no_gate() -> None:
+def test_gates_without_alternative_are_neither_in_effect_nor_locked() -> None:
     assert not WITHOUT_ALTERNATIVE & (IN_EFFECT | LOCKED)

@@ -1,4 +1,4 @@
-"""Every feature gate that something looks at has a test that shows it on, and one that shows it off."""
+"""Every feature gate in effect has a test with the gate enabled and a test with the gate disabled."""
 
 import re
 from pathlib import Path
@@ -12,14 +12,14 @@ TESTS: Final = Path(__file__).parents[2]
 
 
 class Shown(NamedTuple):
-    """Where a gate is shown: files below tests, and there the name of a test or the title of a scenario."""
+    """Tests of a gate. Each value is a path below tests/, and the name of a test or title of a scenario."""
 
     on: str
     off: str
 
 
 def _both(place: str) -> Shown:
-    """One test, for both positions."""
+    """Return one test that covers the enabled and the disabled gate."""
     return Shown(place, place)
 
 
@@ -191,12 +191,12 @@ SHOWN: Final = {
 }
 
 
-def test_every_gate_in_effect_is_shown() -> None:
+def test_every_gate_in_effect_has_tests() -> None:
     assert SHOWN.keys() == IN_EFFECT
 
 
 @pytest.mark.parametrize("gate", sorted(SHOWN))
-def test_the_tests_of_a_gate_exist(gate: Gate) -> None:
+def test_listed_tests_of_gate_exist(gate: Gate) -> None:
     for place in SHOWN[gate]:
         file, name = place.split(": ", 1)
         lines = (TESTS / file).read_text().splitlines()

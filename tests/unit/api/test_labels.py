@@ -10,7 +10,7 @@ import admitq_webhooks
 from admitq_api import labels
 from admitq_api.labels import COMPAT_GROUP, DEFAULT_GROUP, GROUPS, Names, names_for
 
-NAMES_ARE_FOR = {
+NAMES_BY_GROUP = {
     "queue_name": ("admitq.dev/queue-name", "kueue.x-k8s.io/queue-name"),
     "finalizer": ("admitq.dev/resource-in-use", "kueue.x-k8s.io/resource-in-use"),
     "admission_gate": ("admitq.dev/admission", "kueue.x-k8s.io/admission"),
@@ -27,8 +27,8 @@ NAMES_ARE_FOR = {
 }
 
 
-@pytest.mark.parametrize(("attribute", "expected"), NAMES_ARE_FOR.items())
-def test_a_name_follows_the_group(attribute: str, expected: Any) -> None:
+@pytest.mark.parametrize(("attribute", "expected"), NAMES_BY_GROUP.items())
+def test_name_depends_on_api_group(attribute: str, expected: Any) -> None:
     assert tuple(attrgetter(attribute)(names_for(group)) for group in GROUPS) == expected
 
 
@@ -40,32 +40,32 @@ def test_a_name_follows_the_group(attribute: str, expected: Any) -> None:
         ("", "v1", "Pod", "/mutate--v1-pod"),
     ],
 )
-def test_webhook_paths(group: str, version: str, kind: str, path: str) -> None:
+def test_webhook_path_contains_group_version_and_kind(group: str, version: str, kind: str, path: str) -> None:
     assert names_for().webhook_path("mutate", group, version, kind) == path
 
 
-def test_field_managers_separate_concerns() -> None:
+def test_field_manager_contains_product_and_concern() -> None:
     assert names_for().field_manager("admission") == "admitq-admission"
     assert names_for(COMPAT_GROUP).field_manager("admission") == "kueue-admission"
 
 
-def test_an_unknown_group_is_refused_with_those_that_are_known() -> None:
+def test_unknown_group_is_rejected_with_known_groups() -> None:
     with pytest.raises(ValueError, match=r"'example\.com': use admitq\.dev or kueue\.x-k8s\.io"):
         names_for("example.com")
 
 
-def test_names_of_one_group_are_the_same_value() -> None:
+def test_names_without_group_equal_names_of_default_group() -> None:
     assert names_for() == Names(DEFAULT_GROUP)
 
 
 @pytest.mark.parametrize("kind", sorted({row.kind for row in names_for().list_rows()}))
-def test_no_two_rows_of_a_kind_are_the_same_name(kind: str) -> None:
+def test_keys_of_one_kind_are_unique(kind: str) -> None:
     keys = [row.key for row in names_for().list_rows() if row.kind == kind]
     assert len(keys) == len(set(keys))
 
 
-def test_no_other_module_knows_a_group() -> None:
+def test_only_labels_module_contains_api_groups() -> None:
     packages = (admitq, admitq_api, admitq_webhooks)
     modules = [path for package in packages for path in Path(str(package.__file__)).parent.rglob("*.py")]
-    knowing = [path for path in modules if any(group in path.read_text() for group in GROUPS)]
-    assert knowing == [Path(labels.__file__)]
+    modules_with_group = [path for path in modules if any(group in path.read_text() for group in GROUPS)]
+    assert modules_with_group == [Path(labels.__file__)]

@@ -1,4 +1,4 @@
-"""How the schema of pod templates follows from what the API server publishes."""
+"""The schema of pod templates is generated from the OpenAPI document of the API server."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ def reference(name: str) -> dict[str, Any]:
     return {"description": "…", "default": {}, "allOf": [{"$ref": f"#/components/schemas/{name}"}]}
 
 
-def generated(pod_spec: dict[str, Any], **types: dict[str, Any]) -> dict[str, Any]:
+def generate_template_schema(pod_spec: dict[str, Any], **types: dict[str, Any]) -> dict[str, Any]:
     text: dict[str, Any] = {"type": "string"}
     document = {
         "components": {
@@ -39,20 +39,22 @@ def generated(pod_spec: dict[str, Any], **types: dict[str, Any]) -> dict[str, An
     return pod_template_schema(document)
 
 
-def spec(pod_spec: dict[str, Any], **types: dict[str, Any]) -> dict[str, Any]:
-    return generated(pod_spec, **types)["properties"]["spec"]["properties"]
+def generate_spec_properties(pod_spec: dict[str, Any], **types: dict[str, Any]) -> dict[str, Any]:
+    return generate_template_schema(pod_spec, **types)["properties"]["spec"]["properties"]
 
 
-def test_of_the_metadata_labels_and_annotations_are_left() -> None:
+def test_pod_template_metadata_schema_keeps_only_labels_and_annotations() -> None:
     texts = {"type": "object", "additionalProperties": {"type": "string"}}
-    assert generated({})["properties"]["metadata"] == {
+    assert generate_template_schema({})["properties"]["metadata"] == {
         "type": "object",
         "properties": {"labels": texts, "annotations": texts},
     }
 
 
-def test_references_are_replaced_by_what_they_refer_to_and_keep_unknown_fields() -> None:
-    assert spec({"a": reference("A")}, A={"type": "object", "properties": {"b": {"type": "string"}}}) == {
+def test_schema_reference_is_replaced_by_object_that_preserves_unknown_fields() -> None:
+    assert generate_spec_properties(
+        {"a": reference("A")}, A={"type": "object", "properties": {"b": {"type": "string"}}}
+    ) == {
         "a": {
             "type": "object",
             "properties": {"b": {"type": "string"}},
@@ -61,14 +63,14 @@ def test_references_are_replaced_by_what_they_refer_to_and_keep_unknown_fields()
     }
 
 
-def test_quantities_are_numbers_or_texts() -> None:
-    assert spec({"limits": {"type": "object", "additionalProperties": reference(QUANTITY)}}) == {
-        "limits": {"type": "object", "additionalProperties": {"x-kubernetes-int-or-string": True}}
-    }
+def test_quantity_schema_becomes_int_or_string() -> None:
+    assert generate_spec_properties(
+        {"limits": {"type": "object", "additionalProperties": reference(QUANTITY)}}
+    ) == {"limits": {"type": "object", "additionalProperties": {"x-kubernetes-int-or-string": True}}}
 
 
-def test_what_a_definition_may_not_have_is_dropped() -> None:
-    odd = {
+def test_schema_keywords_forbidden_in_crds_are_dropped() -> None:
+    field_schema = {
         "type": "string",
         "description": "…",
         "default": "",
@@ -77,11 +79,11 @@ def test_what_a_definition_may_not_have_is_dropped() -> None:
         "x-kubernetes-patch-merge-key": "name",
         "x-kubernetes-unions": [],
     }
-    assert spec({"a": odd}) == {"a": {"type": "string", "enum": ["A"]}}
+    assert generate_spec_properties({"a": field_schema}) == {"a": {"type": "string", "enum": ["A"]}}
 
 
-def test_a_field_may_be_called_as_a_keyword() -> None:
-    assert spec(
+def test_field_named_like_schema_keyword_is_kept() -> None:
+    assert generate_spec_properties(
         {"default": {"type": "string"}, "items": {"type": "string"}, "properties": {"type": "string"}}
     ) == {
         "default": {"type": "string"},
@@ -90,7 +92,7 @@ def test_a_field_may_be_called_as_a_keyword() -> None:
     }
 
 
-def test_list_keys_keep_their_default_unless_required() -> None:
+def test_default_is_kept_only_for_optional_list_keys() -> None:
     port = {
         "type": "object",
         "required": ["port"],
@@ -106,7 +108,7 @@ def test_list_keys_keep_their_default_unless_required() -> None:
         "x-kubernetes-list-type": "map",
         "x-kubernetes-list-map-keys": ["port", "protocol"],
     }
-    assert spec({"ports": ports}, Port=port)["ports"]["items"]["properties"] == {
+    assert generate_spec_properties({"ports": ports}, Port=port)["ports"]["items"]["properties"] == {
         "port": {"type": "integer"},
         "protocol": {"type": "string", "default": "TCP"},
         "name": {"type": "string"},

@@ -22,24 +22,24 @@ CASES: dict[str, Any] = yaml.safe_load(
 
 
 @pytest.mark.parametrize(("text", "value"), CASES["values"].items())
-def test_a_quantity_has_its_exact_value(text: str, value: Any) -> None:
+def test_quantity_is_parsed_to_exact_value(text: str, value: Any) -> None:
     assert parse_quantity(text) == Fraction(value)
 
 
 @pytest.mark.parametrize("text", [*CASES["refused"], "1" * 5000])
-def test_what_is_no_quantity_is_refused(text: str) -> None:
+def test_malformed_quantity_is_rejected(text: str) -> None:
     with pytest.raises(QuantityError):
         parse_quantity(text)
 
 
 @pytest.mark.parametrize("value", [True, None, [], {}, float("nan"), float("inf")])
-def test_what_is_neither_text_nor_number_is_refused(value: Any) -> None:
+def test_quantity_that_is_not_text_or_finite_number_is_rejected(value: Any) -> None:
     with pytest.raises(QuantityError):
         parse_quantity(value)
 
 
 @pytest.mark.parametrize(("number", "value"), [(3, 3), (0.5, Fraction(1, 2)), (1e22, 10**22), (-2, -2)])
-def test_a_json_number_is_a_quantity(number: int, value: Any) -> None:
+def test_json_number_is_parsed_as_quantity(number: int, value: Any) -> None:
     assert parse_quantity(number) == value
 
 
@@ -63,7 +63,7 @@ def test_a_json_number_is_a_quantity(number: int, value: Any) -> None:
         ("pods", "-9223372036854775807", -INT64_MAX),
     ],
 )
-def test_amounts_are_milli_cpu_or_whole_units_rounded_up(resource: str, text: str, expected: Any) -> None:
+def test_amount_is_milli_cpu_or_whole_units_rounded_up(resource: str, text: str, expected: Any) -> None:
     assert parse_amount(resource, text) == expected
 
 
@@ -97,16 +97,16 @@ def test_c16_binary_quantity_is_limited_as_by_kubernetes(text: str) -> None:
     assert parse_quantity(f"-{text}") == -INT64_MAX
 
 
-def test_c16_exponent_beyond_any_amount_has_a_value() -> None:
+def test_c16_huge_exponent_is_parsed_to_printable_value() -> None:
     assert parse_quantity("1e1000000") > 10**1000
-    assert len(str(parse_quantity("9" * 2000 + "e1000000"))) < 4300, "Python prints no longer integers"
+    assert len(str(parse_quantity("9" * 2000 + "e1000000"))) < 4300, "Python refuses to print longer integers"
 
 
 @pytest.mark.parametrize(
     ("resource", "text"),
     [("cpu", "9223372036854775807m"), ("memory", "9223372036854775807"), ("pods", "9223372036854775807")],
 )
-def test_c16_largest_amount_is_written_to_objects_as_a_quantity(resource: str, text: str) -> None:
+def test_c16_largest_amount_is_formatted_as_valid_quantity(resource: str, text: str) -> None:
     assert format_quantity(resource, INT64_MAX) == text
     assert parse_amount(resource, text) == INT64_MAX
 
@@ -142,7 +142,7 @@ def test_c16_largest_amount_is_written_to_objects_as_a_quantity(resource: str, t
         ("memory", INT64_MAX, "<unlimited>"),
     ],
 )
-def test_amounts_print_as_kubernetes_prints_them(resource: str, number: int, text: str) -> None:
+def test_amount_is_formatted_as_by_kubernetes(resource: str, number: int, text: str) -> None:
     assert format_amount(resource, number) == text
 
 
@@ -150,5 +150,5 @@ def test_amounts_print_as_kubernetes_prints_them(resource: str, number: int, tex
     st.sampled_from(["cpu", "memory", "hugepages-1Gi", "pods", "example.com/widget"]),
     st.integers(-INT64_MAX, INT64_MAX - 1),
 )
-def test_a_printed_amount_reads_back_as_itself(resource: str, number: int) -> None:
+def test_formatted_amount_parses_to_same_value(resource: str, number: int) -> None:
     assert parse_amount(resource, format_amount(resource, number)) == number

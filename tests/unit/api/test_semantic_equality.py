@@ -1,4 +1,4 @@
-"""Immutable parts of Workloads are compared by meaning, not by how they are written."""
+"""Webhooks compare immutable parts of Workloads by meaning: 1 and 1000m are equal."""
 
 import copy
 from collections.abc import Callable
@@ -13,11 +13,11 @@ from admitq_api.semantic_equality import are_equivalent
 from admitq_webhooks.validate.workload import validate_update
 from tests.unit.webhooks.support import NAMES
 
-MEANINGLESS = (None, {}, [])
+EMPTY_VALUES = (None, {}, [])
 
 
-@pytest.mark.parametrize("empty", MEANINGLESS, ids=["null", "map", "list"])
-def test_a6_absent_means_the_same_as_empty(empty: Any) -> None:
+@pytest.mark.parametrize("empty", EMPTY_VALUES, ids=["null", "map", "list"])
+def test_a6_absent_field_equals_empty_value(empty: Any) -> None:
     assert are_equivalent({"name": "main", "flavors": empty}, {"name": "main"})
     assert are_equivalent([{"template": {"metadata": {"labels": empty}}}], [{}])
 
@@ -40,7 +40,7 @@ def test_a6_absent_means_the_same_as_empty(empty: Any) -> None:
         pytest.param([{"name": "a"}, {"name": "b"}], [{"name": "b"}, {"name": "a"}], id="order"),
     ],
 )
-def test_a6_real_differences_are_kept(one: Any, other: Any) -> None:
+def test_a6_real_difference_is_not_equivalent(one: Any, other: Any) -> None:
     assert not are_equivalent(one, other)
 
 
@@ -51,7 +51,7 @@ def test_a6_quantities_are_compared_by_value(path: str, one: Any, other: Any) ->
     assert not are_equivalent({path: {"cpu": one}}, {path: {"cpu": "7"}})
 
 
-def test_a6_single_quantities_are_compared_by_value() -> None:
+def test_a6_single_quantity_fields_are_compared_by_value() -> None:
     assert are_equivalent({"emptyDir": {"sizeLimit": "1Gi"}}, {"emptyDir": {"sizeLimit": "1024Mi"}})
     assert are_equivalent({"resourceFieldRef": {"divisor": "1"}}, {"resourceFieldRef": {"divisor": "1000m"}})
 
@@ -65,27 +65,27 @@ def test_a6_single_quantities_are_compared_by_value() -> None:
     ],
     ids=["variable", "key of a toleration", "value of a toleration"],
 )
-def test_a6_empty_text_that_typed_clients_drop_means_the_same_as_absent(one: Any, other: Any) -> None:
+def test_a6_empty_string_that_typed_clients_drop_equals_absent_field(one: Any, other: Any) -> None:
     assert are_equivalent(one, other)
 
 
-def test_a6_text_that_is_no_quantity_is_compared_as_it_is() -> None:
+def test_a6_malformed_quantity_is_compared_as_text() -> None:
     assert are_equivalent({"requests": {"cpu": "much"}}, {"requests": {"cpu": "much"}})
     assert not are_equivalent({"requests": {"cpu": "much"}}, {"requests": {"cpu": "more"}})
 
 
-def test_a6_absent_field_means_its_default() -> None:
+def test_a6_absent_field_equals_its_default() -> None:
     defaults = {"name": "main", "count": 1}
     assert are_equivalent([{"name": "main", "count": 1}], [{}], defaults)
     assert are_equivalent([{"name": None, "count": 1}], [{"name": "main"}], defaults)
     assert not are_equivalent([{"count": 2}], [{}], defaults)
 
 
-# --- the rules of Workloads -------------------------------------------------------------------------
+# --- validation of Workload updates -----------------------------------------------------------------
 
 
-def stored() -> dict[str, Any]:
-    """A Workload with all three immutable parts, with empty values and quantities in each."""
+def stored_workload() -> dict[str, Any]:
+    """Return a Workload with all three immutable parts; each has empty values and quantities."""
     resources = {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "1500m"}}
     pod_spec = {
         "containers": [{"name": "c", "env": [], "resources": resources}],
@@ -115,17 +115,19 @@ def stored() -> dict[str, Any]:
 Change = Callable[[dict[str, Any]], None]
 
 
-def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """The paths of all values below a value."""
+def list_paths(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """Return the paths of all values below a value."""
     items: list[tuple[Any, Any]] = []
     if isinstance(value, dict):
         items = list(value.items())
     elif isinstance(value, list):
         items = list(enumerate(value))
-    return [place for key, item in items for place in ((*path, key), *places(item, (*path, key)))]
+    return [
+        nested_path for key, item in items for nested_path in ((*path, key), *list_paths(item, (*path, key)))
+    ]
 
 
-def at(value: Any, path: tuple[Any, ...]) -> Any:
+def get_value(value: Any, path: tuple[Any, ...]) -> Any:
     for key in path:
         value = value[key]
     return value
@@ -136,91 +138,104 @@ IMMUTABLE = {
     "status.admission": ("status", "admission"),
     "status.admissionChecks[0].podSetUpdates": ("status", "admissionChecks", 0, "podSetUpdates"),
 }
-BELOW = {field: places(at(stored(), path), path) for field, path in IMMUTABLE.items()}
-EMPTY = [path for paths in BELOW.values() for path in paths if at(stored(), path) in ({}, [])]
-QUANTITIES = {
-    path: at(stored(), path)
-    for paths in BELOW.values()
+PATHS_BY_FIELD = {
+    field: list_paths(get_value(stored_workload(), path), path) for field, path in IMMUTABLE.items()
+}
+EMPTY_PATHS = [
+    path
+    for paths in PATHS_BY_FIELD.values()
+    for path in paths
+    if get_value(stored_workload(), path) in ({}, [])
+]
+QUANTITIES_BY_PATH = {
+    path: get_value(stored_workload(), path)
+    for paths in PATHS_BY_FIELD.values()
     for path in paths
     if len(path) > 1 and path[-2] in {"requests", "limits", "overhead", "resourceUsage"}
 }
-OTHER_FORMS = {
+EQUAL_QUANTITIES = {
     "1": ("1", "1000m", 1, "1.0"),
     "1Gi": ("1Gi", "1024Mi", "1073741824", 1073741824),
     "1500m": ("1500m", "1.5"),
     "100m": ("100m", "0.1"),
 }
-MAPS = [
+MAP_PATHS = [
     path
-    for paths in BELOW.values()
+    for paths in PATHS_BY_FIELD.values()
     for path in paths
-    if isinstance(at(stored(), path), dict) and path not in EMPTY
+    if isinstance(get_value(stored_workload(), path), dict) and path not in EMPTY_PATHS
 ]
 
 
-def refused(new: dict[str, Any]) -> list[str]:
-    gates = FeatureGates({Gate.ELASTIC_JOBS: False})  # with it pods of a reservation may become fewer
-    errors = validate_update(stored(), new, NAMES, gates)
+def list_immutability_errors(new: dict[str, Any]) -> list[str]:
+    gates = FeatureGates({Gate.ELASTIC_JOBS: False})  # the gate allows updates that reduce pod counts
+    errors = validate_update(stored_workload(), new, NAMES, gates)
     return [str(error) for error in errors if "immutable" in str(error)]
 
 
 @given(st.data())
-def test_a6_dropped_empties_and_rewritten_quantities_are_never_refused(data: st.DataObject) -> None:
-    new = stored()
-    for path in data.draw(st.sets(st.sampled_from(EMPTY))):
-        holder = at(new, path[:-1])
-        del holder[path[-1]]
+def test_a6_update_with_dropped_empty_values_and_rewritten_quantities_is_accepted(
+    data: st.DataObject,
+) -> None:
+    new = stored_workload()
+    for path in data.draw(st.sets(st.sampled_from(EMPTY_PATHS))):
+        parent = get_value(new, path[:-1])
+        del parent[path[-1]]
         if data.draw(st.booleans()):
-            holder[path[-1]] = None
-    for path in data.draw(st.sets(st.sampled_from(sorted(QUANTITIES, key=str)))):
-        at(new, path[:-1])[path[-1]] = data.draw(st.sampled_from(OTHER_FORMS[QUANTITIES[path]]))
-    for path in data.draw(st.sets(st.sampled_from(MAPS))):
-        at(new, path)["added"] = data.draw(st.sampled_from(copy.deepcopy(MEANINGLESS)))
-    assert refused(new) == []
+            parent[path[-1]] = None
+    for path in data.draw(st.sets(st.sampled_from(sorted(QUANTITIES_BY_PATH, key=str)))):
+        get_value(new, path[:-1])[path[-1]] = data.draw(
+            st.sampled_from(EQUAL_QUANTITIES[QUANTITIES_BY_PATH[path]])
+        )
+    for path in data.draw(st.sets(st.sampled_from(MAP_PATHS))):
+        get_value(new, path)["added"] = data.draw(st.sampled_from(copy.deepcopy(EMPTY_VALUES)))
+    assert list_immutability_errors(new) == []
 
 
-LEAVES = [
+LEAF_PATHS = [
     (field, path)
-    for field, paths in BELOW.items()
+    for field, paths in PATHS_BY_FIELD.items()
     for path in paths
-    if not isinstance(at(stored(), path), dict | list)
+    if not isinstance(get_value(stored_workload(), path), dict | list)
 ]
 
 
-@given(st.sampled_from(LEAVES), st.sampled_from(["another", "7", 7]))
-def test_a6_changed_value_is_always_refused(leaf: tuple[str, tuple[Any, ...]], value: object) -> None:
+@given(st.sampled_from(LEAF_PATHS), st.sampled_from(["another", "7", 7]))
+def test_a6_update_that_changes_immutable_value_is_rejected(
+    leaf: tuple[str, tuple[Any, ...]], value: object
+) -> None:
     field, path = leaf
-    new = stored()
-    at(new, path[:-1])[path[-1]] = value
-    assert any(field in error for error in refused(new))
+    new = stored_workload()
+    get_value(new, path[:-1])[path[-1]] = value
+    assert any(field in error for error in list_immutability_errors(new))
 
 
-@given(st.sampled_from(LEAVES))
-def test_a6_removed_value_is_always_refused_unless_it_is_the_default(
+@given(st.sampled_from(LEAF_PATHS))
+def test_a6_update_that_removes_immutable_value_is_rejected_unless_default(
     leaf: tuple[str, tuple[Any, ...]],
 ) -> None:
     field, path = leaf
-    new = stored()
-    del at(new, path[:-1])[path[-1]]
+    new = stored_workload()
+    del get_value(new, path[:-1])[path[-1]]
     is_default = path in {
         ("spec", "podSets", 0, "name"),
         ("spec", "podSets", 0, "count"),
         ("status", "admission", "podSetAssignments", 0, "name"),
     }
-    assert any(field in error for error in refused(new)) is not is_default
+    assert any(field in error for error in list_immutability_errors(new)) is not is_default
 
 
-def test_a2_reservation_replaces_a_leftover_admission_of_another_program() -> None:
-    old, new = stored(), stored()
+def test_a2_reservation_may_replace_leftover_admission_of_another_program() -> None:
+    old, new = stored_workload(), stored_workload()
     old["status"]["conditions"] = [{"type": "QuotaReserved", "status": "False"}]
     new["status"]["admission"]["clusterQueue"] = "other"
     assert validate_update(old, new, NAMES, FeatureGates()) == []
 
 
-def test_a2_admission_without_reservation_before_and_after_is_immutable() -> None:
-    old, new = stored(), stored()
-    for one in (old, new):
-        one["status"]["conditions"] = [{"type": "QuotaReserved", "status": "False"}]
+def test_a2_admission_is_immutable_while_quota_stays_unreserved() -> None:
+    old, new = stored_workload(), stored_workload()
+    for workload in (old, new):
+        workload["status"]["conditions"] = [{"type": "QuotaReserved", "status": "False"}]
     new["status"]["admission"]["clusterQueue"] = "other"
     errors = [str(error) for error in validate_update(old, new, NAMES, FeatureGates())]
     assert any("status.admission" in error for error in errors)

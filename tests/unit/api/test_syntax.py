@@ -10,13 +10,13 @@ from admitq_api.selectors import (
     validate_selector,
 )
 
-FINE = {
+WELL_FORMED = {
     check_dns_label: ["a", "a-b", "0", "x" * 63],
     check_dns_subdomain: ["a", "a.b-c.d", "x" * 253, "1.2"],
     check_qualified_name: ["a", "A_b.c-d", "example.com/name", "x" * 63, "a.b/" + "x" * 63],
     check_label_value: ["", "a", "A_b.c-d", "x" * 63],
 }
-WRONG = {
+MALFORMED = {
     check_dns_label: ["", "-a", "a-", "A", "a.b", "a_b", "x" * 64, "a\n", "ä"],
     check_dns_subdomain: ["", ".a", "a.", "a..b", "A", "a/b", "x" * 254, "a\n"],
     check_qualified_name: ["", "/a", "a/", "a/b/c", "-a", "a b", "x" * 64, "A.b/c", "a\n"],
@@ -25,20 +25,20 @@ WRONG = {
 
 
 @pytest.mark.parametrize(
-    ("check", "text"), [(check, text) for check, texts in FINE.items() for text in texts]
+    ("check", "text"), [(check, text) for check, texts in WELL_FORMED.items() for text in texts]
 )
-def test_well_formed(check: Any, text: str) -> None:
+def test_well_formed_name_is_accepted(check: Any, text: str) -> None:
     assert check(text) is None
 
 
 @pytest.mark.parametrize(
-    ("check", "text"), [(check, text) for check, texts in WRONG.items() for text in texts]
+    ("check", "text"), [(check, text) for check, texts in MALFORMED.items() for text in texts]
 )
-def test_malformed_with_a_remedy(check: Any, text: str) -> None:
+def test_malformed_name_is_rejected_with_remedy(check: Any, text: str) -> None:
     assert "must" in check(text)
 
 
-def one(requirement: Any) -> Any:
+def with_expression(requirement: Any) -> Any:
     return {"matchExpressions": [requirement]}
 
 
@@ -54,25 +54,34 @@ SELECTORS = [
     ({"matchLabels": {"a": 1}}, ["s.matchLabels[a]: Invalid value: 1"]),
     ({"matchLabels": {"a": "b c"}}, ['s.matchLabels[a]: Invalid value: "b c"']),
     ({"matchExpressions": {}}, ["s.matchExpressions: Invalid value"]),
-    (one(3), ["s.matchExpressions[0]: Invalid value: 3"]),
-    (one({"operator": "Exists"}), ["s.matchExpressions[0].key: Required value"]),
-    (one({"key": "a", "operator": "in"}), ['s.matchExpressions[0].operator: Unsupported value: "in"']),
-    (one({"key": "a", "operator": "In"}), ["s.matchExpressions[0].values: Required value"]),
-    (one({"key": "a", "operator": "Exists", "values": ["b"]}), ["s.matchExpressions[0].values: Forbidden"]),
+    (with_expression(3), ["s.matchExpressions[0]: Invalid value: 3"]),
+    (with_expression({"operator": "Exists"}), ["s.matchExpressions[0].key: Required value"]),
     (
-        one({"key": "a", "operator": "In", "values": ["-"]}),
+        with_expression({"key": "a", "operator": "in"}),
+        ['s.matchExpressions[0].operator: Unsupported value: "in"'],
+    ),
+    (with_expression({"key": "a", "operator": "In"}), ["s.matchExpressions[0].values: Required value"]),
+    (
+        with_expression({"key": "a", "operator": "Exists", "values": ["b"]}),
+        ["s.matchExpressions[0].values: Forbidden"],
+    ),
+    (
+        with_expression({"key": "a", "operator": "In", "values": ["-"]}),
         ['s.matchExpressions[0].values[0]: Invalid value: "-"'],
     ),
-    (one({"key": "a", "operator": "In", "values": "b"}), ["s.matchExpressions[0].values: Invalid value"]),
+    (
+        with_expression({"key": "a", "operator": "In", "values": "b"}),
+        ["s.matchExpressions[0].values: Invalid value"],
+    ),
     (
         {"matchLabels": {"a": 1}, "matchExpressions": [{"operator": "x"}]},
         ["s.matchLabels[a]", "s.matchExpressions[0].key", "s.matchExpressions[0].operator"],
     ),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("selector", "expected"), SELECTORS)
-def test_every_problem_of_a_selector_is_reported_with_its_path(selector: Any, expected: Any) -> None:
+def test_selector_problems_are_all_reported_with_path(selector: Any, expected: Any) -> None:
     problems = [str(problem) for problem in validate_selector(selector, "s")]
     assert len(problems) == len(expected)
     assert all(problem.startswith(start) for problem, start in zip(problems, expected, strict=True))

@@ -23,11 +23,11 @@ def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache"
 
 
-def test_an_empty_cache_lacks_every_program(empty_cache: Path):
+def test_every_program_is_missing_from_empty_cache(empty_cache: Path):
     assert binaries.missing() == list(binaries.PROGRAMS)
 
 
-def test_programs_from_kubebuilder_assets_are_taken_and_the_others_are_built(
+def test_programs_in_kubebuilder_assets_are_located_and_others_are_missing(
     empty_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     names = ("etcd", "kube-apiserver", "kubectl")
@@ -39,13 +39,13 @@ def test_programs_from_kubebuilder_assets_are_taken_and_the_others_are_built(
     assert missing == {"kube-controller-manager", "kube-scheduler", "kwok", "helm"}
 
 
-def test_the_cache_is_named_by_the_pins(empty_cache: Path):
+def test_cache_folder_is_named_by_hash_of_pinned_versions(empty_cache: Path):
     assert binaries.folder().parent == empty_cache / "controlplane"
     assert len(binaries.folder().name) == 16
 
 
 @pytest.mark.parametrize("program", binaries.PROGRAMS, ids=lambda program: program.name)
-def test_every_program_carries_the_version_that_go_mod_pins(program: binaries.Program):
+def test_linker_flags_contain_version_pinned_in_go_mod(program: binaries.Program):
     version = VERSIONS[program.module]
     flags = binaries.linker_flags(program, version)
     assert "{" not in flags
@@ -59,18 +59,18 @@ def test_full_disk_is_reported_before_the_build(
     go = executable(tmp_path / "go", f'echo "{tmp_path}/build"; echo "{tmp_path}/modules"')
     monkeypatch.setattr(toolchain, "go", lambda _say: go)
     monkeypatch.setattr(shutil, "disk_usage", lambda _path: SimpleNamespace(free=1))
-    said: list[str] = []
+    messages: list[str] = []
     with pytest.raises(binaries.BuildError, match=r"needs 8\.0 GiB free .* has 0\.0 GiB.*ADMITQ_CACHE"):
-        binaries.build(said.append)
-    assert said == []
+        binaries.build(messages.append)
+    assert messages == []
 
 
-def test_a_program_that_does_not_build_is_named_and_leaves_nothing(
+def test_failed_build_is_reported_with_program_and_leaves_no_files(
     empty_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    places = f'echo "{tmp_path}"; echo "{tmp_path}"'
+    print_folders = f'echo "{tmp_path}"; echo "{tmp_path}"'
     go = executable(
-        tmp_path / "go", f'if [ "$1" = env ]; then {places}; else echo "no such package"; exit 1; fi'
+        tmp_path / "go", f'if [ "$1" = env ]; then {print_folders}; else echo "no such package"; exit 1; fi'
     )
     monkeypatch.setattr(toolchain, "go", lambda _say: go)
     with pytest.raises(binaries.BuildError, match=r"(?s)etcd does not build.*no such package"):
@@ -78,7 +78,7 @@ def test_a_program_that_does_not_build_is_named_and_leaves_nothing(
     assert list(binaries.folder().iterdir()) == []
 
 
-def test_a_go_of_another_version_is_passed_over(
+def test_go_of_other_version_on_path_is_ignored(
     empty_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     executable(tmp_path / "bin" / "go", "echo go1.25.3")
@@ -88,9 +88,9 @@ def test_a_go_of_another_version_is_passed_over(
     assert toolchain.go(lambda _: None) == pinned
 
 
-def test_a_go_of_the_right_version_is_taken_from_path(
+def test_go_of_pinned_minor_version_on_path_is_used(
     empty_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    found = executable(tmp_path / "bin" / "go", "echo go1.26.99")
+    go_on_path = executable(tmp_path / "bin" / "go", "echo go1.26.99")
     monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=":")
-    assert toolchain.go(lambda _: None) == found
+    assert toolchain.go(lambda _: None) == go_on_path

@@ -11,31 +11,31 @@ from admitq.integrations.registry import BUILT_IN_KINDS
 from localcluster import binaries, crds, toolchain
 
 BUILT_IN = {"", "apps", "batch"}
-"""Groups of kinds that every API server knows."""
+"""Groups of kinds that every API server serves."""
 
 
 @pytest.fixture
 def fake_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Any]]:
-    """A `go` that answers as told; the answer lists its calls."""
+    """Replace `go`. The returned function sets what `go` prints, and returns the list of calls."""
     monkeypatch.setenv("ADMITQ_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(toolchain, "go", lambda _say: Path("go"))
     calls: list[Any] = []
 
-    def answering(modules: list[dict[str, Any]], returncode: int = 0) -> list[Any]:
+    def print_modules(modules: list[dict[str, Any]], returncode: int = 0) -> list[Any]:
         def run(argv: Any, **options: Any) -> Any:
             calls.append((argv[1:], options["cwd"]))
-            # As Go writes them: one object after the other.
+            # Go prints one JSON object after the other, not a list.
             text = "\n".join(json.dumps(module, indent=2) for module in modules)
             return SimpleNamespace(stdout=text, stderr="go: cannot", returncode=returncode)
 
         monkeypatch.setattr(crds.subprocess, "run", run)
         return calls
 
-    return answering
+    return print_modules
 
 
-def published(folder: Path) -> list[dict[str, Any]]:
-    """Modules that hold a definition in each of the files, as `go mod download -json` tells of them."""
+def create_modules(folder: Path) -> list[dict[str, Any]]:
+    """Create modules with a CRD in each file; return them as `go mod download -json` prints them."""
     modules: list[dict[str, Any]] = []
     for project in crds.PROJECTS:
         root = folder / project.module
@@ -50,45 +50,47 @@ def published(folder: Path) -> list[dict[str, Any]]:
     return modules
 
 
-def test_every_project_is_pinned_and_every_pin_is_of_a_project() -> None:
+def test_pinned_modules_are_those_of_the_projects_and_have_checksums() -> None:
     pinned = binaries.module_versions((crds.MODULE / "go.mod").read_text())
     assert sorted(pinned) == sorted(project.module for project in crds.PROJECTS)
     sums = (crds.MODULE / "go.sum").read_text()
     assert [module for module, version in pinned.items() if f"{module} {version} h1:" not in sums] == []
 
 
-def test_every_kind_of_another_project_has_its_definition() -> None:
-    wanted = {f"{one.plural}.{one.group}" for one in BUILT_IN_KINDS if one.group not in BUILT_IN}
-    assert wanted <= set(crds.NAMES)
+def test_every_job_kind_of_other_projects_has_a_crd() -> None:
+    names = {f"{kind.plural}.{kind.group}" for kind in BUILT_IN_KINDS if kind.group not in BUILT_IN}
+    assert names <= set(crds.NAMES)
 
 
-def test_definitions_are_downloaded_once(fake_go: Any, tmp_path: Path) -> None:
-    calls = fake_go(published(tmp_path / "modules"))
-    (one,) = crds.definitions(["jobsets.jobset.x-k8s.io"])
-    assert one["metadata"]["name"] == "jobsets.jobset.x-k8s.io"
-    assert [one["metadata"]["name"] for one in crds.definitions()] == list(crds.NAMES)
+def test_crds_are_downloaded_once(fake_go: Any, tmp_path: Path) -> None:
+    calls = fake_go(create_modules(tmp_path / "modules"))
+    (jobset,) = crds.definitions(["jobsets.jobset.x-k8s.io"])
+    assert jobset["metadata"]["name"] == "jobsets.jobset.x-k8s.io"
+    assert [crd["metadata"]["name"] for crd in crds.definitions()] == list(crds.NAMES)
     assert calls == [(["mod", "download", "-json"], crds.MODULE)]
 
 
-def test_provisioning_requests_are_served_as_v1_too(fake_go: Any, tmp_path: Path) -> None:
-    fake_go(published(tmp_path / "modules"))
-    (one,) = crds.definitions([crds.PROVISIONING_REQUESTS])
-    versions = [(each["name"], each["served"], each["storage"]) for each in one["spec"]["versions"]]
+def test_provisioning_request_crd_also_serves_v1(fake_go: Any, tmp_path: Path) -> None:
+    fake_go(create_modules(tmp_path / "modules"))
+    (crd,) = crds.definitions([crds.PROVISIONING_REQUESTS])
+    versions = [
+        (version["name"], version["served"], version["storage"]) for version in crd["spec"]["versions"]
+    ]
     assert versions == [("v1beta1", True, True), ("v1", True, False)]
 
 
-def test_a_module_that_cannot_be_had_is_named(fake_go: Any) -> None:
+def test_failed_download_of_module_is_reported_with_module(fake_go: Any) -> None:
     fake_go([{"Path": "m", "Error": "m@v1: not found"}], returncode=1)
     with pytest.raises(crds.DefinitionsError, match="m@v1: not found"):
         crds.definitions()
 
 
-def test_a_go_that_fails_as_a_whole_is_quoted(fake_go: Any) -> None:
+def test_failure_of_go_is_reported_with_its_output(fake_go: Any) -> None:
     fake_go([], returncode=1)
     with pytest.raises(crds.DefinitionsError, match="go: cannot"):
         crds.definitions()
 
 
-def test_unpublished_definition_is_refused_with_the_published_ones() -> None:
+def test_unknown_crd_is_rejected_with_known_crds() -> None:
     with pytest.raises(crds.DefinitionsError, match=r"nothings\.example\.com; there are: appwrappers"):
         crds.definitions(["nothings.example.com"])

@@ -6,7 +6,7 @@ from pathlib import Path
 from localcluster.folders import REPOSITORY
 from localcluster.locks import exclusive
 
-# Each process takes the lock again and again and notes when two are inside at once.
+# Each process takes the lock 200 times. It fails if the file of another lock holder exists.
 CONTENDER = """
 import os, sys
 from pathlib import Path
@@ -19,7 +19,7 @@ for _ in range(200):
 """
 
 
-def test_only_one_process_is_inside_at_a_time(tmp_path: Path):
+def test_lock_is_held_by_one_process_at_a_time(tmp_path: Path):
     argv = [sys.executable, "-c", CONTENDER, str(tmp_path / "lock"), str(tmp_path / "inside")]
     environment = {"PYTHONPATH": str(REPOSITORY / "hack")}
     contenders = [
@@ -29,22 +29,22 @@ def test_only_one_process_is_inside_at_a_time(tmp_path: Path):
     assert not (tmp_path / "lock").exists()
 
 
-def test_waiting_is_reported_once(tmp_path: Path):
-    said: list[str] = []
+def test_waiting_for_lock_is_reported_once(tmp_path: Path):
+    events: list[str] = []
     waiting = threading.Event()
 
     def notice() -> None:
-        said.append("waiting")
+        events.append("waiting")
         waiting.set()
 
     def second() -> None:
         with exclusive(tmp_path / "lock", waiting=notice):
-            said.append("inside")
+            events.append("inside")
 
     thread = threading.Thread(target=second)
     with exclusive(tmp_path / "lock"):
         thread.start()
         assert waiting.wait(10.0)
-        said.append("leaving")
+        events.append("leaving")
     thread.join(10.0)
-    assert said == ["waiting", "leaving", "inside"]
+    assert events == ["waiting", "leaving", "inside"]

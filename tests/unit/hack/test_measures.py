@@ -6,7 +6,7 @@ from localcluster.processes import Usage
 
 
 def plan(**changes: object) -> Plan:
-    usual = {
+    defaults = {
         "setting": "literal",
         "scale": 1.0,
         "jobs": 1000,
@@ -17,10 +17,10 @@ def plan(**changes: object) -> Plan:
         "queue": True,
         "seed": 1,
     }
-    return Plan(**{**usual, **changes})  # type: ignore[arg-type]
+    return Plan(**{**defaults, **changes})  # type: ignore[arg-type]
 
 
-def test_a_level_is_weighed_by_how_long_it_lasted():
+def test_level_mean_is_weighted_by_duration():
     level = Level()
     level.begin(10.0)
     level.change(+4, 11.0)
@@ -40,13 +40,13 @@ def test_a_level_is_weighed_by_how_long_it_lasted():
         ([float(n) for n in range(1, 101)], 0.99, 99.0),
     ],
 )
-def test_percentile_is_the_smallest_value_that_enough_values_do_not_exceed(
+def test_percentile_is_smallest_value_that_covers_the_fraction(
     values: list[float], fraction: float, expected: float | None
 ):
     assert percentile(values, fraction) == expected
 
 
-def test_usage_counts_from_load_start_and_names_dead_processes():
+def test_usage_is_counted_from_load_start_and_dead_processes_are_marked():
     before = {"etcd": Usage(cpu_seconds=2.0, rss_mib=10, peak_rss_mib=10)}
     after = [("etcd", Usage(cpu_seconds=5.0, rss_mib=50, peak_rss_mib=100)), ("kwok", None)]
     assert usage_by_process(before, after) == {
@@ -61,11 +61,11 @@ def test_usage_counts_from_load_start_and_names_dead_processes():
         ({}, 500, 75.0),
         ({"setting": "ten-minute"}, 3000, 12.5),
         ({"scale": 10.0}, 500, 7.5),
-        # With room for all at once the bound is one mean run time.
+        # If all jobs fit at the same time, the bound is one mean run time.
         ({"node_cpu": 250}, 12_500, 3.75),
     ],
 )
-def test_the_bound_is_the_time_of_never_idle_slots(
+def test_plan_bound_is_run_time_without_idle_slots(
     changes: dict[str, object], slots: int, bound_minutes: float
 ):
     assert plan(**changes).slots == slots

@@ -1,4 +1,4 @@
-"""Processes that start at the same time are never given the same port."""
+"""Processes that start at the same time never get the same port."""
 
 import os
 import socket
@@ -18,7 +18,7 @@ sys.stdin.read()
 """
 
 _PAIRS = count(10_000 + 6 * (os.getpid() % 1500), 2)
-"""Where no test looked before, of this process or of another; nothing else here uses ports below 20,000."""
+"""First ports of pairs that no other test uses, in any process. Nothing else uses ports below 20,000."""
 
 
 def _listens(port: int) -> bool:
@@ -27,26 +27,26 @@ def _listens(port: int) -> bool:
 
 
 @pytest.fixture
-def two() -> range:
-    """Return two free ports."""
+def port_pair() -> range:
+    """Return port_pair free ports."""
     return next(range(first, first + 2) for first in _PAIRS if not (_listens(first) or _listens(first + 1)))
 
 
-def test_another_process_is_given_another_port(two: range) -> None:
-    command = [sys.executable, "-c", _CHOOSE, str(two.start), str(two.stop)]
+def test_two_processes_get_different_ports(port_pair: range) -> None:
+    command = [sys.executable, "-c", _CHOOSE, str(port_pair.start), str(port_pair.stop)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
         assert other.stdout is not None
         theirs = int(other.stdout.readline())
-        ours = free_ports(["only"], two)["only"]
+        ours = free_ports(["only"], port_pair)["only"]
         other.communicate()
-    assert {ours, theirs} == set(two)
+    assert {ours, theirs} == set(port_pair)
 
 
-def test_one_process_is_given_each_port_once(two: range) -> None:
-    given = free_ports(["one"], two) | free_ports(["other"], two)
-    assert set(given.values()) == set(two)
+def test_one_process_gets_each_port_once(port_pair: range) -> None:
+    ports = free_ports(["first"], port_pair) | free_ports(["second"], port_pair)
+    assert set(ports.values()) == set(port_pair)
 
 
-def test_port_in_use_is_not_assigned(two: range) -> None:
-    with socket.create_server(("127.0.0.1", two.start)):
-        assert free_ports(["only"], two) == {"only": two.start + 1}
+def test_port_in_use_is_not_assigned(port_pair: range) -> None:
+    with socket.create_server(("127.0.0.1", port_pair.start)):
+        assert free_ports(["only"], port_pair) == {"only": port_pair.start + 1}

@@ -12,8 +12,8 @@ from showcase.view import Story
 NAMES = names_for()
 
 
-class Answers:
-    """An API that knows a few lists."""
+class FixedLists:
+    """API client that returns fixed lists."""
 
     def __init__(self, **lists: list[dict[str, Any]]) -> None:
         self._lists = lists
@@ -43,7 +43,7 @@ HELD = workload(conditions=[condition("QuotaReserved", "False", "no quota")])
 
 
 @pytest.mark.parametrize(
-    ("seen", "owned", "expected"),
+    ("job_object", "workloads", "expected"),
     [
         (job(suspend=True), [], (Stage.HELD, (), "")),
         (job(suspend=True), [HELD], (Stage.HELD, (), "no quota")),
@@ -55,15 +55,15 @@ HELD = workload(conditions=[condition("QuotaReserved", "False", "no quota")])
         (job(conditions=[condition("Complete", "False")]), [], (Stage.ADMITTED, (), "")),
     ],
 )
-def test_a_job_has_come_as_far_as_its_conditions_say(
-    seen: dict[str, Any], owned: list[dict[str, Any]], expected: tuple[Stage, tuple[str, ...], str]
+def test_job_progress_follows_status_and_conditions(
+    job_object: dict[str, Any], workloads: list[dict[str, Any]], expected: tuple[Stage, tuple[str, ...], str]
 ):
-    api: Any = Answers(jobs=[seen], workloads=owned)
+    api: Any = FixedLists(jobs=[job_object], workloads=workloads)
     (progress,) = read_jobs(api, NAMES, [("team-a", "first")])
     assert (progress.stage, progress.flavors, progress.reason) == expected
 
 
-def test_a_queue_shows_cpu_in_the_order_of_its_flavors():
+def test_queue_progress_lists_cpu_usage_in_order_of_flavors():
     queue = {
         "metadata": {"name": "team-a"},
         "spec": {
@@ -90,7 +90,7 @@ def test_a_queue_shows_cpu_in_the_order_of_its_flavors():
             ],
         },
     }
-    api: Any = Answers(clusterqueues=[queue])
+    api: Any = FixedLists(clusterqueues=[queue])
     (progress,) = read_queues(api, NAMES)
     assert (progress.pending, progress.admitted) == (2, 1)
     assert [(use.flavor, use.used, use.borrowed, use.nominal) for use in progress.flavors] == [
@@ -99,21 +99,21 @@ def test_a_queue_shows_cpu_in_the_order_of_its_flavors():
     ]
 
 
-def test_the_story_has_a_line_for_each_stage_and_for_the_reason_once():
+def test_story_has_one_line_per_stage_and_one_for_the_reason():
     def progress(stage: Stage, reason: str = "") -> list[JobProgress]:
         return [
             JobProgress("team-a/first", stage, 4, 4, ("spot",) if stage is not Stage.HELD else (), reason)
         ]
 
     story = Story(begin=100.0)
-    told = [
+    lines_of_steps = [
         story.lines(progress(Stage.HELD), 100.0),
         story.lines(progress(Stage.HELD, "no quota"), 100.5),
         story.lines(progress(Stage.HELD, "still no quota"), 101.0),
         story.lines(progress(Stage.RUNNING), 102.0),
         story.lines(progress(Stage.FINISHED), 110.0),
     ]
-    assert [line.split(maxsplit=3)[2:] for lines in told for line in lines] == [
+    assert [line.split(maxsplit=3)[2:] for lines in lines_of_steps for line in lines] == [
         ["team-a/first", "held"],
         ["team-a/first", "held: no quota"],
         ["team-a/first", "running on spot, 4 of 4 pods ready"],
@@ -122,9 +122,7 @@ def test_the_story_has_a_line_for_each_stage_and_for_the_reason_once():
 
 
 @pytest.mark.parametrize("group", [DEFAULT_GROUP, COMPAT_GROUP])
-def test_samples_speak_the_chosen_group_and_keep_the_annotations_of_simulated_nodes(
-    group: str, tmp_path: Path
-):
+def test_samples_use_chosen_group_and_keep_annotations_of_simulated_nodes(group: str, tmp_path: Path):
     written = samples.write(group, tmp_path)
     objects = [obj for path in written.values() for obj in yaml.safe_load_all(path.read_text())]
     ours = {
@@ -148,5 +146,5 @@ def test_samples_speak_the_chosen_group_and_keep_the_annotations_of_simulated_no
         ),
     ],
 )
-def test_objects_have_their_path(obj: dict[str, Any], path: str):
+def test_object_path_contains_version_namespace_and_name(obj: dict[str, Any], path: str):
     assert samples.path_of(obj) == path

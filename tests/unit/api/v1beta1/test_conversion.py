@@ -1,4 +1,4 @@
-"""Between v1beta1 and v1beta2: the table of cases, what does not fit, and that round trips lose nothing."""
+"""Conversion between v1beta1 and v1beta2: a table of cases, malformed objects, and round trips."""
 
 import copy
 from pathlib import Path
@@ -39,11 +39,11 @@ def obj(kind: str, version: str, content: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def content(found: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in found.items() if key not in ("apiVersion", "kind", "metadata")}
+def content(converted: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in converted.items() if key not in ("apiVersion", "kind", "metadata")}
 
 
-def annotated(version: str, at: list[Any], value: Any) -> dict[str, Any]:
+def annotated_metadata(version: str, at: list[Any], value: Any) -> dict[str, Any]:
     text = orjson.dumps({"version": version, "fields": [{"at": at, "value": value}]}).decode()
     return {"name": "one", "annotations": {NAMES.other_version: text, "mine": "kept"}}
 
@@ -57,21 +57,21 @@ def test_every_kind_is_converted() -> None:
 
 
 @pytest.mark.parametrize("case", [pytest.param(case, id=case["it"]) for case in CASES])
-def test_the_table(case: dict[str, Any]) -> None:
+def test_conversion_follows_table_of_cases(case: dict[str, Any]) -> None:
     kind, newer = case["kind"], obj(case["kind"], NEWER, case["newer"])
     if "older" in case:
         older = obj(kind, OLDER, case["older"])
         given = copy.deepcopy(older)
         assert convert(older, NEWER, NAMES) == newer
-        assert older == given, "what is given stays as it is"
-    read = convert(newer, OLDER, NAMES)
-    assert content(read) == case.get("read", case.get("older"))
-    assert newer == obj(kind, NEWER, case["newer"]), "what is given stays as it is"
-    assert convert(read, NEWER, NAMES) == newer
+        assert older == given, "the conversion modified its input"
+    converted_back = convert(newer, OLDER, NAMES)
+    assert content(converted_back) == case.get("read", case.get("older"))
+    assert newer == obj(kind, NEWER, case["newer"]), "the conversion modified its input"
+    assert convert(converted_back, NEWER, NAMES) == newer
 
 
-def test_an_object_in_the_version_that_is_asked_for_is_that_object() -> None:
-    metadata = annotated(OLDER, ["spec", "priorityClassName"], "x")
+def test_conversion_to_same_version_returns_object_unchanged() -> None:
+    metadata = annotated_metadata(OLDER, ["spec", "priorityClassName"], "x")
     given = {**obj("Workload", NEWER, {}), "metadata": metadata}
     assert convert(given, NEWER, NAMES) == given
 
@@ -86,12 +86,12 @@ def test_an_object_in_the_version_that_is_asked_for_is_that_object() -> None:
         {},
     ],
 )
-def test_what_is_none_of_ours_is_refused(given: dict[str, Any]) -> None:
+def test_conversion_rejects_objects_of_other_groups_versions_and_kinds(given: dict[str, Any]) -> None:
     with pytest.raises(ConversionError, match="cannot be converted to"):
         convert(given, NEWER, NAMES)
 
 
-def test_a_version_that_is_not_served_is_refused() -> None:
+def test_conversion_to_version_that_is_not_served_is_rejected() -> None:
     with pytest.raises(ConversionError, match="v1alpha1"):
         convert(obj("Cohort", OLDER, {}), "v1alpha1", NAMES)
     default = names_for(DEFAULT_GROUP)
@@ -107,34 +107,38 @@ def test_a_version_that_is_not_served_is_refused() -> None:
         ({"priorityClassSource": "scheduling.k8s.io/priorityclass"}, {}),
     ],
 )
-def test_a_class_that_cannot_be_referred_to_comes_back(older: dict[str, Any], newer: dict[str, Any]) -> None:
+def test_priority_class_without_v1beta2_reference_survives_round_trip(
+    older: dict[str, Any], newer: dict[str, Any]
+) -> None:
     up = convert(obj("Workload", OLDER, {"spec": older}), NEWER, NAMES)
     assert up["spec"] == newer
     assert convert(up, OLDER, NAMES)["spec"] == {key: value for key, value in older.items() if value}
 
 
 @pytest.mark.parametrize(
-    ("claimed", "read"),
+    ("annotated", "expected"),
     [
-        # A reference that v1beta2 has not: a rule refuses to make one while quota is reserved.
+        # v1beta2 has no such reference. A validation rule rejects a new reference while quota is reserved.
         ({"priorityClassSource": "scheduling.k8s.io/priorityclass", "priorityClassName": "x"}, {}),
-        # What v1beta1 does not take, and would refuse to write again.
+        # Values that v1beta1 rejects; the object could not be written again.
         ({"priorityClassSource": "unheard-of"}, {}),
         ({"priorityClassSource": ["unheard-of"]}, {}),
         ({"priorityClassName": "No Name"}, {}),
         ({"priorityClassName": "x"}, {"priorityClassName": "x"}),
     ],
 )
-def test_what_was_not_set_aside_is_not_put_back(claimed: dict[str, Any], read: dict[str, Any]) -> None:
-    fields = [{"at": ["spec", field], "value": value} for field, value in claimed.items()]
+def test_invalid_field_in_conversion_annotation_is_not_restored(
+    annotated: dict[str, Any], expected: dict[str, Any]
+) -> None:
+    fields = [{"at": ["spec", field], "value": value} for field, value in annotated.items()]
     text = orjson.dumps({"version": OLDER, "fields": fields}).decode()
     stored = obj("Workload", NEWER, {"spec": {}})
     stored["metadata"]["annotations"] = {NAMES.other_version: text}
-    assert convert(stored, OLDER, NAMES) == obj("Workload", OLDER, {"spec": read})
+    assert convert(stored, OLDER, NAMES) == obj("Workload", OLDER, {"spec": expected})
 
 
-def test_an_annotation_that_makes_them_too_many_is_left_out() -> None:
-    """The API server takes no object with more than 256 KiB of them, and so no list that one is in."""
+def test_conversion_annotation_that_exceeds_size_limit_is_left_out() -> None:
+    """The API server rejects objects with more than 256 KiB of annotations, and lists that contain them."""
     for room, fits in ((0, False), (200, True)):
         stored = obj("ClusterQueue", NEWER, {"spec": {"concurrentAdmissionPolicy": POLICY}})
         large = "x" * (MAX_ANNOTATION_BYTES - len(NAMES.other_version) - len("mine") - room)
@@ -144,7 +148,7 @@ def test_an_annotation_that_makes_them_too_many_is_left_out() -> None:
         assert annotations["mine"] == large
 
 
-def test_names_of_checks_count_where_both_are_given() -> None:
+def test_admission_check_names_override_strategy_when_both_are_set() -> None:
     strategy = {"admissionChecks": [{"name": "one"}, {"name": "two", "onFlavors": ["any"]}]}
     for names, expected in ((["two"], {"admissionChecks": [{"name": "two"}]}), ([], strategy)):
         spec = {"admissionChecks": names, "admissionChecksStrategy": strategy}
@@ -152,18 +156,18 @@ def test_names_of_checks_count_where_both_are_given() -> None:
         assert up["spec"] == {"admissionChecksStrategy": expected}
 
 
-def test_names_of_checks_come_back_within_a_request_alone() -> None:
+def test_admission_check_names_are_restored_only_within_one_request() -> None:
     spec, listed = {"admissionChecks": ["one"]}, {"admissionChecks": [{"name": "one"}]}
-    for version, read in (("7", spec), ("", {})):
+    for version, restored in (("7", spec), ("", {})):
         written = obj("ClusterQueue", OLDER, {"spec": spec})
         written["metadata"]["resourceVersion"] = version
         up = convert(written, NEWER, NAMES)
         assert up["spec"] == {"admissionChecksStrategy": listed}
         assert ("annotations" in up["metadata"]) == bool(version)
         down = convert(up, OLDER, NAMES)
-        assert down["spec"] == {"admissionChecksStrategy": listed, **read}
+        assert down["spec"] == {"admissionChecksStrategy": listed, **restored}
         assert "annotations" not in down["metadata"]
-        # Values that a user puts there are not shown when the object is read.
+        # Values that a user writes into the annotation are not restored on reads.
         up["metadata"]["resourceVersion"] = ""
         assert convert(up, OLDER, NAMES)["spec"] == {"admissionChecksStrategy": listed}
 
@@ -219,10 +223,10 @@ AT_CONSTRAINTS: Final = ["spec", "podSets", {"name": "b"}, "topologyRequest", IT
         ),
     ],
 )
-def test_of_the_annotation_only_what_is_carried_so_is_taken(
+def test_only_known_valid_fields_are_restored_from_conversion_annotation(
     kind: str, given: dict[str, Any], at: Any, value: Any, spec: dict[str, Any]
 ) -> None:
-    older = {**obj(kind, OLDER, {"spec": given}), "metadata": annotated(NEWER, at, value)}
+    older = {**obj(kind, OLDER, {"spec": given}), "metadata": annotated_metadata(NEWER, at, value)}
     up = convert(older, NEWER, NAMES)
     assert up["spec"] == spec
     assert up["metadata"] == {"name": "one", "annotations": {"mine": "kept"}}
@@ -230,29 +234,29 @@ def test_of_the_annotation_only_what_is_carried_so_is_taken(
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"version":"v1beta2","fields":5}', 5, None, '"\\ud800"'])
-def test_an_annotation_that_says_nothing_is_dropped(text: Any) -> None:
+def test_malformed_conversion_annotation_is_dropped(text: Any) -> None:
     older = obj("ClusterQueue", OLDER, {"spec": {}})
     older["metadata"]["annotations"] = {NAMES.other_version: text}
     assert convert(older, NEWER, NAMES) == obj("ClusterQueue", NEWER, {"spec": {}})
 
 
-def test_what_was_left_in_an_object_of_the_same_version_means_nothing() -> None:
-    """As when a file that was read in v1beta1 is applied as v1beta2, and the policy is taken away later."""
-    metadata = annotated(NEWER, ["spec", "concurrentAdmissionPolicy"], POLICY)
+def test_conversion_annotation_left_by_same_version_is_ignored() -> None:
+    """A file read as v1beta1 can be applied as v1beta2; its annotation stays when the policy is removed."""
+    metadata = annotated_metadata(NEWER, ["spec", "concurrentAdmissionPolicy"], POLICY)
     stored = {**obj("ClusterQueue", NEWER, {"spec": {}}), "metadata": metadata}
     down = convert(stored, OLDER, NAMES)
     assert down["metadata"] == {"name": "one", "annotations": {"mine": "kept"}}
     assert convert(down, NEWER, NAMES)["spec"] == {}
 
 
-# --- where pods go ------------------------------------------------------------------------------------
+# --- topology assignments -----------------------------------------------------------------------------
 
 names = st.text(alphabet="abc-1", min_size=1, max_size=5)
 counts = st.integers(min_value=1, max_value=9)
 
 
 @st.composite
-def spelled(draw: st.DrawFn) -> dict[str, Any]:
+def domain_assignments(draw: st.DrawFn) -> dict[str, Any]:
     width = draw(st.integers(1, 3))
     values = st.lists(names, min_size=width, max_size=width)
     domain = st.fixed_dictionaries({"values": values, "count": counts})
@@ -261,14 +265,14 @@ def spelled(draw: st.DrawFn) -> dict[str, Any]:
 
 
 @st.composite
-def sliced(draw: st.DrawFn) -> dict[str, Any]:
-    """Any form that readers must accept, not only the one that is written here."""
+def slice_assignments(draw: st.DrawFn) -> dict[str, Any]:
+    """Draw assignments in every form that readers must accept, not only in the form that admitq writes."""
     width, slices = draw(st.integers(1, 3)), []
     for _ in range(draw(st.integers(1, 3))):
         count = draw(st.integers(1, 3))
 
-        def each(one: st.SearchStrategy[Any], size: int = count) -> st.SearchStrategy[list[Any]]:
-            return st.lists(one, min_size=size, max_size=size)
+        def each(item: st.SearchStrategy[Any], size: int = count) -> st.SearchStrategy[list[Any]]:
+            return st.lists(item, min_size=size, max_size=size)
 
         individual = st.fixed_dictionaries(
             {"roots": each(names)}, optional={"prefix": names, "suffix": names}
@@ -289,26 +293,26 @@ def sliced(draw: st.DrawFn) -> dict[str, Any]:
     return {"levels": draw(st.lists(names, min_size=width, max_size=width)), "slices": slices}
 
 
-@given(spelled())
-def test_domains_come_back_from_slices_as_they_were(assignment: dict[str, Any]) -> None:
+@given(domain_assignments())
+def test_topology_domains_survive_encoding_as_slices(assignment: dict[str, Any]) -> None:
     assert list_domains(create_slices(assignment)) == assignment
 
 
-@given(sliced())
-def test_slices_of_any_form_mean_the_same_after_a_round_trip(assignment: dict[str, Any]) -> None:
+@given(slice_assignments())
+def test_slices_in_any_form_list_same_domains_after_round_trip(assignment: dict[str, Any]) -> None:
     domains = list_domains(assignment)
     assert list_domains(create_slices(domains)) == domains
-    assert sum(one["domainCount"] for one in assignment["slices"]) == len(domains["domains"])
+    assert sum(part["domainCount"] for part in assignment["slices"]) == len(domains["domains"])
 
 
-def test_more_domains_than_a_slice_holds_are_split() -> None:
+def test_domains_beyond_slice_size_are_split() -> None:
     domains = [{"values": [f"n{number}"], "count": 1} for number in range(MAX_SLICE_DOMAINS + 1)]
     slices = create_slices({"levels": ["host"], "domains": domains})["slices"]
-    assert [one["domainCount"] for one in slices] == [MAX_SLICE_DOMAINS, 1]
+    assert [part["domainCount"] for part in slices] == [MAX_SLICE_DOMAINS, 1]
     assert slices[1]["valuesPerLevel"] == [{"universal": f"n{MAX_SLICE_DOMAINS}"}]
 
 
-def a_slice(**changed: Any) -> dict[str, Any]:
+def slice_assignment(**changed: Any) -> dict[str, Any]:
     return {
         "levels": ["rack"],
         "slices": [
@@ -325,45 +329,45 @@ def a_slice(**changed: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     "given",
     [
-        a_slice(domainCount=MAX_LISTED_DOMAINS + 1),
-        a_slice(domainCount=True),
-        a_slice(domainCount="1"),
-        a_slice(valuesPerLevel=[]),
-        a_slice(valuesPerLevel=[{"universal": "a"}, {"universal": "b"}]),
-        a_slice(valuesPerLevel=[{"individual": {"roots": ["a", "b"]}}]),
-        a_slice(valuesPerLevel=[{"individual": {"roots": [1]}}]),
-        a_slice(valuesPerLevel=[{"individual": {"roots": ["a"], "prefix": 1}}]),
-        a_slice(valuesPerLevel=[{"individual": ["a"]}]),
-        a_slice(valuesPerLevel=["a"]),
-        a_slice(podCounts={"individual": [1, 2]}),
-        a_slice(podCounts={"individual": ["1"]}),
-        a_slice(podCounts=1),
-        {"levels": 5, "slices": a_slice()["slices"]},
+        slice_assignment(domainCount=MAX_LISTED_DOMAINS + 1),
+        slice_assignment(domainCount=True),
+        slice_assignment(domainCount="1"),
+        slice_assignment(valuesPerLevel=[]),
+        slice_assignment(valuesPerLevel=[{"universal": "a"}, {"universal": "b"}]),
+        slice_assignment(valuesPerLevel=[{"individual": {"roots": ["a", "b"]}}]),
+        slice_assignment(valuesPerLevel=[{"individual": {"roots": [1]}}]),
+        slice_assignment(valuesPerLevel=[{"individual": {"roots": ["a"], "prefix": 1}}]),
+        slice_assignment(valuesPerLevel=[{"individual": ["a"]}]),
+        slice_assignment(valuesPerLevel=["a"]),
+        slice_assignment(podCounts={"individual": [1, 2]}),
+        slice_assignment(podCounts={"individual": ["1"]}),
+        slice_assignment(podCounts=1),
+        {"levels": 5, "slices": slice_assignment()["slices"]},
         {"levels": ["rack"], "slices": {}},
     ],
 )
-def test_slices_that_cannot_be_read_stay_as_they_are(given: dict[str, Any]) -> None:
+def test_malformed_slices_are_kept_unchanged(given: dict[str, Any]) -> None:
     with pytest.raises(MalformedAssignment):
         list_domains(given)
     status = {"admission": {"podSetAssignments": [{"topologyAssignment": given}]}}
     stored = obj("Workload", NEWER, {"status": status})
-    read = convert(stored, OLDER, NAMES)
-    assert content(read) == content(stored)
-    assert convert(read, NEWER, NAMES) == stored
+    converted_back = convert(stored, OLDER, NAMES)
+    assert content(converted_back) == content(stored)
+    assert convert(converted_back, NEWER, NAMES) == stored
 
 
 @pytest.mark.parametrize(
     "domains",
     [[], {}, [5], [{"values": ["a"]}], [{"values": ["a", "b"], "count": 1}], [{"values": [1], "count": 1}]],
 )
-def test_domains_that_cannot_be_read_stay_as_they_are(domains: Any) -> None:
+def test_malformed_domains_are_kept_unchanged(domains: Any) -> None:
     given = {"levels": ["rack"], "domains": domains}
     status = {"admission": {"podSetAssignments": [{"topologyAssignment": given}]}}
     older = obj("Workload", OLDER, {"status": status})
     assert content(convert(older, NEWER, NAMES)) == content(older)
 
 
-# --- whatever it is -----------------------------------------------------------------------------------
+# --- arbitrary content --------------------------------------------------------------------------------
 
 _WORDS = (
     "name", "spec", "status", "cohort", "cohortName", "admissionChecks", "admissionChecksStrategy",
@@ -389,13 +393,13 @@ anything = st.recursive(
     st.dictionaries(st.sampled_from(("spec", "status", "value")), anything),
     st.one_of(anything, st.fixed_dictionaries({"annotations": anything})),
 )
-def test_no_object_is_too_odd_to_be_converted(
+def test_conversion_of_arbitrary_content_never_fails(
     kind: str, version: str, rest: dict[str, Any], metadata: Any
 ) -> None:
     other = NEWER if version == OLDER else OLDER
     given = {**obj(kind, version, rest), "metadata": metadata}
     before = copy.deepcopy(given)
-    there = convert(given, other, NAMES)
-    assert there["apiVersion"] == f"{COMPAT_GROUP}/{other}"
+    converted = convert(given, other, NAMES)
+    assert converted["apiVersion"] == f"{COMPAT_GROUP}/{other}"
     assert given == before
-    orjson.dumps(convert(there, version, NAMES))
+    orjson.dumps(convert(converted, version, NAMES))
