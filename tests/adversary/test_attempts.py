@@ -33,7 +33,7 @@ SCENES_AT_ONCE = 6
 
 
 @pytest.mark.parametrize("chapter", CHAPTERS)
-async def test_attempts_end_as_the_table_says(
+async def test_attempts_of_a_chapter_end_as_the_table_expects(
     open_arena: OpenArena, definitions: Callable[[Iterable[str]], None], chapter: str
 ) -> None:
     if chapter == "kinds":
@@ -56,7 +56,7 @@ async def test_attempts_end_as_the_table_says(
     assert not problems, f"{len(problems)} rows:\n" + "\n".join(problems)
 
 
-def test_table_has_two_hundred_rows_of_different_names() -> None:
+def test_attempt_table_has_at_least_200_rows_with_unique_names() -> None:
     assert len(TABLE) >= 200
     assert len({row.name for row in TABLE}) == len(TABLE)
     assert {row.scene for row in TABLE} <= set(SCENES)

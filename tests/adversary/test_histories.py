@@ -71,12 +71,12 @@ def drawn_sets() -> list[Sequence[Sequence[Move]]]:
 
 
 @pytest.mark.timeout(300 * EXAMPLES)
-async def test_drawn_histories_of_tenants_keep_the_law(open_arena: OpenArena) -> None:
+async def test_random_histories_of_tenants_keep_the_law(open_arena: OpenArena) -> None:
     for drawn in drawn_sets():
         await play_all(open_arena, (*FOUND, *drawn))
 
 
-def test_subjects_can_be_created_or_belong_to_one_that_can() -> None:
+def test_every_subject_has_either_a_create_act_or_an_owner() -> None:
     for subject in SUBJECTS:
         creatable = any(act.startswith("create") for act in acts_of(subject))
         assert creatable is (owner_of(subject) is None)
@@ -84,5 +84,5 @@ def test_subjects_can_be_created_or_belong_to_one_that_can() -> None:
 
 @settings(max_examples=20)
 @given(moves=histories(least=10, most=14))
-def test_history_that_is_printed_can_be_repeated(moves: tuple[Move, ...]) -> None:
+def test_printed_moves_evaluate_to_the_same_moves(moves: tuple[Move, ...]) -> None:
     assert all(eval(repr(one), {"Move": Move}) == one for one in moves)  # noqa: S307 our own text

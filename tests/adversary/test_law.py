@@ -54,7 +54,7 @@ def watch(seconds: float, pods: Any, workloads: Any, jobs: Any = ()) -> Record:
     return record
 
 
-def test_record_of_a_planted_excess_names_queue_pods_and_history() -> None:
+def test_violation_names_the_queue_its_pods_and_their_history() -> None:
     record = watch(3, [pod("q-a"), pod("q-b")], [workload()])
     assert list(record.violations) == ["q"]
     text = record.violations["q"]
@@ -69,14 +69,14 @@ def test_excess_within_one_reaction_is_no_violation() -> None:
     assert record.longest_s == pytest.approx(1.9)
 
 
-def test_excess_of_pods_that_end_lasts_their_grace_longer() -> None:
+def test_excess_of_terminating_pods_is_tolerated_for_their_grace_period() -> None:
     pods = [pod("q-a"), pod("q-b", grace=2)]
     assert watch(3.9, pods, [workload()]).violations == {}
     assert list(watch(4.5, pods, [workload()]).violations) == ["q"]
 
 
 @pytest.mark.parametrize("stopped", [job(suspend=True), job(deleted=True)])
-def test_excess_pods_of_a_stopped_job_last_until_the_job_controller_acts(stopped: Any) -> None:
+def test_excess_of_stopped_job_pods_is_tolerated_until_the_job_controller_acts(stopped: Any) -> None:
     pods = [pod("q-a"), pod("q-b", owners=[owner()])]
     assert watch(6.9, pods, [workload()], [stopped]).violations == {}
     assert list(watch(7.2, pods, [workload()], [stopped]).violations) == ["q"]
@@ -93,17 +93,19 @@ def test_excess_pods_of_a_stopped_job_last_until_the_job_controller_acts(stopped
         (owner(kind="ReplicaSet"), [job(suspend=True)]),
     ],
 )
-def test_excess_of_pods_that_no_stopped_job_controls_lasts_one_reaction(reference: Any, jobs: Any) -> None:
+def test_excess_of_pods_without_a_stopped_job_is_tolerated_for_one_reaction(
+    reference: Any, jobs: Any
+) -> None:
     pods = [pod("q-a"), pod("q-b", owners=[reference])]
     assert list(watch(2.3, pods, [workload()], jobs).violations) == ["q"]
 
 
-def test_excess_without_pods_of_a_stopped_job_lasts_one_reaction() -> None:
+def test_excess_beyond_the_pods_of_a_stopped_job_is_tolerated_for_one_reaction() -> None:
     pods = [pod("q-a"), pod("q-b"), pod("q-c", owners=[owner()])]
     assert list(watch(2.3, pods, [workload()], [job(suspend=True)]).violations) == ["q"]
 
 
-def test_excesses_that_are_interrupted_do_not_add_up() -> None:
+def test_interrupted_excesses_do_not_add_up() -> None:
     record = Record()
     for tick in range(60):
         record.observe(tick / 10, QUEUES, [pod("q-a")], [workload()] if tick % 15 == 0 else [])
@@ -133,7 +135,9 @@ def test_stalled_sampler_counts_a_gap_as_one_step() -> None:
         ([pod("q-a", "501m")], [workload(2, count=4, returned=3)], True),
     ],
 )
-def test_excess_is_found_where_more_runs_than_is_reserved(pods: Any, workloads: Any, *, found: bool) -> None:
+def test_excess_is_found_only_where_more_runs_than_is_reserved(
+    pods: Any, workloads: Any, *, found: bool
+) -> None:
     assert bool(excesses(QUEUES, pods, workloads)) is found
 
 

@@ -10,7 +10,7 @@ from tests.controlplane.stage import at_once
 
 
 @pytest.mark.parametrize("chapter", STORIES)
-async def test_stories_end_as_they_say(
+async def test_stories_of_a_chapter_end_as_described(
     open_arena: OpenArena, definitions: Callable[[Iterable[str]], None], chapter: str
 ) -> None:
     definitions(DEFINITIONS.get(chapter, ()))

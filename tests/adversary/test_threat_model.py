@@ -24,7 +24,7 @@ def attacks() -> Iterator[str]:
             yield line
 
 
-def test_tables_have_no_blank_line_within() -> None:
+def test_tables_of_attacks_have_no_blank_line() -> None:
     # A row after a blank line belongs to no table.
     assert not re.search(r"^\|.*\n\n\| (?!attack)", TEXT, re.MULTILINE)
     assert len(list(attacks())) > 20
@@ -36,7 +36,7 @@ def test_attack_links_to_a_test(row: str) -> None:
 
 
 @pytest.mark.parametrize(("words", "target"), LINK.findall(TEXT))
-def test_link_leads_to_what_it_names(words: str, target: str) -> None:
+def test_link_of_the_threat_model_leads_to_an_existing_file_and_test(words: str, target: str) -> None:
     file = REPOSITORY / target.partition("#")[0]
     assert file.exists()
     if words.startswith("`") and file.suffix == ".py":

@@ -84,7 +84,7 @@ def once(first: AdmissionCheckReport) -> Judge:
 # --- one check ------------------------------------------------------------------------------------
 
 
-async def test_a_ready_check_admits_and_is_left_alone(stage: Stage, begin: Begin) -> None:
+async def test_workload_is_admitted_when_its_check_is_ready(stage: Stage, begin: Begin) -> None:
     await queues(stage, "a")
     begin(ready)
     await stage.job()
@@ -115,7 +115,9 @@ async def test_pending_check_holds_quota_and_reports_its_message(stage: Stage, b
     await stage.until(counted, [1, 0])
 
 
-async def test_a_retry_without_a_wait_comes_back_at_once(stage: Stage, begin: Begin) -> None:
+async def test_workload_is_requeued_at_once_when_retry_check_sets_no_delay(
+    stage: Stage, begin: Begin
+) -> None:
     await queues(stage, "a")
     begin(once(AdmissionCheckReport(stage.own("a"), AdmissionCheckState.RETRY, "no nodes")))
     await stage.job()
@@ -134,7 +136,7 @@ async def test_a_retry_without_a_wait_comes_back_at_once(stage: Stage, begin: Be
     await stage.until_told("Workload", name, "EvictedDueToAdmissionCheck", message)
 
 
-async def test_a_retry_with_a_wait_comes_back_after_it(stage: Stage, begin: Begin) -> None:
+async def test_workload_is_requeued_after_the_delay_of_its_retry_check(stage: Stage, begin: Begin) -> None:
     await queues(stage, "a")
     begin(once(AdmissionCheckReport(stage.own("a"), AdmissionCheckState.RETRY, requeue_after_seconds=3)))
     async with recorded(stage) as record:
@@ -160,7 +162,7 @@ async def test_a_retry_with_a_wait_comes_back_after_it(stage: Stage, begin: Begi
     assert "requeueAt" not in workload["status"].get("requeueState", {})
 
 
-async def test_a_retry_stops_what_runs_and_starts_it_again(stage: Stage, begin: Begin) -> None:
+async def test_running_job_is_restarted_when_its_check_becomes_retry(stage: Stage, begin: Begin) -> None:
     await queues(stage, "a")
     answers: dict[str, AdmissionCheckState] = {"first": AdmissionCheckState.READY}
 
@@ -185,7 +187,9 @@ async def test_a_retry_stops_what_runs_and_starts_it_again(stage: Stage, begin: 
     await stage.until(selected, (False, {"example.com/n": "1"}))
 
 
-async def test_a_rejection_deactivates_and_a_reactivation_begins_anew(stage: Stage, begin: Begin) -> None:
+async def test_rejected_check_deactivates_workload_until_it_is_reactivated(
+    stage: Stage, begin: Begin
+) -> None:
     await queues(stage, "a")
     begin(once(AdmissionCheckReport(stage.own("a"), AdmissionCheckState.REJECTED, "too big")))
     await stage.job()
@@ -209,7 +213,7 @@ async def test_a_rejection_deactivates_and_a_reactivation_begins_anew(stage: Sta
 # --- several checks -------------------------------------------------------------------------------
 
 
-async def test_all_checks_have_to_be_ready(stage: Stage, begin: Begin) -> None:
+async def test_workload_is_not_admitted_before_all_checks_are_ready(stage: Stage, begin: Begin) -> None:
     await queues(stage, "a", "b", "c")
     done: set[str] = {stage.own("a"), stage.own("c")}
     controller = begin(lambda obj, check: ready(obj, check) if check["name"] in done else None)
@@ -221,7 +225,9 @@ async def test_all_checks_have_to_be_ready(stage: Stage, begin: Begin) -> None:
     await stage.until_running()
 
 
-async def test_a_rejection_goes_before_a_retry(stage: Stage, begin: Begin) -> None:
+async def test_workload_is_deactivated_when_checks_are_both_rejected_and_retry(
+    stage: Stage, begin: Begin
+) -> None:
     await queues(stage, "a", "b", "c")
 
     def judge(_: dict[str, Any], check: Any) -> AdmissionCheckReport:
@@ -244,7 +250,9 @@ async def test_a_rejection_goes_before_a_retry(stage: Stage, begin: Begin) -> No
     assert all("retryCount" not in one for one in rejected)
 
 
-async def test_checks_of_a_flavor_are_asked_for_on_that_flavor(stage: Stage, begin: Begin) -> None:
+async def test_check_of_a_flavor_is_listed_only_when_that_flavor_is_assigned(
+    stage: Stage, begin: Begin
+) -> None:
     await checks(stage, "every", "spot", "owned")
     for name in ("s", "o"):
         await stage.flavor(name)
@@ -281,7 +289,7 @@ def updating(stage: Stage, updates: dict[str, dict[str, Any]]) -> Judge:
     return judge
 
 
-async def test_updates_of_several_checks_come_together(stage: Stage, begin: Begin) -> None:
+async def test_pod_set_updates_of_several_checks_are_merged(stage: Stage, begin: Begin) -> None:
     await queues(stage, "a", "b")
     first, second = {"key": "one", "operator": "Exists"}, {"key": "two", "operator": "Exists"}
     same = {"example.com/same": "yes"}
@@ -312,7 +320,7 @@ async def test_updates_of_several_checks_come_together(stage: Stage, begin: Begi
         ),
     ],
 )
-async def test_updates_that_contradict_each_other_cannot_start(
+async def test_job_fails_to_start_when_pod_set_updates_conflict(
     stage: Stage, begin: Begin, updates: dict[str, dict[str, Any]], message: str
 ) -> None:
     await queues(stage, "a", "b")
@@ -323,7 +331,7 @@ async def test_updates_that_contradict_each_other_cannot_start(
     assert (await stage.get(JOBS, "j"))["spec"]["suspend"] is True
 
 
-async def test_updates_of_a_ready_check_cannot_be_changed(stage: Stage, begin: Begin) -> None:
+async def test_pod_set_updates_of_a_ready_check_are_immutable(stage: Stage, begin: Begin) -> None:
     await queues(stage, "a")
     wanted = {"labels": {"v": "1"}}
     controller = begin(updating(stage, {"a": wanted}))
@@ -349,7 +357,9 @@ async def test_updates_of_a_ready_check_cannot_be_changed(stage: Stage, begin: B
 # --- ClusterQueues that change --------------------------------------------------------------------
 
 
-async def test_a_check_that_is_added_has_to_become_ready_too(stage: Stage, begin: Begin) -> None:
+async def test_workload_waits_for_check_that_is_added_to_its_cluster_queue(
+    stage: Stage, begin: Begin
+) -> None:
     await queues(stage, "a")
     await checks(stage, "b")
     done: set[str] = set()
@@ -367,7 +377,7 @@ async def test_a_check_that_is_added_has_to_become_ready_too(stage: Stage, begin
     await stage.until_running()
 
 
-async def test_a_check_that_is_taken_away_is_not_waited_for(stage: Stage, begin: Begin) -> None:
+async def test_workload_is_admitted_when_its_pending_check_is_removed(stage: Stage, begin: Begin) -> None:
     await queues(stage, "a", "b")
     begin(lambda obj, check: ready(obj, check) if check["name"] == stage.own("a") else None)
     await stage.job()
@@ -377,7 +387,7 @@ async def test_a_check_that_is_taken_away_is_not_waited_for(stage: Stage, begin:
     assert await states(stage) == {"a": "Ready"}
 
 
-async def test_what_runs_runs_on_when_a_check_is_added(stage: Stage, begin: Begin) -> None:
+async def test_running_job_keeps_running_when_a_check_is_added(stage: Stage, begin: Begin) -> None:
     await queues(stage, "a")
     await checks(stage, "b")
     begin(lambda obj, check: ready(obj, check) if check["name"] == stage.own("a") else None)

@@ -93,7 +93,7 @@ async def set_active(stage: Stage, active: bool) -> None:
     await stage.change(stage.kinds.workloads, name, {"spec": {"active": active}})
 
 
-async def test_a2_reservation_that_another_program_writes_is_released_whole(stage: Stage) -> None:
+async def test_a2_reservation_of_another_program_is_released_completely(stage: Stage) -> None:
     manager = stage.names.field_manager("admission")
     await stage.queues(cpu=1)
     await stage.job()

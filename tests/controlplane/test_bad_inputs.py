@@ -512,7 +512,7 @@ async def lives(scene: Scene, group: str) -> list[Awaitable[str]]:
 
 
 @pytest.mark.parametrize("name", SUBJECTS)
-async def test_invalid_objects_are_reported_and_delay_no_other(
+async def test_invalid_objects_are_reported_and_do_not_delay_valid_ones(
     name: str,
     stage: Stage,
     definitions: Callable[[Iterable[str]], None],

@@ -149,7 +149,9 @@ async def refuses(call: Any, row: dict[str, Any], group: str) -> None:
 
 
 @pytest.mark.parametrize(("kind", "row"), cases("values"))
-async def test_a_rule_of_a_field(kind: str, row: dict[str, Any], client: Client, installed: str) -> None:
+async def test_field_rule_accepts_valid_and_rejects_invalid_value(
+    kind: str, row: dict[str, Any], client: Client, installed: str
+) -> None:
     tried = Tried(client, installed, kind)
     await tried.created(tried.object({row["field"]: row["take"]}), dry_run=True)
     refused = tried.created(tried.object({row["field"]: row["refuse"]}), dry_run=True)
@@ -157,7 +159,9 @@ async def test_a_rule_of_a_field(kind: str, row: dict[str, Any], client: Client,
 
 
 @pytest.mark.parametrize(("kind", "row"), cases("updates"))
-async def test_a_rule_of_changes(kind: str, row: dict[str, Any], client: Client, installed: str) -> None:
+async def test_update_rule_accepts_valid_and_rejects_invalid_change(
+    kind: str, row: dict[str, Any], client: Client, installed: str
+) -> None:
     tried = Tried(client, installed, kind)
     async with tried.existing(row.get("given", {})) as stored:
         taken = with_field(stored, row["field"], expanded(row["take"], installed))
@@ -167,7 +171,9 @@ async def test_a_rule_of_changes(kind: str, row: dict[str, Any], client: Client,
 
 
 @pytest.mark.parametrize(("kind", "row"), cases("statuses"))
-async def test_a_rule_of_a_status(kind: str, row: dict[str, Any], client: Client, installed: str) -> None:
+async def test_status_rule_accepts_valid_and_rejects_invalid_change(
+    kind: str, row: dict[str, Any], client: Client, installed: str
+) -> None:
     tried = Tried(client, installed, kind)
     async with tried.existing(row.get("given", {})) as stored:
         taken = with_field(stored, row["field"], expanded(row["take"], installed))
@@ -253,7 +259,7 @@ DEFAULTS = [
 
 
 @pytest.mark.parametrize(("kind", "field", "given", "stored"), DEFAULTS)
-async def test_defaults(
+async def test_missing_fields_get_their_defaults(
     kind: str, field: str, given: dict[str, Any], stored: dict[str, Any], client: Client, installed: str
 ) -> None:
     tried = Tried(client, installed, kind)
@@ -282,7 +288,7 @@ ODD_TEMPLATE: dict[str, Any] = {
 }
 
 
-async def test_unknown_fields_of_pod_templates_survive(client: Client, installed: str) -> None:
+async def test_unknown_fields_of_pod_templates_are_preserved(client: Client, installed: str) -> None:
     tried = Tried(client, installed, "Workload")
     async with tried.existing({"spec.podSets[0].template": ODD_TEMPLATE}) as stored:
         assert stored["spec"]["podSets"][0]["template"] == ODD_TEMPLATE
@@ -301,7 +307,7 @@ async def test_unknown_fields_of_pod_templates_survive(client: Client, installed
         assert found["status"] == {"requeueState": {"count": 1}}
 
 
-async def test_of_a_templates_metadata_only_labels_and_annotations_are_kept(
+async def test_pod_template_metadata_keeps_only_labels_and_annotations(
     client: Client, installed: str
 ) -> None:
     tried = Tried(client, installed, "Workload")
@@ -323,7 +329,7 @@ WITH_STATUS = [kind.__name__ for kind in KINDS if kind.has_status()]
 
 
 @pytest.mark.parametrize("kind", WITH_STATUS)
-async def test_a_status_keeps_only_what_its_schema_has(kind: str, client: Client, installed: str) -> None:
+async def test_unknown_fields_of_a_status_are_pruned(kind: str, client: Client, installed: str) -> None:
     tried = Tried(client, installed, kind)
     condition = expanded(TABLE["AdmissionCheck"]["statuses"][1]["take"], installed)[0]
     known = {"conditions": [condition]} if kind != "Cohort" else {"fairSharing": {"weightedShare": 1}}
@@ -339,7 +345,7 @@ async def test_a_status_keeps_only_what_its_schema_has(kind: str, client: Client
 
 
 @pytest.mark.parametrize("kind", WITH_STATUS)
-async def test_spec_and_status_are_written_apart(kind: str, client: Client, installed: str) -> None:
+async def test_spec_and_status_are_written_separately(kind: str, client: Client, installed: str) -> None:
     tried = Tried(client, installed, kind)
     share = {"fairSharing": {"weightedShare": 1}} if kind == "Cohort" else {"conditions": []}
     async with tried.existing({}) as stored:
@@ -349,7 +355,7 @@ async def test_spec_and_status_are_written_apart(kind: str, client: Client, inst
         assert after["spec"] == stored["spec"]
 
 
-async def test_workloads_are_selected_by_the_cluster_queue_that_admitted_them(
+async def test_workloads_are_selectable_by_the_cluster_queue_of_their_admission(
     client: Client, installed: str, namespace: str
 ) -> None:
     tried = Tried(client, installed, "Workload")
@@ -431,7 +437,7 @@ COLUMNS = [
 
 
 @pytest.mark.parametrize(("kind", "given", "headings", "cells"), COLUMNS, ids=[row[0] for row in COLUMNS])
-async def test_what_kubectl_get_shows(
+async def test_kubectl_get_prints_the_expected_columns(
     kind: str,
     given: dict[str, Any],
     headings: str,
@@ -460,7 +466,7 @@ def _blanked(line: list[str], expected: list[str]) -> list[str]:
 
 
 @pytest.mark.core
-async def test_all_kinds_have_the_category_and_their_short_names(client: Client, installed: str) -> None:
+async def test_all_kinds_have_their_category_and_short_names(client: Client, installed: str) -> None:
     found = await client.request_json("GET", f"/apis/{installed}/{names_for(installed).version}")
     listed = {one["name"]: one for one in found["resources"] if "/" not in one["name"]}
     assert set(listed) == {kind.plural for kind in KINDS}
@@ -489,7 +495,7 @@ async def test_all_kinds_have_the_category_and_their_short_names(client: Client,
     }
 
 
-async def test_they_are_installed_by_create_and_upgraded_by_server_side_apply(
+async def test_crds_are_installed_by_create_and_upgraded_by_server_side_apply(
     private_cluster: Callable[..., LocalCluster], connect: Callable[[LocalCluster], Awaitable[Client]]
 ) -> None:
     client = await connect(private_cluster(()))

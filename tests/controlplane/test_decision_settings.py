@@ -53,7 +53,7 @@ AFTERWARDS = Case(
 
 
 @pytest.mark.slow
-async def test_settings_and_what_survives_a_restart(
+async def test_decision_settings_apply_and_past_use_survives_a_manager_restart(
     private_cluster: Callable[..., LocalCluster],
     connect: Callable[[LocalCluster], Awaitable[Client]],
     api_group: str,

@@ -67,7 +67,7 @@ async def is_suspended(stage: Stage, name: str = "j") -> bool:
 
 
 @pytest.mark.core
-async def test_a_job_grows_in_place_and_its_new_slice_takes_over(
+async def test_elastic_job_scales_up_in_place_and_new_slice_replaces_the_old_one(
     stage: Stage, admitq_running: Installation
 ) -> None:
     await stage.queues(cpu=4)
@@ -102,7 +102,7 @@ async def test_a_job_grows_in_place_and_its_new_slice_takes_over(
     await stage.until(counted, [1.0, 4.0])
 
 
-async def test_what_there_is_no_quota_for_is_held_until_there_is(stage: Stage) -> None:
+async def test_added_pods_of_elastic_job_stay_gated_until_quota_is_free(stage: Stage) -> None:
     await stage.queues(cpu=4)
     await stage.job("other", pods=2)
     await stage.until_running("other")
@@ -131,7 +131,7 @@ async def hold_pods(stage: Stage, *, held: bool) -> None:
         await stage.change(PODS, one["metadata"]["name"], {"metadata": {"finalizers": finalizers}})
 
 
-async def test_a_job_that_shrinks_frees_quota_when_its_pods_have_ended_and_keeps_its_workload(
+async def test_scaled_down_elastic_job_frees_quota_after_its_pods_end_and_keeps_its_workload(
     stage: Stage,
 ) -> None:
     await stage.queues(cpu=4)
@@ -216,7 +216,7 @@ async def test_c15_reclaimable_pods_shrink_after_a_scale_down(stage: Stage) -> N
     await until_slices(stage, (3, True))
 
 
-async def test_b11_slice_of_a_job_that_lost_its_workload_keeps_no_marks(stage: Stage) -> None:
+async def test_b11_recreated_slice_has_no_labels_or_annotations_of_the_deleted_workload(stage: Stage) -> None:
     await stage.queues(cpu=4)
     await elastic(stage, 2)
     await until_let_go(stage, 2, 0)
@@ -243,7 +243,7 @@ async def test_b11_slice_of_a_job_that_lost_its_workload_keeps_no_marks(stage: S
     await stage.until_running()
 
 
-async def test_an_evicted_job_comes_back_as_large_as_it_wants_to_be(stage: Stage) -> None:
+async def test_evicted_elastic_job_is_readmitted_with_its_current_parallelism(stage: Stage) -> None:
     await stage.queues(cpu=4)
     await elastic(stage, 4)
     await until_let_go(stage, 4, 0)
@@ -259,7 +259,7 @@ async def test_an_evicted_job_comes_back_as_large_as_it_wants_to_be(stage: Stage
     await until_let_go(stage, 3, 0)
 
 
-async def test_the_job_of_the_guide_runs_and_grows_as_it_stands(stage: Stage) -> None:
+async def test_elastic_job_of_the_guide_runs_and_scales_up_unchanged(stage: Stage) -> None:
     quota = [{"name": "cpu", "nominalQuota": 4}, {"name": "memory", "nominalQuota": "4Gi"}]
     flavors = [{"name": stage.own("f"), "resources": quota}]
     await stage.flavor()
@@ -275,7 +275,7 @@ async def test_the_job_of_the_guide_runs_and_grows_as_it_stands(stage: Stage) ->
     await until_let_go(stage, pods + 2, 0, name)
 
 
-async def test_what_ray_makes_grows_by_workers_that_are_held_until_there_is_quota(
+async def test_workers_that_ray_adds_stay_gated_until_quota_is_reserved(
     stage: Stage, definitions: Callable[[Iterable[str]], None]
 ) -> None:
     cluster, job, service = (load(one, stage.names.group) for one in (RAY_CLUSTER, RAY_JOB, RAY_SERVICE))

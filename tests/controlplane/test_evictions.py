@@ -244,13 +244,13 @@ ELSEWHERE = {
 """Pods that do not get ready are the matter of test_policies.py."""
 
 
-def test_every_way_to_lose_quota_has_its_story() -> None:
+def test_every_eviction_reason_has_a_story() -> None:
     told = {(one.reason, one.cause) for one in EVICTIONS} | ELSEWHERE
     assert told == {(one.reason, one.cause) for one in evictions.EVICTIONS}
 
 
 @pytest.mark.core
-async def test_every_eviction_is_reported_stops_the_job_and_ends(
+async def test_every_eviction_is_reported_and_its_job_is_stopped_and_readmitted(
     stage: Stage, admitq_running: Installation
 ) -> None:
     await stage.flavor()

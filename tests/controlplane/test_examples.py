@@ -179,12 +179,12 @@ def shell(admitq_running: Installation, stage: Stage, api_group: str, tmp_path: 
     return Shell(admitq_running, stage.namespace, tmp_path)
 
 
-def test_every_folder_has_an_expectation() -> None:
+def test_every_example_has_an_expectation() -> None:
     assert {one.name for one in FOLDER.iterdir() if one.is_dir()} == set(EXPECTED)
 
 
 @pytest.mark.parametrize("name", sorted(EXPECTED))
-def test_manifests_are_shown_in_the_guide(name: str) -> None:
+def test_example_manifests_are_shown_in_the_guide(name: str) -> None:
     guide = (REPOSITORY / "docs" / "guides" / f"{name}.md").read_text()
     for file in (FOLDER / name).iterdir():
         if file.name not in {"README.md", "queues.yaml"}:

@@ -77,7 +77,7 @@ async def make_unreachable(stage: Stage, node: str) -> None:
     await stage.change(NODES, node, {"status": {"conditions": [unknown]}}, "status")
 
 
-async def test_pods_that_opted_in_leave_a_node_that_cannot_be_reached(
+async def test_terminating_pods_that_opted_in_are_force_deleted_from_an_unreachable_node(
     stage: Stage, node: str, admitq_running: Installation
 ) -> None:
     names, held = stage.names, "example.com/held"

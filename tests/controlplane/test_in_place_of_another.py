@@ -150,7 +150,7 @@ def _is_free(port: int) -> bool:
 
 
 @pytest.mark.slow
-async def test_the_file_and_a_kubeconfig_are_enough(
+async def test_all_in_one_runs_from_a_configuration_file_and_a_kubeconfig_alone(
     private_cluster: Callable[..., LocalCluster],
     connect: Callable[[LocalCluster], Awaitable[Client]],
     tmp_path: Path,

@@ -69,7 +69,7 @@ async def complete(client: Client, namespace: str, name: str) -> bool:
     return any(entry["type"] == "Complete" for entry in status["conditions"])
 
 
-async def test_jobs_finish_one_after_the_other_and_no_call_of_ours_is_refused(
+async def test_jobs_finish_in_turn_and_no_call_of_admitq_is_denied(
     admitq_running: Installation, admitq_client: Client, admitq_namespace: str, api_group: str
 ):
     names = names_for(api_group)
@@ -94,7 +94,7 @@ def audited(installation: Installation) -> list[dict[str, Any]]:
     return [event for event in events if event["user"]["username"].startswith(accounts)]
 
 
-async def test_a_manager_killed_at_any_step_goes_on_as_if_nothing_had_been(
+async def test_restarted_manager_resumes_jobs_and_pod_groups_in_every_state(
     private_cluster: Callable[..., LocalCluster], connect: Callable[[LocalCluster], Any], api_group: str
 ):
     # Not the shared installation: the others' tests would wait, too.
@@ -250,7 +250,7 @@ async def end(stage: Stage, group: str) -> Any:
     )
 
 
-def test_tokens_are_renewed_in_their_files(admitq_running: Installation):
+def test_renew_tokens_replaces_the_token_file(admitq_running: Installation):
     file = admitq_running.token_file("manager")
     before = file.read_text()
     admitq_running.renew_tokens()

@@ -38,7 +38,9 @@ COUNTED = (
 
 
 @pytest.mark.core
-async def test_a_job_is_admitted_run_finished_and_freed(stage: Stage, admitq_running: Installation) -> None:
+async def test_job_is_admitted_runs_finishes_and_releases_its_quota(
+    stage: Stage, admitq_running: Installation
+) -> None:
     await stage.queues()
     created = await stage.job(seconds=1)
     assert created["spec"]["suspend"] is True
@@ -80,14 +82,14 @@ async def test_a_job_is_admitted_run_finished_and_freed(stage: Stage, admitq_run
             assert labels.keys() - {"le"} == {*row.labels.split(), "replica_role"}, series
 
 
-async def test_a_failed_job_ends_as_failed(stage: Stage) -> None:
+async def test_workload_of_a_failed_job_finishes_as_failed(stage: Stage) -> None:
     await stage.queues()
     await stage.job(activeDeadlineSeconds=1)
     await stage.until_finished()
     assert (condition_of(await stage.workload(), "Finished") or ())[:2] == ("True", "Failed")
 
 
-async def test_what_does_not_fit_waits_and_takes_its_turn(stage: Stage) -> None:
+async def test_job_that_does_not_fit_waits_until_quota_is_free(stage: Stage) -> None:
     await stage.queues(cpu=2)
     await stage.job("first", pods=2)
     await stage.until_running("first")
@@ -101,7 +103,7 @@ async def test_what_does_not_fit_waits_and_takes_its_turn(stage: Stage) -> None:
 
 
 @pytest.mark.core
-async def test_what_an_admission_injects_is_taken_out_again(stage: Stage) -> None:
+async def test_evicted_job_loses_all_that_its_admission_injected(stage: Stage) -> None:
     await stage.flavor("spot", **SPOT)
     await stage.cluster_queue(flavors=["spot"])
     await stage.local_queue()
@@ -134,7 +136,7 @@ async def test_what_an_admission_injects_is_taken_out_again(stage: Stage) -> Non
     assert difference == {"metadata": {"labels": {stage.names.queue_name: "lq"}}}
 
 
-async def test_a_conflicting_node_selector_fails_to_start_for_good(stage: Stage) -> None:
+async def test_job_with_a_conflicting_podset_label_fails_to_start(stage: Stage) -> None:
     await stage.flavor("spot", nodeLabels={"a.example/x": "1", "b.example/y": "2"})
     await stage.cluster_queue(flavors=["spot"])
     await stage.local_queue()
@@ -147,7 +149,7 @@ async def test_a_conflicting_node_selector_fails_to_start_for_good(stage: Stage)
     assert value_at(await stage.get(JOBS, "j"), ("spec", "suspend")) is True
 
 
-async def test_quota_of_pods_without_a_successor_is_given_back(stage: Stage) -> None:
+async def test_quota_of_succeeded_pods_is_reclaimed_while_their_job_runs(stage: Stage) -> None:
     await stage.queues(cpu=2)
     await stage.job("long", pods=2, completions=2)
     await stage.until_running("long")
@@ -165,7 +167,7 @@ async def test_quota_of_pods_without_a_successor_is_given_back(stage: Stage) -> 
 # --- changes --------------------------------------------------------------------------------------
 
 
-async def test_a_job_edited_while_queued_keeps_its_workload(stage: Stage) -> None:
+async def test_pending_job_keeps_its_workload_when_it_is_edited(stage: Stage) -> None:
     await stage.queues(cpu=2)
     await stage.job(pods=4)
     await stage.until_condition("QuotaReserved", "ExceedsMaxQuota")
@@ -179,7 +181,7 @@ async def test_a_job_edited_while_queued_keeps_its_workload(stage: Stage) -> Non
     await stage.until_told("Job", "j", "UpdatedWorkload", note)
 
 
-async def test_a_workload_follows_its_jobs_queue_while_it_waits(stage: Stage) -> None:
+async def test_pending_workload_moves_to_the_new_queue_of_its_job(stage: Stage) -> None:
     await stage.queues(cpu=1)
     await stage.cluster_queue("other", cpu=4)
     await stage.local_queue("other", cluster_queue="other")
@@ -190,7 +192,7 @@ async def test_a_workload_follows_its_jobs_queue_while_it_waits(stage: Stage) ->
     assert (await stage.workload())["spec"]["queueName"] == "other"
 
 
-async def test_a_job_that_leaves_its_queue_while_it_waits_holds_nothing(stage: Stage) -> None:
+async def test_workload_is_deleted_when_its_pending_job_loses_its_queue_name(stage: Stage) -> None:
     await stage.queues(cpu=1)
     await stage.job(pods=2)
     await stage.until_condition("QuotaReserved", "ExceedsMaxQuota")
@@ -198,7 +200,7 @@ async def test_a_job_that_leaves_its_queue_while_it_waits_holds_nothing(stage: S
     await stage.until(stage.workloads, [])
 
 
-async def test_a_workload_deleted_while_it_waits_is_made_again(stage: Stage) -> None:
+async def test_pending_workload_is_recreated_when_it_is_deleted(stage: Stage) -> None:
     await stage.queues(cpu=1)
     await stage.job(pods=2)
     await stage.until_condition("QuotaReserved", "ExceedsMaxQuota")
@@ -212,7 +214,7 @@ async def test_a_workload_deleted_while_it_waits_is_made_again(stage: Stage) -> 
     await stage.until_condition("QuotaReserved", "ExceedsMaxQuota")
 
 
-async def test_a_workload_deleted_while_its_job_runs_stops_it_and_is_made_again(stage: Stage) -> None:
+async def test_running_job_is_stopped_and_readmitted_when_its_workload_is_deleted(stage: Stage) -> None:
     await stage.queues()
     await stage.job()
     await stage.until_running()
@@ -230,7 +232,9 @@ async def test_a_workload_deleted_while_its_job_runs_stops_it_and_is_made_again(
 
 
 @pytest.mark.parametrize("propagation", ["Background", "Foreground", "Orphan"])
-async def test_a_job_deleted_while_it_waits_takes_its_workload_along(stage: Stage, propagation: Any) -> None:
+async def test_workload_is_deleted_or_finished_when_its_pending_job_is_deleted(
+    stage: Stage, propagation: Any
+) -> None:
     await stage.queues(cpu=1)
     await stage.job(pods=2)
     await stage.until_condition("QuotaReserved", "ExceedsMaxQuota")
@@ -249,7 +253,7 @@ async def test_a_job_deleted_while_it_waits_takes_its_workload_along(stage: Stag
         await stage.until(stage.workloads, [])
 
 
-async def test_a_job_deleted_while_it_runs_frees_its_quota(stage: Stage) -> None:
+async def test_quota_is_released_when_a_running_job_is_deleted(stage: Stage) -> None:
     await stage.queues(cpu=1)
     await stage.job("first")
     await stage.until_running("first")
@@ -260,7 +264,7 @@ async def test_a_job_deleted_while_it_runs_frees_its_quota(stage: Stage) -> None
     await stage.until(lambda: stage.workloads("first"), [])
 
 
-async def test_a_job_made_again_under_its_name_gets_a_workload_of_its_own(stage: Stage) -> None:
+async def test_job_recreated_under_the_same_name_gets_a_new_workload(stage: Stage) -> None:
     await stage.queues()
     await stage.job()
     await stage.until_running()
@@ -279,14 +283,16 @@ async def test_a_job_made_again_under_its_name_gets_a_workload_of_its_own(stage:
 # --- permission to run ----------------------------------------------------------------------------
 
 
-async def test_a_job_without_a_queue_is_left_alone(stage: Stage) -> None:
+async def test_job_without_a_queue_name_runs_unmanaged(stage: Stage) -> None:
     created = await stage.job(queue=None, seconds=1)
     assert created["spec"]["suspend"] is False
     await stage.until(lambda: stage.is_complete("j"))
     assert await stage.workloads() == []
 
 
-async def test_a_job_unsuspended_by_hand_is_stopped_again(stage: Stage, admitq_running: Installation) -> None:
+async def test_pending_job_is_stopped_again_when_a_user_unsuspends_it(
+    stage: Stage, admitq_running: Installation
+) -> None:
     await stage.queues(cpu=1)
     await stage.job(pods=2)
     await stage.until_condition("QuotaReserved", "ExceedsMaxQuota")
@@ -315,7 +321,7 @@ async def test_d22_podset_of_a_job_carries_its_index_label_without_a_topology(st
 
 
 @pytest.mark.parametrize("uid", ["right", "forged"])
-async def test_a_copied_owner_reference_frees_no_job_from_its_queue(stage: Stage, uid: str) -> None:
+async def test_job_stays_queued_when_it_copies_or_forges_an_owner_reference(stage: Stage, uid: str) -> None:
     await stage.queues(cpu=1)
     parent = await stage.job("parent")
     await stage.until_running("parent")
@@ -332,7 +338,7 @@ async def test_a_copied_owner_reference_frees_no_job_from_its_queue(stage: Stage
         await stage.until_condition("QuotaReserved", "WaitingForQuota", "child")
 
 
-async def test_prebuilt_workload_without_owner_that_differs_from_the_job_is_left_alone(stage: Stage) -> None:
+async def test_prebuilt_workload_that_differs_from_the_job_is_left_unchanged(stage: Stage) -> None:
     await stage.queues(cpu=4)
     await stage.queues_closed()
     await stage.job("model", queue="closed", pods=2)
@@ -352,7 +358,7 @@ async def test_prebuilt_workload_without_owner_that_differs_from_the_job_is_left
     assert "ownerReferences" not in left["metadata"]
 
 
-async def test_t9_job_that_names_the_workload_of_a_pod_group_gets_an_event_and_the_pods_run_on(
+async def test_t9_job_that_names_the_workload_of_a_pod_group_gets_an_event_and_pods_keep_running(
     stage: Stage,
 ) -> None:
     await stage.queues(cpu=4)
@@ -369,7 +375,7 @@ async def test_t9_job_that_names_the_workload_of_a_pod_group_gets_an_event_and_t
     assert value_at(await stage.get(JOBS, "j"), ("spec", "suspend")) is True
 
 
-async def test_t6_pod_that_is_stored_as_one_of_a_job_runs_in_the_place_of_another(stage: Stage) -> None:
+async def test_t6_pod_forged_as_a_pod_of_a_job_replaces_another_pod_of_that_job(stage: Stage) -> None:
     """An administrator creates it, as the webhook lets no tenant do. The Job controller counts its pods."""
     await stage.queues(cpu=1)
     await stage.job(completions=9)
@@ -393,7 +399,7 @@ async def test_t6_pod_that_is_stored_as_one_of_a_job_runs_in_the_place_of_anothe
 
 
 @pytest.mark.core
-async def test_a_job_has_the_priority_of_its_class_and_follows_it(stage: Stage) -> None:
+async def test_workload_priority_follows_the_priority_class_of_its_job(stage: Stage) -> None:
     await stage.queues(cpu=1)
     classes, name = stage.kinds.workload_priority_classes, stage.own("high")
     await stage.job(pods=2, labels={stage.names.priority_class: name})
@@ -415,7 +421,7 @@ async def test_a_job_has_the_priority_of_its_class_and_follows_it(stage: Stage) 
     await stage.until(priority, (5, other))
 
 
-async def test_a_running_job_can_change_its_class(stage: Stage) -> None:
+async def test_workload_priority_changes_when_a_running_job_changes_its_priority_class(stage: Stage) -> None:
     await stage.queues()
     classes = stage.kinds.workload_priority_classes
     for name, value in (("low", 1), ("high", 2)):
@@ -433,7 +439,7 @@ async def test_a_running_job_can_change_its_class(stage: Stage) -> None:
     await stage.until_told("Job", "j", "UpdatedWorkload", note)
 
 
-async def test_a_job_has_the_priority_of_its_pods(stage: Stage) -> None:
+async def test_workload_gets_the_priority_class_of_the_pod_template(stage: Stage) -> None:
     await stage.queues()
     name = stage.own("pods")
     await stage.create(PRIORITY_CLASSES, name, {"value": 7, "preemptionPolicy": "Never"})
@@ -461,7 +467,7 @@ async def test_a_job_has_the_priority_of_its_pods(stage: Stage) -> None:
 # --- odd input ------------------------------------------------------------------------------------
 
 
-async def test_a_queue_that_does_not_exist_is_named_and_helps_when_it_comes(stage: Stage) -> None:
+async def test_job_reports_missing_queues_and_runs_once_they_exist(stage: Stage) -> None:
     await stage.job()
     await stage.until_condition("QuotaReserved", "Misconfigured")
     assert await stage.condition("QuotaReserved") == ("False", "Misconfigured", "LocalQueue lq doesn't exist")
@@ -476,7 +482,7 @@ async def test_a_queue_that_does_not_exist_is_named_and_helps_when_it_comes(stag
     await stage.until_running()
 
 
-async def test_a_job_with_repeated_variables_and_odd_quantities_runs(stage: Stage) -> None:
+async def test_job_with_duplicate_variables_and_fractional_quantities_runs(stage: Stage) -> None:
     await stage.queues()
     container = {
         "name": "c",
@@ -497,14 +503,16 @@ async def test_a_job_with_repeated_variables_and_odd_quantities_runs(stage: Stag
     assert workload["status"]["admission"]["podSetAssignments"][0]["resourceUsage"] == {"cpu": "1500m"}
 
 
-async def test_a_job_with_the_longest_name_runs(stage: Stage) -> None:
+async def test_job_with_a_name_of_63_characters_runs(stage: Stage) -> None:
     await stage.queues()
     name = "j" * 63
     await stage.job(name, seconds=1)
     await stage.until_finished(name)
 
 
-async def test_equal_names_in_two_namespaces_do_not_meet(stage: Stage, other_stage: Stage) -> None:
+async def test_jobs_of_equal_names_in_two_namespaces_are_independent(
+    stage: Stage, other_stage: Stage
+) -> None:
     await stage.queues(cpu=1)
     await other_stage.queues(cpu=1)
     await stage.job()

@@ -40,7 +40,9 @@ LWS = resource_of(LEADER_WORKER_SET)
 
 
 @those("partial")
-async def test_a_job_runs_with_fewer_pods_where_it_can(stage: Stage, case: KindCase) -> None:
+async def test_job_is_admitted_with_fewer_pods_and_restored_when_it_stops(
+    stage: Stage, case: KindCase
+) -> None:
     partial = case.partial
     assert partial is not None
     await open_queues(stage, case, quota=partial.quota)
@@ -60,7 +62,9 @@ async def test_a_job_runs_with_fewer_pods_where_it_can(stage: Stage, case: KindC
 
 
 @those("child")
-async def test_what_a_queued_job_makes_is_not_queued_itself(stage: Stage, case: KindCase) -> None:
+async def test_child_of_a_queued_job_is_not_queued_and_a_forged_child_is(
+    stage: Stage, case: KindCase
+) -> None:
     """It runs when its parent does, and not before. What differs from it is queued for itself."""
     child_case = case.child
     assert child_case is not None
@@ -91,7 +95,7 @@ async def test_what_a_queued_job_makes_is_not_queued_itself(stage: Stage, case: 
 @pytest.mark.parametrize(
     "change", [{"spec.parallelism": 5, "spec.completions": 5}, {"metadata.name": "mine"}]
 )
-async def test_t7_job_that_claims_to_be_of_a_jobset_and_differs_is_queued_for_itself(
+async def test_t7_job_that_falsely_claims_a_jobset_as_owner_is_queued_itself(
     stage: Stage, definitions: Callable[[Iterable[str]], None], change: Mapping[str, Any]
 ) -> None:
     case = load(JOBSET, stage.names.group)
@@ -114,7 +118,7 @@ async def test_t7_job_that_claims_to_be_of_a_jobset_and_differs_is_queued_for_it
     await stage.until_told("Job", name, "Stopped", "Not admitted by cluster queue")
 
 
-async def test_t7_child_of_a_jobset_is_not_raised_beyond_it(
+async def test_t7_child_of_a_jobset_is_not_scaled_beyond_the_jobset(
     stage: Stage, admitq_running: Installation, definitions: Callable[[Iterable[str]], None]
 ) -> None:
     """The webhook refuses it to a tenant. The controller stops what an administrator raises."""
@@ -141,7 +145,7 @@ async def test_t7_child_of_a_jobset_is_not_raised_beyond_it(
     await stage.until_told("Job", child.name, "Suspended", f"{note} {parent.name}")
 
 
-async def test_pods_of_what_serves_follow_it_only_with_marks_of_admitq(
+async def test_pods_of_serving_objects_without_marks_of_admitq_are_gated(
     stage: Stage, definitions: Callable[[Iterable[str]], None]
 ) -> None:
     """A pod that is stored without them, or forged, would run without quota."""
@@ -185,7 +189,7 @@ async def test_pods_of_what_serves_follow_it_only_with_marks_of_admitq(
 
 
 @those("pod")
-async def test_what_a_queued_job_makes_is_no_pod_of_its_own(stage: Stage, case: KindCase) -> None:
+async def test_pod_of_a_queued_job_is_not_gated_and_an_impostor_is(stage: Stage, case: KindCase) -> None:
     """Not even with the labels of the job; but a pod that only says it were one of its is held."""
     _, job = await submit(stage, case, queue=HELD)
     metadata = {"labels": {stage.names.queue_name: HELD, **case.podLabels}, **controlled_by(job)}
@@ -198,7 +202,7 @@ async def test_what_a_queued_job_makes_is_no_pod_of_its_own(stage: Stage, case: 
     assert held == ([] if case.integration.may_have_created(job, made[1]) else ["an-impostor"])
 
 
-async def test_a_kind_by_configuration_has_holds_and_classes_where_it_says(
+async def test_custom_kind_reads_hold_and_priority_class_from_configured_fields(
     stage: Stage, definitions: Callable[[Iterable[str]], None]
 ) -> None:
     (training,) = (one for one in KINDS if one.framework == "example.com/training")

@@ -24,7 +24,9 @@ from tests.controlplane.stage import Stage
 
 
 @those("validation")
-async def test_requests_are_accepted_refused_and_completed_by_the_rules(stage: Stage, case: KindCase) -> None:
+async def test_requests_are_accepted_rejected_or_defaulted_by_the_rules_of_their_kind(
+    stage: Stage, case: KindCase
+) -> None:
     await open_queues(stage, case)
     await held_queue(stage, case)
     await queue_elsewhere(stage)

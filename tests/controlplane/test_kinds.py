@@ -40,13 +40,13 @@ STORIES = ("run", "succeed", "fail", "stop", "change", "delete")
 """Stories of which a kind tells if it cannot live through them."""
 
 
-def test_every_kind_has_its_cases() -> None:
+def test_every_kind_has_a_case_file() -> None:
     files = {file_of(one) for one in KINDS}
     assert files | {EVERY_KIND} == set(FOLDER.glob("*.yaml"))
 
 
 @pytest.mark.parametrize("kind", [pytest.param(one, id=one.framework) for one in kinds_with_cases()])
-def test_cases_leave_out_only_stories_that_there_are_and_say_why(kind: Integration) -> None:
+def test_case_file_skips_only_existing_stories_and_gives_a_reason(kind: Integration) -> None:
     case = load(kind, DEFAULT_GROUP)
     assert set(case.cannot) <= set(STORIES)
     assert all(case.cannot.values())
@@ -57,7 +57,7 @@ def test_cases_leave_out_only_stories_that_there_are_and_say_why(kind: Integrati
 
 
 @those("run")
-async def test_a_job_waits_runs_and_ends_well(stage: Stage, case: KindCase) -> None:
+async def test_job_of_kind_is_admitted_runs_and_succeeds(stage: Stage, case: KindCase) -> None:
     await open_queues(stage, case)
     job, created = await submit(stage, case)
     assert differences(created, case.suspended) == []
@@ -90,7 +90,7 @@ async def test_a_job_waits_runs_and_ends_well(stage: Stage, case: KindCase) -> N
 
 
 @those("fail")
-async def test_a_job_ends_badly(stage: Stage, case: KindCase) -> None:
+async def test_workload_of_a_failed_job_of_kind_finishes_as_failed(stage: Stage, case: KindCase) -> None:
     await open_queues(stage, case)
     job, _ = await submit(stage, case)
     await job.until_started()
@@ -112,7 +112,7 @@ async def _until_finished(job: PlayedJob, reason: str, message: str) -> None:
 
 
 @those("stop")
-async def test_a_job_is_stopped_restored_and_started_again(stage: Stage, case: KindCase) -> None:
+async def test_job_of_kind_is_stopped_restored_and_restarted(stage: Stage, case: KindCase) -> None:
     await open_queues(stage, case)
     await held_queue(stage, case)
     job, _ = await submit(stage, case, queue=HELD)
@@ -155,7 +155,7 @@ async def _until_restored(job: PlayedJob, before: Any, but: Mapping[str, Any]) -
 
 
 @those("change")
-async def test_what_is_changed_while_queued_reaches_the_workload(stage: Stage, case: KindCase) -> None:
+async def test_changes_of_a_queued_job_of_kind_reach_its_workload(stage: Stage, case: KindCase) -> None:
     await open_queues(stage, case)
     await held_queue(stage, case)
     classes = stage.kinds.workload_priority_classes
@@ -192,7 +192,7 @@ async def test_what_is_changed_while_queued_reaches_the_workload(stage: Stage, c
         if "change" in load(kind, DEFAULT_GROUP).cannot
     ],
 )
-async def test_what_has_pods_queued_may_change_its_queue_and_leaves_nothing_held(
+async def test_object_with_queued_pods_changes_its_queue_and_releases_quota_when_deleted(
     stage: Stage, case: KindCase
 ) -> None:
     """Of kinds of which nothing else can be changed: they have one Workload or more, or their pods have.
@@ -254,7 +254,9 @@ async def test_what_has_pods_queued_may_change_its_queue_and_leaves_nothing_held
 
 
 @those("delete")
-async def test_a_job_deleted_in_any_state_leaves_nothing_held(stage: Stage, case: KindCase) -> None:
+async def test_job_of_kind_deleted_in_any_state_releases_quota_and_finalizers(
+    stage: Stage, case: KindCase
+) -> None:
     await open_queues(stage, case)
     await held_queue(stage, case)
     await checked_queue(stage, case)

@@ -13,7 +13,7 @@ from tests.controlplane.stage import Stage
 Definitions = Callable[[Iterable[str]], None]
 
 
-async def test_a_trainjob_is_queued_when_its_runtime_appears(stage: Stage, definitions: Definitions) -> None:
+async def test_trainjob_is_queued_once_its_runtime_exists(stage: Stage, definitions: Definitions) -> None:
     case = load(TRAIN_JOB, stage.names.group)
     definitions(case.definitions)
     await open_queues(stage, dataclasses.replace(case, objects=()))
@@ -31,9 +31,7 @@ async def test_a_trainjob_is_queued_when_its_runtime_appears(stage: Stage, defin
     assert await job.pod_sets() == {one.name: one.count for one in case.podSets}
 
 
-async def test_a_rayjob_for_a_cluster_that_is_there_runs_at_once(
-    stage: Stage, definitions: Definitions
-) -> None:
+async def test_rayjob_for_an_existing_cluster_is_not_queued(stage: Stage, definitions: Definitions) -> None:
     case = load(RAY_JOB, stage.names.group)
     definitions(case.definitions)
     await open_queues(stage, case)
@@ -46,7 +44,7 @@ async def test_a_rayjob_for_a_cluster_that_is_there_runs_at_once(
     assert differences(await job.get(), selecting) == []
 
 
-async def test_a_rayservice_keeps_its_quota_until_redis_is_cleaned_up(
+async def test_deleted_rayservice_keeps_its_quota_until_redis_is_cleaned_up(
     stage: Stage, definitions: Definitions
 ) -> None:
     case = load(RAY_SERVICE, stage.names.group)

@@ -99,7 +99,7 @@ async def served(stage: Stage, version: dict[str, Any]) -> None:
     await stage.client.merge_patch(CRDS, DEFINITION, {"spec": {"versions": versions}})
 
 
-async def test_a_kind_is_managed_from_when_its_definition_is_there_until_it_is_deleted(
+async def test_kind_is_managed_only_while_its_crd_exists(
     admitq_alone: Installation, manager: Manager, stage_alone: Stage
 ) -> None:
     stage = stage_alone
@@ -160,7 +160,7 @@ async def owners(stage: Stage) -> list[str]:
     return sorted(one["metadata"]["ownerReferences"][0]["name"] for one in items)
 
 
-async def test_jobs_of_a_version_that_is_not_served_for_a_while_keep_their_workloads(
+async def test_jobs_keep_their_workloads_while_their_version_is_not_served(
     admitq_alone: Installation, manager: Manager, stage_alone: Stage
 ) -> None:
     stage = stage_alone
@@ -231,7 +231,7 @@ async def let_read_robots(stage: Stage, installation: Installation) -> None:
     await stage.create(CLUSTER_ROLE_BINDINGS, "robots", {"roleRef": role, "subjects": accounts})
 
 
-async def test_jobs_inside_a_job_of_a_third_party_follow_it_at_any_depth(
+async def test_nested_jobs_of_an_external_framework_run_only_while_their_root_holds_quota(
     admitq_alone: Installation, manager: Manager, stage_alone: Stage
 ) -> None:
     stage = stage_alone

@@ -24,7 +24,9 @@ async def with_check(stage: Stage) -> None:
 # --- what is gated, has no owner, is made before its job, or has little time --------------------------
 
 
-async def test_jobs_live_as_their_workloads_say(stage: Stage, admitq_running: Installation) -> None:
+async def test_gated_orphaned_prebuilt_and_time_limited_jobs_follow_their_workloads(
+    stage: Stage, admitq_running: Installation
+) -> None:
     await stage.flavor()
     await stage.active_check("check")
     async with recorded(stage) as record:
@@ -206,7 +208,7 @@ async def _recovers_in_time(stage: Stage, record: Record, admitq: Installation) 
 # --- objects in use -------------------------------------------------------------------------------
 
 
-async def test_flavors_and_checks_are_held_while_a_cluster_queue_names_them(stage: Stage) -> None:
+async def test_deleted_flavor_and_check_remain_while_a_cluster_queue_references_them(stage: Stage) -> None:
     await with_check(stage)
     held = [
         (stage.kinds.resource_flavors, stage.own("f")),
@@ -226,7 +228,7 @@ async def test_flavors_and_checks_are_held_while_a_cluster_queue_names_them(stag
         await stage.until_gone(resource, name)
 
 
-async def test_a_topology_is_held_while_a_flavor_names_it(stage: Stage) -> None:
+async def test_deleted_topology_remains_while_a_flavor_references_it(stage: Stage) -> None:
     topologies, name = stage.kinds.topologies, stage.own("t")
     await stage.create(topologies, name, {"spec": {"levels": [{"nodeLabel": "example.com/rack"}]}})
     await stage.flavor(topologyName=name, nodeLabels={"example.com/pool": "p"})
@@ -243,7 +245,7 @@ async def test_a_topology_is_held_while_a_flavor_names_it(stage: Stage) -> None:
 # --- statuses -------------------------------------------------------------------------------------
 
 
-async def test_queues_report_their_numbers(stage: Stage) -> None:
+async def test_queue_statuses_report_workload_counts_and_usage(stage: Stage) -> None:
     await stage.flavor()
     await stage.cluster_queue("cq", cpu=2, cohortName=stage.own("team"))
     await stage.cluster_queue("lender", cpu=1, cohortName=stage.own("team"))
@@ -272,7 +274,7 @@ async def test_queues_report_their_numbers(stage: Stage) -> None:
     assert active == ("True", "Ready", "Can submit new workloads to localQueue")
 
 
-async def test_a_cluster_queue_without_its_flavor_says_so(stage: Stage) -> None:
+async def test_cluster_queue_is_inactive_until_its_flavor_exists(stage: Stage) -> None:
     await stage.cluster_queue()
 
     async def active() -> Any:

@@ -54,33 +54,33 @@ async def phase_becomes(client: Client, namespace: str, name: str, phase: str) -
     return seen
 
 
-async def test_a_pod_becomes_ready_at_once_and_runs_on(client: Client, namespace: str):
+async def test_simulated_pod_becomes_ready_and_keeps_running(client: Client, namespace: str):
     await client.create(PODS, pod("steady"), namespace)
     seen = await phase_becomes(client, namespace, "steady", "Running")
     assert is_ready(seen)
     assert seen["status"]["podIP"]
 
 
-async def test_a_pod_ends_after_its_run_time(client: Client, namespace: str):
+async def test_simulated_pod_succeeds_after_its_run_time(client: Client, namespace: str):
     await client.create(PODS, pod("short", run_seconds="0.2"), namespace)
     seen = await phase_becomes(client, namespace, "short", "Succeeded")
     assert not is_ready(seen)
     assert seen["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 0
 
 
-async def test_a_pod_fails_with_the_exit_code_it_was_given(client: Client, namespace: str):
+async def test_simulated_pod_fails_with_its_configured_exit_code(client: Client, namespace: str):
     await client.create(PODS, pod("broken", run_seconds="0.2", exit_code="3"), namespace)
     seen = await phase_becomes(client, namespace, "broken", "Failed")
     assert seen["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 3
 
 
-async def test_a_pod_that_never_gets_ready_runs_all_the_same(client: Client, namespace: str):
+async def test_simulated_pod_with_ready_false_runs_without_becoming_ready(client: Client, namespace: str):
     await client.create(PODS, pod("cold", ready="false"), namespace)
     seen = await phase_becomes(client, namespace, "cold", "Running")
     assert not is_ready(seen)
 
 
-async def test_a_pod_is_gone_once_it_is_deleted(client: Client, namespace: str):
+async def test_simulated_pod_is_removed_when_it_is_deleted(client: Client, namespace: str):
     await client.create(PODS, pod("leaving"), namespace)
     await phase_becomes(client, namespace, "leaving", "Running")
     await client.delete(PODS, "leaving", namespace)
@@ -92,7 +92,7 @@ async def test_a_pod_is_gone_once_it_is_deleted(client: Client, namespace: str):
     await eventually(gone)
 
 
-async def test_the_job_controller_finishes_a_job(client: Client, namespace: str):
+async def test_job_controller_completes_a_job_of_simulated_pods(client: Client, namespace: str):
     template = pod("unused", run_seconds="0.2")
     await client.create(
         JOBS,
@@ -119,7 +119,7 @@ async def test_the_job_controller_finishes_a_job(client: Client, namespace: str)
     await eventually(complete)
 
 
-async def test_calls_of_service_accounts_are_audited_and_those_of_the_components_are_not(
+async def test_audit_log_has_calls_of_service_accounts_but_not_of_components(
     cluster: LocalCluster, client: Client, namespace: str, tmp_path: Path
 ):
     token = await client.create(
@@ -158,7 +158,7 @@ async def test_calls_of_service_accounts_are_audited_and_those_of_the_components
     assert not any(":kube-system:" in event["user"]["username"] for event in events())
 
 
-async def test_clusters_side_by_side_differ_in_ports_and_objects(
+async def test_two_clusters_have_different_ports_and_objects(
     private_cluster: StartCluster, connect: Callable[[LocalCluster], Any]
 ):
     taint = Taint("spot", "true", "NoSchedule")
@@ -176,7 +176,7 @@ async def test_clusters_side_by_side_differ_in_ports_and_objects(
     assert (await second.list(NODES))[0] == []
 
 
-async def test_a_killed_api_server_is_seen_dead_and_can_be_revived_with_its_data(
+async def test_killed_api_server_is_reported_dead_and_is_revived_with_its_data(
     private_cluster: StartCluster, connect: Callable[[LocalCluster], Any], capsys: pytest.CaptureFixture[str]
 ):
     cluster = private_cluster()
@@ -190,7 +190,7 @@ async def test_a_killed_api_server_is_seen_dead_and_can_be_revived_with_its_data
     assert len((await (await connect(cluster)).list(NODES))[0]) == 2
 
 
-def test_a_cluster_with_a_dead_part_is_cleared_away_and_started_anew(private_cluster: StartCluster):
+def test_cluster_with_a_dead_component_is_removed_and_started_anew(private_cluster: StartCluster):
     cluster = private_cluster()
     before = {name: process.pid for name, process in cluster.processes.all().items()}
     cluster.kill("etcd")
@@ -201,7 +201,7 @@ def test_a_cluster_with_a_dead_part_is_cleared_away_and_started_anew(private_clu
     assert all(status.alive for status in cluster.status())
 
 
-def test_starting_the_same_cluster_twice_does_nothing_and_with_other_options_is_refused(
+def test_second_start_of_a_cluster_does_nothing_or_fails_with_other_options(
     private_cluster: StartCluster,
 ):
     cluster = private_cluster((NodePool(count=1),))
@@ -210,7 +210,7 @@ def test_starting_the_same_cluster_twice_does_nothing_and_with_other_options_is_
         cluster.start((NodePool(count=3),))
 
 
-def test_a_component_that_dies_at_the_start_is_named_with_its_last_words(private_cluster: StartCluster):
+def test_start_error_names_the_dead_component_and_its_last_log_lines(private_cluster: StartCluster):
     with pytest.raises(ClusterError, match=r"(?s)kube-apiserver died.*unknown flag: --nonsense"):
         private_cluster((), api_server_arguments=("--nonsense",))
 
@@ -227,7 +227,7 @@ def test_cluster_without_owner_process_is_stopped(private_cluster: StartCluster,
     assert not any(process.alive() for process in components.values())
 
 
-def test_only_the_process_that_was_started_is_ever_signalled(tmp_path: Path):
+def test_process_of_a_reused_pid_is_not_signalled(tmp_path: Path):
     sleeper = processes.spawn(["/bin/sh", "-c", "exec sleep 60"], log=tmp_path / "log")
     try:
         later = processes.Process(sleeper.pid, sleeper.start_ticks + 1, sleeper.boot)
@@ -239,9 +239,7 @@ def test_only_the_process_that_was_started_is_ever_signalled(tmp_path: Path):
     assert not sleeper.alive()
 
 
-def test_environment_makes_kubectl_talk_to_the_cluster(
-    cluster: LocalCluster, capsys: pytest.CaptureFixture[str]
-):
+def test_env_command_points_kubectl_to_the_cluster(cluster: LocalCluster, capsys: pytest.CaptureFixture[str]):
     assert cli.main(["env", "--name", cluster.name]) == 0
     exports = capsys.readouterr().out
     script = f"{exports}\nkubectl get namespace default -o name"
@@ -250,7 +248,7 @@ def test_environment_makes_kubectl_talk_to_the_cluster(
 
 
 @pytest.mark.parametrize("name", ["", "Upper", "a/b", "-a", "a-", "ä", "a" * 41])
-def test_names_that_cannot_be_folders_and_tokens_are_refused(name: str):
+def test_invalid_cluster_name_is_refused(name: str):
     with pytest.raises(ClusterError, match="cannot name a cluster"):
         LocalCluster(name)
 
@@ -262,11 +260,11 @@ def test_names_that_cannot_be_folders_and_tokens_are_refused(name: str):
         ("spot:NoExecute", Taint("spot", "", "NoExecute")),
     ],
 )
-def test_taints_are_written_as_for_kubectl(text: str, taint: Taint):
+def test_taint_in_the_format_of_kubectl_is_parsed(text: str, taint: Taint):
     assert parse_taint(text) == taint
 
 
 @pytest.mark.parametrize("text", ["spot", "spot=true", "spot=true:Never", "=x:NoSchedule"])
-def test_a_taint_written_otherwise_is_refused(text: str):
+def test_taint_in_another_format_is_refused(text: str):
     with pytest.raises(NodeOptionError, match="does not have the form"):
         parse_taint(text)

@@ -9,7 +9,7 @@ from tests.controlplane.stage import Stage
 from tests.unit.metrics.metric_table import PROMISED
 
 
-async def test_d18_custom_labels_move_gauges_keep_counters_and_d19_selectors_remove_series(
+async def test_d18_label_change_moves_gauges_and_keeps_counters_and_d19_selector_removes_series(
     fair_stage: Stage, admitq_fair: Installation
 ) -> None:
     stage = fair_stage
@@ -61,7 +61,7 @@ async def test_d18_custom_labels_move_gauges_keep_counters_and_d19_selectors_rem
     await stage.until(of_local_queue, [{"vision"}, set()])
 
 
-async def test_d19_series_of_a_cohort_go_with_its_object_and_with_its_last_member(
+async def test_d19_cohort_series_are_removed_with_the_cohort_object_or_its_last_member(
     fair_stage: Stage, admitq_fair: Installation
 ) -> None:
     stage = fair_stage
@@ -93,7 +93,7 @@ async def test_d19_series_of_a_cohort_go_with_its_object_and_with_its_last_membe
     await stage.until(lambda: of(implicit), set[str]())
 
 
-async def test_d20_shares_are_exact_in_metrics_and_local_queues_report_past_use_of_nothing(
+async def test_d20_share_metric_is_exact_and_unused_local_queue_reports_zero_past_use(
     fair_stage: Stage, admitq_fair: Installation
 ) -> None:
     stage = fair_stage

@@ -186,11 +186,13 @@ async def play_all(fresh_stage: FreshStage, rows: Sequence[Row]) -> None:
 
 
 @pytest.mark.parametrize("topic", ROWS)
-async def test_e_writes_of_another_program_come_to_same_end(fresh_stage: FreshStage, topic: str) -> None:
+async def test_e_writes_of_another_program_lead_to_the_same_end_state(
+    fresh_stage: FreshStage, topic: str
+) -> None:
     await play_all(fresh_stage, ROWS[topic])
 
 
-async def test_stage_of_failing_story_is_cleared(fresh_stage: FreshStage) -> None:
+async def test_objects_of_a_failing_story_are_deleted(fresh_stage: FreshStage) -> None:
     opened: list[Stage] = []
 
     async def story() -> None:
@@ -294,7 +296,7 @@ async def write_drawn(stage: Stage, drawn: DrawnWrite) -> str:
 )
 @given(plays=SETS_OF_PLAYS)
 @pytest.mark.timeout(300 * EXAMPLES)
-async def test_e_drawn_writes_of_another_program_end_within_laws(
+async def test_e_random_writes_of_another_program_keep_the_laws_at_rest(
     fresh_stage: FreshStage, admitq_running: Installation, plays: Sequence[Sequence[DrawnWrite]]
 ) -> None:
     ends = await asyncio.gather(

@@ -154,7 +154,7 @@ async def test_e_core_and_jobs_in_separate_processes_run_a_job_to_its_end(
     await stage.until(admitted, 1, what="the ClusterQueue counts the Workload without a job alone")
 
 
-async def test_e_jobs_without_core_start_and_stop_job_that_another_program_admits(
+async def test_e_job_controllers_without_core_start_and_stop_a_job_that_another_program_admits(
     start_parts: Callable[..., Any], stage_alone: Stage
 ) -> None:
     stage = stage_alone

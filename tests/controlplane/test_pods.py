@@ -131,7 +131,7 @@ async def until_freed(stage: Stage, resource: Resource, *names: str) -> None:
 
 
 @pytest.mark.parametrize("page", ["pod", "pod-group"])
-async def test_the_pods_of_the_guide_run_as_they_stand(stage: Stage, page: str) -> None:
+async def test_pods_of_the_guide_run_unchanged(stage: Stage, page: str) -> None:
     quota = [{"name": "cpu", "nominalQuota": 2}, {"name": "memory", "nominalQuota": "2Gi"}]
     flavors = [{"name": stage.own("f"), "resources": quota}]
     await stage.flavor()
@@ -149,7 +149,7 @@ async def test_the_pods_of_the_guide_run_as_they_stand(stage: Stage, page: str) 
 
 
 @pytest.mark.core
-async def test_a_pod_is_held_admitted_run_and_freed(stage: Stage) -> None:
+async def test_pod_is_gated_admitted_runs_and_releases_its_quota(stage: Stage) -> None:
     names = stage.names
     await stage.queues()
     created = await pod(stage, "p", seconds=1)
@@ -185,14 +185,14 @@ async def test_a_pod_is_held_admitted_run_and_freed(stage: Stage) -> None:
     )
 
 
-async def test_a_failed_pod_ends_as_failed(stage: Stage) -> None:
+async def test_workload_of_a_failed_pod_finishes_as_failed(stage: Stage) -> None:
     await stage.queues()
     created = await pod(stage, "p", seconds=0, annotations={EXIT_CODE: "3"})
     name = create_workload_name("Pod", "", "p", created["metadata"]["uid"])
     await until_workload(stage, name, "Finished", "Failed")
 
 
-async def test_pods_wait_for_quota_one_after_the_other(stage: Stage) -> None:
+async def test_second_pod_waits_until_the_first_releases_its_quota(stage: Stage) -> None:
     await stage.queues(cpu=1)
     first = await pod(stage, "first")
     await until_phases(stage, first="Running")
@@ -207,7 +207,7 @@ async def test_pods_wait_for_quota_one_after_the_other(stage: Stage) -> None:
     await until_phases(stage, first="gone", second="Running")
 
 
-async def test_a_preempted_pod_is_ended_and_its_workload_with_it(stage: Stage) -> None:
+async def test_preempted_pod_is_deleted_with_its_workload(stage: Stage) -> None:
     await stage.queues(cpu=1, preemption={"withinClusterQueue": "LowerPriority"})
     classes, high = stage.kinds.workload_priority_classes, stage.own("high")
     await stage.create(classes, high, {"value": 100})
@@ -225,7 +225,7 @@ async def test_a_preempted_pod_is_ended_and_its_workload_with_it(stage: Stage) -
     )
 
 
-async def test_a_pod_that_is_preempted_before_it_starts_competes_again(stage: Stage) -> None:
+async def test_pod_preempted_before_its_start_is_requeued(stage: Stage) -> None:
     await stage.active_check("check")
     checks = {"admissionChecks": [{"name": stage.own("check")}]}
     preempts = {"withinClusterQueue": "LowerPriority"}
@@ -243,7 +243,7 @@ async def test_a_pod_that_is_preempted_before_it_starts_competes_again(stage: St
     await until_phases(stage, low="held", high="gone")
 
 
-async def test_a_pod_deleted_while_it_waits_is_let_go(stage: Stage) -> None:
+async def test_pending_pod_and_its_workload_are_removed_when_the_pod_is_deleted(stage: Stage) -> None:
     await stage.queues(cpu=1)
     await pod(stage, "p", cpu=2)
     await stage.workload_exists("p")
@@ -252,7 +252,7 @@ async def test_a_pod_deleted_while_it_waits_is_let_go(stage: Stage) -> None:
     await stage.until(lambda: stage.workloads("p"), [])
 
 
-async def test_deleting_the_workload_of_a_pod_ends_the_pod(stage: Stage) -> None:
+async def test_running_pod_is_deleted_when_its_workload_is_deleted(stage: Stage) -> None:
     await stage.queues()
     created = await pod(stage, "p")
     await until_phases(stage, p="Running")
@@ -262,7 +262,7 @@ async def test_deleting_the_workload_of_a_pod_ends_the_pod(stage: Stage) -> None
     await stage.until_gone(stage.kinds.workloads, name)
 
 
-async def test_a_pod_let_go_by_hand_is_ended(stage: Stage) -> None:
+async def test_pending_pod_is_deleted_when_its_gates_are_removed(stage: Stage) -> None:
     await stage.queues(cpu=1)
     await pod(stage, "p", cpu=2)
     await stage.workload_exists("p")
@@ -272,7 +272,7 @@ async def test_a_pod_let_go_by_hand_is_ended(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("kind", ["no queue", "in a job"])
-async def test_pods_that_are_none_of_ours_are_left_alone(stage: Stage, kind: str) -> None:
+async def test_pods_without_a_queue_name_or_of_a_job_are_not_gated(stage: Stage, kind: str) -> None:
     await stage.queues()
     if kind == "in a job":
         await stage.job(seconds=1)
@@ -287,7 +287,7 @@ async def test_pods_that_are_none_of_ours_are_left_alone(stage: Stage, kind: str
     await until_phases(stage, p="Succeeded")
 
 
-async def test_executors_are_queued_with_their_application(
+async def test_spark_executors_are_queued_with_their_application(
     stage: Stage, definitions: Callable[[Iterable[str]], None]
 ) -> None:
     case = load(SPARK_APPLICATION, stage.names.group)
@@ -318,7 +318,7 @@ async def test_executors_are_queued_with_their_application(
 
 
 @pytest.mark.core
-async def test_a_group_waits_until_it_is_complete_and_is_started_together(stage: Stage) -> None:
+async def test_pod_group_is_admitted_as_a_whole_once_it_is_complete(stage: Stage) -> None:
     names = stage.names
     await stage.queues()
     await pod(stage, "g-0", group="g", total=3, seconds=2)
@@ -340,7 +340,7 @@ async def test_a_group_waits_until_it_is_complete_and_is_started_together(stage:
 
 
 @pytest.mark.core
-async def test_a_failed_pod_of_a_group_is_replaced(stage: Stage) -> None:
+async def test_failed_pod_of_a_group_is_replaced(stage: Stage) -> None:
     await stage.queues(cpu=2)
     await pod(stage, "g-0", group="g", total=2)
     await pod(stage, "g-1", group="g", total=2, seconds=1, annotations={EXIT_CODE: "1"})
@@ -360,7 +360,7 @@ async def test_a_failed_pod_of_a_group_is_replaced(stage: Stage) -> None:
     await stage.until(reclaimable, [1])
 
 
-async def test_a_preempted_group_comes_back_with_other_pods(stage: Stage) -> None:
+async def test_preempted_pod_group_is_readmitted_with_replacement_pods(stage: Stage) -> None:
     await stage.queues(cpu=2, preemption={"withinClusterQueue": "LowerPriority"})
     classes, high = stage.kinds.workload_priority_classes, stage.own("high")
     await stage.create(classes, high, {"value": 100})
@@ -382,7 +382,7 @@ async def test_a_preempted_group_comes_back_with_other_pods(stage: Stage) -> Non
     await until_phases(stage, low_2="Running", low_3="Running")
 
 
-async def test_a_group_admitted_fast_does_not_wait_for_all_of_its_pods(stage: Stage) -> None:
+async def test_pod_group_with_fast_admission_starts_before_all_its_pods_exist(stage: Stage) -> None:
     fast = {stage.names.pod_group_fast_admission: "true"}
     await stage.queues()
     await pod(stage, "g-0", group="g", total=3, annotations=fast)
@@ -392,7 +392,7 @@ async def test_a_group_admitted_fast_does_not_wait_for_all_of_its_pods(stage: St
     await until_phases(stage, g_1="Running")
 
 
-async def test_pods_beyond_the_size_of_a_group_are_deleted(stage: Stage) -> None:
+async def test_excess_pods_of_a_group_are_deleted(stage: Stage) -> None:
     await stage.queues()
     await group(stage, "g", 2)
     await until_phases(stage, g_0="Running", g_1="Running")
@@ -402,7 +402,7 @@ async def test_pods_beyond_the_size_of_a_group_are_deleted(stage: Stage) -> None
     await stage.until_told("Pod", "g-2", "ExcessPodDeleted", "Excess pod deleted")
 
 
-async def test_a_group_not_to_be_repeated_ends_when_its_pods_have(stage: Stage) -> None:
+async def test_non_retriable_pod_group_finishes_when_its_pods_end(stage: Stage) -> None:
     final = {stage.names.retriable_in_group: "false"}
     await stage.queues()
     await pod(stage, "g-0", group="g", total=2, seconds=1)
@@ -411,7 +411,7 @@ async def test_a_group_not_to_be_repeated_ends_when_its_pods_have(stage: Stage) 
     assert condition_of(await found(stage, "g"), "Finished") == ("True", "Failed", "Pods succeeded: 1/2.")
 
 
-async def test_a_group_that_serves_does_not_end(stage: Stage) -> None:
+async def test_serving_pod_group_does_not_finish_when_its_pods_succeed(stage: Stage) -> None:
     serving = {stage.names.pod_group_serving: "true"}
     await stage.queues()
     await group(stage, "g", 2, seconds=1, annotations=serving)
@@ -421,7 +421,7 @@ async def test_a_group_that_serves_does_not_end(stage: Stage) -> None:
     assert value_at(workload, ("status", "reclaimablePods"), []) == []
 
 
-async def test_pod_group_with_two_queues_reports_it(stage: Stage) -> None:
+async def test_pod_group_with_two_queue_names_reports_an_event(stage: Stage) -> None:
     await stage.queues()
     await stage.local_queue("other")
     await pod(stage, "g-0", group="g", total=2)
@@ -434,7 +434,7 @@ async def test_pod_group_with_two_queues_reports_it(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("state", ["incomplete", "waiting", "running"])
-async def test_a_group_deleted_pod_by_pod_is_let_go(stage: Stage, state: str) -> None:
+async def test_pod_group_deleted_pod_by_pod_releases_its_quota(stage: Stage, state: str) -> None:
     await stage.queues(cpu=2)
     await group(stage, "g", 2, total=3 if state == "incomplete" else 2, cpu=2 if state == "waiting" else 1)
     if state == "running":
@@ -451,7 +451,7 @@ async def test_a_group_deleted_pod_by_pod_is_let_go(stage: Stage, state: str) ->
     await until_phases(stage, next="Running")
 
 
-async def test_deleting_the_workload_of_a_group_ends_all_of_its_pods(stage: Stage) -> None:
+async def test_all_pods_of_a_group_are_deleted_when_its_workload_is_deleted(stage: Stage) -> None:
     await stage.queues()
     await group(stage, "g", 2)
     await until_phases(stage, g_0="Running", g_1="Running")
@@ -474,7 +474,9 @@ async def test_d22_group_named_like_the_workload_of_a_job_is_not_admitted(stage:
     assert len((await found(stage, name))["metadata"]["ownerReferences"]) == 1
 
 
-async def test_a_group_adopts_the_workload_made_for_it(stage: Stage) -> None:
+async def test_pod_group_adopts_its_prebuilt_workload_and_a_pending_group_moves_to_another_queue(
+    stage: Stage,
+) -> None:
     await stage.queues(cpu=4)
     await stage.queues_closed()
     await group(stage, "model", 2, queue="closed")
@@ -521,7 +523,7 @@ async def imported(stage: Stage, name: str, pod_set: str, spec: dict[str, Any], 
     await stage.change(workloads, name, status, "status")
 
 
-async def test_b7_pods_that_an_importer_takes_over_run_on_and_end(stage: Stage) -> None:
+async def test_b7_imported_running_pods_keep_running_and_finish(stage: Stage) -> None:
     names = stage.names
     # Nothing else admits these Workloads before they are imported.
     await stage.queues(cpu=2, stopPolicy="Hold")
@@ -549,7 +551,7 @@ async def test_b7_pods_that_an_importer_takes_over_run_on_and_end(stage: Stage) 
     await until_workload(stage, "g", "Finished", "Succeeded")
 
 
-async def test_b8_and_b9_prebuilt_group_workload_awaits_pods_that_name_its_podset(stage: Stage) -> None:
+async def test_b8_and_b9_prebuilt_group_workload_adopts_pods_that_name_its_podset(stage: Stage) -> None:
     names = stage.names
     await stage.queues()
     container = {"name": "c", "image": "example.com/c:1", "resources": {"requests": {"cpu": 1}}}
@@ -581,14 +583,14 @@ async def test_b8_and_b9_prebuilt_group_workload_awaits_pods_that_name_its_podse
         ({"labels": {"prebuilt-workload-name": "other"}, "group": "g", "total": 1}, "should be equal"),
     ],
 )
-async def test_what_pods_say_of_their_group_is_checked(stage: Stage, marks: Any, message: str) -> None:
+async def test_pod_with_invalid_group_metadata_is_rejected(stage: Stage, marks: Any, message: str) -> None:
     labels = {f"{stage.names.group}/{key}": value for key, value in marks.pop("labels", {}).items()}
     with pytest.raises(ApiError) as refused:
         await pod(stage, "p", labels=labels, **marks)
     assert message.replace("\\", "") in refused.value.message
 
 
-async def test_what_pods_said_of_their_group_stays(stage: Stage) -> None:
+async def test_group_metadata_of_a_pod_is_immutable(stage: Stage) -> None:
     names = stage.names
     await stage.queues()
     await pod(stage, "g-0", group="g", total=2, annotations={names.retriable_in_group: "false"})

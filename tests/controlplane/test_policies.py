@@ -70,13 +70,15 @@ async def strict(
         yield stage, admitq_strict
 
 
-async def test_e_writes_of_another_program_come_to_same_end_where_ended_jobs_are_deleted(
+async def test_e_writes_of_another_program_lead_to_the_same_end_state_under_retention_policies(
     admitq_strict: Installation, stages_beside: StagesBeside
 ) -> None:
     await play_all(await stages_beside(admitq_strict), RETENTION)
 
 
-async def test_jobs_end_as_the_configuration_says(strict: tuple[Stage, Installation]) -> None:
+async def test_timeouts_retention_and_jobs_without_queue_name_follow_the_configuration(
+    strict: tuple[Stage, Installation],
+) -> None:
     stage, admitq = strict
     await stage.queues(cpu=16)
     await _until_they_admit(stage, "cq", "lq")
@@ -274,7 +276,7 @@ async def _waits_for_a_queue(stage: Stage) -> None:
     await stage.until(lambda: stage.is_complete("queueless"))
 
 
-async def test_namespace_missing_in_the_watch_is_read(
+async def test_webhook_reads_a_namespace_that_its_watch_has_not_delivered(
     admitq_running: Installation, admitq_namespace: str, api_group: str
 ) -> None:
     """With what the chart grants the webhook, for a job that comes together with its namespace."""

@@ -83,7 +83,7 @@ async def test_t3_role_of_a_pod_in_a_group_is_not_rewritten(stage: Stage, as_ten
 
 
 @pytest.mark.parametrize("order", [(1, 30, 1), (1, 1, 30)])
-async def test_t3_pods_that_bring_one_role_and_ask_for_different_amounts_are_not_queued(
+async def test_t3_group_pods_of_one_role_with_different_requests_are_not_queued(
     stage: Stage, as_tenant: Stage, order: tuple[int, ...]
 ) -> None:
     await stage.queues(cpu=3)
@@ -96,7 +96,7 @@ async def test_t3_pods_that_bring_one_role_and_ask_for_different_amounts_are_not
     assert await phases(stage, ["g-0", "g-1", "g-2"]) == ["held"] * 3
 
 
-async def test_t3_pod_that_asks_for_more_than_its_role_was_admitted_with_is_not_started(
+async def test_t3_group_pod_that_requests_more_than_its_admitted_role_is_not_started(
     stage: Stage, as_tenant: Stage
 ) -> None:
     names = stage.names
@@ -118,7 +118,7 @@ async def test_t3_pod_that_asks_for_more_than_its_role_was_admitted_with_is_not_
     await stage.until_gone(PODS, "g-1")
 
 
-async def test_administrator_changes_marks(stage: Stage) -> None:
+async def test_administrator_may_change_marks_of_a_pod(stage: Stage) -> None:
     names = stage.names
     await stage.queues(cpu=1)
     await pod(stage, "p", cpu=2)

@@ -161,7 +161,7 @@ async def told(stage: Stage, reason: str, note: str, job: str = "j") -> None:
 
 
 @pytest.mark.core
-async def test_the_manifests_of_the_guide_run_a_job_on_new_nodes(
+async def test_provisioning_manifests_of_the_guide_run_a_job_on_new_nodes(
     stage: Stage, autoscaler: Autoscaler, guide: list[dict[str, Any]]
 ) -> None:
     for manifest in guide:
@@ -223,7 +223,7 @@ async def apply(stage: Stage, manifest: dict[str, Any]) -> None:
 # --- the answers of an autoscaler -----------------------------------------------------------------
 
 
-async def test_accepted_request_reports_its_time(stage: Stage, autoscaler: Autoscaler) -> None:
+async def test_accepted_request_reports_its_estimated_time(stage: Stage, autoscaler: Autoscaler) -> None:
     await ready_queues(stage)
     await stage.job()
     request = await autoscaler.request()
@@ -281,7 +281,9 @@ async def test_c17_failed_request_is_retried_and_its_retry_count_survives_the_re
     await stage.until_running()
 
 
-async def test_capacity_that_is_revoked_ends_what_runs(stage: Stage, autoscaler: Autoscaler) -> None:
+async def test_running_job_is_deactivated_when_its_capacity_is_revoked(
+    stage: Stage, autoscaler: Autoscaler
+) -> None:
     await ready_queues(stage)
     await stage.job()
     request = await autoscaler.request()
@@ -299,7 +301,7 @@ async def test_capacity_that_is_revoked_ends_what_runs(stage: Stage, autoscaler:
     )
 
 
-async def test_a_booking_counts_until_the_admission(
+async def test_expired_booking_causes_a_retry_only_before_admission(
     stage: Stage, autoscaler: Autoscaler, begin: Begin
 ) -> None:
     await config(stage)
@@ -335,7 +337,9 @@ async def test_a_booking_counts_until_the_admission(
 # --- what is asked for ----------------------------------------------------------------------------
 
 
-async def test_pods_without_a_managed_resource_need_no_nodes(stage: Stage, autoscaler: Autoscaler) -> None:
+async def test_check_is_ready_without_request_when_no_managed_resource_is_requested(
+    stage: Stage, autoscaler: Autoscaler
+) -> None:
     await ready_queues(stage, managedResources=["example.com/gpu"])
     await stage.job()
     await stage.until_running()
@@ -362,7 +366,7 @@ def a_pod_set(name: str, image: str, cpu: str = "500m", count: int = 1) -> dict[
         ("IdenticalWorkloadSchedulingRequirements", [("a", 3)]),
     ],
 )
-async def test_podsets_are_asked_for_as_the_policy_has_it(
+async def test_podsets_of_a_request_are_merged_by_the_policy(
     stage: Stage, autoscaler: Autoscaler, policy: str | None, asked: list[tuple[str, int]]
 ) -> None:
     await ready_queues(stage, podSetMergePolicy=policy)
@@ -379,7 +383,7 @@ async def test_podsets_are_asked_for_as_the_policy_has_it(
     ]
 
 
-async def test_long_names_are_cut(stage: Stage, autoscaler: Autoscaler) -> None:
+async def test_long_request_name_is_truncated(stage: Stage, autoscaler: Autoscaler) -> None:
     await ready_queues(stage)
     long = "w" * 250
     await stage.create(stage.kinds.workloads, long, a_workload(stage, a_pod_set("main", "one")))
@@ -428,7 +432,7 @@ async def test_c17_check_without_its_config_is_inactive_and_deletes_its_request(
     await stage.until_running()
 
 
-async def test_a_config_that_changes_is_asked_for_anew(stage: Stage, autoscaler: Autoscaler) -> None:
+async def test_request_is_recreated_when_its_config_changes(stage: Stage, autoscaler: Autoscaler) -> None:
     await ready_queues(stage, parameters={"a": "1"})
     await stage.job()
     former = await autoscaler.request()
@@ -446,7 +450,7 @@ async def test_a_config_that_changes_is_asked_for_anew(stage: Stage, autoscaler:
 
 
 @pytest.mark.parametrize("ended", ["evicted", "finished"])
-async def test_workload_without_need_for_nodes_has_no_request(
+async def test_request_is_deleted_when_its_workload_is_evicted_or_finished(
     stage: Stage, autoscaler: Autoscaler, ended: str
 ) -> None:
     await ready_queues(stage)
@@ -469,7 +473,7 @@ async def test_workload_without_need_for_nodes_has_no_request(
 # --- what cannot be created -----------------------------------------------------------------------
 
 
-async def test_refused_writes_are_reported_and_retried(stage: Stage, autoscaler: Autoscaler) -> None:
+async def test_refused_pod_template_is_reported_and_retried(stage: Stage, autoscaler: Autoscaler) -> None:
     await stage.create(QUOTAS, "q", {"spec": {"hard": {"count/podtemplates": "0"}}})
 
     async def in_force() -> bool:
@@ -505,7 +509,7 @@ def strange(stage: Stage) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("template", "is_replaced"), [(abandoned, True), (strange, False)])
-async def test_a_template_of_the_same_name_is_replaced_if_it_is_ours(
+async def test_existing_pod_template_is_replaced_only_if_it_is_managed(
     stage: Stage, autoscaler: Autoscaler, template: Callable[[Stage], dict[str, Any]], is_replaced: bool
 ) -> None:
     await ready_queues(stage)

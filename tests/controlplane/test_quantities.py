@@ -37,7 +37,7 @@ async def understood(client: Client, namespace: str, quantity: str) -> Fraction 
     return parse_quantity(stored["spec"]["containers"][0]["resources"]["limits"]["memory"])
 
 
-async def test_the_api_server_understands_them_as_we_do(client: Client, namespace: str) -> None:
+async def test_api_server_reads_quantities_like_admitq(client: Client, namespace: str) -> None:
     found = {text: await understood(client, namespace, text) for text in CASES["values"]}
     # Of the resources of containers the API server keeps no more than thousandths, rounded up.
     wanted = {text: Fraction(value) for text, value in CASES["values"].items()}
@@ -46,7 +46,7 @@ async def test_the_api_server_understands_them_as_we_do(client: Client, namespac
     }
 
 
-async def test_the_api_server_refuses_what_we_refuse(client: Client, namespace: str) -> None:
+async def test_api_server_refuses_the_quantities_that_admitq_refuses(client: Client, namespace: str) -> None:
     # JSON has no text for it that the API server would not trim or take for absent.
     tried = [text for text in CASES["refused"] if text.strip() == text and text]
     assert [text for text in tried if await understood(client, namespace, text) is not None] == []

@@ -294,7 +294,9 @@ WORLDS: Mapping[str, Callable[[World], Any]] = {
 }
 
 
-async def test_jobs_at_every_step_outlive_their_queues_and_flavors(stage: Stage, begin: Begin) -> None:
+async def test_jobs_in_every_state_survive_stopped_deleted_and_changed_queues(
+    stage: Stage, begin: Begin
+) -> None:
     checked = set[str]()
 
     def judge(workload: dict[str, Any], check: Any) -> AdmissionCheckReport | None:

@@ -74,7 +74,7 @@ async def excess(admitq: Installation, stage: Stage) -> float:
 
 
 @pytest.mark.core
-async def test_t8_stripped_pods_of_elastic_job_are_deleted_down_to_its_grant(
+async def test_t8_elastic_job_pods_with_stripped_gates_are_deleted_down_to_the_admitted_count(
     stage: Stage, admitq_running: Installation
 ) -> None:
     await stage.queues(cpu=1)
@@ -122,7 +122,7 @@ async def test_elastic_job_that_runs_without_quota_is_stopped(stage: Stage) -> N
 
 
 @pytest.mark.core
-async def test_t10_raise_of_a_running_job_is_stopped_and_queued_again(
+async def test_t10_running_job_that_raises_its_parallelism_is_stopped_and_requeued(
     stage: Stage, admitq_running: Installation
 ) -> None:
     await stage.queues(cpu=1)

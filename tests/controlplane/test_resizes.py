@@ -38,7 +38,7 @@ async def requested(stage: Stage, pod: dict[str, Any]) -> str:
     return str(found["spec"]["containers"][0]["resources"]["requests"]["cpu"])
 
 
-async def test_a_pod_of_a_job_is_resized_within_what_was_admitted(stage: Stage) -> None:
+async def test_pod_of_a_job_is_resized_only_within_its_admission(stage: Stage) -> None:
     await stage.queues(cpu=4)
     await stage.job(cpu=2)
     await stage.until_running("j")

@@ -14,14 +14,14 @@ def stories() -> list[Case]:
     return [case for name in STORIES for case in cases(f"{name}.yaml")]
 
 
-def test_every_row_has_a_story() -> None:
+def test_every_semantics_row_has_a_story() -> None:
     assert sorted(ROWS - {row for case in stories() for row in case.rows}) == []
 
 
-def test_every_story_names_rows_that_there_are() -> None:
+def test_every_story_names_existing_rows() -> None:
     assert [str(case) for case in stories() if not case.rows or not ROWS.issuperset(case.rows)] == []
 
 
-def test_no_story_occurs_twice() -> None:
+def test_story_names_are_unique() -> None:
     names = [case.name for case in stories()]
     assert sorted(name for name in set(names) if names.count(name) > 1) == []

@@ -118,7 +118,7 @@ async def default_queue(stage: Stage, cpu: Any) -> None:
 
 
 @pytest.mark.parametrize("resource", [DEPLOYMENTS, STATEFUL_SETS], ids=lambda one: one.kind)
-async def test_what_the_guide_shows_runs_as_it_stands(stage: Stage, resource: Resource) -> None:
+async def test_serving_manifests_of_the_guide_run_unchanged(stage: Stage, resource: Resource) -> None:
     await default_queue(stage, cpu=2)
     (one,) = shown(stage, resource.kind.lower(), resource.kind)
     name = one["metadata"]["name"]
@@ -130,7 +130,7 @@ async def test_what_the_guide_shows_runs_as_it_stands(stage: Stage, resource: Re
     await stage.until(ready, 2)
 
 
-async def test_pods_may_name_a_queue_of_their_own(
+async def test_pods_of_unqueued_owners_are_queued_by_their_own_queue_name(
     stage: Stage, definitions: Callable[[Iterable[str]], None]
 ) -> None:
     """Each is queued on its own then, because no owner at any distance is queued; so is a Job."""
@@ -154,7 +154,7 @@ async def test_pods_may_name_a_queue_of_their_own(
 # --- Deployments ----------------------------------------------------------------------------------
 
 
-async def test_pods_of_a_deployment_wait_one_by_one(stage: Stage) -> None:
+async def test_pods_of_a_deployment_are_admitted_one_by_one(stage: Stage) -> None:
     await stage.queues(cpu=2)
     await serve(stage, DEPLOYMENTS, replicas=3)
     await until_pods(stage, Running=2, held=1)
@@ -174,7 +174,7 @@ async def test_pods_of_a_deployment_wait_one_by_one(stage: Stage) -> None:
     await stage.until(left, 0)
 
 
-async def test_a_deployment_moves_to_another_queue_while_nothing_is_ready(stage: Stage) -> None:
+async def test_deployment_moves_to_another_queue_while_no_pod_is_ready(stage: Stage) -> None:
     await stage.queues(cpu=2)
     await stage.queues_closed()
     await serve(stage, DEPLOYMENTS, labels={stage.names.queue_name: "closed"})
@@ -187,7 +187,7 @@ async def test_a_deployment_moves_to_another_queue_while_nothing_is_ready(stage:
 
 
 @pytest.mark.core
-async def test_pods_of_a_stateful_set_wait_together_go_on_hold_and_come_back(stage: Stage) -> None:
+async def test_stateful_set_is_admitted_as_a_whole_held_at_zero_replicas_and_readmitted(stage: Stage) -> None:
     names = stage.names
     await stage.queues(cpu=3)
     hangs = {"kwok.admitq.dev/termination-seconds": "3600"}
@@ -239,7 +239,7 @@ async def test_pods_of_a_stateful_set_wait_together_go_on_hold_and_come_back(sta
     await stage.until_gone(stage.kinds.workloads, name)
 
 
-async def test_a_stateful_set_starts_when_there_is_room_for_all(stage: Stage) -> None:
+async def test_stateful_set_starts_only_when_all_replicas_fit(stage: Stage) -> None:
     await stage.queues(cpu=2)
     await stage.queues_closed()
     other = await serve(stage, STATEFUL_SETS, "other", replicas=1)
@@ -253,7 +253,7 @@ async def test_a_stateful_set_starts_when_there_is_room_for_all(stage: Stage) ->
     await until_pods(stage, Running=2)
 
 
-async def test_a_stateful_set_is_rolled_out_within_its_quota(stage: Stage) -> None:
+async def test_stateful_set_is_rolled_out_within_its_quota(stage: Stage) -> None:
     await stage.queues(cpu=2)
     made = await serve(stage, STATEFUL_SETS)
     await until_pods(stage, Running=2)
@@ -269,7 +269,7 @@ async def test_a_stateful_set_is_rolled_out_within_its_quota(stage: Stage) -> No
     assert condition_of(workload, "Evicted") is None
 
 
-async def test_a_preempted_stateful_set_waits_and_comes_back(stage: Stage) -> None:
+async def test_preempted_stateful_set_waits_and_is_readmitted(stage: Stage) -> None:
     await stage.queues(cpu=2, preemption={"withinClusterQueue": "LowerPriority"})
     high = stage.own("high")
     await stage.create(stage.kinds.workload_priority_classes, high, {"value": 100})
@@ -282,7 +282,7 @@ async def test_a_preempted_stateful_set_waits_and_comes_back(stage: Stage) -> No
     await until_pods(stage, Running=2)
 
 
-async def test_a_copy_from_another_cluster_has_no_workload_made(stage: Stage) -> None:
+async def test_stateful_set_from_another_cluster_gets_no_workload(stage: Stage) -> None:
     await stage.queues(cpu=2)
     made = await serve(stage, STATEFUL_SETS, labels={stage.names.multikueue_origin: "home"})
 
@@ -302,7 +302,7 @@ def lws_name(lws: dict[str, Any], number: int) -> str:
     return create_workload_name(LWS.kind, LWS.group, f"{metadata['name']}-{number}", metadata["uid"])
 
 
-async def test_groups_of_the_leader_worker_set_in_the_guide_wait_each_as_a_whole(
+async def test_each_group_of_the_leader_worker_set_of_the_guide_is_admitted_as_a_whole(
     stage: Stage, definitions: Callable[[Iterable[str]], None]
 ) -> None:
     definitions([f"{LWS.plural}.{LWS.group}"])

@@ -14,7 +14,7 @@ from tests.controlplane.stage import Stage, at_once, condition_of, until_next_se
 LOST = "lost to another program"
 
 
-async def test_a1_a3_a4_a5_workloads_live_on_from_states_that_another_program_wrote(
+async def test_a1_a3_a4_a5_workloads_continue_from_states_written_by_another_program(
     stage: Stage, admitq_running: Installation
 ) -> None:
     await stage.flavor()

@@ -46,7 +46,7 @@ SINCE = "2030-01-01T00:00:00Z"
 
 
 @pytest.mark.slow
-async def test_a_cluster_changes_hands_and_comes_back(
+async def test_cluster_migrates_to_admitq_and_back_without_stopping_jobs(
     private_cluster: Callable[..., LocalCluster],
     connect: Callable[[LocalCluster], Awaitable[Client]],
     tmp_path: Path,

@@ -228,7 +228,7 @@ def counted(queue: dict[str, Any]) -> list[int]:
     return [queue["status"][f"{what}Workloads"] for what in ("reserving", "admitted")]
 
 
-async def test_two_leaders_start_and_end_a_job_once(
+async def test_two_leaders_create_one_workload_for_each_job_and_end_it_once(
     installation: Installation, client: Client, api_group: str
 ) -> None:
     """One job of every kind that can be stopped, pods, and what makes pods: all at once."""
@@ -307,7 +307,9 @@ async def pods_not_held(stage: Stage) -> None:
     assert await stage.events("Pod", "p") == []
 
 
-async def test_what_no_webhook_held_is_stopped_until_it_is_admitted(client: Client, api_group: str) -> None:
+async def test_job_created_without_webhooks_is_stopped_until_it_is_admitted(
+    client: Client, api_group: str
+) -> None:
     names = names_for(api_group)
     cases = [load(kind, api_group) for kind in kinds_with_cases()]
     stories: dict[str, Story] = {str(case): not_held(case) for case in cases if "stop" not in case.cannot}

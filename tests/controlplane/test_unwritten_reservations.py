@@ -94,7 +94,7 @@ async def unwritten(stage: Stage) -> set[str]:
 
 
 @pytest.mark.parametrize("selects", ["true", RESERVES], ids=["every write", "reservations"])
-async def test_others_are_admitted_while_a_webhook_fails_for_many_reservations(
+async def test_other_cluster_queues_admit_while_a_webhook_fails_for_many_reservations(
     stage: Stage, other_stage: Stage, admitq_running: Installation, selects: str
 ) -> None:
     jobs = [f"j{number}" for number in range(WAITING)]
@@ -137,7 +137,7 @@ async def test_others_are_admitted_while_a_webhook_fails_for_many_reservations(
             assert times <= 1, f"quota was reserved {times} times for {job}"
 
 
-async def test_others_of_a_cluster_queue_are_admitted_while_a_webhook_fails_for_the_first(
+async def test_cluster_queue_admits_other_jobs_while_a_webhook_fails_for_its_first_job(
     stage: Stage, admitq_running: Installation
 ) -> None:
     await stage.queues(cpu=1, queueingStrategy="StrictFIFO")

@@ -79,7 +79,7 @@ class Stored:
 
 
 @pytest.mark.slow
-async def test_both_versions_of_every_kind_are_served(
+async def test_v1beta1_and_v1beta2_of_every_kind_are_served_and_converted(
     private_cluster: Callable[..., LocalCluster], connect: Callable[[LocalCluster], Awaitable[Client]]
 ) -> None:
     cluster = private_cluster(())

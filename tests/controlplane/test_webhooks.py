@@ -180,12 +180,12 @@ async def _is_asked(asked: Asked) -> bool:
 
 
 @pytest.mark.core
-async def test_a_job_with_a_queue_is_held_from_the_start(asked: Asked) -> None:
+async def test_job_with_a_queue_name_is_created_suspended(asked: Asked) -> None:
     job = await asked.job(labels=asked.queued())
     assert job["spec"]["suspend"] is True
 
 
-async def test_a_job_that_names_no_queue_gets_the_default_one_where_there_is_one(asked: Asked) -> None:
+async def test_job_without_a_queue_name_gets_the_existing_default_queue(asked: Asked) -> None:
     await asked.create(asked.kinds.local_queues, "default", {"clusterQueue": "any"})
     await eventually(lambda: asked.world.has_local_queue(asked.namespace, "default"))
     job = await asked.job()
@@ -193,7 +193,7 @@ async def test_a_job_that_names_no_queue_gets_the_default_one_where_there_is_one
     assert job["metadata"]["labels"][asked.names.queue_name] == "default"
 
 
-async def test_job_of_a_queue_for_other_clusters_is_left_to_the_dispatcher(asked: Asked) -> None:
+async def test_job_of_a_multikueue_queue_gets_the_dispatcher_as_managed_by(asked: Asked) -> None:
     kinds, own = asked.kinds, f"dispatched-{asked.namespace}"
     await asked.create(kinds.admission_checks, own, {"controllerName": asked.names.multikueue_controller})
     strategy = {"admissionChecks": [{"name": own}]}
@@ -207,7 +207,7 @@ async def test_job_of_a_queue_for_other_clusters_is_left_to_the_dispatcher(asked
     assert "managedBy" not in kept["spec"]
 
 
-async def test_a_job_that_is_not_ours_is_stored_as_if_there_were_no_webhook(asked: Asked) -> None:
+async def test_job_without_a_queue_name_is_stored_unchanged(asked: Asked) -> None:
     def comparable(job: dict[str, Any]) -> dict[str, Any]:
         uid = job["metadata"]["uid"]
         kept = {
@@ -234,7 +234,7 @@ async def test_a_job_that_is_not_ours_is_stored_as_if_there_were_no_webhook(aske
     assert comparable(with_webhook) == comparable(without_webhook or {})
 
 
-async def test_a_kind_that_is_switched_off_is_let_pass(asked: Asked) -> None:
+async def test_object_of_a_disabled_kind_is_neither_checked_nor_changed(asked: Asked) -> None:
     """Whatever its objects say, and although the API server asks; another kind that does the same is on."""
     pods = {"metadata": {"labels": {"app": "s"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
     selector = {"matchLabels": {"app": "s"}}
@@ -246,7 +246,7 @@ async def test_a_kind_that_is_switched_off_is_let_pass(asked: Asked) -> None:
         await asked.create(STATEFUL_SETS, "on", spec, labels=asked.queued("Not_A_Queue"))
 
 
-async def test_a_dry_run_is_answered_alike_and_leaves_nothing(asked: Asked) -> None:
+async def test_dry_run_of_a_job_is_mutated_and_stores_nothing(asked: Asked) -> None:
     job = await asked.client.create(
         JOBS,
         {
@@ -284,7 +284,7 @@ async def test_a_dry_run_is_answered_alike_and_leaves_nothing(asked: Asked) -> N
         ),
     ],
 )
-async def test_a_wrong_job_is_refused_with_the_field(
+async def test_invalid_job_is_rejected_with_its_field(
     asked: Asked, labels: dict[str, str], annotations: dict[str, str], field: str, says: str
 ) -> None:
     keys = {name: str(getattr(asked.names, name)) for name in (*labels, *annotations)}
@@ -300,7 +300,7 @@ async def test_a_wrong_job_is_refused_with_the_field(
     assert refused.value.body["details"]["causes"][0]["field"] == field.format(**keys)
 
 
-async def test_the_queue_of_a_running_job_cannot_be_taken_off_nor_changed(asked: Asked) -> None:
+async def test_queue_name_of_a_running_job_is_immutable(asked: Asked) -> None:
     await asked.job(labels=asked.queued())
     await asked.client.merge_patch(JOBS, "work", {"spec": {"suspend": False}}, asked.namespace)
     for value in (None, "", "other"):
@@ -313,7 +313,7 @@ async def test_the_queue_of_a_running_job_cannot_be_taken_off_nor_changed(asked:
             )
 
 
-async def test_owner_references_that_are_copied_or_forged_free_no_job(asked: Asked) -> None:
+async def test_job_with_a_copied_or_forged_owner_reference_is_created_suspended(asked: Asked) -> None:
     parent = await asked.job("parent", labels=asked.queued())
     for uid in (parent["metadata"]["uid"], "00000000-0000-0000-0000-000000000000"):
         reference = {
@@ -328,7 +328,7 @@ async def test_owner_references_that_are_copied_or_forged_free_no_job(asked: Ask
 
 
 @pytest.mark.core
-async def test_our_own_kinds_are_held_by_our_finalizer(asked: Asked) -> None:
+async def test_cluster_queue_and_flavor_get_the_finalizer(asked: Asked) -> None:
     queue = await asked.create(asked.kinds.cluster_queues, f"cq-{asked.namespace}", {})
     flavor = await asked.create(asked.kinds.resource_flavors, f"rf-{asked.namespace}", {})
     assert asked.names.finalizer in queue["metadata"]["finalizers"]
@@ -378,7 +378,7 @@ def a_group(**limits: Any) -> dict[str, Any]:
         ),
     ],
 )
-async def test_a_wrong_object_of_ours_is_refused_with_the_field(
+async def test_invalid_object_of_a_kind_of_admitq_is_rejected_with_its_field(
     asked: Asked, plural: str, spec: dict[str, Any], field: str
 ) -> None:
     with pytest.raises(ApiError) as refused:
@@ -386,7 +386,7 @@ async def test_a_wrong_object_of_ours_is_refused_with_the_field(
     assert field in refused.value.message
 
 
-async def test_the_status_of_a_workload_is_checked_too(asked: Asked) -> None:
+async def test_invalid_workload_status_is_rejected(asked: Asked) -> None:
     spec = {
         "podSets": [
             {"name": "main", "count": 3, "template": {"spec": {"containers": [{"name": "c", "image": "i"}]}}}
@@ -428,7 +428,7 @@ async def test_the_status_of_a_workload_is_checked_too(asked: Asked) -> None:
     await patch({"status": {"admission": None, "conditions": []}})
 
 
-async def test_readiness_asks_the_webhook_over_tls(asked: Asked) -> None:
+async def test_readiness_check_calls_the_webhook_over_tls(asked: Asked) -> None:
     def check(**changes: Any) -> Any:
         options: dict[str, Any] = {
             "port": asked.port,
@@ -450,7 +450,7 @@ async def test_readiness_asks_the_webhook_over_tls(asked: Asked) -> None:
     assert "does not answer" in (await check(trust=lambda: other.certificate)() or "")
 
 
-async def test_authorities_change_under_calls_of_the_api_server_and_none_fails(asked: Asked) -> None:
+async def test_no_call_of_the_api_server_fails_while_certificate_authorities_rotate(asked: Asked) -> None:
     stop = asyncio.Event()
     calls = 0
 

@@ -33,7 +33,7 @@ STARTS = "nodeSelector given; tolerations given; labels given; suspend=false"
 TAKEN_BACK = "nodeSelector taken back; tolerations taken back; labels taken back"
 
 
-async def test_what_is_written_in_the_stories_of_the_semantics(stage: Stage) -> None:
+async def test_writes_and_events_of_job_stories_occur_in_the_prescribed_order(stage: Stage) -> None:
     for flavor in ("f", "spot"):
         await stage.flavor(flavor, nodeLabels={"kubernetes.io/os": "linux"}, tolerations=[TOLERATES])
     for name, value in (("low", 1), ("high", 9)):

@@ -131,7 +131,7 @@ def crd_keys(group: str) -> set[Key]:
 
 
 @pytest.mark.parametrize("release", RELEASES.values(), ids=RELEASES)
-async def test_what_processes_wrote_survives_upgrades_and_nothing_survives_uninstalling(
+async def test_upgrade_keeps_what_processes_wrote_and_uninstall_leaves_only_crds(
     release: Release, helm: Helm, private_cluster: Start
 ) -> None:
     cluster = private_cluster()
@@ -160,7 +160,9 @@ async def test_what_processes_wrote_survives_upgrades_and_nothing_survives_unins
         await eventually(only_crds_are_left)
 
 
-def test_queues_survive_uninstalling_and_serve_the_next_release(helm: Helm, private_cluster: Start) -> None:
+def test_objects_survive_uninstall_and_are_served_by_the_next_release(
+    helm: Helm, private_cluster: Start
+) -> None:
     cluster = private_cluster()
     flavors = f"/apis/{names_for().api_version}/resourceflavors"
     flavor = {"apiVersion": names_for().api_version, "kind": "ResourceFlavor", "metadata": {"name": "spot"}}
@@ -173,7 +175,7 @@ def test_queues_survive_uninstalling_and_serve_the_next_release(helm: Helm, priv
         assert [one["metadata"]["name"] for one in api.request("GET", flavors)["items"]] == ["spot"]
 
 
-def test_pods_are_accepted_where_the_restricted_standard_is_enforced(
+def test_pods_of_the_chart_are_accepted_under_restricted_pod_security(
     helm: Helm, private_cluster: Start
 ) -> None:
     cluster = private_cluster()
@@ -196,7 +198,9 @@ def job(name: str) -> dict[str, Any]:
     }
 
 
-async def test_without_webhooks_only_managed_namespaces_suffer(helm: Helm, private_cluster: Start) -> None:
+async def test_jobs_are_blocked_only_in_managed_namespaces_when_webhooks_do_not_answer(
+    helm: Helm, private_cluster: Start
+) -> None:
     cluster = private_cluster()
     with cluster.api() as api:
         make_namespace(api, USUAL.namespace)
@@ -270,7 +274,7 @@ def is_allowed(api: Api, user: str, verb: str, resource: str) -> bool:
 
 
 @pytest.mark.parametrize("group", [DEFAULT_GROUP, COMPAT_GROUP])
-async def test_another_release_admits_jobs_and_goes_without_a_trace(
+async def test_release_of_another_name_admits_jobs_and_is_uninstalled_completely(
     group: str, private_cluster: Start
 ) -> None:
     cluster = private_cluster()
@@ -333,7 +337,7 @@ async def test_another_release_admits_jobs_and_goes_without_a_trace(
         await eventually(only_crds_are_left)
 
 
-async def test_everybody_may_do_what_the_table_says(helm: Helm, private_cluster: Start) -> None:
+async def test_roles_allow_exactly_what_the_access_table_says(helm: Helm, private_cluster: Start) -> None:
     cluster = private_cluster()
     with cluster.api() as api:
         make_namespace(api, USUAL.namespace)

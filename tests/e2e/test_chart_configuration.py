@@ -54,7 +54,7 @@ WRONG: tuple[tuple[dict[str, Any], str], ...] = (
 
 
 @pytest.mark.parametrize(("config", "says"), WRONG)
-def test_wrong_configuration_is_refused_with_its_path(
+def test_invalid_configuration_is_refused_with_its_path(
     config: dict[str, Any], says: str, template: Template
 ) -> None:
     answer = template({"config": config}, check=False)

@@ -51,7 +51,7 @@ def contains(whole: Any, part: Any) -> bool:
 
 
 @pytest.mark.parametrize("case", rows("chart"))
-def test_chart(case: dict[str, Any], render: Callable[..., Rendered]) -> None:
+def test_chart_renders_the_expected_objects(case: dict[str, Any], render: Callable[..., Rendered]) -> None:
     rendered = render(
         case.get("values"),
         values_file=case.get("values_file"),
@@ -75,7 +75,7 @@ def test_chart(case: dict[str, Any], render: Callable[..., Rendered]) -> None:
 
 
 @pytest.mark.parametrize("case", rows("chart-refusals"))
-def test_chart_refuses(
+def test_chart_refuses_invalid_values(
     case: dict[str, Any], template: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:
     answer = template(case["values"], check=False)
@@ -87,7 +87,9 @@ VALUES_FILES = sorted((CHART / "ci").glob("*.yaml"))
 
 
 @pytest.mark.parametrize("values", VALUES_FILES, ids=lambda path: path.stem)
-def test_lint_finds_nothing(values: Path, helm: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+def test_helm_lint_reports_nothing(
+    values: Path, helm: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
     helm("lint", "--strict", str(CHART), "--kube-version", KUBERNETES, "--values", str(values))
 
 
@@ -101,7 +103,9 @@ def test_configuration_change_restarts_pods(render: Callable[..., Rendered]) -> 
 
 
 @pytest.mark.parametrize("values", VALUES_FILES, ids=lambda path: path.stem)
-def test_processes_accept_the_configuration_file(values: Path, render: Callable[..., Rendered]) -> None:
+def test_processes_accept_the_rendered_configuration_file(
+    values: Path, render: Callable[..., Rendered]
+) -> None:
     objects = render(values_file=values.stem.removesuffix("-values")).objects
     (file,) = [
         one for key, one in objects.items() if key.startswith("ConfigMap/") and key.endswith("-config")
@@ -116,7 +120,7 @@ def test_processes_accept_the_configuration_file(values: Path, render: Callable[
 
 
 @pytest.mark.parametrize("group", GROUPS)
-def test_crds_are_those_of_the_group(group: str, render: Callable[..., Rendered]) -> None:
+def test_rendered_crds_are_those_of_the_api_group(group: str, render: Callable[..., Rendered]) -> None:
     objects = render({"apiGroup": group}).objects
     rendered = {
         key.partition("/")[2]: one["spec"]
@@ -156,7 +160,7 @@ EVERYTHING: dict[str, Any] = {
 
 @pytest.mark.parametrize("group", GROUPS)
 @pytest.mark.parametrize("file", [*(path.stem for path in VALUES_FILES), ""])
-def test_manifests_are_of_one_group(
+def test_rendered_manifests_name_only_one_api_group(
     file: str, group: str, template: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:
     values = {**({} if file else EVERYTHING), "apiGroup": group}
@@ -171,7 +175,7 @@ def test_manifests_are_of_one_group(
         assert {name.partition("_")[0] for name in series} == {names_for(group).metric_prefix}
 
 
-def test_an_installation_of_the_group_of_others_has_their_names(render: Callable[..., Rendered]) -> None:
+def test_chart_of_the_compatible_group_renders_the_names_of_kueue(render: Callable[..., Rendered]) -> None:
     objects = render(
         {**EVERYTHING, "apiGroup": COMPAT_GROUP}, release="any", namespace="kueue-system"
     ).objects
@@ -196,7 +200,7 @@ def test_an_installation_of_the_group_of_others_has_their_names(render: Callable
         assert getattr(loaded, part) == getattr(bare, part)
 
 
-def test_schema_of_the_values_is_one() -> None:
+def test_values_schema_is_a_valid_json_schema() -> None:
     check = [
         sys.executable,
         "-m",
@@ -208,11 +212,11 @@ def test_schema_of_the_values_is_one() -> None:
     assert answer.returncode == 0, answer.stdout
 
 
-def test_every_value_is_described() -> None:
+def test_every_chart_value_is_documented() -> None:
     assert chart_values.undocumented(chart_values.documented()) == []
 
 
-def test_schema_names_nothing_that_is_not_described() -> None:
+def test_values_schema_names_only_documented_values() -> None:
     schema = json.loads((CHART / "values.schema.json").read_text())
     described = {value.path for value in chart_values.documented()}
 
@@ -239,7 +243,7 @@ def properties(schema: dict[str, Any], part: Any, prefix: str = "") -> Iterator[
         yield from properties(schema, inner, f"{prefix}{key}.")
 
 
-def test_every_rule_names_what_it_allows(render: Callable[..., Rendered]) -> None:
+def test_rbac_rules_have_no_wildcards_and_no_escalation_verbs(render: Callable[..., Rendered]) -> None:
     roles = [one for key, one in render().objects.items() if key.startswith(("ClusterRole/", "Role/"))]
     rules = [rule for role in roles for rule in role["rules"]]
     assert rules

@@ -96,7 +96,9 @@ def path_of(manifest: dict[str, Any], api: Api) -> str:
 
 
 @pytest.mark.parametrize("manifest", manifests())
-def test_manifests_are_accepted(manifest: dict[str, Any], cluster: LocalCluster, installed: str) -> None:
+def test_documented_manifests_are_accepted_by_the_api_server(
+    manifest: dict[str, Any], cluster: LocalCluster, installed: str
+) -> None:
     if installed != DEFAULT_GROUP:
         pytest.skip("the documentation is written for admitq's own group")
     group = manifest["apiVersion"].rpartition("/")[0]
@@ -109,20 +111,20 @@ def test_manifests_are_accepted(manifest: dict[str, Any], cluster: LocalCluster,
         api.request("POST", path, {**manifest, "metadata": metadata})
 
 
-def test_the_example_of_an_admission_check_is_the_one_that_tests_run() -> None:
+def test_documented_admission_check_example_equals_the_tested_one() -> None:
     example = (REPOSITORY / "tests" / "controlplane" / "example_check.py").read_text()
     guide = REPOSITORY / "docs" / "guides" / "write-an-admission-check.md"
     assert example in [block.text for block in blocks("python") if block.page == guide]
 
 
-def test_configuration_files_are_accepted() -> None:
+def test_documented_configuration_files_are_accepted() -> None:
     files = [block.text for block in blocks("yaml") if f"kind: {CONFIGURATION}\n" in block.text]
     assert files
     for file in files:
         load_configuration(file)
 
 
-def test_scenarios_are_accepted() -> None:
+def test_documented_scenarios_are_accepted() -> None:
     texts = [block.text for block in blocks("yaml") if f"kind: {SCENARIO}\n" in block.text]
     read = [one for text in texts for one in yaml.load_all(text, Loader=yaml.CSafeLoader)]
     specs = [one["spec"] for one in read if one["kind"] == SCENARIO and one["spec"] != "…"]
@@ -131,7 +133,7 @@ def test_scenarios_are_accepted() -> None:
         Scenario.model_validate_json(json.dumps(spec))
 
 
-def test_values_are_accepted(render: Callable[..., Rendered]) -> None:
+def test_documented_values_are_accepted_by_the_chart(render: Callable[..., Rendered]) -> None:
     files = [block.text for block in blocks("yaml") if block.text.startswith("# values.yaml\n")]
     assert files
     for file in files:
@@ -139,7 +141,7 @@ def test_values_are_accepted(render: Callable[..., Rendered]) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))
-def test_links_lead_somewhere(page: Path) -> None:
+def test_links_lead_to_existing_files_and_headings(page: Path) -> None:
     for target, heading in LINK.findall(page.read_text()):
         file = (page.parent / target).resolve() if target else page
         assert file.exists(), target
@@ -151,7 +153,7 @@ def test_links_lead_somewhere(page: Path) -> None:
             assert heading in known, f"{target}#{heading}"
 
 
-def test_every_page_is_in_the_contents() -> None:
+def test_every_page_is_linked_from_the_contents() -> None:
     contents = REPOSITORY / "docs" / "README.md"
     linked = {(contents.parent / target).resolve() for target, _ in LINK.findall(contents.read_text())}
     assert {page for page in PAGES if page.is_relative_to(contents.parent)} - {contents} <= linked
@@ -164,14 +166,14 @@ def words(language: str) -> Iterator[tuple[Path, list[str]]]:
             yield block.page, shlex.split(line, comments=True) if line.count("'") % 2 == 0 else line.split()
 
 
-def test_commands_of_the_repository_exist() -> None:
+def test_documented_commands_of_the_repository_exist() -> None:
     named = {found for block in blocks("sh") for found in COMMAND.findall(block.text)}
     assert {"hack/up", "hack/test", "hack/check"} <= named
     for command in named:
         assert (REPOSITORY / command).is_file(), command
 
 
-def test_commands_of_admitq_exist() -> None:
+def test_documented_commands_of_admitq_exist() -> None:
     known = get_command(application).commands  # type: ignore[attr-defined]
     inline = re.compile(r"`admitq ([a-z][a-z-]*)(?: --[^`]*)?`")
     for page in PAGES:
@@ -179,7 +181,7 @@ def test_commands_of_admitq_exist() -> None:
             assert command in known, f"{page}: admitq {command}"
 
 
-def test_values_in_the_text_are_values_of_the_chart() -> None:
+def test_documented_set_flags_name_values_of_the_chart() -> None:
     defaults = yaml.load((CHART / "values.yaml").read_text(), Loader=yaml.CSafeLoader)
     for page, line in words("sh"):
         for setting in (word for before, word in pairwise(line) if before == "--set"):

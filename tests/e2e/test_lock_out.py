@@ -115,7 +115,7 @@ def exists(api: Api, path: str) -> bool:
 
 
 @pytest.mark.core
-async def test_without_webhooks_the_cluster_and_its_other_namespaces_go_on(broken: Broken) -> None:
+async def test_unmanaged_namespaces_jobs_and_nodes_work_when_webhooks_do_not_answer(broken: Broken) -> None:
     for namespace in ("kube-system", OWN, NOT_MANAGED):
         broken.create("pods", namespace, pod("repair"))
     assert broken.is_refused(broken.create, "pods", MANAGED, pod("new"))
@@ -182,7 +182,7 @@ def commands() -> Iterator[list[str]]:
                 yield words
 
 
-async def test_the_commands_of_the_break_glass_page_let_jobs_through_and_restore_the_reviews(
+async def test_commands_of_the_break_glass_page_let_jobs_through_and_restore_the_webhooks(
     broken: Broken,
 ) -> None:
     if broken.group != GROUPS[0]:

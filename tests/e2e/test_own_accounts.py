@@ -347,7 +347,7 @@ def tried(rows: list[tuple[str, str, str, Any, str, bool]], thief: Thief, prefix
 
 
 @pytest.mark.core
-async def test_a_stolen_token_changes_only_what_the_manager_writes(
+async def test_stolen_token_changes_only_fields_that_the_manager_writes(
     api_group: str, helm: Helm, private_cluster: Start
 ) -> None:
     cluster = private_cluster(())

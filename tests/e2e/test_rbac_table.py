@@ -69,7 +69,7 @@ def test_rendered_roles_equal_the_reviewed_table(
     assert reviewed == rendered, "\n" + "\n".join(difference)
 
 
-def test_the_table_has_six_configurations_at_least() -> None:
+def test_rbac_table_has_at_least_six_configurations() -> None:
     assert len({str(row["values"]) for row in ROWS}) >= 6
 
 

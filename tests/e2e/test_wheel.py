@@ -25,13 +25,13 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return built
 
 
-def test_the_wheel_holds_three_packages_and_no_folder_named_api_or_webhooks(wheel: Path) -> None:
+def test_wheel_holds_only_the_three_packages(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         top = {name.split("/", 1)[0] for name in archive.namelist()}
     assert {name for name in top if not name.endswith(".dist-info")} == PACKAGES
 
 
-def test_every_tracked_file_of_the_packages_is_in_the_wheel(wheel: Path) -> None:
+def test_wheel_holds_every_tracked_file_of_the_packages(wheel: Path) -> None:
     tracked = subprocess.run(
         ["git", "ls-files", "admitq", "api/admitq_api", "webhooks/admitq_webhooks"],
         cwd=REPOSITORY,
@@ -44,7 +44,7 @@ def test_every_tracked_file_of_the_packages_is_in_the_wheel(wheel: Path) -> None
         assert expected - set(archive.namelist()) == set()
 
 
-def test_the_wheel_works_without_the_checkout(wheel: Path, tmp_path: Path) -> None:
+def test_wheel_works_without_the_checkout(wheel: Path, tmp_path: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(tmp_path / "site")
     program = (

@@ -51,7 +51,7 @@ def config_map(name: str, namespace: str, **data: str) -> dict[str, Any]:
         (p.hung, 0, "Timeout"),
     ],
 )
-async def test_whatever_goes_wrong_is_an_api_error(
+async def test_every_failure_of_a_call_raises_api_error(
     proxy: Proxy, through: Through, action: Action, status: int, reason: str
 ):
     client = await through(timeout=0.5 if action is p.hung else 10.0)
@@ -66,7 +66,7 @@ async def test_whatever_goes_wrong_is_an_api_error(
 
 
 @pytest.mark.parametrize("status", [429, 503])
-async def test_the_server_may_ask_us_to_come_back_later(proxy: Proxy, through: Through, status: int):
+async def test_call_is_retried_after_the_retry_after_seconds(proxy: Proxy, through: Through, status: int):
     client = await through()
     proxy.fault(p.refused(status, "Later", Retry_After="1"))
     began = time.monotonic()
@@ -75,7 +75,7 @@ async def test_the_server_may_ask_us_to_come_back_later(proxy: Proxy, through: T
     assert len(proxy.seen) == 2
 
 
-async def test_a_date_to_come_back_at_is_understood(proxy: Proxy, through: Through):
+async def test_call_is_retried_after_the_retry_after_date(proxy: Proxy, through: Through):
     client = await through()
     date = email.utils.format_datetime(dt.datetime.now(dt.UTC) + dt.timedelta(seconds=1), usegmt=True)
     proxy.fault(p.refused(503, "Later", Retry_After=date))
@@ -83,7 +83,7 @@ async def test_a_date_to_come_back_at_is_understood(proxy: Proxy, through: Throu
     assert len(proxy.seen) == 2
 
 
-async def test_a_wait_beyond_the_deadline_is_the_callers_business(proxy: Proxy, through: Through):
+async def test_call_fails_at_once_when_retry_after_exceeds_its_timeout(proxy: Proxy, through: Through):
     client = await through(timeout=20.0)
     proxy.fault(p.refused(429, "TooManyRequests", Retry_After="30"))
     began = time.monotonic()
@@ -93,7 +93,7 @@ async def test_a_wait_beyond_the_deadline_is_the_callers_business(proxy: Proxy, 
     assert time.monotonic() - began < 10.0
 
 
-async def test_a_server_that_always_says_later_is_not_hammered(proxy: Proxy, through: Through):
+async def test_retries_are_limited_when_the_server_always_answers_429(proxy: Proxy, through: Through):
     client = await through(timeout=3.0)
     proxy.fault(p.refused(429, "TooManyRequests", Retry_After="0"), times=1000)
     with pytest.raises(ApiError, match="TooManyRequests"):
@@ -119,7 +119,7 @@ async def test_hung_call_blocks_no_other_call(proxy: Proxy, through: Through):
     assert (await hung)["kind"] == "Namespace"
 
 
-async def test_watches_take_no_calls_place(through: Through):
+async def test_open_watches_do_not_use_up_the_connections_of_calls(through: Through):
     client = await through(connections=2)
     watches = [client.watch(CONFIG_MAPS, "0", namespace="kube-system") for _ in range(6)]
     events = [asyncio.ensure_future(anext(watch)) for watch in watches]
@@ -144,7 +144,7 @@ async def test_write_with_lost_answer_may_have_taken_effect(
     assert caught.value.is_already_exists
 
 
-async def test_a_write_over_a_newer_version_is_a_conflict(client: Client, namespace: str):
+async def test_write_over_a_newer_version_is_a_conflict(client: Client, namespace: str):
     old = await client.create(CONFIG_MAPS, config_map("a", namespace))
     await client.merge_patch(CONFIG_MAPS, "a", {"data": {"x": "1"}}, namespace)
     version = old["metadata"]["resourceVersion"]
@@ -168,7 +168,7 @@ async def test_a_write_over_a_newer_version_is_a_conflict(client: Client, namesp
     assert (await client.get(CONFIG_MAPS, "a", namespace))["data"] == {"x": "1"}
 
 
-async def test_a_patch_can_test_that_nothing_is_there(client: Client, namespace: str):
+async def test_json_patch_can_test_for_an_absent_field(client: Client, namespace: str):
     await client.create(CONFIG_MAPS, {"metadata": {"name": "a", "namespace": namespace}})
     patch = [
         {"op": "test", "path": "/data", "value": None},
@@ -186,7 +186,7 @@ async def test_a_patch_can_test_that_nothing_is_there(client: Client, namespace:
     assert caught.value.concerns("a")
 
 
-async def test_fields_have_the_manager_that_was_named(client: Client, namespace: str):
+async def test_fields_belong_to_the_given_field_manager(client: Client, namespace: str):
     applied = {"apiVersion": "v1", "kind": "ConfigMap", **config_map("a", namespace, x="1")}
     await client.apply(CONFIG_MAPS, applied, field_manager="admitq-one")
     await client.merge_patch(CONFIG_MAPS, "a", {"data": {"y": "2"}}, namespace, field_manager="admitq-two")
@@ -199,7 +199,7 @@ async def test_fields_have_the_manager_that_was_named(client: Client, namespace:
     assert {entry["manager"] for entry in found["metadata"]["managedFields"]} == {"admitq-one"}
 
 
-async def test_a_dry_run_changes_nothing(client: Client, namespace: str):
+async def test_dry_run_of_a_call_stores_nothing(client: Client, namespace: str):
     await client.create(CONFIG_MAPS, config_map("a", namespace), dry_run=True)
     with pytest.raises(ApiError) as caught:
         await client.get(CONFIG_MAPS, "a", namespace)
@@ -234,7 +234,7 @@ def continued(asked: Asked) -> bool:
 
 
 @pytest.mark.parametrize("expirations", [0, 1, 2])
-async def test_a_list_that_expires_between_its_pages_begins_again(
+async def test_list_restarts_when_its_continue_token_expires(
     proxy: Proxy, through: Through, client: Client, namespace: str, expirations: int
 ):
     names = await fill(client, namespace, 12)
@@ -245,7 +245,7 @@ async def test_a_list_that_expires_between_its_pages_begins_again(
     assert max(sizes) == 2 * 4**expirations
 
 
-async def test_a_list_that_always_expires_ends_as_an_error(
+async def test_list_fails_when_its_continue_token_always_expires(
     proxy: Proxy, through: Through, client: Client, namespace: str
 ):
     await fill(client, namespace, 3)
@@ -259,7 +259,7 @@ async def test_a_list_that_always_expires_ends_as_an_error(
 
 
 @pytest.mark.parametrize("body", ["{}", '{"metadata": {}, "items": "none"}', '{"metadata": 5, "items": []}'])
-async def test_an_answer_that_is_no_list_is_refused(proxy: Proxy, through: Through, body: str):
+async def test_list_fails_when_the_answer_is_not_a_list(proxy: Proxy, through: Through, body: str):
     proxy.fault(p.answered(200, body.encode()))
     with pytest.raises(ApiError, match="not a list"):
         await (await through()).list(CONFIG_MAPS)
@@ -278,7 +278,7 @@ async def token_of(client: Client, namespace: str) -> str:
     return made["status"]["token"]
 
 
-async def test_a_rotated_token_is_read_again_when_the_old_one_is_refused(
+async def test_token_file_is_read_again_after_a_401(
     cluster: LocalCluster, client: Client, namespace: str, tmp_path: Path
 ):
     path = tmp_path / "token"
@@ -296,7 +296,7 @@ async def test_a_rotated_token_is_read_again_when_the_old_one_is_refused(
     assert [call.status for call in calls] == [401, 401, 401, 200]
 
 
-async def test_without_a_readable_token_nothing_is_sent(proxy: Proxy, tmp_path: Path):
+async def test_no_request_is_sent_without_a_readable_token(proxy: Proxy, tmp_path: Path):
     credentials = Credentials(server=proxy.credentials.server, token=FileToken(tmp_path / "none"))
     async with Client(credentials, user_agent="admitq-tests") as ours:
         with pytest.raises(ApiError, match="no token could be read"):
@@ -307,7 +307,7 @@ async def test_without_a_readable_token_nothing_is_sent(proxy: Proxy, tmp_path: 
 # The fence
 
 
-async def test_without_the_lease_nothing_is_written_and_everything_can_be_read(
+async def test_client_without_the_lease_reads_but_does_not_write(
     proxy: Proxy, through: Through, namespace: str
 ):
     leading = False
@@ -335,7 +335,7 @@ async def test_without_the_lease_nothing_is_written_and_everything_can_be_read(
     await ours.create(CONFIG_MAPS, config_map("a", namespace))
 
 
-async def test_a_retried_write_is_fenced_again(proxy: Proxy, through: Through, namespace: str):
+async def test_retried_write_checks_the_lease_again(proxy: Proxy, through: Through, namespace: str):
     calls = 0
 
     def fence() -> None:

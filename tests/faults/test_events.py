@@ -37,7 +37,9 @@ async def events_of(
     return [event for event in found if event["regarding"].get("uid") == obj["metadata"]["uid"]]
 
 
-async def test_an_event_is_as_users_and_tools_expect_it(client: Client, subject: dict[str, Any]):
+async def test_event_has_all_fields_and_is_readable_through_the_core_api(
+    client: Client, subject: dict[str, Any]
+):
     recorder = recorder_of(client)
     recorder.event(
         subject, "Normal", "Admitted", "Admitted by ClusterQueue main", action="Admit", related=subject
@@ -66,7 +68,7 @@ async def test_an_event_is_as_users_and_tools_expect_it(client: Client, subject:
         (CLUSTER_ROLES, "system:node", False),
     ],
 )
-async def test_any_object_may_have_events(
+async def test_event_is_recorded_for_any_object_name_and_scope(
     client: Client, namespace: str, resource: Any, name: str | None, namespaced: bool
 ):
     if namespaced:
@@ -81,7 +83,7 @@ async def test_any_object_may_have_events(
     assert len(await events_of(client, obj, namespace if namespaced else "default")) >= 1
 
 
-async def test_a_long_note_is_cut_and_not_lost(client: Client, subject: dict[str, Any]):
+async def test_long_note_of_an_event_is_truncated(client: Client, subject: dict[str, Any]):
     recorder = recorder_of(client)
     recorder.event(subject, "Normal", "Long", "ß" * 2000)
     await recorder.flush()
@@ -172,7 +174,7 @@ async def test_d21_event_that_differs_in_one_field_begins_new_series(
     assert counts_by_note(ours) == {"first": 1, "second": 1}
 
 
-async def test_a_series_is_not_written_at_each_repetition(
+async def test_repeated_event_is_written_at_most_once_per_interval(
     proxy: Proxy, through: Through, subject: dict[str, Any]
 ):
     recorder = recorder_of(await through(), series_interval=0.3)
@@ -188,7 +190,7 @@ async def test_a_series_is_not_written_at_each_repetition(
     running.cancel()
 
 
-async def test_a_series_goes_on_when_the_api_has_forgotten_its_event(client: Client, subject: dict[str, Any]):
+async def test_series_continues_when_its_event_was_deleted(client: Client, subject: dict[str, Any]):
     recorder = recorder_of(client)
     recorder.event(subject, "Warning", "Pending", "no quota")
     await recorder.flush()
@@ -201,7 +203,7 @@ async def test_a_series_goes_on_when_the_api_has_forgotten_its_event(client: Cli
     assert not recorder.dropped
 
 
-async def test_after_its_life_a_series_begins_anew(client: Client, subject: dict[str, Any]):
+async def test_expired_series_is_followed_by_a_new_event(client: Client, subject: dict[str, Any]):
     now = 0.0
     recorder = EventRecorder(client, CONTROLLER, "pod-1", clock=lambda: now)
     for now in (0.0, 1000.0):  # noqa: B007 - read by the clock
@@ -222,7 +224,7 @@ async def test_after_its_life_a_series_begins_anew(client: Client, subject: dict
         p.hung,
     ],
 )
-async def test_a_short_fault_loses_no_event_and_doubles_none(
+async def test_event_is_recorded_exactly_once_despite_a_short_fault(
     proxy: Proxy, through: Through, client: Client, subject: dict[str, Any], action: Action
 ):
     is_unanswered = action in {p.hung, p.done_but_hung}
@@ -239,7 +241,7 @@ async def test_a_short_fault_loses_no_event_and_doubles_none(
     ("action", "tries"),
     [(p.refused(403, "Forbidden"), 1), (p.refused(422, "Invalid"), 1), (p.BAD_GATEWAY, 3), (p.hung, 3)],
 )
-async def test_what_is_refused_or_fails_for_long_is_dropped_and_counted(
+async def test_event_is_dropped_and_counted_when_its_write_is_refused_or_keeps_failing(
     proxy: Proxy, through: Through, client: Client, subject: dict[str, Any], action: Action, tries: int
 ):
     recorder = recorder_of(await through(timeout=0.7 if action is p.hung else 10.0))
@@ -254,7 +256,7 @@ async def test_what_is_refused_or_fails_for_long_is_dropped_and_counted(
 @pytest.mark.parametrize(
     "regarding", [{}, {"metadata": {}}, {"metadata": None}, {"metadata": {"name": 5}}, {"metadata": []}]
 )
-async def test_a_malformed_object_raises_nothing_and_the_next_event_is_recorded(
+async def test_event_about_a_malformed_object_is_dropped_and_the_next_one_is_recorded(
     client: Client, subject: dict[str, Any], regarding: Any
 ):
     recorder = recorder_of(client)
@@ -265,7 +267,7 @@ async def test_a_malformed_object_raises_nothing_and_the_next_event_is_recorded(
     assert sum(recorder.dropped.values()) == 1
 
 
-async def test_events_block_no_caller_and_memory_is_bounded(
+async def test_recorder_does_not_block_and_drops_events_when_its_queue_is_full(
     proxy: Proxy, through: Through, subject: dict[str, Any]
 ):
     proxy.fault(p.hung, times=1_000_000)
@@ -279,7 +281,7 @@ async def test_events_block_no_caller_and_memory_is_bounded(
     running.cancel()
 
 
-async def test_an_object_that_is_talked_about_too_much_leaves_room_for_others(
+async def test_event_limit_applies_to_each_object_separately(
     client: Client, subject: dict[str, Any], namespace: str
 ):
     other = await client.create(CONFIG_MAPS, {"metadata": {"name": "other", "namespace": namespace}})
@@ -293,7 +295,7 @@ async def test_an_object_that_is_talked_about_too_much_leaves_room_for_others(
     assert recorder.dropped == {"too many for the object": 45}
 
 
-async def test_without_the_lease_events_are_dropped(through: Through, subject: dict[str, Any]):
+async def test_events_are_dropped_without_the_lease(through: Through, subject: dict[str, Any]):
     def fence() -> None:
         raise NotLeadingError("no")
 

@@ -102,7 +102,7 @@ async def strike(cluster: LocalCluster, installation: Installation, chance: rand
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-async def test_killed_processes_lose_double_and_over_admit_nothing(
+async def test_no_job_is_lost_duplicated_or_over_admitted_when_processes_are_killed(
     private_cluster: Callable[..., LocalCluster], connect: Connect, api_group: str
 ) -> None:
     cluster = private_cluster((NodePool(count=10, cpu="16", memory="64Gi"),))

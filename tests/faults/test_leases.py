@@ -116,7 +116,7 @@ async def lease(client: Client, namespace: str) -> dict[str, Any]:
         pytest.param(p.answered(200, b"{half"), "not renewed", id="broken JSON"),
     ],
 )
-async def test_a_leader_that_cannot_renew_stops_before_another_begins(
+async def test_leader_that_cannot_renew_stops_before_its_successor_leads(
     proxy: Proxy, stand: Stand, action: Action, what: str
 ):
     first = stand("first", through=proxy)
@@ -148,7 +148,7 @@ async def test_a_leader_that_cannot_renew_stops_before_another_begins(
         p.done_but_cut,
     ],
 )
-async def test_a_short_fault_costs_no_leadership(
+async def test_leader_keeps_the_lease_through_a_short_fault(
     proxy: Proxy, stand: Stand, client: Client, namespace: str, action: Action
 ):
     candidate = stand("one", through=proxy, timing=SHORT_CALLS)
@@ -162,7 +162,7 @@ async def test_a_short_fault_costs_no_leadership(
     assert (await lease(client, namespace))["leaseTransitions"] == 0
 
 
-async def test_a_lease_that_is_let_go_is_taken_at_once(stand: Stand, client: Client, namespace: str):
+async def test_released_lease_is_acquired_at_once(stand: Stand, client: Client, namespace: str):
     first = stand("first", timing=PATIENT)
     await leading(first)
     second = stand("second", timing=PATIENT)
@@ -180,7 +180,7 @@ async def test_a_lease_that_is_let_go_is_taken_at_once(stand: Stand, client: Cli
     assert (await lease(client, namespace))["holderIdentity"] == ""
 
 
-async def test_a_leader_that_goes_without_a_word_is_followed_after_the_leases_time(
+async def test_successor_leads_after_the_lease_of_a_silent_leader_expires(
     proxy: Proxy, stand: Stand, client: Client, namespace: str
 ):
     first = stand("first", through=proxy)
@@ -197,7 +197,7 @@ async def test_a_leader_that_goes_without_a_word_is_followed_after_the_leases_ti
 
 
 @pytest.mark.parametrize("offset", [timedelta(hours=1), timedelta(days=-1), timedelta(days=365)])
-async def test_the_time_of_day_decides_nothing(
+async def test_wall_clock_offsets_do_not_change_the_leader(
     stand: Stand, client: Client, namespace: str, offset: timedelta
 ):
     now = timedelta(0)
@@ -214,7 +214,7 @@ async def test_the_time_of_day_decides_nothing(
     assert abs(renewed - (datetime.now(UTC) + offset)) < timedelta(seconds=10)
 
 
-async def test_a_busy_event_loop_costs_no_leadership(stand: Stand):
+async def test_leader_keeps_the_lease_while_its_event_loop_is_busy(stand: Stand):
     candidate = stand("one", timing=STEADY)
     await leading(candidate)
     renewals = candidate.count(Milestone.RENEWED)
@@ -224,7 +224,7 @@ async def test_a_busy_event_loop_costs_no_leadership(stand: Stand):
     assert not candidate.lost
 
 
-async def test_a_stuck_event_loop_does_not_keep_the_lease(stand: Stand):
+async def test_leader_loses_the_lease_when_its_event_loop_is_stuck(stand: Stand):
     candidate = stand("one", timing=replace(PATIENT, stall=1.0))
     await leading(candidate)
     deadline = time.monotonic() + 30
@@ -235,7 +235,7 @@ async def test_a_stuck_event_loop_does_not_keep_the_lease(stand: Stand):
     assert "event loop has been stuck" in candidate.lost[0]
 
 
-async def test_a_lease_taken_by_force_is_noticed_at_the_next_renewal(
+async def test_leader_stops_at_its_next_renewal_when_the_lease_has_another_holder(
     stand: Stand, client: Client, namespace: str
 ):
     candidate = stand("one", timing=PATIENT)
@@ -246,7 +246,7 @@ async def test_a_lease_taken_by_force_is_noticed_at_the_next_renewal(
     assert not candidate.elector.is_leader()
 
 
-async def test_a_lease_that_is_deleted_is_made_again(stand: Stand, client: Client, namespace: str):
+async def test_deleted_lease_is_recreated_by_its_leader(stand: Stand, client: Client, namespace: str):
     candidate = stand("one", timing=PATIENT)
     await leading(candidate)
     await client.delete(LEASES, NAME, namespace)
@@ -256,7 +256,7 @@ async def test_a_lease_that_is_deleted_is_made_again(stand: Stand, client: Clien
 
 
 @pytest.mark.parametrize("spec", [{}, {"holderIdentity": ""}, {"leaseDurationSeconds": 1}])
-async def test_a_lease_that_says_nothing_is_nobodys(
+async def test_lease_without_a_holder_is_acquired_at_once(
     stand: Stand, client: Client, namespace: str, spec: dict[str, Any]
 ):
     await client.create(LEASES, {"metadata": {"name": NAME, "namespace": namespace}, "spec": spec})
@@ -265,7 +265,7 @@ async def test_a_lease_that_says_nothing_is_nobodys(
     assert time.monotonic() - began < AT_ONCE
 
 
-async def test_a_dead_holders_lease_runs_out_from_when_it_was_seen_and_not_from_when_it_was_written(
+async def test_lease_of_a_dead_holder_expires_counted_from_its_first_observation(
     stand: Stand, client: Client, namespace: str
 ):
     long_ago = "2001-01-01T00:00:00.000000Z"
@@ -283,7 +283,7 @@ async def test_a_dead_holders_lease_runs_out_from_when_it_was_seen_and_not_from_
     assert candidate.at(Milestone.ACQUIRED) - began >= 4.0
 
 
-async def test_of_many_candidates_one_leads_at_any_instant(proxy: Proxy, stand: Stand):
+async def test_only_one_of_many_candidates_leads_at_any_time(proxy: Proxy, stand: Stand):
     """Each one's connection fails in turn; all the while every instant is looked at."""
     timing = LeaseTiming(duration=1.5, renew_deadline=1.0, retry=0.05, call=0.3)
     candidates = [
@@ -322,7 +322,7 @@ async def test_of_many_candidates_one_leads_at_any_instant(proxy: Proxy, stand: 
     assert most == 1
 
 
-async def test_a_process_that_was_stopped_does_nothing_when_it_wakes(
+async def test_leader_continued_after_sigstop_no_longer_leads(
     stand: Stand, cluster: LocalCluster, namespace: str
 ):
     """SIGSTOP for longer than the lease lasts; then its clock must tell it, before any answer does."""
@@ -357,7 +357,7 @@ async def test_a_process_that_was_stopped_does_nothing_when_it_wakes(
             await process.communicate()
 
 
-async def test_a_write_after_the_lease_is_refused_here_and_before_it_is_sent(
+async def test_write_after_loss_of_the_lease_is_refused_before_it_is_sent(
     proxy: Proxy, stand: Stand, namespace: str
 ):
     candidate = stand("one", through=proxy)
@@ -374,7 +374,9 @@ async def test_a_write_after_the_lease_is_refused_here_and_before_it_is_sent(
         assert not [asked for asked in proxy.seen[sent:] if asked.is_write and "configmaps" in asked.path]
 
 
-async def test_candidates_that_come_at_once_agree(stand: Stand, client: Client, namespace: str):
+async def test_candidates_that_start_together_agree_on_one_leader(
+    stand: Stand, client: Client, namespace: str
+):
     candidates = [stand(f"c{number}", timing=PATIENT) for number in range(5)]
     await eventually(lambda: any(c.elector.is_leader() for c in candidates), interval=0.01)
     await eventually(lambda: {c.elector.leader for c in candidates} != {""}, interval=0.01)
@@ -382,7 +384,7 @@ async def test_candidates_that_come_at_once_agree(stand: Stand, client: Client, 
     assert leaders == [(await lease(client, namespace))["holderIdentity"]]
 
 
-async def test_stopping_while_the_server_is_away_does_not_take_for_ever(proxy: Proxy, stand: Stand):
+async def test_elector_stops_in_time_while_the_server_is_unreachable(proxy: Proxy, stand: Stand):
     candidate = stand("one", through=proxy, timing=SHORT_CALLS)
     await leading(candidate)
     proxy.fault(p.hung, times=1_000_000)
@@ -395,12 +397,12 @@ async def test_stopping_while_the_server_is_away_does_not_take_for_ever(proxy: P
 @pytest.mark.parametrize(
     ("duration", "renew_deadline", "retry"), [(10, 10, 2), (15, 10, 9), (15, 10, 0), (5, 10, 2), (15, 10, -1)]
 )
-def test_times_that_cannot_be_safe_are_refused(duration: float, renew_deadline: float, retry: float):
+def test_unsafe_lease_timing_is_refused(duration: float, renew_deadline: float, retry: float):
     with pytest.raises(ValueError, match="leaseDuration"):
         LeaseTiming(duration, renew_deadline, retry)
 
 
-async def test_leading_begins_with_the_callback(proxy: Proxy, stand: Stand):
+async def test_candidate_does_not_lead_while_its_lease_calls_fail(proxy: Proxy, stand: Stand):
     proxy.fault(p.hung, times=1_000_000)
     candidate = stand("one", through=proxy, timing=SHORT_CALLS)
     await eventually(lambda: candidate.count(Milestone.FAILED) >= 2, interval=0.01)
@@ -409,7 +411,7 @@ async def test_leading_begins_with_the_callback(proxy: Proxy, stand: Stand):
         candidate.elector.assert_leading()
 
 
-async def test_the_lease_is_written_as_other_programs_read_it(stand: Stand, client: Client, namespace: str):
+async def test_lease_has_holder_duration_transitions_and_times(stand: Stand, client: Client, namespace: str):
     await leading(stand("one"))
     spec = await lease(client, namespace)
     assert (spec["holderIdentity"], spec["leaseDurationSeconds"], spec["leaseTransitions"]) == ("one", 3, 0)
@@ -419,7 +421,7 @@ async def test_the_lease_is_written_as_other_programs_read_it(stand: Stand, clie
         await client.get(LEASES, "another", namespace)
 
 
-async def test_what_others_wrote_on_a_lease_stays(stand: Stand, client: Client, namespace: str):
+async def test_acquired_lease_keeps_its_labels_and_annotations(stand: Stand, client: Client, namespace: str):
     """Such as the chart that brought it, which could not upgrade it otherwise."""
     metadata = {
         "name": NAME,

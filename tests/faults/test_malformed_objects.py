@@ -73,7 +73,7 @@ def workload(kinds: Kinds, name: str, cpu: str) -> dict[str, Any]:
     }
 
 
-async def test_malformed_objects_report_the_problem_and_stop_no_other(
+async def test_malformed_objects_report_their_problem_and_block_no_others(
     unguarded: tuple[Client, Installation], api_group: str
 ) -> None:
     client, installation = unguarded

@@ -81,7 +81,7 @@ def is_preemption(asked: Asked) -> bool:
     ],
     ids=["none", "answer lost", "answer late", "call lost", "many"],
 )
-async def test_a_preemption_is_counted_once(
+async def test_preemption_is_counted_once_despite_lost_calls_and_answers(
     client: Client,
     namespace: str,
     installed: str,

@@ -51,7 +51,7 @@ async def tells_of_before(client: Client, write: dict[str, Any], moment: datetim
 
 
 @pytest.mark.slow
-async def test_a_quiet_world_is_not_written_to(
+async def test_manager_writes_nothing_while_nothing_changes(
     private_cluster: Callable[..., LocalCluster],
     connect: Callable[[LocalCluster], Awaitable[Client]],
     api_group: str,

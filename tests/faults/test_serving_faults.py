@@ -139,7 +139,9 @@ HEADER = f"POST {PATH} HTTP/1.1\r\nHost: x\r\n".encode()
         pytest.param(b"", False, id="no handshake"),
     ],
 )
-async def test_loiterers_neither_stop_nor_slow_real_reviews(webhook: Webhook, said: bytes, tls: bool) -> None:
+async def test_idle_attackers_neither_block_nor_slow_down_reviews(
+    webhook: Webhook, said: bytes, tls: bool
+) -> None:
     before = open_files()
     body = a_review()
     async with webhook.session() as session:
@@ -160,7 +162,7 @@ async def test_loiterers_neither_stop_nor_slow_real_reviews(webhook: Webhook, sa
     await eventually(lambda: open_files() <= before + 5)
 
 
-async def test_a_body_that_trickles_from_many_does_not_fill_the_memory(webhook: Webhook) -> None:
+async def test_incomplete_large_bodies_do_not_fill_the_memory(webhook: Webhook) -> None:
     before = resident_bytes()
     huge = HEADER + b"Content-Length: 8000000\r\n\r\n" + b"{" * 60_000
     attackers = await asyncio.gather(*(webhook.attacker(huge) for _ in range(150)))
@@ -171,7 +173,7 @@ async def test_a_body_that_trickles_from_many_does_not_fill_the_memory(webhook: 
     await leave(list(attackers))
 
 
-async def test_bodies_above_the_limit_are_refused_without_being_kept(webhook: Webhook) -> None:
+async def test_oversized_bodies_are_refused_without_being_buffered(webhook: Webhook) -> None:
     before = resident_bytes()
     async with webhook.session() as session:
         for size in (10, 100):
@@ -197,7 +199,7 @@ def resident_bytes() -> int:
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
-async def test_certificates_change_under_reviews_and_none_fails(webhook: Webhook) -> None:
+async def test_no_review_fails_while_certificates_change(webhook: Webhook) -> None:
     stop = asyncio.Event()
     asked = 0
 
@@ -218,7 +220,7 @@ async def test_certificates_change_under_reviews_and_none_fails(webhook: Webhook
     assert asked >= 400
 
 
-async def test_a_replica_stops_under_reviews_and_none_fails(webhook: Webhook) -> None:
+async def test_no_review_fails_while_a_replica_stops(webhook: Webhook) -> None:
     policy = Policy(names=NAMES, integrations=load_integrations(), namespace_selector=LabelSelector())
     other = Server(
         route_by_path(review_handlers(policy, FakeLookups(), load_integrations())), tls=webhook.live.context

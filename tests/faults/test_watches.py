@@ -213,7 +213,9 @@ def patience_with(action: Action) -> float:
         pytest.param(p.cut_before_asking, Outcome.FAILED, id="cut at the opening"),
     ],
 )
-async def test_nothing_is_missed(proxy: Proxy, follow: Callable[..., Any], action: Action, outcome: Outcome):
+async def test_store_equals_the_api_after_a_watch_fault(
+    proxy: Proxy, follow: Callable[..., Any], action: Action, outcome: Outcome
+):
     fault = proxy.fault(action, watching, times=2)
     async with follow(patience=patience_with(action)) as followed:
         await followed.watcher.synced.wait()
@@ -242,7 +244,9 @@ async def test_nothing_is_missed(proxy: Proxy, follow: Callable[..., Any], actio
         p.with_document(lambda body: {**body, "metadata": {}}),
     ],
 )
-async def test_a_list_that_fails_is_made_again(proxy: Proxy, follow: Callable[..., Any], action: Action):
+async def test_store_equals_the_api_after_a_list_fault(
+    proxy: Proxy, follow: Callable[..., Any], action: Action
+):
     proxy.fault(action, listing, times=2)
     async with follow(patience=patience_with(action)) as followed:
         await asyncio.wait_for(followed.watcher.synced.wait(), 60)
@@ -250,7 +254,9 @@ async def test_a_list_that_fails_is_made_again(proxy: Proxy, follow: Callable[..
         await followed.settles()
 
 
-async def test_what_is_known_stays_while_the_server_is_away(proxy: Proxy, follow: Callable[..., Any]):
+async def test_store_keeps_its_objects_while_the_server_is_unreachable(
+    proxy: Proxy, follow: Callable[..., Any]
+):
     async with follow() as followed:
         await followed.watcher.synced.wait()
         proxy.fault(p.cut_before_asking, times=1_000_000)
@@ -273,7 +279,7 @@ async def test_what_is_known_stays_while_the_server_is_away(proxy: Proxy, follow
         p.answered(200, b"garbage\n"),
     ],
 )
-async def test_a_server_that_ends_every_watch_at_once_is_not_hammered(
+async def test_watcher_backs_off_when_every_watch_ends_at_once(
     proxy: Proxy, follow: Callable[..., Any], action: Action
 ):
     proxy.fault(action, watching, times=1_000_000)
@@ -289,7 +295,7 @@ async def test_a_server_that_ends_every_watch_at_once_is_not_hammered(
         assert proxy.count(listing) <= 6
 
 
-async def test_a_silent_watch_is_given_up_after_the_time_and_a_talking_one_is_not(
+async def test_only_a_silent_watch_is_abandoned_after_the_inactivity_timeout(
     proxy: Proxy, follow: Callable[..., Any]
 ):
     async with follow(replace(QUICK, inactivity=2.0)) as followed:
@@ -304,7 +310,9 @@ async def test_a_silent_watch_is_given_up_after_the_time_and_a_talking_one_is_no
         await followed.told(Outcome.SILENT)
 
 
-async def test_a_bookmark_moves_the_version_on(proxy: Proxy, follow: Callable[..., Any]):
+async def test_bookmark_advances_the_resource_version_of_the_next_watch(
+    proxy: Proxy, follow: Callable[..., Any]
+):
     """The server sends one shortly before a watch's time is over; here that is after three seconds."""
     timing = replace(PATIENT, server_timeout=(3, 3))
     async with follow(timing) as followed:
@@ -320,7 +328,7 @@ async def test_a_bookmark_moves_the_version_on(proxy: Proxy, follow: Callable[..
         assert proxy.count(listing) == 1
 
 
-async def test_events_that_come_twice_or_late_change_nothing(proxy: Proxy, follow: Callable[..., Any]):
+async def test_duplicate_and_stale_watch_events_change_nothing(proxy: Proxy, follow: Callable[..., Any]):
     seen: list[bytes] = []
 
     def repeat(_: int, line: bytes) -> bytes:
@@ -408,7 +416,7 @@ async def test_malformed_object_in_a_watch_blocks_no_other(
         await followed.settles()
 
 
-async def test_our_own_writes_are_in_the_store_at_once_and_never_come_back_from_the_dead(
+async def test_own_writes_are_stored_at_once_and_do_not_restore_deleted_objects(
     follow: Callable[..., Any],
 ):
     async with follow() as followed:
@@ -430,7 +438,7 @@ async def test_our_own_writes_are_in_the_store_at_once_and_never_come_back_from_
         assert kinds.count(("modified", "a")) == kinds.count(("deleted", "a")) == 1
 
 
-async def test_an_api_that_went_back_in_time_is_believed(proxy: Proxy, follow: Callable[..., Any]):
+async def test_watcher_recovers_when_resource_versions_go_back(proxy: Proxy, follow: Callable[..., Any]):
     """As after a restore from a backup. The real server is silent on a watch of a version still to come."""
 
     def long_after(body: dict[str, Any]) -> dict[str, Any]:
@@ -445,9 +453,7 @@ async def test_an_api_that_went_back_in_time_is_believed(proxy: Proxy, follow: C
         await followed.settles()
 
 
-async def test_a_server_that_says_that_a_version_is_still_to_come_is_asked_for_a_list(
-    proxy: Proxy, follow: Callable[..., Any]
-):
+async def test_watcher_lists_again_after_resource_version_too_large(proxy: Proxy, follow: Callable[..., Any]):
     details = {"causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]}
     status = {"kind": "Status", "status": "Failure", "reason": "Timeout", "code": 504, "details": details}
     proxy.fault(p.answered(504, json.dumps(status).encode()), watching)
@@ -458,7 +464,7 @@ async def test_a_server_that_says_that_a_version_is_still_to_come_is_asked_for_a
         assert proxy.count(listing) == 2
 
 
-async def test_nothing_that_listens_can_end_a_watcher(client: Client, namespace: str):
+async def test_watcher_survives_failing_handlers(client: Client, namespace: str):
     store = Store(CONFIG_MAPS)
 
     def fails(*_: object) -> None:
@@ -475,7 +481,7 @@ async def test_nothing_that_listens_can_end_a_watcher(client: Client, namespace:
         await task
 
 
-async def test_silence_is_measured(follow: Callable[..., Any]):
+async def test_watcher_measures_the_time_since_the_last_event(follow: Callable[..., Any]):
     async with follow(PATIENT) as followed:
         await followed.watcher.synced.wait()
         await eventually(lambda: followed.watcher.silent_for() >= 0.1, interval=0.05)
@@ -484,7 +490,7 @@ async def test_silence_is_measured(follow: Callable[..., Any]):
         await eventually(lambda: followed.watcher.silent_for() <= time.monotonic() - began, interval=0.01)
 
 
-async def test_an_api_server_that_is_killed_and_comes_back_loses_us_nothing(
+async def test_store_equals_the_api_after_the_api_server_is_killed_and_revived(
     private_cluster: Callable[..., LocalCluster], connect: Callable[..., Awaitable[Client]]
 ):
     cluster = private_cluster(())
@@ -518,7 +524,7 @@ async def test_an_api_server_that_is_killed_and_comes_back_loses_us_nothing(
 # The client's watch by itself
 
 
-async def test_the_real_servers_own_410_is_understood(client: Client, namespace: str, installed: str):
+async def test_watch_of_a_too_old_version_raises_a_gone_error(client: Client, namespace: str, installed: str):
     # A kind that the server learnt of late: what it was before that, its watch cache cannot tell.
     workloads = kinds_of(names_for(installed)).workloads
     async with aclosing(client.watch(workloads, "1", namespace=namespace)) as events:
@@ -534,7 +540,9 @@ async def test_watch_without_listeners_is_closed(proxy: Proxy, through: Through,
     await eventually(lambda: not proxy.open_connections, interval=0.01)
 
 
-async def test_a_line_may_be_as_long_as_the_largest_object(client: Client, through: Through, namespace: str):
+async def test_watch_reads_lines_as_long_as_the_largest_object(
+    client: Client, through: Through, namespace: str
+):
     """More than a megabyte, which is beyond the line limits of HTTP libraries."""
     ours = await through()
     big = await client.create(

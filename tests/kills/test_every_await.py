@@ -41,7 +41,7 @@ def installation(installation_of_file: Callable[..., Installation]) -> Installat
 
 
 @pytest.mark.parametrize("history", HISTORIES, ids=str)
-async def test_a_manager_may_die_at_any_await(
+async def test_history_ends_alike_when_the_manager_is_killed_at_any_await(
     history: History, installation: Installation, api_group: str, tmp_path: Path
 ) -> None:
     async with place.theatre(installation, api_group, tmp_path) as theatre:
@@ -52,7 +52,7 @@ async def test_a_manager_may_die_at_any_await(
     assert found == []
 
 
-async def test_a_manager_may_die_between_two_requests(
+async def test_history_ends_alike_when_the_manager_is_killed_between_two_requests(
     installation: Installation, api_group: str, tmp_path: Path
 ) -> None:
     async with place.theatre(installation, api_group, tmp_path) as theatre:

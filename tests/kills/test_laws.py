@@ -119,7 +119,7 @@ def test_broken_law_is_reported(taken: list[tuple[str, str, JsonObject]], law: s
     assert found == ({law} if law else set())
 
 
-def test_what_becomes_true_is_counted_each_time() -> None:
+def test_condition_is_counted_each_time_it_becomes_true() -> None:
     taken = [workload(), workload("Evicted"), workload("Evicted"), workload(), workload("Evicted")]
     made = steps(*(("Workload", WORKLOAD, one) for one in taken))
     assert risen(made, symbols("ns", made)) == {"WORKLOAD 1 OF Job j Evicted": 2}
@@ -149,7 +149,7 @@ def play(namespace: str, name: str, **changes: Any) -> dict[str, Any]:
 _TIME = "2026-11-22T15:16:17.5Z"
 
 
-def test_plays_are_alike_but_for_times_versions_and_made_up_names() -> None:
+def test_likeness_ignores_times_versions_and_generated_names() -> None:
     like = play("kills-1", "job-j-1a2b3")
     assert differences(like, play("kills-2", "job-j-4c5d6", since="2027-01-01T00:00:00Z")) == []
     turned = [condition("Evicted", "False"), condition("Admitted")]
@@ -164,7 +164,7 @@ def test_plays_are_alike_but_for_times_versions_and_made_up_names() -> None:
         ({"admission": {"clusterQueue": "cq"}}, '{"clusterQueue":"cq"} and not null'),
     ],
 )
-def test_differences_are_reported_with_their_place(change: JsonObject, text: str) -> None:
+def test_difference_is_reported_with_its_path(change: JsonObject, text: str) -> None:
     [told] = differences(play("kills-1", "job-j-1a2b3", **change), play("kills-1", "job-j-1a2b3"))
     assert told.startswith(f"/Workload WORKLOAD 1 OF Job j/status/{next(iter(change))}: {text}")
 
@@ -174,7 +174,7 @@ def event(reason: str, note: str) -> JsonObject:
     return {"regarding": regarding, "type": "Normal", "reason": reason, "note": note}
 
 
-def test_events_are_alike_but_for_seconds_and_for_what_was_waited_for() -> None:
+def test_likeness_of_events_ignores_seconds_and_waiting_reasons() -> None:
     names = {WORKLOAD: "WORKLOAD 1 OF Job j"}
     waits = event("WaitingForQuota", "2 more needed")
     like = told([event("Admitted", "after 1s"), waits, event("Admitted", "after 3s")], names)
