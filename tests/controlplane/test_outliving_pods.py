@@ -280,16 +280,16 @@ async def run_first_of(stage: Stage, kind: Kind) -> dict[str, Any]:
 async def orphan(stage: Stage, kind: Kind, workload: dict[str, Any]) -> None:
     """Delete a job and leave its dependents, as ``kubectl delete --cascade=orphan`` does.
 
-    The garbage collector learns of new kinds every half a minute only. Its part is played, unless it comes
-    first.
+    The garbage collector discovers new kinds only every 30 seconds. Until then the test removes the owner
+    references in its place. The Workload comes first, because the pods must run on while children of the job
+    still refer to the job.
     """
     uid = (await stage.get(kind.resource, "first"))["metadata"]["uid"]
     await stage.client.delete(kind.resource, "first", stage.namespace, propagation="Orphan")
-    # The Workload comes last: without it, a Job that still belongs to the JobSet is suspended as its child.
-    owned = [(PODS, one) for one in await pods_of_first(stage)]
+    owned = [(stage.kinds.workloads, workload)]
+    owned += [(PODS, pod) for pod in await pods_of_first(stage)]
     if kind.integration is JOBSET:
-        owned.insert(0, (JOBS, await stage.get(JOBS, "first-w-0")))
-    owned.append((stage.kinds.workloads, workload))
+        owned.append((JOBS, await stage.get(JOBS, "first-w-0")))
     for resource, one in owned:
         current = await stage.get(resource, one["metadata"]["name"])
         kept = [ref for ref in current["metadata"].get("ownerReferences", ()) if ref["uid"] != uid]

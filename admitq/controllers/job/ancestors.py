@@ -1,5 +1,7 @@
 """Finds jobs that are queued in place of the jobs inside them."""
 
+from typing import Final
+
 from admitq.controllers.context import Context
 from admitq.controllers.indexes import BY_OWNER, owner_index_value
 from admitq.controllers.job.case import Ancestor
@@ -15,6 +17,9 @@ from admitq.integrations.ownership import (
 from admitq.workloads.transitions import is_condition_true, is_reserved
 from admitq_api.conditions import ConditionType
 from admitq_api.json_objects import JsonObject, value_at
+
+ORPHAN_FINALIZER: Final = "orphan"
+"""The garbage collector removes it from a deleted object once no dependent refers to the object any more."""
 
 
 class Ancestors:
@@ -93,8 +98,16 @@ class Ancestors:
         ]
         annotation = value_at(ancestor, ("metadata", "annotations", self._ctx.names.elastic_job))
         is_elastic = self._ctx.settings.elastic_jobs and annotation == "true"
+        # The garbage collector may orphan the Workload before the children. Its quota stays reserved.
+        has_lost_workload = not unfinished and _is_being_orphaned(ancestor)
         return Ancestor(
             ancestor,
-            admitted=may_children_run(unfinished, elastic=is_elastic),
+            admitted=has_lost_workload or may_children_run(unfinished, elastic=is_elastic),
             holds_quota=any(is_reserved(one) for one in unfinished),
         )
+
+
+def _is_being_orphaned(job: JsonObject) -> bool:
+    """Whether a job is deleted and leaves its dependents, as by ``kubectl delete --cascade=orphan``."""
+    metadata = job["metadata"]
+    return "deletionTimestamp" in metadata and ORPHAN_FINALIZER in metadata.get("finalizers", ())

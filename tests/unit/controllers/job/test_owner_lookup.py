@@ -263,6 +263,28 @@ async def test_child_without_queue_is_stopped_when_it_has_more_pods_than_its_own
     assert not [call for call in world.calls if call.startswith("create")]
 
 
+@pytest.mark.parametrize(
+    ("deletion", "is_stopped"),
+    [
+        ({}, True),
+        ({"deletionTimestamp": "2026-01-01T00:00:00Z"}, True),
+        ({"finalizers": ["orphan"]}, True),
+        ({"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["orphan"]}, False),
+    ],
+    ids=["exists", "deleted", "not yet deleted", "deleted with --cascade=orphan"],
+)
+async def test_child_runs_on_when_its_owner_is_orphaned_and_has_lost_its_workload(
+    deletion: dict[str, Any], is_stopped: bool
+) -> None:
+    world = SetWorld()
+    owner = a_jobset()
+    world.put(JOBSETS, {**owner, "metadata": {**owner["metadata"], "resourceVersion": "2", **deletion}})
+    workloads = world.stores.of(KINDS.workloads)
+    for former in tuple(workloads.list()):
+        workloads.remove({**former, "metadata": {**former["metadata"], "resourceVersion": "99"}})
+    assert await world.suspends(child(2)) is is_stopped
+
+
 async def test_child_without_queue_is_left_alone_when_policies_changed_its_requests() -> None:
     world = SetWorld()
     assert not await world.suspends(child(2, cpu="2"))
