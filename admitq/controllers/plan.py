@@ -432,8 +432,10 @@ async def _delete_object(ctx: Context, action: Delete) -> Mapping[str, str]:
         if error.is_not_found or (error.is_conflict and not action.as_seen):
             return {}
         raise
-    if value_at(answer, ("metadata", "uid")) != metadata["uid"]:
+    version: str | None = value_at(answer, ("metadata", "resourceVersion"))
+    # The API server answers with an object without version if the object was removed during the call.
+    if value_at(answer, ("metadata", "uid")) != metadata["uid"] or version is None:
         return {}
     # The object waits for a finalizer or its grace period. Observed at once, it is not deleted twice.
     ctx.observe_write(resource, answer)
-    return {metadata["uid"]: answer["metadata"]["resourceVersion"]}
+    return {metadata["uid"]: version}

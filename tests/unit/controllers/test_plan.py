@@ -169,3 +169,30 @@ async def test_what_changed_since_is_not_deleted_and_stays_held(world: World) ->
         await execute_plan(world.ctx, plan_of(deleted, RemoveFinalizer(KINDS.workloads, obj)))
     version = obj["metadata"]["resourceVersion"]
     assert world.client.calls == [("delete", "workloads/job-j-1", ("uid-w", version))]
+
+
+@pytest.mark.parametrize(
+    ("answer", "versions"),
+    [
+        ({"kind": "Status", "metadata": {}, "details": {"uid": "uid-w"}}, ["7"]),
+        ({"metadata": {"name": "job-j-1", "uid": "uid-w"}}, ["7"]),
+        ({"metadata": {"name": "job-j-1", "uid": "uid-w", "resourceVersion": "8"}}, ["8"]),
+    ],
+    ids=["status", "object without version", "object that waits for a finalizer"],
+)
+async def test_event_after_a_deletion_is_recorded_whatever_the_api_server_answers(
+    world: World, monkeypatch: pytest.MonkeyPatch, answer: dict[str, Any], versions: list[str]
+) -> None:
+    async def delete(*_: Any, **__: Any) -> dict[str, Any]:
+        return answer
+
+    recorded: list[str] = []
+
+    def event(regarding: dict[str, Any], *_: Any) -> None:
+        recorded.append(regarding["metadata"]["resourceVersion"])
+
+    monkeypatch.setattr(world.client, "delete", delete)
+    monkeypatch.setattr(world.told, "event", event)
+    event_after = RecordEvent(workload(), "Normal", "Deleted", "deleted")
+    await execute_plan(world.ctx, plan_of(Delete(KINDS.workloads, workload()), event_after))
+    assert recorded == versions
