@@ -191,7 +191,7 @@ class ManagerPart:
                 tracks_pods_ready=configured_pods_ready(configuration, settings.gates) is not None,
                 has_detailed_reasons=settings.gates[Gate.UNADMITTED_WORKLOADS_OBSERVABILITY],
                 reports_quarantined=runs_core or runs_cycles,
-                counts_transitions=runs_core,
+                reports_transitions=runs_core,
                 merge_patches=settings.gates[Gate.WORKLOAD_REQUEST_USE_MERGE_PATCH],
             ),
         )

@@ -1,18 +1,21 @@
-"""Reports changes in the stores to the core as events, and updates metrics."""
+"""Reports changes in the stores to the core as events, updates metrics, and records events on jobs."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
 from admitq.core import events as happened
 from admitq.core.model import Instant, ObjectKey
 from admitq.core.state import AdmissionState
+from admitq.manager.job_events import record_changed_reason
 from admitq.manager.quarantine import READ_ERRORS
 from admitq.manager.recovery import Recovery
 from admitq.manager.transition_metrics import WorkloadVersions, count_transitions
 from admitq.metrics.measures.manager import ManagerMeasures
 from admitq.process.logs import logger
 from admitq.process.unexpected_errors import ErrorPart, UnexpectedErrors
+from admitq.runtime.events import EventRecorder
 from admitq.runtime.resources import Resource
 from admitq.runtime.store import Change
 
@@ -34,7 +37,9 @@ class ChangeObserver:
         put: reports an event to the core, with the object of the event if it exists.
         forget_report: drops the unwritten report of a Workload that was deleted.
         state: the core, for the status of a cohort with a deleted object.
-        counts_transitions: whether this process counts the transitions of Workloads now.
+        reports_transitions: whether this process counts the transitions of Workloads now, and records
+            events on their jobs.
+        recorder: records Kubernetes events.
     """
 
     def __init__(
@@ -48,7 +53,8 @@ class ChangeObserver:
         put: Callable[[happened.Event, ObservedObject | None], None],
         forget_report: Callable[[ObjectKey], None],
         state: AdmissionState,
-        counts_transitions: Callable[[], bool],
+        reports_transitions: Callable[[], bool],
+        recorder: EventRecorder,
     ) -> None:
         self._workload_resource = workload_resource
         self._recovery = recovery
@@ -59,7 +65,8 @@ class ChangeObserver:
         self._put = put
         self._forget_report = forget_report
         self._state = state
-        self._counts_transitions = counts_transitions
+        self._reports_transitions = reports_transitions
+        self._recorder = recorder
 
     def observe(self, resource: Resource, change: Change) -> None:
         """Observe a change in a store, from a watch or from the answer to a write. Never raises.
@@ -67,19 +74,25 @@ class ChangeObserver:
         While a cycle runs, the core observes the change after the cycle.
         """
         self._run_between_cycles(partial(self._report_to_core, resource, change))
-        if resource == self._workload_resource and self._counts_transitions():
-            with self._errors.contain(ErrorPart.METRICS, change.key):
-                self._count_transitions(change)
+        if resource == self._workload_resource and self._reports_transitions():
+            self._report_transitions(change)
 
-    def _count_transitions(self, change: Change) -> None:
+    def _report_transitions(self, change: Change) -> None:
         if change.old is None:
             return
+        versions = WorkloadVersions(change.old, change.new, self._clock())
+        with self._errors.contain(ErrorPart.METRICS, change.key), self._reading(change):
+            count_transitions(versions, self._measures.workloads)
+        with self._errors.contain(ErrorPart.REPORT, change.key), self._reading(change):
+            record_changed_reason(versions, self._recorder)
+
+    @contextmanager
+    def _reading(self, change: Change) -> Generator[None]:
+        """Log that a malformed Workload cannot be reported."""
         try:
-            count_transitions(
-                WorkloadVersions(change.old, change.new, self._clock()), self._measures.workloads
-            )
+            yield
         except READ_ERRORS as error:
-            log.warning("workload transition not counted", workload=str(change.key), error=str(error))
+            log.warning("workload transition not reported", workload=str(change.key), error=str(error))
 
     def _report_to_core(self, resource: Resource, change: Change) -> None:
         obj, key = change.object, ObjectKey(*change.key)

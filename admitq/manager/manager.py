@@ -84,15 +84,15 @@ class ManagerOptions:
         tracks_pods_ready: whether Workloads have the condition PodsReady.
         has_detailed_reasons: whether each cause of waiting has its own reason.
         reports_quarantined: whether this process writes events and statuses of quarantined objects.
-        counts_transitions: whether this process counts the transitions of Workloads in its metrics. Of
-            several processes that act at the same time, only one counts them.
+        reports_transitions: whether this process counts the transitions of Workloads in its metrics, and
+            records events on their jobs. Of several processes that act at the same time, only one does.
         merge_patches: whether the admission is written by merge patches instead of server-side apply.
     """
 
     tracks_pods_ready: bool = True
     has_detailed_reasons: bool = True
     reports_quarantined: bool = True
-    counts_transitions: bool = True
+    reports_transitions: bool = True
     merge_patches: bool = False
 
 
@@ -214,7 +214,8 @@ class Manager:
             put=self._put,
             forget_report=self._writer.forget,
             state=state,
-            counts_transitions=lambda: options.counts_transitions and leading(),
+            reports_transitions=lambda: options.reports_transitions and leading(),
+            recorder=recorder,
         )
 
     # --- events -----------------------------------------------------------------------------------

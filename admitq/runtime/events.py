@@ -115,6 +115,8 @@ class EventRecorder:
         self._grown: dict[_SeriesKey, _Series] = {}
         self._look_at = float("-inf")
         self._allowances: OrderedDict[_ObjectKey, _Allowance] = OrderedDict()
+        self._repeatable_at: OrderedDict[tuple[Any, ...], float] = OrderedDict()
+        """When events with a least interval may be recorded again, soonest first; objects without version."""
         self._queue: asyncio.Queue[_Series] = asyncio.Queue(self._limits.queue)
 
     def event(
@@ -125,15 +127,24 @@ class EventRecorder:
         note: str,
         action: str | None = None,
         related: dict[str, Any] | None = None,
+        *,
+        at_most_every: float | None = None,
     ) -> None:
         """Take an event about an object. Never raises, never waits.
 
-        ``reason`` is the CamelCase word users filter by, ``note`` the sentence they read (cut to 1024 bytes),
-        ``action`` what was done, by default the reason. The event refers to ``regarding`` in the version that
-        is given; events about different versions belong to different series.
+        Args:
+            regarding: the object, or a reference to it. The event refers to the object in the version that is
+                given. Events about different versions belong to different series.
+            kind: Normal or Warning.
+            reason: the CamelCase word by which users filter.
+            note: the sentence that users read, cut to 1024 bytes.
+            action: what was done; by default the reason.
+            related: another object that took part.
+            at_most_every: seconds after which the same event about the object may be recorded again. Until
+                then, a repetition is dropped. Such an event uses nothing of the object's allowance.
         """
         try:
-            self._take(regarding, kind, reason, note, action or reason, related)
+            self._take(regarding, kind, reason, note, action or reason, related, at_most_every)
         except Exception as error:  # noqa: BLE001 - nothing may fail for want of an event
             self._errors.report(ErrorPart.EVENT, error, reason)
             self._drop("malformed")
@@ -167,12 +178,15 @@ class EventRecorder:
         note: str,
         action: str,
         related: dict[str, Any] | None,
+        at_most_every: float | None,
     ) -> None:
         about = _reference(regarding)
         other = None if related is None else _reference(related)
         text = cut(note, MAX_NOTE_BYTES)
         series_key = (_key(about), _key(other or {}), kind, reason, action)
         now, seen = self._clock(), self._wall()
+        if at_most_every is not None and self._is_repetition(series_key, now, at_most_every):
+            return
         known = self._series.get(series_key)
         if known is not None and now - known.last_at <= self._limits.series_life:
             known.count += 1
@@ -180,7 +194,7 @@ class EventRecorder:
             self._series.move_to_end(series_key)
             self._grown[series_key] = known
             return
-        if not self._allow(_key({**about, "resourceVersion": ""}), now):
+        if at_most_every is None and not self._allow(_key({**about, "resourceVersion": ""}), now):
             self._drop("too many for the object")
             return
         event: dict[str, Any] = {
@@ -208,6 +222,18 @@ class EventRecorder:
         self._series.move_to_end(series_key)
         while len(self._series) > self._limits.series:
             self._series.popitem(last=False)
+
+    def _is_repetition(self, event: _SeriesKey, now: float, seconds: float) -> bool:
+        """Whether the event was recorded in the last seconds; if not, note that it is recorded now."""
+        about, *others = event
+        key = (about[:-1], *others)
+        while self._repeatable_at and next(iter(self._repeatable_at.values())) <= now:
+            self._repeatable_at.popitem(last=False)
+        if self._repeatable_at.get(key, now) > now:
+            return True
+        self._repeatable_at[key] = now + seconds
+        self._repeatable_at.move_to_end(key)
+        return False
 
     def _allow(self, about: _ObjectKey, now: float) -> bool:
         limits = self._limits

@@ -14,6 +14,7 @@ from localcluster.waiting import eventually
 from tests.e2e.conftest import REPOSITORY
 
 BLOCK = re.compile(r"^```(sh|yaml)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+WAITING = "insufficient unused quota for cpu in flavor tour, 1 more needed"
 OTHER_CLUSTER = re.compile(r"^eval .*\n", re.MULTILINE)
 
 
@@ -64,14 +65,13 @@ async def test_tour_of_the_readme(shell: Shell) -> None:
     *before, look, make_room, clean_up = blocks
 
     async def is_described() -> bool:
-        # The condition and the event are written within a moment of the Job.
-        said = shell.run(look)
-        assert "insufficient unused quota for cpu in flavor tour, 1 more needed" in said
-        return "Created Workload: default/job-tour-3-" in said
+        of_workloads, of_job = re.split(r"^Name: +tour-3$", shell.run(look), flags=re.MULTILINE)
+        assert WAITING in of_workloads
+        return bool(re.search(f"Warning +WaitingForQuota .*{WAITING}", of_job))
 
     for block in before:
         shell.run(block)
-    await eventually(is_described, what="what tour-3 waits for")
+    await eventually(is_described, what="the reason on the Workload and on the job")
     for block in (make_room, clean_up):
         shell.run(block)
 

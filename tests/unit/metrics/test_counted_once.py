@@ -15,6 +15,17 @@ from tests.unit.controllers.builders import KINDS, NAMES, admitted, at, conditio
 PENDING = workload(condition("QuotaReserved", False, "Pending"))
 
 
+class Events:
+    """Keeps the reasons of recorded events."""
+
+    def __init__(self) -> None:
+        self.reasons: list[str] = []
+
+    def event(self, _regarding: Any, _type: str, reason: str, _note: str, *, at_most_every: float) -> None:
+        assert at_most_every > 0
+        self.reasons.append(reason)
+
+
 class World:
     """A manager of which nothing runs, and the store that it follows."""
 
@@ -23,13 +34,15 @@ class World:
         self.metrics = Metrics()
         self.workloads = Store(KINDS.workloads)
         nothing: Any = None
+        self.events = Events()
+        recorder: Any = self.events
         manager = Manager(
             state=AdmissionState(),
             client=nothing,
             workload_resource=KINDS.workloads,
             workloads=self.workloads,
             names=NAMES,
-            recorder=nothing,
+            recorder=recorder,
             metrics=self.metrics,
             measures=ManagerMeasures(MeasureScope(self.metrics, lambda _: None)),
             clock=lambda: at(10),
@@ -37,7 +50,7 @@ class World:
             start=nothing,
             refresh=nothing,
             leading=lambda: self.leads,
-            options=ManagerOptions(counts_transitions=counts),
+            options=ManagerOptions(reports_transitions=counts),
         )
         self.workloads.subscribe(lambda change: manager.observe(KINDS.workloads, change))
 
@@ -67,6 +80,24 @@ def test_a3_state_that_was_there_at_the_start_is_not_counted() -> None:
     world.see(admitted(), 2)
     world.see(admitted(condition("PodsReady", True, "Started")), 3)
     assert world.reservations == 0
+
+
+def test_changed_reason_to_wait_is_recorded_once_and_not_at_the_start() -> None:
+    world = World()
+    stopped = workload(condition("QuotaReserved", False, "Suspended"))
+    for version, obj in ((1, PENDING), (2, stopped), (2, stopped), (3, PENDING), (4, PENDING)):
+        world.see(obj, version)
+    assert world.events.reasons == ["Suspended", "Pending"]
+
+
+@pytest.mark.parametrize(("leads", "reports"), [(False, True), (True, False)])
+def test_changed_reason_to_wait_is_left_to_the_process_that_leads_and_reports(
+    leads: bool, reports: bool
+) -> None:
+    world = World(leads=leads, counts=reports)
+    world.see(PENDING, 1)
+    world.see(workload(condition("QuotaReserved", False, "Suspended")), 2)
+    assert world.events.reasons == []
 
 
 @pytest.mark.parametrize(("leads", "counts"), [(False, True), (True, False)])

@@ -3,7 +3,7 @@ from typing import Any, cast
 import pytest
 
 from admitq.runtime.client import Client
-from admitq.runtime.events import EventRecorder, cut
+from admitq.runtime.events import EventLimits, EventRecorder, cut
 from admitq.runtime.rate_limit import CallPriority, current_priority
 
 
@@ -45,3 +45,49 @@ async def test_events_and_their_series_are_written_with_the_lowest_priority() ->
         await recorder.flush()
     assert client.seen == [CallPriority.EVENT] * 2
     assert current_priority(CallPriority.STATUS) is CallPriority.STATUS
+
+
+class Created:
+    """A client that keeps the notes of created events, and counts what it patches."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+        self.patches = 0
+
+    async def create(self, _: Any, event: dict[str, Any]) -> None:
+        self.notes.append(event["note"])
+
+    async def merge_patch(self, *_: Any) -> None:
+        self.patches += 1
+
+
+async def test_event_with_interval_is_dropped_when_it_repeats_within_the_interval() -> None:
+    client, now = Created(), 0.0
+    limits = EventLimits(burst=1)
+    recorder = EventRecorder(
+        cast("Client", client), "example.com/tests", "here", limits=limits, clock=lambda: now
+    )
+
+    def record(reason: str, version: str) -> None:
+        regarding = {"metadata": {"name": "a", "resourceVersion": version}}
+        recorder.event(regarding, "Normal", reason, f"{reason} at {now:.0f}", at_most_every=300.0)
+
+    for now, reason in ((0.0, "A"), (100.0, "B"), (200.0, "A"), (299.0, "A"), (300.0, "A"), (399.0, "B")):
+        record(reason, str(now))
+    await recorder.flush()
+    assert client.notes == ["A at 0", "B at 100", "A at 300"]
+    assert client.patches == 0
+
+
+async def test_event_with_interval_uses_nothing_of_the_allowance_of_its_object() -> None:
+    client = Created()
+    recorder = EventRecorder(
+        cast("Client", client), "example.com/tests", "here", limits=EventLimits(burst=1, refill=1e9)
+    )
+    obj = {"metadata": {"name": "a"}}
+    recorder.event(obj, "Normal", "A", "with interval", at_most_every=300.0)
+    recorder.event(obj, "Normal", "B", "without interval")
+    recorder.event(obj, "Normal", "C", "with interval too", at_most_every=300.0)
+    await recorder.flush()
+    assert client.notes == ["with interval", "without interval", "with interval too"]
+    assert recorder.dropped == {}
