@@ -67,7 +67,7 @@ SHOWN: Final = {
         "scenarios/fair-sharing.yaml: Without its gate a borrowing sibling prevents reclaiming",
     ),
     Gate.FAIR_SHARING_PRIORITIZE_NON_BORROWING: Shown(
-        "unit/core/test_fair_sharing.py: test_order_of_two_heads",
+        "unit/core/test_fair_sharing.py: test_tournament_orders_two_heads_by_share_priority_time_and_uid",
         "scenarios/fair-sharing.yaml: Without its gate not borrowing is no advantage beyond the share",
     ),
     Gate.FAST_QUOTA_RELEASE_IN_POD_INTEGRATION: _both(
@@ -85,7 +85,7 @@ SHOWN: Final = {
         "Without flavorFungibility the first flavor that fits is taken, borrowing or not",
     ),
     Gate.FLAVOR_FUNGIBILITY_PRESERVE_SCAN_PROGRESS: Shown(
-        "unit/core/test_cycle.py: test_losing_head_continues_with_the_next_flavor_by_gate",
+        "unit/core/test_cycle.py: test_head_that_lost_continues_with_next_flavor_only_when_gate_is_on",
         "scenarios/fungibility.yaml: Without keeping its place a scan starts over whenever quota changed",
     ),
     Gate.LOCAL_QUEUE_METRICS: _both("unit/test_settings.py: test_gate_switches_metrics"),
@@ -114,7 +114,7 @@ SHOWN: Final = {
     ),
     Gate.PRIORITY_BOOST: _both("unit/translate/test_priorities.py: test_a_boost_adds_to_the_priority"),
     Gate.PRIORITY_SORTING_WITHIN_COHORT: _both(
-        "unit/core/test_cycle.py: test_priority_counts_between_queues_behind_a_gate"
+        "unit/core/test_cycle.py: test_priority_orders_heads_of_cohort_only_when_gate_is_on"
     ),
     Gate.QUOTA_CHECK_STRATEGY: Shown(
         "scenarios/requests.yaml: Undeclared resources may be let pass",

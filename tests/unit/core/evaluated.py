@@ -1,4 +1,4 @@
-"""Which workloads cycles evaluate."""
+"""A recorder of the workloads that cycles evaluate."""
 
 import pytest
 
@@ -10,20 +10,20 @@ from admitq.core.waiting.pending import Pending
 
 
 class Evaluated:
-    """The workloads that cycles evaluate."""
+    """Records the workloads that cycles evaluate."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.names: list[str] = []
-        """In the order of evaluation; a workload that several cycles evaluate is named by each."""
+        """In the order of evaluation; once for each cycle that evaluates the workload."""
         nominate = cycle.nominate
 
-        def counted(running: Cycle, entry: ClusterQueueEntry, pending: Pending) -> CycleEntry:
+        def recorded(running: Cycle, entry: ClusterQueueEntry, pending: Pending) -> CycleEntry:
             self.names.append(pending.workload.key.name)
             return nominate(running, entry, pending)
 
-        monkeypatch.setattr(cycle, "nominate", counted)
+        monkeypatch.setattr(cycle, "nominate", recorded)
 
     def take(self) -> list[str]:
-        """The workloads that were evaluated since the last call, sorted."""
+        """Return the workloads that were evaluated since the last call, sorted."""
         names, self.names = sorted(set(self.names)), []
         return names

@@ -9,18 +9,18 @@ from hypothesis import strategies as st
 
 
 def fractions(most: int, max_denominator: int) -> st.SearchStrategy[Fraction]:
-    """Return all fractions from 0 to this number with denominators up to it; few enough to be listed."""
+    """Draw fractions from 0 to ``most`` with denominators up to a maximum. The strategy lists all of them."""
     return st.sampled_from(
         sorted(
             {
-                Fraction(top, below)
-                for below in range(1, max_denominator + 1)
-                for top in range(most * below + 1)
+                Fraction(numerator, denominator)
+                for denominator in range(1, max_denominator + 1)
+                for numerator in range(most * denominator + 1)
             }
         )
     )
 
 
 def ratios(least: int, most: int, denominators: int) -> st.SearchStrategy[Fraction]:
-    """Fractions of two whole numbers: the first from these bounds, the second from 1 to this number."""
+    """Draw fractions: the numerator between two bounds, the denominator from 1 to ``denominators``."""
     return st.builds(Fraction, st.integers(least, most), st.integers(1, denominators))

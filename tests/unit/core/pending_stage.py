@@ -1,10 +1,12 @@
-"""The pending workloads of one ClusterQueue, short to write, and the cost of calls."""
+"""Short functions for tests of one ClusterQueue's pending workloads, and of what calls cost."""
 
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import admitq.core
 from admitq.core import quota
 from admitq.core.amounts import FlavorResource
 from admitq.core.model import ObjectKey, PodSet, QueueingStrategy, ResourceQuota, Workload
@@ -29,6 +31,7 @@ from admitq.core.waiting.wait_states import (
 )
 from admitq.core.waiting.wake_index import TreeRegistration, WakeIndex
 
+CORE = str(Path(admitq.core.__file__).parent)
 CPU = FlavorResource("default", "cpu")
 NO_FIT = NoFlavorFits((), NoFitReason.WAITING_FOR_QUOTA)
 SMALL, LARGE, HUGE = ((PodSet("main", 1, template_requesting({"cpu": cpu})),) for cpu in (1, 9, 90))
@@ -69,7 +72,7 @@ def pop(queue: PendingQueue) -> Pending:
 
 
 def waiting_for_quota(pending: Pending, *amounts: int) -> WaitingForQuota:
-    """The state of a lane with a head that needs any of these amounts of CPU, or more than quota."""
+    """Return the state of a lane that waits for any of these amounts of CPU, or else for any return."""
     return WaitingForQuota(NO_FIT, pending.workload.queued_at, needs(*amounts) or None)
 
 
@@ -82,7 +85,7 @@ def needs(*amounts: int) -> Needs:
 
 
 def park_head(queue: PendingQueue, *amounts: int) -> str:
-    """Have the lane of the head wait for quota; the head's name."""
+    """Park the lane of the head until quota returns, and return the name of the head."""
     pending = pop(queue)
     queue.requeue_waiting(pending, waiting_for_quota(pending, *amounts))
     check_queue(queue)
@@ -90,12 +93,12 @@ def park_head(queue: PendingQueue, *amounts: int) -> str:
 
 
 def block_with_head(queue: PendingQueue) -> Pending:
-    """Have the head of a StrictFIFO queue stand."""
+    """Make the head of a StrictFIFO queue a standing head."""
     return _stand(queue, pop(queue), FirstOfStrictQueue)
 
 
 def preempt_for_head(queue: PendingQueue) -> Pending:
-    """Have the head wait for its targets to leave."""
+    """Let the head wait for its targets to leave."""
     pending = pop(queue)
     queue.set_preemptor(pending)
     return _stand(queue, pending, WaitingForPreemption)
@@ -111,7 +114,7 @@ def _stand(
 
 
 def hold_back(queue: PendingQueue, state: HeldBack, each: Workload) -> Pending:
-    """Hold a workload back that entered the queue."""
+    """Add a workload to the queue, and hold it back."""
     pending = new_pending(each)
     queue.enter(pending, ENQUEUED)
     queue.restore_held_back(pending, state)
@@ -119,8 +122,8 @@ def hold_back(queue: PendingQueue, state: HeldBack, each: Workload) -> Pending:
     return pending
 
 
-def drained(queue: PendingQueue) -> list[str]:
-    """The names of the heads, each removed before the next is asked for."""
+def drain(queue: PendingQueue) -> list[str]:
+    """Take and remove all heads, one after another, and return their names."""
     names: list[str] = []
     while (pending := queue.pop()) is not None:
         names.append(pending.workload.key.name)
@@ -136,7 +139,7 @@ def lane_of(queue: PendingQueue, name: str) -> Lane:
 
 
 class Quota:
-    """An amount of CPU of a ClusterQueue without cohort, none of which is available at first."""
+    """CPU quota of a ClusterQueue without cohort; all of it is in use at first."""
 
     def __init__(self, nominal: int = 1_000_000) -> None:
         self.cell = Cell(Height(0))
@@ -145,7 +148,7 @@ class Quota:
         self.registration = TreeRegistration("q", {CPU: self.cell}, WakeIndex())
 
     def give_back(self, amount: int) -> list[str]:
-        """Have quota return; the ClusterQueues that are reported."""
+        """Return quota, and list the ClusterQueues whose need that meets."""
         quota.remove_usage(self.cell, amount)
         return [each.name for each in self.registration.index.met_by_return(self.cell)]
 
@@ -154,12 +157,12 @@ class Quota:
 
 
 def lines_run(call: Callable[[], object]) -> int:
-    """How many lines run until a call ends: what it costs, on any machine."""
+    """Count the lines of the core that a call executes: its cost, on any machine."""
     count = 0
 
-    def line(_frame: FrameType, event: str, _argument: object) -> Any:
+    def line(frame: FrameType, event: str, _argument: object) -> Any:
         nonlocal count
-        count += event == "line"
+        count += event == "line" and frame.f_code.co_filename.startswith(CORE)
         return line
 
     before = sys.gettrace()

@@ -1,4 +1,4 @@
-"""A small cluster to play in: ClusterQueues with CPU in one flavor, and the decisions of cycles."""
+"""A small cluster for tests: ClusterQueues with CPU in one flavor, and the decisions of cycles."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -43,7 +43,7 @@ def group(*quotas: tuple[str, int], limit: int | None = None) -> tuple[ResourceG
 
 
 def queue(name: str, cpu: int = 0, cohort: str | None = None, **fields: Any) -> ClusterQueue:
-    """A ClusterQueue with so much of flavor ``default``, that every namespace may use."""
+    """Return a ClusterQueue with this quota of flavor ``default``, for every namespace."""
     fields.setdefault("resource_groups", group(("default", cpu)))
     fields.setdefault("namespace_selector", LabelSelector())
     return ClusterQueue(name, "", cohort, **fields)
@@ -51,13 +51,15 @@ def queue(name: str, cpu: int = 0, cohort: str | None = None, **fields: Any) -> 
 
 @dataclass
 class Play:
-    """The state, driven by events, every one of which leaves it valid."""
+    """Drives the state of the core with events, and validates it after each."""
 
     settings: Settings = field(default_factory=Settings)
     now: int = 1_000 * SECOND + 5
     workloads: dict[str, Workload] = field(default_factory=dict[str, Workload])
-    told: list[Instruction] = field(default_factory=list[Instruction])
+    instructions: list[Instruction] = field(default_factory=list[Instruction])
+    """The instructions that the last event led to."""
     queued: int = 0
+    """How many workloads were submitted."""
     statuses: bool = True
 
     def __post_init__(self) -> None:
@@ -66,17 +68,16 @@ class Play:
         self.put_flavors("default")
 
     def send(self, event: Event) -> list[Instruction]:
-        instructions = self.state.handle(event, now=self.now)
+        self.instructions = self.state.handle(event, now=self.now)
         self.state.validate()
-        self.told = instructions
-        return instructions
+        return self.instructions
 
     def put_flavors(self, *names: str) -> None:
         for name in names:
             self.send(happened.ResourceFlavorChanged(ResourceFlavor(name)))
 
     def put(self, *queues: ClusterQueue) -> None:
-        """ClusterQueues, each with a LocalQueue of its name."""
+        """Create or change ClusterQueues, each with a LocalQueue of its name."""
         for each in queues:
             self.send(happened.ClusterQueueChanged(each))
             self.send(happened.LocalQueueChanged(LocalQueue(key(each.name), each.name)))
@@ -98,7 +99,7 @@ class Play:
         return self.send(happened.CyclesRequested(limit))
 
     def decide(self, limit: int | None = None) -> list[str]:
-        """Run cycles and observe every reservation; return the admitted workloads, in order."""
+        """Run cycles and observe every reservation; return the workloads that got one, in order."""
         instructions = self.cycles(limit)
         for each in instructions:
             if isinstance(each, ReserveQuota):
@@ -109,11 +110,11 @@ class Play:
                     reserved_at=self.now // SECOND * SECOND,
                     evicted=False,
                 )
-        self.told = instructions
+        self.instructions = instructions
         return reserved(instructions)
 
     def run(self, *names: str) -> None:
-        """Admit exactly these, in any order."""
+        """Run cycles, and assert that they reserve quota for exactly these workloads."""
         assert sorted(self.decide()) == sorted(names)
 
     def evict(self, *names: str) -> None:
@@ -121,7 +122,7 @@ class Play:
             self.change(name, evicted=True)
 
     def leave(self, *names: str) -> None:
-        """Evicted workloads have stopped."""
+        """Evict workloads and let them stop."""
         for name in names:
             self.change(name, evicted=True)
             self.change(name, admission=None, admitted=False)
@@ -135,7 +136,7 @@ class Play:
         self.send(happened.WorkloadDeleted(workload.key, workload.uid))
 
     def fail(self, *names: str) -> list[Instruction]:
-        """Preemptions that could not be written."""
+        """Report that preemptions of these workloads could not be written."""
         return [
             instruction
             for name in names
@@ -143,6 +144,7 @@ class Play:
         ]
 
     def restart(self) -> None:
+        """Replace the state by one that is restored from its dump."""
         self.state = AdmissionState.from_dict(self.state.to_dict())
         self.state.validate()
 
@@ -151,7 +153,7 @@ class Play:
 
     @property
     def is_quiet(self) -> bool:
-        """Whether no cycle has anything to do."""
+        """Whether no cycle is due now."""
         due = self.state.next_wakeup(self.now)
         return due is None or due > self.now
 

@@ -1,4 +1,4 @@
-"""A stage for preemption and shares: queues, cohorts and holders of quota, short to write.
+"""A world for tests of preemption and shares: queues, cohorts and holders of quota, short to write.
 
 A (flavor, resource) is written ``"gpu"`` (of the one flavor ``default``) or ``"spot/gpu"``; amounts given as
 a plain number are of ``cpu``.
@@ -34,8 +34,7 @@ from admitq.core.state import AdmissionState
 from admitq.core.world import World
 
 Stated = int | Mapping[str, Any]
-"""Amounts or quotas of one (flavor, resource) each; of cpu, if it is only one number."""
-
+"""Amounts or quotas by (flavor, resource); one number is an amount of cpu."""
 
 Weight = Fraction | float | str
 
@@ -71,22 +70,22 @@ def policy(
     )
 
 
-Found = list[tuple[str, str]]
+NamesAndReasons = list[tuple[str, str]]
 
 
 class Stage:
-    """A world that is filled by events, and searches in it."""
+    """A world that is filled by events, and searches for victims in it."""
 
     def __init__(self, settings: Settings | None = None) -> None:
         self.state = AdmissionState(settings)
         for name in ("default", "spot"):
-            self.tell(happened.ResourceFlavorChanged(ResourceFlavor(name)))
+            self.send(happened.ResourceFlavorChanged(ResourceFlavor(name)))
 
     @property
     def world(self) -> World:
         return self.state._world  # pyright: ignore[reportPrivateUsage]
 
-    def tell(self, event: happened.Event) -> None:
+    def send(self, event: happened.Event) -> None:
         self.state.handle(event, now=0)
 
     def node(self, name: str) -> Node:
@@ -95,7 +94,7 @@ class Stage:
     def cohort(
         self, name: str, parent: str | None = None, of: Stated | ResourceQuota = 0, weight: Weight = 1
     ) -> None:
-        self.tell(happened.CohortChanged(Cohort(name, parent, groups(of), Fraction(weight))))
+        self.send(happened.CohortChanged(Cohort(name, parent, groups(of), Fraction(weight))))
 
     def queue(
         self,
@@ -104,9 +103,9 @@ class Stage:
         of: Stated | ResourceQuota = 0,
         preemption: ClusterQueuePreemption | None = None,
         weight: Weight = 1,
-        **more: Any,
+        **fields: Any,
     ) -> None:
-        self.tell(
+        self.send(
             happened.ClusterQueueChanged(
                 ClusterQueue(
                     name,
@@ -114,12 +113,12 @@ class Stage:
                     resource_groups=groups(of),
                     preemption=preemption or policy(),
                     fair_weight=Fraction(weight),
-                    **more,
+                    **fields,
                 )
             )
         )
 
-    def holds(
+    def add_holder(
         self,
         queue: str,
         name: str,
@@ -130,7 +129,7 @@ class Stage:
         local_queue: str = "",
         evicted: bool = False,
     ) -> None:
-        """Let a workload hold quota in a ClusterQueue."""
+        """Add a workload that holds quota of a ClusterQueue."""
         usage: dict[str, int] = {}
         flavors: dict[str, str] = {}
         for (flavor, resource), amount in stated(of).items():
@@ -148,13 +147,12 @@ class Stage:
             admitted=True,
             evicted=evicted,
         )
-        self.tell(happened.WorkloadChanged(workload))
+        self.send(happened.WorkloadChanged(workload))
         self.world.quota_holders.put(self.world.workloads[workload.key])
 
-    def leaves(self, name: str) -> None:
-        """Let a workload be gone."""
+    def remove_holder(self, name: str) -> None:
         key = ObjectKey("default", name)
-        self.tell(happened.WorkloadDeleted(key, f"uid-{name}"))
+        self.send(happened.WorkloadDeleted(key, f"uid-{name}"))
         self.world.quota_holders.remove(key)
 
     def preemptor(self, queue: str, priority: int = 0, queued: float = 0, uid: str = "new") -> Preemptor:
@@ -170,8 +168,8 @@ class Stage:
         priority: int = 0,
         queued: float = 0,
         contested: Iterable[str] | None = None,
-        gone: Iterable[str] = (),
-    ) -> Found:
+        excluded: Iterable[str] = (),
+    ) -> NamesAndReasons:
         """Return names and reasons of the targets; the tree must be unchanged after the search."""
         usage = stated(of)
         before = self.cells()
@@ -180,18 +178,18 @@ class Stage:
             self.preemptor(queue, priority, queued),
             usage,
             usage.keys() if contested is None else [pair(name) for name in contested],
-            [ObjectKey("default", name) for name in gone],
+            [ObjectKey("default", name) for name in excluded],
         )
-        assert self.cells() == before, "the search left its traces in the tree"
+        assert self.cells() == before, "the search changed the tree"
         return [(victim.entry.workload.key.name, str(victim.reason)) for victim in found]
 
-    def names(self, queue: str, of: Stated = 1, priority: int = 0, **more: Any) -> list[str]:
-        return [name for name, _ in self.victims(queue, of, priority, **more)]
+    def victim_names(self, queue: str, of: Stated = 1, priority: int = 0, **options: Any) -> list[str]:
+        return [name for name, _ in self.victims(queue, of, priority, **options)]
 
     def cells(self) -> dict[tuple[bool, str, FlavorResource], tuple[int, ...]]:
-        """Every number of the quota tree."""
-        forest = self.world.cohort_trees
-        nodes = [*forest.cluster_queues.values(), *forest.cohorts.values()]
+        """Return all numbers of the quota tree."""
+        trees = self.world.cohort_trees
+        nodes = [*trees.cluster_queues.values(), *trees.cohorts.values()]
         return {
             (node.is_cohort, node.name, of): (cell.usage, cell.reserved, cell.subtree, cell.local)
             for node in nodes

@@ -26,7 +26,7 @@ def queue(*flavors: str, checks: tuple[AdmissionCheckRule, ...] = (), stopped: b
     )
 
 
-AROUND = Surroundings(
+SURROUNDINGS = Surroundings(
     {"plain": ResourceFlavor("plain"), "racks": ResourceFlavor("racks", topology_name="t")},
     {
         "ok": AdmissionCheck("ok", "x/any", active=True),
@@ -69,14 +69,26 @@ AROUND = Surroundings(
             (InactiveCause(ActiveReason.MULTIKUEUE_WITH_PROVISIONING, ("remote", "nodes")),),
         ),
     ],
+    ids=[
+        "active",
+        "active check",
+        "stopped",
+        "two flavors not found",
+        "check not found and check inactive",
+        "topology not found",
+        "MultiKueue needs no topology",
+        "two MultiKueue checks",
+        "MultiKueue check of one flavor",
+        "MultiKueue and provisioning",
+    ],
 )
-def test_what_keeps_a_cluster_queue_from_admitting(
+def test_inactive_causes_of_cluster_queue_are_listed(
     spec: ClusterQueue, causes: tuple[InactiveCause, ...]
 ) -> None:
-    assert inactive_causes(spec, AROUND) == causes
+    assert inactive_causes(spec, SURROUNDINGS) == causes
 
 
-def test_without_their_controllers_named_checks_are_like_any() -> None:
-    around = Surroundings(AROUND.flavors, AROUND.checks, {}, Settings())
+def test_checks_are_not_restricted_without_configured_controllers() -> None:
+    surroundings = Surroundings(SURROUNDINGS.flavors, SURROUNDINGS.checks, {}, Settings())
     checks = (AdmissionCheckRule("remote", ("plain",)), AdmissionCheckRule("nodes"))
-    assert inactive_causes(queue("plain", checks=checks), around) == ()
+    assert inactive_causes(queue("plain", checks=checks), surroundings) == ()

@@ -1,4 +1,4 @@
-"""What LocalQueues used lately: decay, penalties and the order that follows."""
+"""Past use of LocalQueues: decay, penalties and the order that follows."""
 
 from decimal import ROUND_HALF_UP, Decimal, localcontext
 from fractions import Fraction
@@ -23,15 +23,15 @@ def queue(
     return LocalQueue(key, "q", fair_weight=weight, consumed=consumed)
 
 
-def books(settings: AdmissionFairSharing = HALVED_IN_TEN, *queues: LocalQueue) -> UsageAccounts:
-    result = UsageAccounts(settings)
+def usage_accounts(settings: AdmissionFairSharing = HALVED_IN_TEN, *queues: LocalQueue) -> UsageAccounts:
+    accounts = UsageAccounts(settings)
     for each in queues or (queue(),):
-        result.open(each, 0)
-    return result
+        accounts.open(each, 0)
+    return accounts
 
 
-def used(of: UsageAccounts, key: ObjectKey = MAIN) -> float:
-    return float(of.usage(key).amount)
+def past_use(accounts: UsageAccounts, key: ObjectKey = MAIN) -> float:
+    return float(accounts.usage(key).amount)
 
 
 # --- decay ----------------------------------------------------------------------------------------------
@@ -49,18 +49,18 @@ def used(of: UsageAccounts, key: ObjectKey = MAIN) -> float:
         (10**6 * MINUTE, 0, 1),
     ],
 )
-def test_what_remains_of_past_use(elapsed: int, half_life: int, share: float) -> None:
+def test_remaining_share_halves_with_each_half_life(elapsed: int, half_life: int, share: float) -> None:
     assert remaining(elapsed, half_life) / ONE == pytest.approx(share, abs=5e-5)
 
 
 @given(st.integers(0, 40 * DEFAULT_HALF_LIFE), st.integers(1, 2 * DEFAULT_HALF_LIFE))
-def test_it_is_the_true_value_rounded_once(elapsed: int, half_life: int) -> None:
+def test_remaining_share_is_exact_value_rounded_once(elapsed: int, half_life: int) -> None:
     with localcontext(prec=80):
-        true = Decimal(2) ** (-Decimal(elapsed) / Decimal(half_life)) * ONE
-        assert remaining(elapsed, half_life) == int(true.to_integral_value(ROUND_HALF_UP))
+        exact = Decimal(2) ** (-Decimal(elapsed) / Decimal(half_life)) * ONE
+        assert remaining(elapsed, half_life) == int(exact.to_integral_value(ROUND_HALF_UP))
 
 
-def test_it_never_grows() -> None:
+def test_remaining_share_never_grows() -> None:
     shares = [remaining(elapsed, 97) for elapsed in range(97 * 60)]
     assert shares == sorted(shares, reverse=True)
     assert (shares[0], shares[-1]) == (ONE, 0)
@@ -69,124 +69,124 @@ def test_it_never_grows() -> None:
 # --- consumption ----------------------------------------------------------------------------------------
 
 
-def test_e_consumption_dated_in_the_future_decays_from_now_on() -> None:
+def test_e_consumption_dated_in_future_decays_from_now_on() -> None:
     consumed = ConsumedResources((("cpu", 8000),), 10**6 * MINUTE)
-    of = books(HALVED_IN_TEN, queue(consumed=consumed))
-    assert of.next_sample(MAIN) == 5 * MINUTE
-    of.sample(MAIN, {}, 10 * MINUTE)
-    assert used(of) == 4
+    accounts = usage_accounts(HALVED_IN_TEN, queue(consumed=consumed))
+    assert accounts.next_sample(MAIN) == 5 * MINUTE
+    accounts.sample(MAIN, {}, 10 * MINUTE)
+    assert past_use(accounts) == 4
 
 
-def test_past_use_goes_half_way_to_the_present_every_half_life() -> None:
-    some = books()
+def test_past_use_moves_half_way_to_current_use_each_half_life() -> None:
+    accounts = usage_accounts()
     for minute, expected in ((10, 4.0), (20, 6.0), (30, 7.0)):
-        some.sample(MAIN, {"cpu": 8000}, minute * MINUTE)
-        assert used(some) == expected
-    some.sample(MAIN, {}, 40 * MINUTE)
-    assert used(some) == 3.5
-    assert some.consumed(MAIN) == ConsumedResources((("cpu", 3500),), 40 * MINUTE)
+        accounts.sample(MAIN, {"cpu": 8000}, minute * MINUTE)
+        assert past_use(accounts) == expected
+    accounts.sample(MAIN, {}, 40 * MINUTE)
+    assert past_use(accounts) == 3.5
+    assert accounts.consumed(MAIN) == ConsumedResources((("cpu", 3500),), 40 * MINUTE)
 
 
-def test_time_does_not_go_back() -> None:
-    some = books()
-    some.sample(MAIN, {"cpu": 8000}, 10 * MINUTE)
-    some.sample(MAIN, {"cpu": 9000}, 3 * MINUTE)
-    assert some.consumed(MAIN) == ConsumedResources((("cpu", 4000),), 10 * MINUTE)
-    assert some.next_sample(MAIN) == 15 * MINUTE
+def test_sample_with_earlier_time_changes_nothing() -> None:
+    accounts = usage_accounts()
+    accounts.sample(MAIN, {"cpu": 8000}, 10 * MINUTE)
+    accounts.sample(MAIN, {"cpu": 9000}, 3 * MINUTE)
+    assert accounts.consumed(MAIN) == ConsumedResources((("cpu", 4000),), 10 * MINUTE)
+    assert accounts.next_sample(MAIN) == 15 * MINUTE
 
 
-def test_use_that_is_long_past_is_forgotten() -> None:
-    some = books(HALVED_IN_TEN, queue(consumed=ConsumedResources((("gpu", 8),), 0)))
-    some.sample(MAIN, {}, 10**6 * MINUTE)
-    assert some.consumed(MAIN) == ConsumedResources((), 10**6 * MINUTE)
+def test_resource_is_dropped_when_its_past_use_has_decayed_to_zero() -> None:
+    accounts = usage_accounts(HALVED_IN_TEN, queue(consumed=ConsumedResources((("gpu", 8),), 0)))
+    accounts.sample(MAIN, {}, 10**6 * MINUTE)
+    assert accounts.consumed(MAIN) == ConsumedResources((), 10**6 * MINUTE)
 
 
-def test_the_status_is_taken_up_once() -> None:
+def test_status_of_local_queue_is_read_only_when_account_is_opened() -> None:
     known = ConsumedResources((("cpu", 3000),), 7 * MINUTE)
-    some = UsageAccounts(HALVED_IN_TEN)
-    some.open(queue(consumed=known), 7 * MINUTE)
-    assert used(some) == 3
-    some.open(queue(consumed=ConsumedResources((("cpu", 9000),), 9 * MINUTE)), 9 * MINUTE)
-    assert some.consumed(MAIN) == known
-    some.sample(MAIN, {}, 17 * MINUTE)
-    assert used(some) == 1.5
+    accounts = UsageAccounts(HALVED_IN_TEN)
+    accounts.open(queue(consumed=known), 7 * MINUTE)
+    assert past_use(accounts) == 3
+    accounts.open(queue(consumed=ConsumedResources((("cpu", 9000),), 9 * MINUTE)), 9 * MINUTE)
+    assert accounts.consumed(MAIN) == known
+    accounts.sample(MAIN, {}, 17 * MINUTE)
+    assert past_use(accounts) == 1.5
 
 
-def test_without_a_half_life_nothing_is_ever_counted() -> None:
-    some = books(AdmissionFairSharing(half_life=0))
-    some.penalize(MAIN, "u", [(("cpu", 4000),)])
-    some.settle(MAIN, "u", {"cpu": 4000}, MINUTE)
-    assert some.usage(MAIN) == NEVER_USED
+def test_past_use_is_not_counted_when_half_life_is_zero() -> None:
+    accounts = usage_accounts(AdmissionFairSharing(half_life=0))
+    accounts.penalize(MAIN, "u", [(("cpu", 4000),)])
+    accounts.settle(MAIN, "u", {"cpu": 4000}, MINUTE)
+    assert accounts.usage(MAIN) == NEVER_USED
 
 
 # --- penalties ------------------------------------------------------------------------------------------
 
 
-def test_a_workload_is_charged_for_the_first_interval() -> None:
-    some = books()
-    some.penalize(MAIN, "u", [(("cpu", 3000),), (("cpu", 1000),)])
-    assert used(some) == pytest.approx(1.17, abs=0.005)
-    assert some.consumed(MAIN) == ConsumedResources((), 0)
+def test_penalty_is_use_in_first_sampling_interval() -> None:
+    accounts = usage_accounts()
+    accounts.penalize(MAIN, "u", [(("cpu", 3000),), (("cpu", 1000),)])
+    assert past_use(accounts) == pytest.approx(1.17, abs=0.005)
+    assert accounts.consumed(MAIN) == ConsumedResources((), 0)
 
 
-def test_it_is_charged_once() -> None:
-    some = books()
-    some.penalize(MAIN, "u", [(("cpu", 4000),)])
-    charged = some.usage(MAIN)
-    some.penalize(MAIN, "u", [(("cpu", 4000),)])
-    assert some.usage(MAIN) == charged
-    some.settle(MAIN, "u", {}, 0)
-    some.penalize(MAIN, "u", [(("cpu", 4000),)])
-    some.settle(MAIN, "u", {}, 0)
-    assert some.usage(MAIN) == charged
+def test_workload_is_charged_only_once() -> None:
+    accounts = usage_accounts()
+    accounts.penalize(MAIN, "u", [(("cpu", 4000),)])
+    charged = accounts.usage(MAIN)
+    accounts.penalize(MAIN, "u", [(("cpu", 4000),)])
+    assert accounts.usage(MAIN) == charged
+    accounts.settle(MAIN, "u", {}, 0)
+    accounts.penalize(MAIN, "u", [(("cpu", 4000),)])
+    accounts.settle(MAIN, "u", {}, 0)
+    assert accounts.usage(MAIN) == charged
 
 
-def test_admission_settles_the_penalty_after_the_time_until_then() -> None:
-    some = books(HALVED_IN_TEN, queue(consumed=ConsumedResources((("cpu", 8000),), 0)))
-    some.penalize(MAIN, "u", [(("cpu", 4000),)])
-    some.settle(MAIN, "u", {"cpu": 2000}, 10 * MINUTE)
-    assert used(some) == pytest.approx(4 + 1 + 4 * 0.2929, abs=0.005)
-    assert some.consumed(MAIN) == ConsumedResources((("cpu", 6172),), 10 * MINUTE)
-    some.roll_back("u")
-    assert used(some) == pytest.approx(4 + 1 + 4 * 0.2929, abs=0.005)
+def test_settle_decays_past_use_until_admission_and_adds_penalty() -> None:
+    accounts = usage_accounts(HALVED_IN_TEN, queue(consumed=ConsumedResources((("cpu", 8000),), 0)))
+    accounts.penalize(MAIN, "u", [(("cpu", 4000),)])
+    accounts.settle(MAIN, "u", {"cpu": 2000}, 10 * MINUTE)
+    assert past_use(accounts) == pytest.approx(4 + 1 + 4 * 0.2929, abs=0.005)
+    assert accounts.consumed(MAIN) == ConsumedResources((("cpu", 6172),), 10 * MINUTE)
+    accounts.roll_back("u")
+    assert past_use(accounts) == pytest.approx(4 + 1 + 4 * 0.2929, abs=0.005)
 
 
-def test_what_was_not_settled_is_taken_back() -> None:
-    some = books()
-    some.penalize(MAIN, "u", [(("cpu", 4000),)])
-    some.penalize(MAIN, "v", [(("gpu", 1),)])
-    some.roll_back("u")
-    some.roll_back("v")
-    some.roll_back("v")
-    assert some.usage(MAIN) == NEVER_USED
-    some.penalize(MAIN, "u", [(("cpu", 4000),)])
-    assert used(some) > 1
+def test_roll_back_removes_charge_that_is_not_settled() -> None:
+    accounts = usage_accounts()
+    accounts.penalize(MAIN, "u", [(("cpu", 4000),)])
+    accounts.penalize(MAIN, "v", [(("gpu", 1),)])
+    accounts.roll_back("u")
+    accounts.roll_back("v")
+    accounts.roll_back("v")
+    assert accounts.usage(MAIN) == NEVER_USED
+    accounts.penalize(MAIN, "u", [(("cpu", 4000),)])
+    assert past_use(accounts) > 1
 
 
-def test_a_charge_stays_with_the_queue_it_was_made_to() -> None:
-    some = books(HALVED_IN_TEN, queue(), queue(OTHER))
-    some.penalize(MAIN, "u", [(("cpu", 4000),)])
-    some.settle(OTHER, "u", {}, 0)
-    assert used(some) > 1
-    assert some.usage(OTHER) == NEVER_USED
+def test_charge_stays_with_local_queue_that_was_penalized() -> None:
+    accounts = usage_accounts(HALVED_IN_TEN, queue(), queue(OTHER))
+    accounts.penalize(MAIN, "u", [(("cpu", 4000),)])
+    accounts.settle(OTHER, "u", {}, 0)
+    assert past_use(accounts) > 1
+    assert accounts.usage(OTHER) == NEVER_USED
 
 
-def test_a_queue_that_is_gone_takes_its_charges_along() -> None:
-    some = books()
-    some.penalize(MAIN, "u", [(("cpu", 4000),)])
-    some.close(MAIN)
-    some.roll_back("u")
-    some.open(queue(), MINUTE)
-    assert some.usage(MAIN) == NEVER_USED
+def test_closed_account_loses_its_charges() -> None:
+    accounts = usage_accounts()
+    accounts.penalize(MAIN, "u", [(("cpu", 4000),)])
+    accounts.close(MAIN)
+    accounts.roll_back("u")
+    accounts.open(queue(), MINUTE)
+    assert accounts.usage(MAIN) == NEVER_USED
 
 
-def test_queues_that_are_not_on_the_books_used_nothing() -> None:
-    some = books()
-    some.penalize(OTHER, "u", [(("cpu", 4000),)])
-    some.settle(OTHER, "u", {}, 0)
-    some.sample(OTHER, {"cpu": 1}, 0)
-    some.close(OTHER)
-    assert (some.usage(OTHER), some.consumed(OTHER), some.age(OTHER)) == (NEVER_USED, None, 0)
+def test_local_queue_without_account_has_no_past_use() -> None:
+    accounts = usage_accounts()
+    accounts.penalize(OTHER, "u", [(("cpu", 4000),)])
+    accounts.settle(OTHER, "u", {}, 0)
+    accounts.sample(OTHER, {"cpu": 1}, 0)
+    accounts.close(OTHER)
+    assert (accounts.usage(OTHER), accounts.consumed(OTHER), accounts.age(OTHER)) == (NEVER_USED, None, 0)
 
 
 # --- the order ------------------------------------------------------------------------------------------
@@ -203,40 +203,42 @@ def test_queues_that_are_not_on_the_books_used_nothing() -> None:
         (Fraction(-1), (), PastUse(infinite=True, amount=Fraction(0))),
     ],
 )
-def test_the_order_weighs_resources_and_queues(
+def test_past_use_is_weighted_by_resource_and_divided_by_queue_weight(
     weight: Fraction, resource_weights: tuple[tuple[str, Fraction], ...], expected: PastUse
 ) -> None:
     settings = AdmissionFairSharing(resource_weights=resource_weights)
     consumed = ConsumedResources((("cpu", 2000), ("gpu", 3)), 0)
-    assert books(settings, queue(weight=weight, consumed=consumed)).usage(MAIN) == expected
+    assert usage_accounts(settings, queue(weight=weight, consumed=consumed)).usage(MAIN) == expected
 
 
-def test_a_weight_of_nothing_goes_last() -> None:
+def test_infinite_past_use_sorts_after_every_amount() -> None:
     much = PastUse(infinite=False, amount=Fraction(10**9))
     assert NEVER_USED < much < PastUse(infinite=True, amount=Fraction(0))
 
 
-def test_a_changed_weight_counts_at_once_and_every_change_is_counted() -> None:
-    some = books(HALVED_IN_TEN, queue(consumed=ConsumedResources((("cpu", 4000),), 0)))
-    assert (used(some), some.age(MAIN)) == (4, 0)
-    some.open(queue(weight=Fraction(2)), 0)
-    assert (used(some), some.age(MAIN)) == (2, 1)
-    some.open(queue(weight=Fraction(2)), 0)
-    some.sample(MAIN, {}, 0)
-    assert some.age(MAIN) == 2
+def test_past_use_follows_changed_weight_at_once_and_age_counts_changes() -> None:
+    accounts = usage_accounts(HALVED_IN_TEN, queue(consumed=ConsumedResources((("cpu", 4000),), 0)))
+    assert (past_use(accounts), accounts.age(MAIN)) == (4, 0)
+    accounts.open(queue(weight=Fraction(2)), 0)
+    assert (past_use(accounts), accounts.age(MAIN)) == (2, 1)
+    accounts.open(queue(weight=Fraction(2)), 0)
+    accounts.sample(MAIN, {}, 0)
+    assert accounts.age(MAIN) == 2
 
 
-def test_dump_contains_the_whole_state() -> None:
-    some = books(HALVED_IN_TEN, queue(consumed=ConsumedResources((("cpu", 4000),), 0)), queue(OTHER))
-    some.penalize(MAIN, "u", [(("cpu", 3),)])
-    some.penalize(MAIN, "v", [(("gpu", 3),)])
-    some.penalize(OTHER, "w", [(("gpu", 3),)])
-    some.settle(MAIN, "v", {"cpu": 1}, MINUTE)
-    again = UsageAccounts(HALVED_IN_TEN)
-    again.restore(some.taken())
-    assert again.taken() == some.taken()
-    assert [again.usage(key) for key in (MAIN, OTHER)] == [some.usage(key) for key in (MAIN, OTHER)]
-    for each in (some, again):
+def test_restored_usage_accounts_equal_dumped_accounts() -> None:
+    accounts = usage_accounts(
+        HALVED_IN_TEN, queue(consumed=ConsumedResources((("cpu", 4000),), 0)), queue(OTHER)
+    )
+    accounts.penalize(MAIN, "u", [(("cpu", 3),)])
+    accounts.penalize(MAIN, "v", [(("gpu", 3),)])
+    accounts.penalize(OTHER, "w", [(("gpu", 3),)])
+    accounts.settle(MAIN, "v", {"cpu": 1}, MINUTE)
+    restored = UsageAccounts(HALVED_IN_TEN)
+    restored.restore(accounts.taken())
+    assert restored.taken() == accounts.taken()
+    assert [restored.usage(key) for key in (MAIN, OTHER)] == [accounts.usage(key) for key in (MAIN, OTHER)]
+    for each in (accounts, restored):
         each.roll_back("u")
         each.settle(OTHER, "w", {"gpu": 1}, MINUTE)
-    assert again.taken() == some.taken()
+    assert restored.taken() == accounts.taken()

@@ -23,8 +23,8 @@ def rules(count: int, *flavors: str) -> tuple[AdmissionCheckRule, ...]:
     return tuple(AdmissionCheckRule(f"c{number}", flavors) for number in range(count))
 
 
-def checked(*admission_checks: AdmissionCheckRule, **fields: Any) -> ClusterQueue:
-    """A queue of one CPU of flavor ``spot`` and four of flavor ``reserved``, with these checks."""
+def queue_with_checks(*admission_checks: AdmissionCheckRule, **fields: Any) -> ClusterQueue:
+    """Return a ClusterQueue with these checks, one CPU of flavor ``spot`` and four of ``reserved``."""
     fields.setdefault("resource_groups", group(("spot", 1), ("reserved", 4)))
     return queue("q", admission_checks=admission_checks, **fields)
 
@@ -39,82 +39,84 @@ def play_with(*queues: ClusterQueue) -> Play:
 
 
 def test_checks_of_all_flavors_apply_before_flavors_are_assigned() -> None:
-    some = (
+    all_rules = (
         AdmissionCheckRule("all"),
         AdmissionCheckRule("each", FLAVORS),
         AdmissionCheckRule("s", ("spot",)),
     )
-    assert applicable_checks(some, FLAVORS) == {"all", "each"}
-    assert applicable_checks(some, FLAVORS, ("spot",)) == {"all", "each", "s"}
-    assert applicable_checks(some, FLAVORS, ()) == {"all"}
+    assert applicable_checks(all_rules, FLAVORS) == {"all", "each"}
+    assert applicable_checks(all_rules, FLAVORS, ("spot",)) == {"all", "each", "s"}
+    assert applicable_checks(all_rules, FLAVORS, ()) == {"all"}
 
 
 @pytest.mark.parametrize("strategy", QueueingStrategy)
 def test_workload_is_refused_while_too_many_checks_apply_to_every_flavor(strategy: QueueingStrategy) -> None:
-    play = play_with(checked(*rules(9), queueing_strategy=strategy))
+    play = play_with(queue_with_checks(*rules(9), queueing_strategy=strategy))
     play.submit("one", "q")
-    told = play.cycles()
-    assert reported(told) == {"one": TooManyChecks("q", 9, MOST_CHECKS)}
-    assert play.is_quiet, "it is not tried again"
-    play.send(happened.ClusterQueueChanged(checked(*rules(8), queueing_strategy=strategy)))
+    instructions = play.cycles()
+    assert reported(instructions) == {"one": TooManyChecks("q", 9, MOST_CHECKS)}
+    assert play.is_quiet, "a cycle would evaluate the workload again"
+    play.send(happened.ClusterQueueChanged(queue_with_checks(*rules(8), queueing_strategy=strategy)))
     assert play.decide() == ["one"]
 
 
-def test_workload_reports_too_many_checks_without_its_turn() -> None:
-    play = play_with(checked(*rules(9)))
+def test_too_many_checks_are_reported_for_workload_that_is_not_evaluated() -> None:
+    play = play_with(queue_with_checks(*rules(9)))
     play.submit("one", "q", requeue_blocked=True)
     assert play.state.queries.admissibility(key("one")) == TooManyChecks("q", 9, MOST_CHECKS)
 
 
 def test_workload_takes_the_next_flavor_when_the_first_has_too_many_checks() -> None:
-    play = play_with(checked(*rules(9, "spot")))
+    play = play_with(queue_with_checks(*rules(9, "spot")))
     play.submit("one", "q")
     assert play.decide() == ["one"]
     [assigned] = play.workloads["one"].admission.pod_set_assignments  # type: ignore[union-attr]
     assert assigned.flavors == (("cpu", "reserved"),)
 
 
-ON_THE_LAST = rules(9, "reserved")
+CHECKS_OF_RESERVED = rules(9, "reserved")
 
 
 @pytest.mark.parametrize("strategy", QueueingStrategy)
-def test_workload_refused_for_checks_of_its_flavor_stops_no_others(strategy: QueueingStrategy) -> None:
-    play = play_with(checked(*ON_THE_LAST, queueing_strategy=strategy))
+def test_workload_refused_for_checks_of_its_flavor_does_not_block_others(strategy: QueueingStrategy) -> None:
+    play = play_with(queue_with_checks(*CHECKS_OF_RESERVED, queueing_strategy=strategy))
     play.submit("large", "q", 2)
     play.submit("small", "q", 1)
     assert play.decide() == ["small"]
-    assert reported(play.told) == {"large": TooManyChecks("q", 9, MOST_CHECKS, ("reserved",))}
-    assert play.is_quiet, "it is not tried again"
-    play.send(happened.ClusterQueueChanged(checked(*ON_THE_LAST[:8], queueing_strategy=strategy)))
+    assert reported(play.instructions) == {"large": TooManyChecks("q", 9, MOST_CHECKS, ("reserved",))}
+    assert play.is_quiet, "a cycle would evaluate the workload again"
+    play.send(
+        happened.ClusterQueueChanged(queue_with_checks(*CHECKS_OF_RESERVED[:8], queueing_strategy=strategy))
+    )
     assert play.decide() == ["large"]
 
 
 @pytest.mark.parametrize("strategy", QueueingStrategy)
-def test_workload_refused_for_checks_of_one_flavor_gets_another_when_it_is_free(
+def test_workload_refused_for_checks_of_one_flavor_gets_another_when_quota_returns(
     strategy: QueueingStrategy,
 ) -> None:
-    play = play_with(checked(*ON_THE_LAST, queueing_strategy=strategy))
+    play = play_with(queue_with_checks(*CHECKS_OF_RESERVED, queueing_strategy=strategy))
     play.submit("one", "q")
     play.run("one")
     play.submit("two", "q")
     assert play.decide() == []
-    assert reported(play.told) == {"two": TooManyChecks("q", 9, MOST_CHECKS, ("reserved",))}
+    assert reported(play.instructions) == {"two": TooManyChecks("q", 9, MOST_CHECKS, ("reserved",))}
     play.finish("one")
     assert play.decide() == ["two"]
 
 
 def test_workload_refused_for_checks_preempts_nothing() -> None:
-    play = play_with(checked(resource_groups=group(("reserved", 4)), preemption=LOWER))
+    play = play_with(queue_with_checks(resource_groups=group(("reserved", 4)), preemption=LOWER))
     play.submit("low", "q", 4)
     play.run("low")
     play.send(
         happened.ClusterQueueChanged(
-            checked(*ON_THE_LAST, AdmissionCheckRule("c9", ("spot",)), preemption=LOWER)
+            queue_with_checks(*CHECKS_OF_RESERVED, AdmissionCheckRule("c9", ("spot",)), preemption=LOWER)
         )
     )
     play.submit("high", "q", 4, priority=1)
     assert preempted(play.cycles()) == []
-    assert reported(play.told) == {"high": TooManyChecks("q", 9, MOST_CHECKS, ("reserved",))}
+    assert reported(play.instructions) == {"high": TooManyChecks("q", 9, MOST_CHECKS, ("reserved",))}
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""When LocalQueues are charged, and how they take turns by it."""
+"""When LocalQueues are charged for workloads, and the order of their workloads that follows."""
 
 from fractions import Fraction
 
@@ -13,11 +13,11 @@ from tests.unit.core.play import Play, key, queue, reserved
 
 MINUTE = 60 * SECOND
 SHARING = AdmissionFairSharing(half_life=5 * MINUTE, sampling_interval=5 * MINUTE)
-"""Half of what is used counts after one interval."""
+"""After one interval, past use is half of the current use."""
 
 
-def shared(gates: Gates = Gates(), *, by_usage: bool = True) -> Play:  # noqa: B008 frozen
-    """A queue of 4 that LocalQueues ``a`` and ``b`` share."""
+def play_with_shared_queue(gates: Gates = Gates(), *, by_usage: bool = True) -> Play:  # noqa: B008 frozen
+    """Return a cluster with a ClusterQueue of 4 CPUs that LocalQueues ``a`` and ``b`` share."""
     play = Play(Settings(admission_fair_sharing=SHARING, gates=gates))
     play.put(queue("q", 4, usage_based_admission=by_usage))
     for name in ("a", "b"):
@@ -26,74 +26,74 @@ def shared(gates: Gates = Gates(), *, by_usage: bool = True) -> Play:  # noqa: B
 
 
 def status(play: Play, name: str) -> LocalQueueStatus:
-    found = play.state.queries.local_queue_status(key(name))
-    assert found is not None
-    return found
+    queried = play.state.queries.local_queue_status(key(name))
+    assert queried is not None
+    return queried
 
 
 def usage(play: Play, name: str) -> Fraction | None:
-    """What the LocalQueue is ordered by, in milli-CPU as this world counts them."""
+    """Return the past use by which the LocalQueue is ordered, in the units of this test."""
     amount = status(play, name).fair_usage
     return None if amount is None else amount * 1000
 
 
-def test_a_reservation_is_charged_at_once_and_turns_follow() -> None:
-    play = shared()
-    for name, of in (("a1", "a"), ("a2", "a"), ("b1", "b"), ("b2", "b")):
-        play.submit(name, of, 1)
+def test_local_queues_alternate_because_reservation_is_charged_at_once() -> None:
+    play = play_with_shared_queue()
+    for name, local_queue in (("a1", "a"), ("a2", "a"), ("b1", "b"), ("b2", "b")):
+        play.submit(name, local_queue, 1)
     assert reserved(play.cycles()) == ["a1", "b1", "a2", "b2"]
     assert (usage(play, "a"), usage(play, "b")) == (1, 1)
 
 
-def test_nothing_is_charged_without_the_mode() -> None:
-    play = shared(by_usage=False)
-    for name, of in (("a1", "a"), ("a2", "a"), ("b1", "b")):
-        play.submit(name, of, 1)
+def test_local_queue_is_not_charged_without_usage_based_admission() -> None:
+    play = play_with_shared_queue(by_usage=False)
+    for name, local_queue in (("a1", "a"), ("a2", "a"), ("b1", "b")):
+        play.submit(name, local_queue, 1)
     assert play.decide() == ["a1", "a2", "b1"]
     play.cycles()
     assert (usage(play, "a"), usage(play, "b")) == (0, 0)
     assert play.is_quiet
 
 
-def test_d20_local_queue_of_any_scope_has_its_past_use_with_zero_entries() -> None:
-    play = shared(by_usage=False)
+def test_d20_past_use_is_reported_with_zero_entries_without_usage_based_admission() -> None:
+    play = play_with_shared_queue(by_usage=False)
     assert status(play, "a").consumed == ConsumedResources((("cpu", 0),), play.now)
     play.submit("a1", "a", 4)
     play.decide()
-    begun = play.now
+    admitted_at = play.now
     play.now += 5 * MINUTE
     assert RefreshLocalQueue(key("a")) in play.cycles()
-    assert begun < play.now
+    assert admitted_at < play.now
     assert status(play, "a").consumed == ConsumedResources((("cpu", 2),), play.now)
     assert status(play, "b").consumed == ConsumedResources((("cpu", 0),), play.now)
 
 
-def test_d20_local_queue_without_cluster_queue_has_its_past_use() -> None:
-    play = shared()
+def test_d20_past_use_is_reported_without_cluster_queue() -> None:
+    play = play_with_shared_queue()
     play.send(happened.LocalQueueChanged(LocalQueue(key("astray"), "nowhere")))
     assert status(play, "astray").consumed == ConsumedResources((), play.now)
     play.put(queue("nowhere", 2))
     assert status(play, "astray").consumed == ConsumedResources((("cpu", 0),), play.now)
 
 
-def test_d20_without_the_configuration_no_local_queue_has_past_use() -> None:
+def test_d20_past_use_is_not_reported_without_configuration() -> None:
     play = Play()
     play.put(queue("q", 4, usage_based_admission=True))
     assert status(play, "q").consumed is None
 
 
-def test_without_the_gate_there_are_no_books() -> None:
-    play = shared(Gates(admission_fair_sharing=False))
-    for name, of in (("a1", "a"), ("a2", "a"), ("b1", "b")):
-        play.submit(name, of, 1)
+def test_local_queue_is_not_charged_when_gate_is_off() -> None:
+    play = play_with_shared_queue(Gates(admission_fair_sharing=False))
+    for name, local_queue in (("a1", "a"), ("a2", "a"), ("b1", "b")):
+        play.submit(name, local_queue, 1)
     assert play.decide() == ["a1", "a2", "b1"]
     play.delete("a1")
     play.send(happened.LocalQueueDeleted(key("b")))
     assert play.is_quiet
 
 
-def test_admitted_workload_is_settled_after_the_instant() -> None:
-    play = shared()
+def test_charge_of_admitted_workload_is_settled_by_next_cycles() -> None:
+    play = play_with_shared_queue()
     play.submit("a1", "a", 4)
     play.decide()
     assert not play.is_quiet
@@ -103,19 +103,19 @@ def test_admitted_workload_is_settled_after_the_instant() -> None:
     assert play.is_quiet
 
 
-def test_what_happens_later_settles_too() -> None:
-    play = shared()
+def test_charge_is_settled_at_its_own_time_by_later_event() -> None:
+    play = play_with_shared_queue()
     play.submit("a1", "a", 4)
     play.decide()
-    seen = play.now
+    admitted_at = play.now
     play.now += MINUTE
     play.submit("b1", "b", 1)
-    assert status(play, "a").consumed == ConsumedResources((("cpu", 2),), seen)
+    assert status(play, "a").consumed == ConsumedResources((("cpu", 2),), admitted_at)
 
 
 @pytest.mark.parametrize("leave", ["finish", "delete", "leave_queue"])
-def test_workload_that_leaves_at_its_admission_is_charged(leave: str) -> None:
-    play = shared()
+def test_workload_that_leaves_right_after_admission_is_charged(leave: str) -> None:
+    play = play_with_shared_queue()
     play.submit("a1", "a", 4)
     play.decide()
     if leave == "finish":
@@ -129,8 +129,8 @@ def test_workload_that_leaves_at_its_admission_is_charged(leave: str) -> None:
     assert usage(play, "a") == 2
 
 
-def test_local_queue_is_refreshed_when_a_charge_is_taken_back_after_its_cluster_queue_was_deleted() -> None:
-    play = shared()
+def test_local_queue_is_refreshed_when_charge_is_rolled_back_without_cluster_queue() -> None:
+    play = play_with_shared_queue()
     play.submit("a1", "a", 4)
     play.decide()
     play.send(happened.ClusterQueueDeleted("q"))
@@ -144,8 +144,8 @@ def test_local_queue_is_refreshed_when_a_charge_is_taken_back_after_its_cluster_
     "change",
     [{"finished": True}, {"active": False}, {"queue_name": "b"}],
 )
-def test_a_charge_is_taken_back_with_the_reservation(change: dict[str, object]) -> None:
-    play = shared()
+def test_charge_is_rolled_back_when_reservation_ends(change: dict[str, object]) -> None:
+    play = play_with_shared_queue()
     play.submit("a1", "a", 4)
     play.cycles()
     assert usage(play, "a") == 2
@@ -156,8 +156,8 @@ def test_a_charge_is_taken_back_with_the_reservation(change: dict[str, object]) 
     assert usage(play, "a") == 0
 
 
-def test_lane_of_a_deleted_local_queue_is_sorted_when_that_is_created_again() -> None:
-    play = shared()
+def test_lane_is_sorted_again_when_its_local_queue_is_recreated() -> None:
+    play = play_with_shared_queue()
     play.submit("a1", "a", 4)
     play.submit("a2", "a", 4)
     play.decide()
@@ -168,8 +168,8 @@ def test_lane_of_a_deleted_local_queue_is_sorted_when_that_is_created_again() ->
     assert play.decide() == ["b1"]
 
 
-def test_eviction_keeps_the_charge_and_the_next_reservation_costs_nothing() -> None:
-    play = shared()
+def test_evicted_workload_keeps_its_charge_and_is_not_charged_again() -> None:
+    play = play_with_shared_queue()
     play.submit("a1", "a", 4)
     play.decide()
     play.leave("a1")
@@ -178,8 +178,8 @@ def test_eviction_keeps_the_charge_and_the_next_reservation_costs_nothing() -> N
     assert usage(play, "a") == 2
 
 
-def test_time_passes_for_each_queue_in_its_intervals() -> None:
-    play = shared()
+def test_local_queue_is_sampled_once_per_interval() -> None:
+    play = play_with_shared_queue()
     play.submit("a1", "a", 4)
     play.decide()
     play.cycles()
@@ -200,8 +200,8 @@ def test_time_passes_for_each_queue_in_its_intervals() -> None:
     play.cycles()
 
 
-def test_a_change_of_weight_changes_the_turns() -> None:
-    play = shared()
+def test_changed_weight_changes_order_of_local_queues() -> None:
+    play = play_with_shared_queue()
     play.submit("a1", "a", 1)
     play.decide()
     play.cycles()
@@ -212,29 +212,29 @@ def test_a_change_of_weight_changes_the_turns() -> None:
     assert play.decide() == ["a2", "b1"]
 
 
-def test_queue_starts_with_the_usage_in_its_status() -> None:
-    play = shared()
+def test_local_queue_starts_with_past_use_of_its_status() -> None:
+    play = play_with_shared_queue()
     seeded = ConsumedResources((("cpu", 7),), play.now)
     play.send(happened.LocalQueueChanged(LocalQueue(key("c"), "q", consumed=seeded)))
     assert status(play, "c").consumed == seeded
 
 
-def test_a_queue_that_comes_to_go_by_usage_sorts_anew() -> None:
-    play = shared(by_usage=False)
+def test_queue_is_sorted_again_when_usage_based_admission_is_enabled() -> None:
+    play = play_with_shared_queue(by_usage=False)
     play.submit("full", "b", 4)
     play.decide()
-    for name, of in (("a1", "a"), ("a2", "a"), ("b1", "b"), ("b2", "b")):
-        play.submit(name, of, 1)
+    for name, local_queue in (("a1", "a"), ("a2", "a"), ("b1", "b"), ("b2", "b")):
+        play.submit(name, local_queue, 1)
     play.decide()
     play.send(happened.ClusterQueueChanged(queue("q", 4, usage_based_admission=True)))
     play.finish("full")
     assert play.decide() == ["a1", "b1", "a2", "b2"]
 
 
-def test_a_dump_holds_the_books() -> None:
-    play = shared()
-    for name, of in (("a1", "a"), ("b1", "b")):
-        play.submit(name, of, 2)
+def test_dump_contains_usage_accounts() -> None:
+    play = play_with_shared_queue()
+    for name, local_queue in (("a1", "a"), ("b1", "b")):
+        play.submit(name, local_queue, 2)
     play.decide()
     play.finish("a1")
     before = play.state.to_dict()

@@ -1,4 +1,4 @@
-"""What becomes of the heads of a cycle, one rule after the other."""
+"""Outcomes of the heads of a cycle, one rule a test."""
 
 from dataclasses import replace
 from typing import Any
@@ -45,8 +45,8 @@ from tests.unit.core.play import LOWER, RECLAIM, Play, group, key, preempted, qu
 STRICT = QueueingStrategy.STRICT_FIFO
 
 
-def preempting(**fields: Any) -> Play:
-    """``low`` holds all of a queue, ``high`` was told to wait for it."""
+def play_with_preemptor(**fields: Any) -> Play:
+    """Return a cluster in which ``low`` holds all quota, and ``high`` waits for its preemption."""
     play = Play()
     play.put(queue("q", 4, preemption=LOWER, **fields))
     play.submit("low", "q", 4)
@@ -74,7 +74,7 @@ def test_standing_heads_with_untried_flavors_do_not_ask_for_cycles_in_turn() -> 
     assert play.is_quiet
 
 
-def test_an_assumption_is_as_old_as_it_will_be_seen() -> None:
+def test_reservation_time_is_rounded_down_to_seconds() -> None:
     play = Play(now=7 * SECOND + 123)
     play.put(queue("q", 4))
     play.submit("one", "q")
@@ -83,10 +83,10 @@ def test_an_assumption_is_as_old_as_it_will_be_seen() -> None:
     assert world.workloads[key("one")].reserved_at == 7 * SECOND
 
 
-# --- preempting -----------------------------------------------------------------------------------------
+# --- preemption -----------------------------------------------------------------------------------------
 
 
-def test_a_preemption_names_both_sides() -> None:
+def test_preempt_instruction_names_preemptor_target_and_their_cohort_paths() -> None:
     play = Play()
     play.send(happened.CohortChanged(Cohort("team", "org")))
     play.put(queue("a", 4, "team", preemption=RECLAIM), queue("b", 0, "team"))
@@ -106,8 +106,8 @@ def test_a_preemption_names_both_sides() -> None:
 
 
 def test_preemptor_waits_until_its_targets_have_left() -> None:
-    play = preempting()
-    assert isinstance(reported(play.told)["high"], WaitingForTargets)
+    play = play_with_preemptor()
+    assert isinstance(reported(play.instructions)["high"], WaitingForTargets)
     assert play.is_quiet
     assert play.cycles() == []
     play.evict("low")
@@ -117,7 +117,7 @@ def test_preemptor_waits_until_its_targets_have_left() -> None:
     assert play.refusal("low") is not None
 
 
-def test_evicted_targets_are_not_reported_again() -> None:
+def test_evicted_target_is_not_preempted_again() -> None:
     play = Play()
     play.put(queue("q", 4, preemption=LOWER))
     play.submit("low", "q", 2)
@@ -132,7 +132,7 @@ def test_evicted_targets_are_not_reported_again() -> None:
 
 
 def test_no_workload_behind_a_waiting_preemptor_is_evaluated() -> None:
-    play = preempting()
+    play = play_with_preemptor()
     play.submit("small", "q", 1, priority=5)
     assert play.is_quiet
     assert play.decide() == []
@@ -141,7 +141,7 @@ def test_no_workload_behind_a_waiting_preemptor_is_evaluated() -> None:
 
 
 @pytest.mark.parametrize("restarted", [False, True])
-def test_a_preemptor_keeps_its_capacity_while_others_are_tried(*, restarted: bool) -> None:
+def test_preemptor_keeps_its_capacity_while_other_heads_are_evaluated(*, restarted: bool) -> None:
     play = Play()
     play.put(queue("a", 4, "org", preemption=RECLAIM), queue("b", 0, "org"))
     play.submit("borrower", "b", 3)
@@ -162,7 +162,7 @@ def test_a_preemptor_keeps_its_capacity_while_others_are_tried(*, restarted: boo
     "change",
     [{"generation": 2}, {"active": False}, {"queue_name": "nowhere"}, {"admission_gates": ("gate",)}],
 )
-def test_a_preemptor_that_changes_gives_its_capacity_up(change: dict[str, object]) -> None:
+def test_preemptor_gives_up_its_capacity_when_it_is_changed(change: dict[str, object]) -> None:
     play = Play()
     play.put(queue("a", 4, "org", preemption=RECLAIM), queue("b", 0, "org"))
     play.submit("borrower", "b", 3)
@@ -176,7 +176,7 @@ def test_a_preemptor_that_changes_gives_its_capacity_up(change: dict[str, object
     assert play.decide() == ([] if "generation" in change else ["greedy"])
 
 
-def test_a_preemptor_that_is_deleted_gives_its_capacity_up() -> None:
+def test_preemptor_gives_up_its_capacity_when_it_is_deleted() -> None:
     play = Play()
     play.put(queue("a", 4, "org", preemption=RECLAIM), queue("b", 0, "org"))
     play.submit("borrower", "b", 3)
@@ -188,7 +188,7 @@ def test_a_preemptor_that_is_deleted_gives_its_capacity_up() -> None:
     assert play.decide() == ["greedy"]
 
 
-def test_a_preemptor_in_a_queue_that_stops_gives_its_capacity_up() -> None:
+def test_preemptor_gives_up_its_capacity_when_its_queue_is_stopped() -> None:
     play = Play()
     owners = queue("a", 4, "org", preemption=RECLAIM)
     play.put(owners, queue("b", 0, "org"))
@@ -201,16 +201,16 @@ def test_a_preemptor_in_a_queue_that_stops_gives_its_capacity_up() -> None:
     assert play.decide() == ["greedy"]
 
 
-def test_preemptor_with_new_generation_loses_its_place() -> None:
-    play = preempting()
+def test_preemptor_with_new_generation_loses_its_precedence() -> None:
+    play = play_with_preemptor()
     play.submit("higher", "q", 1, priority=5)
     play.change("high", generation=2)
     play.leave("low")
     assert play.decide() == ["higher", "high"]
 
 
-def test_first_of_a_strict_queue_a_preemptor_can_be_overtaken() -> None:
-    play = preempting(queueing_strategy=STRICT)
+def test_preemptor_in_strict_queue_can_be_overtaken() -> None:
+    play = play_with_preemptor(queueing_strategy=STRICT)
     play.submit("higher", "q", 2, priority=5)
     play.cycles()
     assert isinstance(play.refusal("higher"), WaitingForTargets)
@@ -218,7 +218,7 @@ def test_first_of_a_strict_queue_a_preemptor_can_be_overtaken() -> None:
     assert play.decide() == ["higher"]
 
 
-def test_a_preemptor_that_is_overtaken_in_its_strict_queue_stands_no_more() -> None:
+def test_preemptor_gives_up_its_capacity_when_overtaken_in_strict_queue() -> None:
     play = Play()
     play.put(
         queue("a", 4, "org", preemption=RECLAIM, queueing_strategy=STRICT),
@@ -235,7 +235,7 @@ def test_a_preemptor_that_is_overtaken_in_its_strict_queue_stands_no_more() -> N
     assert play.decide() == ["greedy"]
 
 
-def test_a_preemptor_that_was_beaten_is_tried_again_once_the_other_gives_up() -> None:
+def test_preemptor_that_lost_in_cycle_waits_for_its_targets_after_next_cycle() -> None:
     play = Play()
     play.put(queue("a", 4, "org", preemption=RECLAIM), queue("c", 0, "org"), queue("d", 1, "org"))
     play.submit("borrower", "c", 4)
@@ -252,7 +252,7 @@ def test_a_preemptor_that_was_beaten_is_tried_again_once_the_other_gives_up() ->
     assert play.is_quiet
 
 
-def test_preemptions_that_failed_are_tried_again() -> None:
+def test_preemptions_are_decided_again_when_all_of_them_failed() -> None:
     play = Play()
     play.put(queue("q", 4, preemption=LOWER))
     for name in ("one", "two"):
@@ -265,13 +265,13 @@ def test_preemptions_that_failed_are_tried_again() -> None:
     assert isinstance(failed, PreemptionsFailed)
     assert failed.victims == 2
     assert not play.is_quiet
-    again = play.cycles()
-    assert preempted(again) == ["one", "two"]
-    assert isinstance(reported(again)["high"], WaitingForTargets)
+    second_cycle = play.cycles()
+    assert preempted(second_cycle) == ["one", "two"]
+    assert isinstance(reported(second_cycle)["high"], WaitingForTargets)
 
 
-def test_a_failure_that_is_no_news_changes_nothing() -> None:
-    play = preempting()
+def test_preemption_failure_of_unknown_or_evicted_target_changes_nothing() -> None:
+    play = play_with_preemptor()
     assert play.fail("unknown", "high") == []
     assert play.send(happened.PreemptionFailed(key("low"), "uid-of-another")) == []
     play.evict("low")
@@ -288,10 +288,10 @@ def test_a_failure_that_is_no_news_changes_nothing() -> None:
     ],
     ids=["inactive", "gated", "moved"],
 )
-def test_a_preemption_may_fail_while_its_preemptor_does_not_wait(
+def test_preemption_failure_is_not_reported_while_preemptor_does_not_wait(
     change: dict[str, Any], back: dict[str, Any]
 ) -> None:
-    play = preempting()
+    play = play_with_preemptor()
     play.change("high", **change)
     assert reported(play.fail("low")) == {}
     play.change("high", **back)
@@ -299,22 +299,22 @@ def test_a_preemption_may_fail_while_its_preemptor_does_not_wait(
 
 
 def test_new_preemption_does_not_report_former_failures() -> None:
-    play = preempting()
+    play = play_with_preemptor()
     play.change("high", admission_gates=("gate",))
     play.change("high", admission_gates=())
     assert reported(play.fail("low")) == {}
     assert preempted(play.cycles()) == ["low"]
 
 
-def test_a_preemption_may_fail_after_its_preemptor_is_gone() -> None:
-    play = preempting()
+def test_failed_preemption_is_decided_again_for_recreated_preemptor() -> None:
+    play = play_with_preemptor()
     play.delete("high")
     play.fail("low")
     play.submit("high", "q", 3, priority=1)
     assert preempted(play.cycles()) == ["low"]
 
 
-def test_a_closed_gate_keeps_from_preempting() -> None:
+def test_workload_does_not_preempt_while_its_preemption_gate_is_closed() -> None:
     play = Play()
     play.put(queue("q", 4, preemption=LOWER))
     play.submit("low", "q", 4)
@@ -333,7 +333,7 @@ def test_a_closed_gate_keeps_from_preempting() -> None:
 @pytest.mark.parametrize(
     ("reclaim", "first_cycle"), [("Never", []), ("LowerPriority", []), ("Any", ["greedy"])]
 )
-def test_capacity_is_kept_for_a_cycle_unless_it_can_be_reclaimed_anyway(
+def test_head_without_targets_reserves_capacity_unless_it_can_always_reclaim(
     reclaim: str, first_cycle: list[str]
 ) -> None:
     play = Play()
@@ -349,9 +349,11 @@ def test_capacity_is_kept_for_a_cycle_unless_it_can_be_reclaimed_anyway(
     assert play.decide() == ([] if first_cycle else ["greedy"])
 
 
-@pytest.mark.parametrize(("limit", "kept"), [(None, True), (3, True), (0, False)])
-def test_where_it_borrows_it_keeps_as_much_as_it_may_borrow(limit: int | None, *, kept: bool) -> None:
-    """In a hierarchy quota may be reclaimed nearby, so that preemption is an option although it borrows."""
+@pytest.mark.parametrize(("limit", "is_reserved"), [(None, True), (3, True), (0, False)])
+def test_borrowing_head_without_targets_reserves_up_to_its_borrowing_limit(
+    limit: int | None, *, is_reserved: bool
+) -> None:
+    """The queue could reclaim quota within cohort ``left``; therefore a borrowing head may preempt."""
     play = Play()
     play.send(happened.CohortChanged(Cohort("left", "root")))
     play.put(
@@ -364,15 +366,15 @@ def test_where_it_borrows_it_keeps_as_much_as_it_may_borrow(limit: int | None, *
     play.run("far")
     play.submit("more", "a", 2)
     play.submit("greedy", "d", 1, priority=-1)
-    first = play.decide(1)
-    assert first == ([] if kept else ["greedy"])
+    admitted = play.decide(1)
+    assert admitted == ([] if is_reserved else ["greedy"])
 
 
-# --- others' victims ------------------------------------------------------------------------------------
+# --- targets of other heads -----------------------------------------------------------------------------
 
 
-def at_odds(gates: Gates = Gates(), **fields: object) -> Play:  # noqa: B008 frozen
-    """Two ClusterQueues of 4, with their common quota held by a borrower."""
+def two_owners_of_borrowed_quota(gates: Gates = Gates(), **fields: object) -> Play:  # noqa: B008 frozen
+    """Return a cluster in which a borrower holds all quota of two ClusterQueues of 4 CPUs."""
     play = Play(Settings(gates=gates))
     play.put(
         queue("a", 4, "org", preemption=RECLAIM),
@@ -385,11 +387,11 @@ def at_odds(gates: Gates = Gates(), **fields: object) -> Play:  # noqa: B008 fro
 
 
 def recomputations(play: Play) -> list[Recomputation]:
-    return [each.result for each in play.told if isinstance(each, TargetsRecomputed)]
+    return [each.result for each in play.instructions if isinstance(each, TargetsRecomputed)]
 
 
-def test_one_victim_may_do_for_two() -> None:
-    play = at_odds()
+def test_head_waits_for_target_of_another_head_when_both_will_fit() -> None:
+    play = two_owners_of_borrowed_quota()
     play.submit("one", "a", 4)
     play.submit("two", "b", 4)
     assert preempted(play.cycles(limit=1)) == ["borrower"]
@@ -401,8 +403,8 @@ def test_one_victim_may_do_for_two() -> None:
     assert play.decide() == ["one", "two"]
 
 
-def test_without_the_gate_one_of_two_is_beaten() -> None:
-    play = at_odds(Gates(recompute_assignment_upon_preemption_targets_overlap=False))
+def test_head_with_overlapping_targets_loses_when_recomputation_gate_is_off() -> None:
+    play = two_owners_of_borrowed_quota(Gates(recompute_assignment_upon_preemption_targets_overlap=False))
     play.submit("one", "a", 4)
     play.submit("two", "b", 4)
     assert preempted(play.cycles()) == ["borrower"]
@@ -413,7 +415,7 @@ def test_without_the_gate_one_of_two_is_beaten() -> None:
     assert play.decide() == ["one", "two"]
 
 
-def test_others_are_found_where_victims_are_taken() -> None:
+def test_head_gets_other_targets_when_its_targets_are_taken() -> None:
     play = Play()
     play.put(
         queue("a", 4, "org", preemption=RECLAIM),
@@ -431,7 +433,7 @@ def test_others_are_found_where_victims_are_taken() -> None:
     assert recomputations(play) == [Recomputation.NEW_TARGETS]
 
 
-def test_where_neither_helps_it_is_beaten() -> None:
+def test_head_is_refused_when_its_targets_are_taken_and_no_others_exist() -> None:
     play = Play()
     play.put(
         queue("a", 2, "org", preemption=RECLAIM),
@@ -447,8 +449,8 @@ def test_where_neither_helps_it_is_beaten() -> None:
     assert play.refusal("two") is not None
 
 
-def test_quota_that_victims_still_hold_is_not_given_away() -> None:
-    """It must fit in truth too: the victims leave later than the beaten would come."""
+def test_quota_that_targets_still_hold_is_not_reserved() -> None:
+    """Only 2 CPUs are free: a second head cannot reserve what the target of ``preemptor`` still uses."""
     play = Play()
     play.put(
         queue("a", 6, "org", preemption=RECLAIM),
@@ -472,8 +474,8 @@ def test_quota_that_victims_still_hold_is_not_given_away() -> None:
 def test_admission_waits_until_pods_are_ready() -> None:
     play = Play(Settings(block_admission=True))
     play.put(queue("a", 4), queue("b", 4))
-    for name, of in (("one", "a"), ("two", "a"), ("three", "b")):
-        play.submit(name, of)
+    for name, cluster_queue in (("one", "a"), ("two", "a"), ("three", "b")):
+        play.submit(name, cluster_queue)
     assert play.decide() == ["one"]
     assert play.refusal("three") == PodsNotReady()
     assert play.is_quiet
@@ -489,7 +491,7 @@ def test_admission_waits_until_pods_are_ready() -> None:
     assert play.is_quiet
 
 
-def test_admission_does_not_wait_for_pods_of_a_workload_admitted_where_there_is_no_queue() -> None:
+def test_admission_does_not_wait_for_pods_of_workload_in_unknown_cluster_queue() -> None:
     play = Play(Settings(block_admission=True))
     play.put(queue("a", 4))
     assigned = PodSetAssignment("main", (("cpu", "default"),), (("cpu", 1),), 1)
@@ -505,7 +507,7 @@ def test_admission_does_not_wait_for_pods_of_a_workload_admitted_where_there_is_
     assert play.decide() == ["two"]
 
 
-def test_reservations_without_admission_do_not_block() -> None:
+def test_admission_does_not_wait_for_pods_of_workload_that_only_reserved() -> None:
     play = Play(Settings(block_admission=True))
     play.send(happened.AdmissionCheckChanged(AdmissionCheck("check", "example.com/check", active=True)))
     play.put(queue("q", 4, admission_checks=(AdmissionCheckRule("check"),)))
@@ -518,7 +520,7 @@ def test_reservations_without_admission_do_not_block() -> None:
 
 
 @pytest.mark.parametrize(("gate", "first"), [(True, "urgent"), (False, "early")])
-def test_priority_counts_between_queues_behind_a_gate(*, gate: bool, first: str) -> None:
+def test_priority_orders_heads_of_cohort_only_when_gate_is_on(*, gate: bool, first: str) -> None:
     play = Play(Settings(gates=Gates(priority_sorting_within_cohort=gate)))
     play.send(happened.CohortChanged(replace(Cohort("org"), resource_groups=group(("default", 1)))))
     play.put(queue("a", 0, "org"), queue("b", 0, "org"))
@@ -527,7 +529,7 @@ def test_priority_counts_between_queues_behind_a_gate(*, gate: bool, first: str)
     assert play.decide()[0] == first
 
 
-def test_no_flavor_at_all() -> None:
+def test_workload_that_exceeds_quota_is_refused_and_parked() -> None:
     play = Play()
     play.put(queue("q", 1))
     play.submit("large", "q", 2)
@@ -535,8 +537,8 @@ def test_no_flavor_at_all() -> None:
     assert play.is_quiet
 
 
-def test_head_without_turn_keeps_its_place() -> None:
-    """Admission is halted in the middle of a cycle: those behind go on waiting as they did."""
+def test_head_not_processed_when_admission_is_halted_keeps_its_wait_state() -> None:
+    """Admission is halted in the middle of a cycle, before all heads are processed."""
     play = Play(Settings(block_admission=True))
     play.put(queue("a", 4, "org", preemption=RECLAIM), queue("b", 0, "org"), queue("c", 1), queue("d", 1))
     play.submit("borrower", "b", 4)
@@ -547,8 +549,8 @@ def test_head_without_turn_keeps_its_place() -> None:
     play.submit("other", "c", 1, priority=9)
     play.submit("last", "d", 1)
     assert play.decide() == []
-    refused = [name for name in ("sound", "other") if play.refusal(name) == PodsNotReady()]
-    assert len(refused) == 1
+    halted = [name for name in ("sound", "other") if play.refusal(name) == PodsNotReady()]
+    assert len(halted) == 1
     assert play.refusal("last") is None
     assert isinstance(play.refusal("owner"), WaitingForTargets)
     play.change("borrower", pods_ready=True)
@@ -558,15 +560,15 @@ def test_head_without_turn_keeps_its_place() -> None:
 def test_scan_continues_after_a_flavor_without_targets() -> None:
     play = Play()
     play.put_flavors("second")
-    lend = ClusterQueuePreemption(reclaim_within_cohort=PreemptionPolicy.LOWER_PRIORITY)
-    mine = queue(
+    policy = ClusterQueuePreemption(reclaim_within_cohort=PreemptionPolicy.LOWER_PRIORITY)
+    owner = queue(
         "a",
         cohort="org",
         resource_groups=group(("default", 2), ("second", 0)),
-        preemption=lend,
+        preemption=policy,
         flavor_fungibility=FlavorFungibility(when_can_preempt=FlavorFungibilityPolicy.MAY_STOP_SEARCH),
     )
-    play.put(mine, queue("b", cohort="org", resource_groups=group(("default", 0), ("second", 2))))
+    play.put(owner, queue("b", cohort="org", resource_groups=group(("default", 0), ("second", 2))))
     play.submit("theirs", "b", 2, priority=9)
     play.run("theirs")
     play.submit("job", "a", 2)
@@ -574,18 +576,20 @@ def test_scan_continues_after_a_flavor_without_targets() -> None:
 
 
 @pytest.mark.parametrize(("preserve", "flavor"), [(True, "second"), (False, "default")])
-def test_losing_head_continues_with_the_next_flavor_by_gate(*, preserve: bool, flavor: str) -> None:
+def test_head_that_lost_continues_with_next_flavor_only_when_gate_is_on(
+    *, preserve: bool, flavor: str
+) -> None:
     play = Play(Settings(gates=Gates(flavor_fungibility_preserve_scan_progress=preserve)))
     play.put_flavors("second")
     flavors = group(("default", 2), ("second", 2))
     play.send(happened.CohortChanged(Cohort("org", None, flavors)))
-    nothing = group(("default", 0), ("second", 0))
-    play.put(*(queue(name, cohort="org", resource_groups=nothing) for name in "ab"))
+    no_quota = group(("default", 0), ("second", 0))
+    play.put(*(queue(name, cohort="org", resource_groups=no_quota) for name in "ab"))
     play.submit("first", "a", 2)
     play.submit("second", "b", 2)
     assert play.decide(1) == ["first"]
     play.finish("first")
-    decided = [each for each in play.cycles(1) if isinstance(each, ReserveQuota)]
-    assert [dict(part.flavors)["cpu"] for each in decided for part in each.admission.pod_set_assignments] == [
-        flavor
-    ]
+    reservations = [each for each in play.cycles(1) if isinstance(each, ReserveQuota)]
+    assert [
+        dict(part.flavors)["cpu"] for each in reservations for part in each.admission.pod_set_assignments
+    ] == [flavor]

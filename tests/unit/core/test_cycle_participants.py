@@ -1,4 +1,4 @@
-"""Which standing heads a cycle evaluates beside the heads that asked for it."""
+"""Which standing heads a cycle evaluates in addition to the heads that requested it."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -17,8 +17,8 @@ STRICT = QueueingStrategy.STRICT_FIFO
 SPOT = group(("spot", 4))
 
 
-def _preemptor_waits(settings: Settings | None = None, **owner: Any) -> Play:
-    """A cohort in which ``owner`` waits for ``borrower`` to leave, beside other ClusterQueues."""
+def _play_with_waiting_preemptor(settings: Settings | None = None, **owner: Any) -> Play:
+    """Return a cohort in which ``owner`` waits for ``borrower`` to leave, with further ClusterQueues."""
     play = Play(settings or Settings())
     play.put_flavors("spot")
     owner.setdefault("resource_groups", group(("default", 4)))
@@ -51,61 +51,61 @@ def _preemptor_waits(settings: Settings | None = None, **owner: Any) -> Play:
 def test_standing_head_is_evaluated_only_with_heads_that_concern_it(
     newcomer: str, cluster_queue: str, cpu: int, evaluated: Iterable[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    play = _preemptor_waits()
+    play = _play_with_waiting_preemptor()
     fields: dict[str, Any] = (
         {"admission_checks": (("check", AdmissionCheckState.REJECTED),)} if newcomer == "held-back" else {}
     )
-    seen = Evaluated(monkeypatch)
+    evaluations = Evaluated(monkeypatch)
     play.submit(newcomer, cluster_queue, cpu, **fields)
     play.cycles(limit=1)
-    assert seen.take() == sorted({newcomer, *evaluated})
+    assert evaluations.take() == sorted({newcomer, *evaluated})
 
 
 def test_standing_head_is_evaluated_with_a_head_that_reserves_capacity(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    play = _preemptor_waits()
+    play = _play_with_waiting_preemptor()
     play.submit("filler", "b", 1)
     play.run("filler")
     assert play.is_quiet
-    seen = Evaluated(monkeypatch)
+    evaluations = Evaluated(monkeypatch)
     play.submit("within-nominal", "other", 1)
     play.cycles(limit=1)
-    assert seen.take() == ["owner", "within-nominal"]
+    assert evaluations.take() == ["owner", "within-nominal"]
 
 
 def test_strict_standing_head_is_evaluated_in_every_cycle_of_its_tree(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    play = _preemptor_waits(queueing_strategy=STRICT)
-    seen = Evaluated(monkeypatch)
+    play = _play_with_waiting_preemptor(queueing_strategy=STRICT)
+    evaluations = Evaluated(monkeypatch)
     play.submit("newcomer", "spot", 2)
     play.cycles(limit=1)
-    assert seen.take() == ["newcomer", "owner"]
+    assert evaluations.take() == ["newcomer", "owner"]
 
 
 @pytest.mark.parametrize(("cpu", "evaluated"), [(2, ["newcomer", "owner"]), (40, ["newcomer"])])
-def test_with_fair_sharing_standing_head_is_evaluated_with_any_head_that_gets_something(
+def test_with_fair_sharing_standing_head_is_evaluated_with_any_head_that_fits(
     cpu: int, evaluated: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    play = _preemptor_waits(Settings(fair_sharing=FairSharing()))
-    seen = Evaluated(monkeypatch)
+    play = _play_with_waiting_preemptor(Settings(fair_sharing=FairSharing()))
+    evaluations = Evaluated(monkeypatch)
     play.submit("newcomer", "spot", cpu)
     play.cycles(limit=1)
-    assert seen.take() == evaluated
+    assert evaluations.take() == evaluated
 
 
 def test_with_fair_sharing_strict_standing_head_is_evaluated_in_every_cycle(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    play = _preemptor_waits(Settings(fair_sharing=FairSharing()), queueing_strategy=STRICT)
-    seen = Evaluated(monkeypatch)
+    play = _play_with_waiting_preemptor(Settings(fair_sharing=FairSharing()), queueing_strategy=STRICT)
+    evaluations = Evaluated(monkeypatch)
     play.submit("newcomer", "spot", 40)
     play.cycles(limit=1)
-    assert seen.take() == ["newcomer", "owner"]
+    assert evaluations.take() == ["newcomer", "owner"]
 
 
-def test_standing_head_is_evaluated_when_one_that_takes_part_concerns_it(
+def test_standing_head_is_evaluated_when_another_standing_head_of_cycle_concerns_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     play = Play()
@@ -124,42 +124,42 @@ def test_standing_head_is_evaluated_when_one_that_takes_part_concerns_it(
     play.submit("b-waits", "b", 4)
     play.decide()
     assert play.is_quiet
-    seen = Evaluated(monkeypatch)
+    evaluations = Evaluated(monkeypatch)
     play.put(queue("f", 1, "other"))
     play.submit("elsewhere", "f")
     play.run("elsewhere")
-    assert seen.take() == ["elsewhere"]
+    assert evaluations.take() == ["elsewhere"]
     play.submit("newcomer", "e", pod_sets=(PodSet("main", 1, template_requesting({"cpu": 1})),))
     play.cycles(limit=1)
-    assert seen.take() == ["a-waits", "b-waits", "newcomer"]
+    assert evaluations.take() == ["a-waits", "b-waits", "newcomer"]
 
 
 def test_standing_head_is_not_evaluated_with_a_preemptor_of_other_flavors(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    play = _preemptor_waits()
+    play = _play_with_waiting_preemptor()
     play.put(queue("late", cohort="org", preemption=RECLAIM, resource_groups=SPOT))
     play.submit("spot-borrower", "both", 8)
     play.run("spot-borrower")
-    seen = Evaluated(monkeypatch)
+    evaluations = Evaluated(monkeypatch)
     play.submit("spot-owner", "late", 4)
     assert preempted(play.cycles(limit=1)) == ["spot-borrower"]
-    assert seen.take() == ["spot-owner"]
+    assert evaluations.take() == ["spot-owner"]
 
 
 @pytest.mark.parametrize(("borrows", "evaluated"), [(1, ["high", "owner"]), (0, [])])
-def test_standing_head_is_evaluated_again_after_a_preemption_in_a_cluster_queue_that_borrows(
+def test_standing_head_is_evaluated_again_after_preemption_in_borrowing_cluster_queue(
     borrows: int, evaluated: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    play = _preemptor_waits()
+    play = _play_with_waiting_preemptor()
     play.put(queue("urgent", 2, "org", preemption=LOWER))
     play.submit("low", "urgent", 2 + borrows)
     play.run("low")
     play.submit("high", "urgent", 2, priority=9)
     assert preempted(play.cycles(limit=1)) == ["low"]
-    seen = Evaluated(monkeypatch)
+    evaluations = Evaluated(monkeypatch)
     play.cycles(limit=1)
-    assert seen.take() == evaluated
+    assert evaluations.take() == evaluated
     assert play.is_quiet
 
 
@@ -173,16 +173,16 @@ def test_preemptor_is_evaluated_again_after_its_own_preemption_only_with_fair_sh
     play.run("low")
     play.submit("high", "urgent", 4, priority=9)
     assert preempted(play.cycles(limit=1)) == ["low"]
-    seen = Evaluated(monkeypatch)
+    evaluations = Evaluated(monkeypatch)
     play.cycles()
-    assert seen.take() == evaluated
+    assert evaluations.take() == evaluated
     assert play.is_quiet
 
 
-def test_standing_head_is_evaluated_again_after_a_preemption_by_a_standing_head_of_other_flavors(
+def test_standing_head_is_evaluated_again_after_preemption_by_standing_head_of_other_flavors(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    play = _preemptor_waits()
+    play = _play_with_waiting_preemptor()
     play.put(
         queue("late", cohort="org", preemption=RECLAIM, resource_groups=SPOT),
         queue("urgent", cohort="org", preemption=RECLAIM, resource_groups=SPOT),
@@ -195,28 +195,28 @@ def test_standing_head_is_evaluated_again_after_a_preemption_by_a_standing_head_
     play.run("of-both")
     play.submit("late-owner", "late", 4)
     assert preempted(play.cycles()) == ["spot-borrower"]
-    seen = Evaluated(monkeypatch)
+    evaluations = Evaluated(monkeypatch)
     play.submit("urgent-owner", "urgent", 4, priority=9)
     assert preempted(play.cycles(limit=1)) == ["of-both"]
-    assert seen.take() == ["late-owner", "urgent-owner"]
+    assert evaluations.take() == ["late-owner", "urgent-owner"]
     play.cycles(limit=1)
-    assert seen.take() == ["late-owner", "owner", "urgent-owner"]
+    assert evaluations.take() == ["late-owner", "owner", "urgent-owner"]
     assert play.is_quiet
 
 
 def test_standing_head_is_evaluated_again_after_an_eviction_in_its_flavor(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    play = _preemptor_waits()
+    play = _play_with_waiting_preemptor()
     play.submit("in-other-flavor", "spot", 2)
     play.submit("in-same-flavor", "other", 1)
     play.run("in-other-flavor", "in-same-flavor")
-    seen = Evaluated(monkeypatch)
+    evaluations = Evaluated(monkeypatch)
     play.evict("in-other-flavor")
     assert play.is_quiet
     play.evict("in-same-flavor")
     play.cycles()
-    assert seen.take() == ["owner"]
+    assert evaluations.take() == ["owner"]
 
 
 def test_standing_head_that_preempts_nothing_is_not_evaluated_again_after_an_eviction() -> None:
@@ -231,7 +231,7 @@ def test_standing_head_that_preempts_nothing_is_not_evaluated_again_after_an_evi
 
 
 def test_eviction_in_a_deleted_cluster_queue_concerns_no_head() -> None:
-    play = _preemptor_waits()
+    play = _play_with_waiting_preemptor()
     play.submit("running", "other", 1)
     play.run("running")
     play.send(ClusterQueueDeleted("other"))
@@ -241,7 +241,7 @@ def test_eviction_in_a_deleted_cluster_queue_concerns_no_head() -> None:
 
 
 def test_paused_heads_take_no_part_in_cycles_of_their_tree() -> None:
-    play = _preemptor_waits(queueing_strategy=STRICT)
+    play = _play_with_waiting_preemptor(queueing_strategy=STRICT)
     play.state.pause(Pause(frozenset({"a", "spot"})))
     play.submit("in-other-flavor", "spot", 2)
     play.submit("newcomer", "other", 40)
@@ -253,20 +253,20 @@ def test_paused_heads_take_no_part_in_cycles_of_their_tree() -> None:
 
 
 def test_trees_name_the_cluster_queues_of_each_cohort_tree() -> None:
-    play = _preemptor_waits()
+    play = _play_with_waiting_preemptor()
     play.put(queue("alone", 1))
     assert sorted(play.state.trees()) == [("a", "b", "both", "eager", "other", "spot"), ("alone",)]
 
 
 def test_overtaken_standing_head_of_another_tree_concerns_no_head(monkeypatch: pytest.MonkeyPatch) -> None:
-    play = _preemptor_waits(queueing_strategy=STRICT)
+    play = _play_with_waiting_preemptor(queueing_strategy=STRICT)
     play.put(queue("x", 4, "other-tree", preemption=RECLAIM), queue("y", 0, "other-tree"))
     play.submit("y-borrows", "y", 4)
     play.run("y-borrows")
     play.submit("x-waits", "x", 4)
     play.decide()
-    seen = Evaluated(monkeypatch)
+    evaluations = Evaluated(monkeypatch)
     play.submit("earlier", "a", 40, priority=9)
     play.submit("refused", "y", 40)
     play.cycles(limit=1)
-    assert seen.take() == ["earlier", "refused"]
+    assert evaluations.take() == ["earlier", "refused"]

@@ -1,4 +1,4 @@
-"""A cycle that runs in steps decides as one that runs at once, and nothing else uses the state meanwhile."""
+"""A cycle in steps decides like a cycle at once, and the state cannot be used between the steps."""
 
 import random
 from collections.abc import Callable
@@ -17,8 +17,8 @@ ONE = CyclesRequested(limit=1)
 FLAVOR = happened.ResourceFlavorChanged(ResourceFlavor("f"))
 
 
-def contended(settings: Settings | None = None) -> Play:
-    """Heads that reserve, preempt, lose, wait for preemption and are parked, in two cohort trees."""
+def play_with_contention(settings: Settings | None = None) -> Play:
+    """Return two cohort trees in which heads reserve, preempt, lose, wait for preemption and are parked."""
     play = Play(settings or Settings())
     play.put_flavors("default", "other")
     groups = group(("default", 4), ("other", 1))
@@ -32,9 +32,9 @@ def contended(settings: Settings | None = None) -> Play:
     return play
 
 
-def in_cycle() -> Play:
-    """A state after the first step of a cycle."""
-    play = contended()
+def play_in_cycle() -> Play:
+    """Return a cluster after the first step of a cycle."""
+    play = play_with_contention()
     play.submit("w", "a1")
     play.state.instructions()
     next(play.state.cycle_steps(ONE, now=play.now))
@@ -45,16 +45,16 @@ def in_cycle() -> Play:
 @pytest.mark.parametrize("settings", [Settings(), Settings(fair_sharing=FairSharing())], ids=["", "fair"])
 @pytest.mark.parametrize("seed", range(6))
 def test_cycle_in_steps_equals_cycle_at_once(seed: int, settings: Settings) -> None:
-    drawn = random.Random(seed)  # noqa: S311 - draws a test
-    play = contended(settings)
+    random_source = random.Random(seed)  # noqa: S311 - draws a test
+    play = play_with_contention(settings)
     steps = 0
     for number in range(60):
         running = [name for name, each in play.workloads.items() if each.admission and not each.finished]
-        if running and drawn.random() < 0.3:
-            drawn.choice([play.finish, play.leave, play.evict])(drawn.choice(running))
-        name = f"{drawn.choice('ab')}{drawn.randint(1, 3)}"
-        play.submit(f"w{number}", name, cpu=drawn.randint(1, 7), priority=drawn.randint(0, 2))
-        if drawn.random() < 0.5:
+        if running and random_source.random() < 0.3:
+            random_source.choice([play.finish, play.leave, play.evict])(random_source.choice(running))
+        name = f"{random_source.choice('ab')}{random_source.randint(1, 3)}"
+        play.submit(f"w{number}", name, cpu=random_source.randint(1, 7), priority=random_source.randint(0, 2))
+        if random_source.random() < 0.5:
             continue
         at_once, in_steps = play.state.fork(), play.state.fork()
         steps += sum(1 for _ in in_steps.cycle_steps(ONE, now=play.now))
@@ -65,15 +65,15 @@ def test_cycle_in_steps_equals_cycle_at_once(seed: int, settings: Settings) -> N
     assert steps > 100
 
 
-def test_step_is_made_after_each_workload_in_each_phase() -> None:
-    play = contended()
+def test_cycle_yields_after_each_workload_of_each_phase() -> None:
+    play = play_with_contention()
     for cohort in ("a1", "a2", "b1"):
         play.submit(cohort, cohort, cpu=1)
     play.submit("b2", "b2", cpu=100)
-    seen = [play.state.deciding for _ in play.state.cycle_steps(ONE, now=play.now)]
-    four = [key(name) for name in ("a1", "a2", "b1", "b2")]
-    taken, nominated, processed, parked = seen[:1], seen[1:5], seen[5:9], seen[-1]
-    assert (taken, nominated, sorted(filter(None, processed))) == ([None], four, four)
+    steps = [play.state.deciding for _ in play.state.cycle_steps(ONE, now=play.now)]
+    heads = [key(name) for name in ("a1", "a2", "b1", "b2")]
+    heads_taken, nominated, processed, parked = steps[:1], steps[1:5], steps[5:9], steps[-1]
+    assert (heads_taken, nominated, sorted(filter(None, processed))) == ([None], heads, heads)
     assert parked == key("b2")
     assert play.state.deciding is None
 
@@ -95,15 +95,15 @@ def test_step_is_made_after_each_workload_in_each_phase() -> None:
         pytest.param(lambda state: state.validate(), id="validate"),
     ],
 )
-def test_state_that_is_used_between_steps_raises(use: Callable[[AdmissionState], Any]) -> None:
-    play = in_cycle()
+def test_use_of_state_between_steps_raises(use: Callable[[AdmissionState], Any]) -> None:
+    play = play_in_cycle()
     assert play.state.is_in_cycle
     with pytest.raises(CycleInProgressError, match="a cycle has not ended"):
         use(play.state)
 
 
 def test_state_can_be_used_after_the_last_step() -> None:
-    play = contended()
+    play = play_with_contention()
     play.submit("w", "a1")
     for _ in play.state.cycle_steps(ONE, now=play.now):
         assert play.state.queries.workload_phase(key("w")) is not None
@@ -113,7 +113,7 @@ def test_state_can_be_used_after_the_last_step() -> None:
 
 
 def test_state_with_unfinished_cycle_is_replaced() -> None:
-    play = in_cycle()
+    play = play_in_cycle()
     fresh = play.state.empty()
     fresh.observe(FLAVOR, now=play.now)
     play.state.become(fresh)

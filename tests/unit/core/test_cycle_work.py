@@ -63,7 +63,7 @@ BORROWER = ClusterQueuePreemption(
 
 @dataclass(frozen=True)
 class Crowd:
-    """Pairs of ClusterQueues: the first runs 10 workloads of 2 CPUs, in the second one waits."""
+    """Pairs of ClusterQueues: the first runs 10 workloads of 2 CPUs, one workload waits in the second."""
 
     settings: Settings = CLASSICAL
     policy: ClusterQueuePreemption = ANY
@@ -80,7 +80,7 @@ class Crowd:
     Without any other workload, it is less.
     """
     requested: tuple[int, int] = (5, 5)
-    """CPUs that waiting workloads request, by turns."""
+    """CPUs that waiting workloads request, alternating."""
     priority: int = 0
     queued_at: int = 100
     unused: int = 0
@@ -136,7 +136,7 @@ class Crowd:
 
 
 def count_calls(call: Callable[[], object]) -> int:
-    """How many functions code of the core calls meanwhile, built-in ones included."""
+    """Count the functions that code of the core calls during a call, built-in ones included."""
     calls = 0
 
     def count(frame: FrameType, event: str, _argument: object) -> None:
@@ -184,7 +184,7 @@ CROWDS = {
 
 
 @pytest.mark.parametrize("name", CROWDS)
-def test_cycle_with_many_preemptors_work_of_each_head_does_not_grow(name: str) -> None:
+def test_work_for_each_head_does_not_grow_with_number_of_preemptors(name: str) -> None:
     crowd = CROWDS[name]
     calls: list[float] = []
     for queues in (FEW, MANY):
@@ -201,7 +201,7 @@ def test_cycle_with_many_preemptors_work_of_each_head_does_not_grow(name: str) -
 
 
 @pytest.mark.parametrize("name", CROWDS)
-def test_cycle_leaves_no_garbage_that_only_a_collection_frees(name: str) -> None:
+def test_cycle_creates_no_garbage_that_only_the_collector_frees(name: str) -> None:
     state = CROWDS[name].state(FEW)
     gc.collect()
     gc.disable()

@@ -33,14 +33,14 @@ from tests.unit.core.play import LOWER, Play, key, queue
         (Taint("key", "value", "NoSchedule"), StopPolicy.NONE),
     ],
 )
-def test_values_survive_being_written(value: object) -> None:
-    back = decode(json.loads(json.dumps(encode(value))))
-    assert back == value
-    assert type(back) is type(value)
+def test_decoded_value_equals_encoded_value(value: object) -> None:
+    decoded = decode(json.loads(json.dumps(encode(value))))
+    assert decoded == value
+    assert type(decoded) is type(value)
 
 
 @pytest.mark.parametrize("value", [1.5, {"a": 1}, [1], object()])
-def test_what_is_no_value_of_the_core_is_not_written(value: object) -> None:
+def test_encode_of_unsupported_value_raises(value: object) -> None:
     with pytest.raises(DumpError, match="is not a value that dumps hold"):
         encode(value)
 
@@ -56,13 +56,13 @@ def test_what_is_no_value_of_the_core_is_not_written(value: object) -> None:
         ({"is": "StopPolicy"}, "StopPolicy cannot be read"),
     ],
 )
-def test_what_cannot_be_read_is_named(raw: dict[str, Any], complaint: str) -> None:
+def test_decode_of_invalid_value_raises_with_its_kind(raw: dict[str, Any], complaint: str) -> None:
     with pytest.raises(DumpError, match=complaint):
         decode(raw)
 
 
-def a_dump_that_names_much() -> dict[str, Any]:
-    """Decisions under way, a standing head, a parked lane, a second pass, and a failed reservation."""
+def dump_with_all_references() -> dict[str, Any]:
+    """Return a dump with unwritten decisions, a standing head, a parked lane, a second pass and a failure."""
     play = Play(Settings(admission_fair_sharing=AdmissionFairSharing()))
     play.put(queue("q", 1, preemption=LOWER), queue("s", 1, usage_based_admission=True))
     play.submit("low", "q")
@@ -108,20 +108,20 @@ def a_dump_that_names_much() -> dict[str, Any]:
         ("usage_accounts charges 0 queue name", "gone", "usage_accounts.charges: n/gone is not known"),
     ],
 )
-def test_a_dump_that_names_what_it_does_not_hold_is_refused(path: str, name: str, complaint: str) -> None:
-    dumped = a_dump_that_names_much()
+def test_dump_with_reference_to_missing_object_is_refused(path: str, name: str, complaint: str) -> None:
+    dumped = dump_with_all_references()
     AdmissionState.from_dict(dumped).validate()
-    at: Any = dumped
+    parent: Any = dumped
     *steps, last = [int(step) if step.isdigit() else step for step in path.split()]
     for step in steps:
-        at = at[step]
-    assert at[last] != name
-    at[last] = name
+        parent = parent[step]
+    assert parent[last] != name
+    parent[last] = name
     with pytest.raises(DumpError, match=complaint):
         AdmissionState.from_dict(dumped)
 
 
-def test_restart_does_not_hold_back_after_the_backoff() -> None:
+def test_restored_workload_is_not_held_back_after_its_backoff() -> None:
     play = Play()
     play.put(queue("q", 1))
     play.submit("large", "q", 2, requeue_at=play.now + SECOND)
@@ -138,7 +138,7 @@ def test_restart_does_not_hold_back_after_the_backoff() -> None:
     play.run("large")
 
 
-def test_only_dumps_of_states_are_restored() -> None:
+def test_only_dump_of_state_is_restored() -> None:
     with pytest.raises(DumpError, match="not the dump of an AdmissionState"):
         AdmissionState.from_dict({"is": "Taint", "key": "a", "value": "", "effect": ""})
     empty = AdmissionState().to_dict()

@@ -1,4 +1,4 @@
-"""Shares are exact, and turns are taken by them."""
+"""Shares of ClusterQueues and cohorts, and the tournament that orders heads by them."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from admitq.core.model import ResourceQuota
 from admitq.core.settings import Gates
 from tests.unit.core.stage import Stage, Stated, Weight, pair, stated
 
-# --- the share of a node ----------------------------------------------------------------------------
+# --- the share of a node --------------------------------------------------------------------------------
 
 
 def finite(amount: Weight, resource: str = "cpu") -> Share:
@@ -39,14 +39,16 @@ def finite(amount: Weight, resource: str = "cpu") -> Share:
         (11, 10**30, finite(Fraction(50, 10**30)), 1),
     ],
 )
-def test_share(used: int, weight: Weight, expected: Share, shown: int) -> None:
-    """Worked numbers: two ClusterQueues of 10, so that 20 can be lent; one uses 14."""
+def test_share_is_borrowed_part_of_lendable_amount_divided_by_weight(
+    used: int, weight: Weight, expected: Share, shown: int
+) -> None:
+    """Worked example: two ClusterQueues of 10, so that 20 can be lent; one uses 14."""
     stage = Stage()
     stage.queue("a", "all", 10, weight=weight)
     stage.queue("b", "all", 10)
-    stage.holds("a", "w", used)
-    found = share(stage.node("a"))
-    assert (found, found.resource, found.weighted_share) == (expected, expected.resource, shown)
+    stage.add_holder("a", "w", used)
+    actual = share(stage.node("a"))
+    assert (actual, actual.resource, actual.weighted_share) == (expected, expected.resource, shown)
 
 
 @pytest.mark.parametrize(
@@ -66,119 +68,119 @@ def test_supposed_share_equals_share_once_the_usage_is_held(supposed: dict[str, 
     stage.queue("a", "all", {"cpu": 10, "spot/cpu": 5, "gpu": 5}, weight=weight)
     stage.queue("b", "all", {"cpu": 10, "spot/cpu": 5, "gpu": 5})
     node = stage.node("a")
-    found = supposed_share(node, {node.cells[pair(name)]: amount for name, amount in supposed.items()})
+    actual = supposed_share(node, {node.cells[pair(name)]: amount for name, amount in supposed.items()})
     for name, amount in supposed.items():
-        stage.holds("a", name, {name: amount})
-    assert (found, found.resource) == (share(node), share(node).resource)
+        stage.add_holder("a", name, {name: amount})
+    assert (actual, actual.resource) == (share(node), share(node).resource)
 
 
-def test_the_dominant_resource_is_the_first_by_name_of_several() -> None:
+def test_dominant_resource_is_first_by_name_when_shares_are_equal() -> None:
     stage = Stage()
     stage.queue("a", "all", {"memory": 10, "gpu": 10, "cpu": 100})
     stage.queue("b", "all", 0)
-    stage.holds("a", "w", {"memory": 5, "gpu": 5, "cpu": 3})
+    stage.add_holder("a", "w", {"memory": 5, "gpu": 5, "cpu": 3})
     stage.queue("a", "all", {"memory": 3, "gpu": 3, "cpu": 100})
     stage.queue("b", "all", {"memory": 7, "gpu": 7})
     assert (share(stage.node("a")), share(stage.node("a")).resource) == (finite(200, "gpu"), "gpu")
 
 
-def test_flavors_of_a_resource_are_added_up() -> None:
+def test_share_adds_up_flavors_of_resource() -> None:
     stage = Stage()
     stage.queue("a", "all", {"cpu": 2, "spot/cpu": 3})
     stage.queue("b", "all", {"cpu": 8, "spot/cpu": 7})
-    stage.holds("a", "w", {"cpu": 4})
-    stage.holds("a", "v", {"spot/cpu": 6})
-    # What is not used of one flavor does not make up for another.
+    stage.add_holder("a", "w", {"cpu": 4})
+    stage.add_holder("a", "v", {"spot/cpu": 6})
+    # Unused quota of one flavor does not offset borrowed quota of another.
     assert share(stage.node("a")) == finite(Fraction(1000 * (2 + 3), 20))
-    stage.leaves("v")
+    stage.remove_holder("v")
     assert share(stage.node("a")) == finite(100)
 
 
-def test_what_can_be_lent_counts_all_that_is_known_at_the_root() -> None:
+def test_lendable_amount_includes_all_quota_of_root() -> None:
     stage = Stage()
     stage.cohort("left", "root", {"cpu": 4})
     stage.cohort("root", None, {"spot/cpu": 6})
     stage.queue("a", "left", {"cpu": 0})
-    stage.holds("a", "w", 2)
+    stage.add_holder("a", "w", 2)
     assert share(stage.node("a")) == finite(200)
 
 
-def test_limits_of_the_cohort_bound_what_can_be_lent() -> None:
+def test_lendable_amount_is_bounded_by_limits_of_cohort() -> None:
     stage = Stage()
     stage.cohort("left", "root", ResourceQuota(4, borrowing_limit=1))
     stage.cohort("root", None, 6)
     stage.queue("a", "left")
-    stage.holds("a", "w", 1)
+    stage.add_holder("a", "w", 1)
     assert share(stage.node("a")) == finite(200)
 
 
-def test_cohorts_have_shares_and_roots_have_none() -> None:
+def test_cohort_has_share_and_root_has_none() -> None:
     stage = Stage()
     stage.cohort("left", "root", 2, weight=2)
     stage.cohort("root", None, 8)
     stage.queue("a", "left", 0)
     stage.queue("alone", None, 1)
-    stage.holds("a", "w", 4)
-    stage.holds("alone", "v", 4)
+    stage.add_holder("a", "w", 4)
+    stage.add_holder("alone", "v", 4)
     assert share(stage.node("left")) == finite(100)
     assert (share(stage.node("root")), share(stage.node("alone"))) == (NO_SHARE, NO_SHARE)
 
 
-def test_a_resource_of_which_nothing_can_be_lent_does_not_count() -> None:
+def test_resource_without_lendable_amount_does_not_count_in_share() -> None:
     stage = Stage()
     stage.queue("a", "all", {"cpu": 4, "gpu": 10})
     stage.queue("b", "all", {"gpu": 0})
-    stage.holds("a", "w", {"cpu": 4})
+    stage.add_holder("a", "w", {"cpu": 4})
     stage.queue("a", "all", {"cpu": 0, "gpu": 10})
     assert share(stage.node("a")) == NO_SHARE
-    stage.holds("b", "v", {"gpu": 1})
+    stage.add_holder("b", "v", {"gpu": 1})
     assert share(stage.node("b")) == finite(100)
 
 
-def test_a_resource_that_appears_by_use_alone_does_not_count() -> None:
+def test_resource_with_usage_but_without_quota_does_not_count_in_share() -> None:
     stage = Stage()
     stage.queue("a", "all", {"cpu": 1})
-    stage.holds("a", "w", {"cpu": 2})
+    stage.add_holder("a", "w", {"cpu": 2})
     assert share(stage.node("a")) == finite(1000)
-    stage.holds("a", "v", {"gpu": 2})
+    stage.add_holder("a", "v", {"gpu": 2})
     assert share(stage.node("a")) == finite(1000)
 
 
-def test_unlimited_quota_is_not_exhausted() -> None:
+def test_share_of_unlimited_quota_is_shown_as_1() -> None:
     stage = Stage()
     stage.cohort("all", None, UNLIMITED)
     stage.queue("a", "all", 0)
-    stage.holds("a", "w", 2)
+    stage.add_holder("a", "w", 2)
     assert share(stage.node("a")) == finite(Fraction(2000, UNLIMITED))
     assert share(stage.node("a")).weighted_share == 1
 
 
-def test_what_can_be_lent_follows_the_tree() -> None:
+def test_lendable_amount_follows_changes_of_tree() -> None:
     stage = Stage()
     stage.queue("a", "left", 0)
     stage.queue("b", "left", 4)
-    stage.holds("a", "w", 2)
-    seen = [share(stage.node("a")).amount]
+    stage.add_holder("a", "w", 2)
+    shares = [share(stage.node("a")).amount]
     stage.queue("b", "left", 8)
-    seen.append(share(stage.node("a")).amount)
+    shares.append(share(stage.node("a")).amount)
     stage.cohort("left", "root")
     stage.cohort("root", None, 8)
-    seen.append(share(stage.node("a")).amount)
+    shares.append(share(stage.node("a")).amount)
     stage.queue("b", "elsewhere", 8)
-    seen.append(share(stage.node("a")).amount)
-    assert seen == [500, 250, 125, 250]
+    shares.append(share(stage.node("a")).amount)
+    assert shares == [500, 250, 125, 250]
 
 
-def test_what_can_be_lent_is_kept_while_usage_alone_changes() -> None:
+def test_lendable_amount_is_cached_while_only_usage_changes() -> None:
     stage = Stage()
     stage.cohort("all", None, 4)
     stage.queue("a", "all")
-    stage.holds("a", "w", 1)
+    stage.add_holder("a", "w", 1)
     assert share(stage.node("a")) == finite(250)
-    kept = stage.node("all").lendable
-    stage.holds("a", "v", 1)
+    cached = stage.node("all").lendable
+    stage.add_holder("a", "v", 1)
     assert share(stage.node("a")) == finite(500)
-    assert stage.node("all").lendable is kept
+    assert stage.node("all").lendable is cached
 
 
 @pytest.mark.parametrize(
@@ -190,17 +192,19 @@ def test_what_can_be_lent_is_kept_while_usage_alone_changes() -> None:
         (Share(True, Fraction(1)), Share(True, Fraction(2))),
     ],
 )
-def test_order_of_shares(smaller: Share, greater: Share) -> None:
+def test_shares_are_ordered_by_exact_amount_and_infinite_shares_come_last(
+    smaller: Share, greater: Share
+) -> None:
     assert smaller < greater
     assert not greater <= smaller
 
 
-def test_shares_are_equal_whatever_the_resource() -> None:
+def test_shares_of_different_resources_can_be_equal() -> None:
     assert finite(1, "cpu") == finite(1, "gpu")
     assert finite(1, "cpu") <= finite(1, "gpu")
 
 
-# --- turns ------------------------------------------------------------------------------------------
+# --- tournament -----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -228,8 +232,8 @@ def admit(stage: Stage, tournament: Tournament[Head], winner: Head) -> None:
     tournament.usage_changed(winner.node)
 
 
-def turns(stage: Stage, heads: Iterable[Head], gates: Gates | None = None) -> list[str]:
-    """Let everybody take his turn, and what he asks for."""
+def tournament_order(stage: Stage, heads: Iterable[Head], gates: Gates | None = None) -> list[str]:
+    """Return the uids of the winners in order; each winner uses what it requests."""
     tournament = Tournament(heads, gates or Gates())
     order: list[str] = []
     while len(tournament):
@@ -259,27 +263,29 @@ def turns(stage: Stage, heads: Iterable[Head], gates: Gates | None = None) -> li
     ],
     ids=[
         "smaller share",
-        "smaller share, the other way",
+        "smaller share of the other head",
         "higher priority",
-        "earlier queued",
+        "queued earlier",
         "uid",
-        "a preemptor does not count",
-        "a preemptor first",
-        "both preemptors",
-        "nothing asked for",
-        "refused",
+        "preemptor without gate",
+        "preemptor with gate",
+        "two preemptors with gate",
+        "request of 0",
+        "no assignment",
     ],
 )
-def test_order_of_two_heads(a: dict[str, Any], b: dict[str, Any], gates: Gates | None, first: str) -> None:
+def test_tournament_orders_two_heads_by_share_priority_time_and_uid(
+    a: dict[str, Any], b: dict[str, Any], gates: Gates | None, first: str
+) -> None:
     stage = Stage()
     stage.cohort("all", None, 10)
     stage.queue("a")
     stage.queue("b")
-    assert turns(stage, [head(stage, "b", **b), head(stage, "a", **a)], gates)[0] == first
+    assert tournament_order(stage, [head(stage, "b", **b), head(stage, "a", **a)], gates)[0] == first
 
 
 @pytest.mark.parametrize(("used", "second"), [(0, "in-left"), (5, "beside")])
-def test_usage_of_queues_without_heads_counts_for_the_cohort(used: int, second: str) -> None:
+def test_usage_of_queue_without_head_counts_in_share_of_cohort(used: int, second: str) -> None:
     stage = Stage()
     stage.cohort("all", None, 20)
     stage.cohort("left", "all")
@@ -288,7 +294,7 @@ def test_usage_of_queues_without_heads_counts_for_the_cohort(used: int, second: 
     heads = [head(stage, "first", 0), head(stage, "beside", queued=2), head(stage, "in-left", queued=1)]
     tournament = Tournament(heads, Gates())
     assert tournament.pop().uid == "first"
-    stage.holds("idle", "w", used)
+    stage.add_holder("idle", "w", used)
     tournament.usage_changed(stage.node("idle"))
     assert tournament.pop().uid == second
 
@@ -299,8 +305,8 @@ def test_head_within_nominal_comes_before_smaller_shares(gates: Gates | None, fi
     stage.cohort("all", None, {"cpu": 10, "gpu": 10})
     stage.queue("a", "all", {"cpu": 1, "gpu": 0})
     stage.queue("b", "all", 0)
-    stage.holds("a", "gpus", {"gpu": 5})
-    assert turns(stage, [head(stage, "a"), head(stage, "b")], gates)[0] == first
+    stage.add_holder("a", "gpus", {"gpu": 5})
+    assert tournament_order(stage, [head(stage, "a"), head(stage, "b")], gates)[0] == first
 
 
 def test_request_of_0_does_not_borrow() -> None:
@@ -308,24 +314,24 @@ def test_request_of_0_does_not_borrow() -> None:
     stage.cohort("all", None, {"cpu": 10, "gpu": 10})
     stage.queue("a", "all", {"cpu": 1, "gpu": 0})
     stage.queue("b", "all", 0)
-    stage.holds("a", "gpus", {"gpu": 5})
-    assert turns(stage, [head(stage, "a", {"cpu": 1, "gpu": 0}), head(stage, "b")])[0] == "a"
+    stage.add_holder("a", "gpus", {"gpu": 5})
+    assert tournament_order(stage, [head(stage, "a", {"cpu": 1, "gpu": 0}), head(stage, "b")])[0] == "a"
 
 
-def test_cohorts_are_compared_where_they_meet() -> None:
+def test_heads_are_compared_by_shares_of_cohorts_below_common_parent() -> None:
     stage = Stage()
     stage.cohort("root", None, 20)
     stage.cohort("left", "root")
     stage.cohort("right", "root")
     for queue, cohort in (("a", "left"), ("b", "left"), ("c", "right")):
         stage.queue(queue, cohort)
-    stage.holds("b", "w", 6)
-    stage.holds("c", "v", 4)
-    # By itself a has the smallest share, but left has borrowed more than right.
-    assert turns(stage, [head(stage, name) for name in "abc"]) == ["c", "a", "b"]
+    stage.add_holder("b", "w", 6)
+    stage.add_holder("c", "v", 4)
+    # Queue a has the smallest share of the queues, but cohort left has borrowed more than right.
+    assert tournament_order(stage, [head(stage, name) for name in "abc"]) == ["c", "a", "b"]
 
 
-def test_weights_make_for_proportional_turns() -> None:
+def test_heads_are_admitted_in_proportion_to_weights() -> None:
     stage = Stage()
     stage.cohort("all", None, 60)
     stage.queue("heavy", "all", weight=2)
@@ -344,25 +350,27 @@ def test_weight_0_comes_last_when_borrowing() -> None:
     stage.cohort("all", None, 20)
     stage.queue("none", "all", 1, weight=0)
     stage.queue("one", "all")
-    stage.holds("one", "w", 15)
-    assert turns(stage, [head(stage, "none", 1), head(stage, "one", 1)])[0] == "none"
-    assert turns(stage, [head(stage, "none", 2), head(stage, "one", 1)])[0] == "one"
+    stage.add_holder("one", "w", 15)
+    assert tournament_order(stage, [head(stage, "none", 1), head(stage, "one", 1)])[0] == "none"
+    assert tournament_order(stage, [head(stage, "none", 2), head(stage, "one", 1)])[0] == "one"
 
 
-def test_queues_without_cohort_and_other_trees_take_their_turns() -> None:
+def test_tournament_includes_heads_of_other_trees_and_without_cohort() -> None:
     stage = Stage()
     stage.queue("alone", None, 1)
     stage.queue("x", "first", 1)
     stage.queue("y", "second", 1)
     heads = [head(stage, name) for name in ("y", "x", "alone")]
-    assert turns(stage, heads) == ["alone", "x", "y"]
+    assert tournament_order(stage, heads) == ["alone", "x", "y"]
 
 
-def _order(gates: Gates, contender: Head, node: Node, taken: Share, borrowing: bool) -> tuple[object, ...]:
+def _order(
+    gates: Gates, contender: Head, node: Node, share_afterwards: Share, borrowing: bool
+) -> tuple[object, ...]:
     return (
         gates.prioritize_preemptor_workloads and not contender.is_preemptor,
         gates.fair_sharing_prioritize_non_borrowing and borrowing,
-        taken,
+        share_afterwards,
         -contender.priority,
         contender.queued_at,
         contender.uid,
@@ -370,7 +378,7 @@ def _order(gates: Gates, contender: Head, node: Node, taken: Share, borrowing: b
 
 
 def _best(stage: Stage, heads: list[Head], gates: Gates, at: Node) -> Head | None:
-    """The nominee of a node, all from scratch."""
+    """Return the nominee of a node, computed from scratch."""
     if not at.is_cohort:
         return next((each for each in heads if each.node is at), None)
     best: tuple[tuple[object, ...], Head] | None = None
@@ -388,7 +396,7 @@ def _best(stage: Stage, heads: list[Head], gates: Gates, at: Node) -> Head | Non
 
 
 @given(st.randoms(use_true_random=False), st.booleans(), st.booleans())
-def test_turns_are_those_of_a_tournament_played_anew_each_time(
+def test_tournament_equals_one_computed_from_scratch(
     chance: Random, preemptors_first: bool, non_borrowing_first: bool
 ) -> None:
     gates = Gates(
@@ -403,7 +411,7 @@ def test_turns_are_those_of_a_tournament_played_anew_each_time(
     for name in queues:
         quota = ResourceQuota(chance.randrange(4), lending_limit=chance.choice([None, 1]))
         stage.queue(name, chance.choice(["root", "left", "right"]), quota, weight=chance.choice([0, 1, 1, 2]))
-        stage.holds(name, f"held-{name}", chance.randrange(5))
+        stage.add_holder(name, f"held-{name}", chance.randrange(5))
     heads = [
         head(
             stage,

@@ -1,4 +1,4 @@
-"""Whether a flavor's nodes may hold pods, whatever quota there is."""
+"""Whether the nodes of a flavor can run pods, apart from quota."""
 
 import pytest
 
@@ -14,7 +14,7 @@ UNTOLERATED = UntoleratedTaint("spot", "spot", "yes", "NoSchedule")
 
 
 @pytest.mark.parametrize(
-    ("pod_sets", "flavor", "unfit"),
+    ("pod_sets", "flavor", "refusal"),
     [
         ((PLAIN,), None, FlavorNotFound("spot")),
         ((PLAIN,), SPOT, UNTOLERATED),
@@ -24,8 +24,17 @@ UNTOLERATED = UntoleratedTaint("spot", "spot", "yes", "NoSchedule")
         ((TOLERANT, FOR_X86), SPOT, NodeAffinityMismatch("spot")),
         ((PLAIN,), ResourceFlavor("spot"), None),
     ],
+    ids=[
+        "flavor not found",
+        "untolerated taint",
+        "tolerated taint",
+        "affinity mismatch",
+        "one podset without toleration",
+        "one podset with other affinity",
+        "flavor without taint",
+    ],
 )
-def test_nodes_that_cannot_hold_the_pods(
-    pod_sets: tuple[PodSet, ...], flavor: ResourceFlavor | None, unfit: NodeRefusal | None
+def test_node_refusal_is_found_for_missing_flavor_taint_or_affinity(
+    pod_sets: tuple[PodSet, ...], flavor: ResourceFlavor | None, refusal: NodeRefusal | None
 ) -> None:
-    assert find_node_refusal(pod_sets, "spot", flavor) == unfit
+    assert find_node_refusal(pod_sets, "spot", flavor) == refusal

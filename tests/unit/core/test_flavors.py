@@ -1,4 +1,4 @@
-"""The search for flavors, with an oracle that stands for preemption."""
+"""The scan of flavors, with an oracle instead of the search for targets."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -56,7 +56,7 @@ ANY_PREEMPTION = ClusterQueuePreemption(
 
 
 class Queue:
-    """A ClusterQueue with quota of cpu in some flavors, in a cohort with more, some of it in use."""
+    """A ClusterQueue with cpu quota of some flavors, in a cohort with quota to borrow; some is in use."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class Queue:
             offered = (FlavorQuotas(name, (("cpu", ResourceQuota(cpu)),)) for name, cpu in of.items())
             return ResourceGroup(("cpu",), tuple(offered))
 
-        forest = CohortTrees()
+        trees = CohortTrees()
         spec = ClusterQueue(
             "q",
             cohort="org",
@@ -81,18 +81,18 @@ class Queue:
             flavor_fungibility=fungibility or FlavorFungibility(),
             preemption=preemption,
         )
-        node = forest.put_cluster_queue("q", "org", declared_quotas(spec.resource_groups))
-        forest.put_cohort("org", None, declared_quotas((group(lent or {}),)))
+        node = trees.put_cluster_queue("q", "org", declared_quotas(spec.resource_groups))
+        trees.put_cohort("org", None, declared_quotas((group(lent or {}),)))
         self.flavor_options: FlavorOptions = build_flavor_options(
-            spec, forest, node, flavors, settings or Settings()
+            spec, trees, node, flavors, settings or Settings()
         )
-        self._forest, self._node = forest, node
+        self._trees, self._node = trees, node
         self.use(used or {})
 
     def use(self, more: Mapping[str, int]) -> None:
-        """Count so much more as in use."""
+        """Add usage, by flavor."""
         usage = {pair: more.get(pair.flavor, 0) for pair in self._node.cells}
-        self._forest.add_usage(self._node, tuple(usage.items()))
+        self._trees.add_usage(self._node, tuple(usage.items()))
 
     def assign(
         self,
@@ -106,17 +106,17 @@ class Queue:
         )
 
 
-def alone(
+def options_without_cohort(
     *groups: ResourceGroup,
     settings: Settings | None = None,
     used: Mapping[FlavorResource, int] | None = None,
 ) -> FlavorOptions:
-    """What a ClusterQueue without a cohort offers."""
-    forest = CohortTrees()
+    """Return the flavor options of a ClusterQueue without cohort."""
+    trees = CohortTrees()
     spec = ClusterQueue("q", resource_groups=groups)
-    node = forest.put_cluster_queue("q", None, declared_quotas(groups))
-    forest.add_usage(node, tuple((used or {}).items()))
-    return build_flavor_options(spec, forest, node, FLAVORS, settings or Settings())
+    node = trees.put_cluster_queue("q", None, declared_quotas(groups))
+    trees.add_usage(node, tuple((used or {}).items()))
+    return build_flavor_options(spec, trees, node, FLAVORS, settings or Settings())
 
 
 def group(flavor: str, **quotas: int) -> ResourceGroup:
@@ -136,42 +136,40 @@ def chosen(assignment: Assignment) -> list[str]:
     return [dict(part.flavors)["cpu"] for part in assignment.pod_sets]
 
 
-SEARCH_ON = FlavorFungibilityPolicy.TRY_NEXT_FLAVOR
+TRY_NEXT = FlavorFungibilityPolicy.TRY_NEXT_FLAVOR
 STOP = FlavorFungibilityPolicy.MAY_STOP_SEARCH
 BORROWING_FIRST = FlavorFungibilityPreference.BORROWING_OVER_PREEMPTION
 PREEMPTION_FIRST = FlavorFungibilityPreference.PREEMPTION_OVER_BORROWING
 
 
 @pytest.mark.parametrize(
-    ("mode", "level", "borrow", "preempt", "on"),
+    ("mode", "level", "borrow", "preempt", "tries_next"),
     [
         (FitMode.NO_FIT, 0, STOP, STOP, True),
         (FitMode.NO_PREEMPTION_CANDIDATES, 0, STOP, STOP, True),
-        (FitMode.FIT, 0, SEARCH_ON, SEARCH_ON, False),
-        (FitMode.FIT, 1, STOP, SEARCH_ON, False),
-        (FitMode.FIT, 1, SEARCH_ON, STOP, True),
-        (FitMode.PREEMPT, 0, SEARCH_ON, STOP, False),
-        (FitMode.PREEMPT, 0, STOP, SEARCH_ON, True),
-        (FitMode.RECLAIM, 0, STOP, SEARCH_ON, True),
-        (FitMode.RECLAIM, 1, SEARCH_ON, STOP, True),
+        (FitMode.FIT, 0, TRY_NEXT, TRY_NEXT, False),
+        (FitMode.FIT, 1, STOP, TRY_NEXT, False),
+        (FitMode.FIT, 1, TRY_NEXT, STOP, True),
+        (FitMode.PREEMPT, 0, TRY_NEXT, STOP, False),
+        (FitMode.PREEMPT, 0, STOP, TRY_NEXT, True),
+        (FitMode.RECLAIM, 0, STOP, TRY_NEXT, True),
+        (FitMode.RECLAIM, 1, TRY_NEXT, STOP, True),
     ],
 )
-def test_when_the_search_goes_on(
-    mode: FitMode, level: int, borrow: FlavorFungibilityPolicy, preempt: FlavorFungibilityPolicy, *, on: bool
+def test_scan_tries_next_flavor_by_fit_and_policy(
+    mode: FitMode,
+    level: int,
+    borrow: FlavorFungibilityPolicy,
+    preempt: FlavorFungibilityPolicy,
+    *,
+    tries_next: bool,
 ) -> None:
-    assert should_try_next_flavor(FlavorFit(mode, level), FlavorFungibility(borrow, preempt)) is on
+    assert should_try_next_flavor(FlavorFit(mode, level), FlavorFungibility(borrow, preempt)) is tries_next
 
 
 @pytest.mark.parametrize("mode", FitMode)
-def test_without_the_gate_only_a_fit_ends_the_search(mode: FitMode) -> None:
+def test_scan_ends_only_at_fit_when_gate_is_off(mode: FitMode) -> None:
     assert should_try_next_flavor(FlavorFit(mode, 1), None) is (mode is not FitMode.FIT)
-
-
-BY_FLAVOR = {
-    "f1": FlavorFit(FitMode.PREEMPT, 0),
-    "f2": FlavorFit(FitMode.RECLAIM, 1),
-    "f3": FlavorFit(FitMode.NO_PREEMPTION_CANDIDATES, 0),
-}
 
 
 def oracle_of(prospects: Mapping[str, FlavorFit]) -> Oracle:
@@ -198,13 +196,13 @@ def oracle_of(prospects: Mapping[str, FlavorFit]) -> Oracle:
         (None, {"f1": (FitMode.PREEMPT, 1), "f2": (FitMode.PREEMPT, 1)}, "f1"),
     ],
 )
-def test_preference_among_flavors_that_need_preemption(
+def test_preference_selects_among_flavors_that_need_preemption(
     preference: FlavorFungibilityPreference | None, prospects: dict[str, tuple[FitMode, int]], best: str
 ) -> None:
     queue = Queue(
         {"f1": 2, "f2": 2},
         used={"f1": 2, "f2": 2},
-        fungibility=FlavorFungibility(SEARCH_ON, SEARCH_ON, preference),
+        fungibility=FlavorFungibility(TRY_NEXT, TRY_NEXT, preference),
     )
     oracle = oracle_of({name: FlavorFit(*of) for name, of in prospects.items()})
     assignment = queue.assign(pods(1), oracle=oracle)
@@ -214,20 +212,20 @@ def test_preference_among_flavors_that_need_preemption(
 
 
 @pytest.mark.parametrize(("preference", "best"), [(None, "f1"), (PREEMPTION_FIRST, "f2")])
-def test_a_fit_that_borrows_against_preemption_at_home(
+def test_preference_selects_between_borrowing_and_preemption(
     preference: FlavorFungibilityPreference | None, best: str
 ) -> None:
     queue = Queue(
         {"f1": 1, "f2": 3},
         lent={"f1": 5, "f2": 0},
         used={"f1": 1, "f2": 3},
-        fungibility=FlavorFungibility(SEARCH_ON, SEARCH_ON, preference),
+        fungibility=FlavorFungibility(TRY_NEXT, TRY_NEXT, preference),
     )
     oracle = oracle_of({"f2": FlavorFit(FitMode.PREEMPT, 0)})
     assert chosen(queue.assign(pods(2), oracle=oracle)) == [best]
 
 
-def test_the_worst_podset_decides_the_mode() -> None:
+def test_mode_of_assignment_is_that_of_worst_podset() -> None:
     queue = Queue({"f1": 3}, used={"f1": 1})
     oracle = oracle_of({"f1": FlavorFit(FitMode.PREEMPT, 0)})
     assignment = queue.assign(pods(2, "a"), pods(1, "b"), oracle=oracle)
@@ -240,7 +238,7 @@ def test_the_worst_podset_decides_the_mode() -> None:
     assert assignment.attempts == ()
 
 
-def test_the_oracle_is_asked_for_all_that_the_workload_takes() -> None:
+def test_oracle_is_asked_for_total_amount_of_workload() -> None:
     asked: list[int] = []
 
     def oracle(question: PreemptionQuestion) -> FlavorFit:
@@ -251,7 +249,7 @@ def test_the_oracle_is_asked_for_all_that_the_workload_takes() -> None:
     assert asked == [3]
 
 
-def test_the_search_ends_at_the_first_flavor_that_pleases_and_remembers_it() -> None:
+def test_scan_ends_at_first_accepted_flavor_and_continues_after_it() -> None:
     queue = Queue({"f1": 2, "f2": 2, "f3": 2})
     first = queue.assign(pods(1))
     assert (chosen(first), first.tried) == (["f1"], (TriedFlavor("main", "cpu", 0),))
@@ -261,32 +259,32 @@ def test_the_search_ends_at_the_first_flavor_that_pleases_and_remembers_it() -> 
     assert (chosen(third), third.tried) == (["f3"], ())
 
 
-def test_a_place_beyond_the_last_flavor_starts_over() -> None:
+def test_scan_position_beyond_last_flavor_starts_over() -> None:
     queue = Queue({"f1": 2})
     assert chosen(queue.assign(pods(1), tried=(TriedFlavor("main", "cpu", 7),))) == ["f1"]
 
 
-def test_a_scan_that_found_nothing_has_nothing_left() -> None:
+def test_scan_without_fit_leaves_no_flavor_to_try() -> None:
     refused = Queue({"f1": 1, "f2": 1}).assign(pods(5))
     assert refused.tried == ()
     assert refused.mode is FitMode.NO_FIT
 
 
-def test_an_earlier_podset_may_go_on_where_a_later_one_failed() -> None:
+def test_earlier_podset_can_try_further_flavors_when_later_podset_failed() -> None:
     refused = Queue({"f1": 2, "f2": 1}).assign(pods(2, "a"), pods(2, "b"))
     assert refused.refusal is not None
     assert [part.pod_set for part in refused.refusal.parts] == ["b"]
     assert refused.tried == (TriedFlavor("a", "cpu", 0),)
 
 
-def test_scans_of_a_podset_that_failed_before_them_are_not_gone_on_with() -> None:
+def test_failed_podset_leaves_no_flavor_of_its_other_resources_to_try() -> None:
     two_flavors = ResourceGroup(
         ("gpu",), tuple(FlavorQuotas(name, (("gpu", ResourceQuota(1)),)) for name in ("f2", "f3"))
     )
-    options = alone(group("f1", cpu=2), two_flavors, used={FlavorResource("f1", "cpu"): 2})
+    options = options_without_cohort(group("f1", cpu=2), two_flavors, used={FlavorResource("f1", "cpu"): 2})
     wanted = demands((PodSet("main", 1, template_requesting({"cpu": 3, "gpu": 1})),))
     assert assign(wanted, options).tried == ()
-    short = alone(group("f1", cpu=2), two_flavors, used={FlavorResource("f1", "cpu"): 2})
+    short = options_without_cohort(group("f1", cpu=2), two_flavors, used={FlavorResource("f1", "cpu"): 2})
     within = demands((PodSet("main", 1, template_requesting({"cpu": 1, "gpu": 1})),))
     oracle = oracle_of({"f1": FlavorFit(FitMode.NO_FIT, 0)})
     refused = assign(within, short, oracle=oracle)
@@ -296,9 +294,9 @@ def test_scans_of_a_podset_that_failed_before_them_are_not_gone_on_with() -> Non
     assert refused.tried == ()
 
 
-def test_the_first_resource_that_finds_nothing_ends_the_flavor() -> None:
+def test_flavor_is_refused_for_first_resource_that_does_not_fit() -> None:
     wanted = PodSet("main", 1, template_requesting({"cpu": 2, "memory": 2}))
-    refused = assign(demands((wanted,)), alone(group("f1", cpu=1, memory=1)))
+    refused = assign(demands((wanted,)), options_without_cohort(group("f1", cpu=1, memory=1)))
     assert refused.refusal == refusing(
         "main", ExceedsMaxQuota("f1", "cpu", 0, 2, 1), reason=NoFitReason.EXCEEDS_MAX_QUOTA
     )
@@ -314,7 +312,7 @@ def test_the_first_resource_that_finds_nothing_ends_the_flavor() -> None:
         ({}, {"f1": 4, "f2": 4}, ("f1", "f2"), NoFitReason.NO_MATCHING_FLAVOR),
     ],
 )
-def test_the_most_hopeful_flavor_gives_the_reason(
+def test_refusal_reason_is_that_of_flavor_closest_to_fitting(
     used: dict[str, int], nominal: dict[str, int], taints: tuple[str, ...], reason: str
 ) -> None:
     spot = (Taint("spot", "", "NoSchedule"),)
@@ -328,8 +326,10 @@ def test_the_most_hopeful_flavor_gives_the_reason(
     assert refusal.reason == reason
 
 
-def test_among_groups_the_most_severe_gives_the_reason() -> None:
-    options = alone(group("f1", cpu=2), group("f2", gpu=2), used={FlavorResource("f1", "cpu"): 2})
+def test_refusal_reason_is_most_severe_of_all_resource_groups() -> None:
+    options = options_without_cohort(
+        group("f1", cpu=2), group("f2", gpu=2), used={FlavorResource("f1", "cpu"): 2}
+    )
     everything = demands((PodSet("main", 1, template_requesting({"cpu": 3, "gpu": 3, "fpga": 1})),))
     assert assign(everything, options).refusal == refusing(
         "main",
@@ -347,31 +347,31 @@ def test_among_groups_the_most_severe_gives_the_reason() -> None:
     )
 
 
-def test_pods_that_ask_for_nothing_need_no_flavor() -> None:
+def test_pods_without_requests_need_no_flavor() -> None:
     assignment = Queue({"f1": 0}).assign(PodSet("main", 3))
     assert (assignment.refusal, assignment.usage) == (None, ())
     assert (assignment.pod_sets[0].flavors, assignment.pod_sets[0].count) == ((), 3)
 
 
-def test_nothing_fits_into_a_flavor_in_debt_too() -> None:
+def test_request_of_0_fits_into_flavor_in_debt() -> None:
     assignment = Queue({"f1": 2}, used={"f1": 3}).assign(pods(0))
     assert (assignment.mode, assignment.usage) == (FitMode.FIT, ())
     assert assignment.pod_sets == (PodSetAssignment("main", (("cpu", "f1"),), (("cpu", 0),), 1),)
 
 
-def test_what_is_missing_in_a_flavor_in_debt_is_not_the_debt() -> None:
+def test_missing_amount_in_flavor_in_debt_does_not_include_the_debt() -> None:
     refused = Queue({"f1": 2}, used={"f1": 9}, preemption=ClusterQueuePreemption()).assign(pods(1))
     assert refused.refusal == refusing(
         "main", InsufficientQuota("f1", "cpu", 1), reason=NoFitReason.WAITING_FOR_QUOTA
     )
 
 
-def test_a_queue_without_flavors_offers_nothing() -> None:
+def test_queue_without_flavors_refuses_every_request() -> None:
     assert Queue({}).assign(pods(1)).refusal == refusing("main", reason=NoFitReason.NO_MATCHING_FLAVOR)
 
 
-def test_more_than_can_be_counted_fits_into_no_quota() -> None:
-    options = alone(group("f1", cpu=UNLIMITED, memory=UNLIMITED))
+def test_saturated_request_fits_into_no_quota() -> None:
+    options = options_without_cohort(group("f1", cpu=UNLIMITED, memory=UNLIMITED))
     half = PodSet("a", 1, template_requesting({"memory": 2**62}))
     assert assign(demands((half,)), options).mode is FitMode.FIT
     refused = assign(demands((half, replace(half, name="b"))), options)
@@ -381,7 +381,7 @@ def test_more_than_can_be_counted_fits_into_no_quota() -> None:
     assert assign(demands((whole,)), options).mode is FitMode.NO_FIT
 
 
-# --- what is covered ------------------------------------------------------------------------------------
+# --- covered resources ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -392,14 +392,14 @@ def test_more_than_can_be_counted_fits_into_no_quota() -> None:
         (1, Resources(ignore_undeclared=True), True, None),
         (1, Resources(ignore_undeclared=True), False, (ResourceNotCovered("fpga"),)),
     ],
-    ids=["refused", "nothing of it", "ignored", "gate off"],
+    ids=["refused", "request of 0", "ignored", "gate off"],
 )
-def test_resources_that_the_queue_does_not_cover(
+def test_uncovered_resource_is_refused_unless_it_is_ignored(
     fpga: int, resources: Resources, gate: bool, refusals: tuple[Any, ...] | None
 ) -> None:
     settings = Settings(resources=resources, gates=Gates(quota_check_strategy=gate))
     wanted = demands((PodSet("main", 1, template_requesting({"cpu": 1, "fpga": fpga})),))
-    assignment = assign(wanted, alone(group("f1", cpu=1), settings=settings))
+    assignment = assign(wanted, options_without_cohort(group("f1", cpu=1), settings=settings))
     if refusals is None:
         assert assignment.usage == ((FlavorResource("f1", "cpu"), 1),)
         assert assignment.pod_sets[0].flavors == (("cpu", "f1"),)
@@ -407,11 +407,11 @@ def test_resources_that_the_queue_does_not_cover(
         assert assignment.refusal == refusing("main", *refusals, reason=NoFitReason.NO_MATCHING_FLAVOR)
 
 
-def test_pods_are_a_resource_where_the_queue_covers_them() -> None:
+def test_pods_are_counted_when_queue_covers_resource_pods() -> None:
     wanted = demands((PodSet("main", 3, template_requesting({"cpu": 1})),), (("main", 1),))
-    assignment = assign(wanted, alone(group("f1", cpu=9, pods=2)))
+    assignment = assign(wanted, options_without_cohort(group("f1", cpu=9, pods=2)))
     assert assignment.pod_sets[0].resource_usage == (("cpu", 2), ("pods", 2))
-    refused = assign(wanted, alone(group("f1", cpu=9, pods=1)))
+    refused = assign(wanted, options_without_cohort(group("f1", cpu=9, pods=1)))
     assert refused.refusal == refusing(
         "main", ExceedsMaxQuota("f1", "pods", 0, 2, 1), reason=NoFitReason.EXCEEDS_MAX_QUOTA
     )
@@ -420,7 +420,7 @@ def test_pods_are_a_resource_where_the_queue_covers_them() -> None:
 # --- podset groups --------------------------------------------------------------------------------------
 
 
-def test_podsets_of_a_group_take_the_same_flavor_for_all_they_ask_for_together() -> None:
+def test_podsets_of_group_get_one_flavor_for_their_total_request() -> None:
     queue = Queue({"f1": 3, "f2": 4})
     apart = queue.assign(pods(3, "leader"), pods(1, "workers"))
     assert chosen(apart) == ["f1", "f2"]
@@ -430,12 +430,12 @@ def test_podsets_of_a_group_take_the_same_flavor_for_all_they_ask_for_together()
     assert together.usage == ((FlavorResource("f2", "cpu"), 4),)
 
 
-def test_a_group_stands_where_its_first_podset_stands() -> None:
+def test_assignment_keeps_order_of_podsets_around_group() -> None:
     assignment = Queue({"f1": 9}).assign(pods(1, "a", group="g"), pods(1, "b"), pods(1, "c", group="g"))
     assert [part.name for part in assignment.pod_sets] == ["a", "b", "c"]
 
 
-def test_nodes_must_hold_all_podsets_of_a_group() -> None:
+def test_group_is_refused_when_nodes_cannot_hold_one_of_its_podsets() -> None:
     spot = ResourceFlavor("f1", node_taints=(Taint("spot", "", "NoSchedule"),))
     tolerant = pods(1, "a", group="g", tolerations=(Toleration("spot", "Exists"),))
     refused = Queue({"f1": 9}, flavors={"f1": spot}).assign(tolerant, pods(1, "b", group="g"))
@@ -445,8 +445,8 @@ def test_nodes_must_hold_all_podsets_of_a_group() -> None:
     )
 
 
-def test_a_podset_takes_flavors_for_what_it_asks_for_itself() -> None:
-    options = alone(group("f1", cpu=2), group("f2", gpu=2))
+def test_podset_of_group_gets_flavors_only_for_its_own_resources() -> None:
+    options = options_without_cohort(group("f1", cpu=2), group("f2", gpu=2))
     wanted = (
         PodSet("a", 1, template_requesting({"cpu": 1}), group="g"),
         PodSet("b", 1, template_requesting({"gpu": 1}), group="g"),
@@ -455,7 +455,7 @@ def test_a_podset_takes_flavors_for_what_it_asks_for_itself() -> None:
     assert [part.flavors for part in assignment.pod_sets] == [(("cpu", "f1"),), (("gpu", "f2"),)]
 
 
-# --- when preemption may help ---------------------------------------------------------------------------
+# --- when preemption can help ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -470,16 +470,16 @@ def test_a_podset_takes_flavors_for_what_it_asks_for_itself() -> None:
         (3, ANY_PREEMPTION, False, True),
     ],
     ids=[
-        "within nominal",
-        "beyond it, in the whole tree",
-        "reclaiming does not help there",
-        "nor preempting at home",
-        "shares do if it may reclaim",
-        "and not if it may not",
-        "preempting while borrowing does",
+        "within nominal quota",
+        "beyond nominal quota without preemption",
+        "beyond nominal quota with reclaim",
+        "beyond nominal quota with preemption in queue",
+        "fair sharing with reclaim",
+        "fair sharing without reclaim",
+        "preemption while borrowing",
     ],
 )
-def test_when_the_oracle_is_asked(
+def test_oracle_is_asked_only_when_preemption_can_help(
     amount: int, preemption: ClusterQueuePreemption, *, fair: bool, asked: bool
 ) -> None:
     settings = Settings(fair_sharing=FairSharing() if fair else None)
@@ -488,18 +488,18 @@ def test_when_the_oracle_is_asked(
     assert assignment.mode is (FitMode.NO_PREEMPTION_CANDIDATES if asked else FitMode.NO_FIT)
 
 
-def test_the_oracle_is_asked_where_others_below_the_root_may_be_in_debt() -> None:
-    forest = CohortTrees()
+def test_oracle_is_asked_up_to_quota_of_cohort_below_root() -> None:
+    trees = CohortTrees()
     quota = {
         name: (group("f1", cpu=cpu),) for name, cpu in (("q", 1), ("other", 3), ("left", 2), ("root", 9))
     }
-    forest.put_cohort("root", None, declared_quotas(quota["root"]))
-    forest.put_cohort("left", "root", declared_quotas(quota["left"]))
-    node = forest.put_cluster_queue("q", "left", declared_quotas(quota["q"]))
-    other = forest.put_cluster_queue("other", "root", declared_quotas(quota["other"]))
-    forest.add_usage(other, ((FlavorResource("f1", "cpu"), 15),))
+    trees.put_cohort("root", None, declared_quotas(quota["root"]))
+    trees.put_cohort("left", "root", declared_quotas(quota["left"]))
+    node = trees.put_cluster_queue("q", "left", declared_quotas(quota["q"]))
+    other = trees.put_cluster_queue("other", "root", declared_quotas(quota["other"]))
+    trees.add_usage(other, ((FlavorResource("f1", "cpu"), 15),))
     spec = ClusterQueue("q", cohort="left", resource_groups=quota["q"])
-    options = build_flavor_options(spec, forest, node, FLAVORS, Settings())
+    options = build_flavor_options(spec, trees, node, FLAVORS, Settings())
     modes = {amount: assign(demands((pods(amount),)), options).mode for amount in (1, 3, 4)}
     assert modes == {
         1: FitMode.NO_PREEMPTION_CANDIDATES,
@@ -508,19 +508,19 @@ def test_the_oracle_is_asked_where_others_below_the_root_may_be_in_debt() -> Non
     }
 
 
-def test_a_fit_elsewhere_does_not_hide_that_a_resource_must_be_preempted_for() -> None:
-    """The flavor competes as its least preferred resource, a fit far away; the workload must preempt."""
-    forest = CohortTrees()
+def test_flavor_that_fits_for_one_resource_needs_preemption_for_another() -> None:
+    """The flavor is ranked by memory, which borrows; but the workload has to preempt for cpu."""
+    trees = CohortTrees()
     own = (group("f1", cpu=2, memory=1),)
-    node = forest.put_cluster_queue("q", "org", declared_quotas(own))
-    forest.put_cohort("org", None, declared_quotas((group("f1", memory=5),)))
-    forest.add_usage(node, ((FlavorResource("f1", "cpu"), 2),))
+    node = trees.put_cluster_queue("q", "org", declared_quotas(own))
+    trees.put_cohort("org", None, declared_quotas((group("f1", memory=5),)))
+    trees.add_usage(node, ((FlavorResource("f1", "cpu"), 2),))
     fungibility = FlavorFungibility(preference=PREEMPTION_FIRST)
     spec = ClusterQueue("q", cohort="org", resource_groups=own, flavor_fungibility=fungibility)
     wanted = demands((PodSet("main", 1, template_requesting({"cpu": 1, "memory": 3})),))
     assignment = assign(
         wanted,
-        build_flavor_options(spec, forest, node, FLAVORS, Settings()),
+        build_flavor_options(spec, trees, node, FLAVORS, Settings()),
         oracle=oracle_of({"f1": FlavorFit(FitMode.PREEMPT, 0)}),
     )
     assert (assignment.mode, assignment.borrow_level) == (FitMode.PREEMPT, 1)
@@ -542,12 +542,12 @@ def test_preempting_workload_reports_all_evaluated_flavors() -> None:
     )
 
 
-# --- gates, pins, records -------------------------------------------------------------------------------
+# --- gate, and restriction to a nomination --------------------------------------------------------------
 
 
-def test_without_the_gate_the_first_fit_or_the_best_mode_is_taken() -> None:
+def test_first_fit_or_best_mode_is_selected_when_fungibility_gate_is_off() -> None:
     gates = Settings(gates=Gates(flavor_fungibility=False))
-    rules = FlavorFungibility(SEARCH_ON, SEARCH_ON, PREEMPTION_FIRST)
+    rules = FlavorFungibility(TRY_NEXT, TRY_NEXT, PREEMPTION_FIRST)
     queue = Queue({"f1": 1, "f2": 3}, lent={"f1": 5}, fungibility=rules, settings=gates)
     assert chosen(queue.assign(pods(2))) == ["f1"]
     full = Queue({"f1": 1, "f2": 3, "f3": 3}, used={"f1": 1, "f2": 3, "f3": 3}, settings=gates)
@@ -561,12 +561,12 @@ def test_without_the_gate_the_first_fit_or_the_best_mode_is_taken() -> None:
     assert chosen(full.assign(pods(1), oracle=oracle)) == ["f2"]
 
 
-def test_a_nomination_is_kept_to() -> None:
+def test_assignment_restricted_to_nomination_keeps_its_flavor() -> None:
     queue = Queue({"f1": 2, "f2": 2, "f3": 2})
     nominated = queue.assign(pods(1), tried=(TriedFlavor("main", "cpu", 0),))
     assert chosen(nominated) == ["f2"]
-    again = queue.assign(pods(1), restrict_to=nominated.pod_sets)
-    assert chosen(again) == ["f2"]
+    restricted = queue.assign(pods(1), restrict_to=nominated.pod_sets)
+    assert chosen(restricted) == ["f2"]
     full = Queue({"f1": 2, "f2": 2}, used={"f2": 2}, preemption=ClusterQueuePreemption())
     refused = full.assign(pods(2), restrict_to=nominated.pod_sets)
     assert refused.refusal == refusing(
@@ -574,18 +574,18 @@ def test_a_nomination_is_kept_to() -> None:
     )
 
 
-def test_pins_hold_for_each_podset() -> None:
+def test_restriction_to_nomination_holds_for_each_podset() -> None:
     queue = Queue({"f1": 2, "f2": 9})
     nominated = queue.assign(pods(2, "a"), pods(2, "b"))
     assert chosen(nominated) == ["f1", "f2"]
     assert chosen(queue.assign(pods(1, "a"), pods(1, "b"), restrict_to=nominated.pod_sets)) == ["f1", "f2"]
 
 
-# --- what was looked at ---------------------------------------------------------------------------------
+# --- attempts, and remembered assignments ---------------------------------------------------------------
 
 
-def test_skipped_flavors_are_reported() -> None:
-    rules = FlavorFungibility(when_can_borrow=SEARCH_ON)
+def test_attempts_report_skipped_flavors() -> None:
+    rules = FlavorFungibility(when_can_borrow=TRY_NEXT)
     queue = Queue({"f1": 1, "f2": 1, "f3": 2}, lent={"f2": 5}, fungibility=rules)
     assert queue.assign(pods(2)).attempts == (
         FlavorAttempt("main", "f1", FitMode.NO_FIT, 0, (ExceedsMaxQuota("f1", "cpu", 0, 2, 1),)),
@@ -593,7 +593,7 @@ def test_skipped_flavors_are_reported() -> None:
     )
 
 
-def test_what_is_remembered_of_a_shape_is_what_a_search_would_find() -> None:
+def test_assignment_is_remembered_for_equal_request() -> None:
     queue = Queue({"f1": 2, "f2": 2}, lent={"f1": 9})
     wanted = demands((pods(1, "a"), pods(2, "b")))
     first, second = (assign(wanted, queue.flavor_options) for _ in range(2))
@@ -612,13 +612,13 @@ small = st.integers(0, 4)
     st.fixed_dictionaries({"f1": small}, optional={"f2": small, "f3": small}),
     st.dictionaries(st.sampled_from(("f1", "f2")), small),
     st.dictionaries(st.sampled_from(("f1", "f2")), small),
-    st.sampled_from((STOP, SEARCH_ON)),
+    st.sampled_from((STOP, TRY_NEXT)),
     st.sampled_from((None, BORROWING_FIRST, PREEMPTION_FIRST)),
     st.booleans(),
     st.lists(st.tuples(small, st.sampled_from((None, "g"))), min_size=1, max_size=3),
     st.lists(st.dictionaries(st.sampled_from(("f1", "f2")), st.integers(-2, 2)), max_size=4),
 )
-def test_whatever_is_remembered_a_search_would_find(
+def test_remembered_assignment_equals_that_of_new_scan(
     nominal: dict[str, int],
     lent: dict[str, int],
     used: dict[str, int],
@@ -638,15 +638,15 @@ def test_whatever_is_remembered_a_search_would_find(
     wanted = demands(
         tuple(pods(cpu, f"p{number}", group=group) for number, (cpu, group) in enumerate(workload))
     )
-    forgetful = replace(queue.flavor_options, remembered={})
-    plan = queue.flavor_options.options_for(wanted)
+    without_memory = replace(queue.flavor_options, remembered={})
+    remembered = queue.flavor_options.options_for(wanted)
     for change in ({}, *changes, {}):
         queue.use(change)
-        forgetful.remembered[wanted] = plan._replace(first=None, fitting={}, chosen={}, refused={})
-        assert assign(wanted, queue.flavor_options) == assign(wanted, forgetful)
+        without_memory.remembered[wanted] = remembered._replace(first=None, fitting={}, chosen={}, refused={})
+        assert assign(wanted, queue.flavor_options) == assign(wanted, without_memory)
 
 
-def test_what_is_remembered_holds_only_while_it_fits() -> None:
+def test_remembered_assignment_is_used_only_while_it_fits() -> None:
     queue = Queue({"f1": 4}, lent={"f1": 4}, preemption=ClusterQueuePreemption())
     outcomes: list[tuple[FitMode, int]] = []
     for more in (0, 2, 1, 4, -4, -3):
@@ -657,18 +657,18 @@ def test_what_is_remembered_holds_only_while_it_fits() -> None:
     assert outcomes == [fits, fits, borrows, short, borrows, fits]
 
 
-def test_a_great_many_shapes_are_not_all_remembered() -> None:
+def test_number_of_remembered_requests_is_limited() -> None:
     queue = Queue({"f1": 2})
     for cpu in range(1100):
         queue.assign(pods(cpu))
     assert len(queue.flavor_options.remembered) < 1100
 
 
-def test_a_great_many_refusals_are_not_all_remembered() -> None:
+def test_number_of_remembered_refusals_is_limited() -> None:
     queue = Queue({"f1": 200})
     queue.use({"f1": 1})
     for _ in range(100):
         queue.use({"f1": 1})
         assert queue.assign(pods(200)).refusal is not None
-    (plan,) = queue.flavor_options.remembered.values()
-    assert 0 < len(plan.refused) <= 64
+    (remembered,) = queue.flavor_options.remembered.values()
+    assert 0 < len(remembered.refused) <= 64

@@ -1,4 +1,4 @@
-"""The checks of the state see damage."""
+"""Validation of the state detects damage."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -29,7 +29,7 @@ FIRST, THIRD = key("first"), key("third")
 
 @pytest.fixture
 def state() -> AdmissionState:
-    """A ClusterQueue of three in a cohort with three workloads of two: one admitted, two parked."""
+    """Return a ClusterQueue of 3 CPUs in a cohort, with 3 workloads of 2 CPUs: one admitted, two parked."""
     play = Play()
     play.put(queue("q", 3, "org"))
     for name in ("first", "second", "third"):
@@ -52,7 +52,7 @@ def _drop_from_queue(world: World) -> None:
     world.cluster_queues["q"].queue.remove(THIRD)
 
 
-def _stay_in_cycle(world: World) -> None:
+def _leave_in_cycle(world: World) -> None:
     world.cluster_queues["q"].queue.members[THIRD].state = IN_CYCLE
 
 
@@ -85,15 +85,15 @@ def _miscount_pending(world: World) -> None:
     world.local_queues[key("q")].pending += 1
 
 
-def _misplace(world: World) -> None:
+def _set_wrong_queue(world: World) -> None:
     world.workloads[FIRST].queued_in = "q"
 
 
-def _lose_index(world: World) -> None:
+def _clear_index(world: World) -> None:
     world.indexes.workloads_of.clear()
 
 
-def _lose_head(world: World) -> None:
+def _drop_head(world: World) -> None:
     world.cluster_queues["q"].queue.end_waiting(TREE_EDITED)
     world.waiting.heads.candidates.clear()
 
@@ -102,30 +102,30 @@ def _miscount_parked(world: World) -> None:
     world.cluster_queues["q"].queue.lanes.waiting.parked_workloads += 1
 
 
-def _bend_quota(world: World) -> None:
+def _change_subtree_quota(world: World) -> None:
     world.cohort_trees.cohorts["org"].cells[CPU].subtree += 1
 
 
-def _stretch(world: World) -> None:
+def _change_height(world: World) -> None:
     world.cohort_trees.cohorts["org"].height.value = 5
 
 
-def _undeclare(world: World) -> None:
+def _undeclare_quota(world: World) -> None:
     world.cluster_queues["q"].node.cells[CPU].declared = False
 
 
-def _keep_after_the_end(world: World) -> None:
+def _keep_reservation_of_finished_workload(world: World) -> None:
     entry = world.workloads[THIRD]
     entry.held = world.workloads[FIRST].held
     entry.workload = replace(entry.workload, finished=True)
     entry.queued_in = entry.pending = None
 
 
-def _hang_in_the_air(world: World) -> None:
+def _detach_from_cohort(world: World) -> None:
     world.cluster_queues["q"].node.parent = None
 
 
-def _miss_need(world: World) -> None:
+def _wait_for_available_amount(world: World) -> None:
     lanes = world.cluster_queues["q"].queue.lanes
     (lane,) = lanes.waiting.parked
     assert isinstance(lane.state, WaitingForQuota)
@@ -137,18 +137,18 @@ def _keep_unused_cell(world: World) -> None:
     node.cells[FlavorResource("default", "gpu")] = Cell(node.height)
 
 
-def _lose_holder(world: World) -> None:
+def _drop_holder(world: World) -> None:
     world.quota_holders.remove(FIRST)
 
 
 def _misorder_holders(world: World) -> None:
-    told = Preempt(FIRST, "", PreemptionReason.IN_CLUSTER_QUEUE, THIRD, "", (), ())
-    world.workloads[FIRST].preempting = told
+    preemption = Preempt(FIRST, "", PreemptionReason.IN_CLUSTER_QUEUE, THIRD, "", (), ())
+    world.workloads[FIRST].preempting = preemption
 
 
 def _preempt_workload_without_quota(world: World) -> None:
-    told = Preempt(THIRD, "", PreemptionReason.IN_CLUSTER_QUEUE, FIRST, "", (), ())
-    world.workloads[THIRD].preempting = told
+    preemption = Preempt(THIRD, "", PreemptionReason.IN_CLUSTER_QUEUE, FIRST, "", (), ())
+    world.workloads[THIRD].preempting = preemption
 
 
 def _index_as_standing(world: World) -> None:
@@ -159,7 +159,7 @@ def _register_as_standing(world: World) -> None:
     world.cohort_trees.registrations["q"].set_standing(stands=True)
 
 
-def _stand_in_a_stopped_queue(world: World) -> None:
+def _stand_in_stopped_queue(world: World) -> None:
     entry = world.cluster_queues["q"]
     entry.queue.end_waiting(TREE_EDITED)
     pending = entry.queue.pop()
@@ -172,20 +172,20 @@ def _halt_without_unready_workload(world: World) -> None:
     world.pods.is_halted = True
 
 
-def _wait_for_unknown(world: World) -> None:
+def _wait_for_pods_of_pending_workload(world: World) -> None:
     world.pods.unready.add(THIRD)
 
 
-def _keep_between_cycles(world: World) -> None:
+def _keep_reserved_capacity_between_cycles(world: World) -> None:
     node = world.cluster_queues["q"].node
     Overlay(world, node.root).reserve_capacity(node, ((CPU, 1),))
 
 
-def _leave_untold(world: World) -> None:
+def _keep_unreturned_instruction(world: World) -> None:
     world.outbox.recomputations.append(TargetsRecomputed("q", Recomputation.SKIPPED))
 
 
-def _leave_undone(world: World) -> None:
+def _keep_touched_cluster_queue(world: World) -> None:
     world.outbox.touched_cluster_queues.add("q")
 
 
@@ -195,7 +195,7 @@ def _leave_undone(world: World) -> None:
         (_leak_usage, "usage at the node of q"),
         (_forget_reservation, "ClusterQueues with reservations"),
         (_drop_from_queue, "members of q"),
-        (_stay_in_cycle, "n/third is in flight although no cycle runs"),
+        (_leave_in_cycle, "n/third is in flight although no cycle runs"),
         (_unindex_needs, "whether q waits for an amount: is False, should be True"),
         (_index_for_any_return, "whether q waits for any return"),
         (_index_for_progress, "whether q waits for progress"),
@@ -203,31 +203,33 @@ def _leave_undone(world: World) -> None:
         (_register_twice, "registration of q"),
         (_disarm_need, "q needs 2 of .*, which would not be noticed"),
         (_miscount_pending, "pending in n/q: is 3, should be 2"),
-        (_misplace, "queue of n/first: is 'q', should be None"),
-        (_lose_index, "workloads by queue"),
-        (_lose_head, "q has a head that no cycle would take"),
+        (_set_wrong_queue, "queue of n/first: is 'q', should be None"),
+        (_clear_index, "workloads by queue"),
+        (_drop_head, "q has a head that no cycle would take"),
         (_miscount_parked, "workloads in parked lanes: 3, should be 2"),
-        (_bend_quota, "subtree quota of org default/cpu: is 4, should be 3"),
-        (_stretch, "height of org: is 5, should be 1"),
-        (_undeclare, "declared quotas of q"),
-        (_keep_after_the_end, "n/third is finished and holds quota"),
-        (_hang_in_the_air, "ClusterQueue q has no place under its cohort"),
-        (_miss_need, "1 of .* is available to q, which waits for it"),
+        (_change_subtree_quota, "subtree quota of org default/cpu: is 4, should be 3"),
+        (_change_height, "height of org: is 5, should be 1"),
+        (_undeclare_quota, "declared quotas of q"),
+        (_keep_reservation_of_finished_workload, "n/third is finished and holds quota"),
+        (_detach_from_cohort, "ClusterQueue q has no place under its cohort"),
+        (_wait_for_available_amount, "1 of .* is available to q, which waits for it"),
         (_keep_unused_cell, "q default/gpu is kept although nothing speaks of it"),
-        (_lose_holder, "holders of quota: is 0, should be 1"),
+        (_drop_holder, "holders of quota: is 0, should be 1"),
         (_misorder_holders, "leavers of q"),
         (_preempt_workload_without_quota, "n/third is to be preempted and holds nothing"),
         (_index_as_standing, "whether q waits for cycles of its tree"),
         (_register_as_standing, "whether q is registered as standing"),
-        (_stand_in_a_stopped_queue, "the head of q stands although the queue is not active"),
+        (_stand_in_stopped_queue, "the head of q stands although the queue is not active"),
         (_halt_without_unready_workload, "admission is halted without an unready workload"),
-        (_wait_for_unknown, "workloads that admission waits for"),
-        (_keep_between_cycles, "usage at the node of q"),
-        (_leave_untold, "instructions were decided and not returned"),
-        (_leave_undone, "instructions were decided and not returned"),
+        (_wait_for_pods_of_pending_workload, "workloads that admission waits for"),
+        (_keep_reserved_capacity_between_cycles, "usage at the node of q"),
+        (_keep_unreturned_instruction, "instructions were decided and not returned"),
+        (_keep_touched_cluster_queue, "instructions were decided and not returned"),
     ],
 )
-def test_validate_sees_damage(state: AdmissionState, damage: Callable[[World], None], complaint: str) -> None:
+def test_validate_detects_damage(
+    state: AdmissionState, damage: Callable[[World], None], complaint: str
+) -> None:
     damage(state._world)  # pyright: ignore[reportPrivateUsage]
     with pytest.raises(AssertionError, match=complaint):
         state.validate()

@@ -19,11 +19,11 @@ def assigned(name: str, cpu: int, count: int, flavor: str = "default") -> PodSet
         (4, 4, 1, 6),
         (4, 4, 4, 0),
         (4, 4, 9, 0),
-        (10, 4, 2, 8),  # partially admitted: fewer run than could, so none of them is given back yet
+        (10, 4, 2, 8),  # partially admitted: 8 pods remain to run, more than the 4 that were assigned
         (10, 4, 7, 6),
     ],
 )
-def test_fewer_pods_to_run_use_less(count: int, assigned_count: int, reclaimable: int, used: int) -> None:
+def test_reclaimable_pods_reduce_usage(count: int, assigned_count: int, reclaimable: int, used: int) -> None:
     workload = Workload(
         ObjectKey("n", "w"),
         "u",
@@ -36,7 +36,7 @@ def test_fewer_pods_to_run_use_less(count: int, assigned_count: int, reclaimable
     assert dict(usage_of(workload, admission)).get(CPU, 0) == used
 
 
-def test_without_its_gate_reclaimable_pods_count_on() -> None:
+def test_reclaimable_pods_do_not_reduce_usage_when_gate_is_off() -> None:
     workload = Workload(
         ObjectKey("n", "w"), "u", "main", 0, (PodSet("main", 4),), reclaimable_pods=(("main", 3),)
     )
@@ -55,28 +55,28 @@ def test_c14_count_below_the_assignment_scales_the_usage(count: int, used: int, 
     assert dict(usage_of(workload, admission, reclaimable_pods=gate)).get(CPU, 0) == used
 
 
-def test_c14_reclaimable_pods_count_towards_the_lower_count() -> None:
+def test_c14_reclaimable_pods_are_subtracted_from_lower_count() -> None:
     workload = Workload(
         ObjectKey("n", "w"), "u", "main", 0, (PodSet("main", 3),), reclaimable_pods=(("main", 1),)
     )
     assert usage_of(workload, Admission("cq", (assigned("main", 8, 4),))) == ((CPU, 4),)
 
 
-def test_usage_that_does_not_divide_is_never_counted_too_low() -> None:
+def test_usage_that_does_not_divide_by_pods_is_rounded_up() -> None:
     workload = Workload(
         ObjectKey("n", "w"), "u", "main", 0, (PodSet("main", 3),), reclaimable_pods=(("main", 1),)
     )
     assert usage_of(workload, Admission("cq", (assigned("main", 10, 3),))) == ((CPU, 7),)
 
 
-def test_podsets_of_one_flavor_add_up_and_resources_without_flavor_are_free() -> None:
+def test_usage_adds_up_podsets_of_one_flavor_and_ignores_resources_without_flavor() -> None:
     workload = Workload(ObjectKey("n", "w"), "u", "main", 0, (PodSet("a", 1), PodSet("b", 1)))
     unflavored = PodSetAssignment("c", (), (("cpu", 5),), 1)
     admission = Admission("cq", (assigned("a", 1, 1), assigned("b", 2, 1), unflavored))
     assert usage_of(workload, admission) == ((CPU, 3),)
 
 
-def test_accounts_count_by_queue_and_forget_the_empty() -> None:
+def test_ledger_counts_reservations_by_queue_and_drops_empty_accounts() -> None:
     ledger = Ledger()
     reserved = Reservation("cq", QUEUE, ((CPU, 2),), admitted=False)
     admitted = Reservation("cq", QUEUE, ((CPU, 3),), admitted=True)
@@ -91,7 +91,7 @@ def test_accounts_count_by_queue_and_forget_the_empty() -> None:
     assert ledger.of_cluster_queue("cq").reserving == 0
 
 
-def test_unread_changes_add_up() -> None:
+def test_account_adds_up_changes_between_reads() -> None:
     ledger = Ledger()
     held = [Reservation("cq", QUEUE, ((CPU, amount),), admitted=amount % 3 == 0) for amount in range(1, 1001)]
     for each in held:

@@ -32,5 +32,7 @@ HELD = Admission("cq", ())
         ({"requeue_blocked": True}, False, False, Phase.PENDING),
     ],
 )
-def test_phase(fields: dict[str, Any], *, reserved: bool, admitted: bool, phase: Phase) -> None:
+def test_phase_follows_from_fields_and_reservation(
+    fields: dict[str, Any], *, reserved: bool, admitted: bool, phase: Phase
+) -> None:
     assert phase_of(replace(PLAIN, **fields), reserved=reserved, admitted=admitted) is phase

@@ -1,4 +1,4 @@
-"""Histories of single steps take only the ways between phases that the table names."""
+"""In random histories, workloads change their phase only along the edges of the table."""
 
 import random
 from collections.abc import Callable
@@ -15,7 +15,7 @@ NAMES = tuple(f"w{n}" for n in range(5))
 
 
 class History:
-    """One thing happens at a time, and the phases before and after it are compared."""
+    """Performs one operation at a time, and compares the phases before and after it."""
 
     def __init__(self, seed: int) -> None:
         self.draw = random.Random(seed)  # noqa: S311 a history, not a secret
@@ -40,14 +40,15 @@ class History:
                 self.seen.add((before[name], phase))
 
     def write(self) -> None:
-        """Reservations are observed, or lost."""
+        """Report each unwritten reservation as written or as failed."""
         for name, decided in list(self.unwritten.items()):
             del self.unwritten[name]
             workload = self.play.workloads.get(name)
             if workload is None or workload.uid != decided.uid:
                 continue
             if self.draw.random() < 0.3:
-                self.step(lambda one=workload: self.play.send(happened.ReservationFailed(one.key, one.uid)))
+                failure = happened.ReservationFailed(workload.key, workload.uid)
+                self.step(lambda failure=failure: self.play.send(failure))
             else:
                 fields = {"admission": decided.admission, "admitted": decided.admit, "evicted": False}
                 self.step(lambda name=name, fields=fields: self.play.change(name, **fields))
@@ -62,12 +63,12 @@ class History:
 
     unevicted: list[str]
 
-    def some(self, holds: Callable[[Workload], bool]) -> str | None:
-        names = sorted(name for name, workload in self.play.workloads.items() if holds(workload))
+    def choose(self, condition: Callable[[Workload], bool]) -> str | None:
+        names = sorted(name for name, workload in self.play.workloads.items() if condition(workload))
         return self.draw.choice(names) if names else None
 
-    def change(self, holds: Callable[[Workload], bool], **fields: object) -> None:
-        name = self.some(lambda workload: not workload.finished and holds(workload))
+    def change(self, condition: Callable[[Workload], bool], **fields: object) -> None:
+        name = self.choose(lambda workload: not workload.finished and condition(workload))
         if name is not None:
             self.step(lambda: self.play.change(name, **fields))
 
@@ -114,14 +115,14 @@ def _is_evicting(workload: Workload) -> bool:
 
 @pytest.mark.drawn
 @pytest.mark.parametrize("seed", range(20))
-def test_only_the_ways_of_the_table_are_taken(seed: int) -> None:
+def test_phases_change_only_along_edges_of_table(seed: int) -> None:
     history = History(seed)
     history.run(120)
     assert history.seen <= EDGES.keys(), history.seen - EDGES.keys()
 
 
 @pytest.mark.drawn
-def test_every_way_of_the_table_is_taken_by_some_history() -> None:
+def test_every_edge_of_table_is_taken_by_some_history() -> None:
     seen: set[tuple[Phase, Phase]] = set()
     for seed in range(100, 400):
         history = History(seed)
@@ -132,6 +133,9 @@ def test_every_way_of_the_table_is_taken_by_some_history() -> None:
     assert seen == EDGES.keys(), EDGES.keys() - seen
 
 
-def test_nothing_leads_out_of_the_end() -> None:
+def test_finished_phase_has_no_outgoing_edge() -> None:
     assert not [edge for edge in EDGES if edge[0] is Phase.FINISHED]
+
+
+def test_every_edge_of_table_has_causes() -> None:
     assert all(causes for causes in EDGES.values())

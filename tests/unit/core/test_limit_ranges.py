@@ -1,4 +1,4 @@
-"""What several LimitRanges of a namespace come to together."""
+"""Limits of a namespace with several LimitRanges."""
 
 from fractions import Fraction
 
@@ -24,21 +24,21 @@ items = st.builds(
 ranges = st.lists(st.lists(items, max_size=3).map(lambda of: LimitRange(tuple(of))), max_size=3)
 
 
-def test_no_limit_range_limits_nothing() -> None:
+def test_namespace_without_limit_range_has_no_limits() -> None:
     assert limits_of(()) == NO_LIMITS == NamespaceLimits()
 
 
 @given(ranges)
-def test_the_tightest_bounds_and_the_first_defaults_hold(some: list[LimitRange]) -> None:
-    limits = limits_of(some)
+def test_tightest_bounds_and_first_defaults_apply(limit_ranges: list[LimitRange]) -> None:
+    limits = limits_of(limit_ranges)
     containers, pods = (
-        [item for each in some for item in each.items if item.type is type_]
+        [item for each in limit_ranges for item in each.items if item.type is type_]
         for type_ in (LimitedType.CONTAINER, LimitedType.POD)
     )
 
     def stated(of: list[LimitRangeItem], field: str, resource: str) -> list[Fraction]:
-        found: list[ExactAmounts] = [getattr(item, field) for item in of]
-        return [amount for each in found for name, amount in each if name == resource]
+        values_of_items: list[ExactAmounts] = [getattr(item, field) for item in of]
+        return [amount for each in values_of_items for name, amount in each if name == resource]
 
     for resource in RESOURCES:
         for field, of, name, choose in (

@@ -58,7 +58,7 @@ def test_refusal_is_refreshed_only_on_request_where_no_statuses_are_written() ->
     play.submit("large", "q", 3)
     assert play.cycles() == []
     play.finish("a")
-    assert play.told == []
+    assert play.instructions == []
     assert play.is_quiet, "no cycle is needed only for a refresh"
     assert _missing(play, "large") == 3
     assert play.state.refresh_refusals() == []

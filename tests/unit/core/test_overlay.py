@@ -66,7 +66,7 @@ class Supposing:
     def change_the_tree(self) -> None:
         """Let a workload hold quota, of which the overlay is not told."""
         name = f"more-{len(self.world.workloads)}"
-        self.stage.holds(self.chance.choice(self.queues), name, self.chance.randrange(1, 3))
+        self.stage.add_holder(self.chance.choice(self.queues), name, self.chance.randrange(1, 3))
 
     def search(self) -> None:
         """The searches on the supposed tree find what those on a changed tree find, without indexes."""
@@ -172,13 +172,13 @@ def test_overlay_workload_is_admitted_elsewhere_is_computed_anew() -> None:
     stage = Stage()
     stage.queue("own", of=10)
     stage.queue("other")
-    stage.holds("other", "victim", 2)
+    stage.add_holder("other", "victim", 2)
     node = stage.node("own")
     overlay = Overlay(stage.world, node.root)
     overlay.reserve_capacity(node, ((CPU, 1),))
     overlay.add_victims([supposed_victim(stage, "victim")])
     assert available_without_victims(overlay, stage, "own") == 9
-    stage.holds("other", "more", 3)
+    stage.add_holder("other", "more", 3)
     assert available_without_victims(overlay, stage, "own") == 6
     assert overlay.without_reserved_capacity(node, lambda: quota.available(node.cells[CPU])) == 5
 
@@ -187,8 +187,8 @@ def test_overlay_reservation_is_not_as_expected_is_computed_anew() -> None:
     stage = Stage()
     stage.queue("own", of=10)
     stage.queue("other")
-    stage.holds("other", "victim", 2)
-    stage.holds("own", "counted", 3)
+    stage.add_holder("other", "victim", 2)
+    stage.add_holder("own", "counted", 3)
     overlay = Overlay(stage.world, stage.node("own").root)
     overlay.add_victims([supposed_victim(stage, "victim")])
     record = stage.world.workloads[ObjectKey("default", "counted")]
@@ -202,8 +202,8 @@ def test_search_victim_of_another_head_did_not_borrow_its_quota_counts() -> None
     stage.queue("own", "all", 1, policy(reclaim="Any", borrow="LowerPriority"))
     stage.queue("inner", "deep", 4)
     stage.queue("other", "all")
-    stage.holds("inner", "within quota", 2)
-    stage.holds("other", "borrows", 3)
+    stage.add_holder("inner", "within quota", 2)
+    stage.add_holder("other", "borrows", 3)
     overlay = Overlay(stage.world, stage.node("own").root)
     assert victims_of(overlay, stage, "own", 5) == []
     overlay.add_victims([supposed_victim(stage, "within quota")])
@@ -223,8 +223,8 @@ def test_search_queue_borrows_by_reserved_capacity_its_smaller_workload_counts_i
     stage.queue("own", "root", 0, policy(reclaim="LowerPriority"))
     stage.queue("b", "other")
     stage.queue("c", "other", 1)
-    stage.holds("b", "large", 3)
-    stage.holds("c", "small", 1)
+    stage.add_holder("b", "large", 3)
+    stage.add_holder("c", "small", 1)
     overlay = Overlay(stage.world, stage.node("own").root)
     # The cohort borrows 3, and nothing without the large one: only that can be preempted.
     assert victims_of(overlay, stage, "own", 3) == []
@@ -241,10 +241,10 @@ def test_search_queue_borrows_by_reserved_capacity_place_of_its_cohort_stays_its
     stage.queue("own", "root", 0, policy(reclaim="LowerPriority"))
     for name, cohort, nominal in (("b", "deep", 0), ("c", "deep", 1), ("d", "other", 0)):
         stage.queue(name, cohort, {"cpu": nominal, "gpu": 0})
-    stage.holds("b", "gpus", {"gpu": 30})
-    stage.holds("b", "large", 3)
-    stage.holds("c", "small", 1)
-    stage.holds("d", "next", 1)
+    stage.add_holder("b", "gpus", {"gpu": 30})
+    stage.add_holder("b", "large", 3)
+    stage.add_holder("c", "small", 1)
+    stage.add_holder("d", "next", 1)
     overlay = Overlay(stage.world, stage.node("own").root)
     # 3 CPUs against 4, and 1 without the large one: nothing of deep, because GPUs dominate its share.
     assert victims_of(overlay, stage, "own", 3) == ["next"]
@@ -258,8 +258,8 @@ def test_search_place_stays_share_without_the_candidate_rises_candidate_is_accep
     stage.cohort("root", None, {"cpu": 9, "gpu": 9})
     for name in ("own", "b"):
         stage.queue(name, "root", {"cpu": 0, "gpu": 0}, policy(reclaim="LowerPriority"))
-    stage.holds("b", "lower", 4)
-    stage.holds("b", "higher", 2, priority=9)
+    stage.add_holder("b", "lower", 4)
+    stage.add_holder("b", "higher", 2, priority=9)
     overlay = Overlay(stage.world, stage.node("own").root)
     # b borrows 6 of 9 CPUs, and 2 without the lower one: less than the 4 of the preemptor.
     assert victims_of(overlay, stage, "own", 4) == []
@@ -273,10 +273,10 @@ def test_search_preemptor_lost_own_candidates_meanwhile_bound_of_its_queue_is_no
     stage.cohort("root", None, {"cpu": 14, "gpu": 1})
     for name, gpus in (("own", 0), ("later", 0), ("b", 0), ("g", 99)):
         stage.queue(name, "root", {"cpu": 0, "gpu": gpus}, policy("LowerPriority", "Any"))
-    stage.holds("own", "lower", 4)
-    stage.holds("own", "higher", 1, priority=9)
-    stage.holds("b", "large", 6)
-    stage.holds("g", "gpus", {"gpu": 100})
+    stage.add_holder("own", "lower", 4)
+    stage.add_holder("own", "higher", 1, priority=9)
+    stage.add_holder("b", "large", 6)
+    stage.add_holder("g", "gpus", {"gpu": 100})
     overlay = Overlay(stage.world, stage.node("own").root)
     contested = (CPU, pair("gpu"))
     # 7 CPUs against 6: the lower one goes. Then 3, against none of b without the large one.
@@ -289,8 +289,8 @@ def test_least_amounts_are_those_of_workloads_that_are_no_victims() -> None:
     stage = by_final_share()
     stage.cohort("deep", "root")
     stage.queue("b", "deep")
-    stage.holds("b", "small", 2)
-    stage.holds("b", "large", 5)
+    stage.add_holder("b", "small", 2)
+    stage.add_holder("b", "large", 5)
     node = stage.node("b")
     overlay = Overlay(stage.world, node.root)
 
@@ -307,9 +307,9 @@ def test_least_amounts_are_those_of_workloads_that_are_no_victims() -> None:
 def test_least_amounts_leave_out_workloads_of_higher_priority_whether_or_not_they_leave() -> None:
     stage = by_final_share()
     stage.queue("b", "root")
-    stage.holds("b", "leaving", 1, priority=5, evicted=True)
-    stage.holds("b", "candidate", 3)
-    stage.holds("b", "higher", 2, priority=5)
+    stage.add_holder("b", "leaving", 1, priority=5, evicted=True)
+    stage.add_holder("b", "candidate", 3)
+    stage.add_holder("b", "higher", 2, priority=5)
     node = stage.node("b")
     bounds = Overlay(stage.world, node.root).candidates.by_share(frozenset((CPU,)), highest=0)
     bounds.index.prepare(node)
@@ -329,11 +329,11 @@ def test_search_without_victim_of_another_head_its_cluster_queue_loses_only_what
     stage.queue("first", "all")
     stage.queue("neighbor", "all", 1)
     for number in range(running):
-        stage.holds("own", f"own {number}")
-    stage.holds("first", "first", priority=-1)
-    stage.holds("neighbor", "victim")
-    stage.holds("neighbor", "borrows")
-    stage.holds("neighbor", "within quota", priority=1)
+        stage.add_holder("own", f"own {number}")
+    stage.add_holder("first", "first", priority=-1)
+    stage.add_holder("neighbor", "victim")
+    stage.add_holder("neighbor", "borrows")
+    stage.add_holder("neighbor", "within quota", priority=1)
     node = stage.node("own")
     overlay = Overlay(stage.world, node.root)
     overlay.add_victims([supposed_victim(stage, "victim")])

@@ -34,7 +34,7 @@ from tests.unit.core.pending_stage import (
     SMALL,
     Quota,
     block_with_head,
-    drained,
+    drain,
     enter,
     hold_back,
     lane_of,
@@ -65,12 +65,12 @@ def test_head_without_quota_parks_workloads_of_its_lane(shares: bool, parked: in
     queue = queue_of(workload("a", 1), workload("b", 2), rules=KeyRules(shares_lanes=shares))
     assert park_head(queue) == "a"
     assert queue.inadmissible == parked
-    assert drained(queue) == ([] if shares else ["b"])
+    assert drain(queue) == ([] if shares else ["b"])
 
 
 def test_head_is_the_first_workload_of_all_lanes() -> None:
     queue = queue_of(workload("c", 3), workload("a", 1, LARGE), workload("d", 4, LARGE), workload("b", 2))
-    assert drained(queue) == ["a", "b", "c", "d"]
+    assert drain(queue) == ["a", "b", "c", "d"]
     assert queue.lanes.by_key == {}
 
 
@@ -86,10 +86,10 @@ def test_parked_lane_is_inadmissible_until_its_waiting_ends() -> None:
     queue = queue_of(workload("a", 1, LARGE), workload("b", 2, LARGE), workload("c", 3))
     assert park_head(queue) == "a"
     assert (queue.inadmissible, queue.is_waiting) == (2, True)
-    assert drained(queue) == ["c"]
+    assert drain(queue) == ["c"]
     queue.end_waiting(TREE_EDITED)
     assert (queue.inadmissible, queue.is_waiting) == (0, False)
-    assert drained(queue) == ["a", "b"]
+    assert drain(queue) == ["a", "b"]
 
 
 def test_lane_gives_its_next_head_after_a_workload_that_left_and_came_back() -> None:
@@ -114,7 +114,7 @@ def test_parked_lane_without_workloads_is_remembered_until_dropped() -> None:
     queue.remove(name_of("b"))
     queue.lanes.drop_emptied()
     enter(queue, workload("c", 3))
-    assert drained(queue) == ["c"]
+    assert drain(queue) == ["c"]
 
 
 def test_emptied_lanes_with_a_new_workload_are_not_dropped() -> None:
@@ -134,7 +134,7 @@ def test_workload_queued_before_the_refused_one_ends_the_waiting_of_its_lane() -
     assert queue.head() is None
     queue.update(queue.members[name_of("b")], workload("b", 4))
     check_queue(queue)
-    assert drained(queue) == ["b", "a", "late"]
+    assert drain(queue) == ["b", "a", "late"]
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ def test_heaps_stay_in_proportion_to_pending_workloads() -> None:
     (lane,) = queue.lanes.by_key.values()
     assert len(lane.heads) < 200
     assert len(queue.lanes.offered) < 200
-    assert len(drained(queue)) == 10
+    assert len(drain(queue)) == 10
 
 
 @pytest.mark.drawn
@@ -186,7 +186,7 @@ def test_queue_keeps_its_order_in_a_random_history() -> None:
             each = workload(name, queued_at, draw.choice((SMALL, LARGE)), priority)
             queue.enter(new_pending(each), ENQUEUED)
     check_queue(queue)
-    assert drained(queue) == sorted(alive, key=lambda name: alive[name])
+    assert drain(queue) == sorted(alive, key=lambda name: alive[name])
 
 
 def test_workload_that_is_queued_cannot_enter_again() -> None:
@@ -214,7 +214,7 @@ def test_lane_with_met_need_waits_until_a_cycle_takes_its_head() -> None:
     assert queue.inadmissible == 0
     queue.requeue(head)
     check_queue(queue)
-    assert drained(queue) == ["a", "b"]
+    assert drain(queue) == ["a", "b"]
 
 
 def test_lane_with_unmet_need_again_has_no_head() -> None:
@@ -239,7 +239,7 @@ def test_lane_with_several_needs_has_a_head_when_any_of_them_is_met(flavor: str)
     assert [each.key for each in queue.lanes.waiting.indexed] == [lane_of(queue, "a").key]
     stages[flavor].give_back(9)
     assert registration.index.met_by_return(stages[flavor].cell) == [registration]
-    assert drained(queue) == ["a"]
+    assert drain(queue) == ["a"]
     assert registration.needs == {}
 
 
@@ -249,7 +249,7 @@ def test_head_by_need_comes_in_order_with_lanes_that_are_ready() -> None:
     park_head(queue, 5)
     enter(queue, workload("first", 1), workload("third", 3))
     stage.give_back(5)
-    assert drained(queue) == ["first", "second", "third"]
+    assert drain(queue) == ["first", "second", "third"]
 
 
 def test_lane_with_met_need_has_no_head_where_needs_do_not_end_waiting() -> None:
@@ -271,7 +271,7 @@ def test_emptied_lane_with_met_need_has_no_head() -> None:
     assert queue.head() is None
     enter(queue, workload("b", 2))
     assert stage.registration.needs == {CPU: 5}
-    assert drained(queue) == ["b"]
+    assert drain(queue) == ["b"]
 
 
 def test_parked_lane_is_indexed_under_its_first_workload() -> None:
@@ -295,7 +295,7 @@ def test_parked_lane_that_waits_for_any_return_stays_parked_when_it_gets_another
     enter(queue, workload("a", 2))
     assert queue.head() is None
     queue.end_waiting(TREE_EDITED)
-    assert drained(queue) == ["a", "b"]
+    assert drain(queue) == ["a", "b"]
 
 
 def test_lane_that_no_amount_helps_waits_for_no_return() -> None:
@@ -318,9 +318,9 @@ def test_strict_queue_stops_at_its_standing_head_but_an_urgent_workload_overtake
     block_with_head(queue)
     assert (queue.head(), queue.inadmissible, queue.is_waiting) == (None, 0, True)
     enter(queue, workload("urgent", 9, SMALL, priority=1))
-    assert drained(queue) == ["urgent"]
+    assert drain(queue) == ["urgent"]
     queue.end_waiting(TREE_EDITED)
-    assert drained(queue) == ["a", "b"]
+    assert drain(queue) == ["a", "b"]
 
 
 def test_strict_queue_goes_on_when_its_standing_head_is_removed() -> None:
@@ -328,7 +328,7 @@ def test_strict_queue_goes_on_when_its_standing_head_is_removed() -> None:
     block_with_head(queue)
     queue.remove(name_of("a"))
     assert queue.standing_head is None
-    assert drained(queue) == ["b"]
+    assert drain(queue) == ["b"]
 
 
 def test_strict_queue_ignores_a_change_to_its_own_strategy() -> None:
@@ -348,11 +348,11 @@ def test_each_state_that_holds_back_ends_by_its_own_event() -> None:
     assert queue.inadmissible == len(queue.held_back) == len(HELD_BACK)
     assert queue.held_back.namespaces == ["n"]
     queue.end_waiting(TREE_EDITED)
-    assert drained(queue) == ["unusable"]
+    assert drain(queue) == ["unusable"]
     queue.namespace_selected("other")
     assert queue.head() is None
     queue.namespace_selected("n")
-    assert drained(queue) == ["namespace"]
+    assert drain(queue) == ["namespace"]
     assert queue.held_back.namespaces == []
     assert {pending.workload.uid for pending in queue.held_back} == {"backoff", "requeue blocked", "invalid"}
 
@@ -389,7 +389,7 @@ def test_workloads_of_other_namespaces_stay_held_back() -> None:
     assert queue.held_back.namespaces == ["x", "y"]
     queue.namespace_selected("x")
     assert queue.held_back.namespaces == ["y"]
-    assert drained(queue) == ["b"]
+    assert drain(queue) == ["b"]
 
 
 @pytest.mark.parametrize(
@@ -422,10 +422,10 @@ def test_workloads_move_to_the_lane_of_what_they_request_now() -> None:
         queue.readjust(pending)
     queue.lanes.drop_emptied()
     check_queue(queue)
-    assert drained(queue) == ["a", "b", "d"]
+    assert drain(queue) == ["a", "b", "d"]
     assert backoff.state == Backoff(7)
     queue.enter(backoff, BACKOFF_ENDED)
-    assert drained(queue) == ["c"]
+    assert drain(queue) == ["c"]
 
 
 def test_workload_that_requests_the_same_as_before_stays_parked() -> None:
@@ -442,7 +442,7 @@ def test_standing_head_is_evaluated_again_if_a_bound_on_its_requests_changed() -
     assert queue.head() is None
     queue.readjust(queue.members[name_of("a")])
     check_queue(queue)
-    assert drained(queue) == ["a", "b"]
+    assert drain(queue) == ["a", "b"]
 
 
 def test_preemptor_that_is_removed_is_the_latest_preemptor_no_longer() -> None:

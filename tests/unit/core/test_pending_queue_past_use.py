@@ -13,7 +13,7 @@ from admitq.core.waiting.queue_checks import check_queue
 from admitq.core.waiting.wait_states import BACKOFF_ENDED, PROGRESS_MADE, TREE_EDITED, Backoff
 from tests.unit.core.pending_stage import (
     Quota,
-    drained,
+    drain,
     enter,
     lines_run,
     name_of,
@@ -54,12 +54,12 @@ def test_local_queue_with_less_past_use_comes_first_at_any_priority() -> None:
     queue.lanes.usage_changed(name_of("b"))
     queue.lanes.usage_changed(name_of("b"))
     check_queue(queue)
-    assert drained(queue) == ["a1", "a2", "b2"]
+    assert drain(queue) == ["a1", "a2", "b2"]
     queue.go_by_usage(usage)
     enter(queue, through("late", "b", 9), through("urgent", "a", 9, 1))
     queue.go_by_usage(None)
     check_queue(queue)
-    assert drained(queue) == ["urgent", "late"]
+    assert drain(queue) == ["urgent", "late"]
 
 
 def test_workload_that_is_held_back_takes_its_turn_by_past_use_when_the_backoff_ends() -> None:
@@ -70,7 +70,7 @@ def test_workload_that_is_held_back_takes_its_turn_by_past_use_when_the_backoff_
     check_queue(queue)
     assert pending.state == Backoff(7)
     queue.enter(pending, BACKOFF_ENDED)
-    assert drained(queue) == ["b1", "a1"]
+    assert drain(queue) == ["b1", "a1"]
 
 
 def test_preemptor_stays_first_at_any_past_use() -> None:
@@ -83,14 +83,14 @@ def test_preemptor_stays_first_at_any_past_use() -> None:
     check_queue(queue)
     assert queue.head() is None
     queue.end_waiting(TREE_EDITED)
-    assert drained(queue) == ["a1", "b1"]
+    assert drain(queue) == ["a1", "b1"]
 
 
 def test_past_use_changes_nothing_where_local_queues_take_no_turns() -> None:
     queue = queue_of(through("a1", "a", 1))
     queue.lanes.usage_changed(name_of("a"))
     check_queue(queue)
-    assert drained(queue) == ["a1"]
+    assert drain(queue) == ["a1"]
 
 
 @pytest.mark.parametrize("needs", [(), (5,)], ids=["any return", "five"])
@@ -108,7 +108,7 @@ def test_parked_lane_is_sorted_by_new_past_use_and_stays_parked(needs: tuple[int
         stage.give_back(5)
     else:
         queue.end_waiting(TREE_EDITED)
-    assert drained(queue) == ["b1", "a1"]
+    assert drain(queue) == ["b1", "a1"]
 
 
 def test_lanes_go_with_the_turns_of_local_queues() -> None:
@@ -119,7 +119,7 @@ def test_lanes_go_with_the_turns_of_local_queues() -> None:
     queue.lanes.drop_emptied()
     check_queue(queue)
     assert queue.lanes.by_local_queue == {}
-    assert drained(queue) == ["a1", "b1"]
+    assert drain(queue) == ["a1", "b1"]
 
 
 # --- costs ----------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from admitq.core.preemption.candidates import TargetSearch
 from admitq.core.preemption.classical import attempts, levels
 from admitq.core.preemption.room import Reachability, Room, estimate_reachability
 from admitq.core.supposed_usage import SupposedUsage
-from tests.unit.core.stage import Found, Stage, pair, policy
+from tests.unit.core.stage import NamesAndReasons, Stage, pair, policy
 
 OWN = "InClusterQueue"
 RECLAIMED = "InCohortReclamation"
@@ -28,7 +28,7 @@ ANY_ELSEWHERE = policy(reclaim="Any")
 LOWER_HERE = policy(within="LowerPriority")
 
 
-# --- policies ---------------------------------------------------------------------------------------
+# --- policies -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_policy(name: str, allowed: list[str]) -> None:
             ("highest of all", (1 << 31) - 1, 9),
         ]
     ):
-        stage.holds("q", what, 1, priority=priority, queued=queued, since=-number)
+        stage.add_holder("q", what, 1, priority=priority, queued=queued, since=-number)
     cpu = pair("cpu")
     search = TargetSearch(stage.world, stage.preemptor("q", priority=5, queued=5), {cpu: 1}, (cpu,), ())
     candidates = search.candidates(stage.world.cluster_queues["q"], PreemptionPolicy(name))
@@ -89,14 +89,14 @@ def test_policy_selects_candidates(where: str, name: str, found: list[str]) -> N
     stage.queue("own", "all", 4, policy(name) if where == "within" else policy(reclaim=name))
     stage.queue("other", "all", 0)
     queue = "own" if where == "within" else "other"
-    stage.holds(queue, "older", 1, priority=5, queued=1)
-    stage.holds(queue, "newer", 1, priority=5, queued=9)
-    stage.holds(queue, "lower", 1, priority=4, queued=1)
-    stage.holds(queue, "higher", 1, priority=6, queued=9)
-    assert sorted(stage.names("own", len(found) or 1, priority=5, queued=5)) == found
+    stage.add_holder(queue, "older", 1, priority=5, queued=1)
+    stage.add_holder(queue, "newer", 1, priority=5, queued=9)
+    stage.add_holder(queue, "lower", 1, priority=4, queued=1)
+    stage.add_holder(queue, "higher", 1, priority=6, queued=9)
+    assert sorted(stage.victim_names("own", len(found) or 1, priority=5, queued=5)) == found
 
 
-# --- order ------------------------------------------------------------------------------------------
+# --- order ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -136,8 +136,8 @@ def test_order_of_candidates(first: dict[str, Any], second: dict[str, Any]) -> N
     stage.world.charging.local_queue_usage = lambda key: usage.get(key.name, 0)
     names = [each.get("name", name) for each, name in ((first, "x"), (second, "y"))]
     for each, name in reversed(list(zip((first, second), names, strict=True))):
-        stage.holds(each.get("queue", "own"), name, **{k: v for k, v in each.items() if k not in _PLACE})
-    assert stage.names("own", 1, priority=10) == [names[0]]
+        stage.add_holder(each.get("queue", "own"), name, **{k: v for k, v in each.items() if k not in _PLACE})
+    assert stage.victim_names("own", 1, priority=10) == [names[0]]
 
 
 _PLACE = ("queue", "name")
@@ -147,81 +147,81 @@ def test_usage_of_local_queues_counts_only_where_they_take_turns() -> None:
     stage = Stage()
     stage.queue("own", None, 2, LOWER_HERE)
     stage.world.charging.local_queue_usage = lambda key: len(key.name)
-    stage.holds("own", "low", 1, priority=1, local_queue="a")
-    stage.holds("own", "high", 1, priority=2, local_queue="glutton")
-    assert stage.names("own", 1, priority=9) == ["low"]
+    stage.add_holder("own", "low", 1, priority=1, local_queue="a")
+    stage.add_holder("own", "high", 1, priority=2, local_queue="glutton")
+    assert stage.victim_names("own", 1, priority=9) == ["low"]
 
 
 def test_preempted_workload_counts_as_evicted() -> None:
     stage = Stage()
     stage.queue("own", None, 2, LOWER_HERE)
-    stage.holds("own", "a", 1)
-    stage.holds("own", "b", 1)
+    stage.add_holder("own", "a", 1)
+    stage.add_holder("own", "b", 1)
     entry = stage.world.workloads[ObjectKey("default", "b")]
     entry.preempting = object()  # pyright: ignore[reportAttributeAccessIssue]
     stage.world.quota_holders.put(entry)
-    assert stage.names("own", 1, priority=1) == ["b"]
+    assert stage.victim_names("own", 1, priority=1) == ["b"]
 
 
-# --- candidates -------------------------------------------------------------------------------------
+# --- candidates -----------------------------------------------------------------------------------------
 
 
 def test_a_candidate_uses_something_contested() -> None:
     stage = Stage()
     stage.queue("own", None, {"cpu": 2, "gpu": 2}, LOWER_HERE)
-    stage.holds("own", "cpu", {"cpu": 2})
-    stage.holds("own", "gpu", {"gpu": 2})
-    assert stage.names("own", {"cpu": 1, "gpu": 0}, 1, contested=["cpu"]) == ["cpu"]
-    assert stage.names("own", {"gpu": 1}, 1) == ["gpu"]
+    stage.add_holder("own", "cpu", {"cpu": 2})
+    stage.add_holder("own", "gpu", {"gpu": 2})
+    assert stage.victim_names("own", {"cpu": 1, "gpu": 0}, 1, contested=["cpu"]) == ["cpu"]
+    assert stage.victim_names("own", {"gpu": 1}, 1) == ["gpu"]
 
 
 def test_flavors_are_distinguished() -> None:
     stage = Stage()
     stage.queue("own", None, {"cpu": 1, "spot/cpu": 1}, LOWER_HERE)
-    stage.holds("own", "spot", {"spot/cpu": 1})
-    stage.holds("own", "default", {"cpu": 1}, priority=1)
-    assert stage.names("own", {"cpu": 1}, 2) == ["default"]
+    stage.add_holder("own", "spot", {"spot/cpu": 1})
+    stage.add_holder("own", "default", {"cpu": 1}, priority=1)
+    assert stage.victim_names("own", {"cpu": 1}, 2) == ["default"]
 
 
 def test_removed_holder_is_no_candidate() -> None:
     stage = Stage()
     stage.queue("own", None, 2, LOWER_HERE)
-    stage.holds("own", "a")
-    stage.holds("own", "b")
-    assert stage.names("own", 1, 1, gone=["a"]) == ["b"]
-    assert stage.names("own", 1, 1, gone=["a", "b"]) == []
+    stage.add_holder("own", "a")
+    stage.add_holder("own", "b")
+    assert stage.victim_names("own", 1, 1, excluded=["a"]) == ["b"]
+    assert stage.victim_names("own", 1, 1, excluded=["a", "b"]) == []
 
 
 def test_nothing_is_preempted_where_the_request_fits() -> None:
     stage = Stage()
     stage.queue("own", None, 2, LOWER_HERE)
-    stage.holds("own", "a")
-    assert stage.names("own", 1, 1) == []
+    stage.add_holder("own", "a")
+    assert stage.victim_names("own", 1, 1) == []
 
 
 def test_all_of_the_usage_must_fit() -> None:
     stage = Stage()
     stage.queue("own", None, {"cpu": 2, "gpu": 2}, LOWER_HERE)
-    stage.holds("own", "a", {"cpu": 2})
-    stage.holds("own", "b", {"gpu": 1}, priority=9)
-    assert stage.names("own", {"cpu": 1, "gpu": 1}, 5, contested=["cpu"]) == ["a"]
-    assert stage.names("own", {"cpu": 1, "gpu": 2}, 5, contested=["cpu"]) == []
+    stage.add_holder("own", "a", {"cpu": 2})
+    stage.add_holder("own", "b", {"gpu": 1}, priority=9)
+    assert stage.victim_names("own", {"cpu": 1, "gpu": 1}, 5, contested=["cpu"]) == ["a"]
+    assert stage.victim_names("own", {"cpu": 1, "gpu": 2}, 5, contested=["cpu"]) == []
 
 
 def test_request_of_0_fits_where_usage_exceeds_quota() -> None:
     stage = Stage()
     stage.queue("own", None, {"cpu": 2, "gpu": 1}, LOWER_HERE)
-    stage.holds("own", "a", {"cpu": 2})
-    stage.holds("own", "b", {"gpu": 3}, priority=9)
-    assert stage.names("own", {"cpu": 1, "gpu": 0}, 5, contested=["cpu"]) == ["a"]
+    stage.add_holder("own", "a", {"cpu": 2})
+    stage.add_holder("own", "b", {"gpu": 3}, priority=9)
+    assert stage.victim_names("own", {"cpu": 1, "gpu": 0}, 5, contested=["cpu"]) == ["a"]
 
 
 def test_a_stopped_queue_has_no_candidates() -> None:
     stage = Stage()
     stage.queue("own", "all", 2, ANY_ELSEWHERE)
     stage.queue("other", "all", 0, stop_policy=StopPolicy.HOLD)
-    stage.holds("other", "a", 2)
-    assert stage.names("own", 1) == []
+    stage.add_holder("other", "a", 2)
+    assert stage.victim_names("own", 1) == []
 
 
 def test_other_trees_are_left_alone() -> None:
@@ -229,12 +229,12 @@ def test_other_trees_are_left_alone() -> None:
     stage.queue("own", "all", 1, policy("Any", "Any"))
     stage.queue("stranger", "others", 0)
     stage.cohort("others", None, 1)
-    stage.holds("stranger", "a", 1)
-    stage.holds("own", "b", 1)
-    assert stage.names("own", 1, 1) == ["b"]
+    stage.add_holder("stranger", "a", 1)
+    stage.add_holder("own", "b", 1)
+    assert stage.victim_names("own", 1, 1) == ["b"]
 
 
-# --- reclaiming -------------------------------------------------------------------------------------
+# --- reclaiming -----------------------------------------------------------------------------------------
 
 
 def test_reclaiming_takes_only_from_borrowers() -> None:
@@ -242,8 +242,8 @@ def test_reclaiming_takes_only_from_borrowers() -> None:
     stage.queue("own", "all", 4, ANY_ELSEWHERE)
     stage.queue("modest", "all", 4)
     stage.queue("borrower", "all", 0)
-    stage.holds("modest", "within", 4, priority=-1)
-    stage.holds("borrower", "borrowed", 4)
+    stage.add_holder("modest", "within", 4, priority=-1)
+    stage.add_holder("borrower", "borrowed", 4)
     assert stage.victims("own", 1) == [("borrowed", RECLAIMED)]
 
 
@@ -255,8 +255,8 @@ def test_validity_is_looked_at_again_before_each_is_taken() -> None:
     for queue in ("b", "c"):
         for number in range(10):
             # All of b would come before all of c, were it not that each only gives what it borrowed.
-            stage.holds(queue, f"{queue}{number}", 1, priority=0 if queue == "b" else 1)
-    found = stage.names("own", 10)
+            stage.add_holder(queue, f"{queue}{number}", 1, priority=0 if queue == "b" else 1)
+    found = stage.victim_names("own", 10)
     assert sorted(name[0] for name in found) == ["b"] * 5 + ["c"] * 5
 
 
@@ -268,9 +268,9 @@ def test_cohort_within_quota_protects_its_borrowers() -> None:
     stage.queue("sibling", "left", 0)
     stage.queue("x", "right", 0)
     stage.queue("y", "right", 4)
-    stage.holds("x", "within the cohort", 4, priority=-9)
-    stage.holds("sibling", "in debt", 4)
-    assert stage.names("own", 4) == ["in debt"]
+    stage.add_holder("x", "within the cohort", 4, priority=-9)
+    stage.add_holder("sibling", "in debt", 4)
+    assert stage.victim_names("own", 4) == ["in debt"]
 
 
 def test_the_cohort_between_is_looked_at_again_before_each_is_taken() -> None:
@@ -281,11 +281,11 @@ def test_the_cohort_between_is_looked_at_again_before_each_is_taken() -> None:
     stage.queue("x", "right", 0)
     stage.queue("y", "right", 6)
     for number in range(10):
-        stage.holds("x", f"x{number}", 1)
-    stage.holds("own", "own", 6, priority=9)
+        stage.add_holder("x", f"x{number}", 1)
+    stage.add_holder("own", "own", 6, priority=9)
     # The cohort borrows 4 of the 10: more are not taken though x borrows them all.
-    assert len(stage.names("own", 4)) == 4
-    assert stage.names("own", 5) == []
+    assert len(stage.victim_names("own", 4)) == 4
+    assert stage.victim_names("own", 5) == []
 
 
 def test_cohort_within_quota_again_loses_no_more() -> None:
@@ -297,27 +297,27 @@ def test_cohort_within_quota_again_loses_no_more() -> None:
     stage.queue("y", "right", 6)
     stage.queue("z", "third", 0)
     for number in range(8):
-        stage.holds("x", f"x{number}", 1)
-    stage.holds("z", "z", 4, priority=5)
+        stage.add_holder("x", f"x{number}", 1)
+    stage.add_holder("z", "z", 4, priority=5)
     # Of 16, 4 are free. The 8 of x are first in order, but its cohort borrows 2 of them only.
-    assert sorted(stage.names("own", 10)) == ["x0", "x1", "z"]
+    assert sorted(stage.victim_names("own", 10)) == ["x0", "x1", "z"]
 
 
 def test_unlimited_borrowing_is_not_no_borrowing() -> None:
     stage = Stage()
     stage.queue("own", "all", ResourceQuota(2, borrowing_limit=None), policy("LowerPriority"))
     stage.queue("other", "all", ResourceQuota(2))
-    stage.holds("own", "a", 4)
-    assert stage.names("own", 4, 1) == ["a"]
+    stage.add_holder("own", "a", 4)
+    assert stage.victim_names("own", 4, 1) == ["a"]
 
 
 def test_a_borrowing_limit_of_nothing_is_kept() -> None:
     stage = Stage()
     stage.queue("own", "all", ResourceQuota(2, borrowing_limit=0), policy("LowerPriority", "Any"))
     stage.queue("other", "all", ResourceQuota(2))
-    stage.holds("own", "a", 2)
-    assert stage.names("own", 3, 1) == []
-    assert stage.names("own", 2, 1) == ["a"]
+    stage.add_holder("own", "a", 2)
+    assert stage.victim_names("own", 3, 1) == []
+    assert stage.victim_names("own", 2, 1) == ["a"]
 
 
 ADVANTAGE = [
@@ -342,8 +342,8 @@ def test_advantage_of_the_hierarchy(
     stage.cohort("root", None, 10)
     stage.queue("own", "left", own)
     stage.queue("sibling", "left", 0)
-    stage.holds("own", "o", used)
-    stage.holds("sibling", "s", sibling)
+    stage.add_holder("own", "o", used)
+    stage.add_holder("sibling", "s", sibling)
     node = stage.node("own")
     search = TargetSearch(stage.world, stage.preemptor("own"), {pair("cpu"): asked}, (pair("cpu"),), ())
     assert tuple(advantage for _, _, advantage in levels(search, node)) == expected
@@ -353,7 +353,7 @@ def test_what_is_not_asked_for_takes_no_advantage_away() -> None:
     stage = Stage()
     stage.cohort("root", None, {"gpu": 1})
     stage.queue("own", "root", {"cpu": 4, "gpu": 0})
-    stage.holds("own", "borrows", {"gpu": 1})
+    stage.add_holder("own", "borrows", {"gpu": 1})
     cpu, gpu = pair("cpu"), pair("gpu")
     search = TargetSearch(stage.world, stage.preemptor("own"), {cpu: 4, gpu: 0}, (cpu,), ())
     assert [advantage for _, _, advantage in levels(search, stage.node("own"))] == [True]
@@ -366,8 +366,8 @@ def test_preemptor_with_hierarchical_advantage_reclaims_from_higher_priority() -
     stage.queue("own", "left", 2, policy(reclaim="Any", borrow="LowerPriority"))
     stage.queue("sibling", "left", 0)
     stage.queue("far", "right", 0)
-    stage.holds("sibling", "near", 1, priority=9)
-    stage.holds("far", "far", 5, priority=9)
+    stage.add_holder("sibling", "near", 1, priority=9)
+    stage.add_holder("far", "far", 5, priority=9)
     assert stage.victims("own", 4, priority=5) == [("far", RECLAIMED)]
 
 
@@ -379,7 +379,7 @@ def test_what_a_queue_keeps_for_itself_reduces_what_is_asked_of_the_cohort() -> 
     # own keeps 2 of its 2; 4 asked for are 2 more, which left has.
     stage.queue("own", "left", ResourceQuota(2, lending_limit=0), policy(reclaim="Any"))
     stage.queue("far", "right", 0)
-    stage.holds("far", "far", 6, priority=9)
+    stage.add_holder("far", "far", 6, priority=9)
     assert stage.victims("own", 4) == [("far", RECLAIMED)]
 
 
@@ -391,12 +391,12 @@ def test_of_what_a_queue_keeps_nothing_more_is_asked_above() -> None:
     stage.queue("own", "left", {"cpu": 0, "gpu": ResourceQuota(1, lending_limit=0)}, policy(reclaim="Any"))
     stage.queue("sibling", "left", 0)
     stage.queue("far", "right", 0)
-    stage.holds("sibling", "gpus of another cohort", {"gpu": 4}, priority=9)
-    stage.holds("far", "far", {"cpu": 6}, priority=9)
+    stage.add_holder("sibling", "gpus of another cohort", {"gpu": 4}, priority=9)
+    stage.add_holder("far", "far", {"cpu": 6}, priority=9)
     assert stage.victims("own", {"cpu": 2, "gpu": 1}, contested=["cpu"]) == [("far", RECLAIMED)]
 
 
-# --- borrowing while others are preempted -----------------------------------------------------------
+# --- borrowing while others are preempted ---------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -412,12 +412,14 @@ def test_of_what_a_queue_keeps_nothing_more_is_asked_above() -> None:
         ("LowerPriority", 0, -1, [("other", WHILE_BORROWING)]),
     ],
 )
-def test_borrow_within_cohort(borrow: str, threshold: int | None, candidate: int, found: Found) -> None:
+def test_borrow_within_cohort(
+    borrow: str, threshold: int | None, candidate: int, found: NamesAndReasons
+) -> None:
     stage = Stage()
     stage.cohort("all", None, 3)
     stage.queue("own", "all", 1, policy(reclaim="Any", borrow=borrow, threshold=threshold))
     stage.queue("other", "all", 0)
-    stage.holds("other", "other", 3, priority=candidate)
+    stage.add_holder("other", "other", 3, priority=candidate)
     assert stage.victims("own", 2, priority=5) == found
 
 
@@ -426,12 +428,12 @@ def test_candidate_spared_while_borrowing_is_taken_without_borrowing() -> None:
     stage.cohort("all", None, 2)
     stage.queue("own", "all", 2, policy("LowerPriority", "Any", "LowerPriority"))
     stage.queue("other", "all", 0)
-    stage.holds("other", "above", 2, priority=9)
-    stage.holds("own", "mine", 2, priority=0)
+    stage.add_holder("other", "above", 2, priority=9)
+    stage.add_holder("own", "mine", 2, priority=0)
     # Borrowing, it must leave "above" alone; its own is enough.
     assert stage.victims("own", 1, priority=5) == [("mine", OWN)]
-    stage.leaves("mine")
-    stage.holds("own", "mine", 2, priority=9)
+    stage.remove_holder("mine")
+    stage.add_holder("own", "mine", 2, priority=9)
     # No candidate is valid while borrowing, and without borrowing own usage does not leave.
     assert stage.victims("own", 1, priority=5) == []
 
@@ -441,9 +443,9 @@ def test_victims_of_an_attempt_without_borrowing_free_nominal_quota() -> None:
     stage.cohort("all", None, 1)
     stage.queue("own", "all", 2, policy("LowerPriority", "Any"))
     stage.queue("other", "all", 0)
-    stage.holds("other", "lent", 1, priority=9)
-    stage.holds("own", "mine", 1, priority=0)
-    stage.holds("other", "more", 1, priority=9, since=5)
+    stage.add_holder("other", "lent", 1, priority=9)
+    stage.add_holder("own", "mine", 1, priority=0)
+    stage.add_holder("other", "more", 1, priority=9, since=5)
     # Two are needed within nominal quota: the own one has to go, and one of the others.
     assert sorted(stage.victims("own", 2, priority=5)) == [("mine", OWN), ("more", RECLAIMED)]
 
@@ -478,11 +480,11 @@ def test_a_queue_at_its_nominal_quota_that_must_not_borrow_preempts_its_own_only
     stage.cohort("all", None, 1)
     stage.queue("own", "all", 2, policy("LowerPriority", "Any"))
     stage.queue("other", "all", 0)
-    stage.holds("own", "mine", 2)
-    stage.holds("other", "lent", 1, priority=-9)
+    stage.add_holder("own", "mine", 2)
+    stage.add_holder("other", "lent", 1, priority=-9)
     assert stage.victims("own", 1, priority=5) == [("mine", OWN)]
     # Even where its own are not enough, because the cohort has less than it gave away.
-    stage.holds("other", "more", 1, priority=-9)
+    stage.add_holder("other", "more", 1, priority=-9)
     assert stage.victims("own", 2, priority=5) == []
 
 
@@ -494,15 +496,15 @@ def test_what_can_be_reclaimed_by_the_hierarchy_goes_before_the_own_queue_gives_
     stage.queue("own", "left", 2, policy("LowerPriority", "Any"))
     stage.queue("sibling", "left", 0)
     stage.queue("far", "right", 0)
-    stage.holds("own", "mine", 1)
-    stage.holds("sibling", "near", near)
-    stage.holds("far", "lent", 2)
-    stage.holds("far", "more", 3 - near, since=-1)
+    stage.add_holder("own", "mine", 1)
+    stage.add_holder("sibling", "near", near)
+    stage.add_holder("far", "lent", 2)
+    stage.add_holder("far", "more", 3 - near, since=-1)
     # Two more borrow one from left, which has it: within its own quota "mine" would have to go.
     assert stage.victims("own", 2, priority=5) == [("lent", RECLAIMED)]
 
 
-# --- fill back --------------------------------------------------------------------------------------
+# --- fill back ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -513,30 +515,30 @@ def test_fill_back(need: int, found: list[str]) -> None:
     """Worked numbers: A of 1 and B of 3, in this order."""
     stage = Stage()
     stage.queue("own", None, 4, LOWER_HERE)
-    stage.holds("own", "a", 1, priority=0)
-    stage.holds("own", "b", 3, priority=1)
-    assert stage.names("own", need, 5) == found
+    stage.add_holder("own", "a", 1, priority=0)
+    stage.add_holder("own", "b", 3, priority=1)
+    assert stage.victim_names("own", need, 5) == found
 
 
 def test_spared_target_is_replaced_by_the_last() -> None:
     stage = Stage()
     stage.queue("own", None, 10, LOWER_HERE)
     for name, amount, priority in (("a", 1, 0), ("b", 3, 1), ("c", 2, 2), ("d", 4, 3)):
-        stage.holds("own", name, amount, priority)
+        stage.add_holder("own", name, amount, priority)
     # Only a can be put back: d takes its place.
-    assert stage.names("own", 9, 5) == ["d", "b", "c"]
+    assert stage.victim_names("own", 9, 5) == ["d", "b", "c"]
 
 
 def test_insufficient_evicted_candidates_are_restored() -> None:
     stage = Stage()
     stage.queue("own", None, 4, LOWER_HERE)
-    stage.holds("own", "leaves", 1, evicted=True)
-    stage.holds("own", "stays", 3)
-    assert stage.names("own", 3, 5) == ["stays"]
-    assert stage.names("own", 1, 5) == ["leaves"]
+    stage.add_holder("own", "leaves", 1, evicted=True)
+    stage.add_holder("own", "stays", 3)
+    assert stage.victim_names("own", 3, 5) == ["stays"]
+    assert stage.victim_names("own", 1, 5) == ["leaves"]
 
 
-# --- the same whatever the order of arrival ---------------------------------------------------------
+# --- the same whatever the order of arrival -------------------------------------------------------------
 
 
 def test_ties_do_not_depend_on_the_order_of_arrival() -> None:
@@ -549,8 +551,8 @@ def test_ties_do_not_depend_on_the_order_of_arrival() -> None:
             stage.queue(f"q{name}", "all", 0)
         stage.queue("own", "all", 4, ANY_ELSEWHERE)
         for name in order:
-            stage.holds(f"q{name}", name, 1)
-        results.add(tuple(stage.names("own", 2)))
+            stage.add_holder(f"q{name}", name, 1)
+        results.add(tuple(stage.victim_names("own", 2)))
     assert results == {("a", "b")}
 
 
@@ -558,8 +560,8 @@ def test_default_policy_preempts_nothing() -> None:
     stage = Stage()
     stage.queue("own", "all", 4, ClusterQueuePreemption())
     stage.queue("other", "all", 0)
-    stage.holds("other", "lent", 2)
-    stage.holds("own", "mine", 2)
+    stage.add_holder("other", "lent", 2)
+    stage.add_holder("own", "mine", 2)
     assert stage.victims("own", 1, priority=9) == []
 
 
@@ -568,9 +570,9 @@ def test_own_candidates_are_needed_neighbor_has_others_of_higher_priority() -> N
     stage.cohort("root", None, 1)
     stage.queue("own", "root", 3, policy("LowerPriority", "LowerPriority"))
     stage.queue("other", "root")
-    stage.holds("own", "own low", 2)
-    stage.holds("other", "low", 1)
-    stage.holds("other", "high", 1, priority=9)
+    stage.add_holder("own", "own low", 2)
+    stage.add_holder("other", "low", 1)
+    stage.add_holder("other", "high", 1, priority=9)
     assert stage.victims("own", 3, priority=5) == [("low", RECLAIMED), ("own low", OWN)]
 
 
@@ -583,10 +585,10 @@ def test_candidates_of_higher_priority_are_left_where_own_workloads_are_needed_t
     stage.queue("own", of=5, preemption=both)
     stage.queue("low", of=0)
     stage.queue("high", of=0)
-    stage.holds("own", "own-low", 3)
-    stage.holds("low", "low", 1)
-    stage.holds("high", "high", 1, priority=9)
-    assert sorted(stage.names("own", 4, priority=5)) == ["low", "own-low"]
+    stage.add_holder("own", "own-low", 3)
+    stage.add_holder("low", "low", 1)
+    stage.add_holder("high", "high", 1, priority=9)
+    assert sorted(stage.victim_names("own", 4, priority=5)) == ["low", "own-low"]
 
 
 @pytest.mark.parametrize("case", ["staying", "leaving", "cohort between"])
@@ -597,12 +599,12 @@ def test_neighbor_loses_only_what_it_borrows_where_own_candidates_are_needed(cas
     stage.cohort("deep", "all")
     stage.queue("own", "all", 4, policy("LowerPriority", "Any", "LowerPriority"))
     stage.queue("neighbor", cohort, 1)
-    stage.holds("own", "own 1")
-    stage.holds("own", "own 2")
-    stage.holds("own", "own of higher priority", priority=9)
-    stage.holds("neighbor", "borrows", evicted=case == "leaving")
-    stage.holds("neighbor", "within quota", priority=1)
-    assert stage.names("own", 3, priority=5) == ["borrows", "own 1", "own 2"]
+    stage.add_holder("own", "own 1")
+    stage.add_holder("own", "own 2")
+    stage.add_holder("own", "own of higher priority", priority=9)
+    stage.add_holder("neighbor", "borrows", evicted=case == "leaving")
+    stage.add_holder("neighbor", "within quota", priority=1)
+    assert stage.victim_names("own", 3, priority=5) == ["borrows", "own 1", "own 2"]
 
 
 def test_local_queue_that_used_more_loses_first_where_own_candidates_are_needed() -> None:
@@ -610,11 +612,11 @@ def test_local_queue_that_used_more_loses_first_where_own_candidates_are_needed(
     stage.queue("own", "all", 4, policy("LowerPriority", "Any", "LowerPriority"))
     stage.queue("neighbor", "all", usage_based_admission=True)
     stage.world.charging.local_queue_usage = lambda key: len(key.name)
-    stage.holds("neighbor", "of modest", local_queue="a", priority=0)
-    stage.holds("neighbor", "of glutton", local_queue="glutton", priority=1)
-    stage.holds("own", "own", 2)
+    stage.add_holder("neighbor", "of modest", local_queue="a", priority=0)
+    stage.add_holder("neighbor", "of glutton", local_queue="glutton", priority=1)
+    stage.add_holder("own", "own", 2)
     # One of the neighbor's workloads can stay.
-    assert stage.names("own", 3, priority=5) == ["of glutton", "own"]
+    assert stage.victim_names("own", 3, priority=5) == ["of glutton", "own"]
 
 
 @pytest.mark.parametrize(
@@ -646,11 +648,11 @@ def test_search_after_many_cluster_queues_without_newer_candidates_finds_the_sam
     stage.queue("own", "all", 5, policy(reclaim="LowerOrNewerEqualPriority"))
     stage.queue("any", "all", 5, ANY_ELSEWHERE)
     stage.queue("other", "all")
-    stage.holds("other", "lower", priority=4)
-    stage.holds("other", "newer", priority=5, queued=7, since=1)
+    stage.add_holder("other", "lower", priority=4)
+    stage.add_holder("other", "newer", priority=5, queued=7, since=1)
     for number in range(16):
         stage.queue(f"queue {number:02}", "all")
-        stage.holds(f"queue {number:02}", f"equal {number:02}", priority=5, queued=5, since=1)
+        stage.add_holder(f"queue {number:02}", f"equal {number:02}", priority=5, queued=5, since=1)
     tree = TreeCandidates(stage.world, SupposedUsage(), ())
     cpu = pair("cpu")
 
@@ -682,13 +684,13 @@ def test_outlook_counts_usage_of_all_but_borrowing_cluster_queues(
     stage.queue("within quota of cohort", "deep", 2)
     stage.queue("borrows", "all")
     stage.queue("borrows in cohort", "deep")
-    stage.holds("within quota", "a")
+    stage.add_holder("within quota", "a")
     # The cohort has 3 and lends 2 of them, so that one of these is taken from the root.
-    stage.holds("within quota of cohort", "b", 2)
-    stage.holds("borrows", "c", 3)
-    stage.holds("borrows in cohort", "d", 2)
-    stage.holds("own", "lower")
-    stage.holds("own", "higher", priority=9)
+    stage.add_holder("within quota of cohort", "b", 2)
+    stage.add_holder("borrows", "c", 3)
+    stage.add_holder("borrows in cohort", "d", 2)
+    stage.add_holder("own", "lower")
+    stage.add_holder("own", "higher", priority=9)
     cpu, node = pair("cpu"), stage.node("own")
     search = TargetSearch(stage.world, stage.preemptor("own", priority=5), {cpu: wanted}, (cpu,), ())
     index = TreeCandidates(stage.world, SupposedUsage(), ()).by_order(frozenset({cpu}))

@@ -35,8 +35,8 @@ class ObservedStage(Stage):
         self.observed = Observed(settings)
         super().__init__(settings)
 
-    def tell(self, event: happened.Event) -> None:
-        super().tell(event)
+    def send(self, event: happened.Event) -> None:
+        super().send(event)
         self.observed.observe(event, 0)
 
 
@@ -57,7 +57,7 @@ class Case:
         for each in self.queues:
             stage.queue(**each)
         for each in self.holders:
-            stage.holds(**each)
+            stage.add_holder(**each)
         return stage
 
 

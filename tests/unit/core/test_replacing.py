@@ -64,7 +64,7 @@ def test_waits_for_as_much_as_it_lacks() -> None:
     play = running(cpu=5, count=3)
     play.submit("second", "q", pod_sets=pods(6), replaces=key("first"))
     assert play.decide() == []
-    refusal = reported(play.told)["second"]
+    refusal = reported(play.instructions)["second"]
     assert isinstance(refusal, NoFlavorFits)
     play.send(happened.ClusterQueueChanged(queue("q", 6)))
     play.run("second")
@@ -103,7 +103,7 @@ def test_other_flavors_than_those_of_the_original_are_refused() -> None:
     play.run("first")
     play.submit("second", "q", pod_sets=pods(6), replaces=key("first"))
     assert play.decide() == []
-    refusal = reported(play.told)["second"]
+    refusal = reported(play.instructions)["second"]
     assert isinstance(refusal, NoFlavorFits)
     told = refusal.parts[0].refusals
     assert OriginalHasOtherFlavor("spot", "default") in told
@@ -143,7 +143,7 @@ def test_original_is_not_preempted_for_its_replacement() -> None:
     play.run("low")
     play.submit("second", "q", pod_sets=pods(5), priority=5, replaces=key("first"))
     play.decide()
-    assert preempted(play.told) == ["low"]
+    assert preempted(play.instructions) == ["low"]
     play.leave("low")
     play.run("second")
 
@@ -152,7 +152,7 @@ def test_nothing_is_preempted_if_only_the_original_is_a_candidate() -> None:
     play = running(cpu=5, count=3, preemption=LOWER)
     play.submit("second", "q", pod_sets=pods(6), priority=5, replaces=key("first"))
     assert play.decide() == []
-    assert preempted(play.told) == []
+    assert preempted(play.instructions) == []
 
 
 def test_a_reclaimed_original_has_its_replacement_ask_for_all() -> None:
@@ -163,7 +163,7 @@ def test_a_reclaimed_original_has_its_replacement_ask_for_all() -> None:
     play.submit("owner", "a", pod_sets=pods(4))
     play.submit("second", "b", pod_sets=pods(7), replaces=key("first"))
     play.decide()
-    assert preempted(play.told) == ["first"]
+    assert preempted(play.instructions) == ["first"]
     assert "second" not in play.workloads or play.workloads["second"].admission is None
     play.leave("first")
     assert "owner" in play.decide()

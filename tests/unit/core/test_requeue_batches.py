@@ -116,7 +116,7 @@ def test_batch_of_a_deleted_cluster_queue_is_dropped() -> None:
 
 def _decide(play: Play) -> None:
     play.decide()
-    play.leave(*preempted(play.told))
+    play.leave(*preempted(play.instructions))
 
 
 @pytest.mark.drawn

@@ -24,7 +24,7 @@ from tests.unit.core.pending_stage import (
     LARGE,
     Quota,
     block_with_head,
-    drained,
+    drain,
     enter,
     hold_back,
     lane_of,
@@ -48,7 +48,7 @@ def test_preemptor_stays_the_head_before_urgent_workloads() -> None:
     assert (queue.standing_head, queue.is_waiting) == (pending, True)
     queue.end_waiting(TREE_EDITED)
     assert queue.standing_head is None
-    assert drained(queue) == ["a", "urgent", "b"]
+    assert drain(queue) == ["a", "urgent", "b"]
     assert queue.positions.preemptor is None
 
 
@@ -64,7 +64,7 @@ def test_latest_preemptor_replaces_the_one_before() -> None:
     check_queue(queue)
     assert [queue.positions.is_preemptor(each.workload) for each in (first, second)] == [False, True]
     queue.end_waiting(TREE_EDITED)
-    assert drained(queue) == ["b", "a", "c"]
+    assert drain(queue) == ["b", "a", "c"]
 
 
 def test_preemptor_of_another_generation_is_the_latest_preemptor_no_longer() -> None:
@@ -77,7 +77,7 @@ def test_preemptor_of_another_generation_is_the_latest_preemptor_no_longer() -> 
     queue.update(pending, replace(pending.workload, generation=2))
     check_queue(queue)
     assert queue.positions.preemptor is None
-    assert drained(queue) == ["b", "a"]
+    assert drain(queue) == ["b", "a"]
 
 
 def test_preemptor_that_is_held_back_loses_its_position_to_a_later_one() -> None:
@@ -90,7 +90,7 @@ def test_preemptor_that_is_held_back_loses_its_position_to_a_later_one() -> None
     queue.requeue(second)
     check_queue(queue)
     queue.readjust(first)
-    assert drained(queue) == ["b", "a"]
+    assert drain(queue) == ["b", "a"]
 
 
 def test_preemptor_of_a_strict_queue_is_not_first_until_the_strategy_changes() -> None:
@@ -100,7 +100,7 @@ def test_preemptor_of_a_strict_queue_is_not_first_until_the_strategy_changes() -
     assert queue.head() is queue.members[name_of("early")]
     queue.change_strategy(QueueingStrategy.BEST_EFFORT_FIFO)
     check_queue(queue)
-    assert drained(queue) == ["a", "early", "b"]
+    assert drain(queue) == ["a", "early", "b"]
 
 
 def test_change_of_strategy_retries_workloads_that_are_held_back_as_invalid() -> None:
@@ -108,7 +108,7 @@ def test_change_of_strategy_retries_workloads_that_are_held_back_as_invalid() ->
     hold_back(queue, InvalidWorkload(), workload("a", 1))
     queue.change_strategy(QueueingStrategy.STRICT_FIFO)
     check_queue(queue)
-    assert drained(queue) == ["a"]
+    assert drain(queue) == ["a"]
 
 
 def test_progress_ends_the_waiting_of_lanes_that_retry_on_it_alone() -> None:
@@ -122,7 +122,7 @@ def test_progress_ends_the_waiting_of_lanes_that_retry_on_it_alone() -> None:
     check_queue(queue)
     assert (queue.standing_head, queue.head(), queue.inadmissible) == (standing, None, 1)
     queue.end_waiting(TREE_EDITED)
-    assert drained(queue) == ["stands", "retries", "refused"]
+    assert drain(queue) == ["stands", "retries", "refused"]
 
 
 def test_return_of_quota_ends_waiting_without_needs_alone() -> None:
@@ -133,7 +133,7 @@ def test_return_of_quota_ends_waiting_without_needs_alone() -> None:
     queue.end_waiting(QUOTA_RETURNED)
     check_queue(queue)
     assert queue.standing_head is None
-    assert drained(queue) == ["stands", "any"]
+    assert drain(queue) == ["stands", "any"]
     assert lane_of(queue, "five").is_parked
 
 
@@ -164,7 +164,7 @@ def test_standing_head_with_met_need_is_the_head() -> None:
     assert queue.head() is None
     assert stage.give_back(5) == ["q"]
     assert queue.head() is pending
-    assert drained(queue) == ["a", "b"]
+    assert drain(queue) == ["a", "b"]
 
 
 def test_standing_head_is_indexed_by_its_own_position_when_an_earlier_workload_of_its_lane_leaves() -> None:
@@ -203,4 +203,4 @@ def test_preemptor_is_restored_with_its_position() -> None:
     queue = queue_of(workload("a", 1), workload("b", 2))
     queue.restore_preemptor(LatestPreemptor(name_of("b"), 1))
     check_queue(queue)
-    assert drained(queue) == ["b", "a"]
+    assert drain(queue) == ["b", "a"]

@@ -16,7 +16,7 @@ from admitq.core.waiting.wait_states import (
     WaitingForQuota,
 )
 from admitq.core.waiting.wake_index import TreeRegistration, WakeIndex
-from tests.unit.core.pending_stage import NO_FIT, Quota, drained, enter, needs, pop, queue_of, workload
+from tests.unit.core.pending_stage import NO_FIT, Quota, drain, enter, needs, pop, queue_of, workload
 
 
 def _pods(cpu: int) -> tuple[PodSet, ...]:
@@ -38,7 +38,7 @@ def test_progress_ends_the_waiting_of_its_lanes_and_of_no_other(with_progress: i
     assert queue.head() is None
     queue.end_waiting(PROGRESS_MADE)
     check_queue(queue)
-    assert drained(queue) == [f"w{number:02}" for number in range(with_progress)]
+    assert drain(queue) == [f"w{number:02}" for number in range(with_progress)]
     assert queue.inadmissible == others
 
 
@@ -50,7 +50,7 @@ def test_lane_that_ends_waiting_beside_many_ready_ones_is_taken_in_order() -> No
     enter(queue, workload("a", 5, _pods(50)))
     queue.end_waiting(CLUSTER_QUEUE_CHANGED)
     check_queue(queue)
-    assert drained(queue) == ["b", "a", *(f"c{number:02}" for number in range(40))]
+    assert drain(queue) == ["b", "a", *(f"c{number:02}" for number in range(40))]
 
 
 @pytest.mark.parametrize("first_pair", [0, 1])
@@ -70,4 +70,4 @@ def test_first_lane_is_taken_when_needs_of_several_pairs_are_met(first_pair: int
     assert queue.head() is None
     for stage in stages.values():
         stage.give_back(9)
-    assert drained(queue) == ["a", "b"]
+    assert drain(queue) == ["a", "b"]
