@@ -23,7 +23,7 @@ def _both(place: str) -> Shown:
     return Shown(place, place)
 
 
-_SWITCHED_OFF: Final = "unit/webhooks/test_workloads.py: test_a_rule_can_be_switched_off_by_its_gate"
+_SWITCHED_OFF: Final = "unit/webhooks/test_workloads.py: test_disabled_gate_disables_its_validation_rule"
 
 SHOWN: Final = {
     Gate.ADMISSION_FAIR_SHARING: Shown(
@@ -32,7 +32,7 @@ SHOWN: Final = {
     ),
     Gate.ADMISSION_GATED_BY: Shown(
         "unit/controllers/workload/test_pending.py: test_a_gated_workload_names_its_gates",
-        "unit/webhooks/test_job_changes.py: test_gates_are_not_looked_at_while_their_feature_is_off",
+        "unit/webhooks/test_job_changes.py: test_admission_gates_are_not_validated_without_the_feature_gate",
     ),
     Gate.ASSIGN_QUEUE_LABELS_FOR_PODS: Shown(
         "unit/workloads/test_pod_templates.py: test_pods_are_marked_with_podset_queues_and_workload",
@@ -42,7 +42,7 @@ SHOWN: Final = {
         "unit/controllers/provisioning/test_requests.py: test_request_is_released_without_need_for_nodes"
     ),
     Gate.CONCURRENT_ADMISSION: _both(
-        "unit/webhooks/test_queues.py: test_concurrent_admission_has_its_rules_while_it_is_switched_on"
+        "unit/webhooks/test_queues.py: test_concurrent_admission_policy_is_validated_only_with_the_gate"
     ),
     Gate.CUSTOM_METRIC_LABELS: _both("unit/test_settings.py: test_custom_labels_need_their_gate"),
     Gate.DEFER_RAY_SERVICE_FINALIZATION: _both(
@@ -90,7 +90,7 @@ SHOWN: Final = {
     ),
     Gate.LOCAL_QUEUE_METRICS: _both("unit/test_settings.py: test_gate_switches_metrics"),
     Gate.LWS_IMMUTABLE_GROUP_SIZE: _both(
-        "unit/webhooks/test_serving_kinds.py: test_groups_keep_the_shape_and_number_of_their_pods"
+        "unit/webhooks/test_serving_kinds.py: test_requests_and_size_of_leader_worker_groups_are_immutable"
     ),
     Gate.METRICS_FOR_COHORTS: _both("unit/test_settings.py: test_gate_switches_metrics"),
     Gate.METRIC_FOR_WORKLOAD_CREATION_LATENCY: _both(
@@ -98,7 +98,7 @@ SHOWN: Final = {
         "test_creation_latency_of_a_workload_is_reported_by_gate"
     ),
     Gate.MULTIKUEUE: _both(
-        "unit/webhooks/test_job_mutation.py: test_job_for_another_cluster_is_not_run_here"
+        "unit/webhooks/test_job_mutation.py: test_managed_by_of_job_is_set_for_multikueue_queue"
     ),
     Gate.PARTIAL_ADMISSION: Shown(
         "scenarios/partial-admission.yaml: The largest count that fits is admitted",
@@ -129,7 +129,7 @@ SHOWN: Final = {
         "scenarios/preemption-cycle.yaml: Without a second look the other of two waits for the next cycle",
     ),
     Gate.REJECT_UPDATES_WITH_INVALID_ON_FLAVORS: _both(
-        "unit/webhooks/test_queues.py: test_an_invalid_list_of_flavors_that_was_there_before_is_tolerated"
+        "unit/webhooks/test_queues.py: test_stored_invalid_on_flavors_is_tolerated_unless_the_gate_rejects_it"
     ),
     Gate.REMOVE_FINALIZERS_WITH_STRICT_PATCH: _both(
         "unit/controllers/test_plan.py: test_only_our_finalizer_is_removed_and_only_from_this_very_object"
@@ -144,7 +144,7 @@ SHOWN: Final = {
         "unit/controllers/test_small_controllers.py: test_the_settings_are_those_of_the_configuration",
     ),
     Gate.SKIP_ANCESTOR_CHECK_FOR_DELETED_WORKLOADS: _both(
-        "unit/webhooks/test_job_mutation.py: test_an_object_that_is_being_deleted_is_let_go_on_updates"
+        "unit/webhooks/test_job_mutation.py: test_update_of_job_in_deletion_is_accepted_despite_missing_owner"
     ),
     Gate.SKIP_REASSIGNMENT_FOR_POD_OWNED_WORKLOADS: _both(
         "unit/controllers/job/test_single_pods.py: "
@@ -154,13 +154,13 @@ SHOWN: Final = {
         "unit/integrations/test_registry.py: test_a_kind_behind_a_gate_needs_the_gate_too"
     ),
     Gate.TAS_MULTI_LAYER_TOPOLOGY: Shown(
-        "unit/webhooks/test_topology_requests.py: test_wrong_requests_name_the_annotation",
-        "unit/webhooks/test_topology_requests.py: test_without_the_feature_the_annotations_mean_nothing",
+        "unit/webhooks/test_topology_requests.py: test_invalid_topology_request_is_rejected_with_annotation",
+        "unit/webhooks/test_topology_requests.py: test_topology_annotations_are_ignored_without_feature_gate",
     ),
     Gate.TAS_VALIDATE_WORKLOAD_SLICE_SIZE: _both(_SWITCHED_OFF),
     Gate.TOPOLOGY_AWARE_SCHEDULING: Shown(
-        "unit/webhooks/test_topology_requests.py: test_elastic_jobs_are_placed_without_constraint_only",
-        "unit/webhooks/test_topology_requests.py: test_without_the_feature_the_annotations_mean_nothing",
+        "unit/webhooks/test_topology_requests.py: test_elastic_job_may_only_use_unconstrained_topology",
+        "unit/webhooks/test_topology_requests.py: test_topology_annotations_are_ignored_without_feature_gate",
     ),
     Gate.UNADMITTED_WORKLOADS_EXPLICIT_STATUS: Shown(
         "unit/controllers/workload/test_pending.py: test_a_waiting_workload_says_why",
@@ -181,7 +181,7 @@ SHOWN: Final = {
     ),
     Gate.WORKLOAD_PRIORITY_CLASS_DEFAULTING: _both(
         "unit/webhooks/test_job_mutation.py: "
-        "test_the_default_priority_class_is_for_jobs_that_name_none_queued_or_not"
+        "test_job_without_priority_class_gets_default_with_or_without_queue"
     ),
     Gate.WORKLOAD_REQUEST_USE_MERGE_PATCH: _both(
         "unit/controllers/test_admission_of_others.py: test_a2_gate_decides_how_the_admission_is_written"

@@ -23,7 +23,7 @@ def test_a6_absent_field_equals_empty_value(empty: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("left", "right"),
     [
         pytest.param({"labels": {"a": ""}}, {}, id="empty text of a label"),
         pytest.param({"count": 0}, {}, id="zero"),
@@ -40,15 +40,17 @@ def test_a6_absent_field_equals_empty_value(empty: Any) -> None:
         pytest.param([{"name": "a"}, {"name": "b"}], [{"name": "b"}, {"name": "a"}], id="order"),
     ],
 )
-def test_a6_real_difference_is_not_equivalent(one: Any, other: Any) -> None:
-    assert not are_equivalent(one, other)
+def test_a6_real_difference_is_not_equivalent(left: Any, right: Any) -> None:
+    assert not are_equivalent(left, right)
 
 
-@pytest.mark.parametrize(("one", "other"), [("1", "1000m"), ("1", 1), ("1Gi", "1073741824"), ("0.5", "500m")])
+@pytest.mark.parametrize(
+    ("left", "right"), [("1", "1000m"), ("1", 1), ("1Gi", "1073741824"), ("0.5", "500m")]
+)
 @pytest.mark.parametrize("path", ["requests", "limits", "overhead", "resourceUsage"])
-def test_a6_quantities_are_compared_by_value(path: str, one: Any, other: Any) -> None:
-    assert are_equivalent({path: {"cpu": one}}, {path: {"cpu": other}})
-    assert not are_equivalent({path: {"cpu": one}}, {path: {"cpu": "7"}})
+def test_a6_quantities_are_compared_by_value(path: str, left: Any, right: Any) -> None:
+    assert are_equivalent({path: {"cpu": left}}, {path: {"cpu": right}})
+    assert not are_equivalent({path: {"cpu": left}}, {path: {"cpu": "7"}})
 
 
 def test_a6_single_quantity_fields_are_compared_by_value() -> None:
@@ -57,7 +59,7 @@ def test_a6_single_quantity_fields_are_compared_by_value() -> None:
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("left", "right"),
     [
         ({"env": [{"name": "A", "value": ""}]}, {"env": [{"name": "A"}]}),
         ({"tolerations": [{"key": "", "operator": "Exists"}]}, {"tolerations": [{"operator": "Exists"}]}),
@@ -65,8 +67,8 @@ def test_a6_single_quantity_fields_are_compared_by_value() -> None:
     ],
     ids=["variable", "key of a toleration", "value of a toleration"],
 )
-def test_a6_empty_string_that_typed_clients_drop_equals_absent_field(one: Any, other: Any) -> None:
-    assert are_equivalent(one, other)
+def test_a6_empty_string_that_typed_clients_drop_equals_absent_field(left: Any, right: Any) -> None:
+    assert are_equivalent(left, right)
 
 
 def test_a6_malformed_quantity_is_compared_as_text() -> None:

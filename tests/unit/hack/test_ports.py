@@ -36,10 +36,10 @@ def test_two_processes_get_different_ports(port_pair: range) -> None:
     command = [sys.executable, "-c", _CHOOSE, str(port_pair.start), str(port_pair.stop)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
         assert other.stdout is not None
-        theirs = int(other.stdout.readline())
-        ours = free_ports(["only"], port_pair)["only"]
+        port_of_other_process = int(other.stdout.readline())
+        port_of_this_process = free_ports(["only"], port_pair)["only"]
         other.communicate()
-    assert {ours, theirs} == set(port_pair)
+    assert {port_of_this_process, port_of_other_process} == set(port_pair)
 
 
 def test_one_process_gets_each_port_once(port_pair: range) -> None:

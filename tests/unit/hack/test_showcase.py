@@ -125,10 +125,10 @@ def test_story_has_one_line_per_stage_and_one_for_the_reason():
 def test_samples_use_chosen_group_and_keep_annotations_of_simulated_nodes(group: str, tmp_path: Path):
     written = samples.write(group, tmp_path)
     objects = [obj for path in written.values() for obj in yaml.safe_load_all(path.read_text())]
-    ours = {
+    groups = {
         obj["apiVersion"].partition("/")[0] for obj in objects if obj["kind"].endswith(("Queue", "Flavor"))
     }
-    assert ours == {group}
+    assert groups == {group}
     jobs = [obj for obj in objects if obj["kind"] == "Job"]
     for obj in jobs:
         assert f"{group}/queue-name" in obj["metadata"]["labels"]

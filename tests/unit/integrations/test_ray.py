@@ -135,7 +135,7 @@ def test_the_pods_of_a_job_are_those_of_the_clusters_that_were_made_for_it(
 async def test_the_webhook_does_not_ask_how_many_workers_a_cluster_has() -> None:
     job = ray(RAY_JOB, cluster(**SCALED), status=BOTH)
     assert RAY_JOB.templates.list_references(job)
-    assert await resolve_references(job, "ns", RAY_JOB, FakeLookups(broken=True)) is job
+    assert await resolve_references(job, "ns", RAY_JOB, FakeLookups(unavailable=True)) is job
 
 
 @pytest.mark.parametrize("odd", [None, [], {}, {"spec": None}, {"spec": {"workerGroupSpecs": [None, 7, {}]}}])

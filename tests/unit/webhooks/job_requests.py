@@ -1,4 +1,4 @@
-"""Jobs and requests that tests of several topics use."""
+"""Jobs and their owners that several test modules use."""
 
 from typing import Any
 

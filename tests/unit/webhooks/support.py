@@ -1,4 +1,4 @@
-"""A small lookups, and the shortest ways to ask a webhook about an object."""
+"""In-memory lookups, and functions that send reviews to webhooks."""
 
 import base64
 from collections.abc import Mapping
@@ -29,15 +29,15 @@ PRIORITY = NAMES.priority_class
 
 @dataclass
 class FakeLookups:
-    """Holds what there is; everything can be set by a test."""
+    """In-memory lookups; tests set the fields."""
 
     local_queues: set[tuple[str, str]] = field(default_factory=set)
     priority_classes: set[str] = field(default_factory=set)
     namespaces: dict[str, dict[str, str]] = field(default_factory=lambda: {"team": {}, "other": {}})
     owners: dict[str, dict[str, Any]] = field(default_factory=dict)
     controllers: dict[tuple[str, str], set[str]] = field(default_factory=dict)
-    broken: bool = False
-    asked: list[str] = field(default_factory=list)
+    unavailable: bool = False
+    object_requests: list[str] = field(default_factory=list)
     permitted: set[tuple[str, str, str]] = field(default_factory=set)
     """Allowed accesses: user, access as text, namespace."""
     plurals: dict[str, str] = field(default_factory=dict)
@@ -53,26 +53,26 @@ class FakeLookups:
         return frozenset(self.controllers.get((namespace, queue), ()))
 
     async def namespace_labels(self, name: str) -> Mapping[str, str] | None:
-        if self.broken:
+        if self.unavailable:
             raise LookupFailed("the API server does not answer")
         return self.namespaces.get(name)
 
     async def get_object(
         self, group: str, version: str, kind: str, namespace: str, name: str
     ) -> Mapping[str, Any] | None:
-        if self.broken:
+        if self.unavailable:
             raise LookupFailed("the API server does not answer")
-        self.asked.append(f"{group}/{version} {kind} {namespace}/{name}")
+        self.object_requests.append(f"{group}/{version} {kind} {namespace}/{name}")
         return self.owners.get(f"{kind}/{name}", self.owners.get(name))
 
     async def is_allowed(self, user: User, access: Access) -> bool:
-        if self.broken:
+        if self.unavailable:
             raise LookupFailed("the API server does not answer")
         self.accesses.append((user.name, str(access), access.namespace))
         return user == OPERATOR or self.accesses[-1] in self.permitted
 
     async def plural(self, group: str, version: str, kind: str) -> str | None:
-        if self.broken:
+        if self.unavailable:
             raise LookupFailed("the API server does not answer")
         return self.plurals.get(kind)
 
@@ -116,7 +116,7 @@ def a_job(
 
 @dataclass(frozen=True)
 class Answer:
-    """What a webhook said."""
+    """Decoded response of a webhook."""
 
     status: int
     body: dict[str, Any]
@@ -181,7 +181,7 @@ async def post(handler: Handler, path: str, body: Any) -> tuple[int, bytes]:
     return response.status, response.body
 
 
-async def ask(
+async def call_webhook(
     path: str,
     obj: Any,
     old: Any = None,
@@ -200,18 +200,18 @@ async def ask(
 
 
 BY_OPERATOR = {"userInfo": {"username": OPERATOR.name}}
-"""The user info of a review."""
+"""User info of a review that the operator sends."""
 
 
 async def mutate_job(obj: Any, **options: Any) -> Answer:
-    return await ask("/mutate-batch-v1-job", obj, **options)
+    return await call_webhook("/mutate-batch-v1-job", obj, **options)
 
 
 async def validate_job(obj: Any, old: Any = None, **options: Any) -> Answer:
-    return await ask("/validate-batch-v1-job", obj, old, **options)
+    return await call_webhook("/validate-batch-v1-job", obj, old, **options)
 
 
-async def ask_kind(verb: str, kind: str, obj: Any, old: Any = None, **options: Any) -> Answer:
+async def call_own_webhook(verb: str, kind: str, obj: Any, old: Any = None, **options: Any) -> Answer:
     gvk = (NAMES.group, NAMES.version, kind)
     path = f"/{verb}-admitq-dev-v1beta2-{kind.lower()}"
-    return await ask(path, obj, old, gvk=gvk, namespace="", **options)
+    return await call_webhook(path, obj, old, gvk=gvk, namespace="", **options)

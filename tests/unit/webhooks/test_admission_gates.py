@@ -1,4 +1,4 @@
-"""Changes of the annotation that lists admission gates, also of one that was stored before any check."""
+"""Changes of the annotation that lists admission gates, also of an invalid stored list."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ def gated(gates: str | None) -> dict[str, Any]:
     return {"metadata": {"name": "w", "annotations": annotations}}
 
 
-def refusals(before: str | None, after: str | None) -> list[str]:
+def list_errors(before: str | None, after: str | None) -> list[str]:
     return [str(error) for error in validate_update(gated(before), gated(after), NAMES)]
 
 
@@ -32,14 +32,14 @@ def refusals(before: str | None, after: str | None) -> list[str]:
         ("a.b/c,a.b/c", "a.b/c"),
     ],
 )
-def test_gates_are_taken_off_one_by_one_when_the_stored_list_is_wrong(
+def test_gates_can_be_removed_from_valid_or_invalid_stored_list(
     before: str | None, after: str | None
 ) -> None:
-    assert refusals(before, after) == []
+    assert list_errors(before, after) == []
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "says"),
+    ("before", "after", "message"),
     [
         (None, "a.b/c", "cannot add admission gate after creation"),
         ("", "a.b/c", "cannot add admission gate after creation"),
@@ -47,11 +47,11 @@ def test_gates_are_taken_off_one_by_one_when_the_stored_list_is_wrong(
         ("bad", "worse", "can only remove gates, not add new ones"),
     ],
 )
-def test_gate_that_is_added_is_refused(before: str | None, after: str, says: str) -> None:
-    assert any(says in refusal for refusal in refusals(before, after))
+def test_added_gate_is_rejected(before: str | None, after: str, message: str) -> None:
+    assert any(message in error for error in list_errors(before, after))
 
 
 @pytest.mark.parametrize(("before", "after"), [("a.b/c", "a.b/c,a.b/c"), ("bad,a.b/c", "bad,a.b/c,a.b/c")])
-def test_gate_that_is_named_more_often_than_before_is_refused(before: str, after: str) -> None:
-    [refusal] = refusals(before, after)
-    assert refusal.endswith('Duplicate value: "a.b/c": name each gate once')
+def test_repeated_gate_is_rejected(before: str, after: str) -> None:
+    [error] = list_errors(before, after)
+    assert error.endswith('Duplicate value: "a.b/c": name each gate once')

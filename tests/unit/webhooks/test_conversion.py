@@ -1,4 +1,4 @@
-"""Conversion reviews: what is answered, also to what is none."""
+"""Responses to ConversionReviews and to bodies that are no ConversionReview."""
 
 from typing import Any, Final
 
@@ -21,15 +21,15 @@ def review(*objects: Any, **changed: Any) -> bytes:
     )
 
 
-async def answered(body: bytes) -> dict[str, Any]:
+async def convert_review(body: bytes) -> dict[str, Any]:
     response = await conversion_handlers(names_for(COMPAT_GROUP))["/convert"](
         HttpRequest("POST", "/convert", body=body)
     )
     assert response.status == 200, response.body
-    found = orjson.loads(response.body)
-    assert (found["apiVersion"], found["kind"]) == ("apiextensions.k8s.io/v1", "ConversionReview")
-    assert found["response"]["uid"] == "u"
-    return found["response"]
+    answer = orjson.loads(response.body)
+    assert (answer["apiVersion"], answer["kind"]) == ("apiextensions.k8s.io/v1", "ConversionReview")
+    assert answer["response"]["uid"] == "u"
+    return answer["response"]
 
 
 def queue(name: str = "one", **changed: Any) -> dict[str, Any]:
@@ -41,17 +41,17 @@ def queue(name: str = "one", **changed: Any) -> dict[str, Any]:
     } | changed
 
 
-async def test_objects_are_answered_in_their_order() -> None:
-    response = await answered(review(queue("one"), queue("two", apiVersion=NEWER), queue("three")))
+async def test_objects_are_converted_in_order_of_request() -> None:
+    response = await convert_review(review(queue("one"), queue("two", apiVersion=NEWER), queue("three")))
     assert response["result"] == {"status": "Success"}
-    found = response["convertedObjects"]
-    assert [one["metadata"]["name"] for one in found] == ["one", "two", "three"]
-    assert {one["apiVersion"] for one in found} == {NEWER}
-    assert found[0]["spec"] == {"cohortName": "team"}
+    converted = response["convertedObjects"]
+    assert [obj["metadata"]["name"] for obj in converted] == ["one", "two", "three"]
+    assert {obj["apiVersion"] for obj in converted} == {NEWER}
+    assert converted[0]["spec"] == {"cohortName": "team"}
 
 
 @pytest.mark.parametrize(
-    ("bad", "says"),
+    ("unconvertible", "message"),
     [
         (queue("bad", apiVersion="v1"), "ClusterQueue bad: 'v1' 'ClusterQueue' cannot be converted to"),
         (queue(kind="Pod", metadata={"name": "p", "namespace": "n"}), "Pod n/p: "),
@@ -59,19 +59,19 @@ async def test_objects_are_answered_in_their_order() -> None:
         ("text", "objects[1]: not an object"),
     ],
 )
-async def test_one_that_cannot_be_converted_is_named(bad: Any, says: str) -> None:
-    response = await answered(review(queue(), bad))
+async def test_object_that_cannot_be_converted_is_named_in_failure(unconvertible: Any, message: str) -> None:
+    response = await convert_review(review(queue(), unconvertible))
     assert response["result"]["status"] == "Failure"
-    assert response["result"]["message"].startswith(says)
+    assert response["result"]["message"].startswith(message)
     assert "convertedObjects" not in response
 
 
-async def test_a_defect_is_an_answer_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(*_: object) -> None:
+async def test_internal_error_is_answered_as_conversion_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
         raise KeyError("spec")
 
-    monkeypatch.setattr(under_test, "convert", fails)
-    result = (await answered(review(queue())))["result"]
+    monkeypatch.setattr(under_test, "convert", fail)
+    result = (await convert_review(review(queue())))["result"]
     assert result == {
         "status": "Failure",
         "message": "ClusterQueue one: internal error; the log of the webhook says more",
@@ -79,8 +79,8 @@ async def test_a_defect_is_an_answer_too(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.parametrize("depth", [300, 1022])
-async def test_an_object_that_goes_deep_is_converted_all_the_same(depth: int) -> None:
-    """As deep as a review of admission lets it be, which holds it one level less deep."""
+async def test_deeply_nested_object_is_converted(depth: int) -> None:
+    """1022 levels are the maximum in an admission review, which nests the object one level less deep."""
     deep = b'{"x":' * depth + b"1" + b"}" * depth
     body = review(queue(deep="here")).replace(b'"here"', deep)
     response = await conversion_handlers(names_for(COMPAT_GROUP))["/convert"](
@@ -90,7 +90,7 @@ async def test_an_object_that_goes_deep_is_converted_all_the_same(depth: int) ->
     assert deep in response.body.replace(b" ", b"")
 
 
-async def test_there_is_an_end_to_how_deep_bodies_go() -> None:
+async def test_body_nested_too_deeply_is_answered_with_400() -> None:
     handle = conversion_handlers(names_for(COMPAT_GROUP))["/convert"]
     response = await handle(HttpRequest("POST", "/convert", body=b"[" * 100_000))
     assert response.status == 400
@@ -108,12 +108,14 @@ async def test_there_is_an_end_to_how_deep_bodies_go() -> None:
         ("POST", review().replace(b"extensions.k8s.io/v1", b"extensions.k8s.io/v1beta1"), 400),
     ],
 )
-async def test_what_is_no_review(method: str, body: bytes, status: int) -> None:
+async def test_invalid_conversion_request_is_answered_with_client_error(
+    method: str, body: bytes, status: int
+) -> None:
     response = await conversion_handlers(names_for(COMPAT_GROUP))["/convert"](
         HttpRequest(method, "/convert", body=body)
     )
     assert response.status == status
 
 
-def test_a_group_with_one_version_converts_nothing() -> None:
+def test_group_with_one_version_has_no_conversion_handler() -> None:
     assert conversion_handlers(names_for(DEFAULT_GROUP)) == {}

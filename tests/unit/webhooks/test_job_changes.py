@@ -1,4 +1,4 @@
-"""Validation of changes of jobs, and of sequences of changes."""
+"""Validation of job updates, and of sequences of updates."""
 
 from typing import Any
 
@@ -28,7 +28,7 @@ from tests.unit.webhooks.support import (
         pytest.param(
             managed(suspend=True), managed(labels={QUEUE: "r"}, suspend=True), id="queue, suspended"
         ),
-        pytest.param(managed(suspend=True), a_job(suspend=True), id="queue taken off, suspended"),
+        pytest.param(managed(suspend=True), a_job(suspend=True), id="queue removed, suspended"),
         pytest.param(managed(suspend=True), managed(suspend=False), id="start"),
         pytest.param(managed(), managed(labels={"x": "y"}), id="other label while running"),
         pytest.param(
@@ -55,28 +55,28 @@ from tests.unit.webhooks.support import (
         pytest.param(
             managed(annotations={GATED: "a.b/c,a.b/d"}),
             managed(annotations={GATED: "a.b/d"}),
-            id="one gate less",
+            id="one gate removed",
         ),
-        pytest.param(managed(annotations={GATED: "a.b/c"}), managed(), id="no gate left"),
+        pytest.param(managed(annotations={GATED: "a.b/c"}), managed(), id="last gate removed"),
         pytest.param(
             managed(annotations={GATED: "bad"}),
             managed(annotations={GATED: "bad"}),
-            id="gate of before our time",
+            id="invalid stored gate",
         ),
         pytest.param(
             a_job(template_annotations={NAMES.podset_slice_size: "x"}),
             a_job(template_annotations={NAMES.podset_slice_size: "x"}, labels={"x": "y"}),
-            id="topology request of before our time",
+            id="invalid stored topology request",
         ),
         pytest.param(deleted(managed()), a_job(), id="being deleted"),
     ],
 )
-async def test_valid_changes_are_made(old: Any, new: Any) -> None:
+async def test_valid_job_change_is_accepted(old: Any, new: Any) -> None:
     assert (await validate_job(new, old)).response == {"uid": "the-uid", "allowed": True}
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "field", "says"),
+    ("old", "new", "field", "message"),
     [
         (managed(), managed(labels={QUEUE: "r"}), f"metadata.labels[{QUEUE}]", "field is immutable"),
         (managed(), a_job(), f"metadata.labels[{QUEUE}]", "field is immutable"),
@@ -157,16 +157,16 @@ async def test_valid_changes_are_made(old: Any, new: Any) -> None:
         ),
     ],
 )
-async def test_a_wrong_change_is_refused_with_the_field_and_the_reason(
-    old: Any, new: Any, field: str, says: str
+async def test_invalid_job_change_is_rejected_with_field_and_reason(
+    old: Any, new: Any, field: str, message: str
 ) -> None:
     answer = await validate_job(new, old)
     assert not answer.allowed
     assert answer.message.startswith(f"{field}: ")
-    assert says in answer.message
+    assert message in answer.message
 
 
-async def test_a_queue_cannot_be_taken_off_where_there_is_a_default_one() -> None:
+async def test_queue_cannot_be_removed_from_job_in_namespace_with_default_queue() -> None:
     lookups = FakeLookups(**DEFAULTS)
     answer = await validate_job(a_job(suspend=True), managed(suspend=True), lookups=lookups)
     assert "queue-name must not be empty in namespace with default queue" in answer.message
@@ -174,12 +174,12 @@ async def test_a_queue_cannot_be_taken_off_where_there_is_a_default_one() -> Non
     assert unmanaged.allowed
 
 
-async def test_gates_are_not_looked_at_while_their_feature_is_off() -> None:
+async def test_admission_gates_are_not_validated_without_the_feature_gate() -> None:
     job = managed(annotations={GATED: "bad"})
     assert (await validate_job(job, gates={"AdmissionGatedBy": False})).allowed
 
 
-async def test_several_errors_are_reported_together() -> None:
+async def test_several_job_errors_are_reported_together() -> None:
     answer = await validate_job(managed(labels={QUEUE: "No Name", MAX_TIME: "0"}))
     assert answer.message.startswith("[metadata.labels")
     fields = [cause["field"] for cause in answer.response["status"]["details"]["causes"]]
@@ -197,7 +197,7 @@ EDITS = st.sampled_from(
 )
 
 
-def edited(job: dict[str, Any], edits: list[tuple[tuple[str, ...], Any]]) -> dict[str, Any]:
+def apply_edits(job: dict[str, Any], edits: list[tuple[tuple[str, ...], Any]]) -> dict[str, Any]:
     changed = orjson.loads(orjson.dumps(job))
     for path, value in edits:
         parent = changed
@@ -212,11 +212,11 @@ def edited(job: dict[str, Any], edits: list[tuple[tuple[str, ...], Any]]) -> dic
     return changed
 
 
-def seen(job: dict[str, Any], *path: str) -> Any:
-    found: Any = job
+def get_text(job: dict[str, Any], *path: str) -> Any:
+    value: Any = job
     for step in path:
-        found = found.get(step) if isinstance(found, dict) else None
-    return found if isinstance(found, str) and found else None
+        value = value.get(step) if isinstance(value, dict) else None
+    return value if isinstance(value, str) and value else None
 
 
 @settings(max_examples=120, deadline=None)
@@ -225,32 +225,35 @@ def seen(job: dict[str, Any], *path: str) -> Any:
     updates=st.lists(st.lists(EDITS, min_size=1, max_size=3), min_size=1, max_size=10),
     has_default=st.booleans(),
 )
-async def test_no_sequence_of_changes_moves_a_running_job_or_strips_it(
+async def test_no_sequence_of_updates_changes_queue_or_limits_of_running_job(
     start: list[Any], updates: list[list[Any]], has_default: bool
 ) -> None:
     lookups = FakeLookups(**(DEFAULTS if has_default else {}))
-    job = edited(managed(), start)
+    job = apply_edits(managed(), start)
     for edits in updates:
-        changed = edited(job, edits)
+        changed = apply_edits(job, edits)
         if not (await validate_job(changed, job, lookups=lookups)).allowed:
             continue
         running = changed["spec"].get("suspend") is not True
         was_running = job["spec"].get("suspend") is not True
-        before, after = (seen(one, "metadata", "labels", QUEUE) for one in (job, changed))
+        before, after = (get_text(version, "metadata", "labels", QUEUE) for version in (job, changed))
         if running:
             assert before == after
         if has_default and before:
             assert after
-        times = [seen(one, "metadata", "labels", MAX_TIME) for one in (job, changed)]
+        time_limits = [get_text(version, "metadata", "labels", MAX_TIME) for version in (job, changed)]
         if running or was_running:
-            assert times[0] == times[1]
-        classes = [seen(one, "metadata", "labels", PRIORITY) for one in (job, changed)]
+            assert time_limits[0] == time_limits[1]
+        classes = [get_text(version, "metadata", "labels", PRIORITY) for version in (job, changed)]
         assert not (classes[0] and not classes[1])
         assert not (running and not classes[0] and classes[1])
-        elastic = [seen(one, "metadata", "annotations", ELASTIC) == "true" for one in (job, changed)]
+        elastic = [
+            get_text(version, "metadata", "annotations", ELASTIC) == "true" for version in (job, changed)
+        ]
         assert elastic[0] == elastic[1]
         gates = [
-            set((seen(one, "metadata", "annotations", GATED) or "").split(",")) for one in (job, changed)
+            set((get_text(version, "metadata", "annotations", GATED) or "").split(","))
+            for version in (job, changed)
         ]
         assert gates[1] - {""} <= gates[0]
         job = changed
@@ -260,14 +263,16 @@ async def test_no_sequence_of_changes_moves_a_running_job_or_strips_it(
     "framework",
     ["ray.io/rayjob", "ray.io/raycluster", "ray.io/rayservice", "sparkoperator.k8s.io/sparkapplication"],
 )
-def test_d23_update_of_a_job_that_left_its_queue_is_not_validated_without_the_gate(framework: str) -> None:
-    (kind,) = (one for one in load_integrations() if one.framework == framework)
+def test_d23_update_that_removes_queue_is_not_validated_without_the_gate(framework: str) -> None:
+    (kind,) = (kind for kind in load_integrations() if kind.framework == framework)
 
-    def change(gate: bool, before: dict[str, str], after: dict[str, str], **more: Any) -> list[FieldError]:
+    def change(
+        gate: bool, before: dict[str, str], after: dict[str, str], **settings: Any
+    ) -> list[FieldError]:
         gates = {"ValidateRayAndSparkJobUpdates": gate}
-        ours = policy(integrations=(kind,), gates=gates, **more)
+        rules = policy(integrations=(kind,), gates=gates, **settings)
         old, new = ({"metadata": {"name": "j", "labels": labels}, "spec": {}} for labels in (before, after))
-        return validate_update(old, new, "team", kind, ours, FakeLookups(local_queues={("team", "default")}))
+        return validate_update(old, new, "team", kind, rules, FakeLookups(local_queues={("team", "default")}))
 
     queued = {QUEUE: "q", PRIORITY: "p", NAMES.max_exec_time: "5"}
     assert change(False, queued, {}) == []

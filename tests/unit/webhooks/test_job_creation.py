@@ -26,18 +26,18 @@ from tests.unit.webhooks.support import (
 )
 
 
-@pytest.mark.parametrize(("on", "refused"), [(True, "annotations"), (False, "labels")])
-async def test_the_gate_says_whether_the_annotation_or_the_label_names_the_workload(
-    on: bool, refused: str
+@pytest.mark.parametrize(("enabled", "field"), [(True, "annotations"), (False, "labels")])
+async def test_gate_selects_whether_annotation_or_label_names_prebuilt_workload(
+    enabled: bool, field: str
 ) -> None:
-    gates = {"WorkloadIdentifierAnnotations": on}
+    gates = {"WorkloadIdentifierAnnotations": enabled}
     job = managed(labels={PREBUILT: "Label"}, annotations={PREBUILT: "Annotation"})
     answer = await validate_job(job, gates=gates)
-    assert answer.message.startswith(f"metadata.{refused}[{PREBUILT}]: ")
+    assert answer.message.startswith(f"metadata.{field}[{PREBUILT}]: ")
     long = await validate_job(managed(annotations={PREBUILT: "L" * 64}), gates=gates)
     assert long.message.startswith(f"metadata.annotations[{PREBUILT}]: ")
     short = await validate_job(managed(annotations={PREBUILT: "Short"}), gates=gates)
-    assert short.allowed is not on
+    assert short.allowed is not enabled
 
 
 @pytest.mark.parametrize(
@@ -57,12 +57,12 @@ async def test_the_gate_says_whether_the_annotation_or_the_label_names_the_workl
         managed(annotations={NAMES.job_completions_equal_parallelism: "true"}, completionMode="Indexed"),
     ],
 )
-async def test_valid_jobs_are_created(job: Any) -> None:
+async def test_valid_new_job_is_accepted(job: Any) -> None:
     assert (await validate_job(job)).response == {"uid": "the-uid", "allowed": True}
 
 
 @pytest.mark.parametrize(
-    ("job", "field", "says"),
+    ("job", "field", "message"),
     [
         (managed(labels={QUEUE: "Team A"}), f"metadata.labels[{QUEUE}]", "lower case"),
         (managed(labels={QUEUE: "a" * 254}), f"metadata.labels[{QUEUE}]", "253"),
@@ -92,20 +92,20 @@ async def test_valid_jobs_are_created(job: Any) -> None:
         ),
     ],
 )
-async def test_a_wrong_job_is_refused_with_the_field_and_the_reason(job: Any, field: str, says: str) -> None:
+async def test_invalid_new_job_is_rejected_with_field_and_reason(job: Any, field: str, message: str) -> None:
     answer = await validate_job(job)
     assert not answer.allowed
     assert answer.message.startswith(f"{field}: ")
-    assert says in answer.message
+    assert message in answer.message
 
 
-async def test_what_a_kind_cannot_do_is_refused() -> None:
-    plain = replace(
+async def test_feature_unsupported_by_job_kind_is_rejected() -> None:
+    limited_kind = replace(
         JOB,
         delegation=replace(JOB.delegation, adopts_prebuilt_workload=False),
         scaling=replace(JOB.scaling, can_be_elastic=False),
     )
-    handler = review_handlers(policy(integrations=(plain,)), FakeLookups(), (plain,))[
+    handler = review_handlers(policy(integrations=(limited_kind,)), FakeLookups(), (limited_kind,))[
         "/validate-batch-v1-job"
     ]
     job = managed(labels={PREBUILT: "w"}, annotations={ELASTIC: "true"})
@@ -116,18 +116,18 @@ async def test_what_a_kind_cannot_do_is_refused() -> None:
 
 
 RAY_GROUPS = "spec.rayClusterSpec.workerGroupSpecs"
-BEYOND = "19: a Workload has at most 18 podsets; put pods of several together, or make several jobs"
+TOO_MANY_PODSETS = "19: a Workload has at most 18 podsets; put pods of several together, or make several jobs"
 TEMPLATE: dict[str, Any] = {"spec": {"containers": [{"name": "c", "image": "i"}]}}
 
 
-def groups(number: int, **spec: Any) -> dict[str, Any]:
+def ray_job(number: int, **spec: Any) -> dict[str, Any]:
     workers = [{"groupName": f"g{index}", "template": TEMPLATE} for index in range(number)]
     cluster = {"headGroupSpec": {"template": TEMPLATE}, "workerGroupSpecs": workers}
     return {"shutdownAfterJobFinishes": True, "rayClusterSpec": cluster, **spec}
 
 
-def wrapped(number: int) -> dict[str, Any]:
-    """As many podsets in one object as are declared beside it."""
+def app_wrapper(number: int) -> dict[str, Any]:
+    """Return an AppWrapper spec with one JobSet that declares `number` podsets."""
     template = {"spec": {"template": TEMPLATE, "parallelism": 1}}
     jobs = {
         "apiVersion": "jobset.x-k8s.io/v1alpha2",
@@ -140,91 +140,105 @@ def wrapped(number: int) -> dict[str, Any]:
     return {"components": [{"template": jobs, "podSets": paths}]}
 
 
-def replicated(number: int) -> dict[str, Any]:
+def job_set(number: int) -> dict[str, Any]:
     job = {"spec": {"template": TEMPLATE}}
     return {"replicatedJobs": [{"name": f"j{index}", "template": job} for index in range(number)]}
 
 
-def tasks(number: int) -> dict[str, Any]:
+def task_job(number: int) -> dict[str, Any]:
     return {"tasks": [{"name": f"t{index}", "template": TEMPLATE} for index in range(number)]}
 
 
 @pytest.mark.parametrize(
-    ("framework", "most", "beyond", "field", "says"),
+    ("framework", "at_limit", "too_many", "field", "message"),
     [
         # The head and the pod that submits the job are podsets too.
-        ("ray.io/rayjob", groups(16), groups(17), RAY_GROUPS, "17: must have at most 16 items"),
+        ("ray.io/rayjob", ray_job(16), ray_job(17), RAY_GROUPS, "17: must have at most 16 items"),
         (
             "ray.io/rayjob",
-            groups(17, submissionMode="HTTPMode"),
-            groups(18, submissionMode="HTTPMode"),
+            ray_job(17, submissionMode="HTTPMode"),
+            ray_job(18, submissionMode="HTTPMode"),
             RAY_GROUPS,
             "18: must have at most 17 items",
         ),
         (
             "ray.io/raycluster",
-            groups(17)["rayClusterSpec"],
-            groups(18)["rayClusterSpec"],
+            ray_job(17)["rayClusterSpec"],
+            ray_job(18)["rayClusterSpec"],
             "spec.workerGroupSpecs",
             "18: must have at most 17 items",
         ),
-        ("jobset.x-k8s.io/jobset", replicated(18), replicated(19), "spec.replicatedJobs", BEYOND),
-        ("workload.codeflare.dev/appwrapper", wrapped(18), wrapped(19), "spec.components", BEYOND),
-        ("tasks.example.com/job", tasks(18), tasks(19), "spec.tasks", BEYOND),
+        ("jobset.x-k8s.io/jobset", job_set(18), job_set(19), "spec.replicatedJobs", TOO_MANY_PODSETS),
+        (
+            "workload.codeflare.dev/appwrapper",
+            app_wrapper(18),
+            app_wrapper(19),
+            "spec.components",
+            TOO_MANY_PODSETS,
+        ),
+        ("tasks.example.com/job", task_job(18), task_job(19), "spec.tasks", TOO_MANY_PODSETS),
     ],
 )
-def test_a_job_of_more_podsets_than_a_workload_may_have_is_refused(
-    framework: str, most: dict[str, Any], beyond: dict[str, Any], field: str, says: str
+def test_job_with_more_podsets_than_workload_limit_is_rejected(
+    framework: str, at_limit: dict[str, Any], too_many: dict[str, Any], field: str, message: str
 ) -> None:
-    (kind,) = (one for one in (*load_integrations(), *custom_kinds()) if one.framework == framework)
-    ours = policy(integrations=(kind,))
+    (kind,) = (kind for kind in (*load_integrations(), *custom_kinds()) if kind.framework == framework)
+    rules = policy(integrations=(kind,))
 
     def job(spec: dict[str, Any], **labels: str) -> dict[str, Any]:
         metadata = {"name": "j", "namespace": "team", "labels": labels}
         return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, "spec": spec}
 
     def change(old: dict[str, Any], new: dict[str, Any]) -> list[FieldError]:
-        return validate_update(old, new, "team", kind, ours, FakeLookups())
+        return validate_update(old, new, "team", kind, rules, FakeLookups())
 
     queue = {QUEUE: "q"}
-    assert validate_create(job(most, **queue), kind, ours) == []
-    (error,) = validate_create(job(beyond, **queue), kind, ours)
-    assert f"{error.path}: {error.message}" == f"{field}: Too many: {says}"
-    assert validate_create(job(beyond), kind, ours) == []
-    assert error in change(job(most, **queue), job(beyond, **queue))
-    assert error in change(job(beyond), job(beyond, **queue))
-    assert error not in change(job(beyond), job(beyond, x="y"))
+    assert validate_create(job(at_limit, **queue), kind, rules) == []
+    (error,) = validate_create(job(too_many, **queue), kind, rules)
+    assert f"{error.path}: {error.message}" == f"{field}: Too many: {message}"
+    assert validate_create(job(too_many), kind, rules) == []
+    assert error in change(job(at_limit, **queue), job(too_many, **queue))
+    assert error in change(job(too_many), job(too_many, **queue))
+    assert error not in change(job(too_many), job(too_many, x="y"))
 
 
-def test_a_job_that_had_too_many_podsets_before_we_looked_at_it_is_let_go() -> None:
-    old = {"metadata": {"name": "j", "labels": {QUEUE: "q"}}, "spec": replicated(19)}
+def test_stored_job_with_too_many_podsets_can_be_updated() -> None:
+    old = {"metadata": {"name": "j", "labels": {QUEUE: "q"}}, "spec": job_set(19)}
     new = {**old, "metadata": {**old["metadata"], "finalizers": []}}
-    ours = policy(integrations=(JOBSET,))
-    assert validate_update(old, new, "team", JOBSET, ours, FakeLookups()) == []
+    rules = policy(integrations=(JOBSET,))
+    assert validate_update(old, new, "team", JOBSET, rules, FakeLookups()) == []
 
 
-def half_stopped(job: dict[str, Any]) -> dict[str, Any]:
+def mark_as_stopping(job: dict[str, Any]) -> dict[str, Any]:
     metadata = job["metadata"]
     annotations = {**metadata["annotations"], NAMES.stopping: "true"}
     return {**job, "metadata": {**metadata, "annotations": annotations}}
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "says"),
+    ("old", "new", "message"),
     [
-        pytest.param(partial(2, suspend=False), partial(2, suspend=True), "", id="stop with fewest"),
         pytest.param(
-            partial(2, suspend=False), half_stopped(partial(2, suspend=True)), "", id="first step of a stop"
+            partial(2, suspend=False), partial(2, suspend=True), "", id="suspend with minimum parallelism"
         ),
         pytest.param(
-            half_stopped(partial(2, suspend=True)), partial(5, suspend=True), "", id="last step of a stop"
+            partial(2, suspend=False),
+            mark_as_stopping(partial(2, suspend=True)),
+            "",
+            id="first step of suspending",
+        ),
+        pytest.param(
+            mark_as_stopping(partial(2, suspend=True)),
+            partial(5, suspend=True),
+            "",
+            id="last step of suspending",
         ),
         pytest.param(partial(2, suspend=True), partial(5, suspend=True), "", id="restore"),
         pytest.param(
             partial(2, suspend=False, minimum="x"),
             partial(2, suspend=True, minimum="x"),
             "",
-            id="stop stored",
+            id="suspend with invalid stored minimum",
         ),
         pytest.param(
             partial(5, suspend=True), partial(2, suspend=True), "should be between 0 and 1", id="shrink"
@@ -233,32 +247,32 @@ def half_stopped(job: dict[str, Any]) -> dict[str, Any]:
             partial(5, suspend=False),
             partial(2, suspend=True),
             "should be between 0 and 1",
-            id="shrink and stop",
+            id="shrink and suspend",
         ),
     ],
 )
-def test_job_is_suspended_whatever_errors_it_was_stored_with(
-    old: dict[str, Any], new: dict[str, Any], says: str
+def test_partially_admitted_job_can_be_suspended_and_restored_but_not_shrunk(
+    old: dict[str, Any], new: dict[str, Any], message: str
 ) -> None:
     errors = validate_update(old, new, "team", JOB, policy(), FakeLookups())
-    assert [says in str(error) for error in errors] == ([True] if says else [])
+    assert [message in str(error) for error in errors] == ([True] if message else [])
 
 
-def test_rayjob_that_keeps_its_cluster_is_suspended_but_neither_started_nor_queued() -> None:
-    (kind,) = (one for one in load_integrations() if one.framework == "ray.io/rayjob")
-    ours = policy(integrations=(kind,))
+def test_rayjob_that_keeps_its_cluster_can_be_suspended_but_not_started_or_queued() -> None:
+    (kind,) = (kind for kind in load_integrations() if kind.framework == "ray.io/rayjob")
+    rules = policy(integrations=(kind,))
 
     def job(queue: str = "q", **spec: Any) -> dict[str, Any]:
         labels = {QUEUE: queue} if queue else {}
-        return {"metadata": {"name": "j", "labels": labels}, "spec": groups(1, **spec)}
+        return {"metadata": {"name": "j", "labels": labels}, "spec": ray_job(1, **spec)}
 
-    def refused(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
-        return [error.path for error in validate_update(old, new, "team", kind, ours, FakeLookups())]
+    def rejected_fields(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
+        return [error.path for error in validate_update(old, new, "team", kind, rules, FakeLookups())]
 
-    runs, waits, unqueued = (
-        job(queue, suspend=suspended, shutdownAfterJobFinishes=False)
-        for queue, suspended in (("q", False), ("q", True), ("", True))
+    running, suspended, unqueued = (
+        job(queue, suspend=is_suspended, shutdownAfterJobFinishes=False)
+        for queue, is_suspended in (("q", False), ("q", True), ("", True))
     )
-    assert refused(runs, waits) == []
-    for before, after in ((waits, runs), (unqueued, waits), (job(suspend=True), waits)):
-        assert refused(before, after) == ["spec.shutdownAfterJobFinishes"]
+    assert rejected_fields(running, suspended) == []
+    for before, after in ((suspended, running), (unqueued, suspended), (job(suspend=True), suspended)):
+        assert rejected_fields(before, after) == ["spec.shutdownAfterJobFinishes"]

@@ -1,4 +1,4 @@
-"""Validation of changes by which a running job asks for more than was admitted."""
+"""Validation of updates by which a running job requests more than was admitted."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ MORE_CPU = "spec.template: Forbidden: pods of podset main ask for more cpu than 
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "ours", "says"),
+    ("old", "new", "settings", "message"),
     [
         pytest.param(running_job(), running_job(5), REJECTS, MORE_PODS, id="more pods"),
         pytest.param(running_job(), running_job(cpu="1100m"), REJECTS, MORE_CPU, id="larger pods"),
@@ -38,7 +38,9 @@ MORE_CPU = "spec.template: Forbidden: pods of podset main ask for more cpu than 
         pytest.param(running_job(), running_job(4, "1000m"), REJECTS, "", id="the same"),
         pytest.param(running_job(), running_job(3, "500m"), REJECTS, "", id="less"),
         pytest.param(running_job(suspend=True), running_job(5, suspend=True), REJECTS, "", id="suspended"),
-        pytest.param(running_job(), running_job(5, suspend=True), REJECTS, "", id="suspended as well"),
+        pytest.param(
+            running_job(), running_job(5, suspend=True), REJECTS, "", id="suspended by the same update"
+        ),
         pytest.param(
             running_job(annotations={ELASTIC: "true"}),
             running_job(5, annotations={ELASTIC: "true"}),
@@ -58,8 +60,9 @@ MORE_CPU = "spec.template: Forbidden: pods of podset main ask for more cpu than 
         ),
     ],
 )
-def test_increase_of_running_job_is_rejected_where_configured(
-    old: dict[str, Any], new: dict[str, Any], ours: dict[str, Any], says: str
+def test_increase_of_running_job_is_rejected_only_if_configured(
+    old: dict[str, Any], new: dict[str, Any], settings: dict[str, Any], message: str
 ) -> None:
-    found = validate_update(old, new, "team", JOB, policy(**ours), FakeLookups())
-    assert [f"{one.path}: {one.message}"[: len(says)] for one in found] == ([says] if says else [])
+    errors = validate_update(old, new, "team", JOB, policy(**settings), FakeLookups())
+    starts = [f"{error.path}: {error.message}"[: len(message)] for error in errors]
+    assert starts == ([message] if message else [])

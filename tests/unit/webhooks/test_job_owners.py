@@ -1,4 +1,4 @@
-"""The mutating webhook of jobs with owners: jobs that follow a queued owner are not queued themselves."""
+"""Mutation of jobs with owners: jobs that follow a queued owner are not queued themselves."""
 
 from typing import Any
 
@@ -13,18 +13,18 @@ from tests.unit.webhooks.support import (
 )
 
 
-async def ask_with_owners(job: dict[str, Any], **owners: Any) -> Any:
+async def mutate_with_owners(job: dict[str, Any], **owners: Any) -> Any:
     return await mutate_job(
         job, lookups=FakeLookups(owners=owners), external_frameworks=(GROUP_KIND,), request=BY_OPERATOR
     )
 
 
-async def test_a_child_of_a_queued_owner_follows_it() -> None:
-    answer = await ask_with_owners(managed(owner=owned_by("group")), group=a_group())
+async def test_child_of_queued_owner_is_not_suspended() -> None:
+    answer = await mutate_with_owners(managed(owner=owned_by("group")), group=a_group())
     assert answer.patch is None
 
 
-async def test_a_child_of_a_queued_owner_gets_no_default_queue() -> None:
+async def test_child_of_queued_owner_gets_no_default_queue() -> None:
     lookups = FakeLookups(**DEFAULTS, owners={"group": a_group()})
     job = a_job(owner=owned_by("group"))
     answer = await mutate_job(job, lookups=lookups, external_frameworks=(GROUP_KIND,), request=BY_OPERATOR)
@@ -32,49 +32,51 @@ async def test_a_child_of_a_queued_owner_gets_no_default_queue() -> None:
 
 
 @pytest.mark.parametrize(
-    ("owner", "found"),
+    ("owner", "stored"),
     [
-        pytest.param(owned_by("group", uid="forged"), a_group(), id="name of a queued owner, another uid"),
+        pytest.param(owned_by("group", uid="forged"), a_group(), id="other uid than the queued owner"),
         pytest.param(owned_by("group"), a_group(queue=""), id="owner without a queue"),
         pytest.param(owned_by("group", kind="Unknown"), a_group(), id="unmanaged kind"),
         pytest.param({**owned_by("group"), "controller": False}, a_group(), id="owner that does not control"),
         pytest.param(
             {"apiVersion": "batch/v1", "kind": "Job", "name": "group", "uid": "owner-uid"},
             {**managed(), "metadata": {**managed()["metadata"], "uid": "owner-uid"}},
-            id="true reference to an admitted Job: Jobs make no Jobs",
+            id="admitted Job as owner: Jobs create no Jobs",
         ),
     ],
 )
-async def test_a_forged_owner_reference_frees_no_job(owner: dict[str, Any], found: dict[str, Any]) -> None:
-    answer = await ask_with_owners(managed(owner=owner), group=found)
+async def test_job_with_owner_reference_that_is_not_effective_is_suspended(
+    owner: dict[str, Any], stored: dict[str, Any]
+) -> None:
+    answer = await mutate_with_owners(managed(owner=owner), group=stored)
     assert answer.after["spec"]["suspend"] is True
 
 
-async def test_the_owner_is_looked_for_in_the_namespace_of_the_request() -> None:
+async def test_owner_is_read_from_namespace_of_request() -> None:
     job = managed(owner=owned_by("group"))
     job["metadata"]["namespace"] = "other"
     lookups = FakeLookups(owners={"group": a_group()})
     await mutate_job(job, lookups=lookups, external_frameworks=(GROUP_KIND,))
-    assert lookups.asked == ["batch.example.com/v1 Group team/group"]
+    assert lookups.object_requests == ["batch.example.com/v1 Group team/group"]
 
 
-async def test_an_owner_that_does_not_exist_is_refused() -> None:
-    answer = await ask_with_owners(managed(owner=owned_by("group")))
+async def test_job_with_missing_owner_is_rejected() -> None:
+    answer = await mutate_with_owners(managed(owner=owned_by("group")))
     assert not answer.allowed
     assert answer.message.startswith("metadata.ownerReferences: ")
 
 
-async def test_a_cycle_of_owners_is_refused() -> None:
+async def test_job_with_cyclic_owners_is_rejected() -> None:
     cycle = a_group(owner=owned_by("group"))
-    answer = await ask_with_owners(managed(owner=owned_by("group")), group=cycle)
+    answer = await mutate_with_owners(managed(owner=owned_by("group")), group=cycle)
     assert not answer.allowed
     assert "nested too deep" in answer.message
 
 
-async def test_an_owner_is_asked_for_only_when_the_job_would_be_held() -> None:
+async def test_owner_is_read_only_if_job_would_be_suspended() -> None:
     lookups = FakeLookups(owners={})
     answer = await mutate_job(
         a_job(owner=owned_by("group")), lookups=lookups, external_frameworks=(GROUP_KIND,)
     )
     assert answer.patch is None
-    assert lookups.asked == []
+    assert lookups.object_requests == []

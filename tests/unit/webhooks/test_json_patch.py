@@ -1,4 +1,4 @@
-"""A patch turns one object into the other, and nothing into nothing."""
+"""JSON patches transform one object into another; they are empty for equal objects."""
 
 from typing import Any
 
@@ -22,18 +22,18 @@ OBJECTS = st.dictionaries(st.sampled_from(["a", "b", "~1", "c/d", ""]), VALUES, 
 
 
 def canonical(value: Any) -> bytes:
-    """The value as JSON: unlike Python, it tells true from 1."""
+    """Return the value as JSON, which distinguishes true from 1."""
     return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
 
 
 @given(OBJECTS, OBJECTS)
-def test_the_patch_turns_one_into_the_other(before: dict[str, Any], after: dict[str, Any]) -> None:
+def test_json_patch_transforms_old_object_into_new(before: dict[str, Any], after: dict[str, Any]) -> None:
     patched = jsonpatch.apply_patch(before, create_json_patch(before, after))
     assert canonical(patched) == canonical(after)
 
 
 @given(OBJECTS)
-def test_equal_objects_need_no_patch(obj: dict[str, Any]) -> None:
+def test_json_patch_of_equal_objects_is_empty(obj: dict[str, Any]) -> None:
     assert create_json_patch(obj, orjson.loads(orjson.dumps(obj))) == []
 
 
@@ -50,9 +50,9 @@ def test_equal_objects_need_no_patch(obj: dict[str, Any]) -> None:
         ({"a": [1, 2]}, {"a": [2]}, [{"op": "replace", "path": "/a", "value": [2]}]),
     ],
 )
-def test_patches_are_as_small_as_they_can_be(before: Any, after: Any, patch: Any) -> None:
+def test_json_patch_changes_smallest_part(before: Any, after: Any, patch: Any) -> None:
     assert create_json_patch(before, after) == patch
 
 
-def test_keys_are_escaped() -> None:
+def test_json_pointer_escapes_keys() -> None:
     assert create_pointer(("metadata", "labels", "a.b/c~d", 0)) == "/metadata/labels/a.b~1c~0d/0"

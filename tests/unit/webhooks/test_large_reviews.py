@@ -1,4 +1,4 @@
-"""Reviews of large objects in a child process: the same answers, within limits, whatever the child does."""
+"""Reviews of large objects in a child process: equal responses, limits, and failures of the child."""
 
 import asyncio
 import sys
@@ -41,7 +41,7 @@ def request(path: str, body: Any) -> HttpRequest:
     return HttpRequest("POST", path, body=body if isinstance(body, bytes) else orjson.dumps(body))
 
 
-def of(response: HttpResponse) -> dict[str, Any]:
+def decode_response(response: HttpResponse) -> dict[str, Any]:
     assert response.status == 200, response.body
     return orjson.loads(response.body)["response"]
 
@@ -65,19 +65,19 @@ async def large_reviews(
         await reviews.stop()
 
 
-def answer_to(reviews: LargeReviews, asked: HttpRequest) -> Coroutine[Any, Any, HttpResponse]:
-    async def answered() -> HttpResponse:
-        return await reviews.wrap(unexpected)(asked)
+def send(reviews: LargeReviews, http_request: HttpRequest) -> Coroutine[Any, Any, HttpResponse]:
+    async def respond() -> HttpResponse:
+        return await reviews.wrap(fail_in_server_process)(http_request)
 
-    return answered()
+    return respond()
 
 
-async def unexpected(_: HttpRequest) -> HttpResponse:
-    return text(500, "a large body was reviewed in the process that serves")
+async def fail_in_server_process(_: HttpRequest) -> HttpResponse:
+    return text(500, "the server process reviewed a large body")
 
 
 class SlowLookups(FakeLookups):
-    """Answers about namespaces only once it may."""
+    """Lookups of namespaces that wait until the test sets `may_answer`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -88,11 +88,11 @@ class SlowLookups(FakeLookups):
         return await super().namespace_labels(name)
 
 
-def test_a_child_may_call_every_lookup_of_the_world_and_nothing_else() -> None:
+def test_child_may_call_exactly_the_cluster_lookups() -> None:
     assert {name for name in vars(ClusterLookups) if not name.startswith("_")} == LOOKUPS
 
 
-async def test_large_objects_get_the_same_answers_from_the_child() -> None:
+async def test_child_answers_large_reviews_like_the_server_process() -> None:
     user: dict[str, Any] = {
         "userInfo": {"username": "tenant", "groups": ["all"], "extra": {"key": ["value"]}}
     }
@@ -100,13 +100,13 @@ async def test_large_objects_get_the_same_answers_from_the_child() -> None:
     bodies: dict[str, tuple[str, Any]] = {
         "mutated": (MUTATE, review(a_large_job())),
         "allowed": (VALIDATE, review(a_large_job(suspend=True))),
-        "refused": (VALIDATE, review(a_large_job({QUEUE: "no/name"}, suspend=True))),
-        "refused update": (
+        "rejected": (VALIDATE, review(a_large_job({QUEUE: "no/name"}, suspend=True))),
+        "rejected update": (
             VALIDATE,
             review({**running, "metadata": {**running["metadata"], "labels": PADDING}}, running),
         ),
-        "of an owner": (MUTATE, review(a_large_job(owner=OWNER), **user)),
-        "of another kind": (VALIDATE, review(a_large_job(), gvk=("apps", "v1", "Deployment"))),
+        "job with an owner": (MUTATE, review(a_large_job(owner=OWNER), **user)),
+        "other kind": (VALIDATE, review(a_large_job(), gvk=("apps", "v1", "Deployment"))),
         "no JSON": (VALIDATE, b"{" * LARGE_BYTES),
         "no review": (VALIDATE, {"padding": PADDING}),
     }
@@ -114,26 +114,29 @@ async def test_large_objects_get_the_same_answers_from_the_child() -> None:
     parent["metadata"] |= {"name": "parent", "uid": "parent-uid"}
     lookups = FakeLookups(owners={"parent": parent}, plurals={"Job": "jobs"})
     enabled, known = load_enabled_and_all_kinds(CONFIGURATION, GATES)
-    observed_here: Observed = []
-    here = review_handlers(
+    observed_locally: Observed = []
+    local_handlers = review_handlers(
         configured_policy(CONFIGURATION, GATES, enabled),
         lookups,
         known,
-        observe=lambda path, allowed, _: observed_here.append((path, allowed)),
+        observe=lambda path, allowed, _: observed_locally.append((path, allowed)),
     )
     observed: Observed = []
     async with large_reviews(lookups, observed) as reviews:
         for name, (path, body) in bodies.items():
-            for broken in (False, True):
-                lookups.broken = broken
-                asked = request(path, body)
-                assert len(asked.body) >= LARGE_BYTES
-                lookups.asked.clear()
-                expected, asked_here = await here[path](asked), list(lookups.asked)
-                lookups.asked.clear()
-                assert await answer_to(reviews, asked) == expected, (name, broken)
-                assert lookups.asked == asked_here, (name, broken)
-    assert observed == observed_here
+            for unavailable in (False, True):
+                lookups.unavailable = unavailable
+                http_request = request(path, body)
+                assert len(http_request.body) >= LARGE_BYTES
+                lookups.object_requests.clear()
+                expected, local_lookups = (
+                    await local_handlers[path](http_request),
+                    list(lookups.object_requests),
+                )
+                lookups.object_requests.clear()
+                assert await send(reviews, http_request) == expected, (name, unavailable)
+                assert lookups.object_requests == local_lookups, (name, unavailable)
+    assert observed == observed_locally
     assert {allowed for _, allowed in observed} == {True, False}
 
 
@@ -163,7 +166,7 @@ async def test_unexpected_error_in_large_review_is_counted_by_route(
     metrics = Metrics()
     metrics.add_webhook_routes([MUTATE, VALIDATE])
     async with large_reviews(lookups, command=command, errors=metrics.errors) as reviews:
-        assert not of(await answer_to(reviews, request(MUTATE, review(a_large_job()))))["allowed"]
+        assert not decode_response(await send(reviews, request(MUTATE, review(a_large_job()))))["allowed"]
     lines = metrics.render().decode().splitlines()
     counted = {
         line.partition('route="')[2] for line in lines if line.startswith("admitq_unexpected_errors_total")
@@ -171,73 +174,77 @@ async def test_unexpected_error_in_large_review_is_counted_by_route(
     assert {f'{MUTATE}"}} 1.0', f'{VALIDATE}"}} 0.0', '"} 0.0'} == counted
 
 
-async def test_small_bodies_stay_in_the_process_that_serves_and_start_no_child() -> None:
-    async def small(_: HttpRequest) -> HttpResponse:
-        return text(200, "here")
+async def test_small_review_is_answered_without_starting_child() -> None:
+    async def respond_locally(_: HttpRequest) -> HttpResponse:
+        return text(200, "local")
 
     async with large_reviews(FakeLookups(), command=["/no/such/program"]) as reviews:
-        answer = await reviews.wrap(small)(request(MUTATE, review(a_job(labels={QUEUE: "q"}))))
-    assert answer == text(200, "here")
+        answer = await reviews.wrap(respond_locally)(request(MUTATE, review(a_job(labels={QUEUE: "q"}))))
+    assert answer == text(200, "local")
 
 
 @pytest.mark.parametrize("command", [[sys.executable, "-c", "pass"], ["/no/such/program"]])
-async def test_a_child_that_ends_costs_one_refusal_each(command: list[str]) -> None:
+async def test_review_fails_with_500_when_child_exits(command: list[str]) -> None:
     observed: Observed = []
     async with large_reviews(FakeLookups(), observed, command) as reviews:
         for _ in range(2):
-            response = of(await answer_to(reviews, request(MUTATE, review(a_large_job()))))
+            response = decode_response(await send(reviews, request(MUTATE, review(a_large_job()))))
             assert (response["uid"], response["allowed"]) == ("the-uid", False)
             assert response["status"]["code"] == 500
     assert observed == [(MUTATE, False)] * 2
 
 
-async def test_large_reviews_are_refused_beyond_their_number_and_time_and_then_go_on() -> None:
+async def test_large_reviews_beyond_size_or_time_limit_fail_and_later_reviews_succeed() -> None:
     lookups, observed = SlowLookups(), Observed()
-    asked = request(MUTATE, review(a_large_job(annotations={"padding": "x" * MEBIBYTE})))
-    count = MAX_HELD_BYTES // len(asked.body)
+    http_request = request(MUTATE, review(a_large_job(annotations={"padding": "x" * MEBIBYTE})))
+    count = MAX_HELD_BYTES // len(http_request.body)
     async with large_reviews(lookups, observed) as reviews:
-        held = [asyncio.create_task(answer_to(reviews, asked)) for _ in range(count)]
-        await until(lambda: reviews.held_bytes == count * len(asked.body))
-        refused = of(await answer_to(reviews, asked))
-        assert (refused["uid"], refused["allowed"]) == ("the-uid", False)
-        assert (refused["status"]["code"], refused["status"]["reason"]) == (429, "TooManyRequests")
-        assert (await answer_to(reviews, request(MUTATE, b" " * len(asked.body)))).status == 503
+        # Reviews that wait for a lookup fill the size limit; another review is rejected.
+        waiting = [asyncio.create_task(send(reviews, http_request)) for _ in range(count)]
+        await until(lambda: reviews.held_bytes == count * len(http_request.body))
+        rejected = decode_response(await send(reviews, http_request))
+        assert (rejected["uid"], rejected["allowed"]) == ("the-uid", False)
+        assert (rejected["status"]["code"], rejected["status"]["reason"]) == (429, "TooManyRequests")
+        assert (await send(reviews, request(MUTATE, b" " * len(http_request.body)))).status == 503
+        # The waiting reviews succeed once the lookup answers.
         lookups.may_answer.set()
-        assert all(of(one)["allowed"] for one in await asyncio.gather(*held))
+        assert all(decode_response(response)["allowed"] for response in await asyncio.gather(*waiting))
 
+        # Reviews that exceed the time limit fail.
         lookups.may_answer.clear()
         child, reviews.seconds = reviews.process, 0.05
         for _ in range(2):
-            late = of(await answer_to(reviews, asked))
+            late = decode_response(await send(reviews, http_request))
             assert (late["allowed"], late["status"]["code"]) == (False, 504)
-        await until(lambda: reviews.held_bytes == len(asked.body))
+        await until(lambda: reviews.held_bytes == len(http_request.body))
+        # The same child then answers the next review.
         reviews.seconds = 60
         lookups.may_answer.set()
-        assert of(await answer_to(reviews, asked))["allowed"]
+        assert decode_response(await send(reviews, http_request))["allowed"]
         assert reviews.process is child
     assert observed.count((MUTATE, True)) == count + 1
     assert observed.count((MUTATE, False)) == 4
     assert reviews.held_bytes == 0
 
 
-async def test_a_child_that_is_stuck_is_replaced() -> None:
+async def test_stuck_child_is_replaced() -> None:
     lookups = SlowLookups()
-    asked = request(MUTATE, review(a_large_job()))
+    http_request = request(MUTATE, review(a_large_job()))
     async with large_reviews(lookups) as reviews:
         reviews.stuck_seconds = 0.05
-        assert of(await answer_to(reviews, asked))["status"]["code"] == 500
+        assert decode_response(await send(reviews, http_request))["status"]["code"] == 500
         reviews.stuck_seconds = 60
         lookups.may_answer.set()
-        assert of(await answer_to(reviews, asked))["allowed"]
+        assert decode_response(await send(reviews, http_request))["allowed"]
 
 
-async def test_a_child_killed_between_two_reviews_is_replaced() -> None:
-    asked = request(MUTATE, review(a_large_job()))
+async def test_child_killed_between_reviews_is_replaced() -> None:
+    http_request = request(MUTATE, review(a_large_job()))
     async with large_reviews(FakeLookups()) as reviews:
-        assert of(await answer_to(reviews, asked))["allowed"]
+        assert decode_response(await send(reviews, http_request))["allowed"]
         child = reviews.process
         assert child is not None
         child.kill()
         await child.wait()
-        assert of(await answer_to(reviews, asked))["allowed"]
+        assert decode_response(await send(reviews, http_request))["allowed"]
         assert reviews.process not in (None, child)

@@ -1,4 +1,4 @@
-"""Lookups that the stores cannot answer are asked of the API server, and failures are told apart."""
+"""Lookups read stores of watched objects, or the API server where a store lacks the object."""
 
 from collections.abc import Callable
 from typing import Any
@@ -24,8 +24,8 @@ CONFLICT = ApiError(409, "Conflict", "changed")
 FORBIDDEN = ApiError(403, "Forbidden", "no")
 
 
-class Answers:
-    """A client with the same result for every call."""
+class SameResultClient:
+    """API client with the same result for every call."""
 
     def __init__(self, outcome: Any) -> None:
         self.outcome = outcome
@@ -44,16 +44,16 @@ class Answers:
 def an_object(
     resource: Any, name: str, namespace: str = "", spec: Any = None, **metadata: Any
 ) -> dict[str, Any]:
-    placed = {"namespace": namespace} if namespace else {}
+    namespaced = {"namespace": namespace} if namespace else {}
     return {
         "apiVersion": resource.api_version,
         "kind": resource.kind,
-        "metadata": {"name": name, **placed, "uid": name, "resourceVersion": "1", **metadata},
+        "metadata": {"name": name, **namespaced, "uid": name, "resourceVersion": "1", **metadata},
         "spec": {"large": "thing", **(spec or {})},
     }
 
 
-def a_world(client: Any) -> LiveLookups:
+def create_lookups(client: Any) -> LiveLookups:
     checks = {"admissionChecksStrategy": {"admissionChecks": [{"name": "elsewhere"}, {"name": "unknown"}]}}
     controller = {"controllerName": "x/y"}
     objects = [
@@ -70,7 +70,7 @@ def a_world(client: Any) -> LiveLookups:
     return lookups
 
 
-def test_stores_keep_what_lookups_need() -> None:
+def test_stores_keep_only_fields_that_lookups_need() -> None:
     obj = an_object(NAMESPACES, "team", annotations={"large": "thing"}, labels={"a": "b"})
     kept = select_lookup_fields()(obj)
     assert kept["metadata"] == {"name": "team", "uid": "team", "resourceVersion": "1", "labels": {"a": "b"}}
@@ -80,9 +80,9 @@ def test_stores_keep_what_lookups_need() -> None:
     }
 
 
-async def test_stored_objects_cause_no_request() -> None:
-    client = Answers(DOWN)
-    lookups = a_world(client)
+async def test_lookup_of_stored_object_sends_no_request() -> None:
+    client = SameResultClient(DOWN)
+    lookups = create_lookups(client)
     assert lookups.has_local_queue("team", "default")
     assert not lookups.has_local_queue("other", "default")
     assert lookups.has_priority_class("high")
@@ -93,37 +93,40 @@ async def test_stored_objects_cause_no_request() -> None:
     assert client.calls == []
 
 
-async def test_a_namespace_that_is_newer_than_the_watch_is_read() -> None:
-    lookups = a_world(Answers(an_object(NAMESPACES, "new", labels={"c": "d"})))
+async def test_namespace_missing_from_store_is_read_from_api_server() -> None:
+    lookups = create_lookups(SameResultClient(an_object(NAMESPACES, "new", labels={"c": "d"})))
     assert await lookups.namespace_labels("new") == {"c": "d"}
-    assert await a_world(Answers(NOT_FOUND)).namespace_labels("gone") is None
-    assert await a_world(Answers(ValueError("not a segment"))).namespace_labels("..") is None
+    assert await create_lookups(SameResultClient(NOT_FOUND)).namespace_labels("gone") is None
+    assert await create_lookups(SameResultClient(ValueError("not a segment"))).namespace_labels("..") is None
     with pytest.raises(LookupFailed):
-        await a_world(Answers(DOWN)).namespace_labels("new")
+        await create_lookups(SameResultClient(DOWN)).namespace_labels("new")
 
 
-async def test_an_owner_of_a_known_kind_is_read() -> None:
-    client = Answers({"metadata": {"uid": "u"}})
-    found = await a_world(client).get_object("batch", "v1", "Job", "team", "parent")
-    assert found == {"metadata": {"uid": "u"}}
+async def test_owner_of_known_kind_is_read_from_api_server() -> None:
+    client = SameResultClient({"metadata": {"uid": "u"}})
+    owner = await create_lookups(client).get_object("batch", "v1", "Job", "team", "parent")
+    assert owner == {"metadata": {"uid": "u"}}
     assert [(name, str(resource), *rest) for name, resource, *rest in client.calls] == [
         ("get", "jobs.batch", "parent", "team")
     ]
-    assert await a_world(Answers(NOT_FOUND)).get_object("batch", "v1", "Job", "team", "gone") is None
-    assert await a_world(client).get_object("batch", "v1", "Job", "team", "") is None
+    assert (
+        await create_lookups(SameResultClient(NOT_FOUND)).get_object("batch", "v1", "Job", "team", "gone")
+        is None
+    )
+    assert await create_lookups(client).get_object("batch", "v1", "Job", "team", "") is None
     with pytest.raises(LookupFailed):
-        await a_world(Answers(DOWN)).get_object("batch", "v1", "Job", "team", "parent")
+        await create_lookups(SameResultClient(DOWN)).get_object("batch", "v1", "Job", "team", "parent")
 
 
-async def test_the_plural_of_another_kind_is_discovered_once() -> None:
-    offered = {
+async def test_plural_of_unknown_kind_is_discovered_once() -> None:
+    discovery = {
         "resources": [
             {"name": "foxes/status", "kind": "Fox", "namespaced": True},
             {"name": "foxes", "kind": "Fox", "namespaced": False},
         ]
     }
-    client = Answers(offered)
-    lookups = a_world(client)
+    client = SameResultClient(discovery)
+    lookups = create_lookups(client)
     for _ in range(2):
         await lookups.get_object("zoo.example.com", "v1", "Fox", "team", "reynard")
     assert [call[:1] + tuple(map(str, call[1:])) for call in client.calls] == [
@@ -132,14 +135,17 @@ async def test_the_plural_of_another_kind_is_discovered_once() -> None:
         ("get", "foxes.zoo.example.com", "reynard", "None"),
     ]
     assert await lookups.get_object("zoo.example.com", "v1", "Wolf", "team", "x") is None
-    assert await a_world(Answers(NOT_FOUND)).get_object("no.such", "v1", "X", "team", "x") is None
+    assert (
+        await create_lookups(SameResultClient(NOT_FOUND)).get_object("no.such", "v1", "X", "team", "x")
+        is None
+    )
     with pytest.raises(LookupFailed):
-        await a_world(Answers(DOWN)).get_object("zoo.example.com", "v1", "Fox", "team", "x")
+        await create_lookups(SameResultClient(DOWN)).get_object("zoo.example.com", "v1", "Fox", "team", "x")
 
 
-async def test_a_group_from_an_object_cannot_leave_its_place_in_the_path() -> None:
-    client = Answers(NOT_FOUND)
-    await a_world(client).get_object("../api", "v1/secrets", "X", "team", "x")
+async def test_group_and_version_of_owner_are_escaped_in_request_path() -> None:
+    client = SameResultClient(NOT_FOUND)
+    await create_lookups(client).get_object("../api", "v1/secrets", "X", "team", "x")
     assert client.calls == [("request_json", "GET", "/apis/..%2Fapi/v1%2Fsecrets")]
 
 
@@ -169,8 +175,10 @@ TARGET = BundleTarget("mutatingwebhookconfigurations", "x")
         (DOWN, lambda calls: calls.create_subject_access_review({}), ReviewFailed),
     ],
 )
-async def test_calls_distinguish_absent_from_refused(outcome: Any, call: Any, expected: Any) -> None:
-    calls = ServingCalls(Answers(outcome))  # pyright: ignore[reportArgumentType]
+async def test_serving_calls_distinguish_absent_object_from_failed_request(
+    outcome: Any, call: Any, expected: Any
+) -> None:
+    calls = ServingCalls(SameResultClient(outcome))  # pyright: ignore[reportArgumentType]
     if isinstance(expected, type):
         with pytest.raises(expected):
             await call(calls)
@@ -178,21 +186,21 @@ async def test_calls_distinguish_absent_from_refused(outcome: Any, call: Any, ex
         assert await call(calls) == expected
 
 
-async def test_access_of_a_user_is_asked_of_the_api_server_and_fails_without_an_answer() -> None:
+async def test_access_review_is_sent_to_api_server_and_fails_without_answer() -> None:
     user, access = User("anna", "", (), ()), Access("update", "batch", "jobs", "status", "team")
-    client = Answers({"status": {"allowed": True}})
-    assert await a_world(client).is_allowed(user, access)
+    client = SameResultClient({"status": {"allowed": True}})
+    assert await create_lookups(client).is_allowed(user, access)
     assert [(name, str(resource)) for name, resource, *_ in client.calls] == [
         ("create", "subjectaccessreviews.authorization.k8s.io")
     ]
     with pytest.raises(LookupFailed, match=r"whether 'anna' may update jobs\.batch/status is not known"):
-        await a_world(Answers(DOWN)).is_allowed(user, access)
+        await create_lookups(SameResultClient(DOWN)).is_allowed(user, access)
 
 
-async def test_plural_of_a_kind_is_known_or_discovered() -> None:
-    served = Answers({"resources": [{"name": "foxes", "kind": "Fox", "namespaced": True}]})
-    assert await a_world(Answers(DOWN)).plural("batch", "v1", "Job") == "jobs"
-    assert await a_world(served).plural("zoo.example.com", "v1", "Fox") == "foxes"
-    assert await a_world(Answers(NOT_FOUND)).plural("zoo.example.com", "v1", "Fox") is None
+async def test_plural_of_kind_is_known_or_discovered() -> None:
+    served = SameResultClient({"resources": [{"name": "foxes", "kind": "Fox", "namespaced": True}]})
+    assert await create_lookups(SameResultClient(DOWN)).plural("batch", "v1", "Job") == "jobs"
+    assert await create_lookups(served).plural("zoo.example.com", "v1", "Fox") == "foxes"
+    assert await create_lookups(SameResultClient(NOT_FOUND)).plural("zoo.example.com", "v1", "Fox") is None
     with pytest.raises(LookupFailed):
-        await a_world(Answers(DOWN)).plural("zoo.example.com", "v1", "Fox")
+        await create_lookups(SameResultClient(DOWN)).plural("zoo.example.com", "v1", "Fox")

@@ -21,7 +21,7 @@ from tests.unit.webhooks.support import NAMES, QUEUE, Answer, FakeLookups, a_job
 
 GATES = (NAMES.admission_gate, NAMES.topology_gate, NAMES.elastic_gate)
 LABELS = {QUEUE: "q", NAMES.managed: "true", NAMES.podset: "main", NAMES.pod_group_name: "g"}
-NOTES = {
+ANNOTATIONS = {
     NAMES.role_hash: "main",
     NAMES.workload: "w",
     NAMES.workload_slice_name: "w",
@@ -35,7 +35,7 @@ ADMIN = ("anna", "update workloads.admitq.dev/status", "team")
 
 def a_pod(
     labels: Mapping[str, str] = LABELS,
-    annotations: Mapping[str, str] = NOTES,
+    annotations: Mapping[str, str] = ANNOTATIONS,
     gates: tuple[str, ...] = GATES,
     owner: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
@@ -64,11 +64,11 @@ async def change(
     path = NAMES.webhook_path("validate", *gvk) + aspect
     handler = handlers(lookups, integrations, integrations=integrations)[path]
     body = review(new, old, gvk=gvk, userInfo={"username": user, "groups": ["team"]}, **request)
-    status, answered = await post(handler, path, body)
-    return Answer(status, orjson.loads(answered), new)
+    status, response = await post(handler, path, body)
+    return Answer(status, orjson.loads(response), new)
 
 
-def said(field: str) -> str:
+def rejection_message(field: str) -> str:
     return (
         f"{field}: Forbidden: the mark decides what is charged to the queue, and only admitq, the "
         "controllers that own the object, and accounts that may update workloads/status in this namespace "
@@ -81,45 +81,45 @@ CHANGES = [
         (f"metadata.labels[{key}]", a_pod(labels=without(LABELS, key)))
         for key in (NAMES.managed, NAMES.podset)
     ),
-    *((f"metadata.annotations[{key}]", a_pod(annotations=without(NOTES, key))) for key in NOTES),
+    *((f"metadata.annotations[{key}]", a_pod(annotations=without(ANNOTATIONS, key))) for key in ANNOTATIONS),
     *(
         (f"metadata.labels[{key}]", a_pod(labels={**LABELS, key: "x"}))
         for key in (NAMES.podset, NAMES.pod_group_name)
     ),
-    *((f"metadata.annotations[{key}]", a_pod(annotations={**NOTES, key: "x"})) for key in NOTES),
+    *((f"metadata.annotations[{key}]", a_pod(annotations={**ANNOTATIONS, key: "x"})) for key in ANNOTATIONS),
     *(
-        (f"spec.schedulingGates[{key}]", a_pod(gates=tuple(one for one in GATES if one != key)))
+        (f"spec.schedulingGates[{key}]", a_pod(gates=tuple(gate for gate in GATES if gate != key)))
         for key in GATES
     ),
 ]
 
 
 @pytest.mark.parametrize(("field", "new"), CHANGES)
-async def test_mark_of_a_managed_pod_is_changed_by_no_ordinary_user(field: str, new: Any) -> None:
+async def test_mark_change_of_managed_pod_by_ordinary_user_is_rejected(field: str, new: Any) -> None:
     lookups = FakeLookups()
-    answered = await change(a_pod(), new, lookups=lookups)
-    assert answered.message == said(field)
+    answer = await change(a_pod(), new, lookups=lookups)
+    assert answer.message == rejection_message(field)
     assert lookups.accesses == [ADMIN]
 
 
 @pytest.mark.parametrize("new", [new for _, new in CHANGES])
-async def test_mark_of_a_managed_pod_is_changed_by_admitq_and_asks_nothing(new: Any) -> None:
+async def test_mark_change_of_managed_pod_by_admitq_needs_no_access_review(new: Any) -> None:
     lookups = FakeLookups()
-    answered = await change(a_pod(), new, user="system:serviceaccount:admitq-system:manager", lookups=lookups)
-    assert "the mark decides" not in str(answered.body)
+    answer = await change(a_pod(), new, user="system:serviceaccount:admitq-system:manager", lookups=lookups)
+    assert "the mark decides" not in str(answer.body)
     assert lookups.accesses == []
 
 
-async def test_one_patch_that_drops_label_and_gates_names_both() -> None:
-    answered = await change(a_pod(), a_pod(labels={QUEUE: "q"}, gates=()))
-    assert f"metadata.labels[{NAMES.managed}]: Forbidden" in answered.message
-    assert f"spec.schedulingGates[{NAMES.admission_gate}]: Forbidden" in answered.message
+async def test_removal_of_label_and_gates_reports_both_fields() -> None:
+    answer = await change(a_pod(), a_pod(labels={QUEUE: "q"}, gates=()))
+    assert f"metadata.labels[{NAMES.managed}]: Forbidden" in answer.message
+    assert f"spec.schedulingGates[{NAMES.admission_gate}]: Forbidden" in answer.message
 
 
 @pytest.mark.parametrize("key", [NAMES.pod_suspending_parent, NAMES.pod_group_total_count, NAMES.role_hash])
-async def test_mark_is_not_added_to_a_managed_pod(key: str) -> None:
-    answered = await change(a_pod(annotations=without(NOTES, key)), a_pod())
-    assert f"metadata.annotations[{key}]: Forbidden" in answered.message
+async def test_mark_added_to_managed_pod_is_rejected(key: str) -> None:
+    answer = await change(a_pod(annotations=without(ANNOTATIONS, key)), a_pod())
+    assert f"metadata.annotations[{key}]: Forbidden" in answer.message
 
 
 @pytest.mark.parametrize(
@@ -133,28 +133,32 @@ async def test_mark_is_not_added_to_a_managed_pod(key: str) -> None:
     ],
     ids=["foreign label", "foreign annotation", "managed label is added", "unmanaged pod", "foreign gate"],
 )
-async def test_change_that_touches_no_mark_is_allowed_and_asks_nothing(old: Any, new: Any) -> None:
+async def test_pod_change_without_marks_is_accepted_without_access_review(old: Any, new: Any) -> None:
     lookups = FakeLookups()
     assert (await change(old, new, lookups=lookups)).allowed
     assert lookups.accesses == []
 
 
-async def test_pod_of_an_elastic_job_keeps_the_marks_that_decide_its_quota() -> None:
-    labels, notes = {NAMES.podset: "main"}, {NAMES.workload_slice_name: "w"}
-    old = a_pod(labels, notes, (NAMES.elastic_gate,))
-    answered = await change(old, a_pod({}, {}, ()))
+async def test_marks_of_elastic_job_pod_cannot_be_removed() -> None:
+    labels, annotations = {NAMES.podset: "main"}, {NAMES.workload_slice_name: "w"}
+    old = a_pod(labels, annotations, (NAMES.elastic_gate,))
+    answer = await change(old, a_pod({}, {}, ()))
     for field in (
         f"metadata.labels[{NAMES.podset}]",
         f"metadata.annotations[{NAMES.workload_slice_name}]",
         f"spec.schedulingGates[{NAMES.elastic_gate}]",
     ):
-        assert f"{field}: Forbidden" in answered.message
+        assert f"{field}: Forbidden" in answer.message
+
+
+async def test_marks_can_be_added_to_unmanaged_pod_without_access_review() -> None:
     lookups = FakeLookups()
-    assert (await change(a_pod({}, {}, ()), a_pod(labels, notes, ()), lookups=lookups)).allowed
+    marked = a_pod({NAMES.podset: "main"}, {NAMES.workload_slice_name: "w"}, ())
+    assert (await change(a_pod({}, {}, ()), marked, lookups=lookups)).allowed
     assert lookups.accesses == []
 
 
-BARE = a_pod(labels={QUEUE: "q", NAMES.managed: "true"}, annotations={})
+MANAGED_POD = a_pod(labels={QUEUE: "q", NAMES.managed: "true"}, annotations={})
 
 
 @pytest.mark.parametrize(
@@ -172,143 +176,153 @@ BARE = a_pod(labels={QUEUE: "q", NAMES.managed: "true"}, annotations={})
         (None, ("anna", "update pods/status", "team"), False),
     ],
 )
-async def test_marks_are_changed_by_administrators_and_controllers_of_the_owner(
+async def test_marks_are_changed_only_by_administrator_or_controller_of_owner(
     owner: tuple[str, str] | None, permitted: tuple[str, str, str], allowed: bool
 ) -> None:
     plurals = {"ReplicaSet": "replicasets", "RayCluster": "rayclusters", "Fox": "foxes", "Pod": "pods"}
     lookups = FakeLookups(permitted={permitted}, plurals=plurals)
     reference = None if owner is None else {"apiVersion": owner[0], "kind": owner[1]}
-    old, new = a_pod(BARE["metadata"]["labels"], {}, GATES, reference), a_pod({QUEUE: "q"}, {}, (), reference)
+    old, new = (
+        a_pod(MANAGED_POD["metadata"]["labels"], {}, GATES, reference),
+        a_pod({QUEUE: "q"}, {}, (), reference),
+    )
     assert (await change(old, new, lookups=lookups)).allowed is allowed
 
 
-async def test_owner_that_the_change_itself_adds_gives_no_right() -> None:
+async def test_owner_added_by_the_same_change_grants_no_access() -> None:
     lookups = FakeLookups(
         permitted={("anna", "update replicasets.apps/status", "team")}, plurals={"ReplicaSet": "replicasets"}
     )
     new = a_pod({QUEUE: "q"}, {}, (), {"apiVersion": "apps/v1", "kind": "ReplicaSet"})
-    assert not (await change(BARE, new, lookups=lookups)).allowed
+    assert not (await change(MANAGED_POD, new, lookups=lookups)).allowed
 
 
-async def test_owner_that_is_no_controller_gives_no_right() -> None:
+async def test_owner_without_controller_flag_grants_no_access() -> None:
     lookups = FakeLookups(
         permitted={("anna", "update replicasets.apps/status", "team")}, plurals={"ReplicaSet": "replicasets"}
     )
     owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "controller": False}
-    old, new = a_pod(BARE["metadata"]["labels"], {}, GATES, owner), a_pod({}, {}, (), owner)
+    old, new = a_pod(MANAGED_POD["metadata"]["labels"], {}, GATES, owner), a_pod({}, {}, (), owner)
     assert not (await change(old, new, lookups=lookups)).allowed
 
 
-async def test_change_of_a_mark_fails_while_no_answer_is_to_be_had() -> None:
-    class Silent(FakeLookups):
+async def test_mark_change_fails_while_access_cannot_be_reviewed() -> None:
+    class WithoutAccessReviews(FakeLookups):
         async def is_allowed(self, user: Any, access: Any) -> bool:
-            self.broken = True
+            self.unavailable = True
             return await super().is_allowed(user, access)
 
-    answered = await change(a_pod(), a_pod(labels={}, gates=()), lookups=Silent())
-    assert answered.response["status"]["code"] == 503
-    assert answered.message == "the API server does not answer; try again"
+    answer = await change(a_pod(), a_pod(labels={}, gates=()), lookups=WithoutAccessReviews())
+    assert answer.response["status"]["code"] == 503
+    assert answer.message == "the API server does not answer; try again"
 
 
 @pytest.mark.parametrize(
     "user",
     ["", "admitq-system", "system:serviceaccount:admitq-system", "system:serviceaccount:team:admitq-system"],
 )
-async def test_account_that_only_looks_like_one_of_admitq_is_asked_about(user: str) -> None:
+async def test_user_name_similar_to_admitq_account_is_not_trusted(user: str) -> None:
     assert not (await change(a_pod(), a_pod(labels={}), user=user)).allowed
 
 
-async def test_parent_that_holds_a_pod_cannot_be_dropped_where_pods_are_managed_for_it_alone() -> None:
-    labels, notes = {QUEUE: "q", NAMES.managed: "true"}, {NAMES.pod_suspending_parent: "deployment"}
-    old, new = a_pod(labels, notes), a_pod({}, {}, ())
-    answered = await change(
+async def test_suspending_parent_cannot_be_removed_if_pod_kind_is_only_implied() -> None:
+    labels, annotations = {QUEUE: "q", NAMES.managed: "true"}, {NAMES.pod_suspending_parent: "deployment"}
+    old, new = a_pod(labels, annotations), a_pod({}, {}, ())
+    answer = await change(
         old, new, integrations=(DEPLOYMENT, replace(POD, ownership=replace(POD.ownership, is_implied=True)))
     )
-    assert f"metadata.annotations[{NAMES.pod_suspending_parent}]: Forbidden" in answered.message
+    assert f"metadata.annotations[{NAMES.pod_suspending_parent}]: Forbidden" in answer.message
 
 
 # --- pods of jobs -------------------------------------------------------------------------------------
 
-OF_JOB = {NAMES.podset: "main", "batch.kubernetes.io/controller-uid": "o", "mine": "x", "tier": "y"}
-BY_JOB = {"apiVersion": "batch/v1", "kind": "Job"}
-MARKS_ALONE: Any = {"aspect": "-marks", "integrations": (JOB,)}
+JOB_POD_LABELS = {NAMES.podset: "main", "batch.kubernetes.io/controller-uid": "o", "mine": "x", "tier": "y"}
+JOB_OWNER = {"apiVersion": "batch/v1", "kind": "Job"}
+ONLY_MARKS: Any = {"aspect": "-marks", "integrations": (JOB,)}
 
 
-def of_job(labels: Mapping[str, str] = OF_JOB, owner: Any = BY_JOB, phase: str = "Running") -> Any:
+def job_pod(
+    labels: Mapping[str, str] = JOB_POD_LABELS, owner: Any = JOB_OWNER, phase: str = "Running"
+) -> Any:
     return {**a_pod(labels, {}, (), owner), "status": {"phase": phase}}
 
 
 @pytest.mark.parametrize(
     ("new", "field"),
     [
-        (of_job(without(OF_JOB, "batch.kubernetes.io/controller-uid")), "batch.kubernetes.io/controller-uid"),
         (
-            of_job({**OF_JOB, "batch.kubernetes.io/controller-uid": "z"}),
+            job_pod(without(JOB_POD_LABELS, "batch.kubernetes.io/controller-uid")),
             "batch.kubernetes.io/controller-uid",
         ),
-        (of_job(without(OF_JOB, "tier")), "tier"),
-        (of_job({**OF_JOB, "tier": "z"}), "tier"),
-        (of_job(without(OF_JOB, NAMES.podset)), NAMES.podset),
+        (
+            job_pod({**JOB_POD_LABELS, "batch.kubernetes.io/controller-uid": "z"}),
+            "batch.kubernetes.io/controller-uid",
+        ),
+        (job_pod(without(JOB_POD_LABELS, "tier")), "tier"),
+        (job_pod({**JOB_POD_LABELS, "tier": "z"}), "tier"),
+        (job_pod(without(JOB_POD_LABELS, NAMES.podset)), NAMES.podset),
     ],
 )
-async def test_pod_of_a_job_keeps_the_labels_by_which_its_controller_finds_it(new: Any, field: str) -> None:
+async def test_selector_labels_of_job_pod_cannot_be_changed(new: Any, field: str) -> None:
     selector = {"matchExpressions": [{"key": "tier", "operator": "In", "values": ["y"]}]}
     lookups = FakeLookups(owners={"o": {"spec": {"selector": selector}}})
-    answered = await change(of_job(), new, lookups=lookups, **MARKS_ALONE)
-    assert answered.message == said(f"metadata.labels[{field}]")
+    answer = await change(job_pod(), new, lookups=lookups, **ONLY_MARKS)
+    assert answer.message == rejection_message(f"metadata.labels[{field}]")
 
 
-@pytest.mark.parametrize("owner", [None, {**BY_JOB, "uid": "other"}, {**BY_JOB, "controller": False}])
-async def test_pod_of_a_job_keeps_its_controller(owner: Any) -> None:
-    answered = await change(of_job(), of_job(owner=owner), **MARKS_ALONE)
-    assert answered.message == said("metadata.ownerReferences")
+@pytest.mark.parametrize("owner", [None, {**JOB_OWNER, "uid": "other"}, {**JOB_OWNER, "controller": False}])
+async def test_controller_reference_of_job_pod_cannot_be_removed(owner: Any) -> None:
+    answer = await change(job_pod(), job_pod(owner=owner), **ONLY_MARKS)
+    assert answer.message == rejection_message("metadata.ownerReferences")
 
 
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        (of_job(), of_job(without(OF_JOB, "mine"))),
-        (of_job(), of_job({**OF_JOB, "example.com/more": "x"})),
-        (of_job(owner=None), of_job()),
-        (of_job(phase="Succeeded"), of_job({NAMES.podset: "main"}, None, "Succeeded")),
-        (of_job(without(OF_JOB, NAMES.podset)), of_job({}, None)),
+        (job_pod(), job_pod(without(JOB_POD_LABELS, "mine"))),
+        (job_pod(), job_pod({**JOB_POD_LABELS, "example.com/more": "x"})),
+        (job_pod(owner=None), job_pod()),
+        (job_pod(phase="Succeeded"), job_pod({NAMES.podset: "main"}, None, "Succeeded")),
+        (job_pod(without(JOB_POD_LABELS, NAMES.podset)), job_pod({}, None)),
     ],
-    ids=["own label", "further label", "adopted", "ended", "of no admitted job"],
+    ids=["label of the user removed", "label of the user added", "adopted", "ended", "job not admitted"],
 )
-async def test_pod_of_a_job_is_free_in_what_no_controller_goes_by(old: Any, new: Any) -> None:
+async def test_job_pod_change_that_keeps_pod_with_its_job_is_accepted(old: Any, new: Any) -> None:
     lookups = FakeLookups(owners={"o": {"spec": {"selector": {"matchLabels": {"tier": "y"}}}}})
-    assert (await change(old, new, lookups=lookups, **MARKS_ALONE)).allowed
+    assert (await change(old, new, lookups=lookups, **ONLY_MARKS)).allowed
     assert lookups.accesses == []
 
 
-async def test_pod_of_a_job_is_taken_from_it_by_controllers_of_jobs_and_administrators() -> None:
+async def test_job_controller_and_administrator_may_detach_pod_from_job() -> None:
     for permitted in (ADMIN, ("anna", "update jobs.batch/status", "team")):
         lookups = FakeLookups(permitted={permitted}, plurals={"Job": "jobs"})
-        assert (await change(of_job(), of_job({}, None), lookups=lookups, **MARKS_ALONE)).allowed
+        assert (await change(job_pod(), job_pod({}, None), lookups=lookups, **ONLY_MARKS)).allowed
 
 
-async def test_labels_without_a_prefix_are_refused_while_the_job_cannot_be_read() -> None:
-    class Silent(FakeLookups):
+async def test_change_of_unprefixed_label_fails_while_job_cannot_be_read() -> None:
+    class WithoutObjects(FakeLookups):
         async def get_object(self, group: str, version: str, kind: str, namespace: str, name: str) -> Any:
-            self.broken = True
+            self.unavailable = True
             return await super().get_object(group, version, kind, namespace, name)
 
-    answered = await change(of_job(), of_job(without(OF_JOB, "mine")), lookups=Silent(), **MARKS_ALONE)
-    assert answered.response["status"]["code"] == 503
+    answer = await change(
+        job_pod(), job_pod(without(JOB_POD_LABELS, "mine")), lookups=WithoutObjects(), **ONLY_MARKS
+    )
+    assert answer.response["status"]["code"] == 503
 
 
 @pytest.mark.parametrize("status", ["status", ""])
-async def test_marks_are_kept_where_pods_are_not_queued_themselves_and_in_every_subresource(
+async def test_marks_are_protected_without_pod_integration_and_in_status_subresource(
     status: str,
 ) -> None:
     gated = a_pod({NAMES.podset: "main"}, {NAMES.workload: "w"}, (NAMES.elastic_gate,))
-    answered = await change(gated, a_pod({}, {}, ()), subResource=status, **MARKS_ALONE)
+    answer = await change(gated, a_pod({}, {}, ()), subResource=status, **ONLY_MARKS)
     for field in (
         f"metadata.labels[{NAMES.podset}]",
         f"metadata.annotations[{NAMES.workload}]",
         f"spec.schedulingGates[{NAMES.elastic_gate}]",
     ):
-        assert f"{field}: Forbidden" in answered.message
+        assert f"{field}: Forbidden" in answer.message
 
 
 # --- jobs -------------------------------------------------------------------------------------------
@@ -319,7 +333,7 @@ def a_ray_cluster(
 ) -> dict[str, Any]:
     template = {
         "metadata": {"labels": labels or {}},
-        "spec": {"containers": [{"name": "c"}], "schedulingGates": [{"name": one} for one in gates]},
+        "spec": {"containers": [{"name": "c"}], "schedulingGates": [{"name": gate} for gate in gates]},
     }
     return {
         "apiVersion": "ray.io/v1",
@@ -334,48 +348,54 @@ def a_ray_cluster(
 
 
 RAY: Any = {"gvk": ("ray.io", "v1", "RayCluster")}
-MARKED = {NAMES.podset: "w"}
+MARKED_LABELS = {NAMES.podset: "w"}
 
 
 @pytest.mark.parametrize("labels", [{}, {NAMES.podset: "head"}])
-async def test_template_of_a_running_job_keeps_its_marks(labels: Mapping[str, str]) -> None:
+async def test_template_marks_of_running_job_cannot_be_changed(labels: Mapping[str, str]) -> None:
     lookups = FakeLookups()
-    old, new = a_ray_cluster(False, MARKED), a_ray_cluster(False, labels)
-    answered = await change(old, new, lookups=lookups, **RAY)
+    old, new = a_ray_cluster(False, MARKED_LABELS), a_ray_cluster(False, labels)
+    answer = await change(old, new, lookups=lookups, **RAY)
     field = f"spec.workerGroupSpecs[0].template.metadata.labels[{NAMES.podset}]"
-    assert answered.message == said(field)
+    assert answer.message == rejection_message(field)
     assert not (await change(old, new, lookups=FakeLookups(permitted=set()), **RAY)).allowed
 
 
-async def test_template_of_a_running_job_keeps_its_gate() -> None:
+async def test_template_gate_of_running_job_cannot_be_removed() -> None:
     old, new = a_ray_cluster(False, gates=(NAMES.elastic_gate,)), a_ray_cluster(False)
-    answered = await change(old, new, **RAY)
-    assert answered.message == said(
+    answer = await change(old, new, **RAY)
+    assert answer.message == rejection_message(
         f"spec.workerGroupSpecs[0].template.spec.schedulingGates[{NAMES.elastic_gate}]"
     )
 
 
 @pytest.mark.parametrize(("before", "after"), [(True, True), (False, True), (True, False)])
-async def test_template_of_a_suspended_job_is_free(before: bool, after: bool) -> None:
+async def test_template_marks_can_be_changed_if_job_is_suspended_before_or_after(
+    before: bool, after: bool
+) -> None:
     lookups = FakeLookups()
-    assert (await change(a_ray_cluster(before, MARKED), a_ray_cluster(after), lookups=lookups, **RAY)).allowed
+    assert (
+        await change(a_ray_cluster(before, MARKED_LABELS), a_ray_cluster(after), lookups=lookups, **RAY)
+    ).allowed
     assert lookups.accesses == []
 
 
-async def test_operator_of_a_kind_writes_its_jobs() -> None:
+async def test_controller_of_job_kind_may_change_template_marks() -> None:
     lookups = FakeLookups(
         permitted={("anna", "update rayclusters.ray.io/status", "team")},
         plurals={"RayCluster": "rayclusters"},
     )
-    assert (await change(a_ray_cluster(False, MARKED), a_ray_cluster(False), lookups=lookups, **RAY)).allowed
+    assert (
+        await change(a_ray_cluster(False, MARKED_LABELS), a_ray_cluster(False), lookups=lookups, **RAY)
+    ).allowed
 
 
-async def test_mark_of_a_job_that_is_stopping_is_kept() -> None:
+async def test_stopping_annotation_of_job_is_removed_only_by_admitq() -> None:
     job: Any = {"gvk": ("batch", "v1", "Job")}
     labels, stopping = {QUEUE: "q"}, {NAMES.stopping: "true"}
     old, new = a_job(labels=labels, annotations=stopping, suspend=True), a_job(labels=labels, suspend=True)
-    answered = await change(old, new, **job)
-    assert answered.message == said(f"metadata.annotations[{NAMES.stopping}]")
+    answer = await change(old, new, **job)
+    assert answer.message == rejection_message(f"metadata.annotations[{NAMES.stopping}]")
     assert (await change(new, old, **job)).allowed
     assert (await change(old, new, user="system:serviceaccount:admitq-system:m", **job)).allowed
 
@@ -408,7 +428,7 @@ def a_spark_application(labels: Mapping[str, str], **role: Any) -> dict[str, Any
 
 def an_autoscaling_cluster(labels: Mapping[str, str]) -> dict[str, Any]:
     elastic = {NAMES.elastic_job: "true"}
-    cluster = a_ray_cluster(False, MARKED, annotations=elastic)
+    cluster = a_ray_cluster(False, MARKED_LABELS, annotations=elastic)
     cluster["spec"]["enableInTreeAutoscaling"] = True
     cluster["spec"]["headGroupSpec"]["template"]["metadata"] = {"labels": labels}
     return cluster
@@ -425,17 +445,17 @@ INFO = {
     "schedulingGates": [{"name": NAMES.topology_gate}],
 }
 COMPONENT = "spec.components[1]"
-IN_WRAPPED = f"{COMPONENT}.template.spec.template.metadata"
+IN_TEMPLATE = f"{COMPONENT}.template.spec.template.metadata"
 IN_INFO = f"{COMPONENT}.podSetInfos[0]"
-COMPOSED: Any = [
-    (APP, an_app_wrapper([INFO], {"labels": MARKED}), f"{IN_WRAPPED}.labels[{NAMES.podset}]"),
+MARK_CHANGES_OF_BUILT_TEMPLATES: Any = [
+    (APP, an_app_wrapper([INFO], {"labels": MARKED_LABELS}), f"{IN_TEMPLATE}.labels[{NAMES.podset}]"),
     (APP, an_app_wrapper([{**INFO, "labels": {}}]), f"{IN_INFO}.labels[{NAMES.podset}]"),
-    (APP, an_app_wrapper([{**INFO, "labels": MARKED}]), f"{IN_INFO}.labels[{NAMES.podset}]"),
+    (APP, an_app_wrapper([{**INFO, "labels": MARKED_LABELS}]), f"{IN_INFO}.labels[{NAMES.podset}]"),
     (APP, an_app_wrapper([{**INFO, "annotations": {}}]), f"{IN_INFO}.annotations[{NAMES.workload}]"),
     (
         APP,
         an_app_wrapper([INFO], {"annotations": {NAMES.workload: "other"}}),
-        f"{IN_WRAPPED}.annotations[{NAMES.workload}]",
+        f"{IN_TEMPLATE}.annotations[{NAMES.workload}]",
     ),
     (
         APP,
@@ -452,7 +472,7 @@ COMPOSED: Any = [
 ]
 
 
-def stored(kind: Any) -> dict[str, Any]:
+def stored_job(kind: Any) -> dict[str, Any]:
     if kind is APP:
         return an_app_wrapper([INFO])
     return (
@@ -462,13 +482,13 @@ def stored(kind: Any) -> dict[str, Any]:
     )
 
 
-@pytest.mark.parametrize(("kind", "new", "field"), COMPOSED)
-async def test_template_that_is_made_of_several_fields_keeps_its_marks(
+@pytest.mark.parametrize(("kind", "new", "field"), MARK_CHANGES_OF_BUILT_TEMPLATES)
+async def test_marks_of_template_built_from_several_fields_cannot_be_changed(
     kind: Any, new: Any, field: str
 ) -> None:
-    answered = await change(stored(kind), new, **kind)
-    assert answered.message == said(field)
-    assert (await change(stored(kind), new, lookups=FakeLookups(permitted={ADMIN}), **kind)).allowed
+    answer = await change(stored_job(kind), new, **kind)
+    assert answer.message == rejection_message(field)
+    assert (await change(stored_job(kind), new, lookups=FakeLookups(permitted={ADMIN}), **kind)).allowed
 
 
 @pytest.mark.parametrize(
@@ -477,11 +497,11 @@ async def test_template_that_is_made_of_several_fields_keeps_its_marks(
         (an_app_wrapper([INFO]), an_app_wrapper([INFO], {"labels": {"own": "x"}})),
         (an_app_wrapper([INFO]), an_app_wrapper([{**INFO, "nodeSelector": {"pool": "spot"}}])),
         (an_app_wrapper([]), an_app_wrapper([INFO], suspend=True)),
-        (an_app_wrapper([INFO], suspend=True), an_app_wrapper([{}], {"labels": MARKED}, suspend=True)),
+        (an_app_wrapper([INFO], suspend=True), an_app_wrapper([{}], {"labels": MARKED_LABELS}, suspend=True)),
     ],
-    ids=["label of the user", "node selector", "stopped", "suspended"],
+    ids=["label of the user", "node selector", "suspended by the update", "suspended before"],
 )
-async def test_app_wrapper_without_a_change_of_marks_asks_nothing(old: Any, new: Any) -> None:
+async def test_app_wrapper_change_without_marks_needs_no_access_review(old: Any, new: Any) -> None:
     lookups = FakeLookups()
     assert (await change(old, new, lookups=lookups, **APP)).allowed
     assert lookups.accesses == []

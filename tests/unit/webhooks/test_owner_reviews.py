@@ -7,7 +7,7 @@ import pytest
 from admitq.integrations.kinds.job import JOB
 from admitq.integrations.kinds.jobset import JOBSET
 from admitq.integrations.kinds.pod import POD
-from tests.unit.webhooks.support import NAMES, QUEUE, Answer, FakeLookups, ask
+from tests.unit.webhooks.support import NAMES, QUEUE, Answer, FakeLookups, call_webhook
 
 KINDS = (JOB, JOBSET, POD)
 CONTAINERS = [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}]
@@ -16,7 +16,7 @@ WARNING = (
     "metadata.ownerReferences: controller was removed, only the controller of the owner may set it; "
     "the {} is queued"
 )
-REFUSED = (
+REJECTION = (
     "metadata.ownerReferences: Forbidden: only the controller of the owner and administrators may make this "
     "{} follow it; remove the controller reference"
 )
@@ -34,8 +34,8 @@ def a_job() -> dict[str, Any]:
 
 
 OWNERS = {"set": a_job_set(), "j": a_job()}
-SET = {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "name": "set", "uid": "uid-set"}
-IN_JOB = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "uid-j"}
+JOB_SET_OWNER = {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "name": "set", "uid": "uid-set"}
+JOB_OWNER = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "uid-j"}
 
 
 def child(kind: str, **metadata: Any) -> dict[str, Any]:
@@ -54,7 +54,7 @@ def controlled(kind: str, owner: dict[str, Any]) -> dict[str, Any]:
     return child(kind, ownerReferences=[{**owner, "controller": True}])
 
 
-async def asked(
+async def send_review(
     verb: str,
     kind: str,
     obj: Any,
@@ -73,7 +73,7 @@ async def asked(
         ("admin", f"update workloads.{NAMES.group}/status", "team"),
     }
     known = FakeLookups(owners=OWNERS, permitted=permitted, plurals={"JobSet": "jobsets", "Job": "jobs"})
-    return await ask(
+    return await call_webhook(
         path,
         obj,
         old,
@@ -88,16 +88,24 @@ async def asked(
 @pytest.mark.parametrize(
     ("kind", "owner", "users"),
     [
-        ("Job", SET, {"jobset-controller": True, "job-controller": False, "tenant": False, "": False}),
-        ("Pod", IN_JOB, {"job-controller": True, "jobset-controller": False, "tenant": False, "admin": True}),
-        ("Pod", IN_JOB, {"system:serviceaccount:admitq-system:manager": True}),
+        (
+            "Job",
+            JOB_SET_OWNER,
+            {"jobset-controller": True, "job-controller": False, "tenant": False, "": False},
+        ),
+        (
+            "Pod",
+            JOB_OWNER,
+            {"job-controller": True, "jobset-controller": False, "tenant": False, "admin": True},
+        ),
+        ("Pod", JOB_OWNER, {"system:serviceaccount:admitq-system:manager": True}),
     ],
 )
-async def test_a_new_object_follows_a_queued_owner_only_if_its_controller_creates_it(
+async def test_new_object_keeps_reference_to_queued_owner_only_if_created_by_its_controller(
     kind: str, owner: dict[str, Any], users: dict[str, bool]
 ) -> None:
     for user, follows in users.items():
-        answer = await asked("mutate", kind, controlled(kind, owner), user=user)
+        answer = await send_review("mutate", kind, controlled(kind, owner), user=user)
         assert answer.allowed
         if follows:
             assert answer.patch is None, user
@@ -110,51 +118,52 @@ async def test_a_new_object_follows_a_queued_owner_only_if_its_controller_create
             assert answer.after["metadata"]["labels"][NAMES.managed] == "true"
 
 
-async def test_references_to_other_kinds_and_to_owners_that_are_not_queued_stay() -> None:
+async def test_reference_to_other_kind_or_unqueued_owner_is_kept() -> None:
     other = {"apiVersion": "example.com/v1", "kind": "Robot", "name": "r", "uid": "uid-r"}
-    answer = await asked("mutate", "Job", controlled("Job", other))
+    answer = await send_review("mutate", "Job", controlled("Job", other))
     assert answer.after["metadata"]["ownerReferences"] == [{**other, "controller": True}]
     lookups = FakeLookups(owners={"set": a_job_set(queue="")})
-    answer = await asked("mutate", "Job", controlled("Job", SET), lookups=lookups)
-    assert answer.after["metadata"]["ownerReferences"] == [{**SET, "controller": True}]
+    answer = await send_review("mutate", "Job", controlled("Job", JOB_SET_OWNER), lookups=lookups)
+    assert answer.after["metadata"]["ownerReferences"] == [{**JOB_SET_OWNER, "controller": True}]
     assert lookups.accesses == []
 
 
 @pytest.mark.parametrize(
-    ("kind", "owner", "controller"), [("Job", SET, "jobset-controller"), ("Pod", IN_JOB, "job-controller")]
+    ("kind", "owner", "controller"),
+    [("Job", JOB_SET_OWNER, "jobset-controller"), ("Pod", JOB_OWNER, "job-controller")],
 )
-async def test_an_object_is_made_to_follow_later_by_the_same_accounts(
+async def test_reference_to_queued_owner_is_added_only_by_its_controller_or_administrator(
     kind: str, owner: dict[str, Any], controller: str
 ) -> None:
-    alone, controlled_by_owner = child(kind), controlled(kind, owner)
-    for user, may in {controller: True, "admin": True, "tenant": False}.items():
-        answer = await asked("validate", kind, controlled_by_owner, alone, user=user)
-        assert answer.allowed is may, user
-        if not may:
-            assert answer.message == REFUSED.format(kind)
-    # Without its queue it was not reviewed when it was created.
+    without_controller, controlled_by_owner = child(kind), controlled(kind, owner)
+    for user, is_allowed in {controller: True, "admin": True, "tenant": False}.items():
+        answer = await send_review("validate", kind, controlled_by_owner, without_controller, user=user)
+        assert answer.allowed is is_allowed, user
+        if not is_allowed:
+            assert answer.message == REJECTION.format(kind)
+    # The webhook did not review the unqueued object at its creation, so the reference is a new claim.
     unqueued = {**controlled_by_owner, "metadata": {**controlled_by_owner["metadata"], "labels": {}}}
-    assert not (await asked("validate", kind, controlled_by_owner, unqueued)).allowed
-    assert (await asked("validate", kind, unqueued, unqueued)).allowed
-    # A reference that stays, or goes, is no claim.
-    assert (await asked("validate", kind, controlled_by_owner, controlled_by_owner)).allowed
-    assert (await asked("validate", kind, alone, controlled_by_owner)).allowed
+    assert not (await send_review("validate", kind, controlled_by_owner, unqueued)).allowed
+    assert (await send_review("validate", kind, unqueued, unqueued)).allowed
+    # An update that keeps or removes the reference is no claim.
+    assert (await send_review("validate", kind, controlled_by_owner, controlled_by_owner)).allowed
+    assert (await send_review("validate", kind, without_controller, controlled_by_owner)).allowed
 
 
-async def test_nothing_is_stored_while_the_rights_of_the_account_are_not_known() -> None:
-    class Silent(FakeLookups):
+async def test_create_fails_while_access_of_user_is_unknown() -> None:
+    class WithoutAccessReviews(FakeLookups):
         async def is_allowed(self, user: Any, access: Any) -> bool:
-            self.broken = True
+            self.unavailable = True
             return await super().is_allowed(user, access)
 
-    lookups = Silent(owners=OWNERS, plurals={"JobSet": "jobsets"})
-    answer = await asked("mutate", "Job", controlled("Job", SET), lookups=lookups)
+    lookups = WithoutAccessReviews(owners=OWNERS, plurals={"JobSet": "jobsets"})
+    answer = await send_review("mutate", "Job", controlled("Job", JOB_SET_OWNER), lookups=lookups)
     assert answer.response["status"]["code"] == 503
 
 
-def raised(parallelism: int, cpu: str = "1", **metadata: Any) -> dict[str, Any]:
-    """A Job of the JobSet with one pod."""
-    obj = controlled("Job", SET)
+def job_of_set(parallelism: int, cpu: str = "1", **metadata: Any) -> dict[str, Any]:
+    """Return a Job of the JobSet, which declares one pod for each Job."""
+    obj = controlled("Job", JOB_SET_OWNER)
     containers = [{**CONTAINERS[0], "resources": {"requests": {"cpu": cpu}}}]
     template = {"spec": {**TEMPLATE["spec"], "containers": containers}}
     spec = {"suspend": False, "parallelism": parallelism, "completions": parallelism, "template": template}
@@ -162,15 +171,15 @@ def raised(parallelism: int, cpu: str = "1", **metadata: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("change", "difference"), [(raised(5), "number of pods"), (raised(1, "9"), "requests")]
+    ("change", "difference"), [(job_of_set(5), "number of pods"), (job_of_set(1, "9"), "requests")]
 )
-async def test_child_of_a_queued_owner_is_raised_by_the_controller_of_the_owner_alone(
+async def test_increase_of_queued_owners_child_is_accepted_only_from_controller_or_administrator(
     change: dict[str, Any], difference: str
 ) -> None:
-    for user, may in {"jobset-controller": True, "admin": True, "tenant": False}.items():
-        answer = await asked("validate", "Job", change, raised(1), user=user)
-        assert answer.allowed is may, user
-        if not may:
+    for user, is_allowed in {"jobset-controller": True, "admin": True, "tenant": False}.items():
+        answer = await send_review("validate", "Job", change, job_of_set(1), user=user)
+        assert answer.allowed is is_allowed, user
+        if not is_allowed:
             reason = (
                 f"spec: Forbidden: this Job follows JobSet set, which was not charged for its {difference}"
             )
@@ -180,26 +189,31 @@ async def test_child_of_a_queued_owner_is_raised_by_the_controller_of_the_owner_
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        pytest.param(raised(1), raised(1), id="no raise"),
-        pytest.param(raised(5), raised(1), id="lowered"),
-        pytest.param(raised(1, "2"), raised(1, "3"), id="differed before, such as by a policy"),
-        pytest.param(raised(1, ownerReferences=[]), raised(5, ownerReferences=[]), id="follows nothing"),
+        pytest.param(job_of_set(1), job_of_set(1), id="no increase"),
+        pytest.param(job_of_set(5), job_of_set(1), id="decrease"),
         pytest.param(
-            raised(1, labels={QUEUE: "q"}), raised(5, labels={QUEUE: "q"}), id="queued for itself then"
+            job_of_set(1, "2"), job_of_set(1, "3"), id="increase of a template that differed before"
+        ),
+        pytest.param(job_of_set(1, ownerReferences=[]), job_of_set(5, ownerReferences=[]), id="no owner"),
+        pytest.param(
+            job_of_set(1, labels={QUEUE: "q"}), job_of_set(5, labels={QUEUE: "q"}), id="queued itself"
         ),
     ],
 )
-async def test_other_changes_of_a_child_are_accepted(old: dict[str, Any], new: dict[str, Any]) -> None:
-    assert (await asked("validate", "Job", new, old)).allowed
+async def test_child_change_without_new_increase_is_accepted(
+    old: dict[str, Any], new: dict[str, Any]
+) -> None:
+    assert (await send_review("validate", "Job", new, old)).allowed
 
 
-async def test_child_is_raised_freely_when_its_owner_is_gone() -> None:
-    assert (await asked("validate", "Job", raised(5), raised(1), lookups=FakeLookups())).allowed
+async def test_child_increase_is_accepted_if_owner_does_not_exist() -> None:
+    assert (await send_review("validate", "Job", job_of_set(5), job_of_set(1), lookups=FakeLookups())).allowed
 
 
-async def test_pod_that_claims_a_parent_is_given_no_controller_by_its_user() -> None:
-    held: dict[str, Any] = {"labels": {}, "annotations": {NAMES.pod_suspending_parent: "statefulset"}}
-    old, new = child("Pod", **held), child("Pod", **held, ownerReferences=[{**IN_JOB, "controller": True}])
-    answer = await asked("validate", "Pod", new, old)
-    assert answer.message == REFUSED.format("Pod")
-    assert (await asked("validate", "Pod", new, old, user="job-controller")).allowed
+async def test_user_cannot_add_controller_to_pod_with_suspending_parent() -> None:
+    metadata: dict[str, Any] = {"labels": {}, "annotations": {NAMES.pod_suspending_parent: "statefulset"}}
+    old = child("Pod", **metadata)
+    new = child("Pod", **metadata, ownerReferences=[{**JOB_OWNER, "controller": True}])
+    answer = await send_review("validate", "Pod", new, old)
+    assert answer.message == REJECTION.format("Pod")
+    assert (await send_review("validate", "Pod", new, old, user="job-controller")).allowed

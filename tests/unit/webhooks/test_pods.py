@@ -1,4 +1,4 @@
-"""What happens to pods on their way in: held, left alone, refused, or allowed with a warning."""
+"""Reviews of pods: gated, unchanged, rejected, or allowed with a warning."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -13,12 +13,12 @@ from admitq.integrations.pod_shape import compute_role_hash
 from admitq.integrations.registry import BUILT_IN_KINDS
 from admitq_webhooks.mutate.jobs import mutate_job
 from admitq_webhooks.validate.jobs import validate_create, validate_update
-from tests.unit.webhooks.support import NAMES, OPERATOR, PRIORITY, QUEUE, FakeLookups, ask, policy
+from tests.unit.webhooks.support import NAMES, OPERATOR, PRIORITY, QUEUE, FakeLookups, call_webhook, policy
 
 POLICY = policy(integrations=(JOB, POD))
 SPEC = {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}]}
 GATES = [{"name": NAMES.admission_gate}, {"name": NAMES.topology_gate}]
-IN_JOB = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "owner-uid", "controller": True}
+JOB_REFERENCE = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "owner-uid", "controller": True}
 QUEUED_JOB = {
     "apiVersion": "batch/v1",
     "kind": "Job",
@@ -27,35 +27,35 @@ QUEUED_JOB = {
 
 
 def a_pod(labels: Any = None, annotations: Any = None, gates: Any = None, **metadata: Any) -> dict[str, Any]:
-    marks = {"labels": labels, "annotations": annotations}
-    given = {field: value for field, value in marks.items() if value is not None}
-    named = {"name": "p", "namespace": "team", **given, **metadata}
+    optional = {"labels": labels, "annotations": annotations}
+    given = {field: value for field, value in optional.items() if value is not None}
+    full_metadata = {"name": "p", "namespace": "team", **given, **metadata}
     spec = SPEC if gates is None else {**SPEC, "schedulingGates": gates}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": named, "spec": spec}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": full_metadata, "spec": spec}
 
 
 def managed(labels: Any = None, annotations: Any = None, **parts: Any) -> dict[str, Any]:
     return a_pod({QUEUE: "q", NAMES.managed: "true", **(labels or {})}, annotations, gates=GATES, **parts)
 
 
-async def mutated(pod: Any, lookups: FakeLookups | None = None, **changes: Any) -> Any:
+async def mutate(pod: Any, lookups: FakeLookups | None = None, **changes: Any) -> Any:
     return await mutate_job(
         pod, "team", POD, replace(POLICY, **changes), lookups or FakeLookups(), None, OPERATOR
     )
 
 
-def errors(pod: Any, old: Any = None) -> list[str]:
+def list_errors(pod: Any, old: Any = None) -> list[str]:
     if old is None:
         return [str(error) for error in validate_create(pod, POD, POLICY)]
     return [str(error) for error in validate_update(old, pod, "team", POD, POLICY, FakeLookups())]
 
 
-# --- held -----------------------------------------------------------------------------------------
+# --- mutation -------------------------------------------------------------------------------------
 
 
-async def test_a_pod_with_a_queue_is_held_at_its_gates() -> None:
-    held = await mutated(a_pod({QUEUE: "q"}))
-    assert held == {
+async def test_pod_with_queue_is_gated_and_marked() -> None:
+    gated = await mutate(a_pod({QUEUE: "q"}))
+    assert gated == {
         **a_pod(
             {QUEUE: "q", NAMES.managed: "true"},
             {NAMES.role_hash: compute_role_hash(SPEC)},
@@ -63,60 +63,58 @@ async def test_a_pod_with_a_queue_is_held_at_its_gates() -> None:
             finalizers=[NAMES.managed_finalizer],
         )
     }
-    assert await mutated(held) == held
+    assert await mutate(gated) == gated
 
 
-async def test_what_a_pod_waits_for_itself_stays() -> None:
-    foreign = {"name": "example.com/mine"}
-    held = await mutated(a_pod({QUEUE: "q"}, gates=[foreign], finalizers=["example.com/f"]))
-    assert held["spec"]["schedulingGates"] == [foreign, *GATES]
-    assert held["metadata"]["finalizers"] == ["example.com/f", NAMES.managed_finalizer]
+async def test_own_gates_and_finalizers_of_pod_are_kept() -> None:
+    own_gate = {"name": "example.com/mine"}
+    gated = await mutate(a_pod({QUEUE: "q"}, gates=[own_gate], finalizers=["example.com/f"]))
+    assert gated["spec"]["schedulingGates"] == [own_gate, *GATES]
+    assert gated["metadata"]["finalizers"] == ["example.com/f", NAMES.managed_finalizer]
 
 
-async def test_without_topologies_there_is_no_gate_for_them() -> None:
+async def test_pod_gets_no_topology_gate_or_index_without_feature_gate() -> None:
     gates = policy(gates={"TopologyAwareScheduling": False}).gates
-    notes = {NAMES.pod_group_pod_index_label: "index"}
-    held = await mutated(a_pod({QUEUE: "q", "index": "3"}, notes), gates=gates)
-    assert held["spec"]["schedulingGates"] == GATES[:1]
-    assert NAMES.pod_group_pod_index not in held["metadata"]["labels"]
+    annotations = {NAMES.pod_group_pod_index_label: "index"}
+    gated = await mutate(a_pod({QUEUE: "q", "index": "3"}, annotations), gates=gates)
+    assert gated["spec"]["schedulingGates"] == GATES[:1]
+    assert NAMES.pod_group_pod_index not in gated["metadata"]["labels"]
 
 
-async def test_the_index_of_a_pod_is_taken_from_the_label_that_it_names() -> None:
-    notes = {NAMES.pod_group_pod_index_label: "index"}
-    held = await mutated(a_pod({QUEUE: "q", "index": "3"}, notes))
-    assert held["metadata"]["labels"][NAMES.pod_group_pod_index] == "3"
-    assert NAMES.pod_group_pod_index not in (await mutated(a_pod({QUEUE: "q"}, notes)))["metadata"]["labels"]
+async def test_pod_index_is_copied_from_the_named_label() -> None:
+    annotations = {NAMES.pod_group_pod_index_label: "index"}
+    gated = await mutate(a_pod({QUEUE: "q", "index": "3"}, annotations))
+    assert gated["metadata"]["labels"][NAMES.pod_group_pod_index] == "3"
+    assert (
+        NAMES.pod_group_pod_index
+        not in (await mutate(a_pod({QUEUE: "q"}, annotations)))["metadata"]["labels"]
+    )
 
 
-@pytest.mark.parametrize(("brought", "role"), [("mine", "mine"), ("", compute_role_hash(SPEC))])
-async def test_b9_role_hash_that_a_pod_brings_at_its_creation_is_kept(brought: str, role: str) -> None:
-    held = await mutated(a_pod({QUEUE: "q"}, {NAMES.role_hash: brought}))
-    assert held["metadata"]["annotations"][NAMES.role_hash] == role
+@pytest.mark.parametrize(("given", "role"), [("mine", "mine"), ("", compute_role_hash(SPEC))])
+async def test_b9_role_hash_given_at_creation_is_kept(given: str, role: str) -> None:
+    gated = await mutate(a_pod({QUEUE: "q"}, {NAMES.role_hash: given}))
+    assert gated["metadata"]["annotations"][NAMES.role_hash] == role
 
 
-async def test_defaults_are_for_pods_that_name_none() -> None:
+async def test_pod_without_queue_gets_default_queue_and_priority_class() -> None:
     lookups = FakeLookups(local_queues={("team", "default")}, priority_classes={"default"})
-    labels = (await mutated(a_pod(), lookups))["metadata"]["labels"]
+    labels = (await mutate(a_pod(), lookups))["metadata"]["labels"]
     assert labels == {QUEUE: "default", PRIORITY: "default", NAMES.managed: "true"}
 
 
 @pytest.mark.parametrize("pod", [a_pod(), a_pod({}), a_pod({QUEUE: ""})])
-async def test_pods_without_a_queue_are_held_only_where_all_are(pod: Any) -> None:
-    assert await mutated(pod) is pod
-    assert (await mutated(pod, manage_jobs_without_queue_name=True))["metadata"]["labels"][NAMES.managed]
+async def test_pod_without_queue_is_gated_only_if_all_jobs_are_managed(pod: Any) -> None:
+    assert await mutate(pod) is pod
+    assert (await mutate(pod, manage_jobs_without_queue_name=True))["metadata"]["labels"][NAMES.managed]
 
 
-async def test_a_pod_that_is_nobodys_has_the_default_priority_class_and_is_not_held() -> None:
+async def test_default_priority_class_is_set_on_pod_without_owner_only() -> None:
     lookups = FakeLookups(priority_classes={"default"})
-    assert (await mutated(a_pod(), lookups))["metadata"]["labels"] == {PRIORITY: "default"}
-    owned_pod = a_pod(ownerReferences=[IN_JOB])
-    assert await mutated(owned_pod, lookups) is owned_pod
-    assert lookups.asked == []
-
-
-async def test_pods_of_a_queued_job_follow_it() -> None:
-    pod = a_pod({QUEUE: "q"}, name="j-x7k2p", ownerReferences=[IN_JOB])
-    assert await mutated(pod, FakeLookups(owners={"j": QUEUED_JOB})) is pod
+    assert (await mutate(a_pod(), lookups))["metadata"]["labels"] == {PRIORITY: "default"}
+    owned_pod = a_pod(ownerReferences=[JOB_REFERENCE])
+    assert await mutate(owned_pod, lookups) is owned_pod
+    assert lookups.object_requests == []
 
 
 def an_owner(api_version: str, kind: str, name: str, *, queue: str = "", **fields: Any) -> dict[str, Any]:
@@ -169,13 +167,13 @@ RAY_JOB = an_owner(
     status={"rayClusterName": "ray"},
 )
 HEAD = {"ray.io/cluster": "ray", "ray.io/node-type": "head", "ray.io/group": "headgroup"}
-WRAPPED = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": SPEC}
+WRAPPED_POD = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": SPEC}
 WRAPPER = an_owner(
     "workload.codeflare.dev/v1beta2",
     "AppWrapper",
     "wrapper",
     queue="q",
-    spec={"components": [{"template": WRAPPED}]},
+    spec={"components": [{"template": WRAPPED_POD}]},
 )
 
 
@@ -185,7 +183,7 @@ def unqueued(owner: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("name", "labels", "owners", "is_held"),
+    ("name", "labels", "owners", "is_gated"),
     [
         ("j-x7k2p", {}, [QUEUED_JOB], False),
         ("pi-driver", spark("driver"), [APPLICATION], False),
@@ -212,15 +210,15 @@ def unqueued(owner: dict[str, Any]) -> dict[str, Any]:
         ("y", {}, [WRAPPER], True),
     ],
 )
-async def test_pods_that_name_a_queue_are_queued_unless_what_makes_them_is(
-    name: str, labels: dict[str, str], owners: list[dict[str, Any]], is_held: bool
+async def test_pod_with_queue_is_gated_unless_it_follows_a_queued_owner(
+    name: str, labels: dict[str, str], owners: list[dict[str, Any]], is_gated: bool
 ) -> None:
     pod = a_pod({**labels, QUEUE: "q"}, name=name)
     chain = [pod, *owners]
     linked = [owned(child, owner) for child, owner in pairwise(chain)]
-    known = {f"{one['kind']}/{one['metadata']['name']}": one for one in (*linked[1:], chain[-1])}
-    changed = await mutated(linked[0], FakeLookups(owners=known), integrations=BUILT_IN_KINDS)
-    assert (changed is not linked[0]) is is_held
+    stored = {f"{owner['kind']}/{owner['metadata']['name']}": owner for owner in (*linked[1:], chain[-1])}
+    changed = await mutate(linked[0], FakeLookups(owners=stored), integrations=BUILT_IN_KINDS)
+    assert (changed is not linked[0]) is is_gated
 
 
 def spark_pod(name: str, role: str, cpu: str) -> dict[str, Any]:
@@ -229,22 +227,22 @@ def spark_pod(name: str, role: str, cpu: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("driver_cpu", "executor_cpu", "is_held"), [("1", "1", False), ("1", "9", True), ("9", "1", True)]
+    ("driver_cpu", "executor_cpu", "is_gated"), [("1", "1", False), ("1", "9", True), ("9", "1", True)]
 )
-async def test_executor_that_asks_for_more_than_its_application_was_charged_is_held(
-    driver_cpu: str, executor_cpu: str, is_held: bool
+async def test_spark_pod_that_requests_more_than_charged_is_gated(
+    driver_cpu: str, executor_cpu: str, is_gated: bool
 ) -> None:
     created = spark_pod("pi-driver", "driver", driver_cpu)
     driver = owned({**DRIVER, "spec": created["spec"]}, APPLICATION)
     executor = owned(spark_pod("pi-exec-1", "executor", executor_cpu), driver)
     lookups = FakeLookups(owners={"Pod/pi-driver": driver, "SparkApplication/pi": APPLICATION})
-    changed = await mutated(executor, lookups, integrations=BUILT_IN_KINDS)
-    assert (changed is not executor) is is_held
-    held = await mutated(owned(created, APPLICATION), lookups, integrations=BUILT_IN_KINDS)
-    assert (NAMES.managed in held["metadata"]["labels"]) is (driver_cpu == "9")
+    changed = await mutate(executor, lookups, integrations=BUILT_IN_KINDS)
+    assert (changed is not executor) is is_gated
+    gated = await mutate(owned(created, APPLICATION), lookups, integrations=BUILT_IN_KINDS)
+    assert (NAMES.managed in gated["metadata"]["labels"]) is (driver_cpu == "9")
 
 
-async def test_pods_of_an_unqueued_replica_set_are_held() -> None:
+async def test_pod_of_unqueued_replica_set_is_gated() -> None:
     replica_set = {
         "apiVersion": "apps/v1",
         "kind": "ReplicaSet",
@@ -257,41 +255,43 @@ async def test_pods_of_an_unqueued_replica_set_are_held() -> None:
         "uid": "owner-uid",
         "controller": True,
     }
-    held = await mutated(a_pod({QUEUE: "q"}, ownerReferences=[owner]), FakeLookups(owners={"r": replica_set}))
-    assert held["spec"]["schedulingGates"] == GATES
+    gated = await mutate(a_pod({QUEUE: "q"}, ownerReferences=[owner]), FakeLookups(owners={"r": replica_set}))
+    assert gated["spec"]["schedulingGates"] == GATES
 
 
-async def test_a_parent_that_had_its_pods_held_vouches_for_them() -> None:
-    """No queue, an owner that is queued, a namespace that is not selected: the parent decided."""
-    notes = {NAMES.pod_suspending_parent: "statefulset"}
-    pod = a_pod(annotations=notes, ownerReferences=[IN_JOB])
-    held = await mutated(pod, FakeLookups(owners={"j": QUEUED_JOB}))
-    assert held["spec"]["schedulingGates"] == GATES
-    assert "finalizers" not in held["metadata"]
+async def test_pod_with_suspending_parent_is_gated_despite_queued_owner() -> None:
+
+    annotations = {NAMES.pod_suspending_parent: "statefulset"}
+    pod = a_pod(annotations=annotations, ownerReferences=[JOB_REFERENCE])
+    gated = await mutate(pod, FakeLookups(owners={"j": QUEUED_JOB}))
+    assert gated["spec"]["schedulingGates"] == GATES
+    assert "finalizers" not in gated["metadata"]
 
 
-async def test_a_pod_that_claims_a_parent_names_no_controller_unless_the_controller_creates_it() -> None:
-    notes = {NAMES.pod_suspending_parent: "statefulset"}
-    held = await mutate_job(
-        a_pod(annotations=notes, ownerReferences=[IN_JOB]), "team", POD, POLICY, FakeLookups()
+async def test_controller_of_pod_with_suspending_parent_is_removed_unless_it_creates_the_pod() -> None:
+    annotations = {NAMES.pod_suspending_parent: "statefulset"}
+    gated = await mutate_job(
+        a_pod(annotations=annotations, ownerReferences=[JOB_REFERENCE]), "team", POD, POLICY, FakeLookups()
     )
-    assert held["spec"]["schedulingGates"] == GATES
-    assert "controller" not in held["metadata"]["ownerReferences"][0]
+    assert gated["spec"]["schedulingGates"] == GATES
+    assert "controller" not in gated["metadata"]["ownerReferences"][0]
 
 
 @pytest.mark.parametrize(
-    ("notes", "held"), [({}, False), ({NAMES.pod_suspending_parent: "deployment"}, True)]
+    ("annotations", "gated"), [({}, False), ({NAMES.pod_suspending_parent: "deployment"}, True)]
 )
-async def test_namespaces_that_are_not_selected_are_left_alone_but_for_parents(
-    notes: Any, held: bool
+async def test_pod_in_unselected_namespace_is_gated_only_with_suspending_parent(
+    annotations: Any, gated: bool
 ) -> None:
-    nowhere = LabelSelector(requirements=(SelectorRequirement("x", SelectorOperator.EXISTS, ()),))
+    unselected = LabelSelector(requirements=(SelectorRequirement("x", SelectorOperator.EXISTS, ()),))
     options: dict[str, Any] = {"gvk": ("", "v1", "Pod"), "integrations": (POD,), "registered": (POD,)}
-    answer = await ask("/mutate--v1-pod", a_pod({QUEUE: "q"}, notes), namespace_selector=nowhere, **options)
-    assert ("patch" in answer.response) is held
+    answer = await call_webhook(
+        "/mutate--v1-pod", a_pod({QUEUE: "q"}, annotations), namespace_selector=unselected, **options
+    )
+    assert ("patch" in answer.response) is gated
 
 
-# --- refused --------------------------------------------------------------------------------------
+# --- validation -----------------------------------------------------------------------------------
 
 GROUP, TOTAL = NAMES.pod_group_name, NAMES.pod_group_total_count
 PREBUILT, RETRIABLE = NAMES.prebuilt_workload_name, NAMES.retriable_in_group
@@ -310,8 +310,8 @@ PREBUILT, RETRIABLE = NAMES.prebuilt_workload_name, NAMES.retriable_in_group
         managed({}, {NAMES.podset_required_topology: "zone"}),
     ],
 )
-def test_right_pods_are_created(pod: Any) -> None:
-    assert errors(pod) == []
+def test_valid_new_pod_is_accepted(pod: Any) -> None:
+    assert list_errors(pod) == []
 
 
 @pytest.mark.parametrize(
@@ -339,8 +339,8 @@ def test_right_pods_are_created(pod: Any) -> None:
         ),
     ],
 )
-def test_wrong_pods_are_refused(pod: Any, error: str) -> None:
-    assert any(error in found for found in errors(pod)), errors(pod)
+def test_invalid_new_pod_is_rejected(pod: Any, error: str) -> None:
+    assert any(error in actual for actual in list_errors(pod)), list_errors(pod)
 
 
 @pytest.mark.parametrize(
@@ -365,20 +365,20 @@ def test_wrong_pods_are_refused(pod: Any, error: str) -> None:
         ),
     ],
 )
-def test_what_a_pod_said_of_its_group_stays(old: Any, new: Any, error: str) -> None:
-    assert any(error in found for found in errors(new, old)), errors(new, old)
+def test_group_queue_and_retriable_annotation_of_pod_are_immutable(old: Any, new: Any, error: str) -> None:
+    assert any(error in actual for actual in list_errors(new, old)), list_errors(new, old)
 
 
-def test_managed_pod_stored_before_the_webhook_can_be_released() -> None:
+def test_invalid_stored_managed_pod_can_be_ungated() -> None:
     stored = managed(annotations={NAMES.pod_group_total_count: "2"})
     released = a_pod({QUEUE: "q", NAMES.managed: "true"}, {NAMES.pod_group_total_count: "2"})
-    assert errors(stored)
-    assert errors(released, stored) == []
+    assert list_errors(stored)
+    assert list_errors(released, stored) == []
     unmanaged = a_pod({QUEUE: "q"}, {NAMES.pod_group_total_count: "2"})
-    assert errors(released, unmanaged) == errors(released)
+    assert list_errors(released, unmanaged) == list_errors(released)
 
 
-def both(place: str) -> str:
+def required_together(place: str) -> str:
     return f"both the '{TOTAL}' annotation and the '{GROUP}' {place} should be set"
 
 
@@ -391,15 +391,17 @@ def both(place: str) -> str:
     ],
 )
 def test_d22_group_name_and_total_count_are_required_together(pod: Any, where: str, place: str) -> None:
-    assert errors(pod) == [f"{where}: Required value: {both(place)}"]
+    assert list_errors(pod) == [f"{where}: Required value: {required_together(place)}"]
 
 
-@pytest.mark.parametrize(("name", "refused"), [("other", False), ("w" * 64, True)])
-def test_b11_prebuilt_annotation_is_ignored_where_labels_identify_workloads(name: str, refused: bool) -> None:
-    off = replace(POLICY, gates=policy(gates={"WorkloadIdentifierAnnotations": False}).gates)
+@pytest.mark.parametrize(("name", "is_rejected"), [("other", False), ("w" * 64, True)])
+def test_b11_prebuilt_annotation_is_ignored_where_labels_identify_workloads(
+    name: str, is_rejected: bool
+) -> None:
+    without_gate = replace(POLICY, gates=policy(gates={"WorkloadIdentifierAnnotations": False}).gates)
     grouped = managed({GROUP: "g"}, {TOTAL: "2", PREBUILT: name})
-    wrong = [str(error) for error in validate_create(grouped, POD, off)]
-    assert any("prebuilt workload and pod group should be equal" in error for error in wrong) is refused
+    actual = [str(error) for error in validate_create(grouped, POD, without_gate)]
+    assert any("prebuilt workload and pod group should be equal" in error for error in actual) is is_rejected
 
 
 @pytest.mark.parametrize(
@@ -412,23 +414,23 @@ def test_b11_prebuilt_annotation_is_ignored_where_labels_identify_workloads(name
         (managed({GROUP: "g"}, deletionTimestamp="2026-01-01T00:00:00Z"), managed({GROUP: "h"})),
     ],
 )
-def test_everything_else_may_change(old: Any, new: Any) -> None:
-    assert errors(new, old) == []
+def test_other_pod_changes_are_accepted(old: Any, new: Any) -> None:
+    assert list_errors(new, old) == []
 
 
 @pytest.mark.parametrize(
-    ("pod", "warned"),
+    ("pod", "has_warning"),
     [
-        (managed(name="j-x7k2p", ownerReferences=[IN_JOB]), True),
+        (managed(name="j-x7k2p", ownerReferences=[JOB_REFERENCE]), True),
         (managed(), False),
-        (a_pod(ownerReferences=[IN_JOB]), False),
-        (managed({}, {NAMES.pod_suspending_parent: "statefulset"}, ownerReferences=[IN_JOB]), False),
+        (a_pod(ownerReferences=[JOB_REFERENCE]), False),
+        (managed({}, {NAMES.pod_suspending_parent: "statefulset"}, ownerReferences=[JOB_REFERENCE]), False),
     ],
 )
-async def test_marking_pods_of_a_queued_job_warns(pod: Any, warned: bool) -> None:
+async def test_managed_pod_of_queued_job_causes_warning(pod: Any, has_warning: bool) -> None:
     lookups = FakeLookups(owners={"j": QUEUED_JOB})
     options: dict[str, Any] = {"gvk": ("", "v1", "Pod"), "integrations": (JOB, POD), "registered": (JOB, POD)}
-    answer = await ask("/validate--v1-pod", pod, lookups=lookups, **options)
+    answer = await call_webhook("/validate--v1-pod", pod, lookups=lookups, **options)
     assert answer.allowed
-    expected = f"metadata.labels[{NAMES.managed}]: the owner of this Pod is queued in its stead"
-    assert answer.response.get("warnings", []) == ([expected] if warned else [])
+    warning = f"metadata.labels[{NAMES.managed}]: the owner of this Pod is queued in its stead"
+    assert answer.response.get("warnings", []) == ([warning] if has_warning else [])

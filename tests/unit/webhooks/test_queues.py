@@ -1,10 +1,10 @@
-"""Rules of ClusterQueues, Cohorts and ResourceFlavors: what is accepted, and what is refused and why."""
+"""Validation of ClusterQueues, Cohorts and ResourceFlavors."""
 
 from typing import Any
 
 import pytest
 
-from tests.unit.webhooks.support import NAMES, ask_kind
+from tests.unit.webhooks.support import NAMES, call_own_webhook
 
 
 def quota(name: str = "cpu", nominal: Any = "10", **limits: Any) -> dict[str, Any]:
@@ -23,8 +23,8 @@ def a_queue(*groups: dict[str, Any], **spec: Any) -> dict[str, Any]:
     return {"metadata": {"name": "q"}, "spec": {"resourceGroups": list(groups or [group()]), **spec}}
 
 
-def wide(count: int, start: int = 0) -> dict[str, Any]:
-    """A group of one flavor with so many resources."""
+def group_of_resources(count: int, start: int = 0) -> dict[str, Any]:
+    """Return a group with one flavor that has `count` resources."""
     names = [f"r{number}" for number in range(start, start + count)]
     return group(flavor(f"f{start}", *(quota(name) for name in names)), covered=names)
 
@@ -60,28 +60,30 @@ VALID_QUEUES = [
 
 
 @pytest.mark.parametrize("queue", VALID_QUEUES)
-async def test_valid_cluster_queues_are_accepted_on_creation_and_on_change(queue: dict[str, Any]) -> None:
-    assert (await ask_kind("validate", "ClusterQueue", queue)).allowed
-    assert (await ask_kind("validate", "ClusterQueue", queue, a_queue())).allowed
+async def test_valid_cluster_queue_is_accepted_on_create_and_update(queue: dict[str, Any]) -> None:
+    assert (await call_own_webhook("validate", "ClusterQueue", queue)).allowed
+    assert (await call_own_webhook("validate", "ClusterQueue", queue, a_queue())).allowed
 
 
 @pytest.mark.parametrize("text", ["1E", "20P", "1e30", "8Ei", "1e1000000"])
 async def test_c16_quota_beyond_int64_is_accepted(text: str) -> None:
     limits = quota(nominal=text, borrowingLimit=text, lendingLimit=text)
     assert (
-        await ask_kind("validate", "ClusterQueue", a_queue(group(flavor("f", limits)), **IN_COHORT))
+        await call_own_webhook("validate", "ClusterQueue", a_queue(group(flavor("f", limits)), **IN_COHORT))
     ).allowed
 
 
 async def test_c16_lending_limit_above_nominal_quota_is_rejected_beyond_int64() -> None:
     limits = quota(nominal="1E", lendingLimit="2E")
-    answer = await ask_kind("validate", "ClusterQueue", a_queue(group(flavor("f", limits)), **IN_COHORT))
+    answer = await call_own_webhook(
+        "validate", "ClusterQueue", a_queue(group(flavor("f", limits)), **IN_COHORT)
+    )
     assert not answer.allowed
 
 
 RESOURCES = "spec.resourceGroups[0].flavors[0].resources"
 
-WRONG_QUEUES: list[tuple[dict[str, Any], str, str]] = [
+INVALID_QUEUES: list[tuple[dict[str, Any], str, str]] = [
     (a_queue(cohortName="No Name"), "spec.cohortName", "lower case"),
     (
         a_queue(group(flavor("f", quota("cpu"), quota("memory")), covered=["memory", "cpu"])),
@@ -132,7 +134,11 @@ WRONG_QUEUES: list[tuple[dict[str, Any], str, str]] = [
         "name part",
     ),
     (a_queue(group(flavor("Spot"))), "spec.resourceGroups[0].flavors[0].name", "lower case"),
-    (a_queue(*(wide(60, 100 * place) for place in range(5))), "spec.resourceGroups", "at most 256 items"),
+    (
+        a_queue(*(group_of_resources(60, 100 * place) for place in range(5))),
+        "spec.resourceGroups",
+        "at most 256 items",
+    ),
     (
         a_queue(*(group(*(flavor(f"f{g}-{n}") for n in range(60)), covered=[f"r{g}"]) for g in range(5))),
         "spec.resourceGroups",
@@ -192,62 +198,62 @@ WRONG_QUEUES: list[tuple[dict[str, Any], str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("queue", "field", "says"), WRONG_QUEUES)
-async def test_wrong_cluster_queues_are_refused_on_creation_and_on_change(
-    queue: dict[str, Any], field: str, says: str
+@pytest.mark.parametrize(("queue", "field", "message"), INVALID_QUEUES)
+async def test_invalid_cluster_queue_is_rejected_on_create_and_update(
+    queue: dict[str, Any], field: str, message: str
 ) -> None:
     for old in (None, a_queue()):
-        answer = await ask_kind("validate", "ClusterQueue", queue, old)
+        answer = await call_own_webhook("validate", "ClusterQueue", queue, old)
         assert not answer.allowed
         assert f"{field}: " in answer.message
-        assert says in answer.message
+        assert message in answer.message
 
 
 STALE = a_queue(admissionChecksStrategy={"admissionChecks": [{"name": "c", "onFlavors": ["gone"]}]})
 
 
-async def test_an_invalid_list_of_flavors_that_was_there_before_is_tolerated() -> None:
-    stopped = {**STALE, "spec": {**STALE["spec"], "stopPolicy": "Hold"}}
-    assert (await ask_kind("validate", "ClusterQueue", stopped, STALE)).allowed
+async def test_stored_invalid_on_flavors_is_tolerated_unless_the_gate_rejects_it() -> None:
+    held = {**STALE, "spec": {**STALE["spec"], "stopPolicy": "Hold"}}
+    assert (await call_own_webhook("validate", "ClusterQueue", held, STALE)).allowed
     gates = {"RejectUpdatesToCQWithInvalidOnFlavors": True}
-    assert not (await ask_kind("validate", "ClusterQueue", stopped, STALE, gates=gates)).allowed
+    assert not (await call_own_webhook("validate", "ClusterQueue", held, STALE, gates=gates)).allowed
     other_flavors = {**STALE, "spec": {**STALE["spec"], "resourceGroups": [group(flavor("new"))]}}
-    assert not (await ask_kind("validate", "ClusterQueue", other_flavors, STALE)).allowed
+    assert not (await call_own_webhook("validate", "ClusterQueue", other_flavors, STALE)).allowed
 
 
 @pytest.mark.parametrize("kind", ["ClusterQueue", "Cohort", "ResourceFlavor"])
-async def test_whatever_is_being_deleted_is_let_go(kind: str) -> None:
-    bad = a_queue(cohortName="No Name", parentName="No Name", nodeLabels={"no key": "v"})
-    good = a_queue()
-    assert not (await ask_kind("validate", kind, bad, good)).allowed
-    good["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    assert (await ask_kind("validate", kind, bad, good)).allowed
+async def test_invalid_object_in_deletion_can_be_updated(kind: str) -> None:
+    invalid = a_queue(cohortName="No Name", parentName="No Name", nodeLabels={"no key": "v"})
+    valid = a_queue()
+    assert not (await call_own_webhook("validate", kind, invalid, valid)).allowed
+    valid["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    assert (await call_own_webhook("validate", kind, invalid, valid)).allowed
 
 
 @pytest.mark.parametrize("kind", ["ClusterQueue", "Cohort", "ResourceFlavor"])
-async def test_object_stored_before_the_webhook_can_be_changed_elsewhere(kind: str) -> None:
+async def test_invalid_stored_object_can_be_changed_in_other_fields(kind: str) -> None:
     stored = a_queue(cohortName="No Name", parentName="No Name", nodeLabels={"no key": "v"})
-    held = {**stored, "metadata": {"name": "q", "finalizers": [NAMES.finalizer]}}
-    assert (await ask_kind("validate", kind, held, stored)).allowed
-    worse = {
+    with_finalizer = {**stored, "metadata": {"name": "q", "finalizers": [NAMES.finalizer]}}
+    assert (await call_own_webhook("validate", kind, with_finalizer, stored)).allowed
+    with_new_errors = {
         **stored,
         "spec": {**stored["spec"], "cohortName": "A B", "parentName": "A B", "nodeLabels": {"c d": "v"}},
     }
-    answer = await ask_kind("validate", kind, worse, stored)
+    answer = await call_own_webhook("validate", kind, with_new_errors, stored)
     assert not answer.allowed
     assert "No Name" not in answer.message
-    assert not (await ask_kind("validate", kind, stored)).allowed
+    assert not (await call_own_webhook("validate", kind, stored)).allowed
 
 
-async def test_invalid_list_of_flavors_is_tolerated_while_it_means_the_same() -> None:
-    two = [flavor("a"), flavor("b")]
+async def test_stored_invalid_on_flavors_may_be_reordered_but_not_added_to_other_check() -> None:
+    flavors = [flavor("a"), flavor("b")]
     check = {"name": "c", "onFlavors": ["gone", "a"]}
-    stored = a_queue(group(*two), admissionChecksStrategy={"admissionChecks": [check]})
+    stored = a_queue(group(*flavors), admissionChecksStrategy={"admissionChecks": [check]})
     checks = [{"name": "new"}, {"name": "c", "onFlavors": ["a", "gone"]}]
-    reordered = a_queue(group(*reversed(two)), admissionChecksStrategy={"admissionChecks": checks})
-    assert (await ask_kind("validate", "ClusterQueue", reordered, stored)).allowed
+    reordered = a_queue(group(*reversed(flavors)), admissionChecksStrategy={"admissionChecks": checks})
+    assert (await call_own_webhook("validate", "ClusterQueue", reordered, stored)).allowed
     checks[0] = {"name": "new", "onFlavors": ["gone"]}
-    answer = await ask_kind("validate", "ClusterQueue", reordered, stored)
+    answer = await call_own_webhook("validate", "ClusterQueue", reordered, stored)
     assert "spec.admissionChecksStrategy.admissionChecks[0].onFlavors[0]: " in answer.message
 
 
@@ -256,7 +262,7 @@ TRY = {"migration": {"mode": "TryPreferredFlavors"}}
 
 
 @pytest.mark.parametrize(
-    ("queue", "says"),
+    ("queue", "message"),
     [
         (a_queue(concurrentAdmissionPolicy=TRY), ""),
         (
@@ -302,34 +308,36 @@ TRY = {"migration": {"mode": "TryPreferredFlavors"}}
         ),
     ],
 )
-async def test_concurrent_admission_has_its_rules_while_it_is_switched_on(
-    queue: dict[str, Any], says: str
+async def test_concurrent_admission_policy_is_validated_only_with_the_gate(
+    queue: dict[str, Any], message: str
 ) -> None:
-    assert (await ask_kind("validate", "ClusterQueue", queue)).allowed
-    answer = await ask_kind("validate", "ClusterQueue", queue, gates=CONCURRENT)
-    assert answer.allowed is (not says)
-    assert says in answer.response.get("status", {}).get("message", "")
+    assert (await call_own_webhook("validate", "ClusterQueue", queue)).allowed
+    answer = await call_own_webhook("validate", "ClusterQueue", queue, gates=CONCURRENT)
+    assert answer.allowed is (not message)
+    assert message in answer.response.get("status", {}).get("message", "")
 
 
-async def test_the_policy_of_concurrent_admission_is_immutable() -> None:
-    answer = await ask_kind(
+async def test_concurrent_admission_policy_is_immutable() -> None:
+    answer = await call_own_webhook(
         "validate", "ClusterQueue", a_queue(), a_queue(concurrentAdmissionPolicy=TRY), gates=CONCURRENT
     )
     assert "spec.concurrentAdmissionPolicy: Invalid value: null: field is immutable" in answer.message
 
 
-async def test_policy_of_concurrent_admission_is_compared_by_meaning() -> None:
+async def test_concurrent_admission_policy_is_compared_without_empty_parts() -> None:
     with_empty = {"migration": {**TRY["migration"], "constraints": {}}}
     stored = a_queue(concurrentAdmissionPolicy=with_empty)
     written = a_queue(concurrentAdmissionPolicy=TRY)
-    assert (await ask_kind("validate", "ClusterQueue", written, stored, gates=CONCURRENT)).allowed
+    assert (await call_own_webhook("validate", "ClusterQueue", written, stored, gates=CONCURRENT)).allowed
 
 
 @pytest.mark.parametrize("kind", ["ClusterQueue", "ResourceFlavor"])
-async def test_a_new_object_gets_our_finalizer_once(kind: str) -> None:
-    answer = await ask_kind("mutate", kind, {"metadata": {"name": "n", "finalizers": ["x/y"]}, "spec": {}})
+async def test_new_object_gets_finalizer_once(kind: str) -> None:
+    answer = await call_own_webhook(
+        "mutate", kind, {"metadata": {"name": "n", "finalizers": ["x/y"]}, "spec": {}}
+    )
     assert answer.patch == [{"op": "add", "path": "/metadata/finalizers/-", "value": NAMES.finalizer}]
-    assert (await ask_kind("mutate", kind, answer.after)).patch is None
+    assert (await call_own_webhook("mutate", kind, answer.after)).patch is None
 
 
 # --- Cohorts ----------------------------------------------------------------------------------------
@@ -352,12 +360,12 @@ def a_cohort(**spec: Any) -> dict[str, Any]:
         a_cohort(parentName="c"),
     ],
 )
-async def test_valid_cohorts_are_accepted(cohort: dict[str, Any]) -> None:
-    assert (await ask_kind("validate", "Cohort", cohort)).allowed
+async def test_valid_cohort_is_accepted(cohort: dict[str, Any]) -> None:
+    assert (await call_own_webhook("validate", "Cohort", cohort)).allowed
 
 
 @pytest.mark.parametrize(
-    ("cohort", "field", "says"),
+    ("cohort", "field", "message"),
     [
         (a_cohort(parentName="No Name"), "spec.parentName", "lower case"),
         (
@@ -378,11 +386,11 @@ async def test_valid_cohorts_are_accepted(cohort: dict[str, Any]) -> None:
         (a_cohort(fairSharing={"weight": "-1"}), "spec.fairSharing.weight", "greater than or equal to 0"),
     ],
 )
-async def test_wrong_cohorts_are_refused(cohort: dict[str, Any], field: str, says: str) -> None:
-    answer = await ask_kind("validate", "Cohort", cohort)
+async def test_invalid_cohort_is_rejected(cohort: dict[str, Any], field: str, message: str) -> None:
+    answer = await call_own_webhook("validate", "Cohort", cohort)
     assert not answer.allowed
     assert f"{field}: " in answer.message
-    assert says in answer.message
+    assert message in answer.message
 
 
 # --- ResourceFlavors --------------------------------------------------------------------------------
@@ -415,12 +423,12 @@ TAINT = {"key": "spot", "value": "true", "effect": "NoSchedule"}
         ),
     ],
 )
-async def test_valid_flavors_are_accepted(resource_flavor: dict[str, Any]) -> None:
-    assert (await ask_kind("validate", "ResourceFlavor", resource_flavor)).allowed
+async def test_valid_resource_flavor_is_accepted(resource_flavor: dict[str, Any]) -> None:
+    assert (await call_own_webhook("validate", "ResourceFlavor", resource_flavor)).allowed
 
 
 @pytest.mark.parametrize(
-    ("resource_flavor", "field", "says"),
+    ("resource_flavor", "field", "message"),
     [
         (a_flavor(nodeLabels={"no key": "v"}), "spec.nodeLabels", "name part"),
         (a_flavor(nodeLabels={"key": "no value!"}), "spec.nodeLabels[key]", "a valid label"),
@@ -458,8 +466,10 @@ async def test_valid_flavors_are_accepted(resource_flavor: dict[str, Any]) -> No
         ),
     ],
 )
-async def test_wrong_flavors_are_refused(resource_flavor: dict[str, Any], field: str, says: str) -> None:
-    answer = await ask_kind("validate", "ResourceFlavor", resource_flavor)
+async def test_invalid_resource_flavor_is_rejected(
+    resource_flavor: dict[str, Any], field: str, message: str
+) -> None:
+    answer = await call_own_webhook("validate", "ResourceFlavor", resource_flavor)
     assert not answer.allowed
     assert f"{field}: " in answer.message
-    assert says in answer.message
+    assert message in answer.message

@@ -1,4 +1,4 @@
-"""The setting by which the webhook rejects what a running job of any kind asks for beyond its admission."""
+"""The setting that rejects increases of running jobs, for every job kind."""
 
 from typing import Any
 
@@ -17,31 +17,31 @@ def running(raised: Raise, **annotations: str) -> dict[str, Any]:
     return {**job, "metadata": metadata}
 
 
-def said(raised: Raise, old: Any, new: Any, **ours: Any) -> list[str]:
-    found = validate_update(old, new, "team", raised.kind, policy(**ours), FakeLookups())
-    return [one.message for one in found if one.message.startswith("Forbidden: pod")]
+def list_increase_errors(raised: Raise, old: Any, new: Any, **settings: Any) -> list[str]:
+    errors = validate_update(old, new, "team", raised.kind, policy(**settings), FakeLookups())
+    return [error.message for error in errors if error.message.startswith("Forbidden: pod")]
 
 
-def test_every_kind_of_jobs_has_raises_of_its_pods_and_of_their_requests() -> None:
+def test_every_job_kind_has_increases_of_pods_and_of_requests() -> None:
     for kind in KINDS:
-        says = [one.says for one in RAISES if one.framework == kind.framework]
-        assert any(" asks for " in one for one in says), kind.framework
-        assert any(" ask for more " in one for one in says), kind.framework
+        messages = [raised.says for raised in RAISES if raised.framework == kind.framework]
+        assert any(" asks for " in message for message in messages), kind.framework
+        assert any(" ask for more " in message for message in messages), kind.framework
 
 
-@pytest.mark.parametrize("raised", RAISES, ids=lambda one: f"{one.framework} {one.path}")
-def test_raise_of_a_running_job_is_rejected_only_where_configured(raised: Raise) -> None:
+@pytest.mark.parametrize("raised", RAISES, ids=lambda raised: f"{raised.framework} {raised.path}")
+def test_increase_of_every_kind_is_rejected_only_if_configured(raised: Raise) -> None:
     old = running(raised)
     new = raised.of(old)
-    [message] = said(raised, old, new, **REJECTS)
+    [message] = list_increase_errors(raised, old, new, **REJECTS)
     assert message == f"Forbidden: {raised.says}; suspend the job first, or create another one"
-    assert said(raised, old, new) == []
-    assert said(raised, new, old, **REJECTS) == []
+    assert list_increase_errors(raised, old, new) == []
+    assert list_increase_errors(raised, new, old, **REJECTS) == []
     suspended = raised.kind.with_suspend(new, True)
-    assert said(raised, old, suspended, **REJECTS) == []
+    assert list_increase_errors(raised, old, suspended, **REJECTS) == []
 
 
-@pytest.mark.parametrize("raised", ELASTIC, ids=lambda one: one.framework)
-def test_raise_of_an_elastic_job_is_not_rejected(raised: Raise) -> None:
+@pytest.mark.parametrize("raised", ELASTIC, ids=lambda raised: raised.framework)
+def test_increase_of_elastic_job_is_accepted(raised: Raise) -> None:
     old = running(raised, **{NAMES.elastic_job: "true"})
-    assert said(raised, old, raised.of(old), **REJECTS) == []
+    assert list_increase_errors(raised, old, raised.of(old), **REJECTS) == []

@@ -1,4 +1,4 @@
-"""Resizes of pods: what a pod may ask for after an in-place change of its requests."""
+"""Resizes of pods: which requests a pod may have after an in-place change."""
 
 from typing import Any
 
@@ -7,13 +7,13 @@ import pytest
 from admitq.integrations.kinds.job import JOB
 from admitq.integrations.kinds.jobset import JOBSET
 from admitq_api.labels import COMPAT_GROUP, names_for
-from tests.unit.webhooks.support import NAMES, Answer, FakeLookups, ask
+from tests.unit.webhooks.support import NAMES, Answer, FakeLookups, call_webhook
 
-REFUSED = (
+REJECTION = (
     "spec: Forbidden: the pod would ask for more {} than was admitted; create the pod, or its job, again "
     "with these requests"
 )
-OF_A_JOB: dict[str, Any] = {
+JOB_POD: dict[str, Any] = {
     "labels": {NAMES.podset: "workers"},
     "annotations": {NAMES.workload: "admitted"},
     "ownerReferences": [
@@ -42,8 +42,8 @@ def a_workload(
 
 
 async def resize(old: Any, new: Any, *workloads: Any, **options: Any) -> Answer:
-    lookups = FakeLookups(owners={one["metadata"]["name"]: one for one in workloads})
-    return await ask(
+    lookups = FakeLookups(owners={workload["metadata"]["name"]: workload for workload in workloads})
+    return await call_webhook(
         "/validate--v1-pod-resize",
         new,
         old,
@@ -55,24 +55,26 @@ async def resize(old: Any, new: Any, *workloads: Any, **options: Any) -> Answer:
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "workload", "beyond"),
+    ("before", "after", "workload", "resource"),
     [
-        pytest.param((2,), (1,), a_workload(), "", id="less"),
-        pytest.param((1,), (2,), a_workload(), "", id="back to the podset's requests"),
-        pytest.param((1,), ("2001m",), a_workload(), "cpu", id="beyond the podset's requests"),
-        pytest.param((2,), (3,), a_workload(usage=9), "", id="within what was charged"),
-        pytest.param((2,), (3,), a_workload(reserved=False), "cpu", id="without quota"),
-        pytest.param((2,), (1, "2Gi"), a_workload(), "memory", id="another resource"),
-        pytest.param((5,), (4,), a_workload(), "", id="less, though still too much"),
-        pytest.param((5, "2Gi"), (5, "1Gi"), a_workload(), "", id="less memory, the CPU too much before"),
+        pytest.param((2,), (1,), a_workload(), "", id="decrease"),
+        pytest.param((1,), (2,), a_workload(), "", id="increase to the podset's requests"),
+        pytest.param((1,), ("2001m",), a_workload(), "cpu", id="increase beyond the podset's requests"),
+        pytest.param((2,), (3,), a_workload(usage=9), "", id="within charged usage"),
+        pytest.param((2,), (3,), a_workload(reserved=False), "cpu", id="without reservation"),
+        pytest.param((2,), (1, "2Gi"), a_workload(), "memory", id="increase of other resource"),
+        pytest.param((5,), (4,), a_workload(), "", id="decrease that still exceeds the requests"),
+        pytest.param(
+            (5, "2Gi"), (5, "1Gi"), a_workload(), "", id="decrease of memory while CPU exceeds the requests"
+        ),
     ],
 )
-async def test_a_pod_of_a_job_asks_for_no_more_than_was_admitted(
-    before: tuple[Any, ...], after: tuple[Any, ...], workload: Any, beyond: str
+async def test_resize_of_job_pod_beyond_admitted_requests_is_rejected(
+    before: tuple[Any, ...], after: tuple[Any, ...], workload: Any, resource: str
 ) -> None:
-    answer = await resize(a_pod(*before, **OF_A_JOB), a_pod(*after, **OF_A_JOB), workload)
-    assert answer.allowed is not bool(beyond)
-    assert not beyond or answer.message == REFUSED.format(beyond)
+    answer = await resize(a_pod(*before, **JOB_POD), a_pod(*after, **JOB_POD), workload)
+    assert answer.allowed is not bool(resource)
+    assert not resource or answer.message == REJECTION.format(resource)
 
 
 @pytest.mark.parametrize(
@@ -86,7 +88,7 @@ async def test_a_pod_of_a_job_asks_for_no_more_than_was_admitted(
         ({"annotations": {NAMES.workload_slice_name: "gone"}}, False),
     ],
 )
-async def test_requests_are_not_raised_where_no_workload_is_found(
+async def test_resize_up_of_marked_pod_without_workload_is_rejected(
     metadata: dict[str, Any], allowed: bool
 ) -> None:
     assert (await resize(a_pod(1, **metadata), a_pod(2, **metadata))).allowed is allowed
@@ -94,7 +96,7 @@ async def test_requests_are_not_raised_where_no_workload_is_found(
 
 
 @pytest.mark.parametrize("uid", ["other", "p-uid", "job-uid", "set-uid"])
-async def test_a_workload_counts_if_it_is_that_of_the_pod_or_of_what_it_follows(uid: str) -> None:
+async def test_resize_is_checked_against_workload_of_pod_or_its_owners(uid: str) -> None:
     job = {
         "apiVersion": "batch/v1",
         "kind": "Job",
@@ -102,7 +104,7 @@ async def test_a_workload_counts_if_it_is_that_of_the_pod_or_of_what_it_follows(
     }
     owners = {"j": job, "set": {"metadata": {"uid": "set-uid"}}, "admitted": a_workload(uid=uid)}
     lookups = FakeLookups(owners=owners)
-    old, new = (a_pod(cpu, **{**OF_A_JOB, "uid": "p-uid"}) for cpu in (1, 2))
+    old, new = (a_pod(cpu, **{**JOB_POD, "uid": "p-uid"}) for cpu in (1, 2))
     answer = await resize(old, new, lookups=lookups, integrations=(JOB, JOBSET))
     assert answer.allowed is (uid != "other")
 
@@ -115,7 +117,7 @@ def a_reference(kind: str, uid: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("kind", "queue", "allowed"), [("Job", "q", False), ("Job", "", True), ("Fox", "q", True)]
 )
-async def test_a_pod_that_lost_its_marks_and_follows_a_queued_job_asks_for_no_more(
+async def test_resize_up_of_unmarked_pod_of_queued_job_is_rejected(
     kind: str, queue: str, allowed: bool
 ) -> None:
     job = {"metadata": {"uid": "u", "labels": {NAMES.queue_name: queue}}}
@@ -124,26 +126,26 @@ async def test_a_pod_that_lost_its_marks_and_follows_a_queued_job_asks_for_no_mo
         for cpu in (1, 2)
     )
     assert (await resize(old, new, lookups=FakeLookups(owners={"set": job}))).allowed is allowed
-    assert (await resize(new, old, lookups=FakeLookups(broken=True))).response["status"]["code"] == 503
+    assert (await resize(new, old, lookups=FakeLookups(unavailable=True))).response["status"]["code"] == 503
 
 
-async def test_marks_are_those_of_the_stored_pod() -> None:
-    assert not (await resize(a_pod(1, **OF_A_JOB), a_pod(3), a_workload())).allowed
+async def test_resize_uses_marks_of_stored_pod() -> None:
+    assert not (await resize(a_pod(1, **JOB_POD), a_pod(3), a_workload())).allowed
 
 
 @pytest.mark.parametrize("namespace", ["kube-system", "admitq-system", "unknown"])
-async def test_pods_of_namespaces_that_are_not_managed_are_resized_freely(namespace: str) -> None:
-    old, new = a_pod(1, **OF_A_JOB), a_pod(3, **OF_A_JOB)
+async def test_resize_of_pod_in_unmanaged_namespace_is_accepted(namespace: str) -> None:
+    old, new = a_pod(1, **JOB_POD), a_pod(3, **JOB_POD)
     assert (await resize(old, new, a_workload(), namespace=namespace)).allowed
 
 
-async def test_nothing_is_raised_while_the_workload_cannot_be_read() -> None:
-    old, new = a_pod(1, **OF_A_JOB), a_pod(3, **OF_A_JOB)
-    answer = await resize(old, new, lookups=FakeLookups(broken=True))
+async def test_resize_fails_while_workload_cannot_be_read() -> None:
+    old, new = a_pod(1, **JOB_POD), a_pod(3, **JOB_POD)
+    answer = await resize(old, new, lookups=FakeLookups(unavailable=True))
     assert (answer.allowed, answer.response["status"]["code"]) == (False, 503)
 
 
-async def test_marks_of_the_other_group_are_not_ours() -> None:
-    theirs = names_for(COMPAT_GROUP)
-    metadata = {"labels": {theirs.podset: "workers"}}
+async def test_resize_ignores_marks_of_other_api_group() -> None:
+    other_names = names_for(COMPAT_GROUP)
+    metadata = {"labels": {other_names.podset: "workers"}}
     assert (await resize(a_pod(1, **metadata), a_pod(3, **metadata))).allowed

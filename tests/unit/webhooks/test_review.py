@@ -1,4 +1,4 @@
-"""What comes in, and what goes out whatever comes in."""
+"""Parsing of AdmissionReviews and encoding of verdicts, also for malformed and random input."""
 
 import base64
 from typing import Any
@@ -31,7 +31,7 @@ def request_of(**changes: Any) -> bytes:
     return orjson.dumps(body)
 
 
-def test_a_review_is_read() -> None:
+def test_review_is_parsed() -> None:
     request = parse_review(request_of(dryRun=True, subResource="status", oldObject={"a": 1}))
     assert (request.uid, request.operation, request.kind, request.namespace) == (
         "the-uid",
@@ -64,7 +64,7 @@ def test_a_review_is_read() -> None:
         b'{"request": {"uid": "\\ud800"}}',
     ],
 )
-async def test_what_asks_nothing_is_answered_with_400(body: bytes) -> None:
+async def test_body_that_is_no_review_is_answered_with_400(body: bytes) -> None:
     with pytest.raises(InvalidReview):
         parse_review(body)
     status, text = await post(handlers()[JOB_PATH], JOB_PATH, body)
@@ -73,7 +73,7 @@ async def test_what_asks_nothing_is_answered_with_400(body: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "says"),
+    ("change", "message"),
     [
         ({"apiVersion": "admission.k8s.io/v1beta1"}, "admission.k8s.io/v1"),
         ({"kind": "Review"}, "AdmissionReview"),
@@ -83,19 +83,17 @@ async def test_what_asks_nothing_is_answered_with_400(body: bytes) -> None:
         ({"request": {"uid": "the-uid", "operation": "UPDATE", "object": [1]}}, "request.object"),
     ],
 )
-async def test_a_malformed_review_with_a_uid_is_refused_under_that_uid(
-    change: dict[str, Any], says: str
-) -> None:
+async def test_malformed_review_is_rejected_with_its_uid(change: dict[str, Any], message: str) -> None:
     status, body = await post(handlers()[JOB_PATH], JOB_PATH, {**review(a_job()), **change})
     response = orjson.loads(body)["response"]
     assert status == 200
     assert response["uid"] == "the-uid"
     assert response["allowed"] is False
     assert response["status"]["code"] == 400
-    assert says in response["status"]["message"]
+    assert message in response["status"]["message"]
 
 
-async def test_a_review_of_another_kind_than_the_path_is_for_is_refused() -> None:
+async def test_review_of_other_kind_than_that_of_the_path_is_rejected() -> None:
     body = review(a_job(), gvk=("batch", "v1", "CronJob"))
     _, answered = await post(handlers()[JOB_PATH], JOB_PATH, body)
     response = orjson.loads(answered)["response"]
@@ -103,13 +101,13 @@ async def test_a_review_of_another_kind_than_the_path_is_for_is_refused() -> Non
     assert "batch/v1 Job" in response["status"]["message"]
 
 
-async def test_only_post_is_taken() -> None:
+async def test_method_other_than_post_is_answered_with_405() -> None:
     response = await handlers()[JOB_PATH](HttpRequest("GET", JOB_PATH))
     assert (response.status, response.headers["Allow"]) == (405, "POST")
 
 
 @pytest.mark.parametrize("operation", ["DELETE", "CONNECT"])
-async def test_deletion_is_never_refused(operation: str) -> None:
+async def test_delete_and_connect_are_always_allowed(operation: str) -> None:
     kinds = {
         JOB_PATH: ("batch", "v1", "Job"),
         "/validate-batch-v1-job": ("batch", "v1", "Job"),
@@ -117,7 +115,7 @@ async def test_deletion_is_never_refused(operation: str) -> None:
         "/validate--v1-pod-marks": ("", "v1", "Pod"),
     }
     named = {"clusterqueue": "ClusterQueue", "resourceflavor": "ResourceFlavor"}
-    for path, handler in handlers(FakeLookups(broken=True)).items():
+    for path, handler in handlers(FakeLookups(unavailable=True)).items():
         kind = path.rpartition("-")[2]
         group, version, kind = kinds.get(path, (NAMES.group, "v1beta2", named.get(kind, kind.title())))
         body = review(None, gvk=(group, version, kind), operation=operation)
@@ -125,20 +123,20 @@ async def test_deletion_is_never_refused(operation: str) -> None:
         assert orjson.loads(answered)["response"] == {"uid": "the-uid", "allowed": True}
 
 
-def answered(verdict: Any, **changes: Any) -> dict[str, Any]:
+def encode_and_decode(verdict: Any, **changes: Any) -> dict[str, Any]:
     return orjson.loads(encode_verdict(parse_review(request_of(**changes)), verdict))
 
 
-def test_an_object_that_needs_nothing_gets_no_patch() -> None:
+def test_unchanged_object_gets_no_patch() -> None:
     request = parse_review(request_of())
-    assert answered(Allowed())["response"] == {"uid": "the-uid", "allowed": True}
+    assert encode_and_decode(Allowed())["response"] == {"uid": "the-uid", "allowed": True}
     assert orjson.loads(encode_verdict(request, Allowed(request.obj)))["response"] == {
         "uid": "the-uid",
         "allowed": True,
     }
 
 
-def test_a_change_is_sent_as_a_json_patch_with_escaped_keys() -> None:
+def test_changed_object_gets_json_patch_with_escaped_keys() -> None:
     request = parse_review(request_of())
     changed = {**request.obj, "metadata": {**request.obj["metadata"], "labels": {"a/b~c": "d"}}}
     response = orjson.loads(encode_verdict(request, Allowed(changed)))["response"]
@@ -151,9 +149,9 @@ def test_a_change_is_sent_as_a_json_patch_with_escaped_keys() -> None:
     assert orjson.loads(base64.b64decode(response["patch"]))[0]["path"] == "/metadata/la~1be~0ls"
 
 
-def test_a_refusal_names_each_field() -> None:
+def test_rejection_lists_every_field() -> None:
     errors = (FieldError.invalid("spec.a", 1, "is odd"), FieldError.required("spec.b[0].c", "set it"))
-    response = answered(Rejected(errors))["response"]
+    response = encode_and_decode(Rejected(errors))["response"]
     assert response["allowed"] is False
     assert response["status"]["code"] == 403
     assert response["status"]["reason"] == "Forbidden"
@@ -167,19 +165,19 @@ def test_a_refusal_names_each_field() -> None:
     ]
 
 
-def test_a_failure_is_a_refusal_that_asks_to_try_again() -> None:
-    response = answered(Failed("wait", 503, "ServiceUnavailable"))["response"]
+def test_failure_is_encoded_with_its_code_and_reason() -> None:
+    response = encode_and_decode(Failed("wait", 503, "ServiceUnavailable"))["response"]
     assert response["status"] == {"code": 503, "reason": "ServiceUnavailable", "message": "wait"}
 
 
-def test_warnings_are_cut_to_what_the_api_server_shows() -> None:
-    response = answered(Allowed(warnings=("w" * 500,)))["response"]
+def test_warning_is_truncated_to_120_characters() -> None:
+    response = encode_and_decode(Allowed(warnings=("w" * 500,)))["response"]
     assert response["warnings"] == ["w" * 120]
 
 
-async def test_an_api_server_that_cannot_be_asked_refuses_for_now() -> None:
+async def test_review_fails_with_503_while_api_server_is_unavailable() -> None:
     body = review(a_job(labels={NAMES.queue_name: "q"}))
-    _, text = await post(handlers(FakeLookups(broken=True))[JOB_PATH], JOB_PATH, body)
+    _, text = await post(handlers(FakeLookups(unavailable=True))[JOB_PATH], JOB_PATH, body)
     response = orjson.loads(text)["response"]
     assert response["allowed"] is False
     assert response["status"]["code"] == 503
@@ -199,7 +197,7 @@ JSON = st.recursive(
     max_leaves=8,
 )
 
-PLACES = [
+FIELD_PATHS = [
     ("metadata",),
     ("metadata", "labels"),
     ("metadata", "labels", NAMES.queue_name),
@@ -253,8 +251,8 @@ PLACES = [
 ]
 
 
-def whole_object() -> dict[str, Any]:
-    """An object with something at every place that any webhook looks at."""
+def create_full_object() -> dict[str, Any]:
+    """Return an object with a value in every field that a webhook reads."""
     job = a_job(
         labels={NAMES.queue_name: "q", NAMES.max_exec_time: "5"},
         annotations={NAMES.elastic_job: "true", NAMES.admission_gated_by: "a.example/b"},
@@ -278,7 +276,7 @@ def whole_object() -> dict[str, Any]:
     return job
 
 
-def put(document: Any, path: tuple[str | int, ...], value: Any) -> None:
+def set_field(document: Any, path: tuple[str | int, ...], value: Any) -> None:
     for step in path[:-1]:
         try:
             document = document[step]
@@ -293,19 +291,19 @@ def put(document: Any, path: tuple[str | int, ...], value: Any) -> None:
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
-    changes=st.lists(st.tuples(st.sampled_from(PLACES), JSON, st.booleans()), min_size=1, max_size=4),
+    changes=st.lists(st.tuples(st.sampled_from(FIELD_PATHS), JSON, st.booleans()), min_size=1, max_size=4),
     operation=st.sampled_from(["CREATE", "UPDATE"]),
 )
-async def test_any_object_gets_a_verdict_under_its_uid(
+async def test_any_object_gets_a_verdict_with_its_uid(
     changes: list[tuple[tuple[str | int, ...], Any, bool]], operation: str
 ) -> None:
-    new, old = whole_object(), whole_object()
+    new, old = create_full_object(), create_full_object()
     for path, value, in_old in changes:
-        put(old if in_old else new, path, value)
+        set_field(old if in_old else new, path, value)
     lookups = FakeLookups(local_queues={("team", "default")}, priority_classes={"default"})
     kinds = {"clusterqueue": "ClusterQueue", "resourceflavor": "ResourceFlavor"}
-    every = {"PriorityBoost": True, "ConcurrentAdmission": True}
-    for path, handler in handlers(lookups, gates=every, manage_jobs_without_queue_name=True).items():
+    gates = {"PriorityBoost": True, "ConcurrentAdmission": True}
+    for path, handler in handlers(lookups, gates=gates, manage_jobs_without_queue_name=True).items():
         last = path.rpartition("-")[2]
         gvk = (
             ("batch", "v1", "Job")
@@ -317,17 +315,17 @@ async def test_any_object_gets_a_verdict_under_its_uid(
         assert status == 200
         assert response["uid"] == "the-uid"
         assert response["allowed"] in (True, False)
-        # An internal error would be answered, too, but none is to be needed.
+        # Code 500 would mean an internal error of the webhook.
         assert response.get("status", {}).get("code") in (None, 400, 403)
 
 
 @settings(max_examples=100, deadline=None)
 @given(st.data())
-async def test_any_bytes_get_an_answer(data: st.DataObject) -> None:
-    raw = bytearray(orjson.dumps(review(whole_object())))
+async def test_corrupted_review_gets_a_valid_response(data: st.DataObject) -> None:
+    raw = bytearray(orjson.dumps(review(create_full_object())))
     for _ in range(data.draw(st.integers(1, 6))):
-        place = data.draw(st.integers(0, len(raw) - 1))
-        raw[place] = data.draw(st.integers(0, 255))
+        position = data.draw(st.integers(0, len(raw) - 1))
+        raw[position] = data.draw(st.integers(0, 255))
     status, body = await post(handlers()[JOB_PATH], JOB_PATH, bytes(raw))
     assert status in (200, 400)
     if status == 200:
@@ -347,6 +345,6 @@ async def test_any_bytes_get_an_answer(data: st.DataObject) -> None:
         (None, NO_USER),
     ],
 )
-def test_user_of_a_review_is_read_whatever_its_shape(info: Any, user: User) -> None:
+def test_user_info_of_review_is_parsed_in_any_shape(info: Any, user: User) -> None:
     body = orjson.dumps(review({"kind": "Job"}, userInfo=info))
     assert parse_review(body).user == user

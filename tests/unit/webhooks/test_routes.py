@@ -1,4 +1,4 @@
-"""Which paths there are, and what the webhook configurations say."""
+"""Paths of the webhooks, and the rules of the webhook configurations."""
 
 import asyncio
 import itertools
@@ -18,7 +18,7 @@ from tests.unit.webhooks.support import NAMES, FakeLookups, a_job, handlers, pol
 OTHER = replace(JOB, framework="example.com/other", group="example.com", kind="Other", plural="others")
 
 
-def test_each_kind_answers_at_its_own_paths() -> None:
+def test_each_kind_has_its_own_webhook_paths() -> None:
     assert set(handlers()) == {
         "/mutate-admitq-dev-v1beta2-clusterqueue",
         "/mutate-admitq-dev-v1beta2-resourceflavor",
@@ -35,14 +35,14 @@ def test_each_kind_answers_at_its_own_paths() -> None:
 
 
 @pytest.mark.parametrize("group", GROUPS)
-def test_every_path_of_the_configurations_is_served(group: str) -> None:
+def test_every_path_of_webhook_configurations_is_served(group: str) -> None:
     names = names_for(group)
     rules = webhook_rules(names, (JOB, OTHER))
     paths = {entry["path"] for entries in rules.values() for entry in entries}
     assert paths == set(review_handlers(policy(names=names), FakeLookups(), (JOB, OTHER)))
 
 
-def test_the_configurations_fail_closed_and_have_no_side_effects() -> None:
+def test_webhook_configurations_fail_closed_without_side_effects() -> None:
     rules = webhook_rules(NAMES, (JOB,))
     assert set(rules) == {"mutating", "validating"}
     for entry in rules["mutating"] + rules["validating"]:
@@ -50,6 +50,10 @@ def test_the_configurations_fail_closed_and_have_no_side_effects() -> None:
         assert entry["sideEffects"] == "None"
         assert entry["timeoutSeconds"] == 10
         assert entry["matchPolicy"] == "Equivalent"
+
+
+def test_webhook_rules_select_namespaces_operations_and_resources() -> None:
+    rules = webhook_rules(NAMES, (JOB,))
     job = next(entry for entry in rules["validating"] if entry["name"] == "vjob.admitq.dev")
     assert job["namespaceSelector"] == "jobs"
     assert job["rule"] == {
@@ -65,85 +69,88 @@ def test_the_configurations_fail_closed_and_have_no_side_effects() -> None:
 
 
 @pytest.mark.parametrize("group", GROUPS)
-def test_updates_of_pods_are_reviewed_only_if_they_carry_a_name_of_ours(group: str) -> None:
+def test_pod_updates_are_reviewed_only_with_a_key_of_the_api_group(group: str) -> None:
     names = names_for(group)
     rules = webhook_rules(names, (JOB, POD))
     conditions = {
         entry["name"]: entry["matchConditions"] for entry in rules["mutating"] + rules["validating"]
     }
-    of_pods = [conditions.pop(f"vpod{aspect}.{group}") for aspect in ("", "resize", "marks")]
+    pod_conditions = [conditions.pop(f"vpod{aspect}.{group}") for aspect in ("", "resize", "marks")]
     assert not any(conditions.values())
-    for [condition], row in itertools.product(of_pods, names.list_rows()):
+    for [condition], row in itertools.product(pod_conditions, names.list_rows()):
         assert (f"'{row.key}'" in condition["expression"]) == (row.kind != "preemption gate"), row
 
 
-def test_a_kind_says_whether_it_is_changed_on_updates_too() -> None:
+def test_kind_that_mutates_updates_has_update_operation() -> None:
     rules = webhook_rules(NAMES, (JOB, replace(OTHER, webhook=replace(OTHER.webhook, mutates_updates=True))))
-    operations = {one["name"]: one["rule"]["operations"] for one in rules["mutating"]}
+    operations = {entry["name"]: entry["rule"]["operations"] for entry in rules["mutating"]}
     assert operations["mjob.admitq.dev"] == ["CREATE"]
     assert operations["mother.admitq.dev"] == ["CREATE", "UPDATE"]
 
 
-def test_a_webhook_names_the_frameworks_that_need_it() -> None:
+def test_webhook_lists_the_frameworks_that_need_it() -> None:
     rules = webhook_rules(
         NAMES, (JOB, replace(OTHER, ownership=replace(OTHER.ownership, implied_frameworks=("batch/job",))))
     )
-    frameworks = {one["name"]: one["frameworks"] for one in rules["validating"]}
+    frameworks = {entry["name"]: entry["frameworks"] for entry in rules["validating"]}
     assert frameworks["vjob.admitq.dev"] == ["batch/job", "example.com/other"]
     assert frameworks["vother.admitq.dev"] == ["example.com/other"]
     assert frameworks["vcohort.admitq.dev"] == []
 
 
-def test_names_and_paths_follow_the_api_group() -> None:
+def test_webhook_paths_and_rules_contain_api_group() -> None:
     rules = webhook_rules(names_for(COMPAT_GROUP), (JOB,))
     assert rules["mutating"][0]["path"] == "/mutate-kueue-x-k8s-io-v1beta2-clusterqueue"
     assert rules["mutating"][0]["rule"]["apiGroups"] == [COMPAT_GROUP]
 
 
-async def test_a_kind_that_is_switched_off_is_let_pass() -> None:
-    served = review_handlers(policy(integrations=(JOB,)), FakeLookups(broken=True), (JOB, OTHER))
+async def test_job_of_disabled_kind_is_allowed() -> None:
+    served = review_handlers(policy(integrations=(JOB,)), FakeLookups(unavailable=True), (JOB, OTHER))
     body = review(a_job(labels={NAMES.queue_name: "No Name"}), gvk=("example.com", "v1", "Other"))
     for path in ("/mutate-example-com-v1-other", "/validate-example-com-v1-other"):
-        _, answered = await post(served[path], path, body)
-        assert orjson.loads(answered)["response"] == {"uid": "the-uid", "allowed": True}
+        _, response_body = await post(served[path], path, body)
+        assert orjson.loads(response_body)["response"] == {"uid": "the-uid", "allowed": True}
 
 
-async def test_an_unknown_path_is_answered_with_404() -> None:
+async def test_unknown_webhook_path_is_answered_with_404() -> None:
     response = await route_by_path(handlers())(HttpRequest("POST", "/mutate-batch-v1-cronjob"))
     assert response.status == 404
 
 
-async def test_reviews_are_reported() -> None:
-    seen: list[tuple[str, bool]] = []
+async def test_review_results_are_observed_by_path() -> None:
+    observed: list[tuple[str, bool]] = []
     served = review_handlers(
-        policy(), FakeLookups(), (JOB,), observe=lambda path, allowed, _seconds: seen.append((path, allowed))
+        policy(),
+        FakeLookups(),
+        (JOB,),
+        observe=lambda path, allowed, _seconds: observed.append((path, allowed)),
     )
     path = "/validate-batch-v1-job"
     await post(served[path], path, review(a_job()))
     await post(served[path], path, review(a_job(labels={NAMES.queue_name: "No Name"})))
-    assert seen == [(path, True), (path, False)]
+    assert observed == [(path, True), (path, False)]
 
 
-async def test_failing_kind_rejects_only_its_own_objects(
+async def test_error_in_validation_of_kind_rejects_review_and_keeps_mutation_working(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    def fails(*_: object) -> list[object]:
+    def fail(*_: object) -> list[object]:
         raise RuntimeError("a bug")
 
-    broken = replace(JOB, webhook=replace(JOB.webhook, validate_create=fails))
-    served = review_handlers(policy(integrations=(broken,)), FakeLookups(), (broken,))
-    _, answered = await post(served["/validate-batch-v1-job"], "", review(a_job()))
-    response = orjson.loads(answered)["response"]
+    failing_kind = replace(JOB, webhook=replace(JOB.webhook, validate_create=fail))
+    served = review_handlers(policy(integrations=(failing_kind,)), FakeLookups(), (failing_kind,))
+    _, response_body = await post(served["/validate-batch-v1-job"], "", review(a_job()))
+    response = orjson.loads(response_body)["response"]
     assert response["uid"] == "the-uid"
     assert response["allowed"] is False
     assert response["status"]["code"] == 500
     assert "a bug" not in response["status"]["message"]
     assert "unexpected error" in caplog.text
-    _, answered = await post(served["/mutate-batch-v1-job"], "", review(a_job()))
-    assert orjson.loads(answered)["response"]["allowed"] is True
+    _, response_body = await post(served["/mutate-batch-v1-job"], "", review(a_job()))
+    assert orjson.loads(response_body)["response"]["allowed"] is True
 
 
-async def test_a_verdict_that_takes_too_long_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_slow_review_is_answered_with_504(monkeypatch: pytest.MonkeyPatch) -> None:
     class Slow(FakeLookups):
         async def namespace_labels(self, name: str) -> dict[str, str] | None:
             await asyncio.Event().wait()
@@ -151,7 +158,7 @@ async def test_a_verdict_that_takes_too_long_is_given_up(monkeypatch: pytest.Mon
 
     monkeypatch.setattr(module, "REVIEW_SECONDS", 0.01)
     served = review_handlers(policy(), Slow(), (JOB,))
-    _, answered = await post(
+    _, response_body = await post(
         served["/mutate-batch-v1-job"], "", review(a_job(labels={NAMES.queue_name: "q"}))
     )
-    assert orjson.loads(answered)["response"]["status"]["code"] == 504
+    assert orjson.loads(response_body)["response"]["status"]["code"] == 504

@@ -1,22 +1,22 @@
-"""Rules of Workloads: of the object, of its status, and of changes while quota is reserved."""
+"""Validation of Workloads: the object, its status, and changes while quota is reserved."""
 
 from typing import Any
 
 import pytest
 
 from admitq_api.labels import COMPAT_GROUP, names_for
-from tests.unit.webhooks.support import NAMES, ask, ask_kind
+from tests.unit.webhooks.support import NAMES, call_own_webhook, call_webhook
 
 ELASTIC = {NAMES.elastic_job: "true"}
 RESERVED = {"conditions": [{"type": "QuotaReserved", "status": "True"}]}
 
 
 def pod_set(
-    name: str = "main", count: int | None = 4, *, spec: dict[str, Any] | None = None, **more: Any
+    name: str = "main", count: int | None = 4, *, spec: dict[str, Any] | None = None, **fields: Any
 ) -> Any:
     template = {"metadata": {}, "spec": spec or {"containers": [{"name": "c"}]}}
     counted = {} if count is None else {"count": count}
-    return {"name": name, "template": template, **counted, **more}
+    return {"name": name, "template": template, **counted, **fields}
 
 
 def a_workload(
@@ -34,42 +34,42 @@ def a_workload(
     return workload
 
 
-def assigned(count: int = 4, usage: dict[str, Any] | None = None, name: str = "main", **more: Any) -> Any:
+def assignment(count: int = 4, usage: dict[str, Any] | None = None, name: str = "main", **fields: Any) -> Any:
     return {
         "name": name,
         "flavors": {"cpu": "spot"},
         "count": count,
         "resourceUsage": {"cpu": "4"} if usage is None else usage,
-        **more,
+        **fields,
     }
 
 
-def reserved(*assignments: Any, **status: Any) -> dict[str, Any]:
-    admission = {"clusterQueue": "q", "podSetAssignments": list(assignments or [assigned()])}
+def reserved_status(*assignments: Any, **status: Any) -> dict[str, Any]:
+    admission = {"clusterQueue": "q", "podSetAssignments": list(assignments or [assignment()])}
     return {**RESERVED, "admission": admission, **status}
 
 
-def using(**resources: Any) -> dict[str, Any]:
+def pod_spec(**resources: Any) -> dict[str, Any]:
     return {"containers": [{"name": "c", "resources": resources}]}
 
 
 async def check(new: Any, old: Any = None, **options: Any) -> Any:
-    return await ask_kind("validate", "Workload", new, old, **options)
+    return await call_own_webhook("validate", "Workload", new, old, **options)
 
 
 VALID = [
     a_workload(),
     a_workload(pod_set(minCount=2), pod_set("other")),
     a_workload(pod_set(count=None)),
-    a_workload(pod_set(spec=using(requests={"cpu": "1", "memory": "1e3"}, limits={"cpu": "0"}))),
-    a_workload(pod_set(spec=using(requests={"memory": "1e30"}))),
+    a_workload(pod_set(spec=pod_spec(requests={"cpu": "1", "memory": "1e3"}, limits={"cpu": "0"}))),
+    a_workload(pod_set(spec=pod_spec(requests={"memory": "1e30"}))),
     a_workload(pod_set(topologyRequest={"podSetSliceRequiredTopology": "rack", "podSetSliceSize": 2})),
     a_workload(annotations={NAMES.admission_gated_by: "a.b/c"}),
     a_workload(annotations={NAMES.priority_boost: ""}),
     a_workload(status={"conditions": [{"type": "QuotaReserved", "status": "False"}]}),
-    a_workload(status=reserved()),
-    a_workload(pod_set(count=3), status=reserved(assigned(3, {"cpu": "1500m", "memory": "3Gi"}))),
-    a_workload(pod_set(count=0), status=reserved(assigned(0, {"cpu": "0"}))),
+    a_workload(status=reserved_status()),
+    a_workload(pod_set(count=3), status=reserved_status(assignment(3, {"cpu": "1500m", "memory": "3Gi"}))),
+    a_workload(pod_set(count=0), status=reserved_status(assignment(0, {"cpu": "0"}))),
     a_workload(status={"reclaimablePods": [{"name": "main", "count": 4}]}),
     a_workload(
         status={
@@ -85,7 +85,7 @@ VALID = [
 
 
 @pytest.mark.parametrize("workload", VALID)
-async def test_valid_workloads_are_accepted(workload: Any) -> None:
+async def test_valid_workload_is_accepted(workload: Any) -> None:
     assert (await check(workload)).response == {"uid": "the-uid", "allowed": True}
     assert (await check(workload, workload)).allowed
 
@@ -95,13 +95,13 @@ TOPOLOGY = "spec.podSets[0].topologyRequest"
 UPDATES = "status.admissionChecks[0].podSetUpdates[0]"
 
 
-def updating(**update: Any) -> Any:
+def with_podset_update(**update: Any) -> Any:
     return a_workload(
         status={"admissionChecks": [{"name": "c", "podSetUpdates": [{"name": "main", **update}]}]}
     )
 
 
-WRONG: list[tuple[Any, str, str]] = [
+INVALID: list[tuple[Any, str, str]] = [
     (
         a_workload(pod_set(minCount=1), pod_set("other", minCount=1)),
         "spec.podSets",
@@ -113,12 +113,12 @@ WRONG: list[tuple[Any, str, str]] = [
         "partial admission and elastic job cannot be used together",
     ),
     (
-        a_workload(pod_set(spec=using(requests={"pods": "1"}))),
+        a_workload(pod_set(spec=pod_spec(requests={"pods": "1"}))),
         f"{SPEC}.containers[0].resources.requests[pods]",
         "the key is reserved for internal admitq use",
     ),
     (
-        a_workload(pod_set(spec=using(limits={"pods": "1"}))),
+        a_workload(pod_set(spec=pod_spec(limits={"pods": "1"}))),
         f"{SPEC}.containers[0].resources.limits[pods]",
         "reserved",
     ),
@@ -133,7 +133,7 @@ WRONG: list[tuple[Any, str, str]] = [
         "reserved",
     ),
     (
-        a_workload(pod_set(spec=using(requests={"cpu": "-5"}))),
+        a_workload(pod_set(spec=pod_spec(requests={"cpu": "-5"}))),
         f"{SPEC}.containers[0].resources.requests[cpu]",
         "must be greater than or equal to 0",
     ),
@@ -188,12 +188,12 @@ WRONG: list[tuple[Any, str, str]] = [
         "must be set while the QuotaReserved condition is true",
     ),
     (
-        a_workload(status=reserved(assigned(name="other"))),
+        a_workload(status=reserved_status(assignment(name="other"))),
         "status.admission.podSetAssignments[0].name",
         'Not found: "other"',
     ),
     (
-        a_workload(status=reserved(assigned(3, {"cpu": "1"}))),
+        a_workload(status=reserved_status(assignment(3, {"cpu": "1"}))),
         "status.admission.podSetAssignments[0].resourceUsage[cpu]",
         "is not a multiple of 3",
     ),
@@ -207,29 +207,36 @@ WRONG: list[tuple[Any, str, str]] = [
         "status.reclaimablePods[0].count",
         "should be less or equal to 4",
     ),
-    (updating(name="other"), f"{UPDATES}.name", "Unsupported value"),
-    (updating(labels={"no key": "v"}), f"{UPDATES}.labels", "name part"),
-    (updating(annotations={"no key": "v"}), f"{UPDATES}.annotations", "name part"),
-    (updating(nodeSelector={"key": "no value!"}), f"{UPDATES}.nodeSelector[key]", "a valid label"),
-    (updating(tolerations=[{"operator": "Near"}]), f"{UPDATES}.tolerations[0].operator", "Unsupported value"),
+    (with_podset_update(name="other"), f"{UPDATES}.name", "Unsupported value"),
+    (with_podset_update(labels={"no key": "v"}), f"{UPDATES}.labels", "name part"),
+    (with_podset_update(annotations={"no key": "v"}), f"{UPDATES}.annotations", "name part"),
+    (with_podset_update(nodeSelector={"key": "no value!"}), f"{UPDATES}.nodeSelector[key]", "a valid label"),
+    (
+        with_podset_update(tolerations=[{"operator": "Near"}]),
+        f"{UPDATES}.tolerations[0].operator",
+        "Unsupported value",
+    ),
 ]
 
 
-@pytest.mark.parametrize(("workload", "field", "says"), WRONG)
-async def test_wrong_workloads_are_refused_on_creation_and_on_change(
-    workload: Any, field: str, says: str
+@pytest.mark.parametrize(("workload", "field", "message"), INVALID)
+async def test_invalid_workload_is_rejected_on_create_and_update(
+    workload: Any, field: str, message: str
 ) -> None:
     for old in (None, a_workload()):
         answer = await check(workload, old)
         assert not answer.allowed
         assert f"{field}: " in answer.message
-        assert says in answer.message
+        assert message in answer.message
 
 
 @pytest.mark.parametrize(
     ("gate", "workload"),
     [
-        ("WorkloadValidateResourcesAreNonNegative", a_workload(pod_set(spec=using(requests={"cpu": "-5"})))),
+        (
+            "WorkloadValidateResourcesAreNonNegative",
+            a_workload(pod_set(spec=pod_spec(requests={"cpu": "-5"}))),
+        ),
         (
             "WorkloadValidationForPodSetMetadata",
             a_workload({**pod_set(), "template": {"metadata": {"labels": {"no key": "v"}}}}),
@@ -241,7 +248,7 @@ async def test_wrong_workloads_are_refused_on_creation_and_on_change(
         ("AdmissionGatedBy", a_workload(annotations={NAMES.admission_gated_by: "bad"})),
     ],
 )
-async def test_a_rule_can_be_switched_off_by_its_gate(gate: str, workload: Any) -> None:
+async def test_disabled_gate_disables_its_validation_rule(gate: str, workload: Any) -> None:
     assert not (await check(workload)).allowed
     assert (await check(workload, gates={gate: False})).allowed
 
@@ -250,14 +257,14 @@ async def test_a_rule_can_be_switched_off_by_its_gate(gate: str, workload: Any) 
     ("boost", "allowed"),
     [("5", True), ("-5", True), ("+5", True), ("", False), ("1.5", False), ("2147483648", False)],
 )
-async def test_a_priority_boost_is_a_signed_integer(boost: str, allowed: bool) -> None:
+async def test_priority_boost_must_be_a_signed_integer(boost: str, allowed: bool) -> None:
     workload = a_workload(annotations={NAMES.priority_boost: boost})
     assert (await check(workload, gates={"PriorityBoost": True})).allowed is allowed
 
 
-async def test_a_reservation_without_admission_that_was_there_before_is_tolerated() -> None:
-    broken = a_workload(status=RESERVED)
-    assert (await check({**broken, "metadata": {"labels": {"a": "b"}}}, broken)).allowed
+async def test_stored_reservation_without_admission_is_tolerated() -> None:
+    stored = a_workload(status=RESERVED)
+    assert (await check({**stored, "metadata": {"labels": {"a": "b"}}}, stored)).allowed
 
 
 FINISHED = {"type": "Finished", "status": "True", "reason": "Succeeded"}
@@ -266,71 +273,90 @@ FINISHED = {"type": "Finished", "status": "True", "reason": "Succeeded"}
 @pytest.mark.parametrize(
     "stored",
     [
-        a_workload(status=reserved(assigned(usage={"memory": "5"}))),
-        a_workload(pod_set(spec=using(requests={"cpu": "-5"})), status=reserved()),
-        a_workload(status=reserved(reclaimablePods=[{"name": "main", "count": 9}])),
+        a_workload(status=reserved_status(assignment(usage={"memory": "5"}))),
+        a_workload(pod_set(spec=pod_spec(requests={"cpu": "-5"})), status=reserved_status()),
+        a_workload(status=reserved_status(reclaimablePods=[{"name": "main", "count": 9}])),
     ],
     ids=["usage", "podset", "reclaimable"],
 )
-async def test_e_workload_that_was_stored_invalid_can_be_finished(stored: Any) -> None:
+async def test_e_invalid_stored_workload_can_be_finished(stored: Any) -> None:
     finished = {**stored["status"], "conditions": [*RESERVED["conditions"], FINISHED]}
     assert not (await check(stored)).allowed
     assert (await check({**stored, "status": finished}, stored)).allowed
 
 
-async def test_e_change_of_an_invalid_field_must_be_valid() -> None:
-    stored = a_workload(status=reserved(assigned(usage={"memory": "5"})))
-    assert not (await check(a_workload(status=reserved(assigned(usage={"memory": "7"}))), stored)).allowed
+async def test_e_changed_field_of_invalid_stored_workload_must_be_valid() -> None:
+    stored = a_workload(status=reserved_status(assignment(usage={"memory": "5"})))
+    assert not (
+        await check(a_workload(status=reserved_status(assignment(usage={"memory": "7"}))), stored)
+    ).allowed
 
 
-async def test_partial_admission_that_is_switched_off_drops_minimum_counts() -> None:
+async def test_disabled_partial_admission_removes_min_counts() -> None:
     workload = a_workload(pod_set(minCount=2), pod_set("other"))
-    assert (await ask_kind("mutate", "Workload", workload)).patch is None
-    answer = await ask_kind("mutate", "Workload", workload, gates={"PartialAdmission": False})
+    assert (await call_own_webhook("mutate", "Workload", workload)).patch is None
+    answer = await call_own_webhook("mutate", "Workload", workload, gates={"PartialAdmission": False})
     assert answer.after == a_workload(pod_set(), pod_set("other"))
-    whole = a_workload()
-    assert (await ask_kind("mutate", "Workload", whole, gates={"PartialAdmission": False})).patch is None
+    without_min_counts = a_workload()
+    answer = await call_own_webhook(
+        "mutate", "Workload", without_min_counts, gates={"PartialAdmission": False}
+    )
+    assert answer.patch is None
 
 
 # --- changes ----------------------------------------------------------------------------------------
 
 
-def held(**more: Any) -> Any:
-    return a_workload(status=reserved(**more))
+def reserved_workload(**fields: Any) -> Any:
+    return a_workload(status=reserved_status(**fields))
 
 
 READY = {"name": "c", "state": "Ready", "podSetUpdates": [{"name": "main", "labels": {"a": "b"}}]}
 
 ALLOWED_CHANGES = [
     pytest.param(a_workload(), a_workload(pod_set(count=9)), id="podsets without reservation"),
-    pytest.param(a_workload(), held(), id="reserve"),
-    pytest.param(held(), a_workload(status={}), id="take the reservation back"),
-    pytest.param(held(), {**held(), "spec": {**held()["spec"], "priority": 9}}, id="priority"),
+    pytest.param(a_workload(), reserved_workload(), id="reserve"),
+    pytest.param(reserved_workload(), a_workload(status={}), id="remove the reservation"),
     pytest.param(
-        held(reclaimablePods=[{"name": "main", "count": 1}]),
-        held(reclaimablePods=[{"name": "main", "count": 2}]),
+        reserved_workload(),
+        {**reserved_workload(), "spec": {**reserved_workload()["spec"], "priority": 9}},
+        id="priority",
+    ),
+    pytest.param(
+        reserved_workload(reclaimablePods=[{"name": "main", "count": 1}]),
+        reserved_workload(reclaimablePods=[{"name": "main", "count": 2}]),
         id="more reclaimable pods",
     ),
     pytest.param(
-        held(reclaimablePods=[{"name": "main", "count": 1}]), a_workload(status={}), id="reclaimable reset"
+        reserved_workload(reclaimablePods=[{"name": "main", "count": 1}]),
+        a_workload(status={}),
+        id="reclaimable reset",
     ),
     pytest.param(
-        held(), a_workload(status=reserved(assigned(topologyAssignment={"levels": ["rack"]}))), id="placed"
+        reserved_workload(),
+        a_workload(status=reserved_status(assignment(topologyAssignment={"levels": ["rack"]}))),
+        id="placed",
     ),
     pytest.param(
-        a_workload(annotations=ELASTIC, status=reserved()),
-        a_workload(pod_set(count=2), annotations=ELASTIC, status=reserved(assigned(2, {"cpu": "2"}))),
+        a_workload(annotations=ELASTIC, status=reserved_status()),
+        a_workload(
+            pod_set(count=2), annotations=ELASTIC, status=reserved_status(assignment(2, {"cpu": "2"}))
+        ),
         id="elastic scale down",
     ),
     pytest.param(
-        a_workload(annotations=ELASTIC, status=reserved(reclaimablePods=[{"name": "main", "count": 3}])),
-        a_workload(pod_set(count=2), annotations=ELASTIC, status=reserved(assigned(2, {"cpu": "2"}))),
+        a_workload(
+            annotations=ELASTIC, status=reserved_status(reclaimablePods=[{"name": "main", "count": 3}])
+        ),
+        a_workload(
+            pod_set(count=2), annotations=ELASTIC, status=reserved_status(assignment(2, {"cpu": "2"}))
+        ),
         id="elastic scale down below the reclaimable pods",
     ),
     pytest.param(
-        held(admissionChecks=[READY]),
-        held(admissionChecks=[{**READY, "state": "Pending", "podSetUpdates": []}]),
-        id="updates of a check that is not ready any more",
+        reserved_workload(admissionChecks=[READY]),
+        reserved_workload(admissionChecks=[{**READY, "state": "Pending", "podSetUpdates": []}]),
+        id="updates of a check that is no longer ready",
     ),
     pytest.param(
         a_workload(status={"nominatedClusterNames": ["a", "b"]}),
@@ -341,7 +367,7 @@ ALLOWED_CHANGES = [
         a_workload(status={"clusterName": "a"}), a_workload(status={"clusterName": "a"}), id="cluster kept"
     ),
     pytest.param(
-        {**held(), "metadata": {"deletionTimestamp": "t"}},
+        {**reserved_workload(), "metadata": {"deletionTimestamp": "t"}},
         a_workload(pod_set("renamed")),
         id="being deleted",
     ),
@@ -349,54 +375,64 @@ ALLOWED_CHANGES = [
 
 
 @pytest.mark.parametrize(("old", "new"), ALLOWED_CHANGES)
-async def test_valid_changes_are_made(old: Any, new: Any) -> None:
+async def test_valid_workload_change_is_accepted(old: Any, new: Any) -> None:
     assert (await check(new, old)).response == {"uid": "the-uid", "allowed": True}
 
 
-WRONG_CHANGES = [
-    (held(), a_workload(pod_set(count=5), status=reserved()), "spec.podSets", "field is immutable"),
-    (held(), a_workload(pod_set(count=5), status={}), "spec.podSets", "field is immutable"),
+INVALID_CHANGES = [
     (
-        a_workload(annotations=ELASTIC, status=reserved()),
-        a_workload(pod_set(count=5), annotations=ELASTIC, status=reserved()),
+        reserved_workload(),
+        a_workload(pod_set(count=5), status=reserved_status()),
+        "spec.podSets",
+        "field is immutable",
+    ),
+    (reserved_workload(), a_workload(pod_set(count=5), status={}), "spec.podSets", "field is immutable"),
+    (
+        a_workload(annotations=ELASTIC, status=reserved_status()),
+        a_workload(pod_set(count=5), annotations=ELASTIC, status=reserved_status()),
         "spec.podSets",
         "field is immutable",
     ),
     (
-        a_workload(annotations=ELASTIC, status=reserved()),
-        a_workload(pod_set(spec=using(requests={"cpu": "9"})), annotations=ELASTIC, status=reserved()),
+        a_workload(annotations=ELASTIC, status=reserved_status()),
+        a_workload(
+            pod_set(spec=pod_spec(requests={"cpu": "9"})), annotations=ELASTIC, status=reserved_status()
+        ),
         "spec.podSets",
         "field is immutable",
     ),
     (
-        held(reclaimablePods=[{"name": "main", "count": 2}]),
-        held(reclaimablePods=[{"name": "main", "count": 1}]),
+        reserved_workload(reclaimablePods=[{"name": "main", "count": 2}]),
+        reserved_workload(reclaimablePods=[{"name": "main", "count": 1}]),
         "status.reclaimablePods[0].count",
         "cannot be less than 2",
     ),
     (
-        held(reclaimablePods=[{"name": "main", "count": 2}]),
-        held(),
+        reserved_workload(reclaimablePods=[{"name": "main", "count": 2}]),
+        reserved_workload(),
         "status.reclaimablePods[main]",
         "cannot be removed",
     ),
     (
-        held(),
+        reserved_workload(),
         a_workload(
-            status={**reserved(), "admission": {"clusterQueue": "r", "podSetAssignments": [assigned()]}}
+            status={
+                **reserved_status(),
+                "admission": {"clusterQueue": "r", "podSetAssignments": [assignment()]},
+            }
         ),
         "status.admission",
         "field is immutable",
     ),
     (
-        held(),
-        a_workload(status=reserved(assigned(usage={"cpu": "8"}))),
+        reserved_workload(),
+        a_workload(status=reserved_status(assignment(usage={"cpu": "8"}))),
         "status.admission",
         "field is immutable",
     ),
     (
-        held(admissionChecks=[READY]),
-        held(admissionChecks=[{**READY, "podSetUpdates": []}]),
+        reserved_workload(admissionChecks=[READY]),
+        reserved_workload(admissionChecks=[{**READY, "podSetUpdates": []}]),
         "status.admissionChecks[0].podSetUpdates",
         "field is immutable",
     ),
@@ -415,36 +451,36 @@ WRONG_CHANGES = [
 ]
 
 
-@pytest.mark.parametrize(("old", "new", "field", "says"), WRONG_CHANGES)
-async def test_wrong_changes_are_refused(old: Any, new: Any, field: str, says: str) -> None:
+@pytest.mark.parametrize(("old", "new", "field", "message"), INVALID_CHANGES)
+async def test_invalid_workload_change_is_rejected(old: Any, new: Any, field: str, message: str) -> None:
     answer = await check(new, old)
     assert not answer.allowed
     assert f"{field}: " in answer.message
-    assert says in answer.message
+    assert message in answer.message
 
 
-async def test_a_placement_cannot_change_without_topology_aware_scheduling() -> None:
-    placed = a_workload(status=reserved(assigned(topologyAssignment={"levels": ["rack"]})))
-    assert not (await check(placed, held(), gates={"TopologyAwareScheduling": False})).allowed
+async def test_topology_assignment_is_immutable_without_topology_aware_scheduling() -> None:
+    placed = a_workload(status=reserved_status(assignment(topologyAssignment={"levels": ["rack"]})))
+    assert not (await check(placed, reserved_workload(), gates={"TopologyAwareScheduling": False})).allowed
 
 
-async def test_elastic_workloads_are_like_others_while_their_feature_is_off() -> None:
-    old = a_workload(annotations=ELASTIC, status=reserved())
-    new = a_workload(pod_set(count=2), annotations=ELASTIC, status=reserved())
+async def test_elastic_workload_scale_down_is_rejected_without_the_gate() -> None:
+    old = a_workload(annotations=ELASTIC, status=reserved_status())
+    new = a_workload(pod_set(count=2), annotations=ELASTIC, status=reserved_status())
     assert not (await check(new, old, gates={"ElasticJobsViaWorkloadSlices": False})).allowed
 
 
-async def test_a_replacing_slice_goes_where_its_chain_runs() -> None:
+async def test_replacement_slice_may_use_cluster_that_is_not_nominated() -> None:
     replacing = {**ELASTIC, NAMES.workload_slice_replacement_for: "team/first"}
     old = a_workload(annotations=replacing, status={"nominatedClusterNames": ["a"]})
     new = a_workload(annotations=replacing, status={"clusterName": "c"})
     assert (await check(new, old)).allowed
 
 
-async def test_messages_speak_of_the_product_they_are_part_of() -> None:
+async def test_rejection_message_names_product_of_api_group() -> None:
     names = names_for(COMPAT_GROUP)
-    workload = a_workload(pod_set(spec=using(requests={"pods": "1"})))
-    answer = await ask(
+    workload = a_workload(pod_set(spec=pod_spec(requests={"pods": "1"})))
+    answer = await call_webhook(
         "/validate-kueue-x-k8s-io-v1beta2-workload",
         workload,
         gvk=(names.group, names.version, "Workload"),
@@ -460,24 +496,26 @@ GATE_OFF = {"ElasticJobsViaWorkloadSlices": False}
 
 @pytest.mark.parametrize("annotations", [None, ELASTIC], ids=["plain", "elastic"])
 async def test_c14_lower_count_of_a_reserved_workload_is_accepted_with_the_gate(annotations: Any) -> None:
-    old = a_workload(annotations=annotations, status=reserved())
-    new = a_workload(pod_set(count=3), annotations=annotations, status=reserved())
+    old = a_workload(annotations=annotations, status=reserved_status())
+    new = a_workload(pod_set(count=3), annotations=annotations, status=reserved_status())
     assert (await check(new, old)).allowed
     answer = await check(new, old, gates=GATE_OFF)
     assert not answer.allowed
     assert "spec.podSets: " in answer.message
 
 
-async def test_c14_lower_count_with_another_change_of_the_podset_is_refused() -> None:
-    new = a_workload(pod_set(count=3, spec=using(requests={"cpu": "9"})), status=reserved())
-    assert "field is immutable" in (await check(new, held())).message
+async def test_c14_lower_count_with_other_podset_change_is_rejected() -> None:
+    new = a_workload(pod_set(count=3, spec=pod_spec(requests={"cpu": "9"})), status=reserved_status())
+    assert "field is immutable" in (await check(new, reserved_workload())).message
 
 
-async def test_c14_scale_down_below_reclaimable_pods_is_accepted_and_they_may_shrink_to_it() -> None:
-    stale = reserved(reclaimablePods=[{"name": "main", "count": 3}])
+async def test_c14_scale_down_below_reclaimable_pods_is_accepted_and_lets_them_shrink() -> None:
+    stale = reserved_status(reclaimablePods=[{"name": "main", "count": 3}])
     scaled = a_workload(pod_set(count=2), status=stale)
     assert (await check(scaled, a_workload(status=stale))).allowed
-    refreshed = a_workload(pod_set(count=2), status=reserved(reclaimablePods=[{"name": "main", "count": 2}]))
+    refreshed = a_workload(
+        pod_set(count=2), status=reserved_status(reclaimablePods=[{"name": "main", "count": 2}])
+    )
     assert (await check(refreshed, scaled)).allowed
 
 
@@ -496,7 +534,7 @@ async def test_c14_first_cluster_name_of_a_replacement_slice_needs_no_nomination
 async def test_c15_reclaimable_pods_of_an_elastic_workload_may_shrink() -> None:
     def elastic(count: int) -> Any:
         reclaimable = [{"name": "main", "count": count}] if count else []
-        return a_workload(annotations=ELASTIC, status=reserved(reclaimablePods=reclaimable))
+        return a_workload(annotations=ELASTIC, status=reserved_status(reclaimablePods=reclaimable))
 
     assert (await check(elastic(1), elastic(3))).allowed
     assert (await check(elastic(0), elastic(3))).allowed
@@ -508,9 +546,9 @@ async def test_c15_reclaimable_pods_of_an_elastic_workload_may_shrink() -> None:
 
 @pytest.mark.parametrize("used", ["1E", "1e30", "8Ei"])
 async def test_c16_resource_usage_beyond_int64_is_accepted(used: str) -> None:
-    assert (await check(a_workload(status=reserved(assigned(3, {"cpu": used}))))).allowed
+    assert (await check(a_workload(status=reserved_status(assignment(3, {"cpu": used}))))).allowed
 
 
 @pytest.mark.parametrize("requested", ["1E", "1e1000000"])
 async def test_c16_requests_beyond_int64_are_accepted(requested: str) -> None:
-    assert (await check(a_workload(pod_set(spec=using(requests={"cpu": requested}))))).allowed
+    assert (await check(a_workload(pod_set(spec=pod_spec(requests={"cpu": requested}))))).allowed
