@@ -13,7 +13,7 @@ from localcluster.installation import Installation
 from localcluster.waiting import eventually
 from tests.adversary.calls import Target
 from tests.adversary.law import sampled
-from tests.controlplane.leader_worker_sets import LWS, play_group
+from tests.controlplane.leader_worker_sets import LWS, create_group_pods
 from tests.controlplane.stage import Stage, condition_of
 from tests.controlplane.tenants import tenant
 
@@ -113,7 +113,7 @@ class Arena:
         metadata = {"labels": {self.admin.names.queue_name: queue}}
         spec = {"replicas": 1, "leaderWorkerTemplate": group}
         created = await self.tenant.create(LWS, full, {"metadata": metadata, "spec": spec})
-        await play_group(self.admin, created, 0)
+        await create_group_pods(self.admin, created, 0)
         return Target(LWS, full, self.admin.namespace)
 
     async def job_set(self, queue: str, name: str = "set") -> Target:

@@ -497,7 +497,7 @@ async def t7_job_claims_to_be_of_an_admitted_jobset(arena: Arena, queue: str) ->
     """The Job waits for quota of its own, also if its creator may say which controller it has."""
     await arena.queue(queue)
     jobset = await arena.job_set(queue)
-    await arena.admin.until(lambda: suspended(arena, jobset), wanted=False)
+    await arena.admin.until(lambda: suspended(arena, jobset), expected=False)
     owner = controlled_by(await arena.admin.get(jobset.resource, jobset.name))
     for creator, name in ((arena.tenant, f"{queue}-mine"), (arena.admin, f"{jobset.name}-workers-0")):
         await creator.job(name, queue=queue, pods=5, metadata=owner, suspend=False)

@@ -6,7 +6,7 @@ import pytest
 
 from tests.adversary.conftest import OpenArena
 from tests.adversary.stories import DEFINITIONS, STORIES
-from tests.controlplane.stage import at_once
+from tests.controlplane.stage import run_concurrently
 
 
 @pytest.mark.parametrize("chapter", STORIES)
@@ -16,4 +16,4 @@ async def test_stories_of_a_chapter_end_as_described(
     definitions(DEFINITIONS.get(chapter, ()))
     async with open_arena() as arena:
         stories = {one.__name__: one(arena, f"s{number:02}") for number, one in enumerate(STORIES[chapter])}
-        await at_once(**stories)
+        await run_concurrently(**stories)

@@ -1,4 +1,4 @@
-"""The stage of a story: a fresh namespace beside a running admitq, and the removal of what it leaves."""
+"""Fixtures: fresh namespaces beside a running admitq, which are cleaned up afterwards."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable
@@ -32,7 +32,7 @@ async def stage(admitq_client: Client, admitq_namespace: str, api_group: str) ->
 
 @pytest.fixture
 async def other_stage(admitq_client: Client, api_group: str) -> AsyncGenerator[Stage]:
-    """A second namespace, for stories about what must not meet."""
+    """A second namespace, for stories about isolation."""
     async with _fresh_stage(admitq_client, api_group) as made:
         yield made
 
@@ -42,7 +42,7 @@ FreshStage = Callable[[], AbstractAsyncContextManager[Stage]]
 
 @pytest.fixture
 def fresh_stage(admitq_client: Client, api_group: str) -> FreshStage:
-    """A function that opens further namespaces, for stories that run side by side."""
+    """A function that opens further namespaces, for stories that run concurrently."""
     return lambda: _fresh_stage(admitq_client, api_group)
 
 
@@ -51,7 +51,7 @@ StagesBeside = Callable[[Installation], Awaitable[FreshStage]]
 
 @pytest.fixture
 def stages_beside(connect: Callable[[LocalCluster], Awaitable[Client]], api_group: str) -> StagesBeside:
-    """A function that makes such a function for an installation of its own."""
+    """A function that returns a ``FreshStage`` for another installation."""
 
     async def opened(installation: Installation) -> FreshStage:
         client = await connect(installation.cluster)
@@ -60,12 +60,12 @@ def stages_beside(connect: Callable[[LocalCluster], Awaitable[Client]], api_grou
     return opened
 
 
-Begin = Callable[[Judge], ExampleCheck]
+StartCheckController = Callable[[Judge], ExampleCheck]
 
 
 @pytest.fixture
-async def begin(stage: Stage) -> AsyncGenerator[Begin]:
-    """Starts the example controller for checks of this story alone, with the judge that is given."""
+async def start_controller(stage: Stage) -> AsyncGenerator[StartCheckController]:
+    """A function that starts the example check controller for this story, with the given judge."""
     tasks: list[asyncio.Task[None]] = []
 
     def started(judge: Judge) -> ExampleCheck:
@@ -86,7 +86,7 @@ def controller_of(stage: Stage) -> str:
 
 FAIR: Final = {
     "fairSharing": {"preemptionStrategies": ["LessThanOrEqualToFinalShare", "LessThanInitialShare"]},
-    # What is used hardly decays within a story, and is charged at once with three tenths of itself.
+    # Usage hardly decays within a story. A new admission counts at once with three tenths of its usage.
     "admissionFairSharing": {"usageHalfLifeTime": "1h", "usageSamplingInterval": "30m"},
     "resources": {
         "excludeResourcePrefixes": ["internal.example.com/"],
@@ -118,7 +118,7 @@ FAIR: Final = {
 
 @pytest.fixture(scope="session")
 def admitq_fair(installation_with: Callable[..., Installation]) -> Installation:
-    """A second control plane and admitq, configured for fair sharing, which all its stories share."""
+    """A control plane with an admitq that is configured for fair sharing; all its stories share it."""
     return installation_with("fair", FAIR)
 
 
@@ -126,7 +126,7 @@ def admitq_fair(installation_with: Callable[..., Installation]) -> Installation:
 async def fair_stage(
     admitq_fair: Installation, connect: Callable[[LocalCluster], Awaitable[Client]], api_group: str
 ) -> AsyncGenerator[Stage]:
-    """A namespace of its own beside an admitq that shares fairly."""
+    """A fresh namespace beside the admitq with fair sharing."""
     async with _fresh_stage(await connect(admitq_fair.cluster), api_group) as made:
         yield made
 
@@ -142,9 +142,9 @@ ALONE: Final = {
 
 @pytest.fixture
 def admitq_alone(installation_with: Callable[..., Installation]) -> Generator[Installation]:
-    """An admitq that a test has for itself, with its cluster: one test after the other.
+    """An admitq and a cluster that only one test at a time uses.
 
-    The cluster has no JobSets at first, which admitq is told to manage.
+    The configuration enables JobSets, but their CRD is not installed at first.
     """
     made = installation_with("alone", ALONE)
     with exclusive(made.cluster.folder / "alone.lock"):
@@ -155,7 +155,7 @@ def admitq_alone(installation_with: Callable[..., Installation]) -> Generator[In
 async def stage_alone(
     admitq_alone: Installation, connect: Callable[[LocalCluster], Awaitable[Client]], api_group: str
 ) -> AsyncGenerator[Stage]:
-    """A namespace of its own beside that admitq."""
+    """A fresh namespace beside ``admitq_alone``."""
     client = await connect(admitq_alone.cluster)
     async with fresh_namespace(client) as namespace:
         yield Stage(client, names_for(api_group), namespace)
@@ -172,7 +172,7 @@ async def _fresh_stage(client: Client, api_group: str) -> AsyncGenerator[Stage]:
 
 
 async def _clear(stage: Stage) -> None:
-    """Delete what has no namespace and would outlive the story; it goes when nothing uses it any more."""
+    """Delete the cluster-scoped objects of the story; each is removed when nothing references it any more."""
     kinds = stage.kinds
     for resource in (
         kinds.cluster_queues,
@@ -195,7 +195,7 @@ async def _clear(stage: Stage) -> None:
 
 @pytest.fixture
 def case(kind: Integration, api_group: str, definitions: Callable[[Iterable[str]], None]) -> KindCase:
-    """The cases of the kind under test, which is installed."""
+    """The cases of the kind under test, whose CRD is installed."""
     found = load(kind, api_group)
     definitions(found.definitions)
     return found

@@ -23,7 +23,7 @@ from admitq_api.labels import DEFAULT_GROUP
 from localcluster import crds
 from localcluster.folders import REPOSITORY
 from localcluster.waiting import eventually
-from tests.controlplane.pods_of_jobs import some_pods
+from tests.controlplane.pods_of_jobs import until_pods_exist
 from tests.controlplane.stage import Stage, condition_of
 from tests.unit.integrations.examples import custom_kinds
 
@@ -401,7 +401,11 @@ class PlayedJob:
             await self.until(phase.until)
 
     async def _play_pods(self, phase: str, count: int | None) -> None:
-        pods = [one for one in await some_pods(self.stage, self.name) if one["status"]["phase"] == "Running"]
+        pods = [
+            one
+            for one in await until_pods_exist(self.stage, self.name)
+            if one["status"]["phase"] == "Running"
+        ]
         for pod in pods[:count]:
             await self.stage.change(PODS, pod["metadata"]["name"], {"status": {"phase": phase}}, "status")
 

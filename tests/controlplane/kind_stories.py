@@ -1,4 +1,4 @@
-"""What stories of job kinds share."""
+"""Functions that stories of job kinds share."""
 
 from typing import Any
 
@@ -12,8 +12,8 @@ from tests.controlplane.kind_cases import (
 )
 
 
-def those(story: str) -> Any:
-    """The kinds to which a story applies, as a parameter of a test."""
+def for_kinds_with(story: str) -> Any:
+    """Parametrize a test with the kinds to which a story applies."""
     kinds: list[Any] = []
     for kind in kinds_with_cases():
         case = load(kind, DEFAULT_GROUP)

@@ -11,8 +11,8 @@ LWS = resource_of(LEADER_WORKER_SET)
 PREFIX = "leaderworkerset.sigs.k8s.io/"
 
 
-async def play_group(stage: Stage, lws: dict[str, Any], number: int) -> None:
-    """Make the pods of a group as the controller of LeaderWorkerSets does."""
+async def create_group_pods(stage: Stage, lws: dict[str, Any], number: int) -> None:
+    """Create the pods of a group as the controller of LeaderWorkerSets does."""
     group, name = lws["spec"]["leaderWorkerTemplate"], lws["metadata"]["name"]
     for worker in range(group["size"]):
         made = group["workerTemplate"] if worker else group["leaderTemplate"]

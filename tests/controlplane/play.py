@@ -297,15 +297,17 @@ class Play:
         await self.stage.client.delete(resource, name, namespace)
 
     async def _finish(self, name: str) -> None:
-        await self.stage.transit(name, lambda change: change.finish("Succeeded", "done"))
+        await self.stage.apply_transition(name, lambda change: change.finish("Succeeded", "done"))
 
     async def _pods_ready(self, name: str) -> None:
-        await self.stage.transit(name, lambda change: change.update_pods_ready(admitted=True, ready=True))
+        await self.stage.apply_transition(
+            name, lambda change: change.update_pods_ready(admitted=True, ready=True)
+        )
 
     async def _release(self, name: str) -> None:
         """End an eviction, as the owner of an evicted Workload does when nothing of it runs any more."""
         await self._is_evicted(name, None)
-        await self.stage.transit(name, lambda change: change.requeue("PendingEvaluation"))
+        await self.stage.apply_transition(name, lambda change: change.requeue("PendingEvaluation"))
 
     async def _later_than(self, name: str) -> None:
         """Let what is made from now on be newer than this Workload and its reservation.

@@ -1,4 +1,4 @@
-"""What happens to the pods of a Job: their nodes and kubelets are played by the story."""
+"""Changes of a Job's pods: the story plays their nodes and kubelets."""
 
 import time
 from typing import Any
@@ -9,8 +9,8 @@ from localcluster.waiting import eventually
 from tests.controlplane.stage import RUN_SECONDS, Stage
 
 
-async def some_pods(stage: Stage, job: str = "j") -> list[dict[str, Any]]:
-    """The Pods of a Job, once there are any."""
+async def until_pods_exist(stage: Stage, job: str = "j") -> list[dict[str, Any]]:
+    """Wait until a Job has pods, and return them."""
 
     async def found() -> list[dict[str, Any]]:
         return await stage.pods(job)
@@ -18,11 +18,13 @@ async def some_pods(stage: Stage, job: str = "j") -> list[dict[str, Any]]:
     return await eventually(found, what=f"pods of {job}")
 
 
-async def play_pods(stage: Stage, job: str = "j", *, phase: str = "Running", ready: bool = False) -> None:
-    """Set the status of a Job's pods as their nodes would, once there are as many as the Job wants."""
+async def set_pod_status(
+    stage: Stage, job: str = "j", *, phase: str = "Running", ready: bool = False
+) -> None:
+    """Wait until a Job has all its pods, and set their status as their nodes would."""
     wanted = (await stage.get(JOBS, job))["spec"]["parallelism"]
 
-    async def played() -> bool:
+    async def is_written() -> bool:
         pods = [one for one in await stage.pods(job) if "deletionTimestamp" not in one["metadata"]]
         assert len(pods) == wanted, f"{len(pods)} pods of {job}"
         condition = {
@@ -35,19 +37,19 @@ async def play_pods(stage: Stage, job: str = "j", *, phase: str = "Running", rea
             await stage.change(PODS, pod["metadata"]["name"], status, "status")
         return True
 
-    await eventually(played, what=f"pods of {job}")
+    await eventually(is_written, what=f"pods of {job}")
 
 
-async def end_pods(stage: Stage, job: str = "j", *, count: int | None = None) -> None:
-    """Let pods of a Job succeed, all or ``count`` of them, once there are as many as the Job wants."""
+async def succeed_pods(stage: Stage, job: str = "j", *, count: int | None = None) -> None:
+    """Wait until a Job has all its pods, and let all or ``count`` of them succeed."""
     wanted = (await stage.get(JOBS, job))["spec"]["parallelism"]
 
-    async def there() -> list[dict[str, Any]]:
+    async def all_pods() -> list[dict[str, Any]]:
         pods = [one for one in await stage.pods(job) if "deletionTimestamp" not in one["metadata"]]
         assert len(pods) == wanted, f"{len(pods)} pods of {job}"
         return pods
 
-    pods: list[dict[str, Any]] = await eventually(there, what=f"pods of {job}")
+    pods: list[dict[str, Any]] = await eventually(all_pods, what=f"pods of {job}")
     for pod in pods[:count]:
         over = {"metadata": {"annotations": {RUN_SECONDS: "0"}}}
         await stage.change(PODS, pod["metadata"]["name"], over)

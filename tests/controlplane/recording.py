@@ -1,4 +1,4 @@
-"""What became of the Workloads of a stage, write by write, as a watch saw it; and what metrics say of it."""
+"""All versions of the objects of a stage, as a watch delivers them, and values of metrics."""
 
 import asyncio
 import re
@@ -17,8 +17,8 @@ from localcluster.installation import Installation
 from localcluster.waiting import eventually
 from tests.controlplane.stage import Stage, owner_of
 
-Said = tuple[str, str, str, str]
-"""Type, status, reason and message of a condition; all but the type are empty where it was taken away."""
+ConditionChange = tuple[str, str, str, str]
+"""Type, status, reason and message of a condition. All but the type are empty if it was removed."""
 
 _SERIES = re.compile(r"(\w+)\{(.*)\} ([0-9.e+]+)")
 
@@ -29,42 +29,44 @@ class Record:
 
     versions: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
 
-    def of(self, job: str) -> list[dict[str, Any]]:
+    def versions_of(self, job: str) -> list[dict[str, Any]]:
         """The versions of the Workloads of a job, in order."""
         return [one for one in self.versions if owner_of(one) == job]
 
-    def course(self, job: str, types: Iterable[str]) -> list[Said]:
-        """What conditions of these types came to say, one after the other, in their order within a write."""
-        order, course = tuple(types), list[Said]()
-        before: dict[str, Said] = {}
-        for version in self.of(job):
+    def condition_changes(self, job: str, types: Iterable[str]) -> list[ConditionChange]:
+        """The changes of conditions of these types, in order; within one write in the order of types."""
+        order, changes = tuple(types), list[ConditionChange]()
+        before: dict[str, ConditionChange] = {}
+        for version in self.versions_of(job):
             listed = value_at(version, ("status", "conditions"), [])
             now = {one["type"]: (one["type"], one["status"], one["reason"], one["message"]) for one in listed}
             for type_ in order:
-                said = now.get(type_, (type_, "", "", ""))
-                if said != before.get(type_, (type_, "", "", "")):
-                    course.append(said)
+                current = now.get(type_, (type_, "", "", ""))
+                if current != before.get(type_, (type_, "", "", "")):
+                    changes.append(current)
             before = now
-        return course
+        return changes
 
-    async def until_course(self, job: str, types: Iterable[str], wanted: Iterable[Said]) -> None:
-        """Wait until the watch, which may be late, has shown this course."""
-        types, wanted = tuple(types), list(wanted)
+    async def until_condition_changes(
+        self, job: str, types: Iterable[str], expected: Iterable[ConditionChange]
+    ) -> None:
+        """Wait until the watch has delivered exactly these changes."""
+        types, expected = tuple(types), list(expected)
 
-        def seen() -> bool:
-            course = self.course(job, types)
-            assert course == wanted, "\n".join(map(str, course))
+        def equals_expected() -> bool:
+            changes = self.condition_changes(job, types)
+            assert changes == expected, "\n".join(map(str, changes))
             return True
 
-        await eventually(seen, what=f"course of {job}")
+        await eventually(equals_expected, what=f"condition changes of {job}")
 
-    def when(self, job: str, type_: str, reason: str) -> dict[str, Any]:
+    def first_version(self, job: str, type_: str, reason: str) -> dict[str, Any]:
         """The first version in which a condition had this reason.
 
         Raises:
-            LookupError: it never had.
+            LookupError: no version has it.
         """
-        for version in self.of(job):
+        for version in self.versions_of(job):
             for one in value_at(version, ("status", "conditions"), []):
                 if (one["type"], one["reason"]) == (type_, reason):
                     return version
@@ -72,8 +74,8 @@ class Record:
 
 
 @asynccontextmanager
-async def recorded(stage: Stage, resource: Resource | None = None) -> AsyncGenerator[Record]:
-    """Record the Workloads of a stage, or objects of another kind, for the length of a block."""
+async def record_versions(stage: Stage, resource: Resource | None = None) -> AsyncGenerator[Record]:
+    """Record the versions of the Workloads of a stage, or of objects of another kind, within a block."""
     record = Record()
 
     def keep(change: Change) -> None:
@@ -92,7 +94,7 @@ async def recorded(stage: Stage, resource: Resource | None = None) -> AsyncGener
             await task
 
 
-async def series_of(installation: Installation) -> list[tuple[str, dict[str, str]]]:
+async def list_series(installation: Installation) -> list[tuple[str, dict[str, str]]]:
     """All series of a manager: the name without its prefix, and the labels."""
     url = f"{installation.url('manager', 'metrics')}/metrics"
     async with aiohttp.ClientSession() as session, session.get(url) as answer:
@@ -103,8 +105,8 @@ async def series_of(installation: Installation) -> list[tuple[str, dict[str, str
     ]
 
 
-async def total(installation: Installation, series: str, **labels: str) -> float:
-    """The sum of a manager's series of this name, without its prefix, that carry all of these labels."""
+async def sum_of_series(installation: Installation, series: str, **labels: str) -> float:
+    """The sum of a manager's series that have this name (without prefix) and all of these labels."""
     url = f"{installation.url('manager', 'metrics')}/metrics"
     async with aiohttp.ClientSession() as session, session.get(url) as answer:
         text = await answer.text()

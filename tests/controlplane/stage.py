@@ -1,6 +1,6 @@
-"""A namespace with queues of its own beside a running admitq, and short words for what stories do there.
+"""A namespace with its own queues beside a running admitq, and short methods for the steps of stories.
 
-Objects without a namespace carry the namespace's name in theirs, so that stories do not meet.
+Names of cluster-scoped objects end with the name of the namespace, so that stories do not interfere.
 """
 
 import asyncio
@@ -18,15 +18,15 @@ from admitq_api.json_objects import create_merge_patch, value_at
 from admitq_api.labels import Names
 from localcluster.waiting import eventually
 
-GONE_OWNER = {"apiVersion": "batch/v1", "kind": "Job", "name": "deleted", "uid": "deleted"}
-"""An owner that is gone: what it owns is garbage."""
+DELETED_OWNER = {"apiVersion": "batch/v1", "kind": "Job", "name": "deleted", "uid": "deleted"}
+"""A reference to an owner that does not exist: the garbage collector deletes objects with it."""
 RUN_SECONDS = "kwok.admitq.dev/run-seconds"
 """How long simulated pods run; without it they run until they are deleted."""
 
 
 @dataclass(frozen=True)
 class Stage:
-    """The place of one story."""
+    """The namespace of one story."""
 
     client: Client
     names: Names
@@ -34,11 +34,11 @@ class Stage:
 
     @property
     def kinds(self) -> Kinds:
-        """The resources of our own kinds."""
+        """The resources of admitq's kinds."""
         return kinds_of(self.names)
 
     def own(self, name: str) -> str:
-        """The name of an object without a namespace in this story."""
+        """The name of a cluster-scoped object of this story."""
         return f"{name}-{self.namespace}"
 
     # --- objects ----------------------------------------------------------------------------------
@@ -50,7 +50,7 @@ class Stage:
     async def cluster_queue(
         self, name: str = "cq", *, cpu: int = 4, flavors: Any = ("f",), **spec: Any
     ) -> None:
-        """Create a ClusterQueue with so much CPU in each flavor."""
+        """Create a ClusterQueue with a quota of ``cpu`` CPUs in each flavor."""
         quotas = [
             {"name": self.own(flavor), "resources": [{"name": "cpu", "nominalQuota": cpu}]}
             for flavor in flavors
@@ -73,7 +73,7 @@ class Stage:
         await self.create(self.kinds.local_queues, name, {"spec": spec})
 
     async def active_check(self, name: str) -> None:
-        """Create an AdmissionCheck as its controller would leave it."""
+        """Create an AdmissionCheck and set it Active, as its controller would."""
         checks, own = self.kinds.admission_checks, self.own(name)
         await self.create(checks, own, {"spec": {"controllerName": "example.com/c"}})
         active = {
@@ -91,8 +91,8 @@ class Stage:
         await self.cluster_queue(cpu=cpu, **spec)
         await self.local_queue()
 
-    async def queues_closed(self) -> None:
-        """Create a LocalQueue ``closed`` that admits nothing."""
+    async def closed_queue(self) -> None:
+        """Create a LocalQueue ``closed`` of a stopped ClusterQueue."""
         await self.cluster_queue("closed", stopPolicy="Hold")
         await self.local_queue("closed", cluster_queue="closed")
 
@@ -108,7 +108,7 @@ class Stage:
         metadata: Any = None,
         **spec: Any,
     ) -> dict[str, Any]:
-        """Create a Job of so many pods at a time, each asking for so much CPU."""
+        """Create a Job with a parallelism of ``pods``, each of which requests ``cpu``."""
         annotations = {} if seconds is None else {RUN_SECONDS: str(seconds)}
         template = {
             "metadata": {"annotations": annotations},
@@ -137,23 +137,25 @@ class Stage:
     async def change(
         self, resource: Resource, name: str, patch: dict[str, Any], subresource: str | None = None
     ) -> dict[str, Any]:
-        """Merge something into an object."""
+        """Apply a merge patch to an object."""
         namespace = self.namespace if resource.namespaced else None
         return await self.client.merge_patch(resource, name, patch, namespace, subresource)
 
-    async def transit(self, workload: str, what: Callable[[StatusTransition], object]) -> None:
-        """Have something happen to a Workload, of which another controller would tell in its status."""
+    async def apply_transition(
+        self, workload: str, change_status: Callable[[StatusTransition], object]
+    ) -> None:
+        """Write a status transition of a Workload, as another controller would."""
 
         async def done() -> bool:
             change = StatusTransition(await self.get(self.kinds.workloads, workload), time.time_ns())
-            what(change)
+            change_status(change)
             if (patch := change.patch()) is not None:
                 await self.change(self.kinds.workloads, workload, patch, "status")
             return True
 
         await eventually(done)
 
-    # --- looking ----------------------------------------------------------------------------------
+    # --- reading ----------------------------------------------------------------------------------
 
     async def get(self, resource: Resource, name: str) -> dict[str, Any]:
         """Read an object."""
@@ -184,11 +186,11 @@ class Stage:
         return items
 
     async def events(self, kind: str, name: str) -> list[tuple[str, str]]:
-        """Reasons and notes of what was told of an object, in order."""
+        """Reasons and notes of admitq's events about an object, in order."""
         items, _ = await self.client.list(EVENTS, self.namespace)
         about = [one for one in items if (one["regarding"]["kind"], one["regarding"]["name"]) == (kind, name)]
-        told = sorted(about, key=lambda one: one.get("eventTime") or "")
-        ours = [one for one in told if one.get("reportingController", "").startswith(self.names.group)]
+        ordered = sorted(about, key=lambda one: one.get("eventTime") or "")
+        ours = [one for one in ordered if one.get("reportingController", "").startswith(self.names.group)]
         return [(one["reason"], one["note"]) for one in ours]
 
     async def is_complete(self, job: str) -> bool:
@@ -199,143 +201,145 @@ class Stage:
 
     async def until(
         self,
-        look: Callable[[], Awaitable[Any]],
-        wanted: Any = True,
+        read: Callable[[], Awaitable[Any]],
+        expected: Any = True,
         *,
         what: str = "",
-        timeout: float = 60.0,  # noqa: ASYNC109 a deadline for many looks
+        timeout: float = 60.0,  # noqa: ASYNC109 a deadline for many reads
         interval: float | None = None,
     ) -> Any:
-        """Wait until what is seen is what is wanted."""
+        """Wait until ``read`` returns the expected value."""
 
-        async def seen() -> bool:
-            found = await look()
-            assert found == wanted, f"{found!r} is not {wanted!r}"
+        async def equals_expected() -> bool:
+            found = await read()
+            assert found == expected, f"{found!r} is not {expected!r}"
             return True
 
-        return await eventually(seen, timeout=timeout, interval=interval, what=what or f"{wanted!r}")
+        return await eventually(
+            equals_expected, timeout=timeout, interval=interval, what=what or f"{expected!r}"
+        )
 
     async def until_condition(self, type_: str, reason: str, job: str = "j") -> None:
-        """Wait until a Job's Workload has a condition of this reason."""
+        """Wait until a condition of a Job's Workload has this reason."""
 
-        async def found() -> Any:
+        async def current_reason() -> Any:
             condition = await self.condition(type_, job)
             return condition and condition[1]
 
-        await self.until(found, reason, what=f"condition {type_} of {job} with reason {reason}")
+        await self.until(current_reason, reason, what=f"condition {type_} of {job} with reason {reason}")
 
     async def until_active(self, resource: Resource, name: str, *, active: bool = True) -> None:
-        """Wait until a queue admits, or does no more."""
+        """Wait until the condition Active of a queue has the status ``active``."""
 
-        async def found() -> str:
+        async def status() -> str:
             return (condition_of(await self.get(resource, name), "Active") or ("",))[0]
 
-        await self.until(found, str(active), what=f"{resource.kind} {name} is Active={active}")
+        await self.until(status, str(active), what=f"{resource.kind} {name} is Active={active}")
 
-    async def workload_exists(self, job: str = "j") -> None:
+    async def until_workload_exists(self, job: str = "j") -> None:
         """Wait until a Job has a Workload."""
 
-        async def found() -> bool:
+        async def exists() -> bool:
             return bool(await self.workload(job))
 
-        await self.until(found, what=f"a Workload of {job}")
+        await self.until(exists, what=f"a Workload of {job}")
 
-    async def until_told(self, kind: str, name: str, reason: str, note: str) -> None:
+    async def until_event(self, kind: str, name: str, reason: str, note: str) -> None:
         """Wait for an event about an object."""
 
-        async def found() -> bool:
-            told = await self.events(kind, name)
-            assert (reason, note) in told, told
+        async def is_recorded() -> bool:
+            events = await self.events(kind, name)
+            assert (reason, note) in events, events
             return True
 
-        await self.until(found, what=f"event {reason}: {note}")
+        await self.until(is_recorded, what=f"event {reason}: {note}")
 
     async def until_running(self, job: str = "j", *, running: bool = True) -> None:
-        """Wait until a Job is unsuspended, or suspended and without pods."""
+        """Wait until a Job is unsuspended; with ``running=False`` until it is suspended and has no pods."""
 
-        async def found() -> bool:
+        async def has_state() -> bool:
             one = await self.get(JOBS, job)
             suspended = value_at(one, ("spec", "suspend"), False)
             stopping = value_at(one, ("metadata", "annotations", self.names.stopping)) is not None
             return suspended is not running and not stopping
 
-        await self.until(found, what=f"{job} to be {'running' if running else 'suspended'}")
+        await self.until(has_state, what=f"{job} to be {'running' if running else 'suspended'}")
 
     async def until_finished(self, job: str = "j") -> None:
-        """Wait until a Job's Workload is finished and freed."""
+        """Wait until a Job's Workload is finished and has no finalizer."""
 
-        async def found() -> bool:
+        async def is_finished() -> bool:
             one = await self.workload(job)
             return condition_of(one, "Finished") is not None and not one["metadata"].get("finalizers")
 
-        await self.until(found, what=f"{job} to be finished")
+        await self.until(is_finished, what=f"{job} to be finished")
 
     async def until_garbage_is_collected(self) -> None:
-        """Wait until the garbage collector knows Workloads, within half a minute of their definition.
+        """Wait until the garbage collector handles Workloads, up to half a minute after their CRD is created.
 
-        Until then they cannot outlive their owners, whatever is asked for: it does not make orphans of them,
-        and deletes them once it knows them.
+        Before that, a deletion with propagation ``Orphan`` leaves no orphans: the garbage collector does not
+        remove the owner references, and deletes the Workloads later.
         """
         template = {"spec": {"containers": [{"name": "c", "image": "example.com/c:1"}]}}
         spec = {"queueName": "lq", "podSets": [{"name": "main", "count": 1, "template": template}]}
-        garbage = {"metadata": {"ownerReferences": [GONE_OWNER]}, "spec": spec}
+        garbage = {"metadata": {"ownerReferences": [DELETED_OWNER]}, "spec": spec}
         await self.create(self.kinds.workloads, "garbage", garbage)
         await self.until_gone(self.kinds.workloads, "garbage")
 
     async def until_gone(self, resource: Resource, name: str) -> None:
         """Wait until an object does not exist."""
 
-        async def found() -> bool:
+        async def is_gone() -> bool:
             try:
                 await self.get(resource, name)
             except ApiError as error:
                 return error.is_not_found
             return False
 
-        await self.until(found, what=f"{resource.kind} {name} to be gone")
+        await self.until(is_gone, what=f"{resource.kind} {name} to be gone")
 
 
 async def until_next_second() -> None:
-    """Wait until a second has begun that is later than any time that was written so far."""
-    written = int(time.time())
+    """Wait until the clock shows the next full second: API timestamps have whole seconds."""
+    start = int(time.time())
 
     async def is_later() -> bool:
-        return int(time.time()) > written
+        return int(time.time()) > start
 
     await eventually(is_later, what="the next second")
 
 
-async def at_once(**stories: Coroutine[Any, Any, None]) -> None:
-    """Play stories at once that have nothing to do with each other.
+async def run_concurrently(**stories: Coroutine[Any, Any, None]) -> None:
+    """Run independent stories concurrently.
 
     Raises:
-        AssertionError: some went wrong; each of them is told of.
+        AssertionError: some stories failed; the message names each of them.
     """
-    played = await asyncio.gather(*stories.values(), return_exceptions=True)
-    wrong: list[str] = []
-    for name, outcome in zip(stories, played, strict=True):
+    outcomes = await asyncio.gather(*stories.values(), return_exceptions=True)
+    failures: list[str] = []
+    for name, outcome in zip(stories, outcomes, strict=True):
         if isinstance(outcome, AssertionError | LookupError | ApiError):
-            wrong.append(f"{name}: {outcome}")
+            failures.append(f"{name}: {outcome}")
         elif isinstance(outcome, BaseException):
             raise outcome
-    assert not wrong, "\n".join(wrong)
+    assert not failures, "\n".join(failures)
 
 
 def condition_of(obj: dict[str, Any], type_: str) -> tuple[str, str, str] | None:
-    """A condition as (status, reason, message); None without it."""
+    """A condition as (status, reason, message); None if the object does not have it."""
     for found in value_at(obj, ("status", "conditions"), []):
         if found["type"] == type_:
             return found["status"], found["reason"], found["message"]
     return None
 
 
-def changed(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
-    """What differs between two versions of an object, metadata of versions aside."""
+def changes_between(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
+    """The merge patch between two versions of an object, without fields that change with every write."""
     return create_merge_patch(_stable(before), _stable(after))
 
 
 def controlled_by(owner: dict[str, Any]) -> dict[str, Any]:
-    """What the metadata of an object says that is made by the controller of another."""
+    """The metadata of an object that the controller of ``owner`` created."""
     reference = {
         "apiVersion": owner["apiVersion"],
         "kind": owner["kind"],
@@ -353,6 +357,6 @@ def _stable(obj: dict[str, Any]) -> dict[str, Any]:
 
 
 def owner_of(obj: dict[str, Any]) -> str:
-    """The name of the first owner; empty without one."""
+    """The name of the first owner; empty if there is none."""
     references = value_at(obj, ("metadata", "ownerReferences"), [])
     return references[0]["name"] if references else ""

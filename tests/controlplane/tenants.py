@@ -1,4 +1,4 @@
-"""Clients that act with the rights of a tenant: role `edit` in one namespace, and nothing else."""
+"""Clients with the rights of a tenant: only the role `edit` in one namespace."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -15,7 +15,7 @@ ROLE_BINDINGS = Resource("rbac.authorization.k8s.io", "v1", "rolebindings", "Rol
 
 @asynccontextmanager
 async def tenant(stage: Stage, cluster: LocalCluster, *roles: str) -> AsyncGenerator[Stage]:
-    """Give the same namespace to a user with these ClusterRoles in it; ``edit`` by default."""
+    """Open the namespace of a stage as a user with these ClusterRoles in it; ``edit`` by default."""
     user = f"tenant-{stage.namespace}"
     for role in roles or ("edit",):
         reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role}

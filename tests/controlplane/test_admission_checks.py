@@ -12,21 +12,21 @@ from admitq_api.conditions import parse_time
 from admitq_api.json_objects import value_at
 from localcluster.installation import Installation
 from localcluster.waiting import eventually
-from tests.controlplane.conftest import Begin, controller_of
+from tests.controlplane.conftest import StartCheckController, controller_of
 from tests.controlplane.example_check import Judge
-from tests.controlplane.recording import recorded, total
+from tests.controlplane.recording import record_versions, sum_of_series
 from tests.controlplane.stage import Stage, condition_of
 
 
 async def checks(stage: Stage, *names: str) -> None:
-    """Create AdmissionChecks that the example controller looks after."""
+    """Create AdmissionChecks of the example controller."""
     for name in names:
         spec = {"controllerName": controller_of(stage)}
         await stage.create(stage.kinds.admission_checks, stage.own(name), {"spec": spec})
 
 
-def asking_for(stage: Stage, *names: str, **on_flavors: list[str]) -> dict[str, Any]:
-    """The strategy of a ClusterQueue that asks for checks, some of them for flavors only."""
+def checks_strategy(stage: Stage, *names: str, **on_flavors: list[str]) -> dict[str, Any]:
+    """The admission checks strategy of a ClusterQueue; some of its checks apply to some flavors only."""
     listed: list[dict[str, Any]] = [{"name": stage.own(name)} for name in names]
     for name, flavors in on_flavors.items():
         listed.append({"name": stage.own(name), "onFlavors": [stage.own(flavor) for flavor in flavors]})
@@ -36,12 +36,12 @@ def asking_for(stage: Stage, *names: str, **on_flavors: list[str]) -> dict[str, 
 async def queues(stage: Stage, *names: str) -> None:
     """Create a LocalQueue with a ClusterQueue that has these checks, and the checks."""
     await checks(stage, *names)
-    await stage.queues(admissionChecksStrategy=asking_for(stage, *names))
+    await stage.queues(admissionChecksStrategy=checks_strategy(stage, *names))
 
 
-async def ask_for(stage: Stage, *names: str) -> None:
-    """Have the ClusterQueue ask for other checks."""
-    patch = {"spec": {"admissionChecksStrategy": asking_for(stage, *names)}}
+async def set_checks(stage: Stage, *names: str) -> None:
+    """Set the admission checks of the ClusterQueue."""
+    patch = {"spec": {"admissionChecksStrategy": checks_strategy(stage, *names)}}
     await stage.change(stage.kinds.cluster_queues, stage.own("cq"), patch)
 
 
@@ -52,12 +52,8 @@ async def states(stage: Stage, job: str = "j") -> dict[str, str]:
     return {one["name"].removesuffix(suffix): one["state"] for one in listed}
 
 
-async def listed(stage: Stage) -> list[str]:
-    return list(await states(stage))
-
-
-async def said(stage: Stage, type_: str) -> tuple[str, str, str]:
-    """A condition of the Workload of ``j``, which has it."""
+async def condition(stage: Stage, type_: str) -> tuple[str, str, str]:
+    """A condition of the Workload of ``j``, which must exist."""
     found = await stage.condition(type_)
     assert found is not None
     return found
@@ -67,16 +63,16 @@ def ready(_: dict[str, Any], check: Any) -> AdmissionCheckReport:
     return AdmissionCheckReport(check["name"], AdmissionCheckState.READY, "fine")
 
 
-def idle(_: dict[str, Any], check: Any) -> None:
+def undecided(_: dict[str, Any], check: Any) -> None:
     return None
 
 
-def once(first: AdmissionCheckReport) -> Judge:
-    """States this the first time, and that the check is ready after an eviction."""
+def first_report(first: AdmissionCheckReport) -> Judge:
+    """Report this state at first, and Ready after an eviction."""
 
     def judge(workload: dict[str, Any], check: Any) -> AdmissionCheckReport:
-        again = check["message"].startswith("Reset to Pending") or check["state"] == "Ready"
-        return AdmissionCheckReport(check["name"], AdmissionCheckState.READY) if again else first
+        was_evicted = check["message"].startswith("Reset to Pending") or check["state"] == "Ready"
+        return AdmissionCheckReport(check["name"], AdmissionCheckState.READY) if was_evicted else first
 
     return judge
 
@@ -84,42 +80,48 @@ def once(first: AdmissionCheckReport) -> Judge:
 # --- one check ------------------------------------------------------------------------------------
 
 
-async def test_workload_is_admitted_when_its_check_is_ready(stage: Stage, begin: Begin) -> None:
+async def test_workload_is_admitted_when_its_check_is_ready(
+    stage: Stage, start_controller: StartCheckController
+) -> None:
     await queues(stage, "a")
-    begin(ready)
+    start_controller(ready)
     await stage.job()
     await stage.until_running()
     assert await stage.condition("Admitted") == ("True", "Admitted", "The workload is admitted")
     assert await states(stage) == {"a": "Ready"}
 
 
-async def test_pending_check_holds_quota_and_reports_its_message(stage: Stage, begin: Begin) -> None:
+async def test_pending_check_holds_quota_and_reports_its_message(
+    stage: Stage, start_controller: StartCheckController
+) -> None:
     await queues(stage, "a")
-    begin(
+    start_controller(
         lambda _, check: AdmissionCheckReport(
             check["name"], AdmissionCheckState.PENDING, "nodes in 5 minutes"
         )
     )
     await stage.job()
-    await stage.until_told("Job", "j", "UpdatedAdmissionCheck", f"{stage.own('a')}: nodes in 5 minutes")
+    await stage.until_event("Job", "j", "UpdatedAdmissionCheck", f"{stage.own('a')}: nodes in 5 minutes")
     assert await stage.condition("Admitted") == (
         "False",
         "UnsatisfiedAdmissionChecks",
         "The workload has not all checks ready",
     )
 
-    async def counted() -> list[int]:
+    async def reserving_and_admitted() -> list[int]:
         status = (await stage.get(stage.kinds.cluster_queues, stage.own("cq")))["status"]
         return [status["reservingWorkloads"], status["admittedWorkloads"]]
 
-    await stage.until(counted, [1, 0])
+    await stage.until(reserving_and_admitted, [1, 0])
 
 
 async def test_workload_is_requeued_at_once_when_retry_check_sets_no_delay(
-    stage: Stage, begin: Begin
+    stage: Stage, start_controller: StartCheckController
 ) -> None:
     await queues(stage, "a")
-    begin(once(AdmissionCheckReport(stage.own("a"), AdmissionCheckState.RETRY, "no nodes")))
+    start_controller(
+        first_report(AdmissionCheckReport(stage.own("a"), AdmissionCheckState.RETRY, "no nodes"))
+    )
     await stage.job()
     await stage.until_running()
     workload = await stage.workload()
@@ -133,22 +135,26 @@ async def test_workload_is_requeued_at_once_when_retry_check_sets_no_delay(
     message = f'Evicted due to AdmissionCheck in Retry state: "{stage.own("a")}" (no nodes)'
     assert condition_of(workload, "Evicted") == ("False", "QuotaReserved", f"Previously: {message}")
     name = workload["metadata"]["name"]
-    await stage.until_told("Workload", name, "EvictedDueToAdmissionCheck", message)
+    await stage.until_event("Workload", name, "EvictedDueToAdmissionCheck", message)
 
 
-async def test_workload_is_requeued_after_the_delay_of_its_retry_check(stage: Stage, begin: Begin) -> None:
+async def test_workload_is_requeued_after_the_delay_of_its_retry_check(
+    stage: Stage, start_controller: StartCheckController
+) -> None:
     await queues(stage, "a")
-    begin(once(AdmissionCheckReport(stage.own("a"), AdmissionCheckState.RETRY, requeue_after_seconds=3)))
-    async with recorded(stage) as record:
+    start_controller(
+        first_report(AdmissionCheckReport(stage.own("a"), AdmissionCheckState.RETRY, requeue_after_seconds=3))
+    )
+    async with record_versions(stage) as record:
         await stage.job()
-        waiting = await eventually(lambda: record.when("j", "Requeued", "AdmissionCheck"))
-    assert condition_of(waiting, "Requeued") == (
+        evicted = await eventually(lambda: record.first_version("j", "Requeued", "AdmissionCheck"))
+    assert condition_of(evicted, "Requeued") == (
         "False",
         "AdmissionCheck",
         f'Evicted due to AdmissionCheck in Retry state: "{stage.own("a")}"',
     )
-    requeue_at = waiting["status"]["requeueState"]["requeueAt"]
-    [check] = waiting["status"]["admissionChecks"]
+    requeue_at = evicted["status"]["requeueState"]["requeueAt"]
+    [check] = evicted["status"]["admissionChecks"]
     assert check["message"] == "Reset to Pending after eviction. Previously: Retry"
     assert (check["retryCount"], check["requeueAfterSeconds"]) == (1, 3)
     await stage.until_running()
@@ -162,7 +168,9 @@ async def test_workload_is_requeued_after_the_delay_of_its_retry_check(stage: St
     assert "requeueAt" not in workload["status"].get("requeueState", {})
 
 
-async def test_running_job_is_restarted_when_its_check_becomes_retry(stage: Stage, begin: Begin) -> None:
+async def test_running_job_is_restarted_when_its_check_becomes_retry(
+    stage: Stage, start_controller: StartCheckController
+) -> None:
     await queues(stage, "a")
     answers: dict[str, AdmissionCheckState] = {"first": AdmissionCheckState.READY}
 
@@ -173,25 +181,27 @@ async def test_running_job_is_restarted_when_its_check_becomes_retry(stage: Stag
             check["name"], state, pod_set_updates=updates if state == AdmissionCheckState.READY else ()
         )
 
-    controller = begin(judge)
+    controller = start_controller(judge)
     await stage.job()
     await stage.until_running()
     assert (await stage.get(JOBS, "j"))["spec"]["template"]["spec"]["nodeSelector"] == {"example.com/n": "0"}
     answers["first"] = AdmissionCheckState.RETRY
     controller.requeue_workloads()
 
-    async def selected() -> Any:
+    async def suspend_and_node_selector() -> Any:
         job = await stage.get(JOBS, "j")
         return job["spec"]["suspend"], value_at(job, ("spec", "template", "spec", "nodeSelector"))
 
-    await stage.until(selected, (False, {"example.com/n": "1"}))
+    await stage.until(suspend_and_node_selector, (False, {"example.com/n": "1"}))
 
 
 async def test_rejected_check_deactivates_workload_until_it_is_reactivated(
-    stage: Stage, begin: Begin
+    stage: Stage, start_controller: StartCheckController
 ) -> None:
     await queues(stage, "a")
-    begin(once(AdmissionCheckReport(stage.own("a"), AdmissionCheckState.REJECTED, "too big")))
+    start_controller(
+        first_report(AdmissionCheckReport(stage.own("a"), AdmissionCheckState.REJECTED, "too big"))
+    )
     await stage.job()
     await stage.until_condition("QuotaReserved", "Deactivated")
     workload = await stage.workload()
@@ -203,7 +213,7 @@ async def test_rejected_check_deactivates_workload_until_it_is_reactivated(
         f"The workload is deactivated due to {message}",
     )
     name = workload["metadata"]["name"]
-    await stage.until_told("Workload", name, "AdmissionCheckRejected", f"Deactivated due to {message}")
+    await stage.until_event("Workload", name, "AdmissionCheckRejected", f"Deactivated due to {message}")
     await stage.change(stage.kinds.workloads, name, {"spec": {"active": True}})
     await stage.until_running()
     [check] = (await stage.workload())["status"]["admissionChecks"]
@@ -213,20 +223,24 @@ async def test_rejected_check_deactivates_workload_until_it_is_reactivated(
 # --- several checks -------------------------------------------------------------------------------
 
 
-async def test_workload_is_not_admitted_before_all_checks_are_ready(stage: Stage, begin: Begin) -> None:
+async def test_workload_is_not_admitted_before_all_checks_are_ready(
+    stage: Stage, start_controller: StartCheckController
+) -> None:
     await queues(stage, "a", "b", "c")
-    done: set[str] = {stage.own("a"), stage.own("c")}
-    controller = begin(lambda obj, check: ready(obj, check) if check["name"] in done else None)
+    ready_checks: set[str] = {stage.own("a"), stage.own("c")}
+    controller = start_controller(
+        lambda obj, check: ready(obj, check) if check["name"] in ready_checks else None
+    )
     await stage.job()
     await stage.until(lambda: states(stage), {"a": "Ready", "b": "Pending", "c": "Ready"})
-    assert (await said(stage, "Admitted"))[0] == "False"
-    done.add(stage.own("b"))
+    assert (await condition(stage, "Admitted"))[0] == "False"
+    ready_checks.add(stage.own("b"))
     controller.requeue_workloads()
     await stage.until_running()
 
 
 async def test_workload_is_deactivated_when_checks_are_both_rejected_and_retry(
-    stage: Stage, begin: Begin
+    stage: Stage, start_controller: StartCheckController
 ) -> None:
     await queues(stage, "a", "b", "c")
 
@@ -237,11 +251,11 @@ async def test_workload_is_deactivated_when_checks_are_both_rejected_and_retry(
             check["name"], AdmissionCheckState.RETRY if retried else AdmissionCheckState.REJECTED, message
         )
 
-    begin(judge)
+    start_controller(judge)
     await stage.job()
     await stage.until_condition("QuotaReserved", "Deactivated")
     b, c = stage.own("b"), stage.own("c")
-    assert (await said(stage, "Evicted"))[1:] == (
+    assert (await condition(stage, "Evicted"))[1:] == (
         "DeactivatedDueToAdmissionCheck",
         f'The workload is deactivated due to AdmissionChecks in Rejected state: "{b}" (why); "{c}"',
     )
@@ -251,15 +265,15 @@ async def test_workload_is_deactivated_when_checks_are_both_rejected_and_retry(
 
 
 async def test_check_of_a_flavor_is_listed_only_when_that_flavor_is_assigned(
-    stage: Stage, begin: Begin
+    stage: Stage, start_controller: StartCheckController
 ) -> None:
     await checks(stage, "every", "spot", "owned")
     for name in ("s", "o"):
         await stage.flavor(name)
-    strategy = asking_for(stage, "every", spot=["s"], owned=["o"])
+    strategy = checks_strategy(stage, "every", spot=["s"], owned=["o"])
     await stage.cluster_queue(flavors=("s", "o"), cpu=1, admissionChecksStrategy=strategy)
     await stage.local_queue()
-    begin(idle)
+    start_controller(undecided)
     for job in ("first", "second", "third"):
         await stage.job(job)
         await stage.until_condition(
@@ -279,7 +293,7 @@ async def test_check_of_a_flavor_is_listed_only_when_that_flavor_is_assigned(
 
 
 def updating(stage: Stage, updates: dict[str, dict[str, Any]]) -> Judge:
-    """Each check is ready with the update that it is to make to the podset ``main``."""
+    """Report each check as ready, with its update of the podset ``main``."""
     by_name = {stage.own(name): update for name, update in updates.items()}
 
     def judge(_: dict[str, Any], check: Any) -> AdmissionCheckReport:
@@ -289,7 +303,9 @@ def updating(stage: Stage, updates: dict[str, dict[str, Any]]) -> Judge:
     return judge
 
 
-async def test_pod_set_updates_of_several_checks_are_merged(stage: Stage, begin: Begin) -> None:
+async def test_pod_set_updates_of_several_checks_are_merged(
+    stage: Stage, start_controller: StartCheckController
+) -> None:
     await queues(stage, "a", "b")
     first, second = {"key": "one", "operator": "Exists"}, {"key": "two", "operator": "Exists"}
     same = {"example.com/same": "yes"}
@@ -297,7 +313,7 @@ async def test_pod_set_updates_of_several_checks_are_merged(stage: Stage, begin:
         "a": {"labels": {"by": "a"}, "nodeSelector": same, "tolerations": [first]},
         "b": {"annotations": {"by": "b"}, "nodeSelector": {**same, "more": "x"}, "tolerations": [second]},
     }
-    begin(updating(stage, update))
+    start_controller(updating(stage, update))
     await stage.job()
     await stage.until_running()
     template = (await stage.get(JOBS, "j"))["spec"]["template"]
@@ -321,20 +337,22 @@ async def test_pod_set_updates_of_several_checks_are_merged(stage: Stage, begin:
     ],
 )
 async def test_job_fails_to_start_when_pod_set_updates_conflict(
-    stage: Stage, begin: Begin, updates: dict[str, dict[str, Any]], message: str
+    stage: Stage, start_controller: StartCheckController, updates: dict[str, dict[str, Any]], message: str
 ) -> None:
     await queues(stage, "a", "b")
-    begin(updating(stage, updates))
+    start_controller(updating(stage, updates))
     await stage.job()
     await stage.until_condition("Finished", "FailedToStart")
-    assert (await said(stage, "Finished"))[2] == message
+    assert (await condition(stage, "Finished"))[2] == message
     assert (await stage.get(JOBS, "j"))["spec"]["suspend"] is True
 
 
-async def test_pod_set_updates_of_a_ready_check_are_immutable(stage: Stage, begin: Begin) -> None:
+async def test_pod_set_updates_of_a_ready_check_are_immutable(
+    stage: Stage, start_controller: StartCheckController
+) -> None:
     await queues(stage, "a")
     wanted = {"labels": {"v": "1"}}
-    controller = begin(updating(stage, {"a": wanted}))
+    controller = start_controller(updating(stage, {"a": wanted}))
     await stage.job()
     await stage.until_running()
     wanted["labels"] = {"v": "2"}
@@ -354,93 +372,103 @@ async def test_pod_set_updates_of_a_ready_check_are_immutable(stage: Stage, begi
     assert after["podSetUpdates"] == [{"name": "main", "labels": {"v": "1"}}]
 
 
-# --- ClusterQueues that change --------------------------------------------------------------------
+# --- changed ClusterQueues -----------------------------------------------------------------------
 
 
 async def test_workload_waits_for_check_that_is_added_to_its_cluster_queue(
-    stage: Stage, begin: Begin
+    stage: Stage, start_controller: StartCheckController
 ) -> None:
     await queues(stage, "a")
     await checks(stage, "b")
-    done: set[str] = set()
-    controller = begin(lambda obj, check: ready(obj, check) if check["name"] in done else None)
+    ready_checks: set[str] = set()
+    controller = start_controller(
+        lambda obj, check: ready(obj, check) if check["name"] in ready_checks else None
+    )
     await stage.job()
     await stage.until(lambda: states(stage), {"a": "Pending"})
-    await ask_for(stage, "a", "b")
+    await set_checks(stage, "a", "b")
     await stage.until(lambda: states(stage), {"a": "Pending", "b": "Pending"})
-    done.add(stage.own("a"))
+    ready_checks.add(stage.own("a"))
     controller.requeue_workloads()
     await stage.until(lambda: states(stage), {"a": "Ready", "b": "Pending"})
-    assert (await said(stage, "Admitted"))[0] == "False"
-    done.add(stage.own("b"))
+    assert (await condition(stage, "Admitted"))[0] == "False"
+    ready_checks.add(stage.own("b"))
     controller.requeue_workloads()
     await stage.until_running()
 
 
-async def test_workload_is_admitted_when_its_pending_check_is_removed(stage: Stage, begin: Begin) -> None:
+async def test_workload_is_admitted_when_its_pending_check_is_removed(
+    stage: Stage, start_controller: StartCheckController
+) -> None:
     await queues(stage, "a", "b")
-    begin(lambda obj, check: ready(obj, check) if check["name"] == stage.own("a") else None)
+    start_controller(lambda obj, check: ready(obj, check) if check["name"] == stage.own("a") else None)
     await stage.job()
     await stage.until(lambda: states(stage), {"a": "Ready", "b": "Pending"})
-    await ask_for(stage, "a")
+    await set_checks(stage, "a")
     await stage.until_running()
     assert await states(stage) == {"a": "Ready"}
 
 
-async def test_running_job_keeps_running_when_a_check_is_added(stage: Stage, begin: Begin) -> None:
+async def test_running_job_keeps_running_when_a_check_is_added(
+    stage: Stage, start_controller: StartCheckController
+) -> None:
     await queues(stage, "a")
     await checks(stage, "b")
-    begin(lambda obj, check: ready(obj, check) if check["name"] == stage.own("a") else None)
+    start_controller(lambda obj, check: ready(obj, check) if check["name"] == stage.own("a") else None)
     await stage.job()
     await stage.until_running()
-    await ask_for(stage, "a", "b")
+    await set_checks(stage, "a", "b")
     await stage.until(lambda: states(stage), {"a": "Ready", "b": "Pending"})
-    assert (await said(stage, "Admitted"))[0] == "True"
+    assert (await condition(stage, "Admitted"))[0] == "True"
     assert (await stage.get(JOBS, "j"))["spec"]["suspend"] is False
 
 
 async def test_workload_is_refused_while_its_queue_names_more_checks_than_it_can_list(
-    stage: Stage, begin: Begin, admitq_running: Installation
+    stage: Stage, start_controller: StartCheckController, admitq_running: Installation
 ) -> None:
     names = [f"c{number}" for number in range(9)]
     await queues(stage, *names)
     await stage.cluster_queue("other")
     await stage.local_queue("other", cluster_queue="other")
-    begin(ready)
+    start_controller(ready)
     await stage.job()
     await stage.until_condition("QuotaReserved", "Misconfigured")
-    status, _, message = await said(stage, "QuotaReserved")
+    status, _, message = await condition(stage, "QuotaReserved")
     which = f"9 AdmissionChecks of ClusterQueue {stage.own('cq')} apply to every flavor"
     assert (status, message.partition(",")[0]) == ("False", which)
     labels = {"cluster_queue": stage.own("cq"), "underlying_cause": "Misconfigured"}
-    await stage.until(lambda: total(admitq_running, "unadmitted_workloads", **labels), 1, what="the metric")
+    await stage.until(
+        lambda: sum_of_series(admitq_running, "unadmitted_workloads", **labels), 1, what="the metric"
+    )
     await stage.job("unconcerned", queue="other")
     await stage.until_running("unconcerned")
     assert await states(stage) == {}
-    await ask_for(stage, *names[:8])
+    await set_checks(stage, *names[:8])
     await stage.until_running()
     assert await states(stage) == dict.fromkeys(names[:8], "Ready")
 
 
 async def test_reserved_workload_is_released_when_its_queue_names_more_checks_than_it_can_list(
-    stage: Stage, begin: Begin
+    stage: Stage, start_controller: StartCheckController
 ) -> None:
     names = [f"c{number}" for number in range(9)]
     await queues(stage, *names[:8])
     await checks(stage, *names[8:])
-    begin(idle)
+    start_controller(undecided)
     await stage.job()
     await stage.until(lambda: states(stage), dict.fromkeys(names[:8], "Pending"))
     await stage.until_condition("QuotaReserved", "QuotaReserved")
-    await ask_for(stage, *names)
+    await set_checks(stage, *names)
     await stage.until_condition("QuotaReserved", "Misconfigured")
-    await ask_for(stage, *names[1:])
+    await set_checks(stage, *names[1:])
     await stage.until(lambda: states(stage), dict.fromkeys(names[1:], "Pending"))
     await stage.until_condition("QuotaReserved", "QuotaReserved")
 
 
-async def test_check_without_controller_makes_cluster_queue_inactive(stage: Stage, begin: Begin) -> None:
-    await stage.queues(admissionChecksStrategy=asking_for(stage, "a"))
+async def test_check_without_controller_makes_cluster_queue_inactive(
+    stage: Stage, start_controller: StartCheckController
+) -> None:
+    await stage.queues(admissionChecksStrategy=checks_strategy(stage, "a"))
 
     async def active() -> Any:
         return condition_of(await stage.get(stage.kinds.cluster_queues, stage.own("cq")), "Active")
@@ -453,7 +481,7 @@ async def test_check_without_controller_makes_cluster_queue_inactive(stage: Stag
     await stage.until(active, ("False", "AdmissionCheckInactive", why("inactive")))
     await stage.job()
     await stage.until_condition("QuotaReserved", "Suspended")
-    begin(ready)
+    start_controller(ready)
     await stage.until(active, ("True", "Ready", "Can admit new workloads"))
     await stage.until_running()
     conditions = [
@@ -468,5 +496,5 @@ async def test_check_without_controller_makes_cluster_queue_inactive(stage: Stag
     patch = {"status": {"conditions": conditions}}
     await stage.change(stage.kinds.admission_checks, stage.own("a"), patch, "status")
     await stage.until(active, ("False", "AdmissionCheckInactive", why("inactive")))
-    # What runs is no concern of the queue's activity.
+    # An inactive ClusterQueue does not stop running jobs.
     assert (await stage.get(JOBS, "j"))["spec"]["suspend"] is False

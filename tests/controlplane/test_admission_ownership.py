@@ -55,7 +55,7 @@ async def apply_status(
 
 
 async def until_running(stage: Stage) -> dict[str, Any]:
-    """Wait until the Workload of ``j`` is admitted and its Job runs; returns the Workload."""
+    """Wait until the Workload of ``j`` is admitted and its Job runs; return the Workload."""
 
     async def running() -> dict[str, Any]:
         workload = await stage.workload()
@@ -68,7 +68,7 @@ async def until_running(stage: Stage) -> dict[str, Any]:
 
 
 async def until_waiting(stage: Stage) -> dict[str, Any]:
-    """Wait until the Workload of ``j`` neither holds quota nor shows an admission; returns it."""
+    """Wait until the Workload of ``j`` has neither quota nor an admission; return it."""
 
     async def waiting() -> dict[str, Any]:
         workload = await stage.workload()
@@ -97,27 +97,27 @@ async def test_a2_reservation_of_another_program_is_released_completely(stage: S
     manager = stage.names.field_manager("admission")
     await stage.queues(cpu=1)
     await stage.job()
-    await _apply_by_same_manager_removes_our_admission(stage, manager)
-    await _leftover_admission_holds_nothing_and_is_removed(stage)
-    for theirs in (ANOTHER_PROGRAM, manager):
-        await _reservation_of_another_program_is_released_whole(stage, theirs)
+    await _apply_without_admission_by_same_manager_is_undone(stage, manager)
+    await _admission_without_reservation_holds_nothing_and_is_removed(stage)
+    for field_manager in (ANOTHER_PROGRAM, manager):
+        await _reservation_of_another_program_is_released(stage, field_manager)
 
 
-async def _apply_by_same_manager_removes_our_admission(stage: Stage, manager: str) -> None:
-    ours = await until_running(stage)
+async def _apply_without_admission_by_same_manager_is_undone(stage: Stage, manager: str) -> None:
+    admitted = await until_running(stage)
     owners = [
         one["manager"]
-        for one in ours["metadata"]["managedFields"]
+        for one in admitted["metadata"]["managedFields"]
         if one["operation"] == "Apply" and "f:admission" in value_at(one, ("fieldsV1", "f:status"), {})
     ]
     assert owners == [manager]
     released = await apply_status(stage, manager, RELEASED)
     assert "admission" not in released["status"]
-    again = await until_running(stage)
-    assert again["metadata"]["resourceVersion"] != released["metadata"]["resourceVersion"]
+    readmitted = await until_running(stage)
+    assert readmitted["metadata"]["resourceVersion"] != released["metadata"]["resourceVersion"]
 
 
-async def _leftover_admission_holds_nothing_and_is_removed(stage: Stage) -> None:
+async def _admission_without_reservation_holds_nothing_and_is_removed(stage: Stage) -> None:
     await set_quota(stage, 0)
 
     async def released() -> bool:
@@ -150,14 +150,14 @@ async def _leftover_admission_holds_nothing_and_is_removed(stage: Stage) -> None
     await set_active(stage, True)
 
 
-async def _reservation_of_another_program_is_released_whole(stage: Stage, theirs: str) -> None:
+async def _reservation_of_another_program_is_released(stage: Stage, field_manager: str) -> None:
     await until_waiting(stage)
-    await apply_status(stage, theirs, RESERVED, NO_LONGER_EVICTED, admission=admission_in(stage))
+    await apply_status(stage, field_manager, RESERVED, NO_LONGER_EVICTED, admission=admission_in(stage))
     await until_running(stage)
     await set_active(stage, False)
     released = await until_waiting(stage)
     assert condition_of(released, "Admitted") == ("False", "NoReservation", "The workload has no reservation")
     await set_active(stage, True)
-    # The conditions of the eviction that came before are left out.
-    await apply_status(stage, theirs, RELEASED)
+    # This write does not list the conditions of the eviction.
+    await apply_status(stage, field_manager, RELEASED)
     await until_waiting(stage)

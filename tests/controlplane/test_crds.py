@@ -1,6 +1,6 @@
-"""The CustomResourceDefinitions on the real API server: what they accept, refuse, keep and show.
+"""The CRDs on the real API server: validation, defaults, pruning and printed columns.
 
-The cases are in cases/crds.yaml: for each rule an object that is accepted and one that is not.
+cases/crds.yaml has a valid and an invalid object for each rule.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ def _id(name: str) -> str:
 
 
 def expanded(value: Any, group: str) -> Any:
-    """A value of the table with its shorthands written out."""
+    """A value of the table with its shorthands expanded."""
     match value:
         case {"$text": length}:
             return "x" * length
@@ -86,7 +86,7 @@ def with_field(obj: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
     return result
 
 
-class Tried:
+class ObjectsOfKind:
     """Objects of one kind on one API server."""
 
     def __init__(self, client: Client, group: str, kind: str) -> None:
@@ -117,7 +117,7 @@ class Tried:
 
     @asynccontextmanager
     async def existing(self, given: dict[str, Any]) -> AsyncGenerator[dict[str, Any]]:
-        """An object that is stored for the length of a block, with its status."""
+        """Store an object with its status within a block."""
         wanted = self.object(given)
         stored = await self.created(wanted)
         name = stored["metadata"]["name"]
@@ -135,13 +135,13 @@ def names_the_field(error: ApiError, row: dict[str, Any], group: str) -> bool:
     at = row.get("at", row["field"])
     says = expanded(row["says"], group)
     causes = error.body.get("details", {}).get("causes", [])
-    # A number that is too large is reported for the whole object, with the field in the message.
+    # A number that is too large is reported for the whole object; the message names the field.
     return any(
         at in f"{cause.get('field')} {cause['message']}" and says in cause["message"] for cause in causes
     )
 
 
-async def refuses(call: Any, row: dict[str, Any], group: str) -> None:
+async def assert_rejected(call: Any, row: dict[str, Any], group: str) -> None:
     with pytest.raises(ApiError) as caught:
         await call
     assert caught.value.is_invalid
@@ -152,40 +152,42 @@ async def refuses(call: Any, row: dict[str, Any], group: str) -> None:
 async def test_field_rule_accepts_valid_and_rejects_invalid_value(
     kind: str, row: dict[str, Any], client: Client, installed: str
 ) -> None:
-    tried = Tried(client, installed, kind)
-    await tried.created(tried.object({row["field"]: row["take"]}), dry_run=True)
-    refused = tried.created(tried.object({row["field"]: row["refuse"]}), dry_run=True)
-    await refuses(refused, row, installed)
+    objects = ObjectsOfKind(client, installed, kind)
+    await objects.created(objects.object({row["field"]: row["take"]}), dry_run=True)
+    refused = objects.created(objects.object({row["field"]: row["refuse"]}), dry_run=True)
+    await assert_rejected(refused, row, installed)
 
 
 @pytest.mark.parametrize(("kind", "row"), cases("updates"))
 async def test_update_rule_accepts_valid_and_rejects_invalid_change(
     kind: str, row: dict[str, Any], client: Client, installed: str
 ) -> None:
-    tried = Tried(client, installed, kind)
-    async with tried.existing(row.get("given", {})) as stored:
+    objects = ObjectsOfKind(client, installed, kind)
+    async with objects.existing(row.get("given", {})) as stored:
         taken = with_field(stored, row["field"], expanded(row["take"], installed))
-        await client.replace(tried.resource, taken, dry_run=True)
+        await client.replace(objects.resource, taken, dry_run=True)
         refused = with_field(stored, row["field"], expanded(row["refuse"], installed))
-        await refuses(client.replace(tried.resource, refused, dry_run=True), row, installed)
+        await assert_rejected(client.replace(objects.resource, refused, dry_run=True), row, installed)
 
 
 @pytest.mark.parametrize(("kind", "row"), cases("statuses"))
 async def test_status_rule_accepts_valid_and_rejects_invalid_change(
     kind: str, row: dict[str, Any], client: Client, installed: str
 ) -> None:
-    tried = Tried(client, installed, kind)
-    async with tried.existing(row.get("given", {})) as stored:
+    objects = ObjectsOfKind(client, installed, kind)
+    async with objects.existing(row.get("given", {})) as stored:
         taken = with_field(stored, row["field"], expanded(row["take"], installed))
-        await client.replace(tried.resource, taken, "status", dry_run=True)
+        await client.replace(objects.resource, taken, "status", dry_run=True)
         refused = with_field(stored, row["field"], expanded(row["refuse"], installed))
-        await refuses(client.replace(tried.resource, refused, "status", dry_run=True), row, installed)
+        await assert_rejected(
+            client.replace(objects.resource, refused, "status", dry_run=True), row, installed
+        )
 
 
 def test_every_cel_rule_has_a_case() -> None:
     sections = ("values", "updates", "statuses")
     rows = [row for kind in TABLE.values() for section in sections for row in kind.get(section, ())]
-    # A short text could be part of any message by chance.
+    # A short text could be part of another message.
     texts = [row["says"] for row in rows if len(row["says"]) > 15]
     messages = {rule["message"] for definition in create_crds() for rule in _cel_rules(definition)}
     assert [message for message in messages if not any(text in message for text in texts)] == []
@@ -262,8 +264,8 @@ DEFAULTS = [
 async def test_missing_fields_get_their_defaults(
     kind: str, field: str, given: dict[str, Any], stored: dict[str, Any], client: Client, installed: str
 ) -> None:
-    tried = Tried(client, installed, kind)
-    found: Any = await tried.created(tried.object({field: given}), dry_run=True)
+    objects = ObjectsOfKind(client, installed, kind)
+    found: Any = await objects.created(objects.object({field: given}), dry_run=True)
     for step in field.split("."):
         found = found[step]
     assert found == stored
@@ -289,20 +291,20 @@ ODD_TEMPLATE: dict[str, Any] = {
 
 
 async def test_unknown_fields_of_pod_templates_are_preserved(client: Client, installed: str) -> None:
-    tried = Tried(client, installed, "Workload")
-    async with tried.existing({"spec.podSets[0].template": ODD_TEMPLATE}) as stored:
+    objects = ObjectsOfKind(client, installed, "Workload")
+    async with objects.existing({"spec.podSets[0].template": ODD_TEMPLATE}) as stored:
         assert stored["spec"]["podSets"][0]["template"] == ODD_TEMPLATE
         name = stored["metadata"]["name"]
-        await client.replace(tried.resource, with_field(stored, "spec.priority", 5))
-        await client.merge_patch(tried.resource, name, {"spec": {"active": False}}, NAMESPACE)
+        await client.replace(objects.resource, with_field(stored, "spec.priority", 5))
+        await client.merge_patch(objects.resource, name, {"spec": {"active": False}}, NAMESPACE)
         applied = {
-            "apiVersion": tried.resource.api_version,
+            "apiVersion": objects.resource.api_version,
             "kind": "Workload",
             "metadata": {"name": name, "namespace": NAMESPACE},
             "status": {"requeueState": {"count": 1}},
         }
-        await client.apply(tried.resource, applied, field_manager="test", subresource="status")
-        found = await client.get(tried.resource, name, NAMESPACE)
+        await client.apply(objects.resource, applied, field_manager="test", subresource="status")
+        found = await client.get(objects.resource, name, NAMESPACE)
         assert found["spec"]["podSets"][0]["template"] == ODD_TEMPLATE
         assert found["status"] == {"requeueState": {"count": 1}}
 
@@ -310,7 +312,7 @@ async def test_unknown_fields_of_pod_templates_are_preserved(client: Client, ins
 async def test_pod_template_metadata_keeps_only_labels_and_annotations(
     client: Client, installed: str
 ) -> None:
-    tried = Tried(client, installed, "Workload")
+    objects = ObjectsOfKind(client, installed, "Workload")
     metadata = {
         "name": "x",
         "namespace": "y",
@@ -318,7 +320,9 @@ async def test_pod_template_metadata_keeps_only_labels_and_annotations(
         "annotations": {"c": "d"},
         "finalizers": ["e/f"],
     }
-    stored = await tried.created(tried.object({"spec.podSets[0].template.metadata": metadata}), dry_run=True)
+    stored = await objects.created(
+        objects.object({"spec.podSets[0].template.metadata": metadata}), dry_run=True
+    )
     assert stored["spec"]["podSets"][0]["template"]["metadata"] == {
         "labels": {"a": "b"},
         "annotations": {"c": "d"},
@@ -330,46 +334,48 @@ WITH_STATUS = [kind.__name__ for kind in KINDS if kind.has_status()]
 
 @pytest.mark.parametrize("kind", WITH_STATUS)
 async def test_unknown_fields_of_a_status_are_pruned(kind: str, client: Client, installed: str) -> None:
-    tried = Tried(client, installed, kind)
+    objects = ObjectsOfKind(client, installed, kind)
     condition = expanded(TABLE["AdmissionCheck"]["statuses"][1]["take"], installed)[0]
     known = {"conditions": [condition]} if kind != "Cohort" else {"fairSharing": {"weightedShare": 1}}
-    async with tried.existing({}) as stored:
+    async with objects.existing({}) as stored:
         odd = {**known, "notInTheSchema": {"a": 1}}
         if kind != "Cohort":
             odd["conditions"] = [{**condition, "notInTheSchema": "x"}]
         await client.merge_patch(
-            tried.resource, stored["metadata"]["name"], {"status": odd}, tried.namespace, "status"
+            objects.resource, stored["metadata"]["name"], {"status": odd}, objects.namespace, "status"
         )
-        found = await client.get(tried.resource, stored["metadata"]["name"], tried.namespace)
+        found = await client.get(objects.resource, stored["metadata"]["name"], objects.namespace)
         assert found["status"] == known
 
 
 @pytest.mark.parametrize("kind", WITH_STATUS)
 async def test_spec_and_status_are_written_separately(kind: str, client: Client, installed: str) -> None:
-    tried = Tried(client, installed, kind)
+    objects = ObjectsOfKind(client, installed, kind)
     share = {"fairSharing": {"weightedShare": 1}} if kind == "Cohort" else {"conditions": []}
-    async with tried.existing({}) as stored:
-        assert "status" not in await client.replace(tried.resource, stored | {"status": share}, dry_run=True)
+    async with objects.existing({}) as stored:
+        assert "status" not in await client.replace(
+            objects.resource, stored | {"status": share}, dry_run=True
+        )
         spec_changed = stored | {"spec": {}, "status": share}
-        after = await client.replace(tried.resource, spec_changed, "status", dry_run=True)
+        after = await client.replace(objects.resource, spec_changed, "status", dry_run=True)
         assert after["spec"] == stored["spec"]
 
 
 async def test_workloads_are_selectable_by_the_cluster_queue_of_their_admission(
     client: Client, installed: str, namespace: str
 ) -> None:
-    tried = Tried(client, installed, "Workload")
-    tried.namespace = namespace
+    objects = ObjectsOfKind(client, installed, "Workload")
+    objects.namespace = namespace
     admission = {"clusterQueue": "all", "podSetAssignments": [{"name": "main"}]}
-    async with tried.existing({"status.admission": admission}) as admitted, tried.existing({}):
+    async with objects.existing({"status.admission": admission}) as admitted, objects.existing({}):
         found, _ = await client.list(
-            tried.resource, namespace, field_selector="status.admission.clusterQueue=all"
+            objects.resource, namespace, field_selector="status.admission.clusterQueue=all"
         )
         assert [one["metadata"]["name"] for one in found] == [admitted["metadata"]["name"]]
 
 
 async def printed(cluster: LocalCluster, *arguments: str) -> list[list[str]]:
-    """What `kubectl get` prints: the cells of each line, the headings first."""
+    """The cells of each line that `kubectl get` prints, headings first."""
     process = await asyncio.create_subprocess_exec(
         str(cluster.program("kubectl")),
         f"--kubeconfig={cluster.kubeconfig}",
@@ -393,7 +399,7 @@ def condition(type: str, status: str, reason: str) -> dict[str, Any]:  # noqa: A
     }
 
 
-# What an object is given, the headings of the table, and the cells of its line; wide ones after the bar.
+# Fields of an object, the printed headings, and its cells. Columns of `--output=wide` are after the bar.
 COLUMNS = [
     (
         "Workload",
@@ -446,12 +452,12 @@ async def test_kubectl_get_prints_the_expected_columns(
     installed: str,
     cluster: LocalCluster,
 ) -> None:
-    tried = Tried(client, installed, kind)
+    objects = ObjectsOfKind(client, installed, kind)
     names = [part.split(", ") for part in headings.split(" | ")]
     values = [part.split(", ") for part in cells.split(" | ")]
-    async with tried.existing(given) as stored:
+    async with objects.existing(given) as stored:
         name = stored["metadata"]["name"]
-        where = (str(tried.resource), name, *(("-n", NAMESPACE) if tried.namespace else ()))
+        where = (str(objects.resource), name, *(("-n", NAMESPACE) if objects.namespace else ()))
         narrow = await printed(cluster, *where)
         assert narrow[0] == ["NAME", *names[0]]
         assert _blanked(narrow[1], values[0]) == [name, *values[0]]
@@ -507,12 +513,12 @@ async def test_crds_are_installed_by_create_and_upgraded_by_server_side_apply(
     for definition in definitions:
         name = definition["metadata"]["name"]
         conditions = await eventually(partial(_established, client, name), what=f"{name} established")
-        # Others would tell of names that are taken, or of a schema that is not structural.
+        # Further conditions would report names that are taken, or a schema that is not structural.
         assert conditions == {"Established": "True", "NamesAccepted": "True"}
 
 
 async def _established(client: Client, name: str) -> dict[str, str]:
-    """The conditions of a definition; empty while it is not served."""
+    """The conditions of a CRD; empty while it is not established."""
     found = (await client.get(CRDS, name))["status"].get("conditions", [])
     conditions = {one["type"]: one["status"] for one in found}
     return conditions if conditions.get("Established") == "True" else {}

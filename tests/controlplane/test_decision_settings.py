@@ -1,6 +1,6 @@
-"""Settings that change decisions for everybody, and what survives a restart of the manager.
+"""Settings that change decisions, and past use after a restart of the manager.
 
-A control plane of its own, because these settings would change everybody else's stories.
+The test has its own control plane, because these settings would change other stories.
 """
 
 from collections.abc import Awaitable, Callable
@@ -17,7 +17,7 @@ from localcluster.installation import Installation
 from localcluster.pytest_plugin import fresh_namespace
 from localcluster.waiting import eventually
 from tests.controlplane.play import Case, cases, play
-from tests.controlplane.pods_of_jobs import play_pods
+from tests.controlplane.pods_of_jobs import set_pod_status
 from tests.controlplane.stage import Stage
 
 CONFIG = {
@@ -35,7 +35,7 @@ UNSET_HALF_LIFE = (
 )
 
 QUEUES = Case(
-    "two LocalQueues of one ClusterQueue, and what both wait for",
+    "two LocalQueues of one ClusterQueue, both with a waiting workload",
     ("3.8 seeding",),
     (
         {"queue": {"cq": {"cpu": 4, "admissionScope": {"admissionMode": "UsageBasedAdmissionFairSharing"}}}},
@@ -69,34 +69,35 @@ async def test_decision_settings_apply_and_past_use_survives_a_manager_restart(
         async with fresh_namespace(client) as namespace:
             await play(Stage(client, names_for(api_group), namespace), case)
     async with fresh_namespace(client) as namespace:
-        await _jobs_wait_for_pods_of_others(Stage(client, names_for(api_group), namespace))
+        await _admission_waits_for_ready_pods(Stage(client, names_for(api_group), namespace))
     async with fresh_namespace(client) as namespace:
         await _past_use_survives(Stage(client, names_for(api_group), namespace), installation)
     assert UNSET_HALF_LIFE in installation.log("manager").read_text()
 
 
-async def _jobs_wait_for_pods_of_others(stage: Stage) -> None:
-    """While pods of an admitted job are not ready, no other is admitted, whatever fits."""
+async def _admission_waits_for_ready_pods(stage: Stage) -> None:
+    """While the pods of an admitted job are not ready, no other job is admitted."""
     await stage.queues()
     await stage.job("first")
     await stage.until_running("first")
     await stage.job("second")
     await stage.until_condition("QuotaReserved", "WaitingForPodsReady", "second")
-    await play_pods(stage, "first", ready=True)
+    await set_pod_status(stage, "first", ready=True)
     await stage.until_running("second")
-    await play_pods(stage, "second", ready=True)
+    await set_pod_status(stage, "second", ready=True)
     await stage.until_condition("PodsReady", "Started", "second")
 
 
 async def _past_use_survives(stage: Stage, installation: Installation) -> None:
+    """A restarted manager continues with the past use in the status of a LocalQueue."""
     queues = stage.kinds.local_queues
     await play(stage, QUEUES)
 
     async def use() -> tuple[int, str]:
-        told = value_at(
+        past = value_at(
             await stage.get(queues, "greedy"), ("status", "fairSharing", "admissionFairSharingStatus")
         )
-        return parse_time(told["lastUpdate"]), value_at(told, ("consumedResources", "cpu"), "0")
+        return parse_time(past["lastUpdate"]), value_at(past, ("consumedResources", "cpu"), "0")
 
     at, _ = await eventually(use, what="the use of a LocalQueue in its status")
     installation.stop(["manager"])
@@ -105,12 +106,12 @@ async def _past_use_survives(stage: Stage, installation: Installation) -> None:
     await stage.change(queues, "greedy", patch, "status")
     installation.start(["manager"])
 
-    async def goes_on() -> bool:
+    async def is_continued() -> bool:
         later, consumed = await use()
         assert later > at
-        # It has hardly decayed in these seconds, and is not forgotten.
+        # Within these seconds the use hardly decays.
         assert 99_000 < int(consumed.removesuffix("m")) * (1 if consumed.endswith("m") else 1000) <= 100_000
         return True
 
-    await eventually(goes_on, what="the use of before the restart to be told on")
+    await eventually(is_continued, what="the past use of before the restart to be reported")
     await play(stage, AFTERWARDS)

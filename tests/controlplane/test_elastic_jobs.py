@@ -20,8 +20,8 @@ from admitq_api.json_objects import value_at
 from localcluster.installation import Installation
 from localcluster.waiting import eventually
 from tests.controlplane.kind_cases import KindCase, PlayedJob, load, open_queues, path_of, submit
-from tests.controlplane.pods_of_jobs import end_pods
-from tests.controlplane.recording import total
+from tests.controlplane.pods_of_jobs import succeed_pods
+from tests.controlplane.recording import sum_of_series
 from tests.controlplane.stage import RUN_SECONDS, Stage, controlled_by
 
 REPOSITORY = Path(__file__).parents[2]
@@ -92,12 +92,14 @@ async def test_elastic_job_scales_up_in_place_and_new_slice_replaces_the_old_one
         "due to workload slice aggregation"
     )
     assert [(one["reason"], one["message"]) for one in finished] == [("WorkloadSliceReplaced", note)]
-    await stage.until_told("Workload", first["metadata"]["name"], "WorkloadSliceReplaced", note)
+    await stage.until_event("Workload", first["metadata"]["name"], "WorkloadSliceReplaced", note)
     queue, gate = {"cluster_queue": stage.own("cq")}, {"name": stage.names.elastic_gate}
 
     async def counted() -> list[float]:
-        gates = await total(admitq_running, "pod_scheduling_gate_removal_seconds_count", **queue, **gate)
-        return [await total(admitq_running, "replaced_workload_slices_total", **queue), gates]
+        gates = await sum_of_series(
+            admitq_running, "pod_scheduling_gate_removal_seconds_count", **queue, **gate
+        )
+        return [await sum_of_series(admitq_running, "replaced_workload_slices_total", **queue), gates]
 
     await stage.until(counted, [1.0, 4.0])
 
@@ -114,7 +116,7 @@ async def test_added_pods_of_elastic_job_stay_gated_until_quota_is_free(stage: S
     assert not await is_suspended(stage)
     await resize(stage, 4)
     await until_slices(stage, (2, True), (4, False))
-    await end_pods(stage, "other")
+    await succeed_pods(stage, "other")
     await until_slices(stage, (4, True))
     await until_let_go(stage, 4, 0)
     assert not await is_suspended(stage)
@@ -175,7 +177,7 @@ async def test_c14_scale_down_of_a_reserved_workload_frees_quota_at_once(stage: 
 
     async def total_usage() -> Any:
         status = (await stage.get(stage.kinds.cluster_queues, stage.own("cq")))["status"]
-        return status["reservingWorkloads"], status["flavorsReservation"][0]["resources"][0]["total"]
+        return status["reservingWorkloads"], status["flavorsReservation"][0]["resources"][0]["sum_of_series"]
 
     wide = await stage.create(workloads, "wide", of_no_job(8))
     await stage.until(lambda: is_holding("wide"))

@@ -16,8 +16,8 @@ from admitq_api.conditions import ConditionType, Reason
 from admitq_api.json_objects import value_at
 from localcluster.installation import Installation
 from localcluster.waiting import eventually
-from tests.controlplane.recording import Record, Said, recorded, total
-from tests.controlplane.stage import Stage, at_once, condition_of
+from tests.controlplane.recording import ConditionChange, Record, record_versions, sum_of_series
+from tests.controlplane.stage import Stage, condition_of, run_concurrently
 
 DEACTIVATED = "The workload is deactivated"
 REACTIVATED = ("Reactivated", "The workload was reactivated")
@@ -57,7 +57,7 @@ class Life:
             [check] = status["admissionChecks"]
             status["admissionChecks"] = [{**check, "state": state, "message": "m"}]
 
-        await self.stage.transit(await self.workload(), lambda change: stated(change.status))
+        await self.stage.apply_transition(await self.workload(), lambda change: stated(change.status))
 
 
 Step = Callable[[Life], Awaitable[object]]
@@ -99,7 +99,7 @@ async def end_preemptor(life: Life) -> None:
 
 async def nodes_failed(life: Life) -> None:
     """What the watcher of nodes writes."""
-    await life.stage.transit(
+    await life.stage.apply_transition(
         await life.workload(), lambda change: change.evict(Reason.NODE_FAILURES, "its node is gone")
     )
 
@@ -108,7 +108,7 @@ async def manager_evicted(life: Life) -> None:
     """What the dispatcher of several clusters writes."""
     target = ConditionType.DEACTIVATION_TARGET
     cause = Reason.EVICTED_ON_MANAGER_CLUSTER
-    await life.stage.transit(
+    await life.stage.apply_transition(
         await life.workload(), lambda change: change.set_condition(target, True, cause, "there")
     )
 
@@ -257,11 +257,11 @@ async def test_every_eviction_is_reported_and_its_job_is_stopped_and_readmitted(
     for name, value in (("low", 1), ("high", 9)):
         await stage.create(stage.kinds.workload_priority_classes, stage.own(name), {"value": value})
     await stage.active_check("check")
-    async with recorded(stage) as record:
+    async with record_versions(stage) as record:
         tellers = [Teller(Life(stage, one.name), record, admitq_running, one) for one in EVICTIONS]
-        await at_once(**{teller.eviction.name: teller.tell() for teller in tellers})
-    stopped = record.when("preempted", "Requeued", "Preempted")
-    started = record.when("preemptor", "Admitted", "Admitted")
+        await run_concurrently(**{teller.eviction.name: teller.tell() for teller in tellers})
+    stopped = record.first_version("preempted", "Requeued", "Preempted")
+    started = record.first_version("preemptor", "Admitted", "Admitted")
     assert record.versions.index(stopped) < record.versions.index(started), "quota is given twice"
 
 
@@ -284,24 +284,24 @@ class Teller:
             await stage.until_condition("PodsReady", "Started", life.name)
 
         await eviction.begin(life)
-        requeued = await eventually(lambda: self.record.when(life.name, "Requeued", eviction.told))
+        requeued = await eventually(lambda: self.record.first_version(life.name, "Requeued", eviction.told))
         message = self._filled(eviction.message)
         self._began(message)
         assert "admission" not in requeued["status"]
         assert condition_of(requeued, "QuotaReserved") == ("False", "PendingEvaluation", message)
         assert condition_of(requeued, "Admitted") == ("False", "NoReservation", NO_RESERVATION)
         assert condition_of(requeued, "PodsReady") == ("False", "WaitForStart", NOT_ALL_PODS_READY)
-        await stage.until_told("Job", life.name, "Stopped", message)
+        await stage.until_event("Job", life.name, "Stopped", message)
         if not eviction.by_others:
             name = await life.workload()
-            await stage.until_told("Workload", name, f"EvictedDueTo{eviction.told}", message)
+            await stage.until_event("Workload", name, f"EvictedDueTo{eviction.told}", message)
             if eviction.warning:
-                await stage.until_told("Workload", name, *map(self._filled, eviction.warning))
+                await stage.until_event("Workload", name, *map(self._filled, eviction.warning))
             await stage.until(self._counted, self._count(times=1))
 
         await eviction.end(life)
         await self._admitted()
-        await self.record.until_course(life.name, TOLD, self._course(message))
+        await self.record.until_condition_changes(life.name, TOLD, self._course(message))
         if eviction.twice:
             await stage.until_condition("PodsReady", "Started", life.name)
             await eviction.begin(life)
@@ -329,7 +329,7 @@ class Teller:
         await life.stage.until_running(life.name)
 
     def _filled(self, text: str) -> str:
-        preemptor: dict[str, Any] = next(iter(self.record.of("preemptor")), {})
+        preemptor: dict[str, Any] = next(iter(self.record.versions_of("preemptor")), {})
         return text.format(
             cq=self.life.cluster_queue,
             check=self.life.stage.own("check"),
@@ -340,15 +340,15 @@ class Teller:
     def _began(self, message: str) -> None:
         """An eviction begins with telling it; what it holds stays until its job has stopped."""
         eviction = self.eviction
-        evicted = self.record.when(self.life.name, "Evicted", eviction.told)
+        evicted = self.record.first_version(self.life.name, "Evicted", eviction.told)
         assert condition_of(evicted, "Evicted") == ("True", eviction.told, message)
         assert (condition_of(evicted, "Admitted") or ())[:2] == ("True", "Admitted")
         assert evicted["status"]["admission"]["clusterQueue"] == self.life.cluster_queue
         counted = {"reason": eviction.reason, "underlyingCause": eviction.cause, "count": 1}
         assert evicted["status"]["schedulingStats"]["evictions"] == [counted]
 
-    def _course(self, message: str) -> list[Said]:
-        eviction, course = self.eviction, list[Said]()
+    def _course(self, message: str) -> list[ConditionChange]:
+        eviction, course = self.eviction, list[ConditionChange]()
         if eviction.target:
             target = self._filled(eviction.target)
             course += [("DeactivationTarget", "True", eviction.cause, target)]
@@ -367,7 +367,7 @@ class Teller:
 
     def _count(self, *, times: int) -> dict[str, float]:
         """What metrics must tell after so many evictions."""
-        evicted = self.record.when(self.life.name, "Evicted", self.eviction.told)
+        evicted = self.record.first_version(self.life.name, "Evicted", self.eviction.told)
         were_ready = (condition_of(evicted, "PodsReady") or ("",))[0] == "True"
         return {
             "evicted_workloads_total": times,
@@ -393,4 +393,4 @@ class Teller:
             "workload_eviction_latency_seconds_count": {"cluster_queue": queue, **reason},
             "preempted_workloads_total": {"preempting_cluster_queue": queue, "reason": "InClusterQueue"},
         }
-        return {series: await total(self.admitq, series, **of) for series, of in labels.items()}
+        return {series: await sum_of_series(self.admitq, series, **of) for series, of in labels.items()}

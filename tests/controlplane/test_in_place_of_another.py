@@ -1,7 +1,7 @@
-"""A process in the place of another: from the other's configuration file and a kubeconfig alone.
+"""`admitq all-in-one` replaces Kueue: it needs only Kueue's configuration file and a kubeconfig.
 
-The definitions and the webhook configurations exist already, and so do certificates, which another program
-renews. At first all parts run, then only some, beside those of another installation.
+The CRDs and the webhook configurations exist already, and another program renews the certificates. At first
+all components run in one process, then only some of them.
 """
 
 import asyncio
@@ -33,14 +33,14 @@ from localcluster.ports import free_ports
 from localcluster.processes import Process
 from localcluster.pytest_plugin import fresh_namespace, install_crds
 from localcluster.waiting import eventually
-from tests.controlplane.others import webhook_configurations
-from tests.controlplane.pods_of_jobs import end_pods
+from tests.controlplane.kueue_webhooks import webhook_configurations
+from tests.controlplane.pods_of_jobs import succeed_pods
 from tests.controlplane.stage import RUN_SECONDS, Stage, condition_of
 from tests.unit.app.dumped_lines import assembled
 
 HOST = "127.0.0.1"
 CREDITS = "example.com/credits"
-MARKED = "2026-01-01T00:00:00Z"
+WRITTEN_AT = "2026-01-01T00:00:00Z"
 FILE = """
 apiVersion: config.kueue.x-k8s.io/v1beta2
 kind: Configuration
@@ -66,12 +66,12 @@ fairSharing: {enable: true}
 queueVisibility: {updateIntervalSeconds: 5}
 integrations: {frameworks: [batch/job], podOptions: {namespaceSelector: {}}}
 """
-"""What a file of v1beta1 says otherwise. Waiting for pods is off there unless it is switched on."""
+"""Sections of a v1beta1 file that differ. In v1beta1 waiting for pods is off unless it is enabled."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """A cluster with webhook configurations that call local ports, and the servers there."""
+    """A cluster whose webhook configurations call local ports, and the processes that listen there."""
 
     cluster: LocalCluster
     ports: Mapping[str, int]
@@ -96,7 +96,7 @@ class Place:
         return self.cluster.spawn(name, [str(program), "all-in-one", *command])
 
     async def read(self, port: str, path: str) -> str:
-        """What is served there; empty where it is not well."""
+        """The body that is served on a port; empty unless the status is 200."""
         async with (
             aiohttp.ClientSession() as session,
             session.get(f"http://{HOST}:{self.ports[port]}/{path}") as answer,
@@ -105,31 +105,31 @@ class Place:
             return text if answer.status == 200 else ""
 
     async def until_ready(self, health: str = "health") -> None:
-        """Wait until the process that tells of its health there is ready."""
+        """Wait until the process with this health port is ready."""
 
-        async def ready() -> bool:
+        async def is_ready() -> bool:
             try:
                 return bool(await self.read(health, "readyz"))
             except aiohttp.ClientConnectionError:
                 return False
 
-        await eventually(ready, what=f"the process with {health} is ready")
+        await eventually(is_ready, what=f"the process with {health} is ready")
 
-    async def dumped(self, name: str) -> tuple[dict[str, int], AdmissionState]:
-        """What the log of a process says is cached, and the state that it tells of line by line."""
+    async def read_state_dump(self, name: str) -> tuple[dict[str, int], AdmissionState]:
+        """Wait for a state dump in the log of a process, and return the cached objects and the state."""
 
-        async def written() -> str:
+        async def finished_dump() -> str:
             text = self.cluster.log(name).read_text()
             return text if '"event":"state dump: finished"' in text else ""
 
-        text = await eventually(written, what=f"{name} has written its state")
+        text = await eventually(finished_dump, what=f"{name} has written its state")
         lines = [json.loads(line) for line in text.splitlines()]
         [cached] = [line["objects"] for line in lines if line["event"] == "state dump: cached objects"]
-        whole = assembled(line for line in lines if line["event"] == "state dump: part of state")
-        return cached, AdmissionState.from_dict(whole)
+        state = assembled(line for line in lines if line["event"] == "state dump: part of state")
+        return cached, AdmissionState.from_dict(state)
 
     async def end(self, name: str, process: Process) -> None:
-        """Tell a process to stop; its ports are free before it has ended its work."""
+        """Stop a process with SIGTERM; it closes its ports before it has finished its work."""
         process.signal(signal.SIGTERM)
         await eventually(lambda: all(map(_is_free, self.ports.values())), what="all ports are free")
         self.cluster.terminate(name, patience_s=40.0)
@@ -139,7 +139,7 @@ class Place:
 
 def _is_free(port: int) -> bool:
     with socket.socket() as probe:
-        # As any other server would, with lingering connections ignored.
+        # Lingering connections do not count, as for any other server.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((HOST, port))
@@ -147,6 +147,32 @@ def _is_free(port: int) -> bool:
         except OSError:
             return False
         return True
+
+
+@dataclass(frozen=True)
+class Certificates:
+    """Two certificate authorities of another program, which writes certificates to the folder of a place."""
+
+    place: Place
+    first: KeyPair
+    second: KeyPair
+
+    async def register_webhooks(self, client: Client) -> None:
+        """Create webhook configurations that trust both authorities."""
+        bundle = self.first.certificate + self.second.certificate
+        url = f"https://{HOST}:{self.place.ports['webhook']}"
+        for resource, configuration in zip(
+            (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS), webhook_configurations(url, bundle), strict=True
+        ):
+            await client.create(resource, configuration)
+
+    async def until_served(self, stage: Stage, leaf: KeyPair) -> None:
+        """Wait until the webhook serves a certificate."""
+
+        async def served() -> str:
+            return await asyncio.to_thread(ssl.get_server_certificate, (HOST, self.place.ports["webhook"]))
+
+        await stage.until(served, leaf.certificate.decode(), what="the webhook serves the new certificate")
 
 
 @pytest.mark.slow
@@ -159,75 +185,81 @@ async def test_all_in_one_runs_from_a_configuration_file_and_a_kubeconfig_alone(
     install_crds(cluster, COMPAT_GROUP)
     place = Place(cluster, free_ports(["webhook", "health", "metrics", "other health"]), tmp_path)
     now = time.time_ns()
-    first, second = (make_authority(now, name=name) for name in ("first", "second"))
-    show(tmp_path, first)
+    certificates = Certificates(place, *(make_authority(now, name=name) for name in ("first", "second")))
+    write_certificate(tmp_path, certificates.first)
     client = await connect(cluster)
-    bundle = first.certificate + second.certificate
-    url = f"https://{HOST}:{place.ports['webhook']}"
-    for resource, one in zip(
-        (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS), webhook_configurations(url, bundle), strict=True
-    ):
-        await client.create(resource, one)
-    together = place.start("together")
+    await certificates.register_webhooks(client)
+    all_parts = place.start("all-parts")
     await place.until_ready()
-    second_shown = show(tmp_path, second)
-    async with fresh_namespace(client) as managed, fresh_namespace(client) as spared:
+    new_leaf = write_certificate(tmp_path, certificates.second)
+    async with fresh_namespace(client) as managed, fresh_namespace(client) as unmanaged:
         await client.merge_patch(NAMESPACES, managed, {"metadata": {"labels": {"queued": "true"}}})
-        stage, elsewhere = (Stage(client, names_for(COMPAT_GROUP), one) for one in (managed, spared))
-        await play(stage, elsewhere)
-        metrics = await place.read("metrics", "metrics")
-        assert f'kueue_cluster_queue_nominal_quota{{cluster_queue="{stage.own("cq")}"' in metrics
+        stage, other_stage = (Stage(client, names_for(COMPAT_GROUP), one) for one in (managed, unmanaged))
+        await check_that_jobs_follow_the_file(stage, other_stage)
+        await check_quota_metric(place, stage)
+        await certificates.until_served(stage, new_leaf)
+        pods = await start_job_that_stays(stage)
+        await check_state_dump(place, all_parts, stage)
+        await place.end("all-parts", all_parts)
 
-        async def shown() -> str:
-            return await asyncio.to_thread(ssl.get_server_certificate, (HOST, place.ports["webhook"]))
-
-        await stage.until(shown, second_shown.certificate.decode(), what="the new certificate is shown")
-        await stage.job("stays")
-        await stage.until_condition("PodsReady", "Started", "stays")
-        pods = await uids(stage, "stays")
-
-        together.signal(signal.SIGUSR2)
-        cached, state = await place.dumped("together")
-        for resource in (JOBS, stage.kinds.workloads):
-            assert cached[str(resource)] == len((await client.list(resource))[0])
-        running = ObjectKey(managed, (await stage.workload("stays"))["metadata"]["name"])
-        assert state.queries.workload_phase(running) is Phase.ADMITTED
-        assert (queue := state.queries.cluster_queue_status(stage.own("cq"))) is not None
-        assert (queue.reserving, queue.pending) == (1, 0)
-        await place.end("together", together)
-
-        # Without cycles everything else goes on, and another program reserves quota.
-        alone = place.start(
+        # All components but the one that runs cycles: another program reserves quota.
+        without_cycles = place.start(
             "without-cycles", "--components=webhook,core,jobs,topology", **yaml.safe_load(OLDER)
         )
         await place.until_ready()
-        await without_cycles(stage)
+        await check_job_whose_quota_another_program_reserves(stage)
 
-        # What decides may be another process, which then reserves quota and does nothing else.
+        # A second process runs the cycles and nothing else.
         place.start("cycles", "--components=cycle", health="other health", metrics={"bindAddress": "0"})
         await place.until_ready("other health")
         await stage.job("fourth", seconds=0.5)
         await stage.until(lambda: stage.is_complete("fourth"))
         assert '"name":"batch/job"' not in cluster.log("cycles").read_text(), "it manages no jobs"
-        assert await uids(stage, "stays") == pods, "what ran goes on"
+        assert await pod_uids(stage, "stays") == pods, "the running job keeps its pods"
     cluster.terminate("cycles", patience_s=40.0)
-    await place.end("without-cycles", alone)
+    await place.end("without-cycles", without_cycles)
 
 
-async def uids(stage: Stage, job: str) -> set[str]:
-    """Which pods a Job has."""
+async def check_quota_metric(place: Place, stage: Stage) -> None:
+    metrics = await place.read("metrics", "metrics")
+    assert f'kueue_cluster_queue_nominal_quota{{cluster_queue="{stage.own("cq")}"' in metrics
+
+
+async def start_job_that_stays(stage: Stage) -> set[str]:
+    """Start the job ``stays``, and return the UIDs of its pods once they are ready."""
+    await stage.job("stays")
+    await stage.until_condition("PodsReady", "Started", "stays")
+    return await pod_uids(stage, "stays")
+
+
+async def check_state_dump(place: Place, process: Process, stage: Stage) -> None:
+    """Signal the process to dump its state, and compare the dump with the objects of the API."""
+    process.signal(signal.SIGUSR2)
+    cached, state = await place.read_state_dump("all-parts")
+    for resource in (JOBS, stage.kinds.workloads):
+        assert cached[str(resource)] == len((await stage.client.list(resource))[0])
+    running = ObjectKey(stage.namespace, (await stage.workload("stays"))["metadata"]["name"])
+    assert state.queries.workload_phase(running) is Phase.ADMITTED
+    assert (queue := state.queries.cluster_queue_status(stage.own("cq"))) is not None
+    assert (queue.reserving, queue.pending) == (1, 0)
+
+
+async def pod_uids(stage: Stage, job: str) -> set[str]:
+    """The UIDs of the pods of a Job."""
     return {one["metadata"]["uid"] for one in await stage.pods(job)}
 
 
-async def without_cycles(stage: Stage) -> None:
-    """A job that waits until another program reserves quota, beside one that ran before."""
+async def check_job_whose_quota_another_program_reserves(stage: Stage) -> None:
+    """A job waits until another program reserves quota for it; a job that ran before keeps running."""
     await stage.job("third")
 
-    async def counted() -> tuple[int, int]:
+    async def reserving_and_pending() -> tuple[int, int]:
         status = (await stage.get(stage.kinds.cluster_queues, stage.own("cq")))["status"]
         return status["reservingWorkloads"], status["pendingWorkloads"]
 
-    await stage.until(counted, (1, 1), what="the ClusterQueue counts reserving and pending workloads")
+    await stage.until(
+        reserving_and_pending, (1, 1), what="the ClusterQueue counts reserving and pending workloads"
+    )
     waiting = await stage.workload("third")
     assert (condition_of(waiting, "QuotaReserved") or ("False",))[0] == "False"
     reserved = {
@@ -235,7 +267,7 @@ async def without_cycles(stage: Stage) -> None:
         "status": "True",
         "reason": "QuotaReserved",
         "message": "by another program",
-        "lastTransitionTime": MARKED,
+        "lastTransitionTime": WRITTEN_AT,
     }
     assigned = {
         "name": waiting["spec"]["podSets"][0]["name"],
@@ -248,38 +280,38 @@ async def without_cycles(stage: Stage) -> None:
     await stage.change(stage.kinds.workloads, waiting["metadata"]["name"], status, "status")
     await stage.until_condition("Admitted", "Admitted", "third")
 
-    async def ready() -> int:
+    async def ready_pods() -> int:
         return (await stage.get(JOBS, "third"))["status"].get("ready", 0)
 
-    await stage.until(ready, 1, what="the pod of third is ready")
+    await stage.until(ready_pods, 1, what="the pod of third is ready")
     assert await stage.condition("PodsReady", "third") is None, "nothing waits for pods"
-    await end_pods(stage, "third")
+    await succeed_pods(stage, "third")
     await stage.until(lambda: stage.is_complete("third"))
 
 
-def show(folder: Path, authority: KeyPair) -> KeyPair:
-    """Put a certificate that this authority signed where the process looks."""
+def write_certificate(folder: Path, authority: KeyPair) -> KeyPair:
+    """Write a certificate of this authority to the folder that the process watches."""
     leaf = make_leaf(authority, time.time_ns(), names=(HOST,), name="another program")
     (folder / "tls.key").write_bytes(leaf.key)
     (folder / "tls.crt").write_bytes(leaf.certificate)
     return leaf
 
 
-async def play(stage: Stage, elsewhere: Stage) -> None:
-    """Jobs that show what the file says."""
+async def check_that_jobs_follow_the_file(stage: Stage, other_stage: Stage) -> None:
+    """Jobs of a managed and of an unmanaged namespace are handled as the configuration file says."""
     await stage.flavor()
     # A CPU costs half a credit.
     quotas = [{"name": "cpu", "nominalQuota": 40}, {"name": CREDITS, "nominalQuota": 9}]
     flavors = [{"name": stage.own("f"), "resources": quotas}]
     await stage.cluster_queue(resourceGroups=[{"coveredResources": ["cpu", CREDITS], "flavors": flavors}])
     await stage.local_queue()
-    # No node has room for its pod: it is admitted, does not become ready, and goes for good.
+    # No node has room for its pod. It is admitted, does not become ready, and is deleted after the timeout.
     await stage.job("hopeless", cpu=17)
     await stage.until_condition("Admitted", "Admitted", "hopeless")
     template = (await stage.job("unqueued", queue=None))["spec"]["template"]
     await stage.until_running("unqueued", running=False)
-    await elsewhere.job("unqueued", queue=None)
-    await elsewhere.until_running("unqueued")
+    await other_stage.job("unqueued", queue=None)
+    await other_stage.until_running("unqueued")
     requests = {"requests": {"cpu": 2, "ephemeral-storage": "1Mi"}}
     (container,) = template["spec"]["containers"]
     pod = {**template["spec"], "containers": [{**container, "resources": requests}]}

@@ -1,4 +1,4 @@
-"""admitq beside a cluster, as hack/up, the benchmarks and the fixture `admitq_running` start it."""
+"""The processes of admitq beside a cluster, as hack/up, the benchmarks and `admitq_running` start them."""
 
 import asyncio
 import json
@@ -13,13 +13,13 @@ from admitq_webhooks.large_reviews import LARGE_BYTES
 from localcluster.cluster import LocalCluster
 from localcluster.installation import Installation
 from localcluster.waiting import eventually
-from tests.controlplane.pods_of_jobs import some_pods
+from tests.controlplane.pods_of_jobs import until_pods_exist
 from tests.controlplane.stage import Stage, condition_of
 from tests.controlplane.test_pods import pod, until_phases
 
 
 async def make_queue(client: Client, names: Names, namespace: str) -> str:
-    """Makes a queue of 4 CPUs for one namespace alone; the answer is the LocalQueue's name."""
+    """Create a queue of 4 CPUs for one namespace, and return the name of its LocalQueue."""
     resources = [{"name": "cpu", "nominalQuota": 4}]
     group = {"coveredResources": ["cpu"], "flavors": [{"name": namespace, "resources": resources}]}
     for plural, kind, place, spec in (
@@ -81,14 +81,16 @@ async def test_jobs_finish_in_turn_and_no_call_of_admitq_is_denied(
         await eventually(
             lambda name=name: complete(admitq_client, admitq_namespace, name), what=f"Job {name}"
         )
-    ours = audited(admitq_running)
-    assert any(event["verb"] == "patch" and event["objectRef"]["resource"] == "jobs" for event in ours)
-    # Not every 403 is one: a namespace that goes away refuses new content to everybody.
-    assert [event for event in ours if event["annotations"]["authorization.k8s.io/decision"] != "allow"] == []
+    calls = audited(admitq_running)
+    assert any(call["verb"] == "patch" and call["objectRef"]["resource"] == "jobs" for call in calls)
+    # Not every 403 is a denial: a namespace that is being deleted refuses new objects of any user.
+    assert [
+        event for event in calls if event["annotations"]["authorization.k8s.io/decision"] != "allow"
+    ] == []
 
 
 def audited(installation: Installation) -> list[dict[str, Any]]:
-    """What the API server noted of the calls of the release's processes."""
+    """The audit events of calls of the release's processes."""
     events = [json.loads(line) for line in installation.cluster.audit_log.read_text().splitlines()]
     accounts = f"system:serviceaccount:{installation.namespace}:"
     return [event for event in events if event["user"]["username"].startswith(accounts)]
@@ -97,58 +99,73 @@ def audited(installation: Installation) -> list[dict[str, Any]]:
 async def test_restarted_manager_resumes_jobs_and_pod_groups_in_every_state(
     private_cluster: Callable[..., LocalCluster], connect: Callable[[LocalCluster], Any], api_group: str
 ):
-    # Not the shared installation: the others' tests would wait, too.
+    # Not the shared installation: tests of other processes would wait while its manager is down.
     installation = Installation(private_cluster())
-    installation.install(api_group=api_group, config=ALONE_AND_WITH_PODS)
+    installation.install(api_group=api_group, config=NO_LEASE_AND_PODS)
     installation.start()
     stage = Stage(await connect(installation.cluster), names_for(api_group), "default")
     await stage.queues(cpu=8)
-    await a_default_class_is_given(stage)
+    await check_default_priority_class(stage)
+    workloads = await _jobs_in_every_state(stage)
 
-    def kill() -> None:
-        before = installation.process("manager")
-        installation.kill("manager")
-        assert before is not None
-        assert not before.alive()
-
-    async def start() -> None:
-        await asyncio.to_thread(installation.start, ("manager",))
-
-    before = await _jobs_in_every_state(stage)
-    kill()
+    # A job, a pod and an incomplete group are created while no manager runs.
+    _kill_manager(installation)
     await stage.job("patient", seconds=0.5)
     await pod(stage, "alone", seconds=0.5)
-    for number in (0, 1):
-        await pod(stage, f"stormy-{number}", group="stormy", total=3)
+    await _create_group_pods(stage, "interrupted", range(2))
     assert (await stage.get(JOBS, "patient"))["spec"]["suspend"]
-    await start()
+    await _start_manager(installation)
     await stage.until(lambda: stage.is_complete("patient"))
     assert (await stage.workload("patient"))["spec"]["priority"] == CLASS_VALUE
-    # Held quota was known before any workload was evaluated, and no forbidden workload was ever queued.
-    assert {job: await stage.workload(job) for job in before} == before
-    await until_phases(stage, alone="Succeeded", **{"stormy-0": "held", "stormy-1": "held"})
+    # The manager knew the held quota before it evaluated any workload, and queued no inactive workload.
+    assert {job: await stage.workload(job) for job in workloads} == workloads
+    await until_phases(stage, alone="Succeeded", **{"interrupted-0": "held", "interrupted-1": "held"})
+
+    # A Job is deleted while its pods run, and the group becomes complete while no manager runs.
     await _delete_and_leave_pods(stage, "holds")
-    kill()
-    await pod(stage, "stormy-2", group="stormy", total=3)
-    await start()
-    await _until_pods_end(stage, before["holds"], "holds", "waits")
-    await stage.until(lambda: reason(stage, "stormy", "QuotaReserved"), "QuotaReserved")
-    kill()
-    await start()
-    await stage.until(lambda: reason(stage, "stormy", "PodsReady"), "Started")
-    kill()
-    await succeed(stage, "stormy")
-    await start()
-    for number in range(3):
-        await pod(stage, f"calm-{number}", group="calm", total=3)
-    await stage.until(lambda: reason(stage, "calm", "PodsReady"), "Started")
-    await succeed(stage, "calm")
-    calm = await eventually(lambda: end(stage, "calm"), what="the calm group to be let go")
-    await stage.until(lambda: end(stage, "stormy"), calm)
+    _kill_manager(installation)
+    await _create_group_pods(stage, "interrupted", range(2, 3))
+    await _start_manager(installation)
+    await _until_pods_end(stage, workloads["holds"], "holds", "waits")
+    await stage.until(lambda: group_condition_reason(stage, "interrupted", "QuotaReserved"), "QuotaReserved")
+
+    # The manager restarts while the group is admitted, and once more while its pods end.
+    _kill_manager(installation)
+    await _start_manager(installation)
+    await stage.until(lambda: group_condition_reason(stage, "interrupted", "PodsReady"), "Started")
+    _kill_manager(installation)
+    await succeed_group_pods(stage, "interrupted")
+    await _start_manager(installation)
+
+    # A group of the same size that no restart interrupts has the same end.
+    await _create_group_pods(stage, "undisturbed", range(3))
+    await stage.until(lambda: group_condition_reason(stage, "undisturbed", "PodsReady"), "Started")
+    await succeed_group_pods(stage, "undisturbed")
+    undisturbed = await eventually(
+        lambda: end_of_group(stage, "undisturbed"), what="the undisturbed group to be released"
+    )
+    await stage.until(lambda: end_of_group(stage, "interrupted"), undisturbed)
+
+
+def _kill_manager(installation: Installation) -> None:
+    process = installation.process("manager")
+    installation.kill("manager")
+    assert process is not None
+    assert not process.alive()
+
+
+async def _start_manager(installation: Installation) -> None:
+    await asyncio.to_thread(installation.start, ("manager",))
+
+
+async def _create_group_pods(stage: Stage, group: str, numbers: range) -> None:
+    """Create pods of a group of three."""
+    for number in numbers:
+        await pod(stage, f"{group}-{number}", group=group, total=3)
 
 
 async def _jobs_in_every_state(stage: Stage) -> dict[str, Any]:
-    """Workloads by their jobs: one runs, one waits for what that holds, one is inactive, one has finished."""
+    """Create a running, a pending, an inactive and a finished job; return their Workloads by job."""
     await stage.cluster_queue("full", cpu=1)
     await stage.local_queue("full", cluster_queue="full")
     await stage.job("ends", queue="full", seconds=0.5)
@@ -157,36 +174,36 @@ async def _jobs_in_every_state(stage: Stage) -> dict[str, Any]:
     await stage.until_condition("PodsReady", "Started", "holds")
     await stage.job("waits", queue="full")
     await stage.until_condition("QuotaReserved", "WaitingForQuota", "waits")
-    await stage.job("sleeps")
-    await stage.until_condition("PodsReady", "Started", "sleeps")
-    sleeper = (await stage.workload("sleeps"))["metadata"]["name"]
-    await stage.change(stage.kinds.workloads, sleeper, {"spec": {"active": False}})
-    await stage.until_condition("QuotaReserved", "Deactivated", "sleeps")
-    return {job: await stage.workload(job) for job in ("ends", "holds", "waits", "sleeps")}
+    await stage.job("inactive")
+    await stage.until_condition("PodsReady", "Started", "inactive")
+    inactive = (await stage.workload("inactive"))["metadata"]["name"]
+    await stage.change(stage.kinds.workloads, inactive, {"spec": {"active": False}})
+    await stage.until_condition("QuotaReserved", "Deactivated", "inactive")
+    return {job: await stage.workload(job) for job in ("ends", "holds", "waits", "inactive")}
 
 
 async def _delete_and_leave_pods(stage: Stage, job: str) -> None:
-    """Delete a Job that a finalizer holds, so that its pods run on."""
+    """Delete a Job that has a finalizer, so that its pods keep running."""
     await stage.change(JOBS, job, {"metadata": {"finalizers": ["example.com/hold"]}})
     await stage.client.delete(JOBS, job, stage.namespace, propagation="Background")
 
 
 async def _until_pods_end(stage: Stage, workload: Any, job: str, waiting: str) -> None:
-    """End the pods of a deleted Job; until then they keep its quota from the Job that waits for it."""
+    """Delete the pods of a deleted Job. Until then they hold its quota, and another Job waits for it."""
     workloads, name = stage.kinds.workloads, workload["metadata"]["name"]
 
-    async def outlived() -> str | None:
+    async def pods_outlive_job() -> str | None:
         found = condition_of(await stage.get(workloads, name), "PodsOutliveJob")
         return found and found[0]
 
-    await stage.until(outlived, "True", what="condition PodsOutliveJob")
+    await stage.until(pods_outlive_job, "True", what="condition PodsOutliveJob")
     assert (await stage.get(JOBS, waiting))["spec"]["suspend"]
-    for one in await some_pods(stage, job):
+    for one in await until_pods_exist(stage, job):
         await stage.client.delete(PODS, one["metadata"]["name"], stage.namespace)
     await stage.until_running(waiting)
 
 
-ALONE_AND_WITH_PODS: Final = {
+NO_LEASE_AND_PODS: Final = {
     "integrations": {"frameworks": ["batch/job", "pod"]},
     # Another test covers the lease of a killed manager; this one does not wait until it expires.
     "leaderElection": {"leaderElect": False},
@@ -196,38 +213,40 @@ ALONE_AND_WITH_PODS: Final = {
 CLASS_VALUE: Final = 7
 
 
-async def a_default_class_is_given(stage: Stage) -> None:
-    """To pods and jobs that name no queue, too, which are not held; but not to the pods of a job."""
+async def check_default_priority_class(stage: Stage) -> None:
+    """Pods and jobs without queue name get the default class and are not held; pods of a job do not."""
     await stage.create(stage.kinds.workload_priority_classes, "default", {"value": CLASS_VALUE})
     names, numbers = stage.names, count()
 
-    async def given() -> Any:
-        made = await pod(stage, f"nobodys-{next(numbers)}", queue=None)
-        return made["metadata"].get("labels"), made["spec"].get("schedulingGates")
+    async def labels_and_gates() -> Any:
+        created = await pod(stage, f"unqueued-{next(numbers)}", queue=None)
+        return created["metadata"].get("labels"), created["spec"].get("schedulingGates")
 
-    await stage.until(given, ({names.priority_class: "default"}, None), what="the class to be known")
+    await stage.until(
+        labels_and_gates, ({names.priority_class: "default"}, None), what="the webhook to know the class"
+    )
     job = await stage.job("unqueued", queue=None)
     assert job["metadata"]["labels"] == {names.priority_class: "default"}
     assert not job["spec"]["suspend"]
-    [own] = await some_pods(stage, "unqueued")
+    [own] = await until_pods_exist(stage, "unqueued")
     assert names.priority_class not in own["metadata"]["labels"]
     assert not own["spec"].get("schedulingGates")
 
 
-async def reason(stage: Stage, group: str, type_: str) -> str | None:
+async def group_condition_reason(stage: Stage, group: str, type_: str) -> str | None:
     """The reason of a condition of a group's Workload."""
     found = condition_of(await stage.get(stage.kinds.workloads, group), type_)
     return found and found[1]
 
 
-async def succeed(stage: Stage, group: str) -> None:
-    """Let the three pods of a group end."""
+async def succeed_group_pods(stage: Stage, group: str) -> None:
+    """Let the three pods of a group succeed."""
     for number in range(3):
         await stage.change(PODS, f"{group}-{number}", {"status": {"phase": "Succeeded"}}, "status")
 
 
-async def end(stage: Stage, group: str) -> Any:
-    """How a group of three came out: its Workload, once that is let go, and what holds its pods."""
+async def end_of_group(stage: Stage, group: str) -> Any:
+    """The end of a group of three: its released Workload, and the finalizers and gates of its pods."""
     workload = await stage.get(stage.kinds.workloads, group)
     assert condition_of(workload, "Finished")
     assert not workload["metadata"].get("finalizers")

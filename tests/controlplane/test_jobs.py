@@ -9,9 +9,9 @@ from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import JOBS, PODS, PRIORITY_CLASSES
 from admitq_api.json_objects import value_at
 from localcluster.installation import Installation
-from tests.controlplane.pods_of_jobs import end_pods, some_pods
-from tests.controlplane.recording import series_of, total
-from tests.controlplane.stage import Stage, changed, condition_of, controlled_by
+from tests.controlplane.pods_of_jobs import succeed_pods, until_pods_exist
+from tests.controlplane.recording import list_series, sum_of_series
+from tests.controlplane.stage import Stage, changes_between, condition_of, controlled_by
 from tests.controlplane.test_pods import group, until_phases
 from tests.unit.metrics.metric_table import PROMISED
 
@@ -72,11 +72,14 @@ async def test_job_is_admitted_runs_finishes_and_releases_its_quota(
     assert reasons[-2:] == ["QuotaReserved", "Admitted"]
 
     async def counted() -> list[float]:
-        return [await total(admitq_running, series, cluster_queue=queue) for series in COUNTED]
+        return [await sum_of_series(admitq_running, series, cluster_queue=queue) for series in COUNTED]
 
     await stage.until(counted, [1.0] * len(COUNTED))
-    assert await total(admitq_running, "workload_creation_latency_seconds_count", job_kind="Job.batch") >= 1
-    for series, labels in await series_of(admitq_running):
+    assert (
+        await sum_of_series(admitq_running, "workload_creation_latency_seconds_count", job_kind="Job.batch")
+        >= 1
+    )
+    for series, labels in await list_series(admitq_running):
         row = PROMISED.get(series) or PROMISED.get(series.rpartition("_")[0])
         if row is not None:
             assert labels.keys() - {"le"} == {*row.labels.split(), "replica_role"}, series
@@ -98,7 +101,7 @@ async def test_job_that_does_not_fit_waits_until_quota_is_free(stage: Stage) -> 
     _, _, message = await stage.condition("QuotaReserved", "second") or ("", "", "")
     assert "insufficient unused quota for cpu" in message
     assert value_at(await stage.get(JOBS, "second"), ("spec", "suspend")) is True
-    await end_pods(stage, "first")
+    await succeed_pods(stage, "first")
     await stage.until_finished("second")
 
 
@@ -110,7 +113,7 @@ async def test_evicted_job_loses_all_that_its_admission_injected(stage: Stage) -
     await stage.cluster_queue("closed", flavors=["spot"], stopPolicy="Hold")
     await stage.local_queue("closed", cluster_queue="closed")
     before = await stage.job(queue="closed", pods=2)
-    await stage.workload_exists()
+    await stage.until_workload_exists()
     await stage.change(JOBS, "j", {"metadata": {"labels": {stage.names.queue_name: "lq"}}})
     await stage.until_running()
     running = await stage.get(JOBS, "j")
@@ -123,7 +126,7 @@ async def test_evicted_job_loses_all_that_its_admission_injected(stage: Stage) -
     assert labels[stage.names.cluster_queue_name] == stage.own("cq")
     workload = await stage.workload()
     assert template["metadata"]["annotations"][stage.names.workload] == workload["metadata"]["name"]
-    pods = await some_pods(stage)
+    pods = await until_pods_exist(stage)
     assert pods[0]["spec"]["nodeSelector"] == SPOT["nodeLabels"]
 
     await stage.change(stage.kinds.cluster_queues, stage.own("cq"), {"spec": {"stopPolicy": "HoldAndDrain"}})
@@ -131,7 +134,7 @@ async def test_evicted_job_loses_all_that_its_admission_injected(stage: Stage) -
     await stage.until_running(running=False)
     stopped = await stage.get(JOBS, "j")
     assert "startTime" not in stopped["status"]
-    difference = changed(before, stopped)
+    difference = changes_between(before, stopped)
     difference.pop("status", None)
     assert difference == {"metadata": {"labels": {stage.names.queue_name: "lq"}}}
 
@@ -155,7 +158,7 @@ async def test_quota_of_succeeded_pods_is_reclaimed_while_their_job_runs(stage: 
     await stage.until_running("long")
     await stage.job("next")
     await stage.until_condition("QuotaReserved", "WaitingForQuota", "next")
-    await end_pods(stage, "long", count=1)
+    await succeed_pods(stage, "long", count=1)
 
     async def reclaimable() -> Any:
         return value_at(await stage.workload("long"), ("status", "reclaimablePods"))
@@ -178,7 +181,7 @@ async def test_pending_job_keeps_its_workload_when_it_is_edited(stage: Stage) ->
     assert after["metadata"]["uid"] == before["metadata"]["uid"]
     assert after["spec"]["podSets"][0]["count"] == 2
     note = f"Updated not matching Workload for suspended job: {stage.namespace}/{after['metadata']['name']}"
-    await stage.until_told("Job", "j", "UpdatedWorkload", note)
+    await stage.until_event("Job", "j", "UpdatedWorkload", note)
 
 
 async def test_pending_workload_moves_to_the_new_queue_of_its_job(stage: Stage) -> None:
@@ -219,7 +222,7 @@ async def test_running_job_is_stopped_and_readmitted_when_its_workload_is_delete
     await stage.job()
     await stage.until_running()
     before = await stage.workload()
-    await some_pods(stage)
+    await until_pods_exist(stage)
     await stage.client.delete(stage.kinds.workloads, before["metadata"]["name"], stage.namespace)
 
     async def made_again() -> bool:
@@ -228,7 +231,7 @@ async def test_running_job_is_stopped_and_readmitted_when_its_workload_is_delete
 
     await stage.until(made_again)
     await stage.until_running()
-    await stage.until_told("Job", "j", "Stopped", "Workload is deleted")
+    await stage.until_event("Job", "j", "Stopped", "Workload is deleted")
 
 
 @pytest.mark.parametrize("propagation", ["Background", "Foreground", "Orphan"])
@@ -297,7 +300,7 @@ async def test_pending_job_is_stopped_again_when_a_user_unsuspends_it(
     await stage.job(pods=2)
     await stage.until_condition("QuotaReserved", "ExceedsMaxQuota")
     await stage.change(JOBS, "j", {"spec": {"suspend": False}})
-    await stage.until_told("Job", "j", "Stopped", "Not admitted by cluster queue")
+    await stage.until_event("Job", "j", "Stopped", "Not admitted by cluster queue")
     await stage.until_running(running=False)
 
     async def pods() -> int:
@@ -307,15 +310,15 @@ async def test_pending_job_is_stopped_again_when_a_user_unsuspends_it(
 
     async def counted() -> float:
         labels = {"cluster_queue": stage.own("cq"), "job_kind": "Job.batch"}
-        return await total(admitq_running, "excess_pods_total", **labels)
+        return await sum_of_series(admitq_running, "excess_pods_total", **labels)
 
     await stage.until(counted, 2.0)
 
 
 async def test_d22_podset_of_a_job_carries_its_index_label_without_a_topology(stage: Stage) -> None:
-    await stage.queues_closed()
+    await stage.closed_queue()
     await stage.job(queue="closed")
-    await stage.workload_exists()
+    await stage.until_workload_exists()
     [pod_set] = (await stage.workload())["spec"]["podSets"]
     assert pod_set["topologyRequest"] == {"podIndexLabel": "batch.kubernetes.io/job-completion-index"}
 
@@ -340,9 +343,9 @@ async def test_job_stays_queued_when_it_copies_or_forges_an_owner_reference(stag
 
 async def test_prebuilt_workload_that_differs_from_the_job_is_left_unchanged(stage: Stage) -> None:
     await stage.queues(cpu=4)
-    await stage.queues_closed()
+    await stage.closed_queue()
     await stage.job("model", queue="closed", pods=2)
-    await stage.workload_exists("model")
+    await stage.until_workload_exists("model")
     model = await stage.workload("model")
     await stage.create(
         stage.kinds.workloads,
@@ -351,7 +354,7 @@ async def test_prebuilt_workload_that_differs_from_the_job_is_left_unchanged(sta
     )
     await stage.job(labels={stage.names.prebuilt_workload_name: "mine"})
     note = "The prebuilt workload is out of sync with its user job"
-    await stage.until_told("Job", "j", "ErrWorkloadCompose", note)
+    await stage.until_event("Job", "j", "ErrWorkloadCompose", note)
     assert value_at(await stage.get(JOBS, "j"), ("spec", "suspend")) is True
     left = await stage.get(stage.kinds.workloads, "mine")
     assert condition_of(left, "Finished") is None
@@ -367,7 +370,7 @@ async def test_t9_job_that_names_the_workload_of_a_pod_group_gets_an_event_and_p
     before = await stage.get(stage.kinds.workloads, "victim")
     await stage.job(labels={stage.names.prebuilt_workload_name: "victim"})
     note = "Workload victim exists already and belongs to something else"
-    await stage.until_told("Job", "j", "ErrWorkloadCompose", note)
+    await stage.until_event("Job", "j", "ErrWorkloadCompose", note)
     after = await stage.get(stage.kinds.workloads, "victim")
     assert after["metadata"]["ownerReferences"] == before["metadata"]["ownerReferences"]
     assert condition_of(after, "Finished") is None
@@ -404,7 +407,7 @@ async def test_workload_priority_follows_the_priority_class_of_its_job(stage: St
     classes, name = stage.kinds.workload_priority_classes, stage.own("high")
     await stage.job(pods=2, labels={stage.names.priority_class: name})
     missing = f'WorkloadPriorityClass "{name}" not found'
-    await stage.until_told("Job", "j", "WorkloadPriorityClassNotFound", missing)
+    await stage.until_event("Job", "j", "WorkloadPriorityClassNotFound", missing)
     assert await stage.workloads() == []
     await stage.create(classes, name, {"value": 100})
 
@@ -436,7 +439,7 @@ async def test_workload_priority_changes_when_a_running_job_changes_its_priority
     await stage.until(priority, 2)
     name = (await stage.workload())["metadata"]["name"]
     note = f"Updated workload priority class: {stage.namespace}/{name}"
-    await stage.until_told("Job", "j", "UpdatedWorkload", note)
+    await stage.until_event("Job", "j", "UpdatedWorkload", note)
 
 
 async def test_workload_gets_the_priority_class_of_the_pod_template(stage: Stage) -> None:
@@ -452,7 +455,7 @@ async def test_workload_gets_the_priority_class_of_the_pod_template(stage: Stage
             }
         }
         await stage.job(template=template)
-        await stage.workload_exists()
+        await stage.until_workload_exists()
         spec = (await stage.workload())["spec"]
         assert spec["priority"] == 7
         assert spec["priorityClassRef"] == {
@@ -542,4 +545,4 @@ async def test_workload_name_taken_by_a_foreign_object_is_reported_on_the_job(st
     await stage.create(stage.kinds.workloads, taken, {"spec": {"queueName": "other", "podSets": [pods]}})
     await stage.change(JOBS, "j", {"metadata": {"labels": {stage.names.queue_name: "lq"}}})
     note = f"Workload {taken} exists already and belongs to something else"
-    await stage.until_told("Job", "j", "ErrWorkloadCompose", note)
+    await stage.until_event("Job", "j", "ErrWorkloadCompose", note)

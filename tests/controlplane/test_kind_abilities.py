@@ -32,14 +32,14 @@ from tests.controlplane.kind_cases import (
     path_of,
     submit,
 )
-from tests.controlplane.kind_stories import priority_of, those
+from tests.controlplane.kind_stories import for_kinds_with, priority_of
 from tests.controlplane.stage import Stage, controlled_by
 from tests.controlplane.tenants import tenant
 
 LWS = resource_of(LEADER_WORKER_SET)
 
 
-@those("partial")
+@for_kinds_with("partial")
 async def test_job_is_admitted_with_fewer_pods_and_restored_when_it_stops(
     stage: Stage, case: KindCase
 ) -> None:
@@ -61,7 +61,7 @@ async def test_job_is_admitted_with_fewer_pods_and_restored_when_it_stops(
     assert await job.pod_sets() == {one.name: one.count for one in case.podSets}
 
 
-@those("child")
+@for_kinds_with("child")
 async def test_child_of_a_queued_job_is_not_queued_and_a_forged_child_is(
     stage: Stage, case: KindCase
 ) -> None:
@@ -87,7 +87,7 @@ async def test_child_of_a_queued_job_is_not_queued_and_a_forged_child_is(
     assert differences(created, of_child.suspended) != [], "the webhook leaves it alone"
     await child.until_suspended()
     note = f"{stage.names.product} managed child job suspended"
-    await stage.until_told(child_case.integration.kind, child.name, "Suspended", note)
+    await stage.until_event(child_case.integration.kind, child.name, "Suspended", note)
     kinds = {get_controller(one)["kind"] for one in await stage.workloads(child.name)}  # pyright: ignore[reportOptionalSubscript]
     assert child_case.integration.kind not in kinds
 
@@ -115,7 +115,7 @@ async def test_t7_job_that_falsely_claims_a_jobset_as_owner_is_queued_itself(
     assert value_at(created, ("spec", "suspend")) is True
     await child.until_condition("QuotaReserved", "False", "Suspended")
     await stage.change(JOBS, name, {"spec": {"suspend": False}})
-    await stage.until_told("Job", name, "Stopped", "Not admitted by cluster queue")
+    await stage.until_event("Job", name, "Stopped", "Not admitted by cluster queue")
 
 
 async def test_t7_child_of_a_jobset_is_not_scaled_beyond_the_jobset(
@@ -142,7 +142,7 @@ async def test_t7_child_of_a_jobset_is_not_scaled_beyond_the_jobset(
     await stage.change(JOBS, child.name, raised)
     await child.until_suspended()
     note = f"{stage.names.product} managed child job suspended: its number of pods exceeds that of JobSet"
-    await stage.until_told("Job", child.name, "Suspended", f"{note} {parent.name}")
+    await stage.until_event("Job", child.name, "Suspended", f"{note} {parent.name}")
 
 
 async def test_pods_of_serving_objects_without_marks_of_admitq_are_gated(
@@ -150,7 +150,7 @@ async def test_pods_of_serving_objects_without_marks_of_admitq_are_gated(
 ) -> None:
     """A pod that is stored without them, or forged, would run without quota."""
     definitions(["leaderworkersets.leaderworkerset.x-k8s.io"])
-    await stage.queues_closed()
+    await stage.closed_queue()
     queued = {"metadata": {"labels": {stage.names.queue_name: "closed"}}}
     template = {
         "metadata": {"labels": {"app": "s"}},
@@ -188,7 +188,7 @@ async def test_pods_of_serving_objects_without_marks_of_admitq_are_gated(
         assert (marks.get(key) == "statefulset") is is_queued, name
 
 
-@those("pod")
+@for_kinds_with("pod")
 async def test_pod_of_a_queued_job_is_not_gated_and_an_impostor_is(stage: Stage, case: KindCase) -> None:
     """Not even with the labels of the job; but a pod that only says it were one of its is held."""
     _, job = await submit(stage, case, queue=HELD)

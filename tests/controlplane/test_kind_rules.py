@@ -19,11 +19,11 @@ from tests.controlplane.kind_cases import (
     queue_elsewhere,
     submit,
 )
-from tests.controlplane.kind_stories import those
+from tests.controlplane.kind_stories import for_kinds_with
 from tests.controlplane.stage import Stage
 
 
-@those("validation")
+@for_kinds_with("validation")
 async def test_requests_are_accepted_rejected_or_defaulted_by_the_rules_of_their_kind(
     stage: Stage, case: KindCase
 ) -> None:

@@ -1,6 +1,6 @@
-"""What every kind of jobs can do, on the real control plane: one story each, for all kinds.
+"""Stories that are the same for all job kinds, on the real control plane.
 
-The YAML of a kind has what a story must know of it; ``kinds/README.md`` describes it.
+The case file of a kind has what differs; ``kinds/README.md`` describes it.
 """
 
 import asyncio
@@ -33,11 +33,11 @@ from tests.controlplane.kind_cases import (
     submit,
     with_changes,
 )
-from tests.controlplane.kind_stories import priority_of, those
-from tests.controlplane.stage import Stage, changed
+from tests.controlplane.kind_stories import for_kinds_with, priority_of
+from tests.controlplane.stage import Stage, changes_between
 
 STORIES = ("run", "succeed", "fail", "stop", "change", "delete")
-"""Stories of which a kind tells if it cannot live through them."""
+"""Stories that a case file may exclude, with a reason."""
 
 
 def test_every_kind_has_a_case_file() -> None:
@@ -56,7 +56,7 @@ def test_case_file_skips_only_existing_stories_and_gives_a_reason(kind: Integrat
     assert (case.pod is not None) == (played and ("", "Pod") in (kind.ownership.created_kinds or ()))
 
 
-@those("run")
+@for_kinds_with("run")
 async def test_job_of_kind_is_admitted_runs_and_succeeds(stage: Stage, case: KindCase) -> None:
     await open_queues(stage, case)
     job, created = await submit(stage, case)
@@ -67,12 +67,12 @@ async def test_job_of_kind_is_admitted_runs_and_succeeds(stage: Stage, case: Kin
     assert job.not_injected(started, workload) == []
     name = workload["metadata"]["name"]
     kind = case.integration.kind
-    await stage.until_told(kind, job.name, "CreatedWorkload", f"Created Workload: {stage.namespace}/{name}")
-    await stage.until_told(kind, job.name, "Started", f"Admitted by clusterQueue {stage.own('cq')}")
+    await stage.until_event(kind, job.name, "CreatedWorkload", f"Created Workload: {stage.namespace}/{name}")
+    await stage.until_event(kind, job.name, "Started", f"Admitted by clusterQueue {stage.own('cq')}")
 
     await job.play("running")
     if not case.has_real_pods:
-        # The time at which real pods become ready is chance, and so is a look in between.
+        # Real pods become ready at any time: the state before may not be observable.
         await job.until_condition("PodsReady", "False", "WaitForStart")
     await job.play("ready")
     await job.until_condition("PodsReady", "True", "Started")
@@ -89,7 +89,7 @@ async def test_job_of_kind_is_admitted_runs_and_succeeds(stage: Stage, case: Kin
         await _until_finished(job, "Succeeded", case.messages["succeeded"])
 
 
-@those("fail")
+@for_kinds_with("fail")
 async def test_workload_of_a_failed_job_of_kind_finishes_as_failed(stage: Stage, case: KindCase) -> None:
     await open_queues(stage, case)
     job, _ = await submit(stage, case)
@@ -108,10 +108,10 @@ async def _until_finished(job: PlayedJob, reason: str, message: str) -> None:
     await job.stage.until(finalizers, [])
     name = (await job.workload())["metadata"]["name"]
     note = f"Workload '{job.stage.namespace}/{name}' is declared finished"
-    await job.stage.until_told(job.case.integration.kind, job.name, "FinishedWorkload", note)
+    await job.stage.until_event(job.case.integration.kind, job.name, "FinishedWorkload", note)
 
 
-@those("stop")
+@for_kinds_with("stop")
 async def test_job_of_kind_is_stopped_restored_and_restarted(stage: Stage, case: KindCase) -> None:
     await open_queues(stage, case)
     await held_queue(stage, case)
@@ -132,7 +132,7 @@ async def test_job_of_kind_is_stopped_restored_and_restarted(stage: Stage, case:
     await job.until_condition("QuotaReserved", "False", "Deactivated")
     await job.until_condition("Evicted", "True", "Deactivated", "The workload is deactivated")
     kind = case.integration.kind
-    await stage.until_told(kind, job.name, "Stopped", "The workload is deactivated")
+    await stage.until_event(kind, job.name, "Stopped", "The workload is deactivated")
     await _until_restored(job, before, {label: queue, **case.restored})
 
     await job.change_workload({"spec": {"active": True}})
@@ -140,27 +140,25 @@ async def test_job_of_kind_is_stopped_restored_and_restarted(stage: Stage, case:
     assert job.not_injected(started, await job.workload()) == []
 
 
-async def _until_restored(job: PlayedJob, before: Any, but: Mapping[str, Any]) -> None:
-    """Wait until the job is as before, but for these fields and what its controller writes."""
+async def _until_restored(job: PlayedJob, before: Any, expected_changes: Mapping[str, Any]) -> None:
+    """Wait until the job differs from before only in these fields and in its status."""
 
-    async def difference() -> bool:
+    async def is_restored() -> bool:
         now = await job.get()
-        found = changed(before, now)
+        found = changes_between(before, now)
         found.pop("status", None)
-        expected = changed(before, with_changes(before, but))
+        expected = changes_between(before, with_changes(before, expected_changes))
         assert found == expected, found
         return True
 
-    await job.stage.until(difference, what=f"{job.case} {job.name} to be restored")
+    await job.stage.until(is_restored, what=f"{job.case} {job.name} to be restored")
 
 
-@those("change")
+@for_kinds_with("change")
 async def test_changes_of_a_queued_job_of_kind_reach_its_workload(stage: Stage, case: KindCase) -> None:
     await open_queues(stage, case)
     await held_queue(stage, case)
-    classes = stage.kinds.workload_priority_classes
-    for name, value in (("low", 1), ("high", 2)):
-        await stage.create(classes, stage.own(name), {"value": value})
+    await create_priority_classes(stage)
     priority_label = f"metadata.labels[{stage.names.priority_class}]"
 
     job, _ = await submit(stage, case, changes={priority_label: stage.own("low")}, queue=HELD)
@@ -195,65 +193,93 @@ async def test_changes_of_a_queued_job_of_kind_reach_its_workload(stage: Stage, 
 async def test_object_with_queued_pods_changes_its_queue_and_releases_quota_when_deleted(
     stage: Stage, case: KindCase
 ) -> None:
-    """Of kinds of which nothing else can be changed: they have one Workload or more, or their pods have.
+    """Nothing else of these kinds can change: their pods are queued, or they have several Workloads.
 
-    One waits and one has quota when they are deleted. Something else keeps them for a while, and others are
-    admitted meanwhile.
+    One object waits and one has quota when both are deleted. A finalizer of another program keeps them.
+    Others are admitted meanwhile.
     """
     await open_queues(stage, case)
     await held_queue(stage, case)
-    for name, value in (("low", 1), ("high", 2)):
-        await stage.create(stage.kinds.workload_priority_classes, stage.own(name), {"value": value})
+    await create_priority_classes(stage)
     label = f"metadata.labels[{stage.names.priority_class}]"
-    # What keeps a pod is tried with other bad inputs.
+    # Finalizers of pods are tested with other bad inputs.
     kept = {} if case.integration is POD else {"metadata.finalizers": ["example.com/hold"]}
     low = {label: stage.own("low"), **kept}
     job, _ = await submit(stage, case, changes=low, queue=HELD)
     waits, _ = await submit(stage, case, "waits", changes=low, queue=HELD)
-
-    async def priorities() -> set[tuple[int, str]]:
-        listed, _ = await stage.client.list(stage.kinds.workloads, stage.namespace)
-        return {(one["spec"]["priority"], one["spec"]["priorityClassRef"]["name"]) for one in listed}
-
-    await stage.until(priorities, {(1, stage.own("low"))})
+    await until_priorities_include(stage, "low", only=True)
     await job.change({label: stage.own("high")})
+    await until_priorities_include(stage, "high")
 
-    async def is_changed() -> bool:
-        return (2, stage.own("high")) in await priorities()
-
-    await stage.until(is_changed)
     queue = case.queue(stage.names.group)
     await job.change({f"metadata.labels[{stage.names.queue_name}]": queue})
-
-    async def reserved() -> list[Any]:
-        listed, _ = await stage.client.list(stage.kinds.workloads, stage.namespace)
-        return [one for one in listed if is_reserved(one)]
-
-    async def queues() -> set[str]:
-        return {one["spec"]["queueName"] for one in await reserved()}
-
-    await stage.until(queues, {queue})
+    await until_reserved_in(stage, queue)
     for one in (job, waits):
         await stage.client.delete(case.resource, one.name, stage.namespace, propagation="Background")
-    other, _ = await submit(stage, case, "other")
-
-    async def is_admitted() -> bool:
-        return any("-other" in one["metadata"]["name"] for one in await reserved())
-
-    await stage.until(is_admitted, what="another one to get quota")
-    await stage.client.delete(case.resource, other.name, stage.namespace, propagation="Background")
+    await admit_another(stage, case)
     if kept:
         await asyncio.gather(*(one.change({"metadata.finalizers": None}) for one in (job, waits)))
-
-    async def held() -> list[str]:
-        listed, _ = await stage.client.list(stage.kinds.workloads, stage.namespace)
-        return [one["metadata"]["name"] for one in listed if has_finalizers(one)]
-
-    await stage.until(held, [], what="Workloads to be released")
+    await until_workloads_are_released(stage)
     await stage.until(lambda: _reserving(stage, "cq"), 0)
 
 
-@those("delete")
+PRIORITIES = {"low": 1, "high": 2}
+
+
+async def create_priority_classes(stage: Stage) -> None:
+    for name, value in PRIORITIES.items():
+        await stage.create(stage.kinds.workload_priority_classes, stage.own(name), {"value": value})
+
+
+async def until_priorities_include(stage: Stage, name: str, *, only: bool = False) -> None:
+    """Wait until a Workload has the priority of a class; with ``only`` until all Workloads have it."""
+    expected = (PRIORITIES[name], stage.own(name))
+
+    async def is_included() -> bool:
+        listed, _ = await stage.client.list(stage.kinds.workloads, stage.namespace)
+        found = {(one["spec"]["priority"], one["spec"]["priorityClassRef"]["name"]) for one in listed}
+        assert found == {expected} if only else expected in found, found
+        return True
+
+    await stage.until(is_included, what=f"a Workload of priority class {name}")
+
+
+async def reserved_workloads(stage: Stage) -> list[Any]:
+    listed, _ = await stage.client.list(stage.kinds.workloads, stage.namespace)
+    return [one for one in listed if is_reserved(one)]
+
+
+async def until_reserved_in(stage: Stage, queue: str) -> None:
+    """Wait until Workloads of this LocalQueue hold quota, and no others do."""
+
+    async def queues() -> set[str]:
+        return {one["spec"]["queueName"] for one in await reserved_workloads(stage)}
+
+    await stage.until(queues, {queue})
+
+
+async def admit_another(stage: Stage, case: KindCase) -> None:
+    """Create another object, wait until it has quota, and delete it."""
+    other, _ = await submit(stage, case, "other")
+
+    async def has_quota() -> bool:
+        return any("-other" in one["metadata"]["name"] for one in await reserved_workloads(stage))
+
+    await stage.until(has_quota, what="another object to get quota")
+    await stage.client.delete(case.resource, other.name, stage.namespace, propagation="Background")
+
+
+async def until_workloads_are_released(stage: Stage) -> None:
+    """Wait until no Workload has a finalizer."""
+
+    async def unreleased() -> list[str]:
+        listed, _ = await stage.client.list(stage.kinds.workloads, stage.namespace)
+        return [one["metadata"]["name"] for one in listed if has_finalizers(one)]
+
+    await stage.until(unreleased, [], what="Workloads to be released")
+
+
+@for_kinds_with("delete")
 async def test_job_of_kind_deleted_in_any_state_releases_quota_and_finalizers(
     stage: Stage, case: KindCase
 ) -> None:
@@ -273,18 +299,19 @@ async def test_job_of_kind_deleted_in_any_state_releases_quota_and_finalizers(
     await evicted.change_workload({"spec": {"active": False}})
     await evicted.until_condition("Evicted", "True", "Deactivated")
 
-    every = (pending, reserved, running, evicted)
-    for job in every:
+    jobs = (pending, reserved, running, evicted)
+    for job in jobs:
         await stage.client.delete(case.resource, job.name, stage.namespace, propagation="Background")
 
-    async def left() -> list[str]:
-        return [job.name for job in every if not await job.is_gone_for_good()]
+    async def not_gone() -> list[str]:
+        return [job.name for job in jobs if not await job.is_gone_for_good()]
 
-    await stage.until(left, [], what="all jobs to be gone, and their Workloads released")
+    await stage.until(not_gone, [], what="all jobs to be gone, and their Workloads released")
     for queue in ("cq", CHECKED):
         await stage.until(lambda queue=queue: _reserving(stage, queue), 0)
 
 
 async def _reserving(stage: Stage, queue: str) -> Any:
+    """The number of Workloads that a ClusterQueue reports as reserving."""
     found = await stage.get(stage.kinds.cluster_queues, stage.own(queue))
     return value_at(found, ("status", "reservingWorkloads"), 0)

@@ -23,7 +23,7 @@ async def test_trainjob_is_queued_once_its_runtime_exists(stage: Stage, definiti
         f"TrainingRuntime torch in namespace {stage.namespace} not found: "
         "create it, or name another one in a new job"
     )
-    await stage.until_told("TrainJob", job.name, "ErrWorkloadCompose", note)
+    await stage.until_event("TrainJob", job.name, "ErrWorkloadCompose", note)
     assert await stage.workloads(job.name) == []
     for runtime in case.objects:
         await create_other(stage, runtime)

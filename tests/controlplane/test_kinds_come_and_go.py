@@ -14,8 +14,8 @@ from admitq_api.json_objects import value_at
 from localcluster import crds
 from localcluster.installation import Installation
 from localcluster.waiting import eventually
-from tests.controlplane.recording import total
-from tests.controlplane.stage import GONE_OWNER, Stage, condition_of, controlled_by
+from tests.controlplane.recording import sum_of_series
+from tests.controlplane.stage import DELETED_OWNER, Stage, condition_of, controlled_by
 
 JOBSETS = resource_of(JOBSET)
 DEFINITION = "jobsets.jobset.x-k8s.io"
@@ -37,12 +37,12 @@ class Manager:
     async def is_ready(self) -> bool:
         return (await self._read("health", "/readyz"))[0] == 200
 
-    async def total(self, series: str, **labels: str) -> float:
+    async def sum_of_series(self, series: str, **labels: str) -> float:
         """The sum of the series that carry all of these labels."""
-        return await total(self.installation, series, **labels)
+        return await sum_of_series(self.installation, series, **labels)
 
     async def manages(self) -> bool:
-        return await self.total("managed_kinds", controller=JOBSET.framework) == 1
+        return await self.sum_of_series("managed_kinds", controller=JOBSET.framework) == 1
 
     async def until_it_manages(self, *, manages: bool) -> None:
         async def found() -> bool:
@@ -126,10 +126,10 @@ async def test_kind_is_managed_only_while_its_crd_exists(
     # is up to the garbage collector, which may not have heard of the kind yet.
     await stage.until(lambda: holders(stage), ["j"])
 
-    before = await manager.total("api_requests_total", resource=str(JOBSETS))
-    looks = await manager.total("api_requests_total", verb="get", resource="")
+    before = await manager.sum_of_series("api_requests_total", resource=str(JOBSETS))
+    looks = await manager.sum_of_series("api_requests_total", verb="get", resource="")
     await eventually(lambda: looked(manager, looks + 4), what="four looks at what is served")
-    assert await manager.total("api_requests_total", resource=str(JOBSETS)) == before
+    assert await manager.sum_of_series("api_requests_total", resource=str(JOBSETS)) == before
 
     crds.install(admitq_alone.cluster, [DEFINITION])
     await a_job_set(stage, "third")
@@ -141,7 +141,7 @@ async def test_kind_is_managed_only_while_its_crd_exists(
 
 
 async def looked(manager: Manager, times: float) -> bool:
-    return await manager.total("api_requests_total", verb="get", resource="") >= times
+    return await manager.sum_of_series("api_requests_total", verb="get", resource="") >= times
 
 
 async def holders(stage: Stage) -> list[str]:
@@ -169,7 +169,7 @@ async def test_jobs_keep_their_workloads_while_their_version_is_not_served(
     # Until the garbage collector follows JobSets it asks for owners one by one, again and again with growing
     # waits, and takes for gone what is not served. Once it deletes JobSets it follows them; what comes before
     # may still be asked for later.
-    await a_job_set(stage, "garbage", ownerReferences=[GONE_OWNER])
+    await a_job_set(stage, "garbage", ownerReferences=[DELETED_OWNER])
     await stage.until_gone(JOBSETS, "garbage")
     for name in ("long", "given-up"):
         await a_job_set(stage, name)
@@ -252,8 +252,8 @@ async def test_nested_jobs_of_an_external_framework_run_only_while_their_root_ho
     # The robot has no quota yet, so that nothing inside of it may run.
     await stage.until_running(child, running=False)
     note = f"{stage.names.product} managed child job suspended"
-    await stage.until_told("Job", child, "Suspended", note)
-    await stage.until_told("JobSet", "between", "Suspended", note)
+    await stage.until_event("Job", child, "Suspended", note)
+    await stage.until_event("JobSet", "between", "Suspended", note)
 
     container = {"name": "c", "image": "example.com/c:1", "resources": {"requests": {"cpu": 1}}}
     pods = {"name": "main", "count": 1, "template": {"spec": {"containers": [container]}}}

@@ -8,9 +8,9 @@ from admitq.workloads.transitions import NOT_ALL_PODS_READY, condition_since
 from admitq_api.conditions import SECOND, ConditionType
 from localcluster.installation import Installation
 from localcluster.waiting import eventually
-from tests.controlplane.pods_of_jobs import play_pods, some_pods
-from tests.controlplane.recording import Record, recorded, total
-from tests.controlplane.stage import Stage, at_once, condition_of
+from tests.controlplane.pods_of_jobs import set_pod_status, until_pods_exist
+from tests.controlplane.recording import Record, record_versions, sum_of_series
+from tests.controlplane.stage import Stage, condition_of, run_concurrently
 
 GATE_CLEARED = ("AdmissionGateCleared", "Admission gate cleared, workload is now admissible")
 
@@ -29,8 +29,8 @@ async def test_gated_orphaned_prebuilt_and_time_limited_jobs_follow_their_worklo
 ) -> None:
     await stage.flavor()
     await stage.active_check("check")
-    async with recorded(stage) as record:
-        await at_once(
+    async with record_versions(stage) as record:
+        await run_concurrently(
             gated=_runs_when_its_gates_are_gone(stage),
             opened=_runs_when_its_workload_has_no_gate(stage),
             orphaned=_gives_back_what_it_held_when_its_owner_is_gone(stage, record),
@@ -58,7 +58,7 @@ async def _runs_when_its_gates_are_gone(stage: Stage) -> None:
     await stage.job("gated", queue="gated", metadata={"annotations": {key: both}})
     await _until_gated(stage, "gated", both)
     name = (await stage.workload("gated"))["metadata"]["name"]
-    await stage.until_told("Workload", name, "AdmissionGated", f"Workload admission is gated by: {both}")
+    await stage.until_event("Workload", name, "AdmissionGated", f"Workload admission is gated by: {both}")
     await stage.change(JOBS, "gated", {"metadata": {"annotations": {key: "example.com/data"}}})
     await _until_gated(stage, "gated", "example.com/data")
     queue = stage.own("gated")
@@ -69,7 +69,7 @@ async def _runs_when_its_gates_are_gone(stage: Stage) -> None:
     await _until_gated(stage, "gated", "example.com/data")
     await stage.change(JOBS, "gated", {"metadata": {"annotations": {key: None}}})
     await stage.until_running("gated")
-    await stage.until_told("Workload", name, *GATE_CLEARED)
+    await stage.until_event("Workload", name, *GATE_CLEARED)
 
 
 async def _runs_when_its_workload_has_no_gate(stage: Stage) -> None:
@@ -81,7 +81,7 @@ async def _runs_when_its_workload_has_no_gate(stage: Stage) -> None:
     name = (await stage.workload("opened"))["metadata"]["name"]
     await stage.change(stage.kinds.workloads, name, {"metadata": {"annotations": {key: None}}})
     await stage.until_running("opened")
-    await stage.until_told("Workload", name, *GATE_CLEARED)
+    await stage.until_event("Workload", name, *GATE_CLEARED)
 
 
 async def _gives_back_what_it_held_when_its_owner_is_gone(stage: Stage, record: Record) -> None:
@@ -99,8 +99,8 @@ async def _gives_back_what_it_held_when_its_owner_is_gone(stage: Stage, record: 
         await stage.until_condition("QuotaReserved", "WaitingForQuota", f"{name}-second")
         await stage.client.delete(JOBS, f"{name}-first", stage.namespace, propagation="Orphan")
     await stage.until_condition("Admitted", "UnsatisfiedAdmissionChecks", "checked-second")
-    [pod] = await some_pods(stage, "running-first")
-    name = record.of("running-first")[0]["metadata"]["name"]
+    [pod] = await until_pods_exist(stage, "running-first")
+    name = record.versions_of("running-first")[0]["metadata"]["name"]
 
     async def outlived() -> Any:
         return condition_of(await stage.get(stage.kinds.workloads, name), "PodsOutliveJob")
@@ -108,7 +108,7 @@ async def _gives_back_what_it_held_when_its_owner_is_gone(stage: Stage, record: 
     await eventually(outlived, what="the pod to keep the quota of running-first")
     await stage.client.delete(PODS, pod["metadata"]["name"], stage.namespace)
     await stage.until_running("running-second")
-    uids = {record.of(f"{name}-first")[0]["metadata"]["uid"] for name in ("running", "checked")}
+    uids = {record.versions_of(f"{name}-first")[0]["metadata"]["uid"] for name in ("running", "checked")}
 
     async def let_go() -> list[tuple[Any, Any]]:
         orphans = [one for one in await _all_workloads(stage) if one["metadata"]["uid"] in uids]
@@ -163,7 +163,7 @@ async def _counts_the_time_of_all_admissions(stage: Stage, record: Record) -> No
     await eventually(lambda: time.time_ns() > admitted + 2 * SECOND)
     queue = stage.own("limited")
     await stage.change(stage.kinds.cluster_queues, queue, {"spec": {"stopPolicy": "HoldAndDrain"}})
-    parked = await eventually(lambda: record.when("limited", "Requeued", "ClusterQueueStopped"))
+    parked = await eventually(lambda: record.first_version("limited", "Requeued", "ClusterQueueStopped"))
     used = parked["status"]["accumulatedPastExecutionTimeSeconds"]
     assert used >= 2
     await stage.until_running("limited", running=False)
@@ -181,7 +181,7 @@ async def _counts_the_time_of_all_admissions(stage: Stage, record: Record) -> No
     await stage.change(stage.kinds.cluster_queues, queue, {"spec": {"stopPolicy": "None"}})
     await stage.until_condition("QuotaReserved", "Deactivated", "limited")
     note = f"The maximum execution time ({3601 + used}s) exceeded"
-    await stage.until_told("Workload", name, "MaximumExecutionTimeExceeded", note)
+    await stage.until_event("Workload", name, "MaximumExecutionTimeExceeded", note)
     assert "accumulatedPastExecutionTimeSeconds" not in (await stage.workload("limited"))["status"]
 
 
@@ -191,8 +191,8 @@ async def _recovers_in_time(stage: Stage, record: Record, admitq: Installation) 
     await stage.job("recovers", queue="recovers")
     for ready, reason in ((True, "Started"), (False, "WaitForRecovery"), (True, "Recovered")):
         await stage.until_running("recovers")
-        await some_pods(stage, "recovers")
-        await play_pods(stage, "recovers", ready=ready)
+        await until_pods_exist(stage, "recovers")
+        await set_pod_status(stage, "recovers", ready=ready)
         await stage.until_condition("PodsReady", reason, "recovers")
     course = [
         ("PodsReady", "False", "WaitForStart", NOT_ALL_PODS_READY),
@@ -200,9 +200,9 @@ async def _recovers_in_time(stage: Stage, record: Record, admitq: Installation) 
         ("PodsReady", "False", "WaitForRecovery", "At least one pod has failed, waiting for recovery"),
         ("PodsReady", "True", "Recovered", "All pods reached readiness and the workload is running"),
     ]
-    await record.until_course("recovers", ("PodsReady", "Evicted"), course)
+    await record.until_condition_changes("recovers", ("PodsReady", "Evicted"), course)
     for series in ("ready_wait_time_seconds_count", "admitted_until_ready_wait_time_seconds_count"):
-        assert await total(admitq, series, cluster_queue=stage.own("recovers")) == 1
+        assert await sum_of_series(admitq, series, cluster_queue=stage.own("recovers")) == 1
 
 
 # --- objects in use -------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from localcluster.waiting import eventually
 from tests.controlplane import workload_scenes
 from tests.controlplane.further_writes import FURTHER, written_workload
 from tests.controlplane.manners import Manner, write
-from tests.controlplane.recording import total
+from tests.controlplane.recording import sum_of_series
 from tests.controlplane.rest import Snapshot, broken, facts
 from tests.controlplane.stage import Stage
 from tests.controlplane.table_of_writes import DRAWN, TABLE, Row
@@ -97,7 +97,7 @@ async def until_counted(installation: Installation, seen: Snapshot) -> None:
             ("admitted_active_workloads", "admittedWorkloads"),
             ("pending_workloads", "pendingWorkloads"),
         ):
-            found = await total(installation, gauge, cluster_queue=metadata["name"])
+            found = await sum_of_series(installation, gauge, cluster_queue=metadata["name"])
             assert found == status.get(field, 0), f"{gauge} {found} and {field} {status.get(field, 0)}"
         return True
 
@@ -264,7 +264,7 @@ async def play_drawn(
                 await workload_scenes.workload(stage, subject)
             else:
                 await stage.job(subject)
-                await stage.workload_exists(subject)
+                await stage.until_workload_exists(subject)
         try:
             for one in writes:
                 made.append(await write_drawn(stage, one))

@@ -18,7 +18,7 @@ from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import JOBS, PODS, Resource
 from admitq.workloads.transitions import is_reserved
 from admitq_api.json_objects import value_at
-from tests.controlplane.pods_of_jobs import some_pods
+from tests.controlplane.pods_of_jobs import until_pods_exist
 from tests.controlplane.stage import Stage, condition_of, controlled_by, until_next_second
 
 HOLD = "example.com/hold"
@@ -29,7 +29,7 @@ async def run_first_job(stage: Stage) -> dict[str, Any]:
     await stage.queues(cpu=1)
     await stage.job("first")
     await stage.until_running("first")
-    pod = (await some_pods(stage, "first"))[0]
+    pod = (await until_pods_exist(stage, "first"))[0]
 
     async def runs() -> bool:
         return (await stage.get(PODS, pod["metadata"]["name"]))["status"].get("phase") == "Running"
@@ -141,7 +141,7 @@ async def test_pods_of_a_raised_job_that_is_orphaned_are_deleted_down_to_its_gra
     spec = {"restartPolicy": "Never", "containers": [container]}
     for number in range(2):
         await stage.create(PODS, f"first-more-{number}", {"metadata": marks, "spec": spec})
-        await stage.until_told("Pod", f"first-more-{number}", "ExcessPodDeleted", "Excess pod deleted")
+        await stage.until_event("Pod", f"first-more-{number}", "ExcessPodDeleted", "Excess pod deleted")
 
     async def remaining() -> list[str]:
         return [one["metadata"]["name"] for one in await stage.pods("first")]

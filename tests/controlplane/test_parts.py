@@ -11,7 +11,7 @@ import pytest
 from admitq.runtime.resources import JOBS, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, Resource
 from admitq_api.conditions import format_time
 from localcluster.installation import Installation
-from tests.controlplane.pods_of_jobs import play_pods
+from tests.controlplane.pods_of_jobs import set_pod_status
 from tests.controlplane.stage import Stage, condition_of
 
 ROLES = Resource("rbac.authorization.k8s.io", "v1", "roles", "Role", namespaced=True)
@@ -142,9 +142,9 @@ async def test_e_core_and_jobs_in_separate_processes_run_a_job_to_its_end(
     await start_parts("jobs", leaderElection={"resourceName": OWN_LEASE})
     await stage.until_condition("Admitted", "Admitted")
     await stage.until_running()
-    await play_pods(stage, ready=True)
+    await set_pod_status(stage, ready=True)
     await stage.until_condition("PodsReady", "Started")
-    await play_pods(stage, phase="Succeeded")
+    await set_pod_status(stage, phase="Succeeded")
     await stage.until_finished()
 
     async def admitted() -> int:
@@ -161,7 +161,7 @@ async def test_e_job_controllers_without_core_start_and_stop_a_job_that_another_
     await start_parts("jobs")
     await stage.queues()
     await stage.job()
-    await stage.workload_exists()
+    await stage.until_workload_exists()
     name = (await stage.workload())["metadata"]["name"]
     assert condition_of(await stage.workload(), "QuotaReserved") is None, "no controller writes why it waits"
 
@@ -217,7 +217,7 @@ async def test_e_controllers_without_webhooks_admit_workloads_and_start_suspende
         await until_workload(stage, "Admitted", "True")
         await stage.job(suspend=True)
         await stage.until_running()
-        await play_pods(stage, phase="Succeeded")
+        await set_pod_status(stage, phase="Succeeded")
         await stage.until_finished()
 
 

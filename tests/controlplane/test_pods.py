@@ -19,7 +19,7 @@ from admitq_api.json_objects import value_at
 from localcluster.folders import REPOSITORY
 from localcluster.waiting import eventually
 from tests.controlplane.kind_cases import load, open_queues, submit
-from tests.controlplane.pods_of_jobs import some_pods
+from tests.controlplane.pods_of_jobs import until_pods_exist
 from tests.controlplane.stage import RUN_SECONDS, Stage, condition_of, controlled_by
 
 EXIT_CODE = "kwok.admitq.dev/exit-code"
@@ -246,7 +246,7 @@ async def test_pod_preempted_before_its_start_is_requeued(stage: Stage) -> None:
 async def test_pending_pod_and_its_workload_are_removed_when_the_pod_is_deleted(stage: Stage) -> None:
     await stage.queues(cpu=1)
     await pod(stage, "p", cpu=2)
-    await stage.workload_exists("p")
+    await stage.until_workload_exists("p")
     await stage.client.delete(PODS, "p", stage.namespace)
     await stage.until_gone(PODS, "p")
     await stage.until(lambda: stage.workloads("p"), [])
@@ -265,10 +265,10 @@ async def test_running_pod_is_deleted_when_its_workload_is_deleted(stage: Stage)
 async def test_pending_pod_is_deleted_when_its_gates_are_removed(stage: Stage) -> None:
     await stage.queues(cpu=1)
     await pod(stage, "p", cpu=2)
-    await stage.workload_exists("p")
+    await stage.until_workload_exists("p")
     await stage.change(PODS, "p", {"spec": {"schedulingGates": []}})
     await stage.until_gone(PODS, "p")
-    await stage.until_told("Pod", "p", "Stopped", "Not admitted by cluster queue")
+    await stage.until_event("Pod", "p", "Stopped", "Not admitted by cluster queue")
 
 
 @pytest.mark.parametrize("kind", ["no queue", "in a job"])
@@ -276,7 +276,7 @@ async def test_pods_without_a_queue_name_or_of_a_job_are_not_gated(stage: Stage,
     await stage.queues()
     if kind == "in a job":
         await stage.job(seconds=1)
-        pods = await some_pods(stage)
+        pods = await until_pods_exist(stage)
         assert gates(pods[0]) == []
         assert stage.names.managed not in pods[0]["metadata"]["labels"]
         await stage.until_finished()
@@ -310,7 +310,7 @@ async def test_spark_executors_are_queued_with_their_application(
     alone = await made("alone", "executor", executor)
     assert [gates(one) for one in (driver, executor)] == [[], []]
     assert stage.names.admission_gate in gates(alone)
-    await stage.workload_exists("alone")
+    await stage.until_workload_exists("alone")
     assert await stage.workloads("executor") == await stage.workloads(driver["metadata"]["name"]) == []
 
 
@@ -324,7 +324,7 @@ async def test_pod_group_is_admitted_as_a_whole_once_it_is_complete(stage: Stage
     await pod(stage, "g-0", group="g", total=3, seconds=2)
     await pod(stage, "g-1", group="g", total=3, seconds=2)
     note = "'g' group has fewer runnable pods than expected"
-    await stage.until_told("Pod", "g-0", "ErrWorkloadCompose", note)
+    await stage.until_event("Pod", "g-0", "ErrWorkloadCompose", note)
     await until_phases(stage, g_0="held", g_1="held")
     await pod(stage, "g-2", group="g", total=3, cpu=2, seconds=2)
     await until_workload(stage, "g", "Finished", "Succeeded")
@@ -352,7 +352,7 @@ async def test_failed_pod_of_a_group_is_replaced(stage: Stage) -> None:
     await until_freed(stage, PODS, "g-1")
     owners = (await found(stage, "g"))["metadata"]["ownerReferences"]
     assert sorted(one["name"] for one in owners) == ["g-0", "g-1", "g-2"]
-    await stage.until_told("Workload", "g", "OwnerReferencesAdded", "Added 1 owner reference(s)")
+    await stage.until_event("Workload", "g", "OwnerReferencesAdded", "Added 1 owner reference(s)")
 
     async def reclaimable() -> Any:
         return [one["count"] for one in value_at(await found(stage, "g"), ("status", "reclaimablePods"), [])]
@@ -399,7 +399,7 @@ async def test_excess_pods_of_a_group_are_deleted(stage: Stage) -> None:
     await until_workload(stage, "g", "PodsReady", "Started")
     await pod(stage, "g-2", group="g", total=2)
     await until_phases(stage, g_0="Running", g_1="Running", g_2="gone")
-    await stage.until_told("Pod", "g-2", "ExcessPodDeleted", "Excess pod deleted")
+    await stage.until_event("Pod", "g-2", "ExcessPodDeleted", "Excess pod deleted")
 
 
 async def test_non_retriable_pod_group_finishes_when_its_pods_end(stage: Stage) -> None:
@@ -429,7 +429,7 @@ async def test_pod_group_with_two_queue_names_reports_an_event(stage: Stage) -> 
     note = "pods of group 'g' name different queues: 'lq', 'other'"
     # Events about a group regard its oldest pod: in a new version of it, an event begins a new series.
     await stage.change(PODS, "g-0", {"metadata": {"annotations": {"example.com/changed": "true"}}})
-    await stage.until_told("Pod", "g-0", "ErrWorkloadCompose", note)
+    await stage.until_event("Pod", "g-0", "ErrWorkloadCompose", note)
     await until_phases(stage, g_0="held", g_1="held")
 
 
@@ -469,7 +469,7 @@ async def test_d22_group_named_like_the_workload_of_a_job_is_not_admitted(stage:
         f'A Workload named "{name}" already exists but is not a pod group workload; '
         "this pod group cannot be admitted"
     )
-    await stage.until_told("Pod", f"{name}-0", "WorkloadNameConflict", note)
+    await stage.until_event("Pod", f"{name}-0", "WorkloadNameConflict", note)
     assert await phases(stage, [f"{name}-0"]) == ["held"]
     assert len((await found(stage, name))["metadata"]["ownerReferences"]) == 1
 
@@ -478,7 +478,7 @@ async def test_pod_group_adopts_its_prebuilt_workload_and_a_pending_group_moves_
     stage: Stage,
 ) -> None:
     await stage.queues(cpu=4)
-    await stage.queues_closed()
+    await stage.closed_queue()
     await group(stage, "model", 2, queue="closed")
     await until_workload(stage, "model", "QuotaReserved", "Suspended")
     spec = {"queueName": "lq", "podSets": (await found(stage, "model"))["spec"]["podSets"]}

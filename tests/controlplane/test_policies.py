@@ -21,9 +21,9 @@ from localcluster.installation import Installation
 from localcluster.waiting import eventually
 from tests.controlplane.conftest import StagesBeside
 from tests.controlplane.further_writes import RETENTION
-from tests.controlplane.pods_of_jobs import play_pods
-from tests.controlplane.recording import Record, Said, recorded, total
-from tests.controlplane.stage import Stage, at_once
+from tests.controlplane.pods_of_jobs import set_pod_status
+from tests.controlplane.recording import ConditionChange, Record, record_versions, sum_of_series
+from tests.controlplane.stage import Stage, run_concurrently
 from tests.controlplane.test_other_programs import play_all
 from tests.controlplane.writes import (
     ADMITTED,
@@ -82,8 +82,8 @@ async def test_timeouts_retention_and_jobs_without_queue_name_follow_the_configu
     stage, admitq = strict
     await stage.queues(cpu=16)
     await _until_they_admit(stage, "cq", "lq")
-    async with recorded(stage) as record, written(stage) as writes:
-        await at_once(
+    async with record_versions(stage) as record, written(stage) as writes:
+        await run_concurrently(
             late=_gets_ready_the_second_time(stage, record, admitq, writes),
             fails=_recovers_too_late(stage, record, admitq),
             never=_is_deactivated_for_good(stage, record, admitq, writes),
@@ -104,19 +104,19 @@ async def _gets_ready_the_second_time(
 ) -> None:
     """Pods that do not start cost the admission, and the job is tried again after a while."""
     await stage.job("late")
-    evicted = await eventually(lambda: record.when("late", "Evicted", "PodsReadyTimeout"))
+    evicted = await eventually(lambda: record.first_version("late", "Evicted", "PodsReadyTimeout"))
     assert evicted["status"]["requeueState"]["count"] == 1
-    parked = await eventually(lambda: record.when("late", "Requeued", "PodsReadyTimeout"))
+    parked = await eventually(lambda: record.first_version("late", "Requeued", "PodsReadyTimeout"))
     assert value_at(parked, ("status", "requeueState", "requeueAt")) is not None
-    back = await eventually(lambda: record.when("late", "Requeued", "BackoffFinished"))
+    back = await eventually(lambda: record.first_version("late", "Requeued", "BackoffFinished"))
     assert back["status"]["requeueState"] == {"count": 1}, "how often it came back is remembered"
     await stage.until_running("late")
-    await play_pods(stage, "late", ready=True)
+    await set_pod_status(stage, "late", ready=True)
     await stage.until_condition("PodsReady", "Started", "late")
     name = back["metadata"]["name"]
     message = f"Exceeded the PodsReady timeout {stage.namespace}/{name}"
     course = [WAIT_FOR_START, *_evicted_and_back(message), STARTED]
-    await record.until_course("late", ("PodsReady", "Evicted", "Requeued"), course)
+    await record.until_condition_changes("late", ("PodsReady", "Evicted", "Requeued"), course)
     await _is_counted(stage, admitq, name, message, "WaitForStart")
     reserved = f"QuotaReserved=True QuotaReserved Quota reserved in ClusterQueue {stage.own('cq')}"
     steps = [
@@ -144,7 +144,7 @@ async def _gets_ready_the_second_time(
     await writes.until(Story(steps))
 
 
-def _line(said: Said) -> str:
+def _line(said: ConditionChange) -> str:
     """A condition as a write tells it."""
     type_, *rest = said
     return f"{type_}={' '.join(rest)}"
@@ -155,22 +155,22 @@ async def _recovers_too_late(stage: Stage, record: Record, admitq: Installation)
     await stage.local_queue("fails")
     await stage.job("fails", queue="fails")
     await stage.until_running("fails")
-    await play_pods(stage, "fails", ready=True)
+    await set_pod_status(stage, "fails", ready=True)
     await stage.until_condition("PodsReady", "Started", "fails")
-    await play_pods(stage, "fails", ready=False)
-    await eventually(lambda: record.when("fails", "Requeued", "BackoffFinished"))
+    await set_pod_status(stage, "fails", ready=False)
+    await eventually(lambda: record.first_version("fails", "Requeued", "BackoffFinished"))
     await stage.until_running("fails")
-    await play_pods(stage, "fails", ready=True)
+    await set_pod_status(stage, "fails", ready=True)
     await stage.until_condition("PodsReady", "Started", "fails")
     name = (await stage.workload("fails"))["metadata"]["name"]
     message = f"Exceeded the PodsReady timeout {stage.namespace}/{name}"
     evicted, *back = _evicted_and_back(message)
     course = [WAIT_FOR_START, STARTED, RECOVERS, evicted, WAIT_FOR_START, *back, STARTED]
-    await record.until_course("fails", ("PodsReady", "Evicted", "Requeued"), course)
+    await record.until_condition_changes("fails", ("PodsReady", "Evicted", "Requeued"), course)
     await _is_counted(stage, admitq, name, message, "WaitForRecovery")
 
 
-def _evicted_and_back(message: str) -> list[Said]:
+def _evicted_and_back(message: str) -> list[ConditionChange]:
     return [
         ("Evicted", "True", "PodsReadyTimeout", message),
         ("Requeued", "False", "PodsReadyTimeout", message),
@@ -181,9 +181,9 @@ def _evicted_and_back(message: str) -> list[Said]:
 
 async def _is_counted(stage: Stage, admitq: Installation, name: str, message: str, cause: str) -> None:
     """That it was evicted for this cause is told in an event, and counted."""
-    await stage.until_told("Workload", name, f"EvictedDueToPodsReadyTimeoutDueTo{cause}", message)
+    await stage.until_event("Workload", name, f"EvictedDueToPodsReadyTimeoutDueTo{cause}", message)
     of = {"cluster_queue": stage.own("cq"), "reason": "PodsReadyTimeout", "underlying_cause": cause}
-    assert await total(admitq, "evicted_workloads_total", **of) == 1
+    assert await sum_of_series(admitq, "evicted_workloads_total", **of) == 1
 
 
 async def _is_deactivated_for_good(
@@ -194,9 +194,9 @@ async def _is_deactivated_for_good(
     await stage.local_queue("never", cluster_queue="never")
     await _until_they_admit(stage, "never", "never")
     await stage.job("never", queue="never")
-    await stage.workload_exists("never")
+    await stage.until_workload_exists("never")
     name = (await stage.workload("never"))["metadata"]["name"]
-    await stage.transit(name, lambda change: change.status.update(requeueState={"count": 1}))
+    await stage.apply_transition(name, lambda change: change.status.update(requeueState={"count": 1}))
     await stage.until_gone(JOBS, "never")
     told = "DeactivatedDueToRequeuingLimitExceeded"
     message = f"The workload is deactivated due to {TOO_OFTEN}"
@@ -206,12 +206,12 @@ async def _is_deactivated_for_good(
         ("Evicted", "True", told, message),
         ("Requeued", "False", told, message),
     ]
-    await record.until_course("never", ("DeactivationTarget", "Evicted", "Requeued"), course)
-    evicted = record.when("never", "Evicted", told)
+    await record.until_condition_changes("never", ("DeactivationTarget", "Evicted", "Requeued"), course)
+    evicted = record.first_version("never", "Evicted", told)
     assert evicted["spec"]["active"] is False
     assert "requeueState" not in evicted["status"], "a reactivation begins anew"
-    await stage.until_told("Workload", name, f"EvictedDueTo{told}", message)
-    await stage.until_told("Job", "never", "Deleted", "Deleted job: deactivation retention period expired")
+    await stage.until_event("Workload", name, f"EvictedDueTo{told}", message)
+    await stage.until_event("Job", "never", "Deleted", "Deleted job: deactivation retention period expired")
     steps = [
         ["~Workload never: requeueState count 1 without requeueAt"],
         [f"Workload never: DeactivationTarget=True RequeuingLimitExceeded {TOO_OFTEN}"],
@@ -231,7 +231,7 @@ async def _is_deactivated_for_good(
     await writes.until(Story([*queued("never"), began, starts, *steps], goes_on=True))
     of = {"cluster_queue": stage.own("never"), "reason": "Deactivated"}
     of["underlying_cause"] = "RequeuingLimitExceeded"
-    assert await total(admitq, "evicted_workloads_total", **of) == 1
+    assert await sum_of_series(admitq, "evicted_workloads_total", **of) == 1
 
 
 async def _timed_out_job_queues_behind_others(stage: Stage, record: Record) -> None:
@@ -242,14 +242,14 @@ async def _timed_out_job_queues_behind_others(stage: Stage, record: Record) -> N
         await stage.job(name, queue="one")
         # They are in line in the order of the seconds in which they were made.
         made = (await stage.get(JOBS, name))["metadata"]["creationTimestamp"]
-        await stage.workload_exists(name)
+        await stage.until_workload_exists(name)
         await eventually(lambda made=made: format_time(time.time_ns()) > made, interval=0.02)
-    await eventually(lambda: record.when("first", "Requeued", "BackoffFinished"))
+    await eventually(lambda: record.first_version("first", "Requeued", "BackoffFinished"))
     await stage.until_running("second")
-    await play_pods(stage, "second", phase="Succeeded")
+    await set_pod_status(stage, "second", phase="Succeeded")
     await stage.until_running("third")
     assert await stage.condition("Admitted", "first") != ("True", "Admitted", "The workload is admitted")
-    await play_pods(stage, "third", phase="Succeeded")
+    await set_pod_status(stage, "third", phase="Succeeded")
     await stage.until_running("first")
 
 
@@ -257,11 +257,11 @@ async def _is_forgotten_when_done(stage: Stage, record: Record) -> None:
     """The Workload of a finished job is deleted, its job is not."""
     await stage.job("done")
     await stage.until_running("done")
-    await play_pods(stage, "done", phase="Succeeded")
-    finished = await eventually(lambda: record.when("done", "Finished", "Succeeded"))
+    await set_pod_status(stage, "done", phase="Succeeded")
+    finished = await eventually(lambda: record.first_version("done", "Finished", "Succeeded"))
     await stage.until(lambda: stage.workloads("done"), [])
     note = "Deleted finished workload due to elapsed retention"
-    await stage.until_told("Workload", finished["metadata"]["name"], "Deleted", note)
+    await stage.until_event("Workload", finished["metadata"]["name"], "Deleted", note)
     assert await stage.is_complete("done")
 
 
@@ -272,7 +272,7 @@ async def _waits_for_a_queue(stage: Stage) -> None:
     queue = {"metadata": {"labels": {stage.names.queue_name: "lq"}}}
     await stage.change(JOBS, "queueless", queue)
     await stage.until_running("queueless")
-    await play_pods(stage, "queueless", phase="Succeeded")
+    await set_pod_status(stage, "queueless", phase="Succeeded")
     await stage.until(lambda: stage.is_complete("queueless"))
 
 

@@ -33,7 +33,7 @@ async def test_t1_waiting_pod_keeps_its_managed_label_and_its_gates(stage: Stage
     names = stage.names
     await stage.queues(cpu=1)
     await pod(as_tenant, "p", cpu=2)
-    await stage.workload_exists("p")
+    await stage.until_workload_exists("p")
     without_label = {"metadata": {"labels": {names.managed: None}}}
     without_gates = {"spec": {"schedulingGates": []}}
     label, gate = f"metadata.labels[{names.managed}]", f"spec.schedulingGates[{names.admission_gate}]"
@@ -65,7 +65,7 @@ async def test_t2_running_pod_keeps_the_marks_that_charge_it(
     ):
         await refused(as_tenant, "p", {"metadata": {place: {key: value}}}, f"metadata.{place}[{key}]")
     await pod(as_tenant, "next", cpu=1)
-    await stage.workload_exists("next")
+    await stage.until_workload_exists("next")
     await stage.change(PODS, "p", {"metadata": {"annotations": {"touched": "yes"}}})
     assert await phases(stage, ["p", "next"]) == ["Running", "held"]
 
@@ -92,7 +92,7 @@ async def test_t3_group_pods_of_one_role_with_different_requests_are_not_queued(
         await pod(as_tenant, f"g-{number}", cpu=cpu, group="g", total=3, annotations=brought)
     big = order.index(30)
     note = f"pods 'g-0' and 'g-{big}' name the same role 'r', and 'g-{big}' asks for more cpu"
-    await stage.until_told("Pod", "g-0", "RoleMismatch", f"{note}: give them different roles")
+    await stage.until_event("Pod", "g-0", "RoleMismatch", f"{note}: give them different roles")
     assert await phases(stage, ["g-0", "g-1", "g-2"]) == ["held"] * 3
 
 
@@ -110,7 +110,7 @@ async def test_t3_group_pod_that_requests_more_than_its_admitted_role_is_not_sta
         "Not started: the pod asks for more cpu than role 'r' of Workload 'g' was admitted with; "
         "delete it, and create one that asks for no more"
     )
-    await stage.until_told("Pod", "g-1", "RoleMismatch", note)
+    await stage.until_event("Pod", "g-1", "RoleMismatch", note)
     assert await phases(stage, ["g-0", "g-1"]) == ["Running", "held"]
     await as_tenant.client.delete(PODS, "g-1", stage.namespace)
     await pod(as_tenant, "g-2", cpu=1, group="g", total=2, annotations=fast)
@@ -122,7 +122,7 @@ async def test_administrator_may_change_marks_of_a_pod(stage: Stage) -> None:
     names = stage.names
     await stage.queues(cpu=1)
     await pod(stage, "p", cpu=2)
-    await stage.workload_exists("p")
+    await stage.until_workload_exists("p")
     await stage.change(PODS, "p", {"metadata": {"annotations": {names.role_hash: "main"}}})
     await stage.change(PODS, "p", {"metadata": {"labels": {names.managed: None}}})
     assert names.managed not in (await stage.get(PODS, "p"))["metadata"]["labels"]

@@ -18,7 +18,7 @@ from admitq_api.json_objects import value_at
 from admitq_api.labels import DEFAULT_GROUP
 from localcluster import crds
 from localcluster.waiting import eventually
-from tests.controlplane.conftest import Begin, controller_of
+from tests.controlplane.conftest import StartCheckController, controller_of
 from tests.controlplane.stage import Stage, condition_of
 
 MANIFESTS = re.compile(r"^```yaml\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -154,7 +154,7 @@ def until_state(stage: Stage, state: str, message: str) -> Any:
 
 
 async def told(stage: Stage, reason: str, note: str, job: str = "j") -> None:
-    await stage.until_told("Workload", (await stage.workload(job))["metadata"]["name"], reason, note)
+    await stage.until_event("Workload", (await stage.workload(job))["metadata"]["name"], reason, note)
 
 
 # --- the guide ------------------------------------------------------------------------------------
@@ -170,7 +170,7 @@ async def test_provisioning_manifests_of_the_guide_run_a_job_on_new_nodes(
     async def found() -> dict[str, Any] | None:
         return next(iter((await autoscaler.requests()).values()), None)
 
-    await stage.workload_exists("train")
+    await stage.until_workload_exists("train")
     request = await awaited(found, "a ProvisioningRequest")
     name = f"{(await stage.workload('train'))['metadata']['name']}-gpu-nodes-1"
     assert request["metadata"]["name"] == name
@@ -232,7 +232,7 @@ async def test_accepted_request_reports_its_estimated_time(stage: Stage, autosca
     assert request["metadata"]["labels"] == {stage.names.managed: "true"}
     await autoscaler.answer(request, "Accepted", "!Provisioned", message="in 5 minutes")
     await until_state(stage, "Pending", "in 5 minutes")
-    await stage.until_told("Job", "j", "UpdatedAdmissionCheck", f"{stage.own('check')}: in 5 minutes")
+    await stage.until_event("Job", "j", "UpdatedAdmissionCheck", f"{stage.own('check')}: in 5 minutes")
     await autoscaler.answer(request, "Accepted", "Provisioned", message="done")
     note = f"Admission check {stage.own('check')} updated state from Pending to Ready with message: done"
     await told(stage, "AdmissionCheckUpdated", note)
@@ -302,7 +302,7 @@ async def test_running_job_is_deactivated_when_its_capacity_is_revoked(
 
 
 async def test_expired_booking_causes_a_retry_only_before_admission(
-    stage: Stage, autoscaler: Autoscaler, begin: Begin
+    stage: Stage, autoscaler: Autoscaler, start_controller: StartCheckController
 ) -> None:
     await config(stage)
     await check(stage)
@@ -310,7 +310,7 @@ async def test_expired_booking_causes_a_retry_only_before_admission(
     await stage.create(stage.kinds.admission_checks, stage.own("more"), {"spec": spec})
     await queues(stage, "check", "more")
     done: set[str] = set()
-    other = begin(
+    other = start_controller(
         lambda _, listed: AdmissionCheckReport(listed["name"], AdmissionCheckState.READY) if done else None
     )
     await stage.job()
@@ -486,7 +486,7 @@ async def test_refused_pod_template_is_reported_and_retried(stage: Stage, autosc
     async def message() -> str:
         return (await listed(stage)).get("message", "")
 
-    await stage.workload_exists()
+    await stage.until_workload_exists()
     template = f"ppt-{(await stage.workload())['metadata']['name']}-{stage.own('check')}-1-main"
     refused = await eventually(message, what="a message of the check")
     assert refused.startswith(f'Error creating PodTemplate "{template}": ')
@@ -530,5 +530,5 @@ async def test_existing_pod_template_is_replaced_only_if_it_is_managed(
         await stage.until(found, ["one"])
         return
     note = f'Error creating PodTemplate "{name}": podtemplates "{name}" already exists'
-    await stage.until_told("Workload", "w", "FailedCreate", note)
+    await stage.until_event("Workload", "w", "FailedCreate", note)
     assert await found() == ["former"]

@@ -17,11 +17,11 @@ from admitq.workloads.admission_check_states import AdmissionCheckReport
 from admitq_api.conditions import Reason
 from admitq_api.json_objects import value_at
 from localcluster.waiting import eventually
-from tests.controlplane.conftest import Begin, controller_of
+from tests.controlplane.conftest import StartCheckController, controller_of
 from tests.controlplane.example_check import ExampleCheck
-from tests.controlplane.pods_of_jobs import play_pods
-from tests.controlplane.recording import Record, recorded
-from tests.controlplane.stage import Stage, at_once, condition_of, owner_of
+from tests.controlplane.pods_of_jobs import set_pod_status
+from tests.controlplane.recording import Record, record_versions
+from tests.controlplane.stage import Stage, condition_of, owner_of, run_concurrently
 
 POOL = "example.com/pool"
 STEPS_BACK = ("checked", "leaves", "waits")
@@ -61,7 +61,7 @@ class World:
         await self._submit("done")
         await stage.until_running(self.job("done"))
         # No node is of the flavor's pool: only the test changes its pods.
-        await play_pods(stage, self.job("done"), phase="Succeeded")
+        await set_pod_status(stage, self.job("done"), phase="Succeeded")
         await stage.until_finished(self.job("done"))
         await self._submit("runs")
         await stage.until_running(self.job("runs"))
@@ -94,7 +94,9 @@ class World:
             return condition_of(await self.workload(step), "Admitted")
 
         await stage.until(admitted, ("True", "Admitted", "The workload is admitted"))
-        await stage.transit(name, lambda change: change.evict(Reason.NODE_FAILURES, "its node is gone"))
+        await stage.apply_transition(
+            name, lambda change: change.evict(Reason.NODE_FAILURES, "its node is gone")
+        )
 
     async def left(self) -> None:
         """Check that the evicted job keeps its quota until it has stopped, and stop it."""
@@ -102,7 +104,9 @@ class World:
         assert workload["status"]["admission"]["clusterQueue"] == self.cluster_queue
         assert condition_of(workload, "Evicted") == ("True", "NodeFailures", "its node is gone")
         assert condition_of(workload, "Requeued") is None
-        await self.stage.transit(self.job("leaves"), lambda change: change.requeue(Reason.PENDING_EVALUATION))
+        await self.stage.apply_transition(
+            self.job("leaves"), lambda change: change.requeue(Reason.PENDING_EVALUATION)
+        )
 
     def check(self, step: str) -> None:
         """The check of a job is ready from now on."""
@@ -127,7 +131,7 @@ class World:
 
     async def had(self, step: str, reason: str, message: str) -> None:
         """See that a job lost its reservation, and was told why, whatever it was told since."""
-        lost = await eventually(lambda: self.record.when(self.job(step), "QuotaReserved", reason))
+        lost = await eventually(lambda: self.record.first_version(self.job(step), "QuotaReserved", reason))
         assert condition_of(lost, "QuotaReserved") == ("False", reason, message)
         assert "admission" not in lost["status"]
 
@@ -154,8 +158,12 @@ class World:
         """Check that the running job was never stopped, and the finished one is unchanged."""
         runs, done = self.job("runs"), self.job("done")
         assert value_at(await self.stage.get(JOBS, runs), ("spec", "suspend"), False) is False
-        assert self.record.course(runs, ("Evicted",)) == []
-        assert self.record.course(done, ("Finished", "Admitted"))[-1][:3] == ("Finished", "True", "Succeeded")
+        assert self.record.condition_changes(runs, ("Evicted",)) == []
+        assert self.record.condition_changes(done, ("Finished", "Admitted"))[-1][:3] == (
+            "Finished",
+            "True",
+            "Succeeded",
+        )
         return await self.stage.workload(runs)
 
     async def start_again(self) -> None:
@@ -295,7 +303,7 @@ WORLDS: Mapping[str, Callable[[World], Any]] = {
 
 
 async def test_jobs_in_every_state_survive_stopped_deleted_and_changed_queues(
-    stage: Stage, begin: Begin
+    stage: Stage, start_controller: StartCheckController
 ) -> None:
     checked = set[str]()
 
@@ -303,7 +311,7 @@ async def test_jobs_in_every_state_survive_stopped_deleted_and_changed_queues(
         name = owner_of(workload) or workload["metadata"]["name"]
         return AdmissionCheckReport(check["name"], AdmissionCheckState.READY) if name in checked else None
 
-    controller = begin(judge)
+    controller = start_controller(judge)
     spec = {"controllerName": controller_of(stage)}
     await stage.create(stage.kinds.admission_checks, stage.own("check"), {"spec": spec})
     await stage.create(stage.kinds.workload_priority_classes, stage.own(LAST), {"value": -1})
@@ -312,6 +320,6 @@ async def test_jobs_in_every_state_survive_stopped_deleted_and_changed_queues(
         await world.open()
         await story(world)
 
-    async with recorded(stage) as record:
+    async with record_versions(stage) as record:
         worlds = {name: World(stage, record, name, checked, controller) for name in WORLDS}
-        await at_once(**{name: told(worlds[name], story) for name, story in WORLDS.items()})
+        await run_concurrently(**{name: told(worlds[name], story) for name, story in WORLDS.items()})

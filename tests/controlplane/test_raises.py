@@ -10,7 +10,7 @@ import pytest
 from admitq.runtime.resources import JOBS, PODS
 from admitq_api.json_objects import value_at
 from localcluster.installation import Installation
-from tests.controlplane.recording import total
+from tests.controlplane.recording import sum_of_series
 from tests.controlplane.stage import Stage, condition_of, until_next_second
 
 REACTION_SECONDS: Final = 2.0
@@ -70,7 +70,7 @@ async def within_reaction(look: Callable[[], Awaitable[bool]], what: str) -> Non
 async def excess(admitq: Installation, stage: Stage) -> float:
     """How many excess pods of Jobs are counted for the ClusterQueue of this story."""
     labels = {"cluster_queue": stage.own("cq"), "job_kind": "Job.batch"}
-    return await total(admitq, "excess_pods_total", **labels)
+    return await sum_of_series(admitq, "excess_pods_total", **labels)
 
 
 @pytest.mark.core
@@ -92,7 +92,7 @@ async def test_t8_elastic_job_pods_with_stripped_gates_are_deleted_down_to_the_a
 
     await within_reaction(is_as_granted, "pods run beyond the grant")
     for name in stripped:
-        await stage.until_told("Pod", name, "ExcessPodDeleted", "Excess pod deleted")
+        await stage.until_event("Pod", name, "ExcessPodDeleted", "Excess pod deleted")
 
     async def counted() -> float:
         return await excess(admitq_running, stage)
@@ -107,7 +107,7 @@ async def test_elastic_job_that_runs_without_quota_is_stopped(stage: Stage) -> N
     await stage.job("other")
     await stage.until_running("other")
     await elastic_job(stage, 2)
-    await stage.workload_exists()
+    await stage.until_workload_exists()
     await until_next_second()
     await until_next_second()
     await until_next_second()
@@ -141,7 +141,7 @@ async def test_t10_running_job_that_raises_its_parallelism_is_stopped_and_requeu
 
     await stage.until(has_no_pods)
     note = "podset main asks for 50 pods, 1 admitted"
-    await stage.until_told("Job", "j", "ExceedsAdmission", note)
+    await stage.until_event("Job", "j", "ExceedsAdmission", note)
 
     async def counted() -> float:
         return await excess(admitq_running, stage)

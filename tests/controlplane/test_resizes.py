@@ -6,7 +6,7 @@ import pytest
 
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import PODS
-from tests.controlplane.pods_of_jobs import some_pods
+from tests.controlplane.pods_of_jobs import until_pods_exist
 from tests.controlplane.stage import Stage
 
 
@@ -42,7 +42,7 @@ async def test_pod_of_a_job_is_resized_only_within_its_admission(stage: Stage) -
     await stage.queues(cpu=4)
     await stage.job(cpu=2)
     await stage.until_running("j")
-    [pod] = await some_pods(stage, "j")
+    [pod] = await until_pods_exist(stage, "j")
     await supports_resize(stage, pod)
     message = "the pod would ask for more cpu than was admitted"
     with pytest.raises(ApiError, match=message):

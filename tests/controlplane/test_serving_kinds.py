@@ -1,7 +1,7 @@
-"""Stories of what is meant to run for ever: Deployments, StatefulSets and LeaderWorkerSets.
+"""Stories of serving kinds: Deployments, StatefulSets and LeaderWorkerSets.
 
-The real controllers make, roll out and delete the pods of the first two. The test makes those of
-LeaderWorkerSets, marked as their controller marks them.
+The real controllers create, roll out and delete the pods of Deployments and StatefulSets. The test creates
+the pods of LeaderWorkerSets with the labels that their controller sets.
 """
 
 import re
@@ -18,7 +18,7 @@ from admitq.runtime.resources import DEPLOYMENTS, PODS, REPLICA_SETS, STATEFUL_S
 from admitq_api.json_objects import value_at
 from localcluster.folders import REPOSITORY
 from localcluster.waiting import eventually
-from tests.controlplane.leader_worker_sets import LWS, play_group
+from tests.controlplane.leader_worker_sets import LWS, create_group_pods
 from tests.controlplane.stage import Stage, condition_of, controlled_by
 
 
@@ -67,16 +67,16 @@ def state_of(pod: dict[str, Any], gate: str) -> str:
 
 
 async def until_pods(stage: Stage, name: str = "s", **wanted: int) -> None:
-    """Wait until so many pods are in each state, and no others are there."""
+    """Wait until the pods of an object have exactly these numbers of each state."""
 
-    async def look() -> Counter[str]:
+    async def states() -> Counter[str]:
         return Counter(state_of(pod, stage.names.admission_gate) for pod in await pods_of(stage, name))
 
-    await stage.until(look, Counter(wanted), what=f"pods of {name}: {wanted}")
+    await stage.until(states, Counter(wanted), what=f"pods of {name}: {wanted}")
 
 
 async def end_pods(stage: Stage, name: str = "s") -> None:
-    """End pods that hang on their nodes."""
+    """Delete pods at once that do not end on their nodes."""
     for pod in await pods_of(stage, name):
         await stage.client.delete(PODS, pod["metadata"]["name"], stage.namespace, grace_seconds=0)
     await until_pods(stage, name)
@@ -98,7 +98,7 @@ async def until_workload(stage: Stage, name: str, type_: str, status: str, reaso
 
 
 async def scale(stage: Stage, resource: Resource, replicas: int, name: str = "s") -> None:
-    """As ``kubectl scale`` does."""
+    """Set the replicas as ``kubectl scale`` does."""
     await stage.change(resource, name, {"spec": {"replicas": replicas}}, "scale")
 
 
@@ -109,7 +109,7 @@ def shown(stage: Stage, page: str, kind: str) -> Iterable[dict[str, Any]]:
 
 
 async def default_queue(stage: Stage, cpu: Any) -> None:
-    """Create the queue that the guides' manifests name, with so much quota of CPU and enough of memory."""
+    """Create the queue that the manifests of the guides name, with a quota of ``cpu`` and enough memory."""
     quota = [{"name": "cpu", "nominalQuota": cpu}, {"name": "memory", "nominalQuota": "2Gi"}]
     flavors = [{"name": stage.own("f"), "resources": quota}]
     await stage.flavor()
@@ -133,7 +133,7 @@ async def test_serving_manifests_of_the_guide_run_unchanged(stage: Stage, resour
 async def test_pods_of_unqueued_owners_are_queued_by_their_own_queue_name(
     stage: Stage, definitions: Callable[[Iterable[str]], None]
 ) -> None:
-    """Each is queued on its own then, because no owner at any distance is queued; so is a Job."""
+    """Pods and Jobs are queued by their own label, because no direct or indirect owner is queued."""
     definitions(["leaderworkersets.leaderworkerset.x-k8s.io"])
     await stage.queues(cpu=2)
     labels = {"app": "s", stage.names.queue_name: "lq"}
@@ -146,8 +146,8 @@ async def test_pods_of_unqueued_owners_are_queued_by_their_own_queue_name(
     workloads, _ = await stage.client.list(stage.kinds.workloads, stage.namespace)
     assert [one["metadata"]["ownerReferences"][0]["kind"] for one in workloads] == ["Pod", "Pod"]
     await stage.client.delete(STATEFUL_SETS, "s", stage.namespace)
-    ((between,), _) = await stage.client.list(REPLICA_SETS, stage.namespace)
-    await stage.job(metadata={"labels": {stage.names.queue_name: "lq"}, **controlled_by(between)})
+    ((replica_set,), _) = await stage.client.list(REPLICA_SETS, stage.namespace)
+    await stage.job(metadata={"labels": {stage.names.queue_name: "lq"}, **controlled_by(replica_set)})
     await stage.until_running()
 
 
@@ -168,15 +168,15 @@ async def test_pods_of_a_deployment_are_admitted_one_by_one(stage: Stage) -> Non
     await stage.client.delete(DEPLOYMENTS, "s", stage.namespace)
     await until_pods(stage)
 
-    async def left() -> int:
+    async def workload_count() -> int:
         return len((await stage.client.list(stage.kinds.workloads, stage.namespace))[0])
 
-    await stage.until(left, 0)
+    await stage.until(workload_count, 0)
 
 
 async def test_deployment_moves_to_another_queue_while_no_pod_is_ready(stage: Stage) -> None:
     await stage.queues(cpu=2)
-    await stage.queues_closed()
+    await stage.closed_queue()
     await serve(stage, DEPLOYMENTS, labels={stage.names.queue_name: "closed"})
     await until_pods(stage, held=2)
     await stage.change(DEPLOYMENTS, "s", {"metadata": {"labels": {stage.names.queue_name: "lq"}}})
@@ -188,49 +188,11 @@ async def test_deployment_moves_to_another_queue_while_no_pod_is_ready(stage: St
 
 @pytest.mark.core
 async def test_stateful_set_is_admitted_as_a_whole_held_at_zero_replicas_and_readmitted(stage: Stage) -> None:
-    names = stage.names
-    await stage.queues(cpu=3)
-    hangs = {"kwok.admitq.dev/termination-seconds": "3600"}
-    pods = {"template": template(1, labels={"app": "s"}, annotations=hangs)}
-    made = await serve(stage, STATEFUL_SETS, replicas=3, spec=pods)
-    name = name_of(made)
-    await until_pods(stage, Running=3)
-    workload = await until_workload(stage, name, "PodsReady", "True", "Started")
-    assert [(one["name"], one["count"]) for one in workload["spec"]["podSets"]] == [("main", 3)]
-    assert workload["metadata"]["annotations"][names.job_owner_name] == "s"
-    await stage.until_told(
-        "StatefulSet", "s", "CreatedWorkload", f"Created Workload: {stage.namespace}/{name}"
-    )
-    with pytest.raises(ApiError, match=r"spec.replicas.*field is immutable"):
-        await scale(stage, STATEFUL_SETS, 2)
-    await scale(stage, STATEFUL_SETS, 0)
-    await until_pods(stage, Running=2, going=1)
-    with pytest.raises(ApiError, match=r"spec.replicas.*scaling down is still in progress"):
-        await scale(stage, STATEFUL_SETS, 2)
-    kept = await stage.get(stage.kinds.workloads, name)
-    reserved = condition_of(kept, "QuotaReserved")
-    assert reserved is not None
-    assert reserved[0] == "True", "pods that still run keep the quota"
+    name = await admit_stateful_set(stage)
+    await scale_to_zero(stage, name)
     await end_pods(stage)
-    held = await until_workload(stage, name, "QuotaReserved", "False", "OnHold")
-    assert condition_of(held, "QuotaReserved") == (
-        "False",
-        "OnHold",
-        "StatefulSet scaled to zero; workload on hold",
-    )
-    assert "admission" not in held["status"]
-
-    async def back() -> bool:
-        # Its own status may still have pods that are gone.
-        try:
-            await scale(stage, STATEFUL_SETS, 2)
-        except ApiError as error:
-            if "scaling down is still in progress" not in str(error):
-                raise
-            return False
-        return True
-
-    await eventually(back, what="the StatefulSet to be scaled up")
+    await check_workload_on_hold(stage, name)
+    await eventually(lambda: scale_up(stage), what="the StatefulSet to be scaled up")
     await until_pods(stage, Running=2)
     await until_workload(stage, name, "Admitted", "True", "Admitted")
     await stage.client.delete(STATEFUL_SETS, "s", stage.namespace)
@@ -239,9 +201,58 @@ async def test_stateful_set_is_admitted_as_a_whole_held_at_zero_replicas_and_rea
     await stage.until_gone(stage.kinds.workloads, name)
 
 
+async def admit_stateful_set(stage: Stage) -> str:
+    """Create a StatefulSet of three pods that outlast their deletion; return the name of its Workload."""
+    await stage.queues(cpu=3)
+    hangs = {"kwok.admitq.dev/termination-seconds": "3600"}
+    pods = {"template": template(1, labels={"app": "s"}, annotations=hangs)}
+    name = name_of(await serve(stage, STATEFUL_SETS, replicas=3, spec=pods))
+    await until_pods(stage, Running=3)
+    workload = await until_workload(stage, name, "PodsReady", "True", "Started")
+    assert [(one["name"], one["count"]) for one in workload["spec"]["podSets"]] == [("main", 3)]
+    assert workload["metadata"]["annotations"][stage.names.job_owner_name] == "s"
+    note = f"Created Workload: {stage.namespace}/{name}"
+    await stage.until_event("StatefulSet", "s", "CreatedWorkload", note)
+    return name
+
+
+async def scale_to_zero(stage: Stage, workload: str) -> None:
+    """Check that only zero replicas are allowed, and that pods keep the quota while they run."""
+    with pytest.raises(ApiError, match=r"spec.replicas.*field is immutable"):
+        await scale(stage, STATEFUL_SETS, 2)
+    await scale(stage, STATEFUL_SETS, 0)
+    await until_pods(stage, Running=2, going=1)
+    with pytest.raises(ApiError, match=r"spec.replicas.*scaling down is still in progress"):
+        await scale(stage, STATEFUL_SETS, 2)
+    reserved = condition_of(await stage.get(stage.kinds.workloads, workload), "QuotaReserved")
+    assert reserved is not None
+    assert reserved[0] == "True", "pods that still run keep the quota"
+
+
+async def check_workload_on_hold(stage: Stage, name: str) -> None:
+    held = await until_workload(stage, name, "QuotaReserved", "False", "OnHold")
+    assert condition_of(held, "QuotaReserved") == (
+        "False",
+        "OnHold",
+        "StatefulSet scaled to zero; workload on hold",
+    )
+    assert "admission" not in held["status"]
+
+
+async def scale_up(stage: Stage) -> bool:
+    """Scale to two replicas; return False while the status still counts pods that are gone."""
+    try:
+        await scale(stage, STATEFUL_SETS, 2)
+    except ApiError as error:
+        if "scaling down is still in progress" not in str(error):
+            raise
+        return False
+    return True
+
+
 async def test_stateful_set_starts_only_when_all_replicas_fit(stage: Stage) -> None:
     await stage.queues(cpu=2)
-    await stage.queues_closed()
+    await stage.closed_queue()
     other = await serve(stage, STATEFUL_SETS, "other", replicas=1)
     await until_pods(stage, "other", Running=1)
     made = await serve(stage, STATEFUL_SETS, labels={stage.names.queue_name: "closed"})
@@ -286,11 +297,11 @@ async def test_stateful_set_from_another_cluster_gets_no_workload(stage: Stage) 
     await stage.queues(cpu=2)
     made = await serve(stage, STATEFUL_SETS, labels={stage.names.multikueue_origin: "home"})
 
-    async def told() -> list[Any]:
+    async def group_names() -> list[Any]:
         pods = await pods_of(stage)
         return [value_at(one, ("metadata", "annotations", stage.names.pod_group_name)) for one in pods]
 
-    await stage.until(told, [name_of(made)])
+    await stage.until(group_names, [name_of(made)])
     assert (await stage.client.list(stage.kinds.workloads, stage.namespace))[0] == []
 
 
@@ -307,7 +318,7 @@ async def test_each_group_of_the_leader_worker_set_of_the_guide_is_admitted_as_a
 ) -> None:
     definitions([f"{LWS.plural}.{LWS.group}"])
     names = stage.names
-    # A group asks for 250m and twice 500m: there is room for one.
+    # A group requests 250m and twice 500m, so that only one group fits.
     await default_queue(stage, cpu=2)
     (one,) = shown(stage, "leaderworkerset", LWS.kind)
     name = one["metadata"]["name"]
@@ -316,13 +327,13 @@ async def test_each_group_of_the_leader_worker_set_of_the_guide_is_admitted_as_a
     assert [(one["name"], one["count"]) for one in first["spec"]["podSets"]] == [("leader", 1), ("worker", 2)]
     await until_workload(stage, lws_name(lws, 1), "QuotaReserved", "False", "WaitingForQuota")
     for number in range(2):
-        await play_group(stage, lws, number)
+        await create_group_pods(stage, lws, number)
     await until_pods(stage, f"{name}-0", Running=3)
     await until_pods(stage, f"{name}-1", held=3)
     await until_workload(stage, lws_name(lws, 0), "PodsReady", "True", "Started")
     leader = await stage.get(PODS, f"{name}-0-0")
     assert leader["metadata"]["labels"][names.podset] == "leader"
-    # A group that is evicted is ended as a whole, and the next one runs.
+    # All pods of an evicted group are deleted, and the next group runs.
     await stage.change(stage.kinds.workloads, lws_name(lws, 0), {"spec": {"active": False}})
     await until_workload(stage, lws_name(lws, 0), "QuotaReserved", "False", "Deactivated")
     await until_pods(stage, f"{name}-0")
@@ -332,18 +343,18 @@ async def test_each_group_of_the_leader_worker_set_of_the_guide_is_admitted_as_a
     await until_pods(stage, f"{name}-1")
     await stage.client.delete(LWS, name, stage.namespace)
 
-    async def held() -> list[dict[str, Any]]:
-        # The garbage collector, which then deletes them, learns of new kinds every half a minute only.
+    async def unreleased() -> list[dict[str, Any]]:
+        # The garbage collector deletes Workloads later: it discovers new kinds only every half a minute.
         listed, _ = await stage.client.list(stage.kinds.workloads, stage.namespace)
         return [one for one in listed if one["metadata"].get("finalizers")]
 
-    await stage.until(held, [])
+    await stage.until(unreleased, [])
 
 
 async def test_b11_workload_under_the_older_name_of_a_stateful_set_is_adopted(stage: Stage) -> None:
     await stage.queues()
     name = create_workload_name("StatefulSet", "apps", "s", "")
-    # Another release creates it from the template as it is stored, with all defaults.
+    # Another release creates the Workload from the stored template, which has all defaults.
     model = await serve(stage, STATEFUL_SETS, "model", replicas=0)
     pod_sets = [{"name": "main", "count": 2, "template": model["spec"]["template"]}]
     metadata = {"annotations": {stage.names.is_group_workload: "true"}}

@@ -1,15 +1,19 @@
-"""A shadow beside a manager in charge, which admitq itself plays: it agrees with that, and writes nothing."""
+"""A shadow compares its decisions with those of a manager in charge, and writes nothing.
+
+Another admitq plays the manager in charge.
+"""
 
 import asyncio
 import json
 from collections.abc import Generator
+from typing import Any
 
 import pytest
 
 from admitq.app.core_inputs import list_core_resources
 from localcluster.installation import Installation
 from localcluster.waiting import eventually
-from tests.controlplane.recording import total
+from tests.controlplane.recording import sum_of_series
 from tests.controlplane.stage import Stage
 from tests.controlplane.test_installation import audited
 
@@ -18,7 +22,7 @@ DECISIONS, DISAGREEMENTS = "shadow_decisions_total", "shadow_disagreements_total
 
 @pytest.fixture
 def shadow(admitq_running: Installation, api_group: str) -> Generator[Installation]:
-    """A shadow with the rights that the chart gives it, beside the running admitq."""
+    """A shadow beside the running admitq, with the rights that the chart gives it."""
     made = Installation(admitq_running.cluster, release="admitq-shadow", namespace="admitq-shadow")
     made.install(api_group=api_group, values={"shadow": {"enabled": True}})
     made.start(("manager",), arguments=("--shadow", "--shadow-patience=20"))
@@ -30,29 +34,46 @@ def shadow(admitq_running: Installation, api_group: str) -> Generator[Installati
 async def test_shadow_agrees_with_an_equal_manager_and_reports_other_decisions(
     stage: Stage, shadow: Installation
 ) -> None:
-    names, queue = stage.names, stage.own("cq")
+    await until_shadow_compares(stage, shadow)
+    await stage.queues(cpu=3, cohortName=stage.own("all"), preemption={"withinClusterQueue": "LowerPriority"})
+    await stage.cluster_queue("lender", cpu=2, cohortName=stage.own("all"))
+    await submit_jobs_with_five_decisions(stage)
+    await until_compared(stage, shadow, 5)
+    assert await compared(stage, shadow, DISAGREEMENTS) == 0
+    workload = await reserve_more_than_the_quota(stage)
+    await until_compared(stage, shadow, 6)
+    assert await compared(stage, shadow, DISAGREEMENTS) == 1
+    check_logged_disagreement(stage, shadow, workload)
+    await check_that_shadow_only_reads(stage, shadow)
 
-    async def told(series: str, cluster_queue: str = queue) -> float:
-        # Named after admitq in every API group.
-        return await total(shadow, series, cluster_queue=cluster_queue)
 
-    async def has_compared(least: int, cluster_queue: str = queue) -> None:
-        async def done() -> bool:
-            assert await told(DECISIONS, cluster_queue) >= least
-            return True
+async def compared(stage: Stage, shadow: Installation, series: str, cluster_queue: str = "cq") -> float:
+    """A counter of the shadow for a ClusterQueue. Its name begins with admitq in every API group."""
+    return await sum_of_series(shadow, series, cluster_queue=stage.own(cluster_queue))
 
-        await eventually(done, what="the shadow to have compared")
 
-    # A shadow that has just begun may open its watches one after the other for a while.
+async def until_compared(stage: Stage, shadow: Installation, least: int, cluster_queue: str = "cq") -> None:
+    """Wait until the shadow has compared at least so many decisions about a ClusterQueue."""
+
+    async def has_compared() -> bool:
+        assert await compared(stage, shadow, DECISIONS, cluster_queue) >= least
+        return True
+
+    await eventually(has_compared, what="the shadow to have compared")
+
+
+async def until_shadow_compares(stage: Stage, shadow: Installation) -> None:
+    """Wait until a new shadow has opened all its watches: it compares a decision about another queue."""
     await stage.flavor("first")
     await stage.cluster_queue("first", flavors=("first",))
     await stage.local_queue("first", cluster_queue="first")
     await stage.job("first", queue="first")
-    await has_compared(1, stage.own("first"))
+    await until_compared(stage, shadow, 1, "first")
 
-    # What it agrees with: admission, waiting, fewer pods, borrowing, preemption and what it makes room for.
-    await stage.queues(cpu=3, cohortName=stage.own("all"), preemption={"withinClusterQueue": "LowerPriority"})
-    await stage.cluster_queue("lender", cpu=2, cohortName=stage.own("all"))
+
+async def submit_jobs_with_five_decisions(stage: Stage) -> None:
+    """Cause an admission that borrows, one with fewer pods, a wait, and a preemption with its admission."""
+    names = stage.names
     for name, value in (("low", 1), ("high", 2)):
         await stage.create(stage.kinds.workload_priority_classes, stage.own(name), {"value": value})
     low, high = ({names.priority_class: stage.own(name)} for name in ("low", "high"))
@@ -65,10 +86,10 @@ async def test_shadow_agrees_with_an_equal_manager_and_reports_other_decisions(
     await stage.until_condition("QuotaReserved", "WaitingForQuota", "waits")
     await stage.job("preempts", cpu=3, labels=high)
     await stage.until_running("preempts")
-    await has_compared(5)
-    assert await told(DISAGREEMENTS) == 0
 
-    # What it would not do: a reservation of more than there is, written as by another manager.
+
+async def reserve_more_than_the_quota(stage: Stage) -> dict[str, Any]:
+    """Reserve more quota than exists, as another manager would, and return the Workload."""
     await stage.job("too-big", cpu=9)
     await stage.until_condition("QuotaReserved", "ExceedsMaxQuota", "too-big")
     workload = await stage.workload("too-big")
@@ -81,17 +102,20 @@ async def test_shadow_agrees_with_an_equal_manager_and_reports_other_decisions(
         "message": "by hand",
         "lastTransitionTime": "2030-01-01T00:00:00Z",
     }
-    admission = {"clusterQueue": queue, "podSetAssignments": [assigned]}
+    admission = {"clusterQueue": stage.own("cq"), "podSetAssignments": [assigned]}
     await stage.change(
         stage.kinds.workloads,
         workload["metadata"]["name"],
         {"status": {"admission": admission, "conditions": [reserved]}},
         "status",
     )
-    await has_compared(6)
-    assert await told(DISAGREEMENTS) == 1
+    return workload
+
+
+def check_logged_disagreement(stage: Stage, shadow: Installation, workload: dict[str, Any]) -> None:
+    """Check the log line about the only disagreement."""
     lines = [json.loads(line) for line in shadow.log("manager").read_text().splitlines()]
-    (line,) = [one for one in lines if one.get("cluster_queue") == queue]
+    (line,) = [one for one in lines if one.get("cluster_queue") == stage.own("cq")]
     assert (line["kind"], line["workload"]) == (
         "reserved",
         f"{stage.namespace}/{workload['metadata']['name']}",
@@ -100,7 +124,9 @@ async def test_shadow_agrees_with_an_equal_manager_and_reports_other_decisions(
     assert line["admitq"] == "would let it wait"
     assert "insufficient quota for cpu" in line["explanation"]
 
-    # And it wrote nothing, nor could it have: its account has no right to.
+
+async def check_that_shadow_only_reads(stage: Stage, shadow: Installation) -> None:
+    """Check in the audit log that the shadow only lists and watches the inputs of the core."""
     calls = await asyncio.to_thread(audited, shadow)
     assert {one["verb"] for one in calls} <= {"list", "watch"}
     read = {(one["objectRef"].get("apiGroup", ""), one["objectRef"]["resource"]) for one in calls}

@@ -8,8 +8,8 @@ from admitq.runtime.resources import JOBS
 from admitq.workloads.transitions import NOT_ALL_PODS_READY, StatusTransition, condition_since
 from admitq_api.conditions import SECOND, ConditionType, Reason, format_time
 from localcluster.installation import Installation
-from tests.controlplane.recording import Record, recorded, total
-from tests.controlplane.stage import Stage, at_once, condition_of, until_next_second
+from tests.controlplane.recording import Record, record_versions, sum_of_series
+from tests.controlplane.stage import Stage, condition_of, run_concurrently, until_next_second
 
 LOST = "lost to another program"
 
@@ -18,8 +18,8 @@ async def test_a1_a3_a4_a5_workloads_continue_from_states_written_by_another_pro
     stage: Stage, admitq_running: Installation
 ) -> None:
     await stage.flavor()
-    async with recorded(stage) as record:
-        await at_once(
+    async with record_versions(stage) as record:
+        await run_concurrently(
             later=_is_admitted_without_queues_and_not_charged_to_a_later_one(stage, admitq_running),
             held=_ends_its_backoff_while_it_holds_quota(stage, admitq_running),
             kept=_keeps_the_message_of_its_eviction(stage, record, admitq_running),
@@ -51,7 +51,7 @@ async def _reserve(stage: Stage, name: str) -> None:
             ConditionType.QUOTA_RESERVED, True, Reason.QUOTA_RESERVED, "by another program"
         )
 
-    await stage.transit(name, reserve)
+    await stage.apply_transition(name, reserve)
 
 
 async def _until_condition(
@@ -70,7 +70,7 @@ async def _until_counted(
     for one in series:
 
         async def counted(name: str = one) -> float:
-            return await total(admitq, name, cluster_queue=stage.own(cluster_queue), **labels)
+            return await sum_of_series(admitq, name, cluster_queue=stage.own(cluster_queue), **labels)
 
         await stage.until(counted, 1.0, what=f"{one} of {cluster_queue}")
 
@@ -113,12 +113,14 @@ async def _is_admitted_without_queues_and_not_charged_to_a_later_one(
 async def _ends_its_backoff_while_it_holds_quota(stage: Stage, admitq: Installation) -> None:
     await _reserve(stage, "held")
     await _until_condition(stage, "held", "Admitted", ("True", "Admitted", "The workload is admitted"))
-    await stage.transit("held", _evict(1))
+    await stage.apply_transition("held", _evict(1))
     over = ("True", "BackoffFinished", "The workload backoff was finished")
     held = await _until_condition(stage, "held", "Requeued", over)
     assert held["status"]["requeueState"] == {"count": 1}
     assert held["status"]["admission"]
-    await stage.transit("held", lambda transition: transition.finish("Succeeded", "by another program"))
+    await stage.apply_transition(
+        "held", lambda transition: transition.finish("Succeeded", "by another program")
+    )
     counted = ("finished_workloads_total", "execution_time_seconds_count")
     await _until_counted(admitq, stage, "held", *counted)
     released = "workload_eviction_latency_seconds_count"
@@ -130,7 +132,7 @@ async def _keeps_the_message_of_its_eviction(stage: Stage, record: Record, admit
     await stage.job("kept", queue="kept")
     await stage.until_running("kept")
     workload = (await stage.workload("kept"))["metadata"]["name"]
-    await stage.transit(workload, _evict(3600))
+    await stage.apply_transition(workload, _evict(3600))
     waits = ("False", "PendingEvaluation", LOST)
     await _until_condition(stage, workload, "QuotaReserved", waits)
     counted = ("evicted_workloads_total", "evicted_workloads_once_total")
@@ -144,7 +146,7 @@ async def _keeps_the_message_of_its_eviction(stage: Stage, record: Record, admit
         ("QuotaReserved", *waits),
         ("QuotaReserved", *stopped),
     ]
-    await record.until_course("kept", ("QuotaReserved",), course)
+    await record.until_condition_changes("kept", ("QuotaReserved",), course)
 
 
 async def _adds_up_an_execution_that_another_program_ended(stage: Stage) -> None:
@@ -163,7 +165,7 @@ async def _adds_up_an_execution_that_another_program_ended(stage: Stage) -> None
         transition.set_condition(ConditionType.ADMITTED, False, Reason.NO_RESERVATION, LOST)
         transition.status.pop("admission")
 
-    await stage.transit((await stage.workload("ran"))["metadata"]["name"], end)
+    await stage.apply_transition((await stage.workload("ran"))["metadata"]["name"], end)
 
     async def is_added_up() -> bool:
         workload = await stage.workload("ran")

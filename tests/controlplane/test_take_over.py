@@ -1,7 +1,8 @@
-"""A cluster of the group of others changes hands and comes back: no job is stopped, admitted twice or lost.
+"""A cluster is taken over from the manager of another installation and given back.
 
-The manager in charge is played by one more installation of ours, in a namespace and with objects as theirs
-has, and by what is written by hand as they write it. Commands are those that the plan prints.
+No job is stopped, admitted twice or lost. Another installation of admitq plays the manager in charge, in the
+namespace of Kueue and with its object names. The test writes what only Kueue writes, and runs the commands of
+the plan that `admitq adopt` prints.
 """
 
 import asyncio
@@ -9,7 +10,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -35,14 +36,150 @@ from localcluster.cluster import LocalCluster
 from localcluster.installation import Installation
 from localcluster.nodes import NodePool
 from localcluster.waiting import eventually
-from tests.controlplane.pods_of_jobs import some_pods
-from tests.controlplane.recording import recorded
+from tests.controlplane.pods_of_jobs import until_pods_exist
+from tests.controlplane.recording import Record, record_versions
 from tests.controlplane.stage import Stage, condition_of
 
 NAMES = names_for(COMPAT_GROUP)
-THEIRS = NAMES.default_namespace
+NAMESPACE = NAMES.default_namespace
 CONFIG = {"clientConnection": {"qps": 90, "burst": 180}, "featureGates": {"PriorityBoost": True}}
-SINCE = "2030-01-01T00:00:00Z"
+WRITTEN_AT = "2030-01-01T00:00:00Z"
+UNKNOWN_CONDITION = {"type": "OfOther", "status": "True", "reason": "Known", "message": "only to the other"}
+
+
+@dataclass(frozen=True)
+class Takeover:
+    """A cluster with two installations, and the plan by which the second takes over from the first."""
+
+    cluster: LocalCluster
+    other: Installation
+    admitq: Installation
+    stage: Stage
+    folder: Path
+
+    async def plan(self) -> tuple[int, dict[str, Any]]:
+        """Run `admitq adopt`, and return its exit status and the plan that it prints."""
+        program = Path(sys.executable).with_name("admitq")
+        arguments = ["adopt", "--from=kueue", "--output=json", f"--kubeconfig={self.cluster.kubeconfig}"]
+        done = await asyncio.to_thread(
+            subprocess.run, [program, *arguments], capture_output=True, text=True, check=False
+        )
+        assert done.stderr == ""
+        return done.returncode, json.loads(done.stdout)
+
+    async def run(self, commands: Sequence[str]) -> None:
+        """Run commands of the plan as a reader would."""
+        for command in commands:
+            done = await asyncio.to_thread(
+                subprocess.run,
+                ["bash", "-o", "pipefail", "-c", command],
+                cwd=self.folder,
+                env=self.cluster.environment(),
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            assert done.returncode == 0, f"{command}\n{done.stderr}"
+
+    async def check_plan_of_empty_cluster(self) -> None:
+        status, plan = await self.plan()
+        assert (status, [one["name"] for one in plan["findings"]]) == (1, ["nothing-to-adopt"])
+
+    async def start_other_manager(self) -> None:
+        """Install and start the manager in charge, with the objects that a Kueue installation has."""
+        await asyncio.to_thread(self.other.install, api_group=COMPAT_GROUP, config=CONFIG)
+        await asyncio.to_thread(self.other.start)
+        await create_objects_of_kueue(self.stage)
+
+    async def submit_jobs(self) -> None:
+        """Create two jobs that run and one that waits, whose Workload has a condition unknown to admitq."""
+        for name in ("stays", "ends"):
+            await self.stage.job(name)
+            await self.stage.until_running(name)
+        await self.stage.job("waits")
+        await self.stage.until_condition("QuotaReserved", "WaitingForQuota", "waits")
+        workload = (await self.stage.workload("waits"))["metadata"]["name"]
+        condition = {**UNKNOWN_CONDITION, "lastTransitionTime": WRITTEN_AT}
+        await apply_status_as_kueue(self.stage, workload, {"conditions": [condition]})
+
+    async def check_plan(self) -> dict[str, Any]:
+        """Check the plan for the cluster with jobs, and return it."""
+        status, plan = await self.plan()
+        assert status == 0, plan["findings"]
+        assert plan["workloads"] == {"pending": 1, "quota reserved": 0, "admitted": 3, "finished": 0}
+        assert plan["inCharge"] == [f"{NAMESPACE}/other (example.com/other:1): running"]
+        places = {one["name"]: one["places"] for one in plan["findings"]}
+        assert f"deployments/other in {NAMESPACE}" in places["in-charge"]
+        assert len(places["webhooks"]) == 3
+        config = plan["values"]["config"]
+        assert {name: config[name] for name in CONFIG} == CONFIG
+        return plan
+
+    async def move_to_admitq(self, plan: dict[str, Any]) -> None:
+        """Follow the steps of the plan. Each job that is created in between waits for quota."""
+        stage = self.stage
+        keep, _, _, stop, _, look = (step["commands"] for step in plan["steps"])
+        # The webhooks of both installations answer, and only the other manager manages.
+        await self.run(keep)
+        chosen = {"api_group": plan["values"]["apiGroup"], "config": plan["values"]["config"]}
+        values = {name: value for name, value in plan["values"].items() if name != "config"}
+        await asyncio.to_thread(self.admitq.install, **chosen, values=values, take_ownership=True)
+        # Processes run beside the cluster, so the chart has no Deployments that could be scaled.
+        await asyncio.to_thread(self.admitq.start, ["webhook"])
+        await until_conversion_by(stage, "admitq")
+        await stage.job("comes-between")
+        await stage.until_condition("QuotaReserved", "WaitingForQuota", "comes-between")
+        _, second_plan = await self.plan()
+        assert (second_plan["steps"], second_plan["wayBack"]) == (plan["steps"], plan["wayBack"])
+        before = await held_state(stage)
+        await self.run(stop)
+        await asyncio.to_thread(self.other.stop)
+        # Without a manager the job stays suspended and gets no Workload.
+        await stage.job("comes-late")
+        await asyncio.to_thread(self.admitq.start, ["manager"])
+        await stage.until_condition("QuotaReserved", "WaitingForQuota", "comes-late")
+        await self.run(look)
+        assert await held_state(stage) == before
+
+    async def admit_waiting_job(self) -> None:
+        """Delete a running job; admitq admits the job that waits."""
+        await self.stage.client.delete(JOBS, "ends", self.stage.namespace, propagation="Background")
+        await self.stage.until_running("waits")
+        await self.stage.until(lambda: admitted_workloads(self.stage), 3)
+        await until_pods_exist(self.stage, "waits")
+
+    async def move_back(self, plan: dict[str, Any]) -> None:
+        """Follow the way back of the plan."""
+        stage = self.stage
+        leave, return_, remove = (step["commands"] for step in plan["wayBack"])
+        before = await held_state(stage)
+        await asyncio.to_thread(self.admitq.stop, ["manager"])
+        await self.run([one for one in leave if "scale deployment" not in one])
+        await self.run(return_)
+        await asyncio.to_thread(self.other.start)
+        await until_conversion_by(stage, NAMES.installation or "")
+        await asyncio.to_thread(self.admitq.stop)
+        await self.run(remove)
+        await stage.job("comes-last")
+        await stage.until_condition("QuotaReserved", "WaitingForQuota", "comes-last")
+        assert await held_state(stage) == before
+        await stage.client.delete(stage.kinds.workloads, "by-hand", stage.namespace)
+        await stage.until_running("comes-between")
+
+    async def check_histories(self, workloads: Record, jobs: Record) -> None:
+        """Check that each job was admitted at most once, and that none was evicted or stopped."""
+        admissions = {"stays": 1, "waits": 1, "comes-between": 1, "comes-late": 0, "comes-last": 0}
+        for name, expected in admissions.items():
+            await self.stage.workload(name)
+            changes = workloads.condition_changes(name, ["Admitted"])
+            statuses = [status for _, status, _, _ in changes if status]
+            assert statuses.count("True") == expected, statuses
+            assert expected == 0 or statuses[-1:] == ["True"] * expected, statuses
+            assert workloads.condition_changes(name, ["Evicted"]) == []
+        kept = await self.stage.condition(UNKNOWN_CONDITION["type"], "waits")
+        assert kept == tuple(UNKNOWN_CONDITION[key] for key in ("status", "reason", "message"))
+        suspended = [one["spec"]["suspend"] for one in jobs.versions if one["metadata"]["name"] == "stays"]
+        assert suspended == sorted(suspended, reverse=True), "the job was stopped in between"
 
 
 @pytest.mark.slow
@@ -52,123 +189,29 @@ async def test_cluster_migrates_to_admitq_and_back_without_stopping_jobs(
     tmp_path: Path,
 ) -> None:
     cluster = private_cluster((NodePool(count=1, cpu="16", memory="64Gi"),))
-    before = Installation(cluster, release=NAMES.metric_prefix, namespace=THEIRS)
-    ours = Installation(cluster, namespace=THEIRS)
-
-    async def run(commands: Sequence[str]) -> None:
-        """Run the commands of the plan as a reader would."""
-        for command in commands:
-            done = await asyncio.to_thread(
-                subprocess.run,
-                ["bash", "-o", "pipefail", "-c", command],
-                cwd=tmp_path,
-                env=cluster.environment(),
-                capture_output=True,
-                text=True,
-                check=False,
-            )
-            assert done.returncode == 0, f"{command}\n{done.stderr}"
-
-    async def checked() -> tuple[int, dict[str, Any]]:
-        """What `admitq adopt` ends with and prints."""
-        program = Path(sys.executable).with_name("admitq")
-        arguments = ["adopt", "--from=kueue", "--output=json", f"--kubeconfig={cluster.kubeconfig}"]
-        done = await asyncio.to_thread(
-            subprocess.run, [program, *arguments], capture_output=True, text=True, check=False
-        )
-        assert done.stderr == ""
-        return done.returncode, json.loads(done.stdout)
-
+    other = Installation(cluster, release=NAMES.metric_prefix, namespace=NAMESPACE)
+    admitq = Installation(cluster, namespace=NAMESPACE)
     stage = Stage(await connect(cluster), NAMES, "default")
-    empty, plan = await checked()
-    assert (empty, [one["name"] for one in plan["findings"]]) == (1, ["nothing-to-adopt"])
-
-    await asyncio.to_thread(before.install, api_group=COMPAT_GROUP, config=CONFIG)
-    await asyncio.to_thread(before.start)
-    await looks_like_theirs(stage)
+    takeover = Takeover(cluster, other, admitq, stage, tmp_path)
+    await takeover.check_plan_of_empty_cluster()
+    await takeover.start_other_manager()
     await stage.queues(cpu=3)
-    await written_as_theirs(stage)
-    async with recorded(stage) as workloads, recorded(stage, JOBS) as jobs:
-        for name in ("stays", "ends"):
-            await stage.job(name)
-            await stage.until_running(name)
-        await stage.job("waits")
-        await stage.until_condition("QuotaReserved", "WaitingForQuota", "waits")
-        unknown = {"type": "OfTheirs", "status": "True", "reason": "Known", "message": "only to them"}
-        named = (await stage.workload("waits"))["metadata"]["name"]
-        await applied_as_theirs(stage, named, {"conditions": [{**unknown, "lastTransitionTime": SINCE}]})
-
-        status, plan = await checked()
-        assert status == 0, plan["findings"]
-        assert plan["workloads"] == {"pending": 1, "quota reserved": 0, "admitted": 3, "finished": 0}
-        assert plan["inCharge"] == [f"{THEIRS}/theirs (example.com/theirs:1): running"]
-        found = {one["name"]: one["places"] for one in plan["findings"]}
-        assert f"deployments/theirs in {THEIRS}" in found["in-charge"]
-        assert len(found["webhooks"]) == 3
-        keep, _, _, stop, _, look = (step["commands"] for step in plan["steps"])
-        leave, return_, remove = (step["commands"] for step in plan["wayBack"])
-        values: dict[str, Any] = plan["values"]
-        config = values.pop("config")
-        assert {name: config[name] for name in CONFIG} == CONFIG
-
-        # There. At first the webhooks of both answer, and only theirs manages.
-        await run(keep)
-        chosen = {"api_group": values["apiGroup"], "config": config}
-        await asyncio.to_thread(ours.install, **chosen, values=values, take_ownership=True)
-        # Processes run beside the cluster; there, the chart has no Deployments that could be scaled.
-        await asyncio.to_thread(ours.start, ["webhook"])
-        await converts(stage, "admitq")
-        await stage.job("comes-between")
-        await stage.until_condition("QuotaReserved", "WaitingForQuota", "comes-between")
-        _, again = await checked()
-        assert (again["steps"], again["wayBack"]) == (plan["steps"], plan["wayBack"])
-        as_it_was = await standing(stage)
-        await run(stop)
-        await asyncio.to_thread(before.stop)
-        # Its job is held while no manager creates its Workload.
-        await stage.job("comes-late")
-        await asyncio.to_thread(ours.start, ["manager"])
-        await stage.until_condition("QuotaReserved", "WaitingForQuota", "comes-late")
-        await run(look)
-        assert await standing(stage) == as_it_was
-        await stage.client.delete(JOBS, "ends", stage.namespace, propagation="Background")
-        await stage.until_running("waits")
-        await stage.until(lambda: admitted_by_queue(stage), 3)
-        await some_pods(stage, "waits")
-
-        # And back.
-        as_it_was = await standing(stage)
-        await asyncio.to_thread(ours.stop, ["manager"])
-        await run([one for one in leave if "scale deployment" not in one])
-        await run(return_)
-        await asyncio.to_thread(before.start)
-        await converts(stage, NAMES.installation or "")
-        await asyncio.to_thread(ours.stop)
-        await run(remove)
-        await stage.job("comes-last")
-        await stage.until_condition("QuotaReserved", "WaitingForQuota", "comes-last")
-        assert await standing(stage) == as_it_was
-        await stage.client.delete(stage.kinds.workloads, "by-hand", stage.namespace)
-        await stage.until_running("comes-between")
-
-        left = {"stays": 1, "waits": 1, "comes-between": 1, "comes-late": 0, "comes-last": 0}
-        for name, times in left.items():
-            await stage.workload(name)
-            course = [one[1] for one in workloads.course(name, ["Admitted"]) if one[1]]
-            assert course.count("True") == times, course
-            assert course[-1:] == ["True"] * times or times == 0, course
-            assert workloads.course(name, ["Evicted"]) == []
-        assert await stage.condition("OfTheirs", "waits") == ("True", "Known", "only to them")
-        suspended = [one["spec"]["suspend"] for one in jobs.versions if one["metadata"]["name"] == "stays"]
-        assert suspended == sorted(suspended, reverse=True), "it was stopped in between"
-    end, last = await checked()
-    assert (end, last["steps"]) == (0, plan["steps"]), last["findings"]
+    await create_workload_of_kueue(stage)
+    async with record_versions(stage) as workloads, record_versions(stage, JOBS) as jobs:
+        await takeover.submit_jobs()
+        plan = await takeover.check_plan()
+        await takeover.move_to_admitq(plan)
+        await takeover.admit_waiting_job()
+        await takeover.move_back(plan)
+        await takeover.check_histories(workloads, jobs)
+    status, last_plan = await takeover.plan()
+    assert (status, last_plan["steps"]) == (0, plan["steps"]), last_plan["findings"]
 
 
-async def standing(stage: Stage) -> dict[str, Any]:
-    """What must not change with the manager: admissions, their flavors, charged usage, pods.
+async def held_state(stage: Stage) -> dict[str, Any]:
+    """What must not change with the manager: admissions, their flavors, charged usage and pods.
 
-    The garbage collector takes what belonged to a job that is gone when it comes to it.
+    Pods of deleted jobs are left out: the garbage collector deletes them at some time.
     """
     workloads, _ = await stage.client.list(stage.kinds.workloads)
     pods, _ = await stage.client.list(PODS, stage.namespace)
@@ -180,9 +223,9 @@ async def standing(stage: Stage) -> dict[str, Any]:
             one["metadata"]["uid"]: (
                 one["status"]["admission"],
                 [
-                    told
-                    for told in one["status"]["conditions"]
-                    if told["type"] in {"QuotaReserved", "Admitted"}
+                    condition
+                    for condition in one["status"]["conditions"]
+                    if condition["type"] in {"QuotaReserved", "Admitted"}
                 ],
             )
             for one in workloads
@@ -197,34 +240,35 @@ async def standing(stage: Stage) -> dict[str, Any]:
     }
 
 
-async def admitted_by_queue(stage: Stage) -> int:
+async def admitted_workloads(stage: Stage) -> int:
+    """The number of admitted Workloads that the ClusterQueue reports."""
     queue = await stage.get(stage.kinds.cluster_queues, stage.own("cq"))
     return int(value_at(queue, ("status", "admittedWorkloads"), 0))
 
 
-async def converts(stage: Stage, installation: str) -> None:
-    """Wait until an installation converts between versions, as it does where its webhooks answer."""
+async def until_conversion_by(stage: Stage, installation: str) -> None:
+    """Wait until the webhooks of an installation convert between API versions."""
     hooks = await stage.get(MUTATING_WEBHOOKS, f"{installation}-mutating-webhook-configuration")
     older = replace(stage.kinds.cluster_queues, version="v1beta1")
 
-    async def done() -> bool:
+    async def converts() -> bool:
         definition = await stage.get(CRDS, NAMES.crd_name(older.plural))
-        asked = [
+        conversion, reviews = (
             urlsplit(one["clientConfig"]["url"]).netloc
             for one in (definition["spec"]["conversion"]["webhook"], hooks["webhooks"][0])
-        ]
-        assert asked[0] == asked[1], asked
+        )
+        assert conversion == reviews, (conversion, reviews)
         return bool((await stage.client.list(older))[0])
 
-    await eventually(done, what=f"{installation} to convert")
+    await eventually(converts, what=f"{installation} to convert")
 
 
-async def looks_like_theirs(stage: Stage) -> None:
-    """A Deployment, its Service and its configuration; its pods are only said to run."""
-    labels = {"app": "theirs"}
+async def create_objects_of_kueue(stage: Stage) -> None:
+    """Create a Deployment with its Service, configuration and a webhook; the Deployment has no pods."""
+    labels = {"app": "other"}
     file = {"apiVersion": NAMES.config_api_version, "kind": "Configuration", **CONFIG}
-    container = {"name": "manager", "image": "example.com/theirs:1"}
-    volume = {"name": "config", "configMap": {"name": "theirs"}}
+    container = {"name": "manager", "image": "example.com/other:1"}
+    volume = {"name": "config", "configMap": {"name": "other"}}
     objects: list[tuple[Resource, dict[str, Any]]] = [
         (CONFIG_MAPS, {"data": {"file.yaml": yaml.safe_dump(file)}}),
         (
@@ -243,34 +287,34 @@ async def looks_like_theirs(stage: Stage) -> None:
     ]
     for resource, obj in objects:
         whole = {"apiVersion": resource.api_version, "kind": resource.kind, **obj}
-        await stage.client.create(resource, {**whole, "metadata": {"name": "theirs", "namespace": THEIRS}})
-    # Their objects are not labelled as ours.
+        await stage.client.create(resource, {**whole, "metadata": {"name": "other", "namespace": NAMESPACE}})
+    # Objects of Kueue do not have the labels of admitq's chart.
     unlabelled = {"metadata": {"labels": {"app.kubernetes.io/part-of": None}}}
     for resource, verb in ((MUTATING_WEBHOOKS, "mutating"), (VALIDATING_WEBHOOKS, "validating")):
         await stage.change(resource, f"{NAMES.installation}-{verb}-webhook-configuration", unlabelled)
-    # Their webhooks are called through that Service: one is for an unused kind.
+    # Webhooks of Kueue are called through a Service. This one is for a kind that does not exist.
     robots = {"apiGroups": ["example.com"], "resources": ["robots"]}
     hook = {
         "name": f"vrobot.{COMPAT_GROUP}",
         "admissionReviewVersions": ["v1"],
         "sideEffects": "None",
-        "clientConfig": {"service": {"name": "theirs", "namespace": THEIRS, "path": "/"}},
+        "clientConfig": {"service": {"name": "other", "namespace": NAMESPACE, "path": "/"}},
         "rules": [{**robots, "apiVersions": ["v1"], "operations": ["CREATE"]}],
     }
-    await stage.create(VALIDATING_WEBHOOKS, "theirs", {"webhooks": [hook]})
+    await stage.create(VALIDATING_WEBHOOKS, "other", {"webhooks": [hook]})
 
 
-async def written_as_theirs(stage: Stage) -> None:
-    """A Workload without job that was admitted by server-side apply, under their field manager."""
+async def create_workload_of_kueue(stage: Stage) -> None:
+    """Create a Workload without job and admit it by server-side apply, with Kueue's field manager."""
     workloads = stage.kinds.workloads
     pod = {"containers": [{"name": "c", "image": "example.com/c:1", "resources": {"requests": {"cpu": "1"}}}]}
-    spec = {"queueName": "theirs", "podSets": [{"name": "main", "count": 1, "template": {"spec": pod}}]}
-    # No other manager admits from it.
+    spec = {"queueName": "other", "podSets": [{"name": "main", "count": 1, "template": {"spec": pod}}]}
+    # The queue is stopped, so that no running manager admits the Workload.
     queue = {"clusterQueue": stage.own("cq"), "stopPolicy": "Hold"}
-    await stage.create(stage.kinds.local_queues, "theirs", {"spec": queue})
+    await stage.create(stage.kinds.local_queues, "other", {"spec": queue})
     await stage.create(workloads, "by-hand", {"spec": spec})
     conditions = [
-        {"type": kind, "status": "True", "reason": kind, "message": text, "lastTransitionTime": SINCE}
+        {"type": kind, "status": "True", "reason": kind, "message": text, "lastTransitionTime": WRITTEN_AT}
         for kind, text in (
             ("QuotaReserved", f"Quota reserved in ClusterQueue {stage.own('cq')}"),
             ("Admitted", "The workload is admitted"),
@@ -283,23 +327,23 @@ async def written_as_theirs(stage: Stage) -> None:
         "resourceUsage": {"cpu": "1"},
     }
     admission = {"clusterQueue": stage.own("cq"), "podSetAssignments": [assignment]}
-    await applied_as_theirs(stage, "by-hand", {"conditions": conditions, "admission": admission})
+    await apply_status_as_kueue(stage, "by-hand", {"conditions": conditions, "admission": admission})
 
-    async def charged() -> bool:
+    async def is_charged() -> bool:
         queue = await stage.get(stage.kinds.cluster_queues, stage.own("cq"))
         return value_at(queue, ("status", "admittedWorkloads")) == 1
 
-    await eventually(charged, what="the Workload to be charged")
+    await eventually(is_charged, what="the Workload to be charged")
 
 
-async def applied_as_theirs(stage: Stage, workload: str, status: dict[str, Any]) -> None:
-    """Have a Workload's status written by server-side apply, under their field manager."""
+async def apply_status_as_kueue(stage: Stage, workload: str, status: dict[str, Any]) -> None:
+    """Write the status of a Workload by server-side apply, with Kueue's field manager."""
     workloads = stage.kinds.workloads
-    written = {
+    applied = {
         "apiVersion": workloads.api_version,
         "kind": workloads.kind,
         "metadata": {"name": workload, "namespace": stage.namespace},
         "status": status,
     }
     manager = NAMES.field_manager("admission")
-    await stage.client.apply(workloads, written, field_manager=manager, subresource="status")
+    await stage.client.apply(workloads, applied, field_manager=manager, subresource="status")

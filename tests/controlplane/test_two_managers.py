@@ -38,10 +38,11 @@ from tests.controlplane.kind_cases import (
     open_queues,
     submit,
 )
-from tests.controlplane.recording import Record, recorded
-from tests.controlplane.stage import Stage, at_once, condition_of
+from tests.controlplane.leader_worker_sets import LWS, create_group_pods
+from tests.controlplane.recording import Record, record_versions
+from tests.controlplane.stage import Stage, condition_of, run_concurrently
 from tests.controlplane.test_pods import gates, group, pod, until_phases
-from tests.controlplane.test_serving_kinds import LWS, play_group, pods_of, scale, serve, template, until_pods
+from tests.controlplane.test_serving_kinds import pods_of, scale, serve, template, until_pods
 
 BOTH_LEAD: Final[Mapping[str, Any]] = {
     "leaderElection": {"leaderElect": False},
@@ -80,7 +81,7 @@ async def played(stories: Mapping[str, Story], client: Client, names: Names) -> 
         async with fresh_namespace(client) as namespace:
             await story(Stage(client, names, namespace))
 
-    await at_once(**{name: alone(story) for name, story in stories.items()})
+    await run_concurrently(**{name: alone(story) for name, story in stories.items()})
 
 
 # --- jobs -------------------------------------------------------------------------------------------
@@ -90,7 +91,7 @@ def lived(case: KindCase) -> Story:
     """A job that is started, stopped when its time is over, and deleted for that."""
 
     async def story(stage: Stage) -> None:
-        async with recorded(stage) as workloads, recorded(stage, case.resource) as jobs:
+        async with record_versions(stage) as workloads, record_versions(stage, case.resource) as jobs:
             await open_queues(stage, case)
             limit = {f"metadata.labels[{stage.names.max_exec_time}]": "1"}
             job, _ = await submit(stage, case, changes=limit)
@@ -101,7 +102,7 @@ def lived(case: KindCase) -> Story:
         # no write to a job can depend on its Workload; a manager that observes it stops the job again.
         assert 1 <= starts(jobs, case, stage.names) <= 2
         assert len({one["metadata"]["uid"] for one in workloads.versions}) == 1
-        course = workloads.course(job.name, ["QuotaReserved", "Evicted"])
+        course = workloads.condition_changes(job.name, ["QuotaReserved", "Evicted"])
         assert [one[0] for one in course if one[1] == "True"] == ["QuotaReserved", "Evicted"], course
 
     return story
@@ -116,8 +117,8 @@ def starts(jobs: Record, case: KindCase, names: Names) -> int:
 async def told(job: PlayedJob) -> None:
     """Wait for the events about a job's life."""
     stage, kind = job.stage, job.case.integration.kind
-    await stage.until_told(kind, job.name, "Started", f"Admitted by clusterQueue {stage.own('cq')}")
-    await stage.until_told(kind, job.name, "Deleted", "Deleted job: deactivation retention period expired")
+    await stage.until_event(kind, job.name, "Started", f"Admitted by clusterQueue {stage.own('cq')}")
+    await stage.until_event(kind, job.name, "Deleted", "Deleted job: deactivation retention period expired")
 
 
 # --- pods, and what makes them ----------------------------------------------------------------------
@@ -127,7 +128,7 @@ async def pods_lived(stage: Stage) -> None:
     """Pods, alone and in a group, that are let go, and ended when their time is over."""
     await stage.queues()
     limit = {stage.names.max_exec_time: "1"}
-    async with recorded(stage) as workloads, recorded(stage, PODS) as pods:
+    async with record_versions(stage) as workloads, record_versions(stage, PODS) as pods:
         await pod(stage, "alone", labels=limit)
         await group(stage, "g", 2, labels=limit)
         await until_phases(stage, alone="gone", g_0="gone", g_1="gone")
@@ -155,7 +156,7 @@ def made(record: Record) -> int:
 async def deployment_lived(stage: Stage) -> None:
     """Pods of a Deployment, each with a Workload of its own; all go with it."""
     await stage.queues()
-    async with recorded(stage) as workloads, recorded(stage, PODS) as pods:
+    async with record_versions(stage) as workloads, record_versions(stage, PODS) as pods:
         await serve(stage, DEPLOYMENTS)
         await until_pods(stage, Pending=2)
         await scale(stage, DEPLOYMENTS, 3)
@@ -167,7 +168,7 @@ async def deployment_lived(stage: Stage) -> None:
 async def stateful_set_lived(stage: Stage) -> None:
     """Pods of a StatefulSet, which have one Workload together."""
     await stage.queues()
-    async with recorded(stage) as workloads, recorded(stage, PODS) as pods:
+    async with record_versions(stage) as workloads, record_versions(stage, PODS) as pods:
         await serve(stage, STATEFUL_SETS, spec={"podManagementPolicy": "Parallel"})
         await until_pods(stage, Pending=2)
         await until_gone(stage, STATEFUL_SETS)
@@ -180,10 +181,10 @@ async def leader_worker_set_lived(stage: Stage) -> None:
     named = {"metadata": {"labels": {stage.names.queue_name: "lq"}}}
     groups = {"leaderTemplate": template(1), "workerTemplate": template(1), "size": 2}
     spec = {"replicas": 2, "leaderWorkerTemplate": groups}
-    async with recorded(stage) as workloads, recorded(stage, PODS) as pods:
+    async with record_versions(stage) as workloads, record_versions(stage, PODS) as pods:
         lws = await stage.create(LWS, "s", {**named, "spec": spec})
         for number in range(2):
-            await play_group(stage, lws, number)
+            await create_group_pods(stage, lws, number)
         await asyncio.gather(*(until_pods(stage, f"s-{number}", Pending=2) for number in range(2)))
         await scale(stage, LWS, 1)
         await until_pods(stage, "s-1")
@@ -280,7 +281,7 @@ def not_held(case: KindCase) -> Story:
         job, created = await submit(stage, case, changes=case.started, queue=HELD)
         assert not case.integration.is_suspended(created, stage.names)
         await job.until_suspended()
-        await stage.until_told(case.integration.kind, job.name, "Stopped", UNKNOWN)
+        await stage.until_event(case.integration.kind, job.name, "Stopped", UNKNOWN)
         await job.until_condition("QuotaReserved", "False", "Suspended")
         await job.change({f"metadata.labels[{stage.names.queue_name}]": case.queue(stage.names.group)})
         await job.until_started()
@@ -293,7 +294,7 @@ UNKNOWN: Final = "Missing Workload; unable to restore pod templates"
 
 async def pods_not_held(stage: Stage) -> None:
     """Pods without the managed label are not queued, whatever queue they name."""
-    await stage.queues_closed()
+    await stage.closed_queue()
     created = await pod(stage, "p", queue="closed")
     await serve(stage, DEPLOYMENTS, replicas=1, labels={stage.names.queue_name: "closed"})
     await until_pods(stage, Pending=1)

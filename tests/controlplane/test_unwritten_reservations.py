@@ -12,7 +12,7 @@ from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import EVENTS, JOBS, VALIDATING_WEBHOOKS
 from localcluster.installation import Installation
 from localcluster.waiting import eventually
-from tests.controlplane.recording import recorded, total
+from tests.controlplane.recording import record_versions, sum_of_series
 from tests.controlplane.stage import Stage, condition_of, owner_of
 
 WAITING: Final = 66
@@ -118,22 +118,22 @@ async def test_other_cluster_queues_admit_while_a_webhook_fails_for_many_reserva
         assert [job for job in jobs if found[job][0] != "True"] == []
         return True
 
-    async with recorded(stage) as record:
+    async with record_versions(stage) as record:
         async with failing_webhook(stage, selects):
             await asyncio.gather(*(stage.job(job, managedBy="example.com/played") for job in jobs))
             await eventually(all_reported, what="every Workload has an event that names the webhook")
             await other_stage.job(managedBy="example.com/played")
             await eventually(other_admitted, timeout=10, what="the other job is admitted")
             if selects == "true":
-                counted = await total(admitq_running, "unwritten_decisions", decision="reservation")
+                counted = await sum_of_series(admitq_running, "unwritten_decisions", decision="reservation")
                 assert counted >= WAITING
             else:
                 await eventually(stated, what="every Workload has a condition that names the webhook")
-            reserved = [said for job in jobs for said in record.course(job, ["QuotaReserved"])]
+            reserved = [said for job in jobs for said in record.condition_changes(job, ["QuotaReserved"])]
             assert not any(said[1] == "True" for said in reserved)
         await eventually(all_admitted, timeout=90, interval=1, what="all jobs are admitted")
         for job in jobs:
-            times = sum(said[1] == "True" for said in record.course(job, ["QuotaReserved"]))
+            times = sum(said[1] == "True" for said in record.condition_changes(job, ["QuotaReserved"]))
             assert times <= 1, f"quota was reserved {times} times for {job}"
 
 

@@ -1,6 +1,7 @@
-"""The webhooks, asked by the real API server.
+"""The webhooks, called by the real API server.
 
-The server runs in the test, and is registered by URL for the test's namespace and labelled objects alone.
+The webhook server runs in the test. It is registered by URL, only for the namespace and the labelled objects
+of the test.
 """
 
 import asyncio
@@ -43,12 +44,12 @@ from admitq_webhooks.routes import review_handlers, webhook_rules
 from localcluster.waiting import eventually
 
 MARK = "test.admitq.dev/namespace"
-"""The label by which cluster-scoped objects belong to a test."""
+"""The label of cluster-scoped objects with the namespace of their test."""
 
 
 @dataclass
-class Asked:
-    """A webhook server that the API server asks, and what a test needs to talk about it."""
+class RegisteredWebhooks:
+    """A webhook server that is registered at the API server, and the data that a test needs about it."""
 
     client: Client
     namespace: str
@@ -90,10 +91,10 @@ def configuration(
         scope: dict[str, Any] = {"objectSelector": {"matchLabels": {MARK: namespace}}}
         if entry["namespaceSelector"] == "jobs":
             scope = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}}}
-        taken = ("name", "failurePolicy", "timeoutSeconds", "sideEffects", "matchPolicy")
+        copied = ("name", "failurePolicy", "timeoutSeconds", "sideEffects", "matchPolicy")
         webhooks.append(
             {
-                **{key: entry[key] for key in taken},
+                **{key: entry[key] for key in copied},
                 **scope,
                 "admissionReviewVersions": ["v1"],
                 "clientConfig": {"url": url + entry["path"]},
@@ -109,8 +110,8 @@ def configuration(
 
 
 @pytest.fixture
-async def asked(client: Client, namespace: str, installed: str) -> AsyncGenerator[Asked]:
-    """Webhooks that the API server asks about everything of this test; Deployments are switched off."""
+async def webhooks(client: Client, namespace: str, installed: str) -> AsyncGenerator[RegisteredWebhooks]:
+    """Webhooks that review all objects of this test; the kind Deployment is disabled."""
     names = names_for(installed)
     world, watchers = watched_lookups(client, names, load_integrations())
     policy = Policy(
@@ -144,12 +145,12 @@ async def asked(client: Client, namespace: str, installed: str) -> AsyncGenerato
     await client.create(MUTATING_WEBHOOKS, mutating)
     await client.create(VALIDATING_WEBHOOKS, validating)
     await rotation.step()
-    found = Asked(client, namespace, names, rotation, port, name, world)
-    await eventually(lambda: _is_asked(found), what="the API server asks the webhooks")
-    yield found
+    registered = RegisteredWebhooks(client, namespace, names, rotation, port, name, world)
+    await eventually(lambda: _is_registered(registered), what="the API server calls the webhooks")
+    yield registered
     await client.delete(MUTATING_WEBHOOKS, name)
     await client.delete(VALIDATING_WEBHOOKS, name)
-    kinds = found.kinds
+    kinds = registered.kinds
     for resource in (kinds.cluster_queues, kinds.cohorts, kinds.resource_flavors, kinds.admission_checks):
         items, _ = await client.list(resource, label_selector=f"{MARK}={namespace}")
         for item in items:
@@ -161,15 +162,15 @@ async def asked(client: Client, namespace: str, installed: str) -> AsyncGenerato
     await server.stop(linger=0)
 
 
-async def _is_asked(asked: Asked) -> bool:
-    """Both configurations, of which the API server learns apart, are in effect: dry runs show that."""
+async def _is_registered(webhooks: RegisteredWebhooks) -> bool:
+    """Whether dry runs show that both configurations are in effect: the API server loads each separately."""
 
     async def probe(queue: str) -> dict[str, Any]:
         container = {"name": "c", "image": "i"}
-        metadata = {"name": "probe", "labels": asked.queued(queue)}
+        metadata = {"name": "probe", "labels": webhooks.queued(queue)}
         spec = {"template": {"spec": {"restartPolicy": "Never", "containers": [container]}}}
         job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}
-        return await asked.client.create(JOBS, job, asked.namespace, dry_run=True)
+        return await webhooks.client.create(JOBS, job, webhooks.namespace, dry_run=True)
 
     try:
         await probe("Not-A-Queue")
@@ -180,34 +181,38 @@ async def _is_asked(asked: Asked) -> bool:
 
 
 @pytest.mark.core
-async def test_job_with_a_queue_name_is_created_suspended(asked: Asked) -> None:
-    job = await asked.job(labels=asked.queued())
+async def test_job_with_a_queue_name_is_created_suspended(webhooks: RegisteredWebhooks) -> None:
+    job = await webhooks.job(labels=webhooks.queued())
     assert job["spec"]["suspend"] is True
 
 
-async def test_job_without_a_queue_name_gets_the_existing_default_queue(asked: Asked) -> None:
-    await asked.create(asked.kinds.local_queues, "default", {"clusterQueue": "any"})
-    await eventually(lambda: asked.world.has_local_queue(asked.namespace, "default"))
-    job = await asked.job()
+async def test_job_without_a_queue_name_gets_the_existing_default_queue(webhooks: RegisteredWebhooks) -> None:
+    await webhooks.create(webhooks.kinds.local_queues, "default", {"clusterQueue": "any"})
+    await eventually(lambda: webhooks.world.has_local_queue(webhooks.namespace, "default"))
+    job = await webhooks.job()
     assert job["spec"]["suspend"] is True
-    assert job["metadata"]["labels"][asked.names.queue_name] == "default"
+    assert job["metadata"]["labels"][webhooks.names.queue_name] == "default"
 
 
-async def test_job_of_a_multikueue_queue_gets_the_dispatcher_as_managed_by(asked: Asked) -> None:
-    kinds, own = asked.kinds, f"dispatched-{asked.namespace}"
-    await asked.create(kinds.admission_checks, own, {"controllerName": asked.names.multikueue_controller})
+async def test_job_of_a_multikueue_queue_gets_the_dispatcher_as_managed_by(
+    webhooks: RegisteredWebhooks,
+) -> None:
+    kinds, own = webhooks.kinds, f"dispatched-{webhooks.namespace}"
+    await webhooks.create(
+        kinds.admission_checks, own, {"controllerName": webhooks.names.multikueue_controller}
+    )
     strategy = {"admissionChecks": [{"name": own}]}
-    await asked.create(kinds.cluster_queues, own, {"admissionChecksStrategy": strategy})
+    await webhooks.create(kinds.cluster_queues, own, {"admissionChecksStrategy": strategy})
     for queue, leads_to in (("elsewhere", own), ("here", "any")):
-        await asked.create(kinds.local_queues, queue, {"clusterQueue": leads_to})
-    await eventually(lambda: asked.world.admission_check_controllers(asked.namespace, "elsewhere"))
-    dispatched = await asked.job("dispatched", labels=asked.queued("elsewhere"))
-    assert dispatched["spec"]["managedBy"] == asked.names.multikueue_controller
-    kept = await asked.job("kept", labels=asked.queued("here"))
+        await webhooks.create(kinds.local_queues, queue, {"clusterQueue": leads_to})
+    await eventually(lambda: webhooks.world.admission_check_controllers(webhooks.namespace, "elsewhere"))
+    dispatched = await webhooks.job("dispatched", labels=webhooks.queued("elsewhere"))
+    assert dispatched["spec"]["managedBy"] == webhooks.names.multikueue_controller
+    kept = await webhooks.job("kept", labels=webhooks.queued("here"))
     assert "managedBy" not in kept["spec"]
 
 
-async def test_job_without_a_queue_name_is_stored_unchanged(asked: Asked) -> None:
+async def test_job_without_a_queue_name_is_stored_unchanged(webhooks: RegisteredWebhooks) -> None:
     def comparable(job: dict[str, Any]) -> dict[str, Any]:
         uid = job["metadata"]["uid"]
         kept = {
@@ -216,57 +221,57 @@ async def test_job_without_a_queue_name_is_stored_unchanged(asked: Asked) -> Non
         text = str({"spec": job["spec"], "metadata": kept}).replace(uid, "UID")
         return {"all": text}
 
-    with_webhook = await asked.job()
+    with_webhook = await webhooks.job()
     for resource in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS):
-        await asked.client.merge_patch(resource, asked.secret, {"webhooks": []})
-    await asked.client.delete(JOBS, "work", asked.namespace, propagation="Background")
+        await webhooks.client.merge_patch(resource, webhooks.secret, {"webhooks": []})
+    await webhooks.client.delete(JOBS, "work", webhooks.namespace, propagation="Background")
 
-    async def again() -> dict[str, Any] | None:
+    async def create_again() -> dict[str, Any] | None:
         try:
-            return await asked.job()
+            return await webhooks.job()
         except ApiError as error:
             if error.is_already_exists:
                 return None
             raise
 
-    without_webhook = await eventually(again, what="the first Job is gone")
+    without_webhook = await eventually(create_again, what="the first Job is gone")
     assert with_webhook["spec"].get("suspend") is False
     assert comparable(with_webhook) == comparable(without_webhook or {})
 
 
-async def test_object_of_a_disabled_kind_is_neither_checked_nor_changed(asked: Asked) -> None:
-    """Whatever its objects say, and although the API server asks; another kind that does the same is on."""
+async def test_object_of_a_disabled_kind_is_neither_checked_nor_changed(webhooks: RegisteredWebhooks) -> None:
+    """The API server calls the webhooks for the disabled kind, too. An enabled kind shows the difference."""
     pods = {"metadata": {"labels": {"app": "s"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
     selector = {"matchLabels": {"app": "s"}}
     spec: dict[str, Any] = {"replicas": 0, "selector": selector, "template": pods}
-    off = await asked.create(DEPLOYMENTS, "off", spec, labels=asked.queued("Not_A_Queue"))
+    off = await webhooks.create(DEPLOYMENTS, "off", spec, labels=webhooks.queued("Not_A_Queue"))
     assert off["spec"]["template"]["metadata"] == {"labels": {"app": "s"}}
     spec["serviceName"] = "s"
     with pytest.raises(ApiError, match="lowercase RFC 1123 subdomain"):
-        await asked.create(STATEFUL_SETS, "on", spec, labels=asked.queued("Not_A_Queue"))
+        await webhooks.create(STATEFUL_SETS, "on", spec, labels=webhooks.queued("Not_A_Queue"))
 
 
-async def test_dry_run_of_a_job_is_mutated_and_stores_nothing(asked: Asked) -> None:
-    job = await asked.client.create(
+async def test_dry_run_of_a_job_is_mutated_and_stores_nothing(webhooks: RegisteredWebhooks) -> None:
+    job = await webhooks.client.create(
         JOBS,
         {
             "apiVersion": "batch/v1",
             "kind": "Job",
-            "metadata": {"name": "dry", "labels": asked.queued()},
+            "metadata": {"name": "dry", "labels": webhooks.queued()},
             "spec": {
                 "template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}
             },
         },
-        asked.namespace,
+        webhooks.namespace,
         dry_run=True,
     )
     assert job["spec"]["suspend"] is True
     with pytest.raises(ApiError, match="not found"):
-        await asked.client.get(JOBS, "dry", asked.namespace)
+        await webhooks.client.get(JOBS, "dry", webhooks.namespace)
 
 
 @pytest.mark.parametrize(
-    ("labels", "annotations", "field", "says"),
+    ("labels", "annotations", "field", "message"),
     [
         ({"queue_name": "Not-A-Queue"}, {}, "metadata.labels[{queue_name}]", "lower case"),
         ({"queue_name": "q", "max_exec_time": "0"}, {}, "metadata.labels[{max_exec_time}]", "greater than 0"),
@@ -285,36 +290,42 @@ async def test_dry_run_of_a_job_is_mutated_and_stores_nothing(asked: Asked) -> N
     ],
 )
 async def test_invalid_job_is_rejected_with_its_field(
-    asked: Asked, labels: dict[str, str], annotations: dict[str, str], field: str, says: str
+    webhooks: RegisteredWebhooks,
+    labels: dict[str, str],
+    annotations: dict[str, str],
+    field: str,
+    message: str,
 ) -> None:
-    keys = {name: str(getattr(asked.names, name)) for name in (*labels, *annotations)}
+    keys = {name: str(getattr(webhooks.names, name)) for name in (*labels, *annotations)}
     with pytest.raises(ApiError) as refused:
-        await asked.job(
+        await webhooks.job(
             labels={keys[name]: value for name, value in labels.items()},
             annotations={keys[name]: value for name, value in annotations.items()},
         )
     assert refused.value.is_forbidden
-    assert f'admission webhook "vjob.{asked.names.group}" denied the request' in refused.value.message
+    assert f'admission webhook "vjob.{webhooks.names.group}" denied the request' in refused.value.message
     assert field.format(**keys) in refused.value.message
-    assert says in refused.value.message
+    assert message in refused.value.message
     assert refused.value.body["details"]["causes"][0]["field"] == field.format(**keys)
 
 
-async def test_queue_name_of_a_running_job_is_immutable(asked: Asked) -> None:
-    await asked.job(labels=asked.queued())
-    await asked.client.merge_patch(JOBS, "work", {"spec": {"suspend": False}}, asked.namespace)
+async def test_queue_name_of_a_running_job_is_immutable(webhooks: RegisteredWebhooks) -> None:
+    await webhooks.job(labels=webhooks.queued())
+    await webhooks.client.merge_patch(JOBS, "work", {"spec": {"suspend": False}}, webhooks.namespace)
     for value in (None, "", "other"):
         with pytest.raises(ApiError, match="field is immutable"):
-            await asked.client.merge_patch(
+            await webhooks.client.merge_patch(
                 JOBS,
                 "work",
-                {"metadata": {"labels": asked.queued() | {asked.names.queue_name: value}}},
-                asked.namespace,
+                {"metadata": {"labels": webhooks.queued() | {webhooks.names.queue_name: value}}},
+                webhooks.namespace,
             )
 
 
-async def test_job_with_a_copied_or_forged_owner_reference_is_created_suspended(asked: Asked) -> None:
-    parent = await asked.job("parent", labels=asked.queued())
+async def test_job_with_a_copied_or_forged_owner_reference_is_created_suspended(
+    webhooks: RegisteredWebhooks,
+) -> None:
+    parent = await webhooks.job("parent", labels=webhooks.queued())
     for uid in (parent["metadata"]["uid"], "00000000-0000-0000-0000-000000000000"):
         reference = {
             "apiVersion": "batch/v1",
@@ -323,16 +334,16 @@ async def test_job_with_a_copied_or_forged_owner_reference_is_created_suspended(
             "uid": uid,
             "controller": True,
         }
-        child = await asked.job(f"child-{uid[:4]}", labels=asked.queued(), ownerReferences=[reference])
+        child = await webhooks.job(f"child-{uid[:4]}", labels=webhooks.queued(), ownerReferences=[reference])
         assert child["spec"]["suspend"] is True
 
 
 @pytest.mark.core
-async def test_cluster_queue_and_flavor_get_the_finalizer(asked: Asked) -> None:
-    queue = await asked.create(asked.kinds.cluster_queues, f"cq-{asked.namespace}", {})
-    flavor = await asked.create(asked.kinds.resource_flavors, f"rf-{asked.namespace}", {})
-    assert asked.names.finalizer in queue["metadata"]["finalizers"]
-    assert asked.names.finalizer in flavor["metadata"]["finalizers"]
+async def test_cluster_queue_and_flavor_get_the_finalizer(webhooks: RegisteredWebhooks) -> None:
+    queue = await webhooks.create(webhooks.kinds.cluster_queues, f"cq-{webhooks.namespace}", {})
+    flavor = await webhooks.create(webhooks.kinds.resource_flavors, f"rf-{webhooks.namespace}", {})
+    assert webhooks.names.finalizer in queue["metadata"]["finalizers"]
+    assert webhooks.names.finalizer in flavor["metadata"]["finalizers"]
 
 
 def a_group(**limits: Any) -> dict[str, Any]:
@@ -379,20 +390,20 @@ def a_group(**limits: Any) -> dict[str, Any]:
     ],
 )
 async def test_invalid_object_of_a_kind_of_admitq_is_rejected_with_its_field(
-    asked: Asked, plural: str, spec: dict[str, Any], field: str
+    webhooks: RegisteredWebhooks, plural: str, spec: dict[str, Any], field: str
 ) -> None:
     with pytest.raises(ApiError) as refused:
-        await asked.create(getattr(asked.kinds, plural), f"wrong-{asked.namespace}", spec)
+        await webhooks.create(getattr(webhooks.kinds, plural), f"wrong-{webhooks.namespace}", spec)
     assert field in refused.value.message
 
 
-async def test_invalid_workload_status_is_rejected(asked: Asked) -> None:
+async def test_invalid_workload_status_is_rejected(webhooks: RegisteredWebhooks) -> None:
     spec = {
         "podSets": [
             {"name": "main", "count": 3, "template": {"spec": {"containers": [{"name": "c", "image": "i"}]}}}
         ]
     }
-    await asked.create(asked.kinds.workloads, "w", spec)
+    await webhooks.create(webhooks.kinds.workloads, "w", spec)
 
     def reserved(cpu: str) -> dict[str, Any]:
         return {
@@ -416,7 +427,9 @@ async def test_invalid_workload_status_is_rejected(asked: Asked) -> None:
         }
 
     async def patch(body: dict[str, Any], subresource: str | None = "status") -> None:
-        await asked.client.merge_patch(asked.kinds.workloads, "w", body, asked.namespace, subresource)
+        await webhooks.client.merge_patch(
+            webhooks.kinds.workloads, "w", body, webhooks.namespace, subresource
+        )
 
     with pytest.raises(ApiError, match="is not a multiple of 3"):
         await patch(reserved("1"))
@@ -428,20 +441,20 @@ async def test_invalid_workload_status_is_rejected(asked: Asked) -> None:
     await patch({"status": {"admission": None, "conditions": []}})
 
 
-async def test_readiness_check_calls_the_webhook_over_tls(asked: Asked) -> None:
+async def test_readiness_check_calls_the_webhook_over_tls(webhooks: RegisteredWebhooks) -> None:
     def check(**changes: Any) -> Any:
         options: dict[str, Any] = {
-            "port": asked.port,
+            "port": webhooks.port,
             "server_name": "127.0.0.1",
-            "trust": lambda: asked.rotation.trust,
+            "trust": lambda: webhooks.rotation.trust,
             **changes,
         }
-        return webhook_check(asked.names, **options)
+        return webhook_check(webhooks.names, **options)
 
-    async def is_well() -> bool:
+    async def is_ready() -> bool:
         return await check()() is None
 
-    await eventually(is_well)
+    await eventually(is_ready)
     assert "no certificate" in (await check(trust=lambda: b"")() or "")
     assert "does not answer" in (await check(server_name="other.example.com")() or "")
     assert await check(server_name=None)() is None
@@ -450,7 +463,9 @@ async def test_readiness_check_calls_the_webhook_over_tls(asked: Asked) -> None:
     assert "does not answer" in (await check(trust=lambda: other.certificate)() or "")
 
 
-async def test_no_call_of_the_api_server_fails_while_certificate_authorities_rotate(asked: Asked) -> None:
+async def test_no_call_of_the_api_server_fails_while_certificate_authorities_rotate(
+    webhooks: RegisteredWebhooks,
+) -> None:
     stop = asyncio.Event()
     calls = 0
 
@@ -458,33 +473,33 @@ async def test_no_call_of_the_api_server_fails_while_certificate_authorities_rot
         nonlocal calls
         while not stop.is_set():
             calls += 1
-            await asked.client.create(
+            await webhooks.client.create(
                 JOBS,
                 {
                     "apiVersion": "batch/v1",
                     "kind": "Job",
-                    "metadata": {"name": f"dry-{worker}", "labels": asked.queued()},
+                    "metadata": {"name": f"dry-{worker}", "labels": webhooks.queued()},
                     "spec": {
                         "template": {
                             "spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}
                         }
                     },
                 },
-                asked.namespace,
+                webhooks.namespace,
                 dry_run=True,
             )
 
     async def change_authority() -> None:
-        """Announce another one, and let the rotation do the rest."""
-        secret = await asked.client.get(SECRETS, asked.secret, asked.namespace)
+        """Write an upcoming authority to the Secret, and wait until the rotation serves a leaf of it."""
+        secret = await webhooks.client.get(SECRETS, webhooks.secret, webhooks.namespace)
         current = from_secret_data(secret["data"])
         announced = replace(current, upcoming=make_authority(time.time_ns(), name="test"))
-        await asked.client.replace(SECRETS, {**secret, "data": to_secret_data(announced)})
-        shown = asked.rotation.live.certificate
+        await webhooks.client.replace(SECRETS, {**secret, "data": to_secret_data(announced)})
+        shown = webhooks.rotation.live.certificate
 
         async def changed() -> bool:
-            await asked.rotation.step()
-            return asked.rotation.live.certificate != shown
+            await webhooks.rotation.step()
+            return webhooks.rotation.live.certificate != shown
 
         await eventually(changed, what="a leaf of the new authority")
 
@@ -493,7 +508,7 @@ async def test_no_call_of_the_api_server_fails_while_certificate_authorities_rot
     try:
         for _ in range(8):
             await change_authority()
-            seen.add(asked.rotation.live.certificate)
+            seen.add(webhooks.rotation.live.certificate)
             before = calls
             await eventually(lambda before=before: calls > before + 8, what="calls under this certificate")
     finally:
@@ -547,11 +562,11 @@ async def test_only_permitted_users_read_metrics(client: Client, namespace: str,
         return await Authorizer(ServingCalls(client)).decide(f"Bearer {text}", path="/metrics")
 
     permitted = await token(reader)
-    # The API server's own view of the rules follows a moment later.
-    await eventually(lambda: _is(decide(permitted), AuthorizationDecision.ALLOWED))
+    # The API server applies new rules a moment later.
+    await eventually(lambda: _equals(decide(permitted), AuthorizationDecision.ALLOWED))
     assert await decide(await token("default")) is AuthorizationDecision.FORBIDDEN
     assert await decide("nonsense") is AuthorizationDecision.UNAUTHENTICATED
 
 
-async def _is(decision: Awaitable[AuthorizationDecision], expected: AuthorizationDecision) -> bool:
+async def _equals(decision: Awaitable[AuthorizationDecision], expected: AuthorizationDecision) -> bool:
     return await decision is expected

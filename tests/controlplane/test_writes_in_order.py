@@ -8,8 +8,8 @@ a manager that is restarted in test_installation.py, because no other may run be
 from typing import Any
 
 from admitq_api.json_objects import value_at
-from tests.controlplane.pods_of_jobs import end_pods
-from tests.controlplane.stage import Stage, at_once
+from tests.controlplane.pods_of_jobs import succeed_pods
+from tests.controlplane.stage import Stage, run_concurrently
 from tests.controlplane.writes import (
     ADMITTED,
     NOT_READY,
@@ -40,7 +40,7 @@ async def test_writes_and_events_of_job_stories_occur_in_the_prescribed_order(st
         await stage.create(stage.kinds.workload_priority_classes, stage.own(name), {"value": value})
     await stage.active_check("check")
     async with written(stage) as writes:
-        await at_once(
+        await run_concurrently(
             plain=_a_job_without_checks(stage, writes),
             checked=_a_job_with_a_check(stage, writes),
             preempted=_a_preemption(stage, writes),
@@ -108,7 +108,7 @@ async def _a_job_without_checks(stage: Stage, writes: Writes) -> None:
     await _queues(stage, "plain")
     await stage.job("plain", queue="plain")
     await stage.until_condition("PodsReady", "Started", "plain")
-    await end_pods(stage, "plain")
+    await succeed_pods(stage, "plain")
     await stage.until_finished("plain")
     told = await _told(stage, "plain")
     steps = [
@@ -140,7 +140,7 @@ async def _set_check(stage: Stage, name: str, state: str, message: str) -> None:
         status["admissionChecks"] = [{**check, "state": state, "message": message}]
 
     workload = (await stage.workload(name))["metadata"]["name"]
-    await stage.transit(workload, lambda change: stated(change.status))
+    await stage.apply_transition(workload, lambda change: stated(change.status))
 
 
 def _with_check(stage: Stage) -> dict[str, Any]:
@@ -165,7 +165,7 @@ async def _a_job_with_a_check(stage: Stage, writes: Writes) -> None:
     await _until_checked(stage, "checked")
     await _set_check(stage, "checked", "Pending", "soon")
     said = ("UpdatedAdmissionCheck", f"{stage.own('check')}: soon")
-    await stage.until_told("Job", "checked", *said)
+    await stage.until_event("Job", "checked", *said)
     await _set_check(stage, "checked", "Ready", "here")
     await stage.until_condition("PodsReady", "Started", "checked")
     told = await _told(stage, "checked")
@@ -192,7 +192,7 @@ async def _a_preemption(stage: Stage, writes: Writes) -> None:
     await stage.job("taker", queue="victim", labels={labels: stage.own("high")})
     await stage.until_condition("PodsReady", "Started", "taker")
     await stage.until_condition("QuotaReserved", "WaitingForQuota", "victim")
-    await end_pods(stage, "taker")
+    await succeed_pods(stage, "taker")
     await stage.until_condition("PodsReady", "Started", "victim")
     taker, victim, queue = await stage.workload("taker"), await stage.workload("victim"), stage.own("victim")
     for_whom = (
@@ -360,7 +360,7 @@ async def _a_cluster_queue_is_deleted(stage: Stage, writes: Writes) -> None:
     await stage.until_condition("QuotaReserved", "Suspended", "holds")
     # Statuses of queues are written at most once a second, and it may be gone sooner.
     await stage.until_active(stage.kinds.cluster_queues, queue, active=False)
-    await end_pods(stage, "deleted")
+    await succeed_pods(stage, "deleted")
     await stage.until_condition("QuotaReserved", "Misconfigured", "holds")
     lost = f"ClusterQueue {queue} is terminating or missing"
     inactive = "Can't submit new workloads to clusterQueue"

@@ -119,7 +119,7 @@ async def job_checked_and_running(stage: Stage) -> None:
     """A job runs, and the check that it waited for is ready."""
     await job_held(stage)
     name = (await stage.workload(JOB))["metadata"]["name"]
-    await stage.transit(name, set_check_state("Ready"))
+    await stage.apply_transition(name, set_check_state("Ready"))
     await until(stage, JOB, "PodsReady", "True")
     await until_next_second()
 
@@ -155,7 +155,7 @@ async def alone_admitted(stage: Stage) -> None:
 async def alone_evicted(stage: Stage) -> None:
     """A Workload without job is evicted, and holds its quota until something says that its pods are gone."""
     await alone_admitted(stage)
-    await stage.transit(ALONE, lambda change: change.evict(Reason.NODE_FAILURES, "its node is gone"))
+    await stage.apply_transition(ALONE, lambda change: change.evict(Reason.NODE_FAILURES, "its node is gone"))
 
 
 async def alone_gated(stage: Stage) -> None:
@@ -175,7 +175,7 @@ async def alone_lost(stage: Stage) -> None:
 async def alone_closed(stage: Stage) -> None:
     """A Workload without job waits in a LocalQueue that is stopped, beside one that is not."""
     await stage.queues(cpu=2)
-    await stage.queues_closed()
+    await stage.closed_queue()
     await workload(stage, queue="closed")
     await until(stage, ALONE, "QuotaReserved", "False", "Suspended")
 
@@ -183,7 +183,7 @@ async def alone_closed(stage: Stage) -> None:
 async def alone_replacing(stage: Stage) -> None:
     """A Workload without job waits until pods of it are replaced, beside free quota."""
     await alone_waits(stage)
-    await stage.transit(ALONE, set_replacing(True))
+    await stage.apply_transition(ALONE, set_replacing(True))
     await grow(stage)
 
 

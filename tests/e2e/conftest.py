@@ -19,7 +19,7 @@ KUBERNETES = "1.36.0"
 
 @dataclass(frozen=True)
 class Rendered:
-    """What helm template printed, by kind and name."""
+    """The objects that helm template printed, by kind and name."""
 
     objects: Mapping[str, dict[str, Any]]
 
@@ -31,7 +31,7 @@ class Rendered:
 
 @pytest.fixture(scope="session")
 def helm() -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Run helm, on a cluster if one is given."""
+    """A function that runs helm, on a cluster if one is given."""
     program = binaries.build()["helm"]
 
     def run(
@@ -51,7 +51,7 @@ def helm() -> Callable[..., subprocess.CompletedProcess[str]]:
 def template(
     helm: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
 ) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Render the chart for a release."""
+    """A function that renders the chart for a release."""
 
     def run(
         values: Mapping[str, Any] | None = None,
@@ -76,7 +76,7 @@ def template(
 
 @pytest.fixture
 def render(template: Callable[..., subprocess.CompletedProcess[str]]) -> Callable[..., Rendered]:
-    """Render the chart and read what comes out."""
+    """Render the chart and parse the output."""
 
     def run(values: Mapping[str, Any] | None = None, **options: Any) -> Rendered:
         documents = yaml.load_all(template(values, **options).stdout, Loader=yaml.CSafeLoader)

@@ -25,7 +25,7 @@ Start = Callable[..., LocalCluster]
 Key = tuple[str, str, str]
 
 LEASES = ("kube-system", "leases")
-"""Namespace and resource of what the processes of Kubernetes hold."""
+"""Namespace and resource of the leases that the processes of Kubernetes hold."""
 
 NOWHERE = "https://127.0.0.1:1"
 """A webhook URL without a server."""
@@ -42,7 +42,7 @@ class Release:
     namespace: str
     group: str
     prefix: str
-    """What the names of its objects begin with."""
+    """Prefix of the names of its objects."""
 
     def arguments(self, verb: str, **values: Any) -> list[str]:
         """The command line of helm install or upgrade with these values."""
@@ -58,7 +58,7 @@ class Release:
 
     @property
     def secret(self) -> str:
-        """The path of the Secret of its webhooks."""
+        """The path of the Secret with the certificates of its webhooks."""
         return f"/api/v1/namespaces/{self.namespace}/secrets/{self.prefix}-webhook-server-cert"
 
     @property
@@ -70,9 +70,9 @@ class Release:
 
 USUAL = Release("admitq", "admitq-system", DEFAULT_GROUP, "admitq")
 RELEASES = {
-    "the usual one": USUAL,
-    "another name and namespace": Release("q", "queues", DEFAULT_GROUP, "q-admitq"),
-    "the other API group": Release("admitq", "admitq-system", COMPAT_GROUP, "kueue"),
+    "default names": USUAL,
+    "other release name and namespace": Release("q", "queues", DEFAULT_GROUP, "q-admitq"),
+    "other API group": Release("admitq", "admitq-system", COMPAT_GROUP, "kueue"),
 }
 
 
@@ -82,12 +82,12 @@ def make_namespace(api: Api, name: str, **labels: str) -> None:
 
 
 def inventory(api: Api) -> set[Key]:
-    """Everything that the API server holds, by resource, namespace and name; events left out."""
+    """All objects that the API server stores except events, by resource, namespace and name."""
     versions = ["/api/v1"]
     versions += [
         f"/apis/{group['preferredVersion']['groupVersion']}"
         for group in api.request("GET", "/apis")["groups"]
-        # Events come and go by themselves, and every CRD brings an APIService with it.
+        # Events expire by themselves, and every CRD creates an APIService.
         if group["name"] not in {"events.k8s.io", "apiregistration.k8s.io"}
     ]
     found: set[Key] = set()
@@ -98,14 +98,14 @@ def inventory(api: Api) -> set[Key]:
             path = f"{version}/{resource['name']}"
             for one in read(api, path)["items"]:
                 namespace, name = one["metadata"].get("namespace", ""), one["metadata"]["name"]
-                # Kubernetes' own, which come when it gets to it: into new namespaces, and for its processes.
+                # Kubernetes creates these at any time: in new namespaces, and for its own processes.
                 if name not in {"default", "kube-root-ca.crt"} and (namespace, resource["name"]) != LEASES:
                     found.add((path, namespace, name))
     return found
 
 
 def read(api: Api, path: str) -> Any:
-    """Read, also where the API server is still busy with a kind that is new to it."""
+    """Read a path, and retry while the API server initializes a new kind and answers 429."""
     deadline = time.monotonic() + 60
     while True:
         try:
@@ -117,8 +117,8 @@ def read(api: Api, path: str) -> Any:
 
 
 def write_as_processes_do(api: Api, release: Release, bundle: str) -> None:
-    """Leave what manager and webhook leave behind: certificates, a lease, the CA in each webhook."""
-    api.request("PATCH", release.secret, {"stringData": {"ca.crt": "theirs"}}, content_type=MERGE)
+    """Write what manager and webhook write: certificates, a lease, the CA bundle of each webhook."""
+    api.request("PATCH", release.secret, {"stringData": {"ca.crt": "of-the-process"}}, content_type=MERGE)
     api.request("PATCH", release.lease, {"spec": {"holderIdentity": "another"}}, content_type=MERGE)
     webhooks = api.request("GET", release.mutating)["webhooks"]
     for webhook in webhooks:
@@ -153,11 +153,15 @@ async def test_upgrade_keeps_what_processes_wrote_and_uninstall_leaves_only_crds
 
         helm("uninstall", release.name, "--namespace", release.namespace, "--wait", cluster=cluster)
 
-        def only_crds_are_left() -> bool:
-            assert inventory(api) - before == crd_keys(release.group)
-            return True
+        await until_only_crds_are_left(api, release.group, before)
 
-        await eventually(only_crds_are_left)
+
+async def until_only_crds_are_left(api: Api, group: str, before: set[Key]) -> None:
+    def only_crds_are_left() -> bool:
+        assert inventory(api) - before == crd_keys(group)
+        return True
+
+    await eventually(only_crds_are_left)
 
 
 def test_objects_survive_uninstall_and_are_served_by_the_next_release(
@@ -181,7 +185,7 @@ def test_pods_of_the_chart_are_accepted_under_restricted_pod_security(
     cluster = private_cluster()
     with cluster.api() as api:
         make_namespace(api, USUAL.namespace, enforce="restricted")
-        # Helm waits until all replicas are ready: none could be if the standard refused them.
+        # Helm waits until all replicas are ready, which the standard would prevent if it refused the pods.
         helm(*USUAL.arguments("install", **{"webhook.url": ""}), "--wait", "--timeout=120s", cluster=cluster)
         pods = api.request("GET", f"/api/v1/namespaces/{USUAL.namespace}/pods")["items"]
         assert len(pods) == 4
@@ -225,7 +229,7 @@ ADMIN, USER, VIEWER = "admitq-batch-admin-role", "admitq-batch-user-role", "view
 MANAGER = "system:serviceaccount:admitq-system:admitq-manager"
 WEBHOOK = "system:serviceaccount:admitq-system:admitq-webhook"
 
-# User, verb, resource (group/plural/subresource), and whether it is allowed in a tenant's namespace.
+# User, verb, resource (group/plural/subresource), and whether the call is allowed in a tenant's namespace.
 ACCESS = [
     (USER, "create", "batch/jobs", True),
     (USER, "get", "admitq.dev/workloads", True),
@@ -273,68 +277,76 @@ def is_allowed(api: Api, user: str, verb: str, resource: str) -> bool:
     return bool(answer["status"]["allowed"])
 
 
+QUEUE_OBJECTS: dict[str, dict[str, Any]] = {
+    "resourceflavors": {"kind": "ResourceFlavor", "metadata": {"name": "any"}},
+    "clusterqueues": {
+        "kind": "ClusterQueue",
+        "metadata": {"name": "all"},
+        "spec": {
+            "namespaceSelector": {},
+            "resourceGroups": [
+                {
+                    "coveredResources": ["pods"],
+                    "flavors": [{"name": "any", "resources": [{"name": "pods", "nominalQuota": 1}]}],
+                }
+            ],
+        },
+    },
+    "namespaces/default/localqueues": {
+        "kind": "LocalQueue",
+        "metadata": {"name": "main"},
+        "spec": {"clusterQueue": "all"},
+    },
+}
+"""A queue with quota for one pod, by the path of each object."""
+JOBS = "/apis/batch/v1/namespaces/default/jobs"
+
+
 @pytest.mark.parametrize("group", [DEFAULT_GROUP, COMPAT_GROUP])
 async def test_release_of_another_name_admits_jobs_and_is_uninstalled_completely(
     group: str, private_cluster: Start
 ) -> None:
     cluster = private_cluster()
     release = Installation(cluster, release="other-admitq", namespace="queues")
-    api_version = names_for(group).api_version
-    objects: dict[str, dict[str, Any]] = {
-        "resourceflavors": {"kind": "ResourceFlavor", "metadata": {"name": "any"}},
-        "clusterqueues": {
-            "kind": "ClusterQueue",
-            "metadata": {"name": "all"},
-            "spec": {
-                "namespaceSelector": {},
-                "resourceGroups": [
-                    {
-                        "coveredResources": ["pods"],
-                        "flavors": [{"name": "any", "resources": [{"name": "pods", "nominalQuota": 1}]}],
-                    }
-                ],
-            },
-        },
-        "namespaces/default/localqueues": {
-            "kind": "LocalQueue",
-            "metadata": {"name": "main"},
-            "spec": {"clusterQueue": "all"},
-        },
-    }
-    jobs = "/apis/batch/v1/namespaces/default/jobs"
-    labelled = job("one")
-    labelled["metadata"]["labels"] = {names_for(group).queue_name: "main"}
     with cluster.api() as api:
         make_namespace(api, "queues")
         before = inventory(api)
         release.install(api_group=group)
         release.start()
-        for path, given in objects.items():
-            api.request("POST", f"/apis/{api_version}/{path}", {"apiVersion": api_version, **given})
-        api.request("POST", jobs, labelled)
-        await eventually(lambda: not api.request("GET", f"{jobs}/one")["spec"]["suspend"])
-
-        api.request("DELETE", f"{jobs}/one?propagationPolicy=Background")
-        # Kubernetes would get to it as well, half a minute after it first sees a new kind.
-        api.request("DELETE", f"/apis/{api_version}/namespaces/default/workloads")
-        for path, given in reversed(objects.items()):
-            api.request("DELETE", f"/apis/{api_version}/{path}/{given['metadata']['name']}")
-
-        def only_the_release_is_left() -> bool:
-            left = {path for path, _, _ in inventory(api) - before}
-            assert not {
-                path for path in left if path.startswith((f"/apis/{group}", "/apis/batch", "/api/v1/pods"))
-            }
-            return True
-
-        await eventually(only_the_release_is_left)
+        await run_job_in_queue(api, group)
+        await delete_job_and_queue(api, group, before)
         release.uninstall()
+        await until_only_crds_are_left(api, group, before)
 
-        def only_crds_are_left() -> bool:
-            assert inventory(api) - before == crd_keys(group)
-            return True
 
-        await eventually(only_crds_are_left)
+async def run_job_in_queue(api: Api, group: str) -> None:
+    """Create a queue and a Job, and wait until the Job is admitted."""
+    api_version = names_for(group).api_version
+    for path, obj in QUEUE_OBJECTS.items():
+        api.request("POST", f"/apis/{api_version}/{path}", {"apiVersion": api_version, **obj})
+    queued = job("one")
+    queued["metadata"]["labels"] = {names_for(group).queue_name: "main"}
+    api.request("POST", JOBS, queued)
+    await eventually(lambda: not api.request("GET", f"{JOBS}/one")["spec"]["suspend"])
+
+
+async def delete_job_and_queue(api: Api, group: str, before: set[Key]) -> None:
+    """Delete the Job and the queue, and wait until none of their objects is left."""
+    api_version = names_for(group).api_version
+    api.request("DELETE", f"{JOBS}/one?propagationPolicy=Background")
+    # The garbage collector would delete Workloads as well, but up to half a minute later.
+    api.request("DELETE", f"/apis/{api_version}/namespaces/default/workloads")
+    for path, obj in reversed(QUEUE_OBJECTS.items()):
+        api.request("DELETE", f"/apis/{api_version}/{path}/{obj['metadata']['name']}")
+
+    def are_deleted() -> bool:
+        left = {path for path, _, _ in inventory(api) - before}
+        assert not {
+            path for path in left if path.startswith((f"/apis/{group}", "/apis/batch", "/api/v1/pods"))
+        }
+        return True
+
+    await eventually(are_deleted)
 
 
 async def test_roles_allow_exactly_what_the_access_table_says(helm: Helm, private_cluster: Start) -> None:
@@ -342,8 +354,8 @@ async def test_roles_allow_exactly_what_the_access_table_says(helm: Helm, privat
     with cluster.api() as api:
         make_namespace(api, USUAL.namespace)
         sweep = {"group": "example.com", "version": "v1", "kind": "Sweep", "plural": "sweeps"}
-        told = {f"extraKinds[0].{field}": value for field, value in sweep.items()}
-        helm(*USUAL.arguments("install", **told), "--wait", cluster=cluster)
+        extra_kind = {f"extraKinds[0].{field}": value for field, value in sweep.items()}
+        helm(*USUAL.arguments("install", **extra_kind), "--wait", cluster=cluster)
         for role in (ADMIN, USER, VIEWER):
             subject = {"kind": "User", "name": role, "apiGroup": "rbac.authorization.k8s.io"}
             reference = {"kind": "ClusterRole", "name": role, "apiGroup": "rbac.authorization.k8s.io"}
@@ -353,11 +365,11 @@ async def test_roles_allow_exactly_what_the_access_table_says(helm: Helm, privat
                 {"metadata": {"name": role}, "subjects": [subject], "roleRef": reference},
             )
 
-        def wrong() -> list[Any]:
+        def unexpected() -> list[Any]:
             return [row for row in ACCESS if is_allowed(api, *row[:3]) != row[3]]
 
-        # Kubernetes gathers the rules of aggregated roles in the background.
+        # Kubernetes aggregates the rules of roles asynchronously.
         try:
-            await eventually(lambda: not wrong())
+            await eventually(lambda: not unexpected())
         except AssertionError:
-            assert wrong() == []  # names the rows
+            assert unexpected() == []  # names the rows

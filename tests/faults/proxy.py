@@ -20,7 +20,7 @@ from admitq.runtime.credentials import Credentials, Identity
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class SeenRequest:
     """A request as the proxy saw it."""
 
     method: str
@@ -46,7 +46,7 @@ class Asked:
 class Exchange:
     """One request in the proxy's hands; a fault decides what the client gets to see of the answer."""
 
-    asked: Asked
+    asked: SeenRequest
     client: asyncio.StreamWriter
     _forward: Callable[[], Awaitable[tuple[int, dict[str, str], AsyncIterator[bytes]]]]
     _chunked: bool = False
@@ -99,7 +99,7 @@ class Fault:
     """What to do to which requests, and how often."""
 
     action: Action
-    matches: Callable[[Asked], bool] = lambda _: True
+    matches: Callable[[SeenRequest], bool] = lambda _: True
     times: int = 1
     hits: int = 0
 
@@ -110,7 +110,7 @@ class Proxy:
 
     upstream: Credentials
     faults: list[Fault] = field(default_factory=list[Fault])
-    seen: list[Asked] = field(default_factory=list[Asked])
+    seen: list[SeenRequest] = field(default_factory=list[SeenRequest])
     _server: asyncio.Server | None = None
     _tasks: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
 
@@ -122,7 +122,7 @@ class Proxy:
         return Credentials(server=f"http://127.0.0.1:{port}")
 
     def fault(
-        self, action: Action, matches: Callable[[Asked], bool] = lambda _: True, times: int = 1
+        self, action: Action, matches: Callable[[SeenRequest], bool] = lambda _: True, times: int = 1
     ) -> Fault:
         """Add a fault; the answer counts how often it was hit."""
         added = Fault(action, matches, times)
@@ -134,7 +134,7 @@ class Proxy:
         """How many connections of clients are open."""
         return len(self._tasks)
 
-    def count(self, matches: Callable[[Asked], bool]) -> int:
+    def count(self, matches: Callable[[SeenRequest], bool]) -> int:
         """Tell how many requests of a kind came by."""
         return sum(1 for asked in self.seen if matches(asked))
 
@@ -183,14 +183,14 @@ class Proxy:
             raise results[0]
 
     @staticmethod
-    async def _read(reader: asyncio.StreamReader) -> tuple[Asked, str]:
+    async def _read(reader: asyncio.StreamReader) -> tuple[SeenRequest, str]:
         method, target, headers = await _head(reader)
         body = await reader.readexactly(int(headers.get("content-length", "0")))
         url = urlsplit(target)
         query = {key: values[0] for key, values in parse_qs(url.query).items()}
-        return Asked(method, url.path, query, headers, body), target
+        return SeenRequest(method, url.path, query, headers, body), target
 
-    async def _answer(self, asked: Asked, target: str, writer: asyncio.StreamWriter) -> None:
+    async def _answer(self, asked: SeenRequest, target: str, writer: asyncio.StreamWriter) -> None:
         async with contextlib.AsyncExitStack() as stack:
             exchange = Exchange(asked, writer, lambda: self._ask(stack, asked, target))
             for fault in self.faults:
@@ -199,13 +199,13 @@ class Proxy:
                     await fault.action(exchange)
                     break
             else:
-                await passed(exchange)
+                await pass_through(exchange)
             exchange.end()
 
     async def _ask(
         self,
         stack: contextlib.AsyncExitStack,
-        asked: Asked,
+        asked: SeenRequest,
         target: str,
     ) -> tuple[int, dict[str, str], AsyncIterator[bytes]]:
         url = urlsplit(self.upstream.server)
@@ -271,7 +271,7 @@ async def _lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
 # Actions
 
 
-async def passed(exchange: Exchange) -> None:
+async def pass_through(exchange: Exchange) -> None:
     """Pass everything on as it comes."""
     status, headers, body = await exchange.forward()
     await exchange.begin(status, headers)
@@ -279,7 +279,7 @@ async def passed(exchange: Exchange) -> None:
         await exchange.send(data)
 
 
-def answered(status: int, body: bytes, **headers: str) -> Action:
+def answer_with(status: int, body: bytes, **headers: str) -> Action:
     """Answer in place of the server, which is not asked."""
     named = {key.replace("_", "-"): value for key, value in headers.items()}
 
@@ -289,7 +289,7 @@ def answered(status: int, body: bytes, **headers: str) -> Action:
     return act
 
 
-def refused(status: int, reason: str, **headers: str) -> Action:
+def refuse_with(status: int, reason: str, **headers: str) -> Action:
     """Answer with the API's own Status object."""
     body = {
         "kind": "Status",
@@ -300,42 +300,42 @@ def refused(status: int, reason: str, **headers: str) -> Action:
         "reason": reason,
         "code": status,
     }
-    return answered(status, json.dumps(body).encode(), **headers)
+    return answer_with(status, json.dumps(body).encode(), **headers)
 
 
-BAD_GATEWAY = answered(502, b"<html><h1>502 Bad Gateway</h1></html>", Content_Type="text/html")
+BAD_GATEWAY = answer_with(502, b"<html><h1>502 Bad Gateway</h1></html>", Content_Type="text/html")
 
 
-async def hung(exchange: Exchange) -> None:
+async def never_answer(exchange: Exchange) -> None:
     """Never answer; the server is not asked."""
     await asyncio.Event().wait()
 
 
-async def done_but_hung(exchange: Exchange) -> None:
+async def execute_and_never_answer(exchange: Exchange) -> None:
     """Let the server do it, and keep its answer."""
     await _whole(exchange)
     await asyncio.Event().wait()
 
 
-async def done_but_cut(exchange: Exchange) -> None:
+async def execute_and_reset(exchange: Exchange) -> None:
     """Let the server do it, and cut the connection in place of its answer."""
     await _whole(exchange)
     exchange.reset()
 
 
-async def cut_before_asking(exchange: Exchange) -> None:
+async def reset_before_forwarding(exchange: Exchange) -> None:
     """Cut the connection; the server is not asked."""
     exchange.reset()
 
 
-async def cut_in_the_body(exchange: Exchange) -> None:
+async def close_after_half_the_body(exchange: Exchange) -> None:
     """Promise the whole answer and give half of it."""
     status, headers, body = await _whole(exchange)
     await exchange.begin(status, {**headers, "Content-Length": str(len(body))})
     await exchange.send(body[: len(body) // 2])
 
 
-async def half_a_document(exchange: Exchange) -> None:
+async def answer_half_a_document(exchange: Exchange) -> None:
     """Give half of the answer as if it were the whole."""
     status, headers, body = await _whole(exchange)
     await exchange.answer(status, headers, body[: len(body) // 2])

@@ -20,7 +20,7 @@ from admitq.runtime.transport import ApiCall
 from localcluster.cluster import LocalCluster
 from localcluster.waiting import eventually
 from tests.faults import proxy as p
-from tests.faults.proxy import Action, Asked, Proxy
+from tests.faults.proxy import Action, Proxy, SeenRequest
 
 Through = Callable[..., Awaitable[Client]]
 
@@ -32,29 +32,29 @@ def config_map(name: str, namespace: str, **data: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("action", "status", "reason"),
     [
-        (p.refused(410, "Expired"), 410, "Expired"),
-        (p.refused(409, "Conflict"), 409, "Conflict"),
-        (p.refused(429, "TooManyRequests"), 429, "TooManyRequests"),
-        (p.refused(500, "InternalError"), 500, "InternalError"),
-        (p.refused(503, "ServiceUnavailable"), 503, "ServiceUnavailable"),
+        (p.refuse_with(410, "Expired"), 410, "Expired"),
+        (p.refuse_with(409, "Conflict"), 409, "Conflict"),
+        (p.refuse_with(429, "TooManyRequests"), 429, "TooManyRequests"),
+        (p.refuse_with(500, "InternalError"), 500, "InternalError"),
+        (p.refuse_with(503, "ServiceUnavailable"), 503, "ServiceUnavailable"),
         (p.BAD_GATEWAY, 502, "BadGateway"),
-        (p.answered(504, b"", Content_Type="text/plain"), 504, "Timeout"),
-        (p.answered(500, b"{half", Content_Type="application/json"), 500, "InternalError"),
-        (p.answered(500, b'["not a Status"]'), 500, "InternalError"),
-        (p.answered(302, b"", Location="https://login.example/"), 302, "Unknown"),
-        (p.answered(200, b"<html>log in</html>", Content_Type="text/html"), 0, "MalformedResponse"),
-        (p.answered(200, b""), 0, "MalformedResponse"),
-        (p.half_a_document, 0, "MalformedResponse"),
+        (p.answer_with(504, b"", Content_Type="text/plain"), 504, "Timeout"),
+        (p.answer_with(500, b"{half", Content_Type="application/json"), 500, "InternalError"),
+        (p.answer_with(500, b'["not a Status"]'), 500, "InternalError"),
+        (p.answer_with(302, b"", Location="https://login.example/"), 302, "Unknown"),
+        (p.answer_with(200, b"<html>log in</html>", Content_Type="text/html"), 0, "MalformedResponse"),
+        (p.answer_with(200, b""), 0, "MalformedResponse"),
+        (p.answer_half_a_document, 0, "MalformedResponse"),
         (p.with_content_type("application/vnd.kubernetes.protobuf"), 0, "MalformedResponse"),
-        (p.cut_in_the_body, 0, "ConnectionFailed"),
-        (p.cut_before_asking, 0, "ConnectionFailed"),
-        (p.hung, 0, "Timeout"),
+        (p.close_after_half_the_body, 0, "ConnectionFailed"),
+        (p.reset_before_forwarding, 0, "ConnectionFailed"),
+        (p.never_answer, 0, "Timeout"),
     ],
 )
 async def test_every_failure_of_a_call_raises_api_error(
     proxy: Proxy, through: Through, action: Action, status: int, reason: str
 ):
-    client = await through(timeout=0.5 if action is p.hung else 10.0)
+    client = await through(timeout=0.5 if action is p.never_answer else 10.0)
     proxy.fault(action, times=100)
     with pytest.raises(ApiError) as caught:
         await client.get(NAMESPACES, "default")
@@ -68,7 +68,7 @@ async def test_every_failure_of_a_call_raises_api_error(
 @pytest.mark.parametrize("status", [429, 503])
 async def test_call_is_retried_after_the_retry_after_seconds(proxy: Proxy, through: Through, status: int):
     client = await through()
-    proxy.fault(p.refused(status, "Later", Retry_After="1"))
+    proxy.fault(p.refuse_with(status, "Later", Retry_After="1"))
     began = time.monotonic()
     await client.get(NAMESPACES, "default")
     assert time.monotonic() - began >= 1.0
@@ -78,14 +78,14 @@ async def test_call_is_retried_after_the_retry_after_seconds(proxy: Proxy, throu
 async def test_call_is_retried_after_the_retry_after_date(proxy: Proxy, through: Through):
     client = await through()
     date = email.utils.format_datetime(dt.datetime.now(dt.UTC) + dt.timedelta(seconds=1), usegmt=True)
-    proxy.fault(p.refused(503, "Later", Retry_After=date))
+    proxy.fault(p.refuse_with(503, "Later", Retry_After=date))
     await client.get(NAMESPACES, "default")
     assert len(proxy.seen) == 2
 
 
 async def test_call_fails_at_once_when_retry_after_exceeds_its_timeout(proxy: Proxy, through: Through):
     client = await through(timeout=20.0)
-    proxy.fault(p.refused(429, "TooManyRequests", Retry_After="30"))
+    proxy.fault(p.refuse_with(429, "TooManyRequests", Retry_After="30"))
     began = time.monotonic()
     with pytest.raises(ApiError) as caught:
         await client.get(NAMESPACES, "default")
@@ -95,7 +95,7 @@ async def test_call_fails_at_once_when_retry_after_exceeds_its_timeout(proxy: Pr
 
 async def test_retries_are_limited_when_the_server_always_answers_429(proxy: Proxy, through: Through):
     client = await through(timeout=3.0)
-    proxy.fault(p.refused(429, "TooManyRequests", Retry_After="0"), times=1000)
+    proxy.fault(p.refuse_with(429, "TooManyRequests", Retry_After="0"), times=1000)
     with pytest.raises(ApiError, match="TooManyRequests"):
         await client.get(NAMESPACES, "default")
     assert 2 <= len(proxy.seen) <= 7
@@ -107,7 +107,7 @@ async def test_hung_call_blocks_no_other_call(proxy: Proxy, through: Through):
 
     async def held(exchange: p.Exchange) -> None:
         await goes_on.wait()
-        await p.passed(exchange)
+        await p.pass_through(exchange)
 
     proxy.fault(held, lambda asked: asked.path.endswith("/default"))
     hung = asyncio.create_task(client.get(NAMESPACES, "default"))
@@ -129,11 +129,13 @@ async def test_open_watches_do_not_use_up_the_connections_of_calls(through: Thro
         await watch.aclose()
 
 
-@pytest.mark.parametrize("action", [p.done_but_cut, p.done_but_hung, p.half_a_document])
+@pytest.mark.parametrize(
+    "action", [p.execute_and_reset, p.execute_and_never_answer, p.answer_half_a_document]
+)
 async def test_write_with_lost_answer_may_have_taken_effect(
     proxy: Proxy, through: Through, client: Client, namespace: str, action: Action
 ):
-    ours = await through(timeout=1.0 if action is p.done_but_hung else 10.0)
+    ours = await through(timeout=1.0 if action is p.execute_and_never_answer else 10.0)
     proxy.fault(action, lambda asked: asked.is_write)
     with pytest.raises(ApiError) as caught:
         await ours.create(CONFIG_MAPS, config_map("lost", namespace))
@@ -229,7 +231,7 @@ async def listed(client: Client, namespace: str, page_size: int) -> list[str]:
     return names
 
 
-def continued(asked: Asked) -> bool:
+def continued(asked: SeenRequest) -> bool:
     return "continue" in asked.query
 
 
@@ -238,7 +240,7 @@ async def test_list_restarts_when_its_continue_token_expires(
     proxy: Proxy, through: Through, client: Client, namespace: str, expirations: int
 ):
     names = await fill(client, namespace, 12)
-    proxy.fault(p.refused(410, "Expired"), continued, times=expirations)
+    proxy.fault(p.refuse_with(410, "Expired"), continued, times=expirations)
     found = await listed(await through(), namespace, page_size=2)
     assert sorted(found) == sorted(names)
     sizes = [int(asked.query["limit"]) for asked in proxy.seen]
@@ -252,7 +254,7 @@ async def test_list_fails_when_its_continue_token_always_expires(
     proxy.fault(
         p.with_document(lambda body: {**body, "metadata": {**body["metadata"], "continue": "x"}}), times=99
     )
-    proxy.faults.insert(0, p.Fault(p.refused(410, "Expired"), continued, times=99))
+    proxy.faults.insert(0, p.Fault(p.refuse_with(410, "Expired"), continued, times=99))
     with pytest.raises(ApiError) as caught:
         await listed(await through(), namespace, page_size=1)
     assert caught.value.is_gone
@@ -260,7 +262,7 @@ async def test_list_fails_when_its_continue_token_always_expires(
 
 @pytest.mark.parametrize("body", ["{}", '{"metadata": {}, "items": "none"}', '{"metadata": 5, "items": []}'])
 async def test_list_fails_when_the_answer_is_not_a_list(proxy: Proxy, through: Through, body: str):
-    proxy.fault(p.answered(200, body.encode()))
+    proxy.fault(p.answer_with(200, body.encode()))
     with pytest.raises(ApiError, match="not a list"):
         await (await through()).list(CONFIG_MAPS)
 
@@ -345,7 +347,7 @@ async def test_retried_write_checks_the_lease_again(proxy: Proxy, through: Throu
             raise NotLeadingError("lost while waiting")
 
     ours = await through(fence=fence)
-    proxy.fault(p.refused(429, "TooManyRequests", Retry_After="0"))
+    proxy.fault(p.refuse_with(429, "TooManyRequests", Retry_After="0"))
     with pytest.raises(NotLeadingError):
         await ours.create(CONFIG_MAPS, config_map("a", namespace))
     assert len(proxy.seen) == 1
@@ -354,7 +356,7 @@ async def test_retried_write_checks_the_lease_again(proxy: Proxy, through: Throu
 async def test_requests_carry_the_user_agent_and_are_counted(proxy: Proxy, through: Through, namespace: str):
     calls: list[ApiCall] = []
     ours = await through(observe=calls.append)
-    proxy.fault(p.cut_before_asking, lambda asked: asked.is_write)
+    proxy.fault(p.reset_before_forwarding, lambda asked: asked.is_write)
     await ours.list(CONFIG_MAPS, namespace)
     with pytest.raises(ApiError):
         await ours.create(CONFIG_MAPS, config_map("a", namespace))

@@ -1,4 +1,4 @@
-"""A defect of the core beside a real API server: its culprit is left out, and other queues go on."""
+"""A defect of the core beside a real API server: the culprit is quarantined, and other queues admit."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -31,17 +31,17 @@ from tests.controlplane.stage import Stage, condition_of
 from tests.unit.manager.test_recovery import fail, fail_to_handle
 
 QUOTA = 8
-"""CPUs of the cohort, of which each of its two ClusterQueues has half."""
+"""CPUs of the cohort; each of its two ClusterQueues has half of them."""
 
 BORROWING = 5
-"""CPUs that the ClusterQueue of the job ``bad`` uses: more than its own."""
+"""CPUs that the ClusterQueue of the job ``bad`` uses: more than its own quota."""
 
 
 @dataclass(frozen=True)
 class Fault:
     """A function of the core that raises for the job ``bad``, or for its ClusterQueue.
 
-    ``cpu`` is what the job asks for. The function raises after its work if ``after`` is set.
+    The job requests ``cpu`` CPUs. If ``after`` is set, the function raises after its work.
     """
 
     owner: Any
@@ -58,10 +58,10 @@ class Fault:
                 heads = cast("list[tuple[ClusterQueueEntry, Pending]]", one)
                 return any(queue.spec.name == stage.own("cq") for queue, _ in heads)
             if self.is_queue and (queue := getattr(one, "cluster_queue", None)) is not None:
-                # Of a ClusterQueue that is quarantined, the core observes quota and cohort.
+                # The core still observes quota and cohort of a quarantined ClusterQueue.
                 return queue.name == stage.own("cq") and not queue.quarantined
             if (workload := getattr(one, "workload", None)) is not None:
-                # Of a Workload that is left out, the core observes no podsets.
+                # The core observes no podsets of a quarantined Workload.
                 name = f"{stage.namespace}/job-bad-"
                 return str(workload.key).startswith(name) and bool(workload.pod_sets)
         return False
@@ -90,7 +90,7 @@ def without_manager(installation_of_file: Callable[..., Installation]) -> Instal
 async def stage(
     without_manager: Installation, connect: Callable[[LocalCluster], Awaitable[Client]], api_group: str
 ) -> AsyncGenerator[Stage]:
-    """A namespace beside webhooks and no manager."""
+    """A namespace beside an installation with webhooks and without manager."""
     client = await connect(without_manager.cluster)
     async with fresh_namespace(client) as namespace:
         yield Stage(client, names_for(api_group), namespace)
@@ -112,7 +112,7 @@ def settings(api_group: str, tmp_path: Path) -> ProcessSettings:
 
 @asynccontextmanager
 async def managing(installation: Installation, settings: ProcessSettings) -> AsyncGenerator[Metrics]:
-    """A manager in this process, which must not end before the block does."""
+    """Run a manager in this process. It must not end before the block ends."""
     metrics = Metrics(settings.names.metric_prefix)
     credentials = load_credentials(installation.kubeconfig("manager"))
     part = ManagerPart(settings, credentials, metrics, "admitq-tests", lambda _: None)
@@ -132,24 +132,24 @@ async def managing(installation: Installation, settings: ProcessSettings) -> Asy
         await part.stop()
 
 
-class Watched:
-    """The most CPUs that Workloads held at the same time."""
+class QuotaSampler:
+    """Samples the CPUs that are reserved for Workloads, and keeps the maximum."""
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
         self.most = 0
-        self.looks = 0
+        self.samples = 0
 
     async def run(self) -> None:
         while True:
             found, _ = await self._stage.client.list(self._stage.kinds.workloads, self._stage.namespace)
-            self.most = max(self.most, sum(map(held, found)))
-            self.looks += 1
+            self.most = max(self.most, sum(map(reserved_cpus, found)))
+            self.samples += 1
             await asyncio.sleep(0.1)
 
 
-def held(workload: dict[str, Any]) -> int:
-    """The CPUs that are reserved for a Workload. One that is finished has released them."""
+def reserved_cpus(workload: dict[str, Any]) -> int:
+    """The CPUs that are reserved for a Workload; none for a finished one."""
     if (condition_of(workload, "Finished") or ("",))[0] == "True":
         return 0
     parts = value_at(workload, ("status", "admission", "podSetAssignments"), [])
@@ -159,11 +159,11 @@ def held(workload: dict[str, Any]) -> int:
 def count(metrics: Metrics, series: str, **labels: str) -> float:
     """The sum of a metric over the series with some labels."""
     lines = metrics.exposition().decode().splitlines()
-    wanted = [f'{name}="{value}"' for name, value in labels.items()]
+    matchers = [f'{name}="{value}"' for name, value in labels.items()]
     return sum(
         float(line.rsplit(" ", 1)[1])
         for line in lines
-        if f"_{series}{{" in line and all(one in line for one in wanted)
+        if f"_{series}{{" in line and all(one in line for one in matchers)
     )
 
 
@@ -175,52 +175,78 @@ async def test_culprit_of_core_failure_is_quarantined_and_other_queues_admit(
     settings: ProcessSettings,
     fault: Fault,
 ) -> None:
-    concerns = partial(fault.concerns_call, stage)
-    if fault.owner is HANDLERS:
-        exists = fail_to_handle(monkeypatch, fault.function, concerns, after=fault.after)
-    else:
-        exists = fail(monkeypatch, fault.owner, fault.function, concerns, after=fault.after)
-    exists.clear()
+    defect = install_defect(monkeypatch, stage, fault)
+    defect.clear()
     async with managing(without_manager, settings) as metrics:
-        watched = Watched(stage)
-        watching = asyncio.create_task(watched.run())
-        await stage.queues(cpu=QUOTA // 2, cohortName=stage.own("all"))
-        await stage.cluster_queue("other", cpu=QUOTA // 2, cohortName=stage.own("all"))
-        await stage.local_queue("other", cluster_queue="other")
-        await stage.job("before", cpu=BORROWING)
-        await stage.until_running("before")
+        sampler = QuotaSampler(stage)
+        sampling = asyncio.create_task(sampler.run())
+        await create_queues_and_fill_half(stage)
 
-        exists.append(True)
-        if fault.is_queue:
-            await change_queue(stage, "Any")
-        await stage.job("bad", cpu=fault.cpu)
-        await stage.until(lambda: has_failed(metrics, fault), what="the core to fail")
+        # With the defect, its culprit is quarantined, keeps its quota, and other queues admit.
+        defect.append(True)
+        await trigger_failure(stage, fault, metrics)
         await stage.job("good", queue="other", cpu=2)
         await stage.until_running("good")
         await until_quarantined(stage, fault, metrics)
         failures = count(metrics, "core_failures_total")
-        await stage.job("wide", queue="other", cpu=QUOTA - BORROWING)
-        await stage.until(lambda: is_refused(stage, "wide"), what="wide to be refused")
-        await stage.job("another", queue="other", cpu=1)
-        await stage.until_running("another")
-        await stage.job("beyond", queue="other", cpu=1)
-        await stage.until(lambda: is_refused(stage, "beyond"), what="beyond to be refused")
-        assert held(await stage.workload("bad")) == 0
+        await check_that_culprit_keeps_its_quota(stage)
 
-        exists.clear()
+        # Without the defect, a change of the culprit ends the quarantine.
+        defect.clear()
         for name in ("before", "good", "another", "wide", "beyond"):
             await stage.client.delete(JOBS, name, stage.namespace, propagation="Background")
-        if fault.is_queue:
-            await change_queue(stage, "LowerPriority")
-        else:
-            workload = await stage.workload("bad")
-            await stage.change(stage.kinds.workloads, workload["metadata"]["name"], {"spec": {"priority": 1}})
+        await change_culprit(stage, fault)
         await stage.until_running("bad")
         assert count(metrics, "malformed_objects") == 0
         assert count(metrics, "core_failures_total") == failures
-        watching.cancel()
-        assert watched.looks > 0
-        assert watched.most == QUOTA
+        sampling.cancel()
+        assert sampler.samples > 0
+        assert sampler.most == QUOTA
+
+
+def install_defect(monkeypatch: pytest.MonkeyPatch, stage: Stage, fault: Fault) -> list[bool]:
+    """Let a function of the core fail for its culprit while the returned list is not empty."""
+    concerns = partial(fault.concerns_call, stage)
+    if fault.owner is HANDLERS:
+        return fail_to_handle(monkeypatch, fault.function, concerns, after=fault.after)
+    return fail(monkeypatch, fault.owner, fault.function, concerns, after=fault.after)
+
+
+async def create_queues_and_fill_half(stage: Stage) -> None:
+    """Create two ClusterQueues of a cohort, and a job that borrows from the second."""
+    await stage.queues(cpu=QUOTA // 2, cohortName=stage.own("all"))
+    await stage.cluster_queue("other", cpu=QUOTA // 2, cohortName=stage.own("all"))
+    await stage.local_queue("other", cluster_queue="other")
+    await stage.job("before", cpu=BORROWING)
+    await stage.until_running("before")
+
+
+async def trigger_failure(stage: Stage, fault: Fault, metrics: Metrics) -> None:
+    """Create the job ``bad`` and wait until the core has failed."""
+    if fault.is_queue:
+        await change_queue(stage, "Any")
+    await stage.job("bad", cpu=fault.cpu)
+    await stage.until(lambda: has_failed(metrics, fault), what="the core to fail")
+
+
+async def check_that_culprit_keeps_its_quota(stage: Stage) -> None:
+    """Jobs of the other queue get the rest of the cohort's quota and no more."""
+    await stage.job("wide", queue="other", cpu=QUOTA - BORROWING)
+    await stage.until(lambda: is_refused(stage, "wide"), what="wide to be refused")
+    await stage.job("another", queue="other", cpu=1)
+    await stage.until_running("another")
+    await stage.job("beyond", queue="other", cpu=1)
+    await stage.until(lambda: is_refused(stage, "beyond"), what="beyond to be refused")
+    assert reserved_cpus(await stage.workload("bad")) == 0
+
+
+async def change_culprit(stage: Stage, fault: Fault) -> None:
+    """Change the quarantined object, so that the core observes it again."""
+    if fault.is_queue:
+        await change_queue(stage, "LowerPriority")
+        return
+    workload = await stage.workload("bad")
+    await stage.change(stage.kinds.workloads, workload["metadata"]["name"], {"spec": {"priority": 1}})
 
 
 async def change_queue(stage: Stage, reclaims: str) -> None:
@@ -234,7 +260,7 @@ async def until_quarantined(stage: Stage, fault: Fault, metrics: Metrics) -> Non
     if fault.is_queue:
         await quarantined(stage, stage.kinds.cluster_queues, stage.own("cq"), ("Active", "Unknown"), metrics)
     else:
-        await stage.workload_exists("bad")
+        await stage.until_workload_exists("bad")
         name = (await stage.workload("bad"))["metadata"]["name"]
         condition = ("QuotaReserved", "Misconfigured")
         await quarantined(stage, stage.kinds.workloads, name, condition, metrics)
@@ -256,7 +282,7 @@ async def quarantined(
         assert count(metrics, "malformed_objects", resource=resource.plural) == 1
         return True
 
-    await stage.until(reported, what=f"{name} to be reported as left out")
+    await stage.until(reported, what=f"{name} to be reported as quarantined")
 
 
 async def has_failed(metrics: Metrics, fault: Fault) -> bool:

@@ -215,19 +215,19 @@ async def test_expired_series_is_followed_by_a_new_event(client: Client, subject
 @pytest.mark.parametrize(
     "action",
     [
-        p.refused(500, "InternalError"),
-        p.refused(429, "TooManyRequests", Retry_After="0"),
+        p.refuse_with(500, "InternalError"),
+        p.refuse_with(429, "TooManyRequests", Retry_After="0"),
         p.BAD_GATEWAY,
-        p.cut_before_asking,
-        p.done_but_cut,
-        p.done_but_hung,
-        p.hung,
+        p.reset_before_forwarding,
+        p.execute_and_reset,
+        p.execute_and_never_answer,
+        p.never_answer,
     ],
 )
 async def test_event_is_recorded_exactly_once_despite_a_short_fault(
     proxy: Proxy, through: Through, client: Client, subject: dict[str, Any], action: Action
 ):
-    is_unanswered = action in {p.hung, p.done_but_hung}
+    is_unanswered = action in {p.never_answer, p.execute_and_never_answer}
     recorder = recorder_of(await through(timeout=1.0 if is_unanswered else 10.0))
     proxy.fault(action)
     recorder.event(subject, "Normal", "Admitted", "once")
@@ -239,12 +239,17 @@ async def test_event_is_recorded_exactly_once_despite_a_short_fault(
 
 @pytest.mark.parametrize(
     ("action", "tries"),
-    [(p.refused(403, "Forbidden"), 1), (p.refused(422, "Invalid"), 1), (p.BAD_GATEWAY, 3), (p.hung, 3)],
+    [
+        (p.refuse_with(403, "Forbidden"), 1),
+        (p.refuse_with(422, "Invalid"), 1),
+        (p.BAD_GATEWAY, 3),
+        (p.never_answer, 3),
+    ],
 )
 async def test_event_is_dropped_and_counted_when_its_write_is_refused_or_keeps_failing(
     proxy: Proxy, through: Through, client: Client, subject: dict[str, Any], action: Action, tries: int
 ):
-    recorder = recorder_of(await through(timeout=0.7 if action is p.hung else 10.0))
+    recorder = recorder_of(await through(timeout=0.7 if action is p.never_answer else 10.0))
     proxy.fault(action, times=tries)
     recorder.event(subject, "Normal", "Lost", "lost")
     recorder.event(subject, "Normal", "Kept", "kept")
@@ -270,7 +275,7 @@ async def test_event_about_a_malformed_object_is_dropped_and_the_next_one_is_rec
 async def test_recorder_does_not_block_and_drops_events_when_its_queue_is_full(
     proxy: Proxy, through: Through, subject: dict[str, Any]
 ):
-    proxy.fault(p.hung, times=1_000_000)
+    proxy.fault(p.never_answer, times=1_000_000)
     recorder = recorder_of(await through(timeout=60), queue=10, burst=1000)
     running = asyncio.create_task(recorder.run())
     began = time.monotonic()

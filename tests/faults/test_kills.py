@@ -23,7 +23,7 @@ from localcluster.cluster import LocalCluster
 from localcluster.installation import Installation
 from localcluster.nodes import NodePool
 from localcluster.waiting import eventually
-from tests.faults.worlds import NAMESPACE, QUOTA_CPU, create, job, set_up_queues, state_of
+from tests.faults.worlds import NAMESPACE, QUOTA_CPU, conditions_of, create, job, set_up_queues
 
 JOB_COUNT = 200
 STRIKES = 12
@@ -150,14 +150,14 @@ async def test_no_job_is_lost_duplicated_or_over_admitted_when_processes_are_kil
 async def _unfinished(client: Client) -> int:
     async def count() -> int:
         jobs, _ = await client.list(JOBS, NAMESPACE)
-        return 1 + sum(not conditions.is_true(state_of(one), "Complete") for one in jobs)
+        return 1 + sum(not conditions.is_true(conditions_of(one), "Complete") for one in jobs)
 
     return await eventually(count, timeout=60) - 1
 
 
 async def _all_complete(client: Client) -> bool:
     jobs, _ = await client.list(JOBS, NAMESPACE)
-    return len(jobs) == JOB_COUNT and all(conditions.is_true(state_of(one), "Complete") for one in jobs)
+    return len(jobs) == JOB_COUNT and all(conditions.is_true(conditions_of(one), "Complete") for one in jobs)
 
 
 async def _settled(client: Client, workloads: Any, cluster_queues: Any) -> bool:
@@ -167,7 +167,7 @@ async def _settled(client: Client, workloads: Any, cluster_queues: Any) -> bool:
     return (
         len(owners) == JOB_COUNT
         and set(owners.values()) == {1}
-        and all(conditions.is_true(state_of(one), "Finished") for one in found)
+        and all(conditions.is_true(conditions_of(one), "Finished") for one in found)
         and queue["status"]["reservingWorkloads"] == 0
         and queue["status"]["pendingWorkloads"] == 0
     )

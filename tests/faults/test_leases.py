@@ -107,13 +107,15 @@ async def lease(client: Client, namespace: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("action", "what"),
     [
-        pytest.param(p.hung, "not renewed", id="calls hang"),
-        pytest.param(p.cut_before_asking, "not renewed", id="connections are reset"),
+        pytest.param(p.never_answer, "not renewed", id="calls hang"),
+        pytest.param(p.reset_before_forwarding, "not renewed", id="connections are reset"),
         pytest.param(p.BAD_GATEWAY, "not renewed", id="502 with HTML"),
-        pytest.param(p.refused(500, "InternalError"), "not renewed", id="500"),
-        pytest.param(p.refused(429, "TooManyRequests", Retry_After="60"), "not renewed", id="429 for long"),
-        pytest.param(p.refused(403, "Forbidden"), "not renewed", id="rights taken away"),
-        pytest.param(p.answered(200, b"{half"), "not renewed", id="broken JSON"),
+        pytest.param(p.refuse_with(500, "InternalError"), "not renewed", id="500"),
+        pytest.param(
+            p.refuse_with(429, "TooManyRequests", Retry_After="60"), "not renewed", id="429 for long"
+        ),
+        pytest.param(p.refuse_with(403, "Forbidden"), "not renewed", id="rights taken away"),
+        pytest.param(p.answer_with(200, b"{half"), "not renewed", id="broken JSON"),
     ],
 )
 async def test_leader_that_cannot_renew_stops_before_its_successor_leads(
@@ -140,12 +142,12 @@ async def test_leader_that_cannot_renew_stops_before_its_successor_leads(
 @pytest.mark.parametrize(
     "action",
     [
-        p.hung,
-        p.cut_before_asking,
+        p.never_answer,
+        p.reset_before_forwarding,
         p.BAD_GATEWAY,
-        p.refused(500, "InternalError"),
-        p.done_but_hung,
-        p.done_but_cut,
+        p.refuse_with(500, "InternalError"),
+        p.execute_and_never_answer,
+        p.execute_and_reset,
     ],
 )
 async def test_leader_keeps_the_lease_through_a_short_fault(
@@ -188,7 +190,7 @@ async def test_successor_leads_after_the_lease_of_a_silent_leader_expires(
     impatient = replace(QUICK, stall=2.0)
     second = stand("second", timing=impatient)
     await eventually(lambda: second.elector.leader == "first", interval=0.01)
-    proxy.fault(p.hung, times=1_000_000)
+    proxy.fault(p.never_answer, times=1_000_000)
     await leading(second)
     assert (await lease(client, namespace))["leaseTransitions"] == 1
     # It stood by for longer than an event loop may be stuck, which is not held against it.
@@ -309,7 +311,7 @@ async def test_only_one_of_many_candidates_leads_at_any_time(proxy: Proxy, stand
     try:
         for _ in range(3):
             leader = await eventually(leader_of_those_left, interval=0.01)
-            fault = proxy.fault(p.hung, times=1_000_000)
+            fault = proxy.fault(p.never_answer, times=1_000_000)
             if leader.elector.identity in {"c1", "c3", "c5"}:
                 await eventually(lambda leader=leader: leader.lost, interval=0.01)
             else:
@@ -366,7 +368,7 @@ async def test_write_after_loss_of_the_lease_is_refused_before_it_is_sent(
     async with fenced as client:
         obj = {"metadata": {"name": "a", "namespace": namespace}}
         await client.create(CONFIG_MAPS, obj)
-        proxy.fault(p.hung, lambda asked: "leases" in asked.path, times=1_000_000)
+        proxy.fault(p.never_answer, lambda asked: "leases" in asked.path, times=1_000_000)
         await eventually(lambda: not candidate.elector.is_leader(), interval=0.01)
         sent = len(proxy.seen)
         with pytest.raises(NotLeadingError):
@@ -387,7 +389,7 @@ async def test_candidates_that_start_together_agree_on_one_leader(
 async def test_elector_stops_in_time_while_the_server_is_unreachable(proxy: Proxy, stand: Stand):
     candidate = stand("one", through=proxy, timing=SHORT_CALLS)
     await leading(candidate)
-    proxy.fault(p.hung, times=1_000_000)
+    proxy.fault(p.never_answer, times=1_000_000)
     began = time.monotonic()
     await candidate.elector.stop()
     assert time.monotonic() - began <= AT_ONCE
@@ -403,7 +405,7 @@ def test_unsafe_lease_timing_is_refused(duration: float, renew_deadline: float, 
 
 
 async def test_candidate_does_not_lead_while_its_lease_calls_fail(proxy: Proxy, stand: Stand):
-    proxy.fault(p.hung, times=1_000_000)
+    proxy.fault(p.never_answer, times=1_000_000)
     candidate = stand("one", through=proxy, timing=SHORT_CALLS)
     await eventually(lambda: candidate.count(Milestone.FAILED) >= 2, interval=0.01)
     assert not candidate.elector.is_leader()

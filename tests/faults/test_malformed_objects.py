@@ -1,6 +1,7 @@
-"""Invalid objects that were stored without validation: each reports its problem, and the others go on."""
+"""Invalid objects that were stored without validation report their problem and block no others."""
 
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from localcluster.cluster import LocalCluster
 from localcluster.installation import Installation
 from localcluster.nodes import NodePool
 from localcluster.waiting import eventually
-from tests.faults.worlds import NAMESPACE, job, set_up_queues, state_of
+from tests.faults.worlds import NAMESPACE, conditions_of, job, set_up_queues
 
 
 @pytest.fixture
@@ -23,7 +24,7 @@ async def unguarded(
     connect: Callable[[LocalCluster], Awaitable[Client]],
     api_group: str,
 ) -> tuple[Client, Installation]:
-    """A manager beside a cluster without webhooks, which stores anything that the schema allows."""
+    """A cluster without webhooks, which stores any object that the schema allows, and a manager to start."""
     cluster = private_cluster((NodePool(count=2, cpu="16", memory="64Gi"),))
     installation = Installation(cluster)
     installation.install(api_group=api_group)
@@ -73,89 +74,120 @@ def workload(kinds: Kinds, name: str, cpu: str) -> dict[str, Any]:
     }
 
 
+TOO_LARGE = "1" + "0" * 2048
+RESERVED = conditions.with_condition(
+    [], type="QuotaReserved", status=True, reason="QuotaReserved", message="by hand", now=0
+)
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """The objects of the test: invalid ones, and a Job that must not be blocked."""
+
+    client: Client
+    kinds: Kinds
+
+    async def create_objects(self, queue_label: str) -> None:
+        """Create the invalid objects and a Job."""
+        client, kinds = self.client, self.kinds
+        await client.create(kinds.cluster_queues, cluster_queue(kinds, TOO_LARGE))
+        await client.create(kinds.local_queues, local_queue(kinds))
+        in_odd = workload(kinds, "in-odd", "1")
+        await client.create(kinds.workloads, {**in_odd, "spec": {**in_odd["spec"], "queueName": "odd"}})
+        await client.create(kinds.workloads, workload(kinds, "huge", TOO_LARGE))
+        await client.create(kinds.workloads, workload(kinds, "negative", "-3"))
+        await client.create(kinds.workloads, workload(kinds, "broken", "1"))
+        await self.write_conditions("broken", RESERVED)
+        job_of_queue = job(1, queue_label, 1)
+        job_of_queue["spec"]["suspend"] = True
+        await client.create(JOBS, job_of_queue)
+
+    async def write_conditions(self, name: str, conditions_: Any) -> None:
+        """Write the conditions of a Workload as another program would."""
+        status = {"status": {"conditions": conditions_}}
+        await self.client.merge_patch(self.kinds.workloads, name, status, NAMESPACE, "status")
+
+    async def condition(
+        self, resource: Any, name: str, type_: str, namespace: str | None = None
+    ) -> dict[str, Any]:
+        found = conditions.find_condition(
+            conditions_of(await self.client.get(resource, name, namespace)), type_
+        )
+        assert found is not None, f"{name} has no condition {type_}"
+        return dict(found)
+
+    async def quota_reserved(self, name: str) -> dict[str, Any]:
+        return await self.condition(self.kinds.workloads, name, "QuotaReserved", NAMESPACE)
+
+    async def queue_reports_malformed_quota(self) -> bool:
+        active = await self.condition(self.kinds.cluster_queues, "odd", "Active")
+        place = "spec.resourceGroups[0].flavors[0].resources[0].nominalQuota"
+        return active["status"] == "False" and place in active["message"]
+
+    async def workload_of_malformed_queue_is_suspended(self) -> bool:
+        found = await self.quota_reserved("in-odd")
+        return (found["reason"], found["message"]) == ("Suspended", "ClusterQueue odd is inactive")
+
+    async def workload_reports(self, name: str, text: str) -> bool:
+        found = await self.quota_reserved(name)
+        return found["reason"] == "Misconfigured" and text in found["message"]
+
+    async def event_reports_missing_admission(self) -> bool:
+        events, _ = await self.client.list(EVENTS, NAMESPACE)
+        notes = [
+            one["note"]
+            for one in events
+            if (one["regarding"]["name"], one["reason"]) == ("broken", "Malformed")
+        ]
+        return any("status.admission: must be set" in note for note in notes)
+
+    async def job_is_complete(self) -> bool:
+        found = await self.client.get(JOBS, "job-001", NAMESPACE)
+        return conditions.is_true(conditions_of(found), "Complete")
+
+    async def no_quota_is_reserved(self) -> bool:
+        queue = await self.client.get(self.kinds.cluster_queues, "all")
+        return queue["status"]["reservingWorkloads"] == 0
+
+    async def broken_workload_has_admission(self) -> bool:
+        found = await self.client.get(self.kinds.workloads, "broken", NAMESPACE)
+        has_quota = conditions.is_true(conditions_of(found), "QuotaReserved")
+        return has_quota and bool(found["status"]["admission"])
+
+    async def malformed_queue_is_active(self) -> bool:
+        return (await self.condition(self.kinds.cluster_queues, "odd", "Active"))["status"] == "True"
+
+
 async def test_malformed_objects_report_their_problem_and_block_no_others(
     unguarded: tuple[Client, Installation], api_group: str
 ) -> None:
     client, installation = unguarded
     names = names_for(api_group)
-    kinds = kinds_of(names)
-    await client.create(kinds.cluster_queues, cluster_queue(kinds, "1" + "0" * 2048))
-    await client.create(kinds.local_queues, local_queue(kinds))
-    in_odd = workload(kinds, "in-odd", "1")
-    await client.create(kinds.workloads, {**in_odd, "spec": {**in_odd["spec"], "queueName": "odd"}})
-    await client.create(kinds.workloads, workload(kinds, "huge", "1" + "0" * 2048))
-    await client.create(kinds.workloads, workload(kinds, "negative", "-3"))
-    broken = await client.create(kinds.workloads, workload(kinds, "broken", "1"))
-    reserved = conditions.with_condition(
-        [], type="QuotaReserved", status=True, reason="QuotaReserved", message="by hand", now=0
-    )
-    await client.merge_patch(
-        kinds.workloads, broken["metadata"]["name"], {"status": {"conditions": reserved}}, NAMESPACE, "status"
-    )
-    held = job(1, names.queue_name, 1)
-    held["spec"]["suspend"] = True
-    await client.create(JOBS, held)
-
+    cluster = Cluster(client, kinds_of(names))
+    await cluster.create_objects(names.queue_name)
     installation.start(("manager",))
+    # Each invalid object reports its problem, and the Job runs.
+    await eventually(cluster.queue_reports_malformed_quota)
+    await eventually(cluster.workload_of_malformed_queue_is_suspended)
+    await eventually(lambda: cluster.workload_reports("huge", "spec.podSets[0].template.spec.containers[0]"))
+    await eventually(lambda: cluster.workload_reports("negative", "must not be negative"))
+    await eventually(cluster.event_reports_missing_admission)
+    await eventually(cluster.job_is_complete)
+    await check_that_broken_reservation_is_unchanged(cluster)
+    await eventually(cluster.no_quota_is_reserved)
+    # Corrected objects are queued again.
+    await cluster.write_conditions("broken", [{**RESERVED[0], "status": "False"}])
+    await eventually(
+        cluster.broken_workload_has_admission, what="a Workload without the condition to be queued again"
+    )
+    corrected = cluster_queue(cluster.kinds, "1Gi")["spec"]
+    await client.merge_patch(cluster.kinds.cluster_queues, "odd", {"spec": corrected})
+    await eventually(cluster.malformed_queue_is_active)
 
-    async def condition(resource: Any, name: str, type_: str, namespace: str | None = None) -> dict[str, Any]:
-        obj = await client.get(resource, name, namespace)
-        found = conditions.find_condition(state_of(obj), type_)
-        assert found is not None, f"{name} has no condition {type_}"
-        return dict(found)
 
-    async def told(name: str, text: str) -> bool:
-        found = await condition(kinds.workloads, name, "QuotaReserved", NAMESPACE)
-        return found["reason"] == "Misconfigured" and text in found["message"]
-
-    async def reported_as_malformed(name: str) -> bool:
-        events, _ = await client.list(EVENTS, NAMESPACE)
-        notes = [
-            one["note"] for one in events if (one["regarding"]["name"], one["reason"]) == (name, "Malformed")
-        ]
-        return any("status.admission: must be set" in note for note in notes)
-
-    async def reserved_properly() -> bool:
-        obj = await client.get(kinds.workloads, "broken", NAMESPACE)
-        return conditions.is_true(state_of(obj), "QuotaReserved") and bool(obj["status"]["admission"])
-
-    async def odd_queue_told() -> bool:
-        found = await condition(kinds.cluster_queues, "odd", "Active")
-        place = "spec.resourceGroups[0].flavors[0].resources[0].nominalQuota"
-        return found["status"] == "False" and place in found["message"]
-
-    async def job_done() -> bool:
-        return conditions.is_true(state_of(await client.get(JOBS, "job-001", NAMESPACE)), "Complete")
-
-    async def nothing_is_charged() -> bool:
-        return (await client.get(kinds.cluster_queues, "all"))["status"]["reservingWorkloads"] == 0
-
-    async def workload_of_odd_queue_told() -> bool:
-        found = await condition(kinds.workloads, "in-odd", "QuotaReserved", NAMESPACE)
-        return (found["reason"], found["message"]) == ("Suspended", "ClusterQueue odd is inactive")
-
-    await eventually(odd_queue_told)
-    await eventually(workload_of_odd_queue_told)
-    await eventually(lambda: told("huge", "spec.podSets[0].template.spec.containers[0]"))
-    await eventually(lambda: told("negative", "must not be negative"))
-    await eventually(lambda: reported_as_malformed("broken"))
-    await eventually(job_done)
-    untouched = await client.get(kinds.workloads, "broken", NAMESPACE)
-    assert conditions.find_condition(state_of(untouched), "QuotaReserved") == reserved[0], (
+async def check_that_broken_reservation_is_unchanged(cluster: Cluster) -> None:
+    broken = await cluster.client.get(cluster.kinds.workloads, "broken", NAMESPACE)
+    assert conditions.find_condition(conditions_of(broken), "QuotaReserved") == RESERVED[0], (
         "a2: neither queued nor released"
     )
-    assert "admission" not in untouched["status"]
-    await eventually(nothing_is_charged)
-
-    released = [{**reserved[0], "status": "False"}]
-    await client.merge_patch(
-        kinds.workloads, "broken", {"status": {"conditions": released}}, NAMESPACE, "status"
-    )
-    await eventually(reserved_properly, what="a Workload without the condition to be queued again")
-
-    await client.merge_patch(kinds.cluster_queues, "odd", {"spec": cluster_queue(kinds, "1Gi")["spec"]})
-
-    async def odd_queue_mended() -> bool:
-        return (await condition(kinds.cluster_queues, "odd", "Active"))["status"] == "True"
-
-    await eventually(odd_queue_mended)
+    assert "admission" not in broken["status"]

@@ -20,7 +20,7 @@ from admitq.translate.messages import EffectivePriority
 from admitq_api.conditions import format_time
 from admitq_api.labels import names_for
 from tests.faults import proxy as p
-from tests.faults.proxy import Action, Asked, Proxy
+from tests.faults.proxy import Action, Proxy, SeenRequest
 
 Through = Callable[..., Awaitable[Client]]
 
@@ -66,7 +66,7 @@ async def admitted_workload(client: Client, namespace: str, group: str) -> dict[
     return await client.merge_patch(workloads, name, {"status": status}, namespace, "status")
 
 
-def is_preemption(asked: Asked) -> bool:
+def is_preemption(asked: SeenRequest) -> bool:
     return asked.is_write and asked.path.endswith("/victim/status")
 
 
@@ -74,10 +74,15 @@ def is_preemption(asked: Asked) -> bool:
     "faults",
     [
         (),
-        (p.done_but_cut,),
-        (p.done_but_hung,),
-        (p.cut_before_asking, p.done_but_cut),
-        (p.refused(503, "ServiceUnavailable"), p.hung, p.done_but_cut, p.refused(500, "InternalError")),
+        (p.execute_and_reset,),
+        (p.execute_and_never_answer,),
+        (p.reset_before_forwarding, p.execute_and_reset),
+        (
+            p.refuse_with(503, "ServiceUnavailable"),
+            p.never_answer,
+            p.execute_and_reset,
+            p.refuse_with(500, "InternalError"),
+        ),
     ],
     ids=["none", "answer lost", "answer late", "call lost", "many"],
 )

@@ -22,7 +22,7 @@ from admitq_api.labels import names_for
 from localcluster.cluster import LocalCluster
 from localcluster.waiting import eventually
 from tests.faults import proxy as p
-from tests.faults.proxy import Action, Asked, Proxy
+from tests.faults.proxy import Action, Proxy, SeenRequest
 
 Through = Callable[..., Awaitable[Client]]
 
@@ -32,11 +32,11 @@ PATIENT = replace(QUICK, inactivity=30.0)
 NOT_OURS = "metadata.name!=kube-root-ca.crt"
 
 
-def watching(asked: Asked) -> bool:
+def watching(asked: SeenRequest) -> bool:
     return asked.is_watch
 
 
-def listing(asked: Asked) -> bool:
+def listing(asked: SeenRequest) -> bool:
     return asked.is_list
 
 
@@ -166,30 +166,32 @@ def two(number: int, line: bytes) -> bytes:
 
 def patience_with(action: Action) -> float:
     """Seconds to wait for an answer: long, but where there is to be none."""
-    return 1.0 if action is p.hung else 5.0
+    return 1.0 if action is p.never_answer else 5.0
 
 
 @pytest.mark.parametrize(
     ("action", "outcome"),
     [
-        pytest.param(p.refused(410, "Expired"), Outcome.EXPIRED, id="410 at the opening"),
+        pytest.param(p.refuse_with(410, "Expired"), Outcome.EXPIRED, id="410 at the opening"),
         pytest.param(
-            p.answered(200, status_line(410, "Expired")), Outcome.EXPIRED, id="410 as the first event"
+            p.answer_with(200, status_line(410, "Expired")), Outcome.EXPIRED, id="410 as the first event"
         ),
         pytest.param(
             p.with_lines(after(2, status_line(410, "Expired"))), Outcome.EXPIRED, id="410 amid events"
         ),
-        pytest.param(p.answered(200, status_line(500, "InternalError")), Outcome.FAILED, id="ERROR 500"),
-        pytest.param(p.answered(200, status_line(403, "Forbidden")), Outcome.FAILED, id="ERROR 403"),
+        pytest.param(p.answer_with(200, status_line(500, "InternalError")), Outcome.FAILED, id="ERROR 500"),
+        pytest.param(p.answer_with(200, status_line(403, "Forbidden")), Outcome.FAILED, id="ERROR 403"),
         pytest.param(
-            p.answered(200, b'{"type": "ERROR", "object": {}}\n'), Outcome.FAILED, id="ERROR without code"
+            p.answer_with(200, b'{"type": "ERROR", "object": {}}\n'), Outcome.FAILED, id="ERROR without code"
         ),
-        pytest.param(p.refused(403, "Forbidden"), Outcome.FAILED, id="403"),
-        pytest.param(p.refused(429, "TooManyRequests", Retry_After="30"), Outcome.FAILED, id="429 for long"),
-        pytest.param(p.refused(500, "InternalError"), Outcome.FAILED, id="500"),
+        pytest.param(p.refuse_with(403, "Forbidden"), Outcome.FAILED, id="403"),
+        pytest.param(
+            p.refuse_with(429, "TooManyRequests", Retry_After="30"), Outcome.FAILED, id="429 for long"
+        ),
+        pytest.param(p.refuse_with(500, "InternalError"), Outcome.FAILED, id="500"),
         pytest.param(p.BAD_GATEWAY, Outcome.FAILED, id="502 with HTML"),
         pytest.param(
-            p.answered(200, b"<html>", Content_Type="text/html"), Outcome.MALFORMED, id="200 with HTML"
+            p.answer_with(200, b"<html>", Content_Type="text/html"), Outcome.MALFORMED, id="200 with HTML"
         ),
         pytest.param(p.with_lines(two, then=reset), Outcome.FAILED, id="reset"),
         pytest.param(p.with_lines(two, then=drop), Outcome.FAILED, id="dropped"),
@@ -208,9 +210,9 @@ def patience_with(action: Action) -> float:
             p.with_lines(after(1, b'{"type": "ADDED", "object": null}\n')), Outcome.MALFORMED, id="null"
         ),
         pytest.param(p.with_lines(after(0, b"x" * 9_000_000)), Outcome.MALFORMED, id="a line of 9 MB"),
-        pytest.param(p.with_lines(two, then=p.hung), Outcome.SILENT, id="silent"),
-        pytest.param(p.hung, Outcome.SILENT, id="never opened"),
-        pytest.param(p.cut_before_asking, Outcome.FAILED, id="cut at the opening"),
+        pytest.param(p.with_lines(two, then=p.never_answer), Outcome.SILENT, id="silent"),
+        pytest.param(p.never_answer, Outcome.SILENT, id="never opened"),
+        pytest.param(p.reset_before_forwarding, Outcome.FAILED, id="cut at the opening"),
     ],
 )
 async def test_store_equals_the_api_after_a_watch_fault(
@@ -232,15 +234,15 @@ async def test_store_equals_the_api_after_a_watch_fault(
 @pytest.mark.parametrize(
     "action",
     [
-        p.refused(410, "Expired"),
-        p.refused(500, "InternalError"),
-        p.refused(429, "TooManyRequests", Retry_After="30"),
+        p.refuse_with(410, "Expired"),
+        p.refuse_with(500, "InternalError"),
+        p.refuse_with(429, "TooManyRequests", Retry_After="30"),
         p.BAD_GATEWAY,
-        p.answered(200, b"{}"),
-        p.half_a_document,
-        p.cut_in_the_body,
-        p.cut_before_asking,
-        p.hung,
+        p.answer_with(200, b"{}"),
+        p.answer_half_a_document,
+        p.close_after_half_the_body,
+        p.reset_before_forwarding,
+        p.never_answer,
         p.with_document(lambda body: {**body, "metadata": {}}),
     ],
 )
@@ -259,7 +261,7 @@ async def test_store_keeps_its_objects_while_the_server_is_unreachable(
 ):
     async with follow() as followed:
         await followed.watcher.synced.wait()
-        proxy.fault(p.cut_before_asking, times=1_000_000)
+        proxy.fault(p.reset_before_forwarding, times=1_000_000)
         await proxy.cut()
         await followed.told(Outcome.FAILED, times=8)
         assert followed.values() == {"a": "0", "b": "0", "c": "0"}
@@ -272,11 +274,11 @@ async def test_store_keeps_its_objects_while_the_server_is_unreachable(
 @pytest.mark.parametrize(
     "action",
     [
-        p.answered(200, b""),
-        p.refused(500, "InternalError"),
-        p.cut_before_asking,
-        p.answered(200, status_line(410, "Expired")),
-        p.answered(200, b"garbage\n"),
+        p.answer_with(200, b""),
+        p.refuse_with(500, "InternalError"),
+        p.reset_before_forwarding,
+        p.answer_with(200, status_line(410, "Expired")),
+        p.answer_with(200, b"garbage\n"),
     ],
 )
 async def test_watcher_backs_off_when_every_watch_ends_at_once(
@@ -456,7 +458,7 @@ async def test_watcher_recovers_when_resource_versions_go_back(proxy: Proxy, fol
 async def test_watcher_lists_again_after_resource_version_too_large(proxy: Proxy, follow: Callable[..., Any]):
     details = {"causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]}
     status = {"kind": "Status", "status": "Failure", "reason": "Timeout", "code": 504, "details": details}
-    proxy.fault(p.answered(504, json.dumps(status).encode()), watching)
+    proxy.fault(p.answer_with(504, json.dumps(status).encode()), watching)
     async with follow(PATIENT) as followed:
         await followed.told(Outcome.EXPIRED)
         await exercise(followed)

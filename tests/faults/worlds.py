@@ -81,6 +81,6 @@ async def set_up_queues(client: Client, api_group: str) -> None:
         await client.create(resource, whole)
 
 
-def state_of(obj: dict[str, Any]) -> list[dict[str, Any]]:
+def conditions_of(obj: dict[str, Any]) -> list[dict[str, Any]]:
     """The conditions of an object."""
     return (obj.get("status") or {}).get("conditions") or []

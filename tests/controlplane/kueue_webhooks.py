@@ -1,7 +1,4 @@
-"""The requests that an installation of another manager with the compatible group gets.
-
-semantics, webhook registration
-"""
+"""The webhook configurations of a Kueue installation (semantics, webhook registration)."""
 
 import base64
 from typing import Any, Final, NamedTuple
@@ -12,7 +9,7 @@ NAMESPACE: Final = "kueue-system"
 
 
 class Kind(NamedTuple):
-    """A kind that the webhooks are asked about."""
+    """A kind whose objects the webhooks review."""
 
     group: str
     version: str
@@ -20,10 +17,10 @@ class Kind(NamedTuple):
     kind: str
     verbs: tuple[str, ...] = ("mutate", "validate")
     operations: tuple[str, ...] = ("CREATE",)
-    """On which the mutating webhook is asked; the validating one is on updates, too."""
+    """The operations that the mutating webhook reviews; the validating one reviews updates, too."""
 
     def path(self, verb: str) -> str:
-        """Where the webhook is expected."""
+        """The path of the webhook."""
         return f"/{verb}-{self.group.replace('.', '-')}-{self.version}-{self.kind.lower()}"
 
 
@@ -56,11 +53,11 @@ KINDS: Final = (
 
 
 def webhook_configurations(url: str, bundle: bytes) -> list[dict[str, Any]]:
-    """The two objects that make the API server ask.
+    """The mutating and the validating webhook configuration.
 
     Args:
-        url: where, without a path.
-        bundle: the authorities that it is to trust, as PEM.
+        url: the server, without a path.
+        bundle: the certificate authorities that the API server trusts, as PEM.
     """
     return [
         {
