@@ -47,7 +47,7 @@ SHOWN: Final = {
     Gate.CUSTOM_METRIC_LABELS: _both("unit/test_settings.py: test_custom_labels_need_their_gate"),
     Gate.DEFER_RAY_SERVICE_FINALIZATION: _both(
         "unit/controllers/job/test_job_references.py: "
-        "test_a_service_that_cleans_up_keeps_its_workload_until_it_is_gone"
+        "test_ray_service_with_redis_cleanup_keeps_its_workload_until_it_is_gone"
     ),
     Gate.DISABLE_WAIT_FOR_PODS_READY: Shown(
         "unit/translate/test_settings.py: test_nothing_is_blocked_where_readiness_is_not_looked_at",
@@ -55,8 +55,8 @@ SHOWN: Final = {
     ),
     Gate.ELASTIC_JOBS: Shown(
         "unit/controllers/job/test_slices_growing.py: "
-        "test_a_job_that_grows_gets_a_slice_beside_the_one_that_runs",
-        "unit/controllers/job/test_slices_growing.py: test_without_the_gate_a_job_is_like_any_other",
+        "test_growing_job_gets_second_slice_beside_running_slice",
+        "unit/controllers/job/test_slices_growing.py: test_elastic_job_gets_ordinary_workload_without_gate",
     ),
     Gate.FAILURE_RECOVERY_POLICY: Shown(
         "unit/controllers/pods/test_failure_recovery.py: test_pod_is_failed_then_deleted_then_reported",
@@ -72,7 +72,7 @@ SHOWN: Final = {
     ),
     Gate.FAST_QUOTA_RELEASE_IN_POD_INTEGRATION: _both(
         "unit/controllers/job/test_replacement_pods.py: "
-        "test_a_fast_release_does_not_wait_for_pods_that_are_deleted"
+        "test_fast_quota_release_does_not_wait_for_deleted_pods"
     ),
     Gate.FINISH_ORPHANED_WORKLOADS: Shown(
         "unit/controllers/workload/test_finishing.py: test_workload_without_owner_is_finished_and_released",
@@ -95,7 +95,7 @@ SHOWN: Final = {
     Gate.METRICS_FOR_COHORTS: _both("unit/test_settings.py: test_gate_switches_metrics"),
     Gate.METRIC_FOR_WORKLOAD_CREATION_LATENCY: _both(
         "unit/controllers/job/test_workload_creation.py: "
-        "test_creation_latency_of_a_workload_is_reported_by_gate"
+        "test_workload_creation_latency_is_reported_only_with_feature_gate"
     ),
     Gate.MULTIKUEUE: _both(
         "unit/webhooks/test_job_mutation.py: test_managed_by_of_job_is_set_for_multikueue_queue"
@@ -148,7 +148,7 @@ SHOWN: Final = {
     ),
     Gate.SKIP_REASSIGNMENT_FOR_POD_OWNED_WORKLOADS: _both(
         "unit/controllers/job/test_single_pods.py: "
-        "test_an_evicted_pod_that_ran_may_compete_until_it_ends_only_where_pods_are_reassigned"
+        "test_evicted_running_pod_is_requeued_only_when_reassignment_is_not_skipped"
     ),
     Gate.SPARK_APPLICATION_INTEGRATION: _both(
         "unit/integrations/test_registry.py: test_a_kind_behind_a_gate_needs_the_gate_too"
@@ -177,7 +177,7 @@ SHOWN: Final = {
     ),
     Gate.WORKLOAD_IDENTIFIER_ANNOTATIONS: _both(
         "unit/controllers/job/test_prebuilt.py: "
-        "test_the_gate_says_whether_the_annotation_or_the_label_names_the_workload"
+        "test_feature_gate_decides_whether_annotation_or_label_names_workload"
     ),
     Gate.WORKLOAD_PRIORITY_CLASS_DEFAULTING: _both(
         "unit/webhooks/test_job_mutation.py: "

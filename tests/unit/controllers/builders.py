@@ -1,4 +1,4 @@
-"""Objects and surroundings for tests of controllers, short to write and complete enough to decide over."""
+"""Objects and controller inputs for tests, with defaults for all fields that decisions read."""
 
 from dataclasses import fields, replace
 from typing import Any
@@ -27,7 +27,7 @@ SETTINGS = Settings(integrations=(JOB,), namespace_selector=LabelSelector(), pod
 
 
 def settings_with(base: Settings = SETTINGS, /, **changes: Any) -> Settings:
-    """Settings with some fields changed; those of a group are named without the group."""
+    """Return settings with changed fields; fields of a group are named without the group."""
     groups: dict[str, Any] = {
         "conventions": base.conventions,
         "jobs": base.jobs,
@@ -37,19 +37,21 @@ def settings_with(base: Settings = SETTINGS, /, **changes: Any) -> Settings:
         "writes": base.writes,
     }
     for name, group in groups.items():
-        own = {one.name: changes.pop(one.name) for one in fields(group) if one.name in changes}
+        own = {
+            setting.name: changes.pop(setting.name) for setting in fields(group) if setting.name in changes
+        }
         changes[name] = replace(group, **own)
     return replace(base, **changes)
 
 
-def at(seconds: float) -> int:
-    """So many seconds after the objects of these tests were created."""
+def instant(seconds: float) -> int:
+    """Return the instant so many seconds after the objects of these tests were created, in nanoseconds."""
     return START + round(seconds * SECOND)
 
 
-def time(seconds: float) -> str:
-    """The same as the API writes it."""
-    return format_time(at(seconds))
+def timestamp(seconds: float) -> str:
+    """Return the same instant as the API writes it."""
+    return format_time(instant(seconds))
 
 
 def condition(type_: str, status: bool, reason: str, message: str = "", since: float = 0) -> dict[str, Any]:
@@ -58,7 +60,7 @@ def condition(type_: str, status: bool, reason: str, message: str = "", since: f
         "status": str(status),
         "reason": reason,
         "message": message,
-        "lastTransitionTime": time(since),
+        "lastTransitionTime": timestamp(since),
     }
 
 
@@ -77,9 +79,9 @@ TEMPLATE: dict[str, Any] = {
 
 
 def workload(*conditions: dict[str, Any], **parts: Any) -> dict[str, Any]:
-    """A Workload with these conditions.
+    """Return a Workload with these conditions.
 
-    Parts: name, owner (None for none), metadata, spec and further fields of the status.
+    Parts: name, owner (None: no owner), metadata, spec and further fields of the status.
     """
     metadata = {
         "name": parts.pop("name", "job-j-1"),
@@ -87,7 +89,7 @@ def workload(*conditions: dict[str, Any], **parts: Any) -> dict[str, Any]:
         "uid": "uid-w",
         "resourceVersion": "7",
         "generation": 1,
-        "creationTimestamp": time(0),
+        "creationTimestamp": timestamp(0),
         "finalizers": [NAMES.finalizer],
         "ownerReferences": [parts.pop("owner", OWNER)],
         **parts.pop("metadata", {}),
@@ -111,13 +113,13 @@ def workload(*conditions: dict[str, Any], **parts: Any) -> dict[str, Any]:
 
 
 def reserved(*conditions: dict[str, Any], **parts: Any) -> dict[str, Any]:
-    """A Workload with quota."""
+    """Return a Workload with reserved quota."""
     return workload(RESERVED, *conditions, **{"admission": ADMISSION, **parts})
 
 
 def admitted(*conditions: dict[str, Any], since: float = 0, **parts: Any) -> dict[str, Any]:
-    """A Workload that is admitted."""
-    return reserved({**ADMITTED, "lastTransitionTime": time(since)}, *conditions, **parts)
+    """Return an admitted Workload."""
+    return reserved({**ADMITTED, "lastTransitionTime": timestamp(since)}, *conditions, **parts)
 
 
 def local_queue(stop: str = "None", **metadata: Any) -> dict[str, Any]:
@@ -141,7 +143,7 @@ def cluster_queue(
 
 
 def job(spec: Any = None, status: Any = None, **metadata: Any) -> dict[str, Any]:
-    """A suspended Job of three pods that names the LocalQueue ``lq``."""
+    """Return a suspended Job of three pods that names the LocalQueue ``lq``."""
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
@@ -151,7 +153,7 @@ def job(spec: Any = None, status: Any = None, **metadata: Any) -> dict[str, Any]
             "uid": "uid-j",
             "resourceVersion": "3",
             "generation": 1,
-            "creationTimestamp": time(0),
+            "creationTimestamp": timestamp(0),
             "labels": {NAMES.queue_name: "lq"},
             **metadata,
         },
@@ -160,8 +162,8 @@ def job(spec: Any = None, status: Any = None, **metadata: Any) -> dict[str, Any]
     }
 
 
-def after(obj: Any, patch: Any) -> Any:
-    """What a merge patch makes of an object, as the API server applies it."""
+def apply_patch(obj: Any, patch: Any) -> Any:
+    """Return the object after a merge patch, as the API server applies it."""
     if not isinstance(patch, dict):
         return patch
     result: dict[str, Any] = dict(obj) if isinstance(obj, dict) else {}
@@ -169,15 +171,15 @@ def after(obj: Any, patch: Any) -> Any:
         if value is None:
             result.pop(key, None)
         else:
-            result[key] = after(result.get(key, {}), value)
+            result[key] = apply_patch(result.get(key, {}), value)
     return result
 
 
 def condition_of(obj: dict[str, Any], type_: str) -> Any:
-    """A condition without its times, as (status, reason, message); None if there is none."""
-    for found in obj.get("status", {}).get("conditions", []):
-        if found["type"] == type_:
-            return found["status"], found["reason"], found["message"]
+    """Return a condition without its times, as (status, reason, message); None if it does not exist."""
+    for item in obj.get("status", {}).get("conditions", []):
+        if item["type"] == type_:
+            return item["status"], item["reason"], item["message"]
     return None
 
 

@@ -17,9 +17,9 @@ from tests.unit.controllers.builders import (
     KINDS,
     QUEUED,
     admitted,
-    at,
     cluster_queue,
     condition,
+    instant,
     local_queue,
     reserved,
     settings_with,
@@ -33,8 +33,8 @@ NOT_ADMITTED = condition("Admitted", False, "NoReservation", "The workload has n
 REQUESTS = [{"name": "main", "resources": {"cpu": "3"}}]
 
 
-def decided(obj: dict[str, Any]) -> ActionPlan:
-    return decide_workload(obj, QUEUED, at(10))
+def plan_for(obj: dict[str, Any]) -> ActionPlan:
+    return decide_workload(obj, QUEUED, instant(10))
 
 
 def patches(what: ActionPlan) -> list[tuple[str, Any]]:
@@ -52,27 +52,29 @@ def test_a2_admitted_condition_is_written_by_the_manager_of_the_admission(state:
     check = {"name": "check", "state": state, "lastTransitionTime": "", "message": ""}
     of_every_flavor = [{"name": "check"}]
     surroundings = replace(QUEUED, cluster_queue=cluster_queue(checks=of_every_flavor))
-    [(concern, status)] = patches(decide_workload(reserved(admissionChecks=[check]), surroundings, at(10)))
+    [(concern, status)] = patches(
+        decide_workload(reserved(admissionChecks=[check]), surroundings, instant(10))
+    )
     assert concern == "admission"
     assert "Admitted" in {one["type"] for one in status["conditions"]}
 
 
 def test_a2_reservation_without_admission_is_not_admitted() -> None:
-    assert decided(reserved(PODS_AWAITED, admission=None)).actions == ()
+    assert plan_for(reserved(PODS_AWAITED, admission=None)).actions == ()
 
 
 def test_a2_requests_that_another_program_left_are_removed_once_admitted() -> None:
-    assert patches(decided(admitted(PODS_AWAITED, resourceRequests=REQUESTS))) == [
+    assert patches(plan_for(admitted(PODS_AWAITED, resourceRequests=REQUESTS))) == [
         ("admission", {"resourceRequests": None})
     ]
-    assert decided(admitted(PODS_AWAITED)).actions == ()
+    assert plan_for(admitted(PODS_AWAITED)).actions == ()
 
 
 def test_a2_leftover_admission_is_removed_with_the_next_write() -> None:
     obj = workload(RELEASED, admission=ADMISSION)
-    [(concern, status)] = patches(decided(obj))
+    [(concern, status)] = patches(plan_for(obj))
     assert (concern, status["admission"]) == ("admission", None)
-    assert decided(workload(RELEASED, NOT_ADMITTED, admission=ADMISSION)).actions == ()
+    assert plan_for(workload(RELEASED, NOT_ADMITTED, admission=ADMISSION)).actions == ()
 
 
 async def test_a2_leftover_admission_does_not_name_the_cluster_queue() -> None:

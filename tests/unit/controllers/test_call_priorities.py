@@ -24,7 +24,7 @@ from tests.unit.controllers.builders import (
     job,
     local_queue,
     reserved,
-    time,
+    timestamp,
     workload,
 )
 from tests.unit.controllers.job.decisions import RUNNING
@@ -40,7 +40,7 @@ KEY = Key("ns", "j")
 EVICTED = condition("Evicted", True, "Preempted", "for another")
 TARGET = condition("DeactivationTarget", True, "AdmissionCheck", "rejected")
 UNADMITTED = condition("Admitted", False, "UnsatisfiedAdmissionChecks", CHECKS_OUTSTANDING)
-CHECK = {"name": "c", "state": "Pending", "lastTransitionTime": time(0), "message": ""}
+CHECK = {"name": "c", "state": "Pending", "lastTransitionTime": timestamp(0), "message": ""}
 
 
 def stored(queue: dict[str, Any]) -> dict[str, Any]:
@@ -147,7 +147,7 @@ async def test_release_of_a_gated_pod_has_the_priority_of_reservations(world: Wo
 
 async def test_deletion_of_an_excess_pod_has_the_priority_of_evictions(world: World) -> None:
     world.put(KINDS.workloads, *GROWING)
-    world.put(STARTED_PODS, pod("a", gated=False, made=1), pod("b", gated=False, made=2))
+    world.put(STARTED_PODS, pod("a", gated=False, at=1), pod("b", gated=False, at=2))
     await served_by(world).spec.reconcile(CHAIN)
     assert list(zip(world.calls, world.client.priorities, strict=True)) == [
         ("list workloads", READ),

@@ -88,14 +88,14 @@ async def test_failed_write_is_not_reported(world: World) -> None:
         await execute_plan(
             world.ctx, plan_of(Patch(KINDS.workloads, workload(), (PatchStep({"a": 1}),), "c"), telling)
         )
-    assert world.told.events == []
+    assert world.recorder.events == []
 
 
 async def test_d21_event_after_a_write_regards_the_version_of_the_write(world: World) -> None:
     write = Patch(KINDS.workloads, workload(), (PatchStep({"spec": {"priority": 1}}),), "c")
     telling = RecordEvent(workload(), "Normal", "R", "n")
     await execute_plan(world.ctx, plan_of(telling, write, telling))
-    assert world.told.versions == ["7", "101"]
+    assert world.recorder.versions == ["7", "101"]
 
 
 @pytest.mark.parametrize("strict", [True, False])

@@ -25,10 +25,10 @@ from tests.unit.controllers.builders import (
     condition,
     job,
     reserved,
-    time,
+    timestamp,
     workload,
 )
-from tests.unit.controllers.job.decisions import RUNNING, case_of, decided, reports, told, written
+from tests.unit.controllers.job.decisions import RUNNING, apply_plan, case_of, events_of, plan_for, reports_of
 from tests.unit.controllers.world import CONFLICT, World
 from tests.unit.integrations.raises import ELASTIC, RAISES, Raise, job_of
 from tests.unit.integrations.raises import KINDS as KINDS_OF_JOBS
@@ -40,15 +40,15 @@ def raised(pods: int) -> dict[str, Any]:
 
 
 def test_raise_of_an_admitted_job_is_reported_when_it_is_stopped() -> None:
-    plan = decided(raised(5), admitted())
-    assert told(plan) == [
+    plan = plan_for(raised(5), admitted())
+    assert events_of(plan) == [
         ("Stopped", "No matching Workload; restoring pod templates according to existent Workload"),
         ("ExceedsAdmission", "podset main asks for 5 pods, 3 admitted"),
     ]
 
 
 def test_job_that_asks_for_fewer_pods_is_stopped_without_a_report() -> None:
-    assert [reason for reason, _ in told(decided(raised(2), admitted()))] == ["Stopped"]
+    assert [reason for reason, _ in events_of(plan_for(raised(2), admitted()))] == ["Stopped"]
 
 
 # --- every kind -----------------------------------------------------------------------------------
@@ -80,8 +80,8 @@ def admitted_as(kind: Integration, **annotations: str) -> tuple[dict[str, Any], 
 @pytest.mark.parametrize("kind", KINDS_OF_JOBS, ids=lambda one: one.framework)
 def test_running_job_of_every_kind_matches_its_admission(kind: Integration) -> None:
     runs, made = admitted_as(kind)
-    plan = decided(runs, made, integration=kind)
-    assert "Stopped" not in [reason for reason, _ in told(plan)]
+    plan = plan_for(runs, made, integration=kind)
+    assert "Stopped" not in [reason for reason, _ in events_of(plan)]
     assert find_increases(case_of(runs, made, integration=kind), made) == []
 
 
@@ -91,11 +91,11 @@ def test_raise_of_a_running_job_of_every_kind_stops_it(raised: Raise) -> None:
     runs, made = admitted_as(kind)
     now = raised.of(runs)
     assert [str(one) for one in find_increases(case_of(now, made, integration=kind), made)] == [raised.says]
-    plan = decided(now, made, integration=kind)
-    assert ("ExceedsAdmission", raised.says) in told(plan)
+    plan = plan_for(now, made, integration=kind)
+    assert ("ExceedsAdmission", raised.says) in events_of(plan)
     assert plan.stops_unadmitted
-    assert kind.is_suspended(written(now, plan), NAMES) or kind.lifecycle.is_stop_in_progress(
-        written(now, plan), NAMES
+    assert kind.is_suspended(apply_plan(now, plan), NAMES) or kind.lifecycle.is_stop_in_progress(
+        apply_plan(now, plan), NAMES
     )
 
 
@@ -103,13 +103,13 @@ def test_raise_of_a_running_job_of_every_kind_stops_it(raised: Raise) -> None:
 def test_elastic_job_of_every_kind_that_grows_runs_on_and_asks_for_the_rest(raised: Raise) -> None:
     kind = raised.kind
     runs, made = admitted_as(kind, **{NAMES.elastic_job: "true"})
-    plan = decided(raised.of(runs), made, integration=kind, settings={"elastic_jobs": True})
+    plan = plan_for(raised.of(runs), made, integration=kind, settings={"elastic_jobs": True})
     [created] = [one for one in plan.actions if isinstance(one, Create)]
     assert (
         created.obj["metadata"]["annotations"][NAMES.workload_slice_replacement_for]
         == f"ns/{made['metadata']['name']}"
     )
-    assert not any(reason in ("Stopped", "ExceedsAdmission") for reason, _ in told(plan))
+    assert not any(reason in ("Stopped", "ExceedsAdmission") for reason, _ in events_of(plan))
     asked = {one["name"]: one["count"] for one in created.obj["spec"]["podSets"]}
     granted = {one["name"]: one["count"] for one in made["spec"]["podSets"]}
     assert sum(asked.values()) > sum(granted.values())
@@ -135,8 +135,8 @@ def counts(plan: ActionPlan) -> list[tuple[str, str, int]]:
     def excess_pods(obj: dict[str, Any], kind: str, number: int) -> None:
         found.append((obj["spec"]["queueName"], kind, number))
 
-    world.told.excess_pods = excess_pods  # type: ignore[method-assign]
-    for one in reports(plan):
+    world.recorder.excess_pods = excess_pods  # type: ignore[method-assign]
+    for one in reports_of(plan):
         if isinstance(one, RecordMetric):
             one.what(world.ctx.metrics, {})
     return found
@@ -162,7 +162,7 @@ def test_pods_of_a_job_that_runs_without_a_grant_are_counted(
     obj: dict[str, Any], workloads: list[dict[str, Any]], parts: Any, expected: tuple[str, int]
 ) -> None:
     queue, number = expected
-    assert counts(decided(obj, *workloads, **parts)) == [(queue, "Job.batch", number)]
+    assert counts(plan_for(obj, *workloads, **parts)) == [(queue, "Job.batch", number)]
 
 
 @pytest.mark.parametrize(
@@ -192,12 +192,12 @@ def test_pods_of_a_job_that_runs_without_a_grant_are_counted(
 def test_pods_of_a_job_that_is_granted_or_stopped_are_not_counted(
     obj: dict[str, Any], workloads: list[dict[str, Any]], parts: Any
 ) -> None:
-    assert counts(decided(obj, *workloads, **parts)) == []
+    assert counts(plan_for(obj, *workloads, **parts)) == []
 
 
 async def test_excess_is_counted_when_a_later_step_of_the_stop_meets_another_write() -> None:
     world = World()
-    started_job = job(UNSUSPENDED, {"startTime": time(5)})
+    started_job = job(UNSUSPENDED, {"startTime": timestamp(5)})
     world.put(JOBS, started_job)
     waiting = with_value(UNRESERVED, ("metadata", "labels", NAMES.job_uid), "uid-j")
     world.put(KINDS.workloads, waiting)
@@ -214,8 +214,8 @@ async def test_excess_is_counted_when_a_later_step_of_the_stop_meets_another_wri
     world.client.merge_patch = conflicting  # type: ignore[method-assign]
     await served_by(world).reconcile(Key("ns", "j"))
     assert subresources
-    assert world.told.excess == [("job-j-1", "Job.batch", 3)]
-    assert [reason for _, reason, _ in world.told.events] == ["Stopped"]
+    assert world.recorder.excess == [("job-j-1", "Job.batch", 3)]
+    assert [reason for _, reason, _ in world.recorder.events] == ["Stopped"]
     assert NAMES.stopping not in world.get(JOBS, "j")["metadata"].get("annotations", {})
 
 
@@ -267,7 +267,7 @@ def test_change_of_what_a_running_job_asks_for_is_urgent(
 async def test_stop_of_a_raised_job_reads_its_workload_and_no_list(world: World) -> None:
     await served_by(world).reconcile(Key("ns", "j"))
     assert world.calls[:2] == ["get workloads/job-j-1", "patch jobs/j"]
-    assert world.told.excess == [("job-j-1", "Job.batch", 2)]
+    assert world.recorder.excess == [("job-j-1", "Job.batch", 2)]
 
 
 async def test_stop_that_meets_another_write_of_the_job_is_repeated_at_once(world: World) -> None:
@@ -284,7 +284,7 @@ async def test_stop_that_meets_another_write_of_the_job_is_repeated_at_once(worl
     world.client.merge_patch = conflicting  # type: ignore[method-assign]
     await served_by(world).reconcile(Key("ns", "j"))
     assert world.get(JOBS, "j")["spec"]["suspend"] is True
-    assert world.told.excess == [("job-j-1", "Job.batch", 2)]
+    assert world.recorder.excess == [("job-j-1", "Job.batch", 2)]
 
 
 async def test_stop_of_a_job_that_runs_does_not_meet_writes_of_its_status(world: World) -> None:
@@ -304,7 +304,7 @@ async def test_stop_of_a_job_that_runs_does_not_meet_writes_of_its_status(world:
     await served_by(world).reconcile(Key("ns", "j"))
     assert world.calls[:2] == ["get workloads/job-j-1", "json_patch jobs/j"]
     assert world.get(JOBS, "j")["spec"]["suspend"] is True
-    assert world.told.excess == [("job-j-1", "Job.batch", 2)]
+    assert world.recorder.excess == [("job-j-1", "Job.batch", 2)]
 
 
 async def test_stop_that_meets_other_writes_again_and_again_is_left_to_the_next_turn(world: World) -> None:

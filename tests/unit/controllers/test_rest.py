@@ -32,12 +32,12 @@ from tests.unit.controllers.builders import (
     KINDS,
     NAMES,
     SETTINGS,
-    after,
-    at,
+    apply_patch,
     cluster_queue,
+    instant,
     local_queue,
     settings_with,
-    time,
+    timestamp,
 )
 from tests.unit.integrations.examples import RUNTIME, STATUS, custom_kinds, examples_of
 
@@ -101,7 +101,7 @@ class Place:
         if not present:
             return None
         moment = CompositionOptions(
-            at(self.seconds), deleted_pods_release_quota=self.settings.pods.fast_quota_release
+            instant(self.seconds), deleted_pods_release_quota=self.settings.pods.fast_quota_release
         )
         return composition.compose(present, NAMES, moment)
 
@@ -129,7 +129,7 @@ class Place:
             names=NAMES,
             kinds=KINDS,
             settings=self.settings,
-            now=at(self.seconds),
+            now=instant(self.seconds),
             job=None if job is None else self.kind.templates.resolve(job, resolved),
             workloads=found,
             lookups=self.lookups(),
@@ -181,7 +181,7 @@ class Place:
         world = self.world()
         annotation = value_at(workload, ("metadata", "annotations", NAMES.workload_slice_replacement_for), "")
         original = self.workloads.get(annotation.rpartition("/")[2])
-        return decide_workload(workload, replace(world, original=original), at(self.seconds))
+        return decide_workload(workload, replace(world, original=original), instant(self.seconds))
 
     def carry_out(self, plan: ActionPlan) -> bool:
         """Do what is planned; returns whether anything was to be written."""
@@ -193,7 +193,7 @@ class Place:
             case Create(_, obj):
                 metadata = {
                     "uid": f"uid-{len(self.told)}",
-                    "creationTimestamp": time(self.seconds),
+                    "creationTimestamp": timestamp(self.seconds),
                     "generation": 1,
                 }
                 assert obj["metadata"]["name"] not in self.workloads
@@ -204,7 +204,7 @@ class Place:
                 name = obj["metadata"]["name"]
                 assert kept[name]["metadata"]["resourceVersion"] == obj["metadata"]["resourceVersion"]
                 for step in steps:
-                    self.keep(kept, after(kept[name], step.patch))
+                    self.keep(kept, apply_patch(kept[name], step.patch))
                     self.told.append(f"patch {resource.kind} {name} {_in_words(step.patch)}")
             case RemoveFinalizer(resource, obj, finalizer):
                 kept, ours = self.of(resource.kind), finalizer or NAMES.finalizer
@@ -226,7 +226,7 @@ class Place:
         return self.workloads if kind == "Workload" else self.objects
 
     def delete(self, kept: dict[str, dict[str, Any]], obj: dict[str, Any]) -> None:
-        self.keep(kept, with_value(obj, ("metadata", "deletionTimestamp"), time(self.seconds)))
+        self.keep(kept, with_value(obj, ("metadata", "deletionTimestamp"), timestamp(self.seconds)))
 
     def keep(self, kept: dict[str, dict[str, Any]], obj: Any) -> None:
         """Store an object; one that is deleted and held by nothing is gone."""
@@ -302,9 +302,9 @@ def reserves(place: Place, random: Random) -> None:
         for one in workload["spec"]["podSets"]
     )
     patch = reservation_patch(
-        workload, Admission("cq", assignments), admit=_coin(random), now=at(place.seconds)
+        workload, Admission("cq", assignments), admit=_coin(random), now=instant(place.seconds)
     )
-    place.keep(place.workloads, after(workload, patch))
+    place.keep(place.workloads, apply_patch(workload, patch))
 
 
 def preempts(place: Place, random: Random) -> None:
@@ -314,10 +314,10 @@ def preempts(place: Place, random: Random) -> None:
         and is_reserved(workload)
         and not is_condition_true(workload, ConditionType.FINISHED)
     ):
-        transition = StatusTransition(workload, at(place.seconds))
+        transition = StatusTransition(workload, instant(place.seconds))
         transition.preempt("InClusterQueue", "for another")
         if patch := transition.patch():
-            place.keep(place.workloads, after(workload, patch))
+            place.keep(place.workloads, apply_patch(workload, patch))
 
 
 def is_activated_or_not(place: Place, random: Random) -> None:
@@ -335,7 +335,11 @@ def check_is_answered(place: Place, random: Random) -> None:
     checks = value_at(workload, ("status", "admissionChecks"), [])
     if workload is not None and checks:
         state = random.choice(["Ready", "Retry", "Rejected", "Pending"])
-        answer: dict[str, Any] = {"state": state, "message": "m", "lastTransitionTime": time(place.seconds)}
+        answer: dict[str, Any] = {
+            "state": state,
+            "message": "m",
+            "lastTransitionTime": timestamp(place.seconds),
+        }
         if state == "Retry":
             answer["requeueAfterSeconds"] = random.choice([1, 500])
         _change(place, workload, ("status", "admissionChecks"), [{**one, **answer} for one in checks])
@@ -350,7 +354,7 @@ def gate_comes_or_goes(place: Place, random: Random) -> None:
 def queue_changes(place: Place, random: Random) -> None:
     stops = ["None", "None", "Hold", "HoldAndDrain"]
     checks = random.choice([[], [{"name": "c"}], [{"name": "c", "onFlavors": ["f"]}]])
-    going = random.choice([{}, {}, {"deletionTimestamp": time(0)}])
+    going = random.choice([{}, {}, {"deletionTimestamp": timestamp(0)}])
     place.local_queue = random.choice([None, *2 * [local_queue(random.choice(stops))]])
     found = cluster_queue(random.choice(stops), checks=checks, **going)
     place.cluster_queue = random.choice([None, found, found])
@@ -456,7 +460,7 @@ def job_comes(place: Place, random: Random) -> None:
             "name": name,
             "namespace": "ns",
             "uid": f"uid-{name}-{place.version}",
-            "creationTimestamp": time(place.seconds),
+            "creationTimestamp": timestamp(place.seconds),
             "labels": {**(metadata.get("labels") or {}), NAMES.queue_name: "lq"},
             "annotations": annotations,
         }
@@ -481,7 +485,7 @@ def prebuilt_comes(place: Place, random: Random) -> None:
         "uid": f"uid-pre-{place.version}",
         "finalizers": [NAMES.finalizer],
     }
-    metadata |= {"creationTimestamp": time(place.seconds)}
+    metadata |= {"creationTimestamp": timestamp(place.seconds)}
     spec = {"podSets": listed, "queueName": "lq"}
     place.keep(place.workloads, {"kind": "Workload", "metadata": metadata, "spec": spec})
 

@@ -20,20 +20,20 @@ from tests.unit.controllers.builders import (
     KINDS,
     NAMES,
     admitted,
-    at,
     cluster_queue,
     condition,
     condition_of,
+    instant,
     local_queue,
     settings_with,
-    time,
+    timestamp,
     workload,
 )
 from tests.unit.controllers.world import World, cluster_scoped
 
 READY = condition("PodsReady", True, "Started")
 
-GOING = {"deletionTimestamp": time(0), "finalizers": [NAMES.finalizer]}
+GOING = {"deletionTimestamp": timestamp(0), "finalizers": [NAMES.finalizer]}
 CLASS = {"kind": "WorkloadPriorityClass", "name": "high"}
 
 
@@ -44,7 +44,7 @@ CLASS = {"kind": "WorkloadPriorityClass", "name": "high"}
         ({"finalizers": [NAMES.finalizer]}, False, []),
         (GOING, True, []),
         (GOING, False, ["json_patch resourceflavors/f"]),
-        ({"deletionTimestamp": time(0), "finalizers": ["a.example/x"]}, False, []),
+        ({"deletionTimestamp": timestamp(0), "finalizers": ["a.example/x"]}, False, []),
     ],
 )
 async def test_what_is_in_use_is_held(metadata: object, in_use: bool, calls: list[str]) -> None:
@@ -152,7 +152,7 @@ async def test_new_leader_observes_pods_before_it_counts_time() -> None:
     world.put(KINDS.local_queues, local_queue())
     world.put(KINDS.cluster_queues, cluster_queue())
     controller = WorkloadController(world.ctx, world.core)
-    world.now = at(1000)
+    world.now = instant(1000)
     assert await controller.reconcile(Key("ns", "job-j-1")) == 30.0
     assert world.calls == []
 

@@ -16,16 +16,16 @@ from admitq_api.conditions import SECOND
 from tests.unit.controllers.builders import (
     KINDS,
     NAMES,
-    after,
-    at,
+    apply_patch,
     cluster_queue,
+    instant,
     job,
     local_queue,
     settings_with,
 )
-from tests.unit.controllers.whatever import SURROUNDINGS, some_workload
+from tests.unit.controllers.workload_states import QUEUE_INPUTS, draw_workload
 
-NOW = at(310)
+NOW = instant(310)
 FLAVORS = {"f": {"spec": {"nodeLabels": {"pool": "spot"}}}}
 NOTHING_ELSE = Lookups(FLAVORS.get, {}.get, {}.get, list, {}.get)
 
@@ -44,7 +44,7 @@ def some_job(data: st.DataObject, of: dict[str, Any]) -> dict[str, Any]:
 
 @given(st.data())
 def test_two_controllers_come_to_an_end_whatever_there_is(data: st.DataObject) -> None:
-    obj = some_workload(data)
+    obj = draw_workload(data)
     owner = some_job(data, obj)
     on_hold = data.draw(st.booleans())
     settings = settings_with(
@@ -57,7 +57,7 @@ def test_two_controllers_come_to_an_end_whatever_there_is(data: st.DataObject) -
         "cluster_queue": cluster_queue(),
         "cluster_queue_name": "cq",
         "cluster_queue_active": True,
-        **data.draw(st.sampled_from(SURROUNDINGS)),
+        **data.draw(st.sampled_from(QUEUE_INPUTS)),
     }
     inputs = WorkloadInputs(names=NAMES, kinds=KINDS, settings=settings, **surroundings)
 
@@ -80,12 +80,14 @@ def test_two_controllers_come_to_an_end_whatever_there_is(data: st.DataObject) -
             assert isinstance(one, Patch)
             for step in one.steps:
                 if one.resource == KINDS.workloads:
-                    obj = after(obj, {key: part for key, part in step.patch.items() if key != "metadata"})
+                    obj = apply_patch(
+                        obj, {key: part for key, part in step.patch.items() if key != "metadata"}
+                    )
                 else:
-                    owner = after(owner, step.patch)
+                    owner = apply_patch(owner, step.patch)
         if owner["spec"].get("suspend"):
             # The controller of Jobs ends the pods.
-            owner = after(owner, {"status": {"active": 0}})
+            owner = apply_patch(owner, {"status": {"active": 0}})
         quiet = 0 if writes else quiet + 1
         if quiet == 2:
             return

@@ -1,4 +1,4 @@
-"""A context of stand-ins: real stores, and a client that applies writes to them or fails as it is told."""
+"""A context of stubs: real stores, and a client that applies writes to their objects or fails on demand."""
 
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
@@ -19,21 +19,21 @@ from admitq.runtime.resources import NAMESPACES, Resource
 from admitq.runtime.store import Store
 from admitq.workloads.admission_status import ADMISSION_CONDITIONS, ADMISSION_FIELDS
 from admitq_api.json_objects import value_at
-from tests.unit.controllers.builders import KINDS, NAMES, SETTINGS, after, at, time
+from tests.unit.controllers.builders import KINDS, NAMES, SETTINGS, apply_patch, instant, timestamp
 
 NOT_FOUND = ApiError(404, "NotFound", "the server could not find the requested resource")
 CONFLICT = ApiError(409, "Conflict", "changed since")
 
 
 def _path(pointer: str) -> list[str | int]:
-    """The steps of a JSON pointer; none of the fields here has a number for its name."""
+    """Return the steps of a JSON pointer; a number is always an index, never the name of a field."""
     steps = (step.replace("~1", "/").replace("~0", "~") for step in pointer.split("/")[1:])
     return [int(step) if step.isdigit() else step for step in steps]
 
 
 def not_found(name: str) -> ApiError:
-    """An object that is not there, of a kind that is."""
-    return ApiError(404, "NotFound", f"{name} not found", body={"details": {"name": name}})
+    """Return the error for a missing object of a served kind."""
+    return ApiError(404, "NotFound", f"{name} not stored", body={"details": {"name": name}})
 
 
 @dataclass
@@ -51,19 +51,19 @@ class Stores:
 
 @dataclass
 class StubClient:
-    """Applies writes to the stores' objects; ``fails`` holds an error by verb, raised instead."""
+    """Applies writes to objects of the stores; ``fails`` maps verbs to errors that are raised instead."""
 
     stores: Stores
     fails: dict[str, ApiError] = field(default_factory=dict[str, ApiError])
     calls: list[tuple[str, str, Any]] = field(default_factory=list[tuple[str, str, Any]])
     priorities: list[CallPriority] = field(default_factory=list[CallPriority])
-    """With what priority each of the calls would wait for the rate limit."""
+    """The priority with which each call would wait for the rate limit."""
     api: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict[tuple[str, str], dict[str, Any]])
-    """What the API server has that the stores may lack, by plural and name."""
+    """Objects of the API server by plural and name; the stores may lack them."""
     served: set[Resource] = field(default_factory=set[Resource])
-    """What discovery tells of."""
+    """Resources that discovery returns."""
     unserved: set[Resource] = field(default_factory=set[Resource])
-    """What is not served any more."""
+    """Resources that are no longer served."""
     version: int = 100
 
     def _call(self, verb: str, what: str, body: Any = None) -> None:
@@ -79,10 +79,10 @@ class StubClient:
 
     async def get(self, resource: Resource, name: str, namespace: str | None = None) -> dict[str, Any]:
         self._call("get", f"{resource.plural}/{name}")
-        found = self.api.get((resource.plural, name))
-        if found is None:
+        obj = self.api.get((resource.plural, name))
+        if obj is None:
             raise NOT_FOUND if resource in self.unserved else not_found(name)
-        return found
+        return obj
 
     async def list(
         self,
@@ -91,16 +91,16 @@ class StubClient:
         label_selector: str | None = None,
         field_selector: str | None = None,
     ) -> tuple[list[dict[str, Any]], str]:
-        """Read what of ``api`` has the one label that is asked for, or all."""
+        """Return the objects of ``api`` with the selected label, or all."""
         self._call("list", resource.plural, label_selector or field_selector)
         label, _, value = (label_selector or "").partition("=")
-        found = [
-            one
-            for (plural, _), one in self.api.items()
+        objects = [
+            obj
+            for (plural, _), obj in self.api.items()
             if plural == resource.plural
-            and (not label or value_at(one, ("metadata", "labels", label)) == value)
+            and (not label or value_at(obj, ("metadata", "labels", label)) == value)
         ]
-        return found, str(self.version)
+        return objects, str(self.version)
 
     async def pages(
         self,
@@ -111,31 +111,31 @@ class StubClient:
         *,
         page_size: int,
     ) -> AsyncGenerator[Page]:
-        """The same in pages of which each begins where the last one ended."""
-        found, version = await self.list(resource, namespace, label_selector, field_selector)
-        for start in range(0, max(1, len(found)), page_size):
-            yield Page(found[start : start + page_size], version, start == 0)
+        """Return the same objects in pages."""
+        objects, version = await self.list(resource, namespace, label_selector, field_selector)
+        for start in range(0, max(1, len(objects)), page_size):
+            yield Page(objects[start : start + page_size], version, start == 0)
 
     async def request_json(self, method: str, path: str) -> dict[str, Any]:
-        """Tell of the versions of groups, or of the resources of one."""
+        """Return the versions of all groups, or the resources of one group."""
         self._call(method.lower(), path)
         if path == "/apis":
-            versions = sorted({(one.group, one.version) for one in self.served})
-            return {"groups": [{"name": group, "versions": [{"version": one}]} for group, one in versions]}
-        offered = [
-            {"name": one.plural, "kind": one.kind, "namespaced": one.namespaced}
-            for one in self.served
-            if path == f"/{'apis' if one.group else 'api'}/{one.api_version}"
+            versions = sorted({(resource.group, resource.version) for resource in self.served})
+            groups = [{"name": group, "versions": [{"version": version}]} for group, version in versions]
+            return {"groups": groups}
+        resources = [
+            {"name": resource.plural, "kind": resource.kind, "namespaced": resource.namespaced}
+            for resource in self.served
+            if path == f"/{'apis' if resource.group else 'api'}/{resource.api_version}"
         ]
-        if not offered:
+        if not resources:
             raise NOT_FOUND
-        return {"resources": offered}
+        return {"resources": resources}
 
     async def create(self, resource: Resource, obj: dict[str, Any], *, field_manager: str) -> dict[str, Any]:
         self._call("create", f"{resource.plural}/{obj['metadata']['name']}", obj)
-        added = {"uid": f"uid-{obj['metadata']['name']}", "creationTimestamp": time(10)}
-        made = {**obj, "metadata": {**added, **obj["metadata"]}}
-        return self._written(made)
+        added = {"uid": f"uid-{obj['metadata']['name']}", "creationTimestamp": timestamp(10)}
+        return self._written({**obj, "metadata": {**added, **obj["metadata"]}})
 
     async def merge_patch(
         self,
@@ -149,40 +149,40 @@ class StubClient:
     ) -> dict[str, Any]:
         what = f"{resource.plural}/{name}" + (f"/{subresource}" if subresource else "")
         self._call("patch", what, patch)
-        found = self.stores.of(resource).get(namespace or "", name)
-        assert found is not None
-        if patch["metadata"].get("resourceVersion") != found["metadata"]["resourceVersion"]:
+        stored = self.stores.of(resource).get(namespace or "", name)
+        assert stored is not None
+        if patch["metadata"].get("resourceVersion") != stored["metadata"]["resourceVersion"]:
             raise CONFLICT
-        return self._written(after(found, patch))
+        return self._written(apply_patch(stored, patch))
 
     async def apply(
         self, resource: Resource, obj: dict[str, Any], *, field_manager: str, subresource: str | None
     ) -> dict[str, Any]:
-        """Apply a status as the API server does for a manager that owns all of the admission status."""
+        """Apply a status as the API server does for a field manager that owns the whole admission status."""
         metadata = obj["metadata"]
         self._call("apply", f"{resource.plural}/{metadata['name']}/{subresource}", obj)
-        found = self.stores.of(resource).get(metadata["namespace"], metadata["name"])
-        assert found is not None
-        if metadata["resourceVersion"] != found["metadata"]["resourceVersion"]:
+        stored = self.stores.of(resource).get(metadata["namespace"], metadata["name"])
+        assert stored is not None
+        if metadata["resourceVersion"] != stored["metadata"]["resourceVersion"]:
             raise CONFLICT
-        before: dict[str, Any] = found.get("status") or {}
-        kept = [one for one in before.get("conditions") or () if one["type"] not in ADMISSION_CONDITIONS]
+        before: dict[str, Any] = stored.get("status") or {}
+        kept = [item for item in before.get("conditions") or () if item["type"] not in ADMISSION_CONDITIONS]
         others = {name: value for name, value in before.items() if name not in ADMISSION_FIELDS}
-        applied = [*obj["status"]["conditions"], *kept]
-        return self._written({**found, "status": {**others, **obj["status"], "conditions": applied}})
+        conditions = [*obj["status"]["conditions"], *kept]
+        return self._written({**stored, "status": {**others, **obj["status"], "conditions": conditions}})
 
     async def json_patch(
         self, resource: Resource, name: str, operations: Any, *, namespace: str | None, field_manager: str
     ) -> dict[str, Any]:
         self._call("json_patch", f"{resource.plural}/{name}", operations)
-        found = self.stores.of(resource).get(namespace or "", name)
-        assert found is not None
-        tests = [one for one in operations if one["op"] == "test"]
+        stored = self.stores.of(resource).get(namespace or "", name)
+        assert stored is not None
+        tests = [operation for operation in operations if operation["op"] == "test"]
         for test in tests:
-            if value_at(found, _path(test["path"])) != test["value"]:
+            if value_at(stored, _path(test["path"])) != test["value"]:
                 raise ApiError(422, "Invalid", f"testing value {test['path']} failed")
-        changes = [one for one in operations if one["op"] != "test"]
-        return self._written(jsonpatch.apply_patch(found, changes))
+        changes = [operation for operation in operations if operation["op"] != "test"]
+        return self._written(jsonpatch.apply_patch(stored, changes))
 
     async def delete(
         self,
@@ -201,11 +201,12 @@ class StubClient:
 
 
 @dataclass
-class Told:
-    """Keeps what it is told: a recorder of events and metrics alike."""
+class StubRecorder:
+    """Keeps recorded events and metrics."""
 
     events: list[tuple[str, str, str]] = field(default_factory=list[tuple[str, str, str]])
-    counted: list[str] = field(default_factory=list[str])
+    metrics: list[str] = field(default_factory=list[str])
+    """The names of called methods that have no list of their own."""
     gates: list[tuple[str, str, float, bool]] = field(default_factory=list[tuple[str, str, float, bool]])
     excess: list[tuple[str, str, int]] = field(default_factory=list[tuple[str, str, int]])
     cohorts: list[tuple[str, str, str]] = field(default_factory=list[tuple[str, str, str]])
@@ -226,12 +227,12 @@ class Told:
         self.cohorts.append((name, parent, root))
 
     def __getattr__(self, name: str) -> Any:
-        return lambda *_args, **_named: self.counted.append(name)
+        return lambda *_args, **_named: self.metrics.append(name)
 
 
 @dataclass
-class Core:
-    """A core that answers what it is given."""
+class StubCore:
+    """A core with fixed answers."""
 
     cluster_queues: dict[str, ClusterQueueStatus] = field(default_factory=dict[str, ClusterQueueStatus])
     local_queues: dict[ObjectKey, LocalQueueStatus] = field(default_factory=dict[ObjectKey, LocalQueueStatus])
@@ -261,53 +262,57 @@ class Core:
 
 
 class World:
-    """A context with everything that a test looks at."""
+    """A context with the stubs that a test inspects."""
 
     def __init__(self, settings: Settings = SETTINGS) -> None:
-        kinds = {resource_of(one): job_indexes(one, NAMES) for one in settings.integrations}
+        kinds = {
+            resource_of(integration): job_indexes(integration, NAMES) for integration in settings.integrations
+        }
         followed = {
-            followed_resource(one, kind): {}
-            for one in settings.integrations
-            for kind in one.templates.referenced_kinds
+            followed_resource(integration, kind): {}
+            for integration in settings.integrations
+            for kind in integration.templates.referenced_kinds
         }
         needed = {**stores_needed(NAMES), **kinds, **followed}
-        self.stores = Stores({one: Store(one, indexes=indexes) for one, indexes in needed.items()})
+        self.stores = Stores(
+            {resource: Store(resource, indexes=indexes) for resource, indexes in needed.items()}
+        )
         self.client = StubClient(self.stores)
-        self.told = Told()
-        self.core = Core()
-        self.now = at(10)
+        self.recorder = StubRecorder()
+        self.core = StubCore()
+        self.now = instant(10)
         self.ctx = Context(
             client=cast("Client", self.client),
             names=NAMES,
             settings=settings,
-            recorder=cast("Any", self.told),
+            recorder=cast("Any", self.recorder),
             clock=lambda: self.now,
             stores=self.stores,
-            metrics=cast("Any", self.told),
-            queue_metrics=cast("Any", self.told),
+            metrics=cast("Any", self.recorder),
+            queue_metrics=cast("Any", self.recorder),
             observe_write=self.put,
         )
         self.put(NAMESPACES, {"metadata": {"name": "ns", "uid": "uid-ns", "resourceVersion": "1"}})
 
     def put(self, resource: Resource, *objects: dict[str, Any]) -> None:
-        """Take objects into a store, as a watch would."""
+        """Store objects, as a watch would."""
         for obj in objects:
             self.stores.of(resource).upsert(obj)
 
     def get(self, resource: Resource, name: str, namespace: str = "ns") -> Any:
-        """What a store holds of an object."""
+        """Return an object of a store."""
         return self.stores.of(resource).get(namespace if resource.namespaced else "", name)
 
     @property
     def calls(self) -> list[str]:
-        """The calls of the API server, as verb and object."""
+        """The calls of the API server, each as verb and object."""
         return [f"{verb} {what}" for verb, what, _ in self.client.calls]
 
 
 def cluster_scoped(name: str, **fields: Any) -> dict[str, Any]:
-    """An object without a namespace, complete enough for a store."""
+    """Return an object without a namespace that a store accepts."""
     metadata = {"name": name, "uid": f"uid-{name}", "resourceVersion": "5", **fields.pop("metadata", {})}
     return {"metadata": metadata, **fields}
 
 
-__all__ = ["CONFLICT", "KINDS", "NOT_FOUND", "Core", "World", "cluster_scoped"]
+__all__ = ["CONFLICT", "KINDS", "NOT_FOUND", "StubCore", "World", "cluster_scoped"]

@@ -135,7 +135,7 @@ class Running(Cluster):
         self.state = AdmissionState()
         self._then: dict[str, Callable[[], None]] = {}
         nothing: Any = _Nothing()
-        recorder: Any = self.world.told
+        recorder: Any = self.world.recorder
 
         async def start(_: dict[str, Any]) -> None:
             """Jobs are not looked at here."""
@@ -188,7 +188,7 @@ class Running(Cluster):
     @property
     def reasons(self) -> set[str]:
         """The reasons of the events about the bad object."""
-        return {reason for name, reason, _ in self.world.told.events if name == BAD}
+        return {reason for name, reason, _ in self.world.recorder.events if name == BAD}
 
 
 @asynccontextmanager
@@ -550,7 +550,7 @@ async def test_cluster_queue_that_cycles_fail_with_is_left_out_until_it_changes(
             here.submit(f"good{name}", queue=name)
             await soon(lambda name=name: here.is_reserved(f"good{name}"))
         await soon(lambda: here.count("admitq_malformed_objects") == 1)
-        assert (f"cq-{BAD}", "InternalError") in {event[:2] for event in here.world.told.events}
+        assert (f"cq-{BAD}", "InternalError") in {event[:2] for event in here.world.recorder.events}
         assert not here.is_reserved(BAD)
         failures = here.count("admitq_core_failures_total")
         here.submit("good-3", queue="-3")

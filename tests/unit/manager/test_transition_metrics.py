@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from admitq.manager.transition_metrics import WorkloadVersions, count_transitions
-from tests.unit.controllers.builders import FINISHED, admitted, at, condition, reserved, workload
+from tests.unit.controllers.builders import FINISHED, admitted, condition, instant, reserved, workload
 
 PENDING = workload(condition("QuotaReserved", False, "Pending"))
 PREEMPTED = condition("Evicted", True, "Preempted", since=5)
@@ -50,7 +50,7 @@ class Counted:
 
 def counted(former: dict[str, Any], latter: dict[str, Any] | None, now: float = 10) -> list[tuple[Any, ...]]:
     calls = Counted()
-    count_transitions(WorkloadVersions(former, latter, at(now)), calls)
+    count_transitions(WorkloadVersions(former, latter, instant(now)), calls)
     return calls.calls
 
 

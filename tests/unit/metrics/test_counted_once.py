@@ -10,7 +10,7 @@ from admitq.metrics.measures.manager import ManagerMeasures
 from admitq.metrics.measures.scope import MeasureScope
 from admitq.metrics.registry import Metrics
 from admitq.runtime.store import Store
-from tests.unit.controllers.builders import KINDS, NAMES, admitted, at, condition, workload
+from tests.unit.controllers.builders import KINDS, NAMES, admitted, condition, instant, workload
 
 PENDING = workload(condition("QuotaReserved", False, "Pending"))
 
@@ -45,7 +45,7 @@ class World:
             recorder=recorder,
             metrics=self.metrics,
             measures=ManagerMeasures(MeasureScope(self.metrics, lambda _: None)),
-            clock=lambda: at(10),
+            clock=lambda: instant(10),
             store_answer=nothing,
             start=nothing,
             refresh=nothing,

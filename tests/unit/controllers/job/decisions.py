@@ -1,4 +1,4 @@
-"""Decisions about jobs, and what they write, for the tests of the steps."""
+"""Plans of the job controller, and the objects after their writes."""
 
 from collections.abc import Callable
 from typing import Any
@@ -15,7 +15,15 @@ from admitq.controllers.plan import (
     RemoveFinalizer,
 )
 from admitq.integrations.kinds.job import JOB
-from tests.unit.controllers.builders import KINDS, NAMES, TEMPLATE, after, at, condition, settings_with
+from tests.unit.controllers.builders import (
+    KINDS,
+    NAMES,
+    TEMPLATE,
+    apply_patch,
+    condition,
+    instant,
+    settings_with,
+)
 
 FLAVOR: dict[str, Any] = {
     "spec": {"nodeLabels": {"pool": "spot"}, "tolerations": [{"key": "spot", "operator": "Exists"}]}
@@ -49,7 +57,7 @@ EVICTED = condition("Evicted", True, "ClusterQueueStopped", "The ClusterQueue is
 
 
 def lookups(**known: Any) -> Lookups:
-    """What is known besides the job: mappings by name, of flavors, classes and Workloads."""
+    """Return lookups over mappings by name, of flavors, priority classes and Workloads."""
 
     def of(kind: str) -> Callable[[str], dict[str, Any] | None]:
         return known.get(kind, {}).get
@@ -73,7 +81,7 @@ def case_of(
         names=NAMES,
         kinds=KINDS,
         settings=settings,
-        now=at(now),
+        now=instant(now),
         job=job_,
         workloads=workloads,
         lookups=lookups(**known),
@@ -81,40 +89,42 @@ def case_of(
     )
 
 
-def decided(job_: dict[str, Any] | None, *workloads: dict[str, Any], **parts: Any) -> ActionPlan:
+def plan_for(job_: dict[str, Any] | None, *workloads: dict[str, Any], **parts: Any) -> ActionPlan:
     return decide_job(case_of(job_, *workloads, **parts))
 
 
-def kinds(plan: ActionPlan) -> list[str]:
-    """What a plan does, in words: verbs with what they are done to."""
-    words: dict[type, str] = {Create: "create", Delete: "delete", RemoveFinalizer: "free", Patch: "patch"}
+def actions_of(plan: ActionPlan) -> list[str]:
+    """Return the writes of a plan, each as verb and kind."""
+    verbs: dict[type, str] = {Create: "create", Delete: "delete", RemoveFinalizer: "free", Patch: "patch"}
     return [
-        f"{words[type(action)]} {action.resource.kind}"
+        f"{verbs[type(action)]} {action.resource.kind}"
         for action in plan.actions
         if isinstance(action, Create | Delete | RemoveFinalizer | Patch)
     ]
 
 
-def told(plan: ActionPlan) -> list[tuple[str, str]]:
-    return [(one.reason, one.note) for one in reports(plan) if isinstance(one, RecordEvent)]
+def events_of(plan: ActionPlan) -> list[tuple[str, str]]:
+    """Return the events of a plan, each as reason and note."""
+    return [(report.reason, report.note) for report in reports_of(plan) if isinstance(report, RecordEvent)]
 
 
-def reports(plan: ActionPlan) -> list[RecordEvent | RecordMetric]:
-    """What a plan reports, in order: with its patches, or after them."""
-    of_patches = ((one.reports if isinstance(one, Patch) else (one,)) for one in plan.actions)
-    return [one for found in of_patches for one in found if isinstance(one, RecordEvent | RecordMetric)]
+def reports_of(plan: ActionPlan) -> list[RecordEvent | RecordMetric]:
+    """Return the events and metrics of a plan in order, with its patches or after them."""
+    groups = ((action.reports if isinstance(action, Patch) else (action,)) for action in plan.actions)
+    return [report for group in groups for report in group if isinstance(report, RecordEvent | RecordMetric)]
 
 
-def written(obj: dict[str, Any], plan: ActionPlan) -> dict[str, Any]:
+def apply_plan(obj: dict[str, Any], plan: ActionPlan) -> dict[str, Any]:
+    """Return the object after the patches of a plan."""
     result = obj
     for action in plan.actions:
         if isinstance(action, Patch) and action.obj["metadata"]["name"] == obj["metadata"]["name"]:
             for step in action.steps:
-                result = after(result, step.patch)
+                result = apply_patch(result, step.patch)
     return result
 
 
-def made(plan: ActionPlan) -> Any:
+def created_workload(plan: ActionPlan) -> Any:
     [create] = [action for action in plan.actions if isinstance(action, Create)]
     return create.obj
 

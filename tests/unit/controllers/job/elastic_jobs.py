@@ -2,10 +2,9 @@
 
 from typing import Any
 
-from admitq.controllers.plan import ActionPlan, Create
 from admitq.controllers.pods.elastic_pods import STARTED_PODS, ElasticPodsController
 from admitq.runtime.store import Store
-from tests.unit.controllers.builders import NAMES, TEMPLATE, admitted, condition, job, time, workload
+from tests.unit.controllers.builders import NAMES, TEMPLATE, admitted, condition, job, timestamp, workload
 from tests.unit.controllers.job.decisions import RUNNING
 from tests.unit.controllers.world import World
 
@@ -14,7 +13,7 @@ ELASTIC = {NAMES.elastic_job: "true"}
 EVICTED = condition("Evicted", True, "Preempted", "Preempted", since=5)
 
 
-def running(pods: int, **parts: Any) -> dict[str, Any]:
+def running_job(pods: int, **parts: Any) -> dict[str, Any]:
     return job({**RUNNING, "parallelism": pods, "completions": 50}, annotations=ELASTIC, **parts)
 
 
@@ -25,8 +24,8 @@ def waiting_job(pods: int) -> dict[str, Any]:
 def slice_(
     name: str, pods: int, of: Any = admitted, *conditions: dict[str, Any], **parts: Any
 ) -> dict[str, Any]:
-    """A slice of so many pods; ``replaces`` names another, ``made`` is when it was made."""
-    replaces, made = parts.pop("replaces", None), parts.pop("made", 0)
+    """Return a slice of so many pods; ``replaces`` names another slice, ``at`` is its creation in seconds."""
+    replaces, at = parts.pop("replaces", None), parts.pop("at", 0)
     annotations = {**ELASTIC, NAMES.workload_slice_name: "first"}
     if replaces:
         annotations[NAMES.workload_slice_replacement_for] = f"ns/{replaces}"
@@ -41,19 +40,14 @@ def slice_(
     return of(
         *conditions,
         name=name,
-        metadata={"annotations": annotations, "creationTimestamp": time(made)},
+        metadata={"annotations": annotations, "creationTimestamp": timestamp(at)},
         spec={"podSets": [{"name": "main", "count": pods, "template": TEMPLATE}]},
         **parts,
     )
 
 
-def created(plan: ActionPlan) -> Any:
-    [create] = [action for action in plan.actions if isinstance(action, Create)]
-    return create.obj
-
-
 def watch_started_pods(world: World) -> Store:
-    """Add the store of the pods of elastic jobs, before a list has been read."""
+    """Add the store of the pods of elastic jobs, before its first list."""
     served = ElasticPodsController(world.ctx).when_served()
     store = Store(STARTED_PODS, transform=served.transform, indexes=served.indexes)
     world.stores.stores[STARTED_PODS] = store

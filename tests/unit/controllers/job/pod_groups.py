@@ -1,4 +1,4 @@
-"""Pods and groups of pods in a world with their controller."""
+"""Pods and pod groups in a world with their controller."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,7 +9,15 @@ from admitq.controllers.job.owner_lookup import OwnerLookup
 from admitq.integrations.kinds.pod import POD
 from admitq.runtime.resources import PODS
 from admitq.runtime.store import Key
-from tests.unit.controllers.builders import KINDS, NAMES, TEMPLATE, condition, settings_with, time, workload
+from tests.unit.controllers.builders import (
+    KINDS,
+    NAMES,
+    TEMPLATE,
+    condition,
+    settings_with,
+    timestamp,
+    workload,
+)
 from tests.unit.controllers.world import World, cluster_scoped
 
 GROUP = Key("ns", group_key_name("g"))
@@ -22,20 +30,23 @@ EVICTED = condition("Evicted", True, "Preempted", "Preempted for x", since=5)
 def pod(
     name: str = "p", *, group: str = "", total: int = 2, state: str = "held", **metadata: Any
 ) -> dict[str, Any]:
-    """A managed pod: held, running, going (deleted, and its grace over), succeeded or failed."""
+    """Return a managed pod.
+
+    States: held (gated), running, deleted (its grace period has ended), succeeded, failed.
+    """
     labels = {NAMES.managed: "true", NAMES.queue_name: "lq", **metadata.pop("labels", {})}
-    notes = {NAMES.role_hash: "r", **metadata.pop("annotations", {})}
+    annotations = {NAMES.role_hash: "r", **metadata.pop("annotations", {})}
     if group:
         labels[NAMES.pod_group_name] = group
-        notes[NAMES.pod_group_total_count] = str(total)
-    if state == "going":
-        metadata["deletionTimestamp"] = metadata.pop("deletion", time(1))
+        annotations[NAMES.pod_group_total_count] = str(total)
+    if state == "deleted":
+        metadata["deletionTimestamp"] = metadata.pop("deletion", timestamp(1))
     spec: dict[str, Any] = dict(TEMPLATE["spec"])
     if state == "held":
         spec["schedulingGates"] = GATES
-    if state in {"running", "going"}:
+    if state in {"running", "deleted"}:
         spec["nodeName"] = "n"
-    phase = {"held": "Pending", "going": "Running"}.get(state, state.title())
+    phase = {"held": "Pending", "deleted": "Running"}.get(state, state.title())
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -44,9 +55,9 @@ def pod(
             "namespace": "ns",
             "uid": f"uid-{name}",
             "resourceVersion": "3",
-            "creationTimestamp": time(0),
+            "creationTimestamp": timestamp(0),
             "labels": labels,
-            "annotations": notes,
+            "annotations": annotations,
             "finalizers": [NAMES.managed_finalizer],
             **metadata,
         },
@@ -55,8 +66,8 @@ def pod(
     }
 
 
-def pair(*states: str, **fields: Any) -> list[dict[str, Any]]:
-    """Pods ``a`` and so on of group ``g`` in these states."""
+def pods_of_group(*states: str, **fields: Any) -> list[dict[str, Any]]:
+    """Return one pod of group ``g`` for each state, named ``a``, ``b`` and so on."""
     return [pod("abcdef"[number], group="g", state=state, **fields) for number, state in enumerate(states)]
 
 
@@ -64,14 +75,14 @@ def owner(name: str) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": f"uid-{name}"}
 
 
-def of_group(
+def group_workload(
     make: Callable[..., dict[str, Any]],
     *conditions: dict[str, Any],
     owners: str = "ab",
     count: int = 2,
     **parts: Any,
 ) -> dict[str, Any]:
-    """A Workload of group ``g``."""
+    """Return the Workload of group ``g``."""
     admission = {
         "clusterQueue": "cq",
         "podSetAssignments": [{"name": "r", "count": count, "flavors": {"cpu": "f"}}],
@@ -99,17 +110,20 @@ class PodWorld(World):
         self, resource: Any, name: str, *, namespace: str | None, uid: str, **_: Any
     ) -> dict[str, Any]:
         self.client.calls.append(("delete", f"{resource.plural}/{name}", uid))
-        found = self.stores.of(resource).get(namespace or "", name)
-        assert found is not None
-        if not found["metadata"].get("finalizers"):
-            self.stores.of(resource).remove(found)
+        stored = self.stores.of(resource).get(namespace or "", name)
+        assert stored is not None
+        if not stored["metadata"].get("finalizers"):
+            self.stores.of(resource).remove(stored)
             return {}
         self.client.version += 1
-        found["metadata"] |= {"deletionTimestamp": time(10), "resourceVersion": str(self.client.version)}
-        return found
+        stored["metadata"] |= {
+            "deletionTimestamp": timestamp(10),
+            "resourceVersion": str(self.client.version),
+        }
+        return stored
 
     async def settle(self, key: Key = GROUP) -> None:
-        """Work on a job until nothing is left to do."""
+        """Reconcile a job until the controller makes no more calls."""
         for _ in range(50):
             before = len(self.client.calls)
             await self.pods.reconcile(key)
@@ -117,22 +131,16 @@ class PodWorld(World):
                 return
         raise AssertionError(self.calls)
 
-    def gone(self) -> None:
-        """Take out what was deleted and is not held any more, as the API server would."""
-        for one in list(self.stores.of(PODS).list()):
-            if "deletionTimestamp" in one["metadata"] and not one["metadata"].get("finalizers"):
-                self.stores.of(PODS).remove(one)
-
-    def seen(self) -> dict[str, Any]:
-        """All pods and the Workloads, versions and times aside."""
+    def final_objects(self) -> dict[str, Any]:
+        """Return all pods and Workloads by name, without their versions."""
         objects = [*self.stores.of(PODS).list(), *self.stores.of(KINDS.workloads).list()]
-        return {one["metadata"]["name"]: stable(one) for one in objects}
+        return {obj["metadata"]["name"]: without_version(obj) for obj in objects}
 
 
-def stable(obj: dict[str, Any]) -> dict[str, Any]:
+def without_version(obj: dict[str, Any]) -> dict[str, Any]:
     metadata = {key: value for key, value in obj["metadata"].items() if key != "resourceVersion"}
     return {**obj, "metadata": metadata}
 
 
-def gates(one: dict[str, Any]) -> list[str]:
-    return [gate["name"] for gate in one["spec"].get("schedulingGates", [])]
+def gate_names(pod: dict[str, Any]) -> list[str]:
+    return [gate["name"] for gate in pod["spec"].get("schedulingGates", [])]

@@ -12,9 +12,9 @@ from admitq.integrations.kinds.job import JOB
 from admitq.integrations.registry import load_integrations
 from admitq_api.feature_gates import FeatureGates, Gate
 from admitq_api.json_objects import FieldPath, value_at, with_value
-from tests.unit.controllers.builders import NAMES, admitted, job, time, workload
-from tests.unit.controllers.job.decisions import decided, written
-from tests.unit.controllers.job.elastic_jobs import ELASTIC, EVICTED, created, slice_, waiting_job
+from tests.unit.controllers.builders import NAMES, admitted, job, timestamp, workload
+from tests.unit.controllers.job.decisions import apply_plan, created_workload, plan_for
+from tests.unit.controllers.job.elastic_jobs import ELASTIC, EVICTED, slice_, waiting_job
 from tests.unit.integrations.examples import examples_of
 
 GROWN: Mapping[str, FieldPath] = {
@@ -30,14 +30,14 @@ ELASTIC_KINDS = [
 ]
 
 
-def test_every_kind_that_can_be_elastic_is_tried() -> None:
+def test_elastic_kinds_are_all_covered_by_these_tests() -> None:
     assert {one.framework for one in load_integrations() if one.scaling.can_be_elastic} == set(GROWN)
 
 
 @pytest.mark.parametrize("kind", ELASTIC_KINDS)
-def test_a_job_of_any_kind_grows_by_a_slice_and_shrinks_in_place(kind: Integration) -> None:
+def test_elastic_job_of_every_kind_grows_by_new_slice_and_shrinks_in_place(kind: Integration) -> None:
     def decided_of(job_: dict[str, Any], *workloads: dict[str, Any]) -> ActionPlan:
-        return decided(job_, *workloads, integration=kind)
+        return plan_for(job_, *workloads, integration=kind)
 
     def pods_of(slice_: dict[str, Any]) -> int:
         return sum(one["count"] for one in slice_["spec"]["podSets"])
@@ -51,11 +51,17 @@ def test_a_job_of_any_kind_grows_by_a_slice_and_shrinks_in_place(kind: Integrati
         )
 
     example = next(one for one in examples_of(kind.api_version, kind.kind) if kind.list_pod_sets(one, NAMES))
-    identity = {"namespace": "ns", "name": "j", "uid": "uid-j", "creationTimestamp": time(0), "generation": 1}
+    identity = {
+        "namespace": "ns",
+        "name": "j",
+        "uid": "uid-j",
+        "creationTimestamp": timestamp(0),
+        "generation": 1,
+    }
     metadata = {"labels": {NAMES.queue_name: "lq"}, "annotations": ELASTIC, **identity}
     waits = dict(kind.with_suspend(sized({**example, "metadata": metadata, "status": {}}, 5), True))
 
-    first = created(decided_of(waits))
+    first = created_workload(decided_of(waits))
     name = first["metadata"]["name"]
     owner = {
         "apiVersion": kind.api_version,
@@ -73,11 +79,11 @@ def test_a_job_of_any_kind_grows_by_a_slice_and_shrinks_in_place(kind: Integrati
         spec=first["spec"],
         admission={"clusterQueue": "cq", "podSetAssignments": assignments},
     )
-    runs = written(waits, decided_of(waits, has_quota))
+    runs = apply_plan(waits, decided_of(waits, has_quota))
     assert not kind.is_suspended(runs, NAMES)
     assert decided_of(runs, has_quota) == ActionPlan()
 
-    second = created(decided_of(sized(runs, 7), has_quota))
+    second = created_workload(decided_of(sized(runs, 7), has_quota))
     assert second["metadata"]["name"] != name
     assert second["metadata"]["annotations"] == {
         **ELASTIC,
@@ -89,7 +95,7 @@ def test_a_job_of_any_kind_grows_by_a_slice_and_shrinks_in_place(kind: Integrati
         one["template"] for one in first["spec"]["podSets"]
     ]
 
-    less = written(has_quota, decided_of(sized(runs, 3), has_quota))
+    less = apply_plan(has_quota, decided_of(sized(runs, 3), has_quota))
     assert pods_of(less) < pods_of(first)
 
 
@@ -105,7 +111,7 @@ STATUS = {
 
 
 @pytest.mark.parametrize("kind", ELASTIC_KINDS)
-def test_how_many_pods_a_job_of_any_kind_wants_changes_with_its_generation_alone(kind: Integration) -> None:
+def test_podsets_of_elastic_job_do_not_depend_on_its_status(kind: Integration) -> None:
     """Or with what it follows besides: which is all that tells the names of its slices apart."""
     example = next(one for one in examples_of(kind.api_version, kind.kind) if kind.list_pod_sets(one, NAMES))
     states = [STATUS, {}, None]
@@ -128,11 +134,11 @@ def test_how_many_pods_a_job_of_any_kind_wants_changes_with_its_generation_alone
         ([], False, False),
         ([slice_("first", 3)], True, True),
         ([slice_("first", 3, workload)], False, True),
-        ([slice_("first", 3), slice_("second", 5, workload, replaces="first", made=1)], False, True),
-        ([slice_("first", 3, admitted, EVICTED), slice_("second", 5, workload, made=1)], False, False),
+        ([slice_("first", 3), slice_("second", 5, workload, replaces="first", at=1)], False, True),
+        ([slice_("first", 3, admitted, EVICTED), slice_("second", 5, workload, at=1)], False, False),
     ],
 )
-def test_what_an_elastic_job_creates_runs_on_while_a_larger_slice_waits(
+def test_children_of_elastic_job_may_run_while_larger_slice_is_pending(
     workloads: list[dict[str, Any]], ordinary: bool, elastic: bool
 ) -> None:
     assert may_children_run(workloads, elastic=False) is ordinary
@@ -143,7 +149,7 @@ def rules(gates: Mapping[Gate, bool] | None = None) -> RuleContext:
     return RuleContext(NAMES, FeatureGates(gates or {}), is_managed=True)
 
 
-def test_an_elastic_job_has_its_pods_held() -> None:
+def test_webhook_gates_pods_of_elastic_job() -> None:
     held = JOB.webhook.mutate(waiting_job(2), rules())
     assert value_at(held, ("spec", "template", "spec", "schedulingGates")) == [{"name": NAMES.elastic_gate}]
     assert JOB.webhook.mutate(held, rules()) is held
@@ -157,5 +163,7 @@ def test_an_elastic_job_has_its_pods_held() -> None:
         ({"metadata": {"annotations": ELASTIC}, "spec": {"template": None}}, {}),
     ],
 )
-def test_any_other_job_is_left_as_it_is(obj: dict[str, Any], gates: Mapping[Gate, bool]) -> None:
+def test_webhook_does_not_change_job_that_is_not_elastic(
+    obj: dict[str, Any], gates: Mapping[Gate, bool]
+) -> None:
     assert JOB.webhook.mutate(obj, rules(gates)) is obj

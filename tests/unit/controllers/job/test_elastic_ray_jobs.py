@@ -20,10 +20,10 @@ from tests.unit.controllers.builders import (
     NAMES,
     TEMPLATE,
     admitted,
-    after,
+    apply_patch,
     condition_of,
     settings_with,
-    time,
+    timestamp,
 )
 from tests.unit.controllers.job.elastic_jobs import ELASTIC, watch_started_pods
 from tests.unit.controllers.world import World
@@ -45,7 +45,7 @@ def ray_job(**status: Any) -> dict[str, Any]:
             "uid": "uid-j",
             "resourceVersion": str(next(VERSIONS)),
             "generation": 2,
-            "creationTimestamp": time(0),
+            "creationTimestamp": timestamp(0),
             "labels": {NAMES.queue_name: "lq"},
             "annotations": ELASTIC,
         },
@@ -117,7 +117,7 @@ class Ray:
         ]
 
 
-async def test_what_ray_adds_to_the_cluster_of_a_job_gets_a_slice_that_follows_it() -> None:
+async def test_ray_job_gets_slice_that_follows_its_cluster_when_ray_adds_workers() -> None:
     ray = Ray()
     assert await ray.scaled(made_cluster(3)) == [("first", [1, 3])]
     [first, (second, pods)] = await ray.scaled(made_cluster(5, generation=2))
@@ -127,7 +127,7 @@ async def test_what_ray_adds_to_the_cluster_of_a_job_gets_a_slice_that_follows_i
     assert await ray.scaled(made_cluster(3, generation=4)) == [first]
 
 
-async def test_of_what_ray_removes_from_the_cluster_of_a_job_the_quota_is_free_when_no_pod_runs() -> None:
+async def test_ray_job_releases_quota_when_ray_removed_workers_and_no_pod_runs() -> None:
     ray = Ray()
     assert await ray.scaled(made_cluster(1, generation=2)) == [("first", [1, 1])]
     await ray.jobs.reconcile(RAY_KEY)
@@ -135,17 +135,17 @@ async def test_of_what_ray_removes_from_the_cluster_of_a_job_the_quota_is_free_w
     assert [one["count"] for one in value_at(found, ("status", "admission", "podSetAssignments"))] == [1, 1]
 
 
-async def test_job_with_unknown_cluster_keeps_its_state() -> None:
+async def test_ray_job_keeps_its_slices_when_its_cluster_is_unknown() -> None:
     ray = Ray()
     slices = await ray.scaled(made_cluster(5, generation=2))
     ray.world.stores.of(CLUSTERS).remove(made_cluster(5))
     calls = len(ray.world.calls)
     assert await ray.scaled() == slices
     assert ray.world.calls[calls:] == []
-    assert not [one for one in ray.world.told.events if "not found" in one[2]]
+    assert not [one for one in ray.world.recorder.events if "not found" in one[2]]
 
 
-async def test_a_cluster_that_was_made_for_a_former_job_changes_nothing() -> None:
+async def test_ray_cluster_of_former_job_does_not_change_slices() -> None:
     ray = Ray()
     assert await ray.scaled(made_cluster(5, owner="former")) == [("first", [1, 3])]
     assert await ray.scaled(made_cluster(1, owner="former")) == [("first", [1, 3])]
@@ -153,7 +153,7 @@ async def test_a_cluster_that_was_made_for_a_former_job_changes_nothing() -> Non
     assert [pods for _, pods in await ray.scaled(made_cluster(5))] == [[1, 3], [1, 5]]
 
 
-async def test_a_cluster_that_is_made_anew_gets_a_slice_of_another_name() -> None:
+async def test_recreated_ray_cluster_gets_slice_with_another_name() -> None:
     ray = Ray()
     [_, (name, _)] = await ray.scaled(made_cluster(5))
     assert await ray.scaled(made_cluster(3)) == await ray.scaled() == [("first", [1, 3])]
@@ -165,19 +165,21 @@ async def test_a_cluster_that_is_made_anew_gets_a_slice_of_another_name() -> Non
 @pytest.mark.parametrize(
     ("job_", "settings"),
     [
-        (after(ray_job(), {"spec": {"rayClusterSpec": {"enableInTreeAutoscaling": False}}}), {}),
+        (apply_patch(ray_job(), {"spec": {"rayClusterSpec": {"enableInTreeAutoscaling": False}}}), {}),
         (ray_job(rayClusterName=""), {}),
         (ray_job(), {"elastic_jobs": False}),
     ],
     ids=["not scaled by Ray", "no cluster yet", "without the gate"],
 )
-async def test_any_other_job_goes_by_what_it_states(job_: dict[str, Any], settings: Any) -> None:
+async def test_ray_job_that_ray_does_not_scale_keeps_podsets_of_its_spec(
+    job_: dict[str, Any], settings: Any
+) -> None:
     ray = Ray(job_, **settings)
     assert await ray.scaled(made_cluster(5, generation=2)) == [("first", [1, 3])]
     assert value_at(ray.world.get(RAY_JOBS, "j"), ("spec", "suspend")) is False
 
 
-def test_a_cluster_that_ray_scales_concerns_the_job_that_it_was_made_for() -> None:
+def test_scaled_ray_cluster_enqueues_its_ray_job() -> None:
     world = Ray().world
     [part] = [
         one

@@ -16,7 +16,7 @@ from tests.unit.controllers.builders import (
     condition_of,
     job,
     reserved,
-    time,
+    timestamp,
     workload,
 )
 from tests.unit.controllers.job.decisions import (
@@ -24,10 +24,10 @@ from tests.unit.controllers.job.decisions import (
     FOR_NINE,
     NINE_PODS,
     RUNNING,
-    decided,
-    kinds,
-    told,
-    written,
+    actions_of,
+    apply_plan,
+    events_of,
+    plan_for,
 )
 
 FAILED = {"conditions": [{"type": "Failed", "status": "True", "message": "no"}]}
@@ -37,87 +37,91 @@ FAILED = {"conditions": [{"type": "Failed", "status": "True", "message": "no"}]}
     ("status", "finished"),
     [(COMPLETE, ("True", "Succeeded", "done")), (FAILED, ("True", "Failed", "no"))],
 )
-def test_a_workload_ends_as_its_job_does(status: dict[str, Any], finished: Any) -> None:
+def test_workload_is_finished_with_outcome_of_its_job(status: dict[str, Any], finished: Any) -> None:
     obj = admitted()
-    assert condition_of(written(obj, decided(job(RUNNING, status), obj)), "Finished") == finished
+    assert condition_of(apply_plan(obj, plan_for(job(RUNNING, status), obj)), "Finished") == finished
 
 
-def test_a_job_that_ended_is_not_compared_any_more() -> None:
+def test_finished_job_is_not_compared_with_its_workload() -> None:
     obj = admitted(spec=NINE_PODS, admission=FOR_NINE)
-    assert condition_of(written(obj, decided(job(RUNNING, COMPLETE), obj)), "Finished")[1] == "Succeeded"
+    assert condition_of(apply_plan(obj, plan_for(job(RUNNING, COMPLETE), obj)), "Finished")[1] == "Succeeded"
 
 
 @pytest.mark.parametrize("is_gone", [False, True])
 @pytest.mark.parametrize("make", [admitted, reserved, workload])
-def test_an_evicted_workload_ends_with_its_job(make: Any, *, is_gone: bool) -> None:
+def test_evicted_workload_is_finished_when_its_job_ends(make: Any, *, is_gone: bool) -> None:
     evicted = make(condition("Evicted", True, "Preempted", since=5))
-    plan = decided(None if is_gone else job(RUNNING, COMPLETE), evicted)
-    assert condition_of(written(evicted, plan), "Finished") is not None
+    plan = plan_for(None if is_gone else job(RUNNING, COMPLETE), evicted)
+    assert condition_of(apply_plan(evicted, plan), "Finished") is not None
 
 
-def test_an_evicted_workload_that_is_deleted_is_freed_when_its_job_has_stopped() -> None:
-    evicted = admitted(condition("Evicted", True, "Preempted"), metadata={"deletionTimestamp": time(9)})
-    assert kinds(decided(job(), evicted)) == ["free Workload"]
+def test_deleted_evicted_workload_loses_finalizer_when_its_job_has_stopped() -> None:
+    evicted = admitted(condition("Evicted", True, "Preempted"), metadata={"deletionTimestamp": timestamp(9)})
+    assert actions_of(plan_for(job(), evicted)) == ["free Workload"]
 
 
 def test_finished_workload_is_released_and_reported_once() -> None:
     obj = admitted(FINISHED)
-    plan = decided(job(RUNNING, COMPLETE), obj)
-    assert kinds(plan) == ["free Workload"]
-    assert told(plan) == [("FinishedWorkload", "Workload 'ns/job-j-1' is declared finished")]
-    assert decided(job(RUNNING, COMPLETE), admitted(FINISHED, metadata={"finalizers": []})) == ActionPlan()
+    plan = plan_for(job(RUNNING, COMPLETE), obj)
+    assert actions_of(plan) == ["free Workload"]
+    assert events_of(plan) == [("FinishedWorkload", "Workload 'ns/job-j-1' is declared finished")]
+    assert plan_for(job(RUNNING, COMPLETE), admitted(FINISHED, metadata={"finalizers": []})) == ActionPlan()
 
 
-def test_nothing_runs_behind_a_finished_workload() -> None:
+def test_running_job_is_stopped_when_its_workload_is_finished() -> None:
     obj = admitted(condition("Finished", True, "FailedToStart"), metadata={"finalizers": []})
-    assert kinds(decided(job(RUNNING), obj)) == ["patch Job"]
+    assert actions_of(plan_for(job(RUNNING), obj)) == ["patch Job"]
 
 
-def test_a_deleted_workload_stops_its_job_and_goes_when_it_has_stopped() -> None:
-    going = admitted(metadata={"deletionTimestamp": time(9)})
-    plan = decided(job(RUNNING, {"active": 3}), going)
-    assert told(plan) == [("Stopped", "Workload is deleted")]
-    assert decided(job(status={"active": 1}), going) == ActionPlan()
-    assert kinds(decided(job(), going)) == ["free Workload"]
+def test_deleted_workload_stops_its_job_and_then_loses_finalizer() -> None:
+    going = admitted(metadata={"deletionTimestamp": timestamp(9)})
+    plan = plan_for(job(RUNNING, {"active": 3}), going)
+    assert events_of(plan) == [("Stopped", "Workload is deleted")]
+    assert plan_for(job(status={"active": 1}), going) == ActionPlan()
+    assert actions_of(plan_for(job(), going)) == ["free Workload"]
 
 
-@pytest.mark.parametrize("gone", [None, job(deletionTimestamp=time(9))])
-def test_workloads_of_a_job_that_is_gone_are_finished_and_freed(gone: dict[str, Any] | None) -> None:
+@pytest.mark.parametrize("gone", [None, job(deletionTimestamp=timestamp(9))])
+def test_workload_of_deleted_job_is_finished_and_released(gone: dict[str, Any] | None) -> None:
     obj = admitted()
-    finished = written(obj, decided(gone, obj))
+    finished = apply_plan(obj, plan_for(gone, obj))
     assert condition_of(finished, "Finished")[1] == "OwnerNotFound"
-    assert kinds(decided(gone, finished)) == ["free Workload"]
-    assert decided(gone, workload(FINISHED, metadata={"finalizers": []})) == ActionPlan()
+    assert actions_of(plan_for(gone, finished)) == ["free Workload"]
+    assert plan_for(gone, workload(FINISHED, metadata={"finalizers": []})) == ActionPlan()
 
 
-def test_workloads_of_an_earlier_job_of_the_name_are_freed_first() -> None:
+def test_workload_of_former_job_with_same_name_is_released_first() -> None:
     old = workload(FINISHED, name="old", owner={**OWNER, "uid": "uid-old"})
-    plan = decided(job(), old)
+    plan = plan_for(job(), old)
     assert plan.actions == (RemoveFinalizer(KINDS.workloads, old),)
     freed = workload(FINISHED, name="old", owner={**OWNER, "uid": "uid-old"}, metadata={"finalizers": []})
-    assert kinds(decided(job(), freed)) == ["create Workload"]
+    assert actions_of(plan_for(job(), freed)) == ["create Workload"]
 
 
-def test_a_job_deactivated_for_a_cause_is_deleted_after_its_retention() -> None:
+def test_job_deactivated_for_cause_is_deleted_after_retention() -> None:
     settings = {"after_deactivated": 60 * SECOND}
     caused = condition("Evicted", True, "DeactivatedDueToAdmissionCheck", since=10)
     obj = workload(caused, condition("QuotaReserved", False, "Deactivated"), spec={"active": False})
-    assert decided(job(), obj, now=30, settings=settings) == ActionPlan(requeue_after=40.0)
-    plan = decided(job(), obj, now=70, settings=settings)
-    assert kinds(plan) == ["delete Job"]
-    assert told(plan) == [("Deleted", "Deleted job: deactivation retention period expired")]
+    assert plan_for(job(), obj, now=30, settings=settings) == ActionPlan(requeue_after=40.0)
+    plan = plan_for(job(), obj, now=70, settings=settings)
+    assert actions_of(plan) == ["delete Job"]
+    assert events_of(plan) == [("Deleted", "Deleted job: deactivation retention period expired")]
     by_hand = workload(condition("Evicted", True, "Deactivated", since=10), spec={"active": False})
-    assert kinds(decided(job(), by_hand, now=10**6, settings=settings)) == []
+    assert actions_of(plan_for(job(), by_hand, now=10**6, settings=settings)) == []
     reactivated = condition("Requeued", True, "Reactivated")
     anew = workload(
         caused, condition("QuotaReserved", False, "Deactivated"), reactivated, spec={"active": False}
     )
-    assert kinds(decided(job(), anew, now=10**6, settings=settings)) == [], "the second time it was by hand"
+    assert actions_of(plan_for(job(), anew, now=10**6, settings=settings)) == [], (
+        "the second time it was by hand"
+    )
     returned = condition("Requeued", True, "BackoffFinished", since=11)
     by_another = workload(
         caused, condition("QuotaReserved", False, "Deactivated"), returned, spec={"active": False}
     )
-    assert kinds(decided(job(), by_another, now=10**6, settings=settings)) == [], "it was requeued since"
+    assert actions_of(plan_for(job(), by_another, now=10**6, settings=settings)) == [], (
+        "it was requeued since"
+    )
     # Pods of what serves would be made again.
     served = workload(
         caused,
@@ -125,4 +129,4 @@ def test_a_job_deactivated_for_a_cause_is_deleted_after_its_retention() -> None:
         spec={"active": False},
         metadata={"annotations": {NAMES.job_owner_name: "s"}},
     )
-    assert kinds(decided(job(), served, now=10**6, settings=settings)) == []
+    assert actions_of(plan_for(job(), served, now=10**6, settings=settings)) == []

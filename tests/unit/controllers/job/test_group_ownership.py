@@ -12,7 +12,7 @@ from admitq.runtime.resources import NAMESPACES, PODS, PRIORITY_CLASSES
 from admitq.runtime.store import Change, Key
 from admitq_api.json_objects import with_value
 from tests.unit.controllers.builders import KINDS, NAMES, admitted, workload
-from tests.unit.controllers.job.pod_groups import GROUP, PodWorld, of_group, owner, pair, pod
+from tests.unit.controllers.job.pod_groups import GROUP, PodWorld, group_workload, owner, pod, pods_of_group
 from tests.unit.controllers.world import cluster_scoped
 
 
@@ -25,18 +25,18 @@ async def test_pod_that_names_the_workload_of_a_stateful_set_does_not_join_its_g
     owned = {**owner("s"), "apiVersion": "apps/v1", "kind": "StatefulSet", "controller": True}
     theirs, own = (
         with_value(one, ("metadata", "annotations"), {**one["metadata"]["annotations"], **parent})
-        for one in pair(waits, "running")
+        for one in pods_of_group(waits, "running")
     )
     theirs = with_value(theirs, ("metadata", "creationTimestamp"), "2020-01-01T00:00:00Z")
     world.put(PODS, theirs, with_value(own, ("metadata", "ownerReferences"), [owned]))
-    of_set = of_group(admitted)
+    of_set = group_workload(admitted)
     notes = {NAMES.job_owner_gvk: "apps/v1, Kind=StatefulSet", NAMES.job_owner_name: "s"}
     annotations = {**of_set["metadata"]["annotations"], **notes}
     world.put(KINDS.workloads, with_value(of_set, ("metadata", "annotations"), annotations))
     await world.settle()
     assert world.get(PODS, "b")["status"]["phase"] == "Running"
     assert not any("pods/b" in call for call in world.calls), world.calls
-    reasons = {reason for name, reason, _ in world.told.events if name == "a"}
+    reasons = {reason for name, reason, _ in world.recorder.events if name == "a"}
     assert reasons == {"WorkloadNameConflict"} | ({"Stopped"} if waits == "running" else set())
     compared = list[Any]()
 
@@ -52,29 +52,29 @@ async def test_pod_that_names_the_workload_of_a_stateful_set_does_not_join_its_g
 @pytest.mark.parametrize("validated", [True, False])
 async def test_d22_group_named_like_the_workload_of_another_owner_is_not_admitted(validated: bool) -> None:
     world = PodWorld(validate_group_owner=validated)
-    world.put(PODS, *pair("held", "failed"))
+    world.put(PODS, *pods_of_group("held", "failed"))
     world.put(KINDS.workloads, workload(name="g"))
     await world.settle()
     note = (
         'A Workload named "g" already exists but is not a pod group workload; '
         "this pod group cannot be admitted"
     )
-    assert world.told.events[-1] == ("a", "WorkloadNameConflict", note)
+    assert world.recorder.events[-1] == ("a", "WorkloadNameConflict", note)
     assert world.calls == ["json_patch pods/b"]
 
 
-async def test_pods_that_lost_their_queue_are_ended_rather_than_the_workload_of_what_serves() -> None:
+async def test_pods_without_queue_are_deleted_and_workload_of_serving_object_is_kept() -> None:
     world = PodWorld()
-    world.put(PODS, *pair("running", "running", labels={NAMES.queue_name: None}))
+    world.put(PODS, *pods_of_group("running", "running", labels={NAMES.queue_name: None}))
     served = {"annotations": {NAMES.is_group_workload: "true", NAMES.job_owner_name: "s"}}
-    world.put(KINDS.workloads, of_group(workload, metadata=served))
+    world.put(KINDS.workloads, group_workload(workload, metadata=served))
     await world.settle()
     assert [call for call in world.calls if call.startswith("delete")] == ["delete pods/a", "delete pods/b"]
 
 
-async def test_pod_group_stops_when_its_workload_belongs_to_another() -> None:
+async def test_pod_group_is_stopped_when_its_workload_has_another_owner() -> None:
     world = PodWorld()
-    world.put(PODS, *pair("running", "running"))
+    world.put(PODS, *pods_of_group("running", "running"))
     world.put(KINDS.workloads, workload(name="g"))
     await world.settle()
     assert [call for call in world.calls if call.startswith("delete")] == ["delete pods/a", "delete pods/b"]
@@ -88,8 +88,8 @@ async def test_workload_without_controller_belongs_to_the_group_that_names_it(
     validated: bool, labels: Any, taken: bool
 ) -> None:
     world = PodWorld(validate_group_owner=validated)
-    world.put(PODS, *pair("held", "held", labels=labels))
-    bare = of_group(workload, owners="")
+    world.put(PODS, *pods_of_group("held", "held", labels=labels))
+    bare = group_workload(workload, owners="")
     bare["metadata"]["annotations"] = {}
     world.put(KINDS.workloads, bare)
     await world.settle()
@@ -101,18 +101,18 @@ async def test_b11_prebuilt_annotation_of_a_group_counts_only_where_annotations_
     by_annotation: bool, taken: bool
 ) -> None:
     world = PodWorld(names_by_annotation=by_annotation)
-    world.put(PODS, *pair("held", "held", annotations={NAMES.prebuilt_workload_name: "g"}))
-    bare = of_group(workload, owners="")
+    world.put(PODS, *pods_of_group("held", "held", annotations={NAMES.prebuilt_workload_name: "g"}))
+    bare = group_workload(workload, owners="")
     bare["metadata"]["annotations"] = {}
     world.put(KINDS.workloads, bare)
     await world.settle()
     assert len(world.get(KINDS.workloads, "g")["metadata"]["ownerReferences"]) == (2 if taken else 0)
 
 
-def test_changes_of_pods_and_workloads_concern_the_job_that_they_are_of() -> None:
+def test_change_enqueues_pods_and_groups_that_it_affects() -> None:
     world = PodWorld()
     high = pod("alone", labels={NAMES.priority_class: "high"})
-    world.put(PODS, *pair("held", "held"), high)
+    world.put(PODS, *pods_of_group("held", "held"), high)
     (part,) = (one for one in build_controllers(world.ctx, world.core).when_served if one.resource == PODS)
     keys = {watch.resource: watch.keys for watch in part.spec.watches}
 
@@ -122,7 +122,7 @@ def test_changes_of_pods_and_workloads_concern_the_job_that_they_are_of() -> Non
 
     assert concerned(PODS, pod("a", group="g")) == {GROUP}
     assert concerned(PODS, high) == {Key("ns", "alone")}
-    assert GROUP in concerned(KINDS.workloads, of_group(workload))
+    assert GROUP in concerned(KINDS.workloads, group_workload(workload))
     assert GROUP in concerned(KINDS.workloads, workload(name="g"))
     alone = {**owner("alone"), "controller": True}
     assert Key("ns", "alone") in concerned(KINDS.workloads, workload(owner=alone))
@@ -130,7 +130,7 @@ def test_changes_of_pods_and_workloads_concern_the_job_that_they_are_of() -> Non
     assert concerned(KINDS.workload_priority_classes, cluster_scoped("high", value=1)) == {Key("ns", "alone")}
     assert concerned(PRIORITY_CLASSES, cluster_scoped("high", value=1)) == set()
     assert part.label_selector == f"{NAMES.managed}=true"
-    world.put(KINDS.workloads, of_group(workload))
+    world.put(KINDS.workloads, group_workload(workload))
     assert set(part.known()) == {GROUP}
 
 
@@ -146,28 +146,26 @@ async def test_group_that_names_a_workload_of_another_object_does_not_adopt_it(
     validated: bool, metadata: Any
 ) -> None:
     world = PodWorld(validate_group_owner=validated)
-    world.put(PODS, *pair("held", "held", labels={NAMES.prebuilt_workload_name: "g"}))
-    theirs = of_group(workload, owners="")
+    world.put(PODS, *pods_of_group("held", "held", labels={NAMES.prebuilt_workload_name: "g"}))
+    theirs = group_workload(workload, owners="")
     theirs["metadata"] = {**theirs["metadata"], "annotations": {}, **metadata}
     world.put(KINDS.workloads, theirs)
     await world.settle()
-    assert world.told.events[-1][1] == "WorkloadNameConflict"
+    assert world.recorder.events[-1][1] == "WorkloadNameConflict"
     assert world.get(KINDS.workloads, "g")["metadata"].get("ownerReferences", []) == metadata.get(
         "ownerReferences", []
     )
 
 
-async def test_group_larger_than_the_workload_it_names_gets_an_event_and_the_workload_is_not_finished() -> (
-    None
-):
+async def test_group_larger_than_prebuilt_workload_gets_event_and_workload_is_not_finished() -> None:
     world = PodWorld()
-    world.put(PODS, *pair("held", "held", labels={NAMES.prebuilt_workload_name: "g"}))
-    free = of_group(workload, owners="")
+    world.put(PODS, *pods_of_group("held", "held", labels={NAMES.prebuilt_workload_name: "g"}))
+    free = group_workload(workload, owners="")
     free["spec"] = {**free["spec"], "podSets": [{**free["spec"]["podSets"][0], "count": 1}]}
     world.put(KINDS.workloads, free)
     await world.settle()
     note = "The prebuilt workload is out of sync with its user job"
-    assert world.told.events[-1] == ("a", "ErrWorkloadCompose", note)
+    assert world.recorder.events[-1] == ("a", "ErrWorkloadCompose", note)
     left = world.get(KINDS.workloads, "g")
     assert left["metadata"].get("ownerReferences", []) == []
     assert not any(one["type"] == "Finished" for one in left.get("status", {}).get("conditions", ()))

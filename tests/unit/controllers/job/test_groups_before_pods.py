@@ -6,21 +6,28 @@ import pytest
 
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import PODS
-from tests.unit.controllers.builders import KINDS, admitted, condition_of, reserved, time, workload
-from tests.unit.controllers.job.pod_groups import EVICTED, GROUP, PodWorld, of_group, owner, pair
+from tests.unit.controllers.builders import KINDS, admitted, condition_of, reserved, timestamp, workload
+from tests.unit.controllers.job.pod_groups import (
+    EVICTED,
+    GROUP,
+    PodWorld,
+    group_workload,
+    owner,
+    pods_of_group,
+)
 
 
 @pytest.mark.parametrize("make", [workload, reserved, admitted])
 async def test_b8_group_workload_without_owner_is_not_finished_before_its_first_pod(make: Any) -> None:
     world = PodWorld()
-    world.put(KINDS.workloads, of_group(make, owners=""))
+    world.put(KINDS.workloads, group_workload(make, owners=""))
     assert await world.pods.reconcile(GROUP) is None
     assert world.calls == []
 
 
 async def test_e_group_workload_that_is_evicted_before_its_first_pod_is_requeued() -> None:
     world = PodWorld()
-    world.put(KINDS.workloads, of_group(admitted, EVICTED, owners=""))
+    world.put(KINDS.workloads, group_workload(admitted, EVICTED, owners=""))
     await world.settle()
     released = world.get(KINDS.workloads, "g")
     assert condition_of(released, "QuotaReserved")[:2] == ("False", "PendingEvaluation")
@@ -31,31 +38,33 @@ async def test_e_group_workload_that_is_evicted_before_its_first_pod_is_requeued
 
 async def test_b8_group_workload_gets_its_first_pod_as_owner() -> None:
     world = PodWorld()
-    world.put(KINDS.workloads, of_group(workload, owners=""))
+    world.put(KINDS.workloads, group_workload(workload, owners=""))
     await world.settle()
-    world.put(PODS, *pair("held"))
+    world.put(PODS, *pods_of_group("held"))
     await world.settle()
     assert world.get(KINDS.workloads, "g")["metadata"]["ownerReferences"] == [owner("a")]
 
 
 @pytest.mark.parametrize(
-    ("owners", "metadata"), [("ab", {}), ("", {"deletionTimestamp": time(9)})], ids=["owners gone", "deleted"]
+    ("owners", "metadata"),
+    [("ab", {}), ("", {"deletionTimestamp": timestamp(9)})],
+    ids=["owners gone", "deleted"],
 )
 async def test_b8_group_workload_is_finished_when_its_owners_are_gone_or_it_is_deleted(
     owners: str, metadata: Any
 ) -> None:
     world = PodWorld()
-    world.put(KINDS.workloads, of_group(admitted, owners=owners, metadata=metadata))
+    world.put(KINDS.workloads, group_workload(admitted, owners=owners, metadata=metadata))
     await world.settle()
     ended = world.get(KINDS.workloads, "g")
     assert condition_of(ended, "Finished")[1] == "OwnerNotFound"
     assert ended["metadata"]["finalizers"] == []
 
 
-async def test_a_start_that_the_api_refuses_for_good_ends_the_group() -> None:
+async def test_pod_group_is_finished_when_api_server_rejects_its_start() -> None:
     world = PodWorld()
-    world.put(PODS, *pair("held", "held"))
-    world.put(KINDS.workloads, of_group(admitted))
+    world.put(PODS, *pods_of_group("held", "held"))
+    world.put(KINDS.workloads, group_workload(admitted))
     original = world.client.merge_patch
 
     async def refuse(resource: Any, *args: Any, **named: Any) -> dict[str, Any]:

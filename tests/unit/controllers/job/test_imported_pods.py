@@ -18,10 +18,10 @@ from tests.unit.controllers.builders import (
     condition,
     condition_of,
     job,
-    time,
+    timestamp,
     workload,
 )
-from tests.unit.controllers.job.pod_groups import PodWorld, of_group, owner, pod
+from tests.unit.controllers.job.pod_groups import PodWorld, group_workload, owner, pod
 
 IMPORTED = [
     condition("QuotaReserved", True, "Imported", "Imported into ClusterQueue cq"),
@@ -63,7 +63,7 @@ async def test_b7_imported_pod_that_succeeds_finishes_its_workload() -> None:
     assert condition_of(world.get(KINDS.workloads, "job-j-1"), "Finished")[1] == "Succeeded"
 
 
-async def test_b7_workload_of_a_pod_that_is_not_labelled_yet_stays_as_it_is() -> None:
+async def test_b7_workload_of_unlabelled_pod_is_not_changed() -> None:
     world = PodWorld()
     world.client.api["pods", "p"] = imported(labels={NAMES.managed: None})
     world.put(KINDS.workloads, imported_workload())
@@ -71,11 +71,11 @@ async def test_b7_workload_of_a_pod_that_is_not_labelled_yet_stays_as_it_is() ->
     assert world.calls == ["get pods/p"]
 
 
-async def test_b7_deleted_workload_of_a_pod_that_is_not_labelled_is_freed_when_the_pod_has_ended() -> None:
+async def test_b7_deleted_workload_of_unlabelled_pod_is_released_when_the_pod_has_ended() -> None:
     world = PodWorld()
     world.client.api["pods", "p"] = imported(labels={NAMES.managed: None})
     made = imported_workload()
-    made["metadata"]["deletionTimestamp"] = time(9)
+    made["metadata"]["deletionTimestamp"] = timestamp(9)
     world.put(KINDS.workloads, made)
     assert await world.pods.reconcile(Key("ns", "p")) == 1.0
     kept = world.get(KINDS.workloads, "job-j-1")
@@ -88,7 +88,7 @@ async def test_b7_deleted_workload_of_a_pod_that_is_not_labelled_is_freed_when_t
     assert later.get(KINDS.workloads, "job-j-1")["metadata"]["finalizers"] == []
 
 
-async def test_b7_workload_of_a_former_pod_of_the_name_is_finished() -> None:
+async def test_b7_workload_of_former_pod_with_same_name_is_finished() -> None:
     world = PodWorld()
     world.client.api["pods", "p"] = imported(labels={NAMES.managed: None}, uid="another")
     world.put(KINDS.workloads, imported_workload())
@@ -100,7 +100,7 @@ async def test_b7_workload_of_a_former_pod_of_the_name_is_finished() -> None:
 async def test_b7_imported_group_keeps_its_admission_and_runs_on(owners: str) -> None:
     world = PodWorld()
     world.put(PODS, *(imported(name, group="g") for name in "ab"))
-    made = of_group(workload, *IMPORTED, owners=owners)
+    made = group_workload(workload, *IMPORTED, owners=owners)
     made["spec"]["podSets"][0]["name"] = SHAPE
     made["status"]["admission"] = {
         "clusterQueue": "cq",
@@ -119,7 +119,7 @@ async def test_b7_started_pod_without_role_hash_keeps_its_podset() -> None:
     world = PodWorld()
     held = [imported(name, group="g", state="held") for name in "ab"]
     world.put(PODS, *held)
-    made = of_group(admitted)
+    made = group_workload(admitted)
     made["spec"]["podSets"][0]["name"] = SHAPE
     made["status"]["admission"]["podSetAssignments"][0]["name"] = SHAPE
     world.put(KINDS.workloads, made)
@@ -131,7 +131,9 @@ async def test_b7_started_pod_without_role_hash_keeps_its_podset() -> None:
 
 
 @pytest.mark.parametrize(("queue", "spared"), [("lq", True), (None, False)])
-async def test_b7_labelled_pod_of_a_queued_job_runs_with_that_job(queue: str | None, spared: bool) -> None:
+async def test_b7_labelled_pod_is_left_to_its_job_only_when_that_job_is_queued(
+    queue: str | None, spared: bool
+) -> None:
     world = PodWorld(integrations=(POD, JOB))
     world.put(JOBS, job(labels={NAMES.queue_name: queue} if queue else {}))
     world.put(PODS, imported("j-x7k2p", ownerReferences=[OWNER]))

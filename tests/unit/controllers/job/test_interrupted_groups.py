@@ -6,28 +6,28 @@ import pytest
 
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import PODS
-from tests.unit.controllers.builders import KINDS, admitted, reserved, time, workload
-from tests.unit.controllers.job.pod_groups import EVICTED, PodWorld, of_group, pair
+from tests.unit.controllers.builders import KINDS, admitted, reserved, timestamp, workload
+from tests.unit.controllers.job.pod_groups import EVICTED, PodWorld, group_workload, pods_of_group
 
 HISTORIES: dict[str, tuple[list[str], dict[str, Any] | None]] = {
     "made": (["held", "held"], None),
-    "started": (["held", "held"], of_group(admitted)),
-    "evicted": (["running", "running"], of_group(admitted, EVICTED)),
-    "not admitted": (["running", "held"], of_group(workload)),
+    "started": (["held", "held"], group_workload(admitted)),
+    "evicted": (["running", "running"], group_workload(admitted, EVICTED)),
+    "not admitted": (["running", "held"], group_workload(workload)),
     "no Workload": (["running", "held"], None),
-    "deleted": (["running", "held"], of_group(admitted, metadata={"deletionTimestamp": time(9)})),
-    "finished": (["succeeded", "succeeded"], of_group(admitted)),
-    "too many": (["running", "running", "held", "held"], of_group(admitted, owners="abcd")),
-    "all deleted": (["going", "going"], of_group(admitted)),
-    "replaced": (["running", "failed", "held"], of_group(admitted, owners="abc")),
-    "reserved": (["held", "held"], of_group(reserved)),
+    "deleted": (["running", "held"], group_workload(admitted, metadata={"deletionTimestamp": timestamp(9)})),
+    "finished": (["succeeded", "succeeded"], group_workload(admitted)),
+    "too many": (["running", "running", "held", "held"], group_workload(admitted, owners="abcd")),
+    "all deleted": (["deleted", "deleted"], group_workload(admitted)),
+    "replaced": (["running", "failed", "held"], group_workload(admitted, owners="abc")),
+    "reserved": (["held", "held"], group_workload(reserved)),
 }
 
 
 def staged(history: str) -> PodWorld:
     world = PodWorld()
     states, made = HISTORIES[history]
-    world.put(PODS, *pair(*states))
+    world.put(PODS, *pods_of_group(*states))
     if made is not None:
         world.put(KINDS.workloads, made)
     return world
@@ -47,7 +47,7 @@ class Falling(list[tuple[str, str, Any]]):
 
 
 @pytest.mark.parametrize("history", HISTORIES)
-async def test_whatever_write_is_the_last_before_a_fall_the_end_is_the_same(history: str) -> None:
+async def test_pod_group_reaches_same_state_when_controller_stops_after_any_write(history: str) -> None:
     whole = staged(history)
     await whole.settle()
     writes = len(whole.client.calls)
@@ -58,4 +58,4 @@ async def test_whatever_write_is_the_last_before_a_fall_the_end_is_the_same(hist
             await world.settle()
         world.client.calls = []
         await world.settle()
-        assert world.seen() == whole.seen(), f"after write {last} of {whole.calls}"
+        assert world.final_objects() == whole.final_objects(), f"after write {last} of {whole.calls}"

@@ -52,18 +52,18 @@ def made_for(world: World) -> str:
     return create_workload_name("Job", "batch", metadata["name"], metadata["uid"])
 
 
-async def test_a_job_gets_its_workload_which_is_known_at_once(world: World, jobs: JobController) -> None:
+async def test_workload_of_new_job_is_stored_right_after_its_creation(
+    world: World, jobs: JobController
+) -> None:
     world.put(JOBS, job())
     assert await jobs.reconcile(KEY) is None
     assert len(list(world.stores.of(KINDS.workloads).list())) == 1
     assert await jobs.reconcile(KEY) is None
     assert [call.partition("/")[0] for call in world.calls] == ["create workloads"]
-    assert "workload_created" in world.told.counted
+    assert "workload_created" in world.recorder.metrics
 
 
-async def test_an_admitted_job_is_started_right_after_the_admission(
-    world: World, jobs: JobController
-) -> None:
+async def test_admitted_job_is_started_right_after_admission(world: World, jobs: JobController) -> None:
     world.put(JOBS, job())
     world.put(KINDS.workloads, admitted())
     by_kind = {OwnerKind("batch", "v1", "Job"): jobs}
@@ -73,7 +73,9 @@ async def test_an_admitted_job_is_started_right_after_the_admission(
     assert world.calls == ["patch jobs/j"]
 
 
-async def test_start_of_a_job_is_not_disturbed(world: World, jobs: JobController) -> None:
+async def test_job_start_is_written_once_when_reconcile_runs_meanwhile(
+    world: World, jobs: JobController
+) -> None:
     """The queue of keys and the fast way meet in every admission; only one of them may write."""
     world.put(JOBS, job())
     world.put(KINDS.workloads, admitted())
@@ -94,13 +96,15 @@ async def test_start_of_a_job_is_not_disturbed(world: World, jobs: JobController
     assert world.calls == ["patch jobs/j"]
 
 
-async def test_a_workload_of_no_kind_of_ours_starts_nothing(world: World, jobs: JobController) -> None:
+async def test_admitted_workload_without_known_job_kind_starts_nothing(
+    world: World, jobs: JobController
+) -> None:
     await start_admitted({OwnerKind("batch", "v1", "Job"): jobs}, admitted(owner=None))
     await start_admitted({}, admitted())
     assert world.calls == []
 
 
-async def test_a_job_that_the_watch_does_not_show_is_asked_for_before_its_workload_ends(
+async def test_job_missing_from_watch_is_read_before_its_workload_is_finished(
     world: World, jobs: JobController
 ) -> None:
     world.put(KINDS.workloads, workload())
@@ -115,7 +119,7 @@ async def test_a_job_that_the_watch_does_not_show_is_asked_for_before_its_worklo
     assert ended["metadata"]["finalizers"] == []
 
 
-async def test_a_workload_is_no_orphan_while_the_kind_of_its_job_is_not_served(
+async def test_workload_is_not_orphaned_while_kind_of_its_job_is_not_served(
     world: World, jobs: JobController
 ) -> None:
     world.put(KINDS.workloads, workload())
@@ -141,7 +145,7 @@ unadmitted = pytest.mark.parametrize(
 
 
 @unadmitted
-async def test_a_job_that_runs_is_not_stopped_before_its_admission_is_heard_of(
+async def test_running_job_is_not_stopped_when_api_server_has_its_admission(
     known: Sequence[dict[str, Any]], world: World, jobs: JobController
 ) -> None:
     world.put(JOBS, job(RUNNING))
@@ -166,31 +170,33 @@ async def test_running_job_without_admission_is_stopped(
     assert world.get(JOBS, "j")["spec"]["suspend"] is True
 
 
-async def test_a_namespace_that_is_not_known_yet_is_waited_for(world: World, jobs: JobController) -> None:
+async def test_job_is_retried_while_its_namespace_is_not_in_store(world: World, jobs: JobController) -> None:
     world.stores.of(NAMESPACES).remove({"metadata": {"name": "ns", "uid": "uid-ns", "resourceVersion": "9"}})
     world.put(JOBS, job())
     assert await jobs.reconcile(KEY) == 1.0
     assert world.calls == []
 
 
-async def test_a_workload_that_is_there_already_is_taken_in(world: World, jobs: JobController) -> None:
+async def test_existing_workload_is_stored_when_its_creation_is_rejected(
+    world: World, jobs: JobController
+) -> None:
     world.put(JOBS, job())
     name = made_for(world)
     world.client.fails["create"] = ApiError(409, "AlreadyExists", "exists")
     world.client.api["workloads", name] = workload(name=name)
     assert await jobs.reconcile(KEY) == 1.0
     assert world.get(KINDS.workloads, name) is not None
-    assert world.told.events == []
+    assert world.recorder.events == []
 
 
-async def test_foreign_object_with_the_workloads_name_is_reported(world: World, jobs: JobController) -> None:
+async def test_foreign_workload_with_same_name_is_reported(world: World, jobs: JobController) -> None:
     world.put(JOBS, job())
     name = made_for(world)
     world.client.fails["create"] = ApiError(409, "AlreadyExists", "exists")
     world.client.api["workloads", name] = workload(name=name, owner=None)
     assert await jobs.reconcile(KEY) == 5.0
     note = f"Workload {name} exists already and belongs to something else"
-    assert world.told.events == [("j", "ErrWorkloadCompose", note)]
+    assert world.recorder.events == [("j", "ErrWorkloadCompose", note)]
 
 
 @pytest.mark.parametrize(
@@ -208,7 +214,7 @@ async def test_d24_refused_workload_is_reported_and_retried_only_if_the_refusal_
     world.client.fails["create"] = error
     with pytest.raises(raised, match=r"spec\.podSets: too many"):
         await jobs.reconcile(KEY)
-    assert world.told.events == [("j", "ErrWorkloadCompose", "spec.podSets: too many")]
+    assert world.recorder.events == [("j", "ErrWorkloadCompose", "spec.podSets: too many")]
 
 
 async def test_d24_start_of_a_job_with_refused_workload_only_reports_it(
@@ -217,7 +223,7 @@ async def test_d24_start_of_a_job_with_refused_workload_only_reports_it(
     world.put(JOBS, job())
     world.client.fails["create"] = ApiError(422, "Invalid", "too many")
     await jobs.start(admitted())
-    assert world.told.events == [("j", "ErrWorkloadCompose", "too many")]
+    assert world.recorder.events == [("j", "ErrWorkloadCompose", "too many")]
 
 
 async def test_d24_job_without_podsets_is_reported_and_no_workload_is_created(world: World) -> None:
@@ -231,11 +237,11 @@ async def test_d24_job_without_podsets_is_reported_and_no_workload_is_created(wo
     with pytest.raises(PermanentRejection, match=r"spec\.roles: Required value"):
         await jobs.reconcile(KEY)
     note = "spec.roles: Required value: describes no pods; a Workload needs at least one podset"
-    assert world.told.events == [("j", "ErrWorkloadCompose", note)]
+    assert world.recorder.events == [("j", "ErrWorkloadCompose", note)]
     assert world.calls == []
 
 
-async def test_pending_job_that_became_invalid_loses_its_workload_and_reports_why(
+async def test_pending_job_that_became_invalid_loses_its_workload_and_reports_reason(
     world: World, jobs: JobController
 ) -> None:
     world.put(JOBS, job({"parallelism": 2}))
@@ -248,7 +254,7 @@ async def test_pending_job_that_became_invalid_loses_its_workload_and_reports_wh
         "delete workloads",
         "json_patch workloads",
     ]
-    assert world.told.events == [
+    assert world.recorder.events == [
         ("j", "ErrWorkloadCompose", "spec.podSets[0].count: too many"),
         ("j", "DeletedWorkload", "Deleted not matching Workload: ns/job-j-1"),
     ]
@@ -263,7 +269,7 @@ async def test_deletion_is_reported_despite_a_write_before_the_finalizer_is_remo
     world.client.fails["json_patch"] = ApiError(409, "Conflict", "is another version")
     with pytest.raises(ApiError):
         await jobs.reconcile(KEY)
-    assert ("j", "DeletedWorkload", "Deleted not matching Workload: ns/job-j-1") in world.told.events
+    assert ("j", "DeletedWorkload", "Deleted not matching Workload: ns/job-j-1") in world.recorder.events
 
 
 async def test_terminating_namespace_is_not_reported(world: World, jobs: JobController) -> None:
@@ -271,10 +277,10 @@ async def test_terminating_namespace_is_not_reported(world: World, jobs: JobCont
     body = {"details": {"causes": [{"reason": "NamespaceTerminating"}]}}
     world.client.fails["create"] = ApiError(403, "Forbidden", "is being terminated", body=body)
     assert await jobs.reconcile(KEY) is None
-    assert world.told.events == []
+    assert world.recorder.events == []
 
 
-async def test_a_start_that_the_api_refuses_for_good_frees_the_quota(
+async def test_workload_is_finished_when_api_server_rejects_start_of_its_job(
     world: World, jobs: JobController
 ) -> None:
     world.put(JOBS, job())
@@ -290,7 +296,7 @@ async def test_a_start_that_the_api_refuses_for_good_frees_the_quota(
     await jobs.reconcile(KEY)
     failed = condition_of(world.get(KINDS.workloads, "job-j-1"), "Finished")
     assert failed == ("True", "FailedToStart", "spec.template: field is immutable")
-    assert world.told.events == []
+    assert world.recorder.events == []
 
 
 @pytest.mark.parametrize(
@@ -298,7 +304,7 @@ async def test_a_start_that_the_api_refuses_for_good_frees_the_quota(
     [(True, (admitted(),), "ErrWorkloadCompose"), (False, (workload(WAITING),), "StopRefused")],
     ids=["start", "stop"],
 )
-async def test_job_reports_that_a_webhook_refuses_its_start_or_stop(
+async def test_job_start_or_stop_that_webhook_rejects_is_reported(
     world: World, jobs: JobController, suspended: bool, known: Any, reason: str
 ) -> None:
     world.put(JOBS, job({"suspend": suspended}))
@@ -307,24 +313,24 @@ async def test_job_reports_that_a_webhook_refuses_its_start_or_stop(
     world.client.fails["patch"] = ApiError(403, "Forbidden", "denied by policy")
     with pytest.raises(ApiError, match="denied by policy"):
         await jobs.reconcile(KEY)
-    assert world.told.events == [("j", reason, "denied by policy")]
+    assert world.recorder.events == [("j", reason, "denied by policy")]
 
 
-async def test_a_conflict_is_left_to_the_next_try(world: World, jobs: JobController) -> None:
+async def test_conflict_of_job_start_is_retried_without_event(world: World, jobs: JobController) -> None:
     world.put(JOBS, job())
     world.put(KINDS.workloads, admitted())
     world.client.fails["patch"] = ApiError(409, "Conflict", "changed")
     with pytest.raises(ApiError):
         await jobs.reconcile(KEY)
-    assert world.told.events == []
+    assert world.recorder.events == []
     del world.client.fails["patch"]
     await jobs.reconcile(KEY)
     assert world.get(JOBS, "j")["spec"]["suspend"] is False
 
 
-async def test_what_is_gone_needs_no_write(world: World, jobs: JobController) -> None:
+async def test_start_of_job_that_no_longer_exists_is_not_reported(world: World, jobs: JobController) -> None:
     world.put(JOBS, job())
     world.put(KINDS.workloads, admitted())
     world.client.fails["patch"] = ApiError(404, "NotFound", "gone")
     assert await jobs.reconcile(KEY) == 1.0
-    assert world.told.events == []
+    assert world.recorder.events == []

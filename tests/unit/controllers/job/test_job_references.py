@@ -19,14 +19,14 @@ from tests.unit.controllers.builders import (
     KINDS,
     NAMES,
     admitted,
-    after,
+    apply_patch,
     condition,
     reserved,
     settings_with,
-    time,
+    timestamp,
     workload,
 )
-from tests.unit.controllers.job.decisions import decided, kinds, told
+from tests.unit.controllers.job.decisions import actions_of, events_of, plan_for
 from tests.unit.controllers.world import World, cluster_scoped
 
 TRAIN_JOBS = resource_of(TRAIN_JOB)
@@ -69,7 +69,7 @@ def a_job(kind: str, api_version: str, spec: Any, **metadata: Any) -> dict[str, 
             "namespace": "ns",
             "uid": "uid-j",
             "resourceVersion": "3",
-            "creationTimestamp": time(0),
+            "creationTimestamp": timestamp(0),
             "labels": {NAMES.queue_name: "lq"},
             **metadata,
         },
@@ -95,13 +95,13 @@ def jobs(world: World) -> JobController:
 
 
 def told_in(world: World) -> list[tuple[str, str]]:
-    return [(reason, note) for _, reason, note in world.told.events]
+    return [(reason, note) for _, reason, note in world.recorder.events]
 
 
 # --- a runtime that is there ----------------------------------------------------------------------
 
 
-async def test_a_workload_has_the_podsets_of_the_runtime(world: World, jobs: JobController) -> None:
+async def test_workload_of_train_job_gets_podsets_of_its_runtime(world: World, jobs: JobController) -> None:
     world.put(RUNTIMES, runtime())
     world.put(TRAIN_JOBS, train_job())
     await jobs.reconcile(KEY)
@@ -114,7 +114,7 @@ async def test_a_workload_has_the_podsets_of_the_runtime(world: World, jobs: Job
     assert made["spec"]["podSets"] == [{**PODS["podSets"][0], "topologyRequest": indexes}]
 
 
-async def test_a_start_writes_patches_first_and_nothing_of_the_runtime(
+async def test_train_job_start_writes_runtime_patches_and_then_unsuspends(
     world: World, jobs: JobController
 ) -> None:
     world.put(RUNTIMES, runtime())
@@ -128,7 +128,9 @@ async def test_a_start_writes_patches_first_and_nothing_of_the_runtime(
     assert [one["manager"] for one in started["spec"]["runtimePatches"]] == [NAMES.trainjob_manager]
 
 
-async def test_a_queued_job_follows_its_runtime(world: World, jobs: JobController) -> None:
+async def test_pending_workload_of_train_job_follows_changed_runtime(
+    world: World, jobs: JobController
+) -> None:
     world.put(RUNTIMES, runtime(5))
     world.put(TRAIN_JOBS, train_job())
     world.put(KINDS.workloads, workload(owner=TRAINER, spec=PODS))
@@ -140,20 +142,24 @@ async def test_a_queued_job_follows_its_runtime(world: World, jobs: JobControlle
 # --- a runtime that is not ------------------------------------------------------------------------
 
 
-async def test_job_without_its_runtime_reports_what_is_missing(world: World, jobs: JobController) -> None:
+async def test_train_job_without_runtime_reports_missing_runtime(world: World, jobs: JobController) -> None:
     world.put(TRAIN_JOBS, train_job())
     assert await jobs.reconcile(KEY) is None
     assert world.calls == []
     assert told_in(world) == [("ErrWorkloadCompose", MISSING)]
 
 
-async def test_reference_to_an_unknown_kind_finds_nothing(world: World, jobs: JobController) -> None:
-    world.put(TRAIN_JOBS, after(train_job(), {"spec": {"runtimeRef": {"kind": "Other"}}}))
+async def test_train_job_with_runtime_of_unknown_kind_reports_missing_runtime(
+    world: World, jobs: JobController
+) -> None:
+    world.put(TRAIN_JOBS, apply_patch(train_job(), {"spec": {"runtimeRef": {"kind": "Other"}}}))
     assert await jobs.reconcile(KEY) is None
     assert told_in(world) == [("ErrWorkloadCompose", MISSING.replace("ClusterTrainingRuntime", "Other"))]
 
 
-async def test_a_job_without_workload_and_runtime_does_not_run(world: World, jobs: JobController) -> None:
+async def test_running_train_job_without_workload_and_runtime_is_suspended(
+    world: World, jobs: JobController
+) -> None:
     world.put(TRAIN_JOBS, train_job(suspend=False))
     await jobs.reconcile(KEY)
     assert world.get(TRAIN_JOBS, "j")["spec"]["suspend"] is True
@@ -168,7 +174,7 @@ async def test_a_job_without_workload_and_runtime_does_not_run(world: World, job
     ],
     ids=["waiting", "reserved", "running"],
 )
-async def test_job_with_deleted_runtime_keeps_its_workload(
+async def test_train_job_with_deleted_runtime_keeps_its_workload(
     world: World, jobs: JobController, found: dict[str, Any]
 ) -> None:
     runs = found["status"].get("conditions", []) and len(found["status"]["conditions"]) == 2
@@ -178,7 +184,7 @@ async def test_job_with_deleted_runtime_keeps_its_workload(
     assert [call for call in world.calls if "status" not in call] == []
 
 
-async def test_an_admitted_job_is_not_started_without_its_runtime(world: World, jobs: JobController) -> None:
+async def test_admitted_train_job_is_not_started_without_runtime(world: World, jobs: JobController) -> None:
     world.put(TRAIN_JOBS, train_job())
     world.put(KINDS.workloads, admitted(owner=TRAINER, spec=PODS, admission=ADMISSION))
     await jobs.reconcile(KEY)
@@ -186,16 +192,14 @@ async def test_an_admitted_job_is_not_started_without_its_runtime(world: World, 
     assert ("ErrWorkloadCompose", MISSING) in told_in(world)
 
 
-async def test_an_evicted_job_is_stopped_without_its_runtime(world: World, jobs: JobController) -> None:
+async def test_evicted_train_job_is_stopped_without_runtime(world: World, jobs: JobController) -> None:
     world.put(TRAIN_JOBS, train_job(suspend=False))
     world.put(KINDS.workloads, admitted(EVICTED, owner=TRAINER, spec=PODS, admission=ADMISSION))
     await jobs.reconcile(KEY)
     assert world.get(TRAIN_JOBS, "j")["spec"]["suspend"] is True
 
 
-async def test_a_prebuilt_workload_is_not_compared_without_the_runtime(
-    world: World, jobs: JobController
-) -> None:
+async def test_prebuilt_workload_is_not_compared_without_runtime(world: World, jobs: JobController) -> None:
     labels = {NAMES.queue_name: "lq", NAMES.prebuilt_workload_name: "mine"}
     world.put(TRAIN_JOBS, train_job(labels=labels))
     world.put(KINDS.workloads, workload(name="mine", owner=TRAINER, spec=PODS))
@@ -217,14 +221,16 @@ async def test_a_prebuilt_workload_is_not_compared_without_the_runtime(
         (None, {**runtime(), "metadata": {"name": "jax"}}, set()),
     ],
 )
-def test_a_runtime_concerns_the_jobs_that_name_it(world: World, old: Any, new: Any, looked: Any) -> None:
+def test_changed_runtime_enqueues_jobs_that_reference_it(
+    world: World, old: Any, new: Any, looked: Any
+) -> None:
     world.put(TRAIN_JOBS, train_job())
     name = (new or old)["metadata"]["name"]
     change = changed(Key("", name), old, new)
     assert keys(world, RUNTIMES, change) == looked
 
 
-def test_any_priority_class_may_be_that_of_a_runtime(world: World) -> None:
+def test_changed_priority_class_enqueues_jobs_with_runtime(world: World) -> None:
     world.put(TRAIN_JOBS, train_job())
     found = changed(Key("", "high"), None, {"metadata": {"name": "high"}, "value": 5})
     assert keys(world, PRIORITY_CLASSES, found) == {KEY}
@@ -249,20 +255,20 @@ RAY_OWNER = owned_by("RayJob", "ray.io/v1")
 SELECTING = a_job("RayJob", "ray.io/v1", {"clusterSelector": {"ray.io/cluster": "c"}})
 
 
-def test_a_job_that_is_skipped_runs_as_it_likes() -> None:
-    plan = decided(SELECTING, integration=RAY_JOB, settings={"without_queue_name": True})
-    assert (kinds(plan), told(plan)) == ([], [])
+def test_ignored_job_gets_no_actions_and_no_events() -> None:
+    plan = plan_for(SELECTING, integration=RAY_JOB, settings={"without_queue_name": True})
+    assert (actions_of(plan), events_of(plan)) == ([], [])
 
 
-def test_a_job_that_came_to_be_skipped_leaves_no_workload_waiting() -> None:
+def test_workloads_of_job_that_becomes_ignored_are_deleted_or_released() -> None:
     waiting, ended = workload(owner=RAY_OWNER), workload(FINISHED, owner=RAY_OWNER, name="ended")
-    plan = decided(SELECTING, waiting, ended, integration=RAY_JOB)
-    assert kinds(plan) == ["delete Workload", "free Workload"]
+    plan = plan_for(SELECTING, waiting, ended, integration=RAY_JOB)
+    assert actions_of(plan) == ["delete Workload", "free Workload"]
 
 
-def test_a_running_job_that_came_to_be_skipped_is_stopped_and_keeps_its_quota() -> None:
-    plan = decided(SELECTING, admitted(owner=RAY_OWNER), integration=RAY_JOB)
-    assert kinds(plan) == ["patch RayJob"]
+def test_running_job_that_becomes_ignored_is_stopped_and_keeps_its_quota() -> None:
+    plan = plan_for(SELECTING, admitted(owner=RAY_OWNER), integration=RAY_JOB)
+    assert actions_of(plan) == ["patch RayJob"]
 
 
 REDIS = {"gcsFaultToleranceOptions": {"redisAddress": "redis:6379"}}
@@ -276,12 +282,12 @@ REDIS = {"gcsFaultToleranceOptions": {"redisAddress": "redis:6379"}}
         ({}, {}, ["patch Workload"]),
     ],
 )
-def test_a_service_that_cleans_up_keeps_its_workload_until_it_is_gone(
+def test_ray_service_with_redis_cleanup_keeps_its_workload_until_it_is_gone(
     cluster: Any, settings: Any, done: list[str]
 ) -> None:
-    service = a_job("RayService", "ray.io/v1", {"rayClusterConfig": cluster}, deletionTimestamp=time(5))
+    service = a_job("RayService", "ray.io/v1", {"rayClusterConfig": cluster}, deletionTimestamp=timestamp(5))
     owner = owned_by("RayService", "ray.io/v1")
-    plan = decided(service, admitted(owner=owner), integration=RAY_SERVICE, settings=settings)
-    assert kinds(plan) == done
-    gone = decided(None, admitted(owner=owner), integration=RAY_SERVICE, settings=settings)
-    assert kinds(gone) == ["patch Workload"]
+    plan = plan_for(service, admitted(owner=owner), integration=RAY_SERVICE, settings=settings)
+    assert actions_of(plan) == done
+    gone = plan_for(None, admitted(owner=owner), integration=RAY_SERVICE, settings=settings)
+    assert actions_of(gone) == ["patch Workload"]

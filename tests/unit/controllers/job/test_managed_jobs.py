@@ -7,7 +7,7 @@ import pytest
 from admitq.controllers.job.case import Ancestor
 from admitq.controllers.plan import ActionPlan, Create, Patch, RecordEvent
 from tests.unit.controllers.builders import admitted, job, workload
-from tests.unit.controllers.job.decisions import COMPLETE, EVICTED, RUNNING, decided, kinds, told
+from tests.unit.controllers.job.decisions import COMPLETE, EVICTED, RUNNING, actions_of, events_of, plan_for
 
 
 @pytest.mark.parametrize(
@@ -18,54 +18,54 @@ from tests.unit.controllers.job.decisions import COMPLETE, EVICTED, RUNNING, dec
         {"job_": job(labels={})},
     ],
 )
-def test_jobs_that_are_not_ours_are_left_alone(parts: Any) -> None:
+def test_unmanaged_job_gets_no_actions(parts: Any) -> None:
     parts = {"job_": job({"suspend": False}), **parts}
-    assert decided(parts.pop("job_"), **parts) == ActionPlan()
+    assert plan_for(parts.pop("job_"), **parts) == ActionPlan()
 
 
-def test_what_has_quota_in_a_namespace_that_is_no_longer_selected_still_ends() -> None:
+def test_job_in_unselected_namespace_is_only_finished_or_stopped() -> None:
     ended = job(RUNNING, COMPLETE)
-    assert kinds(decided(ended, admitted(), namespace_matches=False)) == ["patch Workload"]
-    assert kinds(decided(job(RUNNING), admitted(EVICTED), namespace_matches=False)) == ["patch Job"]
-    assert decided(job(RUNNING), workload(), namespace_matches=False) == ActionPlan()
+    assert actions_of(plan_for(ended, admitted(), namespace_matches=False)) == ["patch Workload"]
+    assert actions_of(plan_for(job(RUNNING), admitted(EVICTED), namespace_matches=False)) == ["patch Job"]
+    assert plan_for(job(RUNNING), workload(), namespace_matches=False) == ActionPlan()
 
 
-def test_a_job_without_queue_waits_where_all_jobs_are_managed() -> None:
-    plan = decided(job(labels={}), settings={"without_queue_name": True})
+def test_job_without_queue_gets_workload_where_all_jobs_are_managed() -> None:
+    plan = plan_for(job(labels={}), settings={"without_queue_name": True})
     [create] = [action for action in plan.actions if isinstance(action, Create)]
     assert "queueName" not in create.obj["spec"]
 
 
-def test_a_running_job_inside_one_that_is_not_admitted_is_stopped() -> None:
+def test_running_child_of_unadmitted_job_is_suspended_and_reported() -> None:
     ancestor = Ancestor(job(), admitted=False)
-    plan = decided(job({"suspend": False}, labels={}), ancestor=ancestor)
-    assert kinds(plan) == ["patch Job"]
-    assert told(plan) == [("Suspended", "admitq managed child job suspended")]
+    plan = plan_for(job({"suspend": False}, labels={}), ancestor=ancestor)
+    assert actions_of(plan) == ["patch Job"]
+    assert events_of(plan) == [("Suspended", "admitq managed child job suspended")]
     [stop] = plan.actions
     assert isinstance(stop, Patch)
     assert isinstance(stop.reports[0], RecordEvent), "a conflict of a later step must not lose the event"
-    assert decided(job(labels={}), ancestor=ancestor) == ActionPlan()
+    assert plan_for(job(labels={}), ancestor=ancestor) == ActionPlan()
 
 
-def test_a_job_that_ended_inside_one_that_is_not_admitted_any_more_is_left_as_it_is() -> None:
+def test_finished_child_of_unadmitted_job_is_not_changed() -> None:
     ended = job({"suspend": False}, labels={}, status=COMPLETE)
-    assert decided(ended, ancestor=Ancestor(job(), admitted=False)) == ActionPlan()
+    assert plan_for(ended, ancestor=Ancestor(job(), admitted=False)) == ActionPlan()
 
 
 @pytest.mark.parametrize("admitted_above", [True, False])
 @pytest.mark.parametrize("obj", [workload(), admitted()])
-def test_what_was_queued_before_it_came_to_be_inside_a_queued_job_holds_no_quota(
+def test_queued_job_that_becomes_child_of_queued_job_loses_its_workload(
     obj: dict[str, Any], admitted_above: bool
 ) -> None:
-    plan = decided(job(), obj, ancestor=Ancestor(job(), admitted=admitted_above))
-    assert set(kinds(plan)) == {"free Workload", "delete Workload"}
+    plan = plan_for(job(), obj, ancestor=Ancestor(job(), admitted=admitted_above))
+    assert set(actions_of(plan)) == {"free Workload", "delete Workload"}
 
 
-def test_a_waiting_workload_of_a_job_that_left_its_queue_goes() -> None:
-    plan = decided(job(labels={}), workload())
-    assert kinds(plan) == ["delete Workload", "free Workload"]
+def test_pending_workload_is_deleted_when_its_job_leaves_its_queue() -> None:
+    plan = plan_for(job(labels={}), workload())
+    assert actions_of(plan) == ["delete Workload", "free Workload"]
 
 
-def test_a_running_job_cannot_shake_off_its_workload_by_leaving_its_queue() -> None:
+def test_running_job_that_left_its_queue_is_stopped_when_evicted() -> None:
     running = job(RUNNING, {"ready": 3, "active": 3}, labels={})
-    assert kinds(decided(running, admitted(EVICTED))) == ["patch Job"]
+    assert actions_of(plan_for(running, admitted(EVICTED))) == ["patch Job"]

@@ -7,16 +7,16 @@ import pytest
 from admitq.controllers.plan import ActionPlan
 from admitq.integrations.kinds.job import JOB
 from tests.unit.controllers.builders import admitted, condition, condition_of, job, reserved, workload
-from tests.unit.controllers.job.decisions import RUNNING, decided, kinds, written
+from tests.unit.controllers.job.decisions import RUNNING, actions_of, apply_plan, plan_for
 
 
-def test_a_job_on_hold_keeps_its_workload_and_no_quota() -> None:
+def test_job_on_hold_keeps_its_workload_without_quota() -> None:
     holding = replace(JOB, lifecycle=replace(JOB.lifecycle, is_on_hold=lambda _: True))
     obj = reserved()
-    held = written(obj, decided(job(), obj, integration=holding))
+    held = apply_plan(obj, plan_for(job(), obj, integration=holding))
     assert condition_of(held, "QuotaReserved") == ("False", "OnHold", "Job is on hold")
-    assert kinds(decided(job(), held, integration=holding)) == []
-    freed = written(held, decided(job(), held))
+    assert actions_of(plan_for(job(), held, integration=holding)) == []
+    freed = apply_plan(held, plan_for(job(), held))
     assert condition_of(freed, "QuotaReserved") == (
         "False",
         "PendingEvaluation",
@@ -25,20 +25,20 @@ def test_a_job_on_hold_keeps_its_workload_and_no_quota() -> None:
 
 
 @pytest.mark.parametrize("on_hold", [True, False])
-def test_e_reservation_with_foreign_reason_is_a_reservation(on_hold: bool) -> None:
+def test_e_reservation_with_foreign_reason_is_released_only_when_job_is_on_hold(on_hold: bool) -> None:
     obj = admitted(condition("PodsReady", True, "Started"))
     obj["status"]["conditions"][0] = condition("QuotaReserved", True, "OnHold", "Job is on hold")
     holding = replace(JOB, lifecycle=replace(JOB.lifecycle, is_on_hold=lambda _: on_hold))
-    final = written(obj, decided(job(RUNNING, {"ready": 3}), obj, integration=holding))
+    final = apply_plan(obj, plan_for(job(RUNNING, {"ready": 3}), obj, integration=holding))
     assert condition_of(final, "QuotaReserved") == (str(not on_hold), "OnHold", "Job is on hold")
 
 
-def test_that_a_workload_is_deactivated_goes_before_that_its_job_is_on_hold() -> None:
+def test_deactivated_workload_of_job_on_hold_keeps_reason_deactivated() -> None:
     """Two controllers that each tell their own would do so for ever."""
     holding = replace(JOB, lifecycle=replace(JOB.lifecycle, is_on_hold=lambda _: True))
     for reason in ("Deactivated", "OnHold"):
         obj = workload(condition("QuotaReserved", False, reason, "m"), spec={"active": False})
-        assert decided(job(), obj, integration=holding) == ActionPlan()
+        assert plan_for(job(), obj, integration=holding) == ActionPlan()
     leaving = reserved(condition("Evicted", True, "Deactivated", "m"), spec={"active": False})
-    released = written(leaving, decided(job(), leaving, integration=holding))
+    released = apply_plan(leaving, plan_for(job(), leaving, integration=holding))
     assert condition_of(released, "Requeued") == ("False", "Deactivated", "m")

@@ -79,7 +79,7 @@ def jobs(world: World, owners: OwnerLookup) -> JobController:
 OF_ROBOT = Owner(ROBOT, "ns", "r", "uid-r")
 
 
-async def test_an_owner_that_is_not_watched_is_asked_for_once_in_a_while(
+async def test_unwatched_owner_is_cached_for_limited_time(
     world: World, owners: OwnerLookup, clock: Clock
 ) -> None:
     found = await owners.find(OF_ROBOT)
@@ -95,7 +95,7 @@ async def test_an_owner_that_is_not_watched_is_asked_for_once_in_a_while(
     assert world.calls[2:] == ["get /apis/example.com/v1", "get robots/r"]
 
 
-async def test_another_owner_of_the_name_is_another_owner(world: World, owners: OwnerLookup) -> None:
+async def test_owner_with_same_name_and_another_uid_is_read(world: World, owners: OwnerLookup) -> None:
     await owners.find(OF_ROBOT)
     world.client.api["robots", "r"] = robot(uid="another")
     found = await owners.find(OF_ROBOT._replace(uid="another"))
@@ -103,7 +103,7 @@ async def test_another_owner_of_the_name_is_another_owner(world: World, owners: 
     assert found["metadata"]["uid"] == "another"
 
 
-async def test_only_so_many_owners_are_kept(world: World, owners: OwnerLookup) -> None:
+async def test_oldest_owner_is_dropped_when_cache_is_full(world: World, owners: OwnerLookup) -> None:
     for number in range(MAX_CACHED_OWNERS + 1):
         world.client.api["robots", f"r{number}"] = robot(f"r{number}")
         await owners.find(Owner(ROBOT, "ns", f"r{number}", f"uid-r{number}"))
@@ -114,7 +114,7 @@ async def test_only_so_many_owners_are_kept(world: World, owners: OwnerLookup) -
     assert len(world.calls) == asked + 1
 
 
-async def test_a_kind_that_is_not_served_is_asked_about_once_in_a_while(
+async def test_unserved_owner_kind_is_cached_for_limited_time(
     world: World, owners: OwnerLookup, clock: Clock
 ) -> None:
     world.client.served.clear()
@@ -126,7 +126,7 @@ async def test_a_kind_that_is_not_served_is_asked_about_once_in_a_while(
     assert await owners.find(OF_ROBOT) is not None
 
 
-async def test_what_may_not_be_read_is_not_there_and_what_fails_is_tried_again(
+async def test_owner_lookup_retries_failed_read_and_caches_forbidden_owner_as_missing(
     world: World, owners: OwnerLookup, clock: Clock
 ) -> None:
     await owners.find(Owner(ROBOT, "ns", "unknown", "u"))
@@ -151,7 +151,7 @@ def running(name: str, owner: dict[str, Any]) -> dict[str, Any]:
     return job({"suspend": False}, name=name, uid=f"uid-{name}", labels={}, ownerReferences=[owner])
 
 
-async def test_a_job_inside_an_external_one_runs_while_that_is_admitted(
+async def test_child_of_external_job_runs_while_that_job_is_admitted(
     world: World, jobs: JobController
 ) -> None:
     """At any depth: between the two stand a job and a ReplicaSet."""
@@ -166,7 +166,7 @@ async def test_a_job_inside_an_external_one_runs_while_that_is_admitted(
     world.put(KINDS.workloads, workload(owner=reference("Robot", "r"), metadata={"resourceVersion": "99"}))
     await jobs.reconcile(Key("ns", "child"))
     assert world.get(JOBS, "child")["spec"]["suspend"] is True
-    assert world.told.events == [("child", "Suspended", "admitq managed child job suspended")]
+    assert world.recorder.events == [("child", "Suspended", "admitq managed child job suspended")]
     assert not [call for call in world.calls if call.startswith("create")]
 
 
@@ -174,7 +174,7 @@ async def test_too_deeply_nested_owners_are_reported(world: World, jobs: JobCont
     world.client.api["robots", "r"] = robot(ownerReferences=[reference("Robot", "r")])
     world.put(JOBS, running("child", reference("Robot", "r")))
     assert await jobs.reconcile(Key("ns", "child")) is None
-    assert world.told.events == [("child", "JobNestingTooDeep", "more than 10 owners")]
+    assert world.recorder.events == [("child", "JobNestingTooDeep", "more than 10 owners")]
 
 
 async def test_job_waits_for_a_missing_external_owner(world: World, jobs: JobController) -> None:
@@ -184,7 +184,7 @@ async def test_job_waits_for_a_missing_external_owner(world: World, jobs: JobCon
     assert world.get(JOBS, "child")["spec"]["suspend"] is False
 
 
-def test_jobs_at_any_depth_hear_what_lets_their_ancestor_run(world: World) -> None:
+def test_changed_admission_of_ancestor_enqueues_jobs_at_every_depth(world: World) -> None:
     world.put(JOBS, running("one", reference("Robot", "r")))
     world.put(JOBS, running("two", reference("Job", "one", "batch/v1")))
     world.put(JOBS, running("three", reference("Job", "two", "batch/v1")))
@@ -199,7 +199,7 @@ def test_jobs_at_any_depth_hear_what_lets_their_ancestor_run(world: World) -> No
     assert {str(key) for key in keys(Change("modified", Key("ns", "w"), waiting, told))} == {"ns/one"}
 
 
-def test_owners_of_workloads_are_looked_at_when_their_kind_comes(world: World) -> None:
+def test_job_controller_starts_with_owners_of_stored_workloads(world: World) -> None:
     world.put(KINDS.workloads, workload(), workload(name="x", owner=reference("Robot", "r")))
     part, *_ = registry.build_controllers(world.ctx, world.core).when_served
     assert list(part.known()) == [Key("ns", "j")]
@@ -259,7 +259,7 @@ async def test_child_without_queue_is_stopped_when_it_has_more_pods_than_its_own
     assert world.calls == []
     assert await world.suspends(child(5))
     note = "admitq managed child job suspended: its number of pods exceeds that of JobSet set"
-    assert world.told.events == [("set-a-0", "Suspended", note)]
+    assert world.recorder.events == [("set-a-0", "Suspended", note)]
     assert not [call for call in world.calls if call.startswith("create")]
 
 
@@ -288,22 +288,22 @@ async def test_child_runs_on_when_its_owner_is_orphaned_and_has_lost_its_workloa
 async def test_child_without_queue_is_left_alone_when_policies_changed_its_requests() -> None:
     world = SetWorld()
     assert not await world.suspends(child(2, cpu="2"))
-    assert world.told.events == []
+    assert world.recorder.events == []
 
 
 @pytest.mark.parametrize("forged", [child(5, queue="lq"), child(2, "9", "lq"), child(2, "1", "lq", "mine")])
-async def test_child_with_queue_that_differs_is_queued_for_itself(forged: dict[str, Any]) -> None:
+async def test_child_with_queue_that_differs_from_owner_is_queued_on_its_own(forged: dict[str, Any]) -> None:
     world = SetWorld()
     assert await world.suspends(forged)
-    assert [told[1] for told in world.told.events] == ["Stopped"]
+    assert [told[1] for told in world.recorder.events] == ["Stopped"]
 
 
-async def test_child_is_compared_with_its_owner_as_the_api_server_has_it() -> None:
+async def test_child_is_compared_with_owner_read_from_api_server() -> None:
     world = SetWorld()
     world.client.api["jobsets", "set"] = a_jobset(pods=5)
     assert not await world.suspends(child(5))
     assert world.calls == ["get jobsets/set"]
-    assert world.told.events == []
+    assert world.recorder.events == []
 
 
 @pytest.mark.parametrize(("pods", "suspended"), [(3, False), (5, True)])

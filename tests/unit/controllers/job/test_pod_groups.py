@@ -13,17 +13,17 @@ from tests.unit.controllers.job.pod_groups import (
     GATES,
     GROUP,
     PodWorld,
-    gates,
-    of_group,
+    gate_names,
+    group_workload,
     owner,
-    pair,
     pod,
+    pods_of_group,
 )
 
 
-async def test_a_group_gets_the_workload_of_its_name_owned_by_all() -> None:
+async def test_pod_group_gets_workload_with_its_name_owned_by_all_pods() -> None:
     world = PodWorld(label_keys_to_copy=("team",))
-    world.put(PODS, *pair("held", "held", labels={"team": "x"}))
+    world.put(PODS, *pods_of_group("held", "held", labels={"team": "x"}))
     await world.settle()
     made = world.get(KINDS.workloads, "g")
     assert made["metadata"]["annotations"] == {NAMES.is_group_workload: "true"}
@@ -42,12 +42,12 @@ async def test_b10_label_to_copy_comes_from_whichever_pod_has_it(bearer: str) ->
     assert world.get(KINDS.workloads, "g")["metadata"]["labels"] == {"team": "x", "tier": "t"}
 
 
-async def test_b10_two_values_of_a_label_to_copy_are_a_dispute() -> None:
+async def test_b10_pods_with_different_values_of_label_to_copy_are_reported() -> None:
     world = PodWorld(label_keys_to_copy=("team",))
     world.put(PODS, *(pod(name, group="g", labels={"team": name}) for name in "ab"))
     await world.settle()
     note = "pods of group 'g' have different values of team"
-    assert world.told.events[-1] == ("a", "ErrWorkloadCompose", note)
+    assert world.recorder.events[-1] == ("a", "ErrWorkloadCompose", note)
 
 
 def asking(found: dict[str, Any], cpu: int) -> dict[str, Any]:
@@ -56,16 +56,16 @@ def asking(found: dict[str, Any], cpu: int) -> dict[str, Any]:
     return {**found, "spec": {**found["spec"], "containers": [container]}}
 
 
-async def test_group_is_not_queued_when_pods_of_one_role_ask_for_different_amounts() -> None:
+async def test_group_is_not_queued_when_pods_of_one_role_request_different_amounts() -> None:
     world = PodWorld()
     world.put(PODS, pod("a", group="g"), asking(pod("b", group="g"), 30))
     await world.settle()
     note = "pods 'a' and 'b' name the same role 'r', and 'b' asks for more cpu: give them different roles"
-    assert world.told.events == [("a", "RoleMismatch", note)]
+    assert world.recorder.events == [("a", "RoleMismatch", note)]
     assert world.stores.of(KINDS.workloads).get("ns", "g") is None
 
 
-async def test_group_is_queued_when_a_pod_that_asks_for_more_has_failed() -> None:
+async def test_group_is_queued_when_pod_that_requests_more_has_failed() -> None:
     world = PodWorld()
     failed = asking(pod("b", group="g", state="failed"), 30)
     world.put(PODS, pod("a", group="g"), failed, pod("c", group="g"))
@@ -73,29 +73,29 @@ async def test_group_is_queued_when_a_pod_that_asks_for_more_has_failed() -> Non
     assert world.get(KINDS.workloads, "g")["spec"]["podSets"][0]["count"] == 2
 
 
-async def test_pod_that_asks_for_more_than_its_role_was_admitted_with_stays_at_its_gate() -> None:
+async def test_pod_that_requests_more_than_its_role_was_admitted_with_stays_gated() -> None:
     world = PodWorld()
     world.put(PODS, pod("a", group="g"), asking(pod("b", group="g"), 30))
-    world.put(KINDS.workloads, of_group(admitted))
+    world.put(KINDS.workloads, group_workload(admitted))
     await world.pods.reconcile(GROUP)
-    assert gates(world.get(PODS, "a")) == []
-    assert gates(world.get(PODS, "b")) == [gate["name"] for gate in GATES]
+    assert gate_names(world.get(PODS, "a")) == []
+    assert gate_names(world.get(PODS, "b")) == [gate["name"] for gate in GATES]
     note = (
         "Not started: the pod asks for more cpu than role 'r' of Workload 'g' was admitted with; delete it, "
         "and create one that asks for no more"
     )
-    assert ("b", "RoleMismatch", note) in world.told.events
+    assert ("b", "RoleMismatch", note) in world.recorder.events
 
 
-async def test_pod_that_asks_for_no_more_than_was_charged_is_started() -> None:
+async def test_pod_that_requests_no_more_than_its_role_was_charged_is_started() -> None:
     """Defaults of a LimitRange are part of the charge, and not of the template."""
     world = PodWorld()
     world.put(PODS, *(asking(pod(name, group="g"), 5) for name in "ab"))
-    found = of_group(admitted)
+    found = group_workload(admitted)
     found["status"]["admission"]["podSetAssignments"][0]["resourceUsage"] = {"cpu": "10"}
     world.put(KINDS.workloads, found)
     await world.settle()
-    assert [gates(world.get(PODS, name)) for name in "ab"] == [[], []]
+    assert [gate_names(world.get(PODS, name)) for name in "ab"] == [[], []]
 
 
 METRIC_VALUES = (MetadataKey("labels", "size"), MetadataKey("annotations", "a.example/cost"))
@@ -117,7 +117,7 @@ async def test_b10_workload_of_a_group_gets_the_metric_label_unless_its_pods_dis
     world = PodWorld(metric_values_to_copy=METRIC_VALUES)
     members = [
         {**one, "metadata": {**one["metadata"], "labels": {**one["metadata"]["labels"], **labelled(value)}}}
-        for one, value in zip(pair("held", "held"), (first, second), strict=True)
+        for one, value in zip(pods_of_group("held", "held"), (first, second), strict=True)
     ]
     world.put(PODS, *members)
     await world.settle()
@@ -128,7 +128,7 @@ def labelled(size: str | None) -> dict[str, str]:
     return {} if size is None else {"size": size}
 
 
-async def test_b10_workload_of_a_pod_alone_gets_the_metric_annotation() -> None:
+async def test_b10_workload_of_single_pod_gets_metric_annotation() -> None:
     world = PodWorld(metric_values_to_copy=METRIC_VALUES)
     world.put(PODS, pod(annotations={"a.example/cost": "c7"}))
     await world.settle(Key("ns", "p"))
@@ -138,10 +138,10 @@ async def test_b10_workload_of_a_pod_alone_gets_the_metric_annotation() -> None:
 
 async def test_incomplete_group_is_reported_and_failed_pods_are_released() -> None:
     world = PodWorld()
-    world.put(PODS, *pair("held", "failed"))
+    world.put(PODS, *pods_of_group("held", "failed"))
     await world.settle()
     assert world.calls == ["json_patch pods/b"]
-    assert world.told.events[-1] == (
+    assert world.recorder.events[-1] == (
         "a",
         "ErrWorkloadCompose",
         "'g' group has fewer runnable pods than expected",
@@ -149,12 +149,12 @@ async def test_incomplete_group_is_reported_and_failed_pods_are_released() -> No
 
 
 @pytest.mark.parametrize("known", [True, False])
-async def test_pods_that_run_are_not_ended_before_their_admission_is_heard_of(known: bool) -> None:
+async def test_running_pods_are_not_deleted_when_api_server_has_their_admission(known: bool) -> None:
     world = PodWorld()
-    world.put(PODS, *pair("running", "running"))
+    world.put(PODS, *pods_of_group("running", "running"))
     if known:
-        world.put(KINDS.workloads, of_group(workload))
-    newer = of_group(admitted, metadata={"resourceVersion": "8"})
+        world.put(KINDS.workloads, group_workload(workload))
+    newer = group_workload(admitted, metadata={"resourceVersion": "8"})
     world.client.api["workloads", "g"] = newer
     assert await world.pods.reconcile(GROUP) == 1.0
     assert world.get(KINDS.workloads, "g") == newer
@@ -162,9 +162,9 @@ async def test_pods_that_run_are_not_ended_before_their_admission_is_heard_of(kn
     assert world.calls == ["get workloads/g"]
 
 
-async def test_pods_without_admission_are_deleted() -> None:
+async def test_running_pods_without_admission_are_deleted() -> None:
     world = PodWorld()
-    world.put(PODS, *pair("running", "running"))
+    world.put(PODS, *pods_of_group("running", "running"))
     await world.pods.reconcile(GROUP)
     assert world.calls == [
         "get workloads/g",
@@ -175,64 +175,64 @@ async def test_pods_without_admission_are_deleted() -> None:
     ]
 
 
-async def test_members_that_were_ended_for_good_are_let_go_when_their_time_is_over() -> None:
+async def test_pods_of_deactivated_group_are_deleted_and_released_after_retention() -> None:
     world = PodWorld(after_deactivated=0)
     why = condition("Evicted", True, "DeactivatedDueToMaximumExecutionTimeExceeded", since=5)
-    world.put(PODS, *pair("going", "held"))
-    over = of_group(workload, why)
+    world.put(PODS, *pods_of_group("deleted", "held"))
+    over = group_workload(workload, why)
     world.put(KINDS.workloads, {**over, "spec": {**over["spec"], "active": False}})
     await world.settle()
     assert world.calls.count("delete pods/b") == 1
     assert all("deletionTimestamp" in one["metadata"] for one in world.stores.of(PODS).list())
     assert all(one["metadata"]["finalizers"] == [] for one in world.stores.of(PODS).list())
-    assert ("a", "Deleted", "Deleted job: deactivation retention period expired") in world.told.events
+    assert ("a", "Deleted", "Deleted job: deactivation retention period expired") in world.recorder.events
 
 
-async def test_members_become_owners_of_their_groups_workload() -> None:
+async def test_pods_become_owners_of_workload_of_their_group() -> None:
     world = PodWorld()
-    world.put(PODS, *pair("held", "held"))
-    world.put(KINDS.workloads, of_group(workload, owners="a"))
+    world.put(PODS, *pods_of_group("held", "held"))
+    world.put(KINDS.workloads, group_workload(workload, owners="a"))
     await world.settle()
     assert world.get(KINDS.workloads, "g")["metadata"]["ownerReferences"] == [owner("a"), owner("b")]
-    assert ("g", "OwnerReferencesAdded", "Added 1 owner reference(s)") in world.told.events
+    assert ("g", "OwnerReferencesAdded", "Added 1 owner reference(s)") in world.recorder.events
 
 
-async def test_a_pod_is_started_beside_those_that_run_as_far_as_there_is_room() -> None:
+async def test_pending_pod_of_group_is_started_in_place_of_failed_pod() -> None:
     world = PodWorld()
-    world.put(PODS, *pair("running", "failed", "held"))
-    world.put(KINDS.workloads, of_group(admitted, owners="abc"))
+    world.put(PODS, *pods_of_group("running", "failed", "held"))
+    world.put(KINDS.workloads, group_workload(admitted, owners="abc"))
     await world.settle()
-    assert gates(world.get(PODS, "c")) == []
+    assert gate_names(world.get(PODS, "c")) == []
     assert world.get(PODS, "b")["metadata"]["finalizers"] == []
 
 
-async def test_pods_keep_waiting_for_their_place_where_a_topology_is_assigned() -> None:
+async def test_started_pods_keep_topology_gate_when_topology_is_assigned() -> None:
     world = PodWorld()
-    world.put(PODS, *pair("held", "held"))
-    placed = of_group(admitted)
+    world.put(PODS, *pods_of_group("held", "held"))
+    placed = group_workload(admitted)
     placed["status"]["admission"]["podSetAssignments"][0]["topologyAssignment"] = {"levels": []}
     world.put(KINDS.workloads, placed)
     await world.settle()
-    assert gates(world.get(PODS, "a")) == [NAMES.topology_gate]
-    assert world.told.gates == [(NAMES.admission_gate, "cq", 10, True)] * 2
+    assert gate_names(world.get(PODS, "a")) == [NAMES.topology_gate]
+    assert world.recorder.gates == [(NAMES.admission_gate, "cq", 10, True)] * 2
 
 
 @pytest.mark.parametrize(
     ("held", "states", "labels", "counted"),
     [
-        (of_group(workload), ("running", "held"), {}, [("g", "Pod", 1)]),
-        (of_group(workload, EVICTED), ("running", "running"), {NAMES.podset: "r"}, []),
-        (of_group(admitted, EVICTED), ("running", "running"), {}, []),
-        (of_group(admitted), ("running", "running"), {}, []),
+        (group_workload(workload), ("running", "held"), {}, [("g", "Pod", 1)]),
+        (group_workload(workload, EVICTED), ("running", "running"), {NAMES.podset: "r"}, []),
+        (group_workload(admitted, EVICTED), ("running", "running"), {}, []),
+        (group_workload(admitted), ("running", "running"), {}, []),
     ],
     ids=["never admitted", "evicted by another program", "evicted", "admitted"],
 )
-async def test_pods_of_a_group_that_run_without_a_grant_are_counted(
+async def test_running_pods_of_group_without_grant_are_counted_as_excess(
     held: dict[str, Any], states: tuple[str, ...], labels: dict[str, str], counted: list[Any]
 ) -> None:
     world = PodWorld()
     world.put(KINDS.workloads, held)
     world.client.api["workloads", "g"] = held
-    world.put(PODS, *pair(*states, labels=labels))
+    world.put(PODS, *pods_of_group(*states, labels=labels))
     await world.settle()
-    assert world.told.excess == counted
+    assert world.recorder.excess == counted

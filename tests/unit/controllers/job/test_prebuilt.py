@@ -16,14 +16,14 @@ from tests.unit.controllers.builders import (
     job,
     workload,
 )
-from tests.unit.controllers.job.decisions import RUNNING, decided, kinds, told, written
+from tests.unit.controllers.job.decisions import RUNNING, actions_of, apply_plan, events_of, plan_for
 
 PREBUILT = {NAMES.queue_name: "lq", NAMES.prebuilt_workload_name: "mine"}
 
 
-def test_a_prebuilt_workload_is_adopted() -> None:
+def test_prebuilt_workload_without_owner_is_adopted_by_job_that_names_it() -> None:
     mine = workload(name="mine", owner=None)
-    adopted = written(mine, decided(job(labels=PREBUILT), known={"workload": {"mine": mine}}))
+    adopted = apply_plan(mine, plan_for(job(labels=PREBUILT), known={"workload": {"mine": mine}}))
     assert adopted["metadata"]["ownerReferences"] == [OWNER]
     assert adopted["metadata"]["labels"] == {NAMES.job_uid: "uid-j"}
 
@@ -31,7 +31,7 @@ def test_a_prebuilt_workload_is_adopted() -> None:
 def test_prebuilt_workload_that_the_job_owns_without_control_is_adopted_with_one_reference() -> None:
     plain = {key: value for key, value in OWNER.items() if key != "controller"}
     mine = workload(name="mine", metadata={"ownerReferences": [plain]})
-    adopted = written(mine, decided(job(labels=PREBUILT), known={"workload": {"mine": mine}}))
+    adopted = apply_plan(mine, plan_for(job(labels=PREBUILT), known={"workload": {"mine": mine}}))
     assert adopted["metadata"]["ownerReferences"] == [OWNER]
 
 
@@ -55,14 +55,14 @@ OF_NINE_PODS: Any = {"podSets": [{"name": "main", "count": 9, "template": TEMPLA
 )
 def test_prebuilt_workload_that_belongs_to_another_object_is_left_alone_and_reported(metadata: Any) -> None:
     theirs = workload(RESERVED, name="mine", owner=None, metadata=metadata, admission=ADMISSION)
-    plan = decided(job(labels=PREBUILT), known={"workload": {"mine": theirs}})
-    assert (kinds(plan), told(plan)) == ([], [FOREIGN])
+    plan = plan_for(job(labels=PREBUILT), known={"workload": {"mine": theirs}})
+    assert (actions_of(plan), events_of(plan)) == ([], [FOREIGN])
 
 
 def test_finished_prebuilt_workload_of_another_job_keeps_its_finalizer() -> None:
     theirs = workload(FINISHED, name="mine", owner=None, metadata={"ownerReferences": [STRANGER]})
-    plan = decided(job(labels=PREBUILT), known={"workload": {"mine": theirs}})
-    assert (kinds(plan), told(plan)) == ([], [FOREIGN])
+    plan = plan_for(job(labels=PREBUILT), known={"workload": {"mine": theirs}})
+    assert (actions_of(plan), events_of(plan)) == ([], [FOREIGN])
 
 
 @pytest.mark.parametrize("spec", [OF_NINE_PODS, {"maximumExecutionTimeSeconds": 5}])
@@ -70,20 +70,20 @@ def test_prebuilt_workload_without_owner_that_differs_from_the_job_is_left_alone
     spec: Any,
 ) -> None:
     free = workload(name="mine", owner=None, spec=spec)
-    plan = decided(job(labels=PREBUILT), known={"workload": {"mine": free}})
+    plan = plan_for(job(labels=PREBUILT), known={"workload": {"mine": free}})
     note = "The prebuilt workload is out of sync with its user job"
-    assert (kinds(plan), told(plan)) == ([], [("ErrWorkloadCompose", note)])
+    assert (actions_of(plan), events_of(plan)) == ([], [("ErrWorkloadCompose", note)])
 
 
-def test_running_job_that_names_the_workload_of_another_is_stopped() -> None:
+def test_running_job_that_names_workload_of_another_job_is_stopped() -> None:
     theirs = workload(RESERVED, name="mine", owner={**OWNER, "uid": "other"}, admission=ADMISSION)
-    plan = decided(job(RUNNING, labels=PREBUILT), known={"workload": {"mine": theirs}})
-    assert (kinds(plan), told(plan)) == (["patch Job"], [("Stopped", "missing workload")])
+    plan = plan_for(job(RUNNING, labels=PREBUILT), known={"workload": {"mine": theirs}})
+    assert (actions_of(plan), events_of(plan)) == (["patch Job"], [("Stopped", "missing workload")])
 
 
 def test_prebuilt_workload_that_lost_its_references_is_adopted_by_the_job_of_its_label() -> None:
     mine = workload(name="mine", owner=None, spec=OF_NINE_PODS, metadata={"labels": {NAMES.job_uid: "uid-j"}})
-    adopted = written(mine, decided(job(labels=PREBUILT), known={"workload": {"mine": mine}}))
+    adopted = apply_plan(mine, plan_for(job(labels=PREBUILT), known={"workload": {"mine": mine}}))
     assert adopted["metadata"]["ownerReferences"] == [OWNER]
 
 
@@ -92,20 +92,20 @@ def test_prebuilt_workload_that_another_program_gave_to_the_job_gets_the_uid_of_
     labels: dict[str, str],
 ) -> None:
     mine = workload(name="mine", metadata={"labels": {"a": "b", **labels}})
-    plan = decided(job(labels=PREBUILT), mine, known={"workload": {"mine": mine}})
-    adopted = written(mine, plan)
+    plan = plan_for(job(labels=PREBUILT), mine, known={"workload": {"mine": mine}})
+    adopted = apply_plan(mine, plan)
     assert adopted["metadata"]["labels"] == {"a": "b", NAMES.job_uid: "uid-j"}
     assert adopted["metadata"]["ownerReferences"] == mine["metadata"]["ownerReferences"]
 
 
 @pytest.mark.parametrize(("by_annotation", "name"), [(True, "annotated"), (False, "mine")])
-def test_the_gate_says_whether_the_annotation_or_the_label_names_the_workload(
+def test_feature_gate_decides_whether_annotation_or_label_names_workload(
     by_annotation: bool, name: str
 ) -> None:
     known = {"workload": {one: workload(name=one, owner=None) for one in ("annotated", "mine")}}
     annotations = {NAMES.prebuilt_workload_name: "annotated"}
     settings = {"names_by_annotation": by_annotation}
-    (patch,) = decided(job(labels=PREBUILT, annotations=annotations), known=known, settings=settings).actions
+    (patch,) = plan_for(job(labels=PREBUILT, annotations=annotations), known=known, settings=settings).actions
     assert isinstance(patch, Patch)
     assert patch.obj["metadata"]["name"] == name
 
@@ -119,26 +119,28 @@ def test_b11_prebuilt_annotation_is_ignored_where_labels_identify_workloads(
 ) -> None:
     known = {"workload": {name: workload(name=name, owner=None)}}
     annotations = {NAMES.prebuilt_workload_name: name}
-    plan = decided(job(annotations=annotations), known=known, settings={"names_by_annotation": by_annotation})
+    plan = plan_for(
+        job(annotations=annotations), known=known, settings={"names_by_annotation": by_annotation}
+    )
     patched = [one.obj["metadata"]["name"] for one in plan.actions if isinstance(one, Patch)]
     created = [one for one in plan.actions if isinstance(one, Create)]
     assert (patched, bool(created)) == (([name], False) if adopted else ([], True))
 
 
-def test_a_running_job_without_its_prebuilt_workload_is_stopped_and_waits() -> None:
-    plan = decided(job(RUNNING, labels=PREBUILT))
-    assert told(plan) == [("Stopped", "missing workload")]
-    assert decided(job(labels=PREBUILT)) == ActionPlan()
+def test_running_job_without_its_prebuilt_workload_is_stopped() -> None:
+    plan = plan_for(job(RUNNING, labels=PREBUILT))
+    assert events_of(plan) == [("Stopped", "missing workload")]
+    assert plan_for(job(labels=PREBUILT)) == ActionPlan()
 
 
-def test_a_prebuilt_workload_that_asks_for_something_else_ends() -> None:
+def test_adopted_prebuilt_workload_that_differs_from_job_is_finished() -> None:
     mine = workload(
         name="mine",
         metadata={"labels": {NAMES.job_uid: "uid-j"}},
         spec={"podSets": [{"name": "main", "count": 9, "template": TEMPLATE}]},
     )
-    plan = decided(job(labels=PREBUILT), mine, known={"workload": {"mine": mine}})
-    assert condition_of(written(mine, plan), "Finished") == (
+    plan = plan_for(job(labels=PREBUILT), mine, known={"workload": {"mine": mine}})
+    assert condition_of(apply_plan(mine, plan), "Finished") == (
         "True",
         "OutOfSync",
         "The prebuilt workload is out of sync with its user job",

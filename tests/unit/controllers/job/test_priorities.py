@@ -5,16 +5,16 @@ from typing import Any
 import pytest
 
 from admitq.controllers.plan import ActionPlan
-from tests.unit.controllers.builders import FINISHED, NAMES, admitted, job, time, workload
+from tests.unit.controllers.builders import FINISHED, NAMES, admitted, job, timestamp, workload
 from tests.unit.controllers.job.decisions import (
     COMPLETE,
     EVICTED,
     RUNNING,
-    decided,
-    kinds,
-    made,
-    told,
-    written,
+    actions_of,
+    apply_plan,
+    created_workload,
+    events_of,
+    plan_for,
 )
 
 HIGH = {"metadata": {"name": "high"}, "value": 100}
@@ -56,10 +56,10 @@ def reference(group: str, kind: str, name: str) -> dict[str, Any]:
         ),
     ],
 )
-def test_a_priority_comes_from_the_nearest_class(
+def test_workload_priority_comes_from_most_specific_class(
     obj: dict[str, Any], known: Any, priority: int, ref: Any
 ) -> None:
-    spec = made(decided(obj, known=known))["spec"]
+    spec = created_workload(plan_for(obj, known=known))["spec"]
     assert (spec["priority"], spec.get("priorityClassRef")) == (priority, ref)
 
 
@@ -70,11 +70,11 @@ def test_a_priority_comes_from_the_nearest_class(
         (job(PODS_CLASS), "PriorityClassNotFound", 'PriorityClass "low" not found'),
     ],
 )
-def test_job_without_its_class_gets_no_workload_and_reports_it(
+def test_job_with_missing_priority_class_gets_no_workload_and_reports_it(
     obj: dict[str, Any], reason: str, note: str
 ) -> None:
-    plan = decided(obj)
-    assert (kinds(plan), told(plan)) == ([], [(reason, note)])
+    plan = plan_for(obj)
+    assert (actions_of(plan), events_of(plan)) == ([], [(reason, note)])
 
 
 @pytest.mark.parametrize(
@@ -88,12 +88,12 @@ def test_job_without_its_class_gets_no_workload_and_reports_it(
         (workload(spec={"priorityClassRef": reference(NAMES.group, "WorkloadPriorityClass", "high")}), False),
     ],
 )
-def test_a_workload_follows_the_class_of_its_job_where_it_may(obj: dict[str, Any], follows: bool) -> None:
+def test_workload_priority_follows_class_of_its_job(obj: dict[str, Any], follows: bool) -> None:
     known = {"workload_priority_class": {"high": HIGH}}
-    plan = decided(job(labels=BY_LABEL), obj, known=known)
-    assert (("UpdatedWorkload", "Updated workload priority class: ns/job-j-1") in told(plan)) is follows
+    plan = plan_for(job(labels=BY_LABEL), obj, known=known)
+    assert (("UpdatedWorkload", "Updated workload priority class: ns/job-j-1") in events_of(plan)) is follows
     if follows:
-        assert written(obj, plan)["spec"]["priority"] == 100
+        assert apply_plan(obj, plan)["spec"]["priority"] == 100
 
 
 def of_class(name: str) -> dict[str, Any]:
@@ -105,19 +105,19 @@ def of_class(name: str) -> dict[str, Any]:
     [
         (admitted(EVICTED, spec=of_class("old")), ["patch Job"]),
         (workload(), ["patch Job"]),
-        (admitted(metadata={"deletionTimestamp": time(5)}, spec=of_class("old")), ["patch Job"]),
+        (admitted(metadata={"deletionTimestamp": timestamp(5)}, spec=of_class("old")), ["patch Job"]),
         (admitted(spec=of_class("old")), []),
     ],
 )
 def test_missing_priority_class_does_not_prevent_a_stop(obj: dict[str, Any], done: Any) -> None:
-    plan = decided(job(RUNNING, labels=BY_LABEL), obj, settings={"pods_ready": None})
-    assert kinds(plan) == done
+    plan = plan_for(job(RUNNING, labels=BY_LABEL), obj, settings={"pods_ready": None})
+    assert actions_of(plan) == done
     note = 'WorkloadPriorityClass "high" not found'
-    assert (("WorkloadPriorityClassNotFound", note) in told(plan)) is not bool(done)
+    assert (("WorkloadPriorityClassNotFound", note) in events_of(plan)) is not bool(done)
 
 
-def test_missing_class_is_not_reported_for_ended_jobs() -> None:
+def test_missing_priority_class_is_not_reported_for_finished_job() -> None:
     assert (
-        decided(job(status=COMPLETE, labels=BY_LABEL), workload(FINISHED, metadata={"finalizers": []}))
+        plan_for(job(status=COMPLETE, labels=BY_LABEL), workload(FINISHED, metadata={"finalizers": []}))
         == ActionPlan()
     )

@@ -12,10 +12,10 @@ from tests.unit.controllers.builders import (
     condition,
     condition_of,
     reserved,
-    time,
+    timestamp,
     workload,
 )
-from tests.unit.controllers.job.pod_groups import EVICTED, GROUP, PodWorld, of_group, pair, pod
+from tests.unit.controllers.job.pod_groups import EVICTED, GROUP, PodWorld, group_workload, pod, pods_of_group
 
 WAITING = condition("WaitingForReplacementPods", True, "PodsFailed", "Some Failed pods need replacement")
 
@@ -23,15 +23,17 @@ WAITING = condition("WaitingForReplacementPods", True, "PodsFailed", "Some Faile
 @pytest.mark.parametrize(
     ("made", "states", "reason", "status"),
     [
-        (of_group(admitted), ["running", "failed"], "PodsFailed", "True"),
-        (of_group(workload, EVICTED), ["going", "going"], "Preempted", "True"),
-        (of_group(admitted, WAITING), ["running", "running"], "PodsReady", "False"),
-        (of_group(workload, WAITING), ["held", "succeeded"], "PodsReady", "False"),
+        (group_workload(admitted), ["running", "failed"], "PodsFailed", "True"),
+        (group_workload(workload, EVICTED), ["deleted", "deleted"], "Preempted", "True"),
+        (group_workload(admitted, WAITING), ["running", "running"], "PodsReady", "False"),
+        (group_workload(workload, WAITING), ["held", "succeeded"], "PodsReady", "False"),
     ],
 )
-async def test_pod_replacement_is_reported(made: Any, states: list[str], reason: str, status: str) -> None:
+async def test_workload_reports_whether_group_waits_for_replacement_pods(
+    made: Any, states: list[str], reason: str, status: str
+) -> None:
     world = PodWorld()
-    told = [condemned(one) if one["status"]["phase"] == "Running" else one for one in pair(*states)]
+    told = [condemned(one) if one["status"]["phase"] == "Running" else one for one in pods_of_group(*states)]
     world.put(PODS, *told)
     world.put(KINDS.workloads, made)
     await world.settle()
@@ -45,14 +47,14 @@ async def test_a4_waiting_for_replacement_pods_keeps_reason_and_message_of_its_e
     over = condition("Evicted", False, "QuotaReserved", "Previously: m")
     waits = condition("WaitingForReplacementPods", True, "Preempted", "m")
     world = PodWorld()
-    world.put(PODS, *pair("held", "failed"))
-    world.put(KINDS.workloads, of_group(make, over, waits))
+    world.put(PODS, *pods_of_group("held", "failed"))
+    world.put(KINDS.workloads, group_workload(make, over, waits))
     await world.settle()
     found = condition_of(world.get(KINDS.workloads, "g"), "WaitingForReplacementPods")
     assert found == ("True", "Preempted", "m")
 
 
-async def test_a_condition_that_pods_alone_have_is_written_as_by_their_controller(
+async def test_waiting_for_replacement_pods_is_written_with_field_manager_of_pod_controller(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     world, writers = PodWorld(), list[str]()
@@ -63,8 +65,8 @@ async def test_a_condition_that_pods_alone_have_is_written_as_by_their_controlle
         return await patch(*what, field_manager=field_manager, **where)
 
     monkeypatch.setattr(world.client, "merge_patch", noted)
-    world.put(PODS, *(condemned(one) for one in pair("running", "failed")))
-    world.put(KINDS.workloads, of_group(admitted))
+    world.put(PODS, *(condemned(one) for one in pods_of_group("running", "failed")))
+    world.put(KINDS.workloads, group_workload(admitted))
     await world.pods.reconcile(GROUP)
     assert writers == ["admitq-pod-controller"]
 
@@ -77,31 +79,31 @@ async def test_a_condition_that_pods_alone_have_is_written_as_by_their_controlle
         (["succeeded", "succeeded"], None),
     ],
 )
-async def test_a_group_that_ends_without_its_pods_says_first_that_it_lacks_them(
+async def test_group_with_failed_pods_reports_missing_replacements_when_it_is_finished(
     states: list[str], waiting: Any
 ) -> None:
     world = PodWorld()
-    world.put(PODS, *pair(*states, annotations={NAMES.retriable_in_group: "false"}))
-    world.put(KINDS.workloads, of_group(admitted))
+    world.put(PODS, *pods_of_group(*states, annotations={NAMES.retriable_in_group: "false"}))
+    world.put(KINDS.workloads, group_workload(admitted))
     await world.settle()
     ended = world.get(KINDS.workloads, "g")
     assert condition_of(ended, "WaitingForReplacementPods") == waiting
     assert condition_of(ended, "Finished")[0] == "True"
 
 
-async def test_ended_pod_group_waits_for_no_pod() -> None:
+async def test_finished_pod_group_does_not_wait_for_replacement_pods() -> None:
     world = PodWorld()
-    world.put(PODS, *pair("failed", "going"))
-    ended = of_group(admitted, condition("Finished", True, "Succeeded"))
+    world.put(PODS, *pods_of_group("failed", "deleted"))
+    ended = group_workload(admitted, condition("Finished", True, "Succeeded"))
     world.put(KINDS.workloads, ended)
     await world.settle()
     assert condition_of(world.get(KINDS.workloads, "g"), "WaitingForReplacementPods") is None
 
 
-async def test_deleted_workload_reports_missing_group_pods() -> None:
+async def test_deleted_workload_reports_missing_replacement_pods() -> None:
     world = PodWorld()
-    world.put(PODS, *pair("running", "failed"))
-    world.put(KINDS.workloads, of_group(admitted, metadata={"deletionTimestamp": time(9)}))
+    world.put(PODS, *pods_of_group("running", "failed"))
+    world.put(KINDS.workloads, group_workload(admitted, metadata={"deletionTimestamp": timestamp(9)}))
     await world.pods.reconcile(GROUP)
     found = condition_of(world.get(KINDS.workloads, "g"), "WaitingForReplacementPods")
     assert found[:2] == ("True", "PodsFailed")
@@ -114,31 +116,31 @@ def condemned(one: dict[str, Any]) -> dict[str, Any]:
     return {**one, "status": {**one["status"], "conditions": [ended]}}
 
 
-async def test_a_deleted_pod_is_looked_at_again_when_its_grace_ends() -> None:
+async def test_group_with_deleted_pod_is_reconciled_again_when_grace_period_ends() -> None:
     world = PodWorld()
-    going = pod("a", group="g", state="going", deletion=time(40))
+    going = pod("a", group="g", state="deleted", deletion=timestamp(40))
     world.put(PODS, going, pod("b", group="g", state="running"))
-    world.put(KINDS.workloads, of_group(admitted, WAITING))
+    world.put(KINDS.workloads, group_workload(admitted, WAITING))
     again = await world.pods.reconcile(GROUP)
     assert again == pytest.approx(30.1)
 
 
-async def test_a_fast_release_does_not_wait_for_pods_that_are_deleted() -> None:
+async def test_fast_quota_release_does_not_wait_for_deleted_pods() -> None:
     for fast, freed in ((False, False), (True, True)):
         world = PodWorld(fast_quota_release=fast)
         world.put(
             PODS,
-            *(condemned(pod(name, group="g", state="going", deletion=time(40))) for name in "ab"),
+            *(condemned(pod(name, group="g", state="deleted", deletion=timestamp(40))) for name in "ab"),
         )
-        world.put(KINDS.workloads, of_group(admitted, EVICTED))
+        world.put(KINDS.workloads, group_workload(admitted, EVICTED))
         await world.settle()
         quota = condition_of(world.get(KINDS.workloads, "g"), "QuotaReserved")
         assert (quota[0] == "False") is freed
 
 
-async def test_pod_group_missing_in_the_watch_is_listed() -> None:
+async def test_pod_group_missing_from_watch_is_listed_before_its_workload_is_finished() -> None:
     world = PodWorld()
-    world.put(KINDS.workloads, of_group(admitted))
+    world.put(KINDS.workloads, group_workload(admitted))
     world.client.api["pods", "a"] = pod("a", group="g")
     assert await world.pods.reconcile(GROUP) == 1.0
     world.client.api.clear()

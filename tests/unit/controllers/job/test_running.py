@@ -6,7 +6,7 @@ import pytest
 
 from admitq.controllers.plan import ActionPlan, Patch
 from tests.unit.controllers.builders import NAMES, admitted, condition, condition_of, job
-from tests.unit.controllers.job.decisions import EVICTED, RUNNING, decided, written
+from tests.unit.controllers.job.decisions import EVICTED, RUNNING, apply_plan, plan_for
 
 
 @pytest.mark.parametrize(
@@ -22,21 +22,23 @@ from tests.unit.controllers.job.decisions import EVICTED, RUNNING, decided, writ
         ([condition("PodsReady", True, "Started")], {"ready": 1, "succeeded": 2}, ("True", "Started")),
     ],
 )
-def test_readiness_of_pods_is_followed(before: Any, status: dict[str, Any], after_: Any) -> None:
+def test_pods_ready_condition_follows_readiness_of_job(
+    before: Any, status: dict[str, Any], after_: Any
+) -> None:
     obj = admitted(*before)
-    found = condition_of(written(obj, decided(job(RUNNING, {"active": 3, **status}), obj)), "PodsReady")
+    found = condition_of(apply_plan(obj, plan_for(job(RUNNING, {"active": 3, **status}), obj)), "PodsReady")
     assert (found and found[:2]) == after_
 
 
-def test_readiness_is_ignored_when_disabled() -> None:
-    plan = decided(job(RUNNING, {"ready": 3}), admitted(), settings={"pods_ready": None})
+def test_readiness_is_not_reported_when_pods_ready_policy_is_disabled() -> None:
+    plan = plan_for(job(RUNNING, {"ready": 3}), admitted(), settings={"pods_ready": None})
     assert plan == ActionPlan()
 
 
-def test_pods_of_an_eviction_are_not_reported() -> None:
+def test_readiness_is_not_reported_during_eviction() -> None:
     obj = admitted(condition("PodsReady", True, "Started"), EVICTED)
     stopping = job({**RUNNING, "suspend": True}, {"active": 1}, annotations={NAMES.stopping: "true"})
-    assert decided(stopping, obj) == ActionPlan()
+    assert plan_for(stopping, obj) == ActionPlan()
 
 
 @pytest.mark.parametrize(
@@ -52,13 +54,13 @@ def test_reclaimable_pods_only_grow_while_quota_is_reserved(
     status: dict[str, Any], before: Any, after_: Any
 ) -> None:
     obj = admitted(condition("PodsReady", True, "Started"), **({"reclaimablePods": before} if before else {}))
-    final = written(obj, decided(job(RUNNING, {"ready": 3, **status}), obj))
+    final = apply_plan(obj, plan_for(job(RUNNING, {"ready": 3, **status}), obj))
     expected = None if after_ is None else [{"name": "main", "count": after_}]
     assert final["status"].get("reclaimablePods") == expected
 
 
-def test_reclaimable_pods_have_a_field_manager_of_their_own() -> None:
+def test_reclaimable_pods_are_written_with_their_own_field_manager() -> None:
     obj = admitted(condition("PodsReady", True, "Started"))
-    [patch] = decided(job(RUNNING, {"ready": 3, "succeeded": 1}), obj).actions
+    [patch] = plan_for(job(RUNNING, {"ready": 3, "succeeded": 1}), obj).actions
     assert isinstance(patch, Patch)
     assert patch.concern == "reclaimable-pods"

@@ -15,12 +15,12 @@ from tests.unit.controllers.builders import (
     condition,
     condition_of,
     reserved,
-    time,
+    timestamp,
 )
-from tests.unit.controllers.job.pod_groups import GATES, PodWorld, gates, owner, pod
+from tests.unit.controllers.job.pod_groups import GATES, PodWorld, gate_names, owner, pod
 
 
-async def test_a_pod_gets_a_workload_that_it_controls() -> None:
+async def test_single_pod_gets_workload_that_it_controls() -> None:
     world = PodWorld()
     world.put(PODS, pod())
     await world.settle(Key("ns", "p"))
@@ -32,7 +32,7 @@ async def test_a_pod_gets_a_workload_that_it_controls() -> None:
     assert "schedulingGates" not in only["template"]["spec"]
 
 
-async def test_an_admitted_pod_is_started_right_after_its_admission() -> None:
+async def test_admitted_pod_is_started_right_after_admission() -> None:
     world = PodWorld()
     world.put(PODS, pod())
     mine = {**owner("p"), "controller": True}
@@ -42,16 +42,16 @@ async def test_an_admitted_pod_is_started_right_after_its_admission() -> None:
     )
     await start_admitted({OwnerKind("", "v1", "Pod"): world.pods}, world.get(KINDS.workloads, "job-j-1"))
     started = world.get(PODS, "p")
-    assert gates(started) == []
+    assert gate_names(started) == []
     assert started["spec"]["nodeSelector"] == {"pool": "spot"}
     assert started["metadata"]["labels"][NAMES.podset] == "main"
-    assert ("p", "Started", "Admitted by clusterQueue cq") in world.told.events
-    assert world.told.gates == [(gate["name"], "cq", 10, False) for gate in GATES]
+    assert ("p", "Started", "Admitted by clusterQueue cq") in world.recorder.events
+    assert world.recorder.gates == [(gate["name"], "cq", 10, False) for gate in GATES]
 
 
-async def test_a_deleted_pod_is_let_go_and_its_workload_ended() -> None:
+async def test_deleted_pod_is_released_and_its_workload_is_finished() -> None:
     world = PodWorld()
-    world.put(PODS, pod(state="going"))
+    world.put(PODS, pod(state="deleted"))
     world.put(KINDS.workloads, admitted(owner={**owner("p"), "controller": True}))
     await world.settle(Key("ns", "p"))
     ended = world.get(KINDS.workloads, "job-j-1")
@@ -60,9 +60,9 @@ async def test_a_deleted_pod_is_let_go_and_its_workload_ended() -> None:
     assert world.get(PODS, "p")["metadata"]["finalizers"] == []
 
 
-async def test_deleted_pod_keeps_its_quota_until_its_grace_ends() -> None:
+async def test_deleted_pod_keeps_its_quota_until_its_grace_period_ends() -> None:
     world = PodWorld()
-    world.put(PODS, pod(state="going", deletion=time(40)))
+    world.put(PODS, pod(state="deleted", deletion=timestamp(40)))
     world.put(KINDS.workloads, admitted(owner={**owner("p"), "controller": True}))
     assert await world.pods.reconcile(Key("ns", "p")) == pytest.approx(30.1)
     assert world.calls == []
@@ -77,7 +77,7 @@ EVICTED_PODS = [
 
 
 @pytest.mark.parametrize(("reason", "skips_reassignment", "finish_orphaned"), EVICTED_PODS)
-async def test_an_evicted_pod_that_ran_may_compete_until_it_ends_only_where_pods_are_reassigned(
+async def test_evicted_running_pod_is_requeued_only_when_reassignment_is_not_skipped(
     reason: str, skips_reassignment: bool, finish_orphaned: bool
 ) -> None:
     """It cannot be started a second time: its Workload ends with it."""
@@ -97,7 +97,7 @@ async def test_an_evicted_pod_that_ran_may_compete_until_it_ends_only_where_pods
 
 
 @pytest.mark.parametrize(("reason", "skips_reassignment", "finish_orphaned"), EVICTED_PODS)
-async def test_an_evicted_pod_that_was_still_held_competes_again(
+async def test_evicted_gated_pod_is_requeued_with_any_reassignment_policy(
     reason: str, skips_reassignment: bool, finish_orphaned: bool
 ) -> None:
     """Whatever the reassignment policy: no controller would create another pod in its place."""
@@ -107,7 +107,7 @@ async def test_an_evicted_pod_that_was_still_held_competes_again(
     spec = {"podSets": [{"name": "main", "count": 1, "template": TEMPLATE}]}
     world.put(KINDS.workloads, reserved(condition("Evicted", True, reason, "m"), owner=mine, spec=spec))
     await world.settle(Key("ns", "p"))
-    assert gates(world.get(PODS, "p")) == [gate["name"] for gate in GATES]
+    assert gate_names(world.get(PODS, "p")) == [gate["name"] for gate in GATES]
     back = world.get(KINDS.workloads, "job-j-1")
     assert condition_of(back, "Requeued") == (str(reason != "ClusterQueueStopped"), reason, "m")
     assert condition_of(back, "QuotaReserved") == ("False", "PendingEvaluation", "m")

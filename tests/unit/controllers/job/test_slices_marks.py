@@ -4,8 +4,14 @@ from typing import Any
 
 from admitq_api.json_objects import with_value
 from tests.unit.controllers.builders import NAMES, admitted, job
-from tests.unit.controllers.job.decisions import RUNNING, RUNNING_TEMPLATE, decided, written
-from tests.unit.controllers.job.elastic_jobs import ELASTIC, EVICTED, created, running, slice_
+from tests.unit.controllers.job.decisions import (
+    RUNNING,
+    RUNNING_TEMPLATE,
+    apply_plan,
+    created_workload,
+    plan_for,
+)
+from tests.unit.controllers.job.elastic_jobs import ELASTIC, EVICTED, running_job, slice_
 
 
 def marked(template: dict[str, Any]) -> dict[str, Any]:
@@ -16,7 +22,7 @@ def marked(template: dict[str, Any]) -> dict[str, Any]:
 
 def test_b11_new_slice_of_a_running_job_keeps_no_marks_of_the_admission() -> None:
     runs = job({**RUNNING, "template": marked(RUNNING_TEMPLATE), "completions": 50}, annotations=ELASTIC)
-    [pod_set] = created(decided(runs))["spec"]["podSets"]
+    [pod_set] = created_workload(plan_for(runs))["spec"]["podSets"]
     assert pod_set["template"]["metadata"] == {"labels": {"app": "x"}, "annotations": {"own": "kept"}}
     assert pod_set["template"]["spec"] == RUNNING_TEMPLATE["spec"]
 
@@ -24,7 +30,7 @@ def test_b11_new_slice_of_a_running_job_keeps_no_marks_of_the_admission() -> Non
 def test_b11_replacement_slice_keeps_no_marks_of_the_slice_that_it_replaces() -> None:
     pod_sets = [{"name": "main", "count": 3, "template": marked(RUNNING_TEMPLATE)}]
     held = with_value(slice_("first", 3), ("spec", "podSets"), pod_sets)
-    [pod_set] = created(decided(running(5), held))["spec"]["podSets"]
+    [pod_set] = created_workload(plan_for(running_job(5), held))["spec"]["podSets"]
     assert pod_set["count"] == 5
     labels = {"app": "x", "controller-uid": "uid-j"}
     assert pod_set["template"]["metadata"] == {"labels": labels, "annotations": {"own": "kept"}}
@@ -32,9 +38,9 @@ def test_b11_replacement_slice_keeps_no_marks_of_the_slice_that_it_replaces() ->
 
 def test_b11_stop_leaves_nothing_that_contradicts_the_next_start() -> None:
     runs = job({**RUNNING, "template": marked(RUNNING_TEMPLATE), "completions": 50}, annotations=ELASTIC)
-    spec = created(decided(runs))["spec"]
+    spec = created_workload(plan_for(runs))["spec"]
     evicted = with_value(slice_("second", 3, admitted, EVICTED), ("spec",), spec)
-    stopped = written(runs, decided(runs, evicted))
+    stopped = apply_plan(runs, plan_for(runs, evicted))
     metadata = stopped["spec"]["template"]["metadata"]
     assert NAMES.podset not in metadata["labels"]
     assert metadata["annotations"] == {"own": "kept"}

@@ -21,25 +21,25 @@ from tests.unit.controllers.builders import (
     condition,
     condition_of,
     job,
-    time,
+    timestamp,
     workload,
 )
-from tests.unit.controllers.job.decisions import RUNNING, case_of, decided, written
-from tests.unit.controllers.job.elastic_jobs import ELASTIC, running, slice_, watch_started_pods
+from tests.unit.controllers.job.decisions import RUNNING, apply_plan, case_of, plan_for
+from tests.unit.controllers.job.elastic_jobs import ELASTIC, running_job, slice_, watch_started_pods
 from tests.unit.controllers.world import World
 
 
-def test_a_job_that_shrinks_to_what_it_has_waits_for_no_more() -> None:
+def test_pending_slice_is_finished_when_job_shrinks_to_its_admitted_size() -> None:
     second = slice_("second", 5, workload, replaces="first")
-    plan = decided(running(3), slice_("first", 3), second)
-    assert condition_of(written(second, plan), "Finished")[:2] == ("True", "WorkloadSliceReplaced")
+    plan = plan_for(running_job(3), slice_("first", 3), second)
+    assert condition_of(apply_plan(second, plan), "Finished")[:2] == ("True", "WorkloadSliceReplaced")
 
 
-def test_a_job_that_shrinks_gives_quota_back_at_once_when_its_pods_have_ended() -> None:
+def test_shrinking_job_releases_quota_at_once_when_its_pods_have_ended() -> None:
     first = slice_("first", 3)
-    shrunk = written(first, decided(running(2), first))
+    shrunk = apply_plan(first, plan_for(running_job(2), first))
     assert value_at(shrunk, ("spec", "podSets"))[0]["count"] == 2
-    given_back = written(shrunk, decided(running(2), shrunk))
+    given_back = apply_plan(shrunk, plan_for(running_job(2), shrunk))
     [assignment] = value_at(given_back, ("status", "admission", "podSetAssignments"))
     assert (assignment["count"], assignment["resourceUsage"]) == (2, {"cpu": "2"})
 
@@ -56,36 +56,36 @@ def shrinking(of_job: dict[str, Any], pods: int | None, *slices: dict[str, Any])
     [(0, 2), (2, 2), (3, 3), (4, 4), (5, 5), (9, 5), (None, 5)],
     ids=["none", "as wanted", "one leaves", "two leave", "all", "more than granted", "not known"],
 )
-def test_slice_of_a_job_that_shrinks_keeps_quota_of_pods_that_have_not_ended(
+def test_slice_of_shrinking_job_keeps_quota_of_pods_that_have_not_ended(
     pods: int | None, expected: int
 ) -> None:
     first = slice_("first", 5)
-    shrunk = written(first, shrinking(running(2), pods, first))
+    shrunk = apply_plan(first, shrinking(running_job(2), pods, first))
     assert value_at(shrunk, ("spec", "podSets"))[0]["count"] == expected
-    given_back = written(shrunk, shrinking(running(2), pods, shrunk))
+    given_back = apply_plan(shrunk, shrinking(running_job(2), pods, shrunk))
     [assignment] = value_at(given_back, ("status", "admission", "podSetAssignments"))
     assert assignment["count"] == expected
 
 
 def test_job_that_grows_again_while_it_shrinks_keeps_its_slice() -> None:
     first = slice_("first", 5)
-    assert shrinking(running(4), 5, first).actions == ()
-    assert isinstance(shrinking(running(6), 5, first).actions[0], Create)
+    assert shrinking(running_job(4), 5, first).actions == ()
+    assert isinstance(shrinking(running_job(6), 5, first).actions[0], Create)
 
 
-def test_pods_that_need_no_successor_hold_no_quota_of_a_slice_that_shrinks() -> None:
+def test_reclaimable_pods_hold_no_quota_of_shrinking_slice() -> None:
     reclaimable = [{"name": "main", "count": 1}]
     first = slice_("first", 5, admitted, STARTED, reclaimablePods=reclaimable)
     # One of three indexes is complete. Three pods run, one of which leaves.
-    shrunk = written(first, shrinking(indexed(3, completedIndexes="0"), 3, first))
+    shrunk = apply_plan(first, shrinking(indexed(3, completedIndexes="0"), 3, first))
     assert value_at(shrunk, ("spec", "podSets"))[0]["count"] == 4
     assert shrunk["status"]["reclaimablePods"] == reclaimable
 
 
-async def test_pods_of_a_job_that_shrinks_are_counted_until_they_have_ended() -> None:
+async def test_pods_of_shrinking_job_are_counted_until_they_have_ended() -> None:
     world = World()
     world.put(KINDS.workloads, slice_("first", 3))
-    world.put(resource_of(JOB), running(2, status={"ready": 2, "active": 2}))
+    world.put(resource_of(JOB), running_job(2, status={"ready": 2, "active": 2}))
     controller = JobController(world.ctx, JOB, OwnerLookup(world.ctx))
 
     def size() -> int:
@@ -98,7 +98,7 @@ async def test_pods_of_a_job_that_shrinks_are_counted_until_they_have_ended() ->
     notes = {"annotations": {NAMES.workload_slice_name: "first"}}
     for number in range(3):
         name = {"name": f"p{number}", "uid": f"uid-p{number}", "resourceVersion": "1"}
-        gone = {"deletionTimestamp": time(9)} if number else {}
+        gone = {"deletionTimestamp": timestamp(9)} if number else {}
         store.upsert({"metadata": {**metadata, **notes, **name, **gone}, "status": {"phase": "Running"}})
     assert await controller.reconcile(Key("ns", "j")) == 1.0
     assert size() == 3, "a list has not been read"
@@ -134,17 +134,17 @@ def test_c15_reclaimable_pods_of_an_elastic_job_are_derived_from_the_job(
 ) -> None:
     pods = of_job["spec"]["parallelism"]
     first = slice_("first", pods, admitted, STARTED, reclaimablePods=[{"name": "main", "count": before}])
-    refreshed = written(first, decided(of_job, first))
+    refreshed = apply_plan(first, plan_for(of_job, first))
     assert refreshed["status"]["reclaimablePods"] == [{"name": "main", "count": after_}]
 
 
 def test_c15_reclaimable_pods_shrink_before_the_slice_does() -> None:
     of_job = indexed(3, completedIndexes="1,3-4")
     first = slice_("first", 5, admitted, STARTED, reclaimablePods=[{"name": "main", "count": 3}])
-    lowered = written(first, decided(of_job, first))
+    lowered = apply_plan(first, plan_for(of_job, first))
     assert lowered["status"]["reclaimablePods"] == [{"name": "main", "count": 1}]
     assert lowered["spec"] == first["spec"]
-    shrunk = written(lowered, decided(of_job, lowered))
+    shrunk = apply_plan(lowered, plan_for(of_job, lowered))
     assert value_at(shrunk, ("spec", "podSets"))[0]["count"] == 3
     assert shrunk["status"] == lowered["status"]
 
@@ -152,7 +152,7 @@ def test_c15_reclaimable_pods_shrink_before_the_slice_does() -> None:
 def test_c15_reclaimable_pods_do_not_grow_before_the_slice_has_shrunk() -> None:
     of_job = indexed(3, completedIndexes="0-1")
     first = slice_("first", 5, admitted, STARTED, reclaimablePods=[{"name": "main", "count": 1}])
-    shrunk = written(first, decided(of_job, first))
+    shrunk = apply_plan(first, plan_for(of_job, first))
     assert value_at(shrunk, ("spec", "podSets"))[0]["count"] == 3
     assert shrunk["status"]["reclaimablePods"] == [{"name": "main", "count": 1}]
 
@@ -160,27 +160,27 @@ def test_c15_reclaimable_pods_do_not_grow_before_the_slice_has_shrunk() -> None:
 def test_c15_reclaimable_pods_of_a_slice_do_not_shrink_while_the_job_grows() -> None:
     reclaimable = [{"name": "main", "count": 3}]
     first = slice_("first", 4, admitted, STARTED, reclaimablePods=reclaimable)
-    second = slice_("second", 8, workload, replaces="first", made=1)
-    plan = decided(indexed(8, completedIndexes="0"), first, second)
-    assert written(first, plan)["status"]["reclaimablePods"] == reclaimable
+    second = slice_("second", 8, workload, replaces="first", at=1)
+    plan = plan_for(indexed(8, completedIndexes="0"), first, second)
+    assert apply_plan(first, plan)["status"]["reclaimablePods"] == reclaimable
 
 
-def test_c15_reclaimable_pods_are_left_alone_without_the_gate_reclaimable_pods() -> None:
+def test_c15_reclaimable_pods_do_not_change_without_feature_gate() -> None:
     first = slice_("first", 3, admitted, STARTED, reclaimablePods=[{"name": "main", "count": 3}])
-    plan = decided(indexed(3, completedIndexes="1"), first, settings={"reclaimable_pods": False})
-    assert written(first, plan)["status"]["reclaimablePods"] == [{"name": "main", "count": 3}]
+    plan = plan_for(indexed(3, completedIndexes="1"), first, settings={"reclaimable_pods": False})
+    assert apply_plan(first, plan)["status"]["reclaimablePods"] == [{"name": "main", "count": 3}]
 
 
-def test_a2_admission_of_a_slice_that_shrinks_is_written_by_the_manager_of_the_admission() -> None:
+def test_a2_admission_of_shrinking_slice_is_written_with_field_manager_of_admission() -> None:
     first = slice_("first", 3)
-    shrunk = written(first, decided(running(2), first))
-    [write] = decided(running(2), shrunk).actions
+    shrunk = apply_plan(first, plan_for(running_job(2), first))
+    [write] = plan_for(running_job(2), shrunk).actions
     assert isinstance(write, Patch)
     assert write.concern == "admission"
 
 
-def test_a2_slice_with_reservation_but_without_admission_gives_nothing_back() -> None:
+def test_a2_slice_with_reservation_but_without_admission_releases_nothing() -> None:
     first = slice_("first", 3)
-    shrunk = written(first, decided(running(2), first))
+    shrunk = apply_plan(first, plan_for(running_job(2), first))
     del shrunk["status"]["admission"]
-    assert decided(running(2), shrunk).actions == ()
+    assert plan_for(running_job(2), shrunk).actions == ()

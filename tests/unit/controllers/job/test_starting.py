@@ -20,13 +20,20 @@ from tests.unit.controllers.builders import (
     reserved,
     workload,
 )
-from tests.unit.controllers.job.decisions import FLAVOR, RUNNING_TEMPLATE, decided, kinds, told, written
+from tests.unit.controllers.job.decisions import (
+    FLAVOR,
+    RUNNING_TEMPLATE,
+    actions_of,
+    apply_plan,
+    events_of,
+    plan_for,
+)
 
 
-def test_an_admitted_job_is_started_with_what_its_flavors_give() -> None:
-    plan = decided(job(), admitted())
-    assert told(plan) == [("Started", "Admitted by clusterQueue cq")]
-    started = written(job(), plan)["spec"]
+def test_admitted_job_is_started_with_node_selector_and_tolerations_of_flavors() -> None:
+    plan = plan_for(job(), admitted())
+    assert events_of(plan) == [("Started", "Admitted by clusterQueue cq")]
+    started = apply_plan(job(), plan)["spec"]
     assert started["suspend"] is False
     labels = {
         key: value for key, value in RUNNING_TEMPLATE["metadata"]["labels"].items() if key != "controller-uid"
@@ -35,19 +42,19 @@ def test_an_admitted_job_is_started_with_what_its_flavors_give() -> None:
     assert started["template"]["spec"] == RUNNING_TEMPLATE["spec"]
 
 
-def test_job_that_its_user_unsuspended_when_quota_was_reserved_is_started_anew() -> None:
-    plan = decided(job({"suspend": False}), admitted())
-    assert told(plan) == [("Stopped", "Started before it was admitted")]
-    assert written(job({"suspend": False}), plan)["spec"]["suspend"] is True
+def test_admitted_job_that_its_user_unsuspended_is_stopped_first() -> None:
+    plan = plan_for(job({"suspend": False}), admitted())
+    assert events_of(plan) == [("Stopped", "Started before it was admitted")]
+    assert apply_plan(job({"suspend": False}), plan)["spec"]["suspend"] is True
 
 
-def test_job_that_an_importer_admitted_while_it_ran_runs_on() -> None:
+def test_running_job_that_an_importer_admitted_is_not_stopped() -> None:
     imported = [condition(one, True, "Imported", "Imported") for one in ("QuotaReserved", "Admitted")]
-    assert decided(job({"suspend": False}), workload(*imported, admission=ADMISSION)).actions == ()
+    assert plan_for(job({"suspend": False}), workload(*imported, admission=ADMISSION)).actions == ()
 
 
-def test_the_start_is_one_patch_that_says_only_what_changes() -> None:
-    [patch, _] = decided(job(), admitted(), settings={"marks": InjectedMarks(False, False)}).actions
+def test_job_start_is_one_patch_with_changed_fields_only() -> None:
+    [patch, _] = plan_for(job(), admitted(), settings={"marks": InjectedMarks(False, False)}).actions
     assert isinstance(patch, Patch)
     assert [step.patch for step in patch.steps] == [
         {
@@ -65,32 +72,32 @@ def test_the_start_is_one_patch_that_says_only_what_changes() -> None:
     ]
 
 
-def test_a_partial_admission_sets_the_count() -> None:
+def test_partially_admitted_job_is_started_with_admitted_pod_count() -> None:
     fewer = {"clusterQueue": "cq", "podSetAssignments": [{"name": "main", "count": 2, "flavors": {}}]}
     annotations = {NAMES.job_min_parallelism: "1"}
     obj = admitted(
         admission=fewer, spec={"podSets": [{"name": "main", "count": 3, "minCount": 1, "template": TEMPLATE}]}
     )
-    started = written(job(annotations=annotations), decided(job(annotations=annotations), obj))
+    started = apply_plan(job(annotations=annotations), plan_for(job(annotations=annotations), obj))
     assert (started["spec"]["parallelism"], started["spec"]["completions"]) == (2, 3)
 
 
-def test_a_conflict_fails_for_good() -> None:
+def test_workload_is_finished_when_flavor_conflicts_with_node_selector_of_job() -> None:
     template = {**TEMPLATE, "spec": {**TEMPLATE["spec"], "nodeSelector": {"pool": "mine"}}}
     obj = admitted()
-    failed = written(obj, decided(job({"template": template}), obj))
+    failed = apply_plan(obj, plan_for(job({"template": template}), obj))
     status, reason, message = condition_of(failed, "Finished")
     assert (status, reason) == ("True", "FailedToStart")
     assert "pool" in message
 
 
-def test_deleted_flavor_is_reported_and_waited_for() -> None:
+def test_deleted_flavor_is_reported_and_retried() -> None:
     obj = admitted(admission={"clusterQueue": "cq", "podSetAssignments": [{"flavors": {"cpu": "gone"}}]})
     obj["status"]["admission"]["podSetAssignments"][0]["count"] = 3
-    plan = decided(job(), obj)
+    plan = plan_for(job(), obj)
     remedy = "create it, or set spec.active of Workload ns/job-j-1 to false"
-    assert told(plan) == [("ErrWorkloadCompose", f"ResourceFlavor gone not found: {remedy}")]
-    assert (kinds(plan), plan.requeue_after) == ([], 1.0)
+    assert events_of(plan) == [("ErrWorkloadCompose", f"ResourceFlavor gone not found: {remedy}")]
+    assert (actions_of(plan), plan.requeue_after) == ([], 1.0)
 
 
 @pytest.mark.parametrize(
@@ -102,8 +109,10 @@ def test_deleted_flavor_is_reported_and_waited_for() -> None:
         (admitted(), {"active": 1}),
     ],
 )
-def test_what_may_not_run_is_not_started(obj: dict[str, Any], status: dict[str, Any]) -> None:
-    assert kinds(decided(job(status=status), obj)) == []
+def test_job_is_not_started_unless_admitted_and_active_and_without_old_pods(
+    obj: dict[str, Any], status: dict[str, Any]
+) -> None:
+    assert actions_of(plan_for(job(status=status), obj)) == []
 
 
 ADMITTED_ALONE = {
@@ -118,14 +127,14 @@ ADMITTED_ALONE = {
 
 @pytest.mark.parametrize("obj", ADMITTED_ALONE.values(), ids=ADMITTED_ALONE.keys())
 def test_e_job_is_not_started_when_admitted_is_stated_without_quota(obj: dict[str, Any]) -> None:
-    assert "patch Job" not in kinds(decided(job(), obj))
+    assert "patch Job" not in actions_of(plan_for(job(), obj))
 
 
 @pytest.mark.parametrize("obj", ADMITTED_ALONE.values(), ids=ADMITTED_ALONE.keys())
 def test_e_running_job_is_stopped_when_admitted_is_stated_without_quota(obj: dict[str, Any]) -> None:
-    plan = decided(job({"suspend": False}, {"ready": 3}), obj)
-    assert (kinds(plan), plan.stops_unadmitted) == (["patch Job"], True)
-    assert told(plan) == [("Stopped", "Not admitted by cluster queue")]
+    plan = plan_for(job({"suspend": False}, {"ready": 3}), obj)
+    assert (actions_of(plan), plan.stops_unadmitted) == (["patch Job"], True)
+    assert events_of(plan) == [("Stopped", "Not admitted by cluster queue")]
 
 
 @pytest.mark.parametrize("obj", ADMITTED_ALONE.values(), ids=ADMITTED_ALONE.keys())

@@ -15,7 +15,7 @@ from tests.unit.controllers.builders import (
     condition,
     condition_of,
     job,
-    time,
+    timestamp,
     workload,
 )
 from tests.unit.controllers.job.decisions import (
@@ -24,18 +24,18 @@ from tests.unit.controllers.job.decisions import (
     NINE_PODS,
     RUNNING,
     RUNNING_TEMPLATE,
-    decided,
-    kinds,
-    told,
-    written,
+    actions_of,
+    apply_plan,
+    events_of,
+    plan_for,
 )
 
 
-def test_an_eviction_stops_and_restores() -> None:
-    running = job(RUNNING, {"startTime": time(1)})
-    plan = decided(running, admitted(EVICTED))
-    assert told(plan) == [("Stopped", "The ClusterQueue is stopped")]
-    stopped = written(running, plan)
+def test_evicted_job_is_stopped_and_its_template_is_restored() -> None:
+    running = job(RUNNING, {"startTime": timestamp(1)})
+    plan = plan_for(running, admitted(EVICTED))
+    assert events_of(plan) == [("Stopped", "The ClusterQueue is stopped")]
+    stopped = apply_plan(running, plan)
     assert stopped["spec"]["suspend"] is True
     assert stopped["spec"]["template"]["spec"] == TEMPLATE["spec"]
     assert stopped["spec"]["template"]["metadata"] == {"labels": {"app": "x", "controller-uid": "uid-j"}}
@@ -43,31 +43,31 @@ def test_an_eviction_stops_and_restores() -> None:
     assert NAMES.stopping not in stopped["metadata"]["annotations"]
 
 
-def test_a_stop_keeps_the_name_that_a_workload_made_before_its_job_lacks() -> None:
+def test_stopped_job_keeps_platform_labels_that_its_workload_lacks() -> None:
     metadata = RUNNING_TEMPLATE["metadata"]
     labels = {**metadata["labels"], "batch.kubernetes.io/job-name": "j"}
     running = job({**RUNNING, "template": {**RUNNING_TEMPLATE, "metadata": {**metadata, "labels": labels}}})
     bare = {"podSets": [{"name": "main", "count": 3, "template": {"spec": TEMPLATE["spec"]}}]}
-    stopped = written(running, decided(running, admitted(EVICTED, spec=bare)))
+    stopped = apply_plan(running, plan_for(running, admitted(EVICTED, spec=bare)))
     kept = {"batch.kubernetes.io/job-name": "j", "controller-uid": "uid-j"}
     assert stopped["spec"]["template"]["metadata"]["labels"] == kept
 
 
 def test_stop_in_two_writes_is_reported_once() -> None:
     running = job(RUNNING, {"active": 3})
-    first = decided(running, admitted(EVICTED))
-    assert told(first) == [("Stopped", "The ClusterQueue is stopped")]
-    half = written(running, first)
-    assert decided(half, admitted(EVICTED)) == ActionPlan()
+    first = plan_for(running, admitted(EVICTED))
+    assert events_of(first) == [("Stopped", "The ClusterQueue is stopped")]
+    half = apply_plan(running, first)
+    assert plan_for(half, admitted(EVICTED)) == ActionPlan()
     half["status"] = {}
-    second = decided(half, admitted(EVICTED))
-    assert (kinds(second), told(second)) == (["patch Job"], [])
+    second = plan_for(half, admitted(EVICTED))
+    assert (actions_of(second), events_of(second)) == (["patch Job"], [])
 
 
-def test_quota_is_released_when_nothing_runs_any_more() -> None:
+def test_evicted_workload_releases_quota_when_no_pod_runs() -> None:
     obj = admitted(condition("PodsReady", True, "Started"), EVICTED, since=2)
-    assert decided(job(status={"active": 1}), obj) == ActionPlan()
-    released = written(obj, decided(job(), obj, now=12))
+    assert plan_for(job(status={"active": 1}), obj) == ActionPlan()
+    released = apply_plan(obj, plan_for(job(), obj, now=12))
     message = "The ClusterQueue is stopped"
     assert condition_of(released, "Requeued") == ("False", "ClusterQueueStopped", message)
     assert condition_of(released, "QuotaReserved") == ("False", "PendingEvaluation", message)
@@ -79,11 +79,11 @@ def test_quota_is_released_when_nothing_runs_any_more() -> None:
 
 
 def test_e_eviction_goes_on_when_another_program_reserves_and_leaves_evicted_true() -> None:
-    later = {"lastTransitionTime": time(8)}
+    later = {"lastTransitionTime": timestamp(8)}
     obj = workload({**RESERVED, **later}, {**ADMITTED, **later}, EVICTED, admission=ADMISSION)
-    plan = decided(job(), obj)
-    assert kinds(plan) == ["patch Workload"]
-    released = written(obj, plan)
+    plan = plan_for(job(), obj)
+    assert actions_of(plan) == ["patch Workload"]
+    released = apply_plan(obj, plan)
     assert condition_of(released, "QuotaReserved")[:2] == ("False", "PendingEvaluation")
     assert condition_of(released, "Evicted")[0] == "True"
     assert "admission" not in released["status"]
@@ -91,7 +91,7 @@ def test_e_eviction_goes_on_when_another_program_reserves_and_leaves_evicted_tru
 
 def test_evicted_workload_is_pending_without_detailed_reasons() -> None:
     obj = admitted(EVICTED)
-    released = written(obj, decided(job(), obj, settings={"detailed_reasons": False}))
+    released = apply_plan(obj, plan_for(job(), obj, settings={"detailed_reasons": False}))
     message = "The ClusterQueue is stopped"
     assert condition_of(released, "QuotaReserved") == ("False", "Pending", message)
 
@@ -105,16 +105,16 @@ def test_evicted_workload_is_pending_without_detailed_reasons() -> None:
         ("Deactivated", "False"),
     ],
 )
-def test_immediate_requeue_by_reason(reason: str, requeued: str) -> None:
+def test_evicted_workload_is_requeued_at_once_depending_on_reason(reason: str, requeued: str) -> None:
     obj = admitted(condition("Evicted", True, reason, "m"))
-    assert condition_of(written(obj, decided(job(), obj)), "Requeued") == (requeued, reason, "m")
+    assert condition_of(apply_plan(obj, plan_for(job(), obj)), "Requeued") == (requeued, reason, "m")
 
 
-def test_a_suspended_job_that_still_carries_an_admission_is_restored() -> None:
+def test_suspended_job_with_marks_of_admission_is_restored() -> None:
     without = {key: value for key, value in RUNNING_TEMPLATE["spec"].items() if key != "tolerations"}
     suspended = job({"suspend": True, "template": {**RUNNING_TEMPLATE, "spec": without}})
     obj = workload(condition("QuotaReserved", False, "WaitingForQuota"))
-    assert written(suspended, decided(suspended, obj))["spec"]["template"]["spec"] == TEMPLATE["spec"]
+    assert apply_plan(suspended, plan_for(suspended, obj))["spec"]["template"]["spec"] == TEMPLATE["spec"]
 
 
 @pytest.mark.parametrize(
@@ -126,13 +126,13 @@ def test_e_suspended_job_with_marks_of_an_admission_is_restored_before_its_workl
     obj: dict[str, Any],
 ) -> None:
     suspended = job({"suspend": True, "template": RUNNING_TEMPLATE})
-    plan = decided(suspended, obj)
-    assert (kinds(plan), told(plan)) == (["patch Job"], [])
-    restored = written(suspended, plan)["spec"]
+    plan = plan_for(suspended, obj)
+    assert (actions_of(plan), events_of(plan)) == (["patch Job"], [])
+    restored = apply_plan(suspended, plan)["spec"]
     assert (restored["suspend"], restored["template"]["spec"]) == (True, TEMPLATE["spec"])
 
 
-def test_a_job_made_from_the_copy_of_a_running_one_is_left_as_it_is() -> None:
+def test_suspended_copy_of_running_job_is_not_changed() -> None:
     copied = job({"suspend": True, "template": RUNNING_TEMPLATE})
     kept = {
         "metadata": {
@@ -146,16 +146,16 @@ def test_a_job_made_from_the_copy_of_a_running_one_is_left_as_it_is() -> None:
         "spec": RUNNING_TEMPLATE["spec"],
     }
     obj = workload(spec={"podSets": [{"name": "main", "count": 3, "template": kept}]})
-    assert decided(copied, obj) == ActionPlan()
+    assert plan_for(copied, obj) == ActionPlan()
 
 
-def test_what_is_not_admitted_does_not_run() -> None:
-    plan = decided(job({"suspend": False}), workload(condition("QuotaReserved", False, "Pending")))
-    assert told(plan) == [("Stopped", "Not admitted by cluster queue")]
+def test_unsuspended_job_with_pending_workload_is_stopped() -> None:
+    plan = plan_for(job({"suspend": False}), workload(condition("QuotaReserved", False, "Pending")))
+    assert events_of(plan) == [("Stopped", "Not admitted by cluster queue")]
 
 
-def test_a_stop_that_was_begun_is_ended_even_if_the_job_was_admitted_meanwhile() -> None:
+def test_unfinished_stop_is_completed_when_job_was_admitted_meanwhile() -> None:
     half = job({**RUNNING, "suspend": True}, annotations={NAMES.stopping: "true"})
-    stopped = written(half, decided(half, admitted()))
+    stopped = apply_plan(half, plan_for(half, admitted()))
     assert NAMES.stopping not in stopped["metadata"]["annotations"]
     assert stopped["spec"]["suspend"] is True

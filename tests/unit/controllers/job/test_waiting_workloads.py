@@ -6,7 +6,7 @@ import pytest
 
 from admitq.controllers.plan import ActionPlan
 from tests.unit.controllers.builders import NAMES, job, reserved, workload
-from tests.unit.controllers.job.decisions import decided, kinds, told, written
+from tests.unit.controllers.job.decisions import actions_of, apply_plan, events_of, plan_for
 
 
 @pytest.mark.parametrize(
@@ -18,12 +18,12 @@ from tests.unit.controllers.job.decisions import decided, kinds, told, written
         ("b.example/y", "a.example/x, b.example/y", "b.example/y"),
     ],
 )
-def test_a_gate_that_is_taken_off_the_job_is_taken_off_its_workload(
+def test_admission_gate_removed_from_job_is_removed_from_its_workload(
     of_job: str | None, of_workload: str, left: str | None
 ) -> None:
     obj = workload(metadata={"annotations": {NAMES.admission_gated_by: of_workload}})
-    plan = decided(job(annotations={NAMES.admission_gated_by: of_job} if of_job else {}), obj)
-    assert written(obj, plan)["metadata"]["annotations"].get(NAMES.admission_gated_by) == left
+    plan = plan_for(job(annotations={NAMES.admission_gated_by: of_job} if of_job else {}), obj)
+    assert apply_plan(obj, plan)["metadata"]["annotations"].get(NAMES.admission_gated_by) == left
 
 
 @pytest.mark.parametrize(
@@ -34,39 +34,39 @@ def test_a_gate_that_is_taken_off_the_job_is_taken_off_its_workload(
         (None, "a.example/x", {NAMES.prebuilt_workload_name: "job-j-1"}),
     ],
 )
-def test_gates_that_the_workload_has_of_its_own_or_no_more_are_left_alone(
+def test_admission_gates_of_workload_do_not_change_without_removal_from_job(
     of_job: str | None, of_workload: str | None, labels: Any
 ) -> None:
     key = NAMES.admission_gated_by
     annotations = {key: of_workload} if of_workload else {}
     obj = workload(metadata={"annotations": annotations, "labels": {NAMES.job_uid: "uid-j"}})
     gated = job(annotations={key: of_job} if of_job else {}, labels={NAMES.queue_name: "lq", **labels})
-    assert kinds(decided(gated, obj, known={"workload": {"job-j-1": obj}})) == []
+    assert actions_of(plan_for(gated, obj, known={"workload": {"job-j-1": obj}})) == []
 
 
-def test_messages_of_pending_checks_are_reported() -> None:
+def test_messages_of_pending_admission_checks_are_reported() -> None:
     checks = [
         {"name": "a", "state": "Pending", "message": "waits for nodes"},
         {"name": "b", "state": "Ready", "message": "done"},
         {"name": "c", "state": "Pending", "message": ""},
         {"name": "d", "state": "Pending", "message": "soon"},
     ]
-    plan = decided(job(), reserved(admissionChecks=checks))
-    assert told(plan) == [("UpdatedAdmissionCheck", "a: waits for nodes; d: soon")]
+    plan = plan_for(job(), reserved(admissionChecks=checks))
+    assert events_of(plan) == [("UpdatedAdmissionCheck", "a: waits for nodes; d: soon")]
 
 
-def test_a_waiting_workload_follows_its_jobs_queue() -> None:
+def test_pending_workload_follows_queue_of_its_job() -> None:
     labels = {NAMES.queue_name: "other"}
     obj = workload()
-    assert written(obj, decided(job(labels=labels), obj))["spec"]["queueName"] == "other"
-    assert decided(job(labels=labels), reserved()) == ActionPlan()
+    assert apply_plan(obj, plan_for(job(labels=labels), obj))["spec"]["queueName"] == "other"
+    assert plan_for(job(labels=labels), reserved()) == ActionPlan()
 
 
-def test_where_all_jobs_are_managed_a_waiting_workload_follows_its_job_out_of_its_queue() -> None:
+def test_pending_workload_loses_queue_with_its_job_where_all_jobs_are_managed() -> None:
     settings = {"without_queue_name": True}
     obj = workload()
-    assert "queueName" not in written(obj, decided(job(labels={}), obj, settings=settings))["spec"]
+    assert "queueName" not in apply_plan(obj, plan_for(job(labels={}), obj, settings=settings))["spec"]
     labels = {NAMES.prebuilt_workload_name: "job-j-1"}
     adopted = workload(metadata={"labels": {NAMES.job_uid: "uid-j"}})
     known = {"workload": {"job-j-1": adopted}}
-    assert decided(job(labels=labels), adopted, settings=settings, known=known) == ActionPlan()
+    assert plan_for(job(labels=labels), adopted, settings=settings, known=known) == ActionPlan()

@@ -26,12 +26,12 @@ from tests.unit.controllers.job.decisions import (
     FOR_NINE,
     NINE_PODS,
     RUNNING,
+    actions_of,
+    apply_plan,
     case_of,
-    decided,
-    kinds,
-    made,
-    told,
-    written,
+    created_workload,
+    events_of,
+    plan_for,
 )
 
 TOLERANT = {"template": {**TEMPLATE, "spec": {**TEMPLATE["spec"], "tolerations": [{"key": "a"}]}}}
@@ -39,9 +39,9 @@ TOLERANT = {"template": {**TEMPLATE, "spec": {**TEMPLATE["spec"], "tolerations":
 INDEXES = {"podIndexLabel": "batch.kubernetes.io/job-completion-index"}
 
 
-def test_a_suspended_job_gets_a_workload() -> None:
-    plan = decided(job())
-    obj = made(plan)
+def test_suspended_job_gets_workload_with_its_podsets_and_queue() -> None:
+    plan = plan_for(job())
+    obj = created_workload(plan)
     name = obj["metadata"]["name"]
     assert name.startswith("job-j-")
     assert obj["metadata"]["finalizers"] == [NAMES.finalizer]
@@ -52,12 +52,12 @@ def test_a_suspended_job_gets_a_workload() -> None:
         "queueName": "lq",
         "priority": 0,
     }
-    assert told(plan) == [("CreatedWorkload", f"Created Workload: ns/{name}")]
+    assert events_of(plan) == [("CreatedWorkload", f"Created Workload: ns/{name}")]
 
 
 @pytest.mark.parametrize("tells", [True, False])
-def test_creation_latency_of_a_workload_is_reported_by_gate(tells: bool) -> None:
-    plan = decided(job(), settings={"creation_latency": tells})
+def test_workload_creation_latency_is_reported_only_with_feature_gate(tells: bool) -> None:
+    plan = plan_for(job(), settings={"creation_latency": tells})
     counts = [one for one in plan.actions if isinstance(one, RecordMetric)]
     assert len(counts) == (1 if tells else 0)
     for one in counts:
@@ -66,7 +66,7 @@ def test_creation_latency_of_a_workload_is_reported_by_gate(tells: bool) -> None
         assert b'admitq_workload_creation_latency_seconds_count{job_kind="Job.batch"' in metrics.exposition()
 
 
-def test_a_workload_takes_over_what_its_job_says_of_limits_gates_and_checks() -> None:
+def test_workload_copies_annotations_labels_and_limits_of_its_job() -> None:
     annotations = {
         NAMES.admission_gated_by: "a.example/g",
         f"{NAMES.provisioning_annotation_prefix}x": "y",
@@ -74,8 +74,8 @@ def test_a_workload_takes_over_what_its_job_says_of_limits_gates_and_checks() ->
         "other": "left out",
     }
     labels = {NAMES.queue_name: "lq", NAMES.max_exec_time: "60", "team": "a", "else": "left out"}
-    obj = made(
-        decided(job(labels=labels, annotations=annotations), settings={"label_keys_to_copy": ("team",)})
+    obj = created_workload(
+        plan_for(job(labels=labels, annotations=annotations), settings={"label_keys_to_copy": ("team",)})
     )
     assert obj["metadata"]["annotations"] == {
         NAMES.admission_gated_by: "a.example/g",
@@ -89,88 +89,92 @@ def test_a_workload_takes_over_what_its_job_says_of_limits_gates_and_checks() ->
 METRIC_VALUES = (MetadataKey("labels", "size"), MetadataKey("annotations", "a.example/cost"))
 
 
-def test_b10_workload_gets_what_metrics_take_from_it_of_its_job() -> None:
+def test_b10_workload_copies_values_of_metric_labels_from_its_job() -> None:
     labels = {NAMES.queue_name: "lq", "size": "large", "a.example/cost": "left out"}
     annotations = {"a.example/cost": "c7", "size": "left out"}
     settings = {"metric_values_to_copy": METRIC_VALUES}
-    metadata = made(decided(job(labels=labels, annotations=annotations), settings=settings))["metadata"]
+    metadata = created_workload(plan_for(job(labels=labels, annotations=annotations), settings=settings))[
+        "metadata"
+    ]
     assert metadata["labels"] == {"size": "large", NAMES.job_uid: "uid-j"}
     assert metadata["annotations"] == {"a.example/cost": "c7"}
-    metadata = made(decided(job(), settings=settings))["metadata"]
+    metadata = created_workload(plan_for(job(), settings=settings))["metadata"]
     assert metadata["labels"] == {NAMES.job_uid: "uid-j"}
     assert "annotations" not in metadata
 
 
-def test_without_partial_admission_no_fewer_pods_are_offered() -> None:
+def test_workload_has_no_min_count_without_partial_admission() -> None:
     annotations = {NAMES.job_min_parallelism: "2"}
-    obj = made(decided(job(annotations=annotations), settings={"partial_admission": False}))
+    obj = created_workload(plan_for(job(annotations=annotations), settings={"partial_admission": False}))
     assert "minCount" not in obj["spec"]["podSets"][0]
 
 
 @pytest.mark.parametrize("text", ["0", "-5", "x", "1.5", "9" * 5000, "99999999999"])
-def test_a_limit_of_time_that_cannot_be_read_does_not_limit(text: str) -> None:
-    obj = made(decided(job(labels={NAMES.queue_name: "lq", NAMES.max_exec_time: text})))
+def test_unparsable_maximum_execution_time_is_ignored(text: str) -> None:
+    obj = created_workload(plan_for(job(labels={NAMES.queue_name: "lq", NAMES.max_exec_time: text})))
     assert "maximumExecutionTimeSeconds" not in obj["spec"]
 
 
-def test_labels_of_the_platform_are_no_part_of_a_workload() -> None:
+def test_workload_template_omits_platform_labels() -> None:
     template = {**TEMPLATE, "metadata": {"labels": {"app": "x", "controller-uid": "u", "job-name": "j"}}}
-    assert made(decided(job({"template": template})))["spec"]["podSets"][0]["template"] == TEMPLATE
+    assert (
+        created_workload(plan_for(job({"template": template})))["spec"]["podSets"][0]["template"] == TEMPLATE
+    )
 
 
-def test_no_workload_is_made_while_pods_of_the_job_are_left() -> None:
-    assert decided(job(status={"active": 1})) == ActionPlan()
+def test_no_workload_is_created_while_pods_of_job_run() -> None:
+    assert plan_for(job(status={"active": 1})) == ActionPlan()
 
 
-def test_no_workload_is_made_for_a_finished_job() -> None:
+def test_no_workload_is_created_for_finished_job() -> None:
     done = {"conditions": [{"type": "Complete", "status": "True"}]}
-    assert decided(job({"suspend": False}, done)) == ActionPlan()
+    assert plan_for(job({"suspend": False}, done)) == ActionPlan()
 
 
-def test_no_workload_is_made_in_a_namespace_that_ends() -> None:
-    assert decided(job(), is_namespace_terminating=True) == ActionPlan()
+def test_no_workload_is_created_in_terminating_namespace() -> None:
+    assert plan_for(job(), is_namespace_terminating=True) == ActionPlan()
 
 
-def test_a_running_job_without_workload_is_stopped() -> None:
-    plan = decided(job({"suspend": False}))
-    assert kinds(plan) == ["patch Job"]
-    assert told(plan) == [("Stopped", "Missing Workload; unable to restore pod templates")]
+def test_running_job_without_workload_is_stopped() -> None:
+    plan = plan_for(job({"suspend": False}))
+    assert actions_of(plan) == ["patch Job"]
+    assert events_of(plan) == [("Stopped", "Missing Workload; unable to restore pod templates")]
 
 
-def test_a_running_job_that_its_workload_does_not_match_is_stopped_and_restored() -> None:
+def test_running_job_that_does_not_match_its_workload_is_stopped_and_restored() -> None:
     obj = admitted(spec=NINE_PODS, admission=FOR_NINE)
-    plan = decided(job(RUNNING), obj)
+    plan = plan_for(job(RUNNING), obj)
     message = "No matching Workload; restoring pod templates according to existent Workload"
-    assert told(plan) == [("Stopped", message)]
-    stopped = written(job(RUNNING), plan)
+    assert events_of(plan) == [("Stopped", message)]
+    stopped = apply_plan(job(RUNNING), plan)
     assert stopped["spec"]["suspend"] is True
     assert stopped["spec"]["template"]["spec"] == TEMPLATE["spec"]
 
 
-def test_a_waiting_workload_is_made_to_match() -> None:
+def test_pending_workload_that_does_not_match_its_job_is_updated() -> None:
     obj = workload(spec={"podSets": [{"name": "main", "count": 9, "template": TEMPLATE}]})
-    plan = decided(job(), obj)
-    assert written(obj, plan)["spec"]["podSets"][0]["count"] == 3
+    plan = plan_for(job(), obj)
+    assert apply_plan(obj, plan)["spec"]["podSets"][0]["count"] == 3
     note = "Updated not matching Workload for suspended job: ns/job-j-1"
-    assert told(plan) == [("UpdatedWorkload", note)]
+    assert events_of(plan) == [("UpdatedWorkload", note)]
 
 
-def test_an_update_takes_away_what_the_job_no_longer_says() -> None:
+def test_pending_workload_loses_execution_limit_that_its_job_no_longer_has() -> None:
     labels = {NAMES.queue_name: "lq"}
     obj = workload(spec={"maximumExecutionTimeSeconds": 5})
-    assert "maximumExecutionTimeSeconds" not in written(obj, decided(job(labels=labels), obj))["spec"]
+    assert "maximumExecutionTimeSeconds" not in apply_plan(obj, plan_for(job(labels=labels), obj))["spec"]
 
 
-def test_a_reserved_workload_that_does_not_match_goes_with_its_quota() -> None:
+def test_reserved_workload_that_does_not_match_its_job_is_deleted() -> None:
     obj = reserved(spec=NINE_PODS, admission=FOR_NINE)
-    plan = decided(job(), obj)
-    assert kinds(plan) == ["delete Workload", "free Workload"]
-    assert told(plan) == [("DeletedWorkload", "Deleted not matching Workload: ns/job-j-1")]
-    assert decided(job(status={"active": 1}), obj) == ActionPlan()
+    plan = plan_for(job(), obj)
+    assert actions_of(plan) == ["delete Workload", "free Workload"]
+    assert events_of(plan) == [("DeletedWorkload", "Deleted not matching Workload: ns/job-j-1")]
+    assert plan_for(job(status={"active": 1}), obj) == ActionPlan()
 
 
-def test_of_two_workloads_one_stays() -> None:
-    plan = decided(job(), workload(name="a"), workload(name="b"))
+def test_second_workload_of_job_is_deleted() -> None:
+    plan = plan_for(job(), workload(name="a"), workload(name="b"))
     assert [action.obj["metadata"]["name"] for action in plan.actions if isinstance(action, Delete)] == ["b"]
 
 
@@ -204,7 +208,7 @@ def test_of_two_workloads_one_stays() -> None:
         ),
     ],
 )
-def test_a_workload_matches_what_asks_for_the_same(spec: Any, obj: dict[str, Any], same: bool) -> None:
+def test_workload_matches_job_with_same_podsets(spec: Any, obj: dict[str, Any], same: bool) -> None:
     assert (match_workload(case_of(job(spec), obj)).workload is not None) is same
 
 
@@ -218,8 +222,8 @@ NO_PODS = "spec.roles: Required value: describes no pods; a Workload needs at le
 
 
 def test_d24_job_without_podsets_is_refused_with_a_reason_that_names_the_field() -> None:
-    plan = decided(job(), integration=WITHOUT_PODS)
-    assert (kinds(plan), told(plan), plan.quarantine_reason) == (
+    plan = plan_for(job(), integration=WITHOUT_PODS)
+    assert (actions_of(plan), events_of(plan), plan.quarantine_reason) == (
         [],
         [("ErrWorkloadCompose", NO_PODS)],
         NO_PODS,
@@ -227,7 +231,7 @@ def test_d24_job_without_podsets_is_refused_with_a_reason_that_names_the_field()
 
 
 def test_d24_waiting_workload_of_a_job_that_lost_its_podsets_is_deleted() -> None:
-    plan = decided(job(), workload(), integration=WITHOUT_PODS)
-    assert kinds(plan) == ["delete Workload", "free Workload"]
-    assert ("ErrWorkloadCompose", NO_PODS) in told(plan)
+    plan = plan_for(job(), workload(), integration=WITHOUT_PODS)
+    assert actions_of(plan) == ["delete Workload", "free Workload"]
+    assert ("ErrWorkloadCompose", NO_PODS) in events_of(plan)
     assert plan.quarantine_reason == NO_PODS

@@ -11,7 +11,7 @@ from tests.unit.controllers.builders import (
     TEMPLATE,
     admitted,
     condition_of,
-    time,
+    timestamp,
     workload,
 )
 from tests.unit.controllers.world import World
@@ -20,7 +20,7 @@ JOB_KEY = Key("ns", "j")
 
 WORKLOAD_KEY = Key("ns", "job-j-1")
 
-GONE = {"labels": {NAMES.job_uid: "uid-j"}}
+ORPHANED = {"labels": {NAMES.job_uid: "uid-j"}}
 
 LIST = "list pods"
 
@@ -34,13 +34,13 @@ def pod(name: str = "p", *, spec: Any = None, status: Any = None, **metadata: An
     }
 
 
-def with_pods(world: World, *pods: dict[str, Any]) -> World:
+def add_pods(world: World, *pods: dict[str, Any]) -> World:
     for one in pods:
         world.client.api["pods", one["metadata"]["name"]] = one
     return world
 
 
-def state(world: World) -> tuple[str | None, str | None]:
+def end_of_workload(world: World) -> tuple[str | None, str | None]:
     """The reasons of PodsOutliveJob and of Finished."""
     stored = world.get(KINDS.workloads, "job-j-1")
     outlived, finished = (condition_of(stored, type_) for type_ in ("PodsOutliveJob", "Finished"))
@@ -52,8 +52,8 @@ FIVE_PODS = {"podSets": [{"name": "main", "count": 5, "template": TEMPLATE}]}
 SLICE = {"annotations": {NAMES.workload_slice_name: "job-j-0"}}
 
 
-def aged(name: str, second: int, **metadata: Any) -> dict[str, Any]:
-    return pod(name, uid=f"uid-{name}", creationTimestamp=time(second), **metadata)
+def aged_pod(name: str, second: int, **metadata: Any) -> dict[str, Any]:
+    return pod(name, uid=f"uid-{name}", creationTimestamp=timestamp(second), **metadata)
 
 
 def slice_of(
@@ -70,7 +70,7 @@ HELD_SLICE = slice_of(admitted, "held")
 LARGER_SLICE = slice_of(workload, "larger", "held", spec=FIVE_PODS)
 
 
-def named(number: int) -> dict[str, Any]:
+def orphaned_workload(number: int) -> dict[str, Any]:
     """The Workload of a deleted job of its own."""
     metadata = {"name": f"job-{number}", "uid": f"uid-w{number}"}
     return admitted(owner={**OWNER, "uid": f"uid-{number}"}, metadata=metadata)

@@ -34,10 +34,10 @@ from tests.unit.controllers.builders import (
     NAMES,
     OWNER,
     admitted,
-    at,
+    instant,
     reserved,
     settings_with,
-    time,
+    timestamp,
     workload,
 )
 from tests.unit.controllers.job.elastic_jobs import EVICTED, slice_
@@ -55,7 +55,7 @@ def pod(name: str, *, gated: bool = True, podset: str = "main", **parts: Any) ->
             "namespace": "ns",
             "uid": f"uid-{name}",
             "resourceVersion": "5",
-            "creationTimestamp": time(parts.pop("made", 0)),
+            "creationTimestamp": timestamp(parts.pop("at", 0)),
             "labels": {NAMES.podset: podset, "app": "x"},
             "annotations": {NAMES.workload_slice_name: parts.pop("chain", "first")},
             "ownerReferences": [OWNER],
@@ -70,13 +70,13 @@ def pod(name: str, *, gated: bool = True, podset: str = "main", **parts: Any) ->
     ("pods", "room", "expected"),
     [
         ([pod("a"), pod("b"), pod("c")], {"main": 2}, ["a", "b"]),
-        ([pod("a", made=2), pod("b", made=1), pod("c")], {"main": 2}, ["c", "b"]),
+        ([pod("a", at=2), pod("b", at=1), pod("c")], {"main": 2}, ["c", "b"]),
         ([pod("a", gated=False), pod("b"), pod("c")], {"main": 2}, ["b"]),
         ([pod("a", gated=False), pod("b", gated=False), pod("c")], {"main": 2}, []),
         ([pod("a", gated=False, phase="Failed"), pod("b"), pod("c")], {"main": 1}, ["b"]),
         # What was deleted runs until it has ended; what was deleted at its gate never will.
-        ([pod("a", gated=False, metadata={"deletionTimestamp": time(1)}), pod("b")], {"main": 1}, []),
-        ([pod("a", metadata={"deletionTimestamp": time(1)}), pod("b")], {"main": 1}, ["b"]),
+        ([pod("a", gated=False, metadata={"deletionTimestamp": timestamp(1)}), pod("b")], {"main": 1}, []),
+        ([pod("a", metadata={"deletionTimestamp": timestamp(1)}), pod("b")], {"main": 1}, ["b"]),
         ([pod("a", podset="head"), pod("b", podset="workers")], {"head": 1}, ["a"]),
         ([pod("a")], {}, []),
     ],
@@ -96,7 +96,7 @@ def test_as_many_pods_are_let_go_as_have_quota(
         (slice_("first", 3, admitted, FINISHED), {}),
         # Another program removed the reservation, and left the rest.
         (slice_("first", 3, workload, ADMITTED, admission=LEFTOVER), {}),
-        (with_value(slice_("first", 3), ("metadata", "deletionTimestamp"), time(1)), {}),
+        (with_value(slice_("first", 3), ("metadata", "deletionTimestamp"), timestamp(1)), {}),
     ],
 )
 def test_only_what_is_admitted_lets_pods_go(of: dict[str, Any], expected: Mapping[str, int]) -> None:
@@ -132,7 +132,7 @@ def test_c14_scaled_down_podset_lets_no_more_pods_go_than_its_lower_count() -> N
     assert allowed_counts(scaled) == {"main": 2}
 
 
-SECOND_SLICE = slice_("second", 5, replaces="first", made=1)
+SECOND_SLICE = slice_("second", 5, replaces="first", at=1)
 
 
 @pytest.mark.parametrize(
@@ -141,14 +141,14 @@ SECOND_SLICE = slice_("second", 5, replaces="first", made=1)
         ([], None),
         ([slice_("first", 3, workload)], None),
         ([slice_("first", 3)], "first"),
-        ([slice_("first", 3), slice_("second", 5, workload, replaces="first", made=1)], "first"),
-        ([slice_("first", 3), slice_("second", 5, reserved, replaces="first", made=1)], "first"),
+        ([slice_("first", 3), slice_("second", 5, workload, replaces="first", at=1)], "first"),
+        ([slice_("first", 3), slice_("second", 5, reserved, replaces="first", at=1)], "first"),
         # The old one is about to be finished. Both may have been made in one second.
         ([slice_("first", 3), SECOND_SLICE], "second"),
         ([slice_("first", 3), slice_("second", 5, replaces="first")], "second"),
         ([slice_("first", 3, admitted, FINISHED), SECOND_SLICE], "second"),
         # Its origin was evicted and admitted anew by itself.
-        ([slice_("first", 3), slice_("third", 4, made=2)], "third"),
+        ([slice_("first", 3), slice_("third", 4, at=2)], "third"),
     ],
 )
 def test_the_last_admitted_slice_counts(slices: list[dict[str, Any]], expected: str | None) -> None:
@@ -173,7 +173,7 @@ def test_a_gate_counts_from_when_the_pod_might_have_gone(made: float, seconds: f
         def gate_removed(self, *args: Any, **named: Any) -> None:
             told.append((*args, named))
 
-    plan = remove_gates([slice_("first", 3)], [pod("a", made=made)], NAMES, at(10))
+    plan = remove_gates([slice_("first", 3)], [pod("a", at=made)], NAMES, instant(10))
     for action in plan.actions:
         if isinstance(action, RecordMetric):
             action.what(Metrics(), {})  # type: ignore[arg-type]
@@ -199,12 +199,15 @@ def served_by(world: World) -> WhenServed:
 
 async def test_pods_of_one_chain_are_let_go_until_its_quota_is_used(world: World) -> None:
     world.put(KINDS.workloads, slice_("first", 2))
-    world.put(STARTED_PODS, pod("a", made=1), pod("x", chain="other"), pod("b", made=2), pod("c", made=3))
+    world.put(STARTED_PODS, pod("a", at=1), pod("x", chain="other"), pod("b", at=2), pod("c", at=3))
     await served_by(world).spec.reconcile(CHAIN)
     assert world.calls == ["json_patch pods/a", "json_patch pods/b"]
     await served_by(world).spec.reconcile(CHAIN)
     assert len(world.calls) == 2
-    assert world.told.gates == [(NAMES.elastic_gate, "cq", 9, False), (NAMES.elastic_gate, "cq", 8, False)]
+    assert world.recorder.gates == [
+        (NAMES.elastic_gate, "cq", 9, False),
+        (NAMES.elastic_gate, "cq", 8, False),
+    ]
     ended = pod("a", gated=False, phase="Succeeded", metadata={"resourceVersion": "900"})
     world.put(STARTED_PODS, ended)
     await served_by(world).spec.reconcile(CHAIN)

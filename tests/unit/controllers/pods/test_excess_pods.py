@@ -12,7 +12,16 @@ from admitq.controllers.pods.excess_pods import (
     kind_label,
 )
 from admitq_api.json_objects import with_value
-from tests.unit.controllers.builders import FINISHED, KINDS, NAMES, admitted, at, reserved, time, workload
+from tests.unit.controllers.builders import (
+    FINISHED,
+    KINDS,
+    NAMES,
+    admitted,
+    instant,
+    reserved,
+    timestamp,
+    workload,
+)
 from tests.unit.controllers.job.elastic_jobs import EVICTED, slice_
 from tests.unit.controllers.pods.test_elastic_pods import CHAIN, pod, served_by, world
 from tests.unit.controllers.world import World
@@ -22,19 +31,19 @@ __all__ = ["world"]
 
 def free(name: str, made: float = 0, **parts: Any) -> dict[str, Any]:
     """A pod without the gate."""
-    return pod(name, gated=False, made=made, phase="Running", **parts)
+    return pod(name, gated=False, at=made, phase="Running", **parts)
 
 
 def deleted(name: str, made: float, asked: float, grace: int = 30) -> dict[str, Any]:
     """A running pod with its deletion requested ``asked`` seconds after the start."""
     one = free(name, made)
-    metadata = {"deletionTimestamp": time(asked + grace), "deletionGracePeriodSeconds": grace}
+    metadata = {"deletionTimestamp": timestamp(asked + grace), "deletionGracePeriodSeconds": grace}
     return with_value(one, ("metadata",), {**one["metadata"], **metadata})
 
 
-GROWING = [slice_("first", 1), slice_("second", 3, workload, replaces="first", made=1)]
+GROWING = [slice_("first", 1), slice_("second", 3, workload, replaces="first", at=1)]
 FULL = [slice_("first", 1)]
-GOING = with_value(FULL[0], ("metadata", "deletionTimestamp"), time(1))
+GOING = with_value(FULL[0], ("metadata", "deletionTimestamp"), timestamp(1))
 ABC = [free("a", 1), free("b", 2), free("c", 3)]
 
 
@@ -42,8 +51,8 @@ ABC = [free("a", 1), free("b", 2), free("c", 3)]
     ("slices", "pods", "expected"),
     [
         pytest.param(GROWING, ABC, ["c", "b"], id="newest first"),
-        pytest.param(GROWING, [free("a", 1), pod("b", made=2), pod("c", made=3)], [], id="gated"),
-        pytest.param(GROWING, [free("a", 1), pod("b", made=2), free("c", 3)], ["c"], id="one gate removed"),
+        pytest.param(GROWING, [free("a", 1), pod("b", at=2), pod("c", at=3)], [], id="gated"),
+        pytest.param(GROWING, [free("a", 1), pod("b", at=2), free("c", 3)], ["c"], id="one gate removed"),
         pytest.param(
             GROWING, [pod("a", gated=False, phase="Failed"), free("b", 2), free("c", 3)], ["c"], id="ended"
         ),
@@ -51,7 +60,7 @@ ABC = [free("a", 1), free("b", 2), free("c", 3)]
         # The job shrank: its own controller deletes pods that it does not ask for.
         pytest.param(FULL, ABC, [], id="left to the job"),
         pytest.param(
-            [slice_("first", 1), slice_("second", 2, workload, replaces="first", made=1)],
+            [slice_("first", 1), slice_("second", 2, workload, replaces="first", at=1)],
             ABC,
             ["c"],
             id="some left to the job",
@@ -66,7 +75,10 @@ ABC = [free("a", 1), free("b", 2), free("c", 3)]
             [slice_("first", 2, reserved)], [*ABC, free("d", 4)], [], id="reserved without a larger slice"
         ),
         pytest.param(
-            [slice_("first", 1, admitted, FINISHED), slice_("second", 3, reserved, replaces="first", made=1)],
+            [
+                slice_("first", 1, admitted, FINISHED),
+                slice_("second", 3, reserved, replaces="first", at=1),
+            ],
             ABC,
             [],
             id="reserved while checks are pending",
@@ -75,7 +87,7 @@ ABC = [free("a", 1), free("b", 2), free("c", 3)]
         pytest.param([slice_("first", 3, workload)], ABC, [], id="no quota"),
         pytest.param([slice_("first", 1, admitted, EVICTED), GROWING[1]], ABC, [], id="evicted"),
         pytest.param(
-            [with_value(FULL[0], ("metadata", "deletionTimestamp"), time(1)), GROWING[1]],
+            [with_value(FULL[0], ("metadata", "deletionTimestamp"), timestamp(1)), GROWING[1]],
             ABC,
             [],
             id="deleted",
@@ -87,7 +99,7 @@ ABC = [free("a", 1), free("b", 2), free("c", 3)]
 def test_excess_pods_are_those_beyond_the_reserved_count(
     slices: list[dict[str, Any]], pods: list[dict[str, Any]], expected: list[str]
 ) -> None:
-    found = find_excess_pods(slices, reversed(pods), NAMES, at(10))
+    found = find_excess_pods(slices, reversed(pods), NAMES, instant(10))
     assert [one["metadata"]["name"] for one in found] == expected
 
 
@@ -110,17 +122,17 @@ async def test_excess_pods_are_deleted_reported_and_counted(world: World) -> Non
     world.put(STARTED_PODS, *ABC)
     await served_by(world).spec.reconcile(CHAIN)
     assert world.calls == ["list workloads", "delete pods/c", "delete pods/b"]
-    assert world.told.events == [
+    assert world.recorder.events == [
         ("c", "ExcessPodDeleted", "Excess pod deleted"),
         ("b", "ExcessPodDeleted", "Excess pod deleted"),
     ]
-    assert world.told.excess == [("first", "Job.batch", 1)] * 2
+    assert world.recorder.excess == [("first", "Job.batch", 1)] * 2
 
 
 async def test_pods_are_kept_when_a_newer_slice_admits_them(world: World) -> None:
     world.put(KINDS.workloads, *GROWING)
     world.put(STARTED_PODS, *ABC)
-    newer = slice_("second", 3, replaces="first", made=1)
+    newer = slice_("second", 3, replaces="first", at=1)
     newer["metadata"] |= {"resourceVersion": "77", "labels": {NAMES.job_uid: "uid-j"}}
     world.client.api["workloads", "second"] = newer
     assert await served_by(world).spec.reconcile(CHAIN) == 1.0

@@ -21,12 +21,12 @@ from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import NODES
 from admitq.runtime.store import Change, Key, Store
 from admitq_api.conditions import SECOND
-from tests.unit.controllers.builders import NAMES, at, settings_with, time
+from tests.unit.controllers.builders import NAMES, instant, settings_with, timestamp
 from tests.unit.controllers.world import CONFLICT, World, cluster_scoped
 
 UNREACHABLE = [{"key": "node.kubernetes.io/unreachable", "effect": "NoSchedule"}]
 DELAY = 60 * SECOND
-READY = {"type": "Ready", "status": "True", "lastTransitionTime": time(0)}
+READY = {"type": "Ready", "status": "True", "lastTransitionTime": timestamp(0)}
 OPTED_IN = {NAMES.safe_to_forcefully_delete: "true"}
 
 
@@ -45,7 +45,7 @@ def pod(phase: str = "Running", *, annotations: Any = OPTED_IN, **metadata: Any)
             "uid": "uid-p",
             "resourceVersion": "5",
             "annotations": annotations,
-            "deletionTimestamp": time(0),
+            "deletionTimestamp": timestamp(0),
             "deletionGracePeriodSeconds": 30,
             **metadata,
         },
@@ -54,8 +54,8 @@ def pod(phase: str = "Running", *, annotations: Any = OPTED_IN, **metadata: Any)
     }
 
 
-def decided(one: dict[str, Any], *, on: dict[str, Any] | None, now: float) -> ActionPlan:
-    return delete_hanging_pod(HangingPodCase(one, on, NAMES, DELAY, at(now)))
+def plan_for(one: dict[str, Any], *, on: dict[str, Any] | None, now: float) -> ActionPlan:
+    return delete_hanging_pod(HangingPodCase(one, on, NAMES, DELAY, instant(now)))
 
 
 NOTE = "Pod was still terminating 61s after its grace period, and node n is unreachable"
@@ -95,7 +95,7 @@ def test_only_pods_that_may_and_would_hang_for_ever_are_forced(
     one: dict[str, Any], on: dict[str, Any] | None, now: float, done: list[str]
 ) -> None:
     found: list[str] = []
-    for action in decided(one, on=on, now=now).actions:
+    for action in plan_for(one, on=on, now=now).actions:
         match action:
             case Patch(steps=(step,)):
                 found.append(step.patch["status"]["phase"])
@@ -109,20 +109,20 @@ def test_only_pods_that_may_and_would_hang_for_ever_are_forced(
 
 
 def test_a_pod_is_looked_at_again_right_after_its_time() -> None:
-    assert decided(pod(), on=node(), now=0).requeue_after == pytest.approx(60)
-    assert decided(pod(), on=node(), now=60).requeue_after == pytest.approx(0, abs=1e-6)
-    assert decided(pod(), on=node([]), now=0) is NO_ACTIONS
+    assert plan_for(pod(), on=node(), now=0).requeue_after == pytest.approx(60)
+    assert plan_for(pod(), on=node(), now=60).requeue_after == pytest.approx(0, abs=1e-6)
+    assert plan_for(pod(), on=node([]), now=0) is NO_ACTIONS
 
 
 def test_force_deleted_pod_reports_its_failure_and_keeps_other_conditions() -> None:
-    [write, *_] = decided(pod(), on=node(), now=61).actions
+    [write, *_] = plan_for(pod(), on=node(), now=61).actions
     assert isinstance(write, Patch)
     told = {
         "type": "AdmitqFailureRecovery",
         "status": "True",
         "reason": "AdmitqForcefullyDeleted",
         "message": NOTE,
-        "lastTransitionTime": time(61),
+        "lastTransitionTime": timestamp(61),
     }
     assert write.steps[0].patch["status"]["conditions"] == [READY, told]
     assert write.steps[0].subresource == "status"
@@ -137,7 +137,7 @@ def world() -> World:
     served = FailureRecoveryController(made.ctx, DELAY).when_served()
     made.stores.stores[PLACED_PODS] = Store(PLACED_PODS, transform=served.transform, indexes=served.indexes)
     made.stores.stores[NODES] = Store(NODES, transform=slim_node)
-    made.now = at(61)
+    made.now = instant(61)
     return made
 
 
@@ -152,8 +152,8 @@ async def test_pod_is_failed_then_deleted_then_reported(world: World) -> None:
     world.put(PLACED_PODS, pod())
     assert await served_by(world).spec.reconcile(Key("ns", "p")) is None
     assert world.calls == ["patch pods/p/status", "delete within 0 s pods/p"]
-    assert world.told.events == [("p", "AdmitqForcefulTermination", NOTE)]
-    assert world.told.counted == ["pod_forcefully_deleted"]
+    assert world.recorder.events == [("p", "AdmitqForcefulTermination", NOTE)]
+    assert world.recorder.metrics == ["pod_forcefully_deleted"]
 
 
 async def test_a_step_cut_short_is_resumed_and_what_is_done_is_left(world: World) -> None:
@@ -163,7 +163,7 @@ async def test_a_step_cut_short_is_resumed_and_what_is_done_is_left(world: World
     reconcile = served_by(world).spec.reconcile
     with pytest.raises(ApiError):
         await reconcile(Key("ns", "p"))
-    assert world.told.events == []
+    assert world.recorder.events == []
     world.client.calls.clear()
     world.client.fails.clear()
     await reconcile(Key("ns", "p"))

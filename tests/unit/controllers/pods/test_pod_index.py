@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from admitq.controllers.pods.pod_index import PodIndex, belongs_to, may_run
-from tests.unit.controllers.builders import NAMES, time, workload
+from tests.unit.controllers.builders import NAMES, timestamp, workload
 
 # Names and UIDs share their values: no value may be taken for one of another kind.
 VALUES = st.sampled_from(["", "a", "b", "c"])
@@ -61,5 +61,5 @@ def test_index_finds_the_pods_that_belong_to_a_workload_and_may_run(
 )
 def test_value_of_one_kind_does_not_pose_as_one_of_another(metadata: dict[str, Any]) -> None:
     of = workload(metadata={"annotations": {NAMES.workload_slice_name: "chain"}})
-    one = {"metadata": {"name": "p", "creationTimestamp": time(0), **metadata}}
+    one = {"metadata": {"name": "p", "creationTimestamp": timestamp(0), **metadata}}
     assert not belongs_to(one, of, NAMES)

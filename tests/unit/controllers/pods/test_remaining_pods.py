@@ -11,14 +11,14 @@ from admitq.controllers.pods.remaining_pods import (
     next_check_seconds,
     next_list_seconds,
 )
-from tests.unit.controllers.builders import NAMES, TEMPLATE, admitted, at, condition, time, workload
+from tests.unit.controllers.builders import NAMES, TEMPLATE, admitted, condition, instant, timestamp, workload
 from tests.unit.controllers.pods.remaining_pods import (
     FIVE_PODS,
-    GONE,
     HELD_SLICE,
     LARGER_SLICE,
+    ORPHANED,
     SLICE,
-    aged,
+    aged_pod,
     pod,
     slice_of,
 )
@@ -30,8 +30,8 @@ from tests.unit.controllers.pods.remaining_pods import (
         (pod(), True),
         (pod(status={"phase": "Pending"}), True),
         (pod(status={}), True),
-        (pod(spec={"nodeName": "n"}, deletionTimestamp=time(0)), True),
-        (pod(deletionTimestamp=time(0)), False),
+        (pod(spec={"nodeName": "n"}, deletionTimestamp=timestamp(0)), True),
+        (pod(deletionTimestamp=timestamp(0)), False),
         (pod(status={"phase": "Succeeded"}), False),
         (pod(status={"phase": "Failed"}), False),
         (pod(spec={"schedulingGates": [{"name": "example.com/other"}]}), True),
@@ -63,7 +63,7 @@ OF_JOB: dict[str, Any] = {"labels": {"batch.kubernetes.io/controller-uid": "uid-
         ({**BARE, "ownerReferences": [{"uid": "another"}]}, admitted(), False),
         ({**BARE, "uid": "uid-p"}, admitted(owner={"kind": "Pod", "name": "p", "uid": "uid-p"}), True),
         ({"labels": {"jobset.sigs.k8s.io/jobset-uid": "uid-j"}}, admitted(), True),
-        (OF_JOB, admitted(owner=None, metadata=GONE), True),
+        (OF_JOB, admitted(owner=None, metadata=ORPHANED), True),
         (OF_JOB, admitted(owner=None), False),
     ],
 )
@@ -76,23 +76,38 @@ def test_pod_belongs_to_workload_that_its_annotation_or_the_uid_of_its_job_names
 @pytest.mark.parametrize(("seconds", "expected"), [(0, 1.0), (2, 1.0), (8, 4.0), (1000, 15.0)])
 def test_next_look_is_later_the_longer_pods_remain(seconds: int, expected: float) -> None:
     outlived = admitted(condition("PodsOutliveJob", True, "PodsRunning", since=100))
-    assert next_check_seconds(outlived, at(100 + seconds)) == expected
+    assert next_check_seconds(outlived, instant(100 + seconds)) == expected
 
 
 @pytest.mark.parametrize(("seconds", "expected"), [(0, 15.0), (30, 15.0), (80, 40.0), (1000, 120.0)])
 def test_next_list_is_later_the_longer_pods_remain(seconds: int, expected: float) -> None:
     outlived = admitted(condition("PodsOutliveJob", True, "PodsRunning", since=100))
-    assert next_list_seconds(outlived, at(100 + seconds)) == expected
+    assert next_list_seconds(outlived, instant(100 + seconds)) == expected
 
 
 @pytest.mark.parametrize(
     ("found", "expected"),
     [
-        ([aged("a", 1), aged("b", 2), aged("c", 3)], []),
-        ([aged("d", 4), aged("b", 2), aged("e", 5), aged("c", 3), aged("a", 1)], ["e", "d"]),
-        ([aged("a", 1, deletionTimestamp=time(9)), *(aged(name, 2) for name in "bcd")], []),
-        ([aged(name, 1, labels={}) for name in "abcd"], ["d"]),
-        ([aged(name, 1, labels={NAMES.podset: "another"}) for name in "abcd"], []),
+        ([aged_pod("a", 1), aged_pod("b", 2), aged_pod("c", 3)], []),
+        (
+            [
+                aged_pod("d", 4),
+                aged_pod("b", 2),
+                aged_pod("e", 5),
+                aged_pod("c", 3),
+                aged_pod("a", 1),
+            ],
+            ["e", "d"],
+        ),
+        (
+            [
+                aged_pod("a", 1, deletionTimestamp=timestamp(9)),
+                *(aged_pod(name, 2) for name in "bcd"),
+            ],
+            [],
+        ),
+        ([aged_pod(name, 1, labels={}) for name in "abcd"], ["d"]),
+        ([aged_pod(name, 1, labels={NAMES.podset: "another"}) for name in "abcd"], []),
     ],
 )
 def test_excess_pods_of_a_gone_job_are_the_newest_beyond_what_was_admitted(
@@ -128,7 +143,7 @@ def test_pods_that_name_no_podset_share_the_room_that_is_left(
     make: Callable[..., dict[str, Any]], named: dict[str, str], expected: list[str]
 ) -> None:
     found = [
-        aged(name, number, labels={NAMES.podset: named[name]} if name in named else {})
+        aged_pod(name, number, labels={NAMES.podset: named[name]} if name in named else {})
         for number, name in enumerate("abcde")
     ]
     given = {} if make is workload else {"admission": FOR_BOTH}
@@ -153,7 +168,7 @@ REPLACING_SLICE = slice_of(admitted, "larger", "held", spec=FIVE_PODS, admission
 def test_excess_pods_of_slices_are_those_beyond_the_one_that_is_charged(
     slices: list[dict[str, Any]], charged: dict[str, Any], expected: list[str]
 ) -> None:
-    found = [aged(name, number) for number, name in enumerate("abcdef")]
+    found = [aged_pod(name, number) for number, name in enumerate("abcdef")]
     assert [
         one["metadata"]["name"] for one in find_excess_remaining_pods(charged, found, NAMES, slices)
     ] == expected

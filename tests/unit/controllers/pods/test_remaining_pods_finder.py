@@ -18,22 +18,22 @@ from tests.unit.controllers.builders import (
     KINDS,
     OWNER,
     admitted,
-    at,
     condition,
+    instant,
     settings_with,
-    time,
+    timestamp,
     workload,
 )
 from tests.unit.controllers.pods.remaining_pods import (
-    GONE,
     JOB_KEY,
     LIST,
+    ORPHANED,
     WORKLOAD_KEY,
-    aged,
-    named,
+    add_pods,
+    aged_pod,
+    end_of_workload,
+    orphaned_workload,
     pod,
-    state,
-    with_pods,
 )
 from tests.unit.controllers.world import World
 
@@ -50,7 +50,7 @@ def pod_of(number: int) -> dict[str, Any]:
 
 async def test_jobs_that_go_together_share_a_list(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     outliving = RemainingPodsFinder(world.ctx, clock=iter(range(100)).__next__)
-    with_pods(world, pod_of(1))
+    add_pods(world, pod_of(1))
     read = world.client.list
 
     async def slowly(*args: Any, **selectors: Any) -> Any:
@@ -58,7 +58,7 @@ async def test_jobs_that_go_together_share_a_list(world: World, monkeypatch: pyt
         return await read(*args, **selectors)
 
     monkeypatch.setattr(world.client, "list", slowly)
-    found = await asyncio.gather(*(outliving.find((named(number),)) for number in range(5)))
+    found = await asyncio.gather(*(outliving.find((orphaned_workload(number),)) for number in range(5)))
     named_pods = [
         {uid: [pod["metadata"]["name"] for pod in own.listed] for uid, own in one.items()} for one in found
     ]
@@ -68,7 +68,7 @@ async def test_jobs_that_go_together_share_a_list(world: World, monkeypatch: pyt
 
 async def test_waiting_workloads_of_a_job_without_labelled_pods_share_a_list(world: World) -> None:
     outliving = RemainingPodsFinder(world.ctx, clock=iter(range(100)).__next__)
-    with_pods(world, pod_of(1))
+    add_pods(world, pod_of(1))
     owner = {**OWNER, "apiVersion": "example.com/v1", "kind": "Example"}
     waiting = [
         workload(
@@ -83,14 +83,14 @@ async def test_waiting_workloads_of_a_job_without_labelled_pods_share_a_list(wor
 async def test_pods_of_a_recent_list_are_taken_to_remain(world: World) -> None:
     now = [10.0]
     outliving = RemainingPodsFinder(world.ctx, clock=lambda: now[0])
-    with_pods(world, pod_of(1))
-    assert await outliving.find((named(1),))
+    add_pods(world, pod_of(1))
+    assert await outliving.find((orphaned_workload(1),))
     world.client.api.clear()
     now[0] += SHORTEST_CHECK_SECONDS / 2
-    assert await outliving.find((named(1),)), "the list of half a second ago shows the pod"
-    assert await outliving.find((named(2),)) == {}, "that no pods remain takes a list of its own"
+    assert await outliving.find((orphaned_workload(1),)), "the list of half a second ago shows the pod"
+    assert await outliving.find((orphaned_workload(2),)) == {}, "that no pods remain takes a list of its own"
     now[0] += SHORTEST_CHECK_SECONDS
-    assert await outliving.find((named(1),)) == {}
+    assert await outliving.find((orphaned_workload(1),)) == {}
     assert world.calls.count(LIST) == 3
 
 
@@ -106,7 +106,7 @@ def names_of(found: Mapping[str, RemainingPods]) -> Any:
 
 READ, READ_TWO = ["get pods/c"], ["get pods/c", "get pods/b"]
 
-REMAINING = {one["metadata"]["name"]: one for one in (aged("a", 1), aged("b", 2), aged("c", 3))}
+REMAINING = {one["metadata"]["name"]: one for one in (aged_pod("a", 1), aged_pod("b", 2), aged_pod("c", 3))}
 
 HAS_ENDED: dict[str, Any] = {"c": {**REMAINING["c"], "status": {"phase": "Succeeded"}}}
 
@@ -149,14 +149,14 @@ IS_UNMARKED: dict[str, Any] = {"c": pod("c", uid="uid-c", labels={})}
 async def test_look_reads_one_pod_and_lists_when_it_has_ended_or_a_list_is_due(
     world: World, changed: dict[str, Any], seconds: float, calls: list[str], expected: Any
 ) -> None:
-    now, world.now = [1000.0], at(100)
+    now, world.now = [1000.0], instant(100)
     outliving = RemainingPodsFinder(world.ctx, clock=lambda: now[0])
-    with_pods(world, *REMAINING.values())
+    add_pods(world, *REMAINING.values())
     assert names_of(await outliving.find((reporting(),))) == ["a", "b", "c"]
     world.client.calls.clear()
     for name, one in changed.items():
         del world.client.api["pods", name]
-        with_pods(world, *([one] if one else []))
+        add_pods(world, *([one] if one else []))
     now[0] += seconds
     assert names_of(await outliving.find((reporting(),))) == expected
     assert world.calls == calls
@@ -166,26 +166,26 @@ async def test_look_reads_one_pod_and_lists_when_it_has_ended_or_a_list_is_due(
     ("marks", "expected"),
     [
         ({}, "c"),
-        ({"c": time(9)}, "b"),
-        ({"a": time(8), "b": time(9), "c": time(7)}, "b"),
+        ({"c": timestamp(9)}, "b"),
+        ({"a": timestamp(8), "b": timestamp(9), "c": timestamp(7)}, "b"),
     ],
     ids=["newest", "not deleted", "longest grace period"],
 )
 async def test_pod_that_probably_ends_last_is_read(
     world: World, marks: dict[str, str], expected: str
 ) -> None:
-    now, world.now = [1000.0], at(100)
+    now, world.now = [1000.0], instant(100)
     outliving = RemainingPodsFinder(world.ctx, clock=lambda: now[0])
     for name, one in REMAINING.items():
         deleted = {"deletionTimestamp": marks[name]} if name in marks else {}
-        with_pods(world, {**one, "metadata": {**one["metadata"], **deleted}, "spec": {"nodeName": "n"}})
+        add_pods(world, {**one, "metadata": {**one["metadata"], **deleted}, "spec": {"nodeName": "n"}})
     await outliving.find((reporting(),))
     now[0] += 10
     assert await outliving.find((reporting(),)) == {"uid-w": STILL_REMAINING}
     assert world.calls == [LIST, f"get pods/{expected}"]
 
 
-EXCESS = aged("d", 4)
+EXCESS = aged_pod("d", 4)
 
 OTHERS = [
     reporting(
@@ -209,9 +209,9 @@ OTHERS = [
 async def test_pods_are_listed_at_each_look_where_one_pod_does_not_say_enough(
     world: World, workloads: list[dict[str, Any]], more: list[dict[str, Any]]
 ) -> None:
-    now, world.now = [1000.0], at(100)
+    now, world.now = [1000.0], instant(100)
     outliving = RemainingPodsFinder(world.ctx, clock=lambda: now[0])
-    with_pods(world, *REMAINING.values(), *more)
+    add_pods(world, *REMAINING.values(), *more)
     for _ in range(3):
         assert "uid-w" in await outliving.find(workloads)
         now[0] += 10
@@ -222,9 +222,9 @@ async def test_pods_are_listed_at_each_look_where_one_pod_does_not_say_enough(
 async def test_pod_that_cannot_be_read_does_not_release_quota(
     world: World, status: int, calls: list[str]
 ) -> None:
-    now, world.now = [1000.0], at(100)
+    now, world.now = [1000.0], instant(100)
     outliving = RemainingPodsFinder(world.ctx, clock=lambda: now[0])
-    with_pods(world, *REMAINING.values())
+    add_pods(world, *REMAINING.values())
     await outliving.find((reporting(),))
     world.client.calls.clear()
     world.client.fails["get"] = ApiError(status, "Forbidden" if status == 403 else "InternalError", "no")
@@ -238,9 +238,9 @@ async def test_pod_that_cannot_be_read_does_not_release_quota(
 
 
 async def test_remembered_pods_are_dropped_when_a_list_was_due(world: World) -> None:
-    now, world.now = [1000.0], at(100)
+    now, world.now = [1000.0], instant(100)
     outliving = RemainingPodsFinder(world.ctx, clock=lambda: now[0])
-    with_pods(world, *REMAINING.values(), pod_of(1))
+    add_pods(world, *REMAINING.values(), pod_of(1))
     await outliving.find((reporting(),))
     await outliving.find(OTHERS[1:2])
     known = outliving._known  # pyright: ignore[reportPrivateUsage]
@@ -266,9 +266,9 @@ async def test_list_that_begins_again_counts_each_pod_once(
 async def test_status_is_left_as_it_is_while_one_pod_is_read(
     world: World, monkeypatch: pytest.MonkeyPatch, owner: dict[str, Any] | None
 ) -> None:
-    now, world.now = [1000.0], at(100)
-    world.put(KINDS.workloads, reporting(owner=owner, metadata=GONE))
-    with_pods(world, *REMAINING.values())
+    now, world.now = [1000.0], instant(100)
+    world.put(KINDS.workloads, reporting(owner=owner, metadata=ORPHANED))
+    add_pods(world, *REMAINING.values())
     if owner is None:
         controller, key = WorkloadController(world.ctx, world.core), WORKLOAD_KEY
     else:
@@ -285,15 +285,15 @@ async def test_status_is_left_as_it_is_while_one_pod_is_read(
     del world.client.api["pods", "a"]
     assert await look() == READ
     assert await look() == READ
-    assert state(world) == ("PodsRunning", None)
+    assert end_of_workload(world) == ("PodsRunning", None)
 
 
 async def test_excess_pods_are_deleted_and_counted_once(world: World) -> None:
     world.put(KINDS.workloads, admitted())
-    with_pods(world, *REMAINING.values(), EXCESS)
+    add_pods(world, *REMAINING.values(), EXCESS)
     controller = JobController(world.ctx, JOB, OwnerLookup(world.ctx))
     await controller.reconcile(JOB_KEY)
     del world.client.api["pods", "d"]
     await controller.reconcile(JOB_KEY)
     assert [call for call in world.calls if call.startswith("delete")] == ["delete pods/d"]
-    assert world.told.excess == [("job-j-1", "Job.batch", 1)]
+    assert world.recorder.excess == [("job-j-1", "Job.batch", 1)]

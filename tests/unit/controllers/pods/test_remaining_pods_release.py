@@ -28,21 +28,21 @@ from tests.unit.controllers.builders import (
     job,
     reserved,
     settings_with,
-    time,
+    timestamp,
     workload,
 )
 from tests.unit.controllers.pods.remaining_pods import (
-    GONE,
     HELD_SLICE,
     JOB_KEY,
     LARGER_SLICE,
     LIST,
+    ORPHANED,
     SLICE,
     WORKLOAD_KEY,
-    aged,
+    add_pods,
+    aged_pod,
+    end_of_workload,
     pod,
-    state,
-    with_pods,
 )
 from tests.unit.controllers.world import World
 
@@ -61,29 +61,29 @@ async def reconcile_workload(world: World) -> float | None:
     return await WorkloadController(world.ctx, world.core).reconcile(WORKLOAD_KEY)
 
 
-@pytest.mark.parametrize("gone", [None, job(deletionTimestamp=time(9))], ids=["gone", "going"])
+@pytest.mark.parametrize("gone", [None, job(deletionTimestamp=timestamp(9))], ids=["gone", "going"])
 async def test_workload_is_released_after_one_list_when_no_pods_outlive_its_job(
     world: World, gone: dict[str, Any] | None
 ) -> None:
     world.put(KINDS.workloads, admitted())
     if gone is not None:
         world.put(JOBS, gone)
-    with_pods(world, pod("ended", status={"phase": "Succeeded"}))
+    add_pods(world, pod("ended", status={"phase": "Succeeded"}))
     await reconcile_job(world)
     assert world.calls.count(LIST) == 1
-    assert state(world) == (None, "OwnerNotFound")
+    assert end_of_workload(world) == (None, "OwnerNotFound")
 
 
-@pytest.mark.parametrize("gone", [None, job(deletionTimestamp=time(9))], ids=["gone", "going"])
+@pytest.mark.parametrize("gone", [None, job(deletionTimestamp=timestamp(9))], ids=["gone", "going"])
 async def test_workload_keeps_quota_while_pods_outlive_its_job(
     world: World, gone: dict[str, Any] | None
 ) -> None:
     world.put(KINDS.workloads, admitted())
     if gone is not None:
         world.put(JOBS, gone)
-    with_pods(world, pod("b"), pod("a"))
+    add_pods(world, pod("b"), pod("a"))
     assert await reconcile_job(world) == 1.0
-    assert state(world) == ("PodsRunning", None)
+    assert end_of_workload(world) == ("PodsRunning", None)
     stored = world.get(KINDS.workloads, "job-j-1")
     assert condition_of(stored, "PodsOutliveJob") == (
         "True",
@@ -93,21 +93,21 @@ async def test_workload_keeps_quota_while_pods_outlive_its_job(
     assert stored["metadata"]["finalizers"]
     world.client.api.clear()
     await reconcile_job(world)
-    assert state(world) == (None, "OwnerNotFound")
+    assert end_of_workload(world) == (None, "OwnerNotFound")
 
 
 async def test_workload_of_an_earlier_job_keeps_quota_beside_the_new_job(world: World) -> None:
     world.put(KINDS.workloads, admitted(owner={**OWNER, "uid": "uid-old"}))
     world.put(JOBS, job())
-    with_pods(world, pod(labels={NAMES.podset: "main", "batch.kubernetes.io/controller-uid": "uid-old"}))
+    add_pods(world, pod(labels={NAMES.podset: "main", "batch.kubernetes.io/controller-uid": "uid-old"}))
     assert await reconcile_job(world) == 1.0
-    assert state(world) == ("PodsRunning", None)
+    assert end_of_workload(world) == ("PodsRunning", None)
     assert await reconcile_job(world) == 1.0, "the new job's own steps do not end the looks"
 
 
 async def test_no_pods_are_listed_for_workload_that_has_finished(world: World) -> None:
     world.put(KINDS.workloads, admitted(FINISHED))
-    with_pods(world, pod())
+    add_pods(world, pod())
     await reconcile_job(world)
     assert LIST not in world.calls
 
@@ -123,29 +123,30 @@ async def test_pods_of_a_gone_job_that_was_never_admitted_are_deleted(
         obj["metadata"]["labels"] = {NAMES.job_uid: "uid-j"}
     world.put(KINDS.workloads, obj)
     labels = {"batch.kubernetes.io/controller-uid": "uid-j"}
-    with_pods(world, pod("a", uid="uid-a", labels=labels), pod("other", uid="uid-o", labels={}))
+    add_pods(world, pod("a", uid="uid-a", labels=labels), pod("other", uid="uid-o", labels={}))
     await (reconcile_workload(world) if owner is None else reconcile_job(world))
     assert [call for call in world.calls if call.startswith("delete")] == ["delete pods/a"]
     world.client.api.clear()
     await (reconcile_workload(world) if owner is None else reconcile_job(world))
-    assert state(world) == (None, "OwnerNotFound")
+    assert end_of_workload(world) == (None, "OwnerNotFound")
 
 
 async def test_orphaned_pods_of_a_slice_without_owner_are_deleted_down_to_its_grant(world: World) -> None:
     def orphaned(one: dict[str, Any]) -> dict[str, Any]:
-        metadata = {**one["metadata"], **GONE}
+        metadata = {**one["metadata"], **ORPHANED}
         del metadata["ownerReferences"]
         return {**one, "metadata": metadata}
 
     world.put(KINDS.workloads, orphaned(HELD_SLICE), orphaned(LARGER_SLICE))
-    with_pods(
-        world, *(aged(name, number, annotations=SLICE["annotations"]) for number, name in enumerate("abcd"))
+    add_pods(
+        world,
+        *(aged_pod(name, number, annotations=SLICE["annotations"]) for number, name in enumerate("abcd")),
     )
     controller = WorkloadController(world.ctx, world.core)
     for name in ("larger", "held"):
         await controller.reconcile(Key("ns", name))
     assert [call for call in world.calls if call.startswith("delete")] == ["delete pods/d"]
-    assert world.told.excess == [("held", "", 1)]
+    assert world.recorder.excess == [("held", "", 1)]
 
 
 @pytest.mark.parametrize("gone", [False, True], ids=["held by a finalizer", "gone"])
@@ -155,34 +156,34 @@ async def test_pods_of_a_job_of_another_kind_that_was_never_admitted_are_deleted
     world.put(KINDS.workloads, workload(owner=owner))
     if not gone:
         going = mpi_job({})
-        world.put(resource_of(MPI_JOB), with_value(going, ("metadata", "deletionTimestamp"), time(9)))
+        world.put(resource_of(MPI_JOB), with_value(going, ("metadata", "deletionTimestamp"), timestamp(9)))
     owned = {"ownerReferences": [{"uid": "uid-j"}]}
-    with_pods(world, aged("a", 1, labels={}, **owned), aged("other", 1, labels={}))
+    add_pods(world, aged_pod("a", 1, labels={}, **owned), aged_pod("other", 1, labels={}))
     controller = JobController(world.ctx, MPI_JOB, OwnerLookup(world.ctx))
     await controller.reconcile(JOB_KEY)
     assert [call for call in world.calls if call.startswith("delete")] == ["delete pods/a"]
-    assert world.told.excess == [("job-j-1", "MPIJob.kubeflow.org", 1)]
+    assert world.recorder.excess == [("job-j-1", "MPIJob.kubeflow.org", 1)]
     world.client.api.clear()
     await controller.reconcile(JOB_KEY)
-    assert state(world) == (None, "OwnerNotFound")
+    assert end_of_workload(world) == (None, "OwnerNotFound")
 
 
 async def test_pods_of_a_going_job_with_a_selector_of_its_own_are_found_by_their_owner(world: World) -> None:
     world.put(KINDS.workloads, workload())
-    world.put(JOBS, job({"manualSelector": True}, deletionTimestamp=time(9)))
-    with_pods(world, aged("a", 1, labels={}, ownerReferences=[{"uid": "uid-j"}]))
+    world.put(JOBS, job({"manualSelector": True}, deletionTimestamp=timestamp(9)))
+    add_pods(world, aged_pod("a", 1, labels={}, ownerReferences=[{"uid": "uid-j"}]))
     await reconcile_job(world)
     assert [call for call in world.calls if call.startswith("delete")] == ["delete pods/a"]
 
 
 async def test_pods_of_a_raised_job_that_was_orphaned_are_deleted_down_to_its_grant(world: World) -> None:
     world.put(KINDS.workloads, admitted())
-    with_pods(world, *(aged(name, number) for number, name in enumerate("abcde")))
+    add_pods(world, *(aged_pod(name, number) for number, name in enumerate("abcde")))
     assert await reconcile_job(world) == 1.0
     assert [call for call in world.calls if call.startswith("delete")] == ["delete pods/e", "delete pods/d"]
-    assert [event[:2] for event in world.told.events] == [(name, "ExcessPodDeleted") for name in "ed"]
-    assert world.told.excess == [("job-j-1", "Job.batch", 1)] * 2
-    assert state(world) == ("PodsRunning", None)
+    assert [event[:2] for event in world.recorder.events] == [(name, "ExcessPodDeleted") for name in "ed"]
+    assert world.recorder.excess == [("job-j-1", "Job.batch", 1)] * 2
+    assert end_of_workload(world) == ("PodsRunning", None)
 
 
 async def test_nothing_is_released_when_pods_cannot_be_listed(world: World) -> None:
@@ -190,28 +191,28 @@ async def test_nothing_is_released_when_pods_cannot_be_listed(world: World) -> N
     world.client.fails["list"] = ApiError(403, "Forbidden", "no")
     with pytest.raises(ApiError):
         await reconcile_job(world)
-    assert state(world) == (None, None)
+    assert end_of_workload(world) == (None, None)
 
 
 async def test_workload_without_owner_keeps_quota_while_orphaned_pods_run(world: World) -> None:
-    world.put(KINDS.workloads, admitted(owner=None, metadata=GONE))
-    with_pods(world, pod())
+    world.put(KINDS.workloads, admitted(owner=None, metadata=ORPHANED))
+    add_pods(world, pod())
     assert await reconcile_workload(world) == 1.0
-    assert state(world) == ("PodsRunning", None)
+    assert end_of_workload(world) == ("PodsRunning", None)
     assert await reconcile_workload(world) == 1.0
     world.client.api.clear()
     await reconcile_workload(world)
-    assert state(world) == (None, "OwnerNotFound")
+    assert end_of_workload(world) == (None, "OwnerNotFound")
 
 
 async def test_deleted_workload_without_owner_is_held_while_orphaned_pods_run(world: World) -> None:
-    going = {**GONE, "deletionTimestamp": time(0)}
+    going = {**ORPHANED, "deletionTimestamp": timestamp(0)}
     world.put(KINDS.workloads, admitted(owner=None, metadata=going))
-    with_pods(world, pod())
+    add_pods(world, pod())
     await reconcile_workload(world)
     stored = world.get(KINDS.workloads, "job-j-1")
     assert stored["metadata"]["finalizers"]
-    assert state(world) == ("PodsRunning", None)
+    assert end_of_workload(world) == ("PodsRunning", None)
 
 
 EVICTED = condition("Evicted", True, "Preempted", "preempted")
@@ -226,8 +227,8 @@ SYNC = {"labels": {NAMES.queue_name: "lq", NAMES.prebuilt_workload_name: "job-j-
     [
         (admitted(EVICTED), job(), ("QuotaReserved", "False", "PendingEvaluation")),
         (admitted(), job(RAISED), None),
-        (admitted(metadata={"deletionTimestamp": time(1)}), job(), None),
-        (admitted(metadata=GONE), job(RAISED, **SYNC), ("Finished", "True", "OutOfSync")),
+        (admitted(metadata={"deletionTimestamp": timestamp(1)}), job(), None),
+        (admitted(metadata=ORPHANED), job(RAISED, **SYNC), ("Finished", "True", "OutOfSync")),
     ],
     ids=["evicted", "raised", "Workload deleted", "prebuilt Workload out of sync"],
 )
@@ -236,12 +237,12 @@ async def test_quota_of_a_stopped_job_is_kept_until_its_pods_have_ended(
 ) -> None:
     world.put(KINDS.workloads, held)
     world.put(JOBS, stopped)
-    with_pods(world, pod(spec={"nodeName": "n"}, deletionTimestamp=time(0)))
+    add_pods(world, pod(spec={"nodeName": "n"}, deletionTimestamp=timestamp(0)))
     assert await reconcile_job(world) == 1.0
     kept = world.get(KINDS.workloads, "job-j-1")
     assert condition_of(kept, "QuotaReserved")[0] == "True"
     assert kept["metadata"]["finalizers"]
-    assert state(world) == ("PodsRunning", None)
+    assert end_of_workload(world) == ("PodsRunning", None)
     world.client.api.clear()
     await reconcile_job(world)
     freed = world.stores.of(KINDS.workloads).get("ns", "job-j-1")
@@ -268,19 +269,19 @@ async def test_quota_of_a_finished_job_is_kept_while_its_operator_leaves_pods_ru
     world.put(KINDS.workloads, admitted(owner=owner))
     ended = mpi_job({"conditions": [{"type": "Succeeded", "status": "True"}]})
     world.put(resource_of(MPI_JOB), ended)
-    with_pods(world, pod(labels={}, annotations={NAMES.workload: "job-j-1"}))
+    add_pods(world, pod(labels={}, annotations={NAMES.workload: "job-j-1"}))
     assert await JobController(world.ctx, MPI_JOB, OwnerLookup(world.ctx)).reconcile(JOB_KEY) == 1.0
-    assert state(world) == ("PodsRunning", None)
+    assert end_of_workload(world) == ("PodsRunning", None)
     world.client.api.clear()
     await JobController(world.ctx, MPI_JOB, OwnerLookup(world.ctx)).reconcile(JOB_KEY)
-    assert state(world) == (None, "Succeeded")
+    assert end_of_workload(world) == (None, "Succeeded")
 
 
 async def test_no_pods_are_listed_for_a_job_that_ends_after_them_or_is_started(world: World) -> None:
     world.put(KINDS.workloads, admitted())
     world.put(JOBS, job({"suspend": False}, {"conditions": [{"type": "Complete", "status": "True"}]}))
     await reconcile_job(world)
-    assert state(world) == (None, "Succeeded")
+    assert end_of_workload(world) == (None, "Succeeded")
     world.put(KINDS.workloads, admitted())
     world.put(JOBS, job())
     await reconcile_job(world)
@@ -293,7 +294,7 @@ async def test_group_keeps_quota_while_a_pod_runs_that_lost_its_label() -> None:
     metadata = {"name": "g", "annotations": {NAMES.is_group_workload: "true"}}
     held = admitted(owner=None, metadata={**metadata, "ownerReferences": [owner]})
     world.put(KINDS.workloads, held)
-    with_pods(world, pod(uid="uid-p", labels={}))
+    add_pods(world, pod(uid="uid-p", labels={}))
     controller = JobController(world.ctx, POD, OwnerLookup(world.ctx))
     again = await controller.reconcile(Key("ns", group_key_name("g")))
     stored = world.get(KINDS.workloads, "g")

@@ -6,7 +6,7 @@ from typing import Any
 from admitq.controllers.plan import ActionPlan, Patch, RecordEvent
 from admitq.controllers.provisioning.requests import request_name, template_name
 from admitq.controllers.provisioning.steps import ProvisioningCase, decide_provisioning
-from tests.unit.controllers.builders import KINDS, NAMES, after, at, condition, time
+from tests.unit.controllers.builders import KINDS, NAMES, apply_patch, condition, instant, timestamp
 
 NAME = "job-j-1-c-1"
 
@@ -22,7 +22,7 @@ MINE = {"kind": "Workload", "name": "job-j-1", "uid": "uid-w", "controller": Tru
 
 
 def check(state: str = "Pending", **fields: Any) -> dict[str, Any]:
-    return {"name": "c", "state": state, "lastTransitionTime": time(0), "message": "", **fields}
+    return {"name": "c", "state": state, "lastTransitionTime": timestamp(0), "message": "", **fields}
 
 
 def config(**spec: Any) -> dict[str, Any]:
@@ -64,32 +64,34 @@ def case(
         template_named=everybody.get,
         flavors=FLAVORS.get,
         cleans_up=True,
-        now=at(100),
+        now=instant(100),
     )
     return replace(made, **fields)
 
 
-def of(plan: ActionPlan, kind: type[Any]) -> list[Any]:
+def actions_of(plan: ActionPlan, kind: type[Any]) -> list[Any]:
     return [action for action in plan.actions if isinstance(action, kind)]
 
 
-def told(plan: ActionPlan) -> list[tuple[str, str, str]]:
-    return [(one.type, one.reason, one.note) for one in of(plan, RecordEvent)]
+def events_of(plan: ActionPlan) -> list[tuple[str, str, str]]:
+    return [(one.type, one.reason, one.note) for one in actions_of(plan, RecordEvent)]
 
 
-def state_after(case: ProvisioningCase) -> tuple[dict[str, Any], list[str]]:
+def check_after(case: ProvisioningCase) -> tuple[dict[str, Any], list[str]]:
     """What a decision says of the check, and the notes that tell of it."""
     plan = decide_provisioning(case)
     result = case.workload
-    for patch in of(plan, Patch):
+    for patch in actions_of(plan, Patch):
         for step in patch.steps:
             assert step.subresource == "status"
-            result = after(result, {"status": step.patch["status"]})
+            result = apply_patch(result, {"status": step.patch["status"]})
     [found] = result["status"]["admissionChecks"]
-    return found, [one.note for one in of(plan, RecordEvent)]
+    return found, [one.note for one in actions_of(plan, RecordEvent)]
 
 
-def says(type_: str, status: bool = True, message: str = "m", since: float = 50) -> dict[str, Any]:
+def request_condition(
+    type_: str, status: bool = True, message: str = "m", since: float = 50
+) -> dict[str, Any]:
     return condition(type_, status, "R", message, since)
 
 
@@ -108,4 +110,4 @@ def assigned(*counts: tuple[str, int], flavor: str = "f", **parts: Any) -> dict[
     return {"clusterQueue": "cq", "podSetAssignments": assignments, **parts}
 
 
-GOING = {"deletionTimestamp": time(90)}
+GOING = {"deletionTimestamp": timestamp(90)}

@@ -9,18 +9,18 @@ from admitq.controllers.plan import ActionPlan, Delete, Patch
 from admitq.controllers.provisioning.controller import report_check_activity
 from admitq.controllers.provisioning.requests import request_name
 from admitq.controllers.provisioning.steps import decide_provisioning
-from tests.unit.controllers.builders import KINDS, NAMES, admitted, at, reserved, time, workload
+from tests.unit.controllers.builders import KINDS, NAMES, admitted, instant, reserved, timestamp, workload
 from tests.unit.controllers.provisioning.cases import (
     EVICTED,
     GOING,
     NAME,
+    actions_of,
     case,
     check,
+    check_after,
     config,
-    of,
     request,
-    says,
-    state_after,
+    request_condition,
 )
 
 RETRY_60 = {"requeueAfterSeconds": 60}
@@ -31,101 +31,101 @@ RETRY_60 = {"requeueAfterSeconds": 60}
     [
         pytest.param(
             reserved(admissionChecks=[check()]),
-            request(says("Failed"), says("Provisioned")),
+            request(request_condition("Failed"), request_condition("Provisioned")),
             check("Retry", message="Retrying after failure: m", **RETRY_60),
             id="failed",
         ),
         pytest.param(
-            reserved(admissionChecks=[check(lastTransitionTime=time(60))]),
-            request(says("Failed")),
+            reserved(admissionChecks=[check(lastTransitionTime=timestamp(60))]),
+            request(request_condition("Failed")),
             check(
                 "Retry",
                 message="Retrying after failure: m",
-                lastTransitionTime=time(60),
+                lastTransitionTime=timestamp(60),
                 **RETRY_60,
             ),
             id="failed-by-a-clock-that-is-late",
         ),
         pytest.param(
-            reserved(admissionChecks=[check(lastTransitionTime=time(99))]),
-            request({**says("Failed"), "lastTransitionTime": "soon"}),
+            reserved(admissionChecks=[check(lastTransitionTime=timestamp(99))]),
+            request({**request_condition("Failed"), "lastTransitionTime": "soon"}),
             check(
                 "Retry",
                 message="Retrying after failure: m",
-                lastTransitionTime=time(99),
+                lastTransitionTime=timestamp(99),
                 **RETRY_60,
             ),
             id="failed-at-a-time-that-cannot-be-read",
         ),
         pytest.param(
             reserved(admissionChecks=[check(retryCount=1)]),
-            request(says("Failed"), attempt=2),
+            request(request_condition("Failed"), attempt=2),
             check("Retry", message="Retrying after failure: m", retryCount=1, requeueAfterSeconds=120),
             id="failed-again",
         ),
         pytest.param(
             reserved(admissionChecks=[check(retryCount=3)]),
-            request(says("Failed"), attempt=4),
+            request(request_condition("Failed"), attempt=4),
             check("Rejected", message="m", retryCount=3),
             id="failed-too-often",
         ),
         pytest.param(
             reserved(admissionChecks=[check("Ready")]),
-            request(says("Failed")),
+            request(request_condition("Failed")),
             check("Retry", message="Retrying after failure: m", **RETRY_60),
             id="failed-after-all",
         ),
         pytest.param(
             admitted(admissionChecks=[check("Ready")]),
-            request(says("CapacityRevoked"), says("Provisioned")),
+            request(request_condition("CapacityRevoked"), request_condition("Provisioned")),
             check("Rejected", message="m"),
             id="revoked-while-it-runs",
         ),
         pytest.param(
             admitted(admissionChecks=[check("Ready")], spec={"active": False}),
-            request(says("CapacityRevoked"), says("Provisioned")),
+            request(request_condition("CapacityRevoked"), request_condition("Provisioned")),
             check("Ready"),
             id="revoked-when-it-is-deactivated-anyway",
         ),
         pytest.param(
             admitted(admissionChecks=[check("Rejected", message="m")], spec={"active": False}),
-            request(says("CapacityRevoked"), says("Provisioned")),
+            request(request_condition("CapacityRevoked"), request_condition("Provisioned")),
             check("Rejected", message="m"),
             id="revoked-and-deactivated-for-that",
         ),
         pytest.param(
             reserved(admissionChecks=[check("Ready")]),
-            request(says("BookingExpired"), says("Provisioned")),
+            request(request_condition("BookingExpired"), request_condition("Provisioned")),
             check("Retry", message="Retrying after booking expired: m", **RETRY_60),
             id="expired-before-it-was-used",
         ),
         pytest.param(
             reserved(admissionChecks=[check(retryCount=3)]),
-            request(says("BookingExpired"), attempt=4),
+            request(request_condition("BookingExpired"), attempt=4),
             check("Rejected", message="m", retryCount=3),
             id="expired-too-often",
         ),
         pytest.param(
             admitted(admissionChecks=[check("Ready")]),
-            request(says("BookingExpired"), says("Provisioned")),
+            request(request_condition("BookingExpired"), request_condition("Provisioned")),
             check("Ready"),
             id="expired-while-it-runs",
         ),
         pytest.param(
             reserved(admissionChecks=[check("Ready", message="kept")]),
-            request(says("Provisioned", message="another")),
+            request(request_condition("Provisioned", message="another")),
             check("Ready", message="kept"),
             id="provisioned-said-before",
         ),
         pytest.param(
             reserved(admissionChecks=[check()]),
-            request(says("Accepted"), says("Provisioned", False, "in 5 minutes")),
+            request(request_condition("Accepted"), request_condition("Provisioned", False, "in 5 minutes")),
             check(message="in 5 minutes"),
             id="accepted",
         ),
         pytest.param(
             reserved(admissionChecks=[check(message="Reset to Pending after eviction.")]),
-            request(says("Accepted")),
+            request(request_condition("Accepted")),
             check(),
             id="accepted-without-a-word-when",
         ),
@@ -143,7 +143,7 @@ RETRY_60 = {"requeueAfterSeconds": 60}
 def test_the_state_of_a_check_follows_its_request(
     obj: dict[str, Any], asked: dict[str, Any], expected: dict[str, Any]
 ) -> None:
-    state, notes = state_after(case(obj, asked))
+    state, notes = check_after(case(obj, asked))
     assert state == expected
     before = obj["status"]["admissionChecks"][0]["state"]
     message = f" with message: {expected['message']}" if expected["message"] else ""
@@ -160,9 +160,11 @@ def test_provisioned_nodes_make_the_check_ready_and_pods_run_on_them() -> None:
             ]
         }
     )
-    answered = request(says("Provisioned", message="there"), provisioningClassDetails={"Pool": "p-1"})
+    answered = request(
+        request_condition("Provisioned", message="there"), provisioningClassDetails={"Pool": "p-1"}
+    )
     obj = reserved(admissionChecks=[check(retryCount=1)])
-    state, notes = state_after(case(obj, answered, config=wanted))
+    state, notes = check_after(case(obj, answered, config=wanted))
     assert state == check(
         "Ready",
         message="there",
@@ -194,16 +196,18 @@ def test_check_waits_while_a_detail_of_the_answer_cannot_be_a_node_selector(
 ) -> None:
     rule = {"key": key, "valueFromProvisioningClassDetail": "Zone"}
     wanted = config(podSetUpdates={"nodeSelector": [rule]})
-    answered = request(says("Provisioned", message="there"), provisioningClassDetails={"Zone": value})
+    answered = request(
+        request_condition("Provisioned", message="there"), provisioningClassDetails={"Zone": value}
+    )
     obj = reserved(admissionChecks=[check()])
-    state, notes = state_after(case(obj, answered, config=wanted))
+    state, notes = check_after(case(obj, answered, config=wanted))
     assert (state["state"], notes) == ("Pending", [])
     assert state["message"].startswith(f"provisioningClassDetails[Zone] cannot be the node selector {key}: ")
     assert wrong in state["message"]
     assert "podSetUpdates" not in state
     told = reserved(admissionChecks=[state])
     assert decide_provisioning(case(told, answered, config=wanted)).actions == ()
-    corrected, _ = state_after(case(told, answered, config=config()))
+    corrected, _ = check_after(case(told, answered, config=config()))
     assert corrected["state"] == "Ready"
 
 
@@ -211,7 +215,7 @@ def test_check_waits_while_a_detail_of_the_answer_cannot_be_a_node_selector(
 def test_c17_check_without_its_config_deletes_its_requests(state: str) -> None:
     obj = reserved(admissionChecks=[check(state)])
     plan = decide_provisioning(case(obj, request(), request(attempt=2), config=None))
-    assert [one.obj["metadata"]["name"] for one in of(plan, Delete)] == [
+    assert [one.obj["metadata"]["name"] for one in actions_of(plan, Delete)] == [
         request_name("job-j-1", "c", attempt) for attempt in (1, 2)
     ]
     assert decide_provisioning(case(obj, request(metadata=GOING), config=None)) == decide_provisioning(
@@ -221,12 +225,12 @@ def test_c17_check_without_its_config_deletes_its_requests(state: str) -> None:
 
 def test_c17_check_without_its_config_is_pending_with_a_message_once_its_requests_are_gone() -> None:
     obj = reserved(admissionChecks=[check()])
-    assert state_after(case(obj, config=None))[0] == check(message="the check is not active")
+    assert check_after(case(obj, config=None))[0] == check(message="the check is not active")
 
 
 @pytest.mark.parametrize("state", ["Retry", "Rejected"])
 def test_a_check_without_its_config_is_pending(state: str) -> None:
-    found, notes = state_after(case(reserved(admissionChecks=[check(state)]), config=None))
+    found, notes = check_after(case(reserved(admissionChecks=[check(state)]), config=None))
     assert (found["state"], notes) == (
         "Pending",
         [f"Admission check c updated state from {state} to Pending with message: the check is not active"],
@@ -287,9 +291,9 @@ def test_a_check_says_whether_it_can_be_worked_on(
         "metadata": {"name": "c", "resourceVersion": "1", "generation": 1},
         "spec": {"parameters": parameters},
     }
-    [patch] = report_check_activity(obj, found, NAMES, KINDS, at(0)).actions
+    [patch] = report_check_activity(obj, found, NAMES, KINDS, instant(0)).actions
     assert isinstance(patch, Patch)
     [active] = patch.steps[0].patch["status"]["conditions"]
     assert (active["status"], active["reason"], active["message"]) == expected
     settled = {**obj, "status": {"conditions": [active]}}
-    assert report_check_activity(settled, found, NAMES, KINDS, at(9)) == ActionPlan()
+    assert report_check_activity(settled, found, NAMES, KINDS, instant(9)) == ActionPlan()

@@ -13,11 +13,11 @@ from tests.unit.controllers.provisioning.cases import (
     assigned,
     case,
     check,
+    check_after,
     config,
     container,
     pod_set,
     request,
-    state_after,
 )
 
 
@@ -52,7 +52,7 @@ def test_only_podsets_that_need_nodes_are_asked_for(
     wanted = config(managedResources=managed)
     assert [one.name for one in requested_pod_sets(obj, wanted, FLAVORS.get)] == asked
     if not asked:
-        state, notes = state_after(case(obj, config=wanted))
+        state, notes = check_after(case(obj, config=wanted))
         assert (state["state"], state["message"]) == ("Ready", "the provisioning request is not needed")
         assert "podSetUpdates" not in state
         assert notes == [

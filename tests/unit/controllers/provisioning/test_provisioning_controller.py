@@ -12,11 +12,11 @@ from admitq.controllers.provisioning.watches import provisioning_controller
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import POD_TEMPLATES, Resource
 from admitq.runtime.store import Change, Key, Store
-from tests.unit.controllers.builders import KINDS, NAMES, reserved, time, workload
+from tests.unit.controllers.builders import KINDS, NAMES, reserved, timestamp, workload
 from tests.unit.controllers.world import World, cluster_scoped
 
 KEY = Key("ns", "job-j-1")
-CHECK = {"name": "c", "state": "Pending", "lastTransitionTime": time(0), "message": ""}
+CHECK = {"name": "c", "state": "Pending", "lastTransitionTime": timestamp(0), "message": ""}
 NAME = "job-j-1-c-1"
 TEMPLATE = f"ppt-{NAME}-main"
 
@@ -60,14 +60,14 @@ async def test_a_request_is_made_with_its_templates(world: World) -> None:
     [owner] = world.get(POD_TEMPLATES, TEMPLATE)["metadata"]["ownerReferences"]
     assert (owner["kind"], owner["uid"]) == ("ProvisioningRequest", f"uid-{NAME}")
     note = f'Created ProvisioningRequest: "{NAME}"'
-    assert world.told.events == [("job-j-1", "ProvisioningRequestCreated", note)]
+    assert world.recorder.events == [("job-j-1", "ProvisioningRequestCreated", note)]
 
 
 async def test_refusal_of_the_api_is_reported_and_retried(world: World) -> None:
     world.client.fails["create"] = ApiError(403, "Forbidden", "exceeded quota")
     assert await ProvisioningController(world.ctx).reconcile(KEY) == 10.0
     message = f'Error creating PodTemplate "{TEMPLATE}": exceeded quota'
-    assert world.told.events == [("job-j-1", "FailedCreate", message)]
+    assert world.recorder.events == [("job-j-1", "FailedCreate", message)]
     [check] = world.get(KINDS.workloads, "job-j-1")["status"]["admissionChecks"]
     assert check == {**CHECK, "message": message}
 
@@ -75,7 +75,7 @@ async def test_refusal_of_the_api_is_reported_and_retried(world: World) -> None:
 async def test_what_is_there_before_the_store_knows_it_is_waited_for_silently(world: World) -> None:
     world.client.fails["create"] = ApiError(409, "AlreadyExists", "already exists")
     assert await ProvisioningController(world.ctx).reconcile(KEY) == 1.0
-    assert world.told.events == []
+    assert world.recorder.events == []
 
 
 @pytest.mark.parametrize(

@@ -8,23 +8,23 @@ from admitq.controllers.plan import ActionPlan, Create, Delete, Patch
 from admitq.controllers.provisioning.requests import PROVISIONING_REQUESTS, request_name, template_name
 from admitq.controllers.provisioning.steps import decide_provisioning
 from admitq.runtime.resources import POD_TEMPLATES
-from tests.unit.controllers.builders import FINISHED, NAMES, admitted, reserved, time, workload
+from tests.unit.controllers.builders import FINISHED, NAMES, admitted, reserved, timestamp, workload
 from tests.unit.controllers.provisioning.cases import (
     EVICTED,
     GOING,
     MINE,
     NAME,
+    actions_of,
     assigned,
     case,
     check,
+    check_after,
     config,
     container,
-    of,
+    events_of,
     pod_set,
     request,
-    says,
-    state_after,
-    told,
+    request_condition,
 )
 
 
@@ -49,7 +49,7 @@ def test_templates_come_first_then_the_request_then_the_templates_are_handed_ove
         "ownerReferences": [owner],
     }
     plan = decide_provisioning(case(obj, config=wanted, templates=(template(),)))
-    [created] = of(plan, Create)
+    [created] = actions_of(plan, Create)
     assert created.resource == PROVISIONING_REQUESTS
     assert created.obj == {
         "apiVersion": "autoscaling.x-k8s.io/v1",
@@ -66,7 +66,7 @@ def test_templates_come_first_then_the_request_then_the_templates_are_handed_ove
             "podSets": [{"podTemplateRef": {"name": f"ppt-{NAME}-main"}, "count": 3}],
         },
     }
-    assert told(plan) == [
+    assert events_of(plan) == [
         ("Normal", "ProvisioningRequestCreated", f'Created ProvisioningRequest: "{NAME}"'),
     ]
     made = request(spec={"parameters": {"a": "1", "size": "big"}})
@@ -80,7 +80,7 @@ def test_templates_come_first_then_the_request_then_the_templates_are_handed_ove
 def reset(state: str, since: float) -> dict[str, Any]:
     """The check as an eviction leaves it."""
     message = f"Reset to Pending after eviction. Previously: {state}"
-    return check(message=message, lastTransitionTime=time(since))
+    return check(message=message, lastTransitionTime=timestamp(since))
 
 
 @pytest.mark.parametrize(
@@ -88,18 +88,18 @@ def reset(state: str, since: float) -> dict[str, Any]:
     [
         (check(), None, 1),
         (check(retryCount=2), None, 3),
-        (check(retryCount=1), request(says("Failed")), 2),
-        (check(retryCount=1), request(says("BookingExpired")), 2),
+        (check(retryCount=1), request(request_condition("Failed")), 2),
+        (check(retryCount=1), request(request_condition("BookingExpired")), 2),
         # A check that was listed anew, or was reset otherwise, has forgotten its retries.
-        (check(lastTransitionTime=time(61)), request(says("Failed")), 2),
-        (check(lastTransitionTime=time(61)), request(says("Failed"), attempt=4), 5),
-        (reset("Rejected", since=50), request(says("Failed"), attempt=4), 5),
-        (reset("Ready", since=45), request(says("BookingExpired")), 2),
+        (check(lastTransitionTime=timestamp(61)), request(request_condition("Failed")), 2),
+        (check(lastTransitionTime=timestamp(61)), request(request_condition("Failed"), attempt=4), 5),
+        (reset("Rejected", since=50), request(request_condition("Failed"), attempt=4), 5),
+        (reset("Ready", since=45), request(request_condition("BookingExpired")), 2),
     ],
 )
 def test_attempts_are_counted(listed: dict[str, Any], asked: dict[str, Any] | None, attempt: int) -> None:
     requests = () if asked is None else (asked,)
-    [created] = of(decide_provisioning(case(reserved(admissionChecks=[listed]), *requests)), Create)
+    [created] = actions_of(decide_provisioning(case(reserved(admissionChecks=[listed]), *requests)), Create)
     assert created.obj["metadata"]["name"] == f"ppt-job-j-1-c-{attempt}-main"
 
 
@@ -137,8 +137,8 @@ STRANGER = {"kind": "Thing", "name": "t", "uid": "uid-t", "controller": True}
 def test_name_of_a_foreign_object_is_reported_and_retried(taken: dict[str, Any], error: str) -> None:
     obj = reserved(admissionChecks=[check()])
     plan = decide_provisioning(case(obj, taken=(taken,)))
-    assert told(plan) == [("Warning", "FailedCreate", error)]
-    assert state_after(case(obj, taken=(taken,)))[0] == check(message=error)
+    assert events_of(plan) == [("Warning", "FailedCreate", error)]
+    assert check_after(case(obj, taken=(taken,)))[0] == check(message=error)
     assert plan.requeue_after
 
 
@@ -150,19 +150,19 @@ def test_a_template_that_would_go_with_a_former_request_is_deleted_and_made_anew
     assert decide_provisioning(gone) == ActionPlan(requeue_after=1.0)
 
 
-def test_deleted_flavor_is_reported_and_waited_for() -> None:
+def test_deleted_flavor_is_reported_and_retried() -> None:
     obj = reserved(admissionChecks=[check()], admission=assigned(("main", 3), flavor="gone"))
     plan = decide_provisioning(case(obj))
     error = f'Error creating ProvisioningRequest "{NAME}": ResourceFlavor gone not found'
-    assert told(plan) == [("Warning", "FailedCreate", error)]
-    assert state_after(case(obj))[0] == check(message=error)
+    assert events_of(plan) == [("Warning", "FailedCreate", error)]
+    assert check_after(case(obj))[0] == check(message=error)
     assert plan.requeue_after == 10.0
 
 
 def test_template_that_contradicts_its_flavor_is_reported() -> None:
     spec = {"podSets": [pod_set("main", container(), nodeSelector={"pool": "mine"}, count=3)]}
     plan = decide_provisioning(case(reserved(admissionChecks=[check()], spec=spec)))
-    [(kind, reason, note)] = told(plan)
+    [(kind, reason, note)] = events_of(plan)
     assert (kind, reason) == ("Warning", "FailedCreate")
     assert note.startswith(f'Error creating ProvisioningRequest "{NAME}": nodeSelector of main: pool')
 
@@ -181,7 +181,7 @@ def test_request_is_released_without_need_for_nodes(
     obj: dict[str, Any], cleans_up: bool, deleted: list[str]
 ) -> None:
     plan = decide_provisioning(case(obj, request(), templates=(template(),), cleans_up=cleans_up))
-    assert [one.obj["metadata"]["name"] for one in of(plan, Delete)] == deleted
+    assert [one.obj["metadata"]["name"] for one in actions_of(plan, Delete)] == deleted
     going = case(obj, request(metadata=GOING), templates=(template(**GOING),), cleans_up=cleans_up)
     assert decide_provisioning(going) == ActionPlan()
 
@@ -201,7 +201,7 @@ def test_only_the_latest_request_in_sync_is_kept(
     wanted: dict[str, Any], requests: Any, deleted: list[str]
 ) -> None:
     plan = decide_provisioning(case(reserved(admissionChecks=[check("Ready")]), *requests, config=wanted))
-    assert [one.obj["metadata"]["name"] for one in of(plan, Delete)] == deleted
+    assert [one.obj["metadata"]["name"] for one in actions_of(plan, Delete)] == deleted
 
 
 def test_an_annotation_over_a_parameter_of_the_config_is_in_sync() -> None:

@@ -30,7 +30,16 @@ from admitq.core.statuses import (
 )
 from admitq.runtime.resources import JOBS
 from admitq.runtime.store import Key
-from tests.unit.controllers.builders import KINDS, NAMES, START, after, at, condition_of, job, time
+from tests.unit.controllers.builders import (
+    KINDS,
+    NAMES,
+    START,
+    apply_patch,
+    condition_of,
+    instant,
+    job,
+    timestamp,
+)
 from tests.unit.controllers.world import World, cluster_scoped
 
 USED = (FlavorTotals("f", (ResourceTotal("cpu", 1500, 500), ResourceTotal("memory", 2**30, 0))),)
@@ -67,7 +76,7 @@ def test_status_has_counts_totals_and_borrowed_amounts() -> None:
                     "status": "True",
                     "reason": "Ready",
                     "message": "Can admit new workloads",
-                    "lastTransitionTime": time(0),
+                    "lastTransitionTime": timestamp(0),
                     "observedGeneration": 4,
                 }
             ],
@@ -98,12 +107,12 @@ def test_c16_status_total_beyond_int64_is_a_quantity() -> None:
 
 
 def test_a_status_that_says_so_already_is_not_written() -> None:
-    told = after(queue(), cluster_queue_patch(queue(), READY, START))
-    assert cluster_queue_patch(told, READY, at(60)) is None
+    told = apply_patch(queue(), cluster_queue_patch(queue(), READY, START))
+    assert cluster_queue_patch(told, READY, instant(60)) is None
 
 
 def test_shares_are_reported_with_fair_sharing_and_removed_without() -> None:
-    told = after(
+    told = apply_patch(
         queue(),
         cluster_queue_patch(
             queue(), READY._replace(share=Share(infinite=False, amount=Fraction(249, 2))), START
@@ -112,7 +121,7 @@ def test_shares_are_reported_with_fair_sharing_and_removed_without() -> None:
     assert told["status"]["fairSharing"] == {"weightedShare": 125}
     assert cluster_queue_patch(told, READY, START) == {"status": {"fairSharing": None}}
     cohort = cluster_scoped("c")
-    told = after(cohort, cohort_patch(cohort, CohortStatus((), (), SEVEN)))
+    told = apply_patch(cohort, cohort_patch(cohort, CohortStatus((), (), SEVEN)))
     assert told["status"] == {"fairSharing": {"weightedShare": 7}}
     assert cohort_patch(told, CohortStatus((), (), SEVEN)) is None
     assert cohort_patch(cohort, CohortStatus((), ())) is None
@@ -147,17 +156,17 @@ def test_local_queue_reports_past_usage() -> None:
         "weightedShare": 0,
         "admissionFairSharingStatus": {
             "consumedResources": {"cpu": "1500m", "memory": "1Gi"},
-            "lastUpdate": time(0),
+            "lastUpdate": timestamp(0),
         },
     }
 
 
 def test_d20_local_queue_without_cluster_queue_loses_its_lists() -> None:
     obj = cluster_scoped("lq")
-    told = after(obj, local_queue_patch(obj, LOCAL, START))
+    told = apply_patch(obj, local_queue_patch(obj, LOCAL, START))
     assert told["status"]["flavorsReservation"]
     lost = LocalQueueStatus(False, LocalQueueReason.CLUSTER_QUEUE_DOES_NOT_EXIST, 0, 0, 0, None, None)
-    told = after(told, local_queue_patch(told, lost, START))
+    told = apply_patch(told, local_queue_patch(told, lost, START))
     assert not {"flavorsReservation", "flavorsUsage"} & told["status"].keys()
     counts = ("pendingWorkloads", "reservingWorkloads", "admittedWorkloads")
     assert [told["status"][name] for name in counts] == [0, 0, 0]
@@ -172,9 +181,15 @@ def test_d20_past_use_of_nothing_is_written_with_zero_entries() -> None:
 
 
 def test_what_others_say_in_the_status_stays() -> None:
-    other = {"type": "Mine", "status": "True", "reason": "R", "message": "", "lastTransitionTime": time(0)}
+    other = {
+        "type": "Mine",
+        "status": "True",
+        "reason": "R",
+        "message": "",
+        "lastTransitionTime": timestamp(0),
+    }
     obj = {**queue(), "status": {"conditions": [other]}}
-    told = after(obj, cluster_queue_patch(obj, READY, START))
+    told = apply_patch(obj, cluster_queue_patch(obj, READY, START))
     assert other in told["status"]["conditions"]
 
 
@@ -194,7 +209,7 @@ async def test_a_cluster_queue_is_written_at_most_once_a_second() -> None:
     assert condition_of(world.get(KINDS.cluster_queues, "cq"), "Active") == ("False", "Stopped", message)
     assert await controller.reconcile(CQ) is None
     assert len(world.calls) == 2
-    assert world.told.counted.count("cluster_queue_reported") == 4
+    assert world.recorder.metrics.count("cluster_queue_reported") == 4
 
 
 def test_clock_set_back_delays_only_briefly() -> None:
@@ -207,7 +222,7 @@ def test_clock_set_back_delays_only_briefly() -> None:
 
 async def test_a_cluster_queue_that_goes_is_held_while_quota_of_it_is_reserved() -> None:
     world = World()
-    world.put(KINDS.cluster_queues, queue(deletionTimestamp=time(0)))
+    world.put(KINDS.cluster_queues, queue(deletionTimestamp=timestamp(0)))
     world.core.cluster_queues["cq"] = READY
     world.core.reserving.add("cq")
     controller = ClusterQueueController(world.ctx, world.core)
@@ -220,7 +235,7 @@ async def test_a_cluster_queue_that_goes_is_held_while_quota_of_it_is_reserved()
 
 async def test_deleted_cluster_queue_that_cannot_be_read_is_looked_at_until_nothing_is_reserved() -> None:
     world = World()
-    world.put(KINDS.cluster_queues, queue(deletionTimestamp=time(0)))
+    world.put(KINDS.cluster_queues, queue(deletionTimestamp=timestamp(0)))
     world.core.reserving.add("cq")
     controller = ClusterQueueController(world.ctx, world.core)
     assert await controller.reconcile(CQ) == HELD_RETRY_SECONDS
@@ -244,7 +259,7 @@ async def test_of_what_the_core_does_not_know_nothing_is_said(known: bool) -> No
         world.put(KINDS.cluster_queues, queue())
     await ClusterQueueController(world.ctx, world.core).reconcile(CQ)
     assert world.calls == []
-    assert world.told.counted == []
+    assert world.recorder.metrics == []
 
 
 async def test_status_of_a_quarantined_cluster_queue_keeps_what_was_reported() -> None:
@@ -256,7 +271,7 @@ async def test_status_of_a_quarantined_cluster_queue_keeps_what_was_reported() -
     )
     await ClusterQueueController(world.ctx, world.core).reconcile(CQ)
     assert "patch clusterqueues/cq/status" not in world.calls
-    assert world.told.counted != []
+    assert world.recorder.metrics != []
 
 
 async def test_local_queue_reports_its_numbers_without_borrowing() -> None:
@@ -354,9 +369,9 @@ async def test_cohort_is_reported_with_its_place_in_the_tree_even_in_a_cycle() -
         world.core.cohorts[name] = CohortStatus((), ())
         assert await controller.reconcile(Key("", name)) is None
     assert world.calls == []
-    assert world.told.cohorts == [("leaf", "middle", "root"), ("root", "", "root"), ("a", "b", "b")]
+    assert world.recorder.cohorts == [("leaf", "middle", "root"), ("root", "", "root"), ("a", "b", "b")]
     await controller.reconcile(Key("", "gone"))
-    assert world.told.counted == ["forget_cohort"]
+    assert world.recorder.metrics == ["forget_cohort"]
 
 
 async def test_cohort_object_reports_its_share() -> None:

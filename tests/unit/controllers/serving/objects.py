@@ -10,7 +10,7 @@ from admitq.integrations.kinds.pod import POD
 from admitq.integrations.kinds.statefulset import STATEFUL_SET
 from admitq.integrations.workload_names import create_workload_name
 from admitq_api.json_objects import with_value
-from tests.unit.controllers.builders import KINDS, NAMES, SETTINGS, TEMPLATE, at, settings_with, workload
+from tests.unit.controllers.builders import KINDS, NAMES, SETTINGS, TEMPLATE, instant, settings_with, workload
 
 GATES = [{"name": NAMES.admission_gate}, {"name": "example.com/own"}, {"name": NAMES.topology_gate}]
 
@@ -99,7 +99,7 @@ def of_set(made: dict[str, Any], job: dict[str, Any]) -> dict[str, Any]:
     return owned(named, job)
 
 
-def decided(
+def plan_for(
     job: dict[str, Any] | None,
     *workloads: dict[str, Any],
     pods: Any = (),
@@ -125,7 +125,7 @@ def decided(
         names=NAMES,
         kinds=KINDS,
         settings=settings,
-        now=at(10),
+        now=instant(10),
         job=job,
         pods=tuple(pods),
         workloads=workloads,

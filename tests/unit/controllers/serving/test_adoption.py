@@ -14,10 +14,10 @@ from tests.unit.controllers.builders import KINDS, NAMES, admitted, workload
 from tests.unit.controllers.serving.objects import (
     NAME,
     SERVING,
-    decided,
     held_template,
     of_set,
     only_patch,
+    plan_for,
     pod,
     stateful_set,
     without_uid,
@@ -42,7 +42,7 @@ OF_SET = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "s", "uid": "u
 def test_b11_workload_of_a_stateful_set_under_its_older_name_is_adopted(owners: Any, noted: bool) -> None:
     job = stateful_set()
     found = older(*owners, annotations={NAMES.job_owner_name: "s"} if noted else {})
-    assert only_patch(decided(job, found, pods=[pod()]))["metadata"] == {
+    assert only_patch(plan_for(job, found, pods=[pod()]))["metadata"] == {
         "annotations": {
             NAMES.is_group_workload: "true",
             NAMES.job_owner_gvk: "apps/v1, Kind=StatefulSet",
@@ -67,7 +67,7 @@ def test_b11_workload_of_a_stateful_set_under_its_older_name_is_adopted(owners: 
 def test_b11_workload_under_the_older_name_that_belongs_elsewhere_is_not_adopted(
     found: dict[str, Any],
 ) -> None:
-    plan = decided(stateful_set(), found)
+    plan = plan_for(stateful_set(), found)
     [made] = [one.obj for one in plan.actions if isinstance(one, Create)]
     assert made["metadata"]["name"] == NAME
 
@@ -100,7 +100,7 @@ def test_b11_workload_under_the_older_name_with_other_podsets_is_left_alone(
     changes: Any, noted: bool
 ) -> None:
     found = with_podset(older(OF_POD), **changes)
-    plan = decided(stateful_set(), *([found] if noted else []), pods=[pod()], others=[found])
+    plan = plan_for(stateful_set(), *([found] if noted else []), pods=[pod()], others=[found])
     [refusal, event] = [one for one in plan.actions if isinstance(one, RecordEvent)]
     note = f"Workload {found['metadata']['name']} {NOT_ADOPTED}"
     assert (refusal.reason, refusal.note) == ("ErrWorkloadCompose", note)
@@ -112,7 +112,7 @@ def test_b11_workload_under_the_older_name_with_other_podsets_is_left_alone(
 
 def test_workload_under_the_older_name_of_a_stateful_set_on_hold_is_adopted_whatever_its_number() -> None:
     found = older(annotations={NAMES.job_owner_name: "s"})
-    patch = only_patch(decided(stateful_set(0), found))
+    patch = only_patch(plan_for(stateful_set(0), found))
     assert patch["metadata"]["ownerReferences"] == [OF_SET]
 
 
@@ -121,7 +121,7 @@ def test_free_workload_of_the_name_of_a_group_with_other_podsets_is_reported_and
     noted: bool,
 ) -> None:
     found = with_value(with_podset(older(), count=30), ("metadata", "name"), NAME)
-    plan = decided(stateful_set(), *([found] if noted else []), pods=[pod()], others=[found])
+    plan = plan_for(stateful_set(), *([found] if noted else []), pods=[pod()], others=[found])
     [event] = plan.actions
     assert isinstance(event, RecordEvent)
     assert (event.reason, event.note, plan.requeue_after) == (
@@ -133,7 +133,7 @@ def test_free_workload_of_the_name_of_a_group_with_other_podsets_is_reported_and
 
 def test_workload_that_lost_its_owner_and_kept_the_label_of_the_stateful_set_is_adopted_again() -> None:
     found = with_podset(older(labels={NAMES.job_uid: "uid-s"}), count=30)
-    owners = only_patch(decided(stateful_set(), others=[found]))["metadata"]["ownerReferences"]
+    owners = only_patch(plan_for(stateful_set(), others=[found]))["metadata"]["ownerReferences"]
     assert owners == [OF_SET]
 
 
@@ -141,7 +141,7 @@ def test_workload_that_lost_its_owner_and_kept_the_label_of_the_stateful_set_is_
 def test_e_workload_of_a_stateful_set_is_marked_again_when_it_has_lost_its_annotations(left: Any) -> None:
     job = stateful_set()
     made = with_value(of_set(admitted(), job), ("metadata", "annotations"), left)
-    metadata = only_patch(decided(job, others=[made], pods=[pod()]))["metadata"]
+    metadata = only_patch(plan_for(job, others=[made], pods=[pod()]))["metadata"]
     assert metadata["annotations"] == {
         NAMES.is_group_workload: "true",
         NAMES.job_owner_gvk: "apps/v1, Kind=StatefulSet",
@@ -153,7 +153,7 @@ def test_e_workload_of_a_stateful_set_is_marked_again_when_it_has_lost_its_annot
 def test_e_stateful_set_reports_and_retries_while_its_name_belongs_to_another_workload() -> None:
     job = stateful_set()
     theirs = with_value(workload(), ("metadata", "name"), NAME)
-    plan = decided(job, others=[theirs], pods=[pod()])
+    plan = plan_for(job, others=[theirs], pods=[pod()])
     [event] = plan.actions
     assert isinstance(event, RecordEvent)
     note = f"Workload {NAME} exists already and belongs to something else"

@@ -39,7 +39,7 @@ async def test_d24_refused_workload_is_reported_and_retried_only_if_the_refusal_
     controller = ServingController(world.ctx, STATEFUL_SET, STATEFUL_SET.serving)
     with pytest.raises(raised, match=error.message):
         await controller.reconcile(Key("ns", "s"))
-    assert world.told.events == events
+    assert world.recorder.events == events
 
 
 async def test_workload_of_a_deleted_set_keeps_its_quota_while_orphaned_pods_run() -> None:
@@ -72,7 +72,7 @@ async def test_terminating_namespace_is_not_reported() -> None:
     assert STATEFUL_SET.serving is not None
     controller = ServingController(world.ctx, STATEFUL_SET, STATEFUL_SET.serving)
     assert await controller.reconcile(Key("ns", "s")) is None
-    assert world.told.events == []
+    assert world.recorder.events == []
 
 
 def test_stores_of_all_kinds_give_the_owner_relations() -> None:

@@ -8,7 +8,7 @@ from admitq.controllers.plan import Create, Delete, Patch, RemoveFinalizer
 from admitq.integrations.kinds.leaderworkerset import LEADER_WORKER_SET
 from admitq.integrations.workload_names import create_workload_name
 from tests.unit.controllers.builders import NAMES, condition, workload
-from tests.unit.controllers.serving.objects import decided, held_template, lws, lws_pod, owned
+from tests.unit.controllers.serving.objects import held_template, lws, lws_pod, owned, plan_for
 
 
 def lws_name(index: int) -> str:
@@ -16,7 +16,7 @@ def lws_name(index: int) -> str:
 
 
 def test_each_group_has_a_workload() -> None:
-    made = [one for one in decided(lws(), kind=LEADER_WORKER_SET).actions if isinstance(one, Create)]
+    made = [one for one in plan_for(lws(), kind=LEADER_WORKER_SET).actions if isinstance(one, Create)]
     metadata: list[Any] = [one.obj["metadata"] for one in made]
     assert [one["name"] for one in metadata] == [lws_name(0), lws_name(1)]
     assert [one["annotations"][NAMES.component_workload_index] for one in metadata] == ["0", "1"]
@@ -27,7 +27,7 @@ def test_each_group_has_a_workload() -> None:
 
 
 def test_groups_without_a_template_for_leaders_are_all_alike() -> None:
-    made = decided(lws(1, leader=False), kind=LEADER_WORKER_SET).actions[0]
+    made = plan_for(lws(1, leader=False), kind=LEADER_WORKER_SET).actions[0]
     assert isinstance(made, Create)
     assert [(one["name"], one["count"]) for one in made.obj["spec"]["podSets"]] == [("main", 3)]
 
@@ -44,7 +44,7 @@ def of_group(index: int, **parts: Any) -> dict[str, Any]:
 
 def test_pods_are_marked_with_their_group() -> None:
     pods = [lws_pod(0, 0), lws_pod(0, 1), lws_pod(1, 2)]
-    plan = decided(lws(), of_group(0), of_group(1), pods=pods, kind=LEADER_WORKER_SET)
+    plan = plan_for(lws(), of_group(0), of_group(1), pods=pods, kind=LEADER_WORKER_SET)
     seen: dict[str, Any] = {}
     for action in plan.actions:
         assert isinstance(action, Patch)
@@ -69,7 +69,7 @@ def test_pods_are_marked_with_their_group() -> None:
     ],
 )
 def test_workloads_of_groups_that_are_no_more_go(state: Any, actions: Any) -> None:
-    plan = decided(lws(1), of_group(0), of_group(1, **state), kind=LEADER_WORKER_SET)
+    plan = plan_for(lws(1), of_group(0), of_group(1, **state), kind=LEADER_WORKER_SET)
     assert [type(one) for one in plan.actions] == actions
 
 
@@ -83,6 +83,6 @@ def test_a_rollout_has_workloads_for_the_groups_that_it_adds(
     status = {"conditions": [condition("UpdateInProgress", updating, "x")]}
     strategy = {"rollingUpdateConfiguration": {"maxSurge": surge}}
     job = lws(status=status, rolloutStrategy=strategy)
-    plan = decided(job, of_group(0), of_group(1), pods=[lws_pod(2, 0)], kind=LEADER_WORKER_SET)
+    plan = plan_for(job, of_group(0), of_group(1), pods=[lws_pod(2, 0)], kind=LEADER_WORKER_SET)
     made: list[Any] = [one.obj for one in plan.actions if isinstance(one, Create)]
     assert [one["metadata"]["name"] for one in made] == ([lws_name(2)] if wanted else [])

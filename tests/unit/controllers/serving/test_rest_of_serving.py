@@ -25,7 +25,7 @@ from admitq.workloads.transitions import is_condition_true, is_reserved
 from admitq_api.conditions import ConditionType
 from admitq_api.json_objects import value_at, with_value
 from tests.unit.controllers import test_rest as rest
-from tests.unit.controllers.builders import KINDS, NAMES, at, time
+from tests.unit.controllers.builders import KINDS, NAMES, instant, timestamp
 from tests.unit.controllers.serving.objects import lws, lws_pod, pod, stateful_set
 
 HISTORIES, LENGTH = 25, 25
@@ -79,7 +79,7 @@ class Place(rest.Place):
             for one in self.objects.values()
             if composition.is_member(one, NAMES) and self._job_of(one) == self.looked_at
         ]
-        return composition.compose(mine, NAMES, CompositionOptions(at(self.seconds))) if mine else None
+        return composition.compose(mine, NAMES, CompositionOptions(instant(self.seconds))) if mine else None
 
     def _job_of(self, one: dict[str, Any]) -> str:
         assert POD.composition is not None
@@ -110,7 +110,7 @@ class Place(rest.Place):
                 names=NAMES,
                 kinds=KINDS,
                 settings=self.settings,
-                now=at(self.seconds),
+                now=instant(self.seconds),
                 job=server,
                 pods=tuple(self.objects.values()),
                 workloads=tuple(self.workloads.values()),
@@ -133,7 +133,7 @@ Event = Callable[[Place, Random], None]
 def comes(place: Place, _random: Random) -> None:
     if not place.serving:
         made = place.serves.made()
-        metadata = {"uid": f"uid-{place.version}", "creationTimestamp": time(place.seconds)}
+        metadata = {"uid": f"uid-{place.version}", "creationTimestamp": timestamp(place.seconds)}
         place.keep(place.serving, {**made, "metadata": {**made["metadata"], **metadata}})
 
 
@@ -166,7 +166,7 @@ def pod_comes(place: Place, _random: Random) -> None:
             owner = {**metadata["ownerReferences"][0], "uid": server["metadata"]["uid"]}
             given = {
                 "uid": f"{metadata['uid']}-{place.version}",
-                "creationTimestamp": time(place.seconds),
+                "creationTimestamp": timestamp(place.seconds),
                 "ownerReferences": [owner],
             }
             place.keep(

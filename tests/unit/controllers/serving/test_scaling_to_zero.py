@@ -6,14 +6,14 @@ import pytest
 
 from admitq.controllers.plan import Delete, Patch
 from tests.unit.controllers.builders import condition, reserved, workload
-from tests.unit.controllers.serving.objects import decided, of_set, only_patch, pod, stateful_set
+from tests.unit.controllers.serving.objects import of_set, only_patch, plan_for, pod, stateful_set
 
 ON_HOLD = condition("QuotaReserved", False, "OnHold", "StatefulSet scaled to zero; workload on hold")
 
 
 def test_scaled_to_zero_the_reservation_is_given_back_and_waits_again_afterwards() -> None:
     empty, job = stateful_set(0), stateful_set()
-    status = only_patch(decided(empty, of_set(reserved(), empty)))["status"]
+    status = only_patch(plan_for(empty, of_set(reserved(), empty)))["status"]
     quota = next(one for one in status["conditions"] if one["type"] == "QuotaReserved")
     assert (quota["status"], quota["reason"], quota["message"]) == (
         "False",
@@ -21,8 +21,8 @@ def test_scaled_to_zero_the_reservation_is_given_back_and_waits_again_afterwards
         "StatefulSet scaled to zero; workload on hold",
     )
     assert status["admission"] is None
-    assert decided(empty, of_set(workload(ON_HOLD), empty)).actions == ()
-    again = only_patch(decided(job, of_set(workload(ON_HOLD), job)))["status"]["conditions"][0]
+    assert plan_for(empty, of_set(workload(ON_HOLD), empty)).actions == ()
+    again = only_patch(plan_for(job, of_set(workload(ON_HOLD), job)))["status"]["conditions"][0]
     assert again["message"] == "Workload no longer on hold; waiting for quota reservation"
 
 
@@ -34,17 +34,17 @@ def test_finished_workload_of_a_stateful_set_is_deleted_when_it_is_scaled_to_zer
 ) -> None:
     job = stateful_set(replicas)
     finished = of_set(workload(condition("Finished", True, "Failed", "by another program")), job)
-    actions = decided(job, finished, pods=pods).actions
+    actions = plan_for(job, finished, pods=pods).actions
     assert [type(one) for one in actions if not isinstance(one, Patch)] == ([Delete] if deleted else [])
 
 
 def test_quota_of_a_set_that_is_scaled_to_zero_is_kept_while_its_pods_run() -> None:
     empty = stateful_set(0)
     made = of_set(reserved(), empty)
-    plan = decided(empty, made, pods=[pod(held=False)])
+    plan = plan_for(empty, made, pods=[pod(held=False)])
     assert [one for one in plan.actions if getattr(one, "obj", {}).get("kind") == "Workload"] == []
     ended = {**pod(held=False), "status": {"phase": "Succeeded"}}
-    assert only_patch(decided(empty, made, pods=[ended]))["status"]["admission"] is None
+    assert only_patch(plan_for(empty, made, pods=[ended]))["status"]["admission"] is None
 
 
 def test_that_its_workload_is_deactivated_goes_before_that_it_is_scaled_to_zero() -> None:
@@ -52,10 +52,10 @@ def test_that_its_workload_is_deactivated_goes_before_that_it_is_scaled_to_zero(
     empty = stateful_set(0)
     deactivated = condition("QuotaReserved", False, "Deactivated", "The workload is deactivated")
     for quota in (deactivated, ON_HOLD):
-        assert decided(empty, of_set(workload(quota, spec={"active": False}), empty)).actions == ()
+        assert plan_for(empty, of_set(workload(quota, spec={"active": False}), empty)).actions == ()
 
 
 def test_what_comes_back_larger_asks_for_more_first() -> None:
     job = stateful_set(5)
-    patch = only_patch(decided(job, of_set(workload(ON_HOLD), job), pods=[pod()]))
+    patch = only_patch(plan_for(job, of_set(workload(ON_HOLD), job), pods=[pod()]))
     assert patch["spec"]["podSets"][0]["count"] == 5

@@ -25,10 +25,10 @@ from tests.unit.controllers.builders import (
 )
 from tests.unit.controllers.serving.objects import (
     NAME,
-    decided,
     held_template,
     of_set,
     only_patch,
+    plan_for,
     pod,
     stateful_set,
     without_uid,
@@ -36,7 +36,7 @@ from tests.unit.controllers.serving.objects import (
 
 
 def test_a_workload_is_made_for_all_replicas_before_there_are_pods() -> None:
-    made, told = decided(stateful_set()).actions
+    made, told = plan_for(stateful_set()).actions
     assert isinstance(made, Create)
     assert isinstance(told, RecordEvent)
     metadata: Any = made.obj["metadata"]
@@ -69,12 +69,12 @@ def test_a_workload_is_made_for_all_replicas_before_there_are_pods() -> None:
     ],
 )
 def test_no_workload_is_made_where_none_is_needed(job: dict[str, Any], fields: Any) -> None:
-    assert decided(job, **fields).actions == ()
+    assert plan_for(job, **fields).actions == ()
 
 
 def test_pods_are_marked_with_group_role_and_queue() -> None:
     job = stateful_set()
-    patch = only_patch(decided(job, of_set(workload(), job), pods=[pod()]))
+    patch = only_patch(plan_for(job, of_set(workload(), job), pods=[pod()]))
     assert patch == {
         "metadata": {
             "labels": {NAMES.queue_name: "lq"},
@@ -100,16 +100,16 @@ def told(one: dict[str, Any], patch: Any) -> dict[str, Any]:
 def test_reported_pod_is_unchanged_and_follows_its_queue_while_pending() -> None:
     job = stateful_set()
     made = of_set(workload(), job)
-    waiting = told(pod(), only_patch(decided(job, made, pods=[pod()])))
-    assert decided(job, made, pods=[waiting]).actions == ()
+    waiting = told(pod(), only_patch(plan_for(job, made, pods=[pod()])))
+    assert plan_for(job, made, pods=[waiting]).actions == ()
     moved = stateful_set(labels={NAMES.queue_name: "other"})
     there = {**made, "spec": {**made["spec"], "queueName": "other"}}
-    assert only_patch(decided(moved, made, pods=[waiting])) == {"spec": {"queueName": "other"}}
-    assert only_patch(decided(moved, there, pods=[waiting])) == {
+    assert only_patch(plan_for(moved, made, pods=[waiting])) == {"spec": {"queueName": "other"}}
+    assert only_patch(plan_for(moved, there, pods=[waiting])) == {
         "metadata": {"labels": {NAMES.queue_name: "other"}}
     }
     running = {**waiting, "spec": {**waiting["spec"], "schedulingGates": []}}
-    assert decided(moved, there, pods=[running]).actions == ()
+    assert plan_for(moved, there, pods=[running]).actions == ()
 
 
 @pytest.mark.parametrize(("length", "place"), [(10, "labels"), (100, "annotations")])
@@ -119,7 +119,7 @@ def test_only_long_names_are_in_annotations_without_the_gate(length: int, place:
     name = create_workload_name("StatefulSet", "apps", "s" * length, "uid-s")
     made["metadata"]["name"] = name
     settings = settings_with(names_by_annotation=False)
-    metadata = only_patch(decided(job, made, pods=[pod()], settings=settings))["metadata"]
+    metadata = only_patch(plan_for(job, made, pods=[pod()], settings=settings))["metadata"]
     told_in = [where for where in ("labels", "annotations") if NAMES.pod_group_name in metadata[where]]
     assert told_in == [place]
     assert {metadata[place][key] for key in (NAMES.pod_group_name, NAMES.prebuilt_workload_name)} == {name}
@@ -128,14 +128,14 @@ def test_only_long_names_are_in_annotations_without_the_gate(length: int, place:
 def test_workload_named_without_uid_is_found_and_set_on_pods() -> None:
     job = stateful_set()
     made = without_uid(job)
-    annotations = only_patch(decided(job, made, pods=[pod()]))["metadata"]["annotations"]
+    annotations = only_patch(plan_for(job, made, pods=[pod()]))["metadata"]["annotations"]
     assert annotations[NAMES.prebuilt_workload_name] == made["metadata"]["name"]
 
 
 def test_a_workload_that_is_named_by_its_uid_goes_before_one_that_is_not() -> None:
     job = stateful_set()
     other = without_uid(job)
-    plan = decided(job, of_set(workload(), job), other, pods=[pod()])
+    plan = plan_for(job, of_set(workload(), job), other, pods=[pod()])
     assert [one.obj for one in plan.actions if isinstance(one, Delete)] == [other]
     [told] = [one for one in plan.actions if isinstance(one, Patch)]
     assert told.steps[0].patch["metadata"]["annotations"][NAMES.prebuilt_workload_name] == NAME
@@ -144,7 +144,7 @@ def test_a_workload_that_is_named_by_its_uid_goes_before_one_that_is_not() -> No
 def test_a_workload_of_a_former_object_of_the_name_is_not_taken_for_that_of_this_one() -> None:
     job = stateful_set()
     former = without_uid(stateful_set(uid="former"))
-    [made] = [one.obj for one in decided(job, former).actions if isinstance(one, Create)]
+    [made] = [one.obj for one in plan_for(job, former).actions if isinstance(one, Create)]
     assert made["metadata"]["name"] == NAME
 
 
@@ -168,7 +168,7 @@ def test_pods_that_make_room_for_a_new_revision_are_let_go(
     job["spec"]["updateStrategy"] = {"rollingUpdate": {"partition": partition}}
     job["spec"]["ordinals"] = {"start": start}
     one = pod(labels={"controller-revision-hash": revision, "apps.kubernetes.io/pod-index": str(start)})
-    write, *counts = decided(job, of_set(workload(), job), pods=[one]).actions
+    write, *counts = plan_for(job, of_set(workload(), job), pods=[one]).actions
     assert isinstance(write, Patch)
     gates = {"spec": {"schedulingGates": [{"name": "example.com/own"}]}}
     assert (write.steps[0].patch == gates) is let_go
@@ -180,14 +180,14 @@ def test_a_priority_class_that_changes_is_followed_with_quota_too() -> None:
     reference = {"group": NAMES.group, "kind": "WorkloadPriorityClass", "name": "low"}
     made = of_set(reserved(spec={"priorityClassRef": reference}), job)
     classes = {"high": {"metadata": {"name": "high"}, "value": 9}}
-    write, event = decided(job, made, classes=classes).actions
+    write, event = plan_for(job, made, classes=classes).actions
     assert isinstance(write, Patch)
     spec = write.steps[0].patch["spec"]
     assert (spec["priority"], spec["priorityClassRef"]["name"]) == (9, "high")
     assert isinstance(event, RecordEvent)
     note = f"Updated workload priority class: ns/{NAME}"
     assert (event.regarding, event.reason, event.note) == (job, "UpdatedWorkload", note)
-    (warned,) = decided(job, made).actions
+    (warned,) = plan_for(job, made).actions
     assert isinstance(warned, RecordEvent)
     assert warned.reason == "WorkloadPriorityClassNotFound"
 
@@ -197,19 +197,19 @@ def test_what_has_quota_from_before_ends_though_its_object_is_managed_no_more(le
     job = stateful_set(**({"labels": left["labels"]} if "labels" in left else {}))
     fields = {key: value for key, value in left.items() if key != "labels"}
     evicted = of_set(admitted(condition("Evicted", True, "Preempted")), job)
-    assert only_patch(decided(job, evicted, **fields))["status"]["admission"] is None
+    assert only_patch(plan_for(job, evicted, **fields))["status"]["admission"] is None
     going = of_set(workload(metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"}), job)
-    [freed] = decided(job, going, **fields).actions
+    [freed] = plan_for(job, going, **fields).actions
     assert isinstance(freed, RemoveFinalizer)
-    assert decided(job, of_set(workload(), job), **fields) == ActionPlan()
-    assert decided(job, **fields) == ActionPlan()
+    assert plan_for(job, of_set(workload(), job), **fields) == ActionPlan()
+    assert plan_for(job, **fields) == ActionPlan()
 
 
 def test_no_class_that_is_not_there_keeps_quota_from_being_given_back() -> None:
     labels = {NAMES.priority_class: "none-such"}
     spec = {"priorityClassRef": {"group": NAMES.group, "kind": "WorkloadPriorityClass", "name": "low"}}
     none = stateful_set(replicas=0, labels=labels)
-    released = only_patch(decided(none, of_set(admitted(spec=spec), none)))
+    released = only_patch(plan_for(none, of_set(admitted(spec=spec), none)))
     assert released["status"]["admission"] is None
 
 
@@ -218,17 +218,17 @@ def test_a_gate_that_is_taken_off_is_taken_off_the_workload() -> None:
     job = stateful_set(annotations={key: "a.example/x"})
     made = of_set(workload(), job)
     made["metadata"]["annotations"][key] = "a.example/x,b.example/y"
-    assert only_patch(decided(job, made)) == {"metadata": {"annotations": {key: "a.example/x"}}}
+    assert only_patch(plan_for(job, made)) == {"metadata": {"annotations": {key: "a.example/x"}}}
 
 
 def test_an_evicted_workload_without_pods_gives_its_quota_back() -> None:
     job = stateful_set()
     made = of_set(admitted(condition("Evicted", True, "Preempted", since=4)), job)
-    plan = decided(job, made)
+    plan = plan_for(job, made)
     assert only_patch(plan)["status"]["admission"] is None
     assert all(
         isinstance(one, Patch) and one.resource.kind == "Pod"
-        for one in decided(job, made, pods=[pod(held=False)]).actions
+        for one in plan_for(job, made, pods=[pod(held=False)]).actions
     )
 
 
@@ -236,12 +236,12 @@ def test_workloads_of_what_is_gone_are_finished_and_let_go() -> None:
     job = stateful_set()
     made = of_set(workload(), job)
     settings = settings_with(finish_orphaned=True)
-    (finished,) = only_patch(decided(None, made, settings=settings))["status"]["conditions"]
+    (finished,) = only_patch(plan_for(None, made, settings=settings))["status"]["conditions"]
     assert (finished["type"], finished["reason"]) == ("Finished", "OwnerNotFound")
-    (freed,) = decided(None, made, settings=settings_with(finish_orphaned=False)).actions
+    (freed,) = plan_for(None, made, settings=settings_with(finish_orphaned=False)).actions
     assert isinstance(freed, RemoveFinalizer)
     former = of_set(workload(), stateful_set(uid="uid-before"))
-    actions = decided(job, former, settings=settings_with(finish_orphaned=False)).actions
+    actions = plan_for(job, former, settings=settings_with(finish_orphaned=False)).actions
     assert [type(one) for one in actions] == [RemoveFinalizer]
 
 
@@ -249,5 +249,5 @@ def test_workloads_of_what_is_gone_are_finished_and_let_go() -> None:
 def test_a_deleted_workload_goes_when_its_pods_have_gone(pods: Any, freed: bool) -> None:
     job = stateful_set()
     made = of_set(workload(metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"}), job)
-    actions = decided(job, made, pods=pods).actions
+    actions = plan_for(job, made, pods=pods).actions
     assert [type(one) for one in actions] == ([RemoveFinalizer] if freed else [])

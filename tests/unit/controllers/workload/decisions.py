@@ -5,40 +5,48 @@ from typing import Any
 
 from admitq.controllers.plan import ActionPlan, Patch, RecordEvent
 from admitq.controllers.workload.steps import decide_workload
-from tests.unit.controllers.builders import QUEUED, after, at, cluster_queue, condition, settings_with, time
+from tests.unit.controllers.builders import (
+    QUEUED,
+    apply_patch,
+    cluster_queue,
+    condition,
+    instant,
+    settings_with,
+    timestamp,
+)
 
 AWAITED = condition("PodsReady", False, "WaitForStart", "Not all pods are ready or succeeded")
 
 NOT_ADMITTED = condition("Admitted", False, "NoReservation", "The workload has no reservation")
 
 
-def decided(obj: dict[str, Any], now: float = 0, **world: Any) -> ActionPlan:
+def plan_for(obj: dict[str, Any], now: float = 0, **world: Any) -> ActionPlan:
     settings = world.pop("settings", {})
-    return decide_workload(obj, replace(QUEUED, settings=settings_with(**settings), **world), at(now))
+    return decide_workload(obj, replace(QUEUED, settings=settings_with(**settings), **world), instant(now))
 
 
-def written(obj: dict[str, Any], plan: ActionPlan) -> dict[str, Any]:
+def apply_plan(obj: dict[str, Any], plan: ActionPlan) -> dict[str, Any]:
     """The Workload as the plan's patches leave it."""
     result = obj
     for action in plan.actions:
         if isinstance(action, Patch):
             for step in action.steps:
                 patch = {key: value for key, value in step.patch.items() if key != "metadata"}
-                result = after(result, patch)
+                result = apply_patch(result, patch)
     return result
 
 
-def told(plan: ActionPlan) -> list[tuple[str, str, str]]:
+def events_of(plan: ActionPlan) -> list[tuple[str, str, str]]:
     return [(one.type, one.reason, one.note) for one in plan.actions if isinstance(one, RecordEvent)]
 
 
-def settled(obj: dict[str, Any], now: float = 0, **world: Any) -> dict[str, Any]:
+def settle(obj: dict[str, Any], now: float = 0, **world: Any) -> dict[str, Any]:
     """The Workload when nothing more is decided."""
     for _ in range(10):
-        plan = decided(obj, now, **world)
+        plan = plan_for(obj, now, **world)
         if not plan.actions:
             return obj
-        obj = written(obj, plan)
+        obj = apply_plan(obj, plan)
     raise AssertionError("the decisions do not come to an end")
 
 
@@ -54,7 +62,7 @@ CHECKED = cluster_queue(checks=RULES, flavors=["spot", "o"])
 
 
 def check(name: str, state: str, **fields: Any) -> dict[str, Any]:
-    return {"name": name, "state": state, "lastTransitionTime": time(0), "message": "", **fields}
+    return {"name": name, "state": state, "lastTransitionTime": timestamp(0), "message": "", **fields}
 
 
 def on(flavor: str) -> dict[str, Any]:

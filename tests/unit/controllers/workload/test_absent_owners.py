@@ -14,7 +14,7 @@ from admitq.integrations.kinds.leaderworkerset import LEADER_WORKER_SET
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import PODS
 from admitq.runtime.store import Key
-from tests.unit.controllers.builders import FINISHED, KINDS, NAMES, settings_with, time, workload
+from tests.unit.controllers.builders import FINISHED, KINDS, NAMES, settings_with, timestamp, workload
 from tests.unit.controllers.world import World
 
 KEY = Key("ns", "w")
@@ -27,7 +27,7 @@ def owner(kind: Integration, uid: str = "uid-o") -> dict[str, Any]:
 
 
 def deleted(reference: dict[str, Any], **annotations: str) -> dict[str, Any]:
-    metadata = {"deletionTimestamp": time(0), "annotations": annotations}
+    metadata = {"deletionTimestamp": timestamp(0), "annotations": annotations}
     return workload(FINISHED, name="w", owner=reference, metadata=metadata)
 
 

@@ -16,23 +16,23 @@ from tests.unit.controllers.workload.decisions import (
     AWAITED,
     CHECKED,
     RULES,
+    apply_plan,
     check,
-    decided,
+    events_of,
     on,
-    settled,
-    told,
-    written,
+    plan_for,
+    settle,
 )
 
 
 def test_checks_are_listed_before_anything_is_admitted() -> None:
     obj = reserved(admission=on("spot"))
-    assert condition_of(written(obj, decided(obj, cluster_queue=CHECKED)), "Admitted") is None
+    assert condition_of(apply_plan(obj, plan_for(obj, cluster_queue=CHECKED)), "Admitted") is None
 
 
 def test_what_has_pending_checks_is_not_admitted() -> None:
     obj = reserved(admissionChecks=[check("z-all", "Pending")])
-    assert condition_of(settled(obj, cluster_queue=cluster_queue(checks=RULES[:1])), "Admitted") == (
+    assert condition_of(settle(obj, cluster_queue=cluster_queue(checks=RULES[:1])), "Admitted") == (
         "False",
         "UnsatisfiedAdmissionChecks",
         "The workload has not all checks ready",
@@ -41,11 +41,11 @@ def test_what_has_pending_checks_is_not_admitted() -> None:
 
 def test_when_all_checks_are_ready_it_is_admitted() -> None:
     obj = reserved(admissionChecks=[check("z-all", "Ready")], resourceRequests=[{"name": "main"}])
-    plan = decided(obj, now=30, cluster_queue=cluster_queue(checks=RULES[:1]))
-    done = written(obj, plan)
+    plan = plan_for(obj, now=30, cluster_queue=cluster_queue(checks=RULES[:1]))
+    done = apply_plan(obj, plan)
     assert condition_of(done, "Admitted") == ("True", "Admitted", "The workload is admitted")
     assert "resourceRequests" not in done["status"]
-    assert told(plan) == [
+    assert events_of(plan) == [
         ("Normal", "Admitted", "Admitted by ClusterQueue cq, wait time since reservation was 30s")
     ]
 
@@ -58,7 +58,7 @@ def test_when_all_checks_are_ready_it_is_admitted() -> None:
     ],
 )
 def test_what_is_being_evicted_is_not_admitted(obj: dict[str, Any]) -> None:
-    assert condition_of(settled(obj), "Admitted") is None
+    assert condition_of(settle(obj), "Admitted") is None
 
 
 GONE: list[Any] = [
@@ -83,7 +83,7 @@ def test_a1_reserved_workload_without_unready_check_becomes_admitted_without_its
     if checks.get("admissionChecks") and "cluster_queue" not in world:
         world = {**world, "cluster_queue": cluster_queue(checks=[{"name": "a"}])}
     obj = reserved(AWAITED, **checks)
-    assert condition_of(settled(obj, **world), "Admitted") == (
+    assert condition_of(settle(obj, **world), "Admitted") == (
         "True",
         "Admitted",
         "The workload is admitted",
@@ -97,25 +97,25 @@ def test_a1_reserved_workload_without_unready_check_becomes_admitted_while_a_que
 ) -> None:
     world: Any = {of: {"local_queue": local_queue, "cluster_queue": cluster_queue}[of](policy)}
     obj = reserved(AWAITED)
-    assert condition_of(written(obj, decided(obj, **world)), "Admitted")[0] == "True"
+    assert condition_of(apply_plan(obj, plan_for(obj, **world)), "Admitted")[0] == "True"
     if policy == "Hold":
-        assert decided(admitted(AWAITED), **world).actions == (), "only what is not admitted loses its quota"
+        assert plan_for(admitted(AWAITED), **world).actions == (), "only what is not admitted loses its quota"
 
 
 @pytest.mark.parametrize("queue", [None, ""])
 def test_a1_reserved_workload_that_names_no_local_queue_becomes_admitted(queue: str | None) -> None:
     spec: Any = {} if queue is None else {"queueName": queue}
-    obj = settled(reserved(AWAITED, spec=spec), local_queue=None, cluster_queue=None)
+    obj = settle(reserved(AWAITED, spec=spec), local_queue=None, cluster_queue=None)
     assert condition_of(obj, "Admitted")[0] == "True"
 
 
 def test_a1_condition_without_an_admission_admits_nothing() -> None:
-    assert condition_of(settled(reserved(AWAITED, admission=None)), "Admitted") is None
+    assert condition_of(settle(reserved(AWAITED, admission=None)), "Admitted") is None
 
 
 @pytest.mark.parametrize("world", GONE)
 def test_a1_admitted_workload_keeps_its_admission_without_its_queues(world: Any) -> None:
-    assert decided(admitted(AWAITED), **world).actions == ()
+    assert plan_for(admitted(AWAITED), **world).actions == ()
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_a1_reserved_workload_with_an_unready_check_loses_its_quota_with_its_que
     world = {"cluster_queue": cluster_queue(checks=[{"name": "a"}]), **world}
     obj = reserved(AWAITED, admissionChecks=[check("a", "Pending")])
     for _ in range(2):
-        obj = written(obj, decided(obj, **world))
+        obj = apply_plan(obj, plan_for(obj, **world))
     assert condition_of(obj, "QuotaReserved")[2] == message
     assert condition_of(obj, "Admitted")[1] == "NoReservation"
     assert "admission" not in obj["status"]
@@ -142,7 +142,7 @@ def test_a1_reserved_workload_with_an_unready_check_loses_its_quota_with_its_que
 def test_an_undecided_topology_holds_the_admission_back() -> None:
     admission = on("spot")
     admission["podSetAssignments"][0]["delayedTopologyRequest"] = "Pending"
-    assert condition_of(settled(reserved(admission=admission)), "Admitted") == (
+    assert condition_of(settle(reserved(admission=admission)), "Admitted") == (
         "False",
         "PendingDelayedTopologyRequests",
         "There are pending delayed topology requests",

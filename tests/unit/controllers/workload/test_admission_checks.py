@@ -13,36 +13,36 @@ from tests.unit.controllers.builders import (
     condition,
     condition_of,
     reserved,
-    time,
+    timestamp,
     workload,
 )
 from tests.unit.controllers.workload.decisions import (
     AWAITED,
     CHECKED,
     NOT_ADMITTED,
+    apply_plan,
     check,
-    decided,
+    events_of,
     on,
-    settled,
-    told,
-    written,
+    plan_for,
+    settle,
 )
 
 
 def test_before_the_flavors_are_known_only_checks_of_all_flavors_are_listed() -> None:
-    obj = written(workload(), decided(workload(), cluster_queue=CHECKED))
+    obj = apply_plan(workload(), plan_for(workload(), cluster_queue=CHECKED))
     assert obj["status"]["admissionChecks"] == [check("z-all", "Pending")]
 
 
 def test_a_check_that_names_every_flavor_is_one_of_all() -> None:
     both = cluster_queue(checks=[{"name": "c", "onFlavors": ["o", "spot"]}], flavors=["spot", "o"])
-    obj = written(workload(), decided(workload(), cluster_queue=both))
+    obj = apply_plan(workload(), plan_for(workload(), cluster_queue=both))
     assert [one["name"] for one in obj["status"]["admissionChecks"]] == ["c"]
 
 
 def test_after_the_reservation_those_of_the_assigned_flavors_are_listed_sorted() -> None:
     obj = reserved(admission=on("spot"), admissionChecks=[check("z-all", "Ready"), check("gone", "Ready")])
-    listed = written(obj, decided(obj, cluster_queue=CHECKED))["status"]["admissionChecks"]
+    listed = apply_plan(obj, plan_for(obj, cluster_queue=CHECKED))["status"]["admissionChecks"]
     assert listed == [check("a-spot", "Pending"), check("z-all", "Ready")]
 
 
@@ -50,11 +50,11 @@ def test_a_check_of_a_flavor_that_is_retried_keeps_its_count_until_another_flavo
     kept = check("a-spot", "Pending", retryCount=2)
     dropped = [check("b-other", "Pending"), check("gone", "Pending", retryCount=1)]
     obj = workload(admissionChecks=[kept, *dropped])
-    waiting = settled(obj, cluster_queue=CHECKED)
+    waiting = settle(obj, cluster_queue=CHECKED)
     assert waiting["status"]["admissionChecks"] == [kept, check("z-all", "Pending")]
     for flavor, listed in (("spot", [kept]), ("o", [check("b-other", "Pending")])):
         got = reserved(admission=on(flavor), admissionChecks=waiting["status"]["admissionChecks"])
-        checks = settled(got, cluster_queue=CHECKED)["status"]["admissionChecks"]
+        checks = settle(got, cluster_queue=CHECKED)["status"]["admissionChecks"]
         assert checks == [*listed, check("z-all", "Pending")]
 
 
@@ -75,9 +75,9 @@ def test_the_most_checks_are_those_that_the_status_of_a_workload_can_list() -> N
 
 
 def test_waiting_workload_keeps_its_list_while_more_checks_apply_than_it_can_list() -> None:
-    obj = settled(workload(), cluster_queue=cluster_queue(checks=NINE[:8]))
+    obj = settle(workload(), cluster_queue=cluster_queue(checks=NINE[:8]))
     assert [one["name"] for one in obj["status"]["admissionChecks"]] == [one["name"] for one in NINE[:8]]
-    assert decided(obj, cluster_queue=cluster_queue(checks=NINE)).actions == ()
+    assert plan_for(obj, cluster_queue=cluster_queue(checks=NINE)).actions == ()
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_waiting_workload_keeps_its_list_while_more_checks_apply_than_it_can_lis
 def test_reserved_workload_is_released_when_more_checks_apply_than_it_can_list(
     queue: dict[str, Any], which: str
 ) -> None:
-    obj = settled(reserved(AWAITED), cluster_queue=queue)
+    obj = settle(reserved(AWAITED), cluster_queue=queue)
     assert condition_of(obj, "QuotaReserved") == too_many(which)
     assert condition_of(obj, "Admitted") == (
         "False",
@@ -115,7 +115,7 @@ def test_reserved_workload_is_released_when_more_checks_apply_than_it_can_list(
 def test_workload_with_too_many_checks_is_unchanged_while_its_job_runs_or_stops(
     obj: dict[str, Any],
 ) -> None:
-    assert decided(obj, cluster_queue=cluster_queue(checks=NINE)).actions == ()
+    assert plan_for(obj, cluster_queue=cluster_queue(checks=NINE)).actions == ()
 
 
 def test_retried_checks_of_flavors_are_listed_as_far_as_there_is_room() -> None:
@@ -123,7 +123,7 @@ def test_retried_checks_of_flavors_are_listed_as_far_as_there_is_room() -> None:
     queue = cluster_queue(
         checks=[*NINE[:7], *({**one, "onFlavors": ["f"]} for one in NINE[7:])], flavors=["f", "g"]
     )
-    obj = settled(workload(admissionChecks=retried), cluster_queue=queue)
+    obj = settle(workload(admissionChecks=retried), cluster_queue=queue)
     listed = obj["status"]["admissionChecks"]
     assert [one["name"] for one in listed] == [f"c{number}" for number in range(8)]
     assert listed[7]["retryCount"] == 1
@@ -136,15 +136,15 @@ def test_a_rejected_check_deactivates_and_is_named() -> None:
         condition("Admitted", False, "UnsatisfiedAdmissionChecks", "The workload has not all checks ready"),
         admissionChecks=checks,
     )
-    plan = decided(obj, cluster_queue=queue)
+    plan = plan_for(obj, cluster_queue=queue)
     message = 'AdmissionChecks in Rejected state: "b" (no nodes); "c"'
-    assert condition_of(written(obj, plan), "DeactivationTarget") == ("True", "AdmissionCheck", message)
-    assert told(plan) == [("Warning", "AdmissionCheckRejected", f"Deactivated due to {message}")]
+    assert condition_of(apply_plan(obj, plan), "DeactivationTarget") == ("True", "AdmissionCheck", message)
+    assert events_of(plan) == [("Warning", "AdmissionCheckRejected", f"Deactivated due to {message}")]
 
 
 def test_a_rejection_ends_in_a_deactivation_with_the_checks_reset() -> None:
     queue = cluster_queue(checks=[{"name": "b"}])
-    final = settled(reserved(admissionChecks=[check("b", "Rejected", message="no")]), cluster_queue=queue)
+    final = settle(reserved(admissionChecks=[check("b", "Rejected", message="no")]), cluster_queue=queue)
     assert condition_of(final, "Evicted")[1] == "DeactivatedDueToAdmissionCheck"
     assert final["status"]["admissionChecks"] == [
         check("b", "Pending", message="Reset to Pending after eviction. Previously: Rejected")
@@ -155,17 +155,17 @@ def test_a_check_to_be_retried_evicts_and_is_waited_for() -> None:
     queue = cluster_queue(checks=[{"name": "a"}])
     asked = check("a", "Retry", message="later", requeueAfterSeconds=90, retryCount=1, podSetUpdates=[{}])
     obj = admitted(admissionChecks=[asked])
-    final = settled(obj, now=30, cluster_queue=queue)
+    final = settle(obj, now=30, cluster_queue=queue)
     assert condition_of(final, "Evicted") == (
         "True",
         "AdmissionCheck",
         'Evicted due to AdmissionCheck in Retry state: "a" (later)',
     )
-    assert final["status"]["requeueState"] == {"requeueAt": time(90)}
+    assert final["status"]["requeueState"] == {"requeueAt": timestamp(90)}
     assert final["status"]["admissionChecks"] == [
         {
             **check("a", "Pending", message="Reset to Pending after eviction. Previously: Retry"),
-            "lastTransitionTime": time(30),
+            "lastTransitionTime": timestamp(30),
             "requeueAfterSeconds": 90,
             "retryCount": 2,
         }
@@ -178,8 +178,8 @@ def test_a_check_to_be_retried_evicts_and_is_waited_for() -> None:
 @pytest.mark.parametrize(
     ("asked", "requeue_at"),
     [
-        ([{"requeueAfterSeconds": 90}, {"requeueAfterSeconds": 200}], time(200)),
-        ([{"requeueAfterSeconds": 90}, {}], time(90)),
+        ([{"requeueAfterSeconds": 90}, {"requeueAfterSeconds": 200}], timestamp(200)),
+        ([{"requeueAfterSeconds": 90}, {}], timestamp(90)),
         ([{"requeueAfterSeconds": 0}, {}], None),
         ([{"requeueAfterSeconds": 30}, {}], None),
     ],
@@ -188,7 +188,7 @@ def test_a_check_to_be_retried_evicts_and_is_waited_for() -> None:
 def test_the_wait_is_that_of_the_check_which_asks_for_the_longest(asked: Any, requeue_at: Any) -> None:
     queue = cluster_queue(checks=[{"name": "a"}, {"name": "b"}])
     checks = [check(name, "Retry", **fields) for name, fields in zip("ab", asked, strict=True)]
-    obj = settled(reserved(admissionChecks=checks), now=30, cluster_queue=queue)
+    obj = settle(reserved(admissionChecks=checks), now=30, cluster_queue=queue)
     assert obj["status"].get("requeueState") == (requeue_at and {"requeueAt": requeue_at})
     assert [one["retryCount"] for one in obj["status"]["admissionChecks"]] == [1, 1]
 
@@ -196,10 +196,10 @@ def test_the_wait_is_that_of_the_check_which_asks_for_the_longest(asked: Any, re
 def test_an_earlier_wait_that_is_longer_stays() -> None:
     obj = reserved(
         admissionChecks=[check("a", "Retry", requeueAfterSeconds=90)],
-        requeueState={"count": 2, "requeueAt": time(500)},
+        requeueState={"count": 2, "requeueAt": timestamp(500)},
     )
-    final = settled(obj, now=30, cluster_queue=cluster_queue(checks=[{"name": "a"}]))
-    assert final["status"]["requeueState"] == {"count": 2, "requeueAt": time(500)}
+    final = settle(obj, now=30, cluster_queue=cluster_queue(checks=[{"name": "a"}]))
+    assert final["status"]["requeueState"] == {"count": 2, "requeueAt": timestamp(500)}
 
 
 def test_retry_of_a_check_of_a_deactivated_workload_is_ignored() -> None:
@@ -211,4 +211,4 @@ def test_retry_of_a_check_of_a_deactivated_workload_is_ignored() -> None:
         spec={"active": False},
         admissionChecks=[check("a", "Retry", requeueAfterSeconds=90)],
     )
-    assert decided(obj, now=30, cluster_queue=cluster_queue(checks=[{"name": "a"}])).actions == ()
+    assert plan_for(obj, now=30, cluster_queue=cluster_queue(checks=[{"name": "a"}])).actions == ()

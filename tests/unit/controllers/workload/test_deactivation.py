@@ -2,15 +2,22 @@
 
 import pytest
 
-from tests.unit.controllers.builders import ADMISSION, admitted, after, condition, condition_of, workload
-from tests.unit.controllers.workload.decisions import NOT_ADMITTED, decided, settled, told, written
+from tests.unit.controllers.builders import (
+    ADMISSION,
+    admitted,
+    apply_patch,
+    condition,
+    condition_of,
+    workload,
+)
+from tests.unit.controllers.workload.decisions import NOT_ADMITTED, apply_plan, events_of, plan_for, settle
 
 
 def test_a_deactivated_workload_is_evicted_and_then_waits_deactivated() -> None:
     obj = workload(spec={"active": False}, requeueState={"count": 3})
-    plan = decided(obj)
-    assert told(plan) == [("Normal", "EvictedDueToDeactivated", "The workload is deactivated")]
-    final = settled(obj)
+    plan = plan_for(obj)
+    assert events_of(plan) == [("Normal", "EvictedDueToDeactivated", "The workload is deactivated")]
+    final = settle(obj)
     assert condition_of(final, "Evicted") == ("True", "Deactivated", "The workload is deactivated")
     assert condition_of(final, "QuotaReserved")[1] == "Deactivated"
     assert "requeueState" not in final["status"]
@@ -19,17 +26,17 @@ def test_a_deactivated_workload_is_evicted_and_then_waits_deactivated() -> None:
 def test_a_target_of_deactivation_loses_its_activity_and_is_evicted_for_its_cause() -> None:
     target = condition("DeactivationTarget", True, "RequeuingLimitExceeded", "too often")
     obj = admitted(target)
-    inactive = written(obj, decided(obj))
+    inactive = apply_plan(obj, plan_for(obj))
     assert inactive["spec"]["active"] is False
-    plan = decided(inactive)
-    assert told(plan) == [
+    plan = plan_for(inactive)
+    assert events_of(plan) == [
         (
             "Normal",
             "EvictedDueToDeactivatedDueToRequeuingLimitExceeded",
             "The workload is deactivated due to too often",
         )
     ]
-    evicted = written(inactive, plan)
+    evicted = apply_plan(inactive, plan)
     assert condition_of(evicted, "Evicted")[1] == "DeactivatedDueToRequeuingLimitExceeded"
     assert condition_of(evicted, "DeactivationTarget") is None
     assert condition_of(evicted, "Admitted")[0] == "True"
@@ -46,15 +53,15 @@ def test_an_evicted_workload_that_is_deactivated_can_be_reactivated_for_good() -
         left,
         spec={"active": False},
     )
-    quiet = settled(obj)
+    quiet = settle(obj)
     assert condition_of(quiet, "DeactivationTarget") is None
-    assert settled(after(quiet, {"spec": {"active": True}}))["spec"]["active"] is True
+    assert settle(apply_patch(quiet, {"spec": {"active": True}}))["spec"]["active"] is True
 
 
 @pytest.mark.parametrize("reason", ["Deactivated", "DeactivatedDueToMaximumExecutionTimeExceeded"])
 def test_a_reactivated_workload_is_queued_again_whatever_the_cause_was(reason: str) -> None:
     obj = workload(condition("Requeued", False, reason, "m"))
-    reactivated = written(obj, decided(obj))
+    reactivated = apply_plan(obj, plan_for(obj))
     assert condition_of(reactivated, "Requeued") == (
         "True",
         "Reactivated",

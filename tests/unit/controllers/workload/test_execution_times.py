@@ -6,7 +6,7 @@ from typing import Any
 from admitq.controllers.workload.execution_times import ExecutionTimes
 from admitq.runtime.store import Key, Store
 from admitq_api.conditions import SECOND, create_deactivation_reason
-from tests.unit.controllers.builders import FINISHED, KINDS, admitted, at, condition, workload
+from tests.unit.controllers.builders import FINISHED, KINDS, admitted, condition, instant, workload
 
 KEY = Key("ns", "job-j-1")
 USED_UP = condition("Evicted", True, create_deactivation_reason("MaximumExecutionTimeExceeded"))
@@ -19,7 +19,7 @@ def ended(*conditions: dict[str, Any], since: float = 40, **parts: object) -> di
 
 def unrecorded(*versions: dict[str, Any] | None, now: float = 100) -> int:
     """What is unrecorded after these versions were stored, in seconds; None is a deletion."""
-    executions = ExecutionTimes(lambda: at(now))
+    executions = ExecutionTimes(lambda: instant(now))
     store = Store(KINDS.workloads)
     store.subscribe(executions.observe)
     for number, version in zip(count(1), versions, strict=False):

@@ -6,18 +6,18 @@ import pytest
 
 from admitq.controllers.plan import ActionPlan
 from admitq.translate.messages import Explanation
-from tests.unit.controllers.builders import NAMES, condition, condition_of, local_queue, time, workload
-from tests.unit.controllers.workload.decisions import NOT_ADMITTED, decided, settled, told, written
+from tests.unit.controllers.builders import NAMES, condition, condition_of, local_queue, timestamp, workload
+from tests.unit.controllers.workload.decisions import NOT_ADMITTED, apply_plan, events_of, plan_for, settle
 
 
 def test_a_new_workload_in_a_working_queue_costs_no_write() -> None:
-    assert decided(workload()) == ActionPlan(requeue_after=2.0)
-    assert decided(workload(), now=2) == ActionPlan()
+    assert plan_for(workload()) == ActionPlan(requeue_after=2.0)
+    assert plan_for(workload(), now=2) == ActionPlan()
 
 
 def test_bypassed_workload_has_a_reason_from_the_first_report() -> None:
     bypassed = Explanation("WaitingForQuota", "like another")
-    obj = settled(workload(), now=2, bypassed=bypassed)
+    obj = settle(workload(), now=2, bypassed=bypassed)
     assert condition_of(obj, "QuotaReserved") == ("False", "WaitingForQuota", "like another")
 
 
@@ -27,7 +27,7 @@ def test_bypassed_workload_has_a_reason_from_the_first_report() -> None:
         (workload(), {"local_queue": None}, "Misconfigured", "LocalQueue lq doesn't exist"),
         (
             workload(),
-            {"local_queue": local_queue(deletionTimestamp=time(0))},
+            {"local_queue": local_queue(deletionTimestamp=timestamp(0))},
             "Misconfigured",
             "LocalQueue lq is terminating or missing",
         ),
@@ -73,7 +73,7 @@ def test_bypassed_workload_has_a_reason_from_the_first_report() -> None:
     ],
 )
 def test_a_waiting_workload_says_why(obj: dict[str, Any], world: Any, reason: str, message: str) -> None:
-    told_to = written(obj, decided(obj, **world))
+    told_to = apply_plan(obj, plan_for(obj, **world))
     assert condition_of(told_to, "QuotaReserved") == ("False", reason, message)
     assert condition_of(told_to, "Admitted") == (
         "False",
@@ -87,23 +87,23 @@ def test_a_waiting_workload_says_why(obj: dict[str, Any], world: Any, reason: st
 )
 def test_the_result_of_an_evaluation_stays(reason: str) -> None:
     obj = workload(condition("QuotaReserved", False, reason, "m"), NOT_ADMITTED)
-    assert decided(obj).actions == ()
+    assert plan_for(obj).actions == ()
 
 
 def test_a_misconfiguration_found_by_an_evaluation_stays() -> None:
     message = "resources didn't satisfy LimitRange constraints: too much"
     obj = workload(condition("QuotaReserved", False, "Misconfigured", message), NOT_ADMITTED)
-    assert decided(obj).actions == ()
+    assert plan_for(obj).actions == ()
 
 
 MISMATCH = Explanation("Misconfigured", "workload namespace doesn't match ClusterQueue selector")
 
 
 def test_a4_namespace_mismatch_is_cleared_as_soon_as_the_namespace_matches() -> None:
-    mismatched = settled(workload(), inadmissible=MISMATCH)
+    mismatched = settle(workload(), inadmissible=MISMATCH)
     assert condition_of(mismatched, "QuotaReserved") == ("False", *MISMATCH)
-    assert settled(mismatched, inadmissible=MISMATCH) == mismatched
-    matched = settled(mismatched)
+    assert settle(mismatched, inadmissible=MISMATCH) == mismatched
+    matched = settle(mismatched)
     message = "Workload is pending evaluation in the scheduling queue"
     assert condition_of(matched, "QuotaReserved") == ("False", "PendingEvaluation", message)
 
@@ -116,16 +116,16 @@ RETURNED = (
 
 
 def test_a4_message_of_an_eviction_stays_until_a_cycle_has_looked() -> None:
-    assert decided(workload(*RETURNED, condition("Requeued", True, "Preempted"))).actions == ()
+    assert plan_for(workload(*RETURNED, condition("Requeued", True, "Preempted"))).actions == ()
 
 
 def test_a4_message_of_an_eviction_yields_to_a_problem_of_the_queues_and_to_a_refusal_of_an_equal_one() -> (
     None
 ):
-    stopped = settled(workload(*RETURNED), local_queue=local_queue("Hold"))
+    stopped = settle(workload(*RETURNED), local_queue=local_queue("Hold"))
     assert condition_of(stopped, "QuotaReserved") == ("False", "Suspended", "LocalQueue lq is inactive")
     bypassed = Explanation("WaitingForQuota", "like another")
-    assert condition_of(settled(workload(*RETURNED), bypassed=bypassed), "QuotaReserved") == (
+    assert condition_of(settle(workload(*RETURNED), bypassed=bypassed), "QuotaReserved") == (
         "False",
         *bypassed,
     )
@@ -133,22 +133,22 @@ def test_a4_message_of_an_eviction_yields_to_a_problem_of_the_queues_and_to_a_re
 
 def test_a4_message_of_a_former_eviction_is_replaced() -> None:
     former = condition("Evicted", False, "QuotaReserved", "Previously: " + RETURNED[0]["message"])
-    obj = settled(workload(former, *RETURNED[1:]))
+    obj = settle(workload(former, *RETURNED[1:]))
     message = "Workload is pending evaluation in the scheduling queue"
     assert condition_of(obj, "QuotaReserved") == ("False", "PendingEvaluation", message)
 
 
 def test_of_a_cluster_queue_that_the_core_has_not_taken_in_nothing_is_said() -> None:
-    assert decided(workload(), cluster_queue_active=None).actions == ()
+    assert plan_for(workload(), cluster_queue_active=None).actions == ()
 
 
 def test_on_hold_is_kept() -> None:
     obj = workload(condition("QuotaReserved", False, "OnHold", "Job is on hold"), NOT_ADMITTED)
-    assert decided(obj, local_queue=None).actions == ()
+    assert plan_for(obj, local_queue=None).actions == ()
 
 
 def test_deactivation_is_not_reported_without_detailed_reasons() -> None:
-    obj = settled(workload(spec={"active": False}), settings={"detailed_reasons": False})
+    obj = settle(workload(spec={"active": False}), settings={"detailed_reasons": False})
     assert condition_of(obj, "QuotaReserved") is None
 
 
@@ -169,7 +169,7 @@ def test_first_report_of_quota_includes_pods_if_missing(
 ) -> None:
     obj = workload(*said, metadata=metadata)
     settings = {} if tracked else {"pods_ready": None}
-    after_it = written(obj, decided(obj, settings=settings, **world))
+    after_it = apply_plan(obj, plan_for(obj, settings=settings, **world))
     assert condition_of(after_it, "QuotaReserved") is not None
     awaited = ("False", "WaitForStart", "Not all pods are ready or succeeded")
     expected = ("False", "WaitForStart", "m") if said else awaited if tracked else None
@@ -177,12 +177,14 @@ def test_first_report_of_quota_includes_pods_if_missing(
 
 
 def test_a_gated_workload_names_its_gates() -> None:
-    plan = decided(workload(metadata=GATED))
-    gated = written(workload(metadata=GATED), plan)
+    plan = plan_for(workload(metadata=GATED))
+    gated = apply_plan(workload(metadata=GATED), plan)
     message = "Admission is gated by: a.example/x,b.example/y"
     assert condition_of(gated, "QuotaReserved") == ("False", "AdmissionGated", message)
-    assert told(plan) == [("Normal", "AdmissionGated", f"Workload admission is gated by: {message[23:]}")]
-    assert settled(gated) == gated
+    assert events_of(plan) == [
+        ("Normal", "AdmissionGated", f"Workload admission is gated by: {message[23:]}")
+    ]
+    assert settle(gated) == gated
 
 
 @pytest.mark.parametrize(
@@ -197,10 +199,10 @@ def test_a_gated_workload_names_its_gates() -> None:
     ],
 )
 def test_gated_workload_reports_other_reasons_first_and_once(spec: Any, world: Any, reason: str) -> None:
-    waits = settled(workload(metadata=GATED, spec=spec), **world)
+    waits = settle(workload(metadata=GATED, spec=spec), **world)
     assert condition_of(waits, "QuotaReserved")[1] == reason
-    gated = settled(workload(IS_GATED, metadata=GATED, spec=spec))
-    assert condition_of(settled(gated, **world), "QuotaReserved")[1] == reason
+    gated = settle(workload(IS_GATED, metadata=GATED, spec=spec))
+    assert condition_of(settle(gated, **world), "QuotaReserved")[1] == reason
 
 
 @pytest.mark.parametrize(
@@ -210,23 +212,23 @@ def test_gated_workload_reports_other_reasons_first_and_once(spec: Any, world: A
 )
 def test_workload_without_gates_waits_for_quota(annotations: Any, settings: Any) -> None:
     obj = workload(IS_GATED, metadata={"annotations": annotations})
-    plan = decided(obj, settings=settings)
-    assert condition_of(written(obj, plan), "QuotaReserved") == (
+    plan = plan_for(obj, settings=settings)
+    assert condition_of(apply_plan(obj, plan), "QuotaReserved") == (
         "False",
         "PendingEvaluation",
         "AdmissionGatedBy cleared, waiting for quota reservation",
     )
-    assert told(plan) == [
+    assert events_of(plan) == [
         ("Normal", "AdmissionGateCleared", "Admission gate cleared, workload is now admissible")
     ]
 
 
 def test_condition_reports_a_removed_gate() -> None:
     obj = workload(IS_GATED, metadata=GATED)
-    assert condition_of(settled(obj), "QuotaReserved")[2].endswith("a.example/x,b.example/y")
+    assert condition_of(settle(obj), "QuotaReserved")[2].endswith("a.example/x,b.example/y")
 
 
 def test_preemption_gates_are_reported_apart_from_admission_gates() -> None:
     message = "Workload requires preemption, but it's gated"
     obj = workload(condition("QuotaReserved", False, "AdmissionGated", message), NOT_ADMITTED)
-    assert decided(obj).actions == ()
+    assert plan_for(obj).actions == ()

@@ -12,10 +12,10 @@ from tests.unit.controllers.builders import (
     condition_of,
     local_queue,
     reserved,
-    time,
+    timestamp,
     workload,
 )
-from tests.unit.controllers.workload.decisions import AWAITED, check, decided, settled, told, written
+from tests.unit.controllers.workload.decisions import AWAITED, apply_plan, check, events_of, plan_for, settle
 
 
 @pytest.mark.parametrize(
@@ -38,9 +38,9 @@ from tests.unit.controllers.workload.decisions import AWAITED, check, decided, s
 def test_a_drained_workload_comes_back_when_its_queue_does(
     reason: str, stopped: Any, restarted: str, message: str
 ) -> None:
-    obj = settled(workload(condition("Requeued", False, reason, "m")), **stopped)
+    obj = settle(workload(condition("Requeued", False, reason, "m")), **stopped)
     assert condition_of(obj, "Requeued") == ("False", reason, "m")
-    assert condition_of(settled(obj), "Requeued") == ("True", restarted, message)
+    assert condition_of(settle(obj), "Requeued") == ("True", restarted, message)
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_a_drained_workload_comes_back_when_its_queue_does(
     [
         ({"local_queue": None}, "Misconfigured", "LocalQueue lq is terminating or missing"),
         (
-            {"local_queue": local_queue(deletionTimestamp=time(0))},
+            {"local_queue": local_queue(deletionTimestamp=timestamp(0))},
             "Misconfigured",
             "LocalQueue lq is terminating or missing",
         ),
@@ -59,7 +59,7 @@ def test_a_drained_workload_comes_back_when_its_queue_does(
             "ClusterQueue cq is terminating or missing",
         ),
         (
-            {"cluster_queue": cluster_queue(deletionTimestamp=time(0))},
+            {"cluster_queue": cluster_queue(deletionTimestamp=timestamp(0))},
             "Misconfigured",
             "ClusterQueue cq is terminating or missing",
         ),
@@ -75,7 +75,7 @@ def test_a_mere_reservation_is_given_back(world: Any, reason: str, message: str)
     if queue is not None:
         queue["spec"]["admissionChecksStrategy"] = {"admissionChecks": [{"name": "a"}]}
         world = {**world, "cluster_queue": queue}
-    released = written(obj, decided(obj, **world))
+    released = apply_plan(obj, plan_for(obj, **world))
     assert condition_of(released, "QuotaReserved") == ("False", reason, message)
     assert condition_of(released, "Admitted")[1] == "NoReservation"
     assert "admission" not in released["status"]
@@ -91,7 +91,7 @@ def test_a_mere_reservation_is_given_back(world: Any, reason: str, message: str)
     ],
 )
 def test_without_detailed_reasons_it_is_given_back_as_inadmissible(lq: Any, stop: str, message: str) -> None:
-    final = settled(
+    final = settle(
         reserved(admissionChecks=[check("a", "Pending")]),
         local_queue=lq,
         cluster_queue=cluster_queue(stop, checks=[{"name": "a"}]),
@@ -109,13 +109,13 @@ def test_without_detailed_reasons_it_is_given_back_as_inadmissible(lq: Any, stop
         ({"cluster_queue": cluster_queue("Hold")}, True),
         ({"local_queue": None}, True),
         ({"cluster_queue": None}, True),
-        ({"cluster_queue": cluster_queue(deletionTimestamp=time(0))}, True),
+        ({"cluster_queue": cluster_queue(deletionTimestamp=timestamp(0))}, True),
         ({"local_queue": local_queue("HoldAndDrain")}, False),
         ({"cluster_queue": cluster_queue("HoldAndDrain")}, False),
     ],
 )
 def test_what_is_admitted_runs_on_unless_the_queue_drains(world: Any, runs_on: bool) -> None:
-    assert (not decided(admitted(condition("PodsReady", True, "Started")), **world).actions) is runs_on
+    assert (not plan_for(admitted(condition("PodsReady", True, "Started")), **world).actions) is runs_on
 
 
 @pytest.mark.parametrize(
@@ -125,37 +125,37 @@ def test_what_is_admitted_runs_on_unless_the_queue_drains(world: Any, runs_on: b
         {"local_queue": local_queue("HoldAndDrain")},
         {"cluster_queue": None, "cluster_queue_active": False},
         {"cluster_queue": cluster_queue("HoldAndDrain"), "cluster_queue_active": False},
-        {"cluster_queue": cluster_queue(deletionTimestamp=time(0)), "cluster_queue_active": False},
+        {"cluster_queue": cluster_queue(deletionTimestamp=timestamp(0)), "cluster_queue_active": False},
         {"cluster_queue": cluster_queue(flavors=["another"])},
     ],
 )
 def test_an_eviction_goes_on_whatever_becomes_of_the_queue(world: Any) -> None:
     leaving = admitted(condition("Evicted", True, "Preempted", "m"), condition("PodsReady", True, "Started"))
-    assert decided(leaving, **world).actions == ()
+    assert plan_for(leaving, **world).actions == ()
 
 
 @pytest.mark.parametrize("stop", ["", "None"])
 def test_e_queues_with_an_empty_stop_policy_are_not_stopped(stop: str) -> None:
     world: Any = {"local_queue": local_queue(stop), "cluster_queue": cluster_queue(stop, [{"name": "a"}])}
-    pending = {"name": "a", "state": "Pending", "lastTransitionTime": time(0), "message": ""}
-    obj = settled(reserved(AWAITED, admissionChecks=[pending]), **world)
+    pending = {"name": "a", "state": "Pending", "lastTransitionTime": timestamp(0), "message": ""}
+    obj = settle(reserved(AWAITED, admissionChecks=[pending]), **world)
     assert condition_of(obj, "QuotaReserved")[0] == "True"
 
 
 def test_e_admitted_condition_without_any_reservation_is_ended() -> None:
-    obj = settled(workload(ADMITTED))
+    obj = settle(workload(ADMITTED))
     assert condition_of(obj, "Admitted") == ("False", "NoReservation", "The workload has no reservation")
     assert condition_of(obj, "QuotaReserved") is None
 
 
 def test_a_draining_queue_evicts() -> None:
     obj = admitted()
-    plan = decided(obj, cluster_queue=cluster_queue("HoldAndDrain"))
-    evicted = written(obj, plan)
+    plan = plan_for(obj, cluster_queue=cluster_queue("HoldAndDrain"))
+    evicted = apply_plan(obj, plan)
     assert condition_of(evicted, "Evicted") == (
         "True",
         "ClusterQueueStopped",
         "The ClusterQueue is stopped",
     )
-    assert told(plan) == [("Normal", "EvictedDueToClusterQueueStopped", "The ClusterQueue is stopped")]
-    assert settled(evicted, cluster_queue=cluster_queue("HoldAndDrain")) == evicted
+    assert events_of(plan) == [("Normal", "EvictedDueToClusterQueueStopped", "The ClusterQueue is stopped")]
+    assert settle(evicted, cluster_queue=cluster_queue("HoldAndDrain")) == evicted

@@ -10,23 +10,23 @@ from admitq_api.conditions import ConditionType
 from tests.unit.controllers.builders import (
     ADMISSION,
     admitted,
-    after,
-    at,
+    apply_patch,
     condition,
     condition_of,
-    time,
+    instant,
+    timestamp,
     workload,
 )
-from tests.unit.controllers.workload.decisions import AWAITED, BACK, decided, settled, written
+from tests.unit.controllers.workload.decisions import AWAITED, BACK, apply_plan, plan_for, settle
 
 
 @pytest.mark.parametrize("reason", ["PodsReadyTimeout", "AdmissionCheck"])
 def test_a_backoff_is_waited_for_and_then_over(reason: str) -> None:
     obj = workload(
-        condition("Requeued", False, reason, "m"), requeueState={"count": 1, "requeueAt": time(60)}
+        condition("Requeued", False, reason, "m"), requeueState={"count": 1, "requeueAt": timestamp(60)}
     )
-    assert decided(obj, now=20) == ActionPlan(requeue_after=40.0)
-    back = written(obj, decided(obj, now=60))
+    assert plan_for(obj, now=20) == ActionPlan(requeue_after=40.0)
+    back = apply_plan(obj, plan_for(obj, now=60))
     assert condition_of(back, "Requeued") == (
         "True",
         "BackoffFinished",
@@ -37,18 +37,18 @@ def test_a_backoff_is_waited_for_and_then_over(reason: str) -> None:
 
 def test_a_retry_without_a_time_comes_back_at_once() -> None:
     obj = workload(condition("Requeued", False, "AdmissionCheck", "m"))
-    assert condition_of(written(obj, decided(obj)), "Requeued")[1] == "BackoffFinished"
+    assert condition_of(apply_plan(obj, plan_for(obj)), "Requeued")[1] == "BackoffFinished"
 
 
 @pytest.mark.parametrize("reason", ["PodsReadyTimeout", "AdmissionCheck"])
 @pytest.mark.parametrize("former", [[], [condition("Requeued", True, "BackoffFinished", BACK[2])]])
 def test_a5_backoff_ends_at_its_time_while_quota_is_held(reason: str, former: list[dict[str, Any]]) -> None:
-    state = {"count": 1, "requeueAt": time(60)}
+    state = {"count": 1, "requeueAt": timestamp(60)}
     obj = admitted(AWAITED, condition("Evicted", True, reason, "m", since=5), *former, requeueState=state)
-    assert decided(obj, now=20) == ActionPlan(requeue_after=40.0)
-    back = settled(obj, now=60)
+    assert plan_for(obj, now=20) == ActionPlan(requeue_after=40.0)
+    back = settle(obj, now=60)
     assert condition_of(back, "Requeued") == BACK
-    assert back["status"]["conditions"][-1]["lastTransitionTime"] == time(60)
+    assert back["status"]["conditions"][-1]["lastTransitionTime"] == timestamp(60)
     assert back["status"]["requeueState"] == {"count": 1}
     assert back["status"]["admission"] == ADMISSION, "its job has not stopped"
 
@@ -56,21 +56,21 @@ def test_a5_backoff_ends_at_its_time_while_quota_is_held(reason: str, former: li
 @pytest.mark.parametrize("reason", ["PodsReadyTimeout", "AdmissionCheck"])
 def test_a5_backoff_that_is_over_stays_over_when_the_job_stops(reason: str) -> None:
     evicted = condition("Evicted", True, reason, "m", since=5)
-    obj = settled(admitted(AWAITED, evicted, requeueState={"count": 1, "requeueAt": time(60)}), now=60)
-    transition = StatusTransition(obj, at(90))
+    obj = settle(admitted(AWAITED, evicted, requeueState={"count": 1, "requeueAt": timestamp(60)}), now=60)
+    transition = StatusTransition(obj, instant(90))
     transition.requeue("PendingEvaluation")
-    stopped = after(obj, {"status": transition.status | {"admission": None}})
+    stopped = apply_patch(obj, {"status": transition.status | {"admission": None}})
     assert condition_of(stopped, "Requeued") == BACK
     assert condition_of(stopped, "QuotaReserved") == ("False", "PendingEvaluation", "m")
-    assert settled(stopped, now=90) == stopped
+    assert settle(stopped, now=90) == stopped
 
 
 @pytest.mark.parametrize(
     ("requeued", "state"),
     [
-        ([], {"requeueAt": time(60)}),
+        ([], {"requeueAt": timestamp(60)}),
         ([condition("Requeued", True, "BackoffFinished", BACK[2], since=1)], {"count": 1}),
-        ([condition("Requeued", True, "BackoffFinished", BACK[2], since=9)], {"requeueAt": time(60)}),
+        ([condition("Requeued", True, "BackoffFinished", BACK[2], since=9)], {"requeueAt": timestamp(60)}),
     ],
     ids=["none-ended", "one-of-a-former-eviction", "another-time-is-waited-for"],
 )
@@ -78,14 +78,14 @@ def test_a5_workload_in_backoff_is_parked_when_the_job_stops(
     requeued: list[dict[str, Any]], state: dict[str, Any]
 ) -> None:
     evicted = condition("Evicted", True, "PodsReadyTimeout", "m", since=5)
-    transition = StatusTransition(admitted(evicted, *requeued, requeueState=state), at(10))
+    transition = StatusTransition(admitted(evicted, *requeued, requeueState=state), instant(10))
     transition.requeue("PendingEvaluation")
     parked = transition.find_condition(ConditionType.REQUEUED) or {}
     assert (parked["status"], parked["reason"]) == ("False", "PodsReadyTimeout")
 
 
 def test_a5_time_that_passes_during_another_eviction_is_cleared_alone() -> None:
-    obj = admitted(AWAITED, condition("Evicted", True, "Preempted"), requeueState={"requeueAt": time(0)})
-    back = settled(obj, now=60)
+    obj = admitted(AWAITED, condition("Evicted", True, "Preempted"), requeueState={"requeueAt": timestamp(0)})
+    back = settle(obj, now=60)
     assert "requeueState" not in back["status"]
     assert condition_of(back, "Requeued") is None

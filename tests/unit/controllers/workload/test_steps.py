@@ -17,11 +17,18 @@ from tests.unit.controllers.builders import (
     condition_of,
     local_queue,
     reserved,
-    time,
+    timestamp,
     workload,
 )
-from tests.unit.controllers.whatever import SURROUNDINGS, some_workload
-from tests.unit.controllers.workload.decisions import AWAITED, NOT_ADMITTED, check, decided, settled, written
+from tests.unit.controllers.workload.decisions import (
+    AWAITED,
+    NOT_ADMITTED,
+    apply_plan,
+    check,
+    plan_for,
+    settle,
+)
+from tests.unit.controllers.workload_states import QUEUE_INPUTS, draw_workload
 
 
 @pytest.mark.parametrize(
@@ -35,13 +42,13 @@ from tests.unit.controllers.workload.decisions import AWAITED, NOT_ADMITTED, che
                 "Admitted", False, "UnsatisfiedAdmissionChecks", "The workload has not all checks ready"
             ),
             AWAITED,
-            admissionChecks=[{"name": "c", "state": "Pending", "lastTransitionTime": time(0)}],
+            admissionChecks=[{"name": "c", "state": "Pending", "lastTransitionTime": timestamp(0)}],
         ),
         workload(FINISHED),
     ],
 )
 def test_a_settled_workload_costs_no_write(obj: dict[str, Any]) -> None:
-    assert decided(obj, cluster_queue=cluster_queue(checks=_checks_of(obj))).actions == ()
+    assert plan_for(obj, cluster_queue=cluster_queue(checks=_checks_of(obj))).actions == ()
 
 
 def _checks_of(obj: dict[str, Any]) -> list[dict[str, Any]]:
@@ -49,7 +56,7 @@ def _checks_of(obj: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def test_a_patch_is_guarded_by_the_version_it_was_made_from() -> None:
-    [action] = decided(workload(), local_queue=None).actions
+    [action] = plan_for(workload(), local_queue=None).actions
     assert isinstance(action, Patch)
     assert action.steps[0].subresource == "status"
     assert action.steps[0].patch["metadata"] == {"resourceVersion": "7"}
@@ -80,19 +87,21 @@ def test_only_the_first_of_several_causes_is_reported(
         "local_queue": local_queue("HoldAndDrain" if draining > 1 else "None"),
     }
     obj = admitted(admissionChecks=checks, spec=spec)
-    told_to = written(obj, decided(obj, now=300, **world))
+    told_to = apply_plan(obj, plan_for(obj, now=300, **world))
     assert condition_of(told_to, type_)[1] == reason
     assert len(told_to["status"]["conditions"]) == len(obj["status"]["conditions"]) + 1
     if type_ == "Evicted":
-        assert settled(told_to, now=300, **world) == told_to, "the others wait for the eviction to end"
+        assert settle(told_to, now=300, **world) == told_to, "the others wait for the eviction to end"
 
 
 @pytest.mark.parametrize("reason", ["AdmissionCheck", "Preempted"])
 @pytest.mark.parametrize("targets", [[], [condition("DeactivationTarget", True, "AdmissionCheck", "no")]])
 def test_deactivated_workload_during_eviction_is_not_evicted_again(targets: Any, reason: str) -> None:
     former = condition("Evicted", True, reason, "m")
-    obj = admitted(former, *targets, spec={"active": False}, requeueState={"count": 1, "requeueAt": time(60)})
-    final = settled(obj)
+    obj = admitted(
+        former, *targets, spec={"active": False}, requeueState={"count": 1, "requeueAt": timestamp(60)}
+    )
+    final = settle(obj)
     assert condition_of(final, "Evicted") == ("True", reason, "m")
     assert {"requeueState", "schedulingStats"}.isdisjoint(final["status"])
     assert final["status"]["admission"] == ADMISSION, "it is its job that gives it back"
@@ -102,6 +111,6 @@ def test_deactivated_workload_during_eviction_is_not_evicted_again(targets: Any,
 @given(st.data())
 def test_decisions_about_whatever_there_may_be_come_to_an_end(data: st.DataObject) -> None:
     """No two steps may undo each other's writes."""
-    obj = some_workload(data)
+    obj = draw_workload(data)
     settings = {"detailed_reasons": data.draw(st.booleans()), "explicit_pending": data.draw(st.booleans())}
-    settled(obj, now=310, settings=settings, **data.draw(st.sampled_from(SURROUNDINGS)))
+    settle(obj, now=310, settings=settings, **data.draw(st.sampled_from(QUEUE_INPUTS)))

@@ -11,49 +11,49 @@ from tests.unit.controllers.builders import (
     ADMITTED,
     POLICY,
     admitted,
-    after,
-    at,
+    apply_patch,
     condition,
     condition_of,
+    instant,
     reserved,
-    time,
+    timestamp,
     workload,
 )
 from tests.unit.controllers.workload.decisions import (
     AWAITED,
     BACK,
     NOT_ADMITTED,
-    decided,
-    settled,
-    told,
-    written,
+    apply_plan,
+    events_of,
+    plan_for,
+    settle,
 )
 
 
 @pytest.mark.parametrize("by", [reserved, admitted])
 def test_a3_pods_are_stated_as_not_ready_where_another_program_reserved_quota(by: Any) -> None:
     expected = ("False", "WaitForStart", "Not all pods are ready or succeeded")
-    assert condition_of(settled(by()), "PodsReady") == expected
-    assert condition_of(settled(by(), settings={"pods_ready": None}), "PodsReady") is None
-    assert condition_of(settled(by(), cluster_queue=None), "PodsReady") == expected
+    assert condition_of(settle(by()), "PodsReady") == expected
+    assert condition_of(settle(by(), settings={"pods_ready": None}), "PodsReady") is None
+    assert condition_of(settle(by(), cluster_queue=None), "PodsReady") == expected
 
 
 def test_a3_execution_is_added_up_where_another_program_released_quota_alone() -> None:
     obj = admitted(AWAITED, since=10, accumulatedPastExecutionTimeSeconds=5)
-    released = after(
+    released = apply_patch(
         obj, {"status": {"conditions": [condition("QuotaReserved", False, "Pending", "m"), ADMITTED]}}
     )
-    done = settled(released, now=40)
+    done = settle(released, now=40)
     assert condition_of(done, "Admitted")[1] == "NoReservation"
     assert done["status"]["accumulatedPastExecutionTimeSeconds"] == 45
 
 
 def test_a3_execution_is_added_up_where_another_program_ended_the_admission() -> None:
     waits = workload(condition("QuotaReserved", False, "WaitingForQuota", "m"), NOT_ADMITTED)
-    added = settled(waits, unrecorded_execution=0)
+    added = settle(waits, unrecorded_execution=0)
     assert "accumulatedPastExecutionTimeSeconds" not in added["status"]
-    plan = decided(waits, unrecorded_execution=30 * SECOND)
-    assert written(waits, plan)["status"]["accumulatedPastExecutionTimeSeconds"] == 30
+    plan = plan_for(waits, unrecorded_execution=30 * SECOND)
+    assert apply_plan(waits, plan)["status"]["accumulatedPastExecutionTimeSeconds"] == 30
 
 
 @pytest.mark.parametrize(
@@ -65,11 +65,11 @@ def test_a3_execution_is_added_up_where_another_program_ended_the_admission() ->
     ],
 )
 def test_pods_have_their_time_to_become_ready(ready: list[dict[str, Any]], again: float | None) -> None:
-    assert decided(admitted(*ready), now=10) == ActionPlan(requeue_after=again)
+    assert plan_for(admitted(*ready), now=10) == ActionPlan(requeue_after=again)
 
 
 def test_nothing_waits_for_pods_when_disabled() -> None:
-    assert decided(admitted(), now=10_000, settings={"pods_ready": None}) == ActionPlan()
+    assert plan_for(admitted(), now=10_000, settings={"pods_ready": None}) == ActionPlan()
 
 
 @pytest.mark.parametrize(
@@ -81,12 +81,12 @@ def test_nothing_waits_for_pods_when_disabled() -> None:
 )
 def test_pods_that_are_not_ready_in_time_cost_the_admission(ready: dict[str, Any], cause: str) -> None:
     obj = admitted(ready, requeueState={"count": 1})
-    plan = decided(obj, now=300)
-    evicted = written(obj, plan)
+    plan = plan_for(obj, now=300)
+    evicted = apply_plan(obj, plan)
     message = "Exceeded the PodsReady timeout ns/job-j-1"
     assert condition_of(evicted, "Evicted") == ("True", "PodsReadyTimeout", message)
-    assert told(plan) == [("Normal", f"EvictedDueToPodsReadyTimeoutDueTo{cause}", message)]
-    assert evicted["status"]["requeueState"] == {"count": 2, "requeueAt": time(300 + 120)}
+    assert events_of(plan) == [("Normal", f"EvictedDueToPodsReadyTimeoutDueTo{cause}", message)]
+    assert evicted["status"]["requeueState"] == {"count": 2, "requeueAt": timestamp(300 + 120)}
     assert evicted["status"]["schedulingStats"]["evictions"] == [
         {"reason": "PodsReadyTimeout", "underlyingCause": cause, "count": 1}
     ]
@@ -94,15 +94,17 @@ def test_pods_that_are_not_ready_in_time_cost_the_admission(ready: dict[str, Any
 
 def test_pods_that_became_ready_during_an_outage_have_time_to_be_observed() -> None:
     obj = admitted(condition("PodsReady", False, "WaitForStart"))
-    assert decided(obj, now=1010, acting_since=at(1000)) == ActionPlan(requeue_after=20.0)
-    late = written(obj, decided(obj, now=1030, acting_since=at(1000)))
+    assert plan_for(obj, now=1010, acting_since=instant(1000)) == ActionPlan(requeue_after=20.0)
+    late = apply_plan(obj, plan_for(obj, now=1030, acting_since=instant(1000)))
     assert (condition_of(late, "Evicted") or ("",))[:2] == ("True", "PodsReadyTimeout")
     quick = {"pods_ready": replace(POLICY, timeout=2 * SECOND)}
-    assert decided(obj, now=1000, acting_since=at(1000), settings=quick) == ActionPlan(requeue_after=2.0)
+    assert plan_for(obj, now=1000, acting_since=instant(1000), settings=quick) == ActionPlan(
+        requeue_after=2.0
+    )
 
 
 def test_too_many_returns_end_in_a_deactivation() -> None:
-    final = settled(admitted(requeueState={"count": 2}), now=300)
+    final = settle(admitted(requeueState={"count": 2}), now=300)
     assert final["spec"]["active"] is False
     assert condition_of(final, "Evicted") == (
         "True",
@@ -124,18 +126,18 @@ def test_an_execution_has_its_time_counting_what_was_used_before() -> None:
     ready = condition("PodsReady", True, "Started")
     spec = {"maximumExecutionTimeSeconds": 100}
     obj = admitted(ready, spec=spec, accumulatedPastExecutionTimeSeconds=40)
-    assert decided(obj, now=10) == ActionPlan(requeue_after=50.0)
-    plan = decided(obj, now=60)
-    over = written(obj, plan)
+    assert plan_for(obj, now=10) == ActionPlan(requeue_after=50.0)
+    plan = plan_for(obj, now=60)
+    over = apply_plan(obj, plan)
     assert condition_of(over, "DeactivationTarget") == (
         "True",
         "MaximumExecutionTimeExceeded",
         "exceeding the maximum execution time",
     )
-    assert told(plan) == [
+    assert events_of(plan) == [
         ("Warning", "MaximumExecutionTimeExceeded", "The maximum execution time (100s) exceeded")
     ]
-    final = settled(over, now=61)
+    final = settle(over, now=61)
     assert condition_of(final, "Evicted")[1] == "DeactivatedDueToMaximumExecutionTimeExceeded"
     assert "accumulatedPastExecutionTimeSeconds" not in final["status"]
 
@@ -152,19 +154,19 @@ def test_an_execution_has_its_time_counting_what_was_used_before() -> None:
 def test_returns_are_limited_where_a_limit_is_set(limit: int | None, count: int | None, reason: str) -> None:
     obj = admitted(requeueState={} if count is None else {"count": count})
     settings = {"pods_ready": replace(POLICY, backoff_limit=limit)}
-    assert condition_of(settled(obj, now=300, settings=settings), "Evicted")[1] == reason
+    assert condition_of(settle(obj, now=300, settings=settings), "Evicted")[1] == reason
 
 
 def test_e_largest_number_of_returns_stays_when_another_follows() -> None:
     settings = {"pods_ready": replace(POLICY, backoff_limit=None)}
-    evicted = settled(admitted(AWAITED, requeueState={"count": 2**31 - 1}), now=300, settings=settings)
+    evicted = settle(admitted(AWAITED, requeueState={"count": 2**31 - 1}), now=300, settings=settings)
     assert condition_of(evicted, "Evicted")[1] == "PodsReadyTimeout"
     assert evicted["status"]["requeueState"]["count"] == 2**31 - 1
 
 
 def test_without_time_and_without_a_wait_it_is_evicted_and_back_at_once() -> None:
     policy = replace(POLICY, timeout=0, backoff_base_seconds=0)
-    evicted = settled(admitted(AWAITED), settings={"pods_ready": policy})
+    evicted = settle(admitted(AWAITED), settings={"pods_ready": policy})
     assert condition_of(evicted, "Evicted")[1] == "PodsReadyTimeout"
     assert condition_of(evicted, "Requeued") == BACK
     assert evicted["status"]["requeueState"] == {"count": 1}

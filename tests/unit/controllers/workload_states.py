@@ -11,7 +11,7 @@ from tests.unit.controllers.builders import (
     cluster_queue,
     condition,
     local_queue,
-    time,
+    timestamp,
     workload,
 )
 
@@ -54,13 +54,13 @@ GATES: list[dict[str, Any]] = [
     ),
 ]
 MESSAGES = {"AdmissionGated": "Admission is gated by: a.example/x"}
-SURROUNDINGS: list[Any] = [
+QUEUE_INPUTS: list[Any] = [
     {},
     {"local_queue": None},
     *({"local_queue": local_queue(policy)} for policy in ("Hold", "HoldAndDrain")),
     {"cluster_queue": None, "cluster_queue_active": False},
     {"cluster_queue": cluster_queue("HoldAndDrain"), "cluster_queue_active": False},
-    {"cluster_queue": cluster_queue(deletionTimestamp=time(0)), "cluster_queue_active": False},
+    {"cluster_queue": cluster_queue(deletionTimestamp=timestamp(0)), "cluster_queue_active": False},
     {"cluster_queue_active": None},
     {"cluster_queue": cluster_queue(checks=[{"name": "c"}])},
     *(
@@ -72,7 +72,7 @@ SURROUNDINGS: list[Any] = [
 ]
 
 
-def some_workload(data: st.DataObject) -> dict[str, Any]:
+def draw_workload(data: st.DataObject) -> dict[str, Any]:
     """A Workload of the job in any state."""
     quota = data.draw(st.sampled_from(QUOTA))
     reserved = quota is not None and quota[0]
@@ -88,10 +88,13 @@ def some_workload(data: st.DataObject) -> dict[str, Any]:
     parts: dict[str, Any] = {"admission": ADMISSION} if reserved else {}
     if (state := data.draw(st.sampled_from([None, "Pending", "Ready", "Retry", "Rejected"]))) is not None:
         asked, count = (data.draw(st.sampled_from(one)) for one in ([None, 0, 30, 1000], [None, 0, 1]))
-        listed = {"name": "c", "state": state, "lastTransitionTime": time(0), "message": "m"}
+        listed = {"name": "c", "state": state, "lastTransitionTime": timestamp(0), "message": "m"}
         parts["admissionChecks"] = [{**listed, "requeueAfterSeconds": asked, "retryCount": count}]
     if data.draw(st.booleans()):
-        parts["requeueState"] = {"count": 1, "requeueAt": data.draw(st.sampled_from([time(0), time(400)]))}
+        parts["requeueState"] = {
+            "count": 1,
+            "requeueAt": data.draw(st.sampled_from([timestamp(0), timestamp(400)])),
+        }
     spec: dict[str, Any] = {"active": data.draw(st.booleans())}
     if data.draw(st.booleans()):
         spec["maximumExecutionTimeSeconds"] = 100
