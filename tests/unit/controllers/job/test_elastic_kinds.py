@@ -1,4 +1,4 @@
-"""Every kind that can be elastic, its webhook, and what its jobs create."""
+"""Elastic jobs of every kind, their children, and the webhook of Jobs."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -17,40 +17,42 @@ from tests.unit.controllers.job.decisions import apply_plan, created_workload, p
 from tests.unit.controllers.job.elastic_jobs import ELASTIC, EVICTED, slice_, waiting_job
 from tests.unit.integrations.examples import examples_of
 
-GROWN: Mapping[str, FieldPath] = {
+POD_COUNT_FIELDS: Mapping[str, FieldPath] = {
     "batch/job": ("spec", "parallelism"),
     "ray.io/rayjob": ("spec", "rayClusterSpec", "workerGroupSpecs", 0, "replicas"),
     "ray.io/raycluster": ("spec", "workerGroupSpecs", 0, "replicas"),
     "ray.io/rayservice": ("spec", "rayClusterConfig", "workerGroupSpecs", 0, "replicas"),
 }
-"""Where a job of each kind says how many pods it wants."""
+"""The field of each kind with the number of pods."""
 
 ELASTIC_KINDS = [
-    pytest.param(one, id=one.framework) for one in load_integrations() if one.scaling.can_be_elastic
+    pytest.param(kind, id=kind.framework) for kind in load_integrations() if kind.scaling.can_be_elastic
 ]
 
 
 def test_elastic_kinds_are_all_covered_by_these_tests() -> None:
-    assert {one.framework for one in load_integrations() if one.scaling.can_be_elastic} == set(GROWN)
+    assert {kind.framework for kind in load_integrations() if kind.scaling.can_be_elastic} == set(
+        POD_COUNT_FIELDS
+    )
 
 
 @pytest.mark.parametrize("kind", ELASTIC_KINDS)
 def test_elastic_job_of_every_kind_grows_by_new_slice_and_shrinks_in_place(kind: Integration) -> None:
-    def decided_of(job_: dict[str, Any], *workloads: dict[str, Any]) -> ActionPlan:
+    def plan_of(job_: dict[str, Any], *workloads: dict[str, Any]) -> ActionPlan:
         return plan_for(job_, *workloads, integration=kind)
 
     def pods_of(slice_: dict[str, Any]) -> int:
-        return sum(one["count"] for one in slice_["spec"]["podSets"])
+        return sum(pod_set["count"] for pod_set in slice_["spec"]["podSets"])
 
-    def sized(job_: dict[str, Any], pods: int) -> dict[str, Any]:
-        """The job when it wants so many pods; kinds that have a bound have one that leaves room for them."""
-        asked = GROWN[kind.framework]
-        result = with_value(with_value(job_, asked, pods), (*asked[:-1], "maxReplicas"), 10)
+    def resized(job_: dict[str, Any], pods: int) -> dict[str, Any]:
+        """Return the job with so many pods, and with a higher maximum where its kind has one."""
+        path = POD_COUNT_FIELDS[kind.framework]
+        result = with_value(with_value(job_, path, pods), (*path[:-1], "maxReplicas"), 10)
         return with_value(
             result, ("metadata", "generation"), value_at(job_, ("metadata", "generation"), 1) + 1
         )
 
-    example = next(one for one in examples_of(kind.api_version, kind.kind) if kind.list_pod_sets(one, NAMES))
+    example = find_example(kind)
     identity = {
         "namespace": "ns",
         "name": "j",
@@ -59,9 +61,9 @@ def test_elastic_job_of_every_kind_grows_by_new_slice_and_shrinks_in_place(kind:
         "generation": 1,
     }
     metadata = {"labels": {NAMES.queue_name: "lq"}, "annotations": ELASTIC, **identity}
-    waits = dict(kind.with_suspend(sized({**example, "metadata": metadata, "status": {}}, 5), True))
+    pending_job = dict(kind.with_suspend(resized({**example, "metadata": metadata, "status": {}}, 5), True))
 
-    first = created_workload(decided_of(waits))
+    first = created_workload(plan_of(pending_job))
     name = first["metadata"]["name"]
     owner = {
         "apiVersion": kind.api_version,
@@ -70,20 +72,22 @@ def test_elastic_job_of_every_kind_grows_by_new_slice_and_shrinks_in_place(kind:
         "uid": "uid-j",
         "controller": True,
     }
-    counts = {one["name"]: one["count"] for one in first["spec"]["podSets"]}
-    assignments = [{"name": each, "count": count, "flavors": {"cpu": "f"}} for each, count in counts.items()]
-    has_quota = admitted(
+    assignments = [
+        {"name": pod_set["name"], "count": pod_set["count"], "flavors": {"cpu": "f"}}
+        for pod_set in first["spec"]["podSets"]
+    ]
+    gated = admitted(
         name=name,
         owner=owner,
         metadata={"annotations": first["metadata"]["annotations"]},
         spec=first["spec"],
         admission={"clusterQueue": "cq", "podSetAssignments": assignments},
     )
-    runs = apply_plan(waits, decided_of(waits, has_quota))
-    assert not kind.is_suspended(runs, NAMES)
-    assert decided_of(runs, has_quota) == ActionPlan()
+    running_job = apply_plan(pending_job, plan_of(pending_job, gated))
+    assert not kind.is_suspended(running_job, NAMES)
+    assert plan_of(running_job, gated) == ActionPlan()
 
-    second = created_workload(decided_of(sized(runs, 7), has_quota))
+    second = created_workload(plan_of(resized(running_job, 7), gated))
     assert second["metadata"]["name"] != name
     assert second["metadata"]["annotations"] == {
         **ELASTIC,
@@ -91,12 +95,17 @@ def test_elastic_job_of_every_kind_grows_by_new_slice_and_shrinks_in_place(kind:
         NAMES.workload_slice_replacement_for: f"ns/{name}",
     }
     assert pods_of(second) > pods_of(first)
-    assert [one["template"] for one in second["spec"]["podSets"]] == [
-        one["template"] for one in first["spec"]["podSets"]
+    assert [pod_set["template"] for pod_set in second["spec"]["podSets"]] == [
+        pod_set["template"] for pod_set in first["spec"]["podSets"]
     ]
 
-    less = apply_plan(has_quota, decided_of(sized(runs, 3), has_quota))
-    assert pods_of(less) < pods_of(first)
+    shrunk = apply_plan(gated, plan_of(resized(running_job, 3), gated))
+    assert pods_of(shrunk) < pods_of(first)
+
+
+def find_example(kind: Integration) -> dict[str, Any]:
+    """Return an example of the kind that has podsets."""
+    return next(obj for obj in examples_of(kind.api_version, kind.kind) if kind.list_pod_sets(obj, NAMES))
 
 
 STATUS = {
@@ -112,20 +121,21 @@ STATUS = {
 
 @pytest.mark.parametrize("kind", ELASTIC_KINDS)
 def test_podsets_of_elastic_job_do_not_depend_on_its_status(kind: Integration) -> None:
-    """Or with what it follows besides: which is all that tells the names of its slices apart."""
-    example = next(one for one in examples_of(kind.api_version, kind.kind) if kind.list_pod_sets(one, NAMES))
-    states = [STATUS, {}, None]
-    assert (
-        len({tuple(map(repr, kind.list_pod_sets({**example, "status": one}, NAMES))) for one in states}) == 1
+    """Slices of one generation have one name, so that the generation must determine the podsets."""
+    example = find_example(kind)
+    pod_sets = [kind.list_pod_sets({**example, "status": status}, NAMES) for status in (STATUS, {}, None)]
+    assert len({tuple(map(repr, listed)) for listed in pod_sets}) == 1
+
+
+@pytest.mark.parametrize("kind", ELASTIC_KINDS)
+def test_slice_version_depends_on_objects_that_the_job_references(kind: Integration) -> None:
+    job_ = kind.with_suspend({**find_example(kind), "status": STATUS}, False)
+    references = kind.templates.list_references(job_)
+    resolved = {reference: {"metadata": {"generation": 7}} for reference in references}
+    version, resolved_version = (
+        kind.scaling.get_slice_version(obj, NAMES) for obj in (job_, kind.templates.resolve(job_, resolved))
     )
-    running_ = kind.with_suspend({**example, "status": STATUS}, False)
-    references = kind.templates.list_references(running_)
-    found = {one: {"metadata": {"generation": 7}} for one in references}
-    of_job, of_both = (
-        kind.scaling.get_slice_version(one, NAMES)
-        for one in (running_, kind.templates.resolve(running_, found))
-    )
-    assert (of_job != of_both) is bool(references)
+    assert (version != resolved_version) is bool(references)
 
 
 @pytest.mark.parametrize(
@@ -150,9 +160,9 @@ def rules(gates: Mapping[Gate, bool] | None = None) -> RuleContext:
 
 
 def test_webhook_gates_pods_of_elastic_job() -> None:
-    held = JOB.webhook.mutate(waiting_job(2), rules())
-    assert value_at(held, ("spec", "template", "spec", "schedulingGates")) == [{"name": NAMES.elastic_gate}]
-    assert JOB.webhook.mutate(held, rules()) is held
+    gated = JOB.webhook.mutate(waiting_job(2), rules())
+    assert value_at(gated, ("spec", "template", "spec", "schedulingGates")) == [{"name": NAMES.elastic_gate}]
+    assert JOB.webhook.mutate(gated, rules()) is gated
 
 
 @pytest.mark.parametrize(

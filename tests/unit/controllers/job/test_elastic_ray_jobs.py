@@ -1,4 +1,4 @@
-"""Clusters of RayJobs that Ray scales."""
+"""RayJobs with clusters that the Ray autoscaler scales."""
 
 from itertools import count
 from typing import Any
@@ -32,7 +32,7 @@ VERSIONS = count(1)
 
 
 def ray_job(**status: Any) -> dict[str, Any]:
-    """A RayJob that runs, of three workers."""
+    """Return a running RayJob with three workers."""
     group = {"groupName": "g", "replicas": 3, "template": {"metadata": MARKS, "spec": TEMPLATE["spec"]}}
     head = {"template": {"metadata": MARKS, "spec": TEMPLATE["spec"]}}
     cluster = {"enableInTreeAutoscaling": True, "headGroupSpec": head, "workerGroupSpecs": [group]}
@@ -54,9 +54,7 @@ def ray_job(**status: Any) -> dict[str, Any]:
     }
 
 
-def made_cluster(
-    workers: int, generation: int = 1, name: str = "j-1", owner: str = "uid-j"
-) -> dict[str, Any]:
+def ray_cluster(workers: int, generation: int = 1, name: str = "j-1", owner: str = "uid-j") -> dict[str, Any]:
     job_ = {"apiVersion": "ray.io/v1", "kind": "RayJob", "name": "j", "uid": owner, "controller": True}
     metadata = {
         "name": name,
@@ -79,15 +77,16 @@ RAY_KEY = Key("ns", "j")
 
 
 def with_quota(job_: dict[str, Any]) -> dict[str, Any]:
-    """The Workload that has quota for a RayJob as it states itself."""
+    """Return a Workload with quota for the podsets in the spec of a RayJob."""
     spec = {
         "podSets": [
-            {"name": one.name, "count": one.count, "template": one.get_template(job_)}
-            for one in RAY_JOB.list_pod_sets(job_, NAMES)
+            {"name": pod_set.name, "count": pod_set.count, "template": pod_set.get_template(job_)}
+            for pod_set in RAY_JOB.list_pod_sets(job_, NAMES)
         ]
     }
     assignments = [
-        {"name": one["name"], "count": one["count"], "flavors": {"cpu": "f"}} for one in spec["podSets"]
+        {"name": pod_set["name"], "count": pod_set["count"], "flavors": {"cpu": "f"}}
+        for pod_set in spec["podSets"]
     ]
     owner = {"apiVersion": "ray.io/v1", "kind": "RayJob", "name": "j", "uid": "uid-j", "controller": True}
     annotations = {**ELASTIC, NAMES.workload_slice_name: "first"}
@@ -96,8 +95,8 @@ def with_quota(job_: dict[str, Any]) -> dict[str, Any]:
     return admitted(name="first", owner=owner, metadata=metadata, spec=spec, admission=admission)
 
 
-class Ray:
-    """A RayJob that runs with quota for three workers, and its controller."""
+class RayWorld:
+    """A running RayJob with quota for three workers, and its controller."""
 
     def __init__(self, job_: dict[str, Any] | None = None, **settings: Any) -> None:
         self.world = World(settings=settings_with(integrations=(RAY_JOB,), **settings))
@@ -106,59 +105,60 @@ class Ray:
         self.world.put(KINDS.workloads, with_quota(job_ or ray_job()))
         self.jobs = JobController(self.world.ctx, RAY_JOB, OwnerLookup(self.world.ctx))
 
-    async def scaled(self, *clusters: dict[str, Any]) -> list[tuple[str, list[int]]]:
-        """What the slices that are not over ask for, by name, with these clusters."""
+    async def reconcile(self, *clusters: dict[str, Any]) -> list[tuple[str, list[int]]]:
+        """Reconcile with these clusters; return name and pod counts of each unfinished slice."""
         self.world.put(CLUSTERS, *clusters)
         await self.jobs.reconcile(RAY_KEY)
         return [
-            (one["metadata"]["name"], [each["count"] for each in one["spec"]["podSets"]])
-            for one in self.world.stores.of(KINDS.workloads).list()
-            if not condition_of(one, "Finished")
+            (obj["metadata"]["name"], [pod_set["count"] for pod_set in obj["spec"]["podSets"]])
+            for obj in self.world.stores.of(KINDS.workloads).list()
+            if not condition_of(obj, "Finished")
         ]
 
 
 async def test_ray_job_gets_slice_that_follows_its_cluster_when_ray_adds_workers() -> None:
-    ray = Ray()
-    assert await ray.scaled(made_cluster(3)) == [("first", [1, 3])]
-    [first, (second, pods)] = await ray.scaled(made_cluster(5, generation=2))
+    ray = RayWorld()
+    assert await ray.reconcile(ray_cluster(3)) == [("first", [1, 3])]
+    [first, (second, pods)] = await ray.reconcile(ray_cluster(5, generation=2))
     assert (first, pods) == (("first", [1, 3]), [1, 5])
     assert second == create_workload_name("RayJob", "ray.io", "j", "uid-j", extra="2_2")
-    assert await ray.scaled(made_cluster(6, generation=3)) == [first, (second, [1, 6])]
-    assert await ray.scaled(made_cluster(3, generation=4)) == [first]
+    assert await ray.reconcile(ray_cluster(6, generation=3)) == [first, (second, [1, 6])]
+    assert await ray.reconcile(ray_cluster(3, generation=4)) == [first]
 
 
 async def test_ray_job_releases_quota_when_ray_removed_workers_and_no_pod_runs() -> None:
-    ray = Ray()
-    assert await ray.scaled(made_cluster(1, generation=2)) == [("first", [1, 1])]
+    ray = RayWorld()
+    assert await ray.reconcile(ray_cluster(1, generation=2)) == [("first", [1, 1])]
     await ray.jobs.reconcile(RAY_KEY)
     found = ray.world.get(KINDS.workloads, "first")
-    assert [one["count"] for one in value_at(found, ("status", "admission", "podSetAssignments"))] == [1, 1]
+    assignments = value_at(found, ("status", "admission", "podSetAssignments"))
+    assert [assignment["count"] for assignment in assignments] == [1, 1]
 
 
 async def test_ray_job_keeps_its_slices_when_its_cluster_is_unknown() -> None:
-    ray = Ray()
-    slices = await ray.scaled(made_cluster(5, generation=2))
-    ray.world.stores.of(CLUSTERS).remove(made_cluster(5))
+    ray = RayWorld()
+    slices = await ray.reconcile(ray_cluster(5, generation=2))
+    ray.world.stores.of(CLUSTERS).remove(ray_cluster(5))
     calls = len(ray.world.calls)
-    assert await ray.scaled() == slices
+    assert await ray.reconcile() == slices
     assert ray.world.calls[calls:] == []
-    assert not [one for one in ray.world.recorder.events if "not found" in one[2]]
+    assert not [note for _, _, note in ray.world.recorder.events if "not found" in note]
 
 
 async def test_ray_cluster_of_former_job_does_not_change_slices() -> None:
-    ray = Ray()
-    assert await ray.scaled(made_cluster(5, owner="former")) == [("first", [1, 3])]
-    assert await ray.scaled(made_cluster(1, owner="former")) == [("first", [1, 3])]
+    ray = RayWorld()
+    assert await ray.reconcile(ray_cluster(5, owner="former")) == [("first", [1, 3])]
+    assert await ray.reconcile(ray_cluster(1, owner="former")) == [("first", [1, 3])]
     assert ray.world.calls == []
-    assert [pods for _, pods in await ray.scaled(made_cluster(5))] == [[1, 3], [1, 5]]
+    assert [pods for _, pods in await ray.reconcile(ray_cluster(5))] == [[1, 3], [1, 5]]
 
 
 async def test_recreated_ray_cluster_gets_slice_with_another_name() -> None:
-    ray = Ray()
-    [_, (name, _)] = await ray.scaled(made_cluster(5))
-    assert await ray.scaled(made_cluster(3)) == await ray.scaled() == [("first", [1, 3])]
+    ray = RayWorld()
+    [_, (name, _)] = await ray.reconcile(ray_cluster(5))
+    assert await ray.reconcile(ray_cluster(3)) == await ray.reconcile() == [("first", [1, 3])]
     ray.world.put(RAY_JOBS, ray_job(rayClusterName="j-2"))
-    [_, (other, pods)] = await ray.scaled(made_cluster(4, name="j-2"))
+    [_, (other, pods)] = await ray.reconcile(ray_cluster(4, name="j-2"))
     assert (pods, other == name) == ([1, 4], False)
 
 
@@ -169,27 +169,27 @@ async def test_recreated_ray_cluster_gets_slice_with_another_name() -> None:
         (ray_job(rayClusterName=""), {}),
         (ray_job(), {"elastic_jobs": False}),
     ],
-    ids=["not scaled by Ray", "no cluster yet", "without the gate"],
+    ids=["not reconcile by Ray", "no cluster yet", "without the gate"],
 )
 async def test_ray_job_that_ray_does_not_scale_keeps_podsets_of_its_spec(
     job_: dict[str, Any], settings: Any
 ) -> None:
-    ray = Ray(job_, **settings)
-    assert await ray.scaled(made_cluster(5, generation=2)) == [("first", [1, 3])]
+    ray = RayWorld(job_, **settings)
+    assert await ray.reconcile(ray_cluster(5, generation=2)) == [("first", [1, 3])]
     assert value_at(ray.world.get(RAY_JOBS, "j"), ("spec", "suspend")) is False
 
 
 def test_scaled_ray_cluster_enqueues_its_ray_job() -> None:
-    world = Ray().world
+    world = RayWorld().world
     [part] = [
-        one
-        for one in registry.build_controllers(world.ctx, world.core).when_served
-        if one.resource == RAY_JOBS
+        part
+        for part in registry.build_controllers(world.ctx, world.core).when_served
+        if part.resource == RAY_JOBS
     ]
     [followed] = part.follows
     assert followed.resource == CLUSTERS
     assert followed.transform is not None
-    old, new, same = (followed.transform(dict(made_cluster(*one))) for one in ((3, 1), (4, 2), (4, 3)))
+    old, new, same = (followed.transform(dict(ray_cluster(*args))) for args in ((3, 1), (4, 2), (4, 3)))
     assert "headGroupSpec" not in new["spec"]
 
     def keys(before: dict[str, Any], now: dict[str, Any], name: str = "j-1") -> set[Key]:

@@ -1,4 +1,4 @@
-"""The end of jobs and of their Workloads."""
+"""Finished and deleted jobs and their Workloads."""
 
 from typing import Any
 
@@ -47,11 +47,11 @@ def test_finished_job_is_not_compared_with_its_workload() -> None:
     assert condition_of(apply_plan(obj, plan_for(job(RUNNING, COMPLETE), obj)), "Finished")[1] == "Succeeded"
 
 
-@pytest.mark.parametrize("is_gone", [False, True])
+@pytest.mark.parametrize("is_deleted", [False, True])
 @pytest.mark.parametrize("make", [admitted, reserved, workload])
-def test_evicted_workload_is_finished_when_its_job_ends(make: Any, *, is_gone: bool) -> None:
+def test_evicted_workload_is_finished_when_its_job_ends(make: Any, *, is_deleted: bool) -> None:
     evicted = make(condition("Evicted", True, "Preempted", since=5))
-    plan = plan_for(None if is_gone else job(RUNNING, COMPLETE), evicted)
+    plan = plan_for(None if is_deleted else job(RUNNING, COMPLETE), evicted)
     assert condition_of(apply_plan(evicted, plan), "Finished") is not None
 
 
@@ -74,20 +74,20 @@ def test_running_job_is_stopped_when_its_workload_is_finished() -> None:
 
 
 def test_deleted_workload_stops_its_job_and_then_loses_finalizer() -> None:
-    going = admitted(metadata={"deletionTimestamp": timestamp(9)})
-    plan = plan_for(job(RUNNING, {"active": 3}), going)
+    deleted = admitted(metadata={"deletionTimestamp": timestamp(9)})
+    plan = plan_for(job(RUNNING, {"active": 3}), deleted)
     assert events_of(plan) == [("Stopped", "Workload is deleted")]
-    assert plan_for(job(status={"active": 1}), going) == ActionPlan()
-    assert actions_of(plan_for(job(), going)) == ["free Workload"]
+    assert plan_for(job(status={"active": 1}), deleted) == ActionPlan()
+    assert actions_of(plan_for(job(), deleted)) == ["free Workload"]
 
 
-@pytest.mark.parametrize("gone", [None, job(deletionTimestamp=timestamp(9))])
-def test_workload_of_deleted_job_is_finished_and_released(gone: dict[str, Any] | None) -> None:
+@pytest.mark.parametrize("deleted", [None, job(deletionTimestamp=timestamp(9))])
+def test_workload_of_deleted_job_is_finished_and_released(deleted: dict[str, Any] | None) -> None:
     obj = admitted()
-    finished = apply_plan(obj, plan_for(gone, obj))
+    finished = apply_plan(obj, plan_for(deleted, obj))
     assert condition_of(finished, "Finished")[1] == "OwnerNotFound"
-    assert actions_of(plan_for(gone, finished)) == ["free Workload"]
-    assert plan_for(gone, workload(FINISHED, metadata={"finalizers": []})) == ActionPlan()
+    assert actions_of(plan_for(deleted, finished)) == ["free Workload"]
+    assert plan_for(deleted, workload(FINISHED, metadata={"finalizers": []})) == ActionPlan()
 
 
 def test_workload_of_former_job_with_same_name_is_released_first() -> None:
@@ -106,27 +106,28 @@ def test_job_deactivated_for_cause_is_deleted_after_retention() -> None:
     plan = plan_for(job(), obj, now=70, settings=settings)
     assert actions_of(plan) == ["delete Job"]
     assert events_of(plan) == [("Deleted", "Deleted job: deactivation retention period expired")]
-    by_hand = workload(condition("Evicted", True, "Deactivated", since=10), spec={"active": False})
-    assert actions_of(plan_for(job(), by_hand, now=10**6, settings=settings)) == []
-    reactivated = condition("Requeued", True, "Reactivated")
-    anew = workload(
-        caused, condition("QuotaReserved", False, "Deactivated"), reactivated, spec={"active": False}
-    )
-    assert actions_of(plan_for(job(), anew, now=10**6, settings=settings)) == [], (
-        "the second time it was by hand"
-    )
-    returned = condition("Requeued", True, "BackoffFinished", since=11)
-    by_another = workload(
-        caused, condition("QuotaReserved", False, "Deactivated"), returned, spec={"active": False}
-    )
-    assert actions_of(plan_for(job(), by_another, now=10**6, settings=settings)) == [], (
-        "it was requeued since"
-    )
-    # Pods of what serves would be made again.
-    served = workload(
-        caused,
-        condition("QuotaReserved", False, "Deactivated"),
-        spec={"active": False},
-        metadata={"annotations": {NAMES.job_owner_name: "s"}},
-    )
-    assert actions_of(plan_for(job(), served, now=10**6, settings=settings)) == []
+
+
+BY_CHECK = condition("Evicted", True, "DeactivatedDueToAdmissionCheck", since=10)
+RELEASED = condition("QuotaReserved", False, "Deactivated")
+INACTIVE = {"active": False}
+
+
+@pytest.mark.parametrize(
+    "obj",
+    [
+        workload(condition("Evicted", True, "Deactivated", since=10), spec=INACTIVE),
+        workload(BY_CHECK, RELEASED, condition("Requeued", True, "Reactivated"), spec=INACTIVE),
+        workload(BY_CHECK, RELEASED, condition("Requeued", True, "BackoffFinished", since=11), spec=INACTIVE),
+        workload(BY_CHECK, RELEASED, spec=INACTIVE, metadata={"annotations": {NAMES.job_owner_name: "s"}}),
+    ],
+    ids=[
+        "deactivated by its user",
+        "deactivated by its user after a reactivation",
+        "requeued since",
+        "pod of a serving object, which would recreate it",
+    ],
+)
+def test_deactivated_job_is_not_deleted_after_retention(obj: dict[str, Any]) -> None:
+    settings = {"after_deactivated": 60 * SECOND}
+    assert actions_of(plan_for(job(), obj, now=10**6, settings=settings)) == []

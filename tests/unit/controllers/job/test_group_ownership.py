@@ -1,9 +1,10 @@
-"""Which Workload belongs to a group, and which pods to it."""
+"""Which Workload a pod group adopts, and which pods belong to it."""
 
 from typing import Any
 
 import pytest
 
+from admitq.controllers.controller_specs import WhenServed
 from admitq.controllers.indexes import find_foreign_pods
 from admitq.controllers.registry import build_controllers
 from admitq.integrations.kinds.pod import POD
@@ -16,37 +17,37 @@ from tests.unit.controllers.job.pod_groups import GROUP, PodWorld, group_workloa
 from tests.unit.controllers.world import cluster_scoped
 
 
-@pytest.mark.parametrize("waits", ["held", "running"])
+@pytest.mark.parametrize("state", ["held", "running"])
 async def test_pod_that_names_the_workload_of_a_stateful_set_does_not_join_its_group(
-    waits: str, monkeypatch: pytest.MonkeyPatch
+    state: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = PodWorld(integrations=(POD, STATEFUL_SET))
     parent = {NAMES.pod_suspending_parent: "statefulset"}
     owned = {**owner("s"), "apiVersion": "apps/v1", "kind": "StatefulSet", "controller": True}
-    theirs, own = (
+    foreign_pod, own_pod = (
         with_value(one, ("metadata", "annotations"), {**one["metadata"]["annotations"], **parent})
-        for one in pods_of_group(waits, "running")
+        for one in pods_of_group(state, "running")
     )
-    theirs = with_value(theirs, ("metadata", "creationTimestamp"), "2020-01-01T00:00:00Z")
-    world.put(PODS, theirs, with_value(own, ("metadata", "ownerReferences"), [owned]))
+    foreign_pod = with_value(foreign_pod, ("metadata", "creationTimestamp"), "2020-01-01T00:00:00Z")
+    world.put(PODS, foreign_pod, with_value(own_pod, ("metadata", "ownerReferences"), [owned]))
     of_set = group_workload(admitted)
-    notes = {NAMES.job_owner_gvk: "apps/v1, Kind=StatefulSet", NAMES.job_owner_name: "s"}
-    annotations = {**of_set["metadata"]["annotations"], **notes}
+    owner_annotations = {NAMES.job_owner_gvk: "apps/v1, Kind=StatefulSet", NAMES.job_owner_name: "s"}
+    annotations = {**of_set["metadata"]["annotations"], **owner_annotations}
     world.put(KINDS.workloads, with_value(of_set, ("metadata", "annotations"), annotations))
     await world.settle()
     assert world.get(PODS, "b")["status"]["phase"] == "Running"
     assert not any("pods/b" in call for call in world.calls), world.calls
     reasons = {reason for name, reason, _ in world.recorder.events if name == "a"}
-    assert reasons == {"WorkloadNameConflict"} | ({"Stopped"} if waits == "running" else set())
-    compared = list[Any]()
+    assert reasons == {"WorkloadNameConflict"} | ({"Stopped"} if state == "running" else set())
+    calls = list[Any]()
 
-    def strangers(*known: Any) -> Any:
-        compared.append(known[0])
-        return find_foreign_pods(*known)
+    def counted_find_foreign_pods(*args: Any) -> Any:
+        calls.append(args[0])
+        return find_foreign_pods(*args)
 
-    monkeypatch.setattr("admitq.controllers.job.stored_jobs.find_foreign_pods", strangers)
+    monkeypatch.setattr("admitq.controllers.job.stored_jobs.find_foreign_pods", counted_find_foreign_pods)
     await world.pods.reconcile(GROUP)
-    assert len(compared) == 1
+    assert len(calls) == 1
 
 
 @pytest.mark.parametrize("validated", [True, False])
@@ -81,57 +82,69 @@ async def test_pod_group_is_stopped_when_its_workload_has_another_owner() -> Non
 
 
 @pytest.mark.parametrize(
-    ("validated", "labels", "taken"),
+    ("validated", "labels", "adopted"),
     [(True, {}, False), (False, {}, True), (True, {NAMES.prebuilt_workload_name: "g"}, True)],
 )
 async def test_workload_without_controller_belongs_to_the_group_that_names_it(
-    validated: bool, labels: Any, taken: bool
+    validated: bool, labels: Any, adopted: bool
 ) -> None:
     world = PodWorld(validate_group_owner=validated)
     world.put(PODS, *pods_of_group("held", "held", labels=labels))
-    bare = group_workload(workload, owners="")
-    bare["metadata"]["annotations"] = {}
-    world.put(KINDS.workloads, bare)
+    unowned = group_workload(workload, owners="")
+    unowned["metadata"]["annotations"] = {}
+    world.put(KINDS.workloads, unowned)
     await world.settle()
-    assert len(world.get(KINDS.workloads, "g")["metadata"]["ownerReferences"]) == (2 if taken else 0)
+    assert len(world.get(KINDS.workloads, "g")["metadata"]["ownerReferences"]) == (2 if adopted else 0)
 
 
-@pytest.mark.parametrize(("by_annotation", "taken"), [(True, True), (False, False)])
+@pytest.mark.parametrize(("by_annotation", "adopted"), [(True, True), (False, False)])
 async def test_b11_prebuilt_annotation_of_a_group_counts_only_where_annotations_identify_workloads(
-    by_annotation: bool, taken: bool
+    by_annotation: bool, adopted: bool
 ) -> None:
     world = PodWorld(names_by_annotation=by_annotation)
     world.put(PODS, *pods_of_group("held", "held", annotations={NAMES.prebuilt_workload_name: "g"}))
-    bare = group_workload(workload, owners="")
-    bare["metadata"]["annotations"] = {}
-    world.put(KINDS.workloads, bare)
+    unowned = group_workload(workload, owners="")
+    unowned["metadata"]["annotations"] = {}
+    world.put(KINDS.workloads, unowned)
     await world.settle()
-    assert len(world.get(KINDS.workloads, "g")["metadata"]["ownerReferences"]) == (2 if taken else 0)
+    assert len(world.get(KINDS.workloads, "g")["metadata"]["ownerReferences"]) == (2 if adopted else 0)
+
+
+def pod_controller(world: PodWorld) -> WhenServed:
+    table = build_controllers(world.ctx, world.core)
+    (part,) = (part for part in table.when_served if part.resource == PODS)
+    return part
 
 
 def test_change_enqueues_pods_and_groups_that_it_affects() -> None:
     world = PodWorld()
     high = pod("alone", labels={NAMES.priority_class: "high"})
     world.put(PODS, *pods_of_group("held", "held"), high)
-    (part,) = (one for one in build_controllers(world.ctx, world.core).when_served if one.resource == PODS)
-    keys = {watch.resource: watch.keys for watch in part.spec.watches}
+    keys = {watch.resource: watch.keys for watch in pod_controller(world).spec.watches}
 
-    def concerned(resource: Any, obj: dict[str, Any]) -> set[Key]:
+    def enqueued(resource: Any, obj: dict[str, Any]) -> set[Key]:
         key = Key(obj["metadata"].get("namespace", ""), obj["metadata"]["name"])
         return set(keys[resource](Change("added", key, obj, None)))
 
-    assert concerned(PODS, pod("a", group="g")) == {GROUP}
-    assert concerned(PODS, high) == {Key("ns", "alone")}
-    assert GROUP in concerned(KINDS.workloads, group_workload(workload))
-    assert GROUP in concerned(KINDS.workloads, workload(name="g"))
+    assert enqueued(PODS, pod("a", group="g")) == {GROUP}
+    assert enqueued(PODS, high) == {Key("ns", "alone")}
+    assert GROUP in enqueued(KINDS.workloads, group_workload(workload))
+    assert GROUP in enqueued(KINDS.workloads, workload(name="g"))
     alone = {**owner("alone"), "controller": True}
-    assert Key("ns", "alone") in concerned(KINDS.workloads, workload(owner=alone))
-    assert concerned(NAMESPACES, cluster_scoped("ns", labels={})) == {GROUP, Key("ns", "alone")}
-    assert concerned(KINDS.workload_priority_classes, cluster_scoped("high", value=1)) == {Key("ns", "alone")}
-    assert concerned(PRIORITY_CLASSES, cluster_scoped("high", value=1)) == set()
-    assert part.label_selector == f"{NAMES.managed}=true"
+    assert Key("ns", "alone") in enqueued(KINDS.workloads, workload(owner=alone))
+    assert enqueued(NAMESPACES, cluster_scoped("ns", labels={})) == {GROUP, Key("ns", "alone")}
+    assert enqueued(KINDS.workload_priority_classes, cluster_scoped("high", value=1)) == {Key("ns", "alone")}
+    assert enqueued(PRIORITY_CLASSES, cluster_scoped("high", value=1)) == set()
+
+
+def test_pod_controller_lists_managed_pods_only() -> None:
+    assert pod_controller(PodWorld()).label_selector == f"{NAMES.managed}=true"
+
+
+def test_pod_controller_starts_with_groups_of_stored_workloads() -> None:
+    world = PodWorld()
     world.put(KINDS.workloads, group_workload(workload))
-    assert set(part.known()) == {GROUP}
+    assert set(pod_controller(world).known()) == {GROUP}
 
 
 @pytest.mark.parametrize(
@@ -147,9 +160,9 @@ async def test_group_that_names_a_workload_of_another_object_does_not_adopt_it(
 ) -> None:
     world = PodWorld(validate_group_owner=validated)
     world.put(PODS, *pods_of_group("held", "held", labels={NAMES.prebuilt_workload_name: "g"}))
-    theirs = group_workload(workload, owners="")
-    theirs["metadata"] = {**theirs["metadata"], "annotations": {}, **metadata}
-    world.put(KINDS.workloads, theirs)
+    foreign = group_workload(workload, owners="")
+    foreign["metadata"] = {**foreign["metadata"], "annotations": {}, **metadata}
+    world.put(KINDS.workloads, foreign)
     await world.settle()
     assert world.recorder.events[-1][1] == "WorkloadNameConflict"
     assert world.get(KINDS.workloads, "g")["metadata"].get("ownerReferences", []) == metadata.get(
@@ -166,6 +179,6 @@ async def test_group_larger_than_prebuilt_workload_gets_event_and_workload_is_no
     await world.settle()
     note = "The prebuilt workload is out of sync with its user job"
     assert world.recorder.events[-1] == ("a", "ErrWorkloadCompose", note)
-    left = world.get(KINDS.workloads, "g")
-    assert left["metadata"].get("ownerReferences", []) == []
-    assert not any(one["type"] == "Finished" for one in left.get("status", {}).get("conditions", ()))
+    stored = world.get(KINDS.workloads, "g")
+    assert stored["metadata"].get("ownerReferences", []) == []
+    assert not any(one["type"] == "Finished" for one in stored.get("status", {}).get("conditions", ()))

@@ -28,11 +28,11 @@ IMPORTED = [
     condition("Admitted", True, "Imported", "Imported into ClusterQueue cq"),
 ]
 
-SHAPE = compute_role_hash(TEMPLATE["spec"])
+ROLE = compute_role_hash(TEMPLATE["spec"])
 
 
 def imported(name: str = "p", *, state: str = "running", **parts: Any) -> dict[str, Any]:
-    """A pod that ran before it was queued: without a role hash, a gate or a finalizer."""
+    """Return a pod that ran before it was queued: without role hash, gate and finalizer."""
     found = pod(name, state=state, finalizers=[], **parts)
     del found["metadata"]["annotations"][NAMES.role_hash]
     return found
@@ -101,10 +101,10 @@ async def test_b7_imported_group_keeps_its_admission_and_runs_on(owners: str) ->
     world = PodWorld()
     world.put(PODS, *(imported(name, group="g") for name in "ab"))
     made = group_workload(workload, *IMPORTED, owners=owners)
-    made["spec"]["podSets"][0]["name"] = SHAPE
+    made["spec"]["podSets"][0]["name"] = ROLE
     made["status"]["admission"] = {
         "clusterQueue": "cq",
-        "podSetAssignments": [{"name": SHAPE, "count": 2}],
+        "podSetAssignments": [{"name": ROLE, "count": 2}],
     }
     world.put(KINDS.workloads, made)
     await world.settle()
@@ -120,22 +120,22 @@ async def test_b7_started_pod_without_role_hash_keeps_its_podset() -> None:
     held = [imported(name, group="g", state="held") for name in "ab"]
     world.put(PODS, *held)
     made = group_workload(admitted)
-    made["spec"]["podSets"][0]["name"] = SHAPE
-    made["status"]["admission"]["podSetAssignments"][0]["name"] = SHAPE
+    made["spec"]["podSets"][0]["name"] = ROLE
+    made["status"]["admission"]["podSetAssignments"][0]["name"] = ROLE
     world.put(KINDS.workloads, made)
     await world.settle()
     started = world.get(PODS, "a")
-    assert started["spec"]["nodeSelector"] == {"pool": "spot"}, "its shape is another one now"
+    assert started["spec"]["nodeSelector"] == {"pool": "spot"}, "the role hash of the spec differs now"
     assert not [call for call in world.calls if call.startswith("delete")]
     assert condition_of(world.get(KINDS.workloads, "g"), "Finished") is None
 
 
-@pytest.mark.parametrize(("queue", "spared"), [("lq", True), (None, False)])
+@pytest.mark.parametrize(("queue", "unchanged"), [("lq", True), (None, False)])
 async def test_b7_labelled_pod_is_left_to_its_job_only_when_that_job_is_queued(
-    queue: str | None, spared: bool
+    queue: str | None, unchanged: bool
 ) -> None:
     world = PodWorld(integrations=(POD, JOB))
     world.put(JOBS, job(labels={NAMES.queue_name: queue} if queue else {}))
     world.put(PODS, imported("j-x7k2p", ownerReferences=[OWNER]))
     await world.settle(Key("ns", "j-x7k2p"))
-    assert (world.calls == []) is spared
+    assert (world.calls == []) is unchanged

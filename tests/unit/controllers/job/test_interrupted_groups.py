@@ -10,7 +10,7 @@ from tests.unit.controllers.builders import KINDS, admitted, reserved, timestamp
 from tests.unit.controllers.job.pod_groups import EVICTED, PodWorld, group_workload, pods_of_group
 
 HISTORIES: dict[str, tuple[list[str], dict[str, Any] | None]] = {
-    "made": (["held", "held"], None),
+    "created": (["held", "held"], None),
     "started": (["held", "held"], group_workload(admitted)),
     "evicted": (["running", "running"], group_workload(admitted, EVICTED)),
     "not admitted": (["running", "held"], group_workload(workload)),
@@ -24,7 +24,7 @@ HISTORIES: dict[str, tuple[list[str], dict[str, Any] | None]] = {
 }
 
 
-def staged(history: str) -> PodWorld:
+def create_world(history: str) -> PodWorld:
     world = PodWorld()
     states, made = HISTORIES[history]
     world.put(PODS, *pods_of_group(*states))
@@ -33,8 +33,8 @@ def staged(history: str) -> PodWorld:
     return world
 
 
-class Falling(list[tuple[str, str, Any]]):
-    """Calls of which only so many get through."""
+class LimitedCalls(list[tuple[str, str, Any]]):
+    """Calls that fail after the first ``most``."""
 
     def __init__(self, most: int) -> None:
         super().__init__()
@@ -42,20 +42,22 @@ class Falling(list[tuple[str, str, Any]]):
 
     def append(self, call: tuple[str, str, Any]) -> None:
         if len(self) == self._most:
-            raise ApiError(503, "ServiceUnavailable", "fallen")
+            raise ApiError(503, "ServiceUnavailable", "interrupted")
         super().append(call)
 
 
 @pytest.mark.parametrize("history", HISTORIES)
 async def test_pod_group_reaches_same_state_when_controller_stops_after_any_write(history: str) -> None:
-    whole = staged(history)
-    await whole.settle()
-    writes = len(whole.client.calls)
+    uninterrupted = create_world(history)
+    await uninterrupted.settle()
+    writes = len(uninterrupted.client.calls)
     for last in range(writes):
-        world = staged(history)
-        world.client.calls = Falling(last)
+        world = create_world(history)
+        world.client.calls = LimitedCalls(last)
         with pytest.raises(ApiError):
             await world.settle()
         world.client.calls = []
         await world.settle()
-        assert world.final_objects() == whole.final_objects(), f"after write {last} of {whole.calls}"
+        assert world.final_objects() == uninterrupted.final_objects(), (
+            f"after write {last} of {uninterrupted.calls}"
+        )

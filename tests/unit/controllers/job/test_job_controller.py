@@ -1,4 +1,4 @@
-"""The shell around the decisions about jobs: what is asked, what is written, what happens when that fails."""
+"""The job controller: what it reads and writes, and how it handles errors."""
 
 import asyncio
 from collections.abc import Sequence
@@ -46,8 +46,8 @@ def jobs(world: World) -> JobController:
     return JobController(world.ctx, JOB, OwnerLookup(world.ctx))
 
 
-def made_for(world: World) -> str:
-    """The name of the Workload of the job."""
+def workload_name(world: World) -> str:
+    """Return the name of the Workload that the job gets."""
     metadata = world.get(JOBS, "j")["metadata"]
     return create_workload_name("Job", "batch", metadata["name"], metadata["uid"])
 
@@ -76,7 +76,7 @@ async def test_admitted_job_is_started_right_after_admission(world: World, jobs:
 async def test_job_start_is_written_once_when_reconcile_runs_meanwhile(
     world: World, jobs: JobController
 ) -> None:
-    """The queue of keys and the fast way meet in every admission; only one of them may write."""
+    """After each admission, `start` and `reconcile` run for the same job; only one of them may write."""
     world.put(JOBS, job())
     world.put(KINDS.workloads, admitted())
     under_way = asyncio.Event()
@@ -139,7 +139,7 @@ async def test_job_with_settled_workloads_causes_no_request(world: World, jobs: 
 
 
 unadmitted = pytest.mark.parametrize(
-    "known", [(), (workload(WAITING),)], ids=["no Workload", "one that waits"]
+    "known", [(), (workload(WAITING),)], ids=["no Workload", "pending Workload"]
 )
 """The inputs for a job without admission."""
 
@@ -181,7 +181,7 @@ async def test_existing_workload_is_stored_when_its_creation_is_rejected(
     world: World, jobs: JobController
 ) -> None:
     world.put(JOBS, job())
-    name = made_for(world)
+    name = workload_name(world)
     world.client.fails["create"] = ApiError(409, "AlreadyExists", "exists")
     world.client.api["workloads", name] = workload(name=name)
     assert await jobs.reconcile(KEY) == 1.0
@@ -191,7 +191,7 @@ async def test_existing_workload_is_stored_when_its_creation_is_rejected(
 
 async def test_foreign_workload_with_same_name_is_reported(world: World, jobs: JobController) -> None:
     world.put(JOBS, job())
-    name = made_for(world)
+    name = workload_name(world)
     world.client.fails["create"] = ApiError(409, "AlreadyExists", "exists")
     world.client.api["workloads", name] = workload(name=name, owner=None)
     assert await jobs.reconcile(KEY) == 5.0

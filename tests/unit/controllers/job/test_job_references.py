@@ -1,4 +1,4 @@
-"""Jobs with pods described by another object, foreign jobs, and jobs that end slowly."""
+"""Jobs with pod templates in another object, ignored jobs, and jobs with a slow cleanup."""
 
 from typing import Any
 
@@ -51,7 +51,7 @@ def runtime(nodes: int = 2, **metadata: Any) -> dict[str, Any]:
 
 
 def owned_by(kind: str, group: str, **metadata: Any) -> dict[str, Any]:
-    """The metadata of a job, and what its Workloads name as their owner."""
+    """Return the owner reference of the Workloads of a job."""
     return {"apiVersion": group, "kind": kind, "name": "j", "uid": "uid-j", "controller": True, **metadata}
 
 
@@ -60,7 +60,7 @@ PODS = {"podSets": [{"name": "node", "count": 2, "template": TEMPLATE}]}
 ADMISSION = {"clusterQueue": "cq", "podSetAssignments": [{"name": "node", "count": 2, "flavors": {}}]}
 
 
-def a_job(kind: str, api_version: str, spec: Any, **metadata: Any) -> dict[str, Any]:
+def job_of_kind(kind: str, api_version: str, spec: Any, **metadata: Any) -> dict[str, Any]:
     return {
         "apiVersion": api_version,
         "kind": kind,
@@ -80,7 +80,7 @@ def a_job(kind: str, api_version: str, spec: Any, **metadata: Any) -> dict[str, 
 
 def train_job(*, suspend: bool = True, status: Any = None, **metadata: Any) -> dict[str, Any]:
     spec = {"suspend": suspend, "runtimeRef": {"name": "torch"}}
-    made = a_job("TrainJob", "trainer.kubeflow.org/v1alpha1", spec, **metadata)
+    made = job_of_kind("TrainJob", "trainer.kubeflow.org/v1alpha1", spec, **metadata)
     return {**made, "status": status or {}}
 
 
@@ -94,11 +94,11 @@ def jobs(world: World) -> JobController:
     return JobController(world.ctx, TRAIN_JOB, OwnerLookup(world.ctx))
 
 
-def told_in(world: World) -> list[tuple[str, str]]:
+def events_in(world: World) -> list[tuple[str, str]]:
     return [(reason, note) for _, reason, note in world.recorder.events]
 
 
-# --- a runtime that is there ----------------------------------------------------------------------
+# --- existing runtime -----------------------------------------------------------------------------
 
 
 async def test_workload_of_train_job_gets_podsets_of_its_runtime(world: World, jobs: JobController) -> None:
@@ -139,14 +139,14 @@ async def test_pending_workload_of_train_job_follows_changed_runtime(
     assert found["spec"]["podSets"][0]["count"] == 5
 
 
-# --- a runtime that is not ------------------------------------------------------------------------
+# --- missing runtime ------------------------------------------------------------------------------
 
 
 async def test_train_job_without_runtime_reports_missing_runtime(world: World, jobs: JobController) -> None:
     world.put(TRAIN_JOBS, train_job())
     assert await jobs.reconcile(KEY) is None
     assert world.calls == []
-    assert told_in(world) == [("ErrWorkloadCompose", MISSING)]
+    assert events_in(world) == [("ErrWorkloadCompose", MISSING)]
 
 
 async def test_train_job_with_runtime_of_unknown_kind_reports_missing_runtime(
@@ -154,7 +154,7 @@ async def test_train_job_with_runtime_of_unknown_kind_reports_missing_runtime(
 ) -> None:
     world.put(TRAIN_JOBS, apply_patch(train_job(), {"spec": {"runtimeRef": {"kind": "Other"}}}))
     assert await jobs.reconcile(KEY) is None
-    assert told_in(world) == [("ErrWorkloadCompose", MISSING.replace("ClusterTrainingRuntime", "Other"))]
+    assert events_in(world) == [("ErrWorkloadCompose", MISSING.replace("ClusterTrainingRuntime", "Other"))]
 
 
 async def test_running_train_job_without_workload_and_runtime_is_suspended(
@@ -177,8 +177,8 @@ async def test_running_train_job_without_workload_and_runtime_is_suspended(
 async def test_train_job_with_deleted_runtime_keeps_its_workload(
     world: World, jobs: JobController, found: dict[str, Any]
 ) -> None:
-    runs = found["status"].get("conditions", []) and len(found["status"]["conditions"]) == 2
-    world.put(TRAIN_JOBS, train_job(suspend=not runs))
+    is_admitted = len(found["status"].get("conditions", ())) == 2
+    world.put(TRAIN_JOBS, train_job(suspend=not is_admitted))
     world.put(KINDS.workloads, found)
     await jobs.reconcile(KEY)
     assert [call for call in world.calls if "status" not in call] == []
@@ -189,7 +189,7 @@ async def test_admitted_train_job_is_not_started_without_runtime(world: World, j
     world.put(KINDS.workloads, admitted(owner=TRAINER, spec=PODS, admission=ADMISSION))
     await jobs.reconcile(KEY)
     assert world.get(TRAIN_JOBS, "j")["spec"]["suspend"] is True
-    assert ("ErrWorkloadCompose", MISSING) in told_in(world)
+    assert ("ErrWorkloadCompose", MISSING) in events_in(world)
 
 
 async def test_evicted_train_job_is_stopped_without_runtime(world: World, jobs: JobController) -> None:
@@ -208,11 +208,11 @@ async def test_prebuilt_workload_is_not_compared_without_runtime(world: World, j
     assert not any(one["type"] == "Finished" for one in found["status"].get("conditions", ()))
 
 
-# --- reconcilers ----------------------------------------------------------------------------------
+# --- watches --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "looked"),
+    ("old", "new", "enqueued"),
     [
         (None, runtime(), {KEY}),
         (runtime(), None, {KEY}),
@@ -222,12 +222,12 @@ async def test_prebuilt_workload_is_not_compared_without_runtime(world: World, j
     ],
 )
 def test_changed_runtime_enqueues_jobs_that_reference_it(
-    world: World, old: Any, new: Any, looked: Any
+    world: World, old: Any, new: Any, enqueued: Any
 ) -> None:
     world.put(TRAIN_JOBS, train_job())
     name = (new or old)["metadata"]["name"]
     change = changed(Key("", name), old, new)
-    assert keys(world, RUNTIMES, change) == looked
+    assert keys(world, RUNTIMES, change) == enqueued
 
 
 def test_changed_priority_class_enqueues_jobs_with_runtime(world: World) -> None:
@@ -248,26 +248,26 @@ def keys(world: World, resource: Any, change: Change) -> set[Key]:
     return {key for watch in part.spec.watches if watch.resource == resource for key in watch.keys(change)}
 
 
-# --- none of ours, and slow to end ----------------------------------------------------------------
+# --- ignored jobs, and jobs with a slow cleanup ---------------------------------------------------
 
 
 RAY_OWNER = owned_by("RayJob", "ray.io/v1")
-SELECTING = a_job("RayJob", "ray.io/v1", {"clusterSelector": {"ray.io/cluster": "c"}})
+IGNORED_JOB = job_of_kind("RayJob", "ray.io/v1", {"clusterSelector": {"ray.io/cluster": "c"}})
 
 
 def test_ignored_job_gets_no_actions_and_no_events() -> None:
-    plan = plan_for(SELECTING, integration=RAY_JOB, settings={"without_queue_name": True})
+    plan = plan_for(IGNORED_JOB, integration=RAY_JOB, settings={"without_queue_name": True})
     assert (actions_of(plan), events_of(plan)) == ([], [])
 
 
 def test_workloads_of_job_that_becomes_ignored_are_deleted_or_released() -> None:
     waiting, ended = workload(owner=RAY_OWNER), workload(FINISHED, owner=RAY_OWNER, name="ended")
-    plan = plan_for(SELECTING, waiting, ended, integration=RAY_JOB)
+    plan = plan_for(IGNORED_JOB, waiting, ended, integration=RAY_JOB)
     assert actions_of(plan) == ["delete Workload", "free Workload"]
 
 
 def test_running_job_that_becomes_ignored_is_stopped_and_keeps_its_quota() -> None:
-    plan = plan_for(SELECTING, admitted(owner=RAY_OWNER), integration=RAY_JOB)
+    plan = plan_for(IGNORED_JOB, admitted(owner=RAY_OWNER), integration=RAY_JOB)
     assert actions_of(plan) == ["patch RayJob"]
 
 
@@ -275,7 +275,7 @@ REDIS = {"gcsFaultToleranceOptions": {"redisAddress": "redis:6379"}}
 
 
 @pytest.mark.parametrize(
-    ("cluster", "settings", "done"),
+    ("cluster", "settings", "actions"),
     [
         (REDIS, {}, []),
         (REDIS, {"defer_cleanup": False}, ["patch Workload"]),
@@ -283,11 +283,13 @@ REDIS = {"gcsFaultToleranceOptions": {"redisAddress": "redis:6379"}}
     ],
 )
 def test_ray_service_with_redis_cleanup_keeps_its_workload_until_it_is_gone(
-    cluster: Any, settings: Any, done: list[str]
+    cluster: Any, settings: Any, actions: list[str]
 ) -> None:
-    service = a_job("RayService", "ray.io/v1", {"rayClusterConfig": cluster}, deletionTimestamp=timestamp(5))
+    service = job_of_kind(
+        "RayService", "ray.io/v1", {"rayClusterConfig": cluster}, deletionTimestamp=timestamp(5)
+    )
     owner = owned_by("RayService", "ray.io/v1")
     plan = plan_for(service, admitted(owner=owner), integration=RAY_SERVICE, settings=settings)
-    assert actions_of(plan) == done
-    gone = plan_for(None, admitted(owner=owner), integration=RAY_SERVICE, settings=settings)
-    assert actions_of(gone) == ["patch Workload"]
+    assert actions_of(plan) == actions
+    deleted = plan_for(None, admitted(owner=owner), integration=RAY_SERVICE, settings=settings)
+    assert actions_of(deleted) == ["patch Workload"]

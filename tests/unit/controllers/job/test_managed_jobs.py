@@ -23,10 +23,21 @@ def test_unmanaged_job_gets_no_actions(parts: Any) -> None:
     assert plan_for(parts.pop("job_"), **parts) == ActionPlan()
 
 
-def test_job_in_unselected_namespace_is_only_finished_or_stopped() -> None:
-    ended = job(RUNNING, COMPLETE)
-    assert actions_of(plan_for(ended, admitted(), namespace_matches=False)) == ["patch Workload"]
-    assert actions_of(plan_for(job(RUNNING), admitted(EVICTED), namespace_matches=False)) == ["patch Job"]
+@pytest.mark.parametrize(
+    ("job_", "obj", "actions"),
+    [
+        (job(RUNNING, COMPLETE), admitted(), ["patch Workload"]),
+        (job(RUNNING), admitted(EVICTED), ["patch Job"]),
+    ],
+    ids=["finished", "evicted"],
+)
+def test_job_with_quota_in_unselected_namespace_is_still_finished_and_stopped(
+    job_: dict[str, Any], obj: dict[str, Any], actions: list[str]
+) -> None:
+    assert actions_of(plan_for(job_, obj, namespace_matches=False)) == actions
+
+
+def test_running_job_without_quota_in_unselected_namespace_gets_no_actions() -> None:
     assert plan_for(job(RUNNING), workload(), namespace_matches=False) == ActionPlan()
 
 

@@ -11,11 +11,11 @@ from tests.unit.controllers.job.decisions import RUNNING, actions_of, apply_plan
 
 
 def test_job_on_hold_keeps_its_workload_without_quota() -> None:
-    holding = replace(JOB, lifecycle=replace(JOB.lifecycle, is_on_hold=lambda _: True))
+    on_hold_kind = replace(JOB, lifecycle=replace(JOB.lifecycle, is_on_hold=lambda _: True))
     obj = reserved()
-    held = apply_plan(obj, plan_for(job(), obj, integration=holding))
+    held = apply_plan(obj, plan_for(job(), obj, integration=on_hold_kind))
     assert condition_of(held, "QuotaReserved") == ("False", "OnHold", "Job is on hold")
-    assert actions_of(plan_for(job(), held, integration=holding)) == []
+    assert actions_of(plan_for(job(), held, integration=on_hold_kind)) == []
     freed = apply_plan(held, plan_for(job(), held))
     assert condition_of(freed, "QuotaReserved") == (
         "False",
@@ -28,17 +28,17 @@ def test_job_on_hold_keeps_its_workload_without_quota() -> None:
 def test_e_reservation_with_foreign_reason_is_released_only_when_job_is_on_hold(on_hold: bool) -> None:
     obj = admitted(condition("PodsReady", True, "Started"))
     obj["status"]["conditions"][0] = condition("QuotaReserved", True, "OnHold", "Job is on hold")
-    holding = replace(JOB, lifecycle=replace(JOB.lifecycle, is_on_hold=lambda _: on_hold))
-    final = apply_plan(obj, plan_for(job(RUNNING, {"ready": 3}), obj, integration=holding))
+    on_hold_kind = replace(JOB, lifecycle=replace(JOB.lifecycle, is_on_hold=lambda _: on_hold))
+    final = apply_plan(obj, plan_for(job(RUNNING, {"ready": 3}), obj, integration=on_hold_kind))
     assert condition_of(final, "QuotaReserved") == (str(not on_hold), "OnHold", "Job is on hold")
 
 
 def test_deactivated_workload_of_job_on_hold_keeps_reason_deactivated() -> None:
-    """Two controllers that each tell their own would do so for ever."""
-    holding = replace(JOB, lifecycle=replace(JOB.lifecycle, is_on_hold=lambda _: True))
+    """If each of two controllers wrote its own reason, they would overwrite each other forever."""
+    on_hold_kind = replace(JOB, lifecycle=replace(JOB.lifecycle, is_on_hold=lambda _: True))
     for reason in ("Deactivated", "OnHold"):
         obj = workload(condition("QuotaReserved", False, reason, "m"), spec={"active": False})
-        assert plan_for(job(), obj, integration=holding) == ActionPlan()
+        assert plan_for(job(), obj, integration=on_hold_kind) == ActionPlan()
     leaving = reserved(condition("Evicted", True, "Deactivated", "m"), spec={"active": False})
-    released = apply_plan(leaving, plan_for(job(), leaving, integration=holding))
+    released = apply_plan(leaving, plan_for(job(), leaving, integration=on_hold_kind))
     assert condition_of(released, "Requeued") == ("False", "Deactivated", "m")

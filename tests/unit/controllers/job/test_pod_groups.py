@@ -1,4 +1,4 @@
-"""Groups of pods: composed, queued, started, stopped."""
+"""Pod groups: composed, queued, started and stopped."""
 
 from typing import Any
 
@@ -32,11 +32,11 @@ async def test_pod_group_gets_workload_with_its_name_owned_by_all_pods() -> None
     assert [(one["name"], one["count"]) for one in made["spec"]["podSets"]] == [("r", 2)]
 
 
-@pytest.mark.parametrize("bearer", ["a", "b"])
-async def test_b10_label_to_copy_comes_from_whichever_pod_has_it(bearer: str) -> None:
+@pytest.mark.parametrize("pod_name", ["a", "b"])
+async def test_b10_label_to_copy_comes_from_whichever_pod_has_it(pod_name: str) -> None:
     world = PodWorld(label_keys_to_copy=("team", "tier"))
     labels: Any = {"a": {"tier": "t"}, "b": {}}
-    labels[bearer]["team"] = "x"
+    labels[pod_name]["team"] = "x"
     world.put(PODS, *(pod(name, group="g", labels=labels[name]) for name in "ab"))
     await world.settle()
     assert world.get(KINDS.workloads, "g")["metadata"]["labels"] == {"team": "x", "tier": "t"}
@@ -50,15 +50,15 @@ async def test_b10_pods_with_different_values_of_label_to_copy_are_reported() ->
     assert world.recorder.events[-1] == ("a", "ErrWorkloadCompose", note)
 
 
-def asking(found: dict[str, Any], cpu: int) -> dict[str, Any]:
-    """The pod with another request."""
+def with_cpu(obj: dict[str, Any], cpu: int) -> dict[str, Any]:
+    """Return the pod with another CPU request."""
     container = {**TEMPLATE["spec"]["containers"][0], "resources": {"requests": {"cpu": str(cpu)}}}
-    return {**found, "spec": {**found["spec"], "containers": [container]}}
+    return {**obj, "spec": {**obj["spec"], "containers": [container]}}
 
 
 async def test_group_is_not_queued_when_pods_of_one_role_request_different_amounts() -> None:
     world = PodWorld()
-    world.put(PODS, pod("a", group="g"), asking(pod("b", group="g"), 30))
+    world.put(PODS, pod("a", group="g"), with_cpu(pod("b", group="g"), 30))
     await world.settle()
     note = "pods 'a' and 'b' name the same role 'r', and 'b' asks for more cpu: give them different roles"
     assert world.recorder.events == [("a", "RoleMismatch", note)]
@@ -67,7 +67,7 @@ async def test_group_is_not_queued_when_pods_of_one_role_request_different_amoun
 
 async def test_group_is_queued_when_pod_that_requests_more_has_failed() -> None:
     world = PodWorld()
-    failed = asking(pod("b", group="g", state="failed"), 30)
+    failed = with_cpu(pod("b", group="g", state="failed"), 30)
     world.put(PODS, pod("a", group="g"), failed, pod("c", group="g"))
     await world.settle()
     assert world.get(KINDS.workloads, "g")["spec"]["podSets"][0]["count"] == 2
@@ -75,7 +75,7 @@ async def test_group_is_queued_when_pod_that_requests_more_has_failed() -> None:
 
 async def test_pod_that_requests_more_than_its_role_was_admitted_with_stays_gated() -> None:
     world = PodWorld()
-    world.put(PODS, pod("a", group="g"), asking(pod("b", group="g"), 30))
+    world.put(PODS, pod("a", group="g"), with_cpu(pod("b", group="g"), 30))
     world.put(KINDS.workloads, group_workload(admitted))
     await world.pods.reconcile(GROUP)
     assert gate_names(world.get(PODS, "a")) == []
@@ -88,9 +88,9 @@ async def test_pod_that_requests_more_than_its_role_was_admitted_with_stays_gate
 
 
 async def test_pod_that_requests_no_more_than_its_role_was_charged_is_started() -> None:
-    """Defaults of a LimitRange are part of the charge, and not of the template."""
+    """The charge includes defaults of a LimitRange; the template does not."""
     world = PodWorld()
-    world.put(PODS, *(asking(pod(name, group="g"), 5) for name in "ab"))
+    world.put(PODS, *(with_cpu(pod(name, group="g"), 5) for name in "ab"))
     found = group_workload(admitted)
     found["status"]["admission"]["podSetAssignments"][0]["resourceUsage"] = {"cpu": "10"}
     world.put(KINDS.workloads, found)
@@ -116,7 +116,7 @@ async def test_b10_workload_of_a_group_gets_the_metric_label_unless_its_pods_dis
 ) -> None:
     world = PodWorld(metric_values_to_copy=METRIC_VALUES)
     members = [
-        {**one, "metadata": {**one["metadata"], "labels": {**one["metadata"]["labels"], **labelled(value)}}}
+        {**one, "metadata": {**one["metadata"], "labels": {**one["metadata"]["labels"], **size_label(value)}}}
         for one, value in zip(pods_of_group("held", "held"), (first, second), strict=True)
     ]
     world.put(PODS, *members)
@@ -124,7 +124,7 @@ async def test_b10_workload_of_a_group_gets_the_metric_label_unless_its_pods_dis
     assert world.get(KINDS.workloads, "g")["metadata"]["labels"] == expected
 
 
-def labelled(size: str | None) -> dict[str, str]:
+def size_label(size: str | None) -> dict[str, str]:
     return {} if size is None else {"size": size}
 
 
@@ -177,10 +177,10 @@ async def test_running_pods_without_admission_are_deleted() -> None:
 
 async def test_pods_of_deactivated_group_are_deleted_and_released_after_retention() -> None:
     world = PodWorld(after_deactivated=0)
-    why = condition("Evicted", True, "DeactivatedDueToMaximumExecutionTimeExceeded", since=5)
+    evicted = condition("Evicted", True, "DeactivatedDueToMaximumExecutionTimeExceeded", since=5)
     world.put(PODS, *pods_of_group("deleted", "held"))
-    over = group_workload(workload, why)
-    world.put(KINDS.workloads, {**over, "spec": {**over["spec"], "active": False}})
+    deactivated = group_workload(workload, evicted)
+    world.put(KINDS.workloads, {**deactivated, "spec": {**deactivated["spec"], "active": False}})
     await world.settle()
     assert world.calls.count("delete pods/b") == 1
     assert all("deletionTimestamp" in one["metadata"] for one in world.stores.of(PODS).list())

@@ -18,72 +18,74 @@ from tests.unit.controllers.builders import (
 )
 from tests.unit.controllers.job.decisions import RUNNING, actions_of, apply_plan, events_of, plan_for
 
-PREBUILT = {NAMES.queue_name: "lq", NAMES.prebuilt_workload_name: "mine"}
+PREBUILT = {NAMES.queue_name: "lq", NAMES.prebuilt_workload_name: "prebuilt"}
 
 
 def test_prebuilt_workload_without_owner_is_adopted_by_job_that_names_it() -> None:
-    mine = workload(name="mine", owner=None)
-    adopted = apply_plan(mine, plan_for(job(labels=PREBUILT), known={"workload": {"mine": mine}}))
+    prebuilt = workload(name="prebuilt", owner=None)
+    adopted = apply_plan(prebuilt, plan_for(job(labels=PREBUILT), known={"workload": {"prebuilt": prebuilt}}))
     assert adopted["metadata"]["ownerReferences"] == [OWNER]
     assert adopted["metadata"]["labels"] == {NAMES.job_uid: "uid-j"}
 
 
 def test_prebuilt_workload_that_the_job_owns_without_control_is_adopted_with_one_reference() -> None:
-    plain = {key: value for key, value in OWNER.items() if key != "controller"}
-    mine = workload(name="mine", metadata={"ownerReferences": [plain]})
-    adopted = apply_plan(mine, plan_for(job(labels=PREBUILT), known={"workload": {"mine": mine}}))
+    plain_reference = {key: value for key, value in OWNER.items() if key != "controller"}
+    prebuilt = workload(name="prebuilt", metadata={"ownerReferences": [plain_reference]})
+    adopted = apply_plan(prebuilt, plan_for(job(labels=PREBUILT), known={"workload": {"prebuilt": prebuilt}}))
     assert adopted["metadata"]["ownerReferences"] == [OWNER]
 
 
-STRANGER: Any = {"apiVersion": "v1", "kind": "Pod", "name": "theirs-0", "uid": "other"}
+FOREIGN_OWNER: Any = {"apiVersion": "v1", "kind": "Pod", "name": "foreign-0", "uid": "other"}
 
-FOREIGN = ("ErrWorkloadCompose", "Workload mine exists already and belongs to something else")
+FOREIGN_WORKLOAD = ("ErrWorkloadCompose", "Workload prebuilt exists already and belongs to something else")
 
-OF_NINE_PODS: Any = {"podSets": [{"name": "main", "count": 9, "template": TEMPLATE}]}
+WITH_NINE_PODS: Any = {"podSets": [{"name": "main", "count": 9, "template": TEMPLATE}]}
 
 
 @pytest.mark.parametrize(
     "metadata",
     [
         {"ownerReferences": [{**OWNER, "uid": "other"}]},
-        {"ownerReferences": [STRANGER]},
-        {"ownerReferences": [STRANGER, {**OWNER, "controller": False}]},
+        {"ownerReferences": [FOREIGN_OWNER]},
+        {"ownerReferences": [FOREIGN_OWNER, {**OWNER, "controller": False}]},
         {"labels": {NAMES.job_uid: "former"}},
         {"annotations": {NAMES.is_group_workload: "true"}},
         {"annotations": {NAMES.job_owner_name: "db"}},
     ],
 )
 def test_prebuilt_workload_that_belongs_to_another_object_is_left_alone_and_reported(metadata: Any) -> None:
-    theirs = workload(RESERVED, name="mine", owner=None, metadata=metadata, admission=ADMISSION)
-    plan = plan_for(job(labels=PREBUILT), known={"workload": {"mine": theirs}})
-    assert (actions_of(plan), events_of(plan)) == ([], [FOREIGN])
+    foreign = workload(RESERVED, name="prebuilt", owner=None, metadata=metadata, admission=ADMISSION)
+    plan = plan_for(job(labels=PREBUILT), known={"workload": {"prebuilt": foreign}})
+    assert (actions_of(plan), events_of(plan)) == ([], [FOREIGN_WORKLOAD])
 
 
 def test_finished_prebuilt_workload_of_another_job_keeps_its_finalizer() -> None:
-    theirs = workload(FINISHED, name="mine", owner=None, metadata={"ownerReferences": [STRANGER]})
-    plan = plan_for(job(labels=PREBUILT), known={"workload": {"mine": theirs}})
-    assert (actions_of(plan), events_of(plan)) == ([], [FOREIGN])
+    foreign = workload(FINISHED, name="prebuilt", owner=None, metadata={"ownerReferences": [FOREIGN_OWNER]})
+    plan = plan_for(job(labels=PREBUILT), known={"workload": {"prebuilt": foreign}})
+    assert (actions_of(plan), events_of(plan)) == ([], [FOREIGN_WORKLOAD])
 
 
-@pytest.mark.parametrize("spec", [OF_NINE_PODS, {"maximumExecutionTimeSeconds": 5}])
+@pytest.mark.parametrize("spec", [WITH_NINE_PODS, {"maximumExecutionTimeSeconds": 5}])
 def test_prebuilt_workload_without_owner_that_differs_from_the_job_is_left_alone_and_reported(
     spec: Any,
 ) -> None:
-    free = workload(name="mine", owner=None, spec=spec)
-    plan = plan_for(job(labels=PREBUILT), known={"workload": {"mine": free}})
+    unowned = workload(name="prebuilt", owner=None, spec=spec)
+    plan = plan_for(job(labels=PREBUILT), known={"workload": {"prebuilt": unowned}})
     note = "The prebuilt workload is out of sync with its user job"
     assert (actions_of(plan), events_of(plan)) == ([], [("ErrWorkloadCompose", note)])
 
 
 def test_running_job_that_names_workload_of_another_job_is_stopped() -> None:
-    theirs = workload(RESERVED, name="mine", owner={**OWNER, "uid": "other"}, admission=ADMISSION)
-    plan = plan_for(job(RUNNING, labels=PREBUILT), known={"workload": {"mine": theirs}})
+    foreign = workload(RESERVED, name="prebuilt", owner={**OWNER, "uid": "other"}, admission=ADMISSION)
+    plan = plan_for(job(RUNNING, labels=PREBUILT), known={"workload": {"prebuilt": foreign}})
     assert (actions_of(plan), events_of(plan)) == (["patch Job"], [("Stopped", "missing workload")])
 
 
 def test_prebuilt_workload_that_lost_its_references_is_adopted_by_the_job_of_its_label() -> None:
-    mine = workload(name="mine", owner=None, spec=OF_NINE_PODS, metadata={"labels": {NAMES.job_uid: "uid-j"}})
-    adopted = apply_plan(mine, plan_for(job(labels=PREBUILT), known={"workload": {"mine": mine}}))
+    prebuilt = workload(
+        name="prebuilt", owner=None, spec=WITH_NINE_PODS, metadata={"labels": {NAMES.job_uid: "uid-j"}}
+    )
+    adopted = apply_plan(prebuilt, plan_for(job(labels=PREBUILT), known={"workload": {"prebuilt": prebuilt}}))
     assert adopted["metadata"]["ownerReferences"] == [OWNER]
 
 
@@ -91,18 +93,18 @@ def test_prebuilt_workload_that_lost_its_references_is_adopted_by_the_job_of_its
 def test_prebuilt_workload_that_another_program_gave_to_the_job_gets_the_uid_of_the_job(
     labels: dict[str, str],
 ) -> None:
-    mine = workload(name="mine", metadata={"labels": {"a": "b", **labels}})
-    plan = plan_for(job(labels=PREBUILT), mine, known={"workload": {"mine": mine}})
-    adopted = apply_plan(mine, plan)
+    prebuilt = workload(name="prebuilt", metadata={"labels": {"a": "b", **labels}})
+    plan = plan_for(job(labels=PREBUILT), prebuilt, known={"workload": {"prebuilt": prebuilt}})
+    adopted = apply_plan(prebuilt, plan)
     assert adopted["metadata"]["labels"] == {"a": "b", NAMES.job_uid: "uid-j"}
-    assert adopted["metadata"]["ownerReferences"] == mine["metadata"]["ownerReferences"]
+    assert adopted["metadata"]["ownerReferences"] == prebuilt["metadata"]["ownerReferences"]
 
 
-@pytest.mark.parametrize(("by_annotation", "name"), [(True, "annotated"), (False, "mine")])
+@pytest.mark.parametrize(("by_annotation", "name"), [(True, "annotated"), (False, "prebuilt")])
 def test_feature_gate_decides_whether_annotation_or_label_names_workload(
     by_annotation: bool, name: str
 ) -> None:
-    known = {"workload": {one: workload(name=one, owner=None) for one in ("annotated", "mine")}}
+    known = {"workload": {one: workload(name=one, owner=None) for one in ("annotated", "prebuilt")}}
     annotations = {NAMES.prebuilt_workload_name: "annotated"}
     settings = {"names_by_annotation": by_annotation}
     (patch,) = plan_for(job(labels=PREBUILT, annotations=annotations), known=known, settings=settings).actions
@@ -112,7 +114,7 @@ def test_feature_gate_decides_whether_annotation_or_label_names_workload(
 
 @pytest.mark.parametrize(
     ("by_annotation", "name", "adopted"),
-    [(True, "mine", True), (False, "mine", False), (False, "w" * 64, True)],
+    [(True, "prebuilt", True), (False, "prebuilt", False), (False, "w" * 64, True)],
 )
 def test_b11_prebuilt_annotation_is_ignored_where_labels_identify_workloads(
     by_annotation: bool, name: str, adopted: bool
@@ -134,13 +136,13 @@ def test_running_job_without_its_prebuilt_workload_is_stopped() -> None:
 
 
 def test_adopted_prebuilt_workload_that_differs_from_job_is_finished() -> None:
-    mine = workload(
-        name="mine",
+    prebuilt = workload(
+        name="prebuilt",
         metadata={"labels": {NAMES.job_uid: "uid-j"}},
         spec={"podSets": [{"name": "main", "count": 9, "template": TEMPLATE}]},
     )
-    plan = plan_for(job(labels=PREBUILT), mine, known={"workload": {"mine": mine}})
-    assert condition_of(apply_plan(mine, plan), "Finished") == (
+    plan = plan_for(job(labels=PREBUILT), prebuilt, known={"workload": {"prebuilt": prebuilt}})
+    assert condition_of(apply_plan(prebuilt, plan), "Finished") == (
         "True",
         "OutOfSync",
         "The prebuilt workload is out of sync with its user job",

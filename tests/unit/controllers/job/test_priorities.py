@@ -25,7 +25,7 @@ LOWER = {"metadata": {"name": "lower"}, "value": 0, "globalDefault": True}
 
 BY_LABEL = {NAMES.queue_name: "lq", NAMES.priority_class: "high"}
 
-PODS_CLASS = {"template": {"spec": {"priorityClassName": "low", "containers": []}}}
+WITH_POD_CLASS = {"template": {"spec": {"priorityClassName": "low", "containers": []}}}
 
 
 def reference(group: str, kind: str, name: str) -> dict[str, Any]:
@@ -43,13 +43,13 @@ def reference(group: str, kind: str, name: str) -> dict[str, Any]:
             reference("scheduling.k8s.io", "PriorityClass", "lower"),
         ),
         (
-            job(PODS_CLASS),
+            job(WITH_POD_CLASS),
             {"priority_class": {"low": LOW, "lower": LOWER}},
             1,
             reference("scheduling.k8s.io", "PriorityClass", "low"),
         ),
         (
-            job(PODS_CLASS, labels=BY_LABEL),
+            job(WITH_POD_CLASS, labels=BY_LABEL),
             {"priority_class": {"low": LOW}, "workload_priority_class": {"high": HIGH}},
             100,
             reference(NAMES.group, "WorkloadPriorityClass", "high"),
@@ -67,7 +67,7 @@ def test_workload_priority_comes_from_most_specific_class(
     ("obj", "reason", "note"),
     [
         (job(labels=BY_LABEL), "WorkloadPriorityClassNotFound", 'WorkloadPriorityClass "high" not found'),
-        (job(PODS_CLASS), "PriorityClassNotFound", 'PriorityClass "low" not found'),
+        (job(WITH_POD_CLASS), "PriorityClassNotFound", 'PriorityClass "low" not found'),
     ],
 )
 def test_job_with_missing_priority_class_gets_no_workload_and_reports_it(
@@ -101,7 +101,7 @@ def of_class(name: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("obj", "done"),
+    ("obj", "actions"),
     [
         (admitted(EVICTED, spec=of_class("old")), ["patch Job"]),
         (workload(), ["patch Job"]),
@@ -109,11 +109,11 @@ def of_class(name: str) -> dict[str, Any]:
         (admitted(spec=of_class("old")), []),
     ],
 )
-def test_missing_priority_class_does_not_prevent_a_stop(obj: dict[str, Any], done: Any) -> None:
+def test_missing_priority_class_does_not_prevent_a_stop(obj: dict[str, Any], actions: Any) -> None:
     plan = plan_for(job(RUNNING, labels=BY_LABEL), obj, settings={"pods_ready": None})
-    assert actions_of(plan) == done
+    assert actions_of(plan) == actions
     note = 'WorkloadPriorityClass "high" not found'
-    assert (("WorkloadPriorityClassNotFound", note) in events_of(plan)) is not bool(done)
+    assert (("WorkloadPriorityClassNotFound", note) in events_of(plan)) is not bool(actions)
 
 
 def test_missing_priority_class_is_not_reported_for_finished_job() -> None:

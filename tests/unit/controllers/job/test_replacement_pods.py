@@ -1,4 +1,4 @@
-"""Pods of a group that fail, are deleted and are replaced."""
+"""Failed, deleted and replaced pods of a group."""
 
 from typing import Any
 
@@ -33,8 +33,10 @@ async def test_workload_reports_whether_group_waits_for_replacement_pods(
     made: Any, states: list[str], reason: str, status: str
 ) -> None:
     world = PodWorld()
-    told = [condemned(one) if one["status"]["phase"] == "Running" else one for one in pods_of_group(*states)]
-    world.put(PODS, *told)
+    world.put(
+        PODS,
+        *(disrupted(one) if one["status"]["phase"] == "Running" else one for one in pods_of_group(*states)),
+    )
     world.put(KINDS.workloads, made)
     await world.settle()
     found = condition_of(world.get(KINDS.workloads, "g"), "WaitingForReplacementPods")
@@ -43,12 +45,12 @@ async def test_workload_reports_whether_group_waits_for_replacement_pods(
 
 @pytest.mark.parametrize("make", [workload, reserved])
 async def test_a4_waiting_for_replacement_pods_keeps_reason_and_message_of_its_eviction(make: Any) -> None:
-    """Whatever another program writes over the eviction, its pods were lost to it."""
-    over = condition("Evicted", False, "QuotaReserved", "Previously: m")
-    waits = condition("WaitingForReplacementPods", True, "Preempted", "m")
+    """Another program may overwrite the Evicted condition; the pods were still lost by the eviction."""
+    answered = condition("Evicted", False, "QuotaReserved", "Previously: m")
+    waiting = condition("WaitingForReplacementPods", True, "Preempted", "m")
     world = PodWorld()
     world.put(PODS, *pods_of_group("held", "failed"))
-    world.put(KINDS.workloads, group_workload(make, over, waits))
+    world.put(KINDS.workloads, group_workload(make, answered, waiting))
     await world.settle()
     found = condition_of(world.get(KINDS.workloads, "g"), "WaitingForReplacementPods")
     assert found == ("True", "Preempted", "m")
@@ -60,12 +62,12 @@ async def test_waiting_for_replacement_pods_is_written_with_field_manager_of_pod
     world, writers = PodWorld(), list[str]()
     patch = world.client.merge_patch
 
-    async def noted(*what: Any, field_manager: str, **where: Any) -> dict[str, Any]:
+    async def recording_patch(*what: Any, field_manager: str, **where: Any) -> dict[str, Any]:
         writers.append(field_manager)
         return await patch(*what, field_manager=field_manager, **where)
 
-    monkeypatch.setattr(world.client, "merge_patch", noted)
-    world.put(PODS, *(condemned(one) for one in pods_of_group("running", "failed")))
+    monkeypatch.setattr(world.client, "merge_patch", recording_patch)
+    world.put(PODS, *(disrupted(one) for one in pods_of_group("running", "failed")))
     world.put(KINDS.workloads, group_workload(admitted))
     await world.pods.reconcile(GROUP)
     assert writers == ["admitq-pod-controller"]
@@ -109,11 +111,12 @@ async def test_deleted_workload_reports_missing_replacement_pods() -> None:
     assert found[:2] == ("True", "PodsFailed")
 
 
-def condemned(one: dict[str, Any]) -> dict[str, Any]:
-    if "deletionTimestamp" not in one["metadata"]:
-        return one
-    ended = {"type": "TerminationTarget", "status": "True", "reason": "R"}
-    return {**one, "status": {**one["status"], "conditions": [ended]}}
+def disrupted(obj: dict[str, Any]) -> dict[str, Any]:
+    """Return the pod with condition TerminationTarget if it is deleted."""
+    if "deletionTimestamp" not in obj["metadata"]:
+        return obj
+    target = {"type": "TerminationTarget", "status": "True", "reason": "R"}
+    return {**obj, "status": {**obj["status"], "conditions": [target]}}
 
 
 async def test_group_with_deleted_pod_is_reconciled_again_when_grace_period_ends() -> None:
@@ -125,17 +128,17 @@ async def test_group_with_deleted_pod_is_reconciled_again_when_grace_period_ends
     assert again == pytest.approx(30.1)
 
 
-async def test_fast_quota_release_does_not_wait_for_deleted_pods() -> None:
-    for fast, freed in ((False, False), (True, True)):
-        world = PodWorld(fast_quota_release=fast)
-        world.put(
-            PODS,
-            *(condemned(pod(name, group="g", state="deleted", deletion=timestamp(40))) for name in "ab"),
-        )
-        world.put(KINDS.workloads, group_workload(admitted, EVICTED))
-        await world.settle()
-        quota = condition_of(world.get(KINDS.workloads, "g"), "QuotaReserved")
-        assert (quota[0] == "False") is freed
+@pytest.mark.parametrize("is_fast", [False, True])
+async def test_fast_quota_release_does_not_wait_for_deleted_pods(is_fast: bool) -> None:
+    world = PodWorld(fast_quota_release=is_fast)
+    world.put(
+        PODS,
+        *(disrupted(pod(name, group="g", state="deleted", deletion=timestamp(40))) for name in "ab"),
+    )
+    world.put(KINDS.workloads, group_workload(admitted, EVICTED))
+    await world.settle()
+    quota = condition_of(world.get(KINDS.workloads, "g"), "QuotaReserved")
+    assert (quota[0] == "False") is is_fast
 
 
 async def test_pod_group_missing_from_watch_is_listed_before_its_workload_is_finished() -> None:

@@ -10,7 +10,7 @@ from tests.unit.controllers.job.decisions import EVICTED, RUNNING, apply_plan, p
 
 
 @pytest.mark.parametrize(
-    ("before", "status", "after_"),
+    ("before", "status", "expected"),
     [
         ([], {"ready": 1}, None),
         ([], {"ready": 3}, ("True", "Started")),
@@ -23,11 +23,11 @@ from tests.unit.controllers.job.decisions import EVICTED, RUNNING, apply_plan, p
     ],
 )
 def test_pods_ready_condition_follows_readiness_of_job(
-    before: Any, status: dict[str, Any], after_: Any
+    before: Any, status: dict[str, Any], expected: Any
 ) -> None:
     obj = admitted(*before)
     found = condition_of(apply_plan(obj, plan_for(job(RUNNING, {"active": 3, **status}), obj)), "PodsReady")
-    assert (found and found[:2]) == after_
+    assert (found and found[:2]) == expected
 
 
 def test_readiness_is_not_reported_when_pods_ready_policy_is_disabled() -> None:
@@ -42,7 +42,7 @@ def test_readiness_is_not_reported_during_eviction() -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "before", "after_"),
+    ("status", "before", "expected"),
     [
         ({"succeeded": 1}, None, 1),
         ({"succeeded": 2}, [{"name": "main", "count": 1}], 2),
@@ -51,11 +51,11 @@ def test_readiness_is_not_reported_during_eviction() -> None:
     ],
 )
 def test_reclaimable_pods_only_grow_while_quota_is_reserved(
-    status: dict[str, Any], before: Any, after_: Any
+    status: dict[str, Any], before: Any, expected: Any
 ) -> None:
     obj = admitted(condition("PodsReady", True, "Started"), **({"reclaimablePods": before} if before else {}))
     final = apply_plan(obj, plan_for(job(RUNNING, {"ready": 3, **status}), obj))
-    expected = None if after_ is None else [{"name": "main", "count": after_}]
+    expected = None if expected is None else [{"name": "main", "count": expected}]
     assert final["status"].get("reclaimablePods") == expected
 
 

@@ -35,10 +35,10 @@ async def test_single_pod_gets_workload_that_it_controls() -> None:
 async def test_admitted_pod_is_started_right_after_admission() -> None:
     world = PodWorld()
     world.put(PODS, pod())
-    mine = {**owner("p"), "controller": True}
+    reference = {**owner("p"), "controller": True}
     world.put(
         KINDS.workloads,
-        admitted(owner=mine, spec={"podSets": [{"name": "main", "count": 1, "template": TEMPLATE}]}),
+        admitted(owner=reference, spec={"podSets": [{"name": "main", "count": 1, "template": TEMPLATE}]}),
     )
     await start_admitted({OwnerKind("", "v1", "Pod"): world.pods}, world.get(KINDS.workloads, "job-j-1"))
     started = world.get(PODS, "p")
@@ -54,9 +54,9 @@ async def test_deleted_pod_is_released_and_its_workload_is_finished() -> None:
     world.put(PODS, pod(state="deleted"))
     world.put(KINDS.workloads, admitted(owner={**owner("p"), "controller": True}))
     await world.settle(Key("ns", "p"))
-    ended = world.get(KINDS.workloads, "job-j-1")
-    assert condition_of(ended, "Finished")[1] == "OwnerNotFound"
-    assert ended["metadata"]["finalizers"] == []
+    stored = world.get(KINDS.workloads, "job-j-1")
+    assert condition_of(stored, "Finished")[1] == "OwnerNotFound"
+    assert stored["metadata"]["finalizers"] == []
     assert world.get(PODS, "p")["metadata"]["finalizers"] == []
 
 
@@ -80,19 +80,19 @@ EVICTED_PODS = [
 async def test_evicted_running_pod_is_requeued_only_when_reassignment_is_not_skipped(
     reason: str, skips_reassignment: bool, finish_orphaned: bool
 ) -> None:
-    """It cannot be started a second time: its Workload ends with it."""
+    """A pod cannot be started a second time, so that its Workload ends with it."""
     world = PodWorld(skip_reassignment=skips_reassignment, finish_orphaned=finish_orphaned)
     world.put(PODS, pod(state="running"))
-    mine = {**owner("p"), "controller": True}
-    world.put(KINDS.workloads, admitted(condition("Evicted", True, reason, "m", since=5), owner=mine))
+    reference = {**owner("p"), "controller": True}
+    world.put(KINDS.workloads, admitted(condition("Evicted", True, reason, "m", since=5), owner=reference))
     await world.settle(Key("ns", "p"))
-    ended = world.get(KINDS.workloads, "job-j-1")
+    stored = world.get(KINDS.workloads, "job-j-1")
     assert "deletionTimestamp" in world.get(PODS, "p")["metadata"]
-    comes_back = reason != "ClusterQueueStopped" and not skips_reassignment
-    assert condition_of(ended, "Requeued") == (str(comes_back), reason, "m")
-    assert condition_of(ended, "QuotaReserved") == ("False", "PendingEvaluation", "m")
-    assert (condition_of(ended, "Finished") is not None) is finish_orphaned
-    assert ended["metadata"]["finalizers"] == []
+    is_requeued = reason != "ClusterQueueStopped" and not skips_reassignment
+    assert condition_of(stored, "Requeued") == (str(is_requeued), reason, "m")
+    assert condition_of(stored, "QuotaReserved") == ("False", "PendingEvaluation", "m")
+    assert (condition_of(stored, "Finished") is not None) is finish_orphaned
+    assert stored["metadata"]["finalizers"] == []
     assert world.get(PODS, "p")["metadata"]["finalizers"] == []
 
 
@@ -100,14 +100,14 @@ async def test_evicted_running_pod_is_requeued_only_when_reassignment_is_not_ski
 async def test_evicted_gated_pod_is_requeued_with_any_reassignment_policy(
     reason: str, skips_reassignment: bool, finish_orphaned: bool
 ) -> None:
-    """Whatever the reassignment policy: no controller would create another pod in its place."""
+    """No controller would create another pod in its place."""
     world = PodWorld(skip_reassignment=skips_reassignment, finish_orphaned=finish_orphaned)
     world.put(PODS, pod())
-    mine = {**owner("p"), "controller": True}
+    reference = {**owner("p"), "controller": True}
     spec = {"podSets": [{"name": "main", "count": 1, "template": TEMPLATE}]}
-    world.put(KINDS.workloads, reserved(condition("Evicted", True, reason, "m"), owner=mine, spec=spec))
+    world.put(KINDS.workloads, reserved(condition("Evicted", True, reason, "m"), owner=reference, spec=spec))
     await world.settle(Key("ns", "p"))
     assert gate_names(world.get(PODS, "p")) == [gate["name"] for gate in GATES]
-    back = world.get(KINDS.workloads, "job-j-1")
-    assert condition_of(back, "Requeued") == (str(reason != "ClusterQueueStopped"), reason, "m")
-    assert condition_of(back, "QuotaReserved") == ("False", "PendingEvaluation", "m")
+    stored = world.get(KINDS.workloads, "job-j-1")
+    assert condition_of(stored, "Requeued") == (str(reason != "ClusterQueueStopped"), reason, "m")
+    assert condition_of(stored, "QuotaReserved") == ("False", "PendingEvaluation", "m")

@@ -1,4 +1,4 @@
-"""Slices that are superfluous, replaced, finished or deleted."""
+"""Superfluous, replaced, finished and deleted slices."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -21,44 +21,44 @@ def test_oldest_superfluous_slice_is_finished_first(of: Any) -> None:
     assert [reason for reason, _ in events_of(plan)] == ["WorkloadSliceReplaced"]
 
 
-HAND_IN_HAND = {"a": "b", "b": "c", "c": "a"}
+CIRCLE = {"a": "b", "b": "c", "c": "a"}
 
-AFTER_EACH_OTHER = {"b": "a", "c": "b"}
+CHAIN = {"b": "a", "c": "b"}
 
 
 @pytest.mark.parametrize(
-    ("replaces", "made", "order"),
+    ("replaces", "created", "order"),
     [
-        pytest.param(AFTER_EACH_OTHER, {}, "abc", id="of one second: by the chain of replacements"),
-        pytest.param(AFTER_EACH_OTHER, {"a": 2, "b": 1}, "cba", id="by when they were made"),
-        pytest.param({}, {}, "abc", id="of one second that say nothing of each other: by name"),
-        pytest.param({"b": "a", "c": "a"}, {}, "abc", id="that replace the same"),
-        pytest.param({"a": "gone", "b": "gone"}, {"c": 1}, "abc", id="that replace deleted ones"),
-        pytest.param(HAND_IN_HAND, {}, "abc", id="that replace each other in a circle"),
-        pytest.param(HAND_IN_HAND, {"a": 1}, "bca", id="in a circle: by when they were made"),
+        pytest.param(CHAIN, {}, "abc", id="same creation time: in order of the chain"),
+        pytest.param(CHAIN, {"a": 2, "b": 1}, "cba", id="chain against creation times: in order of creation"),
+        pytest.param({}, {}, "abc", id="same creation time without chain: by name"),
+        pytest.param({"b": "a", "c": "a"}, {}, "abc", id="two replace the same slice"),
+        pytest.param({"a": "gone", "b": "gone"}, {"c": 1}, "abc", id="two replace deleted slices"),
+        pytest.param(CIRCLE, {}, "abc", id="circle of replacements: by name"),
+        pytest.param(CIRCLE, {"a": 1}, "bca", id="circle of replacements: in order of creation"),
     ],
 )
 @pytest.mark.parametrize("of", [workload, reserved, admitted])
 def test_superfluous_slices_are_finished_one_by_one_in_replacement_order(
-    replaces: Mapping[str, str], made: Mapping[str, int], order: str, of: Any
+    replaces: Mapping[str, str], created: Mapping[str, int], order: str, of: Any
 ) -> None:
     slices = {
         name: with_value(
-            slice_(name, 5, of, replaces=replaces.get(name), at=made.get(name, 0)),
+            slice_(name, 5, of, replaces=replaces.get(name), at=created.get(name, 0)),
             ("metadata", "uid"),
             f"uid-{name}",
         )
         for name in "cab"
     }
-    ended = ""
+    finished_names = ""
     for _ in order[:-1]:
         plan = plan_for(running_job(5), *slices.values())
-        [over] = [name for name, one in slices.items() if apply_plan(one, plan) is not one]
-        after = apply_plan(slices[over], plan)
-        assert f"(UID: uid-{order[-1]}, JobUID: uid-j)" in condition_of(after, "Finished")[2]
-        slices[over] = with_value(after, ("metadata", "finalizers"), [])
-        ended += over
-    assert ended == order[:-1]
+        [name] = [name for name, obj in slices.items() if apply_plan(obj, plan) is not obj]
+        finished = apply_plan(slices[name], plan)
+        assert f"(UID: uid-{order[-1]}, JobUID: uid-j)" in condition_of(finished, "Finished")[2]
+        slices[name] = with_value(finished, ("metadata", "finalizers"), [])
+        finished_names += name
+    assert finished_names == order[:-1]
     assert "WorkloadSliceReplaced" not in dict(events_of(plan_for(running_job(5), *slices.values())))
 
 
@@ -69,58 +69,62 @@ def test_superfluous_slices_with_quota_are_finished_before_pending_slices() -> N
         slice_("d", 6, workload, replaces="b", at=3),
     )
     plan = plan_for(running_job(6), *waiting, *holding)
-    assert [apply_plan(one, plan) is not one for one in (*holding, *waiting)] == [True, False, False, False]
+    assert [apply_plan(obj, plan) is not obj for obj in (*holding, *waiting)] == [True, False, False, False]
     plan = plan_for(running_job(6), *waiting, holding[1])
-    assert [apply_plan(one, plan) is not one for one in (holding[1], *waiting)] == [False, True, False]
+    assert [apply_plan(obj, plan) is not obj for obj in (holding[1], *waiting)] == [False, True, False]
     assert plan_for(running_job(6), waiting[1], holding[1]) == ActionPlan()
 
 
-@pytest.mark.parametrize("over", ["Finished", "deleted"])
-def test_finished_or_deleted_slice_does_not_make_other_slices_superfluous(over: str) -> None:
+@pytest.mark.parametrize("state", ["Finished", "deleted"])
+def test_finished_or_deleted_slice_does_not_make_other_slices_superfluous(state: str) -> None:
     first, second = slice_("a", 3), slice_("b", 5, workload, replaces="a", at=1)
-    gone = slice_("c", 5, workload, replaces="a", at=2)
-    if over == "deleted":
-        gone = with_value(gone, ("metadata", "deletionTimestamp"), timestamp(5))
+    third = slice_("c", 5, workload, replaces="a", at=2)
+    if state == "deleted":
+        third = with_value(third, ("metadata", "deletionTimestamp"), timestamp(5))
     else:
-        gone = slice_(
+        third = slice_(
             "c", 5, workload, condition("Finished", True, "WorkloadSliceReplaced"), replaces="a", at=2
         )
-    plan = plan_for(running_job(5), first, second, gone)
-    assert [apply_plan(one, plan) is one for one in (first, second)] == [True, True]
+    plan = plan_for(running_job(5), first, second, third)
+    assert [apply_plan(obj, plan) is obj for obj in (first, second)] == [True, True]
     assert "WorkloadSliceReplaced" not in dict(events_of(plan))
 
 
 @pytest.mark.parametrize("of", [admitted, workload])
 def test_slice_finished_by_another_program_is_released_while_newer_slice_continues(of: Any) -> None:
-    over = slice_("first", 3, admitted, condition("Finished", True, "Succeeded"))
-    plan = plan_for(running_job(5), over, slice_("second", 5, of, replaces="first", at=1))
+    finished = slice_("first", 3, admitted, condition("Finished", True, "Succeeded"))
+    plan = plan_for(running_job(5), finished, slice_("second", 5, of, replaces="first", at=1))
     assert actions_of(plan) == ["free Workload"]
 
 
 def test_every_finished_slice_of_finished_job_is_released() -> None:
-    done = with_value(running_job(5), ("status", "conditions"), [{"type": "Complete", "status": "True"}])
+    finished_job = with_value(
+        running_job(5), ("status", "conditions"), [{"type": "Complete", "status": "True"}]
+    )
     early, last = (
-        slice_(name, 5, admitted, condition("Finished", True, "Succeeded"), at=made)
-        for made, name in enumerate(("early", "last"))
+        slice_(name, 5, admitted, condition("Finished", True, "Succeeded"), at=second)
+        for second, name in enumerate(("early", "last"))
     )
     early["metadata"]["finalizers"] = []
-    plan = plan_for(done, early, last)
+    plan = plan_for(finished_job, early, last)
     assert actions_of(plan) == ["free Workload"]
     assert events_of(plan) == [("FinishedWorkload", "Workload 'ns/last' is declared finished")]
 
 
 def test_all_slices_are_finished_when_their_job_ends() -> None:
-    done = with_value(running_job(5), ("status", "conditions"), [{"type": "Complete", "status": "True"}])
+    finished_job = with_value(
+        running_job(5), ("status", "conditions"), [{"type": "Complete", "status": "True"}]
+    )
     first, second = slice_("first", 3), slice_("second", 5, workload, replaces="first")
-    plan = plan_for(done, first, second)
+    plan = plan_for(finished_job, first, second)
     assert (condition_of(apply_plan(second, plan), "Finished") or ("", "", ""))[1] == "WorkloadSliceReplaced"
-    plan = plan_for(done, first)
+    plan = plan_for(finished_job, first)
     assert (condition_of(apply_plan(first, plan), "Finished") or ("", "", ""))[1] == "Succeeded"
 
 
 def test_job_is_stopped_when_its_slice_is_deleted() -> None:
-    going = with_value(slice_("first", 3), ("metadata", "deletionTimestamp"), timestamp(5))
-    assert actions_of(plan_for(running_job(3), going)) == ["patch Job"]
+    deleted = with_value(slice_("first", 3), ("metadata", "deletionTimestamp"), timestamp(5))
+    assert actions_of(plan_for(running_job(3), deleted)) == ["patch Job"]
 
 
 def test_slice_that_failed_to_start_is_reported() -> None:

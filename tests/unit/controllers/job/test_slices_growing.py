@@ -1,4 +1,4 @@
-"""Elastic jobs that grow: a larger slice beside the one that runs."""
+"""Growing elastic jobs: a larger slice beside the running slice."""
 
 from dataclasses import replace
 from typing import Any
@@ -52,9 +52,9 @@ def test_slice_names_differ_by_slice_version_of_kind() -> None:
         ),
     )
     names = {
-        created_workload(plan_for(of_version, integration=versioned))["metadata"]["name"]
-        for one in ("7", "7_1", "7_2")
-        for of_version in [with_value(waiting_job(2), ("metadata", "annotations", "version"), one)]
+        created_workload(plan_for(job_of_version, integration=versioned))["metadata"]["name"]
+        for version in ("7", "7_1", "7_2")
+        for job_of_version in [with_value(waiting_job(2), ("metadata", "annotations", "version"), version)]
     }
     assert len(names) == 3
 
@@ -102,8 +102,8 @@ def test_readiness_of_growing_job_ignores_pods_without_quota() -> None:
 
 def test_elastic_job_started_with_smaller_slice_keeps_its_parallelism() -> None:
     first, second = slice_("first", 3), slice_("second", 5, workload, replaces="first", at=1)
-    waits = waiting_job(5)
-    started = apply_plan(waits, plan_for(waits, first, second))
+    suspended = waiting_job(5)
+    started = apply_plan(suspended, plan_for(suspended, first, second))
     assert (started["spec"]["suspend"], started["spec"]["parallelism"]) == (False, 5)
 
 
@@ -155,8 +155,8 @@ def test_job_gets_larger_slice_when_another_program_assigned_fewer_pods() -> Non
 
 
 def test_replaced_slice_is_released() -> None:
-    over = slice_("first", 3, admitted, condition("Finished", True, "WorkloadSliceReplaced"))
-    plan = plan_for(running_job(5), over, slice_("second", 5, replaces="first"))
+    replaced = slice_("first", 3, admitted, condition("Finished", True, "WorkloadSliceReplaced"))
+    plan = plan_for(running_job(5), replaced, slice_("second", 5, replaces="first"))
     assert actions_of(plan) == ["free Workload"]
 
 
@@ -177,18 +177,21 @@ def test_running_job_is_not_stopped_while_checks_of_larger_slice_are_pending() -
     assert plan_for(running_job(5), slice_("second", 5, reserved, replaces="first")) == ActionPlan()
 
 
-UNMARKED = {**TEMPLATE, "metadata": {}}
+UNMARKED_TEMPLATE = {**TEMPLATE, "metadata": {}}
 
 
-def by_hand(pods: int) -> dict[str, Any]:
-    """An elastic job that another program started."""
-    return job({**RUNNING, "template": UNMARKED, "parallelism": pods, "completions": 50}, annotations=ELASTIC)
+def foreign_start(pods: int) -> dict[str, Any]:
+    """Return an elastic job that another program started."""
+    return job(
+        {**RUNNING, "template": UNMARKED_TEMPLATE, "parallelism": pods, "completions": 50},
+        annotations=ELASTIC,
+    )
 
 
 CHECKED = slice_("second", 3, reserved, replaces="first")
 
 
-@pytest.mark.parametrize("started", [running_job, by_hand])
+@pytest.mark.parametrize("started", [running_job, foreign_start])
 @pytest.mark.parametrize(
     ("of", "seconds"),
     [
@@ -205,7 +208,7 @@ def test_elastic_job_without_quota_is_stopped_once_its_slice_is_two_seconds_old(
     assert events_of(plan) == ([("Stopped", "Not admitted by cluster queue")] if seconds is None else [])
 
 
-@pytest.mark.parametrize(("started", "stopped"), [(running_job, False), (by_hand, True)])
+@pytest.mark.parametrize(("started", "stopped"), [(running_job, False), (foreign_start, True)])
 def test_job_with_pending_checks_of_slice_is_stopped_only_if_another_program_started_it(
     started: Any, stopped: bool
 ) -> None:
@@ -214,11 +217,13 @@ def test_job_with_pending_checks_of_slice_is_stopped_only_if_another_program_sta
 
 def test_slice_of_running_job_without_admission_follows_pod_count() -> None:
     first = slice_("first", 3, workload)
-    assert value_at(apply_plan(first, plan_for(by_hand(5), first)), ("spec", "podSets"))[0]["count"] == 5
+    assert (
+        value_at(apply_plan(first, plan_for(foreign_start(5), first)), ("spec", "podSets"))[0]["count"] == 5
+    )
 
 
 def test_elastic_job_started_before_its_admission_is_stopped() -> None:
-    plan = plan_for(by_hand(3), slice_("first", 3))
+    plan = plan_for(foreign_start(3), slice_("first", 3))
     assert events_of(plan) == [("Stopped", "Started before it was admitted")]
 
 

@@ -1,4 +1,4 @@
-"""Marks of an admission in the templates of elastic jobs."""
+"""Fields that an admission injects into the templates of elastic jobs (marks)."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ from tests.unit.controllers.job.elastic_jobs import ELASTIC, EVICTED, running_jo
 
 
 def marked(template: dict[str, Any]) -> dict[str, Any]:
-    """The template with everything that an admission injects."""
+    """Return the template with all fields that an admission injects."""
     annotations = {**template["metadata"].get("annotations", {}), NAMES.workload_slice_name: "former"}
     return with_value(template, ("metadata", "annotations"), {**annotations, "own": "kept"})
 

@@ -1,4 +1,4 @@
-"""Elastic jobs that shrink, and their reclaimable pods."""
+"""Shrinking elastic jobs and their reclaimable pods."""
 
 from dataclasses import replace
 from typing import Any
@@ -39,13 +39,13 @@ def test_shrinking_job_releases_quota_at_once_when_its_pods_have_ended() -> None
     first = slice_("first", 3)
     shrunk = apply_plan(first, plan_for(running_job(2), first))
     assert value_at(shrunk, ("spec", "podSets"))[0]["count"] == 2
-    given_back = apply_plan(shrunk, plan_for(running_job(2), shrunk))
-    [assignment] = value_at(given_back, ("status", "admission", "podSetAssignments"))
+    released = apply_plan(shrunk, plan_for(running_job(2), shrunk))
+    [assignment] = value_at(released, ("status", "admission", "podSetAssignments"))
     assert (assignment["count"], assignment["resourceUsage"]) == (2, {"cpu": "2"})
 
 
-def shrinking(of_job: dict[str, Any], pods: int | None, *slices: dict[str, Any]) -> ActionPlan:
-    """What is decided about a job that so many pods run of; None if that is not known."""
+def plan_with_pods(of_job: dict[str, Any], pods: int | None, *slices: dict[str, Any]) -> ActionPlan:
+    """Return the plan for a job with so many running pods; None: the number is unknown."""
     case = case_of(of_job, *slices)
     counts = None if pods is None else {"main": pods}
     return decide_job(replace(case, lookups=replace(case.lookups, running_pods=lambda _: counts)))
@@ -54,30 +54,30 @@ def shrinking(of_job: dict[str, Any], pods: int | None, *slices: dict[str, Any])
 @pytest.mark.parametrize(
     ("pods", "expected"),
     [(0, 2), (2, 2), (3, 3), (4, 4), (5, 5), (9, 5), (None, 5)],
-    ids=["none", "as wanted", "one leaves", "two leave", "all", "more than granted", "not known"],
+    ids=["none", "as requested", "one too many", "two too many", "all", "more than granted", "unknown"],
 )
 def test_slice_of_shrinking_job_keeps_quota_of_pods_that_have_not_ended(
     pods: int | None, expected: int
 ) -> None:
     first = slice_("first", 5)
-    shrunk = apply_plan(first, shrinking(running_job(2), pods, first))
+    shrunk = apply_plan(first, plan_with_pods(running_job(2), pods, first))
     assert value_at(shrunk, ("spec", "podSets"))[0]["count"] == expected
-    given_back = apply_plan(shrunk, shrinking(running_job(2), pods, shrunk))
-    [assignment] = value_at(given_back, ("status", "admission", "podSetAssignments"))
+    released = apply_plan(shrunk, plan_with_pods(running_job(2), pods, shrunk))
+    [assignment] = value_at(released, ("status", "admission", "podSetAssignments"))
     assert assignment["count"] == expected
 
 
 def test_job_that_grows_again_while_it_shrinks_keeps_its_slice() -> None:
     first = slice_("first", 5)
-    assert shrinking(running_job(4), 5, first).actions == ()
-    assert isinstance(shrinking(running_job(6), 5, first).actions[0], Create)
+    assert plan_with_pods(running_job(4), 5, first).actions == ()
+    assert isinstance(plan_with_pods(running_job(6), 5, first).actions[0], Create)
 
 
 def test_reclaimable_pods_hold_no_quota_of_shrinking_slice() -> None:
     reclaimable = [{"name": "main", "count": 1}]
     first = slice_("first", 5, admitted, STARTED, reclaimablePods=reclaimable)
     # One of three indexes is complete. Three pods run, one of which leaves.
-    shrunk = apply_plan(first, shrinking(indexed(3, completedIndexes="0"), 3, first))
+    shrunk = apply_plan(first, plan_with_pods(indexed(3, completedIndexes="0"), 3, first))
     assert value_at(shrunk, ("spec", "podSets"))[0]["count"] == 4
     assert shrunk["status"]["reclaimablePods"] == reclaimable
 
@@ -92,16 +92,17 @@ async def test_pods_of_shrinking_job_are_counted_until_they_have_ended() -> None
         return value_at(world.get(KINDS.workloads, "first"), ("spec", "podSets"))[0]["count"]
 
     assert await controller.reconcile(Key("ns", "j")) == 1.0
-    assert size() == 3, "nothing is known of pods before they are watched"
+    assert size() == 3, "the number of pods is unknown before they are watched"
     store = watch_started_pods(world)
     metadata = {"namespace": "ns", "labels": {NAMES.podset: "main"}, "ownerReferences": [OWNER]}
-    notes = {"annotations": {NAMES.workload_slice_name: "first"}}
+    annotations = {"annotations": {NAMES.workload_slice_name: "first"}}
     for number in range(3):
-        name = {"name": f"p{number}", "uid": f"uid-p{number}", "resourceVersion": "1"}
-        gone = {"deletionTimestamp": timestamp(9)} if number else {}
-        store.upsert({"metadata": {**metadata, **notes, **name, **gone}, "status": {"phase": "Running"}})
+        identity = {"name": f"p{number}", "uid": f"uid-p{number}", "resourceVersion": "1"}
+        deletion = {"deletionTimestamp": timestamp(9)} if number else {}
+        pod = {**metadata, **annotations, **identity, **deletion}
+        store.upsert({"metadata": pod, "status": {"phase": "Running"}})
     assert await controller.reconcile(Key("ns", "j")) == 1.0
-    assert size() == 3, "a list has not been read"
+    assert size() == 3, "the number of pods is unknown before the first list"
     store.progressed("1")
     assert await controller.reconcile(Key("ns", "j")) == 1.0
     assert size() == 3
@@ -121,7 +122,7 @@ def indexed(pods: int, **status: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("of_job", "before", "after_"),
+    ("of_job", "before", "expected"),
     [
         pytest.param(indexed(3, completedIndexes="1,3-4"), 3, 1, id="scaled-down"),
         pytest.param(indexed(3, completedIndexes="3-4"), 2, 0, id="none-left"),
@@ -130,12 +131,12 @@ def indexed(pods: int, **status: Any) -> dict[str, Any]:
     ],
 )
 def test_c15_reclaimable_pods_of_an_elastic_job_are_derived_from_the_job(
-    of_job: dict[str, Any], before: int, after_: int
+    of_job: dict[str, Any], before: int, expected: int
 ) -> None:
     pods = of_job["spec"]["parallelism"]
     first = slice_("first", pods, admitted, STARTED, reclaimablePods=[{"name": "main", "count": before}])
     refreshed = apply_plan(first, plan_for(of_job, first))
-    assert refreshed["status"]["reclaimablePods"] == [{"name": "main", "count": after_}]
+    assert refreshed["status"]["reclaimablePods"] == [{"name": "main", "count": expected}]
 
 
 def test_c15_reclaimable_pods_shrink_before_the_slice_does() -> None:

@@ -122,7 +122,7 @@ ADMITTED_ALONE = {
     ),
     "without an admission": workload(RESERVED, ADMITTED),
 }
-"""Workloads that another program states to be admitted, though no quota is reserved for them."""
+"""Workloads that another program marked as admitted although they have no reserved quota."""
 
 
 @pytest.mark.parametrize("obj", ADMITTED_ALONE.values(), ids=ADMITTED_ALONE.keys())

@@ -1,4 +1,4 @@
-"""The stop of jobs without an admission, and the release of quota."""
+"""Stops of jobs without admission, and the release of their quota."""
 
 from typing import Any
 
@@ -57,10 +57,10 @@ def test_stop_in_two_writes_is_reported_once() -> None:
     running = job(RUNNING, {"active": 3})
     first = plan_for(running, admitted(EVICTED))
     assert events_of(first) == [("Stopped", "The ClusterQueue is stopped")]
-    half = apply_plan(running, first)
-    assert plan_for(half, admitted(EVICTED)) == ActionPlan()
-    half["status"] = {}
-    second = plan_for(half, admitted(EVICTED))
+    half_stopped = apply_plan(running, first)
+    assert plan_for(half_stopped, admitted(EVICTED)) == ActionPlan()
+    half_stopped["status"] = {}
+    second = plan_for(half_stopped, admitted(EVICTED))
     assert (actions_of(second), events_of(second)) == (["patch Job"], [])
 
 
@@ -79,8 +79,8 @@ def test_evicted_workload_releases_quota_when_no_pod_runs() -> None:
 
 
 def test_e_eviction_goes_on_when_another_program_reserves_and_leaves_evicted_true() -> None:
-    later = {"lastTransitionTime": timestamp(8)}
-    obj = workload({**RESERVED, **later}, {**ADMITTED, **later}, EVICTED, admission=ADMISSION)
+    since_8 = {"lastTransitionTime": timestamp(8)}
+    obj = workload({**RESERVED, **since_8}, {**ADMITTED, **since_8}, EVICTED, admission=ADMISSION)
     plan = plan_for(job(), obj)
     assert actions_of(plan) == ["patch Workload"]
     released = apply_plan(obj, plan)
@@ -155,7 +155,7 @@ def test_unsuspended_job_with_pending_workload_is_stopped() -> None:
 
 
 def test_unfinished_stop_is_completed_when_job_was_admitted_meanwhile() -> None:
-    half = job({**RUNNING, "suspend": True}, annotations={NAMES.stopping: "true"})
-    stopped = apply_plan(half, plan_for(half, admitted()))
+    half_stopped = job({**RUNNING, "suspend": True}, annotations={NAMES.stopping: "true"})
+    stopped = apply_plan(half_stopped, plan_for(half_stopped, admitted()))
     assert NAMES.stopping not in stopped["metadata"]["annotations"]
     assert stopped["spec"]["suspend"] is True

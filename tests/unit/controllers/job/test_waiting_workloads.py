@@ -10,7 +10,7 @@ from tests.unit.controllers.job.decisions import actions_of, apply_plan, events_
 
 
 @pytest.mark.parametrize(
-    ("of_job", "of_workload", "left"),
+    ("of_job", "of_workload", "expected"),
     [
         ("a.example/x", "a.example/x,b.example/y", "a.example/x"),
         (None, "a.example/x", None),
@@ -19,11 +19,11 @@ from tests.unit.controllers.job.decisions import actions_of, apply_plan, events_
     ],
 )
 def test_admission_gate_removed_from_job_is_removed_from_its_workload(
-    of_job: str | None, of_workload: str, left: str | None
+    of_job: str | None, of_workload: str, expected: str | None
 ) -> None:
     obj = workload(metadata={"annotations": {NAMES.admission_gated_by: of_workload}})
     plan = plan_for(job(annotations={NAMES.admission_gated_by: of_job} if of_job else {}), obj)
-    assert apply_plan(obj, plan)["metadata"]["annotations"].get(NAMES.admission_gated_by) == left
+    assert apply_plan(obj, plan)["metadata"]["annotations"].get(NAMES.admission_gated_by) == expected
 
 
 @pytest.mark.parametrize(
@@ -66,6 +66,10 @@ def test_pending_workload_loses_queue_with_its_job_where_all_jobs_are_managed() 
     settings = {"without_queue_name": True}
     obj = workload()
     assert "queueName" not in apply_plan(obj, plan_for(job(labels={}), obj, settings=settings))["spec"]
+
+
+def test_prebuilt_workload_keeps_its_queue_where_all_jobs_are_managed() -> None:
+    settings = {"without_queue_name": True}
     labels = {NAMES.prebuilt_workload_name: "job-j-1"}
     adopted = workload(metadata={"labels": {NAMES.job_uid: "uid-j"}})
     known = {"workload": {"job-j-1": adopted}}

@@ -34,9 +34,9 @@ from tests.unit.controllers.job.decisions import (
     plan_for,
 )
 
-TOLERANT = {"template": {**TEMPLATE, "spec": {**TEMPLATE["spec"], "tolerations": [{"key": "a"}]}}}
+WITH_TOLERATION = {"template": {**TEMPLATE, "spec": {**TEMPLATE["spec"], "tolerations": [{"key": "a"}]}}}
 
-INDEXES = {"podIndexLabel": "batch.kubernetes.io/job-completion-index"}
+TOPOLOGY_REQUEST = {"podIndexLabel": "batch.kubernetes.io/job-completion-index"}
 
 
 def test_suspended_job_gets_workload_with_its_podsets_and_queue() -> None:
@@ -48,21 +48,21 @@ def test_suspended_job_gets_workload_with_its_podsets_and_queue() -> None:
     assert obj["metadata"]["ownerReferences"] == [OWNER]
     assert obj["metadata"]["labels"] == {NAMES.job_uid: "uid-j"}
     assert obj["spec"] == {
-        "podSets": [{"name": "main", "count": 3, "template": TEMPLATE, "topologyRequest": INDEXES}],
+        "podSets": [{"name": "main", "count": 3, "template": TEMPLATE, "topologyRequest": TOPOLOGY_REQUEST}],
         "queueName": "lq",
         "priority": 0,
     }
     assert events_of(plan) == [("CreatedWorkload", f"Created Workload: ns/{name}")]
 
 
-@pytest.mark.parametrize("tells", [True, False])
-def test_workload_creation_latency_is_reported_only_with_feature_gate(tells: bool) -> None:
-    plan = plan_for(job(), settings={"creation_latency": tells})
-    counts = [one for one in plan.actions if isinstance(one, RecordMetric)]
-    assert len(counts) == (1 if tells else 0)
-    for one in counts:
+@pytest.mark.parametrize("is_on", [True, False])
+def test_workload_creation_latency_is_reported_only_with_feature_gate(is_on: bool) -> None:
+    plan = plan_for(job(), settings={"creation_latency": is_on})
+    records = [action for action in plan.actions if isinstance(action, RecordMetric)]
+    assert len(records) == (1 if is_on else 0)
+    for record in records:
         metrics = Metrics()
-        one.what(cast("Any", WorkloadMeasures(MeasureScope(metrics, lambda _: "cq"))), {})
+        record.what(cast("Any", WorkloadMeasures(MeasureScope(metrics, lambda _: "cq"))), {})
         assert b'admitq_workload_creation_latency_seconds_count{job_kind="Job.batch"' in metrics.exposition()
 
 
@@ -179,21 +179,23 @@ def test_second_workload_of_job_is_deleted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec", "obj", "same"),
+    ("spec", "obj", "matches"),
     [
         ({}, workload(), True),
         ({"parallelism": 4, "completions": 4}, workload(), False),
         ({"template": {"spec": {"containers": [{"name": "c", "image": "other"}]}}}, workload(), False),
         ({"template": {**TEMPLATE, "metadata": {"labels": {"other": "y"}}}}, workload(), True),
-        (TOLERANT, workload(), False),
-        (TOLERANT, reserved(), False),
+        (WITH_TOLERATION, workload(), False),
+        (WITH_TOLERATION, reserved(), False),
         (
-            TOLERANT,
-            reserved(spec={"podSets": [{"name": "main", "count": 3, "template": TOLERANT["template"]}]}),
+            WITH_TOLERATION,
+            reserved(
+                spec={"podSets": [{"name": "main", "count": 3, "template": WITH_TOLERATION["template"]}]}
+            ),
             True,
         ),
-        ({**TOLERANT, "suspend": False}, reserved(), True),
-        (TOLERANT, admitted(), True),
+        ({**WITH_TOLERATION, "suspend": False}, reserved(), True),
+        (WITH_TOLERATION, admitted(), True),
         (RUNNING, admitted(condition("PodsReady", False, "WaitForStart")), True),
         ({**RUNNING, "parallelism": 2}, admitted(), False),
         (
@@ -208,8 +210,8 @@ def test_second_workload_of_job_is_deleted() -> None:
         ),
     ],
 )
-def test_workload_matches_job_with_same_podsets(spec: Any, obj: dict[str, Any], same: bool) -> None:
-    assert (match_workload(case_of(job(spec), obj)).workload is not None) is same
+def test_workload_matches_job_with_same_podsets(spec: Any, obj: dict[str, Any], matches: bool) -> None:
+    assert (match_workload(case_of(job(spec), obj)).workload is not None) is matches
 
 
 WITHOUT_PODS = replace(
