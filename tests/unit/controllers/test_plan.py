@@ -192,7 +192,7 @@ async def test_event_after_a_deletion_is_recorded_whatever_the_api_server_answer
         recorded.append(regarding["metadata"]["resourceVersion"])
 
     monkeypatch.setattr(world.client, "delete", delete)
-    monkeypatch.setattr(world.told, "event", event)
+    monkeypatch.setattr(world.recorder, "event", event)
     event_after = RecordEvent(workload(), "Normal", "Deleted", "deleted")
     await execute_plan(world.ctx, plan_of(Delete(KINDS.workloads, workload()), event_after))
     assert recorded == versions
