@@ -125,9 +125,8 @@ class CoreView(Protocol):
 class Context:
     """What all controllers share.
 
-    ``observe_write`` puts the answer to a write into the store. All subscribers of the store see the answer
-    at
-    once, without waiting for the watch.
+    ``observe_write`` puts the answer to a write into the store. All subscribers of the store see the
+    answer at once, without waiting for the watch.
     """
 
     client: Client

@@ -68,12 +68,11 @@ class WhenServed:
     """A controller of a resource that a cluster may lack. It runs while the API server serves the resource.
 
     ``indexes`` are those of the resource's store, which exists as long as the watches of ``spec`` run.
-    ``known``
-    returns keys to reconcile at the start, besides those of the resource. ``follows`` are resources that are
-    watched for this controller only; one that is not served has no objects. ``label_selector`` and
-    ``field_selector`` select the objects to watch. ``transform`` reduces each object to what the store keeps.
-    With
-    a ``start_condition``, nothing is watched before the condition holds.
+    ``known`` returns keys to reconcile at the start, besides those of the resource. ``follows`` are
+    resources that are watched for this controller only; one that is not served has no objects.
+    ``label_selector`` and ``field_selector`` select the objects to watch. ``transform`` reduces each
+    object to what the store keeps. With a ``start_condition``, nothing is watched before the condition
+    holds.
     """
 
     resource: Resource

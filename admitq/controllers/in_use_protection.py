@@ -15,9 +15,9 @@ def sync_in_use_finalizer(
 ) -> ActionPlan | None:
     """Return the plan that adds or removes the finalizer; None if the object is as it should be.
 
-    The finalizer is added to objects that lack it, and removed from deleted objects that are no longer used.
-    The
-    webhook adds it at creation. This function covers objects that were created without the webhook.
+    The finalizer is added to objects that lack it, and removed from deleted objects that are no longer
+    used. The webhook adds it at creation. This function covers objects that were created without the
+    webhook.
     """
     held = has_finalizer(obj, finalizer)
     if "deletionTimestamp" in obj["metadata"]:

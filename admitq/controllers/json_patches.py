@@ -44,8 +44,7 @@ def conditional_patch(obj: JsonObject, step: PatchStep) -> Operations:
     """Return a JSON patch that equals a merge patch, if the object is unchanged at the paths of the step.
 
     The patch may add a mapping, for example the first annotation. It would replace a mapping that another
-    writer
-    has added meanwhile. So the patch also tests that there is no mapping.
+    writer has added meanwhile. So the patch also tests that there is no mapping.
     """
     changes = create_json_patch(obj, apply_merge_patch(obj, step.patch))
     added = (one["path"] for one in changes if one["op"] == "add" and isinstance(one["value"], Mapping))

@@ -29,9 +29,8 @@ class Lookups:
     running_pods: Callable[[JsonObject], Mapping[str, int] | None] = lambda _slice: {}
     """Count the running pods of an elastic job, by podset, for one of the job's slices.
 
-    A pod counts if no gate holds it and it has not ended, even if it is being deleted. None while pods are
-    not
-    watched.
+    A pod counts if no gate holds it and it has not ended, even if it is being deleted. None while pods
+    are not watched.
     """
 
 

@@ -1,9 +1,8 @@
 """Plans: what a controller decided, as values, and the function that executes them.
 
-Decisions are pure functions, so that tests can check plans without an API server. ``execute_plan`` writes the
-actions in order. Each write is guarded by the version that the decision was made from, and its answer goes
-into
-the store. A write that fails ends the plan, so that no event reports what did not happen.
+Decisions are pure functions, so that tests can check plans without an API server. ``execute_plan`` writes
+the actions in order. Each write is guarded by the version that the decision was made from, and its answer
+goes into the store. A write that fails ends the plan, so that no event reports what did not happen.
 """
 
 from collections.abc import Callable, Mapping
@@ -45,9 +44,8 @@ class Patch:
     The first applies to ``obj``, each further one to the answer of the previous one.
 
     A patch of a Workload's status with the concern of the admission is written by server-side apply.
-    ``reports``
-    are recorded as soon as the first step is written, because a later step may conflict with another writer.
-    ``priority`` is the priority of the calls, unless the plan has a more urgent action.
+    ``reports`` are recorded as soon as the first step is written, because a later step may conflict with
+    another writer. ``priority`` is the priority of the calls, unless the plan has a more urgent action.
     """
 
     resource: Resource
@@ -357,8 +355,7 @@ async def remove_finalizer(
 
     Raises:
         ApiError: a conflict. The finalizers have changed since, or anything else in the object if the feature
-            gate
-            RemoveFinalizersWithStrictPatch is on.
+            gate RemoveFinalizersWithStrictPatch is on.
     """
     finalizer = finalizer or ctx.names.finalizer
     if has_finalizer(obj, finalizer):

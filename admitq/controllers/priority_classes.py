@@ -48,9 +48,8 @@ class PriorityClassController:
     def workload_with_new_class(self, change: Change) -> Iterator[Key]:
         """Yield the key of a Workload that names another class than before and lacks its value.
 
-        The program that created the Workload may have read the class before its value changed. A copy from
-        another
-        cluster keeps the value that the class has in that cluster.
+        The program that created the Workload may have read the class before its value changed. A copy
+        from another cluster keeps the value that the class has in that cluster.
         """
         workload = change.new
         if workload is None or self._decided(workload) is None:

@@ -1,9 +1,9 @@
 """All controllers: what each watches, and which keys a change makes it reconcile.
 
 The process that runs the controllers needs no knowledge of kinds. It fills a store for each resource in
-``stores_needed``. It calls ``keys`` of each watch with every change of its resource, and puts the keys into
-the
-work queue of the controller. Controllers of resources that a cluster may lack run while those are served.
+``stores_needed``. It calls ``keys`` of each watch with every change of its resource, and puts the keys
+into the work queue of the controller. Controllers of resources that a cluster may lack run while those
+are served.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -82,8 +82,7 @@ class Controllers:
     """All controllers.
 
     ``specs`` always run. The others run while their resource is served. ``jobs_when_served`` are the job
-    controllers,
-    which may run in a process of their own.
+    controllers, which may run in a process of their own.
     """
 
     specs: tuple[ControllerSpec, ...]

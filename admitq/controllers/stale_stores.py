@@ -1,8 +1,7 @@
 """Stores that are older than the API server.
 
 Watches are independent: the store of jobs or pods may be newer than the store of Workloads. A controller
-reads
-the Workloads from the API server before it does what it cannot undo.
+reads the Workloads from the API server before it does what it cannot undo.
 """
 
 from collections.abc import Iterable

@@ -56,13 +56,10 @@ class Ancestor:
 class JobCase:
     """What is known of one job.
 
-    ``workloads`` are all Workloads with a controller of the kind and name of the job. Their owner may be an
-    earlier
-    job of that name, with another UID. ``job`` is None if the job does not exist; references in it are
-    resolved.
-    ``missing`` are objects that define the pods of the job and that do not exist. Without them the podsets,
-    or the
-    current number of pods, are unknown.
+    ``workloads`` are all Workloads with a controller of the kind and name of the job. Their owner may be
+    an earlier job of that name, with another UID. ``job`` is None if the job does not exist; references
+    in it are resolved. ``missing`` are objects that define the pods of the job and that do not exist.
+    Without them the podsets, or the current number of pods, are unknown.
     """
 
     integration: Integration

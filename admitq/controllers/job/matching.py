@@ -31,8 +31,7 @@ def match_workload(case: JobCase) -> WorkloadMatch:
     """Find the Workload that matches the job.
 
     A job that has ended is not compared; its first Workload matches. A job with unknown pods keeps the
-    Workload
-    that it has.
+    Workload that it has.
     """
     found = next((one for one in case.owned if is_equivalent(case, one)), None)
     if found is None and case.owned and not is_comparable(case):
@@ -48,9 +47,8 @@ def is_comparable(case: JobCase) -> bool:
 def is_equivalent(case: JobCase, workload: JsonObject) -> bool:
     """Whether the Workload requests what the job requests.
 
-    An admitted or running job has the assigned pod counts and injected tolerations. A suspended job may have
-    its
-    original ones.
+    An admitted or running job has the assigned pod counts and injected tolerations. A suspended job may
+    have its original ones.
     """
     spec = value_at(workload, ("spec",), {})
     if spec.get("maximumExecutionTimeSeconds") != maximum_execution_seconds(case):

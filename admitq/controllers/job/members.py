@@ -1,9 +1,8 @@
 """Operations on the members of a composed job, such as the pods of a group: start, stop, release.
 
 Each step handles members one by one, and each write is guarded by the version that was read. The next
-reconciliation resumes an interrupted step, because a step depends only on the present state of the members.
-For a
-job of one object, most functions here do nothing (semantics, Pods and pod groups).
+reconciliation resumes an interrupted step, because a step depends only on the present state of the
+members. For a job of one object, most functions here do nothing (semantics, Pods and pod groups).
 """
 
 from collections.abc import Iterable
@@ -173,9 +172,8 @@ def find_group_workload(
 ) -> JsonObject | None:
     """Return the Workload with the name of the group, if it belongs to the group.
 
-    It belongs to the group if it was created for a group. It also does if the pods name it and it belongs to
-    nothing
-    else. Without validation, the pods need not name it.
+    It belongs to the group if it was created for a group. It also does if the pods name it and it belongs
+    to nothing else. Without validation, the pods need not name it.
     """
     if found is None or is_group_workload(found, names):
         return found

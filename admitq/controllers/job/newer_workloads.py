@@ -13,10 +13,9 @@ from admitq_api.json_objects import JsonObject
 async def observe_newer_workloads_of_job(ctx: Context, case: JobCase) -> bool:
     """Read the Workloads of a job from the API server; returns whether any is newer than in the store.
 
-    The store of jobs may be newer than the store of Workloads. It may show a job that another leader started
-    for an admission that is not in the store yet. A stop cannot be undone. So this read must precede every
-    stop
-    of a job without a known admission.
+    The store of jobs may be newer than the store of Workloads. It may show a job that another leader
+    started for an admission that is not in the store yet. A stop cannot be undone. So this read must
+    precede every stop of a job without a known admission.
 
     Raises:
         ApiError: the read failed.

@@ -1,8 +1,7 @@
 """Finds the owners of jobs: in the stores of watched kinds, else at the API server.
 
 Kinds that another program queues, or that stand between a job and its ancestor, are not watched. Their
-objects
-are cached for a while, by UID, so that a thousand jobs of one owner cost one read.
+objects are cached for a while, by UID, so that a thousand jobs of one owner cost one read.
 """
 
 import time

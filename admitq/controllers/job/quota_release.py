@@ -77,8 +77,7 @@ def release_after_pods(case: JobCase, workload: JsonObject, freeing: ActionPlan 
     """Return the plan, which releases the quota of a Workload, if no pod of the Workload can run.
 
     The status of a job does not cover pods that take long to end, or that its controller does not delete.
-    Members of
-    a composed job are observed one by one, so they need no search.
+    Members of a composed job are observed one by one, so they need no search.
     """
     if freeing is None or case.composition is not None or not remaining_pods.may_have_pods(workload):
         return freeing
@@ -236,9 +235,8 @@ def _requeue_evicted(case: JobCase, workload: JsonObject) -> ActionPlan | None:
     """Release the quota of an evicted Workload.
 
     The Workload of a started single pod is requeued only if the feature gate
-    SkipReassignmentForPodOwnedWorkloads is
-    off, because the pod is deleted and the Workload ends with it. The Workload of a pod that was not started
-    is always
+    SkipReassignmentForPodOwnedWorkloads is off, because the pod is deleted and the Workload ends with it.
+    The Workload of a pod that was not started is always
     requeued: that pod can still start, and no controller creates another in its place.
     """
     transition = case.begin_transition(workload)

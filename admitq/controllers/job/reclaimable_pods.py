@@ -39,9 +39,8 @@ def report_counts(case: JobCase, workload: JsonObject, counts: Mapping[str, int]
 def lower_counts(case: JobCase, workload: JsonObject, sizes: Mapping[str, int]) -> ActionPlan | None:
     """Lower the reclaimable pods to the new sizes of the podsets; None if no count is too high.
 
-    A scale-down writes this before it lowers the pod counts. In the reverse order the Workload would use too
-    little
-    quota between the two writes, and another workload could be admitted in its place.
+    A scale-down writes this before it lowers the pod counts. In the reverse order the Workload would use
+    too little quota between the two writes, and another workload could be admitted in its place.
     """
     before = reported_counts(workload)
     if not (before and is_reported(case)):

@@ -88,9 +88,9 @@ def has_admission_marks(case: JobCase) -> bool:
 def is_started_by_others(case: JobCase, workload: JsonObject) -> bool:
     """Whether a job runs without the marks that its start under this admission writes.
 
-    Its user unsuspended it when quota was reserved, or removed the marks while it was suspended. Such a job
-    also lacks
-    the node selectors of its flavors. Jobs that an importer admitted while they ran are not meant.
+    Its user unsuspended it when quota was reserved, or removed the marks while it was suspended. Such a
+    job also lacks the node selectors of its flavors. Jobs that an importer admitted while they ran are
+    not meant.
     """
     reserved = find_condition(workload, ConditionType.QUOTA_RESERVED) or {}
     if case.composition is not None or has_admission_marks(case) or reserved.get("reason") == Reason.IMPORTED:
@@ -115,8 +115,7 @@ def stop_job(case: JobCase, workload: JsonObject | None, message: str, reason: s
     """Return the plan that stops the job and restores its templates; None if it is stopped and restored.
 
     A stop that waits for pods is an empty plan. For a composed job, running members are deleted. If the
-    Workload is
-    deleted, members that wait or have ended are deleted too.
+    Workload is deleted, members that wait or have ended are deleted too.
     """
     if case.composition is not None:
         return members.stop_members(case, message, reason, everyone=reason == WORKLOAD_DELETED)

@@ -1,8 +1,8 @@
 """The steps of a decision about a job, and their order.
 
 The first step that returns a plan ends the decision. Its writes lead to the next decision, so that a step
-need
-not consider later steps. The order: skip jobs that are not managed, follow what has ended, stop, start.
+need not consider later steps. The order: skip jobs that are not managed, follow what has ended, stop,
+start.
 """
 
 from collections.abc import Callable
@@ -121,9 +121,8 @@ def _skip_job_without_pods(case: JobCase) -> ActionPlan | None:
 def _follow_ancestor(case: JobCase) -> ActionPlan | None:
     """Run a job inside a queued job with that job, without a Workload of its own.
 
-    A Workload of its own, from before, would hold quota twice. A job that has ended is left as it is, because
-    the API
-    server rejects the change.
+    A Workload of its own, from before, would hold quota twice. A job that has ended is left as it is,
+    because the API server rejects the change.
     """
     if case.ancestor is None:
         return None
@@ -190,9 +189,8 @@ def _remove_lifted_gates(case: JobCase, workload: JsonObject) -> ActionPlan | No
 def _report_reclaimable_pods(case: JobCase, workload: JsonObject) -> ActionPlan | None:
     """Report pods that have ended and need no replacement; their quota is released.
 
-    While quota is reserved, the counts only grow. If the slice of an elastic job has the size of the job, the
-    counts
-    follow the job alone, because a scale-down may have removed counted pods.
+    While quota is reserved, the counts only grow. If the slice of an elastic job has the size of the job,
+    the counts follow the job alone, because a scale-down may have removed counted pods.
     """
     if not reclaimable_pods.is_reported(case):
         return None

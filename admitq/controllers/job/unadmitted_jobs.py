@@ -34,8 +34,7 @@ def stop_unadmitted_run(case: JobCase, workload: JsonObject) -> ActionPlan | Non
     """Stop a job that runs without an admission, or that another program started.
 
     A running elastic job keeps its pods while admission checks of its next slice are pending. If another
-    program
-    started the job before its admission, its pods lack what the admission injects.
+    program started the job before its admission, its pods lack what the admission injects.
     """
     admitted = is_admitted(workload)
     if not workload_slices.is_elastic(case):
@@ -162,9 +161,8 @@ def _report_increases(case: JobCase, workload: JsonObject) -> list[RecordEvent |
 def _pods_without_grant(case: JobCase, workload: JsonObject | None, actions: Iterable[Action]) -> int:
     """Count the pods that run or could run without reserved quota.
 
-    After an eviction, or after the Workload finished, pods that the admission had started are not excess. The
-    gate of
-    an elastic job holds its pods.
+    After an eviction, or after the Workload finished, pods that the admission had started are not excess.
+    The gate of an elastic job holds its pods.
     """
     is_over = workload is not None and any(
         is_condition_true(workload, type_) for type_ in (ConditionType.EVICTED, ConditionType.FINISHED)

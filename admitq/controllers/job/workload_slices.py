@@ -1,12 +1,10 @@
 """Workload slices: the Workloads of an elastic job, and how they follow its size (semantics, Elastic jobs).
 
-If a job grows while it runs, it gets a new Workload for all its pods. The new Workload replaces the one with
-quota
-when the quota suffices. Until then, a scheduling gate holds the new pods. If a job shrinks, its Workload
-shrinks
-as the pods end. So at most one slice has quota and one waits; further slices are finished, the oldest first.
-A
-suspended job, or one with changed pod templates, is handled like any other job.
+If a job grows while it runs, it gets a new Workload for all its pods. The new Workload replaces the one
+with quota when the quota suffices. Until then, a scheduling gate holds the new pods. If a job shrinks,
+its Workload shrinks as the pods end. So at most one slice has quota and one waits; further slices are
+finished, the oldest first. A suspended job, or one with changed pod templates, is handled like any other
+job.
 """
 
 from collections.abc import Mapping, Sequence
@@ -141,9 +139,8 @@ def _sync_slices_with_quota(
 def _shrunk_counts(case: JobCase, held: JsonObject, wanted: Counts) -> Counts:
     """Return the pod counts to which a slice with quota shrinks: requested or still running pods.
 
-    The quota of pods that the job no longer requests is released when they have ended. Pods that ended and
-    need no
-    replacement hold no quota; they count in addition to running pods.
+    The quota of pods that the job no longer requests is released when they have ended. Pods that ended
+    and need no replacement hold no quota; they count in addition to running pods.
     """
     counts, running = requested_pod_counts(held), case.lookups.running_pods(held)
     if running is None:
@@ -387,11 +384,9 @@ def new_job_workload(case: JobCase) -> dict[str, Any]:
 def _without_admission_marks(pod_set: JsonObject, names: Names) -> dict[str, Any]:
     """Return the podset without labels and annotations that an admission injected into its template.
 
-    The templates of a running job have them. If a Workload kept them, a stop would restore them into the job,
-    where
-    they would contradict the next admission. Node selectors and tolerations of the flavor stay, because the
-    running
-    pods are on its nodes.
+    The templates of a running job have them. If a Workload kept them, a stop would restore them into the
+    job, where they would contradict the next admission. Node selectors and tolerations of the flavor
+    stay, because the running pods are on its nodes.
     """
     metadata = value_at(pod_set, ("template", "metadata"), {})
     kept: dict[str, Any] = {}

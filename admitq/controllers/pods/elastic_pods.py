@@ -1,10 +1,9 @@
 """The controller of pods of elastic jobs: removes their scheduling gate when an admitted slice has room.
 
-It reconciles one chain of slices at a time, when a Workload or a pod of the chain changes. A decision depends
-on the admitted slice, the pods without gate that have not ended, and the gated pods (semantics, Elastic
-jobs).
-If another program removed the gate of a pod without reserved quota, the controller deletes the pod, newest
-first.
+It reconciles one chain of slices at a time, when a Workload or a pod of the chain changes. A decision
+depends on the admitted slice, the pods without gate that have not ended, and the gated pods (semantics,
+Elastic jobs). If another program removed the gate of a pod without reserved quota, the controller deletes
+the pod, newest first.
 """
 
 from collections import Counter
@@ -73,9 +72,8 @@ def allowed_counts(workload: JsonObject) -> Mapping[str, int]:
 
     A slice that is not admitted, or is evicted or over, allows none.
 
-    Without a reservation no pod may run, even if another program set Admitted, because a removed gate cannot
-    be
-    added again.
+    Without a reservation no pod may run, even if another program set Admitted, because a removed gate
+    cannot be added again.
     """
     leaves = is_condition_true(workload, ConditionType.EVICTED) or is_finished_or_deleting(workload)
     if leaves or not is_admitted(workload):
@@ -115,8 +113,7 @@ def filter_pods_of_job(
     """Return those pods of a chain that the job of the chain controls.
 
     Users can create pods with any annotation. Such pods must not take the place of pods of the job. The
-    controller
-    of a pod must be the job, or be of a kind that the job's controller creates.
+    controller of a pod must be the job, or be of a kind that the job's controller creates.
     """
     creates = {
         (one.group, one.kind): one.ownership.created_kinds or frozenset[tuple[str, str]]()

@@ -63,9 +63,8 @@ def find_excess_pods(
 ) -> list[JsonObject]:
     """Return the running pods of a chain for which no quota is reserved, newest first.
 
-    Pods that the job itself no longer requests are not included. The job's own controller deletes them, and
-    only
-    that controller knows which pods it can spare.
+    Pods that the job itself no longer requests are not included. The job's own controller deletes them,
+    and only that controller knows which pods it can spare.
     """
     known = list(slices)
     charged = find_charged_slice(known, names)
@@ -89,8 +88,7 @@ def _find_pods_beyond(running: Iterable[JsonObject], count: int, now: Instant) -
     """Return the pods of one podset beyond the ``count`` oldest, newest first.
 
     A deleted pod counts until its grace period ends, but only against pods that were created after its
-    deletion. If
-    a job shrinks, the pods that stay are as old as those that are deleted.
+    deletion. If a job shrinks, the pods that stay are as old as those that are deleted.
     """
     by_age = sorted(running, key=pods.get_age_key)
     deleted_at = sorted(

@@ -65,9 +65,8 @@ class HangingPodCase:
 def delete_hanging_pod(case: HangingPodCase) -> ActionPlan:
     """Return the plan that force-deletes a pod that opted in and hangs on an unreachable node.
 
-    The pod gets phase Failed first, so that programs which wait for its end see it even if a finalizer holds
-    the pod.
-    If the node object no longer exists, Kubernetes itself deletes the pod.
+    The pod gets phase Failed first, so that programs which wait for its end see it even if a finalizer
+    holds the pod. If the node object no longer exists, Kubernetes itself deletes the pod.
     """
     pod = case.pod
     grace_ends = pods.get_grace_period_end(pod)

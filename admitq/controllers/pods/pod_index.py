@@ -1,8 +1,7 @@
 """Which pods of a namespace belong to which Workload, and an index of pods.
 
-Keys connect pods and Workloads. A pod belongs to a Workload if they share a key. Each key has a kind, so that
-a
-label value cannot pose as the name of a Workload.
+Keys connect pods and Workloads. A pod belongs to a Workload if they share a key. Each key has a kind, so
+that a label value cannot pose as the name of a Workload.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -99,9 +98,8 @@ def job_uids(workload: JsonObject, names: Names) -> set[str]:
 class PodIndex:
     """The pods of one namespace that may run, by key.
 
-    The cost of finding the pods of a Workload depends only on their number. The index keeps only the metadata
-    that
-    is needed to choose, delete and report excess pods.
+    The cost of finding the pods of a Workload depends only on their number. The index keeps only the
+    metadata that is needed to choose, delete and report excess pods.
 
     Args:
         names: annotations and labels.

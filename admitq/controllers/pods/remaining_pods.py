@@ -1,14 +1,12 @@
 """Remaining pods: pods that outlive their job and keep the quota of its Workload reserved.
 
-Pods run on if their job is deleted with its pods orphaned, or if a finalizer of another program holds them.
-The
-module ``remaining_pods_finder`` finds such pods. This module holds the rules, as pure functions. The
-condition
-PodsOutliveJob reports remaining pods.
+Pods run on if their job is deleted with its pods orphaned, or if a finalizer of another program holds
+them. The module ``remaining_pods_finder`` finds such pods. This module holds the rules, as pure
+functions. The condition PodsOutliveJob reports remaining pods.
 
 Shortly before its deletion a job may have started more pods than were admitted, or pods without any
-admission.
-No other controller stops those pods. They are deleted, newest first, down to the admitted number.
+admission. No other controller stops those pods. They are deleted, newest first, down to the admitted
+number.
 """
 
 from collections.abc import Sequence
@@ -54,8 +52,7 @@ class RemainingPods:
 
     Args:
         listed: all of them, if a list found them. Empty if a single read confirmed one pod of an earlier
-            list: the
-            quota stays reserved, nothing new is reported, and no pod counts as excess.
+            list: the quota stays reserved, nothing new is reported, and no pod counts as excess.
     """
 
     listed: tuple[JsonObject, ...] = ()
@@ -75,9 +72,8 @@ def _find_charged_workload(
 ) -> JsonObject | None:
     """Return the Workload with the admission that counts for the shared pods of a job's slices.
 
-    If an elastic job no longer exists, one of its slices is charged for all pods: the last admitted slice, or
-    the
-    last unfinished one if none is admitted.
+    If an elastic job no longer exists, one of its slices is charged for all pods: the last admitted
+    slice, or the last unfinished one if none is admitted.
 
     Args:
         workload: a Workload of the job.
@@ -102,8 +98,7 @@ def find_excess_remaining_pods(
     Args:
         workload: the Workload. Of several slices, only the charged one has excess pods.
         pods: pods of the Workload that may run. A pod without podset label counts for the only podset. If
-            there are
-            several podsets, such pods share the room that all podsets together have left.
+            there are several podsets, such pods share the room that all podsets together have left.
         names: labels and annotations.
         slices: further Workloads of an elastic job.
     """

@@ -73,9 +73,8 @@ def _uid(workload: JsonObject) -> str:
 def _expected_end(pod: JsonObject) -> tuple[bool, str, tuple[str, str]]:
     """Return a sort key that orders pods by the probable time of their end.
 
-    A pod without deletion timestamp has no known end. The deletion timestamp includes the grace period. Of
-    equal pods
-    the newest probably ends last.
+    A pod without deletion timestamp has no known end. The deletion timestamp includes the grace period.
+    Of equal pods the newest probably ends last.
     """
     deleted = value_at(pod, ("metadata", "deletionTimestamp"))
     return deleted is None, deleted or "", get_age_key(pod)
@@ -105,13 +104,10 @@ class _Known(NamedTuple):
 class RemainingPodsFinder:
     """Finds running pods of Workloads with jobs that do not exist or are being deleted.
 
-    Jobs of one namespace that are deleted together share lists. That no pods remain is proved only by a list
-    that
-    began after the call. That pods remain is also shown by a list of the last second, or by a read of one pod
-    of the
-    last list. As long as that pod may run, the quota stays reserved. If some listed pods were excess, the
-    next check
-    lists again, to see whether they were deleted.
+    Jobs of one namespace that are deleted together share lists. That no pods remain is proved only by a
+    list that began after the call. That pods remain is also shown by a list of the last second, or by a
+    read of one pod of the last list. As long as that pod may run, the quota stays reserved. If some
+    listed pods were excess, the next check lists again, to see whether they were deleted.
 
     Args:
         ctx: client and names.
@@ -151,9 +147,9 @@ class RemainingPodsFinder:
     ) -> Mapping[str, RemainingPods]:
         """Return the same for Workloads with a missing job or one that is being deleted, admitted or not.
 
-        A job that a user started by hand may have pods although its Workload is pending. Their pods are found
-        by the UID
-        of the job, in a label or in an owner reference. Only pods of a batch Job can be listed by label.
+        A job that a user started by hand may have pods although its Workload is pending. Their pods are
+        found by the UID of the job, in a label or in an owner reference. Only pods of a batch Job can be
+        listed by label.
 
         Args:
             workloads: Workloads of one namespace.
@@ -231,9 +227,8 @@ class RemainingPodsFinder:
         """List the pods that may run, page by page.
 
         A namespace may have ten thousand pods, which take a second or two to parse and index. Other tasks
-        must run
-        meanwhile, for example to stop a job that exceeds its admission. So each page is indexed before the
-        next is read.
+        must run meanwhile, for example to stop a job that exceeds its admission. So each page is indexed
+        before the next is read.
         """
         found = PodIndex(self._ctx.names)
         async for page in self._ctx.client.pages(

@@ -95,11 +95,9 @@ def retry_after_seconds(config: JsonObject, retries: int) -> int:
 def is_next_attempt_due(asked: CheckRequest) -> bool:
     """Whether the request ended without nodes and a retry has followed, so that the next attempt is due.
 
-    The check counts its retries. A check can also become pending again in another way: an eviction reset it,
-    for
-    example of a deactivated workload. Or it was listed again well after the end of the request, because its
-    flavor was
-    given up and assigned again.
+    The check counts its retries. A check can also become pending again in another way: an eviction reset
+    it, for example of a deactivated workload. Or it was listed again well after the end of the request,
+    because its flavor was given up and assigned again.
     """
     if asked.state != AdmissionCheckState.PENDING:
         return False

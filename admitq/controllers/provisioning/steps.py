@@ -1,8 +1,7 @@
 """The steps of a decision about the ProvisioningRequests of one Workload, and their order (pure).
 
 The first step that returns a plan ends the decision. Its writes lead to the next decision. The source of
-every
-rule is semantics, ProvisioningRequest check.
+every rule is semantics, ProvisioningRequest check.
 """
 
 from collections.abc import Callable, Iterable
@@ -70,9 +69,8 @@ REFUSED_RETRY_SECONDS: Final = 10.0
 class ProvisioningCase:
     """A Workload, its ProvisioningRequests, and the time.
 
-    ``configs`` has the config of each check of this controller, by the name of the check; None if the config
-    does not
-    exist. ``requests`` and ``templates`` are those that the Workload controls.
+    ``configs`` has the config of each check of this controller, by the name of the check; None if the
+    config does not exist. ``requests`` and ``templates`` are those that the Workload controls.
     """
 
     workload: JsonObject
@@ -156,9 +154,8 @@ def _deletions(resource: Resource, objects: Iterable[JsonObject]) -> tuple[Actio
 def _clean_up_ended(case: ProvisioningCase) -> ActionPlan | None:
     """Delete the requests of a finished Workload; those of an evicted one only if so configured.
 
-    The checks of a deactivated Workload are not updated. Its eviction records what they were. Templates that
-    no
-    request has taken over are deleted, because the next reservation would use them.
+    The checks of a deactivated Workload are not updated. Its eviction records what they were. Templates
+    that no request has taken over are deleted, because the next reservation would use them.
     """
     finished = is_condition_true(case.workload, ConditionType.FINISHED)
     evicted = is_condition_true(case.workload, ConditionType.EVICTED)

@@ -1,8 +1,7 @@
 """The controllers of ClusterQueues, LocalQueues and cohorts: they write statuses and set metrics.
 
-The core computes all numbers and conditions. They change with every admission. So each status is written at
-most
-once a second, and only if it differs.
+The core computes all numbers and conditions. They change with every admission. So each status is written
+at most once a second, and only if it differs.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,8 +1,7 @@
 """Jobs in quarantine, because no Workload can represent them until they change, by LocalQueue.
 
-The status of a job belongs to its own controller, and events expire after an hour. So the LocalQueue that the
-job
-names reports the problem for as long as it lasts.
+The status of a job belongs to its own controller, and events expire after an hour. So the LocalQueue that
+the job names reports the problem for as long as it lasts.
 """
 
 from bisect import bisect_left, insort

@@ -1,10 +1,8 @@
 """Decisions about serving objects: their Workloads, and the marks on their pods.
 
 A serving object is a StatefulSet or LeaderWorkerSet. Its pods form groups, each with one Workload. The
-controller
-of pods starts and stops the pods. Each decision depends only on the present state, so that the next
-reconciliation
-resumes an interrupted one (semantics, StatefulSet and LeaderWorkerSet).
+controller of pods starts and stops the pods. Each decision depends only on the present state, so that the
+next reconciliation resumes an interrupted one (semantics, StatefulSet and LeaderWorkerSet).
 """
 
 from collections.abc import Iterator, Mapping
@@ -74,8 +72,7 @@ class ServingCase:
     """What is known of one serving object.
 
     ``workloads`` are those that name an object of its kind and name as the object they were created for.
-    ``job`` is
-    None if the object does not exist.
+    ``job`` is None if the object does not exist.
     """
 
     integration: Integration

@@ -1,8 +1,8 @@
 """Measures the time of admissions that another program ended without recording it.
 
-The end of an admission shows in the difference between two versions of a Workload. It is observed when the
-store
-gets the later version, because the Workload may be admitted again before its next reconciliation.
+The end of an admission shows in the difference between two versions of a Workload. It is observed when
+the store gets the later version, because the Workload may be admitted again before its next
+reconciliation.
 """
 
 from collections.abc import Callable
