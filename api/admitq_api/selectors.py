@@ -4,7 +4,7 @@ The checks of names and labels are re-exported for modules that validate both.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from admitq_api.field_errors import FieldError
 from admitq_api.syntax import check_dns_label, check_dns_subdomain, check_label_value, check_qualified_name
@@ -21,6 +21,9 @@ __all__ = [
 OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
 """The operators of requirements."""
 
+SELECTOR_FIELDS: Final = ("matchLabels", "matchExpressions")
+REQUIREMENT_FIELDS: Final = ("key", "operator", "values")
+
 
 def validate_selector(raw: Any, path: str = "") -> list[FieldError]:
     """Return the errors of a label selector; None is valid.
@@ -35,9 +38,17 @@ def validate_selector(raw: Any, path: str = "") -> list[FieldError]:
         return [FieldError.invalid(path, raw, "must be an object with matchLabels and matchExpressions")]
     selector = cast("Mapping[str, Any]", raw)
     return [
+        *_unknown_fields(selector, SELECTOR_FIELDS, path),
         *_match_labels(selector.get("matchLabels"), _join(path, "matchLabels")),
         *_match_expressions(selector.get("matchExpressions"), _join(path, "matchExpressions")),
     ]
+
+
+def _unknown_fields(raw: Mapping[str, Any], known: Sequence[str], path: str) -> Iterator[FieldError]:
+    """Yield an error for each unknown field: a selector with a typing error would select every object."""
+    for name in raw:
+        if name not in known:
+            yield FieldError.not_supported(_join(path, str(name)), name, known)
 
 
 def _match_labels(raw: Any, path: str) -> Iterator[FieldError]:
@@ -63,6 +74,7 @@ def _match_expressions(raw: Any, path: str) -> Iterator[FieldError]:
         if not isinstance(requirement, Mapping):
             yield FieldError.invalid(where, requirement, "must be an object with key, operator and values")
             continue
+        yield from _unknown_fields(cast("Mapping[str, Any]", requirement), REQUIREMENT_FIELDS, where)
         yield from _requirement(cast("Mapping[str, Any]", requirement), where)
 
 

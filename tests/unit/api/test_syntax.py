@@ -49,6 +49,11 @@ SELECTORS = [
     ({"matchExpressions": [{"key": "a", "operator": "In", "values": ["b", ""]}]}, []),
     ({"matchExpressions": [{"key": "a", "operator": "Exists"}]}, []),
     ([], ["s: Invalid value: []"]),
+    ({"matchLabel": {"a": "b"}}, ['s.matchLabel: Unsupported value: "matchLabel"']),
+    (
+        with_expression({"key": "a", "operator": "In", "values": ["b"], "value": "c"}),
+        ['s.matchExpressions[0].value: Unsupported value: "value"'],
+    ),
     ({"matchLabels": []}, ["s.matchLabels: Invalid value"]),
     ({"matchLabels": {"a b": "c"}}, ['s.matchLabels: Invalid value: "a b"']),
     ({"matchLabels": {"a": 1}}, ["s.matchLabels[a]: Invalid value: 1"]),
