@@ -252,12 +252,6 @@ def test_paused_heads_take_no_part_in_cycles_of_their_tree() -> None:
     assert play.decide() == ["in-other-flavor"]
 
 
-def test_trees_name_the_cluster_queues_of_each_cohort_tree() -> None:
-    play = _play_with_waiting_preemptor()
-    play.put(queue("alone", 1))
-    assert sorted(play.state.trees()) == [("a", "b", "both", "eager", "other", "spot"), ("alone",)]
-
-
 def test_overtaken_standing_head_of_another_tree_concerns_no_head(monkeypatch: pytest.MonkeyPatch) -> None:
     play = _play_with_waiting_preemptor(queueing_strategy=STRICT)
     play.put(queue("x", 4, "other-tree", preemption=RECLAIM), queue("y", 0, "other-tree"))

@@ -16,7 +16,7 @@ from tests.unit.core.play import RECLAIM, Play, group, key, queue
 
 
 def _missing(play: Play, name: str) -> int:
-    """How much is missing for the workload, by the refusal of its lane."""
+    """Return the amount that the workload lacks, as the refusal of its lane says."""
     refusal = play.state.queries.parked_refusal(key(name))
     shortfall = refusal.refused if isinstance(refusal, NoPreemptionTargets) else refusal
     assert isinstance(shortfall, NoFlavorFits)
@@ -25,8 +25,8 @@ def _missing(play: Play, name: str) -> int:
     return short.missing
 
 
-def _full(*, statuses: bool = True, **fields: Any) -> Play:
-    """A queue of 4 CPU that four workloads fill."""
+def _play_with_full_queue(*, statuses: bool = True, **fields: Any) -> Play:
+    """Return a cluster with a ClusterQueue of 4 CPUs that four workloads fill."""
     play = Play(statuses=statuses)
     play.put(queue("q", 4, **fields))
     for name in "abcd":
@@ -37,7 +37,7 @@ def _full(*, statuses: bool = True, **fields: Any) -> Play:
 
 @pytest.mark.parametrize("strategy", QueueingStrategy)
 def test_refusal_is_refreshed_when_returned_quota_does_not_suffice(strategy: QueueingStrategy) -> None:
-    play = _full(queueing_strategy=strategy)
+    play = _play_with_full_queue(queueing_strategy=strategy)
     play.submit("large", "q", 3)
     play.run()
     assert _missing(play, "large") == 3
@@ -53,8 +53,8 @@ def test_refusal_is_refreshed_when_returned_quota_does_not_suffice(strategy: Que
     play.run("large")
 
 
-def test_refusal_is_refreshed_only_on_request_where_no_statuses_are_written() -> None:
-    play = _full(statuses=False)
+def test_refusal_is_refreshed_only_on_request_when_no_statuses_are_written() -> None:
+    play = _play_with_full_queue(statuses=False)
     play.submit("large", "q", 3)
     assert play.cycles() == []
     play.finish("a")
@@ -69,7 +69,7 @@ def test_refusal_is_refreshed_only_on_request_where_no_statuses_are_written() ->
 
 
 def test_refusals_are_refreshed_on_request() -> None:
-    play = _full()
+    play = _play_with_full_queue()
     play.submit("large", "q", 3)
     play.cycles()
     play.finish("a")
@@ -80,7 +80,7 @@ def test_refusals_are_refreshed_on_request() -> None:
 
 
 def test_workload_that_enters_a_refreshed_lane_is_bypassed() -> None:
-    play = _full()
+    play = _play_with_full_queue()
     play.submit("large", "q", 3)
     play.run()
     play.finish("a")
@@ -91,7 +91,7 @@ def test_workload_that_enters_a_refreshed_lane_is_bypassed() -> None:
 
 
 def test_lane_that_may_preempt_is_evaluated_at_any_return_of_quota() -> None:
-    play = _full(preemption=RECLAIM)
+    play = _play_with_full_queue(preemption=RECLAIM)
     play.submit("large", "q", 3)
     play.run()
     cycle = play.state.to_dict()["cycle"]
@@ -101,7 +101,7 @@ def test_lane_that_may_preempt_is_evaluated_at_any_return_of_quota() -> None:
 
 
 def test_lane_that_may_shrink_is_evaluated_at_any_return_of_quota() -> None:
-    play = _full()
+    play = _play_with_full_queue()
     play.submit("large", "q", pod_sets=(PodSet("main", 3, template_requesting({"cpu": 1}), min_count=2),))
     play.run()
     play.finish("a")
@@ -110,7 +110,7 @@ def test_lane_that_may_shrink_is_evaluated_at_any_return_of_quota() -> None:
     play.run("large")
 
 
-def test_lane_of_a_namespace_not_selected_any_more_is_evaluated_after_the_refresh() -> None:
+def test_lane_of_namespace_no_longer_selected_is_evaluated_after_refresh() -> None:
     blue = SelectorRequirement("team", SelectorOperator.IN, ("blue",))
     play = Play()
     play.send(happened.NamespaceChanged("n", (("team", "blue"),)))
@@ -124,13 +124,13 @@ def test_lane_of_a_namespace_not_selected_any_more_is_evaluated_after_the_refres
     play.run()
     play.finish("a")
     play.run()
-    assert play.state.next_wakeup(play.now) == play.now, "the refresh found it to be evaluated"
+    assert play.state.next_wakeup(play.now) == play.now, "the refresh made the lane ready"
     play.run()
     assert play.state.queries.parked_refusal(key("large")) == NamespaceMismatch()
     assert play.is_quiet
 
 
-def test_lane_with_flavors_and_one_with_podsets_are_admitted_when_their_needs_are_met() -> None:
+def test_lane_with_several_podsets_is_evaluated_at_any_return_of_quota() -> None:
     play = Play()
     play.put_flavors("small", "big")
     play.put(queue("q", resource_groups=group(("small", 1), ("big", 4))))
@@ -150,7 +150,7 @@ def test_lane_with_flavors_and_one_with_podsets_are_admitted_when_their_needs_ar
 
 
 def test_restart_leaves_parked_lanes_parked() -> None:
-    play = _full()
+    play = _play_with_full_queue()
     play.submit("large", "q", 3)
     play.submit(
         "two-sets",
@@ -170,7 +170,7 @@ def test_restart_leaves_parked_lanes_parked() -> None:
 
 
 def test_restart_before_the_refresh_keeps_the_refresh() -> None:
-    play = _full()
+    play = _play_with_full_queue()
     play.submit("large", "q", 3)
     play.run()
     play.finish("a")
@@ -197,8 +197,8 @@ def test_lane_that_moves_to_another_tree_is_evaluated_there() -> None:
     play.run("large")
 
 
-def _with_lanes(count: int) -> Play:
-    """A full queue with lanes that need different amounts, all more than workload ``a`` holds."""
+def _play_with_lanes(count: int) -> Play:
+    """Return a full queue with lanes that need different amounts, all more than workload ``a`` holds."""
     play = Play()
     play.put(queue("q", 200))
     play.submit("a", "q", 1)
@@ -211,43 +211,43 @@ def _with_lanes(count: int) -> Play:
     return play
 
 
-def _reported(instructions: list[Instruction]) -> int:
+def _count_reports(instructions: list[Instruction]) -> int:
     return sum(isinstance(each, ReportPending) for each in instructions)
 
 
-def test_refusals_are_refreshed_in_portions_of_8_a_call() -> None:
-    play = _with_lanes(20)
+def test_refusals_are_refreshed_in_portions_of_8_per_call() -> None:
+    play = _play_with_lanes(20)
     play.finish("a")
     for expected in (8, 8, 4):
         assert play.state.next_wakeup(play.now) == play.now
-        assert _reported(play.cycles()) == expected
+        assert _count_reports(play.cycles()) == expected
     assert play.is_quiet
     assert {_missing(play, f"w{number:02}") - number for number in range(20)} == {99}
 
 
 def test_refusals_that_become_outdated_again_are_refreshed_again_after_the_others() -> None:
-    play = _with_lanes(12)
+    play = _play_with_lanes(12)
     play.finish("a")
-    assert _reported(play.cycles()) == 8
+    assert _count_reports(play.cycles()) == 8
     play.finish("b")
     while not play.is_quiet:
-        assert _reported(play.cycles()) <= 8
+        assert _count_reports(play.cycles()) <= 8
     assert {_missing(play, f"w{number:02}") - number for number in range(12)} == {98}
 
 
 def test_refusals_are_refreshed_all_at_once_on_request() -> None:
-    play = _with_lanes(20)
+    play = _play_with_lanes(20)
     play.finish("a")
-    assert _reported(play.cycles()) == 8
-    assert _reported(play.state.refresh_refusals()) == 12
+    assert _count_reports(play.cycles()) == 8
+    assert _count_reports(play.state.refresh_refusals()) == 12
     assert play.is_quiet
     assert play.state.refresh_refusals() == []
 
 
 def test_refusals_left_to_refresh_are_refreshed_after_a_restart() -> None:
-    play = _with_lanes(12)
+    play = _play_with_lanes(12)
     play.finish("a")
-    assert _reported(play.cycles()) == 8
+    assert _count_reports(play.cycles()) == 8
     play.restart()
     assert play.state.next_wakeup(play.now) == play.now
     play.cycles()
@@ -258,7 +258,7 @@ def test_refusals_left_to_refresh_are_refreshed_after_a_restart() -> None:
 
 @pytest.mark.parametrize("restarts", [False, True])
 def test_edited_tree_has_no_outdated_refusals(restarts: bool) -> None:
-    play = _full()
+    play = _play_with_full_queue()
     play.submit("large", "q", 3)
     play.run()
     play.finish("a")
@@ -270,10 +270,10 @@ def test_edited_tree_has_no_outdated_refusals(restarts: bool) -> None:
     assert not waiting.has_outdated_refusals, "all lanes are evaluated"
 
 
-def test_lanes_that_vanish_or_change_before_their_refresh_are_not_refreshed() -> None:
-    play = _with_lanes(12)
+def test_lanes_deleted_or_changed_before_their_refresh_are_not_refreshed() -> None:
+    play = _play_with_lanes(12)
     play.finish("a")
-    assert _reported(play.cycles()) == 8
+    assert _count_reports(play.cycles()) == 8
     for number in range(2):
         play.delete(f"w{number:02}")
     play.change("w03", priority=-1)
@@ -283,16 +283,16 @@ def test_lanes_that_vanish_or_change_before_their_refresh_are_not_refreshed() ->
 
 
 def test_lanes_of_a_deleted_cluster_queue_are_not_refreshed() -> None:
-    play = _with_lanes(12)
+    play = _play_with_lanes(12)
     play.finish("a")
-    assert _reported(play.cycles()) == 8
+    assert _count_reports(play.cycles()) == 8
     play.send(happened.ClusterQueueDeleted("q"))
     assert play.cycles() == []
     assert play.is_quiet
 
 
 def test_lane_with_met_need_is_not_refreshed_while_cycles_are_limited() -> None:
-    play = _full()
+    play = _play_with_full_queue()
     play.submit("two", "q", 2)
     play.submit("one", "q", 1, priority=-1)
     play.run()

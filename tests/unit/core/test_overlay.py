@@ -1,4 +1,4 @@
-"""What a cycle supposes of a tree, and the indexes that follow it, equal a tree that is really changed."""
+"""The overlay of a cycle and its indexes return the same as a tree that is really changed."""
 
 from collections.abc import Collection
 from random import Random
@@ -17,17 +17,17 @@ from admitq.core.preemption.index import Amounts
 from admitq.core.settings import FairSharing, Gates, PreemptionStrategy, Settings
 from admitq.core.world import WorkloadEntry
 from tests.unit.core.stage import Stage, Stated, pair, policy, stated
-from tests.unit.core.test_preemption_laws import a_case, a_nearly_equal_case
+from tests.unit.core.test_preemption_laws import draw_case, draw_nearly_equal_case
 
 CPU = pair("cpu")
 SETTINGS = (Settings(), Settings(fair_sharing=FairSharing()))
 
 
-class Supposing:
-    """A stage, an overlay of the tree of its first ClusterQueue, and what was supposed so far."""
+class OverlayTrial:
+    """A world, an overlay of the tree of its first ClusterQueue, and what the overlay supposes."""
 
     def __init__(self, chance: Random, settings: Settings) -> None:
-        self.case = chance.choice([a_case, a_nearly_equal_case])(chance, settings)
+        self.case = chance.choice([draw_case, draw_nearly_equal_case])(chance, settings)
         self.stage = self.case.stage()
         self.world = self.stage.world
         self.chance = chance
@@ -63,13 +63,13 @@ class Supposing:
                 reason = PreemptionReason.IN_CLUSTER_QUEUE
                 self.world.preempt(Preempt(key, entry.workload.uid, reason, key, "", (), ()))
 
-    def change_the_tree(self) -> None:
-        """Let a workload hold quota, of which the overlay is not told."""
+    def change_tree(self) -> None:
+        """Add a holder of quota without the overlay."""
         name = f"more-{len(self.world.workloads)}"
         self.stage.add_holder(self.chance.choice(self.queues), name, self.chance.randrange(1, 3))
 
-    def search(self) -> None:
-        """The searches on the supposed tree find what those on a changed tree find, without indexes."""
+    def check_search(self) -> None:
+        """Check that a search with the overlay finds what one in a changed tree finds without indexes."""
         name = self.chance.choice(self.queues)
         node = self.stage.node(name)
         usage = {CPU: self.chance.randrange(1, 6)}
@@ -77,23 +77,23 @@ class Supposing:
         preemptor = self.stage.preemptor(name, self.chance.randrange(4), self.chance.randrange(3))
         excluded = self.overlay.excluded
 
-        def found(*, supposed: bool) -> list[Victim]:
-            tree = self.overlay.candidates if supposed else None
+        def victims(*, with_overlay: bool) -> list[Victim]:
+            tree = self.overlay.candidates if with_overlay else None
             return list(find_victims(self.world, preemptor, usage, contested, excluded, tree))
 
         before = self.stage.cells()
-        expected = ask_without(self.world, self.victims.values(), lambda: found(supposed=False))
-        assert self.overlay.without_victims(node, (), lambda: found(supposed=True)) == expected
+        expected = ask_without(self.world, self.victims.values(), lambda: victims(with_overlay=False))
+        assert self.overlay.without_victims(node, (), lambda: victims(with_overlay=True)) == expected
         assert self.stage.cells() == before
 
-    def ask(self) -> None:
-        """What is available without victims, or without reserved capacity, is that of a changed tree."""
+    def check_available(self) -> None:
+        """Check that as much is available without victims or reserved capacity as in a changed tree."""
         node = self.stage.node(self.chance.choice(self.queues))
         cell = node.cells[CPU]
         others = [entry for entry in self.staying() if self.chance.random() < 0.3]
         own = [Victim(entry, PreemptionReason.IN_CLUSTER_QUEUE) for entry in others]
-        gone = {**self.victims, **{entry.workload.key: entry for entry in others}}
-        available = ask_without(self.world, gone.values(), lambda: quota.available(cell))
+        removed = {**self.victims, **{entry.workload.key: entry for entry in others}}
+        available = ask_without(self.world, removed.values(), lambda: quota.available(cell))
         assert self.overlay.without_victims(node, own, lambda: quota.available(cell)) == available
         self.count_reserved(-1)
         available = quota.available(cell)
@@ -109,32 +109,32 @@ class Supposing:
 
 
 @given(st.randoms(use_true_random=False), st.sampled_from(SETTINGS))
-def test_overlay_after_any_changes_equals_a_changed_tree(chance: Random, settings: Settings) -> None:
-    supposing = Supposing(chance, settings)
-    before = supposing.stage.cells()
+def test_overlay_equals_changed_tree_after_any_changes(chance: Random, settings: Settings) -> None:
+    trial = OverlayTrial(chance, settings)
+    before = trial.stage.cells()
     steps = (
-        supposing.reserve_capacity,
-        supposing.add_victim,
-        supposing.add_victim,
-        supposing.search,
-        supposing.search,
-        supposing.ask,
+        trial.reserve_capacity,
+        trial.add_victim,
+        trial.add_victim,
+        trial.check_search,
+        trial.check_search,
+        trial.check_available,
     )
     for _ in range(20):
         chance.choice(steps)()
-    supposing.overlay.undo()
-    assert supposing.stage.cells() == before
+    trial.overlay.undo()
+    assert trial.stage.cells() == before
 
 
 @given(st.randoms(use_true_random=False), st.sampled_from(SETTINGS))
-def test_overlay_tree_changes_otherwise_is_computed_anew(chance: Random, settings: Settings) -> None:
-    supposing = Supposing(chance, settings)
+def test_overlay_is_computed_again_when_tree_changes_without_it(chance: Random, settings: Settings) -> None:
+    trial = OverlayTrial(chance, settings)
     steps = (
-        supposing.reserve_capacity,
-        supposing.add_victim,
-        supposing.change_the_tree,
-        supposing.search,
-        supposing.ask,
+        trial.reserve_capacity,
+        trial.add_victim,
+        trial.change_tree,
+        trial.check_search,
+        trial.check_available,
     )
     for _ in range(20):
         chance.choice(steps)()
@@ -147,15 +147,15 @@ def victims_of(
     requested: Stated,
     contested: Collection[FlavorResource] = (CPU,),
 ) -> list[str]:
-    """The victims for a workload of a ClusterQueue, in the tree as it is supposed."""
+    """Return the victims for a workload of a ClusterQueue, in the tree with the overlay."""
 
-    def search() -> list[str]:
+    def check_search() -> list[str]:
         preemptor, excluded = stage.preemptor(name, priority=1), overlay.excluded
         tree = overlay.candidates
         found = find_victims(stage.world, preemptor, stated(requested), contested, excluded, tree)
         return [victim.entry.workload.key.name for victim in found]
 
-    return overlay.without_victims(stage.node(name), (), search)
+    return overlay.without_victims(stage.node(name), (), check_search)
 
 
 def supposed_victim(stage: Stage, name: str) -> Victim:
@@ -168,7 +168,7 @@ def available_without_victims(overlay: Overlay, stage: Stage, name: str) -> int:
     return overlay.without_victims(node, (), lambda: quota.available(node.cells[CPU]))
 
 
-def test_overlay_workload_is_admitted_elsewhere_is_computed_anew() -> None:
+def test_overlay_is_computed_again_when_another_workload_is_admitted() -> None:
     stage = Stage()
     stage.queue("own", of=10)
     stage.queue("other")
@@ -183,7 +183,7 @@ def test_overlay_workload_is_admitted_elsewhere_is_computed_anew() -> None:
     assert overlay.without_reserved_capacity(node, lambda: quota.available(node.cells[CPU])) == 5
 
 
-def test_overlay_reservation_is_not_as_expected_is_computed_anew() -> None:
+def test_overlay_is_computed_again_when_reservation_is_not_as_expected() -> None:
     stage = Stage()
     stage.queue("own", of=10)
     stage.queue("other")
@@ -196,7 +196,7 @@ def test_overlay_reservation_is_not_as_expected_is_computed_anew() -> None:
     assert available_without_victims(overlay, stage, "own") == 7
 
 
-def test_search_victim_of_another_head_did_not_borrow_its_quota_counts() -> None:
+def test_search_counts_quota_that_victim_of_another_head_did_not_borrow() -> None:
     stage = Stage()
     stage.cohort("deep", "all")
     stage.queue("own", "all", 1, policy(reclaim="Any", borrow="LowerPriority"))
@@ -216,7 +216,7 @@ def by_final_share() -> Stage:
     return Stage(Settings(fair_sharing=FairSharing(strategies), gates=gates))
 
 
-def test_search_queue_borrows_by_reserved_capacity_its_smaller_workload_counts_in_its_cohort() -> None:
+def test_search_accepts_smaller_workload_of_queue_that_borrows_by_reserved_capacity() -> None:
     stage = by_final_share()
     stage.cohort("root", None, 5)
     stage.cohort("other", "root")
@@ -226,14 +226,14 @@ def test_search_queue_borrows_by_reserved_capacity_its_smaller_workload_counts_i
     stage.add_holder("b", "large", 3)
     stage.add_holder("c", "small", 1)
     overlay = Overlay(stage.world, stage.node("own").root)
-    # The cohort borrows 3, and nothing without the large one: only that can be preempted.
+    # The cohort borrows 3, and nothing without "large": only "large" can be preempted.
     assert victims_of(overlay, stage, "own", 3) == []
     overlay.reserve_capacity(stage.node("c"), ((CPU, 1),))
-    # It borrows 4, and 3 without the small one.
+    # The cohort borrows 4, and 3 without "small".
     assert victims_of(overlay, stage, "own", 2) == ["small"]
 
 
-def test_search_queue_borrows_by_reserved_capacity_place_of_its_cohort_stays_its_workload_counts() -> None:
+def test_search_accepts_workload_of_borrowing_queue_although_share_of_cohort_is_unchanged() -> None:
     stage = by_final_share()
     stage.cohort("root", None, 6)
     stage.cohort("other", "root", {"cpu": 0, "gpu": 30})
@@ -246,14 +246,14 @@ def test_search_queue_borrows_by_reserved_capacity_place_of_its_cohort_stays_its
     stage.add_holder("c", "small", 1)
     stage.add_holder("d", "next", 1)
     overlay = Overlay(stage.world, stage.node("own").root)
-    # 3 CPUs against 4, and 1 without the large one: nothing of deep, because GPUs dominate its share.
+    # 3 CPUs against 4, and 1 without "large": nothing of deep, because GPUs dominate its share.
     assert victims_of(overlay, stage, "own", 3) == ["next"]
     overlay.reserve_capacity(stage.node("c"), ((CPU, 1),))
-    # 3 against 5, and 4 without the small one, then 3.
+    # 3 CPUs against 5, and 4 without "small", then 3.
     assert victims_of(overlay, stage, "own", 3) == ["small", "next"]
 
 
-def test_search_place_stays_share_without_the_candidate_rises_candidate_is_accepted() -> None:
+def test_search_accepts_candidate_when_only_the_share_without_it_rises() -> None:
     stage = by_final_share()
     stage.cohort("root", None, {"cpu": 9, "gpu": 9})
     for name in ("own", "b"):
@@ -261,14 +261,14 @@ def test_search_place_stays_share_without_the_candidate_rises_candidate_is_accep
     stage.add_holder("b", "lower", 4)
     stage.add_holder("b", "higher", 2, priority=9)
     overlay = Overlay(stage.world, stage.node("own").root)
-    # b borrows 6 of 9 CPUs, and 2 without the lower one: less than the 4 of the preemptor.
+    # b borrows 6 of 9 CPUs, and 2 without "lower": less than the 4 of the preemptor.
     assert victims_of(overlay, stage, "own", 4) == []
     overlay.reserve_capacity(stage.node("b"), ((pair("gpu"), 5),))
-    # The share of b is the same. Without the lower one, it is 5 of 9 GPUs.
+    # The share of b is the same. Without "lower", it is 5 of 9 GPUs.
     assert victims_of(overlay, stage, "own", 4) == ["lower"]
 
 
-def test_search_preemptor_lost_own_candidates_meanwhile_bound_of_its_queue_is_not_kept() -> None:
+def test_search_keeps_no_bound_of_queue_without_own_candidates_that_were_removed() -> None:
     stage = by_final_share()
     stage.cohort("root", None, {"cpu": 14, "gpu": 1})
     for name, gpus in (("own", 0), ("later", 0), ("b", 0), ("g", 99)):
@@ -279,9 +279,9 @@ def test_search_preemptor_lost_own_candidates_meanwhile_bound_of_its_queue_is_no
     stage.add_holder("g", "gpus", {"gpu": 100})
     overlay = Overlay(stage.world, stage.node("own").root)
     contested = (CPU, pair("gpu"))
-    # 7 CPUs against 6: the lower one goes. Then 3, against none of b without the large one.
+    # 7 CPUs against 6: "lower" becomes a target. Then 3, against none of b without "large".
     assert victims_of(overlay, stage, "own", {"cpu": 2, "gpu": 1}, contested) == []
-    # 4 CPUs against 5, or 4 without the higher one.
+    # 4 CPUs against 5, or 4 without "higher".
     assert victims_of(overlay, stage, "later", 4, contested) == ["higher"]
 
 
@@ -304,7 +304,7 @@ def test_least_amounts_are_those_of_workloads_that_are_no_victims() -> None:
     assert least() == [{CPU: 5}] * 2
 
 
-def test_least_amounts_leave_out_workloads_of_higher_priority_whether_or_not_they_leave() -> None:
+def test_least_amounts_exclude_workloads_of_higher_priority_even_if_they_leave() -> None:
     stage = by_final_share()
     stage.queue("b", "root")
     stage.add_holder("b", "leaving", 1, priority=5, evicted=True)
@@ -319,9 +319,9 @@ def test_least_amounts_leave_out_workloads_of_higher_priority_whether_or_not_the
 @pytest.mark.parametrize(
     ("running", "wanted", "expected"),
     [(0, 7, []), (2, 6, ["first", "borrows", "own 0", "own 1"])],
-    ids=["neighbors alone", "own candidates needed too"],
+    ids=["only workloads of neighbors", "own workloads too"],
 )
-def test_search_without_victim_of_another_head_its_cluster_queue_loses_only_what_it_then_borrows(
+def test_search_takes_only_what_neighbor_borrows_without_victim_of_another_head(
     running: int, wanted: int, expected: list[str]
 ) -> None:
     stage = Stage()
@@ -338,10 +338,10 @@ def test_search_without_victim_of_another_head_its_cluster_queue_loses_only_what
     overlay = Overlay(stage.world, node.root)
     overlay.add_victims([supposed_victim(stage, "victim")])
 
-    def search() -> list[str]:
+    def check_search() -> list[str]:
         preemptor = stage.preemptor("own", priority=5)
         usage, tree = {CPU: wanted}, overlay.candidates
         found = find_victims(stage.world, preemptor, usage, (CPU,), overlay.excluded, tree)
         return [victim.entry.workload.key.name for victim in found]
 
-    assert overlay.without_victims(node, (), search) == expected
+    assert overlay.without_victims(node, (), check_search) == expected

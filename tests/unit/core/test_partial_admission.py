@@ -1,4 +1,4 @@
-"""How few pods a workload gives up."""
+"""Partial admission assigns the largest number of pods that fits."""
 
 import pytest
 
@@ -9,17 +9,19 @@ from admitq.core.partial_admission import assign_partially, may_shrink
 from admitq.core.requests import PodSetDemand, demands, template_requesting
 
 
-def pod_sets(*of: tuple[int, int | None]) -> tuple[PodSetDemand, ...]:
+def pod_sets(*counts: tuple[int, int | None]) -> tuple[PodSetDemand, ...]:
     return demands(
         tuple(
-            PodSet(f"p{index}", count, template_requesting({"cpu": 1}), min_count=least)
-            for index, (count, least) in enumerate(of)
+            PodSet(f"p{index}", count, template_requesting({"cpu": 1}), min_count=min_count)
+            for index, (count, min_count) in enumerate(counts)
         )
     )
 
 
-def attempt(some: tuple[PodSetDemand, ...]) -> Assignment:
-    parts = tuple(PodSetAssignment(each.pod_set.name, (), each.totals, each.count) for each in some)
+def attempt(pod_set_demands: tuple[PodSetDemand, ...]) -> Assignment:
+    parts = tuple(
+        PodSetAssignment(each.pod_set.name, (), each.totals, each.count) for each in pod_set_demands
+    )
     return Assignment(parts, (), FitMode.FIT, 0, frozenset(), None, (), ())
 
 
@@ -37,7 +39,9 @@ def counts(assignment: Assignment | None) -> list[int] | None:
         ([(2, None), (3, 1)], True),
     ],
 )
-def test_podsets_that_may_shrink(of: list[tuple[int, int | None]], *, shrinks: bool) -> None:
+def test_podsets_may_shrink_only_above_their_min_count(
+    of: list[tuple[int, int | None]], *, shrinks: bool
+) -> None:
     assert may_shrink(pod_sets(*of)) is shrinks
 
 
@@ -55,7 +59,7 @@ def test_podsets_that_may_shrink(of: list[tuple[int, int | None]], *, shrinks: b
         ([(9, 8), (9, 0)], 13, [9, 4]),
     ],
 )
-def test_as_many_pods_as_there_is_room_for(
+def test_as_many_pods_are_assigned_as_fit(
     of: list[tuple[int, int | None]], room: int, expected: list[int] | None
 ) -> None:
     def fits(assignment: Assignment) -> bool:
@@ -64,25 +68,25 @@ def test_as_many_pods_as_there_is_room_for(
     assert counts(assign_partially(pod_sets(*of), attempt, fits)) == expected
 
 
-def test_the_smallest_step_is_found_by_halves() -> None:
+def test_largest_count_is_found_by_binary_search() -> None:
     tried: list[int] = []
 
-    def suffices(assignment: Assignment) -> bool:
+    def fits(assignment: Assignment) -> bool:
         (part,) = assignment.pod_sets
         tried.append(part.count)
         return part.count <= 7
 
-    found = assign_partially(pod_sets((10, 4)), attempt, suffices)
-    assert counts(found) == [7]
+    assignment = assign_partially(pod_sets((10, 4)), attempt, fits)
+    assert counts(assignment) == [7]
     assert tried == [7, 9, 8]
 
 
 @pytest.mark.parametrize("spare", range(1, 40))
-def test_no_step_that_suffices_is_overlooked(spare: int) -> None:
+def test_largest_count_that_fits_is_always_found(spare: int) -> None:
     for room in range(40):
-        found = assign_partially(
+        assignment = assign_partially(
             pod_sets((40, 40 - spare)),
             attempt,
             lambda assignment, room=room: assignment.pod_sets[0].count <= room,
         )
-        assert counts(found) == ([room] if room >= 40 - spare else None)
+        assert counts(assignment) == ([room] if room >= 40 - spare else None)

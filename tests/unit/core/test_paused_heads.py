@@ -10,8 +10,8 @@ from admitq.core.waiting.heads import Pause
 from tests.unit.core.play import Play, key, queue
 
 
-def borrowed() -> Play:
-    """``q`` and ``r`` of cohort ``c`` have 4 CPUs each, and ``q`` uses 6; ``apart`` has no cohort."""
+def play_with_borrower() -> Play:
+    """Return ``q`` and ``r`` in one cohort, with 4 CPUs each, and ``apart`` without cohort; ``q`` uses 6."""
     play = Play()
     play.send(happened.CohortChanged(Cohort("c", parent="above")))
     play.put(queue("q", 4, "c"), queue("r", 4, "c"), queue("apart", 4))
@@ -21,7 +21,7 @@ def borrowed() -> Play:
 
 
 def test_quarantined_cluster_queue_counts_in_its_cohort_and_admits_nothing() -> None:
-    play = borrowed()
+    play = play_with_borrower()
     play.send(happened.ClusterQueueChanged(queue("q", 4, "c", quarantined=True)))
     status = play.state.queries.cluster_queue_status("q")
     assert status is not None
@@ -48,7 +48,7 @@ def test_quarantined_cluster_queue_counts_in_its_cohort_and_admits_nothing() -> 
     ids=["cohort", "root", "tree of a ClusterQueue", "ClusterQueues"],
 )
 def test_paused_tree_takes_no_part_in_cycles_until_the_pause_ends(pause: Pause) -> None:
-    play = borrowed()
+    play = play_with_borrower()
     for name in ("q", "r", "apart"):
         play.submit(f"in-{name}", name, 1)
     play.state.pause(pause)
@@ -63,8 +63,8 @@ def test_paused_tree_takes_no_part_in_cycles_until_the_pause_ends(pause: Pause) 
     play.run("in-q", "in-r")
 
 
-def test_pause_of_a_cohort_without_cluster_queues_pauses_nothing() -> None:
-    play = borrowed()
+def test_pause_of_cohort_without_cluster_queues_pauses_nothing() -> None:
+    play = play_with_borrower()
     play.state.pause(Pause(cohorts=frozenset({"other"})))
     play.submit("small", "r", 1)
     play.run("small")
@@ -72,7 +72,7 @@ def test_pause_of_a_cohort_without_cluster_queues_pauses_nothing() -> None:
 
 
 def test_standing_head_of_a_paused_cluster_queue_takes_no_part_in_cycles_of_its_tree() -> None:
-    play = borrowed()
+    play = play_with_borrower()
     play.send(
         happened.ClusterQueueChanged(queue("q", 4, "c", queueing_strategy=QueueingStrategy.STRICT_FIFO))
     )
@@ -83,5 +83,5 @@ def test_standing_head_of_a_paused_cluster_queue_takes_no_part_in_cycles_of_its_
     play.run("small")
 
 
-def test_trees_have_the_names_of_their_cluster_queues() -> None:
-    assert borrowed().state.trees() == [("apart",), ("q", "r")]
+def test_trees_list_cluster_queues_of_each_cohort_tree() -> None:
+    assert play_with_borrower().state.trees() == [("apart",), ("q", "r")]

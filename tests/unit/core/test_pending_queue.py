@@ -92,7 +92,7 @@ def test_parked_lane_is_inadmissible_until_its_waiting_ends() -> None:
     assert drain(queue) == ["a", "b"]
 
 
-def test_lane_gives_its_next_head_after_a_workload_that_left_and_came_back() -> None:
+def test_lane_has_next_head_after_workload_was_removed_and_added_again() -> None:
     queue = queue_of(workload("a", 1), workload("b", 2))
     park_head(queue)
     assert queue.head() is None
@@ -105,7 +105,7 @@ def test_lane_gives_its_next_head_after_a_workload_that_left_and_came_back() -> 
     assert head.workload.uid == "b"
 
 
-def test_parked_lane_without_workloads_is_remembered_until_dropped() -> None:
+def test_emptied_lane_stays_parked_until_it_is_dropped() -> None:
     queue = queue_of(workload("a", 1))
     park_head(queue)
     queue.remove(name_of("a"))
@@ -158,7 +158,7 @@ def test_parked_workload_is_retried_if_its_scheduling_key_changed(
     assert (queue.head() is not None) is is_retried
 
 
-def test_heaps_stay_in_proportion_to_pending_workloads() -> None:
+def test_size_of_heaps_is_bounded_after_many_changes() -> None:
     queue = queue_of(*(workload(f"w{n}", 1000 - n) for n in range(10)))
     for n in range(5000):
         pending = queue.members[name_of(f"w{n % 10}")]
@@ -199,13 +199,13 @@ def test_workload_that_is_queued_cannot_enter_again() -> None:
 
 
 def test_lane_with_met_need_waits_until_a_cycle_takes_its_head() -> None:
-    stage = Quota()
-    queue = queue_of(workload("a", 1), workload("b", 2), registration=stage.registration)
+    cpu_quota = Quota()
+    queue = queue_of(workload("a", 1), workload("b", 2), registration=cpu_quota.registration)
     park_head(queue, 5)
     assert queue.head() is None
-    assert stage.give_back(4) == []
+    assert cpu_quota.give_back(4) == []
     assert queue.head() is None
-    assert stage.give_back(1) == ["q"]
+    assert cpu_quota.give_back(1) == ["q"]
     head = queue.members[name_of("a")]
     assert queue.head() is head
     assert isinstance(lane_of(queue, "a").state, WaitingForQuota)
@@ -217,19 +217,19 @@ def test_lane_with_met_need_waits_until_a_cycle_takes_its_head() -> None:
     assert drain(queue) == ["a", "b"]
 
 
-def test_lane_with_unmet_need_again_has_no_head() -> None:
-    stage = Quota()
-    queue = queue_of(workload("a", 1), registration=stage.registration)
+def test_lane_whose_need_is_no_longer_met_has_no_head() -> None:
+    cpu_quota = Quota()
+    queue = queue_of(workload("a", 1), registration=cpu_quota.registration)
     park_head(queue, 5)
-    assert stage.give_back(5) == ["q"]
-    stage.take(1)
+    assert cpu_quota.give_back(5) == ["q"]
+    cpu_quota.take(1)
     assert queue.head() is None
 
 
 @pytest.mark.parametrize("flavor", ["default", "spot"])
 def test_lane_with_several_needs_has_a_head_when_any_of_them_is_met(flavor: str) -> None:
-    stages = {name: Quota() for name in ("default", "spot")}
-    cells = {FlavorResource(name, "cpu"): stage.cell for name, stage in stages.items()}
+    cpu_quotas = {name: Quota() for name in ("default", "spot")}
+    cells = {FlavorResource(name, "cpu"): cpu_quota.cell for name, cpu_quota in cpu_quotas.items()}
     registration = TreeRegistration("q", cells, WakeIndex())
     queue = queue_of(workload("a", 1), registration=registration)
     pending = pop(queue)
@@ -237,49 +237,49 @@ def test_lane_with_several_needs_has_a_head_when_any_of_them_is_met(flavor: str)
     queue.requeue_waiting(pending, state)
     check_queue(queue)
     assert [each.key for each in queue.lanes.waiting.indexed] == [lane_of(queue, "a").key]
-    stages[flavor].give_back(9)
-    assert registration.index.met_by_return(stages[flavor].cell) == [registration]
+    cpu_quotas[flavor].give_back(9)
+    assert registration.index.met_by_return(cpu_quotas[flavor].cell) == [registration]
     assert drain(queue) == ["a"]
     assert registration.needs == {}
 
 
-def test_head_by_need_comes_in_order_with_lanes_that_are_ready() -> None:
-    stage = Quota()
-    queue = queue_of(workload("second", 2, LARGE), registration=stage.registration)
+def test_lane_with_met_need_is_ordered_among_ready_lanes() -> None:
+    cpu_quota = Quota()
+    queue = queue_of(workload("second", 2, LARGE), registration=cpu_quota.registration)
     park_head(queue, 5)
     enter(queue, workload("first", 1), workload("third", 3))
-    stage.give_back(5)
+    cpu_quota.give_back(5)
     assert drain(queue) == ["first", "second", "third"]
 
 
-def test_lane_with_met_need_has_no_head_where_needs_do_not_end_waiting() -> None:
-    stage = Quota()
-    queue = queue_of(workload("a", 1), registration=stage.registration, ends_by_need=False)
+def test_lane_with_met_need_has_no_head_when_needs_do_not_end_waiting() -> None:
+    cpu_quota = Quota()
+    queue = queue_of(workload("a", 1), registration=cpu_quota.registration, ends_by_need=False)
     park_head(queue, 5)
-    assert stage.give_back(5) == ["q"]
+    assert cpu_quota.give_back(5) == ["q"]
     assert queue.head() is None
 
 
 def test_emptied_lane_with_met_need_has_no_head() -> None:
-    stage = Quota()
-    queue = queue_of(workload("a", 1), registration=stage.registration)
+    cpu_quota = Quota()
+    queue = queue_of(workload("a", 1), registration=cpu_quota.registration)
     park_head(queue, 5)
     queue.remove(name_of("a"))
     check_queue(queue)
-    assert stage.registration.needs == {}
-    assert stage.give_back(5) == []
+    assert cpu_quota.registration.needs == {}
+    assert cpu_quota.give_back(5) == []
     assert queue.head() is None
     enter(queue, workload("b", 2))
-    assert stage.registration.needs == {CPU: 5}
+    assert cpu_quota.registration.needs == {CPU: 5}
     assert drain(queue) == ["b"]
 
 
 def test_parked_lane_is_indexed_under_its_first_workload() -> None:
-    stage = Quota()
-    queue = queue_of(workload("b", 2), workload("c", 3), registration=stage.registration)
+    cpu_quota = Quota()
+    queue = queue_of(workload("b", 2), workload("c", 3), registration=cpu_quota.registration)
     park_head(queue, 5)
     enter(queue, workload("a", 2))
-    stage.give_back(5)
+    cpu_quota.give_back(5)
     for name in ("a", "b", "c"):
         head = queue.head()
         assert head is not None
@@ -289,7 +289,7 @@ def test_parked_lane_is_indexed_under_its_first_workload() -> None:
     assert queue.head() is None
 
 
-def test_parked_lane_that_waits_for_any_return_stays_parked_when_it_gets_another_first_workload() -> None:
+def test_parked_lane_that_waits_for_any_return_stays_parked_with_new_first_workload() -> None:
     queue = queue_of(workload("b", 2))
     park_head(queue)
     enter(queue, workload("a", 2))
@@ -298,13 +298,13 @@ def test_parked_lane_that_waits_for_any_return_stays_parked_when_it_gets_another
     assert drain(queue) == ["a", "b"]
 
 
-def test_lane_that_no_amount_helps_waits_for_no_return() -> None:
-    stage = Quota()
-    queue = queue_of(workload("a", 1), registration=stage.registration)
+def test_lane_that_no_amount_can_help_waits_for_no_return() -> None:
+    cpu_quota = Quota()
+    queue = queue_of(workload("a", 1), registration=cpu_quota.registration)
     pending = pop(queue)
     queue.requeue_waiting(pending, replace(waiting_for_quota(pending), needs=()))
     check_queue(queue)
-    index = stage.registration.index
+    index = cpu_quota.registration.index
     assert (index.names, index.any_return, index.needing) == (["q"], {}, {})
     assert list(queue.lanes.waiting.indexed) == []
     assert queue.is_waiting
@@ -313,7 +313,7 @@ def test_lane_that_no_amount_helps_waits_for_no_return() -> None:
 # --- the first of a StrictFIFO queue --------------------------------------------------------------------
 
 
-def test_strict_queue_stops_at_its_standing_head_but_an_urgent_workload_overtakes() -> None:
+def test_strict_queue_stops_at_standing_head_unless_urgent_workload_overtakes() -> None:
     queue = queue_of(workload("a", 1, LARGE), workload("b", 2), strict=True)
     block_with_head(queue)
     assert (queue.head(), queue.inadmissible, queue.is_waiting) == (None, 0, True)
@@ -323,7 +323,7 @@ def test_strict_queue_stops_at_its_standing_head_but_an_urgent_workload_overtake
     assert drain(queue) == ["a", "b"]
 
 
-def test_strict_queue_goes_on_when_its_standing_head_is_removed() -> None:
+def test_strict_queue_continues_when_its_standing_head_is_removed() -> None:
     queue = queue_of(workload("a", 1), workload("b", 2), strict=True)
     block_with_head(queue)
     queue.remove(name_of("a"))
@@ -371,7 +371,7 @@ def test_head_that_is_held_back_leaves_its_lane(state: HeldBack) -> None:
     assert (queue.inadmissible, queue.registration.index.is_empty) == (0, True)
 
 
-def test_workload_that_is_held_back_may_be_held_back_for_a_backoff_instead() -> None:
+def test_held_back_workload_can_change_to_backoff() -> None:
     queue = queue_of()
     pending = hold_back(queue, InvalidWorkload(), workload("a", 1))
     queue.hold_back(pending, Backoff(7))
@@ -396,7 +396,7 @@ def test_workloads_of_other_namespaces_stay_held_back() -> None:
     ("state", "is_retried"),
     [(InvalidWorkload(), True), (Backoff(7), True), (NamespaceNotSelected(), False)],
 )
-def test_workload_that_is_held_back_is_retried_if_its_change_may_end_that(
+def test_held_back_workload_is_retried_if_change_can_end_its_state(
     state: HeldBack, *, is_retried: bool
 ) -> None:
     queue = queue_of()
@@ -406,10 +406,10 @@ def test_workload_that_is_held_back_is_retried_if_its_change_may_end_that(
     assert (queue.head() is not None) is is_retried
 
 
-# --- what decides over requests -------------------------------------------------------------------------
+# --- changed requests -----------------------------------------------------------------------------------
 
 
-def test_workloads_move_to_the_lane_of_what_they_request_now() -> None:
+def test_workloads_move_to_lane_of_their_changed_requests() -> None:
     rules = {"n": DEFAULT_RULES}
     queue = queue_of(rules=KeyRules(lambda namespace: rules[namespace]))
     bare = (PodSet("main", 1, PodTemplate((ContainerResources(),))),)
@@ -445,7 +445,7 @@ def test_standing_head_is_evaluated_again_if_a_bound_on_its_requests_changed() -
     assert drain(queue) == ["a", "b"]
 
 
-def test_preemptor_that_is_removed_is_the_latest_preemptor_no_longer() -> None:
+def test_removed_preemptor_is_no_longer_the_latest_preemptor() -> None:
     queue = queue_of(workload("a", 1))
     preempt_for_head(queue)
     queue.remove(name_of("a"))

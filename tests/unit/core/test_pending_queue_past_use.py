@@ -1,4 +1,4 @@
-"""LocalQueues of one ClusterQueue that take turns by past use, and what changes cost with parked lanes."""
+"""Order of LocalQueues by past use in one ClusterQueue, and the cost of changes with parked lanes."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -37,33 +37,37 @@ class Usage:
         return PastUse(infinite=False, amount=Fraction(self.amounts.get(local_queue.name, 0)))
 
 
-def through(name: str, local_queue: str, queued_at: int = 0, priority: int = 0) -> Workload:
+def workload_of_local_queue(name: str, local_queue: str, queued_at: int = 0, priority: int = 0) -> Workload:
     return replace(workload(name, queued_at, priority=priority), queue_name=local_queue)
 
 
 def test_local_queue_with_less_past_use_comes_first_at_any_priority() -> None:
-    queue = queue_of(through("a1", "a", 1, 9), through("b1", "b", 2), through("a2", "a", 3))
+    queue = queue_of(
+        workload_of_local_queue("a1", "a", 1, 9),
+        workload_of_local_queue("b1", "b", 2),
+        workload_of_local_queue("a2", "a", 3),
+    )
     usage = Usage(a=2, b=1)
     queue.go_by_usage(usage)
     queue.lanes.drop_emptied()
     check_queue(queue)
     assert pop(queue).workload.uid == "b1"
     queue.remove(name_of("b1"))
-    enter(queue, through("b2", "b", 4))
+    enter(queue, workload_of_local_queue("b2", "b", 4))
     usage.amounts["b"] = 3
     queue.lanes.usage_changed(name_of("b"))
     queue.lanes.usage_changed(name_of("b"))
     check_queue(queue)
     assert drain(queue) == ["a1", "a2", "b2"]
     queue.go_by_usage(usage)
-    enter(queue, through("late", "b", 9), through("urgent", "a", 9, 1))
+    enter(queue, workload_of_local_queue("late", "b", 9), workload_of_local_queue("urgent", "a", 9, 1))
     queue.go_by_usage(None)
     check_queue(queue)
     assert drain(queue) == ["urgent", "late"]
 
 
-def test_workload_that_is_held_back_takes_its_turn_by_past_use_when_the_backoff_ends() -> None:
-    queue = queue_of(through("a1", "a", 1), through("b1", "b", 2))
+def test_held_back_workload_is_ordered_by_past_use_when_its_backoff_ends() -> None:
+    queue = queue_of(workload_of_local_queue("a1", "a", 1), workload_of_local_queue("b1", "b", 2))
     pending = queue.members[name_of("a1")]
     queue.hold_back(pending, Backoff(7))
     queue.go_by_usage(Usage(a=2, b=1))
@@ -74,7 +78,7 @@ def test_workload_that_is_held_back_takes_its_turn_by_past_use_when_the_backoff_
 
 
 def test_preemptor_stays_first_at_any_past_use() -> None:
-    queue = queue_of(through("a1", "a", 1), through("b1", "b", 2))
+    queue = queue_of(workload_of_local_queue("a1", "a", 1), workload_of_local_queue("b1", "b", 2))
     usage = Usage(a=1, b=2)
     queue.go_by_usage(usage)
     preempt_for_head(queue)
@@ -86,8 +90,8 @@ def test_preemptor_stays_first_at_any_past_use() -> None:
     assert drain(queue) == ["a1", "b1"]
 
 
-def test_past_use_changes_nothing_where_local_queues_take_no_turns() -> None:
-    queue = queue_of(through("a1", "a", 1))
+def test_past_use_changes_nothing_without_usage_based_admission() -> None:
+    queue = queue_of(workload_of_local_queue("a1", "a", 1))
     queue.lanes.usage_changed(name_of("a"))
     check_queue(queue)
     assert drain(queue) == ["a1"]
@@ -95,8 +99,12 @@ def test_past_use_changes_nothing_where_local_queues_take_no_turns() -> None:
 
 @pytest.mark.parametrize("needs", [(), (5,)], ids=["any return", "five"])
 def test_parked_lane_is_sorted_by_new_past_use_and_stays_parked(needs: tuple[int, ...]) -> None:
-    stage = Quota()
-    queue = queue_of(through("a1", "a", 1), through("b1", "b", 2), registration=stage.registration)
+    cpu_quota = Quota()
+    queue = queue_of(
+        workload_of_local_queue("a1", "a", 1),
+        workload_of_local_queue("b1", "b", 2),
+        registration=cpu_quota.registration,
+    )
     usage = Usage(a=1, b=2)
     queue.go_by_usage(usage)
     assert [park_head(queue, *needs) for _ in range(2)] == ["a1", "b1"]
@@ -105,14 +113,14 @@ def test_parked_lane_is_sorted_by_new_past_use_and_stays_parked(needs: tuple[int
     check_queue(queue)
     assert queue.head() is None
     if needs:
-        stage.give_back(5)
+        cpu_quota.give_back(5)
     else:
         queue.end_waiting(TREE_EDITED)
     assert drain(queue) == ["b1", "a1"]
 
 
-def test_lanes_go_with_the_turns_of_local_queues() -> None:
-    queue = queue_of(through("a1", "a", 1), through("b1", "b", 2))
+def test_lanes_by_local_queue_are_dropped_when_past_use_no_longer_counts() -> None:
+    queue = queue_of(workload_of_local_queue("a1", "a", 1), workload_of_local_queue("b1", "b", 2))
     queue.go_by_usage(Usage(a=1, b=2))
     park_head(queue)
     queue.go_by_usage(None)
@@ -140,12 +148,12 @@ def make_progress(queue: PendingQueue, _usage: Usage) -> None:
 
 
 @pytest.mark.parametrize("change", [change_past_use_of_another, empty_a_lane, make_progress])
-def test_cost_of_a_change_does_not_grow_with_parked_lanes_it_does_not_concern(
+def test_cost_of_change_does_not_grow_with_parked_lanes_that_it_does_not_concern(
     change: Callable[[PendingQueue, Usage], None],
 ) -> None:
     def cost(others: int) -> int:
-        waiting = [through(f"a{number}", "a", number, number) for number in range(others)]
-        queue, usage = queue_of(*waiting, through("b1", "b", others)), Usage(a=1, b=2)
+        waiting = [workload_of_local_queue(f"a{number}", "a", number, number) for number in range(others)]
+        queue, usage = queue_of(*waiting, workload_of_local_queue("b1", "b", others)), Usage(a=1, b=2)
         queue.go_by_usage(usage)
         while (pending := queue.pop()) is not None:
             state = retry_on_progress if pending.workload.uid == "b1" else waiting_for_quota

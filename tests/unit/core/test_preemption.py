@@ -24,11 +24,11 @@ OWN = "InClusterQueue"
 RECLAIMED = "InCohortReclamation"
 WHILE_BORROWING = "InCohortReclaimWhileBorrowing"
 
-ANY_ELSEWHERE = policy(reclaim="Any")
-LOWER_HERE = policy(within="LowerPriority")
+RECLAIM_ANY = policy(reclaim="Any")
+LOWER_IN_QUEUE = policy(within="LowerPriority")
 
 
-# --- policies -------------------------------------------------------------------------------------------
+# --- policies ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ LOWER_HERE = policy(within="LowerPriority")
         ),
     ],
 )
-def test_policy(name: str, allowed: list[str]) -> None:
+def test_policy_allows_candidates_by_priority_and_queue_time(name: str, allowed: list[str]) -> None:
     stage = Stage()
     stage.queue("q", None, 10)
     for number, (what, priority, queued) in enumerate(
@@ -96,7 +96,7 @@ def test_policy_selects_candidates(where: str, name: str, found: list[str]) -> N
     assert sorted(stage.victim_names("own", len(found) or 1, priority=5, queued=5)) == found
 
 
-# --- order ----------------------------------------------------------------------------------------------
+# --- order ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -109,52 +109,59 @@ def test_policy_selects_candidates(where: str, name: str, found: list[str]) -> N
         ({"priority": 1}, {"priority": 2, "since": 9}),
         ({"since": 9}, {"since": 1}),
         ({"name": "a"}, {"name": "b"}),
-        ({"name": "c", "local_queue": "glutton", "priority": 3}, {"name": "a", "local_queue": "modest"}),
-        ({"name": "a", "local_queue": "glutton", "priority": 2}, {"local_queue": "glutton", "priority": 3}),
-        ({"evicted": True, "local_queue": "modest"}, {"local_queue": "glutton"}),
+        ({"name": "c", "local_queue": "used-more", "priority": 3}, {"name": "a", "local_queue": "used-less"}),
+        (
+            {"name": "a", "local_queue": "used-more", "priority": 2},
+            {"local_queue": "used-more", "priority": 3},
+        ),
+        ({"evicted": True, "local_queue": "used-less"}, {"local_queue": "used-more"}),
     ],
     ids=[
         "evicted first",
-        "elsewhere before own",
-        "elsewhere before own among evicted",
-        "evicted own before elsewhere",
+        "other queue before own queue",
+        "other queue before own queue among evicted",
+        "evicted of own queue before other queue",
         "lower priority",
         "more recently reserved",
         "uid",
-        "local queue that used more",
-        "priority within a local queue",
-        "evicted before use",
+        "LocalQueue with more past use",
+        "priority within a LocalQueue",
+        "evicted before past use",
     ],
 )
-def test_order_of_candidates(first: dict[str, Any], second: dict[str, Any]) -> None:
+def test_candidates_are_ordered_by_eviction_queue_priority_time_and_uid(
+    first: dict[str, Any], second: dict[str, Any]
+) -> None:
     stage = Stage()
     preemption = policy("LowerPriority", "Any", "LowerPriority")
     stage.queue("own", "all", 1, preemption, usage_based_admission=True)
     stage.queue("other", "all", 0)
     stage.cohort("all", None, 1)
-    usage = {"glutton": Fraction(len("glutton"))}
+    usage = {"used-more": Fraction(len("used-more"))}
     stage.world.charging.local_queue_usage = lambda key: usage.get(key.name, 0)
     names = [each.get("name", name) for each, name in ((first, "x"), (second, "y"))]
     for each, name in reversed(list(zip((first, second), names, strict=True))):
-        stage.add_holder(each.get("queue", "own"), name, **{k: v for k, v in each.items() if k not in _PLACE})
+        stage.add_holder(
+            each.get("queue", "own"), name, **{k: v for k, v in each.items() if k not in _QUEUE_AND_NAME}
+        )
     assert stage.victim_names("own", 1, priority=10) == [names[0]]
 
 
-_PLACE = ("queue", "name")
+_QUEUE_AND_NAME = ("queue", "name")
 
 
-def test_usage_of_local_queues_counts_only_where_they_take_turns() -> None:
+def test_past_use_does_not_order_candidates_without_usage_based_admission() -> None:
     stage = Stage()
-    stage.queue("own", None, 2, LOWER_HERE)
+    stage.queue("own", None, 2, LOWER_IN_QUEUE)
     stage.world.charging.local_queue_usage = lambda key: len(key.name)
     stage.add_holder("own", "low", 1, priority=1, local_queue="a")
-    stage.add_holder("own", "high", 1, priority=2, local_queue="glutton")
+    stage.add_holder("own", "high", 1, priority=2, local_queue="used-more")
     assert stage.victim_names("own", 1, priority=9) == ["low"]
 
 
 def test_preempted_workload_counts_as_evicted() -> None:
     stage = Stage()
-    stage.queue("own", None, 2, LOWER_HERE)
+    stage.queue("own", None, 2, LOWER_IN_QUEUE)
     stage.add_holder("own", "a", 1)
     stage.add_holder("own", "b", 1)
     entry = stage.world.workloads[ObjectKey("default", "b")]
@@ -163,68 +170,68 @@ def test_preempted_workload_counts_as_evicted() -> None:
     assert stage.victim_names("own", 1, priority=1) == ["b"]
 
 
-# --- candidates -----------------------------------------------------------------------------------------
+# --- candidates -------------------------------------------------------------------------------------
 
 
-def test_a_candidate_uses_something_contested() -> None:
+def test_candidate_must_use_contested_resource() -> None:
     stage = Stage()
-    stage.queue("own", None, {"cpu": 2, "gpu": 2}, LOWER_HERE)
+    stage.queue("own", None, {"cpu": 2, "gpu": 2}, LOWER_IN_QUEUE)
     stage.add_holder("own", "cpu", {"cpu": 2})
     stage.add_holder("own", "gpu", {"gpu": 2})
     assert stage.victim_names("own", {"cpu": 1, "gpu": 0}, 1, contested=["cpu"]) == ["cpu"]
     assert stage.victim_names("own", {"gpu": 1}, 1) == ["gpu"]
 
 
-def test_flavors_are_distinguished() -> None:
+def test_candidate_must_use_contested_flavor() -> None:
     stage = Stage()
-    stage.queue("own", None, {"cpu": 1, "spot/cpu": 1}, LOWER_HERE)
+    stage.queue("own", None, {"cpu": 1, "spot/cpu": 1}, LOWER_IN_QUEUE)
     stage.add_holder("own", "spot", {"spot/cpu": 1})
     stage.add_holder("own", "default", {"cpu": 1}, priority=1)
     assert stage.victim_names("own", {"cpu": 1}, 2) == ["default"]
 
 
-def test_removed_holder_is_no_candidate() -> None:
+def test_excluded_workload_is_no_candidate() -> None:
     stage = Stage()
-    stage.queue("own", None, 2, LOWER_HERE)
+    stage.queue("own", None, 2, LOWER_IN_QUEUE)
     stage.add_holder("own", "a")
     stage.add_holder("own", "b")
     assert stage.victim_names("own", 1, 1, excluded=["a"]) == ["b"]
     assert stage.victim_names("own", 1, 1, excluded=["a", "b"]) == []
 
 
-def test_nothing_is_preempted_where_the_request_fits() -> None:
+def test_nothing_is_preempted_when_request_fits() -> None:
     stage = Stage()
-    stage.queue("own", None, 2, LOWER_HERE)
+    stage.queue("own", None, 2, LOWER_IN_QUEUE)
     stage.add_holder("own", "a")
     assert stage.victim_names("own", 1, 1) == []
 
 
-def test_all_of_the_usage_must_fit() -> None:
+def test_search_finds_nothing_when_part_of_request_cannot_fit() -> None:
     stage = Stage()
-    stage.queue("own", None, {"cpu": 2, "gpu": 2}, LOWER_HERE)
+    stage.queue("own", None, {"cpu": 2, "gpu": 2}, LOWER_IN_QUEUE)
     stage.add_holder("own", "a", {"cpu": 2})
     stage.add_holder("own", "b", {"gpu": 1}, priority=9)
     assert stage.victim_names("own", {"cpu": 1, "gpu": 1}, 5, contested=["cpu"]) == ["a"]
     assert stage.victim_names("own", {"cpu": 1, "gpu": 2}, 5, contested=["cpu"]) == []
 
 
-def test_request_of_0_fits_where_usage_exceeds_quota() -> None:
+def test_request_of_0_fits_when_usage_exceeds_quota() -> None:
     stage = Stage()
-    stage.queue("own", None, {"cpu": 2, "gpu": 1}, LOWER_HERE)
+    stage.queue("own", None, {"cpu": 2, "gpu": 1}, LOWER_IN_QUEUE)
     stage.add_holder("own", "a", {"cpu": 2})
     stage.add_holder("own", "b", {"gpu": 3}, priority=9)
     assert stage.victim_names("own", {"cpu": 1, "gpu": 0}, 5, contested=["cpu"]) == ["a"]
 
 
-def test_a_stopped_queue_has_no_candidates() -> None:
+def test_stopped_queue_has_no_candidates() -> None:
     stage = Stage()
-    stage.queue("own", "all", 2, ANY_ELSEWHERE)
+    stage.queue("own", "all", 2, RECLAIM_ANY)
     stage.queue("other", "all", 0, stop_policy=StopPolicy.HOLD)
     stage.add_holder("other", "a", 2)
     assert stage.victim_names("own", 1) == []
 
 
-def test_other_trees_are_left_alone() -> None:
+def test_workloads_of_other_trees_are_no_candidates() -> None:
     stage = Stage()
     stage.queue("own", "all", 1, policy("Any", "Any"))
     stage.queue("stranger", "others", 0)
@@ -234,27 +241,27 @@ def test_other_trees_are_left_alone() -> None:
     assert stage.victim_names("own", 1, 1) == ["b"]
 
 
-# --- reclaiming -----------------------------------------------------------------------------------------
+# --- reclaiming -------------------------------------------------------------------------------------
 
 
-def test_reclaiming_takes_only_from_borrowers() -> None:
+def test_reclaim_takes_only_from_borrowers() -> None:
     stage = Stage()
-    stage.queue("own", "all", 4, ANY_ELSEWHERE)
-    stage.queue("modest", "all", 4)
+    stage.queue("own", "all", 4, RECLAIM_ANY)
+    stage.queue("full", "all", 4)
     stage.queue("borrower", "all", 0)
-    stage.add_holder("modest", "within", 4, priority=-1)
+    stage.add_holder("full", "within", 4, priority=-1)
     stage.add_holder("borrower", "borrowed", 4)
     assert stage.victims("own", 1) == [("borrowed", RECLAIMED)]
 
 
-def test_validity_is_looked_at_again_before_each_is_taken() -> None:
+def test_borrowing_of_queue_is_checked_again_before_each_target() -> None:
     stage = Stage()
-    stage.queue("own", "all", 10, ANY_ELSEWHERE)
+    stage.queue("own", "all", 10, RECLAIM_ANY)
     stage.queue("b", "all", 5)
     stage.queue("c", "all", 5)
     for queue in ("b", "c"):
         for number in range(10):
-            # All of b would come before all of c, were it not that each only gives what it borrowed.
+            # All candidates of b come before those of c, but each queue gives only what it borrows.
             stage.add_holder(queue, f"{queue}{number}", 1, priority=0 if queue == "b" else 1)
     found = stage.victim_names("own", 10)
     assert sorted(name[0] for name in found) == ["b"] * 5 + ["c"] * 5
@@ -264,7 +271,7 @@ def test_cohort_within_quota_protects_its_borrowers() -> None:
     stage = Stage()
     stage.cohort("left", "root")
     stage.cohort("right", "root")
-    stage.queue("own", "left", 4, ANY_ELSEWHERE)
+    stage.queue("own", "left", 4, RECLAIM_ANY)
     stage.queue("sibling", "left", 0)
     stage.queue("x", "right", 0)
     stage.queue("y", "right", 4)
@@ -273,37 +280,37 @@ def test_cohort_within_quota_protects_its_borrowers() -> None:
     assert stage.victim_names("own", 4) == ["in debt"]
 
 
-def test_the_cohort_between_is_looked_at_again_before_each_is_taken() -> None:
+def test_borrowing_of_intermediate_cohort_is_checked_again_before_each_target() -> None:
     stage = Stage()
     stage.cohort("left", "root")
     stage.cohort("right", "root")
-    stage.queue("own", "left", 10, ANY_ELSEWHERE)
+    stage.queue("own", "left", 10, RECLAIM_ANY)
     stage.queue("x", "right", 0)
     stage.queue("y", "right", 6)
     for number in range(10):
         stage.add_holder("x", f"x{number}", 1)
     stage.add_holder("own", "own", 6, priority=9)
-    # The cohort borrows 4 of the 10: more are not taken though x borrows them all.
+    # The cohort borrows only 4 of the 10 that x borrows: no more than 4 become targets.
     assert len(stage.victim_names("own", 4)) == 4
     assert stage.victim_names("own", 5) == []
 
 
-def test_cohort_within_quota_again_loses_no_more() -> None:
+def test_cohort_back_within_quota_loses_no_more() -> None:
     stage = Stage()
     for cohort in ("left", "right", "third"):
         stage.cohort(cohort, "root")
-    stage.queue("own", "left", 10, ANY_ELSEWHERE)
+    stage.queue("own", "left", 10, RECLAIM_ANY)
     stage.queue("x", "right", 0)
     stage.queue("y", "right", 6)
     stage.queue("z", "third", 0)
     for number in range(8):
         stage.add_holder("x", f"x{number}", 1)
     stage.add_holder("z", "z", 4, priority=5)
-    # Of 16, 4 are free. The 8 of x are first in order, but its cohort borrows 2 of them only.
+    # Of 16 CPUs, 4 are free. The 8 workloads of x are first in order, but its cohort borrows only 2.
     assert sorted(stage.victim_names("own", 10)) == ["x0", "x1", "z"]
 
 
-def test_unlimited_borrowing_is_not_no_borrowing() -> None:
+def test_queue_without_borrowing_limit_can_borrow() -> None:
     stage = Stage()
     stage.queue("own", "all", ResourceQuota(2, borrowing_limit=None), policy("LowerPriority"))
     stage.queue("other", "all", ResourceQuota(2))
@@ -311,7 +318,7 @@ def test_unlimited_borrowing_is_not_no_borrowing() -> None:
     assert stage.victim_names("own", 4, 1) == ["a"]
 
 
-def test_a_borrowing_limit_of_nothing_is_kept() -> None:
+def test_borrowing_limit_of_0_forbids_borrowing() -> None:
     stage = Stage()
     stage.queue("own", "all", ResourceQuota(2, borrowing_limit=0), policy("LowerPriority", "Any"))
     stage.queue("other", "all", ResourceQuota(2))
@@ -321,7 +328,7 @@ def test_a_borrowing_limit_of_nothing_is_kept() -> None:
 
 
 ADVANTAGE = [
-    # quota of own and of left, use of own and of sibling, what is asked -> advantage in left, and in root
+    # quota of own and of left, usage of own and of sibling, request -> advantage in left and in root
     (4, 0, 0, 0, 4, (True, True)),
     (4, 0, 1, 0, 4, (False, False)),
     (2, 2, 0, 0, 4, (False, True)),
@@ -334,7 +341,7 @@ ADVANTAGE = [
 
 
 @pytest.mark.parametrize(("own", "left", "used", "sibling", "asked", "expected"), ADVANTAGE)
-def test_advantage_of_the_hierarchy(
+def test_hierarchical_advantage_depends_on_quota_and_usage_of_each_level(
     own: int, left: int, used: int, sibling: int, asked: int, expected: tuple[bool, bool]
 ) -> None:
     stage = Stage()
@@ -349,7 +356,7 @@ def test_advantage_of_the_hierarchy(
     assert tuple(advantage for _, _, advantage in levels(search, node)) == expected
 
 
-def test_what_is_not_asked_for_takes_no_advantage_away() -> None:
+def test_request_of_0_does_not_affect_hierarchical_advantage() -> None:
     stage = Stage()
     stage.cohort("root", None, {"gpu": 1})
     stage.queue("own", "root", {"cpu": 4, "gpu": 0})
@@ -371,19 +378,19 @@ def test_preemptor_with_hierarchical_advantage_reclaims_from_higher_priority() -
     assert stage.victims("own", 4, priority=5) == [("far", RECLAIMED)]
 
 
-def test_what_a_queue_keeps_for_itself_reduces_what_is_asked_of_the_cohort() -> None:
+def test_quota_that_queue_does_not_lend_reduces_request_to_cohort() -> None:
     stage = Stage()
     stage.cohort("left", "root", 2)
     stage.cohort("right", "root")
     stage.cohort("root", None, 4)
-    # own keeps 2 of its 2; 4 asked for are 2 more, which left has.
+    # Queue own lends none of its 2. A request of 4 needs 2 more, which cohort left has.
     stage.queue("own", "left", ResourceQuota(2, lending_limit=0), policy(reclaim="Any"))
     stage.queue("far", "right", 0)
     stage.add_holder("far", "far", 6, priority=9)
     assert stage.victims("own", 4) == [("far", RECLAIMED)]
 
 
-def test_of_what_a_queue_keeps_nothing_more_is_asked_above() -> None:
+def test_request_within_quota_that_queue_does_not_lend_needs_nothing_of_cohort() -> None:
     stage = Stage()
     stage.cohort("left", "root", {"cpu": 2, "gpu": 0})
     stage.cohort("right", "root")
@@ -396,7 +403,7 @@ def test_of_what_a_queue_keeps_nothing_more_is_asked_above() -> None:
     assert stage.victims("own", {"cpu": 2, "gpu": 1}, contested=["cpu"]) == [("far", RECLAIMED)]
 
 
-# --- borrowing while others are preempted ---------------------------------------------------------------
+# --- preemption while borrowing ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -412,7 +419,7 @@ def test_of_what_a_queue_keeps_nothing_more_is_asked_above() -> None:
         ("LowerPriority", 0, -1, [("other", WHILE_BORROWING)]),
     ],
 )
-def test_borrow_within_cohort(
+def test_borrow_within_cohort_limits_priority_of_candidates(
     borrow: str, threshold: int | None, candidate: int, found: NamesAndReasons
 ) -> None:
     stage = Stage()
@@ -423,22 +430,22 @@ def test_borrow_within_cohort(
     assert stage.victims("own", 2, priority=5) == found
 
 
-def test_candidate_spared_while_borrowing_is_taken_without_borrowing() -> None:
+def test_candidate_of_higher_priority_is_no_target_while_borrowing() -> None:
     stage = Stage()
     stage.cohort("all", None, 2)
     stage.queue("own", "all", 2, policy("LowerPriority", "Any", "LowerPriority"))
     stage.queue("other", "all", 0)
     stage.add_holder("other", "above", 2, priority=9)
     stage.add_holder("own", "mine", 2, priority=0)
-    # Borrowing, it must leave "above" alone; its own is enough.
+    # While borrowing, "above" is no candidate; preempting "mine" is enough.
     assert stage.victims("own", 1, priority=5) == [("mine", OWN)]
     stage.remove_holder("mine")
     stage.add_holder("own", "mine", 2, priority=9)
-    # No candidate is valid while borrowing, and without borrowing own usage does not leave.
+    # While borrowing, there is no candidate. Without borrowing, "mine" would have to leave.
     assert stage.victims("own", 1, priority=5) == []
 
 
-def test_victims_of_an_attempt_without_borrowing_free_nominal_quota() -> None:
+def test_attempt_without_borrowing_frees_nominal_quota() -> None:
     stage = Stage()
     stage.cohort("all", None, 1)
     stage.queue("own", "all", 2, policy("LowerPriority", "Any"))
@@ -446,7 +453,7 @@ def test_victims_of_an_attempt_without_borrowing_free_nominal_quota() -> None:
     stage.add_holder("other", "lent", 1, priority=9)
     stage.add_holder("own", "mine", 1, priority=0)
     stage.add_holder("other", "more", 1, priority=9, since=5)
-    # Two are needed within nominal quota: the own one has to go, and one of the others.
+    # Two are needed within nominal quota: "mine" and one workload of the other queue.
     assert sorted(stage.victims("own", 2, priority=5)) == [("mine", OWN), ("more", RECLAIMED)]
 
 
@@ -468,14 +475,14 @@ ATTEMPTS = [
 
 
 @pytest.mark.parametrize(("borrow", "below", "elsewhere", "reclaim", "expected"), ATTEMPTS)
-def test_attempts(
+def test_attempts_with_and_without_borrowing_depend_on_policy_and_candidates(
     borrow: str, below: bool, elsewhere: bool, reclaim: bool, expected: tuple[bool, ...]
 ) -> None:
     rule = BorrowWithinCohort(PreemptionPolicy(borrow))
     assert attempts(rule, below_nominal=below, elsewhere=elsewhere, reclaim=reclaim) == expected
 
 
-def test_a_queue_at_its_nominal_quota_that_must_not_borrow_preempts_its_own_only() -> None:
+def test_queue_at_nominal_quota_that_must_not_borrow_preempts_only_own_workloads() -> None:
     stage = Stage()
     stage.cohort("all", None, 1)
     stage.queue("own", "all", 2, policy("LowerPriority", "Any"))
@@ -483,13 +490,13 @@ def test_a_queue_at_its_nominal_quota_that_must_not_borrow_preempts_its_own_only
     stage.add_holder("own", "mine", 2)
     stage.add_holder("other", "lent", 1, priority=-9)
     assert stage.victims("own", 1, priority=5) == [("mine", OWN)]
-    # Even where its own are not enough, because the cohort has less than it gave away.
+    # The same if own workloads are not enough, because the cohort lent more than it has.
     stage.add_holder("other", "more", 1, priority=-9)
     assert stage.victims("own", 2, priority=5) == []
 
 
 @pytest.mark.parametrize("near", [0, 1])
-def test_what_can_be_reclaimed_by_the_hierarchy_goes_before_the_own_queue_gives_way(near: int) -> None:
+def test_hierarchical_reclaim_comes_before_preemption_in_own_queue(near: int) -> None:
     stage = Stage()
     stage.cohort("left", "root", 4)
     stage.cohort("right", "root")
@@ -500,21 +507,21 @@ def test_what_can_be_reclaimed_by_the_hierarchy_goes_before_the_own_queue_gives_
     stage.add_holder("sibling", "near", near)
     stage.add_holder("far", "lent", 2)
     stage.add_holder("far", "more", 3 - near, since=-1)
-    # Two more borrow one from left, which has it: within its own quota "mine" would have to go.
+    # The request borrows 1 from cohort left, which has it. Without borrowing, "mine" would be a target.
     assert stage.victims("own", 2, priority=5) == [("lent", RECLAIMED)]
 
 
-# --- fill back ------------------------------------------------------------------------------------------
+# --- fill back --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("need", "found"),
     [(3, ["b"]), (4, ["a", "b"])],
 )
-def test_fill_back(need: int, found: list[str]) -> None:
-    """Worked numbers: A of 1 and B of 3, in this order."""
+def test_fill_back_spares_targets_that_are_not_needed(need: int, found: list[str]) -> None:
+    """Worked example: a of 1 and b of 3, in this order."""
     stage = Stage()
-    stage.queue("own", None, 4, LOWER_HERE)
+    stage.queue("own", None, 4, LOWER_IN_QUEUE)
     stage.add_holder("own", "a", 1, priority=0)
     stage.add_holder("own", "b", 3, priority=1)
     assert stage.victim_names("own", need, 5) == found
@@ -522,26 +529,26 @@ def test_fill_back(need: int, found: list[str]) -> None:
 
 def test_spared_target_is_replaced_by_the_last() -> None:
     stage = Stage()
-    stage.queue("own", None, 10, LOWER_HERE)
+    stage.queue("own", None, 10, LOWER_IN_QUEUE)
     for name, amount, priority in (("a", 1, 0), ("b", 3, 1), ("c", 2, 2), ("d", 4, 3)):
         stage.add_holder("own", name, amount, priority)
-    # Only a can be put back: d takes its place.
+    # Only a can be spared: d takes its place.
     assert stage.victim_names("own", 9, 5) == ["d", "b", "c"]
 
 
-def test_insufficient_evicted_candidates_are_restored() -> None:
+def test_evicted_candidate_is_spared_when_another_target_suffices() -> None:
     stage = Stage()
-    stage.queue("own", None, 4, LOWER_HERE)
+    stage.queue("own", None, 4, LOWER_IN_QUEUE)
     stage.add_holder("own", "leaves", 1, evicted=True)
     stage.add_holder("own", "stays", 3)
     assert stage.victim_names("own", 3, 5) == ["stays"]
     assert stage.victim_names("own", 1, 5) == ["leaves"]
 
 
-# --- the same whatever the order of arrival -------------------------------------------------------------
+# --- ties, and searches that need own candidates ----------------------------------------------------
 
 
-def test_ties_do_not_depend_on_the_order_of_arrival() -> None:
+def test_ties_do_not_depend_on_order_of_events() -> None:
     results: set[tuple[str, ...]] = set()
     names = ["a", "b", "c", "d"]
     for turn in range(4):
@@ -549,7 +556,7 @@ def test_ties_do_not_depend_on_the_order_of_arrival() -> None:
         order = names[turn:] + names[:turn]
         for name in order:
             stage.queue(f"q{name}", "all", 0)
-        stage.queue("own", "all", 4, ANY_ELSEWHERE)
+        stage.queue("own", "all", 4, RECLAIM_ANY)
         for name in order:
             stage.add_holder(f"q{name}", name, 1)
         results.add(tuple(stage.victim_names("own", 2)))
@@ -565,7 +572,7 @@ def test_default_policy_preempts_nothing() -> None:
     assert stage.victims("own", 1, priority=9) == []
 
 
-def test_own_candidates_are_needed_neighbor_has_others_of_higher_priority() -> None:
+def test_neighbor_loses_only_lower_priority_when_own_candidates_are_needed() -> None:
     stage = Stage()
     stage.cohort("root", None, 1)
     stage.queue("own", "root", 3, policy("LowerPriority", "LowerPriority"))
@@ -576,7 +583,7 @@ def test_own_candidates_are_needed_neighbor_has_others_of_higher_priority() -> N
     assert stage.victims("own", 3, priority=5) == [("low", RECLAIMED), ("own low", OWN)]
 
 
-def test_candidates_of_higher_priority_are_left_where_own_workloads_are_needed_too() -> None:
+def test_neighbor_of_higher_priority_loses_nothing_when_own_candidates_are_needed() -> None:
     stage = Stage()
     both = ClusterQueuePreemption(
         reclaim_within_cohort=PreemptionPolicy.LOWER_PRIORITY,
@@ -592,7 +599,7 @@ def test_candidates_of_higher_priority_are_left_where_own_workloads_are_needed_t
 
 
 @pytest.mark.parametrize("case", ["staying", "leaving", "cohort between"])
-def test_neighbor_loses_only_what_it_borrows_where_own_candidates_are_needed(case: str) -> None:
+def test_neighbor_loses_only_what_it_borrows_when_own_candidates_are_needed(case: str) -> None:
     stage = Stage()
     cohort = "deep" if case == "cohort between" else "all"
     stage.cohort("all")
@@ -607,16 +614,16 @@ def test_neighbor_loses_only_what_it_borrows_where_own_candidates_are_needed(cas
     assert stage.victim_names("own", 3, priority=5) == ["borrows", "own 1", "own 2"]
 
 
-def test_local_queue_that_used_more_loses_first_where_own_candidates_are_needed() -> None:
+def test_local_queue_that_used_more_loses_first_when_own_candidates_are_needed() -> None:
     stage = Stage()
     stage.queue("own", "all", 4, policy("LowerPriority", "Any", "LowerPriority"))
     stage.queue("neighbor", "all", usage_based_admission=True)
     stage.world.charging.local_queue_usage = lambda key: len(key.name)
-    stage.add_holder("neighbor", "of modest", local_queue="a", priority=0)
-    stage.add_holder("neighbor", "of glutton", local_queue="glutton", priority=1)
+    stage.add_holder("neighbor", "of used-less", local_queue="a", priority=0)
+    stage.add_holder("neighbor", "of used-more", local_queue="used-more", priority=1)
     stage.add_holder("own", "own", 2)
     # One of the neighbor's workloads can stay.
-    assert stage.victim_names("own", 3, priority=5) == ["of glutton", "own"]
+    assert stage.victim_names("own", 3, priority=5) == ["of used-more", "own"]
 
 
 @pytest.mark.parametrize(
@@ -640,13 +647,13 @@ def test_local_queue_that_used_more_loses_first_where_own_candidates_are_needed(
         "reclaims any",
     ],
 )
-def test_search_after_many_cluster_queues_without_newer_candidates_finds_the_same(
+def test_second_search_in_same_index_finds_candidates_by_its_own_preemptor(
     queue: str, priority: int, queued: int, wanted: int, expected: list[str]
 ) -> None:
     stage = Stage()
     stage.cohort("all", None, 8)
     stage.queue("own", "all", 5, policy(reclaim="LowerOrNewerEqualPriority"))
-    stage.queue("any", "all", 5, ANY_ELSEWHERE)
+    stage.queue("any", "all", 5, RECLAIM_ANY)
     stage.queue("other", "all")
     stage.add_holder("other", "lower", priority=4)
     stage.add_holder("other", "newer", priority=5, queued=7, since=1)
@@ -673,7 +680,7 @@ def test_search_after_many_cluster_queues_without_newer_candidates_finds_the_sam
         (7, Reachability.HOPELESS),
     ],
 )
-def test_outlook_counts_usage_of_all_but_borrowing_cluster_queues(
+def test_reachability_counts_usage_of_all_but_borrowing_cluster_queues(
     wanted: int, expected: Reachability
 ) -> None:
     stage = Stage()

@@ -42,7 +42,7 @@ class ObservedStage(Stage):
 
 @dataclass
 class Case:
-    """A world as the events that make it, and what is asked."""
+    """The objects of a world, and the preemptor of the search."""
 
     settings: Settings
     cohorts: list[dict[str, Any]]
@@ -61,7 +61,7 @@ class Case:
         return stage
 
 
-def a_policy(chance: Random) -> ClusterQueuePreemption:
+def draw_policy(chance: Random) -> ClusterQueuePreemption:
     return policy(
         chance.choice(POLICIES[:3]),
         chance.choice(POLICIES),
@@ -70,17 +70,17 @@ def a_policy(chance: Random) -> ClusterQueuePreemption:
     )
 
 
-def a_quota(chance: Random, most: int) -> ResourceQuota:
+def draw_quota(chance: Random, most: int) -> ResourceQuota:
     limits = (None, None, None, None, None, 0, 2)
     return ResourceQuota(chance.randrange(most), chance.choice(limits), chance.choice(limits))
 
 
-def a_case(chance: Random, settings: Settings) -> Case:
+def draw_case(chance: Random, settings: Settings) -> Case:
     resources = chance.choice([["cpu"], ["cpu"], ["cpu", "gpu"]])
     weights = [0, 1, 1, 1, 2, "1/3"]
 
     def quotas(most: int) -> dict[str, ResourceQuota]:
-        return {name: a_quota(chance, most) for name in resources}
+        return {name: draw_quota(chance, most) for name in resources}
 
     tree = {"root": None, "left": "root", "right": "root", "deep": "left"}
     cohorts = [
@@ -93,7 +93,7 @@ def a_case(chance: Random, settings: Settings) -> Case:
             "name": name,
             "cohort": chance.choice([*tree, "root", None] if name == "q0" else [*tree]),
             "of": quotas(6 if name == "q0" else 2),
-            "preemption": a_policy(chance),
+            "preemption": draw_policy(chance),
             "weight": chance.choice(weights),
         }
         for name in names
@@ -122,8 +122,8 @@ def a_case(chance: Random, settings: Settings) -> Case:
     return Case(settings, cohorts, queues, holders, preemptor)
 
 
-def a_large_request(chance: Random, settings: Settings) -> Case:
-    """Neighbors borrow a little each, so that the preemptor's own ClusterQueue has to give as well."""
+def draw_large_request(chance: Random, settings: Settings) -> Case:
+    """Draw neighbors that borrow little, so that the preemptor's own ClusterQueue has to give as well."""
     resources = chance.choice([["cpu"], ["cpu", "gpu"]])
 
     def quotas(most: int) -> dict[str, ResourceQuota]:
@@ -158,8 +158,8 @@ def a_large_request(chance: Random, settings: Settings) -> Case:
     return Case(settings, cohorts, queues, holders, {"queue": "q0", "of": wanted, "priority": 3, "queued": 9})
 
 
-def a_nearly_equal_case(chance: Random, settings: Settings) -> Case:
-    """All borrow about the same, so that shares decide by one workload; quota may be kept from lending."""
+def draw_nearly_equal_case(chance: Random, settings: Settings) -> Case:
+    """Draw queues that borrow nearly the same, so that one workload decides; some quota is not lent."""
     resources = chance.choice([["cpu"], ["cpu"], ["cpu", "gpu"]])
     limits = chance.choice([[None], [None, 0, 1, 2]])
     wanted = resources if chance.random() < 0.5 else resources[:1]
@@ -212,17 +212,17 @@ def a_nearly_equal_case(chance: Random, settings: Settings) -> Case:
     return Case(settings, cohorts, queues, holders, preemptor)
 
 
-def ask(stage: ObservedStage, case: Case) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+def find_targets(stage: ObservedStage, case: Case) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
     """Return the targets by the core and by the reference model."""
-    wanted = case.preemptor
-    usage = {pair(name): amount for name, amount in wanted["of"].items()}
+    request = case.preemptor
+    usage = {pair(name): amount for name, amount in request["of"].items()}
     cells = stage.node("q0").cells
     contested = {each for each, amount in usage.items() if quota.available(cells[each]) < amount}
-    preemptor = stage.preemptor("q0", wanted["priority"], wanted["queued"])
+    preemptor = stage.preemptor("q0", request["priority"], request["queued"])
     before = stage.cells()
-    found = find_victims(stage.world, preemptor, usage, contested)
+    victims = find_victims(stage.world, preemptor, usage, contested)
     assert stage.cells() == before
-    core = [(each.entry.workload.key.name, str(each.reason)) for each in found]
+    core = [(each.entry.workload.key.name, str(each.reason)) for each in victims]
     if not contested:
         return core, []
     observed = stage.observed
@@ -231,10 +231,10 @@ def ask(stage: ObservedStage, case: Case) -> tuple[list[tuple[str, str]], list[t
     return core, [(each.holder.key.name, str(each.reason)) for each in model]
 
 
-def check(case: Case, chance: Random) -> None:
+def check_case(case: Case, chance: Random) -> None:
     stage = case.stage()
-    found, expected = ask(stage, case)
-    assert found == expected
+    targets, expected = find_targets(stage, case)
+    assert targets == expected
     shuffled = replace(
         case,
         **{
@@ -242,13 +242,13 @@ def check(case: Case, chance: Random) -> None:
             for name in ("cohorts", "queues", "holders")
         },
     )
-    assert ask(shuffled.stage(), case)[0] == found
-    if found:
-        check_room(stage, case, [name for name, _ in found])
+    assert find_targets(shuffled.stage(), case)[0] == targets
+    if targets:
+        check_room(stage, case, [name for name, _ in targets])
 
 
 def check_room(stage: Stage, case: Case, victims: list[str]) -> None:
-    """Without the victims there is room; with any of them there is not."""
+    """Check that the request fits without the victims, and does not fit with any of them."""
     node = stage.node("q0")
     usage = {pair(name): amount for name, amount in case.preemptor["of"].items()}
 
@@ -261,43 +261,47 @@ def check_room(stage: Stage, case: Case, victims: list[str]) -> None:
 
     for name in victims:
         change(name, -1)
-    room = rooms(node, usage)
-    assert room[0]
+    fit = check_fit(node, usage)
+    assert fit[0]
     spared: list[tuple[bool, bool]] = []
     for name in victims:
         change(name, 1)
-        spared.append(rooms(node, usage))
+        spared.append(check_fit(node, usage))
         change(name, -1)
-    nobody_spared = not any(free for free, _ in spared)
-    assert nobody_spared or (room[1] and not any(within for _, within in spared))
+    none_is_spared = not any(free for free, _ in spared)
+    assert none_is_spared or (fit[1] and not any(within for _, within in spared))
 
 
-def rooms(node: Node, usage: dict[FlavorResource, int]) -> tuple[bool, bool]:
-    """Whether there is room, and whether there is within nominal quota."""
+def check_fit(node: Node, usage: dict[FlavorResource, int]) -> tuple[bool, bool]:
+    """Return whether the request fits, and whether it fits within nominal quota."""
     free = all(quota.available(node.cells[each]) >= amount for each, amount in usage.items())
     borrows = any(quota.borrowing_with(node.cells[each], amount) for each, amount in usage.items())
     return free, free and not borrows
 
 
 @given(st.randoms(use_true_random=False))
-def test_classical(chance: Random) -> None:
-    check(a_case(chance, Settings()), chance)
+def test_classical_targets_equal_those_of_model(chance: Random) -> None:
+    check_case(draw_case(chance, Settings()), chance)
 
 
 @given(st.randoms(use_true_random=False))
-def test_classical_where_neighbors_are_not_enough(chance: Random) -> None:
-    check(a_large_request(chance, Settings()), chance)
+def test_classical_targets_equal_those_of_model_when_neighbors_do_not_suffice(chance: Random) -> None:
+    check_case(draw_large_request(chance, Settings()), chance)
 
 
 @given(st.randoms(use_true_random=False), st.sampled_from(STRATEGIES), st.booleans())
-def test_fair_sharing(chance: Random, strategies: tuple[PreemptionStrategy, ...], unasked: bool) -> None:
-    gates = Gates(fair_sharing_preempt_within_nominal=unasked)
-    check(a_case(chance, Settings(fair_sharing=FairSharing(strategies), gates=gates)), chance)
-
-
-@given(st.randoms(use_true_random=False), st.sampled_from(STRATEGIES), st.booleans())
-def test_fair_sharing_of_nearly_equal_shares(
-    chance: Random, strategies: tuple[PreemptionStrategy, ...], unasked: bool
+def test_fair_sharing_targets_equal_those_of_model(
+    chance: Random, strategies: tuple[PreemptionStrategy, ...], within_nominal: bool
 ) -> None:
-    gates = Gates(fair_sharing_preempt_within_nominal=unasked)
-    check(a_nearly_equal_case(chance, Settings(fair_sharing=FairSharing(strategies), gates=gates)), chance)
+    gates = Gates(fair_sharing_preempt_within_nominal=within_nominal)
+    check_case(draw_case(chance, Settings(fair_sharing=FairSharing(strategies), gates=gates)), chance)
+
+
+@given(st.randoms(use_true_random=False), st.sampled_from(STRATEGIES), st.booleans())
+def test_fair_sharing_targets_equal_those_of_model_at_nearly_equal_shares(
+    chance: Random, strategies: tuple[PreemptionStrategy, ...], within_nominal: bool
+) -> None:
+    gates = Gates(fair_sharing_preempt_within_nominal=within_nominal)
+    check_case(
+        draw_nearly_equal_case(chance, Settings(fair_sharing=FairSharing(strategies), gates=gates)), chance
+    )

@@ -1,4 +1,4 @@
-"""The checks of a ClusterQueue's bookkeeping see damage."""
+"""The checks of a ClusterQueue's pending workloads detect damage."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -25,7 +25,7 @@ from tests.unit.core.pending_stage import (
 )
 
 
-def _misplace(queue: PendingQueue) -> None:
+def _change_position(queue: PendingQueue) -> None:
     queue.members[name_of("a")].position = new_pending(workload("a", 99)).position
 
 
@@ -34,7 +34,7 @@ def _change_key(queue: PendingQueue) -> None:
 
 
 def _keep_preemptor(queue: PendingQueue) -> None:
-    queue.positions.preemptor = LatestPreemptor(name_of("gone"), 1)
+    queue.positions.preemptor = LatestPreemptor(name_of("deleted"), 1)
 
 
 def _forget_lane(queue: PendingQueue) -> None:
@@ -95,11 +95,11 @@ def _forget_indexed_position(queue: PendingQueue) -> None:
     lane_of(queue, "a").indexed_at = None
 
 
-def _forget_offer(queue: PendingQueue) -> None:
+def _clear_offered_lanes(queue: PendingQueue) -> None:
     queue.lanes.offered.clear()
 
 
-def _return_without_offer(queue: PendingQueue) -> None:
+def _queue_head_without_offering_its_lane(queue: PendingQueue) -> None:
     pending = pop(queue)
     pending.state = QUEUED
 
@@ -127,9 +127,9 @@ def _replace_lane(queue: PendingQueue) -> None:
 @pytest.mark.parametrize(
     ("damage", "complaint"),
     [
-        (_misplace, "position of n/a"),
+        (_change_position, "position of n/a"),
         (_change_key, "lane of n/a"),
-        (_keep_preemptor, "the preemptor n/gone does not wait"),
+        (_keep_preemptor, "the preemptor n/deleted does not wait"),
         (_forget_lane, "workloads in lanes that are not indexed"),
         (_replace_lane, "workloads of lane"),
         (_miscount_lane, "workloads of lane"),
@@ -143,14 +143,14 @@ def _replace_lane(queue: PendingQueue) -> None:
         (_unregister_progress, "registered for progress"),
         (_forget_need, "needs of"),
         (_forget_indexed_position, "indexed position of"),
-        (_forget_offer, "has a head that no cycle would take"),
-        (_return_without_offer, "workloads of lane"),
+        (_clear_offered_lanes, "has a head that no cycle would take"),
+        (_queue_head_without_offering_its_lane, "workloads of lane"),
         (_forget_emptied, "is empty and would never be dropped"),
         (_forget_local_queue, "lanes by LocalQueue"),
         (_change_past_use, "past use of"),
     ],
 )
-def test_check_queue_sees_damage(damage: Callable[[PendingQueue], None], complaint: str) -> None:
+def test_check_queue_detects_damage(damage: Callable[[PendingQueue], None], complaint: str) -> None:
     queue = queue_of(workload("a", 1))
     damage(queue)
     with pytest.raises(AssertionError, match=complaint):

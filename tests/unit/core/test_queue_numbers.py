@@ -1,4 +1,4 @@
-"""What is reported of the pending workloads of a ClusterQueue."""
+"""Numbers that are reported for the pending workloads of a ClusterQueue."""
 
 from dataclasses import replace
 
@@ -27,8 +27,8 @@ from tests.unit.core.pending_stage import (
 )
 
 
-def classes(queue: PendingQueue) -> tuple[int, ...]:
-    """How many equivalence classes cycles take, and how many are inadmissible."""
+def count_classes(queue: PendingQueue) -> tuple[int, ...]:
+    """Count the equivalence classes that cycles take, and those that are inadmissible."""
     return tuple(map(len, queue_numbers.equivalence_classes(queue)))
 
 
@@ -37,16 +37,16 @@ def test_d19_classes_of_workloads_that_are_held_back_are_inadmissible(state: Hel
     queue = queue_of(workload("a", 1, LARGE), workload("b", 2))
     for name in ("held-back", "equal"):
         hold_back(queue, state, workload(name, 3, HUGE))
-    assert classes(queue) == (2, 1)
+    assert count_classes(queue) == (2, 1)
     hold_back(queue, state, workload("also", 4))
-    assert classes(queue) == (2, 2)
+    assert count_classes(queue) == (2, 2)
 
 
 def test_classes_of_parked_lanes_are_inadmissible() -> None:
     queue = queue_of(workload("a", 1, LARGE), workload("b", 2, LARGE), workload("c", 3))
-    assert classes(queue) == (2, 0)
+    assert count_classes(queue) == (2, 0)
     park_head(queue)
-    assert classes(queue) == (1, 1)
+    assert count_classes(queue) == (1, 1)
     assert [queue_numbers.is_inadmissible(each) for each in queue.members.values()] == [True, True, False]
 
 
@@ -56,14 +56,14 @@ def test_workload_that_is_held_back_is_inadmissible() -> None:
 
 def test_d19_requests_are_those_of_all_pending_workloads_without_reclaimable_pods() -> None:
     queue = queue_of(workload("a", 1, LARGE), workload("b", 2, LARGE))
-    each = queue_numbers.requests(queue)["cpu"] // 2
+    request = queue_numbers.requests(queue)["cpu"] // 2
     hold_back(queue, NamespaceNotSelected(), workload("c", 3, LARGE))
-    assert queue_numbers.requests(queue) == {"cpu": 3 * each}
+    assert queue_numbers.requests(queue) == {"cpu": 3 * request}
     park_head(queue)
-    assert queue_numbers.requests(queue) == {"cpu": 3 * each}
+    assert queue_numbers.requests(queue) == {"cpu": 3 * request}
     changed = replace(workload("b", 2, LARGE), reclaimable_pods=(("main", 1),))
     queue.update(queue.members[name_of("b")], changed)
-    assert queue_numbers.requests(queue) == {"cpu": 2 * each}
+    assert queue_numbers.requests(queue) == {"cpu": 2 * request}
 
 
 def test_workload_is_bypassed_if_another_of_its_lane_was_evaluated_instead() -> None:

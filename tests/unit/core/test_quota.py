@@ -1,4 +1,4 @@
-"""The worked numbers of the quota tree, and its edges."""
+"""Worked examples of the quota tree, and edge cases."""
 
 import pytest
 
@@ -12,7 +12,7 @@ CPU = FlavorResource("default", "cpu")
 
 
 class Tree:
-    """A forest with quota for one (flavor, resource)."""
+    """Cohort trees with quota of one (flavor, resource)."""
 
     def __init__(self) -> None:
         self.cohort_trees = CohortTrees()
@@ -41,7 +41,7 @@ class Tree:
 
 @pytest.fixture
 def org() -> Tree:
-    """A cohort with quota of its own, a queue that lends in part, a queue that borrows in part."""
+    """Return a cohort with own quota, a queue with a lending limit, and one with a borrowing limit."""
     tree = Tree()
     tree.cohort("org", None, ResourceQuota(10))
     tree.queue("a", "org", ResourceQuota(20, lending_limit=5))
@@ -51,7 +51,7 @@ def org() -> Tree:
 
 @pytest.fixture
 def root() -> Tree:
-    """Two cohorts below a root: two queues of 10, and one of 30 that lends 20."""
+    """Return two cohorts below a root: one has two queues of 10, the other a queue of 30 that lends 20."""
     tree = Tree()
     tree.cohort("left", "root")
     tree.cohort("right", "root")
@@ -61,19 +61,19 @@ def root() -> Tree:
     return tree
 
 
-def test_subtree_and_local_quota(org: Tree) -> None:
+def test_lending_limit_splits_quota_into_subtree_and_local_part(org: Tree) -> None:
     shown = {name: (org.cell(name).subtree, org.cell(name).local) for name in ("a", "b", "org")}
     assert shown == {"a": (20, 15), "b": (10, 0), "org": (25, 0)}
 
 
 @pytest.mark.parametrize("limit", [4, 9])
-def test_all_quota_is_lent_where_the_lending_limit_is_not_below_it(limit: int) -> None:
+def test_all_quota_is_lent_when_lending_limit_is_not_below_it(limit: int) -> None:
     tree = Tree()
     tree.queue("a", "org", ResourceQuota(4, lending_limit=limit))
     assert (tree.cell("a").local, tree.cell("org").subtree) == (0, 4)
 
 
-def test_usage_takes_the_local_part_first_and_gives_it_back_last(org: Tree) -> None:
+def test_usage_takes_local_part_first_and_returns_it_last(org: Tree) -> None:
     assert org.potential("a", "b") == [40, 14]
     assert org.available("a", "b") == [40, 14]
     org.use("a", 18)
@@ -87,19 +87,19 @@ def test_usage_takes_the_local_part_first_and_gives_it_back_last(org: Tree) -> N
     assert (org.cell("org").usage, org.cell("org").reserved) == (0, 0)
 
 
-def test_what_is_kept_at_home_frees_the_cohort_when_it_grows() -> None:
+def test_usage_of_cohort_falls_when_local_part_of_queue_grows() -> None:
     tree = Tree()
     tree.queue("a", "org", ResourceQuota(10, lending_limit=2))
     tree.queue("b", "org", ResourceQuota(0))
     tree.use("a", 9)
     assert (tree.cell("org").usage, tree.available("b")) == (1, [1])
-    # As much is lent as before, but nothing of it is taken any more.
+    # The queue lends as much as before, and its usage fits into its local part.
     tree.queue("a", "org", ResourceQuota(20, lending_limit=2))
     assert (tree.cell("org").usage, tree.available("b")) == (0, [2])
 
 
 @pytest.mark.parametrize(
-    ("amount", "seen"),
+    ("amount", "expected"),
     [
         (0, 0),
         (UNLIMITED, UNLIMITED),
@@ -108,11 +108,11 @@ def test_what_is_kept_at_home_frees_the_cohort_when_it_grows() -> None:
         (LOWEST - 1, LOWEST),
     ],
 )
-def test_what_leaves_the_tree_is_bounded(amount: int, seen: int) -> None:
-    assert quota.bounded(amount) == seen
+def test_amount_is_bounded_by_lowest_and_unlimited(amount: int, expected: int) -> None:
+    assert quota.bounded(amount) == expected
 
 
-def test_a_tree_of_cohorts_adds_up(root: Tree) -> None:
+def test_quota_adds_up_over_tree_of_cohorts(root: Tree) -> None:
     assert [root.cell(name).subtree for name in ("left", "right", "root")] == [20, 20, 40]
     assert root.cell("z").local == 10
     assert root.potential("x", "z") == [40, 50]
@@ -128,13 +128,13 @@ def test_a_tree_of_cohorts_adds_up(root: Tree) -> None:
         (99, BorrowLevel(2, may_reclaim=False)),
     ],
 )
-def test_borrow_level_is_the_height_of_the_nearest_cohort_with_enough(
+def test_borrow_level_is_height_of_nearest_cohort_with_enough_quota(
     root: Tree, amount: int, level: BorrowLevel
 ) -> None:
     assert quota.borrow_level(root.cell("x"), amount) == level
 
 
-def test_without_a_cohort_nothing_is_borrowed() -> None:
+def test_queue_without_cohort_borrows_nothing() -> None:
     tree = Tree()
     tree.queue("alone", None, ResourceQuota(5))
     assert quota.borrow_level(tree.cell("alone"), 50) == BorrowLevel(0, may_reclaim=False)
@@ -143,26 +143,26 @@ def test_without_a_cohort_nothing_is_borrowed() -> None:
     assert tree.available("alone") == [-4]
 
 
-def test_within_nominal_is_level_0_even_if_the_cohort_is_oversubscribed(root: Tree) -> None:
+def test_borrow_level_within_nominal_quota_is_0_in_oversubscribed_cohort(root: Tree) -> None:
     root.use("y", 45)
     assert root.available("x") == [-5]
     assert quota.borrow_level(root.cell("x"), 10).level == 0
 
 
-def test_what_is_kept_at_home_counts_before_borrowing() -> None:
+def test_borrow_level_counts_local_part_of_queue() -> None:
     tree = Tree()
     tree.cohort("inner", "outer", ResourceQuota(4))
     tree.queue("q", "inner", ResourceQuota(6, lending_limit=0))
     tree.queue("far", "outer", ResourceQuota(10))
     assert quota.borrow_level(tree.cell("q"), 10) == BorrowLevel(1, may_reclaim=True)
     assert quota.borrow_level(tree.cell("q"), 11) == BorrowLevel(2, may_reclaim=False)
-    # Of what it keeps one is left.
+    # One of its local part is left.
     tree.use("q", 5)
     assert quota.borrow_level(tree.cell("q"), 5) == BorrowLevel(1, may_reclaim=True)
     assert quota.borrow_level(tree.cell("q"), 6) == BorrowLevel(2, may_reclaim=False)
 
 
-def test_what_a_cohort_on_the_way_keeps_at_home_counts_too() -> None:
+def test_borrow_level_counts_local_part_of_intermediate_cohort() -> None:
     tree = Tree()
     tree.cohort("inner", "middle", ResourceQuota(8, lending_limit=3))
     tree.cohort("middle", "outer", ResourceQuota(1))
@@ -172,7 +172,7 @@ def test_what_a_cohort_on_the_way_keeps_at_home_counts_too() -> None:
     assert levels == {8: 1, 9: 2, 10: 3}
 
 
-def test_a_cohort_keeps_at_home_what_it_does_not_lend() -> None:
+def test_cohort_keeps_local_part_for_its_members() -> None:
     tree = Tree()
     tree.cohort("inner", "outer", ResourceQuota(8, lending_limit=3))
     tree.queue("q", "inner", ResourceQuota(0))
@@ -183,7 +183,7 @@ def test_a_cohort_keeps_at_home_what_it_does_not_lend() -> None:
     assert quota.borrow_level(tree.cell("q"), 2).level == 1
 
 
-def test_the_lending_limit_of_a_cohort_holds_for_what_its_members_bring() -> None:
+def test_lending_limit_of_cohort_applies_to_quota_of_its_members() -> None:
     tree = Tree()
     tree.cohort("inner", "outer", ResourceQuota(0, lending_limit=3))
     tree.queue("q", "inner", ResourceQuota(8))
@@ -192,11 +192,11 @@ def test_the_lending_limit_of_a_cohort_holds_for_what_its_members_bring() -> Non
     assert tree.potential("q", "far") == [8, 3]
 
 
-def test_what_is_kept_at_home_on_every_level_adds_up() -> None:
+def test_local_parts_of_all_levels_add_up() -> None:
     tree = Tree()
     tree.cohort("inner", "outer", ResourceQuota(8, lending_limit=3))
     tree.queue("q", "inner", ResourceQuota(6, lending_limit=0))
-    # 6 of its own, 5 that inner keeps and 3 that it lends.
+    # 6 of the queue, 5 of the local part of inner, and 3 that inner lends.
     assert (tree.available("q"), tree.potential("q")) == ([14], [14])
     tree.use("q", 9)
     assert (tree.available("q"), tree.potential("q")) == ([5], [14])
@@ -205,9 +205,7 @@ def test_what_is_kept_at_home_on_every_level_adds_up() -> None:
 @pytest.mark.parametrize(
     ("borrowing", "used", "free"), [(None, 0, 14), (4, 0, 8), (0, 0, 4), (4, 3, 5), (4, 9, -1), (2, 6, 0)]
 )
-def test_a_borrowing_limit_holds_down_what_the_parent_gives(
-    borrowing: int | None, used: int, free: int
-) -> None:
+def test_borrowing_limit_bounds_quota_from_parent(borrowing: int | None, used: int, free: int) -> None:
     tree = Tree()
     tree.queue("q", "org", ResourceQuota(4, borrowing_limit=borrowing))
     tree.queue("other", "org", ResourceQuota(10))
@@ -225,12 +223,12 @@ def test_available_with_lending_and_borrowing_limit_is_up_to_nominal_and_borrowi
     assert tree.available("q") == [4 + 2 - used]
 
 
-def test_borrowed_is_what_is_used_beyond_nominal(root: Tree) -> None:
+def test_borrowed_amount_is_usage_beyond_nominal_quota(root: Tree) -> None:
     root.use("x", 13)
     assert [quota.borrowed(root.cell(name)) for name in ("x", "y")] == [3, 0]
 
 
-def test_unlimited_quota_absorbs_and_can_be_taken_out_again() -> None:
+def test_unlimited_quota_absorbs_usage_and_can_be_removed_again() -> None:
     tree = Tree()
     tree.queue("all", "org", ResourceQuota(UNLIMITED))
     tree.queue("some", "org", ResourceQuota(5))
@@ -244,7 +242,7 @@ def test_unlimited_quota_absorbs_and_can_be_taken_out_again() -> None:
     assert tree.available("some", "all") == [8, 8]
 
 
-def test_unlimited_quota_lends_what_its_limit_says() -> None:
+def test_unlimited_quota_lends_up_to_its_lending_limit() -> None:
     tree = Tree()
     tree.queue("all", "org", ResourceQuota(UNLIMITED, lending_limit=5))
     tree.queue("some", "org", ResourceQuota(1))
@@ -252,7 +250,7 @@ def test_unlimited_quota_lends_what_its_limit_says() -> None:
 
 
 @pytest.mark.parametrize(("limit", "potential"), [(UNLIMITED, 15), (None, 15), (2, 7)])
-def test_an_unlimited_limit_does_not_limit(limit: int | None, potential: int) -> None:
+def test_unlimited_borrowing_limit_does_not_limit(limit: int | None, potential: int) -> None:
     tree = Tree()
     tree.queue("q", "org", ResourceQuota(5, borrowing_limit=limit))
     tree.queue("other", "org", ResourceQuota(10))
@@ -260,7 +258,7 @@ def test_an_unlimited_limit_does_not_limit(limit: int | None, potential: int) ->
 
 
 @pytest.mark.parametrize(("own", "above", "potential"), [(5, 1, 6), (1, 3, 4), (2, 2, 5)])
-def test_the_tightest_limit_on_the_way_to_the_root_counts(own: int, above: int, potential: int) -> None:
+def test_tightest_borrowing_limit_up_to_root_applies(own: int, above: int, potential: int) -> None:
     tree = Tree()
     tree.cohort("inner", "outer", ResourceQuota(2, borrowing_limit=above))
     tree.queue("q", "inner", ResourceQuota(3, borrowing_limit=own))
@@ -268,7 +266,7 @@ def test_the_tightest_limit_on_the_way_to_the_root_counts(own: int, above: int, 
     assert (tree.potential("q"), tree.available("q")) == ([potential], [potential])
 
 
-def test_trees_deeper_than_any_stack_work() -> None:
+def test_trees_deeper_than_recursion_limit_are_supported() -> None:
     tree = Tree()
     for level in range(3000):
         tree.cohort(f"c{level}", f"c{level + 1}")

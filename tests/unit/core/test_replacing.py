@@ -1,4 +1,4 @@
-"""Workloads that replace others take over their quota, in one step and never more than there is."""
+"""A workload that replaces another, its original, takes over the quota of the original."""
 
 from typing import Any
 
@@ -22,17 +22,17 @@ def pods(count: int, cpu: int = 1) -> tuple[PodSet, ...]:
     return (PodSet("main", count, template_requesting({"cpu": cpu})),)
 
 
-def held(play: Play, name: str) -> int:
+def charged(play: Play, name: str) -> int:
     return sum(amount for _, amount in play.state.queries.usage_of_workload(key(name)))
 
 
-def used(play: Play) -> int:
-    """CPU that is on the books of all."""
-    return sum(held(play, name) for name in play.workloads)
+def charged_cpu(play: Play) -> int:
+    """Return the CPUs that are charged to all workloads."""
+    return sum(charged(play, name) for name in play.workloads)
 
 
-def running(cpu: int = 5, count: int = 2, **fields: Any) -> Play:
-    """One slice of so many pods runs in a queue with so much quota."""
+def play_with_original(cpu: int = 5, count: int = 2, **fields: Any) -> Play:
+    """Return a ClusterQueue in which the original ``first`` runs with this number of pods."""
     play = Play()
     play.put(queue("q", cpu, **fields))
     play.submit("first", "q", pod_sets=pods(count))
@@ -40,53 +40,53 @@ def running(cpu: int = 5, count: int = 2, **fields: Any) -> Play:
     return play
 
 
-def test_asks_only_for_what_it_takes_beyond_its_original() -> None:
-    play = running(cpu=5, count=3)
+def test_replacement_requests_only_what_exceeds_its_original() -> None:
+    play = play_with_original(cpu=5, count=3)
     play.submit("second", "q", pod_sets=pods(5), replaces=key("first"))
     [reserve] = [each for each in play.cycles() if isinstance(each, ReserveQuota)]
     assert reserve.replaces == key("first")
     assert reserve.admission.pod_set_assignments[0].count == 5
-    assert (held(play, "first"), held(play, "second")) == (3, 2)
+    assert (charged(play, "first"), charged(play, "second")) == (3, 2)
 
 
-def test_quota_passes_over_when_the_original_is_finished() -> None:
-    play = running(cpu=5, count=3)
+def test_quota_moves_to_replacement_when_original_finishes() -> None:
+    play = play_with_original(cpu=5, count=3)
     play.submit("second", "q", pod_sets=pods(5), replaces=key("first"))
     play.run("second")
     play.submit("other", "q", pod_sets=pods(1))
     assert play.decide() == []
     play.finish("first")
-    assert (held(play, "first"), held(play, "second")) == (0, 5)
+    assert (charged(play, "first"), charged(play, "second")) == (0, 5)
     assert play.decide() == []
 
 
-def test_waits_for_as_much_as_it_lacks() -> None:
-    play = running(cpu=5, count=3)
+def test_replacement_waits_for_missing_quota_only() -> None:
+    play = play_with_original(cpu=5, count=3)
     play.submit("second", "q", pod_sets=pods(6), replaces=key("first"))
     assert play.decide() == []
     refusal = reported(play.instructions)["second"]
     assert isinstance(refusal, NoFlavorFits)
     play.send(happened.ClusterQueueChanged(queue("q", 6)))
     play.run("second")
-    assert (held(play, "first"), held(play, "second")) == (3, 3)
+    assert (charged(play, "first"), charged(play, "second")) == (3, 3)
 
 
-def test_a_restart_between_two_writes_counts_nothing_twice() -> None:
-    play = running(cpu=5, count=3)
+def test_restart_between_two_writes_counts_no_quota_twice() -> None:
+    play = play_with_original(cpu=5, count=3)
     play.submit("second", "q", pod_sets=pods(5), replaces=key("first"))
     play.cycles()
     play.restart()
-    assert (held(play, "first"), held(play, "second")) == (3, 2)
+    assert (charged(play, "first"), charged(play, "second")) == (3, 2)
     play.state.handle(happened.ReservationFailed(key("second"), "uid-second"), now=play.now)
-    assert (held(play, "first"), held(play, "second")) == (3, 0)
+    assert (charged(play, "first"), charged(play, "second")) == (3, 0)
     play.now += SECOND
     play.run("second")
     play.restart()
-    assert (held(play, "first"), held(play, "second")) == (3, 2)
+    assert (charged(play, "first"), charged(play, "second")) == (3, 2)
 
 
-def test_waiting_replacement_waits_after_a_restart() -> None:
-    play = running(cpu=5, count=3)
+def test_waiting_replacement_still_waits_after_restart() -> None:
+    play = play_with_original(cpu=5, count=3)
     play.submit("second", "q", pod_sets=pods(6), replaces=key("first"))
     play.decide()
     play.restart()
@@ -95,7 +95,7 @@ def test_waiting_replacement_waits_after_a_restart() -> None:
     play.run("other")
 
 
-def test_other_flavors_than_those_of_the_original_are_refused() -> None:
+def test_replacement_is_refused_flavors_that_its_original_does_not_use() -> None:
     play = Play()
     play.put_flavors("spot", "spare")
     play.put(queue("q", resource_groups=group(("spot", 1), ("default", 4), ("spare", 9))))
@@ -105,15 +105,15 @@ def test_other_flavors_than_those_of_the_original_are_refused() -> None:
     assert play.decide() == []
     refusal = reported(play.instructions)["second"]
     assert isinstance(refusal, NoFlavorFits)
-    told = refusal.parts[0].refusals
-    assert OriginalHasOtherFlavor("spot", "default") in told
-    assert OriginalHasOtherFlavor("spare", "default") in told
+    refusals = refusal.parts[0].refusals
+    assert OriginalHasOtherFlavor("spot", "default") in refusals
+    assert OriginalHasOtherFlavor("spare", "default") in refusals
     play.delete("second")
     play.submit("fits", "q", pod_sets=pods(4), replaces=key("first"))
     play.run("fits")
 
 
-def test_goes_on_as_any_other_when_its_original_is_evicted() -> None:
+def test_replacement_requests_full_quota_in_any_flavor_when_original_is_evicted() -> None:
     play = Play()
     play.put_flavors("spare")
     play.put(queue("q", resource_groups=group(("default", 4), ("spare", 9))))
@@ -123,22 +123,22 @@ def test_goes_on_as_any_other_when_its_original_is_evicted() -> None:
     assert play.decide() == []
     play.evict("first")
     play.run("second")
-    assert (held(play, "first"), held(play, "second")) == (3, 6)
+    assert (charged(play, "first"), charged(play, "second")) == (3, 6)
 
 
-@pytest.mark.parametrize("gone", ["delete", "finish", "leave"])
-def test_goes_on_as_any_other_when_its_original_is_gone(gone: str) -> None:
-    play = running(cpu=6, count=3)
+@pytest.mark.parametrize("end_original", ["delete", "finish", "leave"])
+def test_replacement_requests_full_quota_when_original_holds_none(end_original: str) -> None:
+    play = play_with_original(cpu=6, count=3)
     play.submit("second", "q", pod_sets=pods(6), replaces=key("first"), priority=1)
     play.submit("third", "q", pod_sets=pods(9), replaces=key("third"))
     play.submit("fourth", "q", pod_sets=pods(9), replaces=key("unknown"))
-    getattr(play, gone)("first")
+    getattr(play, end_original)("first")
     play.run("second")
-    assert held(play, "second") == 6
+    assert charged(play, "second") == 6
 
 
 def test_original_is_not_preempted_for_its_replacement() -> None:
-    play = running(cpu=5, count=3, preemption=LOWER)
+    play = play_with_original(cpu=5, count=3, preemption=LOWER)
     play.submit("low", "q", pod_sets=pods(2), priority=1)
     play.run("low")
     play.submit("second", "q", pod_sets=pods(5), priority=5, replaces=key("first"))
@@ -148,14 +148,14 @@ def test_original_is_not_preempted_for_its_replacement() -> None:
     play.run("second")
 
 
-def test_nothing_is_preempted_if_only_the_original_is_a_candidate() -> None:
-    play = running(cpu=5, count=3, preemption=LOWER)
+def test_nothing_is_preempted_when_only_the_original_is_a_candidate() -> None:
+    play = play_with_original(cpu=5, count=3, preemption=LOWER)
     play.submit("second", "q", pod_sets=pods(6), priority=5, replaces=key("first"))
     assert play.decide() == []
     assert preempted(play.instructions) == []
 
 
-def test_a_reclaimed_original_has_its_replacement_ask_for_all() -> None:
+def test_reclaimed_original_leaves_before_its_replacement_is_admitted() -> None:
     play = Play()
     play.put(queue("a", 4, "c", preemption=RECLAIM), queue("b", 4, "c"))
     play.submit("first", "b", pod_sets=pods(6))
@@ -169,18 +169,18 @@ def test_a_reclaimed_original_has_its_replacement_ask_for_all() -> None:
     assert "owner" in play.decide()
 
 
-def test_only_one_takes_over() -> None:
-    play = running(cpu=9, count=3)
+def test_quota_of_original_is_subtracted_for_only_one_replacement() -> None:
+    play = play_with_original(cpu=9, count=3)
     play.submit("second", "q", pod_sets=pods(5), replaces=key("first"))
     play.run("second")
     play.submit("third", "q", pod_sets=pods(4), replaces=key("first"))
     play.run("third")
-    assert [held(play, each) for each in ("first", "second", "third")] == [3, 2, 4]
+    assert [charged(play, each) for each in ("first", "second", "third")] == [3, 2, 4]
     play.delete("second")
-    assert [held(play, each) for each in ("first", "third")] == [3, 1]
+    assert [charged(play, each) for each in ("first", "third")] == [3, 1]
 
 
-def test_two_queues_ask_for_one_original_in_one_cycle() -> None:
+def test_quota_of_original_is_subtracted_once_for_two_replacements_in_one_cycle() -> None:
     play = Play()
     play.put(queue("q", 20))
     play.submit("first", "q", pod_sets=pods(3))
@@ -188,35 +188,35 @@ def test_two_queues_ask_for_one_original_in_one_cycle() -> None:
     play.submit("second", "q", pod_sets=pods(5), replaces=key("first"))
     play.submit("third", "q", pod_sets=pods(6), replaces=key("first"))
     play.run("second", "third")
-    assert [held(play, each) for each in ("first", "second", "third")] == [3, 2, 6]
+    assert [charged(play, each) for each in ("first", "second", "third")] == [3, 2, 6]
 
 
-def test_workloads_that_replace_each_other_count_once_each() -> None:
-    play = running(cpu=9, count=3)
+def test_workloads_that_replace_each_other_are_both_charged_in_full() -> None:
+    play = play_with_original(cpu=9, count=3)
     play.submit("second", "q", pod_sets=pods(3), replaces=key("first"))
     play.run("second")
     play.change("first", replaces=key("second"))
-    assert used(play) == 6
+    assert charged_cpu(play) == 6
     play.change("first", replaces=None)
-    assert used(play) == 3
+    assert charged_cpu(play) == 3
     play.change("second", replaces=key("unknown"))
-    assert used(play) == 6
+    assert charged_cpu(play) == 6
 
 
-def test_an_original_in_another_queue_stays_what_it_is() -> None:
-    play = running(cpu=3, count=3)
+def test_quota_of_original_in_another_queue_is_not_subtracted() -> None:
+    play = play_with_original(cpu=3, count=3)
     play.put(queue("r", 5))
     play.submit("second", "r", pod_sets=pods(5), replaces=key("first"))
     play.run("second")
-    assert (held(play, "first"), held(play, "second")) == (3, 5)
+    assert (charged(play, "first"), charged(play, "second")) == (3, 5)
 
 
-def test_what_shrinks_in_one_place_is_not_given_away_before_it_is_free() -> None:
+def test_usage_beyond_original_is_not_negative_for_any_resource() -> None:
     usage = ((CPU, 5), (FlavorResource("default", "gpu"), 1))
     assert usage_beyond(usage, ((CPU, 7),)) == ((FlavorResource("default", "gpu"), 1),)
 
 
-def test_with_shares_the_replacement_counts_with_what_it_adds() -> None:
+def test_fair_sharing_orders_replacement_by_what_it_adds() -> None:
     play = Play(Settings(fair_sharing=FairSharing()))
     play.put(queue("a", 4, "c"), queue("b", 4, "c"))
     play.submit("first", "a", pod_sets=pods(4))
@@ -227,5 +227,5 @@ def test_with_shares_the_replacement_counts_with_what_it_adds() -> None:
     assert isinstance(play.refusal("other"), NoFlavorFits | QuotaTakenInCycle)
 
 
-def test_workload_without_replacement_is_unknown() -> None:
+def test_workload_without_replacements_has_empty_list() -> None:
     assert Replacements[Any]().of(key("first")) == ()

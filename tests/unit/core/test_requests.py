@@ -1,4 +1,4 @@
-"""What podsets ask for, from pod templates as they state it."""
+"""Requests of podsets, computed from their pod templates."""
 
 from fractions import Fraction
 
@@ -37,75 +37,77 @@ def sidecar(amount: float) -> ContainerResources:
 @pytest.mark.parametrize(
     ("template", "expected"),
     [
-        pytest.param(PodTemplate(), exact(), id="nothing asked for"),
+        pytest.param(PodTemplate(), exact(), id="no request"),
         pytest.param(PodTemplate((cpu(1), cpu(2))), exact(cpu=3), id="containers run together"),
         pytest.param(
             PodTemplate((cpu(1),), (cpu(5), cpu(4))),
             exact(cpu=5),
-            id="init containers run one after the other, before",
+            id="init containers run in sequence",
         ),
         pytest.param(PodTemplate((cpu(4),), (cpu(3),)), exact(cpu=4), id="the larger phase counts"),
         pytest.param(
-            PodTemplate((cpu(1),), (sidecar(2),)), exact(cpu=3), id="a sidecar runs beside the containers"
+            PodTemplate((cpu(1),), (sidecar(2),)), exact(cpu=3), id="sidecar runs with the containers"
         ),
         pytest.param(
             PodTemplate((cpu(1),), (sidecar(2), cpu(5))),
             exact(cpu=7),
-            id="a sidecar runs beside the init containers after it",
+            id="sidecar runs with the init containers after it",
         ),
         pytest.param(
-            PodTemplate((cpu(1),), (cpu(5), sidecar(2))), exact(cpu=5), id="and not beside those before it"
+            PodTemplate((cpu(1),), (cpu(5), sidecar(2))),
+            exact(cpu=5),
+            id="sidecar does not run with the init containers before it",
         ),
         pytest.param(
-            PodTemplate((cpu(1),), (sidecar(1), sidecar(2))), exact(cpu=4), id="several sidecars stay"
+            PodTemplate((cpu(1),), (sidecar(1), sidecar(2))), exact(cpu=4), id="several sidecars run together"
         ),
         pytest.param(
             PodTemplate((cpu(1),), overhead=exact(cpu=1, memory=7)),
             exact(cpu=2, memory=7),
-            id="the overhead comes on top",
+            id="overhead is added",
         ),
         pytest.param(
             PodTemplate(
                 (ContainerResources(exact(cpu=1, memory=2)),), requests=exact(cpu=9), overhead=exact(cpu=1)
             ),
             exact(cpu=10, memory=2),
-            id="what the pod level states stands instead, before the overhead",
+            id="pod-level request replaces those of containers, and overhead is added",
         ),
         pytest.param(
             PodTemplate((cpu(1),), limits=exact(cpu=4)),
             exact(cpu=4),
-            id="a limit of the pod level stands in for its request",
+            id="pod-level limit is used without pod-level request",
         ),
         pytest.param(
             PodTemplate((cpu(1),), requests=exact(cpu=2), limits=exact(cpu=4)),
             exact(cpu=2),
-            id="and not where it requests",
+            id="pod-level limit is not used with pod-level request",
         ),
         pytest.param(
             PodTemplate(
                 (ContainerResources(limits=exact(cpu=2)),), (ContainerResources(limits=exact(cpu=3)),)
             ),
             exact(cpu=3),
-            id="limits stand in for requests of containers and init containers",
+            id="limits are used for containers and init containers without request",
         ),
         pytest.param(
             PodTemplate((ContainerResources(exact(cpu=0), exact(cpu=2)),)),
             exact(cpu=0),
-            id="a request of nothing is a request",
+            id="limit is not used with request of 0",
         ),
         pytest.param(
             PodTemplate((cpu(1), ContainerResources(exact(gpu=1))), (ContainerResources(exact(disk=3)),)),
             exact(cpu=1, disk=3, gpu=1),
-            id="each resource for itself",
+            id="resources are independent",
         ),
         pytest.param(
             PodTemplate((cpu(-5), cpu(3)), (cpu(-9),), requests=exact(memory=-1), overhead=exact(cpu=-1)),
             exact(cpu=3, memory=0),
-            id="less than nothing is nothing, and no credit for others",
+            id="negative amounts count as 0",
         ),
     ],
 )
-def test_requests_of_a_pod(template: PodTemplate, expected: ExactAmounts) -> None:
+def test_request_of_pod_follows_kubernetes_rules(template: PodTemplate, expected: ExactAmounts) -> None:
     assert pod_requests(template) == expected
 
 
@@ -121,9 +123,9 @@ OVERHEADS = RequestRules(overheads=(("kata", exact(cpu=2)),))
         ("unknown", None, exact(cpu=1)),
         (None, None, exact(cpu=1)),
     ],
-    ids=["of the class", "as stated", "stated as nothing", "unknown class", "no class"],
+    ids=["of the class", "as stated", "stated as empty", "unknown class", "no class"],
 )
-def test_the_overhead_is_the_runtime_classs_where_the_template_states_none(
+def test_overhead_of_runtime_class_is_used_when_template_states_none(
     runtime_class: str | None, stated: ExactAmounts | None, expected: ExactAmounts
 ) -> None:
     template = PodTemplate((cpu(1),), overhead=stated, runtime_class=runtime_class)
@@ -145,7 +147,7 @@ DEFAULTS = RequestRules(
     ],
     ids=["nothing stated", "request stated", "limit stated", "other resources"],
 )
-def test_defaults_of_the_namespace_stand_in_for_what_a_container_does_not_state(
+def test_defaults_of_namespace_are_used_for_what_container_does_not_state(
     container: ContainerResources, expected: ExactAmounts
 ) -> None:
     assert pod_requests(PodTemplate((container,)), DEFAULTS) == expected
@@ -156,21 +158,23 @@ def test_defaults_of_the_namespace_stand_in_for_what_a_container_does_not_state(
     ("count", "reclaimable", "left", "total"),
     [(4, 0, 4, 8), (4, 1, 3, 6), (4, 4, 0, 0), (4, 9, 0, 0), (0, 0, 0, 0)],
 )
-def test_a_podset_asks_for_the_pods_still_to_run(count: int, reclaimable: int, left: int, total: int) -> None:
+def test_demand_of_podset_excludes_reclaimable_pods(
+    count: int, reclaimable: int, left: int, total: int
+) -> None:
     pod_sets = (PodSet("main", count, template_requesting({"cpu": 2})),)
-    (asked,) = demands(pod_sets, (("main", reclaimable),))
-    assert (asked.count, asked.totals) == (left, (("cpu", total),))
-    (ungated,) = demands(pod_sets, (("main", reclaimable),), RequestRules(reclaimable_pods=False))
-    assert ungated.count == count
+    (demand,) = demands(pod_sets, (("main", reclaimable),))
+    assert (demand.count, demand.totals) == (left, (("cpu", total),))
+    (without_gate,) = demands(pod_sets, (("main", reclaimable),), RequestRules(reclaimable_pods=False))
+    assert without_gate.count == count
 
 
-def test_reclaimable_pods_are_those_of_the_podset_named() -> None:
+def test_reclaimable_pods_are_subtracted_from_their_podset() -> None:
     pod_sets = (
         PodSet("a", 2, template_requesting({"cpu": 1})),
         PodSet("b", 2, template_requesting({"cpu": 1})),
     )
-    asked = demands(pod_sets, (("b", 1), ("unknown", 5)))
-    assert [each.count for each in asked] == [2, 1]
+    podset_demands = demands(pod_sets, (("b", 1), ("unknown", 5)))
+    assert [each.count for each in podset_demands] == [2, 1]
 
 
 @pytest.mark.parametrize(
@@ -184,29 +188,29 @@ def test_reclaimable_pods_are_those_of_the_podset_named() -> None:
         (exact(memory=2**63), 1, (("memory", UNLIMITED),)),
     ],
 )
-def test_what_a_pod_asks_for_is_rounded_up_and_then_taken_for_each(
+def test_request_of_pod_is_rounded_up_before_multiplication_by_count(
     amount: ExactAmounts, count: int, totals: tuple[tuple[str, int], ...]
 ) -> None:
-    (asked,) = demands((PodSet("main", count, PodTemplate((ContainerResources(amount),))),))
-    assert asked.totals == totals
+    (demand,) = demands((PodSet("main", count, PodTemplate((ContainerResources(amount),))),))
+    assert demand.totals == totals
 
 
-def test_a_demand_scales_to_fewer_pods() -> None:
-    (asked,) = demands((PodSet("main", 10, PodTemplate((ContainerResources(exact(memory=1.5)),))),))
-    assert asked.totals == (("memory", 20),)
-    assert asked.for_pods(10) is asked
-    assert (asked.for_pods(3).count, asked.for_pods(3).totals) == (3, (("memory", 6),))
+def test_demand_scales_to_fewer_pods() -> None:
+    (demand,) = demands((PodSet("main", 10, PodTemplate((ContainerResources(exact(memory=1.5)),))),))
+    assert demand.totals == (("memory", 20),)
+    assert demand.for_pods(10) is demand
+    assert (demand.for_pods(3).count, demand.for_pods(3).totals) == (3, (("memory", 6),))
 
 
-def test_configuration_selects_what_counts() -> None:
+def test_configuration_excludes_and_transforms_resources() -> None:
     as_credits = Transformation("cpu", (TransformationOutput("credits", Fraction(10)),), retain=False)
     rules = RequestRules(Resources(excluded_prefixes=("example.com/",), transformations=(as_credits,)))
     pod_sets = (PodSet("main", 2, template_requesting({"cpu": 150, "example.com/nic": 1, "memory": 3})),)
-    (asked,) = demands(pod_sets, (), rules)
-    assert asked.totals == (("credits", 4), ("memory", 6))
+    (demand,) = demands(pod_sets, (), rules)
+    assert demand.totals == (("credits", 4), ("memory", 6))
 
 
-def test_equal_questions_share_an_answer() -> None:
+def test_demands_of_equal_podsets_are_computed_once() -> None:
     first, second = ((PodSet("main", 2, template_requesting({"cpu": 1})),) for _ in range(2))
     assert first == second
     assert first is not second
@@ -305,21 +309,21 @@ def limited(limits: ExactAmounts, requests: ExactAmounts = ()) -> ContainerResou
             PodTemplate((limited(exact(cpu=1), exact(cpu=2)),)),
             NamespaceLimits(container_maximum=exact(cpu=1)),
             (OutOfBounds(Bound.LIMIT, f"{CONTAINER}[cpu]", "cpu", Fraction(2), Fraction(1)),),
-            id="limits are told before LimitRanges",
+            id="limits are reported before LimitRanges",
         ),
     ],
 )
-def test_requests_out_of_bounds(
+def test_requests_out_of_bounds_are_reported_as_problems(
     template: PodTemplate, limits: NamespaceLimits, problems: tuple[OutOfBounds, ...]
 ) -> None:
     assert resolve((PodSet("main", 1, template),), (), RequestRules(limits=limits)).problems == problems
 
 
-def test_what_a_transformation_makes_too_much_of_is_not_counted_as_less() -> None:
+def test_output_of_transformation_that_overflows_is_unlimited() -> None:
     huge = Transformation("cpu", (TransformationOutput("credits", Fraction(2**62)),))
     rules = RequestRules(Resources(transformations=(huge,)))
-    (asked,) = demands((PodSet("main", 1, template_requesting({"cpu": 9000})),), (), rules)
-    assert dict(asked.totals) == {"cpu": 9000, "credits": UNLIMITED}
+    (demand,) = demands((PodSet("main", 1, template_requesting({"cpu": 9000})),), (), rules)
+    assert dict(demand.totals) == {"cpu": 9000, "credits": UNLIMITED}
 
 
 amounts_ = st.dictionaries(
@@ -343,8 +347,8 @@ rules = st.builds(
 
 
 @given(templates, rules)
-def test_a_pod_asks_for_the_most_that_runs_at_any_moment(template: PodTemplate, rules: RequestRules) -> None:
-    def asked(container: ContainerResources, resource: str) -> Fraction:
+def test_request_of_pod_is_maximum_over_all_moments(template: PodTemplate, rules: RequestRules) -> None:
+    def amount_of(container: ContainerResources, resource: str) -> Fraction:
         sources = (
             container.requests,
             container.limits,
@@ -357,9 +361,11 @@ def test_a_pod_asks_for_the_most_that_runs_at_any_moment(template: PodTemplate, 
         moments = [Fraction()]
         for index, starting in enumerate(template.init_containers):
             running = [each for each in template.init_containers[:index] if each.restartable]
-            moments.append(sum((asked(each, resource) for each in (*running, starting)), Fraction()))
+            moments.append(sum((amount_of(each, resource) for each in (*running, starting)), Fraction()))
         running = [each for each in template.init_containers if each.restartable]
-        moments.append(sum((asked(each, resource) for each in (*running, *template.containers)), Fraction()))
+        moments.append(
+            sum((amount_of(each, resource) for each in (*running, *template.containers)), Fraction())
+        )
         pod_level = {**dict(template.limits), **dict(template.requests)}
         overhead = template.overhead
         if overhead is None:

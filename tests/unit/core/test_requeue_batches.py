@@ -1,4 +1,4 @@
-"""With a batch period, waiting ends in batches, tree by tree, and no lane is forgotten."""
+"""With a batch period, waiting ends in one batch for each cohort tree, and no lane is lost."""
 
 import random
 from typing import Any
@@ -23,12 +23,12 @@ from admitq.core.state import AdmissionState
 from tests.unit.core.play import LOWER, RECLAIM, Play, key, preempted, queue, reserved
 
 PERIOD = 10 * SECOND
-COLLECTING = Settings(requeue_batch_period=PERIOD)
+WITH_PERIOD = Settings(requeue_batch_period=PERIOD)
 TAINT = Taint("spot", "", "NoSchedule")
 
 
-def _waiting(settings: Settings = COLLECTING, **fields: Any) -> Play:
-    """A cohort of two queues that four workloads fill, with one waiting in each, and a queue beside."""
+def _play_with_waiting(settings: Settings = WITH_PERIOD, **fields: Any) -> Play:
+    """Return a full cohort of two queues and a full queue ``alone``, with a waiting workload in each."""
     play = Play(settings)
     play.put(queue("p", 2, "all", **fields), queue("q", 2, "all", **fields), queue("alone", 1, **fields))
     for name in "abcd":
@@ -46,21 +46,21 @@ def _waiting(settings: Settings = COLLECTING, **fields: Any) -> Play:
 def test_lanes_are_evaluated_together_when_the_batch_of_their_tree_is_due(
     strategy: QueueingStrategy,
 ) -> None:
-    play = _waiting(queueing_strategy=strategy)
+    play = _play_with_waiting(queueing_strategy=strategy)
     began_at = play.now
     play.finish("a")
     play.run()
     play.now += PERIOD - 1
     play.finish("b")
     play.run()
-    assert play.state.next_wakeup(play.now) == began_at + PERIOD, "a later cause does not put the batch off"
+    assert play.state.next_wakeup(play.now) == began_at + PERIOD, "a later event does not delay the batch"
     play.now += 1
     play.run("in-p", "in-q")
     assert play.is_quiet
 
 
 def test_each_tree_has_a_batch_of_its_own() -> None:
-    play = _waiting()
+    play = _play_with_waiting()
     play.finish("a")
     play.now += SECOND
     play.finish("e")
@@ -71,21 +71,21 @@ def test_each_tree_has_a_batch_of_its_own() -> None:
 
 
 def test_new_workload_is_evaluated_at_once_within_a_period() -> None:
-    play = _waiting()
+    play = _play_with_waiting()
     play.finish("a", "b")
     play.submit("new", "q", priority=1)
     play.run("new")
 
 
 def test_lanes_are_evaluated_at_once_without_a_period() -> None:
-    play = _waiting(Settings())
+    play = _play_with_waiting(Settings())
     play.finish("a")
     assert play.state.next_wakeup(play.now) == play.now
     play.run("in-q")
 
 
 def test_restart_keeps_the_batch() -> None:
-    play = _waiting()
+    play = _play_with_waiting()
     play.finish("a")
     play.run()
     play.now += SECOND
@@ -99,14 +99,14 @@ def test_restart_keeps_the_batch() -> None:
 def test_cluster_queue_that_leaves_its_tree_is_evaluated_with_the_quota_that_it_has_there(
     cohort: str | None,
 ) -> None:
-    play = _waiting()
+    play = _play_with_waiting()
     play.put(queue("q", 2, cohort))
     play.now += PERIOD
     play.run("in-q")
 
 
 def test_batch_of_a_deleted_cluster_queue_is_dropped() -> None:
-    play = _waiting()
+    play = _play_with_waiting()
     play.finish("e")
     play.send(happened.ClusterQueueDeleted("alone"))
     play.now += PERIOD
@@ -161,7 +161,7 @@ def test_no_workload_that_fits_is_left_waiting_after_the_last_batch(seed: int) -
         assert reserved(play.cycles()) == []
 
 
-def test_time_passes_without_cycles_where_another_program_decides() -> None:
+def test_state_without_cycles_wakes_up_only_for_timers() -> None:
     sharing = AdmissionFairSharing(sampling_interval=SECOND)
     state = AdmissionState(Settings(admission_fair_sharing=sharing), cycles=False)
     play = Play(Settings(admission_fair_sharing=sharing))
@@ -174,19 +174,19 @@ def test_time_passes_without_cycles_where_another_program_decides() -> None:
     assert reserved(play.cycles()) == []
     due = state.next_wakeup(play.now)
     assert due is not None
-    assert due > play.now, "a head is no reason to wake up"
-    seen = set[int]()
+    assert due > play.now, "the state does not wake up for a head"
+    wakeups = set[int]()
     for _ in range(4):
         play.now = state.next_wakeup(play.now) or play.now
-        seen.add(play.now)
+        wakeups.add(play.now)
         assert reserved(play.cycles()) == []
-    assert len(seen) == 4, "each time is over when it was seen"
+    assert len(wakeups) == 4, "each wake-up has a later time"
     assert state.queries.workload_phase(key("waits")) is not None
 
 
-def _alone() -> Play:
-    """A ClusterQueue without cohort that is full, with a workload waiting."""
-    play = Play(COLLECTING)
+def _play_without_cohort() -> Play:
+    """Return a full ClusterQueue without cohort, with a waiting workload."""
+    play = Play(WITH_PERIOD)
     play.put(queue("alone", 1))
     play.submit("running", "alone")
     play.run("running")
@@ -196,7 +196,7 @@ def _alone() -> Play:
 
 
 def test_c16_period_holds_for_released_quota_without_cohort() -> None:
-    play = _alone()
+    play = _play_without_cohort()
     play.finish("running")
     play.run()
     assert play.state.next_wakeup(play.now) == play.now + PERIOD
@@ -207,7 +207,7 @@ def test_c16_period_holds_for_released_quota_without_cohort() -> None:
 @pytest.mark.parametrize("cohort", [None, "all"])
 @pytest.mark.parametrize("strategy", QueueingStrategy)
 def test_c16_period_holds_for_an_edited_cluster_queue(strategy: QueueingStrategy, cohort: str | None) -> None:
-    play = Play(COLLECTING)
+    play = Play(WITH_PERIOD)
     play.put(queue("edited", 1, cohort, queueing_strategy=strategy))
     play.submit("waits", "edited", 2)
     play.run()
@@ -220,7 +220,7 @@ def test_c16_period_holds_for_an_edited_cluster_queue(strategy: QueueingStrategy
 
 
 def test_c16_period_holds_for_a_flavor_that_changed_without_cohort() -> None:
-    play = Play(COLLECTING)
+    play = Play(WITH_PERIOD)
     play.send(happened.ResourceFlavorChanged(ResourceFlavor("default", node_taints=(TAINT,))))
     play.put(queue("alone", 1))
     play.submit("waits", "alone")
@@ -233,7 +233,7 @@ def test_c16_period_holds_for_a_flavor_that_changed_without_cohort() -> None:
 
 
 def test_c16_new_workload_of_an_edited_cluster_queue_does_not_wait() -> None:
-    play = Play(COLLECTING)
+    play = Play(WITH_PERIOD)
     play.put(queue("alone", 1))
     play.submit("waits", "alone", 3)
     play.run()
@@ -243,7 +243,7 @@ def test_c16_new_workload_of_an_edited_cluster_queue_does_not_wait() -> None:
 
 
 def test_c13_standing_head_of_a_queue_that_is_deleted_within_the_period_is_forgotten() -> None:
-    play = _waiting(queueing_strategy=QueueingStrategy.STRICT_FIFO)
+    play = _play_with_waiting(queueing_strategy=QueueingStrategy.STRICT_FIFO)
     play.finish("a")
     play.send(happened.ClusterQueueDeleted("q"))
     play.submit("new", "p", priority=9)
@@ -254,7 +254,7 @@ def test_c13_standing_head_of_a_queue_that_is_deleted_within_the_period_is_forgo
 
 
 def test_c13_head_follows_its_cohort_to_another_tree_within_the_period() -> None:
-    play = Play(COLLECTING)
+    play = Play(WITH_PERIOD)
     strict = queue("strict", 4, "inner", queueing_strategy=QueueingStrategy.STRICT_FIFO)
     play.put(strict, queue("borrower", 0, "outer"))
     play.submit("running", "strict", 2)
@@ -268,8 +268,8 @@ def test_c13_head_follows_its_cohort_to_another_tree_within_the_period() -> None
 
 
 def _lane_without_quota() -> Play:
-    """A ClusterQueue of two resources with a lane that needs one which an edit removes."""
-    play = Play(COLLECTING)
+    """Return a ClusterQueue with a lane that needs a resource which an edit removed."""
+    play = Play(WITH_PERIOD)
     play.put(queue("q", resource_groups=_covers("cpu", "gpu")))
     play.submit("waits", "q", pod_sets=(PodSet("main", 1, template_requesting({"gpu": 2})),))
     play.run()
@@ -297,7 +297,7 @@ def test_lane_that_needs_quota_which_an_edit_took_away_is_evaluated_when_the_bat
 
 
 def test_lane_with_met_need_is_not_refreshed_before_the_batch_is_due() -> None:
-    play = _waiting()
+    play = _play_with_waiting()
     before = play.refusal("in-q")
     play.finish("a", "b")
     play.run()
@@ -306,7 +306,7 @@ def test_lane_with_met_need_is_not_refreshed_before_the_batch_is_due() -> None:
 
 
 def test_lane_that_may_preempt_a_changed_candidate_is_evaluated_when_the_batch_is_due() -> None:
-    play = Play(COLLECTING)
+    play = Play(WITH_PERIOD)
     play.put(queue("q", 1, preemption=LOWER))
     play.submit("running", "q", priority=5)
     play.run("running")
@@ -320,7 +320,7 @@ def test_lane_that_may_preempt_a_changed_candidate_is_evaluated_when_the_batch_i
 
 
 def test_capacity_that_a_deleted_standing_head_reserved_is_used_when_the_batch_is_due() -> None:
-    play = Play(COLLECTING)
+    play = Play(WITH_PERIOD)
     strict = queue("strict", 4, "org", queueing_strategy=QueueingStrategy.STRICT_FIFO)
     play.put(strict, queue("borrower", 0, "org"))
     play.submit("running", "strict", 2)

@@ -52,7 +52,7 @@ def test_no_second_pass_is_due_at_first() -> None:
     assert (passes.next_at(), passes.turns, passes.take_due(9**20)) == (None, (), [])
 
 
-def test_the_first_turn_comes_after_a_second_and_stays_where_it_is() -> None:
+def test_first_second_pass_is_due_after_1_second_and_is_not_postponed() -> None:
     passes = SecondPasses()
     passes.settle(ONE, 5, needed=True)
     passes.settle(ONE, 9, needed=True)
@@ -68,7 +68,7 @@ def test_second_pass_needed_again_at_the_same_instant_is_one_pass() -> None:
     assert passes.take_due(5 + SECOND) == [SecondPass(5 + SECOND, ONE, SECOND)]
 
 
-def test_delay_doubles_after_each_failure_up_to_30_seconds() -> None:
+def test_second_pass_delay_doubles_after_each_failure_up_to_30_seconds() -> None:
     passes = SecondPasses()
     passes.settle(ONE, 0, needed=True)
     now, waited = 0, list[int]()
@@ -77,31 +77,31 @@ def test_delay_doubles_after_each_failure_up_to_30_seconds() -> None:
         assert at is not None
         waited.append((at - now) // SECOND)
         now = at
-        (turn,) = passes.take_due(now)
-        passes.put_off(turn, now)
+        (second_pass,) = passes.take_due(now)
+        passes.put_off(second_pass, now)
     assert waited == [1, 2, 4, 8, 16, 30, 30]
 
 
-def test_it_is_several_turns_at_once_in_order() -> None:
+def test_second_passes_due_at_the_same_time_are_sorted_by_key() -> None:
     passes = SecondPasses()
     for key, since in ((TWO, 0), (ONE, 0), (ObjectKey("default", "late"), 2 * SECOND)):
         passes.settle(key, since, needed=True)
-    assert [turn.key for turn in passes.take_due(SECOND)] == [ONE, TWO]
+    assert [second_pass.key for second_pass in passes.take_due(SECOND)] == [ONE, TWO]
     assert passes.next_at() == 3 * SECOND
 
 
 def test_workload_without_need_has_no_second_pass_and_restarts_its_delay() -> None:
     passes = SecondPasses()
     passes.settle(ONE, 0, needed=True)
-    (turn,) = passes.take_due(SECOND)
-    passes.put_off(turn, SECOND)
+    (second_pass,) = passes.take_due(SECOND)
+    passes.put_off(second_pass, SECOND)
     passes.settle(ONE, SECOND, needed=False)
     assert passes.next_at() is None
     passes.settle(ONE, 7, needed=True)
     assert passes.turns == (SecondPass(7 + SECOND, ONE, SECOND),)
 
 
-def test_turns_are_restored_as_they_were() -> None:
+def test_restore_replaces_all_second_passes() -> None:
     passes = SecondPasses()
     passes.settle(TWO, 0, needed=True)
     passes.restore((SecondPass(3, ONE, 16 * SECOND),))

@@ -41,7 +41,9 @@ MORE, LESS = SelectorOperator.GREATER_THAN, SelectorOperator.LESS_THAN
         ("other", LESS, ("8",), False),
     ],
 )
-def test_requirement(key: str, operator: SelectorOperator, values: tuple[str, ...], *, holds: bool) -> None:
+def test_requirement_matches_labels_by_operator(
+    key: str, operator: SelectorOperator, values: tuple[str, ...], *, holds: bool
+) -> None:
     assert matches(LabelSelector((SelectorRequirement(key, operator, values),)), LABELS) is holds
 
 
@@ -59,7 +61,7 @@ def test_requirement(key: str, operator: SelectorOperator, values: tuple[str, ..
         ("8_0", False, False),
     ],
 )
-def test_e_bound_of_any_length_is_compared_as_the_scheduler_does(
+def test_e_bound_of_any_length_is_compared_as_kube_scheduler_does(
     bound: str, *, more: bool, less: bool
 ) -> None:
     for operator, holds in ((MORE, more), (LESS, less)):
@@ -73,7 +75,7 @@ def test_all_requirements_must_hold() -> None:
     assert matches(LabelSelector(), LABELS)
 
 
-def test_no_selector_selects_nothing_and_an_unknown_namespace_is_not_selected() -> None:
+def test_namespace_is_selected_only_if_selector_and_namespace_exist() -> None:
     assert not selects_namespace(None, {})
     assert not selects_namespace(LabelSelector(), None)
     assert selects_namespace(LabelSelector(), {})
@@ -94,7 +96,9 @@ def test_no_selector_selects_nothing_and_an_unknown_namespace_is_not_selected() 
         (Toleration("spot", "Gt", "yes"), False),
     ],
 )
-def test_toleration(toleration: Toleration, *, tolerated: bool) -> None:
+def test_toleration_matches_taint_by_key_operator_value_and_effect(
+    toleration: Toleration, *, tolerated: bool
+) -> None:
     assert tolerates(toleration, Taint("spot", "yes", "NoSchedule")) is tolerated
 
 
@@ -132,7 +136,7 @@ def term(**of: str) -> NodeSelectorTerm:
         ((), (term(zone="east"), NodeSelectorTerm()), True),
     ],
 )
-def test_only_keys_the_flavor_labels_decide(
+def test_nodes_are_accepted_by_keys_that_flavor_labels(
     selector: tuple[tuple[str, str], ...], affinity: tuple[NodeSelectorTerm, ...] | None, *, accepted: bool
 ) -> None:
     pods = PodSet("main", 1, node_selector=selector, required_node_affinity=affinity)

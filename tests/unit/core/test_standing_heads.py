@@ -1,4 +1,4 @@
-"""Heads that take part in every cycle of their cohort tree: which they are, and when they stand no more."""
+"""Standing heads of a ClusterQueue: how a head becomes one, and what ends it."""
 
 from dataclasses import replace
 
@@ -52,7 +52,7 @@ def test_preemptor_stays_the_head_before_urgent_workloads() -> None:
     assert queue.positions.preemptor is None
 
 
-def test_latest_preemptor_replaces_the_one_before() -> None:
+def test_latest_preemptor_replaces_former_one() -> None:
     queue = queue_of(workload("a", 1), workload("b", 2, LARGE), workload("c", 3))
     first = pop(queue)
     queue.set_preemptor(first)
@@ -67,7 +67,7 @@ def test_latest_preemptor_replaces_the_one_before() -> None:
     assert drain(queue) == ["b", "a", "c"]
 
 
-def test_preemptor_of_another_generation_is_the_latest_preemptor_no_longer() -> None:
+def test_preemptor_with_new_generation_is_no_longer_the_latest_preemptor() -> None:
     queue = queue_of(workload("a", 9), workload("b", 2))
     queue.remove(name_of("b"))
     pending = pop(queue)
@@ -111,7 +111,7 @@ def test_change_of_strategy_retries_workloads_that_are_held_back_as_invalid() ->
     assert drain(queue) == ["a"]
 
 
-def test_progress_ends_the_waiting_of_lanes_that_retry_on_it_alone() -> None:
+def test_progress_ends_waiting_only_of_lanes_that_retry_on_progress() -> None:
     queue = queue_of(workload("retries", 1, LARGE), workload("refused", 2), workload("stands", 3, HUGE))
     retries = pop(queue)
     queue.requeue_waiting(retries, retry_on_progress(retries))
@@ -125,7 +125,7 @@ def test_progress_ends_the_waiting_of_lanes_that_retry_on_it_alone() -> None:
     assert drain(queue) == ["stands", "retries", "refused"]
 
 
-def test_return_of_quota_ends_waiting_without_needs_alone() -> None:
+def test_return_of_quota_ends_waiting_only_of_lanes_without_needs() -> None:
     queue = queue_of(workload("any", 1, LARGE), workload("five", 2), workload("stands", 3, HUGE))
     park_head(queue)
     park_head(queue, 5)
@@ -138,7 +138,7 @@ def test_return_of_quota_ends_waiting_without_needs_alone() -> None:
 
 
 @pytest.mark.parametrize("kind", [FirstOfStrictQueue, WaitingForPreemption, LostInCycle])
-def test_earlier_workload_of_its_lane_overtakes_a_standing_head(
+def test_earlier_workload_of_same_lane_overtakes_standing_head(
     kind: type[FirstOfStrictQueue | WaitingForPreemption | LostInCycle],
 ) -> None:
     queue = queue_of(workload("b", 2), strict=True)
@@ -156,20 +156,22 @@ def test_earlier_workload_of_its_lane_overtakes_a_standing_head(
 
 
 def test_standing_head_with_met_need_is_the_head() -> None:
-    stage = Quota()
-    queue = queue_of(workload("a", 1, LARGE), workload("b", 2), strict=True, registration=stage.registration)
+    cpu_quota = Quota()
+    queue = queue_of(
+        workload("a", 1, LARGE), workload("b", 2), strict=True, registration=cpu_quota.registration
+    )
     pending = pop(queue)
     queue.requeue_waiting(pending, FirstOfStrictQueue(pending.position, needs(5)))
     assert [each.key for each in queue.lanes.waiting.indexed] == [lane_of(queue, "a").key]
     assert queue.head() is None
-    assert stage.give_back(5) == ["q"]
+    assert cpu_quota.give_back(5) == ["q"]
     assert queue.head() is pending
     assert drain(queue) == ["a", "b"]
 
 
-def test_standing_head_is_indexed_by_its_own_position_when_an_earlier_workload_of_its_lane_leaves() -> None:
-    stage = Quota()
-    queue = queue_of(workload("b", 2), strict=True, registration=stage.registration)
+def test_standing_head_is_indexed_by_its_position_after_earlier_workload_of_its_lane_left() -> None:
+    cpu_quota = Quota()
+    queue = queue_of(workload("b", 2), strict=True, registration=cpu_quota.registration)
     standing = pop(queue)
     state = FirstOfStrictQueue(standing.position, needs(5))
     queue.requeue(standing)
@@ -178,17 +180,17 @@ def test_standing_head_is_indexed_by_its_own_position_when_an_earlier_workload_o
     check_queue(queue)
     queue.remove(name_of("a"))
     check_queue(queue)
-    stage.give_back(5)
+    cpu_quota.give_back(5)
     assert queue.head() is standing
 
 
 def test_lane_behind_a_standing_head_has_no_head_when_its_need_is_met() -> None:
-    stage = Quota()
-    queue = queue_of(workload("b", 2, LARGE), strict=True, registration=stage.registration)
+    cpu_quota = Quota()
+    queue = queue_of(workload("b", 2, LARGE), strict=True, registration=cpu_quota.registration)
     park_head(queue, 5)
     enter(queue, workload("a", 1))
     block_with_head(queue)
-    stage.give_back(5)
+    cpu_quota.give_back(5)
     assert queue.head() is None
 
 

@@ -1,4 +1,4 @@
-"""What stories do not show: the contract of the state's methods."""
+"""Contract of the state's methods, beyond what scenarios show."""
 
 from dataclasses import replace
 from fractions import Fraction
@@ -52,7 +52,7 @@ def workload(key: ObjectKey, cpu: int = 2, uid: str | None = None) -> Workload:
 
 @pytest.fixture
 def state() -> AdmissionState:
-    """A queue of three in a cohort, one admitted and two waiting."""
+    """Return a ClusterQueue of 3 CPUs in a cohort, with one admitted and two waiting workloads."""
     group = ResourceGroup(("cpu",), (FlavorQuotas("default", (("cpu", ResourceQuota(3)),)),))
     state = AdmissionState()
     for event in (
@@ -79,7 +79,7 @@ def test_fork_is_independent(state: AdmissionState) -> None:
     assert state.to_dict() == before
 
 
-def test_event_of_another_object_with_the_name_is_ignored(state: AdmissionState) -> None:
+def test_event_with_uid_of_another_object_is_ignored(state: AdmissionState) -> None:
     before = state.to_dict()
     assert state.handle(happened.WorkloadDeleted(FIRST, "uid-of-another"), now=2) == []
     assert state.handle(happened.ReservationFailed(FIRST, "uid-of-another"), now=2) == []
@@ -110,8 +110,8 @@ def test_deletion_of_an_unknown_object_changes_nothing(state: AdmissionState, ev
     assert state.to_dict() == before
 
 
-@pytest.mark.parametrize("key", [FIRST, SECOND], ids=["after it ran", "untried"])
-def test_workload_that_finished_leaves_nothing_when_it_is_deleted(
+@pytest.mark.parametrize("key", [FIRST, SECOND], ids=["admitted", "pending"])
+def test_finished_workload_leaves_nothing_behind_when_it_is_deleted(
     state: AdmissionState, key: ObjectKey
 ) -> None:
     state.handle(happened.WorkloadChanged(replace(workload(key), finished=True)), now=2)
@@ -125,7 +125,7 @@ def test_workload_that_finished_leaves_nothing_when_it_is_deleted(
     assert (world.indexes.workloads_of, world.indexes.local_queues_in) == ({}, {})
 
 
-def test_status_names_a_flavor_once_that_a_stored_queue_has_in_several_groups() -> None:
+def test_status_lists_flavor_once_that_queue_has_in_several_groups() -> None:
     play = Play()
     memory = FlavorQuotas("default", (("memory", ResourceQuota(7)),))
     groups = (*group(("default", 4)), ResourceGroup(("memory",), (memory,)))
@@ -139,7 +139,7 @@ def test_status_names_a_flavor_once_that_a_stored_queue_has_in_several_groups() 
         assert (status.flavors_reservation, status.flavors_usage) == (expected, expected)
 
 
-def test_limit_ends_cycles_early() -> None:
+def test_cycles_stop_at_requested_limit() -> None:
     state = AdmissionState()
     group = ResourceGroup(("cpu",), (FlavorQuotas("default", (("cpu", ResourceQuota(9)),)),))
     for event in (
@@ -171,7 +171,7 @@ def test_queries_of_unknown_objects_return_none(state: AdmissionState) -> None:
     assert not state.queries.cluster_queue_has_reservations("unknown")
 
 
-def test_usage_of_a_reservation_counts_from_the_decision_until_the_workload_finishes(
+def test_usage_of_workload_counts_from_decision_until_it_finishes(
     state: AdmissionState,
 ) -> None:
     assert state.queries.usage_of_workload(FIRST) == ((CPU, 2),)
@@ -181,7 +181,7 @@ def test_usage_of_a_reservation_counts_from_the_decision_until_the_workload_fini
     assert state.queries.usage_of_workload(FIRST) == ()
 
 
-def test_pending_shapes_count_while_workloads_have_them(state: AdmissionState) -> None:
+def test_scheduling_keys_are_counted_while_pending_workloads_have_them(state: AdmissionState) -> None:
     assert state.queries.count_scheduling_keys("q") == (0, 1)
     state.handle(happened.WorkloadChanged(workload(THIRD, cpu=1)), now=2)
     assert state.queries.count_scheduling_keys("q") == (1, 1)
@@ -190,7 +190,7 @@ def test_pending_shapes_count_while_workloads_have_them(state: AdmissionState) -
     assert state.queries.count_scheduling_keys("unknown") == (0, 0)
 
 
-def test_d19_shapes_and_requests_of_an_inactive_cluster_queue_are_inadmissible() -> None:
+def test_d19_scheduling_keys_of_inactive_cluster_queue_are_inadmissible() -> None:
     play = Play()
     play.put(queue("q", 2))
     for name, cpu in (("parked", 3), ("equal", 3), ("fits", 1)):
@@ -205,7 +205,7 @@ def test_d19_shapes_and_requests_of_an_inactive_cluster_queue_are_inadmissible()
     assert play.state.queries.pending_requests("unknown") == {}
 
 
-def test_d19_workload_of_another_namespace_counts_as_inadmissible_shape() -> None:
+def test_d19_scheduling_key_of_namespace_not_selected_is_inadmissible() -> None:
     play = Play()
     play.put(queue("q", 2, namespace_selector=None))
     play.submit("alien", "q", cpu=1)
@@ -213,8 +213,8 @@ def test_d19_workload_of_another_namespace_counts_as_inadmissible_shape() -> Non
     assert play.state.queries.count_scheduling_keys("q") == (0, 1)
 
 
-@pytest.mark.parametrize("gate", ["count", "reclaimable"])
-def test_c14_lower_count_of_a_reserved_workload_admits_the_pending_one(gate: str) -> None:
+@pytest.mark.parametrize("reduced", ["count", "reclaimable"])
+def test_c14_pending_workload_is_admitted_when_reserved_one_needs_fewer_pods(reduced: str) -> None:
     play = Play()
     play.put(queue("q", 8))
     pods = PodSet("main", 8, template_requesting({"cpu": 1}))
@@ -222,7 +222,7 @@ def test_c14_lower_count_of_a_reserved_workload_admits_the_pending_one(gate: str
     play.run("wide")
     play.submit("waits", "q", cpu=2)
     play.run()
-    if gate == "count":
+    if reduced == "count":
         play.change("wide", pod_sets=(replace(pods, count=6),))
     else:
         play.change("wide", reclaimable_pods=(("main", 2),))
@@ -242,7 +242,7 @@ def test_d19_implicit_cohort_without_members_is_refreshed(last: str) -> None:
     assert RefreshCohort("org") in instructions
 
 
-def test_d19_implicit_cohort_of_a_broken_circle_is_refreshed_when_it_vanishes() -> None:
+def test_d19_implicit_cohort_of_broken_circle_is_refreshed_when_it_is_dropped() -> None:
     play = Play()
     for name, parent in (("a", "b"), ("b", "a")):
         play.send(happened.CohortChanged(Cohort(name, parent, ())))
@@ -283,7 +283,7 @@ def test_d20_local_queue_without_cluster_queue_counts_nothing() -> None:
     assert (status.pending, status.reserving, status.admitted) == (1, 1, 1)
 
 
-def test_d19_passing_of_time_counts_no_cycle() -> None:
+def test_d19_sampling_of_past_use_counts_no_cycle() -> None:
     sharing = AdmissionFairSharing(half_life=60 * 10**9, sampling_interval=60 * 10**9)
     play = Play(Settings(admission_fair_sharing=sharing))
     play.put(queue("q", 2))
@@ -296,7 +296,7 @@ def test_d19_passing_of_time_counts_no_cycle() -> None:
     assert play.state.queries.cycles_run == before + 1
 
 
-def test_admissibility_of_a_workload_without_an_attempt_is_known(state: AdmissionState) -> None:
+def test_admissibility_is_known_before_the_first_attempt(state: AdmissionState) -> None:
     assert state.queries.admissibility(THIRD) is None
     state.handle(happened.NamespaceDeleted("n"), now=2)
     assert state.queries.admissibility(THIRD) == NamespaceMismatch()
@@ -318,7 +318,7 @@ def test_workload_that_moves_to_another_local_queue_is_bypassed_there(state: Adm
     assert [state.queries.is_bypassed(key) for key in (SECOND, THIRD)] == [True, True]
 
 
-def test_retry_of_everything_admits_nothing(state: AdmissionState) -> None:
+def test_retry_of_everything_admits_nothing_after_last_cycle(state: AdmissionState) -> None:
     state.retry_everything()
     assert state.next_wakeup(2) == 2
     assert state.handle(happened.CyclesRequested(), now=2) == []
@@ -339,7 +339,7 @@ def test_retry_of_everything_evaluates_workloads_of_namespaces_not_selected(stat
 
 
 def test_unchanged_status_is_not_refreshed(state: AdmissionState) -> None:
-    """A LocalQueue that is stopped shows that, whether its ClusterQueue is active or not."""
+    """A stopped LocalQueue has the same status whether its ClusterQueue is active or not."""
     main, stopped = ObjectKey("n", "main"), ObjectKey("n", "stopped")
     event = happened.LocalQueueChanged(LocalQueue(stopped, "q", stop_policy=StopPolicy.HOLD))
     assert state.handle(event, now=2) == [RefreshLocalQueue(stopped)]
@@ -358,7 +358,7 @@ def test_cohort_that_is_observed_again_ends_no_waiting(state: AdmissionState) ->
     assert state.next_wakeup(2) is None
 
 
-# --- what decides over requests -------------------------------------------------------------------------
+# --- repeated observations, and overhead ----------------------------------------------------------------
 
 
 def test_object_that_is_observed_again_changes_nothing(state: AdmissionState) -> None:
@@ -445,7 +445,7 @@ def test_changed_candidate_for_preemption_ends_no_waiting_of_lanes_that_never_pr
     assert play.is_quiet
 
 
-def test_pending_workloads_are_listed_with_whether_they_are_parked() -> None:
+def test_pending_workloads_are_listed_with_queue_and_whether_they_are_parked() -> None:
     play = Play()
     play.put(queue("q", 4), queue("closed", 4, stop_policy=StopPolicy.HOLD))
     play.send(happened.LocalQueueChanged(LocalQueue(ObjectKey("n", "astray"), "nowhere")))
@@ -453,11 +453,11 @@ def test_pending_workloads_are_listed_with_whether_they_are_parked() -> None:
         play.submit(name, local_queue, cpu=3)
     play.decide()
     play.submit("new", "q", cpu=1)
-    told = {
-        one.workload.name: (one.local_queue.name, one.cluster_queue, one.is_parked)
-        for one in play.state.queries.pending_workloads()
+    listed = {
+        pending.workload.name: (pending.local_queue.name, pending.cluster_queue, pending.is_parked)
+        for pending in play.state.queries.pending_workloads()
     }
-    assert told == {
+    assert listed == {
         "parked": ("q", "q", True),
         "stopped": ("closed", "closed", True),
         "lost": ("astray", "", True),
@@ -465,7 +465,7 @@ def test_pending_workloads_are_listed_with_whether_they_are_parked() -> None:
     }
 
 
-def test_queries_name_the_queue_of_a_workload_and_the_head_that_blocks_it() -> None:
+def test_queries_return_queue_of_workload_and_head_that_blocks_it() -> None:
     play = Play()
     play.put(queue("q", 4, queueing_strategy=QueueingStrategy.STRICT_FIFO))
     play.send(happened.LocalQueueChanged(LocalQueue(ObjectKey("n", "astray"), "nowhere")))
@@ -477,11 +477,13 @@ def test_queries_name_the_queue_of_a_workload_and_the_head_that_blocks_it() -> N
     assert [state.queries.blocking_head(name) for name in ("q", "nowhere")] == [key("first"), None]
     strategies = [state.queries.queueing_strategy(name) for name in ("q", "nowhere")]
     assert strategies == [QueueingStrategy.STRICT_FIFO, None]
-    of = [state.queries.cluster_queue_of(key(name)) for name in ("second", "lost", "homeless", "unknown")]
-    assert of == ["q", "nowhere", None, None]
+    cluster_queues = [
+        state.queries.cluster_queue_of(key(name)) for name in ("second", "lost", "homeless", "unknown")
+    ]
+    assert cluster_queues == ["q", "nowhere", None, None]
 
 
-def test_state_started_anew_knows_observations_only() -> None:
+def test_restarted_state_contains_only_observations() -> None:
     play = Play()
     play.put(queue("q", 4))
     for name in ("runs", "waits"):
@@ -489,12 +491,12 @@ def test_state_started_anew_knows_observations_only() -> None:
     play.decide()
     play.submit("decided", "q", cpu=1)
     assert reserved(play.cycles()) == ["decided"]
-    anew = play.state.restarted()
-    anew.validate()
+    restarted = play.state.restarted()
+    restarted.validate()
     assert play.refusal("waits") is not None
-    assert anew.queries.parked_refusal(key("waits")) is None
-    assert anew.queries.workload_phase(key("runs")) is Phase.ADMITTED
-    assert anew.queries.workload_phase(key("decided")) is Phase.PENDING
-    decided = anew.handle(happened.CyclesRequested(), now=play.now)
+    assert restarted.queries.parked_refusal(key("waits")) is None
+    assert restarted.queries.workload_phase(key("runs")) is Phase.ADMITTED
+    assert restarted.queries.workload_phase(key("decided")) is Phase.PENDING
+    decided = restarted.handle(happened.CyclesRequested(), now=play.now)
     assert reserved(decided) == ["decided"]
     assert play.state.queries.workload_phase(key("decided")) is Phase.ADMITTED

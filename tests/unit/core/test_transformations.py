@@ -1,4 +1,4 @@
-"""What requests count as, exactly."""
+"""Transformations of requests, in exact amounts."""
 
 from fractions import Fraction
 
@@ -49,7 +49,7 @@ MIG = transformation("mig-1g", {"accelerator": "5", "memory": "1024"})
             (transformation("cpu", {"credits": "1000"}),),
             {"cpu": "3/10"},
             {"credits": "300"},
-            id="a part of a CPU is not rounded first",
+            id="fraction of a CPU is not rounded first",
         ),
         pytest.param((transformation("cpu", {}),), {"cpu": "1", "gpu": "1"}, {"gpu": "1"}, id="no output"),
         pytest.param(
@@ -68,36 +68,36 @@ MIG = transformation("mig-1g", {"accelerator": "5", "memory": "1024"})
             (transformation("gpu-memory", {"credits": "1"}, multiply_by="gpu"),),
             {"gpu-memory": "40"},
             {"credits": "40"},
-            id="multiplied by what is not requested",
+            id="multiplied by resource without request",
         ),
         pytest.param(
             (transformation("gpu-memory", {"credits": "1"}, multiply_by="gpu"),),
             {"gpu-memory": "40", "gpu": "0"},
             {"gpu": "0", "credits": "0"},
-            id="multiplied by a request of nothing",
+            id="multiplied by request of 0",
         ),
         pytest.param(
             (transformation("a", {"c": "-2"}), transformation("b", {"c": "1"})),
             {"a": "1", "b": "5", "c": "1"},
             {"c": "4"},
-            id="inputs sum before the clamp",
+            id="outputs are added up before negative amounts are removed",
         ),
         pytest.param(
             (transformation("a", {"c": "-9"}),),
             {"a": "1", "c": "1"},
             {"c": "1"},
-            id="no credit for what the pod asks for itself",
+            id="negative output does not reduce own request",
         ),
-        pytest.param((), {"a": "-1"}, {"a": "0"}, id="nothing is below zero"),
+        pytest.param((), {"a": "-1"}, {"a": "0"}, id="negative request counts as 0"),
     ],
 )
-def test_transformations(
+def test_requests_are_transformed_as_configured(
     transformations: tuple[Transformation, ...], requests: Outputs, expected: Outputs
 ) -> None:
     assert counted(exact(requests), Resources(transformations=transformations)) == exact(expected)
 
 
-def test_excluded_resources_are_gone_before_anything_else() -> None:
+def test_excluded_resources_are_removed_before_transformations() -> None:
     settings = Resources(
         excluded_prefixes=("example.com/", "x"),
         transformations=(
@@ -128,15 +128,15 @@ transformations = st.lists(
 
 
 @given(st.dictionaries(resources, amounts), transformations)
-def test_each_output_is_what_was_asked_for_and_what_was_generated(
-    requests: dict[str, Fraction], some: list[Transformation]
+def test_amount_of_resource_is_own_request_plus_generated_outputs(
+    requests: dict[str, Fraction], configured: list[Transformation]
 ) -> None:
-    result = counted(requests, Resources(transformations=tuple(some)))
-    replaced = {each.input for each in some if not each.retain}
+    result = counted(requests, Resources(transformations=tuple(configured)))
+    replaced = {each.input for each in configured if not each.retain}
     for resource in RESOURCES:
         generated = sum(
             requests[each.input] * requests.get(each.multiply_by or "", 1) * output.factor
-            for each in some
+            for each in configured
             for output in each.outputs
             if each.input in requests and output.resource == resource
         )

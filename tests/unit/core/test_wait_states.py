@@ -1,4 +1,4 @@
-"""The tables of wait states: complete, and without a transition beyond what they have."""
+"""The tables of wait states are complete, and no other transition is accepted."""
 
 from collections.abc import Iterable
 from itertools import product
@@ -84,14 +84,25 @@ def test_events_have_transitions_between_states_of_their_table_only(
         assert {*event.next_kind, *event.next_kind.values()} <= set(states), event.name
 
 
-def test_every_event_of_the_module_is_in_one_table_with_a_name_and_a_meaning_of_its_own() -> None:
+def test_every_event_of_module_is_in_exactly_one_table() -> None:
     defined = [each for each in vars(wait_states).values() if isinstance(each, WaitEvent)]
     listed = (*LANE_EVENTS, *WORKLOAD_EVENTS)
     assert len(listed) == len(set(listed))
     assert set(listed) == set(defined)
-    for events in (LANE_EVENTS, WORKLOAD_EVENTS):
-        assert len({event.name for event in events}) == len(events)
-    assert all(event.meaning.endswith(".") for event in listed)
+
+
+@pytest.mark.parametrize(("events", "_states"), TABLES)
+def test_events_of_table_have_different_names(
+    events: tuple[WaitEvent, ...], _states: tuple[type, ...]
+) -> None:
+    assert len({event.name for event in events}) == len(events)
+
+
+@pytest.mark.parametrize(("events", "_states"), TABLES)
+def test_events_of_table_have_a_sentence_as_meaning(
+    events: tuple[WaitEvent, ...], _states: tuple[type, ...]
+) -> None:
+    assert all(event.meaning.endswith(".") for event in events)
 
 
 @pytest.mark.parametrize(
@@ -156,7 +167,7 @@ def test_every_state_that_holds_back_begins_and_ends_with_an_event_of_its_own() 
     ],
     ids=repr,
 )
-def test_state_holds_back_as_its_row_says(
+def test_held_back_state_has_properties_of_its_row(
     state: HeldBack, in_strict_queue: bool, ends_with_change: bool, until: int | None
 ) -> None:
     row = HOLDING_BACK[type(state)]
@@ -164,7 +175,7 @@ def test_state_holds_back_as_its_row_says(
     assert ends_at(state) == until
 
 
-def test_workload_that_is_not_held_back_has_no_instant_that_ends_its_state() -> None:
+def test_queued_state_has_no_instant_at_which_it_ends() -> None:
     assert ends_at(Queued()) is None
 
 

@@ -1,4 +1,4 @@
-"""What a return of quota costs while many lanes wait, in heads evaluated and in lines run."""
+"""Cost of a return of quota while many lanes wait, in evaluated heads and executed lines."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -23,7 +23,7 @@ class Crowd:
 
     lanes: int
     least: int = RELEASED
-    """What the last of them requests; each before it requests one more."""
+    """The request of the last workload; each workload before it requests one more."""
 
     def __post_init__(self) -> None:
         self.state = AdmissionState(statuses=False)
@@ -54,13 +54,13 @@ class Crowd:
         return reserved(self._send(happened.CyclesRequested()))
 
     def release(self) -> None:
-        """Have the small workload end."""
+        """Delete the small workload."""
         self._send(happened.WorkloadDeleted(key("small"), "uid-small"))
 
 
 @pytest.mark.parametrize("lanes", [50, 500])
 @pytest.mark.parametrize(("least", "admitted"), [(RELEASED, 1), (RELEASED + 1, 0)])
-def test_return_of_quota_evaluates_the_head_that_fits_and_not_the_other_lanes(
+def test_return_of_quota_evaluates_only_the_head_that_fits(
     lanes: int, least: int, admitted: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     crowd = Crowd(lanes, least)
@@ -74,7 +74,7 @@ def test_return_of_quota_evaluates_the_head_that_fits_and_not_the_other_lanes(
 
 
 @pytest.mark.parametrize("least", [RELEASED, RELEASED + 1])
-def test_cost_of_a_return_of_quota_grows_slower_than_the_lanes_that_wait(least: int) -> None:
+def test_cost_of_return_of_quota_grows_slower_than_number_of_waiting_lanes(least: int) -> None:
     def cost(lanes: int) -> int:
         crowd = Crowd(lanes, least)
         waiting, entry = crowd.world.waiting, crowd.world.cluster_queues["q"]
@@ -89,7 +89,7 @@ def test_cost_of_a_return_of_quota_grows_slower_than_the_lanes_that_wait(least: 
     assert cost(5000) < 3 * cost(500)
 
 
-def test_event_that_ends_the_waiting_of_all_lanes_costs_little_for_each() -> None:
+def test_cost_of_ending_all_waiting_is_small_for_each_lane() -> None:
     def cost(lanes: int) -> int:
         crowd = Crowd(lanes)
         waiting, entry = crowd.world.waiting, crowd.world.cluster_queues["q"]

@@ -1,4 +1,4 @@
-"""Lanes that wait, ended one by one and many at once."""
+"""Waiting ends for one lane, or for many lanes at once."""
 
 import pytest
 
@@ -28,7 +28,9 @@ def _refused(pending: Pending, kind: type[WaitingForQuota] | type[RetryOnProgres
 
 
 @pytest.mark.parametrize(("with_progress", "others"), [(1, 40), (3, 40), (40, 3), (40, 0), (0, 5)])
-def test_progress_ends_the_waiting_of_its_lanes_and_of_no_other(with_progress: int, others: int) -> None:
+def test_progress_ends_waiting_of_many_lanes_that_retry_on_it_and_of_no_others(
+    with_progress: int, others: int
+) -> None:
     count = with_progress + others
     queue = queue_of(*(workload(f"w{number:02}", number, _pods(1 + number)) for number in range(count)))
     for number in range(count):
@@ -42,7 +44,7 @@ def test_progress_ends_the_waiting_of_its_lanes_and_of_no_other(with_progress: i
     assert queue.inadmissible == others
 
 
-def test_lane_that_ends_waiting_beside_many_ready_ones_is_taken_in_order() -> None:
+def test_lane_whose_waiting_ends_is_ordered_among_many_ready_lanes() -> None:
     queue = queue_of(workload("b", 0, _pods(99)))
     pending = pop(queue)
     queue.requeue_waiting(pending, _refused(pending, WaitingForQuota, 99))
@@ -54,10 +56,10 @@ def test_lane_that_ends_waiting_beside_many_ready_ones_is_taken_in_order() -> No
 
 
 @pytest.mark.parametrize("first_pair", [0, 1])
-def test_first_lane_is_taken_when_needs_of_several_pairs_are_met(first_pair: int) -> None:
+def test_lanes_are_taken_in_order_when_needs_of_several_flavors_are_met(first_pair: int) -> None:
     pairs = [FlavorResource(name, "cpu") for name in ("default", "spot")]
-    stages = {pair: Quota() for pair in pairs}
-    cells = {pair: stage.cell for pair, stage in stages.items()}
+    cpu_quotas = {pair: Quota() for pair in pairs}
+    cells = {pair: cpu_quota.cell for pair, cpu_quota in cpu_quotas.items()}
     queue = queue_of(
         workload("a", 1, _pods(1)),
         workload("b", 2, _pods(2)),
@@ -68,6 +70,6 @@ def test_first_lane_is_taken_when_needs_of_several_pairs_are_met(first_pair: int
         state = WaitingForQuota(NO_FIT, pending.workload.queued_at, (QuotaNeed(pair, 9),))
         queue.requeue_waiting(pending, state)
     assert queue.head() is None
-    for stage in stages.values():
-        stage.give_back(9)
+    for cpu_quota in cpu_quotas.values():
+        cpu_quota.give_back(9)
     assert drain(queue) == ["a", "b"]

@@ -1,4 +1,4 @@
-"""Causes that end the waiting of lanes elsewhere in the cohort tree."""
+"""Events that end the waiting of lanes in other ClusterQueues of the cohort tree."""
 
 from admitq.core.model import FlavorQuotas, PodSet, ResourceGroup, ResourceQuota
 from admitq.core.requests import template_requesting
@@ -14,7 +14,7 @@ def _gpus(count: int) -> tuple[PodSet, ...]:
     return (PodSet("main", 1, template_requesting({"gpu": count})),)
 
 
-def test_return_of_quota_that_its_cluster_queue_covers_no_longer_ends_waiting_in_the_tree() -> None:
+def test_return_of_quota_that_its_queue_no_longer_covers_ends_waiting_in_tree() -> None:
     play = Play()
     play.put(
         queue("former", cohort="org", resource_groups=_covers(cpu=1, gpu=0)),

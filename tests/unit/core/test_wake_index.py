@@ -1,4 +1,4 @@
-"""A ClusterQueue is reported exactly when an amount that a lane of it needs has become available."""
+"""A ClusterQueue is reported exactly when an amount that one of its lanes needs becomes available."""
 
 import random
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ CPU = FlavorResource("default", "cpu")
 
 
 def _tree(*nodes: tuple[int | None, ResourceQuota]) -> list[Cell]:
-    """Cells by the index of their parent."""
+    """Return one cell for each node, which is given by the index of its parent and its quota."""
     cells = [Cell(Height(1)) for _ in nodes]
     for cell, (parent, _) in zip(cells, nodes, strict=True):
         if parent is not None:
@@ -26,7 +26,7 @@ def _tree(*nodes: tuple[int | None, ResourceQuota]) -> list[Cell]:
 
 
 def _pair(limit: int | None = None, lending: int | None = None) -> list[Cell]:
-    """A cohort above two ClusterQueues of 10."""
+    """Return the cells of a cohort and of its two ClusterQueues of 10."""
     queue = ResourceQuota(10, limit, lending)
     return _tree((None, ResourceQuota(0)), (0, queue), (0, queue))
 
@@ -49,15 +49,15 @@ def test_index_without_waiting_lanes_is_empty_and_reports_nothing() -> None:
     assert (index.is_empty, index.names, index.met_by_return(left)) == (True, [], [])
 
 
-def test_index_names_cluster_queues_by_what_they_wait_for() -> None:
+def test_index_lists_cluster_queues_by_what_they_wait_for() -> None:
     index = WakeIndex()
     for name, wait in (
-        ("a", lambda of: of.set_any_return(waits=True)),
-        ("b", lambda of: of.set_held_back(holds_back=True)),
-        ("c", lambda of: of.set_progress(waits=True)),
-        ("d", lambda of: of.set_standing(stands=True)),
-        ("e", lambda of: of.set_need(CPU, 5)),
-        ("f", lambda of: of.set_waiting(waits=True)),
+        ("a", lambda target: target.set_any_return(waits=True)),
+        ("b", lambda target: target.set_held_back(holds_back=True)),
+        ("c", lambda target: target.set_progress(waits=True)),
+        ("d", lambda target: target.set_standing(stands=True)),
+        ("e", lambda target: target.set_need(CPU, 5)),
+        ("f", lambda target: target.set_waiting(waits=True)),
     ):
         registration = _registered(index, name, _pair()[1])
         for _ in range(2):
@@ -69,7 +69,7 @@ def test_index_names_cluster_queues_by_what_they_wait_for() -> None:
     assert not index.is_empty
 
 
-def test_index_forgets_a_cluster_queue_that_waits_for_nothing_any_more() -> None:
+def test_index_drops_cluster_queue_that_no_longer_waits() -> None:
     index = WakeIndex()
     registration = _registered(index, "q", _pair()[1])
     for waits in (True, False):
@@ -83,7 +83,7 @@ def test_index_forgets_a_cluster_queue_that_waits_for_nothing_any_more() -> None
     assert (registration.needs, registration.armed) == ({}, {})
 
 
-def test_cluster_queue_with_a_workload_that_is_held_back_waits_for_any_return_as_before() -> None:
+def test_cluster_queue_with_held_back_workload_still_waits_for_any_return() -> None:
     index = WakeIndex()
     registration = _registered(index, "q", _pair()[1])
     registration.set_any_return(waits=True)
@@ -127,7 +127,7 @@ def test_need_follows_the_binding_node() -> None:
     quota.remove_usage(left, 3)
     quota.add_usage(right, 2)
     quota.remove_usage(left, 2)
-    assert index.met_by_return(left) == [], "the cohort is short now"
+    assert index.met_by_return(left) == [], "now the quota of the cohort is not sufficient"
     quota.remove_usage(right, 2)
     assert _names(index.met_by_return(right)) == ["left"]
 
@@ -148,7 +148,7 @@ def test_need_that_was_reported_is_reported_again_only_after_rearm() -> None:
     assert registration.armed == {}
 
 
-def test_need_that_is_smaller_now_is_reported_by_the_new_amount() -> None:
+def test_reduced_need_is_reported_by_its_new_amount() -> None:
     _, left, right = _pair()
     quota.add_usage(right, 20)
     index = WakeIndex()
@@ -162,7 +162,7 @@ def test_need_that_is_smaller_now_is_reported_by_the_new_amount() -> None:
     assert index.met_by_return(right) == [], "the former amount is not needed any more"
 
 
-def test_need_of_quota_that_an_edit_took_away_is_kept_and_not_reported() -> None:
+def test_need_of_quota_that_an_edit_removed_is_kept_and_not_reported() -> None:
     index = WakeIndex()
     registration = TreeRegistration("q", {}, index)
     registration.set_need(CPU, 5)
@@ -171,7 +171,7 @@ def test_need_of_quota_that_an_edit_took_away_is_kept_and_not_reported() -> None
     assert registration.armed == {}
 
 
-def test_entries_without_meaning_are_pruned() -> None:
+def test_outdated_entries_are_pruned() -> None:
     _, left, _ = _pair()
     index = WakeIndex()
     registration = _registered(index, "left", left)
@@ -181,7 +181,7 @@ def test_entries_without_meaning_are_pruned() -> None:
     assert len(heap) < 200
 
 
-def test_entries_with_meaning_are_kept_when_others_are_pruned() -> None:
+def test_current_entries_are_kept_when_outdated_ones_are_pruned() -> None:
     root, left, right = _pair()
     quota.add_usage(right, 20)
     index = WakeIndex()
@@ -199,7 +199,7 @@ def test_entries_with_meaning_are_kept_when_others_are_pruned() -> None:
 # --- trees ----------------------------------------------------------------------------------------------
 
 
-def test_cluster_queue_that_moved_is_reported_in_its_new_tree_alone() -> None:
+def test_cluster_queue_that_moved_is_reported_only_in_its_new_tree() -> None:
     _, mover, stayer = _pair()
     new_root, neighbor, _ = _pair()
     for cell in (stayer, neighbor):
