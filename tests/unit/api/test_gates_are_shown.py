@@ -39,7 +39,7 @@ SHOWN: Final = {
         "unit/workloads/test_pod_templates.py: test_marks_can_be_switched_off",
     ),
     Gate.CLEANUP_PROVISIONING_REQUESTS_ON_EVICTION: _both(
-        "unit/controllers/provisioning/test_requests.py: test_request_is_released_without_need_for_nodes"
+        "unit/controllers/provisioning/test_requests.py: test_request_is_deleted_when_workload_needs_no_nodes"
     ),
     Gate.CONCURRENT_ADMISSION: _both(
         "unit/webhooks/test_queues.py: test_concurrent_admission_policy_is_validated_only_with_the_gate"

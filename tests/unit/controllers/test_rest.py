@@ -627,7 +627,7 @@ def live(
 
 
 @pytest.mark.parametrize("kind", KINDS_OF_JOBS)
-def test_whatever_befalls_a_job_comes_to_an_end(kind: Integration) -> None:
+def test_controllers_of_jobs_settle_after_every_event_of_history(kind: Integration) -> None:
     for seed in range(HISTORIES):
         random = Random(seed)  # noqa: S311 the same histories in each run
         live(placed(kind, random), random, EVENTS, LENGTH, problems, f"seed {seed}")

@@ -43,7 +43,7 @@ def some_job(data: st.DataObject, of: dict[str, Any]) -> dict[str, Any]:
 
 
 @given(st.data())
-def test_two_controllers_come_to_an_end_whatever_there_is(data: st.DataObject) -> None:
+def test_job_and_workload_controllers_settle_from_any_state(data: st.DataObject) -> None:
     obj = draw_workload(data)
     owner = some_job(data, obj)
     on_hold = data.draw(st.booleans())

@@ -81,7 +81,7 @@ def pod(name: str, *, gated: bool = True, podset: str = "main", **parts: Any) ->
         ([pod("a")], {}, []),
     ],
 )
-def test_as_many_pods_are_let_go_as_have_quota(
+def test_pods_are_ungated_up_to_admitted_count(
     pods: list[dict[str, Any]], room: Mapping[str, int], expected: list[str]
 ) -> None:
     assert [one["metadata"]["name"] for one in find_pods_to_ungate(pods, room, NAMES)] == expected
@@ -99,7 +99,7 @@ def test_as_many_pods_are_let_go_as_have_quota(
         (with_value(slice_("first", 3), ("metadata", "deletionTimestamp"), timestamp(1)), {}),
     ],
 )
-def test_only_what_is_admitted_lets_pods_go(of: dict[str, Any], expected: Mapping[str, int]) -> None:
+def test_only_admitted_slice_allows_pods(of: dict[str, Any], expected: Mapping[str, int]) -> None:
     assert allowed_counts(of) == expected
 
 
@@ -113,7 +113,7 @@ def test_only_what_is_admitted_lets_pods_go(of: dict[str, Any], expected: Mappin
         ("RayJob", [{**OWNER, "apiVersion": "ray.io/v1", "kind": "RayCluster", "uid": "other"}], True),
     ],
 )
-def test_pod_that_only_names_a_chain_does_not_count(
+def test_pod_of_chain_counts_only_when_job_of_chain_owns_it(
     kind: str, owners: list[dict[str, Any]], counted: bool
 ) -> None:
     of = {**OWNER, "kind": kind, **({"apiVersion": "ray.io/v1"} if kind == "RayJob" else {})}
@@ -122,12 +122,12 @@ def test_pod_that_only_names_a_chain_does_not_count(
     assert filter_pods_of_job(slices, [one], (JOB, RAY_JOB)) == ([one] if counted else [])
 
 
-def test_e_assignment_without_count_lets_all_pods_of_its_podset_go() -> None:
+def test_e_assignment_without_count_allows_all_pods_of_its_podset() -> None:
     path = ("status", "admission", "podSetAssignments", 0, "count")
     assert allowed_counts(without_value(slice_("first", 3), path)) == {"main": 3}
 
 
-def test_c14_scaled_down_podset_lets_no_more_pods_go_than_its_lower_count() -> None:
+def test_c14_scaled_down_podset_allows_only_its_lower_count() -> None:
     scaled = with_value(slice_("first", 3), ("spec", "podSets", 0, "count"), 2)
     assert allowed_counts(scaled) == {"main": 2}
 
@@ -151,13 +151,13 @@ SECOND_SLICE = slice_("second", 5, replaces="first", at=1)
         ([slice_("first", 3), slice_("third", 4, at=2)], "third"),
     ],
 )
-def test_the_last_admitted_slice_counts(slices: list[dict[str, Any]], expected: str | None) -> None:
+def test_latest_admitted_slice_of_chain_is_found(slices: list[dict[str, Any]], expected: str | None) -> None:
     found = find_admitted_slice(slices, NAMES)
     assert (None if found is None else found["metadata"]["name"]) == expected
     assert found == find_admitted_slice(reversed(slices), NAMES)
 
 
-def test_the_gate_is_taken_off_this_very_pod_and_no_other_gate() -> None:
+def test_gate_removal_patch_tests_uid_and_removes_only_one_gate() -> None:
     assert gate_removal(pod("a"), NAMES.elastic_gate) == (
         {"op": "test", "path": "/metadata/uid", "value": "uid-a"},
         {"op": "test", "path": "/spec/schedulingGates/1", "value": {"name": NAMES.elastic_gate}},
@@ -166,7 +166,7 @@ def test_the_gate_is_taken_off_this_very_pod_and_no_other_gate() -> None:
 
 
 @pytest.mark.parametrize(("made", "seconds"), [(-5, 10), (4, 6), (12, 0)])
-def test_a_gate_counts_from_when_the_pod_might_have_gone(made: float, seconds: float) -> None:
+def test_gated_seconds_start_at_admission_or_later_creation_of_pod(made: float, seconds: float) -> None:
     told: list[Any] = []
 
     class Metrics:
@@ -197,7 +197,7 @@ def served_by(world: World) -> WhenServed:
     return found
 
 
-async def test_pods_of_one_chain_are_let_go_until_its_quota_is_used(world: World) -> None:
+async def test_pods_of_chain_are_ungated_until_quota_is_used(world: World) -> None:
     world.put(KINDS.workloads, slice_("first", 2))
     world.put(STARTED_PODS, pod("a", at=1), pod("x", chain="other"), pod("b", at=2), pod("c", at=3))
     await served_by(world).spec.reconcile(CHAIN)
@@ -222,7 +222,7 @@ async def test_pods_of_one_chain_are_let_go_until_its_quota_is_used(world: World
         (ApiError(503, "ServiceUnavailable", "down"), "ServiceUnavailable"),
     ],
 )
-async def test_a_pod_that_is_another_by_now_is_looked_at_again(
+async def test_failed_gate_removal_is_retried_unless_pod_is_gone(
     world: World, error: ApiError, raised: str | None
 ) -> None:
     world.put(KINDS.workloads, slice_("first", 2))
@@ -248,7 +248,7 @@ async def test_a_pod_that_is_another_by_now_is_looked_at_again(
         lambda: (None, slice_("second", 5, replaces="first")),
     ],
 )
-def test_whatever_happens_to_a_pod_or_a_slice_concerns_its_chain(
+def test_changed_pod_or_slice_enqueues_its_chain(
     world: World, changed: Callable[[], tuple[Any, Any]]
 ) -> None:
     old, new = changed()
@@ -257,7 +257,7 @@ def test_whatever_happens_to_a_pod_or_a_slice_concerns_its_chain(
         assert list(watch.keys(change)) == [CHAIN]
 
 
-def test_fixed_jobs_cost_no_writes_and_little_memory(world: World) -> None:
+def test_pod_or_workload_without_slice_enqueues_nothing(world: World) -> None:
     plain = pod("a", metadata={"annotations": {}})
     for watch in served_by(world).spec.watches:
         for obj in (plain, workload()):
@@ -266,7 +266,7 @@ def test_fixed_jobs_cost_no_writes_and_little_memory(world: World) -> None:
     assert set(slim_elastic_pod(pod("a"), NAMES)["spec"]) == {"schedulingGates"}
 
 
-def test_pods_are_followed_once_there_is_a_slice(world: World) -> None:
+def test_pods_are_watched_once_first_slice_exists(world: World) -> None:
     wanted = served_by(world).start_condition
     assert wanted is not None
     world.put(KINDS.workloads, workload(name="plain"))
@@ -275,7 +275,7 @@ def test_pods_are_followed_once_there_is_a_slice(world: World) -> None:
     assert wanted.is_met()
 
 
-def test_where_no_job_can_be_elastic_nothing_is_watched(world: World) -> None:
+def test_pods_are_not_watched_where_no_job_can_be_elastic(world: World) -> None:
     settings = settings_with(elastic_jobs=False)
     for chosen in (settings, settings_with(integrations=())):
         table = registry.build_controllers(replace(world.ctx, settings=chosen), world.core)

@@ -103,13 +103,13 @@ def test_excess_pods_are_those_beyond_the_reserved_count(
     assert [one["metadata"]["name"] for one in found] == expected
 
 
-def test_charged_slice_is_the_one_that_takes_over() -> None:
+def test_charged_slice_is_reserved_replacement() -> None:
     found = find_charged_slice([slice_("first", 1), slice_("second", 3, reserved, replaces="first")], NAMES)
     assert found is not None
     assert found["metadata"]["name"] == "second"
 
 
-def test_kind_of_a_job_is_that_of_the_controller_of_its_workload() -> None:
+def test_job_kind_label_comes_from_controller_of_workload() -> None:
     assert (job_kind_label(slice_("first", 1)), job_kind_label({"metadata": {}})) == ("Job.batch", "")
     assert kind_label("", "Pod") == "Pod"
 
@@ -129,7 +129,7 @@ async def test_excess_pods_are_deleted_reported_and_counted(world: World) -> Non
     assert world.recorder.excess == [("first", "Job.batch", 1)] * 2
 
 
-async def test_pods_are_kept_when_a_newer_slice_admits_them(world: World) -> None:
+async def test_pods_are_not_deleted_when_newer_slice_admits_them(world: World) -> None:
     world.put(KINDS.workloads, *GROWING)
     world.put(STARTED_PODS, *ABC)
     newer = slice_("second", 3, replaces="first", at=1)

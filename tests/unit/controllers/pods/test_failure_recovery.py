@@ -91,7 +91,7 @@ EXECUTED = [{"key": "example.com/x"}, {"key": "node.kubernetes.io/unreachable", 
         (pod(), None, 61, []),
     ],
 )
-def test_only_pods_that_may_and_would_hang_for_ever_are_forced(
+def test_only_opted_in_pods_on_unreachable_nodes_are_force_deleted(
     one: dict[str, Any], on: dict[str, Any] | None, now: float, done: list[str]
 ) -> None:
     found: list[str] = []
@@ -108,7 +108,7 @@ def test_only_pods_that_may_and_would_hang_for_ever_are_forced(
     assert found == done
 
 
-def test_a_pod_is_looked_at_again_right_after_its_time() -> None:
+def test_terminating_pod_is_reconciled_again_when_delay_has_passed() -> None:
     assert plan_for(pod(), on=node(), now=0).requeue_after == pytest.approx(60)
     assert plan_for(pod(), on=node(), now=60).requeue_after == pytest.approx(0, abs=1e-6)
     assert plan_for(pod(), on=node([]), now=0) is NO_ACTIONS
@@ -156,7 +156,7 @@ async def test_pod_is_failed_then_deleted_then_reported(world: World) -> None:
     assert world.recorder.metrics == ["pod_forcefully_deleted"]
 
 
-async def test_a_step_cut_short_is_resumed_and_what_is_done_is_left(world: World) -> None:
+async def test_interrupted_force_deletion_is_resumed_and_not_repeated(world: World) -> None:
     world.put(NODES, node())
     world.put(PLACED_PODS, pod())
     world.client.fails["delete within 0 s"] = ApiError(503, "ServiceUnavailable", "down")
@@ -174,7 +174,7 @@ async def test_a_step_cut_short_is_resumed_and_what_is_done_is_left(world: World
     assert len(world.calls) == 1
 
 
-async def test_a_pod_that_changed_meanwhile_is_not_deleted(world: World) -> None:
+async def test_pod_changed_meanwhile_is_not_deleted(world: World) -> None:
     world.put(NODES, node())
     world.put(PLACED_PODS, pod())
     world.client.fails["patch"] = CONFLICT
@@ -183,7 +183,7 @@ async def test_a_pod_that_changed_meanwhile_is_not_deleted(world: World) -> None
     assert world.calls == ["patch pods/p/status"]
 
 
-def test_a_node_that_comes_to_be_unreachable_concerns_pods_that_hang_on_it(world: World) -> None:
+def test_node_that_becomes_unreachable_enqueues_its_terminating_pods(world: World) -> None:
     hangs = pod(name="hangs", uid="1")
     world.put(PLACED_PODS, hangs, pod(name="runs", uid="2", deletionTimestamp=None))
     world.put(PLACED_PODS, pod(name="other", uid="3", annotations={}))
@@ -203,7 +203,7 @@ def test_a_node_that_comes_to_be_unreachable_concerns_pods_that_hang_on_it(world
     assert list(of_pods(Change("deleted", key, None, orjson.dumps(hangs)))) == []
 
 
-def test_little_is_kept_of_nodes_and_next_to_nothing_of_pods_that_did_not_opt_in(world: World) -> None:
+def test_stores_keep_only_needed_fields_of_nodes_and_pods(world: World) -> None:
     ids = {"name": "p", "namespace": "ns", "uid": "uid-p", "resourceVersion": "5"}
     assert slim_pod(pod(annotations={}), NAMES) == {"metadata": ids}
     assert slim_node(node()) == {
@@ -214,6 +214,6 @@ def test_little_is_kept_of_nodes_and_next_to_nothing_of_pods_that_did_not_opt_in
     assert world.stores.of(PLACED_PODS).index_values(BY_NODE) == ()
 
 
-def test_without_the_gate_nothing_is_watched() -> None:
+def test_placed_pods_are_not_watched_without_force_deletion() -> None:
     table = registry.build_controllers(World().ctx, World().core)
     assert not any(one.resource == PLACED_PODS for one in table.when_served)

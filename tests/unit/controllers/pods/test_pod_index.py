@@ -59,7 +59,7 @@ def test_index_finds_the_pods_that_belong_to_a_workload_and_may_run(
         {"ownerReferences": [{"name": "j"}]},
     ],
 )
-def test_value_of_one_kind_does_not_pose_as_one_of_another(metadata: dict[str, Any]) -> None:
+def test_pod_does_not_belong_to_workload_by_value_of_another_field(metadata: dict[str, Any]) -> None:
     of = workload(metadata={"annotations": {NAMES.workload_slice_name: "chain"}})
     one = {"metadata": {"name": "p", "creationTimestamp": timestamp(0), **metadata}}
     assert not belongs_to(one, of, NAMES)

@@ -74,7 +74,7 @@ def test_pod_belongs_to_workload_that_its_annotation_or_the_uid_of_its_job_names
 
 
 @pytest.mark.parametrize(("seconds", "expected"), [(0, 1.0), (2, 1.0), (8, 4.0), (1000, 15.0)])
-def test_next_look_is_later_the_longer_pods_remain(seconds: int, expected: float) -> None:
+def test_next_check_is_later_the_longer_pods_remain(seconds: int, expected: float) -> None:
     outlived = admitted(condition("PodsOutliveJob", True, "PodsRunning", since=100))
     assert next_check_seconds(outlived, instant(100 + seconds)) == expected
 
@@ -110,7 +110,7 @@ def test_next_list_is_later_the_longer_pods_remain(seconds: int, expected: float
         ([aged_pod(name, 1, labels={NAMES.podset: "another"}) for name in "abcd"], []),
     ],
 )
-def test_excess_pods_of_a_gone_job_are_the_newest_beyond_what_was_admitted(
+def test_excess_pods_of_deleted_job_are_newest_beyond_admitted_count(
     found: list[dict[str, Any]], expected: list[str]
 ) -> None:
     assert [
@@ -139,7 +139,7 @@ FOR_BOTH = {
     ],
     ids=["none named", "oldest named", "newest named", "all named", "never admitted", "unknown podset"],
 )
-def test_pods_that_name_no_podset_share_the_room_that_is_left(
+def test_pods_without_podset_share_remaining_count(
     make: Callable[..., dict[str, Any]], named: dict[str, str], expected: list[str]
 ) -> None:
     found = [
@@ -165,7 +165,7 @@ REPLACING_SLICE = slice_of(admitted, "larger", "held", spec=FIVE_PODS, admission
         ([LARGER_SLICE], LARGER_SLICE, ["f", "e", "d", "c", "b", "a"]),
     ],
 )
-def test_excess_pods_of_slices_are_those_beyond_the_one_that_is_charged(
+def test_excess_pods_of_slices_are_those_beyond_charged_slice(
     slices: list[dict[str, Any]], charged: dict[str, Any], expected: list[str]
 ) -> None:
     found = [aged_pod(name, number) for number, name in enumerate("abcdef")]

@@ -48,7 +48,7 @@ def pod_of(number: int) -> dict[str, Any]:
     return pod(f"p{number}", uid=f"uid-p{number}", labels={}, ownerReferences=[{"uid": f"uid-{number}"}])
 
 
-async def test_jobs_that_go_together_share_a_list(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_jobs_deleted_together_share_one_list(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     outliving = RemainingPodsFinder(world.ctx, clock=iter(range(100)).__next__)
     add_pods(world, pod_of(1))
     read = world.client.list
@@ -66,7 +66,7 @@ async def test_jobs_that_go_together_share_a_list(world: World, monkeypatch: pyt
     assert world.calls.count(LIST) == 2
 
 
-async def test_waiting_workloads_of_a_job_without_labelled_pods_share_a_list(world: World) -> None:
+async def test_pending_workloads_of_kind_without_pod_labels_share_one_list(world: World) -> None:
     outliving = RemainingPodsFinder(world.ctx, clock=iter(range(100)).__next__)
     add_pods(world, pod_of(1))
     owner = {**OWNER, "apiVersion": "example.com/v1", "kind": "Example"}
@@ -80,7 +80,7 @@ async def test_waiting_workloads_of_a_job_without_labelled_pods_share_a_list(wor
     assert world.calls.count(LIST) == 1
 
 
-async def test_pods_of_a_recent_list_are_taken_to_remain(world: World) -> None:
+async def test_pods_of_recent_list_are_assumed_to_remain(world: World) -> None:
     now = [10.0]
     outliving = RemainingPodsFinder(world.ctx, clock=lambda: now[0])
     add_pods(world, pod_of(1))
@@ -146,7 +146,7 @@ IS_UNMARKED: dict[str, Any] = {"c": pod("c", uid="uid-c", labels={})}
         "list of the last second",
     ],
 )
-async def test_look_reads_one_pod_and_lists_when_it_has_ended_or_a_list_is_due(
+async def test_check_reads_one_pod_and_lists_when_it_has_ended_or_list_is_due(
     world: World, changed: dict[str, Any], seconds: float, calls: list[str], expected: Any
 ) -> None:
     now, world.now = [1000.0], instant(100)
@@ -206,7 +206,7 @@ OTHERS = [
     ],
     ids=["not reported", "reported just now", "excess", "another has no pods", "many at once"],
 )
-async def test_pods_are_listed_at_each_look_where_one_pod_does_not_say_enough(
+async def test_pods_are_listed_at_each_check_when_one_pod_is_not_enough(
     world: World, workloads: list[dict[str, Any]], more: list[dict[str, Any]]
 ) -> None:
     now, world.now = [1000.0], instant(100)
@@ -237,7 +237,7 @@ async def test_pod_that_cannot_be_read_does_not_release_quota(
     assert world.calls == calls
 
 
-async def test_remembered_pods_are_dropped_when_a_list_was_due(world: World) -> None:
+async def test_known_pods_are_dropped_when_list_was_due(world: World) -> None:
     now, world.now = [1000.0], instant(100)
     outliving = RemainingPodsFinder(world.ctx, clock=lambda: now[0])
     add_pods(world, *REMAINING.values(), pod_of(1))
@@ -250,9 +250,7 @@ async def test_remembered_pods_are_dropped_when_a_list_was_due(world: World) -> 
     assert not outliving._known  # pyright: ignore[reportPrivateUsage]
 
 
-async def test_list_that_begins_again_counts_each_pod_once(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_restarted_list_counts_each_pod_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     async def pages(*args: Any, **selectors: Any) -> AsyncGenerator[Page]:
         for _ in range(2):
             yield Page([REMAINING["a"]], "1", first=True)
@@ -263,7 +261,7 @@ async def test_list_that_begins_again_counts_each_pod_once(
 
 
 @pytest.mark.parametrize("owner", [OWNER, None])
-async def test_status_is_left_as_it_is_while_one_pod_is_read(
+async def test_status_does_not_change_while_one_pod_is_read(
     world: World, monkeypatch: pytest.MonkeyPatch, owner: dict[str, Any] | None
 ) -> None:
     now, world.now = [1000.0], instant(100)

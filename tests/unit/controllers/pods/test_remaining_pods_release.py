@@ -105,7 +105,7 @@ async def test_workload_of_an_earlier_job_keeps_quota_beside_the_new_job(world: 
     assert await reconcile_job(world) == 1.0, "the new job's own steps do not end the looks"
 
 
-async def test_no_pods_are_listed_for_workload_that_has_finished(world: World) -> None:
+async def test_no_pods_are_listed_for_finished_workload(world: World) -> None:
     world.put(KINDS.workloads, admitted(FINISHED))
     add_pods(world, pod())
     await reconcile_job(world)
@@ -114,7 +114,7 @@ async def test_no_pods_are_listed_for_workload_that_has_finished(world: World) -
 
 @pytest.mark.parametrize("made", [workload, reserved])
 @pytest.mark.parametrize("owner", [OWNER, None])
-async def test_pods_of_a_gone_job_that_was_never_admitted_are_deleted(
+async def test_pods_of_deleted_job_that_was_never_admitted_are_deleted(
     world: World, made: Callable[[], dict[str, Any]], owner: dict[str, Any] | None
 ) -> None:
     obj = made()
@@ -131,7 +131,7 @@ async def test_pods_of_a_gone_job_that_was_never_admitted_are_deleted(
     assert end_of_workload(world) == (None, "OwnerNotFound")
 
 
-async def test_orphaned_pods_of_a_slice_without_owner_are_deleted_down_to_its_grant(world: World) -> None:
+async def test_orphaned_pods_of_slice_without_owner_are_deleted_beyond_its_grant(world: World) -> None:
     def orphaned(one: dict[str, Any]) -> dict[str, Any]:
         metadata = {**one["metadata"], **ORPHANED}
         del metadata["ownerReferences"]
@@ -150,7 +150,7 @@ async def test_orphaned_pods_of_a_slice_without_owner_are_deleted_down_to_its_gr
 
 
 @pytest.mark.parametrize("gone", [False, True], ids=["held by a finalizer", "gone"])
-async def test_pods_of_a_job_of_another_kind_that_was_never_admitted_are_deleted(gone: bool) -> None:
+async def test_pods_of_deleted_mpi_job_that_was_never_admitted_are_deleted(gone: bool) -> None:
     world = World(settings_with(integrations=(MPI_JOB, POD)))
     owner = {**OWNER, "apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob"}
     world.put(KINDS.workloads, workload(owner=owner))
@@ -168,7 +168,7 @@ async def test_pods_of_a_job_of_another_kind_that_was_never_admitted_are_deleted
     assert end_of_workload(world) == (None, "OwnerNotFound")
 
 
-async def test_pods_of_a_going_job_with_a_selector_of_its_own_are_found_by_their_owner(world: World) -> None:
+async def test_pods_of_deleted_job_with_manual_selector_are_found_by_their_owner(world: World) -> None:
     world.put(KINDS.workloads, workload())
     world.put(JOBS, job({"manualSelector": True}, deletionTimestamp=timestamp(9)))
     add_pods(world, aged_pod("a", 1, labels={}, ownerReferences=[{"uid": "uid-j"}]))
@@ -176,7 +176,7 @@ async def test_pods_of_a_going_job_with_a_selector_of_its_own_are_found_by_their
     assert [call for call in world.calls if call.startswith("delete")] == ["delete pods/a"]
 
 
-async def test_pods_of_a_raised_job_that_was_orphaned_are_deleted_down_to_its_grant(world: World) -> None:
+async def test_orphaned_pods_of_raised_job_are_deleted_beyond_its_grant(world: World) -> None:
     world.put(KINDS.workloads, admitted())
     add_pods(world, *(aged_pod(name, number) for number, name in enumerate("abcde")))
     assert await reconcile_job(world) == 1.0
@@ -186,7 +186,7 @@ async def test_pods_of_a_raised_job_that_was_orphaned_are_deleted_down_to_its_gr
     assert end_of_workload(world) == ("PodsRunning", None)
 
 
-async def test_nothing_is_released_when_pods_cannot_be_listed(world: World) -> None:
+async def test_quota_is_not_released_when_pods_cannot_be_listed(world: World) -> None:
     world.put(KINDS.workloads, admitted())
     world.client.fails["list"] = ApiError(403, "Forbidden", "no")
     with pytest.raises(ApiError):
@@ -205,7 +205,7 @@ async def test_workload_without_owner_keeps_quota_while_orphaned_pods_run(world:
     assert end_of_workload(world) == (None, "OwnerNotFound")
 
 
-async def test_deleted_workload_without_owner_is_held_while_orphaned_pods_run(world: World) -> None:
+async def test_deleted_workload_without_owner_keeps_finalizer_while_orphaned_pods_run(world: World) -> None:
     going = {**ORPHANED, "deletionTimestamp": timestamp(0)}
     world.put(KINDS.workloads, admitted(owner=None, metadata=going))
     add_pods(world, pod())
@@ -277,7 +277,7 @@ async def test_quota_of_a_finished_job_is_kept_while_its_operator_leaves_pods_ru
     assert end_of_workload(world) == (None, "Succeeded")
 
 
-async def test_no_pods_are_listed_for_a_job_that_ends_after_them_or_is_started(world: World) -> None:
+async def test_no_pods_are_listed_for_batch_job_that_finishes_or_starts(world: World) -> None:
     world.put(KINDS.workloads, admitted())
     world.put(JOBS, job({"suspend": False}, {"conditions": [{"type": "Complete", "status": "True"}]}))
     await reconcile_job(world)
@@ -288,7 +288,7 @@ async def test_no_pods_are_listed_for_a_job_that_ends_after_them_or_is_started(w
     assert LIST not in world.calls
 
 
-async def test_group_keeps_quota_while_a_pod_runs_that_lost_its_label() -> None:
+async def test_group_keeps_quota_while_pod_without_label_runs() -> None:
     world = World(settings_with(integrations=(POD,)))
     owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "uid-p"}
     metadata = {"name": "g", "annotations": {NAMES.is_group_workload: "true"}}

@@ -140,7 +140,7 @@ RETRY_60 = {"requeueAfterSeconds": 60}
         ),
     ],
 )
-def test_the_state_of_a_check_follows_its_request(
+def test_check_state_follows_conditions_of_its_request(
     obj: dict[str, Any], asked: dict[str, Any], expected: dict[str, Any]
 ) -> None:
     state, notes = check_after(case(obj, asked))
@@ -151,7 +151,7 @@ def test_the_state_of_a_check_follows_its_request(
     assert notes == ([change] if before != expected["state"] else [])
 
 
-def test_provisioned_nodes_make_the_check_ready_and_pods_run_on_them() -> None:
+def test_check_becomes_ready_with_podset_updates_when_nodes_are_provisioned() -> None:
     wanted = config(
         podSetUpdates={
             "nodeSelector": [
@@ -191,7 +191,7 @@ def test_provisioned_nodes_make_the_check_ready_and_pods_run_on_them() -> None:
         (f"{'k' * 64}", "z", "name part must be no more than 63 characters"),
     ],
 )
-def test_check_waits_while_a_detail_of_the_answer_cannot_be_a_node_selector(
+def test_check_stays_pending_when_provisioning_detail_is_no_valid_node_selector(
     key: str, value: str, wrong: str
 ) -> None:
     rule = {"key": key, "valueFromProvisioningClassDetail": "Zone"}
@@ -229,7 +229,7 @@ def test_c17_check_without_its_config_is_pending_with_a_message_once_its_request
 
 
 @pytest.mark.parametrize("state", ["Retry", "Rejected"])
-def test_a_check_without_its_config_is_pending(state: str) -> None:
+def test_retried_or_rejected_check_becomes_pending_without_its_config(state: str) -> None:
     found, notes = check_after(case(reserved(admissionChecks=[check(state)]), config=None))
     assert (found["state"], notes) == (
         "Pending",
@@ -248,7 +248,7 @@ def test_a_check_without_its_config_is_pending(state: str) -> None:
     ],
     ids=["ready", "without-quota", "to-be-retried", "rejected", "evicted"],
 )
-def test_nothing_is_asked_for_now(obj: dict[str, Any]) -> None:
+def test_no_request_is_created_unless_workload_has_quota_and_pending_check(obj: dict[str, Any]) -> None:
     assert decide_provisioning(case(obj)) == ActionPlan()
 
 
@@ -284,7 +284,7 @@ PARAMETERS = {"apiGroup": NAMES.group, "kind": "ProvisioningRequestConfig", "nam
         ),
     ],
 )
-def test_a_check_says_whether_it_can_be_worked_on(
+def test_active_condition_of_check_reports_whether_parameters_are_valid(
     parameters: Any, found: dict[str, Any] | None, expected: tuple[str, str, str]
 ) -> None:
     obj: Mapping[str, Any] = {

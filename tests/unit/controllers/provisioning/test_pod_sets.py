@@ -21,7 +21,7 @@ from tests.unit.controllers.provisioning.cases import (
 )
 
 
-def test_e_nodes_are_asked_for_all_pods_of_an_assignment_without_count() -> None:
+def test_e_nodes_are_requested_for_all_pods_of_assignment_without_count() -> None:
     path = ("status", "admission", "podSetAssignments", 0, "count")
     counted = reserved()
     [asked] = requested_pod_sets(without_value(counted, path), config(), FLAVORS.get)
@@ -43,7 +43,7 @@ GPU = {"example.com/gpu": "1"}
         ([pod_set("a", container(), count=2)], [("a", 0)], [], []),
     ],
 )
-def test_only_podsets_that_need_nodes_are_asked_for(
+def test_nodes_are_requested_only_for_podsets_that_need_them(
     pod_sets: Any, counts: Any, managed: Any, asked: list[str]
 ) -> None:
     obj = reserved(
@@ -63,7 +63,7 @@ def test_only_podsets_that_need_nodes_are_asked_for(
         ]
 
 
-def test_a_template_asks_for_what_will_run() -> None:
+def test_request_template_equals_template_of_started_pods() -> None:
     limited = container({"cpu": "1"}, {"cpu": "2", "memory": "1Gi"})
     obj = reserved(
         admission=assigned(("main", 2)),
@@ -105,7 +105,7 @@ TOLERANT = pod_set("d", container({"cpu": "1"}, image="one"), tolerations=[{"key
         ),
     ],
 )
-def test_podsets_are_merged_as_the_policy_has_it(policy: str | None, pod_sets: Any, asked: Any) -> None:
+def test_podsets_are_merged_by_configured_policy(policy: str | None, pod_sets: Any, asked: Any) -> None:
     obj = reserved(
         admission=assigned(*((one["name"], one["count"]) for one in pod_sets)), spec={"podSets": pod_sets}
     )
@@ -121,7 +121,7 @@ def test_podsets_on_different_flavors_are_not_merged() -> None:
         assert len(requested_pod_sets(obj, config(podSetMergePolicy=policy), FLAVORS.get)) == 2
 
 
-def test_updates_are_made_for_the_podsets_of_the_request() -> None:
+def test_podset_updates_cover_only_podsets_of_the_request() -> None:
     obj = reserved(spec={"podSets": [SAME, OTHER_IMAGE]})
     listed = [{"podTemplateRef": {"name": template_name(NAME, "b")}, "count": 1}]
     listed.append({"podTemplateRef": {"name": "a-stranger"}, "count": 1})

@@ -50,7 +50,7 @@ async def settled(world: World) -> float | None:
     raise AssertionError("the decisions do not come to an end")
 
 
-async def test_a_request_is_made_with_its_templates(world: World) -> None:
+async def test_request_is_created_with_its_templates(world: World) -> None:
     assert await settled(world) is None
     assert world.calls == [
         f"create podtemplates/{TEMPLATE}",
@@ -63,7 +63,7 @@ async def test_a_request_is_made_with_its_templates(world: World) -> None:
     assert world.recorder.events == [("job-j-1", "ProvisioningRequestCreated", note)]
 
 
-async def test_refusal_of_the_api_is_reported_and_retried(world: World) -> None:
+async def test_creation_that_api_server_rejects_is_reported_and_retried(world: World) -> None:
     world.client.fails["create"] = ApiError(403, "Forbidden", "exceeded quota")
     assert await ProvisioningController(world.ctx).reconcile(KEY) == 10.0
     message = f'Error creating PodTemplate "{TEMPLATE}": exceeded quota'
@@ -72,7 +72,7 @@ async def test_refusal_of_the_api_is_reported_and_retried(world: World) -> None:
     assert check == {**CHECK, "message": message}
 
 
-async def test_what_is_there_before_the_store_knows_it_is_waited_for_silently(world: World) -> None:
+async def test_existing_object_that_is_not_in_store_is_retried_without_event(world: World) -> None:
     world.client.fails["create"] = ApiError(409, "AlreadyExists", "already exists")
     assert await ProvisioningController(world.ctx).reconcile(KEY) == 1.0
     assert world.recorder.events == []
@@ -82,13 +82,13 @@ async def test_what_is_there_before_the_store_knows_it_is_waited_for_silently(wo
     ("verb", "error"),
     [("create", ApiError(503, "ServiceUnavailable", "down")), ("patch", ApiError(403, "Forbidden", "no"))],
 )
-async def test_other_failures_are_the_queues_matter(world: World, verb: str, error: ApiError) -> None:
+async def test_other_errors_are_raised_for_retry(world: World, verb: str, error: ApiError) -> None:
     world.client.fails[verb] = error
     with pytest.raises(ApiError):
         await settled(world)
 
 
-async def test_workloads_without_such_checks_cost_nothing(world: World) -> None:
+async def test_workload_without_provisioning_check_causes_no_request(world: World) -> None:
     world.put(KINDS.workloads, reserved(name="w", admissionChecks=[{**CHECK, "name": "other"}]))
     controller = ProvisioningController(world.ctx)
     assert await controller.reconcile(Key("ns", "w")) is None
@@ -96,7 +96,7 @@ async def test_workloads_without_such_checks_cost_nothing(world: World) -> None:
     assert world.calls == []
 
 
-async def test_a_check_is_active_once(world: World) -> None:
+async def test_active_condition_of_check_is_written_once(world: World) -> None:
     controller = ProvisioningController(world.ctx)
     for name in ("c", "c", "other", "unknown"):
         await controller.reconcile(Key("", name))
@@ -122,7 +122,7 @@ def made_for(kind: str, name: str) -> dict[str, Any]:
     return {"metadata": {"name": "x", "namespace": "ns", "ownerReferences": [owner]}}
 
 
-def test_workloads_with_checks_are_looked_at(world: World) -> None:
+def test_changed_workload_with_checks_is_enqueued(world: World) -> None:
     plain, checked = workload(), workload(admissionChecks=[CHECK])
     assert looked_at(world, KINDS.workloads, None, plain) == set()
     assert looked_at(world, KINDS.workloads, plain, checked) == {"ns/job-j-1"}
@@ -130,19 +130,19 @@ def test_workloads_with_checks_are_looked_at(world: World) -> None:
 
 
 @pytest.mark.parametrize("resource", [PROVISIONING_REQUESTS, POD_TEMPLATES])
-def test_what_was_made_for_a_workload_concerns_it(world: World, resource: Resource) -> None:
+def test_changed_request_or_template_enqueues_its_workload(world: World, resource: Resource) -> None:
     mine, request = made_for("Workload", "w"), made_for("ProvisioningRequest", "r")
     assert looked_at(world, resource, None, mine) == {"ns/w"}
     assert looked_at(world, resource, mine, request) == {"ns/w"}
     assert looked_at(world, resource, None, request) == set()
 
 
-def test_a_config_concerns_its_checks_and_their_workloads(world: World) -> None:
+def test_changed_config_enqueues_its_checks_and_their_workloads(world: World) -> None:
     config: Any = world.get(KINDS.provisioning_request_configs, "p")
     assert looked_at(world, KINDS.provisioning_request_configs, None, config) == {"c", "ns/job-j-1"}
 
 
-def test_a_check_concerns_its_workloads_only_if_it_asks_for_something_else(world: World) -> None:
+def test_changed_check_enqueues_workloads_only_if_its_spec_changed(world: World) -> None:
     check: Any = world.get(KINDS.admission_checks, "c")
     other = {**check, "spec": {"controllerName": "other"}}
     assert looked_at(world, KINDS.admission_checks, None, check) == {"c", "ns/job-j-1"}
@@ -150,6 +150,6 @@ def test_a_check_concerns_its_workloads_only_if_it_asks_for_something_else(world
     assert looked_at(world, KINDS.admission_checks, check, other) == {"c", "ns/job-j-1"}
 
 
-def test_start_includes_all_checks_and_their_workloads(world: World) -> None:
+def test_provisioning_controller_starts_with_all_checks_and_their_workloads(world: World) -> None:
     world.put(KINDS.workloads, workload(name="unchecked"))
     assert {str(key) for key in provisioning_controller(world.ctx).known()} == {"c", "other", "ns/job-j-1"}

@@ -34,7 +34,7 @@ def template(name: str = template_name(NAME, "main"), owner: Any = MINE, **metad
     return {"metadata": {"name": name, "ownerReferences": [owner], **identity, **metadata}}
 
 
-def test_templates_come_first_then_the_request_then_the_templates_are_handed_over() -> None:
+def test_templates_are_created_before_request_which_then_owns_them() -> None:
     annotations = {f"{NAMES.provisioning_annotation_prefix}size": "big", "other": "x"}
     obj = reserved(admissionChecks=[check()], metadata={"annotations": annotations})
     wanted = config(parameters={"a": "1"})
@@ -97,18 +97,20 @@ def reset(state: str, since: float) -> dict[str, Any]:
         (reset("Ready", since=45), request(request_condition("BookingExpired")), 2),
     ],
 )
-def test_attempts_are_counted(listed: dict[str, Any], asked: dict[str, Any] | None, attempt: int) -> None:
+def test_request_name_counts_attempts_of_check(
+    listed: dict[str, Any], asked: dict[str, Any] | None, attempt: int
+) -> None:
     requests = () if asked is None else (asked,)
     [created] = actions_of(decide_provisioning(case(reserved(admissionChecks=[listed]), *requests)), Create)
     assert created.obj["metadata"]["name"] == f"ppt-job-j-1-c-{attempt}-main"
 
 
-def test_a_request_that_waits_is_not_made_twice() -> None:
+def test_pending_request_is_not_created_twice() -> None:
     assert decide_provisioning(case(reserved(admissionChecks=[check()]), request())) == ActionPlan()
 
 
 @pytest.mark.parametrize("owner", [MINE, {**MINE, "uid": "uid-former"}])
-def test_a_request_is_made_anew_only_when_the_former_one_is_gone(owner: dict[str, Any]) -> None:
+def test_request_is_recreated_only_after_former_request_is_gone(owner: dict[str, Any]) -> None:
     going = request(metadata={**GOING, "ownerReferences": [owner]})
     mine = (going,) if owner is MINE else ()
     made = case(reserved(admissionChecks=[check()]), *mine, taken=(going,))
@@ -134,7 +136,7 @@ STRANGER = {"kind": "Thing", "name": "t", "uid": "uid-t", "controller": True}
         ),
     ],
 )
-def test_name_of_a_foreign_object_is_reported_and_retried(taken: dict[str, Any], error: str) -> None:
+def test_name_taken_by_foreign_object_is_reported_and_retried(taken: dict[str, Any], error: str) -> None:
     obj = reserved(admissionChecks=[check()])
     plan = decide_provisioning(case(obj, taken=(taken,)))
     assert events_of(plan) == [("Warning", "FailedCreate", error)]
@@ -142,7 +144,7 @@ def test_name_of_a_foreign_object_is_reported_and_retried(taken: dict[str, Any],
     assert plan.requeue_after
 
 
-def test_a_template_that_would_go_with_a_former_request_is_deleted_and_made_anew() -> None:
+def test_template_owned_by_former_request_is_deleted_before_recreation() -> None:
     former = template(owner={**MINE, "kind": "ProvisioningRequest", "uid": "uid-former"})
     made = case(reserved(admissionChecks=[check()]), taken=(former,))
     assert decide_provisioning(made).actions == (Delete(POD_TEMPLATES, former),)
@@ -177,7 +179,7 @@ def test_template_that_contradicts_its_flavor_is_reported() -> None:
     ],
     ids=["finished", "evicted", "evicted-and-waiting", "evicted-without-cleaning-up"],
 )
-def test_request_is_released_without_need_for_nodes(
+def test_request_is_deleted_when_workload_needs_no_nodes(
     obj: dict[str, Any], cleans_up: bool, deleted: list[str]
 ) -> None:
     plan = decide_provisioning(case(obj, request(), templates=(template(),), cleans_up=cleans_up))
@@ -204,7 +206,7 @@ def test_only_the_latest_request_in_sync_is_kept(
     assert [one.obj["metadata"]["name"] for one in actions_of(plan, Delete)] == deleted
 
 
-def test_an_annotation_over_a_parameter_of_the_config_is_in_sync() -> None:
+def test_request_with_parameter_overridden_by_annotation_is_in_sync() -> None:
     annotations = {f"{NAMES.provisioning_annotation_prefix}a": "mine"}
     obj = reserved(admissionChecks=[check()], metadata={"annotations": annotations})
     asked = request(spec={"parameters": {"a": "mine", "more": "x"}})

@@ -66,7 +66,7 @@ def queue(**metadata: object) -> dict[str, Any]:
     return cluster_scoped("cq", metadata={"finalizers": [NAMES.finalizer], "generation": 4, **metadata})
 
 
-def test_status_has_counts_totals_and_borrowed_amounts() -> None:
+def test_cluster_queue_status_has_counts_totals_and_borrowed_amounts() -> None:
     patch = cluster_queue_patch(queue(), READY, START)
     assert patch == {
         "status": {
@@ -106,12 +106,12 @@ def test_c16_status_total_beyond_int64_is_a_quantity() -> None:
     ]
 
 
-def test_a_status_that_says_so_already_is_not_written() -> None:
+def test_unchanged_cluster_queue_status_is_not_written() -> None:
     told = apply_patch(queue(), cluster_queue_patch(queue(), READY, START))
     assert cluster_queue_patch(told, READY, instant(60)) is None
 
 
-def test_shares_are_reported_with_fair_sharing_and_removed_without() -> None:
+def test_cluster_queue_share_is_reported_with_fair_sharing_and_removed_without() -> None:
     told = apply_patch(
         queue(),
         cluster_queue_patch(
@@ -127,7 +127,7 @@ def test_shares_are_reported_with_fair_sharing_and_removed_without() -> None:
     assert cohort_patch(cohort, CohortStatus((), ())) is None
 
 
-def test_e_lists_of_more_flavors_than_a_status_may_have_are_cut() -> None:
+def test_e_flavor_lists_longer_than_status_allows_are_cut() -> None:
     many = tuple(FlavorTotals(f"f-{place}", (ResourceTotal("cpu", 1, 0),)) for place in range(65))
     for patch in (
         cluster_queue_patch(queue(), READY._replace(flavors_reservation=many, flavors_usage=many), START),
@@ -140,7 +140,7 @@ def test_e_lists_of_more_flavors_than_a_status_may_have_are_cut() -> None:
             assert [one["name"] for one in patch["status"][name]] == [f"f-{place}" for place in range(64)]
 
 
-def test_resources_of_a_flavor_beyond_what_a_status_may_have_are_cut() -> None:
+def test_resource_lists_longer_than_status_allows_are_cut() -> None:
     many = FlavorTotals("f", tuple(ResourceTotal(f"r{place}", 1, 0) for place in range(65)))
     patch = cluster_queue_patch(queue(), READY._replace(flavors_reservation=(many,)), START)
     assert patch is not None
@@ -172,7 +172,7 @@ def test_d20_local_queue_without_cluster_queue_loses_its_lists() -> None:
     assert [told["status"][name] for name in counts] == [0, 0, 0]
 
 
-def test_d20_past_use_of_nothing_is_written_with_zero_entries() -> None:
+def test_d20_past_usage_of_zero_is_written_with_zero_entries() -> None:
     past = ConsumedResources((("cpu", 0), ("memory", 0)), START)
     patch = local_queue_patch(cluster_scoped("lq"), LOCAL._replace(consumed=past), START)
     assert patch is not None
@@ -180,7 +180,7 @@ def test_d20_past_use_of_nothing_is_written_with_zero_entries() -> None:
     assert reported["consumedResources"] == {"cpu": "0", "memory": "0"}
 
 
-def test_what_others_say_in_the_status_stays() -> None:
+def test_conditions_of_other_programs_are_kept_in_status() -> None:
     other = {
         "type": "Mine",
         "status": "True",
@@ -193,7 +193,7 @@ def test_what_others_say_in_the_status_stays() -> None:
     assert other in told["status"]["conditions"]
 
 
-async def test_a_cluster_queue_is_written_at_most_once_a_second() -> None:
+async def test_cluster_queue_status_is_written_at_most_once_per_second() -> None:
     world = World()
     world.put(KINDS.cluster_queues, queue())
     controller = ClusterQueueController(world.ctx, world.core)
@@ -212,7 +212,7 @@ async def test_a_cluster_queue_is_written_at_most_once_a_second() -> None:
     assert world.recorder.metrics.count("cluster_queue_reported") == 4
 
 
-def test_clock_set_back_delays_only_briefly() -> None:
+def test_clock_set_back_delays_write_by_at_most_one_second() -> None:
     now = [START]
     pace = WritePace(lambda: now[0])
     pace.record_write(CQ)
@@ -220,7 +220,7 @@ def test_clock_set_back_delays_only_briefly() -> None:
     assert pace.seconds_until_allowed(CQ) == 1.0
 
 
-async def test_a_cluster_queue_that_goes_is_held_while_quota_of_it_is_reserved() -> None:
+async def test_deleted_cluster_queue_keeps_finalizer_while_quota_is_reserved() -> None:
     world = World()
     world.put(KINDS.cluster_queues, queue(deletionTimestamp=timestamp(0)))
     world.core.cluster_queues["cq"] = READY
@@ -233,7 +233,7 @@ async def test_a_cluster_queue_that_goes_is_held_while_quota_of_it_is_reserved()
     assert world.calls[1:] == ["json_patch clusterqueues/cq"]
 
 
-async def test_deleted_cluster_queue_that_cannot_be_read_is_looked_at_until_nothing_is_reserved() -> None:
+async def test_deleted_quarantined_cluster_queue_is_retried_until_no_quota_is_reserved() -> None:
     world = World()
     world.put(KINDS.cluster_queues, queue(deletionTimestamp=timestamp(0)))
     world.core.reserving.add("cq")
@@ -244,7 +244,7 @@ async def test_deleted_cluster_queue_that_cannot_be_read_is_looked_at_until_noth
     assert world.calls == ["json_patch clusterqueues/cq"]
 
 
-async def test_a_cluster_queue_from_before_gets_its_finalizer() -> None:
+async def test_cluster_queue_without_finalizer_gets_it() -> None:
     world = World()
     world.put(KINDS.cluster_queues, queue(finalizers=["a.example/x"]))
     await ClusterQueueController(world.ctx, world.core).reconcile(CQ)
@@ -253,7 +253,7 @@ async def test_a_cluster_queue_from_before_gets_its_finalizer() -> None:
 
 
 @pytest.mark.parametrize("known", [True, False])
-async def test_of_what_the_core_does_not_know_nothing_is_said(known: bool) -> None:
+async def test_cluster_queue_unknown_to_core_is_not_reported(known: bool) -> None:
     world = World()
     if known:
         world.put(KINDS.cluster_queues, queue())
@@ -262,7 +262,7 @@ async def test_of_what_the_core_does_not_know_nothing_is_said(known: bool) -> No
     assert world.recorder.metrics == []
 
 
-async def test_status_of_a_quarantined_cluster_queue_keeps_what_was_reported() -> None:
+async def test_quarantined_cluster_queue_keeps_its_status() -> None:
     world = World()
     world.put(KINDS.cluster_queues, queue())
     quarantined = (InactiveCause(ActiveReason.UNKNOWN),)
@@ -274,7 +274,7 @@ async def test_status_of_a_quarantined_cluster_queue_keeps_what_was_reported() -
     assert world.recorder.metrics != []
 
 
-async def test_local_queue_reports_its_numbers_without_borrowing() -> None:
+async def test_local_queue_status_has_totals_without_borrowed_amounts() -> None:
     world = World()
     obj = {"metadata": {"name": "lq", "namespace": "ns", "uid": "u", "resourceVersion": "1"}}
     world.put(KINDS.local_queues, obj)
@@ -299,7 +299,7 @@ def of_named(name: str, queue: str, namespace: str = "ns") -> dict[str, Any]:
     return job(name=name, uid=f"uid-{name}", namespace=namespace, labels={NAMES.queue_name: queue})
 
 
-def test_quarantined_jobs_are_reported_by_their_queue() -> None:
+def test_refused_jobs_are_listed_by_their_local_queue() -> None:
     world, queue = World(), Key("ns", "lq")
     world.put(
         JOBS, of_named("b", "lq"), of_named("a", "lq"), of_named("far", "lq", "far"), of_named("c", "other")
@@ -322,7 +322,7 @@ def test_quarantined_jobs_are_reported_by_their_queue() -> None:
     assert not any(refused.list_in_queue(one) for one in queues.values() if one)
 
 
-async def test_local_queue_reports_refused_jobs_until_some_time_after_the_last() -> None:
+async def test_local_queue_reports_refused_jobs_until_two_seconds_after_last_one() -> None:
     world, queue = World(), Key("ns", "lq")
     world.put(
         KINDS.local_queues,
@@ -360,7 +360,7 @@ async def test_local_queue_reports_refused_jobs_until_some_time_after_the_last()
     assert await anew.reconcile(queue) == 2.0
 
 
-async def test_cohort_is_reported_with_its_place_in_the_tree_even_in_a_cycle() -> None:
+async def test_cohort_is_reported_with_parent_and_root_even_in_loop_of_parents() -> None:
     world = World()
     for name, parent in (("leaf", "middle"), ("middle", "root"), ("a", "b"), ("b", "a")):
         world.put(KINDS.cohorts, cluster_scoped(name, spec={"parentName": parent}))

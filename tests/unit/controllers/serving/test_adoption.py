@@ -110,14 +110,14 @@ def test_b11_workload_under_the_older_name_with_other_podsets_is_left_alone(
     assert made.obj["metadata"]["name"] == NAME
 
 
-def test_workload_under_the_older_name_of_a_stateful_set_on_hold_is_adopted_whatever_its_number() -> None:
+def test_workload_under_older_name_is_adopted_with_any_pod_count_when_set_is_on_hold() -> None:
     found = older(annotations={NAMES.job_owner_name: "s"})
     patch = only_patch(plan_for(stateful_set(0), found))
     assert patch["metadata"]["ownerReferences"] == [OF_SET]
 
 
 @pytest.mark.parametrize("noted", [True, False], ids=["annotated", "bare"])
-def test_free_workload_of_the_name_of_a_group_with_other_podsets_is_reported_and_left_alone(
+def test_unowned_workload_with_name_of_set_and_other_podsets_is_reported_and_unchanged(
     noted: bool,
 ) -> None:
     found = with_value(with_podset(older(), count=30), ("metadata", "name"), NAME)
@@ -131,14 +131,14 @@ def test_free_workload_of_the_name_of_a_group_with_other_podsets_is_reported_and
     )
 
 
-def test_workload_that_lost_its_owner_and_kept_the_label_of_the_stateful_set_is_adopted_again() -> None:
+def test_workload_without_owner_but_with_uid_label_of_stateful_set_is_adopted_again() -> None:
     found = with_podset(older(labels={NAMES.job_uid: "uid-s"}), count=30)
     owners = only_patch(plan_for(stateful_set(), others=[found]))["metadata"]["ownerReferences"]
     assert owners == [OF_SET]
 
 
 @pytest.mark.parametrize("left", [{}, {NAMES.is_group_workload: "true"}])
-def test_e_workload_of_a_stateful_set_is_marked_again_when_it_has_lost_its_annotations(left: Any) -> None:
+def test_e_workload_of_stateful_set_gets_its_lost_annotations_again(left: Any) -> None:
     job = stateful_set()
     made = with_value(of_set(admitted(), job), ("metadata", "annotations"), left)
     metadata = only_patch(plan_for(job, others=[made], pods=[pod()]))["metadata"]

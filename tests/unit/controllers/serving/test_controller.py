@@ -75,7 +75,7 @@ async def test_terminating_namespace_is_not_reported() -> None:
     assert world.recorder.events == []
 
 
-def test_stores_of_all_kinds_give_the_owner_relations() -> None:
+def test_stores_of_all_job_kinds_are_indexed_by_owner() -> None:
     """Through jobs of any kind, others hear of the admission of an ancestor."""
     world = World(settings_with(integrations=load_integrations()))
     table = registry.build_controllers(world.ctx, world.core)

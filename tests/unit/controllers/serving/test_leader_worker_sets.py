@@ -15,7 +15,7 @@ def lws_name(index: int) -> str:
     return create_workload_name("LeaderWorkerSet", "leaderworkerset.x-k8s.io", f"l-{index}", "uid-l")
 
 
-def test_each_group_has_a_workload() -> None:
+def test_each_group_of_leader_worker_set_gets_workload() -> None:
     made = [one for one in plan_for(lws(), kind=LEADER_WORKER_SET).actions if isinstance(one, Create)]
     metadata: list[Any] = [one.obj["metadata"] for one in made]
     assert [one["name"] for one in metadata] == [lws_name(0), lws_name(1)]
@@ -26,7 +26,7 @@ def test_each_group_has_a_workload() -> None:
     assert [(one["name"], one["count"]) for one in spec["podSets"]] == [("leader", 1), ("worker", 2)]
 
 
-def test_groups_without_a_template_for_leaders_are_all_alike() -> None:
+def test_group_without_leader_template_has_one_podset() -> None:
     made = plan_for(lws(1, leader=False), kind=LEADER_WORKER_SET).actions[0]
     assert isinstance(made, Create)
     assert [(one["name"], one["count"]) for one in made.obj["spec"]["podSets"]] == [("main", 3)]
@@ -42,7 +42,7 @@ def of_group(index: int, **parts: Any) -> dict[str, Any]:
     return owned(workload(name=lws_name(index), spec={"podSets": pod_sets}, **parts), job, str(index))
 
 
-def test_pods_are_marked_with_their_group() -> None:
+def test_pods_of_leader_worker_set_are_marked_with_group_and_role() -> None:
     pods = [lws_pod(0, 0), lws_pod(0, 1), lws_pod(1, 2)]
     plan = plan_for(lws(), of_group(0), of_group(1), pods=pods, kind=LEADER_WORKER_SET)
     seen: dict[str, Any] = {}
@@ -68,7 +68,7 @@ def test_pods_are_marked_with_their_group() -> None:
         ({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}, [RemoveFinalizer]),
     ],
 )
-def test_workloads_of_groups_that_are_no_more_go(state: Any, actions: Any) -> None:
+def test_workload_of_removed_group_is_deleted_or_released(state: Any, actions: Any) -> None:
     plan = plan_for(lws(1), of_group(0), of_group(1, **state), kind=LEADER_WORKER_SET)
     assert [type(one) for one in plan.actions] == actions
 
@@ -77,9 +77,7 @@ def test_workloads_of_groups_that_are_no_more_go(state: Any, actions: Any) -> No
     ("updating", "surge", "wanted"),
     [(True, 1, True), (True, "50%", True), (True, 0, False), (False, 1, False)],
 )
-def test_a_rollout_has_workloads_for_the_groups_that_it_adds(
-    updating: bool, surge: Any, wanted: bool
-) -> None:
+def test_rollout_creates_workloads_for_surge_groups(updating: bool, surge: Any, wanted: bool) -> None:
     status = {"conditions": [condition("UpdateInProgress", updating, "x")]}
     strategy = {"rollingUpdateConfiguration": {"maxSurge": surge}}
     job = lws(status=status, rolloutStrategy=strategy)

@@ -247,7 +247,7 @@ def problems(place: Place) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("kind", [STATEFUL, OF_GROUPS], ids=lambda kind: kind.integration.framework)
-def test_whatever_befalls_what_serves_comes_to_an_end(kind: Kind) -> None:
+def test_controllers_of_serving_objects_settle_after_every_event_of_history(kind: Kind) -> None:
     for seed in range(HISTORIES):
         random = Random(seed)  # noqa: S311 the same histories in each run
         settings = replace(rest.settings_for(POD, random), integrations=(POD, kind.integration))

@@ -11,7 +11,7 @@ from tests.unit.controllers.serving.objects import of_set, only_patch, plan_for,
 ON_HOLD = condition("QuotaReserved", False, "OnHold", "StatefulSet scaled to zero; workload on hold")
 
 
-def test_scaled_to_zero_the_reservation_is_given_back_and_waits_again_afterwards() -> None:
+def test_stateful_set_scaled_to_zero_releases_quota_and_is_queued_when_scaled_up() -> None:
     empty, job = stateful_set(0), stateful_set()
     status = only_patch(plan_for(empty, of_set(reserved(), empty)))["status"]
     quota = next(one for one in status["conditions"] if one["type"] == "QuotaReserved")
@@ -38,7 +38,7 @@ def test_finished_workload_of_a_stateful_set_is_deleted_when_it_is_scaled_to_zer
     assert [type(one) for one in actions if not isinstance(one, Patch)] == ([Delete] if deleted else [])
 
 
-def test_quota_of_a_set_that_is_scaled_to_zero_is_kept_while_its_pods_run() -> None:
+def test_stateful_set_scaled_to_zero_keeps_quota_while_its_pods_run() -> None:
     empty = stateful_set(0)
     made = of_set(reserved(), empty)
     plan = plan_for(empty, made, pods=[pod(held=False)])
@@ -47,7 +47,7 @@ def test_quota_of_a_set_that_is_scaled_to_zero_is_kept_while_its_pods_run() -> N
     assert only_patch(plan_for(empty, made, pods=[ended]))["status"]["admission"] is None
 
 
-def test_that_its_workload_is_deactivated_goes_before_that_it_is_scaled_to_zero() -> None:
+def test_deactivated_workload_of_set_scaled_to_zero_is_not_put_on_hold() -> None:
     """Two controllers that each tell their own would do so for ever."""
     empty = stateful_set(0)
     deactivated = condition("QuotaReserved", False, "Deactivated", "The workload is deactivated")
@@ -55,7 +55,7 @@ def test_that_its_workload_is_deactivated_goes_before_that_it_is_scaled_to_zero(
         assert plan_for(empty, of_set(workload(quota, spec={"active": False}), empty)).actions == ()
 
 
-def test_what_comes_back_larger_asks_for_more_first() -> None:
+def test_workload_on_hold_follows_pod_count_before_it_is_queued_again() -> None:
     job = stateful_set(5)
     patch = only_patch(plan_for(job, of_set(workload(ON_HOLD), job), pods=[pod()]))
     assert patch["spec"]["podSets"][0]["count"] == 5

@@ -35,7 +35,7 @@ from tests.unit.controllers.serving.objects import (
 )
 
 
-def test_a_workload_is_made_for_all_replicas_before_there_are_pods() -> None:
+def test_stateful_set_gets_workload_for_all_replicas_before_its_pods() -> None:
     made, told = plan_for(stateful_set()).actions
     assert isinstance(made, Create)
     assert isinstance(told, RecordEvent)
@@ -68,11 +68,11 @@ def test_a_workload_is_made_for_all_replicas_before_there_are_pods() -> None:
         ({**stateful_set(), "spec": {"template": TEMPLATE}}, {}),
     ],
 )
-def test_no_workload_is_made_where_none_is_needed(job: dict[str, Any], fields: Any) -> None:
+def test_no_workload_is_created_for_empty_or_unmanaged_stateful_set(job: dict[str, Any], fields: Any) -> None:
     assert plan_for(job, **fields).actions == ()
 
 
-def test_pods_are_marked_with_group_role_and_queue() -> None:
+def test_pods_of_stateful_set_are_marked_with_group_role_and_queue() -> None:
     job = stateful_set()
     patch = only_patch(plan_for(job, of_set(workload(), job), pods=[pod()]))
     assert patch == {
@@ -97,7 +97,7 @@ def told(one: dict[str, Any], patch: Any) -> dict[str, Any]:
     return {**one, "metadata": {**metadata, **merged}}
 
 
-def test_reported_pod_is_unchanged_and_follows_its_queue_while_pending() -> None:
+def test_marked_pod_follows_queue_of_its_set_while_gated() -> None:
     job = stateful_set()
     made = of_set(workload(), job)
     waiting = told(pod(), only_patch(plan_for(job, made, pods=[pod()])))
@@ -113,7 +113,7 @@ def test_reported_pod_is_unchanged_and_follows_its_queue_while_pending() -> None
 
 
 @pytest.mark.parametrize(("length", "place"), [(10, "labels"), (100, "annotations")])
-def test_only_long_names_are_in_annotations_without_the_gate(length: int, place: str) -> None:
+def test_group_name_is_in_annotation_only_if_long_without_feature_gate(length: int, place: str) -> None:
     job = stateful_set(name="s" * length)
     made = of_set(workload(), job)
     name = create_workload_name("StatefulSet", "apps", "s" * length, "uid-s")
@@ -132,7 +132,7 @@ def test_workload_named_without_uid_is_found_and_set_on_pods() -> None:
     assert annotations[NAMES.prebuilt_workload_name] == made["metadata"]["name"]
 
 
-def test_a_workload_that_is_named_by_its_uid_goes_before_one_that_is_not() -> None:
+def test_workload_named_by_uid_is_preferred_to_one_named_without() -> None:
     job = stateful_set()
     other = without_uid(job)
     plan = plan_for(job, of_set(workload(), job), other, pods=[pod()])
@@ -141,7 +141,7 @@ def test_a_workload_that_is_named_by_its_uid_goes_before_one_that_is_not() -> No
     assert told.steps[0].patch["metadata"]["annotations"][NAMES.prebuilt_workload_name] == NAME
 
 
-def test_a_workload_of_a_former_object_of_the_name_is_not_taken_for_that_of_this_one() -> None:
+def test_workload_of_former_stateful_set_with_same_name_is_not_used() -> None:
     job = stateful_set()
     former = without_uid(stateful_set(uid="former"))
     [made] = [one.obj for one in plan_for(job, former).actions if isinstance(one, Create)]
@@ -160,7 +160,7 @@ def test_a_workload_of_a_former_object_of_the_name_is_not_taken_for_that_of_this
         ("newer", 0, 0, {"currentRevision": "new"}, False),
     ],
 )
-def test_pods_that_make_room_for_a_new_revision_are_let_go(
+def test_pods_of_old_revision_are_ungated_during_rollout(
     revision: str, partition: int, start: int, status: Any, let_go: bool
 ) -> None:
     known = {"updateRevision": "new", "currentRevision": "old", "observedGeneration": 2, **status}
@@ -175,7 +175,7 @@ def test_pods_that_make_room_for_a_new_revision_are_let_go(
     assert [isinstance(count, RecordMetric) for count in counts] == [True, True] * let_go
 
 
-def test_a_priority_class_that_changes_is_followed_with_quota_too() -> None:
+def test_reserved_workload_follows_priority_class_of_stateful_set() -> None:
     job = stateful_set(labels={NAMES.priority_class: "high"})
     reference = {"group": NAMES.group, "kind": "WorkloadPriorityClass", "name": "low"}
     made = of_set(reserved(spec={"priorityClassRef": reference}), job)
@@ -193,7 +193,7 @@ def test_a_priority_class_that_changes_is_followed_with_quota_too() -> None:
 
 
 @pytest.mark.parametrize("left", [{"labels": {NAMES.queue_name: ""}}, {"namespace_matches": False}])
-def test_what_has_quota_from_before_ends_though_its_object_is_managed_no_more(left: Any) -> None:
+def test_workload_with_quota_of_unmanaged_stateful_set_is_still_released(left: Any) -> None:
     job = stateful_set(**({"labels": left["labels"]} if "labels" in left else {}))
     fields = {key: value for key, value in left.items() if key != "labels"}
     evicted = of_set(admitted(condition("Evicted", True, "Preempted")), job)
@@ -205,7 +205,7 @@ def test_what_has_quota_from_before_ends_though_its_object_is_managed_no_more(le
     assert plan_for(job, **fields) == ActionPlan()
 
 
-def test_no_class_that_is_not_there_keeps_quota_from_being_given_back() -> None:
+def test_missing_priority_class_does_not_prevent_release_of_quota() -> None:
     labels = {NAMES.priority_class: "none-such"}
     spec = {"priorityClassRef": {"group": NAMES.group, "kind": "WorkloadPriorityClass", "name": "low"}}
     none = stateful_set(replicas=0, labels=labels)
@@ -213,7 +213,7 @@ def test_no_class_that_is_not_there_keeps_quota_from_being_given_back() -> None:
     assert released["status"]["admission"] is None
 
 
-def test_a_gate_that_is_taken_off_is_taken_off_the_workload() -> None:
+def test_admission_gate_removed_from_stateful_set_is_removed_from_workload() -> None:
     key = NAMES.admission_gated_by
     job = stateful_set(annotations={key: "a.example/x"})
     made = of_set(workload(), job)
@@ -221,7 +221,7 @@ def test_a_gate_that_is_taken_off_is_taken_off_the_workload() -> None:
     assert only_patch(plan_for(job, made)) == {"metadata": {"annotations": {key: "a.example/x"}}}
 
 
-def test_an_evicted_workload_without_pods_gives_its_quota_back() -> None:
+def test_evicted_workload_of_stateful_set_releases_quota_when_no_pod_runs() -> None:
     job = stateful_set()
     made = of_set(admitted(condition("Evicted", True, "Preempted", since=4)), job)
     plan = plan_for(job, made)
@@ -232,7 +232,7 @@ def test_an_evicted_workload_without_pods_gives_its_quota_back() -> None:
     )
 
 
-def test_workloads_of_what_is_gone_are_finished_and_let_go() -> None:
+def test_workload_of_deleted_stateful_set_is_finished_or_released() -> None:
     job = stateful_set()
     made = of_set(workload(), job)
     settings = settings_with(finish_orphaned=True)
@@ -246,7 +246,9 @@ def test_workloads_of_what_is_gone_are_finished_and_let_go() -> None:
 
 
 @pytest.mark.parametrize(("pods", "freed"), [([], True), ([pod(held=False)], False)])
-def test_a_deleted_workload_goes_when_its_pods_have_gone(pods: Any, freed: bool) -> None:
+def test_deleted_workload_of_stateful_set_is_released_when_its_pods_have_ended(
+    pods: Any, freed: bool
+) -> None:
     job = stateful_set()
     made = of_set(workload(metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"}), job)
     actions = plan_for(job, made, pods=pods).actions
