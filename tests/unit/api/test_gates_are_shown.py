@@ -184,7 +184,7 @@ SHOWN: Final = {
         "test_job_without_priority_class_gets_default_with_or_without_queue"
     ),
     Gate.WORKLOAD_REQUEST_USE_MERGE_PATCH: _both(
-        "unit/controllers/test_admission_of_others.py: test_a2_gate_decides_how_the_admission_is_written"
+        "unit/controllers/test_foreign_admissions.py: test_a2_gate_decides_how_the_admission_is_written"
     ),
     Gate.WORKLOAD_VALIDATE_RESOURCES_NON_NEGATIVE: _both(_SWITCHED_OFF),
     Gate.WORKLOAD_VALIDATION_FOR_POD_SET_METADATA: _both(_SWITCHED_OFF),

@@ -1,4 +1,4 @@
-"""With what priority the calls of controllers wait for the rate limit."""
+"""The priority with which calls of controllers wait for the rate limit."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Jobs of queued owners: where owners are looked up, and what happens to the jobs."""
+"""Children of queued jobs: the lookup of their owners, and how the children are treated."""
 
 from dataclasses import replace
 from typing import Any
@@ -32,7 +32,7 @@ NESTING = replace(
         intermediate_owners=(OwnerKind("apps", "v1", "ReplicaSet"),),
     ),
 )
-"""Jobs that may own jobs, also through ReplicaSets."""
+"""A kind of jobs that may own jobs, also through ReplicaSets."""
 
 
 def reference(kind: str, name: str, api_version: str = "example.com/v1") -> dict[str, Any]:
@@ -55,10 +55,10 @@ class Clock:
 
 @pytest.fixture
 def world() -> World:
-    made = World(settings_with(integrations=(NESTING,), external_frameworks=(ROBOT,)))
-    made.client.served |= {ROBOTS, REPLICA_SETS}
-    made.client.api["robots", "r"] = robot()
-    return made
+    result = World(settings_with(integrations=(NESTING,), external_frameworks=(ROBOT,)))
+    result.client.served |= {ROBOTS, REPLICA_SETS}
+    result.client.api["robots", "r"] = robot()
+    return result
 
 
 @pytest.fixture
@@ -107,11 +107,11 @@ async def test_oldest_owner_is_dropped_when_cache_is_full(world: World, owners: 
     for number in range(MAX_CACHED_OWNERS + 1):
         world.client.api["robots", f"r{number}"] = robot(f"r{number}")
         await owners.find(Owner(ROBOT, "ns", f"r{number}", f"uid-r{number}"))
-    asked = len(world.calls)
+    calls = len(world.calls)
     await owners.find(Owner(ROBOT, "ns", f"r{MAX_CACHED_OWNERS}", f"uid-r{MAX_CACHED_OWNERS}"))
-    assert len(world.calls) == asked
+    assert len(world.calls) == calls
     await owners.find(Owner(ROBOT, "ns", "r0", "uid-r0"))
-    assert len(world.calls) == asked + 1
+    assert len(world.calls) == calls + 1
 
 
 async def test_unserved_owner_kind_is_cached_for_limited_time(
@@ -154,7 +154,7 @@ def running(name: str, owner: dict[str, Any]) -> dict[str, Any]:
 async def test_child_of_external_job_runs_while_that_job_is_admitted(
     world: World, jobs: JobController
 ) -> None:
-    """At any depth: between the two stand a job and a ReplicaSet."""
+    """Between the external job and the child are a job and a ReplicaSet."""
     replica_set = {"name": "rs", "namespace": "ns", "uid": "uid-rs"}
     replica_set["ownerReferences"] = [reference("Job", "between", "batch/v1")]  # pyright: ignore[reportArgumentType]
     world.client.api["replicasets", "rs"] = {"metadata": replica_set}
@@ -191,12 +191,14 @@ def test_changed_admission_of_ancestor_enqueues_jobs_at_every_depth(world: World
     part, *_ = registry.build_controllers(world.ctx, world.core).when_served
     keys = next(watch.keys for watch in part.spec.watches if watch.resource == KINDS.workloads)
     new = admitted(owner=reference("Robot", "r"))
-    heard = {str(key) for key in keys(Change("added", Key("ns", "w"), new, None))}
-    assert heard == {"ns/one", "ns/two", "ns/three"}
-    waiting = workload(owner=reference("Robot", "r"))
-    assert {str(key) for key in keys(Change("added", Key("ns", "w"), waiting, None))} == heard
-    told = orjson.dumps({**waiting, "spec": {**waiting["spec"], "priority": 5}})
-    assert {str(key) for key in keys(Change("modified", Key("ns", "w"), waiting, told))} == {"ns/one"}
+    enqueued = {str(key) for key in keys(Change("added", Key("ns", "w"), new, None))}
+    assert enqueued == {"ns/one", "ns/two", "ns/three"}
+    pending = workload(owner=reference("Robot", "r"))
+    assert {str(key) for key in keys(Change("added", Key("ns", "w"), pending, None))} == enqueued
+    other_priority = orjson.dumps({**pending, "spec": {**pending["spec"], "priority": 5}})
+    assert {str(key) for key in keys(Change("modified", Key("ns", "w"), pending, other_priority))} == {
+        "ns/one"
+    }
 
 
 def test_job_controller_starts_with_owners_of_stored_workloads(world: World) -> None:
@@ -205,13 +207,13 @@ def test_job_controller_starts_with_owners_of_stored_workloads(world: World) -> 
     assert list(part.known()) == [Key("ns", "j")]
 
 
-# --- children that ask for more than their owner was charged for ------------------------------------
+# --- children that request more than their owner was charged for ------------------------------------
 
 JOBSETS = resource_of(JOBSET)
 TEMPLATE: dict[str, Any] = {"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]}}
 
 
-def a_jobset(pods: int = 2) -> dict[str, Any]:
+def jobset_of(pods: int = 2) -> dict[str, Any]:
     spec = {"parallelism": pods, "completions": pods, "template": TEMPLATE}
     jobs = [{"name": "a", "replicas": 1, "template": {"spec": spec}}]
     metadata: dict[str, Any] = {"name": "set", "namespace": "ns", "uid": "uid-set", "resourceVersion": "1"}
@@ -242,22 +244,23 @@ class SetWorld(World):
 
     def __init__(self) -> None:
         super().__init__(settings_with(integrations=(JOB, JOBSET, TRAIN_JOB)))
-        self.put(JOBSETS, a_jobset())
+        self.put(JOBSETS, jobset_of())
         self.put(KINDS.workloads, admitted(owner=reference("JobSet", "set", JOBSET.api_version)))
         self.jobs = JobController(self.ctx, JOB, OwnerLookup(self.ctx))
 
-    async def suspends(self, made: dict[str, Any]) -> bool:
-        self.put(JOBS, made)
-        name = made["metadata"]["name"]
+    async def is_suspended_after_reconcile(self, child_job: dict[str, Any]) -> bool:
+        """Reconcile a child; return whether it is suspended then."""
+        self.put(JOBS, child_job)
+        name = child_job["metadata"]["name"]
         await self.jobs.reconcile(Key("ns", name))
         return self.get(JOBS, name)["spec"]["suspend"]
 
 
 async def test_child_without_queue_is_stopped_when_it_has_more_pods_than_its_owner_was_charged_for() -> None:
     world = SetWorld()
-    assert not await world.suspends(child(2))
+    assert not await world.is_suspended_after_reconcile(child(2))
     assert world.calls == []
-    assert await world.suspends(child(5))
+    assert await world.is_suspended_after_reconcile(child(5))
     note = "admitq managed child job suspended: its number of pods exceeds that of JobSet set"
     assert world.recorder.events == [("set-a-0", "Suspended", note)]
     assert not [call for call in world.calls if call.startswith("create")]
@@ -277,31 +280,35 @@ async def test_child_runs_on_when_its_owner_is_orphaned_and_has_lost_its_workloa
     deletion: dict[str, Any], is_stopped: bool
 ) -> None:
     world = SetWorld()
-    owner = a_jobset()
+    owner = jobset_of()
     world.put(JOBSETS, {**owner, "metadata": {**owner["metadata"], "resourceVersion": "2", **deletion}})
     workloads = world.stores.of(KINDS.workloads)
     for former in tuple(workloads.list()):
         workloads.remove({**former, "metadata": {**former["metadata"], "resourceVersion": "99"}})
-    assert await world.suspends(child(2)) is is_stopped
+    assert await world.is_suspended_after_reconcile(child(2)) is is_stopped
 
 
 async def test_child_without_queue_is_left_alone_when_policies_changed_its_requests() -> None:
     world = SetWorld()
-    assert not await world.suspends(child(2, cpu="2"))
+    assert not await world.is_suspended_after_reconcile(child(2, cpu="2"))
     assert world.recorder.events == []
 
 
-@pytest.mark.parametrize("forged", [child(5, queue="lq"), child(2, "9", "lq"), child(2, "1", "lq", "mine")])
-async def test_child_with_queue_that_differs_from_owner_is_queued_on_its_own(forged: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "child_job", [child(5, queue="lq"), child(2, "9", "lq"), child(2, "1", "lq", "mine")]
+)
+async def test_child_with_queue_that_differs_from_owner_is_queued_on_its_own(
+    child_job: dict[str, Any],
+) -> None:
     world = SetWorld()
-    assert await world.suspends(forged)
-    assert [told[1] for told in world.recorder.events] == ["Stopped"]
+    assert await world.is_suspended_after_reconcile(child_job)
+    assert [reason for _, reason, _ in world.recorder.events] == ["Stopped"]
 
 
 async def test_child_is_compared_with_owner_read_from_api_server() -> None:
     world = SetWorld()
-    world.client.api["jobsets", "set"] = a_jobset(pods=5)
-    assert not await world.suspends(child(5))
+    world.client.api["jobsets", "set"] = jobset_of(pods=5)
+    assert not await world.is_suspended_after_reconcile(child(5))
     assert world.calls == ["get jobsets/set"]
     assert world.recorder.events == []
 
@@ -309,19 +316,19 @@ async def test_child_is_compared_with_owner_read_from_api_server() -> None:
 @pytest.mark.parametrize(("pods", "suspended"), [(3, False), (5, True)])
 async def test_jobset_of_a_trainjob_is_compared_with_the_runtime(pods: int, suspended: bool) -> None:
     world = SetWorld()
-    runtime = {"template": {"spec": {"replicatedJobs": [{"name": "a", "template": a_train_template()}]}}}
+    runtime = {"template": {"spec": {"replicatedJobs": [{"name": "a", "template": train_template()}]}}}
     followed = followed_resource(TRAIN_JOB, TRAIN_JOB.templates.referenced_kinds[0])
     world.put(
         followed, {"metadata": {"name": "rt", "uid": "uid-rt", "resourceVersion": "1"}, "spec": runtime}
     )
-    made: dict[str, Any] = {"name": "set", "namespace": "ns", "uid": "uid-train", "resourceVersion": "1"}
-    made["labels"] = {NAMES.queue_name: "lq"}
+    metadata: dict[str, Any] = {"name": "set", "namespace": "ns", "uid": "uid-train", "resourceVersion": "1"}
+    metadata["labels"] = {NAMES.queue_name: "lq"}
     spec = {"suspend": False, "runtimeRef": {"name": "rt"}, "trainer": {"numNodes": 3}}
     gvk = {"apiVersion": TRAIN_JOB.api_version, "kind": "TrainJob"}
-    world.put(resource_of(TRAIN_JOB), {**gvk, "metadata": made, "spec": spec})
+    world.put(resource_of(TRAIN_JOB), {**gvk, "metadata": metadata, "spec": spec})
     owner = {**reference("TrainJob", "set", TRAIN_JOB.api_version), "uid": "uid-train"}
     world.put(KINDS.workloads, admitted(owner=owner, metadata={"resourceVersion": "99"}))
-    jobset = a_jobset(pods)
+    jobset = jobset_of(pods)
     own = {"labels": {}, "resourceVersion": "2", "ownerReferences": [owner]}
     jobset["metadata"] = {**jobset["metadata"], **own}
     world.put(JOBSETS, jobset)
@@ -329,6 +336,6 @@ async def test_jobset_of_a_trainjob_is_compared_with_the_runtime(pods: int, susp
     assert world.get(JOBSETS, "set")["spec"]["suspend"] is suspended
 
 
-def a_train_template() -> dict[str, Any]:
+def train_template() -> dict[str, Any]:
     labels = {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}
     return {"metadata": {"labels": labels}, "spec": {"template": TEMPLATE}}

@@ -1,4 +1,4 @@
-"""Pods that outlive their job, and the Workloads that they are charged to."""
+"""Pods that outlive their job, and the Workloads with their quota."""
 
 from collections.abc import Callable
 from typing import Any
@@ -41,7 +41,7 @@ def add_pods(world: World, *pods: dict[str, Any]) -> World:
 
 
 def end_of_workload(world: World) -> tuple[str | None, str | None]:
-    """The reasons of PodsOutliveJob and of Finished."""
+    """Return the reasons of the conditions PodsOutliveJob and Finished."""
     stored = world.get(KINDS.workloads, "job-j-1")
     outlived, finished = (condition_of(stored, type_) for type_ in ("PodsOutliveJob", "Finished"))
     return outlived and outlived[1], finished and finished[1]
@@ -59,10 +59,10 @@ def aged_pod(name: str, second: int, **metadata: Any) -> dict[str, Any]:
 def slice_of(
     make: Callable[..., dict[str, Any]], name: str, replaces: str = "", **parts: Any
 ) -> dict[str, Any]:
-    notes = dict(SLICE["annotations"])
+    annotations = dict(SLICE["annotations"])
     if replaces:
-        notes[NAMES.workload_slice_replacement_for] = f"ns/{replaces}"
-    return make(metadata={"name": name, "uid": f"uid-{name}", "annotations": notes}, **parts)
+        annotations[NAMES.workload_slice_replacement_for] = f"ns/{replaces}"
+    return make(metadata={"name": name, "uid": f"uid-{name}", "annotations": annotations}, **parts)
 
 
 HELD_SLICE = slice_of(admitted, "held")
@@ -71,6 +71,6 @@ LARGER_SLICE = slice_of(workload, "larger", "held", spec=FIVE_PODS)
 
 
 def orphaned_workload(number: int) -> dict[str, Any]:
-    """The Workload of a deleted job of its own."""
+    """Return the Workload of a deleted job; each number is another job."""
     metadata = {"name": f"job-{number}", "uid": f"uid-w{number}"}
     return admitted(owner={**OWNER, "uid": f"uid-{number}"}, metadata=metadata)

@@ -1,4 +1,4 @@
-"""Which pods of elastic jobs are ungated, what triggers it, and how long their gate held them."""
+"""Which pods of elastic jobs are ungated and when, and the recorded seconds at their gate."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -21,6 +21,7 @@ from admitq.controllers.pods.elastic_pods import (
     remove_gates,
     slim_elastic_pod,
 )
+from admitq.controllers.settings import Settings
 from admitq.integrations.kinds.job import JOB
 from admitq.integrations.kinds.rayjob import RAY_JOB
 from admitq.runtime.errors import ApiError
@@ -74,7 +75,7 @@ def pod(name: str, *, gated: bool = True, podset: str = "main", **parts: Any) ->
         ([pod("a", gated=False), pod("b"), pod("c")], {"main": 2}, ["b"]),
         ([pod("a", gated=False), pod("b", gated=False), pod("c")], {"main": 2}, []),
         ([pod("a", gated=False, phase="Failed"), pod("b"), pod("c")], {"main": 1}, ["b"]),
-        # What was deleted runs until it has ended; what was deleted at its gate never will.
+        # A deleted pod runs until it has ended; a pod that was deleted while gated never runs.
         ([pod("a", gated=False, metadata={"deletionTimestamp": timestamp(1)}), pod("b")], {"main": 1}, []),
         ([pod("a", metadata={"deletionTimestamp": timestamp(1)}), pod("b")], {"main": 1}, ["b"]),
         ([pod("a", podset="head"), pod("b", podset="workers")], {"head": 1}, ["a"]),
@@ -94,7 +95,7 @@ def test_pods_are_ungated_up_to_admitted_count(
         (slice_("first", 3, reserved), {}),
         (slice_("first", 3, admitted, EVICTED), {}),
         (slice_("first", 3, admitted, FINISHED), {}),
-        # Another program removed the reservation, and left the rest.
+        # Another program removed the reservation only.
         (slice_("first", 3, workload, ADMITTED, admission=LEFTOVER), {}),
         (with_value(slice_("first", 3), ("metadata", "deletionTimestamp"), timestamp(1)), {}),
     ],
@@ -143,11 +144,11 @@ SECOND_SLICE = slice_("second", 5, replaces="first", at=1)
         ([slice_("first", 3)], "first"),
         ([slice_("first", 3), slice_("second", 5, workload, replaces="first", at=1)], "first"),
         ([slice_("first", 3), slice_("second", 5, reserved, replaces="first", at=1)], "first"),
-        # The old one is about to be finished. Both may have been made in one second.
+        # The old slice is about to be finished. Both may have been created in one second.
         ([slice_("first", 3), SECOND_SLICE], "second"),
         ([slice_("first", 3), slice_("second", 5, replaces="first")], "second"),
         ([slice_("first", 3, admitted, FINISHED), SECOND_SLICE], "second"),
-        # Its origin was evicted and admitted anew by itself.
+        # The first slice was evicted and is admitted again.
         ([slice_("first", 3), slice_("third", 4, at=2)], "third"),
     ],
 )
@@ -165,30 +166,32 @@ def test_gate_removal_patch_tests_uid_and_removes_only_one_gate() -> None:
     )
 
 
-@pytest.mark.parametrize(("made", "seconds"), [(-5, 10), (4, 6), (12, 0)])
-def test_gated_seconds_start_at_admission_or_later_creation_of_pod(made: float, seconds: float) -> None:
-    told: list[Any] = []
+@pytest.mark.parametrize(("created", "seconds"), [(-5, 10), (4, 6), (12, 0)])
+def test_gated_seconds_start_at_admission_or_later_creation_of_pod(created: float, seconds: float) -> None:
+    records: list[Any] = []
 
     class Metrics:
         def gate_removed(self, *args: Any, **named: Any) -> None:
-            told.append((*args, named))
+            records.append((*args, named))
 
-    plan = remove_gates([slice_("first", 3)], [pod("a", at=made)], NAMES, instant(10))
+    plan = remove_gates([slice_("first", 3)], [pod("a", at=created)], NAMES, instant(10))
     for action in plan.actions:
         if isinstance(action, RecordMetric):
             action.what(Metrics(), {})  # type: ignore[arg-type]
-    assert told == [(NAMES.elastic_gate, "cq", seconds, {"is_group": False})]
+    assert records == [(NAMES.elastic_gate, "cq", seconds, {"is_group": False})]
 
 
-# --- the shell ------------------------------------------------------------------------------------
+# --- controller -----------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def world() -> World:
-    made = World()
-    served = ElasticPodsController(made.ctx).when_served()
-    made.stores.stores[STARTED_PODS] = Store(STARTED_PODS, transform=served.transform, indexes=served.indexes)
-    return made
+    result = World()
+    served = ElasticPodsController(result.ctx).when_served()
+    result.stores.stores[STARTED_PODS] = Store(
+        STARTED_PODS, transform=served.transform, indexes=served.indexes
+    )
+    return result
 
 
 def served_by(world: World) -> WhenServed:
@@ -258,11 +261,15 @@ def test_changed_pod_or_slice_enqueues_its_chain(
 
 
 def test_pod_or_workload_without_slice_enqueues_nothing(world: World) -> None:
-    plain = pod("a", metadata={"annotations": {}})
+    without_slice = pod("a", metadata={"annotations": {}})
     for watch in served_by(world).spec.watches:
-        for obj in (plain, workload()):
+        for obj in (without_slice, workload()):
             assert list(watch.keys(Change("added", Key("ns", "a"), obj, None))) == []
-    assert set(slim_elastic_pod(plain, NAMES)) == {"metadata"}
+
+
+def test_elastic_pod_store_keeps_only_needed_fields() -> None:
+    without_slice = pod("a", metadata={"annotations": {}})
+    assert set(slim_elastic_pod(without_slice, NAMES)) == {"metadata"}
     assert set(slim_elastic_pod(pod("a"), NAMES)["spec"]) == {"schedulingGates"}
 
 
@@ -275,8 +282,11 @@ def test_pods_are_watched_once_first_slice_exists(world: World) -> None:
     assert wanted.is_met()
 
 
-def test_pods_are_not_watched_where_no_job_can_be_elastic(world: World) -> None:
-    settings = settings_with(elastic_jobs=False)
-    for chosen in (settings, settings_with(integrations=())):
-        table = registry.build_controllers(replace(world.ctx, settings=chosen), world.core)
-        assert not any(one.resource.plural == PODS.plural for one in table.when_served)
+@pytest.mark.parametrize(
+    "settings",
+    [settings_with(elastic_jobs=False), settings_with(integrations=())],
+    ids=["feature gate is off", "no elastic kind is enabled"],
+)
+def test_pods_are_not_watched_where_no_job_can_be_elastic(world: World, settings: Settings) -> None:
+    table = registry.build_controllers(replace(world.ctx, settings=settings), world.core)
+    assert not any(part.resource.plural == PODS.plural for part in table.when_served)

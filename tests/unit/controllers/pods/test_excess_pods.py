@@ -1,4 +1,4 @@
-"""Which pods of elastic jobs run beyond the reserved quota, and what is done about them."""
+"""Pods of elastic jobs beyond the reserved quota: which pods they are, and their deletion."""
 
 from typing import Any
 
@@ -29,71 +29,85 @@ from tests.unit.controllers.world import World
 __all__ = ["world"]
 
 
-def free(name: str, made: float = 0, **parts: Any) -> dict[str, Any]:
-    """A pod without the gate."""
-    return pod(name, gated=False, at=made, phase="Running", **parts)
+def running(name: str, at: float = 0, **parts: Any) -> dict[str, Any]:
+    """Return a running pod without the gate, created at a second."""
+    return pod(name, gated=False, at=at, phase="Running", **parts)
 
 
-def deleted(name: str, made: float, asked: float, grace: int = 30) -> dict[str, Any]:
-    """A running pod with its deletion requested ``asked`` seconds after the start."""
-    one = free(name, made)
-    metadata = {"deletionTimestamp": timestamp(asked + grace), "deletionGracePeriodSeconds": grace}
+def deleted(name: str, at: float, requested_at: float, grace: int = 30) -> dict[str, Any]:
+    """Return a running pod whose deletion was requested at second ``requested_at``."""
+    one = running(name, at)
+    metadata = {"deletionTimestamp": timestamp(requested_at + grace), "deletionGracePeriodSeconds": grace}
     return with_value(one, ("metadata",), {**one["metadata"], **metadata})
 
 
 GROWING = [slice_("first", 1), slice_("second", 3, workload, replaces="first", at=1)]
-FULL = [slice_("first", 1)]
-GOING = with_value(FULL[0], ("metadata", "deletionTimestamp"), timestamp(1))
-ABC = [free("a", 1), free("b", 2), free("c", 3)]
+ONE_POD = [slice_("first", 1)]
+DELETED_SLICE = with_value(ONE_POD[0], ("metadata", "deletionTimestamp"), timestamp(1))
+THREE_PODS = [running("a", 1), running("b", 2), running("c", 3)]
 
 
 @pytest.mark.parametrize(
     ("slices", "pods", "expected"),
     [
-        pytest.param(GROWING, ABC, ["c", "b"], id="newest first"),
-        pytest.param(GROWING, [free("a", 1), pod("b", at=2), pod("c", at=3)], [], id="gated"),
-        pytest.param(GROWING, [free("a", 1), pod("b", at=2), free("c", 3)], ["c"], id="one gate removed"),
+        pytest.param(GROWING, THREE_PODS, ["c", "b"], id="newest first"),
+        pytest.param(GROWING, [running("a", 1), pod("b", at=2), pod("c", at=3)], [], id="gated"),
         pytest.param(
-            GROWING, [pod("a", gated=False, phase="Failed"), free("b", 2), free("c", 3)], ["c"], id="ended"
+            GROWING, [running("a", 1), pod("b", at=2), running("c", 3)], ["c"], id="one gate removed"
         ),
-        pytest.param(GROWING, [free("b", 2), free("a", 2)], ["b"], id="of one second"),
-        # The job shrank: its own controller deletes pods that it does not ask for.
-        pytest.param(FULL, ABC, [], id="left to the job"),
+        pytest.param(
+            GROWING,
+            [pod("a", gated=False, phase="Failed"), running("b", 2), running("c", 3)],
+            ["c"],
+            id="ended",
+        ),
+        pytest.param(GROWING, [running("b", 2), running("a", 2)], ["b"], id="created in one second"),
+        # The job shrank: its own controller deletes the pods beyond its count.
+        pytest.param(ONE_POD, THREE_PODS, [], id="left to the job"),
         pytest.param(
             [slice_("first", 1), slice_("second", 2, workload, replaces="first", at=1)],
-            ABC,
+            THREE_PODS,
             ["c"],
             id="some left to the job",
         ),
         # No slice knows the podset: no controller of a job deletes the pod.
-        pytest.param(FULL, [free("a"), free("b", podset="forged")], ["b"], id="unknown podset"),
-        # A deleted pod runs until its grace period ends. What came in its place waits.
-        pytest.param(FULL, [deleted("a", 1, asked=4), free("b", 4)], ["b"], id="instead of a deleted one"),
-        pytest.param(FULL, [deleted("a", 1, asked=4), free("b", 3)], [], id="older than the deletion"),
-        pytest.param(FULL, [deleted("a", 1, asked=2, grace=5), free("b", 4)], [], id="grace has ended"),
+        pytest.param(ONE_POD, [running("a"), running("b", podset="forged")], ["b"], id="unknown podset"),
+        # A deleted pod runs until its grace period ends. The pod that replaces it waits.
         pytest.param(
-            [slice_("first", 2, reserved)], [*ABC, free("d", 4)], [], id="reserved without a larger slice"
+            ONE_POD, [deleted("a", 1, requested_at=4), running("b", 4)], ["b"], id="instead of a deleted one"
+        ),
+        pytest.param(
+            ONE_POD, [deleted("a", 1, requested_at=4), running("b", 3)], [], id="older than the deletion"
+        ),
+        pytest.param(
+            ONE_POD, [deleted("a", 1, requested_at=2, grace=5), running("b", 4)], [], id="grace has ended"
+        ),
+        pytest.param(
+            [slice_("first", 2, reserved)],
+            [*THREE_PODS, running("d", 4)],
+            [],
+            id="reserved without a larger slice",
         ),
         pytest.param(
             [
                 slice_("first", 1, admitted, FINISHED),
                 slice_("second", 3, reserved, replaces="first", at=1),
             ],
-            ABC,
+            THREE_PODS,
             [],
             id="reserved while checks are pending",
         ),
-        # The controller of jobs stops these as a whole.
-        pytest.param([slice_("first", 3, workload)], ABC, [], id="no quota"),
-        pytest.param([slice_("first", 1, admitted, EVICTED), GROWING[1]], ABC, [], id="evicted"),
+        # The job controller stops these jobs as a whole.
+        pytest.param([slice_("first", 3, workload)], THREE_PODS, [], id="no quota"),
+        pytest.param([slice_("first", 1, admitted, EVICTED), GROWING[1]], THREE_PODS, [], id="evicted"),
         pytest.param(
-            [with_value(FULL[0], ("metadata", "deletionTimestamp"), timestamp(1)), GROWING[1]],
-            ABC,
+            [with_value(ONE_POD[0], ("metadata", "deletionTimestamp"), timestamp(1)), GROWING[1]],
+            THREE_PODS,
             [],
             id="deleted",
         ),
-        pytest.param([slice_("first", 1, admitted, FINISHED)], ABC, [], id="finished"),
-        pytest.param([], ABC, [], id="without slices"),
+        pytest.param([slice_("first", 1, admitted, FINISHED)], THREE_PODS, [], id="finished"),
+        pytest.param([], THREE_PODS, [], id="without slices"),
     ],
 )
 def test_excess_pods_are_those_beyond_the_reserved_count(
@@ -114,12 +128,12 @@ def test_job_kind_label_comes_from_controller_of_workload() -> None:
     assert kind_label("", "Pod") == "Pod"
 
 
-# --- the shell ------------------------------------------------------------------------------------
+# --- controller -----------------------------------------------------------------------------------
 
 
 async def test_excess_pods_are_deleted_reported_and_counted(world: World) -> None:
     world.put(KINDS.workloads, *GROWING)
-    world.put(STARTED_PODS, *ABC)
+    world.put(STARTED_PODS, *THREE_PODS)
     await served_by(world).spec.reconcile(CHAIN)
     assert world.calls == ["list workloads", "delete pods/c", "delete pods/b"]
     assert world.recorder.events == [
@@ -131,12 +145,12 @@ async def test_excess_pods_are_deleted_reported_and_counted(world: World) -> Non
 
 async def test_pods_are_not_deleted_when_newer_slice_admits_them(world: World) -> None:
     world.put(KINDS.workloads, *GROWING)
-    world.put(STARTED_PODS, *ABC)
+    world.put(STARTED_PODS, *THREE_PODS)
     newer = slice_("second", 3, replaces="first", at=1)
     newer["metadata"] |= {"resourceVersion": "77", "labels": {NAMES.job_uid: "uid-j"}}
     world.client.api["workloads", "second"] = newer
     assert await served_by(world).spec.reconcile(CHAIN) == 1.0
-    assert not [one for one in world.calls if one.startswith("delete")]
+    assert not [call for call in world.calls if call.startswith("delete")]
     assert world.get(KINDS.workloads, "second")["metadata"]["resourceVersion"] == "77"
     await served_by(world).spec.reconcile(CHAIN)
-    assert not [one for one in world.calls if one.startswith("delete")]
+    assert not [call for call in world.calls if call.startswith("delete")]

@@ -1,4 +1,4 @@
-"""Which pods that hang on unreachable nodes are deleted by force, when, and on which conditions."""
+"""Force deletion of terminating pods on unreachable nodes."""
 
 from typing import Any
 
@@ -35,7 +35,7 @@ def node(taints: Any = UNREACHABLE) -> dict[str, Any]:
 
 
 def pod(phase: str = "Running", *, annotations: Any = OPTED_IN, **metadata: Any) -> dict[str, Any]:
-    """A pod with a grace period that ends at 0 by default."""
+    """Return a deleted pod with a grace period that ends at second 0 by default."""
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -65,7 +65,7 @@ EXECUTED = [{"key": "example.com/x"}, {"key": "node.kubernetes.io/unreachable", 
 
 
 @pytest.mark.parametrize(
-    ("one", "on", "now", "done"),
+    ("one", "on", "now", "expected"),
     [
         (pod(), node(), 61, FORCED),
         (pod(), node(EXECUTED), 61, FORCED),
@@ -73,7 +73,7 @@ EXECUTED = [{"key": "example.com/x"}, {"key": "node.kubernetes.io/unreachable", 
         (pod("Unknown"), node(), 61, FORCED),
         (pod("Succeeded"), node(), 61, ["deleted", NOTE]),
         (pod("Failed"), node(), 61, ["deleted", NOTE]),
-        # A pod held by finalizers alone is deleted already; their owners may wait for its end.
+        # This pod is already deleted; only finalizers keep it, whose owners may wait for its end.
         (pod(deletionGracePeriodSeconds=0), node(), 61, ["Failed", NOTE]),
         (pod("Failed", deletionGracePeriodSeconds=0), node(), 61, []),
         (pod(), node(), 60.001, ["Failed", "deleted", NOTE.replace("61s", "60s")]),
@@ -92,7 +92,7 @@ EXECUTED = [{"key": "example.com/x"}, {"key": "node.kubernetes.io/unreachable", 
     ],
 )
 def test_only_opted_in_pods_on_unreachable_nodes_are_force_deleted(
-    one: dict[str, Any], on: dict[str, Any] | None, now: float, done: list[str]
+    one: dict[str, Any], on: dict[str, Any] | None, now: float, expected: list[str]
 ) -> None:
     found: list[str] = []
     for action in plan_for(one, on=on, now=now).actions:
@@ -105,7 +105,7 @@ def test_only_opted_in_pods_on_unreachable_nodes_are_force_deleted(
                 found.append(note)
             case _:
                 pass
-    assert found == done
+    assert found == expected
 
 
 def test_terminating_pod_is_reconciled_again_when_delay_has_passed() -> None:
@@ -117,28 +117,28 @@ def test_terminating_pod_is_reconciled_again_when_delay_has_passed() -> None:
 def test_force_deleted_pod_reports_its_failure_and_keeps_other_conditions() -> None:
     [write, *_] = plan_for(pod(), on=node(), now=61).actions
     assert isinstance(write, Patch)
-    told = {
+    recovery = {
         "type": "AdmitqFailureRecovery",
         "status": "True",
         "reason": "AdmitqForcefullyDeleted",
         "message": NOTE,
         "lastTransitionTime": timestamp(61),
     }
-    assert write.steps[0].patch["status"]["conditions"] == [READY, told]
+    assert write.steps[0].patch["status"]["conditions"] == [READY, recovery]
     assert write.steps[0].subresource == "status"
 
 
-# --- the shell ------------------------------------------------------------------------------------
+# --- controller -----------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def world() -> World:
-    made = World(settings_with(force_delete_after=DELAY))
-    served = FailureRecoveryController(made.ctx, DELAY).when_served()
-    made.stores.stores[PLACED_PODS] = Store(PLACED_PODS, transform=served.transform, indexes=served.indexes)
-    made.stores.stores[NODES] = Store(NODES, transform=slim_node)
-    made.now = instant(61)
-    return made
+    result = World(settings_with(force_delete_after=DELAY))
+    served = FailureRecoveryController(result.ctx, DELAY).when_served()
+    result.stores.stores[PLACED_PODS] = Store(PLACED_PODS, transform=served.transform, indexes=served.indexes)
+    result.stores.stores[NODES] = Store(NODES, transform=slim_node)
+    result.now = instant(61)
+    return result
 
 
 def served_by(world: World) -> WhenServed:
@@ -184,23 +184,27 @@ async def test_pod_changed_meanwhile_is_not_deleted(world: World) -> None:
 
 
 def test_node_that_becomes_unreachable_enqueues_its_terminating_pods(world: World) -> None:
-    hangs = pod(name="hangs", uid="1")
-    world.put(PLACED_PODS, hangs, pod(name="runs", uid="2", deletionTimestamp=None))
+    world.put(PLACED_PODS, pod(name="terminating", uid="1"))
+    world.put(PLACED_PODS, pod(name="running", uid="2", deletionTimestamp=None))
     world.put(PLACED_PODS, pod(name="other", uid="3", annotations={}))
-    of_pods, of_nodes = (one.keys for one in served_by(world).spec.watches)
+    _, of_nodes = (watch.keys for watch in served_by(world).spec.watches)
 
     def changed(old: dict[str, Any] | None, new: dict[str, Any] | None) -> set[str]:
         change = Change("modified", Key("", "n"), new, None if old is None else orjson.dumps(old))
         return {key.name for key in of_nodes(change)}
 
-    assert changed(node([]), node()) == {"hangs"}
-    assert changed(None, node()) == {"hangs"}
+    assert changed(node([]), node()) == {"terminating"}
+    assert changed(None, node()) == {"terminating"}
     assert changed(node(), node()) == changed(node(), node([])) == changed(node(), None) == set()
-    key = Key("ns", "hangs")
-    assert list(of_pods(Change("modified", key, slim_pod(hangs, NAMES), None))) == [key]
-    runs = slim_pod(pod(deletionTimestamp=None), NAMES)
-    assert list(of_pods(Change("added", key, runs, None))) == []
-    assert list(of_pods(Change("deleted", key, None, orjson.dumps(hangs)))) == []
+
+
+def test_changed_pod_is_enqueued_only_if_it_is_terminating(world: World) -> None:
+    of_pods, _ = (watch.keys for watch in served_by(world).spec.watches)
+    key = Key("ns", "p")
+    assert list(of_pods(Change("modified", key, slim_pod(pod(), NAMES), None))) == [key]
+    running = slim_pod(pod(deletionTimestamp=None), NAMES)
+    assert list(of_pods(Change("added", key, running, None))) == []
+    assert list(of_pods(Change("deleted", key, None, orjson.dumps(pod())))) == []
 
 
 def test_stores_keep_only_needed_fields_of_nodes_and_pods(world: World) -> None:

@@ -1,4 +1,4 @@
-"""The index finds for a Workload those pods that belong to it and may run."""
+"""The index of pods by the Workload that they belong to."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from admitq.controllers.pods.pod_index import PodIndex, belongs_to, may_run
 from tests.unit.controllers.builders import NAMES, timestamp, workload
 
-# Names and UIDs share their values: no value may be taken for one of another kind.
+# Names and UIDs share their values: a value of one field must not match another field.
 VALUES = st.sampled_from(["", "a", "b", "c"])
 OWNERS = st.lists(st.fixed_dictionaries({"uid": VALUES, "controller": st.booleans()}), max_size=2)
 MARKS = st.dictionaries(st.sampled_from([NAMES.workload, NAMES.workload_slice_name]), VALUES)

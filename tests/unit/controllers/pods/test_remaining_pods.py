@@ -1,4 +1,4 @@
-"""Which pods outlive a job, which of them are in excess, and when they are looked for."""
+"""Pods that outlive a job: which pods they are, which are in excess, and when they are checked."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Quota of a Workload is kept while pods outlive its job."""
+"""Workloads keep their quota while pods outlive their job."""
 
 from collections.abc import Callable
 from typing import Any
@@ -49,7 +49,7 @@ from tests.unit.controllers.world import World
 
 @pytest.fixture
 def world() -> World:
-    """A process that works on Jobs alone."""
+    """Return a world in which Jobs are the only kind of jobs."""
     return World(settings_with(integrations=(JOB,)))
 
 
@@ -61,26 +61,26 @@ async def reconcile_workload(world: World) -> float | None:
     return await WorkloadController(world.ctx, world.core).reconcile(WORKLOAD_KEY)
 
 
-@pytest.mark.parametrize("gone", [None, job(deletionTimestamp=timestamp(9))], ids=["gone", "going"])
+@pytest.mark.parametrize("job_", [None, job(deletionTimestamp=timestamp(9))], ids=["gone", "terminating"])
 async def test_workload_is_released_after_one_list_when_no_pods_outlive_its_job(
-    world: World, gone: dict[str, Any] | None
+    world: World, job_: dict[str, Any] | None
 ) -> None:
     world.put(KINDS.workloads, admitted())
-    if gone is not None:
-        world.put(JOBS, gone)
+    if job_ is not None:
+        world.put(JOBS, job_)
     add_pods(world, pod("ended", status={"phase": "Succeeded"}))
     await reconcile_job(world)
     assert world.calls.count(LIST) == 1
     assert end_of_workload(world) == (None, "OwnerNotFound")
 
 
-@pytest.mark.parametrize("gone", [None, job(deletionTimestamp=timestamp(9))], ids=["gone", "going"])
+@pytest.mark.parametrize("job_", [None, job(deletionTimestamp=timestamp(9))], ids=["gone", "terminating"])
 async def test_workload_keeps_quota_while_pods_outlive_its_job(
-    world: World, gone: dict[str, Any] | None
+    world: World, job_: dict[str, Any] | None
 ) -> None:
     world.put(KINDS.workloads, admitted())
-    if gone is not None:
-        world.put(JOBS, gone)
+    if job_ is not None:
+        world.put(JOBS, job_)
     add_pods(world, pod("b"), pod("a"))
     assert await reconcile_job(world) == 1.0
     assert end_of_workload(world) == ("PodsRunning", None)
@@ -102,7 +102,7 @@ async def test_workload_of_an_earlier_job_keeps_quota_beside_the_new_job(world: 
     add_pods(world, pod(labels={NAMES.podset: "main", "batch.kubernetes.io/controller-uid": "uid-old"}))
     assert await reconcile_job(world) == 1.0
     assert end_of_workload(world) == ("PodsRunning", None)
-    assert await reconcile_job(world) == 1.0, "the new job's own steps do not end the looks"
+    assert await reconcile_job(world) == 1.0, "the steps of the new job do not end the checks"
 
 
 async def test_no_pods_are_listed_for_finished_workload(world: World) -> None:
@@ -112,12 +112,12 @@ async def test_no_pods_are_listed_for_finished_workload(world: World) -> None:
     assert LIST not in world.calls
 
 
-@pytest.mark.parametrize("made", [workload, reserved])
+@pytest.mark.parametrize("make", [workload, reserved])
 @pytest.mark.parametrize("owner", [OWNER, None])
 async def test_pods_of_deleted_job_that_was_never_admitted_are_deleted(
-    world: World, made: Callable[[], dict[str, Any]], owner: dict[str, Any] | None
+    world: World, make: Callable[[], dict[str, Any]], owner: dict[str, Any] | None
 ) -> None:
-    obj = made()
+    obj = make()
     if owner is None:
         del obj["metadata"]["ownerReferences"]
         obj["metadata"]["labels"] = {NAMES.job_uid: "uid-j"}
@@ -149,14 +149,15 @@ async def test_orphaned_pods_of_slice_without_owner_are_deleted_beyond_its_grant
     assert world.recorder.excess == [("held", "", 1)]
 
 
-@pytest.mark.parametrize("gone", [False, True], ids=["held by a finalizer", "gone"])
-async def test_pods_of_deleted_mpi_job_that_was_never_admitted_are_deleted(gone: bool) -> None:
+@pytest.mark.parametrize("is_gone", [False, True], ids=["held by a finalizer", "gone"])
+async def test_pods_of_deleted_mpi_job_that_was_never_admitted_are_deleted(is_gone: bool) -> None:
     world = World(settings_with(integrations=(MPI_JOB, POD)))
     owner = {**OWNER, "apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob"}
     world.put(KINDS.workloads, workload(owner=owner))
-    if not gone:
-        going = mpi_job({})
-        world.put(resource_of(MPI_JOB), with_value(going, ("metadata", "deletionTimestamp"), timestamp(9)))
+    if not is_gone:
+        world.put(
+            resource_of(MPI_JOB), with_value(mpi_job({}), ("metadata", "deletionTimestamp"), timestamp(9))
+        )
     owned = {"ownerReferences": [{"uid": "uid-j"}]}
     add_pods(world, aged_pod("a", 1, labels={}, **owned), aged_pod("other", 1, labels={}))
     controller = JobController(world.ctx, MPI_JOB, OwnerLookup(world.ctx))
@@ -206,8 +207,8 @@ async def test_workload_without_owner_keeps_quota_while_orphaned_pods_run(world:
 
 
 async def test_deleted_workload_without_owner_keeps_finalizer_while_orphaned_pods_run(world: World) -> None:
-    going = {**ORPHANED, "deletionTimestamp": timestamp(0)}
-    world.put(KINDS.workloads, admitted(owner=None, metadata=going))
+    deleted = {**ORPHANED, "deletionTimestamp": timestamp(0)}
+    world.put(KINDS.workloads, admitted(owner=None, metadata=deleted))
     add_pods(world, pod())
     await reconcile_workload(world)
     stored = world.get(KINDS.workloads, "job-j-1")
@@ -219,7 +220,7 @@ EVICTED = condition("Evicted", True, "Preempted", "preempted")
 
 RAISED = {"parallelism": 5, "completions": 9}
 
-SYNC = {"labels": {NAMES.queue_name: "lq", NAMES.prebuilt_workload_name: "job-j-1"}}
+PREBUILT = {"labels": {NAMES.queue_name: "lq", NAMES.prebuilt_workload_name: "job-j-1"}}
 
 
 @pytest.mark.parametrize(
@@ -228,7 +229,7 @@ SYNC = {"labels": {NAMES.queue_name: "lq", NAMES.prebuilt_workload_name: "job-j-
         (admitted(EVICTED), job(), ("QuotaReserved", "False", "PendingEvaluation")),
         (admitted(), job(RAISED), None),
         (admitted(metadata={"deletionTimestamp": timestamp(1)}), job(), None),
-        (admitted(metadata=ORPHANED), job(RAISED, **SYNC), ("Finished", "True", "OutOfSync")),
+        (admitted(metadata=ORPHANED), job(RAISED, **PREBUILT), ("Finished", "True", "OutOfSync")),
     ],
     ids=["evicted", "raised", "Workload deleted", "prebuilt Workload out of sync"],
 )
@@ -245,12 +246,12 @@ async def test_quota_of_a_stopped_job_is_kept_until_its_pods_have_ended(
     assert end_of_workload(world) == ("PodsRunning", None)
     world.client.api.clear()
     await reconcile_job(world)
-    freed = world.stores.of(KINDS.workloads).get("ns", "job-j-1")
-    is_gone = freed is None or not freed["metadata"].get("finalizers")
+    stored_after = world.stores.of(KINDS.workloads).get("ns", "job-j-1")
+    is_gone = stored_after is None or not stored_after["metadata"].get("finalizers")
     assert is_gone is (expected is None)
-    if freed is not None and expected is not None:
-        assert condition_of(freed, "PodsOutliveJob") is None
-        assert condition_of(freed, expected[0])[:2] == expected[1:]
+    if stored_after is not None and expected is not None:
+        assert condition_of(stored_after, "PodsOutliveJob") is None
+        assert condition_of(stored_after, expected[0])[:2] == expected[1:]
 
 
 def mpi_job(status: dict[str, Any]) -> dict[str, Any]:
@@ -296,8 +297,8 @@ async def test_group_keeps_quota_while_pod_without_label_runs() -> None:
     world.put(KINDS.workloads, held)
     add_pods(world, pod(uid="uid-p", labels={}))
     controller = JobController(world.ctx, POD, OwnerLookup(world.ctx))
-    again = await controller.reconcile(Key("ns", group_key_name("g")))
+    requeue_after = await controller.reconcile(Key("ns", group_key_name("g")))
     stored = world.get(KINDS.workloads, "g")
-    assert again == 1.0
+    assert requeue_after == 1.0
     assert condition_of(stored, "Finished") is None
     assert condition_of(stored, "PodsOutliveJob") is not None

@@ -1,4 +1,4 @@
-"""Provisioning cases, and what decisions about them do."""
+"""Provisioning cases, and the results of decisions about them."""
 
 from dataclasses import replace
 from typing import Any
@@ -30,7 +30,7 @@ def config(**spec: Any) -> dict[str, Any]:
 
 
 def request(*conditions: dict[str, Any], attempt: int = 1, **fields: Any) -> dict[str, Any]:
-    """A ProvisioningRequest of the Workload for the check ``c``."""
+    """Return a ProvisioningRequest of the Workload for the check ``c``."""
     name = request_name("job-j-1", "c", attempt)
     metadata = {"name": name, "namespace": "ns", "uid": f"uid-{name}", "ownerReferences": [MINE]}
     spec = {
@@ -47,26 +47,26 @@ def case(
     obj: dict[str, Any],
     *requests: dict[str, Any],
     templates: tuple[dict[str, Any], ...] = (),
-    taken: tuple[dict[str, Any], ...] = (),
+    foreign: tuple[dict[str, Any], ...] = (),
     config: dict[str, Any] | None = config(),  # noqa: B008 never changed
     **fields: Any,
 ) -> ProvisioningCase:
-    """A case; ``taken`` are requests and templates that others control."""
-    everybody = {one["metadata"]["name"]: one for one in (*requests, *templates, *taken)}
-    made = ProvisioningCase(
+    """Return a case; ``foreign`` are requests and templates that other objects control."""
+    by_name = {obj["metadata"]["name"]: obj for obj in (*requests, *templates, *foreign)}
+    default = ProvisioningCase(
         workload=obj,
         configs={"c": config},
         requests=requests,
         templates=templates,
         names=NAMES,
         kinds=KINDS,
-        request_named=everybody.get,
-        template_named=everybody.get,
+        request_named=by_name.get,
+        template_named=by_name.get,
         flavors=FLAVORS.get,
         cleans_up=True,
         now=instant(100),
     )
-    return replace(made, **fields)
+    return replace(default, **fields)
 
 
 def actions_of(plan: ActionPlan, kind: type[Any]) -> list[Any]:
@@ -78,15 +78,15 @@ def events_of(plan: ActionPlan) -> list[tuple[str, str, str]]:
 
 
 def check_after(case: ProvisioningCase) -> tuple[dict[str, Any], list[str]]:
-    """What a decision says of the check, and the notes that tell of it."""
+    """Return the check after the decision, and the notes of its events."""
     plan = decide_provisioning(case)
     result = case.workload
     for patch in actions_of(plan, Patch):
         for step in patch.steps:
             assert step.subresource == "status"
             result = apply_patch(result, {"status": step.patch["status"]})
-    [found] = result["status"]["admissionChecks"]
-    return found, [one.note for one in actions_of(plan, RecordEvent)]
+    [check] = result["status"]["admissionChecks"]
+    return check, [one.note for one in actions_of(plan, RecordEvent)]
 
 
 def request_condition(
@@ -105,9 +105,9 @@ def pod_set(name: str, *containers: dict[str, Any], count: int = 1, **spec: Any)
 
 
 def assigned(*counts: tuple[str, int], flavor: str = "f", **parts: Any) -> dict[str, Any]:
-    """The admission that assigns a flavor and so many pods to podsets."""
+    """Return an admission that assigns a flavor and so many pods to podsets."""
     assignments = [{"name": name, "count": count, "flavors": {"cpu": flavor}} for name, count in counts]
     return {"clusterQueue": "cq", "podSetAssignments": assignments, **parts}
 
 
-GOING = {"deletionTimestamp": timestamp(90)}
+DELETED = {"deletionTimestamp": timestamp(90)}

@@ -11,8 +11,8 @@ from admitq.controllers.provisioning.requests import request_name
 from admitq.controllers.provisioning.steps import decide_provisioning
 from tests.unit.controllers.builders import KINDS, NAMES, admitted, instant, reserved, timestamp, workload
 from tests.unit.controllers.provisioning.cases import (
+    DELETED,
     EVICTED,
-    GOING,
     NAME,
     actions_of,
     case,
@@ -27,7 +27,7 @@ RETRY_60 = {"requeueAfterSeconds": 60}
 
 
 @pytest.mark.parametrize(
-    ("obj", "asked", "expected"),
+    ("obj", "request_", "expected"),
     [
         pytest.param(
             reserved(admissionChecks=[check()]),
@@ -44,7 +44,7 @@ RETRY_60 = {"requeueAfterSeconds": 60}
                 lastTransitionTime=timestamp(60),
                 **RETRY_60,
             ),
-            id="failed-by-a-clock-that-is-late",
+            id="failed-by-a-clock-that-is-behind",
         ),
         pytest.param(
             reserved(admissionChecks=[check(lastTransitionTime=timestamp(99))]),
@@ -55,7 +55,7 @@ RETRY_60 = {"requeueAfterSeconds": 60}
                 lastTransitionTime=timestamp(99),
                 **RETRY_60,
             ),
-            id="failed-at-a-time-that-cannot-be-read",
+            id="failed-at-an-invalid-time",
         ),
         pytest.param(
             reserved(admissionChecks=[check(retryCount=1)]),
@@ -73,7 +73,7 @@ RETRY_60 = {"requeueAfterSeconds": 60}
             reserved(admissionChecks=[check("Ready")]),
             request(request_condition("Failed")),
             check("Retry", message="Retrying after failure: m", **RETRY_60),
-            id="failed-after-all",
+            id="failed-after-ready",
         ),
         pytest.param(
             admitted(admissionChecks=[check("Ready")]),
@@ -85,19 +85,19 @@ RETRY_60 = {"requeueAfterSeconds": 60}
             admitted(admissionChecks=[check("Ready")], spec={"active": False}),
             request(request_condition("CapacityRevoked"), request_condition("Provisioned")),
             check("Ready"),
-            id="revoked-when-it-is-deactivated-anyway",
+            id="revoked-while-deactivated",
         ),
         pytest.param(
             admitted(admissionChecks=[check("Rejected", message="m")], spec={"active": False}),
             request(request_condition("CapacityRevoked"), request_condition("Provisioned")),
             check("Rejected", message="m"),
-            id="revoked-and-deactivated-for-that",
+            id="revoked-and-therefore-deactivated",
         ),
         pytest.param(
             reserved(admissionChecks=[check("Ready")]),
             request(request_condition("BookingExpired"), request_condition("Provisioned")),
             check("Retry", message="Retrying after booking expired: m", **RETRY_60),
-            id="expired-before-it-was-used",
+            id="expired-before-admission",
         ),
         pytest.param(
             reserved(admissionChecks=[check(retryCount=3)]),
@@ -115,7 +115,7 @@ RETRY_60 = {"requeueAfterSeconds": 60}
             reserved(admissionChecks=[check("Ready", message="kept")]),
             request(request_condition("Provisioned", message="another")),
             check("Ready", message="kept"),
-            id="provisioned-said-before",
+            id="provisioned-and-already-ready",
         ),
         pytest.param(
             reserved(admissionChecks=[check()]),
@@ -127,23 +127,23 @@ RETRY_60 = {"requeueAfterSeconds": 60}
             reserved(admissionChecks=[check(message="Reset to Pending after eviction.")]),
             request(request_condition("Accepted")),
             check(),
-            id="accepted-without-a-word-when",
+            id="accepted-without-provisioned-condition",
         ),
         pytest.param(
-            reserved(admissionChecks=[check(message="old")]), request(), check(), id="nothing-said-yet"
+            reserved(admissionChecks=[check(message="old")]), request(), check(), id="no-conditions"
         ),
         pytest.param(
             reserved(admissionChecks=[check("Ready", message="kept")]),
             request(),
             check("Ready", message="kept"),
-            id="ready-is-sticky",
+            id="no-conditions-but-ready",
         ),
     ],
 )
 def test_check_state_follows_conditions_of_its_request(
-    obj: dict[str, Any], asked: dict[str, Any], expected: dict[str, Any]
+    obj: dict[str, Any], request_: dict[str, Any], expected: dict[str, Any]
 ) -> None:
-    state, notes = check_after(case(obj, asked))
+    state, notes = check_after(case(obj, request_))
     assert state == expected
     before = obj["status"]["admissionChecks"][0]["state"]
     message = f" with message: {expected['message']}" if expected["message"] else ""
@@ -184,7 +184,7 @@ def test_check_becomes_ready_with_podset_updates_when_nodes_are_provisioned() ->
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "wrong"),
+    ("key", "value", "error"),
     [
         ("zone", "projects/p/zones/z", "a valid label must"),
         ("zone", "z" * 64, "must be no more than 63 characters"),
@@ -192,7 +192,7 @@ def test_check_becomes_ready_with_podset_updates_when_nodes_are_provisioned() ->
     ],
 )
 def test_check_stays_pending_when_provisioning_detail_is_no_valid_node_selector(
-    key: str, value: str, wrong: str
+    key: str, value: str, error: str
 ) -> None:
     rule = {"key": key, "valueFromProvisioningClassDetail": "Zone"}
     wanted = config(podSetUpdates={"nodeSelector": [rule]})
@@ -203,11 +203,11 @@ def test_check_stays_pending_when_provisioning_detail_is_no_valid_node_selector(
     state, notes = check_after(case(obj, answered, config=wanted))
     assert (state["state"], notes) == ("Pending", [])
     assert state["message"].startswith(f"provisioningClassDetails[Zone] cannot be the node selector {key}: ")
-    assert wrong in state["message"]
+    assert error in state["message"]
     assert "podSetUpdates" not in state
-    told = reserved(admissionChecks=[state])
-    assert decide_provisioning(case(told, answered, config=wanted)).actions == ()
-    corrected, _ = check_after(case(told, answered, config=config()))
+    reported = reserved(admissionChecks=[state])
+    assert decide_provisioning(case(reported, answered, config=wanted)).actions == ()
+    corrected, _ = check_after(case(reported, answered, config=config()))
     assert corrected["state"] == "Ready"
 
 
@@ -218,7 +218,7 @@ def test_c17_check_without_its_config_deletes_its_requests(state: str) -> None:
     assert [one.obj["metadata"]["name"] for one in actions_of(plan, Delete)] == [
         request_name("job-j-1", "c", attempt) for attempt in (1, 2)
     ]
-    assert decide_provisioning(case(obj, request(metadata=GOING), config=None)) == decide_provisioning(
+    assert decide_provisioning(case(obj, request(metadata=DELETED), config=None)) == decide_provisioning(
         case(obj, config=None)
     )
 

@@ -1,4 +1,4 @@
-"""Names of ProvisioningRequests, and waits between them."""
+"""Names of ProvisioningRequests, and the backoff between them."""
 
 import pytest
 

@@ -24,15 +24,15 @@ from tests.unit.controllers.provisioning.cases import (
 def test_e_nodes_are_requested_for_all_pods_of_assignment_without_count() -> None:
     path = ("status", "admission", "podSetAssignments", 0, "count")
     counted = reserved()
-    [asked] = requested_pod_sets(without_value(counted, path), config(), FLAVORS.get)
-    assert asked.count == counted["spec"]["podSets"][0]["count"]
+    [requested] = requested_pod_sets(without_value(counted, path), config(), FLAVORS.get)
+    assert requested.count == counted["spec"]["podSets"][0]["count"]
 
 
 GPU = {"example.com/gpu": "1"}
 
 
 @pytest.mark.parametrize(
-    ("pod_sets", "counts", "managed", "asked"),
+    ("pod_sets", "counts", "managed", "requested"),
     [
         ([pod_set("a", container({"cpu": "1"}))], [("a", 1)], [], ["a"]),
         ([pod_set("a", container({"cpu": "1"}))], [("a", 1)], ["example.com/gpu"], []),
@@ -44,14 +44,14 @@ GPU = {"example.com/gpu": "1"}
     ],
 )
 def test_nodes_are_requested_only_for_podsets_that_need_them(
-    pod_sets: Any, counts: Any, managed: Any, asked: list[str]
+    pod_sets: Any, counts: Any, managed: Any, requested: list[str]
 ) -> None:
     obj = reserved(
         admissionChecks=[check("Rejected")], admission=assigned(*counts), spec={"podSets": pod_sets}
     )
     wanted = config(managedResources=managed)
-    assert [one.name for one in requested_pod_sets(obj, wanted, FLAVORS.get)] == asked
-    if not asked:
+    assert [one.name for one in requested_pod_sets(obj, wanted, FLAVORS.get)] == requested
+    if not requested:
         state, notes = check_after(case(obj, config=wanted))
         assert (state["state"], state["message"]) == ("Ready", "the provisioning request is not needed")
         assert "podSetUpdates" not in state
@@ -69,9 +69,9 @@ def test_request_template_equals_template_of_started_pods() -> None:
         admission=assigned(("main", 2)),
         spec={"podSets": [pod_set("main", limited, initContainers=[container(limits=GPU)], count=3)]},
     )
-    [asked] = requested_pod_sets(obj, config(), FLAVORS.get)
-    spec = asked.template["spec"]
-    assert asked.count == 2
+    [requested] = requested_pod_sets(obj, config(), FLAVORS.get)
+    spec = requested.template["spec"]
+    assert requested.count == 2
     assert spec["containers"] == [
         container({"cpu": "1", "memory": "1Gi"}, {"cpu": "2", "memory": "1Gi"}),
     ]
@@ -90,7 +90,7 @@ TOLERANT = pod_set("d", container({"cpu": "1"}, image="one"), tolerations=[{"key
 
 
 @pytest.mark.parametrize(
-    ("policy", "pod_sets", "asked"),
+    ("policy", "pod_sets", "requested"),
     [
         (None, [SAME, {**SAME, "name": "b"}], [("a", 1), ("b", 1)]),
         ("IdenticalPodTemplates", [SAME, {**SAME, "name": "b", "count": 1}], [("a", 2)]),
@@ -105,12 +105,12 @@ TOLERANT = pod_set("d", container({"cpu": "1"}, image="one"), tolerations=[{"key
         ),
     ],
 )
-def test_podsets_are_merged_by_configured_policy(policy: str | None, pod_sets: Any, asked: Any) -> None:
+def test_podsets_are_merged_by_configured_policy(policy: str | None, pod_sets: Any, requested: Any) -> None:
     obj = reserved(
         admission=assigned(*((one["name"], one["count"]) for one in pod_sets)), spec={"podSets": pod_sets}
     )
     found = requested_pod_sets(obj, config(podSetMergePolicy=policy), FLAVORS.get)
-    assert [(one.name, one.count) for one in found] == asked
+    assert [(one.name, one.count) for one in found] == requested
 
 
 def test_podsets_on_different_flavors_are_not_merged() -> None:
@@ -124,6 +124,6 @@ def test_podsets_on_different_flavors_are_not_merged() -> None:
 def test_podset_updates_cover_only_podsets_of_the_request() -> None:
     obj = reserved(spec={"podSets": [SAME, OTHER_IMAGE]})
     listed = [{"podTemplateRef": {"name": template_name(NAME, "b")}, "count": 1}]
-    listed.append({"podTemplateRef": {"name": "a-stranger"}, "count": 1})
+    listed.append({"podTemplateRef": {"name": "foreign"}, "count": 1})
     updates = pod_set_updates(obj, request(spec={"podSets": listed}), config())
     assert [(one["name"], "nodeSelector" in one) for one in updates] == [("b", False)]

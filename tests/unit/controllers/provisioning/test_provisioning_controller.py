@@ -1,4 +1,4 @@
-"""The controller of the ProvisioningRequest check: what it gathers, writes, and is woken by."""
+"""The controller of the ProvisioningRequest check: its writes and its watches."""
 
 from typing import Any
 
@@ -23,35 +23,35 @@ TEMPLATE = f"ppt-{NAME}-main"
 
 @pytest.fixture
 def world() -> World:
-    """A Workload with quota and a check, the check and its config, and an autoscaler that can be asked."""
-    made = World()
-    made.stores.stores[PROVISIONING_REQUESTS] = Store(
+    """Return a world with a reserved Workload, its check and config, and the store of requests."""
+    result = World()
+    result.stores.stores[PROVISIONING_REQUESTS] = Store(
         PROVISIONING_REQUESTS, indexes={BY_OWNER: controller_index_values}
     )
     parameters = {"apiGroup": NAMES.group, "kind": "ProvisioningRequestConfig", "name": "p"}
     spec = {"controllerName": NAMES.provisioning_controller, "parameters": parameters}
-    made.put(KINDS.admission_checks, cluster_scoped("c", spec=spec))
-    made.put(KINDS.admission_checks, cluster_scoped("other", spec={"controllerName": "example.com/c"}))
+    result.put(KINDS.admission_checks, cluster_scoped("c", spec=spec))
+    result.put(KINDS.admission_checks, cluster_scoped("other", spec={"controllerName": "example.com/c"}))
     config = cluster_scoped("p", spec={"provisioningClassName": "class"})
-    made.put(KINDS.provisioning_request_configs, config)
-    made.put(KINDS.resource_flavors, cluster_scoped("f", spec={}))
-    made.put(KINDS.workloads, reserved(admissionChecks=[CHECK]))
-    return made
+    result.put(KINDS.provisioning_request_configs, config)
+    result.put(KINDS.resource_flavors, cluster_scoped("f", spec={}))
+    result.put(KINDS.workloads, reserved(admissionChecks=[CHECK]))
+    return result
 
 
-async def settled(world: World) -> float | None:
-    """Look at the Workload until nothing more is written; gives when to look again."""
+async def reconcile_until_settled(world: World) -> float | None:
+    """Reconcile the Workload until nothing more is written; return the seconds until the next reconcile."""
     controller = ProvisioningController(world.ctx)
     for _ in range(10):
         before = len(world.client.calls)
-        again = await controller.reconcile(KEY)
+        requeue_after = await controller.reconcile(KEY)
         if len(world.client.calls) == before:
-            return again
-    raise AssertionError("the decisions do not come to an end")
+            return requeue_after
+    raise AssertionError("the controller does not stop writing")
 
 
 async def test_request_is_created_with_its_templates(world: World) -> None:
-    assert await settled(world) is None
+    assert await reconcile_until_settled(world) is None
     assert world.calls == [
         f"create podtemplates/{TEMPLATE}",
         f"create provisioningrequests/{NAME}",
@@ -85,7 +85,7 @@ async def test_existing_object_that_is_not_in_store_is_retried_without_event(wor
 async def test_other_errors_are_raised_for_retry(world: World, verb: str, error: ApiError) -> None:
     world.client.fails[verb] = error
     with pytest.raises(ApiError):
-        await settled(world)
+        await reconcile_until_settled(world)
 
 
 async def test_workload_without_provisioning_check_causes_no_request(world: World) -> None:
@@ -103,51 +103,51 @@ async def test_active_condition_of_check_is_written_once(world: World) -> None:
     assert world.calls == ["patch admissionchecks/c/status"]
 
 
-# --- what wakes it --------------------------------------------------------------------------------
+# --- watches --------------------------------------------------------------------------------------
 
 
-def looked_at(
+def enqueued(
     world: World, resource: Resource, old: dict[str, Any] | None, new: dict[str, Any] | None
 ) -> set[str]:
-    """The keys that a change makes the controller look at."""
+    """Return the keys that a change enqueues."""
     obj: dict[str, Any] = new or old or {}
     key = Key(obj["metadata"].get("namespace", ""), obj["metadata"]["name"])
     change = Change("modified", key, new, None if old is None else orjson.dumps(old))
-    watches = [one for one in provisioning_controller(world.ctx).spec.watches if one.resource == resource]
-    return {str(one) for watch in watches for one in watch.keys(change)}
+    watches = provisioning_controller(world.ctx).spec.watches
+    return {str(key) for watch in watches if watch.resource == resource for key in watch.keys(change)}
 
 
-def made_for(kind: str, name: str) -> dict[str, Any]:
+def owned_by(kind: str, name: str) -> dict[str, Any]:
     owner = {"apiVersion": NAMES.api_version, "kind": kind, "name": name, "controller": True}
     return {"metadata": {"name": "x", "namespace": "ns", "ownerReferences": [owner]}}
 
 
 def test_changed_workload_with_checks_is_enqueued(world: World) -> None:
     plain, checked = workload(), workload(admissionChecks=[CHECK])
-    assert looked_at(world, KINDS.workloads, None, plain) == set()
-    assert looked_at(world, KINDS.workloads, plain, checked) == {"ns/job-j-1"}
-    assert looked_at(world, KINDS.workloads, checked, plain) == {"ns/job-j-1"}
+    assert enqueued(world, KINDS.workloads, None, plain) == set()
+    assert enqueued(world, KINDS.workloads, plain, checked) == {"ns/job-j-1"}
+    assert enqueued(world, KINDS.workloads, checked, plain) == {"ns/job-j-1"}
 
 
 @pytest.mark.parametrize("resource", [PROVISIONING_REQUESTS, POD_TEMPLATES])
 def test_changed_request_or_template_enqueues_its_workload(world: World, resource: Resource) -> None:
-    mine, request = made_for("Workload", "w"), made_for("ProvisioningRequest", "r")
-    assert looked_at(world, resource, None, mine) == {"ns/w"}
-    assert looked_at(world, resource, mine, request) == {"ns/w"}
-    assert looked_at(world, resource, None, request) == set()
+    mine, request = owned_by("Workload", "w"), owned_by("ProvisioningRequest", "r")
+    assert enqueued(world, resource, None, mine) == {"ns/w"}
+    assert enqueued(world, resource, mine, request) == {"ns/w"}
+    assert enqueued(world, resource, None, request) == set()
 
 
 def test_changed_config_enqueues_its_checks_and_their_workloads(world: World) -> None:
     config: Any = world.get(KINDS.provisioning_request_configs, "p")
-    assert looked_at(world, KINDS.provisioning_request_configs, None, config) == {"c", "ns/job-j-1"}
+    assert enqueued(world, KINDS.provisioning_request_configs, None, config) == {"c", "ns/job-j-1"}
 
 
 def test_changed_check_enqueues_workloads_only_if_its_spec_changed(world: World) -> None:
     check: Any = world.get(KINDS.admission_checks, "c")
     other = {**check, "spec": {"controllerName": "other"}}
-    assert looked_at(world, KINDS.admission_checks, None, check) == {"c", "ns/job-j-1"}
-    assert looked_at(world, KINDS.admission_checks, check, {**check, "status": {}}) == {"c"}
-    assert looked_at(world, KINDS.admission_checks, check, other) == {"c", "ns/job-j-1"}
+    assert enqueued(world, KINDS.admission_checks, None, check) == {"c", "ns/job-j-1"}
+    assert enqueued(world, KINDS.admission_checks, check, {**check, "status": {}}) == {"c"}
+    assert enqueued(world, KINDS.admission_checks, check, other) == {"c", "ns/job-j-1"}
 
 
 def test_provisioning_controller_starts_with_all_checks_and_their_workloads(world: World) -> None:

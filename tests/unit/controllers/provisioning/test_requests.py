@@ -10,8 +10,8 @@ from admitq.controllers.provisioning.steps import decide_provisioning
 from admitq.runtime.resources import POD_TEMPLATES
 from tests.unit.controllers.builders import FINISHED, NAMES, admitted, reserved, timestamp, workload
 from tests.unit.controllers.provisioning.cases import (
+    DELETED,
     EVICTED,
-    GOING,
     MINE,
     NAME,
     actions_of,
@@ -69,16 +69,16 @@ def test_templates_are_created_before_request_which_then_owns_them() -> None:
     assert events_of(plan) == [
         ("Normal", "ProvisioningRequestCreated", f'Created ProvisioningRequest: "{NAME}"'),
     ]
-    made = request(spec={"parameters": {"a": "1", "size": "big"}})
-    [patch] = decide_provisioning(case(obj, made, config=wanted, templates=(template(),))).actions
+    existing = request(spec={"parameters": {"a": "1", "size": "big"}})
+    [patch] = decide_provisioning(case(obj, existing, config=wanted, templates=(template(),))).actions
     assert isinstance(patch, Patch)
     [reference] = patch.steps[0].patch["metadata"]["ownerReferences"]
     assert (reference["kind"], reference["uid"]) == ("ProvisioningRequest", f"uid-{NAME}")
-    assert decide_provisioning(case(obj, made, config=wanted)) == ActionPlan()
+    assert decide_provisioning(case(obj, existing, config=wanted)) == ActionPlan()
 
 
 def reset(state: str, since: float) -> dict[str, Any]:
-    """The check as an eviction leaves it."""
+    """Return the check as an eviction resets it."""
     message = f"Reset to Pending after eviction. Previously: {state}"
     return check(message=message, lastTransitionTime=timestamp(since))
 
@@ -90,7 +90,7 @@ def reset(state: str, since: float) -> dict[str, Any]:
         (check(retryCount=2), None, 3),
         (check(retryCount=1), request(request_condition("Failed")), 2),
         (check(retryCount=1), request(request_condition("BookingExpired")), 2),
-        # A check that was listed anew, or was reset otherwise, has forgotten its retries.
+        # A check that was listed again, or was reset by other means, has lost its retry count.
         (check(lastTransitionTime=timestamp(61)), request(request_condition("Failed")), 2),
         (check(lastTransitionTime=timestamp(61)), request(request_condition("Failed"), attempt=4), 5),
         (reset("Rejected", since=50), request(request_condition("Failed"), attempt=4), 5),
@@ -111,45 +111,51 @@ def test_pending_request_is_not_created_twice() -> None:
 
 @pytest.mark.parametrize("owner", [MINE, {**MINE, "uid": "uid-former"}])
 def test_request_is_recreated_only_after_former_request_is_gone(owner: dict[str, Any]) -> None:
-    going = request(metadata={**GOING, "ownerReferences": [owner]})
-    mine = (going,) if owner is MINE else ()
-    made = case(reserved(admissionChecks=[check()]), *mine, taken=(going,))
-    assert decide_provisioning(made) == ActionPlan()
+    deleted = request(metadata={**DELETED, "ownerReferences": [owner]})
+    mine = (deleted,) if owner is MINE else ()
+    assert (
+        decide_provisioning(case(reserved(admissionChecks=[check()]), *mine, foreign=(deleted,)))
+        == ActionPlan()
+    )
 
 
-STRANGER = {"kind": "Thing", "name": "t", "uid": "uid-t", "controller": True}
+OTHER_OWNER = {"kind": "Thing", "name": "t", "uid": "uid-t", "controller": True}
 
 
 @pytest.mark.parametrize(
-    ("taken", "error"),
+    ("foreign", "error"),
     [
         (
-            request(metadata={"ownerReferences": [STRANGER]}),
+            request(metadata={"ownerReferences": [OTHER_OWNER]}),
             (
                 f'Error creating ProvisioningRequest "{NAME}":'
                 f' provisioningrequests.autoscaling.x-k8s.io "{NAME}" already exists'
             ),
         ),
         (
-            template(owner=STRANGER, labels={}),
+            template(owner=OTHER_OWNER, labels={}),
             f'Error creating PodTemplate "ppt-{NAME}-main": podtemplates "ppt-{NAME}-main" already exists',
         ),
     ],
 )
-def test_name_taken_by_foreign_object_is_reported_and_retried(taken: dict[str, Any], error: str) -> None:
+def test_name_taken_by_foreign_object_is_reported_and_retried(foreign: dict[str, Any], error: str) -> None:
     obj = reserved(admissionChecks=[check()])
-    plan = decide_provisioning(case(obj, taken=(taken,)))
+    plan = decide_provisioning(case(obj, foreign=(foreign,)))
     assert events_of(plan) == [("Warning", "FailedCreate", error)]
-    assert check_after(case(obj, taken=(taken,)))[0] == check(message=error)
+    assert check_after(case(obj, foreign=(foreign,)))[0] == check(message=error)
     assert plan.requeue_after
 
 
 def test_template_owned_by_former_request_is_deleted_before_recreation() -> None:
     former = template(owner={**MINE, "kind": "ProvisioningRequest", "uid": "uid-former"})
-    made = case(reserved(admissionChecks=[check()]), taken=(former,))
-    assert decide_provisioning(made).actions == (Delete(POD_TEMPLATES, former),)
-    gone = case(reserved(admissionChecks=[check()]), taken=(template(owner=STRANGER, **GOING),))
-    assert decide_provisioning(gone) == ActionPlan(requeue_after=1.0)
+    plan = decide_provisioning(case(reserved(admissionChecks=[check()]), foreign=(former,)))
+    assert plan.actions == (Delete(POD_TEMPLATES, former),)
+
+
+def test_foreign_template_that_is_deleted_is_waited_for() -> None:
+    deleted = template(owner=OTHER_OWNER, **DELETED)
+    plan = decide_provisioning(case(reserved(admissionChecks=[check()]), foreign=(deleted,)))
+    assert plan == ActionPlan(requeue_after=1.0)
 
 
 def test_deleted_flavor_is_reported_and_retried() -> None:
@@ -177,15 +183,17 @@ def test_template_that_contradicts_its_flavor_is_reported() -> None:
         (workload(EVICTED, admissionChecks=[check()]), True, [NAME, f"ppt-{NAME}-main"]),
         (reserved(EVICTED, admissionChecks=[check()]), False, [f"ppt-{NAME}-main"]),
     ],
-    ids=["finished", "evicted", "evicted-and-waiting", "evicted-without-cleaning-up"],
+    ids=["finished", "evicted", "evicted-and-pending", "evicted-without-cleanup"],
 )
 def test_request_is_deleted_when_workload_needs_no_nodes(
     obj: dict[str, Any], cleans_up: bool, deleted: list[str]
 ) -> None:
     plan = decide_provisioning(case(obj, request(), templates=(template(),), cleans_up=cleans_up))
     assert [one.obj["metadata"]["name"] for one in actions_of(plan, Delete)] == deleted
-    going = case(obj, request(metadata=GOING), templates=(template(**GOING),), cleans_up=cleans_up)
-    assert decide_provisioning(going) == ActionPlan()
+    already_deleted = case(
+        obj, request(metadata=DELETED), templates=(template(**DELETED),), cleans_up=cleans_up
+    )
+    assert decide_provisioning(already_deleted) == ActionPlan()
 
 
 @pytest.mark.parametrize(
@@ -197,7 +205,7 @@ def test_request_is_deleted_when_workload_needs_no_nodes(
         (config(managedResources=["example.com/gpu"]), [request()], [NAME]),
         (config(), [request(metadata={"name": "job-j-1-other-1"})], ["job-j-1-other-1"]),
     ],
-    ids=["older", "of-another-class", "of-other-parameters", "not-needed", "of-a-check-that-is-gone"],
+    ids=["older", "of-another-class", "of-other-parameters", "not-needed", "of-a-removed-check"],
 )
 def test_only_the_latest_request_in_sync_is_kept(
     wanted: dict[str, Any], requests: Any, deleted: list[str]

@@ -1,4 +1,4 @@
-"""The statuses of queues: what the core says, written when it differs and not too often."""
+"""The controllers that write the core's statuses of queues and cohorts, at a limited rate."""
 
 from fractions import Fraction
 from typing import Any
@@ -42,7 +42,7 @@ from tests.unit.controllers.builders import (
 )
 from tests.unit.controllers.world import World, cluster_scoped
 
-USED = (FlavorTotals("f", (ResourceTotal("cpu", 1500, 500), ResourceTotal("memory", 2**30, 0))),)
+TOTALS = (FlavorTotals("f", (ResourceTotal("cpu", 1500, 500), ResourceTotal("memory", 2**30, 0))),)
 READY = ClusterQueueStatus(
     active=True,
     reason=ActiveReason.READY,
@@ -51,14 +51,14 @@ READY = ClusterQueueStatus(
     inadmissible=1,
     reserving=2,
     admitted=1,
-    flavors_reservation=USED,
+    flavors_reservation=TOTALS,
     flavors_usage=(),
 )
 STOPPED = READY._replace(
     active=False, reason=ActiveReason.STOPPED, causes=(InactiveCause(ActiveReason.STOPPED),)
 )
-LOCAL = LocalQueueStatus(True, LocalQueueReason.READY, 3, 2, 1, USED, ())
-SEVEN = Share(infinite=False, amount=Fraction(20, 3))
+LOCAL_QUEUE_STATUS = LocalQueueStatus(True, LocalQueueReason.READY, 3, 2, 1, TOTALS, ())
+SHARE_OF_SEVEN = Share(infinite=False, amount=Fraction(20, 3))
 CQ = Key("", "cq")
 
 
@@ -107,23 +107,26 @@ def test_c16_status_total_beyond_int64_is_a_quantity() -> None:
 
 
 def test_unchanged_cluster_queue_status_is_not_written() -> None:
-    told = apply_patch(queue(), cluster_queue_patch(queue(), READY, START))
-    assert cluster_queue_patch(told, READY, instant(60)) is None
+    reported = apply_patch(queue(), cluster_queue_patch(queue(), READY, START))
+    assert cluster_queue_patch(reported, READY, instant(60)) is None
 
 
 def test_cluster_queue_share_is_reported_with_fair_sharing_and_removed_without() -> None:
-    told = apply_patch(
+    reported = apply_patch(
         queue(),
         cluster_queue_patch(
             queue(), READY._replace(share=Share(infinite=False, amount=Fraction(249, 2))), START
         ),
     )
-    assert told["status"]["fairSharing"] == {"weightedShare": 125}
-    assert cluster_queue_patch(told, READY, START) == {"status": {"fairSharing": None}}
+    assert reported["status"]["fairSharing"] == {"weightedShare": 125}
+    assert cluster_queue_patch(reported, READY, START) == {"status": {"fairSharing": None}}
+
+
+def test_cohort_share_is_reported_once_and_only_with_fair_sharing() -> None:
     cohort = cluster_scoped("c")
-    told = apply_patch(cohort, cohort_patch(cohort, CohortStatus((), (), SEVEN)))
-    assert told["status"] == {"fairSharing": {"weightedShare": 7}}
-    assert cohort_patch(told, CohortStatus((), (), SEVEN)) is None
+    reported = apply_patch(cohort, cohort_patch(cohort, CohortStatus((), (), SHARE_OF_SEVEN)))
+    assert reported["status"] == {"fairSharing": {"weightedShare": 7}}
+    assert cohort_patch(reported, CohortStatus((), (), SHARE_OF_SEVEN)) is None
     assert cohort_patch(cohort, CohortStatus((), ())) is None
 
 
@@ -132,7 +135,9 @@ def test_e_flavor_lists_longer_than_status_allows_are_cut() -> None:
     for patch in (
         cluster_queue_patch(queue(), READY._replace(flavors_reservation=many, flavors_usage=many), START),
         local_queue_patch(
-            cluster_scoped("lq"), LOCAL._replace(flavors_reservation=many, flavors_usage=many), START
+            cluster_scoped("lq"),
+            LOCAL_QUEUE_STATUS._replace(flavors_reservation=many, flavors_usage=many),
+            START,
         ),
     ):
         assert patch is not None
@@ -150,7 +155,7 @@ def test_resource_lists_longer_than_status_allows_are_cut() -> None:
 
 def test_local_queue_reports_past_usage() -> None:
     past = ConsumedResources((("cpu", 1500), ("memory", 2**30)), START)
-    patch = local_queue_patch(cluster_scoped("lq"), LOCAL._replace(consumed=past), START)
+    patch = local_queue_patch(cluster_scoped("lq"), LOCAL_QUEUE_STATUS._replace(consumed=past), START)
     assert patch is not None
     assert patch["status"]["fairSharing"] == {
         "weightedShare": 0,
@@ -163,34 +168,36 @@ def test_local_queue_reports_past_usage() -> None:
 
 def test_d20_local_queue_without_cluster_queue_loses_its_lists() -> None:
     obj = cluster_scoped("lq")
-    told = apply_patch(obj, local_queue_patch(obj, LOCAL, START))
-    assert told["status"]["flavorsReservation"]
-    lost = LocalQueueStatus(False, LocalQueueReason.CLUSTER_QUEUE_DOES_NOT_EXIST, 0, 0, 0, None, None)
-    told = apply_patch(told, local_queue_patch(told, lost, START))
-    assert not {"flavorsReservation", "flavorsUsage"} & told["status"].keys()
+    reported = apply_patch(obj, local_queue_patch(obj, LOCAL_QUEUE_STATUS, START))
+    assert reported["status"]["flavorsReservation"]
+    without_cluster_queue = LocalQueueStatus(
+        False, LocalQueueReason.CLUSTER_QUEUE_DOES_NOT_EXIST, 0, 0, 0, None, None
+    )
+    reported = apply_patch(reported, local_queue_patch(reported, without_cluster_queue, START))
+    assert not {"flavorsReservation", "flavorsUsage"} & reported["status"].keys()
     counts = ("pendingWorkloads", "reservingWorkloads", "admittedWorkloads")
-    assert [told["status"][name] for name in counts] == [0, 0, 0]
+    assert [reported["status"][name] for name in counts] == [0, 0, 0]
 
 
 def test_d20_past_usage_of_zero_is_written_with_zero_entries() -> None:
     past = ConsumedResources((("cpu", 0), ("memory", 0)), START)
-    patch = local_queue_patch(cluster_scoped("lq"), LOCAL._replace(consumed=past), START)
+    patch = local_queue_patch(cluster_scoped("lq"), LOCAL_QUEUE_STATUS._replace(consumed=past), START)
     assert patch is not None
     reported = patch["status"]["fairSharing"]["admissionFairSharingStatus"]
     assert reported["consumedResources"] == {"cpu": "0", "memory": "0"}
 
 
 def test_conditions_of_other_programs_are_kept_in_status() -> None:
-    other = {
+    foreign_condition = {
         "type": "Mine",
         "status": "True",
         "reason": "R",
         "message": "",
         "lastTransitionTime": timestamp(0),
     }
-    obj = {**queue(), "status": {"conditions": [other]}}
-    told = apply_patch(obj, cluster_queue_patch(obj, READY, START))
-    assert other in told["status"]["conditions"]
+    obj = {**queue(), "status": {"conditions": [foreign_condition]}}
+    reported = apply_patch(obj, cluster_queue_patch(obj, READY, START))
+    assert foreign_condition in reported["status"]["conditions"]
 
 
 async def test_cluster_queue_status_is_written_at_most_once_per_second() -> None:
@@ -278,12 +285,12 @@ async def test_local_queue_status_has_totals_without_borrowed_amounts() -> None:
     world = World()
     obj = {"metadata": {"name": "lq", "namespace": "ns", "uid": "u", "resourceVersion": "1"}}
     world.put(KINDS.local_queues, obj)
-    world.core.local_queues[ObjectKey("ns", "lq")] = LOCAL
+    world.core.local_queues[ObjectKey("ns", "lq")] = LOCAL_QUEUE_STATUS
     controller = LocalQueueController(world.ctx, world.core, refused_jobs(world))
     await controller.reconcile(Key("ns", "lq"))
-    told = world.get(KINDS.local_queues, "lq")
-    assert told["status"]["flavorsReservation"][0]["resources"][0] == {"name": "cpu", "total": "1500m"}
-    assert condition_of(told, "Active") == ("True", "Ready", "Can submit new workloads to localQueue")
+    reported = world.get(KINDS.local_queues, "lq")
+    assert reported["status"]["flavorsReservation"][0]["resources"][0] == {"name": "cpu", "total": "1500m"}
+    assert condition_of(reported, "Active") == ("True", "Ready", "Can submit new workloads to localQueue")
     world.now += 2 * SECOND
     await controller.reconcile(Key("ns", "lq"))
     assert len(world.calls) == 1
@@ -295,14 +302,18 @@ def refused_jobs(world: World) -> RefusedJobs:
     return RefusedJobs(world.ctx.stores, integrations, NAMES)
 
 
-def of_named(name: str, queue: str, namespace: str = "ns") -> dict[str, Any]:
+def job_of_queue(name: str, queue: str, namespace: str = "ns") -> dict[str, Any]:
     return job(name=name, uid=f"uid-{name}", namespace=namespace, labels={NAMES.queue_name: queue})
 
 
 def test_refused_jobs_are_listed_by_their_local_queue() -> None:
     world, queue = World(), Key("ns", "lq")
     world.put(
-        JOBS, of_named("b", "lq"), of_named("a", "lq"), of_named("far", "lq", "far"), of_named("c", "other")
+        JOBS,
+        job_of_queue("b", "lq"),
+        job_of_queue("a", "lq"),
+        job_of_queue("far", "lq", "far"),
+        job_of_queue("c", "other"),
     )
     refused = refused_jobs(world)
     queues = {
@@ -316,8 +327,8 @@ def test_refused_jobs_are_listed_by_their_local_queue() -> None:
     assert refused.update("workload", Key("ns", "a"), "x") is None
     assert refused.list_in_queue(queue) == [RefusedJob("Job", "a", "no a"), RefusedJob("Job", "b", "no b")]
     assert refused.list_in_queue(Key("ns", "none")) == ()
-    # The new name does not matter: the former one does not report it any more.
-    world.put(JOBS, of_named("a", "other"))
+    # The job has another queue now. Its entry is removed from the former queue.
+    world.put(JOBS, job_of_queue("a", "other"))
     assert {key: refused.update("batch/job", key, None) for key in queues} == queues
     assert not any(refused.list_in_queue(one) for one in queues.values() if one)
 
@@ -328,36 +339,37 @@ async def test_local_queue_reports_refused_jobs_until_two_seconds_after_last_one
         KINDS.local_queues,
         {"metadata": {"name": "lq", "namespace": "ns", "uid": "u", "resourceVersion": "1"}},
     )
-    world.core.local_queues[ObjectKey("ns", "lq")] = LOCAL
-    world.put(JOBS, of_named("a", "lq"), of_named("b", "lq"))
+    world.core.local_queues[ObjectKey("ns", "lq")] = LOCAL_QUEUE_STATUS
+    world.put(JOBS, job_of_queue("a", "lq"), job_of_queue("b", "lq"))
     refused = refused_jobs(world)
     controller = LocalQueueController(world.ctx, world.core, refused)
 
-    async def told(*names: str, seconds: float = 10) -> Any:
+    async def report(*names: str, seconds: float = 10) -> Any:
+        """Reconcile while these jobs are refused; return the next delay and the condition."""
         world.now += int(seconds * SECOND)
         for name in ("a", "b"):
             refused.update("batch/job", Key("ns", name), None)
         for name in names:
             refused.update("batch/job", Key("ns", name), f"no {name}")
-        again = await controller.reconcile(queue)
-        return again, condition_of(world.get(KINDS.local_queues, "lq"), "JobsRefused")
+        requeue_after = await controller.reconcile(queue)
+        return requeue_after, condition_of(world.get(KINDS.local_queues, "lq"), "JobsRefused")
 
     one = ("True", "Quarantined", "1 job is left alone until changed. Job b: no b")
-    assert await told("b") == (None, one)
+    assert await report("b") == (None, one)
     both = ("True", "Quarantined", "2 jobs are left alone until changed. Job a: no a")
-    assert await told("a", "b") == (None, both)
-    assert await told("b") == (None, one)
-    assert await told() == (2.0, one)
-    # What else is to be told is told at once, and does not have it wait any longer.
-    world.core.local_queues[ObjectKey("ns", "lq")] = LOCAL._replace(pending=7)
-    assert await told(seconds=1.75) == (0.25, one)
+    assert await report("a", "b") == (None, both)
+    assert await report("b") == (None, one)
+    assert await report() == (2.0, one)
+    # Other changes of the status are written at once, and do not extend the delay.
+    world.core.local_queues[ObjectKey("ns", "lq")] = LOCAL_QUEUE_STATUS._replace(pending=7)
+    assert await report(seconds=1.75) == (0.25, one)
     assert world.get(KINDS.local_queues, "lq")["status"]["pendingWorkloads"] == 7
-    assert await told(seconds=0.5) == (0.5, one)
-    assert await told(seconds=0.5) == (None, None)
-    # After a start nothing is known yet.
-    assert await told("b") == (None, one)
-    anew = LocalQueueController(world.ctx, world.core, refused_jobs(world))
-    assert await anew.reconcile(queue) == 2.0
+    assert await report(seconds=0.5) == (0.5, one)
+    assert await report(seconds=0.5) == (None, None)
+    # After a restart, the controller does not know the refused jobs yet.
+    assert await report("b") == (None, one)
+    restarted = LocalQueueController(world.ctx, world.core, refused_jobs(world))
+    assert await restarted.reconcile(queue) == 2.0
 
 
 async def test_cohort_is_reported_with_parent_and_root_even_in_loop_of_parents() -> None:

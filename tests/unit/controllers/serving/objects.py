@@ -1,4 +1,4 @@
-"""StatefulSets, LeaderWorkerSets and their pods, and decisions about them."""
+"""StatefulSets, LeaderWorkerSets, their pods, and plans of their controller."""
 
 from typing import Any
 
@@ -78,25 +78,25 @@ def lws_pod(group: int, worker: int) -> dict[str, Any]:
     return pod(f"l-{group}-{worker}", labels=labels, parent="leaderworkerset")
 
 
-def owned(made: dict[str, Any], job: dict[str, Any], index: str | None = None) -> dict[str, Any]:
-    """The Workload as it would be made for the object."""
+def owned(obj: dict[str, Any], job: dict[str, Any], index: str | None = None) -> dict[str, Any]:
+    """Return the Workload with the owner and annotations that the controller of the object writes."""
     metadata = job["metadata"]
     owner = {"kind": job["kind"], "name": metadata["name"], "uid": metadata["uid"]}
-    notes = {
+    annotations = {
         NAMES.is_group_workload: "true",
         NAMES.job_owner_gvk: f"{job['apiVersion']}, Kind={job['kind']}",
         NAMES.job_owner_name: metadata["name"],
     }
     if index is not None:
-        notes[NAMES.component_workload_index] = index
-    return {**made, "metadata": {**made["metadata"], "annotations": notes, "ownerReferences": [owner]}}
+        annotations[NAMES.component_workload_index] = index
+    return {**obj, "metadata": {**obj["metadata"], "annotations": annotations, "ownerReferences": [owner]}}
 
 
-def of_set(made: dict[str, Any], job: dict[str, Any]) -> dict[str, Any]:
-    named = {**made, "metadata": {**made["metadata"], "name": NAME}}
+def of_set(obj: dict[str, Any], job: dict[str, Any]) -> dict[str, Any]:
+    result = {**obj, "metadata": {**obj["metadata"], "name": NAME}}
     template = job["spec"]["template"]
-    named["spec"] = {**named["spec"], "podSets": [{"name": "main", "count": 3, "template": template}]}
-    return owned(named, job)
+    result["spec"] = {**result["spec"], "podSets": [{"name": "main", "count": 3, "template": template}]}
+    return owned(result, job)
 
 
 def plan_for(
@@ -109,7 +109,7 @@ def plan_for(
     others: Any = (),
     **fields: Any,
 ) -> ActionPlan:
-    """What is decided where these Workloads say that they were made for the object, and others do not."""
+    """Return the plan for these Workloads of the object; ``others`` do not name it in annotations."""
     assert kind.serving is not None
     by_name = {one["metadata"]["name"]: one for one in (*workloads, *others)}
     lookups = Lookups(
@@ -142,6 +142,6 @@ def only_patch(plan: ActionPlan) -> Any:
 
 
 def without_uid(job: dict[str, Any]) -> dict[str, Any]:
-    """A Workload of the object with a name that follows from no UID."""
+    """Return a Workload of the object with a name that contains no hash of its UID."""
     name = create_workload_name("StatefulSet", "apps", "s", "")
     return with_value(of_set(workload(), job), ("metadata", "name"), name)

@@ -1,4 +1,4 @@
-"""Workloads that a StatefulSet adopts, under its older name too."""
+"""Workloads that a StatefulSet adopts, also under the older form of their name."""
 
 from typing import Any
 
@@ -25,11 +25,11 @@ from tests.unit.controllers.serving.objects import (
 from tests.unit.controllers.world import World
 
 
-def older(*owners: dict[str, Any], annotations: Any = None, **metadata: Any) -> dict[str, Any]:
-    """A Workload under the older name, which another release created."""
-    made = without_uid(stateful_set())
-    given = {"annotations": annotations or {}, "ownerReferences": list(owners), **metadata}
-    return {**made, "metadata": {**made["metadata"], **given}}
+def older_workload(*owners: dict[str, Any], annotations: Any = None, **metadata: Any) -> dict[str, Any]:
+    """Return a Workload under the older name, as another release created it."""
+    obj = without_uid(stateful_set())
+    changes = {"annotations": annotations or {}, "ownerReferences": list(owners), **metadata}
+    return {**obj, "metadata": {**obj["metadata"], **changes}}
 
 
 OF_POD = {"apiVersion": "v1", "kind": "Pod", "name": "s-0", "uid": "uid-s-0"}
@@ -38,11 +38,13 @@ OF_SET = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "s", "uid": "u
 
 
 @pytest.mark.parametrize("owners", [[], [OF_POD]], ids=["no owner", "pods"])
-@pytest.mark.parametrize("noted", [True, False])
-def test_b11_workload_of_a_stateful_set_under_its_older_name_is_adopted(owners: Any, noted: bool) -> None:
+@pytest.mark.parametrize("has_annotation", [True, False])
+def test_b11_workload_of_a_stateful_set_under_its_older_name_is_adopted(
+    owners: Any, has_annotation: bool
+) -> None:
     job = stateful_set()
-    found = older(*owners, annotations={NAMES.job_owner_name: "s"} if noted else {})
-    assert only_patch(plan_for(job, found, pods=[pod()]))["metadata"] == {
+    existing = older_workload(*owners, annotations={NAMES.job_owner_name: "s"} if has_annotation else {})
+    assert only_patch(plan_for(job, existing, pods=[pod()]))["metadata"] == {
         "annotations": {
             NAMES.is_group_workload: "true",
             NAMES.job_owner_gvk: "apps/v1, Kind=StatefulSet",
@@ -54,28 +56,28 @@ def test_b11_workload_of_a_stateful_set_under_its_older_name_is_adopted(owners: 
 
 
 @pytest.mark.parametrize(
-    "found",
+    "existing",
     [
-        older({**OF_POD, "controller": True}),
-        older({**OF_SET, "uid": "former"}),
-        older({**OF_POD, "uid": "uid-of-another"}),
-        older(labels={NAMES.job_uid: "uid-of-another"}),
-        older(deletionTimestamp="2030-01-01T00:00:00Z"),
+        older_workload({**OF_POD, "controller": True}),
+        older_workload({**OF_SET, "uid": "former"}),
+        older_workload({**OF_POD, "uid": "uid-of-another"}),
+        older_workload(labels={NAMES.job_uid: "uid-of-another"}),
+        older_workload(deletionTimestamp="2030-01-01T00:00:00Z"),
     ],
     ids=["controlled", "former StatefulSet", "pod of another", "job of another", "deleted"],
 )
 def test_b11_workload_under_the_older_name_that_belongs_elsewhere_is_not_adopted(
-    found: dict[str, Any],
+    existing: dict[str, Any],
 ) -> None:
-    plan = plan_for(stateful_set(), found)
-    [made] = [one.obj for one in plan.actions if isinstance(one, Create)]
-    assert made["metadata"]["name"] == NAME
+    plan = plan_for(stateful_set(), existing)
+    [created] = [one.obj for one in plan.actions if isinstance(one, Create)]
+    assert created["metadata"]["name"] == NAME
 
 
-def with_podset(found: dict[str, Any], **changes: Any) -> dict[str, Any]:
-    """A Workload with one podset that differs by these fields."""
-    [pod_set] = found["spec"]["podSets"]
-    return with_value(found, ("spec", "podSets"), [{**pod_set, **changes}])
+def with_podset(existing: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    """Return the Workload with changed fields of its one podset."""
+    [pod_set] = existing["spec"]["podSets"]
+    return with_value(existing, ("spec", "podSets"), [{**pod_set, **changes}])
 
 
 LARGER = with_value(
@@ -94,34 +96,34 @@ DIFFERENT = {
 NOT_ADOPTED = "is not adopted: its podsets differ from those of the StatefulSet"
 
 
-@pytest.mark.parametrize("noted", [True, False], ids=["annotated", "bare"])
+@pytest.mark.parametrize("has_annotation", [True, False], ids=["annotated", "bare"])
 @pytest.mark.parametrize("changes", DIFFERENT.values(), ids=list(DIFFERENT))
 def test_b11_workload_under_the_older_name_with_other_podsets_is_left_alone(
-    changes: Any, noted: bool
+    changes: Any, has_annotation: bool
 ) -> None:
-    found = with_podset(older(OF_POD), **changes)
-    plan = plan_for(stateful_set(), *([found] if noted else []), pods=[pod()], others=[found])
+    existing = with_podset(older_workload(OF_POD), **changes)
+    plan = plan_for(stateful_set(), *([existing] if has_annotation else []), pods=[pod()], others=[existing])
     [refusal, event] = [one for one in plan.actions if isinstance(one, RecordEvent)]
-    note = f"Workload {found['metadata']['name']} {NOT_ADOPTED}"
+    note = f"Workload {existing['metadata']['name']} {NOT_ADOPTED}"
     assert (refusal.reason, refusal.note) == ("ErrWorkloadCompose", note)
     assert event.reason == "CreatedWorkload"
-    [made] = [one for one in plan.actions if not isinstance(one, RecordEvent)]
-    assert isinstance(made, Create)
-    assert made.obj["metadata"]["name"] == NAME
+    [created] = [one for one in plan.actions if not isinstance(one, RecordEvent)]
+    assert isinstance(created, Create)
+    assert created.obj["metadata"]["name"] == NAME
 
 
 def test_workload_under_older_name_is_adopted_with_any_pod_count_when_set_is_on_hold() -> None:
-    found = older(annotations={NAMES.job_owner_name: "s"})
-    patch = only_patch(plan_for(stateful_set(0), found))
+    existing = older_workload(annotations={NAMES.job_owner_name: "s"})
+    patch = only_patch(plan_for(stateful_set(0), existing))
     assert patch["metadata"]["ownerReferences"] == [OF_SET]
 
 
-@pytest.mark.parametrize("noted", [True, False], ids=["annotated", "bare"])
+@pytest.mark.parametrize("has_annotation", [True, False], ids=["annotated", "bare"])
 def test_unowned_workload_with_name_of_set_and_other_podsets_is_reported_and_unchanged(
-    noted: bool,
+    has_annotation: bool,
 ) -> None:
-    found = with_value(with_podset(older(), count=30), ("metadata", "name"), NAME)
-    plan = plan_for(stateful_set(), *([found] if noted else []), pods=[pod()], others=[found])
+    existing = with_value(with_podset(older_workload(), count=30), ("metadata", "name"), NAME)
+    plan = plan_for(stateful_set(), *([existing] if has_annotation else []), pods=[pod()], others=[existing])
     [event] = plan.actions
     assert isinstance(event, RecordEvent)
     assert (event.reason, event.note, plan.requeue_after) == (
@@ -132,28 +134,28 @@ def test_unowned_workload_with_name_of_set_and_other_podsets_is_reported_and_unc
 
 
 def test_workload_without_owner_but_with_uid_label_of_stateful_set_is_adopted_again() -> None:
-    found = with_podset(older(labels={NAMES.job_uid: "uid-s"}), count=30)
-    owners = only_patch(plan_for(stateful_set(), others=[found]))["metadata"]["ownerReferences"]
+    existing = with_podset(older_workload(labels={NAMES.job_uid: "uid-s"}), count=30)
+    owners = only_patch(plan_for(stateful_set(), others=[existing]))["metadata"]["ownerReferences"]
     assert owners == [OF_SET]
 
 
-@pytest.mark.parametrize("left", [{}, {NAMES.is_group_workload: "true"}])
-def test_e_workload_of_stateful_set_gets_its_lost_annotations_again(left: Any) -> None:
+@pytest.mark.parametrize("annotations", [{}, {NAMES.is_group_workload: "true"}])
+def test_e_workload_of_stateful_set_gets_its_lost_annotations_again(annotations: Any) -> None:
     job = stateful_set()
-    made = with_value(of_set(admitted(), job), ("metadata", "annotations"), left)
-    metadata = only_patch(plan_for(job, others=[made], pods=[pod()]))["metadata"]
+    created = with_value(of_set(admitted(), job), ("metadata", "annotations"), annotations)
+    metadata = only_patch(plan_for(job, others=[created], pods=[pod()]))["metadata"]
     assert metadata["annotations"] == {
         NAMES.is_group_workload: "true",
         NAMES.job_owner_gvk: "apps/v1, Kind=StatefulSet",
         NAMES.job_owner_name: "s",
     }
-    assert metadata["ownerReferences"] == made["metadata"]["ownerReferences"]
+    assert metadata["ownerReferences"] == created["metadata"]["ownerReferences"]
 
 
 def test_e_stateful_set_reports_and_retries_while_its_name_belongs_to_another_workload() -> None:
     job = stateful_set()
-    theirs = with_value(workload(), ("metadata", "name"), NAME)
-    plan = plan_for(job, others=[theirs], pods=[pod()])
+    foreign = with_value(workload(), ("metadata", "name"), NAME)
+    plan = plan_for(job, others=[foreign], pods=[pod()])
     [event] = plan.actions
     assert isinstance(event, RecordEvent)
     note = f"Workload {NAME} exists already and belongs to something else"
@@ -169,7 +171,7 @@ def test_e_stateful_set_is_reconciled_when_its_workload_loses_its_annotations() 
         for one in ServingController(world.ctx, STATEFUL_SET, STATEFUL_SET.serving).when_served().spec.watches
         if one.resource == KINDS.workloads
     )
-    made = of_set(workload(), job)
-    bare = with_value(made, ("metadata", "annotations"), {})
-    change = Change("modified", Key("ns", NAME), bare, orjson.dumps(made))
+    created = of_set(workload(), job)
+    without_annotations = with_value(created, ("metadata", "annotations"), {})
+    change = Change("modified", Key("ns", NAME), without_annotations, orjson.dumps(created))
     assert set(watch.keys(change)) == {Key("ns", "s")}

@@ -1,4 +1,4 @@
-"""The controller of serving objects."""
+"""The controller of serving objects: errors, orphaned pods and stores."""
 
 from typing import Any
 
@@ -76,7 +76,7 @@ async def test_terminating_namespace_is_not_reported() -> None:
 
 
 def test_stores_of_all_job_kinds_are_indexed_by_owner() -> None:
-    """Through jobs of any kind, others hear of the admission of an ancestor."""
+    """A changed admission enqueues the children of jobs of every kind through this index."""
     world = World(settings_with(integrations=load_integrations()))
     table = registry.build_controllers(world.ctx, world.core)
     kinds = {resource_of(one) for one in load_integrations()}

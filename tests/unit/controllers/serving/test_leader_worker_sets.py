@@ -16,20 +16,23 @@ def lws_name(index: int) -> str:
 
 
 def test_each_group_of_leader_worker_set_gets_workload() -> None:
-    made = [one for one in plan_for(lws(), kind=LEADER_WORKER_SET).actions if isinstance(one, Create)]
-    metadata: list[Any] = [one.obj["metadata"] for one in made]
-    assert [one["name"] for one in metadata] == [lws_name(0), lws_name(1)]
-    assert [one["annotations"][NAMES.component_workload_index] for one in metadata] == ["0", "1"]
-    assert {one["annotations"][NAMES.job_owner_name] for one in metadata} == {"l"}
-    assert metadata[0]["ownerReferences"][0]["name"] == "l"
-    spec: Any = made[0].obj["spec"]
-    assert [(one["name"], one["count"]) for one in spec["podSets"]] == [("leader", 1), ("worker", 2)]
+    plan = plan_for(lws(), kind=LEADER_WORKER_SET)
+    workloads: list[Any] = [action.obj for action in plan.actions if isinstance(action, Create)]
+    first, second = (obj["metadata"] for obj in workloads)
+    assert [first["name"], second["name"]] == [lws_name(0), lws_name(1)]
+    index, owner_name = NAMES.component_workload_index, NAMES.job_owner_name
+    assert [first["annotations"][index], second["annotations"][index]] == ["0", "1"]
+    assert first["annotations"][owner_name] == second["annotations"][owner_name] == "l"
+    assert first["ownerReferences"][0]["name"] == "l"
+    pod_sets = workloads[0]["spec"]["podSets"]
+    assert [(pod_set["name"], pod_set["count"]) for pod_set in pod_sets] == [("leader", 1), ("worker", 2)]
 
 
 def test_group_without_leader_template_has_one_podset() -> None:
-    made = plan_for(lws(1, leader=False), kind=LEADER_WORKER_SET).actions[0]
-    assert isinstance(made, Create)
-    assert [(one["name"], one["count"]) for one in made.obj["spec"]["podSets"]] == [("main", 3)]
+    create = plan_for(lws(1, leader=False), kind=LEADER_WORKER_SET).actions[0]
+    assert isinstance(create, Create)
+    pod_sets = create.obj["spec"]["podSets"]
+    assert [(pod_set["name"], pod_set["count"]) for pod_set in pod_sets] == [("main", 3)]
 
 
 def of_group(index: int, **parts: Any) -> dict[str, Any]:
@@ -45,16 +48,16 @@ def of_group(index: int, **parts: Any) -> dict[str, Any]:
 def test_pods_of_leader_worker_set_are_marked_with_group_and_role() -> None:
     pods = [lws_pod(0, 0), lws_pod(0, 1), lws_pod(1, 2)]
     plan = plan_for(lws(), of_group(0), of_group(1), pods=pods, kind=LEADER_WORKER_SET)
-    seen: dict[str, Any] = {}
+    marks: dict[str, Any] = {}
     for action in plan.actions:
         assert isinstance(action, Patch)
         metadata = action.steps[0].patch["metadata"]
-        seen[action.obj["metadata"]["name"]] = (
+        marks[action.obj["metadata"]["name"]] = (
             metadata["annotations"][NAMES.pod_group_name],
             metadata["annotations"][NAMES.role_hash],
             metadata["annotations"][NAMES.pod_group_total_count],
         )
-    assert seen == {
+    assert marks == {
         "l-0-0": (lws_name(0), "leader", "3"),
         "l-0-1": (lws_name(0), "worker", "3"),
         "l-1-2": (lws_name(1), "worker", "3"),
@@ -74,13 +77,13 @@ def test_workload_of_removed_group_is_deleted_or_released(state: Any, actions: A
 
 
 @pytest.mark.parametrize(
-    ("updating", "surge", "wanted"),
+    ("updating", "surge", "is_created"),
     [(True, 1, True), (True, "50%", True), (True, 0, False), (False, 1, False)],
 )
-def test_rollout_creates_workloads_for_surge_groups(updating: bool, surge: Any, wanted: bool) -> None:
+def test_rollout_creates_workloads_for_surge_groups(updating: bool, surge: Any, is_created: bool) -> None:
     status = {"conditions": [condition("UpdateInProgress", updating, "x")]}
     strategy = {"rollingUpdateConfiguration": {"maxSurge": surge}}
     job = lws(status=status, rolloutStrategy=strategy)
     plan = plan_for(job, of_group(0), of_group(1), pods=[lws_pod(2, 0)], kind=LEADER_WORKER_SET)
-    made: list[Any] = [one.obj for one in plan.actions if isinstance(one, Create)]
-    assert [one["metadata"]["name"] for one in made] == ([lws_name(2)] if wanted else [])
+    created = [action.obj["metadata"]["name"] for action in plan.actions if isinstance(action, Create)]
+    assert created == ([lws_name(2)] if is_created else [])

@@ -1,4 +1,4 @@
-"""StatefulSets that are scaled to zero and back."""
+"""StatefulSets that are scaled to zero and up again."""
 
 from typing import Any
 
@@ -22,8 +22,8 @@ def test_stateful_set_scaled_to_zero_releases_quota_and_is_queued_when_scaled_up
     )
     assert status["admission"] is None
     assert plan_for(empty, of_set(workload(ON_HOLD), empty)).actions == ()
-    again = only_patch(plan_for(job, of_set(workload(ON_HOLD), job)))["status"]["conditions"][0]
-    assert again["message"] == "Workload no longer on hold; waiting for quota reservation"
+    quota = only_patch(plan_for(job, of_set(workload(ON_HOLD), job)))["status"]["conditions"][0]
+    assert quota["message"] == "Workload no longer on hold; waiting for quota reservation"
 
 
 @pytest.mark.parametrize(
@@ -40,15 +40,15 @@ def test_finished_workload_of_a_stateful_set_is_deleted_when_it_is_scaled_to_zer
 
 def test_stateful_set_scaled_to_zero_keeps_quota_while_its_pods_run() -> None:
     empty = stateful_set(0)
-    made = of_set(reserved(), empty)
-    plan = plan_for(empty, made, pods=[pod(held=False)])
+    stored = of_set(reserved(), empty)
+    plan = plan_for(empty, stored, pods=[pod(held=False)])
     assert [one for one in plan.actions if getattr(one, "obj", {}).get("kind") == "Workload"] == []
     ended = {**pod(held=False), "status": {"phase": "Succeeded"}}
-    assert only_patch(plan_for(empty, made, pods=[ended]))["status"]["admission"] is None
+    assert only_patch(plan_for(empty, stored, pods=[ended]))["status"]["admission"] is None
 
 
 def test_deactivated_workload_of_set_scaled_to_zero_is_not_put_on_hold() -> None:
-    """Two controllers that each tell their own would do so for ever."""
+    """If each of two controllers wrote its own reason, they would overwrite each other forever."""
     empty = stateful_set(0)
     deactivated = condition("QuotaReserved", False, "Deactivated", "The workload is deactivated")
     for quota in (deactivated, ON_HOLD):

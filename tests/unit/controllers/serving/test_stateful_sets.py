@@ -36,10 +36,10 @@ from tests.unit.controllers.serving.objects import (
 
 
 def test_stateful_set_gets_workload_for_all_replicas_before_its_pods() -> None:
-    made, told = plan_for(stateful_set()).actions
-    assert isinstance(made, Create)
-    assert isinstance(told, RecordEvent)
-    metadata: Any = made.obj["metadata"]
+    create, event = plan_for(stateful_set()).actions
+    assert isinstance(create, Create)
+    assert isinstance(event, RecordEvent)
+    metadata: Any = create.obj["metadata"]
     assert metadata["name"] == NAME
     assert metadata["annotations"] == {
         NAMES.is_group_workload: "true",
@@ -50,9 +50,9 @@ def test_stateful_set_gets_workload_for_all_replicas_before_its_pods() -> None:
     assert metadata["ownerReferences"] == [
         {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "s", "uid": "uid-s"}
     ]
-    spec: Any = made.obj["spec"]
-    assert [(one["name"], one["count"]) for one in spec["podSets"]] == [("main", 3)]
-    assert (told.reason, told.note) == ("CreatedWorkload", f"Created Workload: ns/{NAME}")
+    spec: Any = create.obj["spec"]
+    assert [(pod_set["name"], pod_set["count"]) for pod_set in spec["podSets"]] == [("main", 3)]
+    assert (event.reason, event.note) == ("CreatedWorkload", f"Created Workload: ns/{NAME}")
 
 
 @pytest.mark.parametrize(
@@ -91,45 +91,46 @@ def test_pods_of_stateful_set_are_marked_with_group_role_and_queue() -> None:
     }
 
 
-def told(one: dict[str, Any], patch: Any) -> dict[str, Any]:
-    metadata = one["metadata"]
+def with_marks(obj: dict[str, Any], patch: Any) -> dict[str, Any]:
+    """Return the pod after a patch of its labels and annotations."""
+    metadata = obj["metadata"]
     merged = {key: {**metadata[key], **patch["metadata"][key]} for key in ("labels", "annotations")}
-    return {**one, "metadata": {**metadata, **merged}}
+    return {**obj, "metadata": {**metadata, **merged}}
 
 
 def test_marked_pod_follows_queue_of_its_set_while_gated() -> None:
     job = stateful_set()
-    made = of_set(workload(), job)
-    waiting = told(pod(), only_patch(plan_for(job, made, pods=[pod()])))
-    assert plan_for(job, made, pods=[waiting]).actions == ()
-    moved = stateful_set(labels={NAMES.queue_name: "other"})
-    there = {**made, "spec": {**made["spec"], "queueName": "other"}}
-    assert only_patch(plan_for(moved, made, pods=[waiting])) == {"spec": {"queueName": "other"}}
-    assert only_patch(plan_for(moved, there, pods=[waiting])) == {
+    existing = of_set(workload(), job)
+    gated = with_marks(pod(), only_patch(plan_for(job, existing, pods=[pod()])))
+    assert plan_for(job, existing, pods=[gated]).actions == ()
+    moved_set = stateful_set(labels={NAMES.queue_name: "other"})
+    moved_workload = {**existing, "spec": {**existing["spec"], "queueName": "other"}}
+    assert only_patch(plan_for(moved_set, existing, pods=[gated])) == {"spec": {"queueName": "other"}}
+    assert only_patch(plan_for(moved_set, moved_workload, pods=[gated])) == {
         "metadata": {"labels": {NAMES.queue_name: "other"}}
     }
-    running = {**waiting, "spec": {**waiting["spec"], "schedulingGates": []}}
-    assert plan_for(moved, there, pods=[running]).actions == ()
+    running = {**gated, "spec": {**gated["spec"], "schedulingGates": []}}
+    assert plan_for(moved_set, moved_workload, pods=[running]).actions == ()
 
 
-@pytest.mark.parametrize(("length", "place"), [(10, "labels"), (100, "annotations")])
-def test_group_name_is_in_annotation_only_if_long_without_feature_gate(length: int, place: str) -> None:
+@pytest.mark.parametrize(("length", "field"), [(10, "labels"), (100, "annotations")])
+def test_group_name_is_in_annotation_only_if_long_without_feature_gate(length: int, field: str) -> None:
     job = stateful_set(name="s" * length)
-    made = of_set(workload(), job)
+    existing = of_set(workload(), job)
     name = create_workload_name("StatefulSet", "apps", "s" * length, "uid-s")
-    made["metadata"]["name"] = name
+    existing["metadata"]["name"] = name
     settings = settings_with(names_by_annotation=False)
-    metadata = only_patch(plan_for(job, made, pods=[pod()], settings=settings))["metadata"]
-    told_in = [where for where in ("labels", "annotations") if NAMES.pod_group_name in metadata[where]]
-    assert told_in == [place]
-    assert {metadata[place][key] for key in (NAMES.pod_group_name, NAMES.prebuilt_workload_name)} == {name}
+    metadata = only_patch(plan_for(job, existing, pods=[pod()], settings=settings))["metadata"]
+    fields = [name for name in ("labels", "annotations") if NAMES.pod_group_name in metadata[name]]
+    assert fields == [field]
+    assert {metadata[field][key] for key in (NAMES.pod_group_name, NAMES.prebuilt_workload_name)} == {name}
 
 
 def test_workload_named_without_uid_is_found_and_set_on_pods() -> None:
     job = stateful_set()
-    made = without_uid(job)
-    annotations = only_patch(plan_for(job, made, pods=[pod()]))["metadata"]["annotations"]
-    assert annotations[NAMES.prebuilt_workload_name] == made["metadata"]["name"]
+    existing = without_uid(job)
+    annotations = only_patch(plan_for(job, existing, pods=[pod()]))["metadata"]["annotations"]
+    assert annotations[NAMES.prebuilt_workload_name] == existing["metadata"]["name"]
 
 
 def test_workload_named_by_uid_is_preferred_to_one_named_without() -> None:
@@ -137,19 +138,19 @@ def test_workload_named_by_uid_is_preferred_to_one_named_without() -> None:
     other = without_uid(job)
     plan = plan_for(job, of_set(workload(), job), other, pods=[pod()])
     assert [one.obj for one in plan.actions if isinstance(one, Delete)] == [other]
-    [told] = [one for one in plan.actions if isinstance(one, Patch)]
-    assert told.steps[0].patch["metadata"]["annotations"][NAMES.prebuilt_workload_name] == NAME
+    [mark] = [action for action in plan.actions if isinstance(action, Patch)]
+    assert mark.steps[0].patch["metadata"]["annotations"][NAMES.prebuilt_workload_name] == NAME
 
 
 def test_workload_of_former_stateful_set_with_same_name_is_not_used() -> None:
     job = stateful_set()
     former = without_uid(stateful_set(uid="former"))
-    [made] = [one.obj for one in plan_for(job, former).actions if isinstance(one, Create)]
-    assert made["metadata"]["name"] == NAME
+    [created] = [action.obj for action in plan_for(job, former).actions if isinstance(action, Create)]
+    assert created["metadata"]["name"] == NAME
 
 
 @pytest.mark.parametrize(
-    ("revision", "partition", "start", "status", "let_go"),
+    ("revision", "partition", "start", "status", "is_ungated"),
     [
         ("new", 0, 0, {}, False),
         ("old", 0, 0, {}, True),
@@ -161,7 +162,7 @@ def test_workload_of_former_stateful_set_with_same_name_is_not_used() -> None:
     ],
 )
 def test_pods_of_old_revision_are_ungated_during_rollout(
-    revision: str, partition: int, start: int, status: Any, let_go: bool
+    revision: str, partition: int, start: int, status: Any, is_ungated: bool
 ) -> None:
     known = {"updateRevision": "new", "currentRevision": "old", "observedGeneration": 2, **status}
     job = stateful_set(status=known, generation=2)
@@ -171,35 +172,43 @@ def test_pods_of_old_revision_are_ungated_during_rollout(
     write, *counts = plan_for(job, of_set(workload(), job), pods=[one]).actions
     assert isinstance(write, Patch)
     gates = {"spec": {"schedulingGates": [{"name": "example.com/own"}]}}
-    assert (write.steps[0].patch == gates) is let_go
-    assert [isinstance(count, RecordMetric) for count in counts] == [True, True] * let_go
+    assert (write.steps[0].patch == gates) is is_ungated
+    assert [isinstance(count, RecordMetric) for count in counts] == [True, True] * is_ungated
 
 
 def test_reserved_workload_follows_priority_class_of_stateful_set() -> None:
     job = stateful_set(labels={NAMES.priority_class: "high"})
     reference = {"group": NAMES.group, "kind": "WorkloadPriorityClass", "name": "low"}
-    made = of_set(reserved(spec={"priorityClassRef": reference}), job)
+    existing = of_set(reserved(spec={"priorityClassRef": reference}), job)
     classes = {"high": {"metadata": {"name": "high"}, "value": 9}}
-    write, event = plan_for(job, made, classes=classes).actions
+    write, event = plan_for(job, existing, classes=classes).actions
     assert isinstance(write, Patch)
     spec = write.steps[0].patch["spec"]
     assert (spec["priority"], spec["priorityClassRef"]["name"]) == (9, "high")
     assert isinstance(event, RecordEvent)
     note = f"Updated workload priority class: ns/{NAME}"
     assert (event.regarding, event.reason, event.note) == (job, "UpdatedWorkload", note)
-    (warned,) = plan_for(job, made).actions
-    assert isinstance(warned, RecordEvent)
-    assert warned.reason == "WorkloadPriorityClassNotFound"
 
 
-@pytest.mark.parametrize("left", [{"labels": {NAMES.queue_name: ""}}, {"namespace_matches": False}])
-def test_workload_with_quota_of_unmanaged_stateful_set_is_still_released(left: Any) -> None:
-    job = stateful_set(**({"labels": left["labels"]} if "labels" in left else {}))
-    fields = {key: value for key, value in left.items() if key != "labels"}
+def test_missing_priority_class_of_stateful_set_is_reported() -> None:
+    job = stateful_set(labels={NAMES.priority_class: "high"})
+    reference = {"group": NAMES.group, "kind": "WorkloadPriorityClass", "name": "low"}
+    (event,) = plan_for(job, of_set(reserved(spec={"priorityClassRef": reference}), job)).actions
+    assert isinstance(event, RecordEvent)
+    assert event.reason == "WorkloadPriorityClassNotFound"
+
+
+@pytest.mark.parametrize(
+    ("labels", "fields"),
+    [({NAMES.queue_name: ""}, {}), ({}, {"namespace_matches": False})],
+    ids=["without queue", "in unselected namespace"],
+)
+def test_workload_with_quota_of_unmanaged_stateful_set_is_still_released(labels: Any, fields: Any) -> None:
+    job = stateful_set(labels=labels)
     evicted = of_set(admitted(condition("Evicted", True, "Preempted")), job)
     assert only_patch(plan_for(job, evicted, **fields))["status"]["admission"] is None
-    going = of_set(workload(metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"}), job)
-    [freed] = plan_for(job, going, **fields).actions
+    deleted = of_set(workload(metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"}), job)
+    [freed] = plan_for(job, deleted, **fields).actions
     assert isinstance(freed, RemoveFinalizer)
     assert plan_for(job, of_set(workload(), job), **fields) == ActionPlan()
     assert plan_for(job, **fields) == ActionPlan()
@@ -208,48 +217,48 @@ def test_workload_with_quota_of_unmanaged_stateful_set_is_still_released(left: A
 def test_missing_priority_class_does_not_prevent_release_of_quota() -> None:
     labels = {NAMES.priority_class: "none-such"}
     spec = {"priorityClassRef": {"group": NAMES.group, "kind": "WorkloadPriorityClass", "name": "low"}}
-    none = stateful_set(replicas=0, labels=labels)
-    released = only_patch(plan_for(none, of_set(admitted(spec=spec), none)))
+    empty = stateful_set(replicas=0, labels=labels)
+    released = only_patch(plan_for(empty, of_set(admitted(spec=spec), empty)))
     assert released["status"]["admission"] is None
 
 
 def test_admission_gate_removed_from_stateful_set_is_removed_from_workload() -> None:
     key = NAMES.admission_gated_by
     job = stateful_set(annotations={key: "a.example/x"})
-    made = of_set(workload(), job)
-    made["metadata"]["annotations"][key] = "a.example/x,b.example/y"
-    assert only_patch(plan_for(job, made)) == {"metadata": {"annotations": {key: "a.example/x"}}}
+    existing = of_set(workload(), job)
+    existing["metadata"]["annotations"][key] = "a.example/x,b.example/y"
+    assert only_patch(plan_for(job, existing)) == {"metadata": {"annotations": {key: "a.example/x"}}}
 
 
 def test_evicted_workload_of_stateful_set_releases_quota_when_no_pod_runs() -> None:
     job = stateful_set()
-    made = of_set(admitted(condition("Evicted", True, "Preempted", since=4)), job)
-    plan = plan_for(job, made)
+    existing = of_set(admitted(condition("Evicted", True, "Preempted", since=4)), job)
+    plan = plan_for(job, existing)
     assert only_patch(plan)["status"]["admission"] is None
     assert all(
         isinstance(one, Patch) and one.resource.kind == "Pod"
-        for one in plan_for(job, made, pods=[pod(held=False)]).actions
+        for one in plan_for(job, existing, pods=[pod(held=False)]).actions
     )
 
 
 def test_workload_of_deleted_stateful_set_is_finished_or_released() -> None:
     job = stateful_set()
-    made = of_set(workload(), job)
+    existing = of_set(workload(), job)
     settings = settings_with(finish_orphaned=True)
-    (finished,) = only_patch(plan_for(None, made, settings=settings))["status"]["conditions"]
+    (finished,) = only_patch(plan_for(None, existing, settings=settings))["status"]["conditions"]
     assert (finished["type"], finished["reason"]) == ("Finished", "OwnerNotFound")
-    (freed,) = plan_for(None, made, settings=settings_with(finish_orphaned=False)).actions
+    (freed,) = plan_for(None, existing, settings=settings_with(finish_orphaned=False)).actions
     assert isinstance(freed, RemoveFinalizer)
     former = of_set(workload(), stateful_set(uid="uid-before"))
     actions = plan_for(job, former, settings=settings_with(finish_orphaned=False)).actions
     assert [type(one) for one in actions] == [RemoveFinalizer]
 
 
-@pytest.mark.parametrize(("pods", "freed"), [([], True), ([pod(held=False)], False)])
+@pytest.mark.parametrize(("pods", "is_released"), [([], True), ([pod(held=False)], False)])
 def test_deleted_workload_of_stateful_set_is_released_when_its_pods_have_ended(
-    pods: Any, freed: bool
+    pods: Any, is_released: bool
 ) -> None:
     job = stateful_set()
-    made = of_set(workload(metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"}), job)
-    actions = plan_for(job, made, pods=pods).actions
-    assert [type(one) for one in actions] == ([RemoveFinalizer] if freed else [])
+    existing = of_set(workload(metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"}), job)
+    actions = plan_for(job, existing, pods=pods).actions
+    assert [type(one) for one in actions] == ([RemoveFinalizer] if is_released else [])

@@ -1,8 +1,8 @@
-"""Jobs of every kind and their Workloads come to rest, whatever befalls them.
+"""Random histories of jobs of every kind and their Workloads.
 
-The controllers of jobs, of what serves and of Workloads decide in turn over values, and each plan is carried
-out on them as the API server would. While nothing else happens that must end: two steps that undo each
-other's writes would write for ever. The final state must hold no unused quota and run nothing without quota.
+The controllers of jobs and Workloads decide in turn, and each plan is executed as by the API server.
+After each event the controllers must stop writing: two steps that undo each other's writes would write
+forever. In the final state, no Workload holds unused quota, and no job runs without quota.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -42,10 +42,10 @@ from tests.unit.controllers.builders import (
 from tests.unit.integrations.examples import RUNTIME, STATUS, custom_kinds, examples_of
 
 HISTORIES, LENGTH = 40, 12
-"""How many histories there are of each kind, and of how many events."""
+"""The number of histories of each kind, and the number of events of each history."""
 
-ENOUGH = 30
-"""Rounds in which all must have come to rest."""
+MAX_ROUNDS = 30
+"""The number of rounds after which no controller may write."""
 
 KINDS_OF_JOBS = [
     pytest.param(one, id=one.framework)
@@ -58,18 +58,18 @@ FLAVOR: dict[str, Any] = {
 }
 
 
-def _in_words(patch: dict[str, Any]) -> Any:
-    """A patch, with no more of conditions than what they say."""
+def _describe_patch(patch: dict[str, Any]) -> Any:
+    """Return a patch with its conditions in short form, and without its version."""
     status = dict(patch.get("status") or {})
     if listed := status.get("conditions"):
         status["conditions"] = " ".join(
-            f"{one['type']}={one['status']}:{one.get('reason')}" for one in listed
+            f"{item['type']}={item['status']}:{item.get('reason')}" for item in listed
         )
-    kept = {key: value for key, value in patch.items() if key not in {"status", "metadata"}}
+    others = {key: value for key, value in patch.items() if key not in {"status", "metadata"}}
     metadata = {
         key: value for key, value in (patch.get("metadata") or {}).items() if key != "resourceVersion"
     }
-    return kept | {"metadata": metadata, "status": status}
+    return others | {"metadata": metadata, "status": status}
 
 
 @dataclass
@@ -79,7 +79,7 @@ class Place:
     kind: Integration
     settings: Settings
     objects: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
-    """Of the job's kind: the job, or its members."""
+    """The job, or its pods."""
     workloads: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
     local_queue: dict[str, Any] | None = field(default_factory=local_queue)
     cluster_queue: dict[str, Any] | None = field(default_factory=cluster_queue)
@@ -88,12 +88,12 @@ class Place:
     ancestor: Ancestor | None = None
     seconds: float = 10
     version: int = 100
-    told: list[str] = field(default_factory=list[str])
+    log: list[str] = field(default_factory=list[str])
 
-    # --- what is seen -----------------------------------------------------------------------------
+    # --- inputs of decisions ----------------------------------------------------------------------
 
     def job(self) -> Any:
-        """The job, put together if it has to be."""
+        """Return the job; a job that consists of pods is composed of them."""
         composition = self.kind.composition
         if composition is None:
             return next(iter(self.objects.values()), None)
@@ -106,14 +106,14 @@ class Place:
         return composition.compose(present, NAMES, moment)
 
     def case(self) -> JobCase:
-        """The job as its controller sees it."""
+        """Return the inputs of the job controller."""
         job = self.job()
         group = value_at(job, ("group",), "") if self.kind.composition else ""
         if group:
             mine = members.find_group_workload(job or {}, self.workloads.get(group), NAMES, validate=True)
             found = () if mine is None else (mine,)
         else:
-            # The Workload of a group without members is found by its name.
+            # The Workload of a group without pods is found by its name.
             found = tuple(
                 one
                 for one in self.workloads.values()
@@ -147,8 +147,8 @@ class Place:
             workload=self.workloads.get,
         )
 
-    def world(self) -> WorkloadInputs:
-        """What surrounds a Workload."""
+    def workload_inputs(self) -> WorkloadInputs:
+        """Return the inputs of the Workload controller."""
         queue = self.cluster_queue
         return WorkloadInputs(
             names=NAMES,
@@ -160,31 +160,31 @@ class Place:
             cluster_queue_active=queue is not None and queue["spec"]["stopPolicy"] == "None",
         )
 
-    # --- what is done -----------------------------------------------------------------------------
+    # --- execution of plans -----------------------------------------------------------------------
 
     def settle(self) -> None:
-        """Run all controllers until none writes any more."""
-        for _ in range(ENOUGH):
-            if not any([*map(self.carry_out, self.decisions())]):
+        """Run all controllers until none writes anything."""
+        for _ in range(MAX_ROUNDS):
+            if not any([*map(self.execute, self.decisions())]):
                 return
-        raise AssertionError("there is no rest:\n" + "\n".join(self.told[-12:]))
+        raise AssertionError("controllers do not stop writing:\n" + "\n".join(self.log[-12:]))
 
     def decisions(self) -> Iterator[ActionPlan]:
-        """What is decided by each in turn, upon what the one before wrote."""
+        """Return the plans of all controllers; each decides after the writes of the previous plan."""
         yield decide_job(self.case())
         for name in list(self.workloads):
             if (workload := self.workloads.get(name)) is not None:
-                yield self.decided(workload)
+                yield self.plan_for_workload(workload)
 
-    def decided(self, workload: dict[str, Any]) -> ActionPlan:
-        """What the controller of Workloads decides."""
-        world = self.world()
+    def plan_for_workload(self, workload: dict[str, Any]) -> ActionPlan:
+        """Return the plan of the Workload controller."""
+        inputs = self.workload_inputs()
         annotation = value_at(workload, ("metadata", "annotations", NAMES.workload_slice_replacement_for), "")
         original = self.workloads.get(annotation.rpartition("/")[2])
-        return decide_workload(workload, replace(world, original=original), instant(self.seconds))
+        return decide_workload(workload, replace(inputs, original=original), instant(self.seconds))
 
-    def carry_out(self, plan: ActionPlan) -> bool:
-        """Do what is planned; returns whether anything was to be written."""
+    def execute(self, plan: ActionPlan) -> bool:
+        """Execute a plan; return whether it wrote anything."""
         written = [self.write(action) for action in plan.actions]
         return any(written)
 
@@ -192,32 +192,34 @@ class Place:
         match action:
             case Create(_, obj):
                 metadata = {
-                    "uid": f"uid-{len(self.told)}",
+                    "uid": f"uid-{len(self.log)}",
                     "creationTimestamp": timestamp(self.seconds),
                     "generation": 1,
                 }
                 assert obj["metadata"]["name"] not in self.workloads
-                self.keep(self.workloads, {**obj, "metadata": {**obj["metadata"], **metadata}})
-                self.told.append(f"create {obj['metadata']['name']}")
+                self.store(self.workloads, {**obj, "metadata": {**obj["metadata"], **metadata}})
+                self.log.append(f"create {obj['metadata']['name']}")
             case Patch(resource, obj, steps):
-                kept = self.of(resource.kind)
+                collection = self.of(resource.kind)
                 name = obj["metadata"]["name"]
-                assert kept[name]["metadata"]["resourceVersion"] == obj["metadata"]["resourceVersion"]
+                assert collection[name]["metadata"]["resourceVersion"] == obj["metadata"]["resourceVersion"]
                 for step in steps:
-                    self.keep(kept, apply_patch(kept[name], step.patch))
-                    self.told.append(f"patch {resource.kind} {name} {_in_words(step.patch)}")
+                    self.store(collection, apply_patch(collection[name], step.patch))
+                    self.log.append(f"patch {resource.kind} {name} {_describe_patch(step.patch)}")
             case RemoveFinalizer(resource, obj, finalizer):
-                kept, ours = self.of(resource.kind), finalizer or NAMES.finalizer
-                if (found := kept.get(obj["metadata"]["name"])) is None or not has_finalizer(found, ours):
+                collection, ours = self.of(resource.kind), finalizer or NAMES.finalizer
+                if (found := collection.get(obj["metadata"]["name"])) is None or not has_finalizer(
+                    found, ours
+                ):
                     return False
                 left = [one for one in found["metadata"]["finalizers"] if one != ours]
-                self.keep(kept, with_value(found, ("metadata", "finalizers"), left))
-                self.told.append(f"free {obj['metadata']['name']}")
+                self.store(collection, with_value(found, ("metadata", "finalizers"), left))
+                self.log.append(f"free {obj['metadata']['name']}")
             case Delete(resource, obj):
-                kept = self.of(resource.kind)
-                if (found := kept.get(obj["metadata"]["name"])) is not None:
-                    self.delete(kept, found)
-                self.told.append(f"delete {obj['metadata']['name']}")
+                collection = self.of(resource.kind)
+                if (found := collection.get(obj["metadata"]["name"])) is not None:
+                    self.delete(collection, found)
+                self.log.append(f"delete {obj['metadata']['name']}")
             case _:
                 return False
         return True
@@ -225,73 +227,74 @@ class Place:
     def of(self, kind: str) -> dict[str, dict[str, Any]]:
         return self.workloads if kind == "Workload" else self.objects
 
-    def delete(self, kept: dict[str, dict[str, Any]], obj: dict[str, Any]) -> None:
-        self.keep(kept, with_value(obj, ("metadata", "deletionTimestamp"), timestamp(self.seconds)))
+    def delete(self, collection: dict[str, dict[str, Any]], obj: dict[str, Any]) -> None:
+        self.store(collection, with_value(obj, ("metadata", "deletionTimestamp"), timestamp(self.seconds)))
 
-    def keep(self, kept: dict[str, dict[str, Any]], obj: Any) -> None:
-        """Store an object; one that is deleted and held by nothing is gone."""
+    def store(self, collection: dict[str, dict[str, Any]], obj: Any) -> None:
+        """Store an object; a deleted object without finalizers is removed."""
         metadata = obj["metadata"]
         self.version += 1
-        before: dict[str, Any] = kept.get(metadata["name"]) or obj
+        before: dict[str, Any] = collection.get(metadata["name"]) or obj
         generation = metadata.get("generation", 1) + (before["spec"] != obj["spec"])
         obj = {
             **obj,
             "metadata": {**metadata, "resourceVersion": str(self.version), "generation": generation},
         }
-        kept[metadata["name"]] = obj
+        collection[metadata["name"]] = obj
         if "deletionTimestamp" in metadata and not metadata.get("finalizers"):
-            del kept[metadata["name"]]
+            del collection[metadata["name"]]
             self.collect()
 
     def stored(self) -> tuple[dict[str, dict[str, Any]], ...]:
-        """All that owns, or is owned."""
+        """Return all collections of objects."""
         return (self.objects, self.workloads)
 
     def collect(self) -> None:
         """Delete objects without an existing owner, as the garbage collector does."""
-        alive = {one["metadata"]["uid"] for kept in self.stored() for one in kept.values()}
-        for kept in self.stored():
-            for one in list(kept.values()):
-                owners = value_at(one, ("metadata", "ownerReferences"), [])
+        alive = {obj["metadata"]["uid"] for collection in self.stored() for obj in collection.values()}
+        for collection in self.stored():
+            for obj in list(collection.values()):
+                owners = value_at(obj, ("metadata", "ownerReferences"), [])
                 is_owned = not owners or any(owner["uid"] in alive for owner in owners)
-                if not is_owned and "deletionTimestamp" not in one["metadata"]:
-                    self.delete(kept, one)
+                if not is_owned and "deletionTimestamp" not in obj["metadata"]:
+                    self.delete(collection, obj)
 
 
-# --- what may befall them -------------------------------------------------------------------------
+# --- events ---------------------------------------------------------------------------------------
 
 Event = Callable[[Place, Random], None]
 
 
-def _coin(random: Random) -> bool:
+def _flip_coin(random: Random) -> bool:
     return random.random() < 0.5
 
 
-def _change(place: Place, obj: dict[str, Any], path: FieldPath, value: Any) -> None:
-    """Another program's write of one field."""
-    place.keep(
+def _change_field(place: Place, obj: dict[str, Any], path: FieldPath, value: Any) -> None:
+    """Change one field as another program would."""
+    place.store(
         place.objects if obj["kind"] == place.kind.kind else place.workloads, with_value(obj, path, value)
     )
 
 
-def _any_workload(place: Place, random: Random) -> dict[str, Any] | None:
+def _choose_workload(place: Place, random: Random) -> dict[str, Any] | None:
     names = sorted(place.workloads)
     return place.workloads[random.choice(names)] if names else None
 
 
-def reserves(place: Place, random: Random) -> None:
-    """Reserve quota for pending Workloads, perhaps for fewer pods, perhaps with outstanding checks."""
-    workload = _any_workload(place, random)
+def quota_is_reserved(place: Place, random: Random) -> None:
+    """Reserve quota for a pending Workload, for all or fewer pods, with or without admission."""
+    workload = _choose_workload(place, random)
     if workload is None or is_reserved(workload) or is_condition_true(workload, ConditionType.FINISHED):
         return
-    said = [
-        find_condition(workload, one) or {} for one in (ConditionType.QUOTA_RESERVED, ConditionType.REQUEUED)
-    ]
-    if said[0].get("reason") == "OnHold" or said[1].get("status") == "False":
+    reserved, requeued = (
+        find_condition(workload, type_) or {}
+        for type_ in (ConditionType.QUOTA_RESERVED, ConditionType.REQUEUED)
+    )
+    if reserved.get("reason") == "OnHold" or requeued.get("status") == "False":
         return
     if value_at(workload, ("spec", "active"), True) is False or "deletionTimestamp" in workload["metadata"]:
         return
-    fewer = _coin(random)
+    fewer = _flip_coin(random)
     assignments = tuple(
         PodSetAssignment(
             one.get("name", "main"),
@@ -302,13 +305,13 @@ def reserves(place: Place, random: Random) -> None:
         for one in workload["spec"]["podSets"]
     )
     patch = reservation_patch(
-        workload, Admission("cq", assignments), admit=_coin(random), now=instant(place.seconds)
+        workload, Admission("cq", assignments), admit=_flip_coin(random), now=instant(place.seconds)
     )
-    place.keep(place.workloads, apply_patch(workload, patch))
+    place.store(place.workloads, apply_patch(workload, patch))
 
 
-def preempts(place: Place, random: Random) -> None:
-    workload = _any_workload(place, random)
+def workload_is_preempted(place: Place, random: Random) -> None:
+    workload = _choose_workload(place, random)
     if (
         workload is not None
         and is_reserved(workload)
@@ -317,21 +320,21 @@ def preempts(place: Place, random: Random) -> None:
         transition = StatusTransition(workload, instant(place.seconds))
         transition.preempt("InClusterQueue", "for another")
         if patch := transition.patch():
-            place.keep(place.workloads, apply_patch(workload, patch))
+            place.store(place.workloads, apply_patch(workload, patch))
 
 
-def is_activated_or_not(place: Place, random: Random) -> None:
-    if (workload := _any_workload(place, random)) is not None:
-        _change(place, workload, ("spec", "active"), _coin(random))
+def workload_activity_changes(place: Place, random: Random) -> None:
+    if (workload := _choose_workload(place, random)) is not None:
+        _change_field(place, workload, ("spec", "active"), _flip_coin(random))
 
 
 def workload_is_deleted(place: Place, random: Random) -> None:
-    if (workload := _any_workload(place, random)) is not None:
+    if (workload := _choose_workload(place, random)) is not None:
         place.delete(place.workloads, workload)
 
 
-def check_is_answered(place: Place, random: Random) -> None:
-    workload = _any_workload(place, random)
+def check_state_changes(place: Place, random: Random) -> None:
+    workload = _choose_workload(place, random)
     checks = value_at(workload, ("status", "admissionChecks"), [])
     if workload is not None and checks:
         state = random.choice(["Ready", "Retry", "Rejected", "Pending"])
@@ -342,22 +345,22 @@ def check_is_answered(place: Place, random: Random) -> None:
         }
         if state == "Retry":
             answer["requeueAfterSeconds"] = random.choice([1, 500])
-        _change(place, workload, ("status", "admissionChecks"), [{**one, **answer} for one in checks])
+        _change_field(place, workload, ("status", "admissionChecks"), [{**one, **answer} for one in checks])
 
 
-def gate_comes_or_goes(place: Place, random: Random) -> None:
-    if (workload := _any_workload(place, random)) is not None:
+def admission_gates_change(place: Place, random: Random) -> None:
+    if (workload := _choose_workload(place, random)) is not None:
         path = ("metadata", "annotations", NAMES.admission_gated_by)
-        _change(place, workload, path, random.choice(["", "example.com/a", "a/b,c/d"]))
+        _change_field(place, workload, path, random.choice(["", "example.com/a", "a/b,c/d"]))
 
 
-def queue_changes(place: Place, random: Random) -> None:
+def queues_change(place: Place, random: Random) -> None:
     stops = ["None", "None", "Hold", "HoldAndDrain"]
     checks = random.choice([[], [{"name": "c"}], [{"name": "c", "onFlavors": ["f"]}]])
-    going = random.choice([{}, {}, {"deletionTimestamp": timestamp(0)}])
+    deletion = random.choice([{}, {}, {"deletionTimestamp": timestamp(0)}])
     place.local_queue = random.choice([None, *2 * [local_queue(random.choice(stops))]])
-    found = cluster_queue(random.choice(stops), checks=checks, **going)
-    place.cluster_queue = random.choice([None, found, found])
+    changed = cluster_queue(random.choice(stops), checks=checks, **deletion)
+    place.cluster_queue = random.choice([None, changed, changed])
 
 
 def flavor_or_runtime_changes(place: Place, random: Random) -> None:
@@ -374,47 +377,47 @@ def job_is_deleted(place: Place, random: Random) -> None:
         place.delete(place.objects, obj)
 
 
-def _any_object(place: Place, random: Random) -> dict[str, Any] | None:
+def _choose_object(place: Place, random: Random) -> dict[str, Any] | None:
     names = sorted(place.objects)
     return place.objects[random.choice(names)] if names else None
 
 
-def job_moves(place: Place, random: Random) -> None:
-    """Its owner has it queue elsewhere, or nowhere, or with another priority or limit."""
-    if (obj := _any_object(place, random)) is not None:
+def queue_or_priority_of_job_changes(place: Place, random: Random) -> None:
+    """Change or remove the queue, priority class or execution limit of the job."""
+    if (obj := _choose_object(place, random)) is not None:
         key = random.choice([NAMES.queue_name, NAMES.priority_class, NAMES.max_exec_time])
         value = random.choice(["lq", "high", "30", None, "none-such"])
-        _change(place, obj, ("metadata", "labels", key), value)
+        _change_field(place, obj, ("metadata", "labels", key), value)
 
 
-def job_is_flipped(place: Place, random: Random) -> None:
-    if (obj := _any_object(place, random)) is not None and place.kind.lifecycle.is_suspended is None:
-        _change(place, obj, place.kind.lifecycle.suspend_path, _coin(random))
+def job_suspension_changes(place: Place, random: Random) -> None:
+    if (obj := _choose_object(place, random)) is not None and place.kind.lifecycle.is_suspended is None:
+        _change_field(place, obj, place.kind.lifecycle.suspend_path, _flip_coin(random))
 
 
-def job_asks_for_more(place: Place, random: Random) -> None:
-    """Its owner changes a number somewhere in it."""
-    if (obj := _any_object(place, random)) is None or place.kind.composition is not None:
+def number_in_job_changes(place: Place, random: Random) -> None:
+    """Change one number in the spec of the job."""
+    if (obj := _choose_object(place, random)) is None or place.kind.composition is not None:
         return
-    numbers = list(_numbers(obj["spec"]))
+    numbers = list(_find_numbers(obj["spec"]))
     if numbers:
         path = random.choice(numbers)
-        _change(place, obj, ("spec", *path), random.choice([0, 1, 2, 5]))
+        _change_field(place, obj, ("spec", *path), random.choice([0, 1, 2, 5]))
 
 
-def _numbers(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+def _find_numbers(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for step, item in items:
         if isinstance(item, int) and not isinstance(item, bool):
             yield (*path, step)
-        yield from _numbers(item, (*path, step))
+        yield from _find_numbers(item, (*path, step))
 
 
-def job_goes_on(place: Place, random: Random) -> None:
-    """Its own controller tells how it stands."""
-    if (obj := _any_object(place, random)) is not None:
+def job_status_changes(place: Place, random: Random) -> None:
+    """Change the status of the job, as its own controller would."""
+    if (obj := _choose_object(place, random)) is not None:
         status = random.choice(STATUSES)
-        _change(place, obj, ("status",), status)
+        _change_field(place, obj, ("status",), status)
 
 
 ENDED = {
@@ -444,15 +447,15 @@ MARKS: list[dict[str, Any]] = [
 ]
 
 
-def job_comes(place: Place, random: Random) -> None:
-    """A job is made, as our webhook leaves it; perhaps another of its name was there before."""
+def job_is_created(place: Place, random: Random) -> None:
+    """Create a job, as the webhook mutates it."""
     if place.objects:
         return
     kind = place.kind
     first = random.choice(examples_of(kind.api_version, kind.kind))
     metadata: dict[str, Any] = first.get("metadata", {})
     annotations: dict[str, Any] = {**(metadata.get("annotations") or {}), **random.choice(MARKS)}
-    is_group = kind.composition is not None and _coin(random)
+    is_group = kind.composition is not None and _flip_coin(random)
     if is_group:
         annotations |= {NAMES.pod_group_name: "g", NAMES.pod_group_total_count: "2"}
     for name in ("j", "k") if is_group else ("j",):
@@ -470,15 +473,15 @@ def job_comes(place: Place, random: Random) -> None:
             if kind.lifecycle.is_suspended is not None
             else with_value(made, kind.lifecycle.suspend_path, True)
         )
-        place.keep(place.objects, kind.webhook.mutate(held, RuleContext(NAMES)))
+        place.store(place.objects, kind.webhook.mutate(held, RuleContext(NAMES)))
 
 
-def prebuilt_comes(place: Place, random: Random) -> None:
-    """A Workload that a job may adopt is made, of its pods or of others."""
+def prebuilt_workload_is_created(place: Place, random: Random) -> None:
+    """Create a prebuilt Workload with podsets that equal or differ from those of the job."""
     case = place.case()
     if case.job is None or "pre" in place.workloads:
         return
-    listed = workload_pod_sets(case) if _coin(random) else [{"name": "main", "count": 1, "template": {}}]
+    listed = workload_pod_sets(case) if _flip_coin(random) else [{"name": "main", "count": 1, "template": {}}]
     metadata = {
         "name": "pre",
         "namespace": "ns",
@@ -487,7 +490,7 @@ def prebuilt_comes(place: Place, random: Random) -> None:
     }
     metadata |= {"creationTimestamp": timestamp(place.seconds)}
     spec = {"podSets": listed, "queueName": "lq"}
-    place.keep(place.workloads, {"kind": "Workload", "metadata": metadata, "spec": spec})
+    place.store(place.workloads, {"kind": "Workload", "metadata": metadata, "spec": spec})
 
 
 def ancestor_changes(place: Place, random: Random) -> None:
@@ -498,31 +501,31 @@ def ancestor_changes(place: Place, random: Random) -> None:
 
 
 RARE: list[Event] = [
-    preempts,
-    is_activated_or_not,
+    workload_is_preempted,
+    workload_activity_changes,
     workload_is_deleted,
-    gate_comes_or_goes,
+    admission_gates_change,
     flavor_or_runtime_changes,
     job_is_deleted,
-    job_moves,
-    job_is_flipped,
-    job_asks_for_more,
+    queue_or_priority_of_job_changes,
+    job_suspension_changes,
+    number_in_job_changes,
     ancestor_changes,
 ]
 OFTEN: list[Event] = [
-    reserves,
-    reserves,
-    check_is_answered,
-    job_goes_on,
-    job_comes,
-    prebuilt_comes,
-    queue_changes,
+    quota_is_reserved,
+    quota_is_reserved,
+    check_state_changes,
+    job_status_changes,
+    job_is_created,
+    prebuilt_workload_is_created,
+    queues_change,
     time_passes,
 ]
 EVENTS: list[Event] = [*RARE, *OFTEN, *OFTEN]
 
 
-# --- what must be so ------------------------------------------------------------------------------
+# --- forbidden final states -----------------------------------------------------------------------
 
 
 def may_run(workload: dict[str, Any]) -> bool:
@@ -532,21 +535,21 @@ def may_run(workload: dict[str, Any]) -> bool:
     return admitted and not evicted
 
 
-def problems(place: Place) -> Iterator[str]:
-    """States that must not exist once no controller has anything to do."""
+def find_violations(place: Place) -> Iterator[str]:
+    """Return the violations of the final state, once no controller writes anything."""
     case, kind = place.case(), place.kind
     if place.ancestor is not None:
         if case.job is not None and any(
             not is_condition_true(one, ConditionType.FINISHED) for one in case.owned
         ):
-            yield "it is queued beside the job that it is inside of"
+            yield "the job is queued although its ancestor is"
         return
     alive = [one for one in place.workloads.values() if not is_condition_true(one, ConditionType.FINISHED)]
     if case.job is None or "deletionTimestamp" in case.job["metadata"]:
         for one in place.workloads.values():
             metadata = one["metadata"]
             if metadata.get("ownerReferences") and NAMES.finalizer in metadata.get("finalizers", ()):
-                yield f"{one['metadata']['name']} is held for no job"
+                yield f"{one['metadata']['name']} keeps its finalizer without a job"
         return
     job = case.job
     for one in alive:
@@ -557,7 +560,7 @@ def problems(place: Place) -> Iterator[str]:
             and is_condition_true(one, ConditionType.EVICTED)
             and not kind.is_active(job)
         ):
-            yield f"{one['metadata']['name']} keeps quota of which it was evicted"
+            yield f"{one['metadata']['name']} is evicted and keeps its quota without pods"
     if (
         case.missing
         or kind.find_outcome(job) is not None
@@ -568,26 +571,26 @@ def problems(place: Place) -> Iterator[str]:
     admitted = [one for one in alive if may_run(one) and one in case.owned]
     held = any(is_reserved(one) for one in alive) or workload_slices.is_elastic(case)
     if not kind.is_suspended(job, NAMES) and not held and case.queue_name:
-        yield "it runs, and nothing is admitted"
+        yield "the job runs without an admission"
     if admitted and members.awaits_start(case) and place.flavor is not None and kind.composition is None:
-        yield "it is admitted, and waits"
+        yield "the job is admitted and not started"
 
 
-def settings_for(kind: Integration, random: Random) -> Settings:
-    """Any settings."""
+def random_settings(kind: Integration, random: Random) -> Settings:
+    """Return random settings."""
     return settings_with(
         integrations=(kind,),
         pods_ready=random.choice([None, SETTINGS.pods_ready]),
         after_finished=random.choice([None, None, 500 * SECOND]),
         after_deactivated=random.choice([None, None, 500 * SECOND]),
-        **{name: _coin(random) for name in GATES},
+        **{name: _flip_coin(random) for name in GATES},
     )
 
 
-def placed(kind: Integration, random: Random) -> Place:
-    """A namespace with a new job of the kind, under any settings."""
-    place = Place(kind, settings_for(kind, random))
-    job_comes(place, random)
+def create_place(kind: Integration, random: Random) -> Place:
+    """Return a namespace with a new job of the kind, under random settings."""
+    place = Place(kind, random_settings(kind, random))
+    job_is_created(place, random)
     return place
 
 
@@ -607,27 +610,27 @@ GATES = (
 PlaceT = TypeVar("PlaceT", bound=Place)
 
 
-def live(
+def run_history(
     place: PlaceT,
     random: Random,
     events: Sequence[Callable[[PlaceT, Random], None]],
     length: int,
-    problems: Callable[[PlaceT], Iterable[str]],
-    which: str,
+    find_violations: Callable[[PlaceT], Iterable[str]],
+    name: str,
 ) -> None:
-    """Have so many things befall a place, each when it has come to rest from the one before."""
+    """Run random events; after each, the controllers must settle without violations."""
     place.settle()
     for _ in range(length):
         event = random.choice(events)
-        place.told.append(f"--- {event.__name__}")
+        place.log.append(f"--- {event.__name__}")
         event(place, random)
         place.settle()
-        found = [*problems(place)]
-        assert not found, "\n".join([which, *found, *place.told])
+        violations = [*find_violations(place)]
+        assert not violations, "\n".join([name, *violations, *place.log])
 
 
 @pytest.mark.parametrize("kind", KINDS_OF_JOBS)
 def test_controllers_of_jobs_settle_after_every_event_of_history(kind: Integration) -> None:
     for seed in range(HISTORIES):
         random = Random(seed)  # noqa: S311 the same histories in each run
-        live(placed(kind, random), random, EVENTS, LENGTH, problems, f"seed {seed}")
+        run_history(create_place(kind, random), random, EVENTS, LENGTH, find_violations, f"seed {seed}")

@@ -1,6 +1,6 @@
-"""Objects that serve, their pods and their Workloads come to rest together, whatever befalls them.
+"""Random histories of serving objects, their pods and their Workloads.
 
-Three controllers decide in turn over values: that of what serves, that of pods, and that of Workloads.
+The controllers of serving objects, pods and Workloads decide in turn, until none writes anything.
 """
 
 from collections.abc import Callable, Iterator
@@ -24,38 +24,38 @@ from admitq.integrations.ownership import is_controlled_by
 from admitq.workloads.transitions import is_condition_true, is_reserved
 from admitq_api.conditions import ConditionType
 from admitq_api.json_objects import value_at, with_value
-from tests.unit.controllers import test_rest as rest
+from tests.unit.controllers import test_job_histories as histories
 from tests.unit.controllers.builders import KINDS, NAMES, instant, timestamp
 from tests.unit.controllers.serving.objects import lws, lws_pod, pod, stateful_set
 
 HISTORIES, LENGTH = 25, 25
-"""How many histories there are of each kind, and of how many events."""
+"""The number of histories of each kind, and the number of events of each history."""
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind that serves: an object of it, and what its own controllers make of that."""
+    """A serving kind, an example object, and the pods that its own controllers create for it."""
 
     integration: Integration
-    made: Callable[[], dict[str, Any]]
+    create: Callable[[], dict[str, Any]]
     pod: Callable[[int], dict[str, Any]]
-    """The n-th pod of the object."""
+    """Return the n-th pod of the object."""
     size: int
     """Pods for each replica."""
 
 
 STATEFUL = Kind(STATEFUL_SET, lambda: stateful_set(2), lambda index: pod(f"s-{index}"), 1)
-OF_GROUPS = Kind(LEADER_WORKER_SET, lws, lambda index: lws_pod(index // 3, index % 3), 3)
+LEADER_WORKER = Kind(LEADER_WORKER_SET, lws, lambda index: lws_pod(index // 3, index % 3), 3)
 
 
 @dataclass
-class Place(rest.Place):
-    """A namespace with one object that serves, its pods and its Workloads."""
+class ServingPlace(histories.Place):
+    """A namespace with one serving object, its pods and its Workloads."""
 
     serves: Kind = STATEFUL
     serving: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
-    looked_at: str = ""
-    """The next group, or the next pod without one."""
+    current_job: str = ""
+    """The group, or the pod without group, that the pod controller reconciles."""
 
     def of(self, kind: str) -> dict[str, dict[str, Any]]:
         return self.serving if kind == self.serves.integration.kind else super().of(kind)
@@ -63,13 +63,13 @@ class Place(rest.Place):
     def stored(self) -> tuple[dict[str, dict[str, Any]], ...]:
         return (self.serving, *super().stored())
 
-    def server(self) -> dict[str, Any] | None:
-        """The object that serves."""
+    def serving_object(self) -> dict[str, Any] | None:
+        """Return the serving object."""
         return next(iter(self.serving.values()), None)
 
-    def wanted(self) -> int:
-        """How many pods it is to have."""
-        return value_at(self.server(), ("spec", "replicas"), 0) * self.serves.size
+    def wanted_pods(self) -> int:
+        """Return the number of pods that the serving object should have."""
+        return value_at(self.serving_object(), ("spec", "replicas"), 0) * self.serves.size
 
     def job(self) -> Any:
         composition = POD.composition
@@ -77,7 +77,7 @@ class Place(rest.Place):
         mine = [
             one
             for one in self.objects.values()
-            if composition.is_member(one, NAMES) and self._job_of(one) == self.looked_at
+            if composition.is_member(one, NAMES) and self._job_of(one) == self.current_job
         ]
         return composition.compose(mine, NAMES, CompositionOptions(instant(self.seconds))) if mine else None
 
@@ -89,7 +89,7 @@ class Place(rest.Place):
     def case(self) -> JobCase:
         case = super().case()
         if case.job is None:
-            # A Workload created for future pods is settled by its creator.
+            # The controller of the serving object handles a Workload without pods.
             return replace(case, workloads=())
         if case.group:
             found = members.find_group_workload(
@@ -101,7 +101,7 @@ class Place(rest.Place):
         )
 
     def decisions(self) -> Iterator[ActionPlan]:
-        integration, server = self.serves.integration, self.server()
+        integration, serving_object = self.serves.integration, self.serving_object()
         assert integration.serving is not None
         yield decide_serving(
             ServingCase(
@@ -111,87 +111,86 @@ class Place(rest.Place):
                 kinds=KINDS,
                 settings=self.settings,
                 now=instant(self.seconds),
-                job=server,
+                job=serving_object,
                 pods=tuple(self.objects.values()),
                 workloads=tuple(self.workloads.values()),
                 lookups=self.lookups(),
             )
         )
         for job in sorted({self._job_of(one) for one in self.objects.values()}):
-            self.looked_at = job
+            self.current_job = job
             yield decide_job(self.case())
         for name in list(self.workloads):
             if (workload := self.workloads.get(name)) is not None:
-                yield self.decided(workload)
+                yield self.plan_for_workload(workload)
 
 
-# --- what may befall them -------------------------------------------------------------------------
+# --- events ---------------------------------------------------------------------------------------
 
-Event = Callable[[Place, Random], None]
+Event = Callable[[ServingPlace, Random], None]
 
 
-def comes(place: Place, _random: Random) -> None:
+def object_is_created(place: ServingPlace, _random: Random) -> None:
     if not place.serving:
-        made = place.serves.made()
+        obj = place.serves.create()
         metadata = {"uid": f"uid-{place.version}", "creationTimestamp": timestamp(place.seconds)}
-        place.keep(place.serving, {**made, "metadata": {**made["metadata"], **metadata}})
+        place.store(place.serving, {**obj, "metadata": {**obj["metadata"], **metadata}})
 
 
-def goes(place: Place, random: Random) -> None:
-    server = place.server()
-    if server is not None and random.random() < 0.3:
-        place.delete(place.serving, server)
+def object_is_deleted(place: ServingPlace, random: Random) -> None:
+    serving_object = place.serving_object()
+    if serving_object is not None and random.random() < 0.3:
+        place.delete(place.serving, serving_object)
 
 
-def is_scaled(place: Place, random: Random) -> None:
-    if (server := place.server()) is not None:
-        place.keep(place.serving, with_value(server, ("spec", "replicas"), random.choice([0, 2])))
+def object_is_scaled(place: ServingPlace, random: Random) -> None:
+    if (serving_object := place.serving_object()) is not None:
+        place.store(place.serving, with_value(serving_object, ("spec", "replicas"), random.choice([0, 2])))
 
 
-def is_moved(place: Place, random: Random) -> None:
-    """Its owner has it queue elsewhere, or nowhere, or with another priority."""
-    if (server := place.server()) is not None:
+def queue_or_priority_of_object_changes(place: ServingPlace, random: Random) -> None:
+    if (serving_object := place.serving_object()) is not None:
         key = random.choice([NAMES.queue_name, NAMES.priority_class])
         value = random.choice(["lq", "high", "none-such", None])
-        place.keep(place.serving, with_value(server, ("metadata", "labels", key), value))
+        place.store(place.serving, with_value(serving_object, ("metadata", "labels", key), value))
 
 
-def pod_comes(place: Place, _random: Random) -> None:
-    """The next pod that is missing is made, as our webhook leaves it."""
-    server = place.server()
-    for index in range(place.wanted()):
+def pod_is_created(place: ServingPlace, _random: Random) -> None:
+    """Create the next missing pod, as the webhook mutates it."""
+    serving_object = place.serving_object()
+    for index in range(place.wanted_pods()):
         one = place.serves.pod(index)
         metadata = one["metadata"]
-        if server is not None and metadata["name"] not in place.objects:
-            owner = {**metadata["ownerReferences"][0], "uid": server["metadata"]["uid"]}
+        if serving_object is not None and metadata["name"] not in place.objects:
+            owner = {**metadata["ownerReferences"][0], "uid": serving_object["metadata"]["uid"]}
             given = {
                 "uid": f"{metadata['uid']}-{place.version}",
                 "creationTimestamp": timestamp(place.seconds),
                 "ownerReferences": [owner],
             }
-            place.keep(
+            place.store(
                 place.objects,
                 POD.webhook.mutate({**one, "metadata": {**metadata, **given}}, RuleContext(NAMES)),
             )
             return
 
 
-def pods_are_scaled_away(place: Place, _random: Random) -> None:
-    if place.wanted() == 0:
-        rest.job_is_deleted(place, _random)
+def pods_are_scaled_down(place: ServingPlace, _random: Random) -> None:
+    if place.wanted_pods() == 0:
+        histories.job_is_deleted(place, _random)
 
 
-def pod_goes(place: Place, random: Random) -> None:
+def pod_is_deleted(place: ServingPlace, random: Random) -> None:
     if place.objects:
         place.delete(place.objects, place.objects[random.choice(sorted(place.objects))])
 
 
-def pods_go_on(place: Place, random: Random) -> None:
-    """The kubelet tells how pods stand that were let go."""
+def kubelet_reports_pods(place: ServingPlace, random: Random) -> None:
+    """Change the status of one or all ungated pods."""
     status = random.choice(STATUSES)
     for one in [*place.objects.values()][: random.choice([1, None])]:
         if not has_gate(one, NAMES.admission_gate):
-            place.keep(place.objects, with_value(one, ("status",), status))
+            place.store(place.objects, with_value(one, ("status",), status))
 
 
 READY = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
@@ -203,54 +202,54 @@ STATUSES: list[dict[str, Any]] = [
     {"phase": "Succeeded"},
 ]
 EVENTS: list[Event] = [
-    *4 * [rest.reserves],
-    rest.preempts,
-    rest.is_activated_or_not,
-    rest.workload_is_deleted,
-    rest.check_is_answered,
-    rest.gate_comes_or_goes,
-    rest.queue_changes,
-    rest.time_passes,
-    comes,
-    goes,
-    is_moved,
-    *2 * [is_scaled],
-    *4 * [pod_comes],
-    pods_are_scaled_away,
-    pod_goes,
-    *3 * [pods_go_on],
+    *4 * [histories.quota_is_reserved],
+    histories.workload_is_preempted,
+    histories.workload_activity_changes,
+    histories.workload_is_deleted,
+    histories.check_state_changes,
+    histories.admission_gates_change,
+    histories.queues_change,
+    histories.time_passes,
+    object_is_created,
+    object_is_deleted,
+    queue_or_priority_of_object_changes,
+    *2 * [object_is_scaled],
+    *4 * [pod_is_created],
+    pods_are_scaled_down,
+    pod_is_deleted,
+    *3 * [kubelet_reports_pods],
 ]
 
 
-# --- what must be so ------------------------------------------------------------------------------
+# --- forbidden final states -----------------------------------------------------------------------
 
 
-def problems(place: Place) -> Iterator[str]:
-    """States that must not exist once no controller has anything to do."""
+def find_violations(place: ServingPlace) -> Iterator[str]:
+    """Return the violations of the final state, once no controller writes anything."""
     runs = any(not has_ended(one) for one in place.objects.values())
     for name, one in place.workloads.items():
         if "deletionTimestamp" in one["metadata"] and not runs:
-            yield f"{name} is held for no pods"
+            yield f"{name} is deleted and keeps its finalizer without pods"
         if not is_reserved(one) or is_condition_true(one, ConditionType.FINISHED):
             continue
         if is_condition_true(one, ConditionType.EVICTED) and not runs:
-            yield f"{name} keeps quota of which it was evicted"
+            yield f"{name} is evicted and keeps its quota without pods"
         is_active = value_at(one, ("spec", "active"), True) is not False
-        if place.server() is not None and not place.wanted() and is_active and not runs:
-            yield f"{name} keeps quota for no replicas"
+        if place.serving_object() is not None and not place.wanted_pods() and is_active and not runs:
+            yield f"{name} keeps its quota without replicas"
     for one in place.objects.values():
         group = value_at(one, ("metadata", "labels", NAMES.pod_group_name))
         if group and has_gate(one, NAMES.admission_gate) and "deletionTimestamp" not in one["metadata"]:
             workload = place.workloads.get(group)
-            if workload is not None and rest.may_run(workload) and place.flavor is not None:
-                yield f"{one['metadata']['name']} waits, and is admitted"
+            if workload is not None and histories.may_run(workload) and place.flavor is not None:
+                yield f"{one['metadata']['name']} is admitted and gated"
 
 
-@pytest.mark.parametrize("kind", [STATEFUL, OF_GROUPS], ids=lambda kind: kind.integration.framework)
+@pytest.mark.parametrize("kind", [STATEFUL, LEADER_WORKER], ids=lambda kind: kind.integration.framework)
 def test_controllers_of_serving_objects_settle_after_every_event_of_history(kind: Kind) -> None:
     for seed in range(HISTORIES):
         random = Random(seed)  # noqa: S311 the same histories in each run
-        settings = replace(rest.settings_for(POD, random), integrations=(POD, kind.integration))
-        place = Place(POD, settings, serves=kind)
-        comes(place, random)
-        rest.live(place, random, EVENTS, LENGTH, problems, f"seed {seed}")
+        settings = replace(histories.random_settings(POD, random), integrations=(POD, kind.integration))
+        place = ServingPlace(POD, settings, serves=kind)
+        object_is_created(place, random)
+        histories.run_history(place, random, EVENTS, LENGTH, find_violations, f"seed {seed}")
