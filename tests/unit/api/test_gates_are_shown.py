@@ -31,7 +31,7 @@ SHOWN: Final = {
         "scenarios/admission-fair-sharing.yaml: Without AdmissionFairSharing past usage does not count",
     ),
     Gate.ADMISSION_GATED_BY: Shown(
-        "unit/controllers/workload/test_pending.py: test_a_gated_workload_names_its_gates",
+        "unit/controllers/workload/test_pending.py: test_gated_workload_reports_its_admission_gates",
         "unit/webhooks/test_job_changes.py: test_admission_gates_are_not_validated_without_the_feature_gate",
     ),
     Gate.ASSIGN_QUEUE_LABELS_FOR_PODS: Shown(
@@ -60,7 +60,7 @@ SHOWN: Final = {
     ),
     Gate.FAILURE_RECOVERY_POLICY: Shown(
         "unit/controllers/pods/test_failure_recovery.py: test_pod_is_failed_then_deleted_then_reported",
-        "unit/controllers/test_small_controllers.py: test_the_settings_are_those_of_the_configuration",
+        "unit/controllers/test_small_controllers.py: test_settings_are_read_from_configuration",
     ),
     Gate.FAIR_SHARING_PREEMPT_WITHIN_NOMINAL: Shown(
         "scenarios/fair-sharing.yaml: Within nominal quota a borrowing sibling does not prevent reclaiming",
@@ -77,7 +77,7 @@ SHOWN: Final = {
     Gate.FINISH_ORPHANED_WORKLOADS: Shown(
         "unit/controllers/workload/test_finishing.py: test_workload_without_owner_is_finished_and_released",
         "unit/controllers/workload/test_finishing.py: "
-        "test_without_the_gate_it_is_freed_without_being_finished",
+        "test_deleted_orphaned_workload_is_released_unfinished_without_feature_gate",
     ),
     Gate.FLAVOR_FUNGIBILITY: Shown(
         "scenarios/fungibility.yaml: By default another flavor with room is taken rather than preempting",
@@ -132,7 +132,7 @@ SHOWN: Final = {
         "unit/webhooks/test_queues.py: test_stored_invalid_on_flavors_is_tolerated_unless_the_gate_rejects_it"
     ),
     Gate.REMOVE_FINALIZERS_WITH_STRICT_PATCH: _both(
-        "unit/controllers/test_plan.py: test_only_our_finalizer_is_removed_and_only_from_this_very_object"
+        "unit/controllers/test_plan.py: test_only_own_finalizer_is_removed_and_only_from_same_object"
     ),
     Gate.SCHEDULING_EQUIVALENCE_HASHING: Shown(
         "scenarios/best-effort-fifo.yaml: A hundred equal workloads cost one evaluation",
@@ -141,7 +141,7 @@ SHOWN: Final = {
     ),
     Gate.SHORT_WORKLOAD_NAMES: Shown(
         "unit/integrations/test_workload_names.py: test_the_longest_name_can_be_that_of_a_label",
-        "unit/controllers/test_small_controllers.py: test_the_settings_are_those_of_the_configuration",
+        "unit/controllers/test_small_controllers.py: test_settings_are_read_from_configuration",
     ),
     Gate.SKIP_ANCESTOR_CHECK_FOR_DELETED_WORKLOADS: _both(
         "unit/webhooks/test_job_mutation.py: test_update_of_job_in_deletion_is_accepted_despite_missing_owner"
@@ -163,13 +163,13 @@ SHOWN: Final = {
         "unit/webhooks/test_topology_requests.py: test_topology_annotations_are_ignored_without_feature_gate",
     ),
     Gate.UNADMITTED_WORKLOADS_EXPLICIT_STATUS: Shown(
-        "unit/controllers/workload/test_pending.py: test_a_waiting_workload_says_why",
-        "unit/controllers/workload/test_pending.py: test_a_new_workload_in_a_working_queue_costs_no_write",
+        "unit/controllers/workload/test_pending.py: test_pending_workload_reports_reason",
+        "unit/controllers/workload/test_pending.py: test_new_workload_in_active_queue_causes_no_write",
     ),
     Gate.UNADMITTED_WORKLOADS_OBSERVABILITY: Shown(
-        "unit/controllers/workload/test_pending.py: test_a_waiting_workload_says_why",
+        "unit/controllers/workload/test_pending.py: test_pending_workload_reports_reason",
         "unit/controllers/workload/test_queue_stops.py: "
-        "test_without_detailed_reasons_it_is_given_back_as_inadmissible",
+        "test_reservation_is_released_as_inadmissible_without_detailed_reasons",
     ),
     Gate.VALIDATE_RAY_AND_SPARK_JOB_UPDATES: _both(
         "unit/integrations/test_sparkapplication.py: "

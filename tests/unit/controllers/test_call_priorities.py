@@ -82,7 +82,7 @@ def controller_of(world: World) -> JobController:
         ),
     ],
 )
-async def test_calls_for_a_job(
+async def test_calls_for_job_have_priority_of_their_purpose(
     obj: dict[str, Any], workloads: list[dict[str, Any]], calls: list[tuple[str, CallPriority]]
 ) -> None:
     world = of_job(*workloads, obj=obj)
@@ -126,7 +126,7 @@ async def test_all_calls_of_a_start_after_an_admission_have_the_priority_of_rese
         pytest.param(workload(), None, STATUS, id="reason for waiting"),
     ],
 )
-async def test_calls_for_a_workload(
+async def test_call_for_workload_has_priority_of_its_purpose(
     obj: dict[str, Any], queue: dict[str, Any] | None, priority: CallPriority
 ) -> None:
     world = World()

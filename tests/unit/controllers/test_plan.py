@@ -28,7 +28,7 @@ def world() -> World:
     return made
 
 
-async def test_each_step_is_made_upon_the_answer_of_the_last(world: World) -> None:
+async def test_each_step_is_written_on_version_of_previous_step(world: World) -> None:
     steps = (PatchStep({"spec": {"priority": 1}}), PatchStep({"status": {"clusterName": "x"}}, "status"))
     seen: list[Any] = []
     count = RecordMetric(lambda _, written: seen.append(written["metadata"]["resourceVersion"]))
@@ -52,7 +52,7 @@ async def test_each_step_is_made_upon_the_answer_of_the_last(world: World) -> No
         pytest.param({"metadata": {"uid": "uid-of-another"}}, False, id="another of the same name"),
     ],
 )
-async def test_step_may_be_written_over_what_it_was_not_decided_from(
+async def test_step_is_written_over_newer_version_only_if_required_fields_are_unchanged(
     world: World, meanwhile: dict[str, Any], written: bool
 ) -> None:
     seen = apply_merge_patch(job({"suspend": False}, {"active": 1}), {"metadata": {"annotations": None}})
@@ -99,7 +99,7 @@ async def test_d21_event_after_a_write_regards_the_version_of_the_write(world: W
 
 
 @pytest.mark.parametrize("strict", [True, False])
-async def test_only_our_finalizer_is_removed_and_only_from_this_very_object(strict: bool) -> None:
+async def test_only_own_finalizer_is_removed_and_only_from_same_object(strict: bool) -> None:
     """By a strict patch nothing else of the object may have changed either."""
     world = World(settings=settings_with(strict_finalizers=strict))
     obj = workload(metadata={"finalizers": ["a.example/x", NAMES.finalizer, "b.example/y"]})
@@ -123,7 +123,7 @@ async def test_only_our_finalizer_is_removed_and_only_from_this_very_object(stri
     assert left == ["a.example/x", "b.example/y"]
 
 
-async def test_a_strict_removal_goes_by_the_version_of_our_own_last_write(world: World) -> None:
+async def test_strict_finalizer_removal_uses_version_of_own_last_write(world: World) -> None:
     obj = workload(metadata={"finalizers": [NAMES.finalizer]})
     world.put(KINDS.workloads, obj)
     written = Patch(KINDS.workloads, obj, (PatchStep({"spec": {"priority": 1}}),), "c")
@@ -131,7 +131,7 @@ async def test_a_strict_removal_goes_by_the_version_of_our_own_last_write(world:
     assert world.get(KINDS.workloads, "job-j-1")["metadata"]["finalizers"] == []
 
 
-async def test_without_our_finalizer_nothing_is_written(world: World) -> None:
+async def test_finalizer_removal_without_own_finalizer_writes_nothing(world: World) -> None:
     obj = workload(metadata={"finalizers": ["a.example/x"]})
     await execute_plan(world.ctx, plan_of(RemoveFinalizer(KINDS.workloads, obj)))
     assert world.calls == []
@@ -141,7 +141,7 @@ async def test_without_our_finalizer_nothing_is_written(world: World) -> None:
     ("error", "is_conflict"),
     [(ApiError(422, "Invalid", "test failed"), True), (ApiError(500, "InternalError", "no"), False)],
 )
-async def test_finalizers_that_changed_are_a_conflict(
+async def test_failed_test_of_finalizer_removal_is_a_conflict(
     world: World, error: ApiError, is_conflict: bool
 ) -> None:
     world.client.fails["json_patch"] = error
@@ -151,7 +151,7 @@ async def test_finalizers_that_changed_are_a_conflict(
 
 
 @pytest.mark.parametrize("error", [ApiError(404, "NotFound", ""), ApiError(409, "Conflict", "")])
-async def test_what_is_gone_or_another_by_now_is_not_deleted(world: World, error: ApiError) -> None:
+async def test_deletion_of_missing_or_replaced_object_is_not_an_error(world: World, error: ApiError) -> None:
     world.client.fails["json_patch"] = ApiError(404, "NotFound", "")
     world.client.fails["delete"] = error
     obj = workload()
@@ -161,7 +161,7 @@ async def test_what_is_gone_or_another_by_now_is_not_deleted(world: World, error
     assert world.client.calls[-1] == ("delete", "workloads/job-j-1", ("uid-w", None))
 
 
-async def test_what_changed_since_is_not_deleted_and_stays_held(world: World) -> None:
+async def test_changed_object_is_not_deleted_and_keeps_its_finalizer(world: World) -> None:
     obj = workload()
     world.client.fails["delete"] = CONFLICT
     deleted = Delete(KINDS.workloads, obj, as_seen=True)
@@ -180,7 +180,7 @@ async def test_what_changed_since_is_not_deleted_and_stays_held(world: World) ->
     ],
     ids=["status", "object without version", "object that waits for a finalizer"],
 )
-async def test_event_after_a_deletion_is_recorded_whatever_the_api_server_answers(
+async def test_event_after_deletion_is_recorded_for_every_answer_of_api_server(
     world: World, monkeypatch: pytest.MonkeyPatch, answer: dict[str, Any], versions: list[str]
 ) -> None:
     async def delete(*_: Any, **__: Any) -> dict[str, Any]:

@@ -47,7 +47,7 @@ def test_raise_of_an_admitted_job_is_reported_when_it_is_stopped() -> None:
     ]
 
 
-def test_job_that_asks_for_fewer_pods_is_stopped_without_a_report() -> None:
+def test_job_that_lowers_its_pod_count_is_stopped_without_excess_event() -> None:
     assert [reason for reason, _ in events_of(plan_for(raised(2), admitted()))] == ["Stopped"]
 
 
@@ -100,7 +100,7 @@ def test_raise_of_a_running_job_of_every_kind_stops_it(raised: Raise) -> None:
 
 
 @pytest.mark.parametrize("raised", ELASTIC, ids=lambda one: one.framework)
-def test_elastic_job_of_every_kind_that_grows_runs_on_and_asks_for_the_rest(raised: Raise) -> None:
+def test_growing_elastic_job_of_every_kind_runs_on_and_gets_larger_slice(raised: Raise) -> None:
     kind = raised.kind
     runs, made = admitted_as(kind, **{NAMES.elastic_job: "true"})
     plan = plan_for(raised.of(runs), made, integration=kind, settings={"elastic_jobs": True})
@@ -158,7 +158,7 @@ def counts(plan: ActionPlan) -> list[tuple[str, str, int]]:
         ),
     ],
 )
-def test_pods_of_a_job_that_runs_without_a_grant_are_counted(
+def test_pods_of_running_job_without_grant_are_counted_as_excess(
     obj: dict[str, Any], workloads: list[dict[str, Any]], parts: Any, expected: tuple[str, int]
 ) -> None:
     queue, number = expected
@@ -189,13 +189,13 @@ def test_pods_of_a_job_that_runs_without_a_grant_are_counted(
         ),
     ],
 )
-def test_pods_of_a_job_that_is_granted_or_stopped_are_not_counted(
+def test_pods_of_granted_or_stopped_job_are_not_counted_as_excess(
     obj: dict[str, Any], workloads: list[dict[str, Any]], parts: Any
 ) -> None:
     assert counts(plan_for(obj, *workloads, **parts)) == []
 
 
-async def test_excess_is_counted_when_a_later_step_of_the_stop_meets_another_write() -> None:
+async def test_excess_is_counted_when_later_step_of_stop_conflicts() -> None:
     world = World()
     started_job = job(UNSUSPENDED, {"startTime": timestamp(5)})
     world.put(JOBS, started_job)
@@ -255,7 +255,7 @@ GENERATION = ("metadata", "generation")
         (raised(3), None, False),
     ],
 )
-def test_change_of_what_a_running_job_asks_for_is_urgent(
+def test_changed_spec_of_running_job_is_urgent(
     world: World, old: dict[str, Any] | None, new: dict[str, Any] | None, urgent: bool
 ) -> None:
     spec = served_by(world)
@@ -270,7 +270,7 @@ async def test_stop_of_a_raised_job_reads_its_workload_and_no_list(world: World)
     assert world.recorder.excess == [("job-j-1", "Job.batch", 2)]
 
 
-async def test_stop_that_meets_another_write_of_the_job_is_repeated_at_once(world: World) -> None:
+async def test_stop_with_conflict_is_retried_at_once(world: World) -> None:
     newer = with_value(raised(5), ("metadata", "resourceVersion"), "9")
     world.client.api["jobs", "j"] = newer
     failures = [CONFLICT, CONFLICT]
@@ -287,7 +287,7 @@ async def test_stop_that_meets_another_write_of_the_job_is_repeated_at_once(worl
     assert world.recorder.excess == [("job-j-1", "Job.batch", 2)]
 
 
-async def test_stop_of_a_job_that_runs_does_not_meet_writes_of_its_status(world: World) -> None:
+async def test_stop_of_running_job_does_not_conflict_with_status_updates(world: World) -> None:
     """While pods start, the Job controller counts them in the status several times a second."""
     known, stored = (
         apply_merge_patch(raised(5), {"status": {"active": pods}, "metadata": {"resourceVersion": version}})
@@ -307,7 +307,7 @@ async def test_stop_of_a_job_that_runs_does_not_meet_writes_of_its_status(world:
     assert world.recorder.excess == [("job-j-1", "Job.batch", 2)]
 
 
-async def test_stop_that_meets_other_writes_again_and_again_is_left_to_the_next_turn(world: World) -> None:
+async def test_stop_with_repeated_conflicts_is_left_to_next_reconcile(world: World) -> None:
     world.client.api["jobs", "j"] = raised(5)
     world.client.fails["patch"] = CONFLICT
     with pytest.raises(ApiError):
@@ -315,13 +315,13 @@ async def test_stop_that_meets_other_writes_again_and_again_is_left_to_the_next_
     assert world.calls.count("patch jobs/j") == 4
 
 
-async def test_job_is_not_stopped_when_its_workload_is_newer_than_known(world: World) -> None:
+async def test_raised_job_is_not_stopped_when_api_server_has_newer_workload(world: World) -> None:
     world.client.api["workloads", "job-j-1"] = with_value(admitted(), ("metadata", "resourceVersion"), "99")
     assert await served_by(world).reconcile(Key("ns", "j")) == 1.0
     assert world.calls == ["get workloads/job-j-1"]
 
 
-async def test_workloads_are_listed_when_the_known_one_is_gone(world: World) -> None:
+async def test_workloads_are_listed_when_stored_workload_no_longer_exists(world: World) -> None:
     world.client.api.clear()
     await served_by(world).reconcile(Key("ns", "j"))
     assert world.calls[:3] == ["get workloads/job-j-1", "list workloads", "patch jobs/j"]
@@ -348,7 +348,7 @@ ANOTHER = {
         pytest.param(5, ANOTHER, True, id="another Workload"),
     ],
 )
-async def test_workload_is_not_read_when_the_raise_is_the_one_change_since_the_job_matched(
+async def test_workload_is_not_read_when_raise_is_only_change_since_job_matched(
     generation: int, workload: dict[str, Any], is_read: bool
 ) -> None:
     world = World()

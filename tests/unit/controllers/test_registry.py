@@ -76,7 +76,7 @@ def queue_with(obj: dict[str, Any], **status: Any) -> dict[str, Any]:
     return {**obj, "metadata": {**obj["metadata"], **IDS}, "status": status}
 
 
-def test_workload_concerns_its_controller_its_job_and_jobs_that_name_it() -> None:
+def test_changed_workload_enqueues_itself_its_job_and_jobs_that_name_it() -> None:
     world = World()
     world.put(JOBS, job(labels={NAMES.queue_name: "lq", NAMES.prebuilt_workload_name: "w"}))
     obj = workload(name="w", owner={"apiVersion": "batch/v1", "kind": "Job", "name": "x", "controller": True})
@@ -86,7 +86,7 @@ def test_workload_concerns_its_controller_its_job_and_jobs_that_name_it() -> Non
     }
 
 
-def test_jobs_inside_a_job_hear_of_its_workload() -> None:
+def test_changed_workload_enqueues_children_of_its_job() -> None:
     world = World()
     owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "uid-j", "controller": True}
     world.put(JOBS, job(name="child", uid="uid-c", ownerReferences=[owner]))
@@ -119,7 +119,7 @@ def put_inside(world: World) -> None:
         (workload(), workload(condition("Evicted", True, "Preempted"))),
     ],
 )
-def test_jobs_far_inside_a_job_hear_what_lets_them_run(old: Any, new: Any) -> None:
+def test_changed_admission_enqueues_descendants_of_job(old: Any, new: Any) -> None:
     world = World(settings_with(integrations=(JOB, JOBSET)))
     put_inside(world)
     found = looked_at(world, KINDS.workloads, old, new)
@@ -127,7 +127,7 @@ def test_jobs_far_inside_a_job_hear_what_lets_them_run(old: Any, new: Any) -> No
     assert found[JOBSET.framework] == {"ns/child"}
 
 
-def test_change_of_a_local_queue_concerns_its_pending_workloads(world: World) -> None:
+def test_changed_local_queue_enqueues_its_pending_workloads(world: World) -> None:
     stopped, going = local_queue("Hold"), local_queue(deletionTimestamp="t")
     for new in (stopped, going, None):
         assert looked_at(world, KINDS.local_queues, local_queue(), new)["workload"] == {"ns/waits"}
@@ -152,7 +152,7 @@ def test_change_of_a_local_queue_concerns_its_pending_workloads(world: World) ->
         ),
     ],
 )
-def test_a_cluster_queue_concerns_workloads_when_more_than_its_numbers_change(
+def test_changed_cluster_queue_enqueues_workloads_unless_only_counts_changed(
     world: World, old: Any, new: Any, concerned: bool
 ) -> None:
     found = looked_at(world, KINDS.cluster_queues, old, new)
@@ -160,7 +160,7 @@ def test_a_cluster_queue_concerns_workloads_when_more_than_its_numbers_change(
     assert found["clusterqueue"] == {"cq"}
 
 
-def test_what_a_cluster_queue_comes_to_name_or_ceases_to_is_looked_at(world: World) -> None:
+def test_objects_that_cluster_queue_starts_or_stops_to_reference_are_enqueued(world: World) -> None:
     old, new = cluster_queue(flavors=["a", "b"]), cluster_queue(flavors=["b", "c"], checks=[{"name": "k"}])
     found = looked_at(world, KINDS.cluster_queues, old, new)
     assert found["resourceflavor"] == {"a", "c"}
@@ -168,7 +168,7 @@ def test_what_a_cluster_queue_comes_to_name_or_ceases_to_is_looked_at(world: Wor
     assert "resourceflavor" not in looked_at(world, KINDS.cluster_queues, old, old)
 
 
-def test_a_topology_is_looked_at_when_a_flavor_lets_go_of_it(world: World) -> None:
+def test_topology_is_enqueued_when_flavor_that_references_it_is_deleted(world: World) -> None:
     flavor = cluster_scoped("f", spec={"topologyName": "t"})
     assert looked_at(world, KINDS.resource_flavors, flavor, None)["topology"] == {"t"}
 
@@ -182,7 +182,7 @@ def test_a_topology_is_looked_at_when_a_flavor_lets_go_of_it(world: World) -> No
         (cluster_scoped("high", value=1), None, False),
     ],
 )
-def test_a_priority_class_is_followed_when_its_value_changes(
+def test_priority_class_enqueues_itself_and_its_jobs_only_if_value_changes(
     world: World, old: Any, new: Any, followed: bool
 ) -> None:
     found = looked_at(world, KINDS.workload_priority_classes, old, new)
@@ -214,7 +214,7 @@ def of_class(
         (of_class("high", 1), None, False),
     ],
 )
-def test_a_workload_is_compared_with_its_class_when_it_comes_to_name_it(
+def test_workload_that_starts_to_reference_class_of_other_value_is_enqueued(
     world: World, old: Any, new: Any, compared: bool
 ) -> None:
     world.put(KINDS.workload_priority_classes, cluster_scoped("high", value=9))
@@ -222,31 +222,31 @@ def test_a_workload_is_compared_with_its_class_when_it_comes_to_name_it(
     assert found.get("workloadpriorityclass") == ({"ns/w"} if compared else None)
 
 
-def test_jobs_hear_of_the_class_of_their_pods(world: World) -> None:
+def test_changed_priority_class_enqueues_jobs_with_pods_of_that_class(world: World) -> None:
     found = looked_at(world, PRIORITY_CLASSES, None, cluster_scoped("pods", value=1))
     assert found == {"batch/job": {"ns/j"}}
 
 
-def test_jobs_and_workloads_hear_when_their_namespace_is_selected_or_not(world: World) -> None:
+def test_changed_namespace_labels_enqueue_its_jobs_and_workloads(world: World) -> None:
     old, new = cluster_scoped("ns"), cluster_scoped("ns", metadata={"labels": {"a": "b"}})
     assert looked_at(world, NAMESPACES, old, new) == {"batch/job": {"ns/j"}, "workload": {"ns/waits"}}
     assert looked_at(world, NAMESPACES, old, old) == {}
 
 
-def test_e_workload_is_evaluated_when_its_namespace_is_watched_later(world: World) -> None:
+def test_e_added_namespace_enqueues_its_jobs_and_workloads(world: World) -> None:
     found = looked_at(world, NAMESPACES, None, cluster_scoped("ns"))
     assert found == {"batch/job": {"ns/j"}, "workload": {"ns/waits"}}
     assert "workload" not in looked_at(world, NAMESPACES, cluster_scoped("ns"), None)
 
 
-def test_workloads_hear_of_limits_of_their_namespace(world: World) -> None:
+def test_changed_limit_range_enqueues_pending_workloads_of_its_namespace(world: World) -> None:
     for namespace, keys in (("ns", {"workload": {"ns/waits"}}), ("n", {})):
         limits = {"metadata": {"name": "l", "namespace": namespace}, "spec": {"limits": []}}
         assert looked_at(world, LIMIT_RANGES, None, limits) == keys
         assert looked_at(world, LIMIT_RANGES, limits, limits) == {}
 
 
-def test_every_resource_that_is_watched_has_a_store(world: World) -> None:
+def test_every_watched_resource_has_store(world: World) -> None:
     needed = registry.stores_needed(NAMES)
     table = registry.build_controllers(world.ctx, world.core)
     for spec in table.specs:
@@ -258,7 +258,7 @@ def test_every_resource_that_is_watched_has_a_store(world: World) -> None:
             assert watch.resource in {*needed, one.resource}
 
 
-def test_every_controller_says_what_it_may_do(world: World) -> None:
+def test_every_controller_has_permissions_for_its_watches(world: World) -> None:
     allowed = permissions_by_controller(NAMES, [JOB])
     specs = every_spec(registry.build_controllers(world.ctx, world.core))
     assert {spec.name for spec in specs} == set(allowed)
@@ -268,7 +268,7 @@ def test_every_controller_says_what_it_may_do(world: World) -> None:
             assert (watch.resource.group, watch.resource.plural) in watched
 
 
-def test_permissions_of_all_are_put_together() -> None:
+def test_permissions_of_controllers_are_merged_by_resource() -> None:
     together = merge_permissions(
         permission for one in permissions_by_controller(NAMES, [JOB]).values() for permission in one
     )

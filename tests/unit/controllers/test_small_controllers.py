@@ -47,7 +47,7 @@ CLASS = {"kind": "WorkloadPriorityClass", "name": "high"}
         ({"deletionTimestamp": timestamp(0), "finalizers": ["a.example/x"]}, False, []),
     ],
 )
-async def test_what_is_in_use_is_held(metadata: object, in_use: bool, calls: list[str]) -> None:
+async def test_object_in_use_keeps_finalizer(metadata: object, in_use: bool, calls: list[str]) -> None:
     world = World()
     world.put(KINDS.resource_flavors, cluster_scoped("f", metadata=metadata))
     controller = InUseProtectionController(world.ctx, KINDS.resource_flavors, lambda _: in_use)
@@ -61,7 +61,7 @@ def unfinished(name: str, priority: int, reference: object = None) -> dict[str, 
     return workload(name=name, metadata={"uid": f"uid-{name}"}, spec=spec)
 
 
-async def test_a_new_value_reaches_all_unfinished_workloads_of_the_class() -> None:
+async def test_changed_priority_class_updates_its_unfinished_workloads() -> None:
     world = World()
     world.put(KINDS.workload_priority_classes, cluster_scoped("high", value=9))
     world.put(KINDS.workloads, unfinished("old", 1), unfinished("same", 9))
@@ -74,7 +74,7 @@ async def test_a_new_value_reaches_all_unfinished_workloads_of_the_class() -> No
     await PriorityClassController(world.ctx).reconcile(Key("", "gone"))
 
 
-async def test_a_workload_that_came_with_an_old_value_of_its_class_gets_the_new_one() -> None:
+async def test_new_workload_with_old_value_of_its_priority_class_is_updated() -> None:
     world = World()
     world.put(KINDS.workload_priority_classes, cluster_scoped("high", value=9))
     world.put(KINDS.workloads, unfinished("late", 1), unfinished("other", 1))
@@ -85,7 +85,7 @@ async def test_a_workload_that_came_with_an_old_value_of_its_class_gets_the_new_
     assert world.get(KINDS.workloads, "late")["spec"]["priority"] == 9
 
 
-async def test_a_workload_that_cannot_be_written_keeps_back_no_other() -> None:
+async def test_failed_update_of_workload_does_not_prevent_other_updates() -> None:
     world = World()
     world.put(KINDS.workload_priority_classes, cluster_scoped("high", value=9))
     world.put(KINDS.workloads, unfinished("a", 1), unfinished("b", 1))
@@ -95,7 +95,7 @@ async def test_a_workload_that_cannot_be_written_keeps_back_no_other() -> None:
     assert world.calls == ["patch workloads/a", "patch workloads/b"]
 
 
-async def test_a_workload_is_judged_by_what_the_stores_and_the_core_know() -> None:
+async def test_workload_reports_missing_local_queue_once() -> None:
     world = World()
     world.put(KINDS.workloads, workload())
     controller = WorkloadController(world.ctx, world.core)
@@ -111,7 +111,7 @@ async def test_a_workload_is_judged_by_what_the_stores_and_the_core_know() -> No
     ("quarantined", "message"),
     [("cluster_queues", "ClusterQueue cq is inactive"), ("local_queues", "LocalQueue lq is inactive")],
 )
-async def test_waiting_workload_is_suspended_while_a_queue_of_it_cannot_be_read(
+async def test_pending_workload_is_suspended_while_its_queue_is_quarantined(
     quarantined: str, message: str
 ) -> None:
     world = World()
@@ -146,7 +146,7 @@ async def test_a3_execution_that_ended_is_added_up_after_the_next_reservation() 
     assert status["accumulatedPastExecutionTimeSeconds"] == 30
 
 
-async def test_new_leader_observes_pods_before_it_counts_time() -> None:
+async def test_new_leader_reconciles_again_before_it_evicts_for_pods_ready_timeout() -> None:
     world = World()
     world.put(KINDS.workloads, admitted(condition("PodsReady", False, "WaitForStart")))
     world.put(KINDS.local_queues, local_queue())
@@ -157,7 +157,7 @@ async def test_new_leader_observes_pods_before_it_counts_time() -> None:
     assert world.calls == []
 
 
-def test_the_settings_are_those_of_the_configuration() -> None:
+def test_settings_are_read_from_configuration() -> None:
     configuration = load_configuration(
         f"""
 apiVersion: {NAMES.config_api_version}
@@ -233,7 +233,7 @@ metrics:
         ("WorkloadIdentifierAnnotations", {"names_by_annotation": False}),
     ],
 )
-def test_a_gate_switches_what_it_names_and_nothing_else(gate: str, changed: Any) -> None:
+def test_feature_gate_changes_only_its_own_settings(gate: str, changed: Any) -> None:
     by_default = FeatureGates()
     switched = FeatureGates({parse_gate(gate): not by_default[parse_gate(gate)]})
     settings = settings_of(Configuration(), by_default, [JOB])

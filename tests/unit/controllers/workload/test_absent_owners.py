@@ -43,11 +43,11 @@ def switched_off() -> World:
     return World(settings_with(integrations=(JOB,)))
 
 
-async def test_owner_of_an_unserved_kind_is_gone() -> None:
+async def test_deleted_workload_is_released_when_kind_of_owner_is_not_served() -> None:
     assert await looked_at(switched_off(), deleted(owner(JOBSET))) == [FREED]
 
 
-async def test_so_it_is_where_the_kind_is_switched_on() -> None:
+async def test_deleted_workload_is_released_when_enabled_kind_of_owner_is_not_served() -> None:
     world = World(settings_with(integrations=(JOB, JOBSET)))
     del world.stores.stores[resource_of(JOBSET)]
     assert await looked_at(world, deleted(owner(JOBSET))) == [FREED]
@@ -55,7 +55,9 @@ async def test_so_it_is_where_the_kind_is_switched_on() -> None:
 
 @pytest.mark.parametrize("served", [resource_of(JOBSET), NEWER], ids=["its version", "another version"])
 @pytest.mark.parametrize(("uid", "freed"), [("uid-o", []), ("another", [FREED]), (None, [FREED])])
-async def test_owner_of_a_disabled_kind_is_looked_up(served: Any, uid: str | None, freed: list[str]) -> None:
+async def test_owner_of_disabled_kind_is_read_before_deleted_workload_is_released(
+    served: Any, uid: str | None, freed: list[str]
+) -> None:
     world = switched_off()
     world.client.served = {served}
     if uid is not None:
@@ -63,7 +65,9 @@ async def test_owner_of_a_disabled_kind_is_looked_up(served: Any, uid: str | Non
     assert await looked_at(world, deleted(owner(JOBSET))) == ["get jobsets/o", *freed]
 
 
-async def test_an_owner_that_may_not_be_read_may_be_there(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_deleted_workload_is_kept_when_reading_its_owner_is_forbidden(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async def refuse(*_: Any, **__: Any) -> dict[str, Any]:
         raise ApiError(403, "Forbidden", "no")
 
@@ -73,11 +77,11 @@ async def test_an_owner_that_may_not_be_read_may_be_there(monkeypatch: pytest.Mo
     assert await looked_at(world, deleted(owner(JOBSET))) == []
 
 
-async def test_what_a_controller_looks_after_is_left_to_it() -> None:
+async def test_deleted_workload_of_enabled_kind_is_left_to_controller_of_that_kind() -> None:
     assert await looked_at(World(), deleted(owner(JOB))) == []
 
 
-async def test_a_workload_of_pods_is_freed_when_the_pods_have_gone_too() -> None:
+async def test_deleted_workload_of_pods_is_released_when_its_pods_are_gone() -> None:
     made_for = {NAMES.job_owner_gvk: f"{LEADER_WORKER_SET.api_version}, Kind=LeaderWorkerSet"}
     made_for |= {NAMES.job_owner_name: "o", NAMES.is_group_workload: "true"}
     pod = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "uid-p"}

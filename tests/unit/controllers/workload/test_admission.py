@@ -25,12 +25,12 @@ from tests.unit.controllers.workload.decisions import (
 )
 
 
-def test_checks_are_listed_before_anything_is_admitted() -> None:
+def test_workload_is_not_admitted_before_its_checks_are_listed() -> None:
     obj = reserved(admission=on("spot"))
     assert condition_of(apply_plan(obj, plan_for(obj, cluster_queue=CHECKED)), "Admitted") is None
 
 
-def test_what_has_pending_checks_is_not_admitted() -> None:
+def test_workload_with_pending_check_is_not_admitted() -> None:
     obj = reserved(admissionChecks=[check("z-all", "Pending")])
     assert condition_of(settle(obj, cluster_queue=cluster_queue(checks=RULES[:1])), "Admitted") == (
         "False",
@@ -39,7 +39,7 @@ def test_what_has_pending_checks_is_not_admitted() -> None:
     )
 
 
-def test_when_all_checks_are_ready_it_is_admitted() -> None:
+def test_workload_is_admitted_when_all_checks_are_ready() -> None:
     obj = reserved(admissionChecks=[check("z-all", "Ready")], resourceRequests=[{"name": "main"}])
     plan = plan_for(obj, now=30, cluster_queue=cluster_queue(checks=RULES[:1]))
     done = apply_plan(obj, plan)
@@ -57,7 +57,7 @@ def test_when_all_checks_are_ready_it_is_admitted() -> None:
         reserved(condition("Evicted", True, "Deactivated"), spec={"active": False}),
     ],
 )
-def test_what_is_being_evicted_is_not_admitted(obj: dict[str, Any]) -> None:
+def test_evicted_workload_is_not_admitted(obj: dict[str, Any]) -> None:
     assert condition_of(settle(obj), "Admitted") is None
 
 
@@ -109,7 +109,7 @@ def test_a1_reserved_workload_that_names_no_local_queue_becomes_admitted(queue: 
     assert condition_of(obj, "Admitted")[0] == "True"
 
 
-def test_a1_condition_without_an_admission_admits_nothing() -> None:
+def test_a1_reservation_without_admission_is_not_admitted() -> None:
     assert condition_of(settle(reserved(AWAITED, admission=None)), "Admitted") is None
 
 
@@ -139,7 +139,7 @@ def test_a1_reserved_workload_with_an_unready_check_loses_its_quota_with_its_que
     assert "admission" not in obj["status"]
 
 
-def test_an_undecided_topology_holds_the_admission_back() -> None:
+def test_workload_with_pending_topology_request_is_not_admitted() -> None:
     admission = on("spot")
     admission["podSetAssignments"][0]["delayedTopologyRequest"] = "Pending"
     assert condition_of(settle(reserved(admission=admission)), "Admitted") == (

@@ -29,24 +29,24 @@ from tests.unit.controllers.workload.decisions import (
 )
 
 
-def test_before_the_flavors_are_known_only_checks_of_all_flavors_are_listed() -> None:
+def test_pending_workload_lists_only_checks_of_all_flavors() -> None:
     obj = apply_plan(workload(), plan_for(workload(), cluster_queue=CHECKED))
     assert obj["status"]["admissionChecks"] == [check("z-all", "Pending")]
 
 
-def test_a_check_that_names_every_flavor_is_one_of_all() -> None:
+def test_check_that_names_every_flavor_is_listed_for_pending_workload() -> None:
     both = cluster_queue(checks=[{"name": "c", "onFlavors": ["o", "spot"]}], flavors=["spot", "o"])
     obj = apply_plan(workload(), plan_for(workload(), cluster_queue=both))
     assert [one["name"] for one in obj["status"]["admissionChecks"]] == ["c"]
 
 
-def test_after_the_reservation_those_of_the_assigned_flavors_are_listed_sorted() -> None:
+def test_reserved_workload_lists_checks_of_its_flavors_sorted_by_name() -> None:
     obj = reserved(admission=on("spot"), admissionChecks=[check("z-all", "Ready"), check("gone", "Ready")])
     listed = apply_plan(obj, plan_for(obj, cluster_queue=CHECKED))["status"]["admissionChecks"]
     assert listed == [check("a-spot", "Pending"), check("z-all", "Ready")]
 
 
-def test_a_check_of_a_flavor_that_is_retried_keeps_its_count_until_another_flavor_is_assigned() -> None:
+def test_retry_count_of_flavor_check_is_kept_until_another_flavor_is_assigned() -> None:
     kept = check("a-spot", "Pending", retryCount=2)
     dropped = [check("b-other", "Pending"), check("gone", "Pending", retryCount=1)]
     obj = workload(admissionChecks=[kept, *dropped])
@@ -70,11 +70,11 @@ def too_many(which: str) -> tuple[str, str, str]:
     return "False", "Misconfigured", message
 
 
-def test_the_most_checks_are_those_that_the_status_of_a_workload_can_list() -> None:
+def test_maximum_number_of_checks_equals_limit_of_workload_status() -> None:
     assert create_schema(WorkloadStatus)["properties"]["admissionChecks"]["maxItems"] == MOST_CHECKS
 
 
-def test_waiting_workload_keeps_its_list_while_more_checks_apply_than_it_can_list() -> None:
+def test_pending_workload_keeps_its_checks_while_too_many_checks_apply() -> None:
     obj = settle(workload(), cluster_queue=cluster_queue(checks=NINE[:8]))
     assert [one["name"] for one in obj["status"]["admissionChecks"]] == [one["name"] for one in NINE[:8]]
     assert plan_for(obj, cluster_queue=cluster_queue(checks=NINE)).actions == ()
@@ -91,9 +91,7 @@ def test_waiting_workload_keeps_its_list_while_more_checks_apply_than_it_can_lis
     ],
     ids=["every flavor", "its flavor"],
 )
-def test_reserved_workload_is_released_when_more_checks_apply_than_it_can_list(
-    queue: dict[str, Any], which: str
-) -> None:
+def test_reserved_workload_is_released_when_too_many_checks_apply(queue: dict[str, Any], which: str) -> None:
     obj = settle(reserved(AWAITED), cluster_queue=queue)
     assert condition_of(obj, "QuotaReserved") == too_many(which)
     assert condition_of(obj, "Admitted") == (
@@ -118,7 +116,7 @@ def test_workload_with_too_many_checks_is_unchanged_while_its_job_runs_or_stops(
     assert plan_for(obj, cluster_queue=cluster_queue(checks=NINE)).actions == ()
 
 
-def test_retried_checks_of_flavors_are_listed_as_far_as_there_is_room() -> None:
+def test_retried_checks_of_flavors_are_listed_up_to_maximum() -> None:
     retried = [check(name, "Pending", retryCount=1) for name in ("c7", "c8")]
     queue = cluster_queue(
         checks=[*NINE[:7], *({**one, "onFlavors": ["f"]} for one in NINE[7:])], flavors=["f", "g"]
@@ -129,7 +127,7 @@ def test_retried_checks_of_flavors_are_listed_as_far_as_there_is_room() -> None:
     assert listed[7]["retryCount"] == 1
 
 
-def test_a_rejected_check_deactivates_and_is_named() -> None:
+def test_rejected_check_deactivates_workload_and_is_named_in_message() -> None:
     checks = [check("a", "Retry"), check("b", "Rejected", message="no nodes"), check("c", "Rejected")]
     queue = cluster_queue(checks=[{"name": name} for name in "abc"])
     obj = reserved(
@@ -142,7 +140,7 @@ def test_a_rejected_check_deactivates_and_is_named() -> None:
     assert events_of(plan) == [("Warning", "AdmissionCheckRejected", f"Deactivated due to {message}")]
 
 
-def test_a_rejection_ends_in_a_deactivation_with_the_checks_reset() -> None:
+def test_rejected_check_is_reset_after_deactivation() -> None:
     queue = cluster_queue(checks=[{"name": "b"}])
     final = settle(reserved(admissionChecks=[check("b", "Rejected", message="no")]), cluster_queue=queue)
     assert condition_of(final, "Evicted")[1] == "DeactivatedDueToAdmissionCheck"
@@ -151,7 +149,7 @@ def test_a_rejection_ends_in_a_deactivation_with_the_checks_reset() -> None:
     ]
 
 
-def test_a_check_to_be_retried_evicts_and_is_waited_for() -> None:
+def test_retried_check_evicts_workload_and_sets_backoff() -> None:
     queue = cluster_queue(checks=[{"name": "a"}])
     asked = check("a", "Retry", message="later", requeueAfterSeconds=90, retryCount=1, podSetUpdates=[{}])
     obj = admitted(admissionChecks=[asked])
@@ -185,7 +183,7 @@ def test_a_check_to_be_retried_evicts_and_is_waited_for() -> None:
     ],
     ids=["the-latest", "one-that-says-nothing", "at-once", "over"],
 )
-def test_the_wait_is_that_of_the_check_which_asks_for_the_longest(asked: Any, requeue_at: Any) -> None:
+def test_backoff_is_longest_delay_of_retried_checks(asked: Any, requeue_at: Any) -> None:
     queue = cluster_queue(checks=[{"name": "a"}, {"name": "b"}])
     checks = [check(name, "Retry", **fields) for name, fields in zip("ab", asked, strict=True)]
     obj = settle(reserved(admissionChecks=checks), now=30, cluster_queue=queue)
@@ -193,7 +191,7 @@ def test_the_wait_is_that_of_the_check_which_asks_for_the_longest(asked: Any, re
     assert [one["retryCount"] for one in obj["status"]["admissionChecks"]] == [1, 1]
 
 
-def test_an_earlier_wait_that_is_longer_stays() -> None:
+def test_longer_backoff_of_earlier_eviction_is_kept() -> None:
     obj = reserved(
         admissionChecks=[check("a", "Retry", requeueAfterSeconds=90)],
         requeueState={"count": 2, "requeueAt": timestamp(500)},
@@ -202,7 +200,7 @@ def test_an_earlier_wait_that_is_longer_stays() -> None:
     assert final["status"]["requeueState"] == {"count": 2, "requeueAt": timestamp(500)}
 
 
-def test_retry_of_a_check_of_a_deactivated_workload_is_ignored() -> None:
+def test_retried_check_of_deactivated_workload_is_ignored() -> None:
     """Its controller may not have seen yet that the Workload is inactive."""
     obj = workload(
         condition("Evicted", True, "Deactivated", "The workload is deactivated"),

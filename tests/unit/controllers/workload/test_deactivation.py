@@ -13,7 +13,7 @@ from tests.unit.controllers.builders import (
 from tests.unit.controllers.workload.decisions import NOT_ADMITTED, apply_plan, events_of, plan_for, settle
 
 
-def test_a_deactivated_workload_is_evicted_and_then_waits_deactivated() -> None:
+def test_deactivated_workload_is_evicted_and_keeps_reason_deactivated() -> None:
     obj = workload(spec={"active": False}, requeueState={"count": 3})
     plan = plan_for(obj)
     assert events_of(plan) == [("Normal", "EvictedDueToDeactivated", "The workload is deactivated")]
@@ -23,7 +23,7 @@ def test_a_deactivated_workload_is_evicted_and_then_waits_deactivated() -> None:
     assert "requeueState" not in final["status"]
 
 
-def test_a_target_of_deactivation_loses_its_activity_and_is_evicted_for_its_cause() -> None:
+def test_workload_with_deactivation_target_becomes_inactive_and_is_evicted() -> None:
     target = condition("DeactivationTarget", True, "RequeuingLimitExceeded", "too often")
     obj = admitted(target)
     inactive = apply_plan(obj, plan_for(obj))
@@ -43,7 +43,7 @@ def test_a_target_of_deactivation_loses_its_activity_and_is_evicted_for_its_caus
     assert evicted["status"]["admission"] == ADMISSION
 
 
-def test_an_evicted_workload_that_is_deactivated_can_be_reactivated_for_good() -> None:
+def test_reactivated_workload_is_not_deactivated_again_by_old_target() -> None:
     """What is left of the deactivation must not deactivate it again."""
     left = condition("DeactivationTarget", True, "AdmissionCheck", "m")
     obj = workload(
@@ -59,7 +59,7 @@ def test_an_evicted_workload_that_is_deactivated_can_be_reactivated_for_good() -
 
 
 @pytest.mark.parametrize("reason", ["Deactivated", "DeactivatedDueToMaximumExecutionTimeExceeded"])
-def test_a_reactivated_workload_is_queued_again_whatever_the_cause_was(reason: str) -> None:
+def test_reactivated_workload_is_requeued_after_any_cause(reason: str) -> None:
     obj = workload(condition("Requeued", False, reason, "m"))
     reactivated = apply_plan(obj, plan_for(obj))
     assert condition_of(reactivated, "Requeued") == (

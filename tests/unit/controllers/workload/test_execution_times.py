@@ -53,7 +53,7 @@ def test_a3_admission_that_was_added_up_is_recorded() -> None:
     assert unrecorded(admitted(since=10), ended(), added, added) == 0
 
 
-def test_a3_admission_that_was_never_seen_counts_nothing() -> None:
+def test_a3_admission_that_was_never_observed_counts_nothing() -> None:
     assert unrecorded(ended()) == 0
     assert unrecorded(admitted(since=10), ended(metadata={"uid": "another"})) == 0
     assert unrecorded(admitted(since=10), None, ended(metadata={"uid": "another"})) == 0

@@ -36,26 +36,26 @@ def test_workload_without_owner_is_finished_and_released() -> None:
     assert plan_for(finished).actions == (RemoveFinalizer(KINDS.workloads, finished),)
 
 
-def test_a_workload_that_never_had_an_owner_lives_on() -> None:
+def test_workload_that_never_had_an_owner_is_not_finished() -> None:
     assert plan_for(workload(owner=None)).actions == ()
 
 
-def test_a_deleted_workload_without_owner_is_freed() -> None:
+def test_deleted_workload_without_owner_is_released() -> None:
     obj = workload(FINISHED, owner=None, metadata=GOING)
     assert plan_for(obj).actions == (RemoveFinalizer(KINDS.workloads, obj),)
 
 
-def test_without_the_gate_it_is_freed_without_being_finished() -> None:
+def test_deleted_orphaned_workload_is_released_unfinished_without_feature_gate() -> None:
     obj = workload(owner=None, metadata={**GOING, **LABELLED})
     plan = plan_for(obj, settings={"finish_orphaned": False})
     assert plan.actions == (RemoveFinalizer(KINDS.workloads, obj),)
 
 
-def test_a_deleted_workload_with_an_owner_is_its_owners_matter() -> None:
+def test_deleted_workload_with_owner_is_left_to_controller_of_owner() -> None:
     assert plan_for(workload(FINISHED, metadata=GOING)).actions == ()
 
 
-def test_workload_of_a_deleted_kind_is_finished_and_released() -> None:
+def test_workload_with_missing_owners_is_finished_and_released() -> None:
     write = plan_for(reserved(metadata=GOING), owners_gone=True).actions[0]
     assert isinstance(write, Patch)
     assert write.steps[0].patch["status"]["conditions"][-1]["reason"] == "OwnerNotFound"
@@ -63,7 +63,7 @@ def test_workload_of_a_deleted_kind_is_finished_and_released() -> None:
     assert plan_for(obj, owners_gone=True).actions == (RemoveFinalizer(KINDS.workloads, obj),)
 
 
-def test_a_finished_workload_is_kept_for_its_retention_and_then_deleted() -> None:
+def test_finished_workload_is_deleted_after_retention() -> None:
     retention = {"settings": {"after_finished": 3600 * SECOND}}
     obj = workload(FINISHED)
     assert plan_for(obj, now=600, **retention) == ActionPlan(requeue_after=3000.0)
@@ -73,24 +73,24 @@ def test_a_finished_workload_is_kept_for_its_retention_and_then_deleted() -> Non
     assert tell.note == "Deleted finished workload due to elapsed retention"
 
 
-def test_an_orphan_has_its_retention_too() -> None:
+def test_finished_orphaned_workload_is_deleted_after_retention() -> None:
     obj = workload(FINISHED, owner=None, metadata={**LABELLED, "finalizers": []})
     assert plan_for(obj, now=0, settings={"after_finished": 60 * SECOND}) == ActionPlan(requeue_after=60.0)
     plan = plan_for(obj, now=0, settings={"after_finished": 0})
     assert Delete(KINDS.workloads, obj) in plan.actions
 
 
-def test_a_finished_workload_is_kept_without_a_retention() -> None:
+def test_finished_workload_is_kept_without_retention() -> None:
     assert plan_for(workload(FINISHED), now=10**6) == ActionPlan()
 
 
 @pytest.mark.parametrize("obj", [workload(FINISHED, spec={"active": False}), workload(FINISHED)])
-def test_nothing_happens_to_a_finished_workload(obj: dict[str, Any]) -> None:
+def test_finished_workload_gets_no_actions(obj: dict[str, Any]) -> None:
     assert plan_for(obj, local_queue=None).actions == ()
 
 
 @pytest.mark.parametrize("by", [reserved, admitted])
-def test_a_slice_that_got_its_quota_ends_the_one_that_it_replaces(by: Callable[..., dict[str, Any]]) -> None:
+def test_slice_with_quota_finishes_slice_that_it_replaces(by: Callable[..., dict[str, Any]]) -> None:
     original, larger = admitted(name="original"), by(metadata={"labels": {NAMES.job_uid: "job-uid"}})
     plan = plan_for(larger, original=original)
     message = (
@@ -103,7 +103,7 @@ def test_a_slice_that_got_its_quota_ends_the_one_that_it_replaces(by: Callable[.
     assert condition_of(apply_plan(original, plan), "Finished") == ("True", "WorkloadSliceReplaced", message)
 
 
-def test_slice_that_ended_another_goes_on_with_its_own_steps_at_once() -> None:
+def test_slice_that_finished_another_is_reconciled_again_at_once() -> None:
     larger, original = reserved(), admitted(name="original")
     assert plan_for(larger, original=original).requeue_after == 0
     over = apply_plan(original, plan_for(larger, original=original))
@@ -121,7 +121,7 @@ def test_slice_that_ended_another_goes_on_with_its_own_steps_at_once() -> None:
         (admitted(), None),
     ],
 )
-def test_until_then_and_thereafter_nothing_is_replaced(
+def test_slice_is_not_replaced_before_successor_has_quota_or_after_its_end(
     larger: dict[str, Any], original: dict[str, Any] | None
 ) -> None:
     assert events_of(plan_for(larger, original=original)) == []

@@ -10,12 +10,12 @@ from tests.unit.controllers.builders import NAMES, condition, condition_of, loca
 from tests.unit.controllers.workload.decisions import NOT_ADMITTED, apply_plan, events_of, plan_for, settle
 
 
-def test_a_new_workload_in_a_working_queue_costs_no_write() -> None:
+def test_new_workload_in_active_queue_causes_no_write() -> None:
     assert plan_for(workload()) == ActionPlan(requeue_after=2.0)
     assert plan_for(workload(), now=2) == ActionPlan()
 
 
-def test_bypassed_workload_has_a_reason_from_the_first_report() -> None:
+def test_bypassed_workload_gets_reason_in_first_report() -> None:
     bypassed = Explanation("WaitingForQuota", "like another")
     obj = settle(workload(), now=2, bypassed=bypassed)
     assert condition_of(obj, "QuotaReserved") == ("False", "WaitingForQuota", "like another")
@@ -72,7 +72,7 @@ def test_bypassed_workload_has_a_reason_from_the_first_report() -> None:
         ),
     ],
 )
-def test_a_waiting_workload_says_why(obj: dict[str, Any], world: Any, reason: str, message: str) -> None:
+def test_pending_workload_reports_reason(obj: dict[str, Any], world: Any, reason: str, message: str) -> None:
     told_to = apply_plan(obj, plan_for(obj, **world))
     assert condition_of(told_to, "QuotaReserved") == ("False", reason, message)
     assert condition_of(told_to, "Admitted") == (
@@ -85,12 +85,12 @@ def test_a_waiting_workload_says_why(obj: dict[str, Any], world: Any, reason: st
 @pytest.mark.parametrize(
     "reason", ["WaitingForQuota", "NoMatchingFlavor", "ExceedsMaxQuota", "WaitingForPreemptedWorkloads"]
 )
-def test_the_result_of_an_evaluation_stays(reason: str) -> None:
+def test_reason_of_evaluation_is_kept(reason: str) -> None:
     obj = workload(condition("QuotaReserved", False, reason, "m"), NOT_ADMITTED)
     assert plan_for(obj).actions == ()
 
 
-def test_a_misconfiguration_found_by_an_evaluation_stays() -> None:
+def test_misconfiguration_found_by_evaluation_is_kept() -> None:
     message = "resources didn't satisfy LimitRange constraints: too much"
     obj = workload(condition("QuotaReserved", False, "Misconfigured", message), NOT_ADMITTED)
     assert plan_for(obj).actions == ()
@@ -115,13 +115,11 @@ RETURNED = (
 )
 
 
-def test_a4_message_of_an_eviction_stays_until_a_cycle_has_looked() -> None:
+def test_a4_message_of_eviction_is_kept_until_next_evaluation() -> None:
     assert plan_for(workload(*RETURNED, condition("Requeued", True, "Preempted"))).actions == ()
 
 
-def test_a4_message_of_an_eviction_yields_to_a_problem_of_the_queues_and_to_a_refusal_of_an_equal_one() -> (
-    None
-):
+def test_a4_message_of_eviction_is_replaced_by_stopped_queue_or_bypass() -> None:
     stopped = settle(workload(*RETURNED), local_queue=local_queue("Hold"))
     assert condition_of(stopped, "QuotaReserved") == ("False", "Suspended", "LocalQueue lq is inactive")
     bypassed = Explanation("WaitingForQuota", "like another")
@@ -138,11 +136,11 @@ def test_a4_message_of_a_former_eviction_is_replaced() -> None:
     assert condition_of(obj, "QuotaReserved") == ("False", "PendingEvaluation", message)
 
 
-def test_of_a_cluster_queue_that_the_core_has_not_taken_in_nothing_is_said() -> None:
+def test_workload_is_not_reported_while_core_does_not_know_its_cluster_queue() -> None:
     assert plan_for(workload(), cluster_queue_active=None).actions == ()
 
 
-def test_on_hold_is_kept() -> None:
+def test_reason_on_hold_is_kept() -> None:
     obj = workload(condition("QuotaReserved", False, "OnHold", "Job is on hold"), NOT_ADMITTED)
     assert plan_for(obj, local_queue=None).actions == ()
 
@@ -164,7 +162,7 @@ IS_GATED = condition("QuotaReserved", False, "AdmissionGated", "Admission is gat
     [({}, {"local_queue": None}), (GATED, {})],
     ids=["without a queue", "gated"],
 )
-def test_first_report_of_quota_includes_pods_if_missing(
+def test_first_quota_report_includes_missing_pods_ready_condition(
     metadata: dict[str, Any], world: Any, said: list[dict[str, Any]], tracked: bool
 ) -> None:
     obj = workload(*said, metadata=metadata)
@@ -176,7 +174,7 @@ def test_first_report_of_quota_includes_pods_if_missing(
     assert condition_of(after_it, "PodsReady") == expected
 
 
-def test_a_gated_workload_names_its_gates() -> None:
+def test_gated_workload_reports_its_admission_gates() -> None:
     plan = plan_for(workload(metadata=GATED))
     gated = apply_plan(workload(metadata=GATED), plan)
     message = "Admission is gated by: a.example/x,b.example/y"
@@ -198,7 +196,7 @@ def test_a_gated_workload_names_its_gates() -> None:
         ({"active": False}, {}, "Deactivated"),
     ],
 )
-def test_gated_workload_reports_other_reasons_first_and_once(spec: Any, world: Any, reason: str) -> None:
+def test_gated_workload_reports_reasons_other_than_gates_first(spec: Any, world: Any, reason: str) -> None:
     waits = settle(workload(metadata=GATED, spec=spec), **world)
     assert condition_of(waits, "QuotaReserved")[1] == reason
     gated = settle(workload(IS_GATED, metadata=GATED, spec=spec))
@@ -210,7 +208,9 @@ def test_gated_workload_reports_other_reasons_first_and_once(spec: Any, world: A
     [({}, {}), ({NAMES.admission_gated_by: ""}, {}), (GATED["annotations"], {"admission_gates": False})],
     ids=["without-annotation", "with-none-left", "where-nothing-is-gated"],
 )
-def test_workload_without_gates_waits_for_quota(annotations: Any, settings: Any) -> None:
+def test_workload_waits_for_quota_when_its_admission_gates_are_cleared(
+    annotations: Any, settings: Any
+) -> None:
     obj = workload(IS_GATED, metadata={"annotations": annotations})
     plan = plan_for(obj, settings=settings)
     assert condition_of(apply_plan(obj, plan), "QuotaReserved") == (
@@ -223,12 +223,12 @@ def test_workload_without_gates_waits_for_quota(annotations: Any, settings: Any)
     ]
 
 
-def test_condition_reports_a_removed_gate() -> None:
+def test_changed_admission_gates_are_reported() -> None:
     obj = workload(IS_GATED, metadata=GATED)
     assert condition_of(settle(obj), "QuotaReserved")[2].endswith("a.example/x,b.example/y")
 
 
-def test_preemption_gates_are_reported_apart_from_admission_gates() -> None:
+def test_reason_of_preemption_gate_is_kept() -> None:
     message = "Workload requires preemption, but it's gated"
     obj = workload(condition("QuotaReserved", False, "AdmissionGated", message), NOT_ADMITTED)
     assert plan_for(obj).actions == ()

@@ -35,7 +35,7 @@ from tests.unit.controllers.workload.decisions import AWAITED, apply_plan, check
         ),
     ],
 )
-def test_a_drained_workload_comes_back_when_its_queue_does(
+def test_drained_workload_is_requeued_when_its_queue_is_restarted(
     reason: str, stopped: Any, restarted: str, message: str
 ) -> None:
     obj = settle(workload(condition("Requeued", False, reason, "m")), **stopped)
@@ -66,7 +66,9 @@ def test_a_drained_workload_comes_back_when_its_queue_does(
         ({"cluster_queue": cluster_queue("HoldAndDrain")}, "Suspended", "ClusterQueue cq is stopped"),
     ],
 )
-def test_a_mere_reservation_is_given_back(world: Any, reason: str, message: str) -> None:
+def test_unadmitted_reservation_is_released_when_queue_is_stopped_or_missing(
+    world: Any, reason: str, message: str
+) -> None:
     waiting = condition(
         "Admitted", False, "UnsatisfiedAdmissionChecks", "The workload has not all checks ready"
     )
@@ -90,7 +92,9 @@ def test_a_mere_reservation_is_given_back(world: Any, reason: str, message: str)
         (local_queue(), "Hold", "ClusterQueue cq is inactive"),
     ],
 )
-def test_without_detailed_reasons_it_is_given_back_as_inadmissible(lq: Any, stop: str, message: str) -> None:
+def test_reservation_is_released_as_inadmissible_without_detailed_reasons(
+    lq: Any, stop: str, message: str
+) -> None:
     final = settle(
         reserved(admissionChecks=[check("a", "Pending")]),
         local_queue=lq,
@@ -114,7 +118,7 @@ def test_without_detailed_reasons_it_is_given_back_as_inadmissible(lq: Any, stop
         ({"cluster_queue": cluster_queue("HoldAndDrain")}, False),
     ],
 )
-def test_what_is_admitted_runs_on_unless_the_queue_drains(world: Any, runs_on: bool) -> None:
+def test_admitted_workload_runs_on_unless_its_queue_drains(world: Any, runs_on: bool) -> None:
     assert (not plan_for(admitted(condition("PodsReady", True, "Started")), **world).actions) is runs_on
 
 
@@ -129,7 +133,7 @@ def test_what_is_admitted_runs_on_unless_the_queue_drains(world: Any, runs_on: b
         {"cluster_queue": cluster_queue(flavors=["another"])},
     ],
 )
-def test_an_eviction_goes_on_whatever_becomes_of_the_queue(world: Any) -> None:
+def test_eviction_continues_when_queue_is_stopped_or_missing(world: Any) -> None:
     leaving = admitted(condition("Evicted", True, "Preempted", "m"), condition("PodsReady", True, "Started"))
     assert plan_for(leaving, **world).actions == ()
 
@@ -142,13 +146,13 @@ def test_e_queues_with_an_empty_stop_policy_are_not_stopped(stop: str) -> None:
     assert condition_of(obj, "QuotaReserved")[0] == "True"
 
 
-def test_e_admitted_condition_without_any_reservation_is_ended() -> None:
+def test_e_admitted_condition_without_reservation_becomes_false() -> None:
     obj = settle(workload(ADMITTED))
     assert condition_of(obj, "Admitted") == ("False", "NoReservation", "The workload has no reservation")
     assert condition_of(obj, "QuotaReserved") is None
 
 
-def test_a_draining_queue_evicts() -> None:
+def test_draining_queue_evicts_admitted_workload() -> None:
     obj = admitted()
     plan = plan_for(obj, cluster_queue=cluster_queue("HoldAndDrain"))
     evicted = apply_plan(obj, plan)

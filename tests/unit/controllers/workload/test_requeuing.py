@@ -21,7 +21,7 @@ from tests.unit.controllers.workload.decisions import AWAITED, BACK, apply_plan,
 
 
 @pytest.mark.parametrize("reason", ["PodsReadyTimeout", "AdmissionCheck"])
-def test_a_backoff_is_waited_for_and_then_over(reason: str) -> None:
+def test_workload_is_requeued_when_its_backoff_ends(reason: str) -> None:
     obj = workload(
         condition("Requeued", False, reason, "m"), requeueState={"count": 1, "requeueAt": timestamp(60)}
     )
@@ -35,7 +35,7 @@ def test_a_backoff_is_waited_for_and_then_over(reason: str) -> None:
     assert back["status"]["requeueState"] == {"count": 1}
 
 
-def test_a_retry_without_a_time_comes_back_at_once() -> None:
+def test_workload_without_backoff_time_is_requeued_at_once() -> None:
     obj = workload(condition("Requeued", False, "AdmissionCheck", "m"))
     assert condition_of(apply_plan(obj, plan_for(obj)), "Requeued")[1] == "BackoffFinished"
 
@@ -84,7 +84,7 @@ def test_a5_workload_in_backoff_is_parked_when_the_job_stops(
     assert (parked["status"], parked["reason"]) == ("False", "PodsReadyTimeout")
 
 
-def test_a5_time_that_passes_during_another_eviction_is_cleared_alone() -> None:
+def test_a5_backoff_that_ends_during_another_eviction_is_only_cleared() -> None:
     obj = admitted(AWAITED, condition("Evicted", True, "Preempted"), requeueState={"requeueAt": timestamp(0)})
     back = settle(obj, now=60)
     assert "requeueState" not in back["status"]

@@ -47,7 +47,7 @@ from tests.unit.controllers.workload_states import QUEUE_INPUTS, draw_workload
         workload(FINISHED),
     ],
 )
-def test_a_settled_workload_costs_no_write(obj: dict[str, Any]) -> None:
+def test_settled_workload_causes_no_write(obj: dict[str, Any]) -> None:
     assert plan_for(obj, cluster_queue=cluster_queue(checks=_checks_of(obj))).actions == ()
 
 
@@ -55,7 +55,7 @@ def _checks_of(obj: dict[str, Any]) -> list[dict[str, Any]]:
     return [{"name": check["name"]} for check in obj["status"].get("admissionChecks", [])]
 
 
-def test_a_patch_is_guarded_by_the_version_it_was_made_from() -> None:
+def test_status_patch_contains_version_of_decided_workload() -> None:
     [action] = plan_for(workload(), local_queue=None).actions
     assert isinstance(action, Patch)
     assert action.steps[0].subresource == "status"
@@ -76,7 +76,7 @@ SHORT = {"maximumExecutionTimeSeconds": 100}
         (["Rejected"], 2, {**SHORT, "active": False}, "Evicted", "Deactivated"),
     ],
 )
-def test_only_the_first_of_several_causes_is_reported(
+def test_only_first_of_several_eviction_causes_is_reported(
     states: list[str], draining: int, spec: Any, type_: str, reason: str
 ) -> None:
     """Pods have not got ready in time, the time of execution is over, and that is not all."""
@@ -109,7 +109,7 @@ def test_deactivated_workload_during_eviction_is_not_evicted_again(targets: Any,
 
 
 @given(st.data())
-def test_decisions_about_whatever_there_may_be_come_to_an_end(data: st.DataObject) -> None:
+def test_decisions_settle_from_any_workload_state(data: st.DataObject) -> None:
     """No two steps may undo each other's writes."""
     obj = draw_workload(data)
     settings = {"detailed_reasons": data.draw(st.booleans()), "explicit_pending": data.draw(st.booleans())}

@@ -31,7 +31,7 @@ from tests.unit.controllers.workload.decisions import (
 
 
 @pytest.mark.parametrize("by", [reserved, admitted])
-def test_a3_pods_are_stated_as_not_ready_where_another_program_reserved_quota(by: Any) -> None:
+def test_a3_pods_are_reported_not_ready_where_another_program_reserved_quota(by: Any) -> None:
     expected = ("False", "WaitForStart", "Not all pods are ready or succeeded")
     assert condition_of(settle(by()), "PodsReady") == expected
     assert condition_of(settle(by(), settings={"pods_ready": None}), "PodsReady") is None
@@ -64,11 +64,13 @@ def test_a3_execution_is_added_up_where_another_program_ended_the_admission() ->
         ([condition("PodsReady", True, "Started")], None),
     ],
 )
-def test_pods_have_their_time_to_become_ready(ready: list[dict[str, Any]], again: float | None) -> None:
+def test_admitted_workload_is_reconciled_again_when_pods_ready_timeout_ends(
+    ready: list[dict[str, Any]], again: float | None
+) -> None:
     assert plan_for(admitted(*ready), now=10) == ActionPlan(requeue_after=again)
 
 
-def test_nothing_waits_for_pods_when_disabled() -> None:
+def test_pods_ready_timeout_is_ignored_when_disabled() -> None:
     assert plan_for(admitted(), now=10_000, settings={"pods_ready": None}) == ActionPlan()
 
 
@@ -79,7 +81,7 @@ def test_nothing_waits_for_pods_when_disabled() -> None:
         (condition("PodsReady", False, "WaitForRecovery"), "WaitForRecovery"),
     ],
 )
-def test_pods_that_are_not_ready_in_time_cost_the_admission(ready: dict[str, Any], cause: str) -> None:
+def test_workload_is_evicted_when_pods_ready_timeout_is_exceeded(ready: dict[str, Any], cause: str) -> None:
     obj = admitted(ready, requeueState={"count": 1})
     plan = plan_for(obj, now=300)
     evicted = apply_plan(obj, plan)
@@ -92,7 +94,7 @@ def test_pods_that_are_not_ready_in_time_cost_the_admission(ready: dict[str, Any
     ]
 
 
-def test_pods_that_became_ready_during_an_outage_have_time_to_be_observed() -> None:
+def test_new_leader_waits_before_it_evicts_for_pods_ready_timeout() -> None:
     obj = admitted(condition("PodsReady", False, "WaitForStart"))
     assert plan_for(obj, now=1010, acting_since=instant(1000)) == ActionPlan(requeue_after=20.0)
     late = apply_plan(obj, plan_for(obj, now=1030, acting_since=instant(1000)))
@@ -103,7 +105,7 @@ def test_pods_that_became_ready_during_an_outage_have_time_to_be_observed() -> N
     )
 
 
-def test_too_many_returns_end_in_a_deactivation() -> None:
+def test_workload_is_deactivated_when_backoff_limit_is_exceeded() -> None:
     final = settle(admitted(requeueState={"count": 2}), now=300)
     assert final["spec"]["active"] is False
     assert condition_of(final, "Evicted") == (
@@ -118,11 +120,11 @@ def test_too_many_returns_end_in_a_deactivation() -> None:
     ("count", "seconds"),
     [(1, 60), (2, 120), (3, 240), (4, 480), (5, 960), (6, 1920), (7, 3600), (8, 3600), (10**6, 3600)],
 )
-def test_the_backoff_doubles_up_to_its_limit(count: int, seconds: int) -> None:
+def test_pods_ready_backoff_doubles_up_to_maximum(count: int, seconds: int) -> None:
     assert POLICY.backoff_seconds(count) == seconds
 
 
-def test_an_execution_has_its_time_counting_what_was_used_before() -> None:
+def test_workload_is_deactivated_when_total_execution_time_is_exceeded() -> None:
     ready = condition("PodsReady", True, "Started")
     spec = {"maximumExecutionTimeSeconds": 100}
     obj = admitted(ready, spec=spec, accumulatedPastExecutionTimeSeconds=40)
@@ -151,20 +153,22 @@ def test_an_execution_has_its_time_counting_what_was_used_before() -> None:
         (2, 2, "DeactivatedDueToRequeuingLimitExceeded"),
     ],
 )
-def test_returns_are_limited_where_a_limit_is_set(limit: int | None, count: int | None, reason: str) -> None:
+def test_number_of_requeues_is_limited_only_when_configured(
+    limit: int | None, count: int | None, reason: str
+) -> None:
     obj = admitted(requeueState={} if count is None else {"count": count})
     settings = {"pods_ready": replace(POLICY, backoff_limit=limit)}
     assert condition_of(settle(obj, now=300, settings=settings), "Evicted")[1] == reason
 
 
-def test_e_largest_number_of_returns_stays_when_another_follows() -> None:
+def test_e_maximum_requeue_count_is_kept_at_next_eviction() -> None:
     settings = {"pods_ready": replace(POLICY, backoff_limit=None)}
     evicted = settle(admitted(AWAITED, requeueState={"count": 2**31 - 1}), now=300, settings=settings)
     assert condition_of(evicted, "Evicted")[1] == "PodsReadyTimeout"
     assert evicted["status"]["requeueState"]["count"] == 2**31 - 1
 
 
-def test_without_time_and_without_a_wait_it_is_evicted_and_back_at_once() -> None:
+def test_workload_with_zero_timeout_and_backoff_is_evicted_and_requeued_at_once() -> None:
     policy = replace(POLICY, timeout=0, backoff_base_seconds=0)
     evicted = settle(admitted(AWAITED), settings={"pods_ready": policy})
     assert condition_of(evicted, "Evicted")[1] == "PodsReadyTimeout"
