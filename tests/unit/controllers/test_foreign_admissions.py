@@ -1,4 +1,4 @@
-"""Reservations and leftovers of other programs, as the controllers of admitq treat them."""
+"""Reservations and leftover fields that other programs wrote."""
 
 from dataclasses import replace
 from typing import Any
@@ -28,7 +28,7 @@ from tests.unit.controllers.builders import (
 from tests.unit.controllers.world import World
 
 RELEASED = condition("QuotaReserved", False, "WaitingForQuota", "2 more needed")
-PODS_AWAITED = condition("PodsReady", False, "WaitForStart", NOT_ALL_PODS_READY)
+AWAITED = condition("PodsReady", False, "WaitForStart", NOT_ALL_PODS_READY)
 NOT_ADMITTED = condition("Admitted", False, "NoReservation", "The workload has no reservation")
 REQUESTS = [{"name": "main", "resources": {"cpu": "3"}}]
 
@@ -37,11 +37,11 @@ def plan_for(obj: dict[str, Any]) -> ActionPlan:
     return decide_workload(obj, QUEUED, instant(10))
 
 
-def patches(what: ActionPlan) -> list[tuple[str, Any]]:
-    """The field manager's concern and the changed status of each write."""
+def patches(plan: ActionPlan) -> list[tuple[str, Any]]:
+    """Return the concern of the field manager and the changed status of each write."""
     return [
         (action.concern, step.patch["status"])
-        for action in what.actions
+        for action in plan.actions
         if isinstance(action, Patch)
         for step in action.steps
     ]
@@ -50,24 +50,22 @@ def patches(what: ActionPlan) -> list[tuple[str, Any]]:
 @pytest.mark.parametrize("state", ["Ready", "Pending"])
 def test_a2_admitted_condition_is_written_by_the_manager_of_the_admission(state: str) -> None:
     check = {"name": "check", "state": state, "lastTransitionTime": "", "message": ""}
-    of_every_flavor = [{"name": "check"}]
-    surroundings = replace(QUEUED, cluster_queue=cluster_queue(checks=of_every_flavor))
-    [(concern, status)] = patches(
-        decide_workload(reserved(admissionChecks=[check]), surroundings, instant(10))
-    )
+    checks = [{"name": "check"}]
+    inputs = replace(QUEUED, cluster_queue=cluster_queue(checks=checks))
+    [(concern, status)] = patches(decide_workload(reserved(admissionChecks=[check]), inputs, instant(10)))
     assert concern == "admission"
     assert "Admitted" in {one["type"] for one in status["conditions"]}
 
 
 def test_a2_reservation_without_admission_is_not_admitted() -> None:
-    assert plan_for(reserved(PODS_AWAITED, admission=None)).actions == ()
+    assert plan_for(reserved(AWAITED, admission=None)).actions == ()
 
 
 def test_a2_requests_that_another_program_left_are_removed_once_admitted() -> None:
-    assert patches(plan_for(admitted(PODS_AWAITED, resourceRequests=REQUESTS))) == [
+    assert patches(plan_for(admitted(AWAITED, resourceRequests=REQUESTS))) == [
         ("admission", {"resourceRequests": None})
     ]
-    assert plan_for(admitted(PODS_AWAITED)).actions == ()
+    assert plan_for(admitted(AWAITED)).actions == ()
 
 
 def test_a2_leftover_admission_is_removed_with_the_next_write() -> None:

@@ -1,4 +1,4 @@
-"""Plans carried out: every write on the version it was decided on, nothing told that did not happen."""
+"""Execution of plans: writes require the version of the decision, and only successful writes are reported."""
 
 from typing import Any
 
@@ -23,25 +23,27 @@ from tests.unit.controllers.world import CONFLICT, World
 
 @pytest.fixture
 def world() -> World:
-    made = World()
-    made.put(KINDS.workloads, workload())
-    return made
+    result = World()
+    result.put(KINDS.workloads, workload())
+    return result
 
 
 async def test_each_step_is_written_on_version_of_previous_step(world: World) -> None:
     steps = (PatchStep({"spec": {"priority": 1}}), PatchStep({"status": {"clusterName": "x"}}, "status"))
-    seen: list[Any] = []
-    count = RecordMetric(lambda _, written: seen.append(written["metadata"]["resourceVersion"]))
+    versions_of_metrics: list[Any] = []
+    count = RecordMetric(
+        lambda _, written: versions_of_metrics.append(written["metadata"]["resourceVersion"])
+    )
     await execute_plan(world.ctx, plan_of(Patch(KINDS.workloads, workload(), steps, "c"), count))
     versions = [body["metadata"]["resourceVersion"] for _, _, body in world.client.calls]
     assert versions == ["7", "101"]
-    assert seen == ["102"]
+    assert versions_of_metrics == ["102"]
     final = world.get(KINDS.workloads, "job-j-1")
     assert (final["spec"]["priority"], final["status"]["clusterName"]) == (1, "x")
 
 
 @pytest.mark.parametrize(
-    ("meanwhile", "written"),
+    ("change", "is_written"),
     [
         pytest.param({}, True, id="nothing"),
         pytest.param({"status": {"active": 7}}, True, id="counts in the status"),
@@ -53,54 +55,56 @@ async def test_each_step_is_written_on_version_of_previous_step(world: World) ->
     ],
 )
 async def test_step_is_written_over_newer_version_only_if_required_fields_are_unchanged(
-    world: World, meanwhile: dict[str, Any], written: bool
+    world: World, change: dict[str, Any], is_written: bool
 ) -> None:
-    seen = apply_merge_patch(job({"suspend": False}, {"active": 1}), {"metadata": {"annotations": None}})
-    newer = with_value(apply_merge_patch(seen, meanwhile), ("metadata", "resourceVersion"), "9")
+    decided_job = apply_merge_patch(
+        job({"suspend": False}, {"active": 1}), {"metadata": {"annotations": None}}
+    )
+    newer = with_value(apply_merge_patch(decided_job, change), ("metadata", "resourceVersion"), "9")
     world.put(JOBS, newer)
-    mark = {"spec": {"suspend": True}, "metadata": {"annotations": {"a/b": "true"}}}
-    step = PatchStep(mark, required_unchanged=(("metadata", "generation"), ("status", "conditions")))
-    acting = execute_plan(world.ctx, plan_of(Patch(JOBS, seen, (step,), "c")))
-    if written:
-        await acting
+    patch = {"spec": {"suspend": True}, "metadata": {"annotations": {"a/b": "true"}}}
+    step = PatchStep(patch, required_unchanged=(("metadata", "generation"), ("status", "conditions")))
+    execution = execute_plan(world.ctx, plan_of(Patch(JOBS, decided_job, (step,), "c")))
+    if is_written:
+        await execution
         assert world.get(JOBS, "j") == with_value(
-            apply_merge_patch(newer, mark), ("metadata", "resourceVersion"), "101"
+            apply_merge_patch(newer, patch), ("metadata", "resourceVersion"), "101"
         )
         return
-    with pytest.raises(ApiError) as refused:
-        await acting
-    assert refused.value.is_conflict
+    with pytest.raises(ApiError) as caught:
+        await execution
+    assert caught.value.is_conflict
 
 
 async def test_step_that_makes_an_object_invalid_is_no_conflict(world: World) -> None:
-    """Decided once more from the same object, it would be refused again."""
+    """Another decision about the same object would be rejected again."""
     world.client.fails["json_patch"] = ApiError(422, "Invalid", "", body={"details": {"name": "j"}})
     step = PatchStep({"spec": {"suspend": True}}, required_unchanged=(("metadata", "generation"),))
-    with pytest.raises(ApiError) as refused:
+    with pytest.raises(ApiError) as caught:
         await execute_plan(world.ctx, plan_of(Patch(JOBS, job(), (step,), "c")))
-    assert refused.value.is_invalid
+    assert caught.value.is_invalid
 
 
 async def test_failed_write_is_not_reported(world: World) -> None:
     world.client.fails["patch"] = ApiError(500, "InternalError", "no")
-    telling = RecordEvent(workload(), "Normal", "R", "n")
+    event = RecordEvent(workload(), "Normal", "R", "n")
     with pytest.raises(ApiError):
         await execute_plan(
-            world.ctx, plan_of(Patch(KINDS.workloads, workload(), (PatchStep({"a": 1}),), "c"), telling)
+            world.ctx, plan_of(Patch(KINDS.workloads, workload(), (PatchStep({"a": 1}),), "c"), event)
         )
     assert world.recorder.events == []
 
 
 async def test_d21_event_after_a_write_regards_the_version_of_the_write(world: World) -> None:
     write = Patch(KINDS.workloads, workload(), (PatchStep({"spec": {"priority": 1}}),), "c")
-    telling = RecordEvent(workload(), "Normal", "R", "n")
-    await execute_plan(world.ctx, plan_of(telling, write, telling))
+    event = RecordEvent(workload(), "Normal", "R", "n")
+    await execute_plan(world.ctx, plan_of(event, write, event))
     assert world.recorder.versions == ["7", "101"]
 
 
 @pytest.mark.parametrize("strict", [True, False])
 async def test_only_own_finalizer_is_removed_and_only_from_same_object(strict: bool) -> None:
-    """By a strict patch nothing else of the object may have changed either."""
+    """A strict patch also fails when any other field of the object has changed."""
     world = World(settings=settings_with(strict_finalizers=strict))
     obj = workload(metadata={"finalizers": ["a.example/x", NAMES.finalizer, "b.example/y"]})
     changed = {**obj, "metadata": {**obj["metadata"], "resourceVersion": "8"}}

@@ -1,4 +1,4 @@
-"""What is done about a job that runs without a grant, or asks for more than it was granted."""
+"""Jobs that run without a grant or request more than their grant."""
 
 from dataclasses import replace
 from typing import Any
@@ -35,7 +35,7 @@ from tests.unit.integrations.raises import KINDS as KINDS_OF_JOBS
 
 
 def raised(pods: int) -> dict[str, Any]:
-    """A running job that asks for so many pods, of which three were admitted."""
+    """Return a running job with so many pods, of which three were admitted."""
     return job({**RUNNING, "parallelism": pods, "completions": 50})
 
 
@@ -55,7 +55,7 @@ def test_job_that_lowers_its_pod_count_is_stopped_without_excess_event() -> None
 
 
 def admitted_as(kind: Integration, **annotations: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """A running job of the kind, and the Workload that started it."""
+    """Return a running job of the kind and its admitted Workload."""
     given = kind.with_suspend(job_of(kind), True)
     metadata = {**job()["metadata"], "name": given["metadata"]["name"], "annotations": annotations}
     given = {**given, "metadata": metadata}
@@ -79,56 +79,58 @@ def admitted_as(kind: Integration, **annotations: str) -> tuple[dict[str, Any], 
 
 @pytest.mark.parametrize("kind", KINDS_OF_JOBS, ids=lambda one: one.framework)
 def test_running_job_of_every_kind_matches_its_admission(kind: Integration) -> None:
-    runs, made = admitted_as(kind)
-    plan = plan_for(runs, made, integration=kind)
+    running, made = admitted_as(kind)
+    plan = plan_for(running, made, integration=kind)
     assert "Stopped" not in [reason for reason, _ in events_of(plan)]
-    assert find_increases(case_of(runs, made, integration=kind), made) == []
+    assert find_increases(case_of(running, made, integration=kind), made) == []
 
 
 @pytest.mark.parametrize("raised", RAISES, ids=lambda one: f"{one.framework} {one.path}")
 def test_raise_of_a_running_job_of_every_kind_stops_it(raised: Raise) -> None:
     kind = raised.kind
-    runs, made = admitted_as(kind)
-    now = raised.of(runs)
-    assert [str(one) for one in find_increases(case_of(now, made, integration=kind), made)] == [raised.says]
-    plan = plan_for(now, made, integration=kind)
+    running, made = admitted_as(kind)
+    raised_job = raised.of(running)
+    assert [str(one) for one in find_increases(case_of(raised_job, made, integration=kind), made)] == [
+        raised.says
+    ]
+    plan = plan_for(raised_job, made, integration=kind)
     assert ("ExceedsAdmission", raised.says) in events_of(plan)
     assert plan.stops_unadmitted
-    assert kind.is_suspended(apply_plan(now, plan), NAMES) or kind.lifecycle.is_stop_in_progress(
-        apply_plan(now, plan), NAMES
+    assert kind.is_suspended(apply_plan(raised_job, plan), NAMES) or kind.lifecycle.is_stop_in_progress(
+        apply_plan(raised_job, plan), NAMES
     )
 
 
 @pytest.mark.parametrize("raised", ELASTIC, ids=lambda one: one.framework)
 def test_growing_elastic_job_of_every_kind_runs_on_and_gets_larger_slice(raised: Raise) -> None:
     kind = raised.kind
-    runs, made = admitted_as(kind, **{NAMES.elastic_job: "true"})
-    plan = plan_for(raised.of(runs), made, integration=kind, settings={"elastic_jobs": True})
+    running, made = admitted_as(kind, **{NAMES.elastic_job: "true"})
+    plan = plan_for(raised.of(running), made, integration=kind, settings={"elastic_jobs": True})
     [created] = [one for one in plan.actions if isinstance(one, Create)]
     assert (
         created.obj["metadata"]["annotations"][NAMES.workload_slice_replacement_for]
         == f"ns/{made['metadata']['name']}"
     )
     assert not any(reason in ("Stopped", "ExceedsAdmission") for reason, _ in events_of(plan))
-    asked = {one["name"]: one["count"] for one in created.obj["spec"]["podSets"]}
+    requested = {one["name"]: one["count"] for one in created.obj["spec"]["podSets"]}
     granted = {one["name"]: one["count"] for one in made["spec"]["podSets"]}
-    assert sum(asked.values()) > sum(granted.values())
+    assert sum(requested.values()) > sum(granted.values())
 
 
-# --- what is counted ------------------------------------------------------------------------------
+# --- counted excess pods --------------------------------------------------------------------------
 
 UNSUSPENDED = {"suspend": False}
 UNRESERVED = workload(condition("QuotaReserved", False, "Pending"))
 EVICTED = condition("Evicted", True, "Preempted", "preempted")
-MINE = {"labels": {NAMES.queue_name: "lq", NAMES.prebuilt_workload_name: "mine"}}
-OF_QUEUE = job(labels={NAMES.queue_name: "of-ancestor"})
-WAITING = Ancestor(OF_QUEUE, admitted=False)
-RAISED_CHILD = replace(WAITING, difference=ChildDifference.PODS, holds_quota=True)
-CHILD = {"labels": {}}
+WITH_PREBUILT = {"labels": {NAMES.queue_name: "lq", NAMES.prebuilt_workload_name: "mine"}}
+ANCESTOR_JOB = job(labels={NAMES.queue_name: "of-ancestor"})
+UNADMITTED_ANCESTOR = Ancestor(ANCESTOR_JOB, admitted=False)
+RAISED_CHILD = replace(UNADMITTED_ANCESTOR, difference=ChildDifference.PODS, holds_quota=True)
+NO_LABELS = {"labels": {}}
 
 
-def counts(plan: ActionPlan) -> list[tuple[str, str, int]]:
-    """The excess pods that a plan counts: LocalQueue, kind and number."""
+def counted_pods(plan: ActionPlan) -> list[tuple[str, str, int]]:
+    """Return the excess pods that a plan counts, each as LocalQueue, kind and number."""
     world = World()
     found: list[tuple[str, str, int]] = []
 
@@ -148,13 +150,23 @@ def counts(plan: ActionPlan) -> list[tuple[str, str, int]]:
         pytest.param(job(UNSUSPENDED), [UNRESERVED], {}, ("lq", 3), id="unsuspended by hand"),
         pytest.param(job(UNSUSPENDED), [], {}, ("lq", 3), id="without Workload"),
         pytest.param(raised(5), [UNRESERVED], {}, ("lq", 5), id="unsuspended and raised"),
-        pytest.param(job(UNSUSPENDED, **MINE), [], {}, ("lq", 3), id="without prebuilt Workload"),
+        pytest.param(job(UNSUSPENDED, **WITH_PREBUILT), [], {}, ("lq", 3), id="without prebuilt Workload"),
         pytest.param(raised(5), [admitted()], {}, ("lq", 2), id="raised"),
         pytest.param(job(UNSUSPENDED), [workload(EVICTED)], {}, ("lq", 3), id="unsuspended after eviction"),
         pytest.param(job(UNSUSPENDED), [workload(FINISHED)], {}, ("lq", 3), id="unsuspended after the end"),
-        pytest.param(job(UNSUSPENDED, **CHILD), [], {"ancestor": WAITING}, ("of-ancestor", 3), id="child"),
         pytest.param(
-            job(UNSUSPENDED, **CHILD), [], {"ancestor": RAISED_CHILD}, ("of-ancestor", 3), id="raised child"
+            job(UNSUSPENDED, **NO_LABELS),
+            [],
+            {"ancestor": UNADMITTED_ANCESTOR},
+            ("of-ancestor", 3),
+            id="child",
+        ),
+        pytest.param(
+            job(UNSUSPENDED, **NO_LABELS),
+            [],
+            {"ancestor": RAISED_CHILD},
+            ("of-ancestor", 3),
+            id="raised child",
         ),
     ],
 )
@@ -162,7 +174,7 @@ def test_pods_of_running_job_without_grant_are_counted_as_excess(
     obj: dict[str, Any], workloads: list[dict[str, Any]], parts: Any, expected: tuple[str, int]
 ) -> None:
     queue, number = expected
-    assert counts(plan_for(obj, *workloads, **parts)) == [(queue, "Job.batch", number)]
+    assert counted_pods(plan_for(obj, *workloads, **parts)) == [(queue, "Job.batch", number)]
 
 
 @pytest.mark.parametrize(
@@ -176,9 +188,9 @@ def test_pods_of_running_job_without_grant_are_counted_as_excess(
         pytest.param(job(RUNNING), [admitted(FINISHED)], {}, id="Workload finished"),
         pytest.param(job(UNSUSPENDED), [reserved()], {}, id="quota is reserved"),
         pytest.param(
-            job(RUNNING, **CHILD),
+            job(RUNNING, **NO_LABELS),
             [],
-            {"ancestor": replace(WAITING, holds_quota=True)},
+            {"ancestor": replace(UNADMITTED_ANCESTOR, holds_quota=True)},
             id="quota of the ancestor is reserved",
         ),
         pytest.param(
@@ -192,7 +204,7 @@ def test_pods_of_running_job_without_grant_are_counted_as_excess(
 def test_pods_of_granted_or_stopped_job_are_not_counted_as_excess(
     obj: dict[str, Any], workloads: list[dict[str, Any]], parts: Any
 ) -> None:
-    assert counts(plan_for(obj, *workloads, **parts)) == []
+    assert counted_pods(plan_for(obj, *workloads, **parts)) == []
 
 
 async def test_excess_is_counted_when_later_step_of_stop_conflicts() -> None:
@@ -204,14 +216,14 @@ async def test_excess_is_counted_when_later_step_of_stop_conflicts() -> None:
     world.client.api["workloads", "job-j-1"] = waiting
     patch, subresources = world.client.merge_patch, list[Any]()
 
-    async def conflicting(*args: Any, **named: Any) -> dict[str, Any]:
+    async def conflicting_patch(*args: Any, **named: Any) -> dict[str, Any]:
         if args[0] == JOBS and not subresources and named.get("subresource") == "status":
             subresources.append("status")
             world.client.api["jobs", "j"] = world.get(JOBS, "j")
             raise CONFLICT
         return await patch(*args, **named)
 
-    world.client.merge_patch = conflicting  # type: ignore[method-assign]
+    world.client.merge_patch = conflicting_patch  # type: ignore[method-assign]
     await served_by(world).reconcile(Key("ns", "j"))
     assert subresources
     assert world.recorder.excess == [("job-j-1", "Job.batch", 3)]
@@ -219,7 +231,7 @@ async def test_excess_is_counted_when_later_step_of_stop_conflicts() -> None:
     assert NAMES.stopping not in world.get(JOBS, "j")["metadata"].get("annotations", {})
 
 
-# --- the shell ------------------------------------------------------------------------------------
+# --- controller -----------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -276,19 +288,19 @@ async def test_stop_with_conflict_is_retried_at_once(world: World) -> None:
     failures = [CONFLICT, CONFLICT]
     patch = world.client.merge_patch
 
-    async def conflicting(*args: Any, **named: Any) -> dict[str, Any]:
+    async def conflicting_patch(*args: Any, **named: Any) -> dict[str, Any]:
         if failures:
             raise failures.pop()
         return await patch(*args, **named)
 
-    world.client.merge_patch = conflicting  # type: ignore[method-assign]
+    world.client.merge_patch = conflicting_patch  # type: ignore[method-assign]
     await served_by(world).reconcile(Key("ns", "j"))
     assert world.get(JOBS, "j")["spec"]["suspend"] is True
     assert world.recorder.excess == [("job-j-1", "Job.batch", 2)]
 
 
 async def test_stop_of_running_job_does_not_conflict_with_status_updates(world: World) -> None:
-    """While pods start, the Job controller counts them in the status several times a second."""
+    """While pods start, the Job controller updates their counts several times a second."""
     known, stored = (
         apply_merge_patch(raised(5), {"status": {"active": pods}, "metadata": {"resourceVersion": version}})
         for pods, version in ((1, "8"), (4, "9"))
@@ -296,11 +308,11 @@ async def test_stop_of_running_job_does_not_conflict_with_status_updates(world: 
     world.put(JOBS, known)
     json_patch = world.client.json_patch
 
-    async def over_newer(*args: Any, **named: Any) -> dict[str, Any]:
+    async def json_patch_after_update(*args: Any, **named: Any) -> dict[str, Any]:
         world.put(JOBS, stored)
         return await json_patch(*args, **named)
 
-    world.client.json_patch = over_newer  # type: ignore[method-assign]
+    world.client.json_patch = json_patch_after_update  # type: ignore[method-assign]
     await served_by(world).reconcile(Key("ns", "j"))
     assert world.calls[:2] == ["get workloads/job-j-1", "json_patch jobs/j"]
     assert world.get(JOBS, "j")["spec"]["suspend"] is True
@@ -328,13 +340,13 @@ async def test_workloads_are_listed_when_stored_workload_no_longer_exists(world:
 
 
 def of_generation(pods: int, generation: int) -> dict[str, Any]:
-    """A running job that asks for so many pods, in a generation."""
+    """Return a running job with so many pods and a generation."""
     one = raised(pods)
     metadata = {**one["metadata"], "generation": generation, "resourceVersion": str(generation + 10)}
     return {**one, "metadata": metadata}
 
 
-ANOTHER = {
+ANOTHER_WORKLOAD = {
     **admitted(),
     "metadata": {**admitted()["metadata"], "uid": "another", "resourceVersion": "99"},
 }
@@ -345,7 +357,7 @@ ANOTHER = {
     [
         pytest.param(5, admitted(), False, id="one change since it matched"),
         pytest.param(6, admitted(), True, id="more than one change"),
-        pytest.param(5, ANOTHER, True, id="another Workload"),
+        pytest.param(5, ANOTHER_WORKLOAD, True, id="another Workload"),
     ],
 )
 async def test_workload_is_not_read_when_raise_is_only_change_since_job_matched(

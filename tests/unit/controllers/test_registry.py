@@ -1,4 +1,4 @@
-"""Which controllers reconcile which objects after a change."""
+"""Which keys a change enqueues for which controllers, and the permissions of controllers."""
 
 from dataclasses import replace
 from typing import Any
@@ -36,29 +36,29 @@ IDS = {"uid": "u", "resourceVersion": "1"}
 
 @pytest.fixture
 def world() -> World:
-    made = World()
+    result = World()
     labels = {NAMES.queue_name: "lq", NAMES.priority_class: "high", NAMES.prebuilt_workload_name: "mine"}
     template = {"spec": {"priorityClassName": "pods", "containers": []}}
-    made.put(JOBS, job({"template": template}, labels=labels))
-    made.put(JOBS, job(name="elsewhere", uid="uid-e", namespace="other"))
+    result.put(JOBS, job({"template": template}, labels=labels))
+    result.put(JOBS, job(name="elsewhere", uid="uid-e", namespace="other"))
     reference = {"kind": "WorkloadPriorityClass", "name": "high"}
-    made.put(KINDS.workloads, workload(name="waits", spec={"priorityClassRef": reference}))
+    result.put(KINDS.workloads, workload(name="waits", spec={"priorityClassRef": reference}))
     runs = workload(
         RESERVED, name="runs", admission=ADMISSION, metadata={"uid": "uid-r"}, spec={"queueName": "old"}
     )
-    made.put(KINDS.workloads, runs)
-    made.put(KINDS.local_queues, {**local_queue(), "metadata": {**local_queue()["metadata"], **IDS}})
-    return made
+    result.put(KINDS.workloads, runs)
+    result.put(KINDS.local_queues, {**local_queue(), "metadata": {**local_queue()["metadata"], **IDS}})
+    return result
 
 
 def every_spec(table: registry.Controllers) -> list[ControllerSpec]:
     return [*table.specs, *(one.spec for one in table.when_served)]
 
 
-def looked_at(
+def enqueued_keys(
     world: World, resource: Resource, old: dict[str, Any] | None, new: dict[str, Any] | None
 ) -> dict[str, set[str]]:
-    """The keys that a change makes each controller look at."""
+    """Return the keys that a change enqueues, by controller."""
     before = None if old is None else orjson.dumps(old)
     obj = new or old or {}
     key = Key(obj["metadata"].get("namespace", ""), obj["metadata"]["name"])
@@ -72,7 +72,7 @@ def looked_at(
     return found
 
 
-def queue_with(obj: dict[str, Any], **status: Any) -> dict[str, Any]:
+def with_status(obj: dict[str, Any], **status: Any) -> dict[str, Any]:
     return {**obj, "metadata": {**obj["metadata"], **IDS}, "status": status}
 
 
@@ -80,7 +80,7 @@ def test_changed_workload_enqueues_itself_its_job_and_jobs_that_name_it() -> Non
     world = World()
     world.put(JOBS, job(labels={NAMES.queue_name: "lq", NAMES.prebuilt_workload_name: "w"}))
     obj = workload(name="w", owner={"apiVersion": "batch/v1", "kind": "Job", "name": "x", "controller": True})
-    assert looked_at(world, KINDS.workloads, None, obj) == {
+    assert enqueued_keys(world, KINDS.workloads, None, obj) == {
         "workload": {"ns/w"},
         "batch/job": {"ns/x", "ns/j"},
     }
@@ -90,11 +90,11 @@ def test_changed_workload_enqueues_children_of_its_job() -> None:
     world = World()
     owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "uid-j", "controller": True}
     world.put(JOBS, job(name="child", uid="uid-c", ownerReferences=[owner]))
-    assert looked_at(world, KINDS.workloads, None, workload())["batch/job"] == {"ns/j", "ns/child"}
+    assert enqueued_keys(world, KINDS.workloads, None, workload())["batch/job"] == {"ns/j", "ns/child"}
 
 
-def put_inside(world: World) -> None:
-    """A JobSet inside the Job, a Job inside the JobSet, and one more inside of that."""
+def add_descendants(world: World) -> None:
+    """Add a JobSet as child of the Job, a Job as child of the JobSet, and a Job as child of that Job."""
 
     def controlled(api_version: str, kind: str, name: str) -> dict[str, Any]:
         return {"apiVersion": api_version, "kind": kind, "name": name, "uid": name, "controller": True}
@@ -121,60 +121,60 @@ def put_inside(world: World) -> None:
 )
 def test_changed_admission_enqueues_descendants_of_job(old: Any, new: Any) -> None:
     world = World(settings_with(integrations=(JOB, JOBSET)))
-    put_inside(world)
-    found = looked_at(world, KINDS.workloads, old, new)
+    add_descendants(world)
+    found = enqueued_keys(world, KINDS.workloads, old, new)
     assert found["batch/job"] == {"ns/j", "ns/grandchild", "ns/great-grandchild"}
     assert found[JOBSET.framework] == {"ns/child"}
 
 
 def test_changed_local_queue_enqueues_its_pending_workloads(world: World) -> None:
-    stopped, going = local_queue("Hold"), local_queue(deletionTimestamp="t")
-    for new in (stopped, going, None):
-        assert looked_at(world, KINDS.local_queues, local_queue(), new)["workload"] == {"ns/waits"}
-    unreadable = {**local_queue(), "status": {"conditions": [condition("Active", False, "Unknown")]}}
-    assert looked_at(world, KINDS.local_queues, local_queue(), unreadable)["workload"] == {"ns/waits"}
-    told = {**local_queue(), "status": {"pendingWorkloads": 5}}
-    assert looked_at(world, KINDS.local_queues, local_queue(), told) == {"localqueue": {"ns/lq"}}
+    stopped, deleted = local_queue("Hold"), local_queue(deletionTimestamp="t")
+    for new in (stopped, deleted, None):
+        assert enqueued_keys(world, KINDS.local_queues, local_queue(), new)["workload"] == {"ns/waits"}
+    quarantined = {**local_queue(), "status": {"conditions": [condition("Active", False, "Unknown")]}}
+    assert enqueued_keys(world, KINDS.local_queues, local_queue(), quarantined)["workload"] == {"ns/waits"}
+    other_count = {**local_queue(), "status": {"pendingWorkloads": 5}}
+    assert enqueued_keys(world, KINDS.local_queues, local_queue(), other_count) == {"localqueue": {"ns/lq"}}
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "concerned"),
+    ("old", "new", "is_enqueued"),
     [
-        (queue_with(cluster_queue()), queue_with(cluster_queue(), pendingWorkloads=7), False),
-        (queue_with(cluster_queue()), queue_with(cluster_queue("Hold")), True),
-        (queue_with(cluster_queue()), queue_with(cluster_queue(checks=[{"name": "c"}])), True),
-        (None, queue_with(cluster_queue()), True),
-        (queue_with(cluster_queue()), None, True),
+        (with_status(cluster_queue()), with_status(cluster_queue(), pendingWorkloads=7), False),
+        (with_status(cluster_queue()), with_status(cluster_queue("Hold")), True),
+        (with_status(cluster_queue()), with_status(cluster_queue(checks=[{"name": "c"}])), True),
+        (None, with_status(cluster_queue()), True),
+        (with_status(cluster_queue()), None, True),
         (
-            queue_with(cluster_queue(), conditions=[condition("Active", True, "Ready")]),
-            queue_with(cluster_queue(), conditions=[condition("Active", False, "FlavorNotFound")]),
+            with_status(cluster_queue(), conditions=[condition("Active", True, "Ready")]),
+            with_status(cluster_queue(), conditions=[condition("Active", False, "FlavorNotFound")]),
             True,
         ),
     ],
 )
 def test_changed_cluster_queue_enqueues_workloads_unless_only_counts_changed(
-    world: World, old: Any, new: Any, concerned: bool
+    world: World, old: Any, new: Any, is_enqueued: bool
 ) -> None:
-    found = looked_at(world, KINDS.cluster_queues, old, new)
-    assert found.get("workload", set()) == ({"ns/waits", "ns/runs"} if concerned else set())
+    found = enqueued_keys(world, KINDS.cluster_queues, old, new)
+    assert found.get("workload", set()) == ({"ns/waits", "ns/runs"} if is_enqueued else set())
     assert found["clusterqueue"] == {"cq"}
 
 
 def test_objects_that_cluster_queue_starts_or_stops_to_reference_are_enqueued(world: World) -> None:
     old, new = cluster_queue(flavors=["a", "b"]), cluster_queue(flavors=["b", "c"], checks=[{"name": "k"}])
-    found = looked_at(world, KINDS.cluster_queues, old, new)
+    found = enqueued_keys(world, KINDS.cluster_queues, old, new)
     assert found["resourceflavor"] == {"a", "c"}
     assert found["admissioncheck"] == {"k"}
-    assert "resourceflavor" not in looked_at(world, KINDS.cluster_queues, old, old)
+    assert "resourceflavor" not in enqueued_keys(world, KINDS.cluster_queues, old, old)
 
 
 def test_topology_is_enqueued_when_flavor_that_references_it_is_deleted(world: World) -> None:
     flavor = cluster_scoped("f", spec={"topologyName": "t"})
-    assert looked_at(world, KINDS.resource_flavors, flavor, None)["topology"] == {"t"}
+    assert enqueued_keys(world, KINDS.resource_flavors, flavor, None)["topology"] == {"t"}
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "followed"),
+    ("old", "new", "is_enqueued"),
     [
         (None, cluster_scoped("high", value=1), True),
         (cluster_scoped("high", value=1), cluster_scoped("high", value=2), True),
@@ -183,10 +183,10 @@ def test_topology_is_enqueued_when_flavor_that_references_it_is_deleted(world: W
     ],
 )
 def test_priority_class_enqueues_itself_and_its_jobs_only_if_value_changes(
-    world: World, old: Any, new: Any, followed: bool
+    world: World, old: Any, new: Any, is_enqueued: bool
 ) -> None:
-    found = looked_at(world, KINDS.workload_priority_classes, old, new)
-    expected = {"workloadpriorityclass": {"high"}, "batch/job": {"ns/j"}} if followed else {}
+    found = enqueued_keys(world, KINDS.workload_priority_classes, old, new)
+    expected = {"workloadpriorityclass": {"high"}, "batch/job": {"ns/j"}} if is_enqueued else {}
     assert found == expected
 
 
@@ -201,7 +201,7 @@ def of_class(
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "compared"),
+    ("old", "new", "is_enqueued"),
     [
         (None, of_class("high", 1), True),
         (None, of_class("high", 9), False),
@@ -215,35 +215,35 @@ def of_class(
     ],
 )
 def test_workload_that_starts_to_reference_class_of_other_value_is_enqueued(
-    world: World, old: Any, new: Any, compared: bool
+    world: World, old: Any, new: Any, is_enqueued: bool
 ) -> None:
     world.put(KINDS.workload_priority_classes, cluster_scoped("high", value=9))
-    found = looked_at(world, KINDS.workloads, old, new)
-    assert found.get("workloadpriorityclass") == ({"ns/w"} if compared else None)
+    found = enqueued_keys(world, KINDS.workloads, old, new)
+    assert found.get("workloadpriorityclass") == ({"ns/w"} if is_enqueued else None)
 
 
 def test_changed_priority_class_enqueues_jobs_with_pods_of_that_class(world: World) -> None:
-    found = looked_at(world, PRIORITY_CLASSES, None, cluster_scoped("pods", value=1))
+    found = enqueued_keys(world, PRIORITY_CLASSES, None, cluster_scoped("pods", value=1))
     assert found == {"batch/job": {"ns/j"}}
 
 
 def test_changed_namespace_labels_enqueue_its_jobs_and_workloads(world: World) -> None:
     old, new = cluster_scoped("ns"), cluster_scoped("ns", metadata={"labels": {"a": "b"}})
-    assert looked_at(world, NAMESPACES, old, new) == {"batch/job": {"ns/j"}, "workload": {"ns/waits"}}
-    assert looked_at(world, NAMESPACES, old, old) == {}
+    assert enqueued_keys(world, NAMESPACES, old, new) == {"batch/job": {"ns/j"}, "workload": {"ns/waits"}}
+    assert enqueued_keys(world, NAMESPACES, old, old) == {}
 
 
 def test_e_added_namespace_enqueues_its_jobs_and_workloads(world: World) -> None:
-    found = looked_at(world, NAMESPACES, None, cluster_scoped("ns"))
+    found = enqueued_keys(world, NAMESPACES, None, cluster_scoped("ns"))
     assert found == {"batch/job": {"ns/j"}, "workload": {"ns/waits"}}
-    assert "workload" not in looked_at(world, NAMESPACES, cluster_scoped("ns"), None)
+    assert "workload" not in enqueued_keys(world, NAMESPACES, cluster_scoped("ns"), None)
 
 
 def test_changed_limit_range_enqueues_pending_workloads_of_its_namespace(world: World) -> None:
     for namespace, keys in (("ns", {"workload": {"ns/waits"}}), ("n", {})):
         limits = {"metadata": {"name": "l", "namespace": namespace}, "spec": {"limits": []}}
-        assert looked_at(world, LIMIT_RANGES, None, limits) == keys
-        assert looked_at(world, LIMIT_RANGES, limits, limits) == {}
+        assert enqueued_keys(world, LIMIT_RANGES, None, limits) == keys
+        assert enqueued_keys(world, LIMIT_RANGES, limits, limits) == {}
 
 
 def test_every_watched_resource_has_store(world: World) -> None:
@@ -259,20 +259,20 @@ def test_every_watched_resource_has_store(world: World) -> None:
 
 
 def test_every_controller_has_permissions_for_its_watches(world: World) -> None:
-    allowed = permissions_by_controller(NAMES, [JOB])
+    permissions = permissions_by_controller(NAMES, [JOB])
     specs = every_spec(registry.build_controllers(world.ctx, world.core))
-    assert {spec.name for spec in specs} == set(allowed)
+    assert {spec.name for spec in specs} == set(permissions)
     for spec in specs:
-        watched = {(one.group, one.resource) for one in allowed[spec.name] if "watch" in one.verbs}
+        watched = {(one.group, one.resource) for one in permissions[spec.name] if "watch" in one.verbs}
         for watch in spec.watches:
             assert (watch.resource.group, watch.resource.plural) in watched
 
 
 def test_permissions_of_controllers_are_merged_by_resource() -> None:
-    together = merge_permissions(
+    merged = merge_permissions(
         permission for one in permissions_by_controller(NAMES, [JOB]).values() for permission in one
     )
-    verbs = {(one.group, one.resource): one.verbs for one in together}
+    verbs = {(one.group, one.resource): one.verbs for one in merged}
     assert verbs[NAMES.group, "workloads/status"] == ("patch",)
     assert verbs["batch", "jobs/status"] == ("patch",)
     assert verbs[NAMES.group, "workloads"] == ("create", "delete", "get", "list", "patch", "watch")

@@ -1,4 +1,4 @@
-"""A job and its Workload under both controllers: neither undoes for ever what the other writes."""
+"""The job controller and the Workload controller do not undo each other's writes forever."""
 
 from dataclasses import replace
 from typing import Any
@@ -27,11 +27,11 @@ from tests.unit.controllers.workload_states import QUEUE_INPUTS, draw_workload
 
 NOW = instant(310)
 FLAVORS = {"f": {"spec": {"nodeLabels": {"pool": "spot"}}}}
-NOTHING_ELSE = Lookups(FLAVORS.get, {}.get, {}.get, list, {}.get)
+LOOKUPS = Lookups(FLAVORS.get, {}.get, {}.get, list, {}.get)
 
 
-def some_job(data: st.DataObject, of: dict[str, Any]) -> dict[str, Any]:
-    """Its job, which runs or does not, and says the same of gates and time."""
+def draw_job(data: st.DataObject, of: dict[str, Any]) -> dict[str, Any]:
+    """Draw the job of a Workload with the same admission gates and execution limit."""
     status: dict[str, Any] = {"active": data.draw(st.sampled_from([0, 3]))}
     labels = {NAMES.queue_name: data.draw(st.sampled_from(["lq", "other"]))}
     if (limit := of["spec"].get("maximumExecutionTimeSeconds")) is not None:
@@ -45,32 +45,30 @@ def some_job(data: st.DataObject, of: dict[str, Any]) -> dict[str, Any]:
 @given(st.data())
 def test_job_and_workload_controllers_settle_from_any_state(data: st.DataObject) -> None:
     obj = draw_workload(data)
-    owner = some_job(data, obj)
+    owner = draw_job(data, obj)
     on_hold = data.draw(st.booleans())
     settings = settings_with(
         detailed_reasons=data.draw(st.booleans()),
         explicit_pending=data.draw(st.booleans()),
         after_deactivated=data.draw(st.sampled_from([None, 3600 * SECOND])),
     )
-    surroundings: dict[str, Any] = {
+    queue_inputs: dict[str, Any] = {
         "local_queue": local_queue(),
         "cluster_queue": cluster_queue(),
         "cluster_queue_name": "cq",
         "cluster_queue_active": True,
         **data.draw(st.sampled_from(QUEUE_INPUTS)),
     }
-    inputs = WorkloadInputs(names=NAMES, kinds=KINDS, settings=settings, **surroundings)
+    inputs = WorkloadInputs(names=NAMES, kinds=KINDS, settings=settings, **queue_inputs)
 
     def of_workload() -> ActionPlan:
         return decide_workload(obj, inputs, NOW)
 
     def of_job() -> ActionPlan:
         integration = replace(JOB, lifecycle=replace(JOB.lifecycle, is_on_hold=lambda _: on_hold))
-        return steps.decide_job(
-            JobCase(integration, NAMES, KINDS, settings, NOW, owner, (obj,), NOTHING_ELSE)
-        )
+        return steps.decide_job(JobCase(integration, NAMES, KINDS, settings, NOW, owner, (obj,), LOOKUPS))
 
-    quiet = 0
+    idle_turns = 0
     for turn in range(60):
         plan = (of_workload, of_job)[turn % 2]()
         writes = [one for one in plan.actions if isinstance(one, Patch | Delete | RemoveFinalizer)]
@@ -86,9 +84,9 @@ def test_job_and_workload_controllers_settle_from_any_state(data: st.DataObject)
                 else:
                     owner = apply_patch(owner, step.patch)
         if owner["spec"].get("suspend"):
-            # The controller of Jobs ends the pods.
+            # The Job controller of Kubernetes deletes the pods.
             owner = apply_patch(owner, {"status": {"active": 0}})
-        quiet = 0 if writes else quiet + 1
-        if quiet == 2:
+        idle_turns = 0 if writes else idle_turns + 1
+        if idle_turns == 2:
             return
-    raise AssertionError(f"they do not come to an end: {obj['status']}, {owner['spec']}")
+    raise AssertionError(f"the controllers do not settle: {obj['status']}, {owner['spec']}")

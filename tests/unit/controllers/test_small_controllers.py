@@ -1,4 +1,4 @@
-"""Objects held while in use, priority classes that are followed, and what is read from the configuration."""
+"""Protection of objects in use, changes of priority classes, the Workload controller, and settings."""
 
 from typing import Any
 
@@ -33,7 +33,7 @@ from tests.unit.controllers.world import World, cluster_scoped
 
 READY = condition("PodsReady", True, "Started")
 
-GOING = {"deletionTimestamp": timestamp(0), "finalizers": [NAMES.finalizer]}
+DELETED = {"deletionTimestamp": timestamp(0), "finalizers": [NAMES.finalizer]}
 CLASS = {"kind": "WorkloadPriorityClass", "name": "high"}
 
 
@@ -42,8 +42,8 @@ CLASS = {"kind": "WorkloadPriorityClass", "name": "high"}
     [
         ({}, False, ["patch resourceflavors/f"]),
         ({"finalizers": [NAMES.finalizer]}, False, []),
-        (GOING, True, []),
-        (GOING, False, ["json_patch resourceflavors/f"]),
+        (DELETED, True, []),
+        (DELETED, False, ["json_patch resourceflavors/f"]),
         ({"deletionTimestamp": timestamp(0), "finalizers": ["a.example/x"]}, False, []),
     ],
 )
@@ -100,8 +100,8 @@ async def test_workload_reports_missing_local_queue_once() -> None:
     world.put(KINDS.workloads, workload())
     controller = WorkloadController(world.ctx, world.core)
     await controller.reconcile(Key("ns", "job-j-1"))
-    told = condition_of(world.get(KINDS.workloads, "job-j-1"), "QuotaReserved")
-    assert told == ("False", "Misconfigured", "LocalQueue lq doesn't exist")
+    quota = condition_of(world.get(KINDS.workloads, "job-j-1"), "QuotaReserved")
+    assert quota == ("False", "Misconfigured", "LocalQueue lq doesn't exist")
     assert await controller.reconcile(Key("ns", "job-j-1")) is None
     assert await controller.reconcile(Key("ns", "gone")) is None
     assert len(world.calls) == 1
@@ -118,9 +118,9 @@ async def test_pending_workload_is_suspended_while_its_queue_is_quarantined(
     world.put(KINDS.workloads, workload())
     queues = {"cluster_queues": cluster_queue(), "local_queues": local_queue()}
     for kind, queue in queues.items():
-        told = [condition("Active", False, "Unknown", "spec.field: must be a list")]
+        inactive = [condition("Active", False, "Unknown", "spec.field: must be a list")]
         metadata = {**queue["metadata"], "uid": f"uid-{kind}", "resourceVersion": "1"}
-        status = {"conditions": told if kind == quarantined else []}
+        status = {"conditions": inactive if kind == quarantined else []}
         world.put(getattr(KINDS, kind), {**queue, "metadata": metadata, "status": status})
     await WorkloadController(world.ctx, world.core).reconcile(Key("ns", "job-j-1"))
     found = condition_of(world.get(KINDS.workloads, "job-j-1"), "QuotaReserved")

@@ -1,4 +1,4 @@
-"""Whatever state a Workload may be in, and whatever may surround it, whether or not anything leads there."""
+"""Random states of a Workload and of its queues, whether or not they can occur."""
 
 from typing import Any
 
@@ -15,8 +15,8 @@ from tests.unit.controllers.builders import (
     workload,
 )
 
-Said = tuple[bool, str] | None
-QUOTA: list[Said] = [
+ConditionState = tuple[bool, str] | None
+QUOTA: list[ConditionState] = [
     None,
     (True, "QuotaReserved"),
     *((False, reason) for reason in ("WaitingForQuota", "AdmissionGated", "Suspended", "Misconfigured")),
@@ -25,8 +25,8 @@ QUOTA: list[Said] = [
         for reason in ("PendingEvaluation", "Deactivated", "OnHold", "Inadmissible", "Pending")
     ),
 ]
-ADMITTED: list[Said] = [None, (True, "Admitted"), (False, "UnsatisfiedAdmissionChecks")]
-EVICTED: list[Said] = [
+ADMITTED: list[ConditionState] = [None, (True, "Admitted"), (False, "UnsatisfiedAdmissionChecks")]
+EVICTED: list[ConditionState] = [
     None,
     (False, "QuotaReserved"),
     *(
@@ -35,13 +35,13 @@ EVICTED: list[Said] = [
     ),
     *((True, reason) for reason in ("Deactivated", "DeactivatedDueToMaximumExecutionTimeExceeded")),
 ]
-REQUEUED: list[Said] = [
+REQUEUED: list[ConditionState] = [
     None,
     *((True, reason) for reason in ("Preempted", "Reactivated", "BackoffFinished")),
     *((False, reason) for reason in ("PodsReadyTimeout", "AdmissionCheck", "DeactivatedDueToAdmissionCheck")),
     *((False, reason) for reason in ("LocalQueueStopped", "ClusterQueueStopped")),
 ]
-PODS_READY: list[Said] = [
+PODS_READY: list[ConditionState] = [
     None,
     (True, "Started"),
     *((False, reason) for reason in ("WaitForStart", "WaitForRecovery")),
@@ -73,10 +73,10 @@ QUEUE_INPUTS: list[Any] = [
 
 
 def draw_workload(data: st.DataObject) -> dict[str, Any]:
-    """A Workload of the job in any state."""
+    """Draw a Workload in any state."""
     quota = data.draw(st.sampled_from(QUOTA))
     reserved = quota is not None and quota[0]
-    said = {
+    conditions = {
         "QuotaReserved": quota,
         "Admitted": data.draw(st.sampled_from(ADMITTED)) if reserved else None,
         "Evicted": data.draw(st.sampled_from(EVICTED)),
@@ -87,9 +87,11 @@ def draw_workload(data: st.DataObject) -> dict[str, Any]:
     }
     parts: dict[str, Any] = {"admission": ADMISSION} if reserved else {}
     if (state := data.draw(st.sampled_from([None, "Pending", "Ready", "Retry", "Rejected"]))) is not None:
-        asked, count = (data.draw(st.sampled_from(one)) for one in ([None, 0, 30, 1000], [None, 0, 1]))
+        requeue_after, count = (
+            data.draw(st.sampled_from(one)) for one in ([None, 0, 30, 1000], [None, 0, 1])
+        )
         listed = {"name": "c", "state": state, "lastTransitionTime": timestamp(0), "message": "m"}
-        parts["admissionChecks"] = [{**listed, "requeueAfterSeconds": asked, "retryCount": count}]
+        parts["admissionChecks"] = [{**listed, "requeueAfterSeconds": requeue_after, "retryCount": count}]
     if data.draw(st.booleans()):
         parts["requeueState"] = {
             "count": 1,
@@ -99,7 +101,7 @@ def draw_workload(data: st.DataObject) -> dict[str, Any]:
     if data.draw(st.booleans()):
         spec["maximumExecutionTimeSeconds"] = 100
     return workload(
-        *(condition(type_, *one, MESSAGES.get(one[1], "m")) for type_, one in said.items() if one),
+        *(condition(type_, *one, MESSAGES.get(one[1], "m")) for type_, one in conditions.items() if one),
         metadata=data.draw(st.sampled_from(GATES)),
         spec=spec,
         **parts,

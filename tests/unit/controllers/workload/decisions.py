@@ -1,4 +1,4 @@
-"""Decisions about Workloads, and what they write, for the tests of the steps."""
+"""Plans of the Workload controller, and the Workloads after their writes."""
 
 from dataclasses import replace
 from typing import Any
@@ -20,13 +20,13 @@ AWAITED = condition("PodsReady", False, "WaitForStart", "Not all pods are ready 
 NOT_ADMITTED = condition("Admitted", False, "NoReservation", "The workload has no reservation")
 
 
-def plan_for(obj: dict[str, Any], now: float = 0, **world: Any) -> ActionPlan:
-    settings = world.pop("settings", {})
-    return decide_workload(obj, replace(QUEUED, settings=settings_with(**settings), **world), instant(now))
+def plan_for(obj: dict[str, Any], now: float = 0, **inputs: Any) -> ActionPlan:
+    settings = inputs.pop("settings", {})
+    return decide_workload(obj, replace(QUEUED, settings=settings_with(**settings), **inputs), instant(now))
 
 
 def apply_plan(obj: dict[str, Any], plan: ActionPlan) -> dict[str, Any]:
-    """The Workload as the plan's patches leave it."""
+    """Return the Workload after the patches of a plan."""
     result = obj
     for action in plan.actions:
         if isinstance(action, Patch):
@@ -40,17 +40,17 @@ def events_of(plan: ActionPlan) -> list[tuple[str, str, str]]:
     return [(one.type, one.reason, one.note) for one in plan.actions if isinstance(one, RecordEvent)]
 
 
-def settle(obj: dict[str, Any], now: float = 0, **world: Any) -> dict[str, Any]:
-    """The Workload when nothing more is decided."""
+def settle(obj: dict[str, Any], now: float = 0, **inputs: Any) -> dict[str, Any]:
+    """Return the Workload once the controller decides nothing more."""
     for _ in range(10):
-        plan = plan_for(obj, now, **world)
+        plan = plan_for(obj, now, **inputs)
         if not plan.actions:
             return obj
         obj = apply_plan(obj, plan)
-    raise AssertionError("the decisions do not come to an end")
+    raise AssertionError("the decisions do not settle")
 
 
-BACK = ("True", "BackoffFinished", "The workload backoff was finished")
+BACKOFF_FINISHED = ("True", "BackoffFinished", "The workload backoff was finished")
 
 RULES = [
     {"name": "z-all"},
@@ -65,7 +65,7 @@ def check(name: str, state: str, **fields: Any) -> dict[str, Any]:
     return {"name": name, "state": state, "lastTransitionTime": timestamp(0), "message": "", **fields}
 
 
-def on(flavor: str) -> dict[str, Any]:
+def admission_with(flavor: str) -> dict[str, Any]:
     return {
         "clusterQueue": "cq",
         "podSetAssignments": [{"name": "main", "count": 3, "flavors": {"cpu": flavor}}],

@@ -1,4 +1,4 @@
-"""Deleted Workloads of kinds of which no controller runs: held while an owner is there, and no longer."""
+"""Deleted Workloads of kinds without controller: they keep their finalizer while an owner exists."""
 
 from dataclasses import replace
 from typing import Any
@@ -18,8 +18,8 @@ from tests.unit.controllers.builders import FINISHED, KINDS, NAMES, settings_wit
 from tests.unit.controllers.world import World
 
 KEY = Key("ns", "w")
-NEWER = replace(resource_of(JOBSET), version="v1")
-FREED = "json_patch workloads/w"
+NEWER_JOBSETS = replace(resource_of(JOBSET), version="v1")
+REMOVE_FINALIZER = "json_patch workloads/w"
 
 
 def owner(kind: Integration, uid: str = "uid-o") -> dict[str, Any]:
@@ -31,38 +31,42 @@ def deleted(reference: dict[str, Any], **annotations: str) -> dict[str, Any]:
     return workload(FINISHED, name="w", owner=reference, metadata=metadata)
 
 
-async def looked_at(world: World, obj: dict[str, Any]) -> list[str]:
-    """What is asked and written, beside what is served."""
+async def calls_for(world: World, obj: dict[str, Any]) -> list[str]:
+    """Reconcile a Workload; return the calls of the API server without discovery."""
     world.put(KINDS.workloads, obj)
     assert await WorkloadController(world.ctx, world.core).reconcile(KEY) == HELD_RETRY_SECONDS
-    return [one for one in world.calls if "/apis" not in one and "/api/" not in one]
+    return [call for call in world.calls if "/apis" not in call and "/api/" not in call]
 
 
-def switched_off() -> World:
-    """A process that knows of Jobs alone."""
+def world_of_jobs() -> World:
+    """Return a world in which Jobs are the only kind of jobs."""
     return World(settings_with(integrations=(JOB,)))
 
 
 async def test_deleted_workload_is_released_when_kind_of_owner_is_not_served() -> None:
-    assert await looked_at(switched_off(), deleted(owner(JOBSET))) == [FREED]
+    assert await calls_for(world_of_jobs(), deleted(owner(JOBSET))) == [REMOVE_FINALIZER]
 
 
 async def test_deleted_workload_is_released_when_enabled_kind_of_owner_is_not_served() -> None:
     world = World(settings_with(integrations=(JOB, JOBSET)))
     del world.stores.stores[resource_of(JOBSET)]
-    assert await looked_at(world, deleted(owner(JOBSET))) == [FREED]
+    assert await calls_for(world, deleted(owner(JOBSET))) == [REMOVE_FINALIZER]
 
 
-@pytest.mark.parametrize("served", [resource_of(JOBSET), NEWER], ids=["its version", "another version"])
-@pytest.mark.parametrize(("uid", "freed"), [("uid-o", []), ("another", [FREED]), (None, [FREED])])
+@pytest.mark.parametrize(
+    "served", [resource_of(JOBSET), NEWER_JOBSETS], ids=["its version", "another version"]
+)
+@pytest.mark.parametrize(
+    ("uid", "writes"), [("uid-o", []), ("another", [REMOVE_FINALIZER]), (None, [REMOVE_FINALIZER])]
+)
 async def test_owner_of_disabled_kind_is_read_before_deleted_workload_is_released(
-    served: Any, uid: str | None, freed: list[str]
+    served: Any, uid: str | None, writes: list[str]
 ) -> None:
-    world = switched_off()
+    world = world_of_jobs()
     world.client.served = {served}
     if uid is not None:
         world.client.api["jobsets", "o"] = {"metadata": {"name": "o", "uid": uid}}
-    assert await looked_at(world, deleted(owner(JOBSET))) == ["get jobsets/o", *freed]
+    assert await calls_for(world, deleted(owner(JOBSET))) == ["get jobsets/o", *writes]
 
 
 async def test_deleted_workload_is_kept_when_reading_its_owner_is_forbidden(
@@ -71,25 +75,25 @@ async def test_deleted_workload_is_kept_when_reading_its_owner_is_forbidden(
     async def refuse(*_: Any, **__: Any) -> dict[str, Any]:
         raise ApiError(403, "Forbidden", "no")
 
-    world = switched_off()
+    world = world_of_jobs()
     world.client.served = {resource_of(JOBSET)}
     monkeypatch.setattr(world.client, "get", refuse)
-    assert await looked_at(world, deleted(owner(JOBSET))) == []
+    assert await calls_for(world, deleted(owner(JOBSET))) == []
 
 
 async def test_deleted_workload_of_enabled_kind_is_left_to_controller_of_that_kind() -> None:
-    assert await looked_at(World(), deleted(owner(JOB))) == []
+    assert await calls_for(World(), deleted(owner(JOB))) == []
 
 
 async def test_deleted_workload_of_pods_is_released_when_its_pods_are_gone() -> None:
-    made_for = {NAMES.job_owner_gvk: f"{LEADER_WORKER_SET.api_version}, Kind=LeaderWorkerSet"}
-    made_for |= {NAMES.job_owner_name: "o", NAMES.is_group_workload: "true"}
+    annotations = {NAMES.job_owner_gvk: f"{LEADER_WORKER_SET.api_version}, Kind=LeaderWorkerSet"}
+    annotations |= {NAMES.job_owner_name: "o", NAMES.is_group_workload: "true"}
     pod = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "uid-p"}
-    obj = deleted({**owner(LEADER_WORKER_SET), "controller": False}, **made_for)
+    obj = deleted({**owner(LEADER_WORKER_SET), "controller": False}, **annotations)
     obj["metadata"]["ownerReferences"].append(pod)
-    world = switched_off()
+    world = world_of_jobs()
     world.client.served = {PODS}
     world.client.api["pods", "p"] = {"metadata": {"name": "p", "uid": "uid-p"}}
-    assert await looked_at(world, obj) == ["get pods/p"]
+    assert await calls_for(world, obj) == ["get pods/p"]
     del world.client.api["pods", "p"]
-    assert (await looked_at(world, obj))[-2:] == ["get pods/p", FREED]
+    assert (await calls_for(world, obj))[-2:] == ["get pods/p", REMOVE_FINALIZER]

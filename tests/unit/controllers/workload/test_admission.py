@@ -1,4 +1,4 @@
-"""The admission of Workloads with quota."""
+"""The admission of Workloads with reserved quota."""
 
 from typing import Any
 
@@ -16,17 +16,17 @@ from tests.unit.controllers.workload.decisions import (
     AWAITED,
     CHECKED,
     RULES,
+    admission_with,
     apply_plan,
     check,
     events_of,
-    on,
     plan_for,
     settle,
 )
 
 
 def test_workload_is_not_admitted_before_its_checks_are_listed() -> None:
-    obj = reserved(admission=on("spot"))
+    obj = reserved(admission=admission_with("spot"))
     assert condition_of(apply_plan(obj, plan_for(obj, cluster_queue=CHECKED)), "Admitted") is None
 
 
@@ -42,9 +42,9 @@ def test_workload_with_pending_check_is_not_admitted() -> None:
 def test_workload_is_admitted_when_all_checks_are_ready() -> None:
     obj = reserved(admissionChecks=[check("z-all", "Ready")], resourceRequests=[{"name": "main"}])
     plan = plan_for(obj, now=30, cluster_queue=cluster_queue(checks=RULES[:1]))
-    done = apply_plan(obj, plan)
-    assert condition_of(done, "Admitted") == ("True", "Admitted", "The workload is admitted")
-    assert "resourceRequests" not in done["status"]
+    admitted_workload = apply_plan(obj, plan)
+    assert condition_of(admitted_workload, "Admitted") == ("True", "Admitted", "The workload is admitted")
+    assert "resourceRequests" not in admitted_workload["status"]
     assert events_of(plan) == [
         ("Normal", "Admitted", "Admitted by ClusterQueue cq, wait time since reservation was 30s")
     ]
@@ -61,7 +61,7 @@ def test_evicted_workload_is_not_admitted(obj: dict[str, Any]) -> None:
     assert condition_of(settle(obj), "Admitted") is None
 
 
-GONE: list[Any] = [
+MISSING_QUEUES: list[Any] = [
     {"local_queue": None},
     {"cluster_queue": None, "cluster_queue_active": None},
     {"cluster_queue_active": None},
@@ -75,15 +75,15 @@ GONE: list[Any] = [
 """Queues that are missing, or that the core does not know yet."""
 
 
-@pytest.mark.parametrize("world", GONE)
+@pytest.mark.parametrize("inputs", MISSING_QUEUES)
 @pytest.mark.parametrize("checks", [{}, {"admissionChecks": []}, {"admissionChecks": [check("a", "Ready")]}])
 def test_a1_reserved_workload_without_unready_check_becomes_admitted_without_its_queues(
-    checks: Any, world: Any
+    checks: Any, inputs: Any
 ) -> None:
-    if checks.get("admissionChecks") and "cluster_queue" not in world:
-        world = {**world, "cluster_queue": cluster_queue(checks=[{"name": "a"}])}
+    if checks.get("admissionChecks") and "cluster_queue" not in inputs:
+        inputs = {**inputs, "cluster_queue": cluster_queue(checks=[{"name": "a"}])}
     obj = reserved(AWAITED, **checks)
-    assert condition_of(settle(obj, **world), "Admitted") == (
+    assert condition_of(settle(obj, **inputs), "Admitted") == (
         "True",
         "Admitted",
         "The workload is admitted",
@@ -95,11 +95,13 @@ def test_a1_reserved_workload_without_unready_check_becomes_admitted_without_its
 def test_a1_reserved_workload_without_unready_check_becomes_admitted_while_a_queue_is_stopped(
     of: str, policy: str
 ) -> None:
-    world: Any = {of: {"local_queue": local_queue, "cluster_queue": cluster_queue}[of](policy)}
+    inputs: Any = {of: {"local_queue": local_queue, "cluster_queue": cluster_queue}[of](policy)}
     obj = reserved(AWAITED)
-    assert condition_of(apply_plan(obj, plan_for(obj, **world)), "Admitted")[0] == "True"
+    assert condition_of(apply_plan(obj, plan_for(obj, **inputs)), "Admitted")[0] == "True"
     if policy == "Hold":
-        assert plan_for(admitted(AWAITED), **world).actions == (), "only what is not admitted loses its quota"
+        assert plan_for(admitted(AWAITED), **inputs).actions == (), (
+            "only Workloads that are not admitted lose their quota"
+        )
 
 
 @pytest.mark.parametrize("queue", [None, ""])
@@ -109,17 +111,13 @@ def test_a1_reserved_workload_that_names_no_local_queue_becomes_admitted(queue: 
     assert condition_of(obj, "Admitted")[0] == "True"
 
 
-def test_a1_reservation_without_admission_is_not_admitted() -> None:
-    assert condition_of(settle(reserved(AWAITED, admission=None)), "Admitted") is None
-
-
-@pytest.mark.parametrize("world", GONE)
-def test_a1_admitted_workload_keeps_its_admission_without_its_queues(world: Any) -> None:
-    assert plan_for(admitted(AWAITED), **world).actions == ()
+@pytest.mark.parametrize("inputs", MISSING_QUEUES)
+def test_a1_admitted_workload_keeps_its_admission_without_its_queues(inputs: Any) -> None:
+    assert plan_for(admitted(AWAITED), **inputs).actions == ()
 
 
 @pytest.mark.parametrize(
-    ("world", "message"),
+    ("inputs", "message"),
     [
         ({"local_queue": None}, "LocalQueue lq is terminating or missing"),
         ({"cluster_queue": None}, "ClusterQueue cq is terminating or missing"),
@@ -128,19 +126,19 @@ def test_a1_admitted_workload_keeps_its_admission_without_its_queues(world: Any)
     ],
 )
 def test_a1_reserved_workload_with_an_unready_check_loses_its_quota_with_its_queue(
-    world: Any, message: str
+    inputs: Any, message: str
 ) -> None:
-    world = {"cluster_queue": cluster_queue(checks=[{"name": "a"}]), **world}
+    inputs = {"cluster_queue": cluster_queue(checks=[{"name": "a"}]), **inputs}
     obj = reserved(AWAITED, admissionChecks=[check("a", "Pending")])
     for _ in range(2):
-        obj = apply_plan(obj, plan_for(obj, **world))
+        obj = apply_plan(obj, plan_for(obj, **inputs))
     assert condition_of(obj, "QuotaReserved")[2] == message
     assert condition_of(obj, "Admitted")[1] == "NoReservation"
     assert "admission" not in obj["status"]
 
 
 def test_workload_with_pending_topology_request_is_not_admitted() -> None:
-    admission = on("spot")
+    admission = admission_with("spot")
     admission["podSetAssignments"][0]["delayedTopologyRequest"] = "Pending"
     assert condition_of(settle(reserved(admission=admission)), "Admitted") == (
         "False",

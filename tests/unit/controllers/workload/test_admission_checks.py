@@ -1,4 +1,4 @@
-"""Admission checks: which ones are listed, and what their states lead to."""
+"""Admission checks: which checks a Workload lists, and the consequences of their states."""
 
 from typing import Any
 
@@ -20,10 +20,10 @@ from tests.unit.controllers.workload.decisions import (
     AWAITED,
     CHECKED,
     NOT_ADMITTED,
+    admission_with,
     apply_plan,
     check,
     events_of,
-    on,
     plan_for,
     settle,
 )
@@ -35,13 +35,15 @@ def test_pending_workload_lists_only_checks_of_all_flavors() -> None:
 
 
 def test_check_that_names_every_flavor_is_listed_for_pending_workload() -> None:
-    both = cluster_queue(checks=[{"name": "c", "onFlavors": ["o", "spot"]}], flavors=["spot", "o"])
-    obj = apply_plan(workload(), plan_for(workload(), cluster_queue=both))
+    queue = cluster_queue(checks=[{"name": "c", "onFlavors": ["o", "spot"]}], flavors=["spot", "o"])
+    obj = apply_plan(workload(), plan_for(workload(), cluster_queue=queue))
     assert [one["name"] for one in obj["status"]["admissionChecks"]] == ["c"]
 
 
 def test_reserved_workload_lists_checks_of_its_flavors_sorted_by_name() -> None:
-    obj = reserved(admission=on("spot"), admissionChecks=[check("z-all", "Ready"), check("gone", "Ready")])
+    obj = reserved(
+        admission=admission_with("spot"), admissionChecks=[check("z-all", "Ready"), check("gone", "Ready")]
+    )
     listed = apply_plan(obj, plan_for(obj, cluster_queue=CHECKED))["status"]["admissionChecks"]
     assert listed == [check("a-spot", "Pending"), check("z-all", "Ready")]
 
@@ -53,17 +55,19 @@ def test_retry_count_of_flavor_check_is_kept_until_another_flavor_is_assigned() 
     waiting = settle(obj, cluster_queue=CHECKED)
     assert waiting["status"]["admissionChecks"] == [kept, check("z-all", "Pending")]
     for flavor, listed in (("spot", [kept]), ("o", [check("b-other", "Pending")])):
-        got = reserved(admission=on(flavor), admissionChecks=waiting["status"]["admissionChecks"])
-        checks = settle(got, cluster_queue=CHECKED)["status"]["admissionChecks"]
+        reserved_workload = reserved(
+            admission=admission_with(flavor), admissionChecks=waiting["status"]["admissionChecks"]
+        )
+        checks = settle(reserved_workload, cluster_queue=CHECKED)["status"]["admissionChecks"]
         assert checks == [*listed, check("z-all", "Pending")]
 
 
 NINE = [{"name": f"c{number}"} for number in range(9)]
 
 
-def too_many(which: str) -> tuple[str, str, str]:
+def too_many(flavors: str) -> tuple[str, str, str]:
     message = (
-        f"9 AdmissionChecks of ClusterQueue cq apply to {which}, and a Workload can have at most 8: "
+        f"9 AdmissionChecks of ClusterQueue cq apply to {flavors}, and a Workload can have at most 8: "
         "remove some from spec.admissionChecksStrategy.admissionChecks, "
         "or limit them to other flavors by onFlavors"
     )
@@ -81,7 +85,7 @@ def test_pending_workload_keeps_its_checks_while_too_many_checks_apply() -> None
 
 
 @pytest.mark.parametrize(
-    ("queue", "which"),
+    ("queue", "flavors"),
     [
         (cluster_queue(checks=NINE), "every flavor"),
         (
@@ -91,9 +95,11 @@ def test_pending_workload_keeps_its_checks_while_too_many_checks_apply() -> None
     ],
     ids=["every flavor", "its flavor"],
 )
-def test_reserved_workload_is_released_when_too_many_checks_apply(queue: dict[str, Any], which: str) -> None:
+def test_reserved_workload_is_released_when_too_many_checks_apply(
+    queue: dict[str, Any], flavors: str
+) -> None:
     obj = settle(reserved(AWAITED), cluster_queue=queue)
-    assert condition_of(obj, "QuotaReserved") == too_many(which)
+    assert condition_of(obj, "QuotaReserved") == too_many(flavors)
     assert condition_of(obj, "Admitted") == (
         "False",
         "NoReservation",
@@ -151,8 +157,10 @@ def test_rejected_check_is_reset_after_deactivation() -> None:
 
 def test_retried_check_evicts_workload_and_sets_backoff() -> None:
     queue = cluster_queue(checks=[{"name": "a"}])
-    asked = check("a", "Retry", message="later", requeueAfterSeconds=90, retryCount=1, podSetUpdates=[{}])
-    obj = admitted(admissionChecks=[asked])
+    retried_check = check(
+        "a", "Retry", message="later", requeueAfterSeconds=90, retryCount=1, podSetUpdates=[{}]
+    )
+    obj = admitted(admissionChecks=[retried_check])
     final = settle(obj, now=30, cluster_queue=queue)
     assert condition_of(final, "Evicted") == (
         "True",
@@ -174,18 +182,18 @@ def test_retried_check_evicts_workload_and_sets_backoff() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "requeue_at"),
+    ("fields_of_checks", "requeue_at"),
     [
         ([{"requeueAfterSeconds": 90}, {"requeueAfterSeconds": 200}], timestamp(200)),
         ([{"requeueAfterSeconds": 90}, {}], timestamp(90)),
         ([{"requeueAfterSeconds": 0}, {}], None),
         ([{"requeueAfterSeconds": 30}, {}], None),
     ],
-    ids=["the-latest", "one-that-says-nothing", "at-once", "over"],
+    ids=["two delays", "one check without delay", "zero delay", "delay has passed"],
 )
-def test_backoff_is_longest_delay_of_retried_checks(asked: Any, requeue_at: Any) -> None:
+def test_backoff_is_longest_delay_of_retried_checks(fields_of_checks: Any, requeue_at: Any) -> None:
     queue = cluster_queue(checks=[{"name": "a"}, {"name": "b"}])
-    checks = [check(name, "Retry", **fields) for name, fields in zip("ab", asked, strict=True)]
+    checks = [check(name, "Retry", **fields) for name, fields in zip("ab", fields_of_checks, strict=True)]
     obj = settle(reserved(admissionChecks=checks), now=30, cluster_queue=queue)
     assert obj["status"].get("requeueState") == (requeue_at and {"requeueAt": requeue_at})
     assert [one["retryCount"] for one in obj["status"]["admissionChecks"]] == [1, 1]
@@ -201,7 +209,7 @@ def test_longer_backoff_of_earlier_eviction_is_kept() -> None:
 
 
 def test_retried_check_of_deactivated_workload_is_ignored() -> None:
-    """Its controller may not have seen yet that the Workload is inactive."""
+    """The controller of the check may not have observed yet that the Workload is inactive."""
     obj = workload(
         condition("Evicted", True, "Deactivated", "The workload is deactivated"),
         condition("QuotaReserved", False, "Deactivated", "The workload is deactivated"),

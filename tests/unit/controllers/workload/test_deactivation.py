@@ -44,18 +44,18 @@ def test_workload_with_deactivation_target_becomes_inactive_and_is_evicted() -> 
 
 
 def test_reactivated_workload_is_not_deactivated_again_by_old_target() -> None:
-    """What is left of the deactivation must not deactivate it again."""
-    left = condition("DeactivationTarget", True, "AdmissionCheck", "m")
+    """The remaining condition DeactivationTarget must not deactivate the Workload again."""
+    target = condition("DeactivationTarget", True, "AdmissionCheck", "m")
     obj = workload(
         condition("Evicted", True, "Preempted"),
         condition("QuotaReserved", False, "Deactivated", "The workload is deactivated"),
         NOT_ADMITTED,
-        left,
+        target,
         spec={"active": False},
     )
-    quiet = settle(obj)
-    assert condition_of(quiet, "DeactivationTarget") is None
-    assert settle(apply_patch(quiet, {"spec": {"active": True}}))["spec"]["active"] is True
+    settled = settle(obj)
+    assert condition_of(settled, "DeactivationTarget") is None
+    assert settle(apply_patch(settled, {"spec": {"active": True}}))["spec"]["active"] is True
 
 
 @pytest.mark.parametrize("reason", ["Deactivated", "DeactivatedDueToMaximumExecutionTimeExceeded"])

@@ -1,4 +1,4 @@
-"""Admissions that end without their time being added up are found."""
+"""Admissions that ended before their execution time was added to the status."""
 
 from itertools import count
 from typing import Any
@@ -9,16 +9,16 @@ from admitq_api.conditions import SECOND, create_deactivation_reason
 from tests.unit.controllers.builders import FINISHED, KINDS, admitted, condition, instant, workload
 
 KEY = Key("ns", "job-j-1")
-USED_UP = condition("Evicted", True, create_deactivation_reason("MaximumExecutionTimeExceeded"))
+TIME_EXCEEDED = condition("Evicted", True, create_deactivation_reason("MaximumExecutionTimeExceeded"))
 
 
 def ended(*conditions: dict[str, Any], since: float = 40, **parts: object) -> dict[str, Any]:
-    waits = condition("QuotaReserved", False, "Pending")
-    return workload(waits, condition("Admitted", False, "NoReservation", since=since), *conditions, **parts)
+    pending = condition("QuotaReserved", False, "Pending")
+    return workload(pending, condition("Admitted", False, "NoReservation", since=since), *conditions, **parts)
 
 
 def unrecorded(*versions: dict[str, Any] | None, now: float = 100) -> int:
-    """What is unrecorded after these versions were stored, in seconds; None is a deletion."""
+    """Return the unrecorded seconds after these versions were stored; None is a deletion."""
     executions = ExecutionTimes(lambda: instant(now))
     store = Store(KINDS.workloads)
     store.subscribe(executions.observe)
@@ -62,4 +62,4 @@ def test_a3_admission_that_was_never_observed_counts_nothing() -> None:
 def test_a3_time_of_a_workload_that_finished_or_used_it_up_does_not_count() -> None:
     assert unrecorded(admitted(since=10), admitted(FINISHED, since=10), ended()) == 0
     assert unrecorded(admitted(since=10), ended(), ended(FINISHED)) == 0
-    assert unrecorded(admitted(since=10), ended(USED_UP)) == 0
+    assert unrecorded(admitted(since=10), ended(TIME_EXCEEDED)) == 0

@@ -1,4 +1,4 @@
-"""The end of Workloads: orphaned, finished, replaced by another slice."""
+"""Finished, orphaned, deleted and replaced Workloads."""
 
 from collections.abc import Callable
 from typing import Any
@@ -20,13 +20,13 @@ from tests.unit.controllers.builders import (
 )
 from tests.unit.controllers.workload.decisions import apply_plan, events_of, plan_for
 
-GOING = {"deletionTimestamp": timestamp(0)}
+DELETED = {"deletionTimestamp": timestamp(0)}
 
-LABELLED = {"labels": {NAMES.job_uid: "uid-j"}}
+ORPHANED = {"labels": {NAMES.job_uid: "uid-j"}}
 
 
 def test_workload_without_owner_is_finished_and_released() -> None:
-    obj = workload(owner=None, metadata=LABELLED)
+    obj = workload(owner=None, metadata=ORPHANED)
     finished = apply_plan(obj, plan_for(obj))
     assert condition_of(finished, "Finished") == (
         "True",
@@ -41,25 +41,25 @@ def test_workload_that_never_had_an_owner_is_not_finished() -> None:
 
 
 def test_deleted_workload_without_owner_is_released() -> None:
-    obj = workload(FINISHED, owner=None, metadata=GOING)
+    obj = workload(FINISHED, owner=None, metadata=DELETED)
     assert plan_for(obj).actions == (RemoveFinalizer(KINDS.workloads, obj),)
 
 
 def test_deleted_orphaned_workload_is_released_unfinished_without_feature_gate() -> None:
-    obj = workload(owner=None, metadata={**GOING, **LABELLED})
+    obj = workload(owner=None, metadata={**DELETED, **ORPHANED})
     plan = plan_for(obj, settings={"finish_orphaned": False})
     assert plan.actions == (RemoveFinalizer(KINDS.workloads, obj),)
 
 
 def test_deleted_workload_with_owner_is_left_to_controller_of_owner() -> None:
-    assert plan_for(workload(FINISHED, metadata=GOING)).actions == ()
+    assert plan_for(workload(FINISHED, metadata=DELETED)).actions == ()
 
 
 def test_workload_with_missing_owners_is_finished_and_released() -> None:
-    write = plan_for(reserved(metadata=GOING), owners_gone=True).actions[0]
+    write = plan_for(reserved(metadata=DELETED), owners_gone=True).actions[0]
     assert isinstance(write, Patch)
     assert write.steps[0].patch["status"]["conditions"][-1]["reason"] == "OwnerNotFound"
-    obj = workload(FINISHED, metadata=GOING)
+    obj = workload(FINISHED, metadata=DELETED)
     assert plan_for(obj, owners_gone=True).actions == (RemoveFinalizer(KINDS.workloads, obj),)
 
 
@@ -67,14 +67,14 @@ def test_finished_workload_is_deleted_after_retention() -> None:
     retention = {"settings": {"after_finished": 3600 * SECOND}}
     obj = workload(FINISHED)
     assert plan_for(obj, now=600, **retention) == ActionPlan(requeue_after=3000.0)
-    removed, deleted, tell = plan_for(obj, now=3600, **retention).actions
-    assert (removed, deleted) == (RemoveFinalizer(KINDS.workloads, obj), Delete(KINDS.workloads, obj))
-    assert isinstance(tell, RecordEvent)
-    assert tell.note == "Deleted finished workload due to elapsed retention"
+    removal, deletion, event = plan_for(obj, now=3600, **retention).actions
+    assert (removal, deletion) == (RemoveFinalizer(KINDS.workloads, obj), Delete(KINDS.workloads, obj))
+    assert isinstance(event, RecordEvent)
+    assert event.note == "Deleted finished workload due to elapsed retention"
 
 
 def test_finished_orphaned_workload_is_deleted_after_retention() -> None:
-    obj = workload(FINISHED, owner=None, metadata={**LABELLED, "finalizers": []})
+    obj = workload(FINISHED, owner=None, metadata={**ORPHANED, "finalizers": []})
     assert plan_for(obj, now=0, settings={"after_finished": 60 * SECOND}) == ActionPlan(requeue_after=60.0)
     plan = plan_for(obj, now=0, settings={"after_finished": 0})
     assert Delete(KINDS.workloads, obj) in plan.actions
@@ -89,9 +89,9 @@ def test_finished_workload_gets_no_actions(obj: dict[str, Any]) -> None:
     assert plan_for(obj, local_queue=None).actions == ()
 
 
-@pytest.mark.parametrize("by", [reserved, admitted])
-def test_slice_with_quota_finishes_slice_that_it_replaces(by: Callable[..., dict[str, Any]]) -> None:
-    original, larger = admitted(name="original"), by(metadata={"labels": {NAMES.job_uid: "job-uid"}})
+@pytest.mark.parametrize("make", [reserved, admitted])
+def test_slice_with_quota_finishes_slice_that_it_replaces(make: Callable[..., dict[str, Any]]) -> None:
+    original, larger = admitted(name="original"), make(metadata={"labels": {NAMES.job_uid: "job-uid"}})
     plan = plan_for(larger, original=original)
     message = (
         f"Replaced to accommodate a workload (UID: {larger['metadata']['uid']}, JobUID: job-uid) "
@@ -106,8 +106,8 @@ def test_slice_with_quota_finishes_slice_that_it_replaces(by: Callable[..., dict
 def test_slice_that_finished_another_is_reconciled_again_at_once() -> None:
     larger, original = reserved(), admitted(name="original")
     assert plan_for(larger, original=original).requeue_after == 0
-    over = apply_plan(original, plan_for(larger, original=original))
-    assert condition_of(apply_plan(larger, plan_for(larger, original=over)), "Admitted")[:2] == (
+    finished = apply_plan(original, plan_for(larger, original=original))
+    assert condition_of(apply_plan(larger, plan_for(larger, original=finished)), "Admitted")[:2] == (
         "True",
         "Admitted",
     )

@@ -1,4 +1,4 @@
-"""Why a Workload waits, and its admission gates."""
+"""Reasons of pending Workloads, and admission gates."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ def test_bypassed_workload_gets_reason_in_first_report() -> None:
 
 
 @pytest.mark.parametrize(
-    ("obj", "world", "reason", "message"),
+    ("obj", "inputs", "reason", "message"),
     [
         (workload(), {"local_queue": None}, "Misconfigured", "LocalQueue lq doesn't exist"),
         (
@@ -72,10 +72,10 @@ def test_bypassed_workload_gets_reason_in_first_report() -> None:
         ),
     ],
 )
-def test_pending_workload_reports_reason(obj: dict[str, Any], world: Any, reason: str, message: str) -> None:
-    told_to = apply_plan(obj, plan_for(obj, **world))
-    assert condition_of(told_to, "QuotaReserved") == ("False", reason, message)
-    assert condition_of(told_to, "Admitted") == (
+def test_pending_workload_reports_reason(obj: dict[str, Any], inputs: Any, reason: str, message: str) -> None:
+    reported = apply_plan(obj, plan_for(obj, **inputs))
+    assert condition_of(reported, "QuotaReserved") == ("False", reason, message)
+    assert condition_of(reported, "Admitted") == (
         "False",
         "NoReservation",
         "The workload has no reservation",
@@ -108,7 +108,7 @@ def test_a4_namespace_mismatch_is_cleared_as_soon_as_the_namespace_matches() -> 
     assert condition_of(matched, "QuotaReserved") == ("False", "PendingEvaluation", message)
 
 
-RETURNED = (
+REQUEUED_CONDITIONS = (
     condition("Evicted", True, "Preempted", "Preempted to accommodate another workload"),
     condition("QuotaReserved", False, "PendingEvaluation", "Preempted to accommodate another workload"),
     NOT_ADMITTED,
@@ -116,22 +116,25 @@ RETURNED = (
 
 
 def test_a4_message_of_eviction_is_kept_until_next_evaluation() -> None:
-    assert plan_for(workload(*RETURNED, condition("Requeued", True, "Preempted"))).actions == ()
+    assert plan_for(workload(*REQUEUED_CONDITIONS, condition("Requeued", True, "Preempted"))).actions == ()
 
 
 def test_a4_message_of_eviction_is_replaced_by_stopped_queue_or_bypass() -> None:
-    stopped = settle(workload(*RETURNED), local_queue=local_queue("Hold"))
+    stopped = settle(workload(*REQUEUED_CONDITIONS), local_queue=local_queue("Hold"))
     assert condition_of(stopped, "QuotaReserved") == ("False", "Suspended", "LocalQueue lq is inactive")
+
+
+def test_a4_message_of_eviction_is_replaced_when_workload_is_bypassed() -> None:
     bypassed = Explanation("WaitingForQuota", "like another")
-    assert condition_of(settle(workload(*RETURNED), bypassed=bypassed), "QuotaReserved") == (
+    assert condition_of(settle(workload(*REQUEUED_CONDITIONS), bypassed=bypassed), "QuotaReserved") == (
         "False",
         *bypassed,
     )
 
 
 def test_a4_message_of_a_former_eviction_is_replaced() -> None:
-    former = condition("Evicted", False, "QuotaReserved", "Previously: " + RETURNED[0]["message"])
-    obj = settle(workload(former, *RETURNED[1:]))
+    former = condition("Evicted", False, "QuotaReserved", "Previously: " + REQUEUED_CONDITIONS[0]["message"])
+    obj = settle(workload(former, *REQUEUED_CONDITIONS[1:]))
     message = "Workload is pending evaluation in the scheduling queue"
     assert condition_of(obj, "QuotaReserved") == ("False", "PendingEvaluation", message)
 
@@ -152,26 +155,26 @@ def test_deactivation_is_not_reported_without_detailed_reasons() -> None:
 
 GATED: dict[str, Any] = {"annotations": {NAMES.admission_gated_by: "a.example/x,b.example/y"}}
 
-IS_GATED = condition("QuotaReserved", False, "AdmissionGated", "Admission is gated by: a.example/x")
+GATED_CONDITION = condition("QuotaReserved", False, "AdmissionGated", "Admission is gated by: a.example/x")
 
 
 @pytest.mark.parametrize("tracked", [True, False])
-@pytest.mark.parametrize("said", [[], [condition("PodsReady", False, "WaitForStart", "m")]])
+@pytest.mark.parametrize("conditions", [[], [condition("PodsReady", False, "WaitForStart", "m")]])
 @pytest.mark.parametrize(
-    ("metadata", "world"),
+    ("metadata", "inputs"),
     [({}, {"local_queue": None}), (GATED, {})],
     ids=["without a queue", "gated"],
 )
 def test_first_quota_report_includes_missing_pods_ready_condition(
-    metadata: dict[str, Any], world: Any, said: list[dict[str, Any]], tracked: bool
+    metadata: dict[str, Any], inputs: Any, conditions: list[dict[str, Any]], tracked: bool
 ) -> None:
-    obj = workload(*said, metadata=metadata)
+    obj = workload(*conditions, metadata=metadata)
     settings = {} if tracked else {"pods_ready": None}
-    after_it = apply_plan(obj, plan_for(obj, settings=settings, **world))
-    assert condition_of(after_it, "QuotaReserved") is not None
+    reported = apply_plan(obj, plan_for(obj, settings=settings, **inputs))
+    assert condition_of(reported, "QuotaReserved") is not None
     awaited = ("False", "WaitForStart", "Not all pods are ready or succeeded")
-    expected = ("False", "WaitForStart", "m") if said else awaited if tracked else None
-    assert condition_of(after_it, "PodsReady") == expected
+    expected = ("False", "WaitForStart", "m") if conditions else awaited if tracked else None
+    assert condition_of(reported, "PodsReady") == expected
 
 
 def test_gated_workload_reports_its_admission_gates() -> None:
@@ -186,7 +189,7 @@ def test_gated_workload_reports_its_admission_gates() -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec", "world", "reason"),
+    ("spec", "inputs", "reason"),
     [
         ({}, {"local_queue": None}, "Misconfigured"),
         ({}, {"local_queue": local_queue("Hold")}, "Suspended"),
@@ -196,22 +199,22 @@ def test_gated_workload_reports_its_admission_gates() -> None:
         ({"active": False}, {}, "Deactivated"),
     ],
 )
-def test_gated_workload_reports_reasons_other_than_gates_first(spec: Any, world: Any, reason: str) -> None:
-    waits = settle(workload(metadata=GATED, spec=spec), **world)
-    assert condition_of(waits, "QuotaReserved")[1] == reason
-    gated = settle(workload(IS_GATED, metadata=GATED, spec=spec))
-    assert condition_of(settle(gated, **world), "QuotaReserved")[1] == reason
+def test_gated_workload_reports_reasons_other_than_gates_first(spec: Any, inputs: Any, reason: str) -> None:
+    pending = settle(workload(metadata=GATED, spec=spec), **inputs)
+    assert condition_of(pending, "QuotaReserved")[1] == reason
+    gated = settle(workload(GATED_CONDITION, metadata=GATED, spec=spec))
+    assert condition_of(settle(gated, **inputs), "QuotaReserved")[1] == reason
 
 
 @pytest.mark.parametrize(
     ("annotations", "settings"),
     [({}, {}), ({NAMES.admission_gated_by: ""}, {}), (GATED["annotations"], {"admission_gates": False})],
-    ids=["without-annotation", "with-none-left", "where-nothing-is-gated"],
+    ids=["annotation removed", "annotation empty", "feature gate is off"],
 )
 def test_workload_waits_for_quota_when_its_admission_gates_are_cleared(
     annotations: Any, settings: Any
 ) -> None:
-    obj = workload(IS_GATED, metadata={"annotations": annotations})
+    obj = workload(GATED_CONDITION, metadata={"annotations": annotations})
     plan = plan_for(obj, settings=settings)
     assert condition_of(apply_plan(obj, plan), "QuotaReserved") == (
         "False",
@@ -224,7 +227,7 @@ def test_workload_waits_for_quota_when_its_admission_gates_are_cleared(
 
 
 def test_changed_admission_gates_are_reported() -> None:
-    obj = workload(IS_GATED, metadata=GATED)
+    obj = workload(GATED_CONDITION, metadata=GATED)
     assert condition_of(settle(obj), "QuotaReserved")[2].endswith("a.example/x,b.example/y")
 
 

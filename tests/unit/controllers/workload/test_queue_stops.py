@@ -1,4 +1,4 @@
-"""Queues that are stopped, deleted or restarted."""
+"""Workloads of stopped, deleted and restarted queues."""
 
 from typing import Any
 
@@ -44,7 +44,7 @@ def test_drained_workload_is_requeued_when_its_queue_is_restarted(
 
 
 @pytest.mark.parametrize(
-    ("world", "reason", "message"),
+    ("inputs", "reason", "message"),
     [
         ({"local_queue": None}, "Misconfigured", "LocalQueue lq is terminating or missing"),
         (
@@ -67,17 +67,17 @@ def test_drained_workload_is_requeued_when_its_queue_is_restarted(
     ],
 )
 def test_unadmitted_reservation_is_released_when_queue_is_stopped_or_missing(
-    world: Any, reason: str, message: str
+    inputs: Any, reason: str, message: str
 ) -> None:
     waiting = condition(
         "Admitted", False, "UnsatisfiedAdmissionChecks", "The workload has not all checks ready"
     )
     obj = reserved(waiting, admissionChecks=[check("a", "Pending")])
-    queue = world.get("cluster_queue", cluster_queue())
+    queue = inputs.get("cluster_queue", cluster_queue())
     if queue is not None:
         queue["spec"]["admissionChecksStrategy"] = {"admissionChecks": [{"name": "a"}]}
-        world = {**world, "cluster_queue": queue}
-    released = apply_plan(obj, plan_for(obj, **world))
+        inputs = {**inputs, "cluster_queue": queue}
+    released = apply_plan(obj, plan_for(obj, **inputs))
     assert condition_of(released, "QuotaReserved") == ("False", reason, message)
     assert condition_of(released, "Admitted")[1] == "NoReservation"
     assert "admission" not in released["status"]
@@ -86,18 +86,18 @@ def test_unadmitted_reservation_is_released_when_queue_is_stopped_or_missing(
 
 
 @pytest.mark.parametrize(
-    ("lq", "stop", "message"),
+    ("queue", "stop", "message"),
     [
         (None, "None", "LocalQueue lq doesn't exist"),
         (local_queue(), "Hold", "ClusterQueue cq is inactive"),
     ],
 )
 def test_reservation_is_released_as_inadmissible_without_detailed_reasons(
-    lq: Any, stop: str, message: str
+    queue: Any, stop: str, message: str
 ) -> None:
     final = settle(
         reserved(admissionChecks=[check("a", "Pending")]),
-        local_queue=lq,
+        local_queue=queue,
         cluster_queue=cluster_queue(stop, checks=[{"name": "a"}]),
         cluster_queue_active=stop == "None",
         settings={"detailed_reasons": False},
@@ -107,7 +107,7 @@ def test_reservation_is_released_as_inadmissible_without_detailed_reasons(
 
 
 @pytest.mark.parametrize(
-    ("world", "runs_on"),
+    ("inputs", "runs_on"),
     [
         ({"local_queue": local_queue("Hold")}, True),
         ({"cluster_queue": cluster_queue("Hold")}, True),
@@ -118,12 +118,12 @@ def test_reservation_is_released_as_inadmissible_without_detailed_reasons(
         ({"cluster_queue": cluster_queue("HoldAndDrain")}, False),
     ],
 )
-def test_admitted_workload_runs_on_unless_its_queue_drains(world: Any, runs_on: bool) -> None:
-    assert (not plan_for(admitted(condition("PodsReady", True, "Started")), **world).actions) is runs_on
+def test_admitted_workload_runs_on_unless_its_queue_drains(inputs: Any, runs_on: bool) -> None:
+    assert (not plan_for(admitted(condition("PodsReady", True, "Started")), **inputs).actions) is runs_on
 
 
 @pytest.mark.parametrize(
-    "world",
+    "inputs",
     [
         {"local_queue": None},
         {"local_queue": local_queue("HoldAndDrain")},
@@ -133,16 +133,16 @@ def test_admitted_workload_runs_on_unless_its_queue_drains(world: Any, runs_on: 
         {"cluster_queue": cluster_queue(flavors=["another"])},
     ],
 )
-def test_eviction_continues_when_queue_is_stopped_or_missing(world: Any) -> None:
-    leaving = admitted(condition("Evicted", True, "Preempted", "m"), condition("PodsReady", True, "Started"))
-    assert plan_for(leaving, **world).actions == ()
+def test_eviction_continues_when_queue_is_stopped_or_missing(inputs: Any) -> None:
+    evicted = admitted(condition("Evicted", True, "Preempted", "m"), condition("PodsReady", True, "Started"))
+    assert plan_for(evicted, **inputs).actions == ()
 
 
 @pytest.mark.parametrize("stop", ["", "None"])
 def test_e_queues_with_an_empty_stop_policy_are_not_stopped(stop: str) -> None:
-    world: Any = {"local_queue": local_queue(stop), "cluster_queue": cluster_queue(stop, [{"name": "a"}])}
+    inputs: Any = {"local_queue": local_queue(stop), "cluster_queue": cluster_queue(stop, [{"name": "a"}])}
     pending = {"name": "a", "state": "Pending", "lastTransitionTime": timestamp(0), "message": ""}
-    obj = settle(reserved(AWAITED, admissionChecks=[pending]), **world)
+    obj = settle(reserved(AWAITED, admissionChecks=[pending]), **inputs)
     assert condition_of(obj, "QuotaReserved")[0] == "True"
 
 

@@ -1,4 +1,4 @@
-"""Backoff after an eviction."""
+"""Requeuing and backoff after an eviction."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ from tests.unit.controllers.builders import (
     timestamp,
     workload,
 )
-from tests.unit.controllers.workload.decisions import AWAITED, BACK, apply_plan, plan_for, settle
+from tests.unit.controllers.workload.decisions import AWAITED, BACKOFF_FINISHED, apply_plan, plan_for, settle
 
 
 @pytest.mark.parametrize("reason", ["PodsReadyTimeout", "AdmissionCheck"])
@@ -26,13 +26,13 @@ def test_workload_is_requeued_when_its_backoff_ends(reason: str) -> None:
         condition("Requeued", False, reason, "m"), requeueState={"count": 1, "requeueAt": timestamp(60)}
     )
     assert plan_for(obj, now=20) == ActionPlan(requeue_after=40.0)
-    back = apply_plan(obj, plan_for(obj, now=60))
-    assert condition_of(back, "Requeued") == (
+    requeued = apply_plan(obj, plan_for(obj, now=60))
+    assert condition_of(requeued, "Requeued") == (
         "True",
         "BackoffFinished",
         "The workload backoff was finished",
     )
-    assert back["status"]["requeueState"] == {"count": 1}
+    assert requeued["status"]["requeueState"] == {"count": 1}
 
 
 def test_workload_without_backoff_time_is_requeued_at_once() -> None:
@@ -41,16 +41,18 @@ def test_workload_without_backoff_time_is_requeued_at_once() -> None:
 
 
 @pytest.mark.parametrize("reason", ["PodsReadyTimeout", "AdmissionCheck"])
-@pytest.mark.parametrize("former", [[], [condition("Requeued", True, "BackoffFinished", BACK[2])]])
+@pytest.mark.parametrize(
+    "former", [[], [condition("Requeued", True, "BackoffFinished", BACKOFF_FINISHED[2])]]
+)
 def test_a5_backoff_ends_at_its_time_while_quota_is_held(reason: str, former: list[dict[str, Any]]) -> None:
     state = {"count": 1, "requeueAt": timestamp(60)}
     obj = admitted(AWAITED, condition("Evicted", True, reason, "m", since=5), *former, requeueState=state)
     assert plan_for(obj, now=20) == ActionPlan(requeue_after=40.0)
-    back = settle(obj, now=60)
-    assert condition_of(back, "Requeued") == BACK
-    assert back["status"]["conditions"][-1]["lastTransitionTime"] == timestamp(60)
-    assert back["status"]["requeueState"] == {"count": 1}
-    assert back["status"]["admission"] == ADMISSION, "its job has not stopped"
+    requeued = settle(obj, now=60)
+    assert condition_of(requeued, "Requeued") == BACKOFF_FINISHED
+    assert requeued["status"]["conditions"][-1]["lastTransitionTime"] == timestamp(60)
+    assert requeued["status"]["requeueState"] == {"count": 1}
+    assert requeued["status"]["admission"] == ADMISSION, "the job has not stopped"
 
 
 @pytest.mark.parametrize("reason", ["PodsReadyTimeout", "AdmissionCheck"])
@@ -60,7 +62,7 @@ def test_a5_backoff_that_is_over_stays_over_when_the_job_stops(reason: str) -> N
     transition = StatusTransition(obj, instant(90))
     transition.requeue("PendingEvaluation")
     stopped = apply_patch(obj, {"status": transition.status | {"admission": None}})
-    assert condition_of(stopped, "Requeued") == BACK
+    assert condition_of(stopped, "Requeued") == BACKOFF_FINISHED
     assert condition_of(stopped, "QuotaReserved") == ("False", "PendingEvaluation", "m")
     assert settle(stopped, now=90) == stopped
 
@@ -69,10 +71,13 @@ def test_a5_backoff_that_is_over_stays_over_when_the_job_stops(reason: str) -> N
     ("requeued", "state"),
     [
         ([], {"requeueAt": timestamp(60)}),
-        ([condition("Requeued", True, "BackoffFinished", BACK[2], since=1)], {"count": 1}),
-        ([condition("Requeued", True, "BackoffFinished", BACK[2], since=9)], {"requeueAt": timestamp(60)}),
+        ([condition("Requeued", True, "BackoffFinished", BACKOFF_FINISHED[2], since=1)], {"count": 1}),
+        (
+            [condition("Requeued", True, "BackoffFinished", BACKOFF_FINISHED[2], since=9)],
+            {"requeueAt": timestamp(60)},
+        ),
     ],
-    ids=["none-ended", "one-of-a-former-eviction", "another-time-is-waited-for"],
+    ids=["no backoff has ended", "backoff of a former eviction has ended", "another backoff is running"],
 )
 def test_a5_workload_in_backoff_is_parked_when_the_job_stops(
     requeued: list[dict[str, Any]], state: dict[str, Any]
@@ -80,12 +85,12 @@ def test_a5_workload_in_backoff_is_parked_when_the_job_stops(
     evicted = condition("Evicted", True, "PodsReadyTimeout", "m", since=5)
     transition = StatusTransition(admitted(evicted, *requeued, requeueState=state), instant(10))
     transition.requeue("PendingEvaluation")
-    parked = transition.find_condition(ConditionType.REQUEUED) or {}
-    assert (parked["status"], parked["reason"]) == ("False", "PodsReadyTimeout")
+    requeued_condition = transition.find_condition(ConditionType.REQUEUED) or {}
+    assert (requeued_condition["status"], requeued_condition["reason"]) == ("False", "PodsReadyTimeout")
 
 
 def test_a5_backoff_that_ends_during_another_eviction_is_only_cleared() -> None:
     obj = admitted(AWAITED, condition("Evicted", True, "Preempted"), requeueState={"requeueAt": timestamp(0)})
-    back = settle(obj, now=60)
-    assert "requeueState" not in back["status"]
-    assert condition_of(back, "Requeued") is None
+    requeued = settle(obj, now=60)
+    assert "requeueState" not in requeued["status"]
+    assert condition_of(requeued, "Requeued") is None

@@ -1,4 +1,4 @@
-"""The order of the steps, and where they end."""
+"""The order of the steps of the Workload controller, and that they settle."""
 
 from typing import Any
 
@@ -62,36 +62,38 @@ def test_status_patch_contains_version_of_decided_workload() -> None:
     assert action.steps[0].patch["metadata"] == {"resourceVersion": "7"}
 
 
-SHORT = {"maximumExecutionTimeSeconds": 100}
+SHORT_LIMIT = {"maximumExecutionTimeSeconds": 100}
 
 
 @pytest.mark.parametrize(
     ("states", "draining", "spec", "type_", "reason"),
     [
-        (["Rejected", "Retry"], 2, SHORT, "DeactivationTarget", "AdmissionCheck"),
-        (["Retry"], 2, SHORT, "Evicted", "AdmissionCheck"),
-        (["Ready"], 2, SHORT, "Evicted", "LocalQueueStopped"),
-        (["Ready"], 1, SHORT, "Evicted", "ClusterQueueStopped"),
-        (["Ready"], 0, SHORT, "Evicted", "PodsReadyTimeout"),
-        (["Rejected"], 2, {**SHORT, "active": False}, "Evicted", "Deactivated"),
+        (["Rejected", "Retry"], 2, SHORT_LIMIT, "DeactivationTarget", "AdmissionCheck"),
+        (["Retry"], 2, SHORT_LIMIT, "Evicted", "AdmissionCheck"),
+        (["Ready"], 2, SHORT_LIMIT, "Evicted", "LocalQueueStopped"),
+        (["Ready"], 1, SHORT_LIMIT, "Evicted", "ClusterQueueStopped"),
+        (["Ready"], 0, SHORT_LIMIT, "Evicted", "PodsReadyTimeout"),
+        (["Rejected"], 2, {**SHORT_LIMIT, "active": False}, "Evicted", "Deactivated"),
     ],
 )
 def test_only_first_of_several_eviction_causes_is_reported(
     states: list[str], draining: int, spec: Any, type_: str, reason: str
 ) -> None:
-    """Pods have not got ready in time, the time of execution is over, and that is not all."""
+    """The pods-ready timeout and the execution time are exceeded, too."""
     checks = [check(name, state) for name, state in zip("ab", states, strict=False)]
     rules = [{"name": one["name"]} for one in checks]
-    world = {
+    inputs = {
         "cluster_queue": cluster_queue("HoldAndDrain" if draining else "None", rules),
         "local_queue": local_queue("HoldAndDrain" if draining > 1 else "None"),
     }
     obj = admitted(admissionChecks=checks, spec=spec)
-    told_to = apply_plan(obj, plan_for(obj, now=300, **world))
-    assert condition_of(told_to, type_)[1] == reason
-    assert len(told_to["status"]["conditions"]) == len(obj["status"]["conditions"]) + 1
+    reported = apply_plan(obj, plan_for(obj, now=300, **inputs))
+    assert condition_of(reported, type_)[1] == reason
+    assert len(reported["status"]["conditions"]) == len(obj["status"]["conditions"]) + 1
     if type_ == "Evicted":
-        assert settle(told_to, now=300, **world) == told_to, "the others wait for the eviction to end"
+        assert settle(reported, now=300, **inputs) == reported, (
+            "other causes wait until the eviction has ended"
+        )
 
 
 @pytest.mark.parametrize("reason", ["AdmissionCheck", "Preempted"])
@@ -104,13 +106,15 @@ def test_deactivated_workload_during_eviction_is_not_evicted_again(targets: Any,
     final = settle(obj)
     assert condition_of(final, "Evicted") == ("True", reason, "m")
     assert {"requeueState", "schedulingStats"}.isdisjoint(final["status"])
-    assert final["status"]["admission"] == ADMISSION, "it is its job that gives it back"
-    assert condition_of(final, "DeactivationTarget") is None, "or no user could reactivate it"
+    assert final["status"]["admission"] == ADMISSION, "the controller of its job releases it"
+    assert condition_of(final, "DeactivationTarget") is None, (
+        "otherwise no user could reactivate the Workload"
+    )
 
 
 @given(st.data())
 def test_decisions_settle_from_any_workload_state(data: st.DataObject) -> None:
-    """No two steps may undo each other's writes."""
+    """Two steps that undo each other's writes would never settle."""
     obj = draw_workload(data)
     settings = {"detailed_reasons": data.draw(st.booleans()), "explicit_pending": data.draw(st.booleans())}
     settle(obj, now=310, settings=settings, **data.draw(st.sampled_from(QUEUE_INPUTS)))

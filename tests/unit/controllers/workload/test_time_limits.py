@@ -1,4 +1,4 @@
-"""Limits of time: until the pods are ready, and for the execution."""
+"""Time limits: the pods-ready timeout and the maximum execution time."""
 
 from dataclasses import replace
 from typing import Any
@@ -21,7 +21,7 @@ from tests.unit.controllers.builders import (
 )
 from tests.unit.controllers.workload.decisions import (
     AWAITED,
-    BACK,
+    BACKOFF_FINISHED,
     NOT_ADMITTED,
     apply_plan,
     events_of,
@@ -30,12 +30,12 @@ from tests.unit.controllers.workload.decisions import (
 )
 
 
-@pytest.mark.parametrize("by", [reserved, admitted])
-def test_a3_pods_are_reported_not_ready_where_another_program_reserved_quota(by: Any) -> None:
+@pytest.mark.parametrize("make", [reserved, admitted])
+def test_a3_pods_are_reported_not_ready_where_another_program_reserved_quota(make: Any) -> None:
     expected = ("False", "WaitForStart", "Not all pods are ready or succeeded")
-    assert condition_of(settle(by()), "PodsReady") == expected
-    assert condition_of(settle(by(), settings={"pods_ready": None}), "PodsReady") is None
-    assert condition_of(settle(by(), cluster_queue=None), "PodsReady") == expected
+    assert condition_of(settle(make()), "PodsReady") == expected
+    assert condition_of(settle(make(), settings={"pods_ready": None}), "PodsReady") is None
+    assert condition_of(settle(make(), cluster_queue=None), "PodsReady") == expected
 
 
 def test_a3_execution_is_added_up_where_another_program_released_quota_alone() -> None:
@@ -43,21 +43,21 @@ def test_a3_execution_is_added_up_where_another_program_released_quota_alone() -
     released = apply_patch(
         obj, {"status": {"conditions": [condition("QuotaReserved", False, "Pending", "m"), ADMITTED]}}
     )
-    done = settle(released, now=40)
-    assert condition_of(done, "Admitted")[1] == "NoReservation"
-    assert done["status"]["accumulatedPastExecutionTimeSeconds"] == 45
+    ended = settle(released, now=40)
+    assert condition_of(ended, "Admitted")[1] == "NoReservation"
+    assert ended["status"]["accumulatedPastExecutionTimeSeconds"] == 45
 
 
 def test_a3_execution_is_added_up_where_another_program_ended_the_admission() -> None:
-    waits = workload(condition("QuotaReserved", False, "WaitingForQuota", "m"), NOT_ADMITTED)
-    added = settle(waits, unrecorded_execution=0)
-    assert "accumulatedPastExecutionTimeSeconds" not in added["status"]
-    plan = plan_for(waits, unrecorded_execution=30 * SECOND)
-    assert apply_plan(waits, plan)["status"]["accumulatedPastExecutionTimeSeconds"] == 30
+    pending = workload(condition("QuotaReserved", False, "WaitingForQuota", "m"), NOT_ADMITTED)
+    unchanged = settle(pending, unrecorded_execution=0)
+    assert "accumulatedPastExecutionTimeSeconds" not in unchanged["status"]
+    plan = plan_for(pending, unrecorded_execution=30 * SECOND)
+    assert apply_plan(pending, plan)["status"]["accumulatedPastExecutionTimeSeconds"] == 30
 
 
 @pytest.mark.parametrize(
-    ("ready", "again"),
+    ("ready", "requeue_after"),
     [
         ([condition("PodsReady", False, "WaitForStart")], 290.0),
         ([condition("PodsReady", False, "WaitForRecovery", since=5)], 95.0),
@@ -65,9 +65,9 @@ def test_a3_execution_is_added_up_where_another_program_ended_the_admission() ->
     ],
 )
 def test_admitted_workload_is_reconciled_again_when_pods_ready_timeout_ends(
-    ready: list[dict[str, Any]], again: float | None
+    ready: list[dict[str, Any]], requeue_after: float | None
 ) -> None:
-    assert plan_for(admitted(*ready), now=10) == ActionPlan(requeue_after=again)
+    assert plan_for(admitted(*ready), now=10) == ActionPlan(requeue_after=requeue_after)
 
 
 def test_pods_ready_timeout_is_ignored_when_disabled() -> None:
@@ -97,10 +97,10 @@ def test_workload_is_evicted_when_pods_ready_timeout_is_exceeded(ready: dict[str
 def test_new_leader_waits_before_it_evicts_for_pods_ready_timeout() -> None:
     obj = admitted(condition("PodsReady", False, "WaitForStart"))
     assert plan_for(obj, now=1010, acting_since=instant(1000)) == ActionPlan(requeue_after=20.0)
-    late = apply_plan(obj, plan_for(obj, now=1030, acting_since=instant(1000)))
-    assert (condition_of(late, "Evicted") or ("",))[:2] == ("True", "PodsReadyTimeout")
-    quick = {"pods_ready": replace(POLICY, timeout=2 * SECOND)}
-    assert plan_for(obj, now=1000, acting_since=instant(1000), settings=quick) == ActionPlan(
+    evicted = apply_plan(obj, plan_for(obj, now=1030, acting_since=instant(1000)))
+    assert (condition_of(evicted, "Evicted") or ("",))[:2] == ("True", "PodsReadyTimeout")
+    short_timeout = {"pods_ready": replace(POLICY, timeout=2 * SECOND)}
+    assert plan_for(obj, now=1000, acting_since=instant(1000), settings=short_timeout) == ActionPlan(
         requeue_after=2.0
     )
 
@@ -130,8 +130,8 @@ def test_workload_is_deactivated_when_total_execution_time_is_exceeded() -> None
     obj = admitted(ready, spec=spec, accumulatedPastExecutionTimeSeconds=40)
     assert plan_for(obj, now=10) == ActionPlan(requeue_after=50.0)
     plan = plan_for(obj, now=60)
-    over = apply_plan(obj, plan)
-    assert condition_of(over, "DeactivationTarget") == (
+    exceeded = apply_plan(obj, plan)
+    assert condition_of(exceeded, "DeactivationTarget") == (
         "True",
         "MaximumExecutionTimeExceeded",
         "exceeding the maximum execution time",
@@ -139,7 +139,7 @@ def test_workload_is_deactivated_when_total_execution_time_is_exceeded() -> None
     assert events_of(plan) == [
         ("Warning", "MaximumExecutionTimeExceeded", "The maximum execution time (100s) exceeded")
     ]
-    final = settle(over, now=61)
+    final = settle(exceeded, now=61)
     assert condition_of(final, "Evicted")[1] == "DeactivatedDueToMaximumExecutionTimeExceeded"
     assert "accumulatedPastExecutionTimeSeconds" not in final["status"]
 
@@ -172,5 +172,5 @@ def test_workload_with_zero_timeout_and_backoff_is_evicted_and_requeued_at_once(
     policy = replace(POLICY, timeout=0, backoff_base_seconds=0)
     evicted = settle(admitted(AWAITED), settings={"pods_ready": policy})
     assert condition_of(evicted, "Evicted")[1] == "PodsReadyTimeout"
-    assert condition_of(evicted, "Requeued") == BACK
+    assert condition_of(evicted, "Requeued") == BACKOFF_FINISHED
     assert evicted["status"]["requeueState"] == {"count": 1}
