@@ -1,4 +1,4 @@
-"""What every test may use; the control plane's fixtures are described where they are made."""
+"""Fixtures and settings of all tests."""
 
 import gc
 import os
@@ -9,18 +9,18 @@ from hypothesis import settings
 
 pytest_plugins = ["localcluster.pytest_plugin"]
 
-# Every change runs the same examples on every machine. For new ones
-# run with HYPOTHESIS_PROFILE=explore (and hack/laws for histories of the core).
+# By default, hypothesis draws the same examples on every machine. HYPOTHESIS_PROFILE=explore draws new ones
+# (and hack/laws draws new histories of the core).
 settings.register_profile("repeatable", derandomize=True, deadline=None, print_blob=True)
 settings.register_profile("explore", deadline=None, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 
 
 @pytest.fixture(autouse=True)
-def usual_garbage_collection() -> Iterator[None]:
-    """Undo the settings of a process of admitq that a test started within this one.
+def restore_garbage_collection() -> Iterator[None]:
+    """Undo the garbage collection settings of an admitq process that a test started inside the test process.
 
-    hypothesis looks for referrers of its random source, and frozen objects are not found.
+    hypothesis looks for referrers of its random source. It does not find objects that are frozen.
     """
     thresholds = gc.get_threshold()
     yield

@@ -1,4 +1,4 @@
-"""What is found before a take-over, and what follows from it."""
+"""Checks before an adoption, the plan that follows from their findings, and the values of the chart."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -15,7 +15,7 @@ from admitq_api.labels import COMPAT_GROUP, names_for
 
 NAMES = names_for(COMPAT_GROUP)
 TRUE = {"status": "True"}
-SPARING = {
+EXCLUDES_SHARED_NAMESPACES = {
     "key": "kubernetes.io/metadata.name",
     "operator": "NotIn",
     "values": ["kube-system", "their-system"],
@@ -42,8 +42,7 @@ def named(name: str, namespace: str | None = None, **parts: Any) -> Any:
 
 
 def workload(*conditions: str, **parts: Any) -> Any:
-    told = [{"type": one, **TRUE} for one in conditions]
-    status = {**parts.pop("status", {}), "conditions": told}
+    status = {**parts.pop("status", {}), "conditions": [{"type": name, **TRUE} for name in conditions]}
     return named("w", "team", **parts, status=status)
 
 
@@ -56,7 +55,7 @@ def deployment(*arguments: str, replicas: int = 1) -> Any:
 
 
 def holding(**objects: Any) -> dict[str, Any]:
-    return {"objects": {plural: (one,) for plural, one in objects.items()}}
+    return {"objects": {plural: (item,) for plural, item in objects.items()}}
 
 
 def configured(**given: Any) -> dict[str, Any]:
@@ -64,7 +63,7 @@ def configured(**given: Any) -> dict[str, Any]:
     return {"configurations": (FoundConfiguration("configmaps/c in their-system, f", whole),)}
 
 
-FOUND: dict[str, list[tuple[Mapping[str, Any], list[str]]]] = {
+CASES: dict[str, list[tuple[Mapping[str, Any], list[str]]]] = {
     "unreadable": [({"unread": ("nodes: forbidden",)}, ["nodes: forbidden"])],
     "nothing-to-adopt": [({"definitions": {}}, [f"no CustomResourceDefinition of {COMPAT_GROUP}"])],
     "definitions-ending": [
@@ -124,7 +123,7 @@ FOUND: dict[str, list[tuple[Mapping[str, Any], list[str]]]] = {
             {"definitions": {"robots": definition("robots")}, **holding(robots=named("r"))},
             ["all of robots/r"],
         ),
-        # What v1beta1 calls otherwise is known where objects are read in it.
+        # Names of fields that differ in v1beta1 are known where objects are read as v1beta1.
         (
             {
                 "definitions": {"clusterqueues": definition("clusterqueues", served=("v1beta1",))},
@@ -325,7 +324,7 @@ FOUND: dict[str, list[tuple[Mapping[str, Any], list[str]]]] = {
         )
     ],
 }
-"""By check: what there is, and where it finds something."""
+"""By check: parts of a cluster, and the places that the check reports for them."""
 
 
 def cluster(**parts: Any) -> Cluster:
@@ -338,19 +337,20 @@ def cluster(**parts: Any) -> Cluster:
     [
         pytest.param(check, parts, places, id=f"{check.name}-{number}")
         for check in CHECKS
-        for number, (parts, places) in enumerate(FOUND[check.name])
+        for number, (parts, places) in enumerate(CASES[check.name])
     ],
 )
-def test_a_check_finds_what_it_looks_for(check: Any, parts: Any, places: list[str]) -> None:
+def test_check_reports_places_of_its_problem(check: Any, parts: Any, places: list[str]) -> None:
     read = cluster(**parts)
     assert list(check.find(read)) == places
-    made = make_plan(read)
-    assert {one.check.name: list(one.places) for one in made.findings}.get(check.name, []) == places
+    plan = make_plan(read)
+    places_by_check = {finding.check.name: list(finding.places) for finding in plan.findings}
+    assert places_by_check.get(check.name, []) == places
     if places:
-        assert made.is_clear == (check.severity is not Severity.BLOCKS)
+        assert plan.is_clear == (check.severity is not Severity.BLOCKS)
 
 
-def test_a_usual_cluster_is_clear() -> None:
+def test_plan_of_usual_cluster_has_no_findings() -> None:
     usual = cluster(
         objects={
             "clusterqueues": (named("q", spec={}),),
@@ -364,9 +364,9 @@ def test_a_usual_cluster_is_clear() -> None:
         deployments=(deployment("--config=/c.yaml", "--feature-gates=PartialAdmission=false", replicas=0),),
         **configured(integrations={"frameworks": ["batch/job", "pod"]}),
     )
-    made = make_plan(usual)
-    assert (made.findings, made.is_clear) == ((), True)
-    assert made.workloads == {"pending": 1, "quota reserved": 0, "admitted": 1, "finished": 0}
+    plan = make_plan(usual)
+    assert (plan.findings, plan.is_clear) == ((), True)
+    assert plan.workloads == {"pending": 1, "quota reserved": 0, "admitted": 1, "finished": 0}
 
 
 @pytest.mark.parametrize(
@@ -379,11 +379,11 @@ def test_a_usual_cluster_is_clear() -> None:
         (("QuotaReserved", "Admitted", "Finished"), "finished"),
     ],
 )
-def test_a_workload_is_counted_by_how_far_it_got(conditions: tuple[str, ...], state: str) -> None:
+def test_workload_state_is_the_latest_that_conditions_show(conditions: tuple[str, ...], state: str) -> None:
     assert workload_state(workload(*conditions)) == state
 
 
-def test_values_say_what_the_file_says_and_leave_to_the_chart_what_is_its_own() -> None:
+def test_chart_values_keep_settings_of_file_except_those_of_the_chart() -> None:
     read = cluster(
         deployments=(deployment("--config=/c.yaml"),),
         **configured(
@@ -399,9 +399,9 @@ def test_values_say_what_the_file_says_and_leave_to_the_chart_what_is_its_own() 
             featureGates={"PartialAdmission": False, "Later": True},
         ),
     )
-    made = make_chart_values(read)
-    assert made["apiGroup"] == COMPAT_GROUP
-    assert made["config"] == {
+    values = make_chart_values(read)
+    assert values["apiGroup"] == COMPAT_GROUP
+    assert values["config"] == {
         "metrics": {"enableClusterQueueResources": True},
         "controller": {"groupKindConcurrency": {"Job.batch": 5}},
         "clientConnection": {"qps": 50.0, "burst": 100},
@@ -414,25 +414,25 @@ def test_values_say_what_the_file_says_and_leave_to_the_chart_what_is_its_own() 
 
 
 @pytest.mark.parametrize(
-    ("given", "made"),
+    ("given", "expected"),
     [
         (None, None),
         ({"matchLabels": {"queued": "yes"}}, {"matchLabels": {"queued": "yes"}}),
-        ({}, {"matchExpressions": [SPARING]}),
+        ({}, {"matchExpressions": [EXCLUDES_SHARED_NAMESPACES]}),
         (
             {"matchExpressions": [{"key": "a", "operator": "DoesNotExist"}]},
-            {"matchExpressions": [{"key": "a", "operator": "DoesNotExist"}, SPARING]},
+            {"matchExpressions": [{"key": "a", "operator": "DoesNotExist"}, EXCLUDES_SHARED_NAMESPACES]},
         ),
     ],
 )
-def test_values_spare_the_namespace_that_managers_share(given: Any, made: Any) -> None:
+def test_chart_values_exclude_shared_namespaces_from_selector(given: Any, expected: Any) -> None:
     file = {} if given is None else {"managedJobsNamespaceSelector": given}
-    told = make_chart_values(cluster(deployments=(deployment(),), **configured(**file)))
-    assert told["config"].get("managedJobsNamespaceSelector") == made
+    values = make_chart_values(cluster(deployments=(deployment(),), **configured(**file)))
+    assert values["config"].get("managedJobsNamespaceSelector") == expected
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "expected"),
     [
         ({}, {"featureGates": {"DisableWaitForPodsReady": True}}),
         (
@@ -445,19 +445,19 @@ def test_values_spare_the_namespace_that_managers_share(given: Any, made: Any) -
         ),
     ],
 )
-def test_file_of_the_older_version_is_converted(given: Any, told: Any) -> None:
+def test_chart_values_convert_v1beta1_configuration(given: Any, expected: Any) -> None:
     older = {"apiVersion": NAMES.config_api_version.replace("v1beta2", "v1beta1")}
-    made = make_chart_values(cluster(**configured(**older, **given)))["config"]
-    assert made == told
-    # The chart's file is of the newer version, in which waiting is on unless it is switched off.
-    newer = configured(**made)["configurations"][0].given
+    values = make_chart_values(cluster(**configured(**older, **given)))["config"]
+    assert values == expected
+    # The chart's file is of v1beta2: there, waitForPodsReady is on unless a gate switches it off.
+    newer = configured(**values)["configurations"][0].given
     assert load_configuration(yaml.safe_dump(dict(newer))).create_feature_gates()[
         Gate.DISABLE_WAIT_FOR_PODS_READY
-    ] == ("featureGates" in told)
+    ] == ("featureGates" in expected)
 
 
-def test_webhooks_always_answer_and_managers_never_run_together() -> None:
-    made = make_plan(
+def test_plan_steps_keep_webhooks_answering_and_never_run_two_managers() -> None:
+    plan = make_plan(
         cluster(
             definitions={"workloads": definition(annotations={"cert-manager.io/inject-ca-from": "a/b"})},
             deployments=(deployment(replicas=2),),
@@ -465,36 +465,36 @@ def test_webhooks_always_answer_and_managers_never_run_together() -> None:
             api_services=("v1beta2.visibility.example.com",),
         )
     )
-    commands = [command for step in made.steps for command in step.commands]
+    commands = [command for step in plan.steps for command in step.commands]
     keep = ["> definitions.yaml", "> webhooks.yaml", "> apis.yaml", "> before.txt"]
     install = ["manager.replicas=0 --take-ownership", "annotate"]
     delete = ["delete mutatingwebhook", "delete apiservice"]
     stop = ["controller --replicas=0", "wait --for=delete pod"]
     start = ["restart deployment admitq-webhook", "values.yaml --wait"]
     assert in_order(commands, [*keep, "> values.yaml", *install, *delete, *stop, *start, "diff before.txt"])
-    back = [command for step in made.way_back for command in step.commands]
+    back = [command for step in plan.way_back for command in step.commands]
     start = ["controller --replicas=2", "definitions.yaml", "webhooks.yaml", "apis.yaml", "rollout status"]
     assert in_order(back, ["admitq-manager --replicas=0", "wait", *start, "uninstall admitq"])
-    # Where the other's webhooks spare it, and the other's Lease is.
-    assert all("--namespace their-system" in one for one in (*commands, *back) if "helm " in one)
+    # The namespace that the other manager's webhooks exclude, and that has its Lease.
+    assert all("--namespace their-system" in command for command in (*commands, *back) if "helm " in command)
 
 
 def in_order(commands: list[str], marks: list[str]) -> bool:
-    """Whether there is a command with each mark, one after the other."""
+    """Whether the first commands that contain the marks are in the order of the marks."""
     places = [next(i for i, command in enumerate(commands) if mark in command) for mark in marks]
     return places == sorted(places)
 
 
-def test_the_plan_as_json_has_everything() -> None:
-    made = make_plan(cluster(**holding(topologies=named("rack")))).to_dict()
-    assert made["clear"] is False
-    assert made["storedVersions"] == ["v1beta2"]
-    assert made["servedVersions"] == ["v1beta1", "v1beta2"]
-    assert made["objects"] == {"workloads": 0}
-    [finding] = made["findings"]
+def test_plan_as_json_has_findings_versions_objects_and_steps() -> None:
+    plan = make_plan(cluster(**holding(topologies=named("rack")))).to_dict()
+    assert plan["clear"] is False
+    assert plan["storedVersions"] == ["v1beta2"]
+    assert plan["servedVersions"] == ["v1beta1", "v1beta2"]
+    assert plan["objects"] == {"workloads": 0}
+    [finding] = plan["findings"]
     assert (finding["name"], finding["severity"], finding["places"]) == (
         "topology",
         "blocks",
         ["topologies/rack"],
     )
-    assert all({"what", "commands"} == set(step) for step in (*made["steps"], *made["wayBack"]))
+    assert all({"what", "commands"} == set(step) for step in (*plan["steps"], *plan["wayBack"]))

@@ -1,4 +1,4 @@
-"""Find the manager in charge by the endpoints that the API server calls, and read its settings."""
+"""The cluster reader finds the manager in charge by the endpoints that the API server calls."""
 
 from collections.abc import Mapping
 from typing import Any, cast
@@ -24,13 +24,13 @@ from admitq_api.crds import create_crds
 from admitq_api.labels import COMPAT_GROUP, names_for
 
 NAMES = names_for(COMPAT_GROUP)
-THEIRS = "their-system"
-OURS = {"app.kubernetes.io/part-of": "admitq"}
+OTHER_NAMESPACE = "their-system"
+OUR_LABELS = {"app.kubernetes.io/part-of": "admitq"}
 FILE = {"apiVersion": NAMES.config_api_version, "kind": "Configuration", "clientConnection": {"qps": 9}}
 
 
-class Cabinet:
-    """Stands for the API server: objects by plural; what is not there is empty."""
+class FakeClient:
+    """Returns objects by plural. A resource without objects has an empty list."""
 
     def __init__(self, held: Mapping[str, list[Any]], forbidden: frozenset[str] = frozenset()) -> None:
         self._held = held
@@ -42,23 +42,23 @@ class Cabinet:
     async def list(self, resource: Resource, namespace: str | None = None) -> tuple[list[Any], str]:
         if resource.plural in self._forbidden:
             raise ApiError(403, "Forbidden", "not for you")
-        found = self._held.get(resource.plural, [])
-        return [one for one in found if namespace in {None, one["metadata"].get("namespace")}], "1"
+        objects = self._held.get(resource.plural, [])
+        return [item for item in objects if namespace in {None, item["metadata"].get("namespace")}], "1"
 
     async def get(self, resource: Resource, name: str, namespace: str) -> Any:
-        for one in (await self.list(resource, namespace))[0]:
-            if one["metadata"]["name"] == name:
-                return one
+        for item in (await self.list(resource, namespace))[0]:
+            if item["metadata"]["name"] == name:
+                return item
         raise ApiError(404, "NotFound", "none")
 
 
-def named(name: str, namespace: str | None = THEIRS, labels: Any = None, **parts: Any) -> Any:
+def named(name: str, namespace: str | None = OTHER_NAMESPACE, labels: Any = None, **parts: Any) -> Any:
     metadata = {"name": name, "labels": labels or {}, **({"namespace": namespace} if namespace else {})}
     return {"metadata": metadata, **parts}
 
 
 def hooks(name: str, hook: str, service: str, path: str, labels: Any = None) -> Any:
-    called = {"service": {"name": service, "namespace": THEIRS, "path": path}}
+    called = {"service": {"name": service, "namespace": OTHER_NAMESPACE, "path": path}}
     return named(name, None, labels, webhooks=[{"name": hook, "clientConfig": called}])
 
 
@@ -80,11 +80,11 @@ HELD: dict[str, list[Any]] = {
     CRDS.plural: create_crds(COMPAT_GROUP),
     "admissionchecks": [named("c", None, spec={"controllerName": "example.com/c"})],
     MUTATING_WEBHOOKS.plural: [
-        # Known by the path, whatever the webhook is called.
+        # Recognized by the path: the name of the webhook does not matter.
         hooks(
             "theirs", "mqueue.example.com", "their-webhooks", "/mutate-kueue-x-k8s-io-v1beta2-clusterqueue"
         ),
-        hooks("ours", f"mjob.{COMPAT_GROUP}", "our-webhooks", "/mutate-batch-v1-job", OURS),
+        hooks("ours", f"mjob.{COMPAT_GROUP}", "our-webhooks", "/mutate-batch-v1-job", OUR_LABELS),
         hooks("policy", "policy.example.com", "policies", "/mutate"),
     ],
     VALIDATING_WEBHOOKS.plural: [hooks("named", f"vjob.{COMPAT_GROUP}", "gone", "/validate-batch-v1-job")],
@@ -96,7 +96,7 @@ HELD: dict[str, list[Any]] = {
     DEPLOYMENTS.plural: [
         deployment("their-manager"),
         deployment("their-standby"),
-        deployment("admitq-manager", OURS),
+        deployment("admitq-manager", OUR_LABELS),
         deployment("policy"),
     ],
     CONFIG_MAPS.plural: [
@@ -110,36 +110,35 @@ HELD: dict[str, list[Any]] = {
 }
 
 
-async def found(held: Mapping[str, list[Any]], forbidden: frozenset[str] = frozenset()) -> Cluster:
-    return await read_cluster(cast("Client", Cabinet(held, forbidden)), NAMES)
+async def read(held: Mapping[str, list[Any]], forbidden: frozenset[str] = frozenset()) -> Cluster:
+    return await read_cluster(cast("Client", FakeClient(held, forbidden)), NAMES)
 
 
 def names_of(objects: Any) -> list[str]:
-    return [one["metadata"]["name"] for one in objects]
+    return [item["metadata"]["name"] for item in objects]
 
 
 async def test_deployment_behind_webhooks_or_lease_is_in_charge() -> None:
-    cluster = await found(HELD)
+    cluster = await read(HELD)
     assert names_of(cluster.webhooks) == ["theirs", "named"]
     assert names_of(cluster.deployments) == ["their-manager", "their-standby"]
     assert names_of(cluster.leases) == [NAMES.lease_name]
-    assert [(one.place, one.given) for one in cluster.configurations] == [
-        (f"configmaps/their-config in {THEIRS}, a", FILE)
+    assert [(file.place, file.given) for file in cluster.configurations] == [
+        (f"configmaps/their-config in {OTHER_NAMESPACE}, a", FILE)
     ]
     assert cluster.api_services == ("v1.visibility",)
-    assert (cluster.namespace, cluster.unread) == (THEIRS, ())
+    assert (cluster.namespace, cluster.unread) == (OTHER_NAMESPACE, ())
     assert names_of(cluster.objects["admissionchecks"]) == names_of(cluster.older["admissionchecks"]) == ["c"]
 
 
-async def test_an_installation_of_ours_is_not_to_be_stopped() -> None:
-    cluster = await found({**HELD, LEASES.plural: [lease("admitq-manager-7c_1")]})
+async def test_admitq_installation_is_not_a_manager_to_stop() -> None:
+    cluster = await read({**HELD, LEASES.plural: [lease("admitq-manager-7c_1")]})
     assert names_of(cluster.deployments) == ["their-manager"]
     assert (names_of(cluster.ours), cluster.leases) == (["admitq-manager"], ())
 
 
 @pytest.mark.parametrize("plural", [CONFIG_MAPS.plural, "workloads", LEASES.plural])
-async def test_unreadable_objects_are_reported_and_the_others_read(plural: str) -> None:
-    cluster = await found(HELD, frozenset({plural}))
+async def test_unreadable_resource_is_reported_and_others_are_read(plural: str) -> None:
+    cluster = await read(HELD, frozenset({plural}))
     assert "their-manager" in names_of(cluster.deployments)
-    [told] = {one.rpartition(": ")[2] for one in cluster.unread}
-    assert told == "not for you"
+    assert {problem.rpartition(": ")[2] for problem in cluster.unread} == {"not for you"}

@@ -1,4 +1,4 @@
-"""The state that the lines of a dump in a log make together."""
+"""Assemble the state from the log lines of a dump."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -9,16 +9,16 @@ from admitq.core.dump import Dump, DumpedObjects
 
 
 def assembled(lines: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """The dump, as JSON values. Values of a part must follow one another."""
-    objects: dict[str, Any] = {"is": "DumpedObjects", **{each.name: [] for each in fields(DumpedObjects)}}
-    whole: dict[str, Any] = {"is": "Dump", **{each.name: [] for each in fields(Dump)}, "objects": objects}
+    """Return the dump, as JSON values. Lines of a part must be in order."""
+    objects: dict[str, Any] = {"is": "DumpedObjects", **{field.name: [] for field in fields(DumpedObjects)}}
+    whole: dict[str, Any] = {"is": "Dump", **{field.name: [] for field in fields(Dump)}, "objects": objects}
     for line in lines:
-        values, name, of = json.loads(line["values"]), line["part"], whole
+        values, name, target = json.loads(line["values"]), line["part"], whole
         if name.startswith("objects."):
-            of, name = objects, name.removeprefix("objects.")
+            target, name = objects, name.removeprefix("objects.")
         if isinstance(values, list):
-            assert line["begin"] == len(of[name])
-            of[name] += values
+            assert line["begin"] == len(target[name])
+            target[name] += values
         else:
-            of[name] = values
+            target[name] = values
     return whole

@@ -1,4 +1,4 @@
-"""Which parts a command runs."""
+"""The components that a command runs."""
 
 import pytest
 from typer.testing import CliRunner
@@ -16,13 +16,13 @@ from admitq.cli.processes import CONFIGURATION_ERROR, PROCESSES
 WEBHOOK, CORE, JOBS, CYCLE, TOPOLOGY = Component
 
 
-def test_every_command_that_runs_says_its_parts() -> None:
+def test_every_process_command_has_its_components() -> None:
     assert set(COMMANDS) == set(PROCESSES)
     assert set(COMMANDS["manager"]) > LEASED_COMPONENTS
 
 
 @pytest.mark.parametrize(
-    ("command", "flag", "parts"),
+    ("command", "flag", "components"),
     [
         ("all-in-one", None, (WEBHOOK, CORE, JOBS, CYCLE, TOPOLOGY)),
         ("manager", None, (CORE, JOBS, CYCLE, TOPOLOGY)),
@@ -39,9 +39,9 @@ def test_every_command_that_runs_says_its_parts() -> None:
     ],
 )
 def test_e_components_flag_chooses_parts_of_the_command(
-    command: str, flag: str | None, parts: tuple[Component, ...]
+    command: str, flag: str | None, components: tuple[Component, ...]
 ) -> None:
-    assert select_components(command, flag) == parts
+    assert select_components(command, flag) == components
 
 
 @pytest.mark.parametrize(
@@ -67,14 +67,14 @@ def test_e_components_flag_chooses_parts_of_the_command(
         ("webhook", "core", "--components: 'core' is no part of admitq webhook: choose from webhook"),
     ],
 )
-def test_a_list_that_cannot_be_meant_ends_the_command(command: str, flag: str, problem: str) -> None:
+def test_command_with_invalid_components_flag_fails(command: str, flag: str, problem: str) -> None:
     answer = CliRunner().invoke(application, [command, "--components", flag])
     assert answer.exit_code == CONFIGURATION_ERROR
     assert problem in answer.stderr
 
 
 @pytest.mark.parametrize("command", ["manager", "all-in-one"])
-def test_a_shadow_leaves_reviews_to_the_manager_in_charge(command: str) -> None:
+def test_shadow_runs_every_component_except_webhook(command: str) -> None:
     assert select_shadow_components(command, None) == (CORE, JOBS, CYCLE, TOPOLOGY)
 
 
@@ -88,7 +88,7 @@ def test_a_shadow_leaves_reviews_to_the_manager_in_charge(command: str) -> None:
         (["manager", "--shadow", "--components=core"], "--shadow: cannot be combined with --components"),
     ],
 )
-def test_a_shadow_that_could_not_compare_ends_the_command(arguments: list[str], problem: str) -> None:
+def test_command_with_shadow_flag_that_cannot_compare_fails(arguments: list[str], problem: str) -> None:
     answer = CliRunner().invoke(application, arguments)
     assert answer.exit_code == CONFIGURATION_ERROR
     assert problem in answer.stderr

@@ -1,4 +1,4 @@
-"""What a process does when it is sent a signal."""
+"""Signals that a process handles."""
 
 import asyncio
 import os
@@ -10,12 +10,12 @@ from structlog.testing import capture_logs
 from admitq.app import process
 
 
-async def test_state_signal_does_not_end_a_process_without_decisions() -> None:
+async def test_state_signal_does_not_end_process_without_core() -> None:
     # Without a handler the signal would end these tests.
     before = signal.signal(signal.SIGUSR2, signal.SIG_IGN)
     try:
         with capture_logs() as lines:
-            told = asyncio.create_task(process._run_until_signal([], None, None))  # type: ignore[reportPrivateUsage]
+            running = asyncio.create_task(process._run_until_signal([], None, None))  # type: ignore[reportPrivateUsage]
             await asyncio.sleep(0)
             os.kill(os.getpid(), signal.SIGUSR2)
             async with asyncio.timeout(10):
@@ -23,7 +23,7 @@ async def test_state_signal_does_not_end_a_process_without_decisions() -> None:
                     await asyncio.sleep(0)
             os.kill(os.getpid(), signal.SIGTERM)
             with pytest.raises(process.ProcessStopped):
-                await told
+                await running
     finally:
         signal.signal(signal.SIGUSR2, before)
     assert [line["event"] for line in lines] == ["no state to dump here", "process is stopping"]

@@ -1,4 +1,4 @@
-"""Raised jobs beside the manager's other work."""
+"""Jobs with raised requests while the manager has other work."""
 
 import asyncio
 
@@ -12,8 +12,8 @@ from tests.unit.controllers.test_raises import raised, served_by
 from tests.unit.controllers.world import World
 
 
-async def test_t10_raised_job_is_stopped_ahead_of_all_other_work() -> None:
-    """The manager makes 300 calls a second: behind those for other jobs, fifty pods would run for seconds."""
+async def test_t10_raised_job_is_stopped_before_all_other_work() -> None:
+    """Without this, fifty pods would run for seconds: the manager makes 300 calls a second."""
     world = World()
     world.put(KINDS.workloads, admitted())
     world.put(JOBS, raised(3))

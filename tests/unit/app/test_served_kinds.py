@@ -1,4 +1,4 @@
-"""Controllers of resources that come and go: nothing is asked about what is missing, and nothing is lost."""
+"""Controllers of resources that the API server starts and stops serving."""
 
 import asyncio
 from collections import Counter
@@ -31,20 +31,20 @@ DUCKS = Resource("pond.example", "v1", "ducks", "Duck", namespaced=True)
 NOT_SERVED = ApiError(404, "NotFound", "page not found")
 
 
-def an_object(name: str, version: int = 1) -> dict[str, Any]:
+def object_named(name: str, version: int = 1) -> dict[str, Any]:
     return {"metadata": {"namespace": "ns", "name": name, "uid": name, "resourceVersion": str(version)}}
 
 
 @dataclass
 class Server:
-    """Serves objects by resource, one page each; watches last until their resource goes."""
+    """Serves objects by resource, in one page. A watch ends when the resource is no longer served."""
 
     objects: dict[Resource, list[dict[str, Any]]] = field(
         default_factory=dict[Resource, list[dict[str, Any]]]
     )
     broken: set[Resource] = field(default_factory=set[Resource])
     discovery_fails: bool = False
-    asked: Counter[str] = field(default_factory=Counter[str])
+    requests: Counter[str] = field(default_factory=Counter[str])
     changed: asyncio.Condition = field(default_factory=asyncio.Condition)
 
     async def serve(self, resource: Resource, *objects: dict[str, Any]) -> None:
@@ -58,17 +58,23 @@ class Server:
             self.changed.notify_all()
 
     async def request_json(self, _method: str, path: str) -> Any:
-        self.asked[path] += 1
+        self.requests[path] += 1
         if self.discovery_fails:
             raise ApiError(503, "ServiceUnavailable", "down")
         if path == "/apis":
-            groups = {(one.group, one.version) for one in self.objects}
-            return {"groups": [{"name": name, "versions": [{"version": it}]} for name, it in groups]}
-        offered = [one for one in self.objects if f"/apis/{one.api_version}" == path]
-        return {"resources": [{"name": one.plural, "kind": one.kind, "namespaced": True} for one in offered]}
+            groups = {(resource.group, resource.version) for resource in self.objects}
+            return {
+                "groups": [{"name": name, "versions": [{"version": version}]} for name, version in groups]
+            }
+        served = [resource for resource in self.objects if f"/apis/{resource.api_version}" == path]
+        return {
+            "resources": [
+                {"name": resource.plural, "kind": resource.kind, "namespaced": True} for resource in served
+            ]
+        }
 
     async def pages(self, resource: Resource, *_: Any) -> AsyncGenerator[Page]:
-        self.asked[f"list {resource}"] += 1
+        self.requests[f"list {resource}"] += 1
         if resource in self.broken:
             raise ApiError(500, "InternalError", "conversion webhook does not answer")
         if resource not in self.objects:
@@ -76,7 +82,7 @@ class Server:
         yield Page(self.objects[resource], "5", True)
 
     async def watch(self, resource: Resource, *_: Any, **__: Any) -> AsyncGenerator[WatchEvent]:
-        self.asked[f"watch {resource}"] += 1
+        self.requests[f"watch {resource}"] += 1
         async with self.changed:
             await self.changed.wait_for(lambda: resource not in self.objects)
         raise NOT_SERVED
@@ -85,37 +91,39 @@ class Server:
 
 @dataclass
 class Stage:
-    """Controllers of foxes, owls and ducks that write down what they look at."""
+    """Controllers of foxes, owls and ducks that record which objects they reconcile."""
 
     server: Server
     metrics: Metrics
-    part: ServedKindControllers
+    controllers: ServedKindControllers
     leading: asyncio.Event
     stores: dict[Resource, Store]
     namespaces: Store
-    looked_at: list[tuple[str, str]]
+    reconciled: list[tuple[str, str]]
     quarantined: dict[str, str]
 
     def managed(self) -> set[str]:
         lines = self.metrics.exposition().decode().splitlines()
-        found = [line for line in lines if line.startswith("admitq_managed_kinds") and line.endswith(" 1.0")]
-        return {one for one in ("fox", "owl", "duck") for line in found if f'controller="{one}"' in line}
+        managed = [
+            line for line in lines if line.startswith("admitq_managed_kinds") and line.endswith(" 1.0")
+        ]
+        return {kind for kind in ("fox", "owl", "duck") for line in managed if f'controller="{kind}"' in line}
 
 
 @asynccontextmanager
 async def staged(
     server: Server,
     *,
-    follows: tuple[Resource, ...] = (),
-    wanting: str = "",
-    look_seconds: float = 0.01,
+    followed: tuple[Resource, ...] = (),
+    required_namespace: str = "",
+    discovery_seconds: float = 0.01,
     known: Callable[[], list[Key]] = lambda: [Key("ns", "known")],
 ) -> AsyncGenerator[Stage]:
-    """Foxes are wanted only while there is the namespace ``wanting``, if that is given.
+    """Run the controllers. Reconciling an object with the name ``sick`` fails.
 
-    A lookup of an object named ``sick`` fails.
+    With ``required_namespace``, foxes are watched only from the time when that namespace exists.
     """
-    looked_at: list[tuple[str, str]] = []
+    reconciled: list[tuple[str, str]] = []
     quarantined: dict[str, str] = {}
     namespaces = Store(NAMESPACES)
     stores = {NAMESPACES: namespaces}
@@ -130,13 +138,13 @@ async def staged(
         def discard(self, store: Store) -> None:
             del stores[store.resource]
 
-    def a_part(resource: Resource) -> WhenServed:
+    def when_served(resource: Resource) -> WhenServed:
         name = resource.kind.lower()
 
         async def reconcile(key: Key) -> None:
             if key.name == "sick":
                 raise RuntimeError(name)
-            looked_at.append((name, key.name))
+            reconciled.append((name, key.name))
 
         spec = ControllerSpec(
             name,
@@ -144,24 +152,27 @@ async def staged(
             (
                 Watch(resource, lambda change: (change.key,)),
                 Watch(NAMESPACES, lambda change: (Key("ns", f"in-{change.key.name}"),)),
-                *(Watch(one, lambda change: (Key("ns", f"eats-{change.key.name}"),)) for one in of(resource)),
+                *(
+                    Watch(other, lambda change: (Key("ns", f"eats-{change.key.name}"),))
+                    for other in followed_by(resource)
+                ),
             ),
         )
-        wanted = StartCondition(NAMESPACES, lambda: ("ns", wanting) in namespaces)
+        namespace_exists = StartCondition(NAMESPACES, lambda: ("ns", required_namespace) in namespaces)
         return WhenServed(
             resource,
             {},
             spec,
             known=known,
-            follows=tuple(map(FollowedResource, of(resource))),
-            start_condition=wanted if wanting and resource is FOXES else None,
+            follows=tuple(map(FollowedResource, followed_by(resource))),
+            start_condition=namespace_exists if required_namespace and resource is FOXES else None,
         )
 
-    def of(resource: Resource) -> tuple[Resource, ...]:
-        return follows if resource is FOXES else ()
+    def followed_by(resource: Resource) -> tuple[Resource, ...]:
+        return followed if resource is FOXES else ()
 
-    def on_quarantine(of: Controller[Key], key: Key) -> None:
-        if (problem := of.quarantined.get(key)) is None:
+    def on_quarantine(controller: Controller[Key], key: Key) -> None:
+        if (problem := controller.quarantined.get(key)) is None:
             del quarantined[key.name]
         else:
             quarantined[key.name] = problem
@@ -169,10 +180,10 @@ async def staged(
     metrics = Metrics("admitq", role="standalone")
     leading = asyncio.Event()
     leading.set()
-    part = ServedKindControllers(
+    controllers = ServedKindControllers(
         cast("Client", server),
         Stores(),
-        [a_part(one) for one in (FOXES, OWLS, DUCKS)],
+        [when_served(resource) for resource in (FOXES, OWLS, DUCKS)],
         controller=lambda spec: Controller(
             spec.name, spec.reconcile, on_quarantine=on_quarantine, quarantine_after=1
         ),
@@ -180,10 +191,10 @@ async def staged(
         metrics=metrics,
         on_watch=lambda *_: None,
         on_quarantine=lambda _: None,
-        look_seconds=look_seconds,
+        look_seconds=discovery_seconds,
     )
-    running = asyncio.create_task(part.run())
-    yield Stage(server, metrics, part, leading, stores, namespaces, looked_at, quarantined)
+    running = asyncio.create_task(controllers.run())
+    yield Stage(server, metrics, controllers, leading, stores, namespaces, reconciled, quarantined)
     running.cancel()
     await asyncio.wait([running])
 
@@ -194,129 +205,129 @@ async def until(holds: Callable[[], bool]) -> None:
             await asyncio.sleep(0.001)
 
 
-async def test_what_is_served_is_managed_and_the_rest_is_not_asked_for() -> None:
-    server = Server({FOXES: [an_object("reynard")]})
+async def test_served_resources_are_managed_and_others_are_not_requested() -> None:
+    server = Server({FOXES: [object_named("reynard")]})
     async with staged(server) as stage:
-        assert await stage.part.ready() is not None
-        await stage.part.settled(5)
-        assert await stage.part.ready() is None
-        await until(lambda: {("fox", "reynard"), ("fox", "known")} <= set(stage.looked_at))
-        await until(lambda: server.asked["/apis"] > 5)
+        assert await stage.controllers.ready() is not None
+        await stage.controllers.settled(5)
+        assert await stage.controllers.ready() is None
+        await until(lambda: {("fox", "reynard"), ("fox", "known")} <= set(stage.reconciled))
+        await until(lambda: server.requests["/apis"] > 5)
         assert stage.managed() == {"fox"}
         assert set(stage.stores) == {NAMESPACES, FOXES}
-        # Of the group that is served it is asked whether owls are there by now; nothing else is.
-        assert server.asked.keys() == {
+        # Discovery requests only the served group, which may serve owls later.
+        assert server.requests.keys() == {
             "/apis",
             "/apis/zoo.example/v1",
             f"list {FOXES}",
             f"watch {FOXES}",
         }
-        assert server.asked[f"list {FOXES}"] == 1
+        assert server.requests[f"list {FOXES}"] == 1
 
 
-async def test_a_kind_comes_goes_and_comes_again() -> None:
+async def test_controller_follows_whether_its_resource_is_served() -> None:
     server = Server()
     async with staged(server) as stage:
-        await stage.part.settled(5)
-        await server.serve(DUCKS, an_object("donald"))
-        await until(lambda: ("duck", "donald") in stage.looked_at)
+        await stage.controllers.settled(5)
+        await server.serve(DUCKS, object_named("donald"))
+        await until(lambda: ("duck", "donald") in stage.reconciled)
         assert stage.managed() == {"duck"}
         await server.stop_serving(DUCKS)
         await until(lambda: DUCKS not in stage.stores)
         assert stage.managed() == set()
-        stage.namespaces.upsert(an_object("while-gone"))
-        looks = server.asked["/apis"]
-        await until(lambda: server.asked["/apis"] > looks + 5)
-        assert server.asked[f"list {DUCKS}"] <= 2
-        assert ("duck", "in-while-gone") not in stage.looked_at
-        stage.looked_at.clear()
-        await server.serve(DUCKS, an_object("daisy"))
-        await until(lambda: {("duck", "daisy"), ("duck", "known")} <= set(stage.looked_at))
-        stage.namespaces.upsert(an_object("later"))
-        await until(lambda: ("duck", "in-later") in stage.looked_at)
-        assert stage.looked_at.count(("duck", "in-later")) == 1
+        stage.namespaces.upsert(object_named("while-not-served"))
+        before = server.requests["/apis"]
+        await until(lambda: server.requests["/apis"] > before + 5)
+        assert server.requests[f"list {DUCKS}"] <= 2
+        assert ("duck", "in-while-not-served") not in stage.reconciled
+        stage.reconciled.clear()
+        await server.serve(DUCKS, object_named("daisy"))
+        await until(lambda: {("duck", "daisy"), ("duck", "known")} <= set(stage.reconciled))
+        stage.namespaces.upsert(object_named("later"))
+        await until(lambda: ("duck", "in-later") in stage.reconciled)
+        assert stage.reconciled.count(("duck", "in-later")) == 1
 
 
-async def test_reports_of_a_kind_are_removed_with_it() -> None:
-    server = Server({DUCKS: [an_object("donald"), an_object("sick")]})
+async def test_quarantines_of_resource_are_removed_when_it_is_no_longer_served() -> None:
+    server = Server({DUCKS: [object_named("donald"), object_named("sick")]})
     async with staged(server) as stage:
         await until(lambda: stage.quarantined == {"sick": "RuntimeError: duck"})
         await server.stop_serving(DUCKS)
         await until(lambda: not stage.quarantined)
 
 
-async def test_nothing_is_asked_while_everything_is_there() -> None:
+async def test_discovery_requests_nothing_while_all_resources_are_served() -> None:
     server = Server({FOXES: [], OWLS: [], DUCKS: []})
     async with staged(server) as stage:
         await until(lambda: stage.managed() == {"fox", "owl", "duck"})
-        asked = server.asked.total()
+        before = server.requests.total()
         await asyncio.sleep(0.1)
-        assert server.asked.total() == asked
+        assert server.requests.total() == before
 
 
-async def test_unreadable_kind_blocks_no_other() -> None:
-    server = Server({FOXES: [an_object("reynard")], OWLS: []}, broken={OWLS})
+async def test_unreadable_resource_does_not_block_others() -> None:
+    server = Server({FOXES: [object_named("reynard")], OWLS: []}, broken={OWLS})
     async with staged(server) as stage:
-        await stage.part.settled(0.05)
-        assert await stage.part.ready() is None
-        await until(lambda: ("fox", "reynard") in stage.looked_at)
+        await stage.controllers.settled(0.05)
+        assert await stage.controllers.ready() is None
+        await until(lambda: ("fox", "reynard") in stage.reconciled)
         assert stage.managed() == {"fox"}
 
 
-async def test_resources_are_watched_once_they_are_needed() -> None:
-    server = Server({FOXES: [an_object("reynard")], OWLS: []})
-    async with staged(server, wanting="forest", look_seconds=3600) as stage:
-        await stage.part.settled(5)
+async def test_resource_is_watched_once_its_start_condition_holds() -> None:
+    server = Server({FOXES: [object_named("reynard")], OWLS: []})
+    async with staged(server, required_namespace="forest", discovery_seconds=3600) as stage:
+        await stage.controllers.settled(5)
         await until(lambda: stage.managed() == {"owl"})
-        stage.namespaces.upsert(an_object("meadow"))
-        assert server.asked[f"list {FOXES}"] == 0
-        stage.namespaces.upsert(an_object("forest"))
-        await until(lambda: {("fox", "reynard"), ("fox", "known")} <= set(stage.looked_at))
-        stage.namespaces.remove(an_object("forest", 2))
-        stage.namespaces.upsert(an_object("forest", 3))
-        assert server.asked[f"list {FOXES}"] == 1
+        stage.namespaces.upsert(object_named("meadow"))
+        assert server.requests[f"list {FOXES}"] == 0
+        stage.namespaces.upsert(object_named("forest"))
+        await until(lambda: {("fox", "reynard"), ("fox", "known")} <= set(stage.reconciled))
+        stage.namespaces.remove(object_named("forest", 2))
+        stage.namespaces.upsert(object_named("forest", 3))
+        assert server.requests[f"list {FOXES}"] == 1
 
 
-async def test_what_was_needed_before_the_start_is_watched_from_the_start() -> None:
-    server = Server({FOXES: [an_object("reynard")], OWLS: [], DUCKS: []})
-    async with staged(server, wanting="forest", look_seconds=3600) as stage:
-        stage.namespaces.upsert(an_object("forest"))
-        await stage.part.settled(5)
+async def test_resource_is_watched_from_the_start_if_its_start_condition_holds() -> None:
+    server = Server({FOXES: [object_named("reynard")], OWLS: [], DUCKS: []})
+    async with staged(server, required_namespace="forest", discovery_seconds=3600) as stage:
+        stage.namespaces.upsert(object_named("forest"))
+        await stage.controllers.settled(5)
         await until(lambda: stage.managed() == {"fox", "owl", "duck"})
 
 
-async def test_a_server_that_does_not_answer_is_asked_again() -> None:
-    server = Server({FOXES: [an_object("reynard")]}, discovery_fails=True)
+async def test_failed_discovery_is_retried() -> None:
+    server = Server({FOXES: [object_named("reynard")]}, discovery_fails=True)
     async with staged(server) as stage:
-        await until(lambda: server.asked["/apis"] > 2)
+        await until(lambda: server.requests["/apis"] > 2)
         server.discovery_fails = False
-        await until(lambda: ("fox", "reynard") in stage.looked_at)
+        await until(lambda: ("fox", "reynard") in stage.reconciled)
 
 
-async def test_process_without_lease_reads_and_does_not_act() -> None:
-    server = Server({FOXES: [an_object("reynard")]})
+async def test_process_without_lease_reads_objects_and_does_not_reconcile() -> None:
+    server = Server({FOXES: [object_named("reynard")]})
     async with staged(server) as stage:
         stage.leading.clear()
         await until(lambda: stage.managed() == {"fox"})
-        assert stage.looked_at == []
+        assert stage.reconciled == []
         stage.leading.set()
-        await until(lambda: ("fox", "reynard") in stage.looked_at)
+        await until(lambda: ("fox", "reynard") in stage.reconciled)
 
 
-async def test_what_a_controller_follows_is_known_before_it_begins() -> None:
-    server = Server({FOXES: [an_object("reynard")], EGGS: [an_object("brown")]})
-    async with staged(server, follows=(EGGS,)) as stage:
-        await until(lambda: {("fox", "reynard"), ("fox", "eats-brown")} <= set(stage.looked_at))
+async def test_followed_resource_is_read_before_controller_starts() -> None:
+    server = Server({FOXES: [object_named("reynard")], EGGS: [object_named("brown")]})
+    async with staged(server, followed=(EGGS,)) as stage:
+        await until(lambda: {("fox", "reynard"), ("fox", "eats-brown")} <= set(stage.reconciled))
         assert stage.stores[EGGS].keys() == [Key("ns", "brown")]
         await server.stop_serving(FOXES)
         await until(lambda: EGGS not in stage.stores)
-        await server.serve(FOXES, an_object("reynard"))
+        await server.serve(FOXES, object_named("reynard"))
         await until(lambda: EGGS in stage.stores and len(stage.stores[EGGS]) == 1)
 
 
-@pytest.mark.parametrize("broken", [set[Resource](), {EGGS}], ids=["not served", "not to be read"])
-async def test_what_a_controller_follows_may_be_missing(broken: set[Resource]) -> None:
-    server = Server({FOXES: [an_object("reynard")]}, broken=broken)
-    async with staged(server, follows=(EGGS,)) as stage:
-        await until(lambda: ("fox", "reynard") in stage.looked_at)
+@pytest.mark.parametrize("broken", [set[Resource](), {EGGS}], ids=["not served", "unreadable"])
+async def test_controller_starts_without_unavailable_followed_resource(broken: set[Resource]) -> None:
+    server = Server({FOXES: [object_named("reynard")]}, broken=broken)
+    async with staged(server, followed=(EGGS,)) as stage:
+        await until(lambda: ("fox", "reynard") in stage.reconciled)
         assert len(stage.stores[EGGS]) == 0

@@ -29,9 +29,9 @@ def part() -> ShadowPart:
     return ShadowPart(load_settings(None), nowhere, Metrics(), "test", lambda _: None, ShadowSettings(1.0))
 
 
-async def test_its_client_refuses_every_way_to_write(part: ShadowPart) -> None:
+async def test_shadow_client_refuses_every_write(part: ShadowPart) -> None:
     client: Client = part._client  # pyright: ignore[reportPrivateUsage]
-    ways = (
+    writes = (
         lambda: client.create(CONFIG_MAPS, OBJECT),
         lambda: client.replace(CONFIG_MAPS, OBJECT),
         lambda: client.merge_patch(CONFIG_MAPS, "c", {}, "n"),
@@ -39,22 +39,22 @@ async def test_its_client_refuses_every_way_to_write(part: ShadowPart) -> None:
         lambda: client.delete(CONFIG_MAPS, "c", "n"),
     )
     async with client:
-        for way in ways:
+        for write in writes:
             with pytest.raises(WritesNothingError, match="a shadow writes nothing"):
-                await way()
+                await write()
 
 
-async def test_it_is_ready_when_everything_was_read(part: ShadowPart) -> None:
-    told = await part.checks["caches"]()
-    assert told is not None
-    assert "workloads" in told
+async def test_shadow_is_not_ready_before_caches_are_filled(part: ShadowPart) -> None:
+    problem = await part.checks["caches"]()
+    assert problem is not None
+    assert "workloads" in problem
 
 
 def workload(**condition: str) -> dict[str, Any]:
     return {"status": {"conditions": [{"type": "Evicted", "status": "True", **condition}]}}
 
 
-def test_the_message_of_an_eviction_names_the_preemptor() -> None:
+def test_preemptor_is_read_from_eviction_message() -> None:
     reason = PreemptionReason.IN_CLUSTER_QUEUE
     key = ObjectKey("n", "w")
     message = preempted_message(Preempt(key, "uid-w", reason, key, "uid-p", ("cq",), ("cq",)), "uid-job")

@@ -1,4 +1,4 @@
-"""The state on demand: complete, in lines of the log, without delaying cycles."""
+"""Dumps of the state: complete, in log lines, without a delay of cycles."""
 
 import json
 import threading
@@ -14,7 +14,7 @@ from tests.unit.app.dumped_lines import assembled
 from tests.unit.core.play import Play, queue
 
 
-def a_state() -> AdmissionState:
+def state_with_pending_workloads() -> AdmissionState:
     play = Play()
     play.put_flavors("default")
     play.put(queue("q", 4))
@@ -24,46 +24,48 @@ def a_state() -> AdmissionState:
     return play.state
 
 
-def test_the_lines_of_a_dump_make_the_whole_state_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dump_lines_contain_the_whole_state(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(state_dump, "PER_LINE", 2)
-    state = a_state()
-    dumped = StateDumper(state, lambda: {"workloads": 5})
+    state = state_with_pending_workloads()
+    dumper = StateDumper(state, lambda: {"workloads": 5})
     with capture_logs() as lines:
-        dumped.begin()
-        dumped.wait()
-    first, *parts, last = lines
+        dumper.begin()
+        dumper.wait()
+    first, *part_lines, last = lines
     assert (first["event"], first["objects"]) == ("state dump: cached objects", {"workloads": 5})
     assert last["event"] == "state dump: finished"
-    whole = assembled(parts)
-    assert all(len(values) <= 2 for line in parts if isinstance(values := json.loads(line["values"]), list))
-    assert len([line for line in parts if line["part"] == "objects.workloads"]) == 3
+    whole = assembled(part_lines)
+    assert all(
+        len(values) <= 2 for line in part_lines if isinstance(values := json.loads(line["values"]), list)
+    )
+    assert len([line for line in part_lines if line["part"] == "objects.workloads"]) == 3
     assert whole == json.loads(json.dumps(state.to_dict()))
     assert AdmissionState.from_dict(whole).to_dict() == state.to_dict()
 
 
-def test_dumps_are_written_beside_cycles_and_one_at_a_time(
+def test_dumps_are_written_in_background_and_one_at_a_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    state, written, go_on = a_state(), threading.Event(), threading.Event()
+    state, writing, released = state_with_pending_workloads(), threading.Event(), threading.Event()
     before = state.to_dict()
-    seen: list[Any] = []
+    dumps: list[Any] = []
 
-    def slowly(taken: Any, _: Any) -> None:
-        written.set()
-        assert go_on.wait(60)
-        seen.append(taken)
+    def write_slowly(dump: Any, _: Any) -> None:
+        writing.set()
+        assert released.wait(60)
+        dumps.append(dump)
 
-    monkeypatch.setattr(state_dump, "_write", slowly)
-    dumped = StateDumper(state, dict)
-    dumped.begin()
-    assert written.wait(60), "begin returned while it is being written"
+    monkeypatch.setattr(state_dump, "_write", write_slowly)
+    dumper = StateDumper(state, dict)
+    dumper.begin()
+    assert writing.wait(60), "the dump was not written while begin had returned"
     with capture_logs() as lines:
-        dumped.begin()
+        dumper.begin()
     assert [line["event"] for line in lines] == ["state dump already running"]
-    go_on.set()
-    dumped.wait()
-    assert len(seen) == 1
-    assert state_dump.dump.encode(seen[0]) == before
-    dumped.begin()
-    dumped.wait()
-    assert len(seen) == 2
+    released.set()
+    dumper.wait()
+    assert len(dumps) == 1
+    assert state_dump.dump.encode(dumps[0]) == before
+    dumper.begin()
+    dumper.wait()
+    assert len(dumps) == 2

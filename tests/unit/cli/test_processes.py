@@ -1,4 +1,4 @@
-"""Command lines of processes: plain ones are read without what explains lines, and mean the same."""
+"""Command lines of processes. Plain ones are parsed without typer, with the same result."""
 
 import sys
 from pathlib import Path
@@ -72,15 +72,15 @@ def started(monkeypatch: pytest.MonkeyPatch) -> Started:
     return calls
 
 
-def called(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> Any:
+def run_main(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> Any:
     monkeypatch.setattr(sys, "argv", ["admitq", *arguments])
-    with pytest.raises(SystemExit) as ended:
+    with pytest.raises(SystemExit) as exited:
         cli.main()
-    return ended.value.code
+    return exited.value.code
 
 
 @pytest.mark.parametrize(("line", "component", "options"), LINES)
-def test_plain_line_equals_its_explained_form(
+def test_plain_command_line_is_parsed_as_typer_parses_it(
     line: list[str], component: str, options: Options, started: Started
 ) -> None:
     assert parse_plain(line) == (component, options)
@@ -89,14 +89,14 @@ def test_plain_line_equals_its_explained_form(
 
 
 @pytest.mark.parametrize("component", PROCESSES)
-def test_both_know_the_same_flags(component: str) -> None:
+def test_plain_parser_and_typer_accept_the_same_flags(component: str) -> None:
     root: Any = get_command(application)
     known = {flag for option in root.commands[component].params for flag in option.opts}
     assert known - {"-h", "--help"} == {*FLAGS, *SWITCHES}
 
 
 @pytest.mark.parametrize(
-    ("line", "says", "code"),
+    ("line", "output", "code"),
     [
         (["all-in-one", "--help"], "Run manager and webhooks in one process", 0),
         (["all-in-one", "--config"], "requires an argument", 2),
@@ -114,16 +114,16 @@ def test_both_know_the_same_flags(component: str) -> None:
         (["kinds", "--zap-devel"], "No such option", 2),
     ],
 )
-def test_other_lines_are_answered(
+def test_other_command_lines_print_help_or_error(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     started: Started,
     line: list[str],
-    says: str,
+    output: str,
     code: int,
 ) -> None:
-    assert called(monkeypatch, *line) == code
-    assert says in "".join(capsys.readouterr())
+    assert run_main(monkeypatch, *line) == code
+    assert output in "".join(capsys.readouterr())
     assert not started
 
 
@@ -143,24 +143,24 @@ def test_other_lines_are_answered(
         ),
     ],
 )
-def test_the_logging_flags_of_kueue_are_taken(given: list[str], expected: list[str]) -> None:
+def test_logging_flags_of_kueue_are_translated(given: list[str], expected: list[str]) -> None:
     assert translate_flags(given) == expected
 
 
-def test_the_arguments_of_kueues_deployment_are_taken_as_they_stand(
+def test_arguments_of_kueue_deployment_start_process(
     monkeypatch: pytest.MonkeyPatch, started: Started
 ) -> None:
     file = "/controller_manager_config.yaml"
     gates = "PartialAdmission=false"
     line = ["all-in-one", f"--config={file}", "--zap-log-level=2", f"--feature-gates={gates}"]
-    assert called(monkeypatch, *line) == 0
+    assert run_main(monkeypatch, *line) == 0
     assert started == [("all-in-one", Options(config=Path(file), feature_gates=gates))]
 
 
-def test_what_cannot_be_used_ends_the_process_before_it_starts(
+def test_process_with_invalid_configuration_ends_before_it_starts(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     file = tmp_path / "config.yaml"
     file.write_text("apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\nwebhok: {}\n")
-    assert called(monkeypatch, "all-in-one", f"--config={file}") == CONFIGURATION_ERROR
+    assert run_main(monkeypatch, "all-in-one", f"--config={file}") == CONFIGURATION_ERROR
     assert capsys.readouterr().err == "admitq all-in-one: webhok: unknown field: did you mean webhook?\n"

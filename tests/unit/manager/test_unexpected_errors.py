@@ -258,17 +258,17 @@ async def _reconcile(**options: Any) -> Metrics:
 
 
 async def discovery_is_not_read(stage: Stage) -> Metrics:
-    server = kinds.Server({kinds.FOXES: [kinds.an_object("reynard")]})
+    server = kinds.Server({kinds.FOXES: [kinds.object_named("reynard")]})
     stage.fails_once(server, "request_json")
     async with kinds.staged(server) as staged:
-        await until(lambda: ("fox", "reynard") in staged.looked_at)
+        await until(lambda: ("fox", "reynard") in staged.reconciled)
         return staged.metrics
 
 
 async def kind_does_not_start(_: Stage) -> Metrics:
-    server = kinds.Server({kinds.FOXES: [kinds.an_object("reynard")]})
+    server = kinds.Server({kinds.FOXES: [kinds.object_named("reynard")]})
     async with kinds.staged(server, known=FailsOnce(lambda: [Key("ns", "known")])) as staged:
-        await until(lambda: {("fox", "reynard"), ("fox", "known")} <= set(staged.looked_at))
+        await until(lambda: {("fox", "reynard"), ("fox", "known")} <= set(staged.reconciled))
         assert staged.managed() == {"fox"}
         return staged.metrics
 
