@@ -1,4 +1,4 @@
-"""Why a workload waits: what its status and an event tell of it."""
+"""The admission writer writes refusals and reservations, and emits their events."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
@@ -20,15 +20,15 @@ from admitq.runtime.rate_limit import CallPriority, current_priority
 from admitq.translate.messages import Explanation
 from admitq_api import conditions
 from admitq_api.labels import names_for
-from tests.unit.manager.test_guarded_writes import ADMISSION as ADMISSION_OF_CORE
+from tests.unit.manager.test_guarded_writes import ADMISSION as CORE_ADMISSION
 from tests.unit.manager.test_guarded_writes import Server, workload
 
 NOW = 1_800_000_000_000_000_000
 KEY = ObjectKey("team", "w")
 
 
-class Writes:
-    """A Workload that is written once."""
+class FakeWrites:
+    """Takes one write, of the status of a Workload."""
 
     def __init__(self, **status: Any) -> None:
         self.status = status
@@ -49,26 +49,26 @@ class Writes:
         return patch
 
 
-class Recorder:
-    """Keeps what is told."""
+class FakeRecorder:
+    """Keeps the events."""
 
     def __init__(self) -> None:
-        self.told: list[tuple[str, str, str]] = []
+        self.events: list[tuple[str, str, str]] = []
 
     def event(self, _regarding: dict[str, Any], kind: str, reason: str, note: str) -> None:
-        self.told.append((kind, reason, note))
+        self.events.append((kind, reason, note))
 
 
 @asynccontextmanager
-async def writing(
-    writes: Writes,
-    recorder: Recorder,
+async def running_writer(
+    writes: FakeWrites,
+    recorder: FakeRecorder,
     *,
     has_detailed_reasons: bool = True,
     is_pending: Callable[[ObjectKey], bool] = lambda _: True,
     errors: UnexpectedErrors = LOG_ONLY,
 ) -> AsyncGenerator[AdmissionWriter]:
-    """A writer that runs."""
+    """Run a writer until the end of the block."""
     writer = AdmissionWriter(
         writes=cast("GuardedWrites", writes),
         names=names_for(),
@@ -98,23 +98,23 @@ async def writing(
         (PreemptionGated(), False, "AdmissionGated", "Pending"),
     ],
 )
-async def test_refusal_has_the_enabled_reasons(
+async def test_refusal_is_written_with_detailed_reasons_only_if_enabled(
     refusal: Refusal, has_detailed_reasons: bool, reason: str, event: str
 ) -> None:
-    writes, recorder = Writes(), Recorder()
-    async with writing(writes, recorder, has_detailed_reasons=has_detailed_reasons) as writer:
+    writes, recorder = FakeWrites(), FakeRecorder()
+    async with running_writer(writes, recorder, has_detailed_reasons=has_detailed_reasons) as writer:
         writer.schedule_report(ReportPending(KEY, "uid", refusal, ()))
         status = await asyncio.wait_for(writes.written, 10)
     quota = conditions.find_condition(status["conditions"], "QuotaReserved") or {}
     assert (quota.get("status"), quota.get("reason")) == ("False", reason)
     assert writes.priority is CallPriority.STATUS
-    assert recorder.told == [("Warning", event, quota.get("message"))]
+    assert recorder.events == [("Warning", event, quota.get("message"))]
 
 
 ADMISSION = {"clusterQueue": "cq", "podSetAssignments": []}
 
 
-async def test_a2_refusal_of_workload_with_leftover_admission_is_written() -> None:
+async def test_a2_refusal_of_workload_with_leftover_admission_removes_it() -> None:
     released = {
         "type": "QuotaReserved",
         "status": "False",
@@ -122,8 +122,8 @@ async def test_a2_refusal_of_workload_with_leftover_admission_is_written() -> No
         "message": "",
         "lastTransitionTime": "",
     }
-    writes, recorder = Writes(conditions=[released], admission=ADMISSION), Recorder()
-    async with writing(writes, recorder) as writer:
+    writes, recorder = FakeWrites(conditions=[released], admission=ADMISSION), FakeRecorder()
+    async with running_writer(writes, recorder) as writer:
         writer.schedule_report(ReportPending(KEY, "uid", PodsNotReady(), ()))
         status = await asyncio.wait_for(writes.written, 10)
     assert status["admission"] is None
@@ -132,59 +132,59 @@ async def test_a2_refusal_of_workload_with_leftover_admission_is_written() -> No
 @pytest.mark.parametrize("parts", [{"admission": ADMISSION}, {}])
 async def test_a2_refusal_of_reserved_workload_is_not_written(parts: dict[str, Any]) -> None:
     reserved = {"type": "QuotaReserved", "status": "True"}
-    writes, recorder = Writes(conditions=[reserved], **parts), Recorder()
-    async with writing(writes, recorder) as writer:
+    writes, recorder = FakeWrites(conditions=[reserved], **parts), FakeRecorder()
+    async with running_writer(writes, recorder) as writer:
         await writer.write_pending(KEY, "uid", Explanation("Misconfigured", "m"), ())
     assert not writes.written.done()
-    assert not recorder.told
+    assert not recorder.events
 
 
-async def test_retries_become_rarer_while_requests_fail(
+async def test_backoff_of_report_grows_with_each_failed_attempt(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    writes, recorder, waits = Writes(), Recorder(), list[int]()
+    writes, recorder, attempts = FakeWrites(), FakeRecorder(), list[int]()
     failures = [ApiError(503, "ServiceUnavailable", "down")] * 3
-    monkeypatch.setattr(admission_writer, "backoff_seconds", lambda attempt: waits.append(attempt) or 0)
-    answered = writes.write_patch
+    monkeypatch.setattr(admission_writer, "backoff_seconds", lambda attempt: attempts.append(attempt) or 0)
+    write_patch = writes.write_patch
 
-    async def once(_obj: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
+    async def fail_first(_obj: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
         if failures:
             raise failures.pop()
-        return await answered(_obj, patch)
+        return await write_patch(_obj, patch)
 
-    writes.write_patch = once
-    async with writing(writes, recorder) as writer:
+    writes.write_patch = fail_first
+    async with running_writer(writes, recorder) as writer:
         writer.schedule_report(ReportPending(KEY, "uid", PodsNotReady(), ()))
         await asyncio.wait_for(writes.written, 10)
-    assert waits == [1, 2, 3]
+    assert attempts == [1, 2, 3]
 
 
-async def test_reservation_of_another_program_is_not_reported_as_this_one() -> None:
-    theirs = {"clusterQueue": "other", "podSetAssignments": [{"name": "main", "count": 1}]}
+async def test_reservation_of_another_program_is_not_reported_as_own() -> None:
+    other_admission = {"clusterQueue": "other", "podSetAssignments": [{"name": "main", "count": 1}]}
     reserved = {"type": "QuotaReserved", "status": "True", "reason": "QuotaReserved", "message": ""}
-    newer = workload(conditions=[reserved], admission=theirs)
+    newer = workload(conditions=[reserved], admission=other_admission)
     newer["metadata"]["resourceVersion"] = "5"
-    server, recorder = Server(workload(), newer=newer), Recorder()
+    server, recorder = Server(workload(), newer=newer), FakeRecorder()
     server.writes.is_same_to_core = lambda *_: False
-    async with writing(cast("Writes", server.writes), recorder) as writer:
-        assert await writer.reserve(ReserveQuota(KEY, "u", ADMISSION_OF_CORE, admit=True)) is None
-    assert server.stored["status"]["admission"] == theirs
-    assert not recorder.told
+    async with running_writer(cast("FakeWrites", server.writes), recorder) as writer:
+        assert await writer.reserve(ReserveQuota(KEY, "u", CORE_ADMISSION, admit=True)) is None
+    assert server.stored["status"]["admission"] == other_admission
+    assert not recorder.events
 
 
-async def test_reservation_of_which_the_answer_was_lost_is_reported() -> None:
-    server, recorder = Server(workload(), lost=1), Recorder()
-    async with writing(cast("Writes", server.writes), recorder) as writer:
-        assert await writer.reserve(ReserveQuota(KEY, "u", ADMISSION_OF_CORE, admit=True)) == server.stored
+async def test_reservation_with_lost_answer_is_reported() -> None:
+    server, recorder = Server(workload(), lost_answers=1), FakeRecorder()
+    async with running_writer(cast("FakeWrites", server.writes), recorder) as writer:
+        assert await writer.reserve(ReserveQuota(KEY, "u", CORE_ADMISSION, admit=True)) == server.stored
     assert server.priorities == [CallPriority.RESERVATION] * 2
-    assert [reason for _, reason, _ in recorder.told] == ["QuotaReserved", "Admitted"]
+    assert [reason for _, reason, _ in recorder.events] == ["QuotaReserved", "Admitted"]
 
 
-async def test_refusal_of_workload_that_waits_no_longer_is_not_written() -> None:
-    writes, recorder = Writes(), Recorder()
+async def test_refusal_of_workload_that_is_no_longer_pending_is_not_written() -> None:
+    writes, recorder = FakeWrites(), FakeRecorder()
     other = ObjectKey("team", "other")
-    async with writing(writes, recorder, is_pending=lambda key: key == other) as writer:
+    async with running_writer(writes, recorder, is_pending=lambda key: key == other) as writer:
         writer.schedule_report(ReportPending(KEY, "uid", PodsNotReady(), ()))
         writer.schedule_report(ReportPending(other, "uid", NamespaceMismatch(), ()))
         await asyncio.wait_for(writes.written, 10)
-    assert [reason for _, reason, _ in recorder.told] == ["Misconfigured"]
+    assert [reason for _, reason, _ in recorder.events] == ["Misconfigured"]

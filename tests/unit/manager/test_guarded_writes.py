@@ -1,4 +1,4 @@
-"""Applies of the admission with a lost answer, beside another program's write, or that always fail."""
+"""Guarded writes of decisions: lost answers, concurrent writes of other programs, and repeated failures."""
 
 import asyncio
 import gc
@@ -25,7 +25,7 @@ from admitq.workloads.admission_patches import pending_patch, reservation_patch
 from admitq.workloads.transitions import is_reserved
 from admitq_api import conditions
 from admitq_api.labels import names_for
-from localcluster.waiting import eventually
+from localcluster.next_writers import eventually
 
 WORKLOADS = kinds_of(names_for()).workloads
 KEY = ObjectKey("team", "w")
@@ -33,7 +33,7 @@ ADMISSION = Admission("cq", (PodSetAssignment("main", (("cpu", "f"),), (("cpu", 
 NO_ANSWER = ApiError(0, "Timeout", "no answer")
 WEBHOOK_FAILS = ApiError(500, "InternalError", "failed calling webhook")
 FORBIDDEN = ApiError(403, "Forbidden", "denied")
-CONFLICT = ApiError(409, "Conflict", "a webhook may answer so, too")
+CONFLICT = ApiError(409, "Conflict", "the conflict is an answer of a webhook")
 LEFTOVER = {"clusterQueue": "other", "podSetAssignments": [{"name": "main", "count": 1}]}
 
 
@@ -49,7 +49,7 @@ def workload(**status: Any) -> dict[str, Any]:
 
 
 class Server:
-    """One Workload that is applied; ``lost`` answers to applies never arrive.
+    """An API server with one Workload. The first ``lost_answers`` answers to applies never arrive.
 
     A step of the script may fail an apply before it takes effect.
     """
@@ -58,13 +58,13 @@ class Server:
         self,
         stored: dict[str, Any],
         *,
-        lost: int = 0,
+        lost_answers: int = 0,
         newer: dict[str, Any] | None = None,
         script: "Iterable[Callable[[Server, dict[str, Any]], None]]" = (),
     ) -> None:
-        self.stored, self.lost, self.newer = stored, lost, newer
+        self.stored, self.lost_answers, self.newer = stored, lost_answers, newer
         self.script = list(script)
-        self.late: dict[str, Any] = {}
+        self.delayed: dict[str, Any] = {}
         self.applied = 0
         self.priorities: list[CallPriority] = []
         self.withdrawals = 0
@@ -85,14 +85,14 @@ class Server:
         self.priorities.append(current_priority(CallPriority.STATUS))
         if self.script:
             self.script.pop(0)(self, body)
-        self.land(body)
-        if self.lost:
-            self.lost -= 1
+        self.store_apply(body)
+        if self.lost_answers:
+            self.lost_answers -= 1
             raise NO_ANSWER
         return self.stored
 
-    def land(self, body: dict[str, Any]) -> None:
-        """Have an apply take effect, or conflict."""
+    def store_apply(self, body: dict[str, Any]) -> None:
+        """Let an apply take effect, or raise a conflict."""
         if self.newer is not None:
             self.stored, self.newer = self.newer, None
         version = self.stored["metadata"]["resourceVersion"]
@@ -105,17 +105,17 @@ class Server:
     async def get(self, *_: Any, **__: Any) -> dict[str, Any]:
         return self.stored
 
-    async def reserve(self, *, withdraws: bool = False) -> dict[str, Any] | None:
-        return await self.writes.write_decision(self.decision(withdraws=withdraws))
+    async def reserve(self, *, can_be_withdrawn: bool = False) -> dict[str, Any] | None:
+        return await self.writes.write_decision(self.decision(can_be_withdrawn=can_be_withdrawn))
 
-    def decision(self, *, withdraws: bool = False) -> WorkloadDecision:
+    def decision(self, *, can_be_withdrawn: bool = False) -> WorkloadDecision:
         return WorkloadDecision(
             DecisionKind.RESERVATION,
             KEY,
             "u",
             lambda obj: reservation_patch(obj, ADMISSION, admit=True, now=0),
             is_written_in=is_reserved,
-            withdrawal_patch_of=self.withdrawal if withdraws else lambda *_: None,
+            withdrawal_patch_of=self.withdrawal if can_be_withdrawn else lambda *_: None,
         )
 
     def withdrawal(self, obj: dict[str, Any], error: ApiError) -> dict[str, Any] | None:
@@ -125,25 +125,26 @@ class Server:
 
     @property
     def unwritten(self) -> float:
-        """What the metric counts."""
+        """Return the value of the metric of unwritten decisions."""
         lines = self.metrics.exposition().decode().splitlines()
-        return sum(float(one.split()[-1]) for one in lines if one.startswith("admitq_unwritten_decisions{"))
+        series = [line for line in lines if line.startswith("admitq_unwritten_decisions{")]
+        return sum(float(line.split()[-1]) for line in series)
 
 
 @pytest.fixture(autouse=True)
-def without_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_backoff(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guarded_writes, "backoff_seconds", lambda _: 0.0)
 
 
-async def test_a2_apply_with_lost_answer_is_applied_once() -> None:
-    server = Server(workload(), lost=1)
+async def test_a2_reservation_with_lost_answer_is_applied_once() -> None:
+    server = Server(workload(), lost_answers=1)
     written = await server.reserve()
     assert written == server.stored
     assert is_reserved(server.stored)
     assert server.applied == 1
 
 
-async def test_a2_leftover_admission_in_a_newer_version_is_no_reservation() -> None:
+async def test_a2_newer_version_with_leftover_admission_does_not_count_as_reserved() -> None:
     newer = workload(admission=LEFTOVER)
     newer["metadata"]["resourceVersion"] = "5"
     server = Server(workload(), newer=newer)
@@ -153,8 +154,8 @@ async def test_a2_leftover_admission_in_a_newer_version_is_no_reservation() -> N
     assert written["status"]["admission"]["clusterQueue"] == "cq"
 
 
-@pytest.mark.parametrize("cancelled", ["no writer", "a writer that waits", "the writer that is next"])
-async def test_sole_writer_keeps_out_writer_that_arrives_as_another_leaves(cancelled: str) -> None:
+@pytest.mark.parametrize("cancelled", ["none", "waiting writer", "next writer"])
+async def test_exclusive_writer_excludes_writer_that_arrives_as_lock_is_released(cancelled: str) -> None:
     writes = Server(workload()).writes
     inside, most_inside, written = 0, 0, 0
 
@@ -170,22 +171,22 @@ async def test_sole_writer_keeps_out_writer_that_arrives_as_another_leaves(cance
 
     async def write_twice() -> None:
         await write()
-        # Here the lock is free, and the first of those that wait is about to take it.
-        if cancelled == "the writer that is next":
-            waiting[0].cancel()
+        # Here the lock is free, and the first of the next writers is about to take it.
+        if cancelled == "next writer":
+            next_writers[0].cancel()
         await write()
 
-    leaving = asyncio.create_task(write_twice())
-    waiting = [asyncio.create_task(write()) for _ in range(3)]
+    first_writer = asyncio.create_task(write_twice())
+    next_writers = [asyncio.create_task(write()) for _ in range(3)]
     await asyncio.sleep(0)
-    if cancelled == "a writer that waits":
-        waiting[0].cancel()
-    await asyncio.wait([leaving, *waiting])
-    leaving.result()
+    if cancelled == "waiting writer":
+        next_writers[0].cancel()
+    await asyncio.wait([first_writer, *next_writers])
+    first_writer.result()
     assert most_inside == 1
-    assert written == (5 if cancelled == "no writer" else 4)
-    waiting.clear()
-    gc.collect()  # of what a cancellation was raised through
+    assert written == (5 if cancelled == "none" else 4)
+    next_writers.clear()
+    gc.collect()  # frames that a cancellation was raised through hold locks
     assert not writes._locks  # pyright: ignore[reportPrivateUsage]
 
 
@@ -195,7 +196,7 @@ Step = Callable[[Server, dict[str, Any]], None]
 
 
 def fails(error: ApiError) -> Step:
-    """The apply takes no effect."""
+    """Raise an error instead of the apply."""
 
     def step(_server: Server, _body: dict[str, Any]) -> None:
         raise error
@@ -203,20 +204,20 @@ def fails(error: ApiError) -> Step:
     return step
 
 
-def is_late(server: Server, body: dict[str, Any]) -> None:
-    """The apply is held up on its way, and the client gets no answer."""
-    server.late = body
+def is_delayed(server: Server, body: dict[str, Any]) -> None:
+    """Delay the apply, and time out."""
+    server.delayed = body
     raise NO_ANSWER
 
 
-def arrives(server: Server, _body: dict[str, Any]) -> None:
-    """The apply that was held up arrives just before this one."""
-    server.land(server.late)
+def delayed_apply_arrives(server: Server, _body: dict[str, Any]) -> None:
+    """Store the delayed apply just before this one."""
+    server.store_apply(server.delayed)
 
 
-def is_lost(server: Server, body: dict[str, Any]) -> None:
-    """The apply takes effect, and the client gets no answer."""
-    server.land(body)
+def answer_is_lost(server: Server, body: dict[str, Any]) -> None:
+    """Store the apply, and time out."""
+    server.store_apply(body)
     raise NO_ANSWER
 
 
@@ -224,48 +225,48 @@ def is_lost(server: Server, body: dict[str, Any]) -> None:
     ("script", "is_written"),
     [
         ([fails(WEBHOOK_FAILS)], False),
-        ([is_late], False),
-        ([is_late, arrives], True),
+        ([is_delayed], False),
+        ([is_delayed, delayed_apply_arrives], True),
         ([fails(WEBHOOK_FAILS)] * 4, True),
         ([fails(WEBHOOK_FAILS), fails(FORBIDDEN)] * 2, True),
-        ([fails(WEBHOOK_FAILS), is_lost], True),
+        ([fails(WEBHOOK_FAILS), answer_is_lost], True),
     ],
     ids=[
-        "withdrawn",
-        "withdrawn while the reservation is on its way",
-        "reserved before it is withdrawn",
-        "neither can be written for a while",
-        "withdrawal refused",
-        "answer to the withdrawal lost",
+        "reservation fails once",
+        "reservation is delayed",
+        "delayed reservation arrives before withdrawal",
+        "reservation and withdrawal fail twice",
+        "withdrawal is refused",
+        "answer to withdrawal is lost",
     ],
 )
-async def test_overdue_reservation_stands_or_is_withdrawn(
+async def test_overdue_reservation_is_either_written_or_withdrawn(
     monkeypatch: pytest.MonkeyPatch, script: list[Step], is_written: bool
 ) -> None:
     monkeypatch.setattr(guarded_writes, "OVERDUE_SECONDS", 0.0)
     server = Server(workload(), script=script)
-    written = await server.reserve(withdraws=True)
+    written = await server.reserve(can_be_withdrawn=True)
     assert (written is not None) == is_written == is_reserved(server.stored)
     assert not server.script
     assert server.unwritten == 0
-    if server.late:
+    if server.delayed:
         with pytest.raises(ApiError, match="modified"):
-            server.land(server.late)
+            server.store_apply(server.delayed)
 
 
-async def test_withdrawal_that_changes_nothing_does_not_end_the_uncertainty(
+async def test_withdrawal_without_effect_is_not_taken_for_withdrawn(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(guarded_writes, "OVERDUE_SECONDS", 0.0)
-    server = Server(workload(), script=[is_late])
-    landed = server.land
+    server = Server(workload(), script=[is_delayed])
+    store_apply = server.store_apply
 
-    def land(body: dict[str, Any]) -> None:
+    def store_only_reservations(body: dict[str, Any]) -> None:
         if is_reserved(body):
-            landed(body)
+            store_apply(body)
 
-    monkeypatch.setattr(server, "land", land)
-    assert await server.reserve(withdraws=True) == server.stored
+    monkeypatch.setattr(server, "store_apply", store_only_reservations)
+    assert await server.reserve(can_be_withdrawn=True) == server.stored
     assert is_reserved(server.stored)
 
 
@@ -277,9 +278,9 @@ async def test_withdrawal_that_changes_nothing_does_not_end_the_uncertainty(
         ([fails(CONFLICT)], False),
         ([fails(NO_ANSWER), fails(CONFLICT)], True),
     ],
-    ids=["refused", "refused after no answer", "conflict without a newer version", "that after no answer"],
+    ids=["refused", "refused after timeout", "conflict without newer version", "conflict after timeout"],
 )
-async def test_refusal_is_final_unless_an_earlier_write_may_still_land(
+async def test_refused_write_is_final_unless_earlier_write_may_still_arrive(
     script: list[Step], is_written: bool
 ) -> None:
     server = Server(workload(), script=script)
@@ -287,9 +288,9 @@ async def test_refusal_is_final_unless_an_earlier_write_may_still_land(
     assert (written is not None) == is_written == is_reserved(server.stored)
 
 
-async def test_refused_reservation_is_withdrawn_at_once() -> None:
+async def test_refused_reservation_is_withdrawn_at_once_with_error_as_message() -> None:
     server = Server(workload(), script=[fails(FORBIDDEN)])
-    assert await server.reserve(withdraws=True) is None
+    assert await server.reserve(can_be_withdrawn=True) is None
     status: dict[str, Any] = server.stored["status"]
     quota = conditions.find_condition(status["conditions"], "QuotaReserved")
     assert quota is not None
@@ -297,21 +298,21 @@ async def test_refused_reservation_is_withdrawn_at_once() -> None:
     assert server.unwritten == 0
 
 
-async def test_reading_that_is_refused_is_not_final(monkeypatch: pytest.MonkeyPatch) -> None:
-    server, refusals = Server(workload(), lost=1), [FORBIDDEN]
-    reading = server.get
+async def test_read_is_retried_after_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
+    server, errors = Server(workload(), lost_answers=1), [FORBIDDEN]
+    get = server.get
 
-    async def get(*args: Any, **named: Any) -> dict[str, Any]:
-        if refusals:
-            raise refusals.pop()
-        return await reading(*args, **named)
+    async def fail_first(*args: Any, **named: Any) -> dict[str, Any]:
+        if errors:
+            raise errors.pop()
+        return await get(*args, **named)
 
-    monkeypatch.setattr(server, "get", get)
+    monkeypatch.setattr(server, "get", fail_first)
     assert await server.reserve() == server.stored
-    assert not refusals
+    assert not errors
 
 
-async def test_other_writes_of_a_workload_take_their_turn_between_two_attempts(
+async def test_other_writer_gets_workload_between_attempts_of_overdue_decision(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(guarded_writes, "OVERDUE_SECONDS", 0.0)
@@ -327,36 +328,36 @@ async def test_other_writes_of_a_workload_take_their_turn_between_two_attempts(
     assert server.unwritten == 0
 
 
-async def test_requests_that_hang_for_overdue_decisions_take_no_slots_of_others(
+async def test_hanging_overdue_decisions_use_separate_slots(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     server = Server(workload())
-    on_their_way, answered = 0, asyncio.Event()
+    running_requests, answers = 0, asyncio.Event()
     kind = DecisionKind.PREEMPTION
 
-    async def once(_obj: dict[str, Any], _patch: dict[str, Any]) -> dict[str, Any]:
-        nonlocal on_their_way
-        on_their_way += 1
-        await answered.wait()
+    async def wait_for_answer(_obj: dict[str, Any], _patch: dict[str, Any]) -> dict[str, Any]:
+        nonlocal running_requests
+        running_requests += 1
+        await answers.wait()
         return server.stored
 
-    monkeypatch.setattr(server.writes, "write_patch", once)
+    monkeypatch.setattr(server.writes, "write_patch", wait_for_answer)
     monkeypatch.setattr(server.writes, "latest_version", lambda *_: server.stored)
 
-    async def settled() -> int:
+    async def count_requests() -> int:
         for _ in range(20):
             await asyncio.sleep(0)
-        return on_their_way
+        return running_requests
 
-    def begin(number: int, *, is_overdue: bool) -> "asyncio.Task[dict[str, Any] | None]":
+    def start_write(number: int, *, is_overdue: bool) -> "asyncio.Task[dict[str, Any] | None]":
         key = ObjectKey("team", f"{number} {is_overdue}")
         patch_of = server.decision().patch_of
         decision = WorkloadDecision(kind, key, "u", patch_of, is_reserved, is_overdue=is_overdue)
         return asyncio.create_task(server.writes.write_decision(decision))
 
-    tasks = [begin(number, is_overdue=True) for number in range(100)]
-    assert await settled() == CONCURRENT_OVERDUE_REQUESTS
-    tasks += [begin(number, is_overdue=False) for number in range(100)]
-    assert await settled() == CONCURRENT_OVERDUE_REQUESTS + CONCURRENT_REQUESTS[kind]
-    answered.set()
+    tasks = [start_write(number, is_overdue=True) for number in range(100)]
+    assert await count_requests() == CONCURRENT_OVERDUE_REQUESTS
+    tasks += [start_write(number, is_overdue=False) for number in range(100)]
+    assert await count_requests() == CONCURRENT_OVERDUE_REQUESTS + CONCURRENT_REQUESTS[kind]
+    answers.set()
     await asyncio.gather(*tasks)

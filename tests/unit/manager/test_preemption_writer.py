@@ -1,4 +1,4 @@
-"""Preemptions are written once for all, whatever the API server answers on the way, and then told of."""
+"""Preemptions are written exactly once, whatever the API server answers, and then reported."""
 
 from collections.abc import Iterable
 from typing import Any, cast
@@ -31,12 +31,12 @@ PREEMPTION = Preempt(
     PreemptionReason.IN_COHORT_RECLAMATION,
     ObjectKey("other", "preemptor"),
     "uid-preemptor",
-    ("root", "mine"),
-    ("root", "middle", "theirs"),
+    ("root", "left"),
+    ("root", "middle", "right"),
 )
 MESSAGE = (
     "Preempted to accommodate a workload (UID: uid-preemptor, JobUID: job-1) due to reclamation "
-    "within the cohort; preemptor path: /root/mine; preemptee path: /root/middle/theirs"
+    "within the cohort; preemptor path: /root/left; preemptee path: /root/middle/right"
 )
 PRIORITIES = (
     "preemptor effective priority: 12 (base: 10, boost: 2); "
@@ -46,7 +46,7 @@ PRIORITIES = (
 NO_ANSWER = ApiError(0, "", "no answer")
 CONFLICT = ApiError(409, "Conflict", "changed since")
 REFUSED = ApiError(422, "Invalid", "refused")
-LANDED = "the write lands, and its answer is lost"
+STORED_WITHOUT_ANSWER = "the write is stored, and its answer is lost"
 
 
 def condition(type_: str, status: str = "True", reason: str = "R", message: str = "") -> dict[str, Any]:
@@ -68,7 +68,7 @@ def workload(
         "spec": {"queueName": "main", "priority": priority},
         "status": {
             "conditions": list(state),
-            "admission": {"clusterQueue": "theirs", "podSetAssignments": []},
+            "admission": {"clusterQueue": "right", "podSetAssignments": []},
         },
     }
 
@@ -77,19 +77,19 @@ def victim(*more: dict[str, Any], **metadata: Any) -> dict[str, Any]:
     return workload("victim", "team", 1, condition("QuotaReserved"), *more, **metadata)
 
 
-class Recorder:
-    """Keeps what is told."""
+class FakeRecorder:
+    """Keeps the events."""
 
     def __init__(self) -> None:
-        self.told: list[tuple[str, str, str]] = []
+        self.events: list[tuple[str, str, str]] = []
 
     def event(self, regarding: dict[str, Any], kind: str, reason: str, note: str) -> None:
         assert kind == "Normal"
-        self.told.append((regarding["metadata"]["name"], reason, note))
+        self.events.append((regarding["metadata"]["name"], reason, note))
 
 
 class World:
-    """A store, an API server that answers as it is told, and the writer between them."""
+    """A store, an API server with scripted answers, and the writer between them."""
 
     def __init__(self, stored: dict[str, Any] | None, answers: Iterable[ApiError | str] = ()) -> None:
         self.api: dict[str, Any] | None = stored
@@ -100,15 +100,15 @@ class World:
         for obj in (stored, workload("preemptor", "other", 10, labels={NAMES.job_uid: "job-1"})):
             if obj is not None:
                 self.store.upsert(obj)
-        self.recorder = Recorder()
+        self.recorder = FakeRecorder()
         self.metrics = Metrics()
-        self.alike = True
+        self.is_same_to_core = True
         guarded = GuardedWrites(
             client=cast("Any", self),
             resource=WORKLOADS,
             workloads=self.store,
             store_answer=lambda _, obj: cast("None", self.store.upsert(obj)),
-            is_same_to_core=lambda *_: self.alike,
+            is_same_to_core=lambda *_: self.is_same_to_core,
             metrics=self.metrics,
             field_manager="test",
         )
@@ -116,7 +116,7 @@ class World:
             writes=guarded,
             names=NAMES,
             recorder=cast("Any", self.recorder),
-            measures=WorkloadMeasures(MeasureScope(self.metrics, lambda _: "theirs")),
+            measures=WorkloadMeasures(MeasureScope(self.metrics, lambda _: "right")),
             clock=lambda: NOW,
             priority_of=lambda obj: EffectivePriority(
                 obj["spec"]["priority"], 2 * (obj["spec"]["priority"] > 5)
@@ -136,12 +136,12 @@ class World:
         version = str(int(self.api["metadata"]["resourceVersion"]) + 1)
         metadata = {**self.api["metadata"], "resourceVersion": version}
         self.api = {**self.api, "metadata": metadata, "status": configuration["status"]}
-        if answer == LANDED:
+        if answer == STORED_WITHOUT_ANSWER:
             raise NO_ANSWER
         return self.api
 
     async def merge_patch(self, *_: Any, **__: Any) -> dict[str, Any]:
-        """Refused like the apply before it."""
+        """Refuse, as the apply before it was refused."""
         self.writes += 1
         raise REFUSED
 
@@ -157,30 +157,31 @@ class World:
 
 
 @pytest.fixture(autouse=True)
-def without_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_backoff(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guarded_writes, "backoff_seconds", lambda _: 0.0)
 
 
-async def test_target_reports_preemptor_and_reason_and_keeps_its_quota() -> None:
+async def test_preempted_target_names_preemptor_and_reason_and_keeps_its_quota() -> None:
     world = World(victim())
     assert await world.writer.preempt(PREEMPTION)
     assert world.api is not None
     status = world.api["status"]
-    said = {one["type"]: (one["status"], one["reason"], one["message"]) for one in status["conditions"]}
-    assert said["Evicted"] == ("True", "Preempted", MESSAGE)
-    assert said["Preempted"] == ("True", "InCohortReclamation", MESSAGE)
-    assert said["QuotaReserved"][0] == "True"
+    conditions = {item["type"]: item for item in status["conditions"]}
+    written = {name: (item["status"], item["reason"], item["message"]) for name, item in conditions.items()}
+    assert written["Evicted"] == ("True", "Preempted", MESSAGE)
+    assert written["Preempted"] == ("True", "InCohortReclamation", MESSAGE)
+    assert written["QuotaReserved"][0] == "True"
     assert status["admission"]
     assert status["schedulingStats"] == {
         "evictions": [{"reason": "Preempted", "underlyingCause": "", "count": 1}]
     }
-    assert world.recorder.told == [
+    assert world.recorder.events == [
         ("victim", "Preempted", f"{MESSAGE}; {PRIORITIES}"),
         ("victim", "EvictedDueToPreempted", MESSAGE),
         (
             "preemptor",
             "PreemptedWorkload",
-            f"Preempted workload team/victim (UID: uid-victim) in ClusterQueue theirs; {PRIORITIES}",
+            f"Preempted workload team/victim (UID: uid-victim) in ClusterQueue right; {PRIORITIES}",
         ),
     ]
     assert world.value("preempted_workloads_total") == 1
@@ -188,26 +189,34 @@ async def test_target_reports_preemptor_and_reason_and_keeps_its_quota() -> None
 
 @pytest.mark.parametrize(
     ("answers", "writes"),
-    [([NO_ANSWER], 2), ([NO_ANSWER, NO_ANSWER], 3), ([LANDED], 2), ([LANDED, NO_ANSWER], 3)],
+    [
+        ([NO_ANSWER], 2),
+        ([NO_ANSWER, NO_ANSWER], 3),
+        ([STORED_WITHOUT_ANSWER], 2),
+        ([STORED_WITHOUT_ANSWER, NO_ANSWER], 3),
+    ],
     ids=str,
 )
-async def test_write_is_repeated_until_certain_and_reported_once(answers: list[Any], writes: int) -> None:
+async def test_preemption_without_answer_is_rewritten_and_reported_once(
+    answers: list[Any], writes: int
+) -> None:
     world = World(victim(), answers)
     assert await world.writer.preempt(PREEMPTION)
     assert world.writes == writes
     assert world.value("preempted_workloads_total") == 1
-    assert len(world.recorder.told) == 3
+    assert len(world.recorder.events) == 3
 
 
-async def test_a_change_that_decides_nothing_is_written_over() -> None:
+async def test_preemption_is_written_to_newer_version_that_is_same_to_core() -> None:
     world = World(victim())
     world.api = victim(condition("PodsReady"), resourceVersion="7")
     assert await world.writer.preempt(PREEMPTION)
-    assert [one["type"] for one in world.api["status"]["conditions"]][:2] == ["QuotaReserved", "PodsReady"]
+    types = [item["type"] for item in world.api["status"]["conditions"]]
+    assert types[:2] == ["QuotaReserved", "PodsReady"]
 
 
 @pytest.mark.parametrize(
-    ("now", "alike"),
+    ("latest", "is_same_to_core"),
     [
         (victim(resourceVersion="7"), False),
         (victim(resourceVersion="7", uid="another"), True),
@@ -215,55 +224,57 @@ async def test_a_change_that_decides_nothing_is_written_over() -> None:
         (workload("victim", "team", 1, condition("QuotaReserved", "False"), resourceVersion="7"), True),
         (None, True),
     ],
-    ids=["changed", "another", "finished", "released", "gone"],
+    ids=["changed for core", "other uid", "finished", "released", "deleted"],
 )
-async def test_it_does_not_stand_where_it_was_not_decided_for(
-    now: dict[str, Any] | None, alike: bool
+async def test_preemption_is_not_written_to_newer_version_that_core_did_not_decide_for(
+    latest: dict[str, Any] | None, is_same_to_core: bool
 ) -> None:
-    world = World(victim(), [CONFLICT] if now is None else [])
-    world.api, world.alike = now, alike
+    world = World(victim(), [CONFLICT] if latest is None else [])
+    world.api, world.is_same_to_core = latest, is_same_to_core
     assert not await world.writer.preempt(PREEMPTION)
-    assert world.recorder.told == []
+    assert world.recorder.events == []
     assert world.value("preempted_workloads_total") == 0
 
 
 @pytest.mark.parametrize("stored", [None, victim(condition("Finished")), victim(uid="another")])
-async def test_workload_that_is_no_target_is_not_written(stored: dict[str, Any] | None) -> None:
+async def test_preemption_of_workload_that_is_not_preemptible_is_not_written(
+    stored: dict[str, Any] | None,
+) -> None:
     world = World(stored)
     assert not await world.writer.preempt(PREEMPTION)
     assert world.writes == 0
 
 
-async def test_a_refusal_is_final() -> None:
+async def test_preemption_that_api_server_refuses_is_not_retried() -> None:
     world = World(victim(), [REFUSED])
     assert not await world.writer.preempt(PREEMPTION)
     assert world.writes == 2, "the apply, and the merge patch that replaces it"
 
 
-async def test_evicted_target_counts_and_is_not_reported_again() -> None:
+async def test_evicted_target_counts_as_preempted_without_write_or_report() -> None:
     world = World(victim(condition("Evicted", reason="ClusterQueueStopped")))
     assert await world.writer.preempt(PREEMPTION)
     assert world.writes == 0
-    assert world.recorder.told == []
+    assert world.recorder.events == []
 
 
-async def test_target_evicted_by_another_writer_counts() -> None:
+async def test_target_evicted_by_another_writer_counts_as_preempted_without_report() -> None:
     world = World(victim())
     world.api = victim(condition("Evicted", reason="LocalQueueStopped"), resourceVersion="7")
     assert await world.writer.preempt(PREEMPTION)
-    assert world.recorder.told == []
+    assert world.recorder.events == []
 
 
-async def test_a_preemptor_that_is_gone_leaves_its_place_in_the_text() -> None:
+async def test_message_names_unknown_job_if_preemptor_is_deleted() -> None:
     world = World(victim())
     world.store.remove({**workload("preemptor", "other", 10)})
     assert await world.writer.preempt(PREEMPTION)
     assert world.api is not None
     assert "(UID: uid-preemptor, JobUID: UNKNOWN)" in world.api["status"]["conditions"][-1]["message"]
-    assert [reason for _, reason, _ in world.recorder.told] == ["Preempted", "EvictedDueToPreempted"]
+    assert [reason for _, reason, _ in world.recorder.events] == ["Preempted", "EvictedDueToPreempted"]
 
 
-async def test_preemption_is_written_and_read_again_with_the_priority_of_evictions() -> None:
+async def test_preemption_reads_and_writes_have_eviction_call_priority() -> None:
     world = World(victim())
     world.api = victim(resourceVersion="7")
     assert await world.writer.preempt(PREEMPTION)

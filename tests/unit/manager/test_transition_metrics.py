@@ -1,4 +1,4 @@
-"""Transitions of Workloads move the metrics, once each, whichever program wrote them."""
+"""Each transition of a Workload is counted in the metrics once, whichever program wrote it."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,8 +13,8 @@ PREEMPTED = condition("Evicted", True, "Preempted", since=5)
 REQUEUED = condition("Requeued", True, "Preempted", since=4)
 
 
-class Counted:
-    """Keeps what is counted."""
+class FakeMeasures:
+    """Keeps the calls of measures."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[Any, ...]] = []
@@ -48,10 +48,12 @@ class Counted:
         self._count("slice_replaced")
 
 
-def counted(former: dict[str, Any], latter: dict[str, Any] | None, now: float = 10) -> list[tuple[Any, ...]]:
-    calls = Counted()
-    count_transitions(WorkloadVersions(former, latter, instant(now)), calls)
-    return calls.calls
+def count_calls(
+    former: dict[str, Any], latter: dict[str, Any] | None, now: float = 10
+) -> list[tuple[Any, ...]]:
+    measures = FakeMeasures()
+    count_transitions(WorkloadVersions(former, latter, instant(now)), measures)
+    return measures.calls
 
 
 @pytest.mark.parametrize(
@@ -105,15 +107,15 @@ def counted(former: dict[str, Any], latter: dict[str, Any] | None, now: float = 
         (workload(), workload(condition("Finished", True, "WorkloadSliceReplaced")), [("finished", None)]),
     ],
 )
-def test_a3_transition_is_counted(
+def test_a3_transition_is_counted_by_its_measures(
     former: dict[str, Any], latter: dict[str, Any] | None, expected: list[Any]
 ) -> None:
-    assert counted(former, latter) == expected
+    assert count_calls(former, latter) == expected
 
 
 @pytest.mark.parametrize("obj", [PENDING, reserved(), admitted(PREEMPTED), admitted(FINISHED)])
-def test_a3_version_without_a_transition_counts_nothing(obj: dict[str, Any]) -> None:
-    assert counted(obj, obj) == []
+def test_a3_version_without_transition_is_not_counted(obj: dict[str, Any]) -> None:
+    assert count_calls(obj, obj) == []
 
 
 @pytest.mark.parametrize(
@@ -134,16 +136,16 @@ def test_a3_version_without_a_transition_counts_nothing(obj: dict[str, Any]) -> 
         ),
     ],
 )
-def test_a3_eviction_counts_by_its_statistics_and_without_them_by_its_conditions(
+def test_a3_eviction_is_first_of_its_cause_according_to_scheduling_stats(
     former: list[dict[str, Any]],
     reason: str,
     statistics: dict[str, tuple[int, int]],
     expected: tuple[Any, ...],
 ) -> None:
-    def stated(which: int) -> dict[str, Any]:
-        evictions = [{"reason": one, "count": counts[which]} for one, counts in statistics.items()]
-        return {"schedulingStats": {"evictions": [one for one in evictions if one["count"]]}}
+    def eviction_statistics(version: int) -> dict[str, Any]:
+        evictions = [{"reason": reason, "count": counts[version]} for reason, counts in statistics.items()]
+        return {"schedulingStats": {"evictions": [item for item in evictions if item["count"]]}}
 
-    before = admitted(*former, **stated(0))
-    after_it = admitted(*former, condition("Evicted", True, reason), **stated(1))
-    assert counted(before, after_it) == [("evicted", *expected)]
+    old = admitted(*former, **eviction_statistics(0))
+    new = admitted(*former, condition("Evicted", True, reason), **eviction_statistics(1))
+    assert count_calls(old, new) == [("evicted", *expected)]

@@ -23,12 +23,12 @@ from tests.unit.manager.test_recovery import (
     CHANGED,
     OBJECTS,
     Cluster,
+    expected_failures,
     fail,
     fail_to_handle,
-    failures_over,
     is_bad_event,
-    soon,
     version,
+    wait_until,
 )
 
 ASSIGNMENT = {"name": "main", "count": 1, "flavors": {"cpu": "f"}, "resourceUsage": {"cpu": "1"}}
@@ -56,7 +56,7 @@ class Followed(Cluster):
         """Have a workload wait, and be given quota by the manager in charge when the shadow expects that."""
         self._version += 2
         self.submit(name, queue=queue, version=self._version)
-        await soon(lambda: self._is_expected(name))
+        await wait_until(lambda: self._is_expected(name))
         self.submit(name, queue=queue, version=self._version + 1, assignment=ASSIGNMENT)
 
     def _is_expected(self, name: str) -> bool:
@@ -64,7 +64,7 @@ class Followed(Cluster):
 
     async def agrees(self, decisions: int) -> None:
         """Wait for as many decisions to be compared, none of which differs."""
-        await soon(lambda: self.count("admitq_shadow_decisions_total") == decisions)
+        await wait_until(lambda: self.count("admitq_shadow_decisions_total") == decisions)
         assert self.count("admitq_shadow_disagreements_total") == 0
 
     @property
@@ -81,8 +81,8 @@ async def followed(monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[Followed]:
     """A shadow that runs until the end of the block, and not less."""
     monkeypatch.setattr(shadow, "PAUSE_SECONDS", 0.001)
     made = Followed()
-    made.queues()
-    made.queues(name="-2")
+    made.put_queues()
+    made.put_queues(name="-2")
     task = asyncio.create_task(made.part._run())
     try:
         yield made
@@ -103,7 +103,7 @@ async def test_object_that_a_handler_fails_on_is_left_out_of_the_comparison_unti
         here.put(resource, obj)
         await here.admit("good")
         await here.agrees(1)
-        assert (here.failures, here.left_out) == (failures_over(event), 1)
+        assert (here.failures, here.left_out) == (expected_failures(event), 1)
         exists.clear()
         if event is happened.NamespaceChanged:
             here.put(resource, version(obj, 1_001, labels={"a": "b"}))
@@ -141,7 +141,7 @@ async def test_workload_that_the_core_fails_on_is_left_out_of_the_comparison_unt
         exists = fail(monkeypatch, owner, name, concerns, after=after)
     async with followed(monkeypatch) as here:
         here.submit(BAD)
-        await soon(lambda: here.left_out == 1)
+        await wait_until(lambda: here.left_out == 1)
         await here.admit("good", queue="-2")
         await here.agrees(1)
         here.submit(BAD, version=1_000, assignment=ASSIGNMENT)
@@ -164,10 +164,10 @@ async def test_cluster_queue_that_cycles_fail_with_is_left_out_of_the_comparison
 
     fail(monkeypatch, cycles, "run_cycle", concerns, after=True)
     async with followed(monkeypatch) as here:
-        here.queues(name=f"-{BAD}")
+        here.put_queues(name=f"-{BAD}")
         here.submit(BAD, queue=f"-{BAD}")
         await here.admit("good")
-        await soon(lambda: here.left_out == 1 and not here.part._recovery.is_rebuild_due)
+        await wait_until(lambda: here.left_out == 1 and not here.part._recovery.is_rebuild_due)
         # What is done while a new state is made is not compared.
         failures, compared = here.failures, round(here.count("admitq_shadow_decisions_total"))
         await here.admit("another", queue="-2")
@@ -182,7 +182,7 @@ async def test_shadow_goes_on_after_a_failure_that_no_object_is_known_for(
     exists = fail(monkeypatch, cycles, "take_heads", lambda _world: True, after=False)
     async with followed(monkeypatch) as here:
         here.submit("waits")
-        await soon(lambda: here.failures >= 3)
+        await wait_until(lambda: here.failures >= 3)
         exists.clear()
         await here.admit("good")
         await here.agrees(1)
