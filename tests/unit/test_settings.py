@@ -7,7 +7,7 @@ import pytest
 from admitq.app import load_settings
 from admitq.app import settings as module
 from admitq_api.configuration import ConfigurationError, load_configuration
-from tests.unit.metrics.test_measures import Told, workload
+from tests.unit.metrics.test_measures import MeasuresWithMetrics, workload
 
 HEAD = "apiVersion: config.admitq.dev/v1beta2\nkind: Configuration\n"
 
@@ -96,15 +96,15 @@ def test_gate_switches_metrics(tmp_path: Path, on: bool, configured: bool) -> No
     settings = load_settings(file, f"LocalQueueMetrics={said},MetricsForCohorts={said}")
     assert settings.has_local_queue_metrics is (on and configured)
     assert settings.has_cohort_metrics is on
-    told = Told(
+    measures = MeasuresWithMetrics(
         has_local_queue_series=lambda _: settings.has_local_queue_metrics,
         has_cohort_series=settings.has_cohort_metrics,
     )
-    told.measures.workloads.admitted(workload(), "cq", 4.0, 1.0)
-    assert told.value("admitted_workloads_total", cluster_queue="cq") == 1
-    of_queues = told.value("local_queue_admitted_workloads_total", name="main")
+    measures.workloads.admitted(workload(), "cq", 4.0, 1.0)
+    assert measures.value("admitted_workloads_total", cluster_queue="cq") == 1
+    of_queues = measures.value("local_queue_admitted_workloads_total", name="main")
     assert of_queues == (1 if on and configured else None)
-    of_cohorts = told.value("cohort_subtree_admitted_workloads_total", cohort="teams")
+    of_cohorts = measures.value("cohort_subtree_admitted_workloads_total", cohort="teams")
     assert of_cohorts == (1 if on else None)
 
 
@@ -119,8 +119,8 @@ def test_custom_labels_need_their_gate(tmp_path: Path, on: bool) -> None:
     assert [(one.name, str(one.source)) for one in settings.custom_labels] == (
         [("tier", "ClusterQueue"), ("team", "LocalQueue")] if on else []
     )
-    untold = "metrics.customLabels: has no effect: feature gate CustomMetricLabels is off"
-    assert settings.notes() == (() if on else (untold,))
+    note = "metrics.customLabels: has no effect: feature gate CustomMetricLabels is off"
+    assert settings.notes() == (() if on else (note,))
 
 
 def test_gate_of_a_missing_feature_is_accepted_and_reported() -> None:

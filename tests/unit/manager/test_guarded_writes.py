@@ -25,7 +25,7 @@ from admitq.workloads.admission_patches import pending_patch, reservation_patch
 from admitq.workloads.transitions import is_reserved
 from admitq_api import conditions
 from admitq_api.labels import names_for
-from localcluster.next_writers import eventually
+from localcluster.waiting import eventually
 
 WORKLOADS = kinds_of(names_for()).workloads
 KEY = ObjectKey("team", "w")

@@ -1,4 +1,4 @@
-"""An unexpected exception costs one item of work: it is counted, and the next item is done."""
+"""An unexpected exception ends only one item of work: it is counted, and the next item is processed."""
 
 import asyncio
 import re
@@ -52,7 +52,7 @@ from tests.unit.app import test_served_kinds as kinds
 from tests.unit.manager import test_admission_writer as reports
 from tests.unit.manager import test_guarded_writes as reservations
 from tests.unit.manager import test_preemption_writer as preemptions
-from tests.unit.runtime.test_watcher import OBJECT, QUICK, Served
+from tests.unit.runtime.test_watcher import OBJECT, QUICK, FakeClient
 from tests.unit.serving import support
 from tests.unit.serving import test_rotation as rotation
 from tests.unit.webhooks import support as webhooks
@@ -63,7 +63,7 @@ REFUSED = ApiError(422, "Invalid", "refused")
 
 
 class FailsOnce:
-    """Raises when it is called first, and after that does what a function does."""
+    """Raises in the first call. Each later call calls a function."""
 
     def __init__(
         self, function: Callable[..., Any] = lambda *_, **__: None, error: Exception | None = None
@@ -80,14 +80,14 @@ class FailsOnce:
 
 
 @dataclass
-class Stage:
-    """What a row of the table may use."""
+class Setup:
+    """Monkeypatch and temporary folder of one row of the table."""
 
     patch: pytest.MonkeyPatch
     folder: Path
 
     def fails_once(self, owner: Any, name: str) -> FailsOnce:
-        """Have a function of a module or an object fail once."""
+        """Make a function of a module or an object fail once."""
         failing = FailsOnce(getattr(owner, name))
         self.patch.setattr(owner, name, failing)
         return failing
@@ -95,7 +95,7 @@ class Stage:
 
 @asynccontextmanager
 async def running(work: Coroutine[Any, Any, object]) -> AsyncGenerator[None]:
-    """A task that must not end by itself."""
+    """Run a task until the end of the block, and check that it does not end before."""
     task = asyncio.create_task(work)
     try:
         yield
@@ -109,8 +109,8 @@ def until(holds: Callable[[], object]) -> Awaitable[object]:
     return eventually(holds, timeout=20, interval=0.001)
 
 
-def counted(metrics: Metrics) -> dict[str, float]:
-    """The parts with unexpected errors, and how many."""
+def errors_by_part(metrics: Metrics) -> dict[str, float]:
+    """Return the number of unexpected errors by part."""
     series = re.findall(
         r'^admitq_unexpected_errors_total\{part="(\w+)",.*\} (\S+)$', metrics.render().decode(), re.MULTILINE
     )
@@ -120,37 +120,39 @@ def counted(metrics: Metrics) -> dict[str, float]:
 # --- writers ------------------------------------------------------------------------------------------
 
 
-async def refusal_is_not_explained(stage: Stage) -> Metrics:
-    stage.fails_once(messages, "pending_condition")
+async def refusal_is_not_explained(setup: Setup) -> Metrics:
+    setup.fails_once(messages, "pending_condition")
     return await _refusals()
 
 
-async def refusal_is_not_checked(_: Stage) -> Metrics:
+async def refusal_is_not_checked(_: Setup) -> Metrics:
     return await _refusals(waits=FailsOnce(lambda _: True))
 
 
 async def _refusals(waits: Callable[[ObjectKey], bool] = lambda _: True) -> Metrics:
-    metrics, writes = Metrics(), reports.Writes()
-    writing = reports.writing(writes, reports.Recorder(), is_pending=waits, errors=metrics.errors)
-    async with writing as writer:
+    metrics, writes = Metrics(), reports.FakeWrites()
+    reporting = reports.running_writer(
+        writes, reports.FakeRecorder(), is_pending=waits, errors=metrics.errors
+    )
+    async with reporting as writer:
         writer.schedule_report(ReportPending(KEY, "uid", NamespaceMismatch(), ()))
         writer.schedule_report(ReportPending(OTHER, "uid", NamespaceMismatch(), ()))
         await asyncio.wait_for(writes.written, 20)
     return metrics
 
 
-async def reservation_has_no_event(stage: Stage) -> Metrics:
-    stage.fails_once(messages, "flavors_considered")
+async def reservation_has_no_event(setup: Setup) -> Metrics:
+    setup.fails_once(messages, "flavors_considered")
     metrics, server = Metrics(), reservations.Server(reservations.workload())
-    writes = cast("reports.Writes", server.writes)
-    async with reports.writing(writes, reports.Recorder(), errors=metrics.errors) as writer:
+    writes = cast("reports.FakeWrites", server.writes)
+    async with reports.running_writer(writes, reports.FakeRecorder(), errors=metrics.errors) as writer:
         instruction = ReserveQuota(KEY, "u", reservations.ADMISSION, admit=True)
         assert await writer.reserve(instruction) == server.stored
     return metrics
 
 
-async def preemption_has_no_event(stage: Stage) -> Metrics:
-    stage.fails_once(messages, "priorities_message")
+async def preemption_has_no_event(setup: Setup) -> Metrics:
+    setup.fails_once(messages, "priorities_message")
     world = preemptions.World(preemptions.victim())
     assert await world.writer.preempt(preemptions.PREEMPTION)
     return world.metrics
@@ -159,15 +161,15 @@ async def preemption_has_no_event(stage: Stage) -> Metrics:
 # --- events -------------------------------------------------------------------------------------------
 
 
-async def event_is_not_written(_: Stage) -> Metrics:
+async def event_is_not_written(_: Setup) -> Metrics:
     return await _events(FailsOnce(_create))
 
 
-async def event_that_is_dropped_is_not_counted(_: Stage) -> Metrics:
+async def dropped_event_is_not_counted(_: Setup) -> Metrics:
     return await _events(FailsOnce(_create, error=REFUSED), on_drop=FailsOnce())
 
 
-async def event_is_about_nothing(_: Stage) -> Metrics:
+async def event_has_no_object(_: Setup) -> Metrics:
     return await _events(_create, first={})
 
 
@@ -194,27 +196,27 @@ async def _events(create: Callable[..., Any], first: dict[str, Any] = OBJECT, **
 # --- watches and controllers --------------------------------------------------------------------------
 
 
-async def list_is_not_read(stage: Stage) -> Metrics:
-    client = Served(1000)
-    stage.fails_once(client, "pages")
+async def list_is_not_read(setup: Setup) -> Metrics:
+    client = FakeClient(1000)
+    setup.fails_once(client, "pages")
     return await _watch(client)
 
 
-async def watch_is_not_observed(_: Stage) -> Metrics:
-    return await _watch(Served(1000), observe=FailsOnce())
+async def watch_is_not_observed(_: Setup) -> Metrics:
+    return await _watch(FakeClient(1000), observe=FailsOnce())
 
 
-async def _watch(client: Served, **options: Any) -> Metrics:
+async def _watch(client: FakeClient, **options: Any) -> Metrics:
     metrics, store = Metrics(), Store(CONFIG_MAPS)
     watcher = Watcher(
         cast("Client", client), CONFIG_MAPS, store, timing=QUICK, errors=metrics.errors, **options
     )
     async with running(watcher.run()):
-        await until(lambda: client.asked >= 2 and len(store) == 1)
+        await until(lambda: client.list_requests >= 2 and len(store) == 1)
     return metrics
 
 
-async def change_is_not_taken_in(_: Stage) -> Metrics:
+async def change_is_not_handled(_: Setup) -> Metrics:
     metrics, changes = Metrics(), list[Change]()
     store = Store(CONFIG_MAPS, errors=metrics.errors)
     store.subscribe(FailsOnce())
@@ -224,7 +226,7 @@ async def change_is_not_taken_in(_: Stage) -> Metrics:
     return metrics
 
 
-async def malformed_object_is_not_counted(_: Stage) -> Metrics:
+async def malformed_object_is_not_counted(_: Setup) -> Metrics:
     metrics = Metrics()
     store = Store(CONFIG_MAPS, on_quarantine=FailsOnce(), errors=metrics.errors)
     store.upsert({"metadata": {"name": "no version"}})
@@ -233,11 +235,11 @@ async def malformed_object_is_not_counted(_: Stage) -> Metrics:
     return metrics
 
 
-async def reconciliation_is_not_counted(_: Stage) -> Metrics:
+async def reconciliation_is_not_counted(_: Setup) -> Metrics:
     return await _reconcile(observe=FailsOnce())
 
 
-async def quarantine_is_not_reported(_: Stage) -> Metrics:
+async def quarantine_is_not_reported(_: Setup) -> Metrics:
     return await _reconcile(on_quarantine=FailsOnce(), quarantine_after=1)
 
 
@@ -257,15 +259,15 @@ async def _reconcile(**options: Any) -> Metrics:
     return metrics
 
 
-async def discovery_is_not_read(stage: Stage) -> Metrics:
+async def discovery_is_not_read(setup: Setup) -> Metrics:
     server = kinds.Server({kinds.FOXES: [kinds.object_named("reynard")]})
-    stage.fails_once(server, "request_json")
+    setup.fails_once(server, "request_json")
     async with kinds.staged(server) as staged:
         await until(lambda: ("fox", "reynard") in staged.reconciled)
         return staged.metrics
 
 
-async def kind_does_not_start(_: Stage) -> Metrics:
+async def kind_does_not_start(_: Setup) -> Metrics:
     server = kinds.Server({kinds.FOXES: [kinds.object_named("reynard")]})
     async with kinds.staged(server, known=FailsOnce(lambda: [Key("ns", "known")])) as staged:
         await until(lambda: {("fox", "reynard"), ("fox", "known")} <= set(staged.reconciled))
@@ -277,10 +279,10 @@ async def kind_does_not_start(_: Stage) -> Metrics:
 
 
 class Core:
-    """Gives some instructions in the first cycle, and keeps what it observes."""
+    """Returns some instructions in the first cycle, and keeps the events that it observes."""
 
     def __init__(self, *instructions: Instruction) -> None:
-        self.given = list(instructions)
+        self.arguments = list(instructions)
         self.decided: list[Instruction] = []
         self.queries = SimpleNamespace(cycles_run=0, retry_delay=lambda _key: 0)
         self.observed: list[object] = []
@@ -290,12 +292,12 @@ class Core:
         return decided
 
     def next_wakeup(self, now: int) -> int | None:
-        return now if self.given else None
+        return now if self.arguments else None
 
     def cycle_steps(self, _: object, *, now: int) -> Iterator[None]:
         assert now
         self.queries.cycles_run += 1
-        self.decided, self.given = self.given, []
+        self.decided, self.arguments = self.arguments, []
         yield
 
     def observe(self, event: object, *, now: int) -> None:
@@ -304,7 +306,7 @@ class Core:
 
 
 class Refresh:
-    """Keeps which ClusterQueues are to be looked at."""
+    """Keeps the names of ClusterQueues to refresh."""
 
     def __init__(self) -> None:
         self.names: list[str] = []
@@ -313,16 +315,16 @@ class Refresh:
         self.names.append(name)
 
 
-def manager(core: Core, **parts: Any) -> Manager:
+def create_manager(core: Core, **parts: Any) -> Manager:
     nothing: Any = None
     metrics = Metrics()
-    given: dict[str, Any] = {
+    arguments: dict[str, Any] = {
         "state": core,
         "client": nothing,
         "workload_resource": reservations.WORKLOADS,
         "workloads": Store(reservations.WORKLOADS),
         "names": names_for(),
-        "recorder": reports.Recorder(),
+        "recorder": reports.FakeRecorder(),
         "metrics": metrics,
         "measures": ManagerMeasures(MeasureScope(metrics, lambda _: None)),
         "clock": lambda: reports.NOW,
@@ -332,58 +334,58 @@ def manager(core: Core, **parts: Any) -> Manager:
         "leading": lambda: True,
         **parts,
     }
-    return Manager(**given)
+    return Manager(**arguments)
 
 
-async def status_is_not_refreshed(stage: Stage) -> Metrics:
+async def status_is_not_refreshed(setup: Setup) -> Metrics:
     refresh = Refresh()
-    stage.fails_once(refresh, "cluster_queue")
-    made = manager(Core(RefreshClusterQueue("a"), RefreshClusterQueue("b")), refresh=refresh)
-    async with running(made.run()):
+    setup.fails_once(refresh, "cluster_queue")
+    manager = create_manager(Core(RefreshClusterQueue("a"), RefreshClusterQueue("b")), refresh=refresh)
+    async with running(manager.run()):
         await until(lambda: refresh.names == ["b"])
-    return made.metrics
+    return manager.metrics
 
 
-async def cycle_is_not_counted(stage: Stage) -> Metrics:
+async def cycle_is_not_counted(setup: Setup) -> Metrics:
     refresh = Refresh()
-    made = manager(Core(RefreshClusterQueue("a")), refresh=refresh)
-    stage.fails_once(made.metrics, "observe")
-    async with running(made.run()):
+    manager = create_manager(Core(RefreshClusterQueue("a")), refresh=refresh)
+    setup.fails_once(manager.metrics, "observe")
+    async with running(manager.run()):
         await until(lambda: refresh.names == ["a"])
-    return made.metrics
+    return manager.metrics
 
 
-async def job_is_not_started(_: Stage) -> Metrics:
+async def job_is_not_started(_: Setup) -> Metrics:
     server, start = reservations.Server(reservations.workload()), FailsOnce()
-    made = manager(
+    manager = create_manager(
         Core(ReserveQuota(KEY, "u", reservations.ADMISSION, admit=True)),
         client=server,
         workloads=server.store,
         start=start,
     )
-    async with running(made.run()):
-        await until(lambda: counted(made.metrics))
+    async with running(manager.run()):
+        await until(lambda: errors_by_part(manager.metrics))
     assert start.calls == [(server.stored,)]
-    return made.metrics
+    return manager.metrics
 
 
-async def queue_is_not_measured(stage: Stage) -> Metrics:
+async def queue_is_not_measured(setup: Setup) -> Metrics:
     core = Core()
-    made = manager(core)
-    stage.fails_once(made.measures.queues, "cluster_queue_observed")
-    _observe_queues(made)
+    manager = create_manager(core)
+    setup.fails_once(manager.measures.queues, "cluster_queue_observed")
+    _observe_queues(manager)
     assert len(core.observed) == 2
-    return made.metrics
+    return manager.metrics
 
 
-def _observe_queues(made: Manager) -> None:
-    store = Store(OUR_KINDS.cluster_queues, errors=made.metrics.errors)
-    store.subscribe(lambda change: made.observe(OUR_KINDS.cluster_queues, change))
+def _observe_queues(manager: Manager) -> None:
+    store = Store(OUR_KINDS.cluster_queues, errors=manager.metrics.errors)
+    store.subscribe(lambda change: manager.observe(OUR_KINDS.cluster_queues, change))
     for name in ("a", "b"):
         store.upsert({"metadata": {"name": name, "uid": name, "resourceVersion": "1"}, "spec": {}})
 
 
-async def finding_is_not_reported(stage: Stage) -> Metrics:
+async def finding_is_not_reported(setup: Setup) -> Metrics:
     metrics = Metrics()
     part = ShadowPart(
         load_settings(None),
@@ -394,14 +396,14 @@ async def finding_is_not_reported(stage: Stage) -> Metrics:
         ShadowSettings(1),
     )
     shadow: Any = part._shadow  # pyright: ignore[reportPrivateUsage]
-    stage.patch.setattr(shadow, "findings", lambda: [Agreement("a"), Agreement("b")])
-    increment = stage.fails_once(metrics, "increment")
+    setup.patch.setattr(shadow, "findings", lambda: [Agreement("a"), Agreement("b")])
+    increment = setup.fails_once(metrics, "increment")
     part._tell()  # pyright: ignore[reportPrivateUsage]
     assert increment.calls.count(("shadow_decisions_total",)) == 2
     return metrics
 
 
-async def metric_is_not_counted(_: Stage) -> Metrics:
+async def metric_is_not_counted(_: Setup) -> Metrics:
     metrics, counts = Metrics(), list[int]()
     metrics.update_on_scrape(FailsOnce())
     metrics.update_on_scrape(lambda: counts.append(1))
@@ -413,7 +415,7 @@ async def metric_is_not_counted(_: Stage) -> Metrics:
 # --- the lease, certificates and servers --------------------------------------------------------------
 
 
-async def lease_is_not_read(stage: Stage) -> Metrics:
+async def lease_is_not_read(setup: Setup) -> Metrics:
     class Api:
         def __init__(self, *_: Any, **__: Any) -> None:
             pass
@@ -430,8 +432,8 @@ async def lease_is_not_read(stage: Stage) -> Metrics:
         async def create(self, _: Any, lease: dict[str, Any]) -> dict[str, Any]:
             return lease
 
-    stage.fails_once(Api, "get")
-    stage.patch.setattr(leases, "Client", Api)
+    setup.fails_once(Api, "get")
+    setup.patch.setattr(leases, "Client", Api)
     metrics = Metrics()
     elector = Elector(
         Credentials("http://127.0.0.1:9"),
@@ -451,45 +453,45 @@ async def lease_is_not_read(stage: Stage) -> Metrics:
     return metrics
 
 
-async def authority_is_not_read(stage: Stage) -> Metrics:
+async def certificate_authority_is_not_read(setup: Setup) -> Metrics:
     metrics, api = Metrics(), rotation.an_api()
-    stage.fails_once(api, "get_secret")
+    setup.fails_once(api, "get_secret")
     replica = rotation.a_replica(api, rotation.Clock(), period=0.01, errors=metrics.errors)
     async with running(replica.run()):
         await asyncio.wait_for(replica.first.wait(), 20)
     return metrics
 
 
-async def expiry_of_files_is_not_shown(stage: Stage) -> Metrics:
+async def expiry_of_files_is_not_reported(setup: Setup) -> Metrics:
     metrics, on_expiry, authority = Metrics(), FailsOnce(), support.authority()
-    rotation.put(stage.folder, authority, support.leaf_of(authority))
+    rotation.put(setup.folder, authority, support.leaf_of(authority))
     files = FileCertificates(
-        stage.folder, LiveCertificate(), on_expiry=on_expiry, period=0.01, errors=metrics.errors
+        setup.folder, LiveCertificate(), on_expiry=on_expiry, period=0.01, errors=metrics.errors
     )
     async with running(files.run()):
         await until(lambda: len(on_expiry.calls) == 2)
     return metrics
 
 
-async def certificate_of_metrics_is_not_looked_at(stage: Stage) -> Metrics:
+async def certificate_of_metrics_is_not_checked(setup: Setup) -> Metrics:
     metrics, live = Metrics(), LiveCertificate()
-    stage.patch.setattr(endpoints, "CERTIFICATE_PERIOD", 0.001)
+    setup.patch.setattr(endpoints, "CERTIFICATE_PERIOD", 0.001)
 
-    async def keep() -> None:
+    async def maintain() -> None:
         async with asyncio.TaskGroup() as tasks:
             await endpoints.maintain_certificate(load_settings(None), live, metrics.errors, tasks)
-            looks.append(stage.fails_once(certificates, "validity"))
+            failing.append(setup.fails_once(certificates, "validity"))
 
-    looks: list[FailsOnce] = []
-    async with running(keep()):
-        await until(lambda: looks and len(looks[0].calls) > 1)
+    failing: list[FailsOnce] = []
+    async with running(maintain()):
+        await until(lambda: failing and len(failing[0].calls) > 1)
     return metrics
 
 
-async def connection_is_not_admitted(stage: Stage) -> Metrics:
+async def connection_is_not_admitted(setup: Setup) -> Metrics:
     metrics = Metrics()
     server = Server(support.echo_size, tls=None, errors=metrics.errors)
-    stage.fails_once(server.connections, "admit")
+    setup.fails_once(server.connections, "admit")
     address = await server.start("127.0.0.1", 0)
     try:
         reader, writer = await asyncio.open_connection(*address)
@@ -507,13 +509,13 @@ async def connection_is_not_admitted(stage: Stage) -> Metrics:
 # --- webhooks -----------------------------------------------------------------------------------------
 
 
-async def object_is_not_reviewed(stage: Stage) -> Metrics:
-    stage.fails_once(cluster_queue, "validate_create")
+async def object_is_not_reviewed(setup: Setup) -> Metrics:
+    setup.fails_once(cluster_queue, "validate_create")
     return await _reviews()
 
 
-async def answer_is_not_written(stage: Stage) -> Metrics:
-    stage.fails_once(routes, "encode_verdict")
+async def answer_is_not_written(setup: Setup) -> Metrics:
+    setup.fails_once(routes, "encode_verdict")
     return await _reviews()
 
 
@@ -521,18 +523,18 @@ async def _reviews() -> Metrics:
     metrics, gvk = Metrics(), (names_for().group, names_for().version, "ClusterQueue")
     path = names_for().webhook_path("validate", *gvk)
     handlers = routes.review_handlers(webhooks.policy(), webhooks.FakeLookups(), (), errors=metrics.errors)
-    asked = webhooks.review({"metadata": {"name": "a"}, "spec": {}}, gvk=gvk)
+    body = webhooks.review({"metadata": {"name": "a"}, "spec": {}}, gvk=gvk)
     for code in (500, 200):
-        answered = await handlers[path](HttpRequest("POST", path, body=orjson.dumps(asked)))
-        response = orjson.loads(answered.body)["response"]
+        answer = await handlers[path](HttpRequest("POST", path, body=orjson.dumps(body)))
+        response = orjson.loads(answer.body)["response"]
         assert response.get("status", {}).get("code", 200) == code
-    assert _route_counted(metrics) == path
+    assert _route_with_error(metrics) == path
     return metrics
 
 
-async def object_is_not_converted(stage: Stage) -> Metrics:
+async def object_is_not_converted(setup: Setup) -> Metrics:
     metrics, names = Metrics(), names_for("kueue.x-k8s.io")
-    stage.fails_once(conversion, "convert")
+    setup.fails_once(conversion, "convert")
     queue = {
         "apiVersion": f"{names.group}/v1beta1",
         "kind": "LocalQueue",
@@ -543,14 +545,14 @@ async def object_is_not_converted(stage: Stage) -> Metrics:
     body = orjson.dumps({"apiVersion": conversion.API_VERSION, "kind": conversion.KIND, "request": request})
     ((path, handler),) = conversion.conversion_handlers(names, metrics.errors).items()
     for status in ("Failure", "Success"):
-        answered = await handler(HttpRequest("POST", path, body=body))
-        assert orjson.loads(answered.body)["response"]["result"]["status"] == status
-    assert _route_counted(metrics) == path
+        answer = await handler(HttpRequest("POST", path, body=body))
+        assert orjson.loads(answer.body)["response"]["result"]["status"] == status
+    assert _route_with_error(metrics) == path
     return metrics
 
 
-def _route_counted(metrics: Metrics) -> str:
-    """The path of the webhook in which errors were counted."""
+def _route_with_error(metrics: Metrics) -> str:
+    """Return the path of the webhook in which errors were counted."""
     (route,) = re.findall(
         r'^admitq_unexpected_errors_total\{.*route="(.+)"\} 1.0', metrics.render().decode(), re.MULTILINE
     )
@@ -568,10 +570,10 @@ def _route_counted(metrics: Metrics) -> str:
         (ErrorPart.REPORT, status_is_not_refreshed),
         (ErrorPart.REPORT, finding_is_not_reported),
         (ErrorPart.EVENT, event_is_not_written),
-        (ErrorPart.EVENT, event_that_is_dropped_is_not_counted),
-        (ErrorPart.EVENT, event_is_about_nothing),
+        (ErrorPart.EVENT, dropped_event_is_not_counted),
+        (ErrorPart.EVENT, event_has_no_object),
         (ErrorPart.WATCH, list_is_not_read),
-        (ErrorPart.OBSERVATION, change_is_not_taken_in),
+        (ErrorPart.OBSERVATION, change_is_not_handled),
         (ErrorPart.METRICS, watch_is_not_observed),
         (ErrorPart.METRICS, malformed_object_is_not_counted),
         (ErrorPart.METRICS, reconciliation_is_not_counted),
@@ -582,38 +584,38 @@ def _route_counted(metrics: Metrics) -> str:
         (ErrorPart.KIND, discovery_is_not_read),
         (ErrorPart.KIND, kind_does_not_start),
         (ErrorPart.LEASE, lease_is_not_read),
-        (ErrorPart.CERTIFICATES, authority_is_not_read),
-        (ErrorPart.CERTIFICATES, expiry_of_files_is_not_shown),
-        (ErrorPart.CERTIFICATES, certificate_of_metrics_is_not_looked_at),
+        (ErrorPart.CERTIFICATES, certificate_authority_is_not_read),
+        (ErrorPart.CERTIFICATES, expiry_of_files_is_not_reported),
+        (ErrorPart.CERTIFICATES, certificate_of_metrics_is_not_checked),
         (ErrorPart.SERVER, connection_is_not_admitted),
         (ErrorPart.REVIEW, object_is_not_reviewed),
         (ErrorPart.REVIEW, answer_is_not_written),
         (ErrorPart.REVIEW, object_is_not_converted),
     ],
 )
-async def test_unexpected_error_is_counted_and_next_item_is_done(
+async def test_unexpected_error_is_counted_and_next_item_is_processed(
     part: ErrorPart,
-    work: Callable[[Stage], Awaitable[Metrics]],
+    work: Callable[[Setup], Awaitable[Metrics]],
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
 ) -> None:
     monkeypatch.setattr(guarded_writes, "backoff_seconds", lambda _: 0.0)
     with capture_logs() as lines:
-        metrics = await work(Stage(monkeypatch, tmp_path))
-    assert counted(metrics) == {part: 1}
+        metrics = await work(Setup(monkeypatch, tmp_path))
+    assert errors_by_part(metrics) == {part: 1}
     [line] = [line for line in lines if line["event"] == "unexpected error"]
     assert (line["log_level"], line["part"]) == ("error", part)
     assert isinstance(line["exc_info"], Exception)
 
 
-def test_cancellation_is_no_unexpected_error() -> None:
+def test_cancellation_is_not_counted_as_unexpected_error() -> None:
     metrics = Metrics()
     with pytest.raises(asyncio.CancelledError), metrics.errors.contain(ErrorPart.REPORT):
         raise asyncio.CancelledError
-    assert counted(metrics) == {}
+    assert errors_by_part(metrics) == {}
 
 
-def test_counters_of_unexpected_errors_are_there_before_the_first() -> None:
+def test_unexpected_error_counters_are_exposed_before_first_error() -> None:
     metrics = Metrics(role="follower")
     metrics.add_webhook_routes(["/review"])
     metrics.change_role("leader")

@@ -1,4 +1,4 @@
-"""Reservations that a webhook of another program does not let through delay no others."""
+"""Reservations that a webhook of another program rejects do not delay other reservations."""
 
 import asyncio
 import time
@@ -52,8 +52,8 @@ class Cluster:
     def __init__(self) -> None:
         self.is_broken: Callable[[dict[str, Any]], bool] = lambda _: False
         self.error = WEBHOOK_FAILS
-        self.landed: list[str] = []
-        """Return the Workloads with an effective reservation, in order."""
+        self.stored_reservations: list[str] = []
+        """Names of Workloads whose reservation was stored, in order."""
         self.events: list[tuple[str, str, str]] = []
         self.workloads = Store(KINDS.workloads)
         self.metrics = Metrics()
@@ -74,18 +74,18 @@ class Cluster:
             leading=lambda: True,
         )
         self.workloads.subscribe(lambda change: self.manager.observe(KINDS.workloads, change))
-        self.see(NAMESPACES, named("team", {}))
-        self.see(KINDS.resource_flavors, named("f", {}))
-        for queue, quota in (("broken", QUOTA), ("well", 1)):
+        self.observe(NAMESPACES, named("team", {}))
+        self.observe(KINDS.resource_flavors, named("f", {}))
+        for queue, quota in (("broken", QUOTA), ("healthy", 1)):
             flavor = {"name": "f", "resources": [{"name": "cpu", "nominalQuota": quota}]}
             group = {"coveredResources": ["cpu"], "flavors": [flavor]}
-            self.see(
+            self.observe(
                 KINDS.cluster_queues,
                 named(queue, {"namespaceSelector": {}, "resourceGroups": [group]}),
             )
-            self.see(KINDS.local_queues, named(queue, {"clusterQueue": queue}, "team"))
+            self.observe(KINDS.local_queues, named(queue, {"clusterQueue": queue}, "team"))
 
-    def see(self, resource: Resource, obj: dict[str, Any]) -> None:
+    def observe(self, resource: Resource, obj: dict[str, Any]) -> None:
         store = Store(resource)
         changes: list[Change] = []
         store.subscribe(changes.append)
@@ -101,7 +101,7 @@ class Cluster:
         if metadata["resourceVersion"] != stored["metadata"]["resourceVersion"]:
             raise ApiError(409, "Conflict", "the object has been modified")
         if is_reserved(body):
-            self.landed.append(metadata["name"])
+            self.stored_reservations.append(metadata["name"])
         version = str(int(metadata["resourceVersion"]) + 1)
         written = {
             **stored,
@@ -115,12 +115,12 @@ class Cluster:
         return self.stored(name)
 
     def stored(self, name: str) -> dict[str, Any]:
-        found = self.workloads.get("team", name)
-        assert found is not None
-        return found
+        obj = self.workloads.get("team", name)
+        assert obj is not None
+        return obj
 
     def finish(self, name: str) -> None:
-        """Have the job of a Workload succeed."""
+        """Finish a Workload, as after the success of its job."""
         stored = self.stored(name)
         finished = {"type": "Finished", "status": "True", "reason": "Succeeded", "message": ""}
         status = {**stored["status"], "conditions": [*stored["status"]["conditions"], finished]}
@@ -131,29 +131,30 @@ class Cluster:
         self.workloads.upsert({**stored, "metadata": metadata, "status": status})
 
     async def start(self, _obj: dict[str, Any]) -> None:
-        """Jobs start by themselves."""
+        """Start no job."""
 
     def event(self, regarding: dict[str, Any], kind: str, reason: str, note: str) -> None:
         self.events.append((regarding["metadata"]["name"], f"{kind} {reason}", note))
 
     def cluster_queue(self, _name: str) -> None:
-        """Statuses of queues are not written."""
+        """Write no status."""
 
     def local_queue(self, _key: Any) -> None:
-        """Statuses of queues are not written."""
+        """Write no status."""
 
     @property
     def reserving(self) -> int:
-        """How many reservations of the queue the core counts."""
+        """Return the number of reservations that the core counts for the queue with failing writes."""
         status = self.state.queries.cluster_queue_status("broken")
         assert status is not None
         return status.reserving
 
     @property
     def unwritten(self) -> float:
-        """What the metric counts."""
+        """Return the value of the metric of unwritten decisions."""
         lines = self.metrics.exposition().decode().splitlines()
-        return sum(float(one.split()[-1]) for one in lines if one.startswith("admitq_unwritten_decisions{"))
+        series = [line for line in lines if line.startswith("admitq_unwritten_decisions{")]
+        return sum(float(line.split()[-1]) for line in series)
 
 
 @asynccontextmanager
@@ -168,7 +169,7 @@ async def running(cluster: Cluster) -> AsyncGenerator[None]:
 
 
 @pytest.fixture(autouse=True)
-def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_timeouts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(write_retries, "RETRY_MAX", SECOND // 50)
     monkeypatch.setattr(guarded_writes, "OVERDUE_SECONDS", 0.1)
 
@@ -180,7 +181,7 @@ def is_about_quota(message: str, after: str = "") -> bool:
 
 
 @pytest.mark.parametrize("fails_all", [True, False], ids=["every write", "reservations"])
-async def test_others_are_admitted_while_more_reservations_than_slots_cannot_be_written(
+async def test_workload_is_admitted_while_more_reservations_than_slots_fail(
     fails_all: bool,
 ) -> None:
     cluster = Cluster()
@@ -192,25 +193,25 @@ async def test_others_are_admitted_while_more_reservations_than_slots_cannot_be_
 
         async def all_reported() -> bool:
             assert {name for name, _, note in cluster.events if is_about_quota(note)} == names
-            assert {what for _, what, _ in cluster.events} == {"Warning PendingEvaluation"}
+            assert {event for _, event, _ in cluster.events} == {"Warning PendingEvaluation"}
             return True
 
         await eventually(all_reported, interval=0.01, what="every Workload has an event")
-        cluster.workloads.upsert(workload("other", "well"))
+        cluster.workloads.upsert(workload("other", "healthy"))
         await eventually(
             lambda: is_reserved(cluster.stored("other")),
             timeout=5,
             interval=0.01,
             what="the other Workload is admitted",
         )
-        assert cluster.landed == ["other"]
+        assert cluster.stored_reservations == ["other"]
         if fails_all:
             assert cluster.unwritten == QUOTA
-            assert cluster.reserving == QUOTA, "it is not certain that any of them does not stand"
+            assert cluster.reserving == QUOTA, "each of the failed writes may still take effect"
             assert all("conditions" not in cluster.stored(name).get("status", {}) for name in names)
         else:
 
-            def stated() -> bool:
+            def has_refusal() -> bool:
                 for name in names:
                     quota = conditions.find_condition(
                         cluster.stored(name)["status"]["conditions"], "QuotaReserved"
@@ -220,17 +221,19 @@ async def test_others_are_admitted_while_more_reservations_than_slots_cannot_be_
                     assert is_about_quota(quota["message"], after=" after 0.02s")
                 return True
 
-            await eventually(stated, interval=0.01, what="every Workload has a condition")
+            await eventually(has_refusal, interval=0.01, what="every Workload has a condition")
         cluster.is_broken = lambda _: False
         await eventually(
-            lambda: len(cluster.landed) == QUOTA + 1, interval=0.01, what="all Workloads are admitted"
+            lambda: len(cluster.stored_reservations) == QUOTA + 1,
+            interval=0.01,
+            what="all Workloads are admitted",
         )
         await eventually(lambda: cluster.unwritten == 0, interval=0.01, what="nothing is retried")
-    assert sorted(cluster.landed) == sorted({*names, "other"})
+    assert sorted(cluster.stored_reservations) == sorted({*names, "other"})
     assert cluster.reserving == QUOTA
 
 
-async def test_quota_of_a_withdrawn_reservation_is_given_back() -> None:
+async def test_quota_of_withdrawn_reservation_is_released() -> None:
     cluster = Cluster()
     cluster.is_broken = is_reserved
     cluster.workloads.upsert(workload("w", "broken"))
@@ -241,27 +244,31 @@ async def test_quota_of_a_withdrawn_reservation_is_given_back() -> None:
 
 
 @pytest.mark.parametrize("error", [WEBHOOK_FAILS, WEBHOOK_DENIES], ids=["fails", "denies"])
-async def test_others_of_the_cluster_queue_are_admitted_while_a_reservation_is_held_back(
+async def test_next_workload_of_cluster_queue_is_admitted_while_reservation_fails(
     error: ApiError,
 ) -> None:
     cluster = Cluster()
     cluster.error = error
     cluster.is_broken = lambda body: body["metadata"]["name"] == "first" and is_reserved(body)
     for name in ("first", "second"):
-        cluster.workloads.upsert(workload(name, "well"))
+        cluster.workloads.upsert(workload(name, "healthy"))
     async with running(cluster):
-        await eventually(lambda: cluster.landed == ["second"], interval=0.01, what="the second is admitted")
+        await eventually(
+            lambda: cluster.stored_reservations == ["second"], interval=0.01, what="the second is admitted"
+        )
 
-        def stated() -> bool:
+        def has_refusal() -> bool:
             quota = conditions.find_condition(
                 cluster.stored("first")["status"]["conditions"], "QuotaReserved"
             )
             assert quota is not None
             return quota["status"] == "False"
 
-        await eventually(stated, interval=0.01, what="the first has a condition")
+        await eventually(has_refusal, interval=0.01, what="the first has a condition")
         cluster.is_broken = lambda _: False
         cluster.finish("second")
         await eventually(
-            lambda: cluster.landed == ["second", "first"], interval=0.01, what="the first is admitted"
+            lambda: cluster.stored_reservations == ["second", "first"],
+            interval=0.01,
+            what="the first is admitted",
         )

@@ -1,21 +1,20 @@
-"""The metrics that clients of the API group know by name: type, labels, and source of custom labels.
+"""The metrics that clients of the API group know by name: type, labels, and sources of custom labels.
 
-Transcribed from semantics, Metrics; the prefix is left out, and so is the label ``replica_role``, which all
-have. Metrics of MultiKueue come with it.
+Names are without prefix. Every metric also has the label ``replica_role``. Metrics of MultiKueue are missing.
 """
 
 from typing import Final, NamedTuple
 
 
 class Row(NamedTuple):
-    """One metric as it is promised."""
+    """The specification of one metric."""
 
     type: str
     labels: str
     carries: str = ""
-    """Kinds by their short names."""
+    """Sources of custom labels, by their short names."""
     buckets: int = 0
-    """How many upper bounds a histogram has, without infinity."""
+    """Number of upper bounds of a histogram, without infinity."""
 
 
 _CLASS: Final = "cluster_queue priority_class"

@@ -1,4 +1,4 @@
-"""The manager counts each transition of a Workload once: while it leads, and never what was there before."""
+"""The manager counts each transition of a Workload once, only while it leads, and only since its start."""
 
 from typing import Any
 
@@ -27,7 +27,7 @@ class Events:
 
 
 class World:
-    """A manager of which nothing runs, and the store that it follows."""
+    """A manager that does not run, and the store that it follows."""
 
     def __init__(self, *, leads: bool = True, counts: bool = True) -> None:
         self.leads = leads
@@ -54,7 +54,7 @@ class World:
         )
         self.workloads.subscribe(lambda change: manager.observe(KINDS.workloads, change))
 
-    def see(self, obj: dict[str, Any], version: int) -> None:
+    def observe(self, obj: dict[str, Any], version: int) -> None:
         metadata = {**obj["metadata"], "resourceVersion": str(version)}
         self.workloads.upsert({**obj, "metadata": metadata})
 
@@ -65,20 +65,20 @@ class World:
         return sum(float(line.rsplit(" ", 1)[1]) for line in series)
 
 
-def test_a3_transition_that_an_answer_and_a_watch_show_is_counted_once() -> None:
+def test_a3_transition_seen_in_answer_and_watch_is_counted_once() -> None:
     world = World()
-    world.see(PENDING, 1)
-    world.see(admitted(), 2)
-    world.see(admitted(), 2)
-    world.see(admitted(condition("PodsReady", True, "Started")), 3)
-    world.see(admitted(), 2)
+    world.observe(PENDING, 1)
+    world.observe(admitted(), 2)
+    world.observe(admitted(), 2)
+    world.observe(admitted(condition("PodsReady", True, "Started")), 3)
+    world.observe(admitted(), 2)
     assert world.reservations == 1
 
 
-def test_a3_state_that_was_there_at_the_start_is_not_counted() -> None:
+def test_a3_reservation_that_exists_at_start_is_not_counted() -> None:
     world = World()
-    world.see(admitted(), 2)
-    world.see(admitted(condition("PodsReady", True, "Started")), 3)
+    world.observe(admitted(), 2)
+    world.observe(admitted(condition("PodsReady", True, "Started")), 3)
     assert world.reservations == 0
 
 
@@ -101,11 +101,13 @@ def test_changed_reason_to_wait_is_left_to_the_process_that_leads_and_reports(
 
 
 @pytest.mark.parametrize(("leads", "counts"), [(False, True), (True, False)])
-def test_a3_transition_is_left_to_the_process_that_leads_and_counts(leads: bool, counts: bool) -> None:
+def test_a3_transition_is_not_counted_by_follower_or_with_counting_disabled(
+    leads: bool, counts: bool
+) -> None:
     world = World(leads=leads, counts=counts)
-    world.see(PENDING, 1)
-    world.see(admitted(), 2)
+    world.observe(PENDING, 1)
+    world.observe(admitted(), 2)
     assert world.reservations == 0
     world.leads = True
-    world.see(admitted(condition("PodsReady", True, "Started")), 3)
+    world.observe(admitted(condition("PodsReady", True, "Started")), 3)
     assert world.reservations == 0

@@ -1,4 +1,4 @@
-"""The metrics that clients know by name are served with exactly their labels, once a history was played."""
+"""The metrics that clients know by name have exactly their specified labels."""
 
 import re
 from collections.abc import Mapping
@@ -38,13 +38,13 @@ from tests.unit.metrics.test_measures import workload
 
 NAMES = names_for()
 OTHER = NAMES.untracked_label_value
-SHORT = {
+SOURCES = {
     "cq": LabelSource.CLUSTER_QUEUE,
     "co": LabelSource.COHORT,
     "lq": LabelSource.LOCAL_QUEUE,
     "wl": LabelSource.WORKLOAD,
 }
-OWN = {series.name for series in TABLE} - PROMISED.keys()
+ADMITQ_METRICS = {series.name for series in TABLE} - PROMISED.keys()
 """Metrics that only admitq has."""
 
 
@@ -52,7 +52,7 @@ def from_label(name: str, source: LabelSource, *tracked: str) -> SeriesLabel:
     return SeriesLabel(name, source, name, "labels", frozenset(tracked), OTHER)
 
 
-EVERY_KIND = (
+LABELS_OF_EVERY_SOURCE = (
     from_label("model", LabelSource.WORKLOAD, "big", "small"),
     from_label("squad", LabelSource.LOCAL_QUEUE),
     from_label("org", LabelSource.COHORT),
@@ -67,7 +67,7 @@ LABELS_OF = {
 }
 
 
-def described(name: str, *, annotations: Mapping[str, str] | None = None, **labels: str) -> dict[str, Any]:
+def queue_object(name: str, *, annotations: Mapping[str, str] | None = None, **labels: str) -> dict[str, Any]:
     return {"metadata": {"name": name, "labels": labels, "annotations": annotations or {}}}
 
 
@@ -106,25 +106,25 @@ def labelled(obj: dict[str, Any], **labels: str) -> dict[str, Any]:
     return {**obj, "metadata": {**obj["metadata"], "labels": labels}}
 
 
-WAITS = labelled(workload("waits", QuotaReserved=("False", "WaitingForQuota")), model="big")
+WAITING = labelled(workload("waits", QuotaReserved=("False", "WaitingForQuota")), model="big")
 PARKED = labelled(workload("parked", QuotaReserved=("False", "WaitingForQuota")), model="odd")
-RUNS = labelled(
+RUNNING = labelled(
     workload("runs", QuotaReserved=("True", "QuotaReserved"), Admitted=("True", "Admitted")), model="small"
 )
-RUNS["status"]["admission"] = {
+RUNNING["status"]["admission"] = {
     "clusterQueue": "cq",
     "podSetAssignments": [
         {"name": "main", "flavors": {"cpu": "spot"}, "resourceUsage": {"cpu": "2"}, "count": 3}
     ],
 }
-ENDED = workload("ended", Finished=("True", "Succeeded"))
+FINISHED = workload("ended", Finished=("True", "Succeeded"))
 EVICTED = labelled(
-    workload("gone", PodsReady=("True", "Started"), Evicted=("True", "Preempted")), model="small"
+    workload("evicted", PodsReady=("True", "Started"), Evicted=("True", "Preempted")), model="small"
 )
 
 
-class Played:
-    """A history in which everything happens that metrics tell of."""
+class PlayedHistory:
+    """A history that writes every metric."""
 
     def __init__(self, *custom: SeriesLabel) -> None:
         self.metrics = Metrics(custom=custom)
@@ -147,73 +147,73 @@ class Played:
         self.play()
 
     def play(self) -> None:
-        tell = self.measures
+        measures = self.measures
         self.label("gold", squad="ml", org="science")
-        for obj in (WAITS, PARKED, RUNS, ENDED):
-            tell.gauges.workload_observed(read_workload(obj, NAMES), obj)
+        for obj in (WAITING, PARKED, RUNNING, FINISHED):
+            measures.gauges.workload_observed(read_workload(obj, NAMES), obj)
         self.report()
-        tell.workloads.workload_created("Job.batch", 0.2, MAIN)
-        tell.workloads.quota_reserved(RUNS, "cq", 1.0)
-        tell.workloads.admitted(RUNS, "cq", 2.0, 1.0)
-        tell.workloads.pods_became_ready(RUNS, 3.0, 1.0)
-        tell.workloads.finished(RUNS, 5.0)
-        tell.workloads.evicted(EVICTED, "Preempted", "", first=True)
-        tell.workloads.quota_released(EVICTED, "Preempted", 1.0)
-        tell.workloads.preempted("cq", "InClusterQueue")
-        tell.workloads.targets_recomputed("cq", "new_targets")
-        tell.workloads.preemptions_skipped({"cq": 1})
-        tell.workloads.slice_replaced(RUNS)
-        tell.workloads.gate_removed("example.com/gate", "cq", 1.0, is_group=False)
+        measures.workloads.workload_created("Job.batch", 0.2, MAIN)
+        measures.workloads.quota_reserved(RUNNING, "cq", 1.0)
+        measures.workloads.admitted(RUNNING, "cq", 2.0, 1.0)
+        measures.workloads.pods_became_ready(RUNNING, 3.0, 1.0)
+        measures.workloads.finished(RUNNING, 5.0)
+        measures.workloads.evicted(EVICTED, "Preempted", "", first=True)
+        measures.workloads.quota_released(EVICTED, "Preempted", 1.0)
+        measures.workloads.preempted("cq", "InClusterQueue")
+        measures.workloads.targets_recomputed("cq", "new_targets")
+        measures.workloads.preemptions_skipped({"cq": 1})
+        measures.workloads.slice_replaced(RUNNING)
+        measures.workloads.gate_removed("example.com/gate", "cq", 1.0, is_group=False)
         self.metrics.increment("admission_attempts_total", result="success")
         self.metrics.observe("admission_attempt_duration_seconds", 0.1, result="success")
 
     def label(self, tier: str, *, squad: str, org: str) -> None:
-        """Have the queues and cohorts as they are, with these labels."""
-        cluster_queue = described("cq", annotations={"cost": "c7"}, tier=tier)
+        """Observe the queues and cohorts with these labels."""
+        cluster_queue = queue_object("cq", annotations={"cost": "c7"}, tier=tier)
         self.measures.queues.cluster_queue_observed(QUOTA, cluster_queue)
-        self.measures.queues.local_queue_observed(MAIN, described("main", squad=squad))
+        self.measures.queues.local_queue_observed(MAIN, queue_object("main", squad=squad))
         for cohort in ("teams", "company"):
-            self.measures.queues.cohort_observed(cohort, described(cohort, org=org))
+            self.measures.queues.cohort_observed(cohort, queue_object(cohort, org=org))
 
     def report(self) -> None:
-        """Have the controllers look at everything."""
-        tell = self.measures
-        tell.queues.cluster_queue_reported("cq", CQ)
-        tell.queues.local_queue_reported(MAIN, LQ)
-        tell.queues.cohort_reported("teams", "company", "company", CohortStatus((CPU,), (CPU,), NO_SHARE))
+        """Report the status of all queues and cohorts."""
+        measures = self.measures
+        measures.queues.cluster_queue_reported("cq", CQ)
+        measures.queues.local_queue_reported(MAIN, LQ)
+        measures.queues.cohort_reported("teams", "company", "company", CohortStatus((CPU,), (CPU,), NO_SHARE))
 
     def series(self, name: str) -> list[dict[str, str]]:
-        """The labels of all series of a metric, with ``=`` for the value."""
-        found: list[dict[str, str]] = []
+        """Return the labels of all series of a metric. The label ``=`` is the value."""
+        series: list[dict[str, str]] = []
         for line in self.metrics.exposition().decode().splitlines():
             match = re.fullmatch(rf"admitq_{name}(_bucket|_sum|_count)?{{(.*)}} (\S+)", line)
             if match:
-                found.append({**dict(re.findall(r'(\w+)="([^"]*)"', match[2])), "=": match[3]})
-        return found
+                series.append({**dict(re.findall(r'(\w+)="([^"]*)"', match[2])), "=": match[3]})
+        return series
 
 
 @pytest.fixture(scope="module")
-def played() -> Played:
-    return Played(*EVERY_KIND)
+def played() -> PlayedHistory:
+    return PlayedHistory(*LABELS_OF_EVERY_SOURCE)
 
 
 @pytest.mark.parametrize("name", sorted(PROMISED))
-def test_a_promised_metric_has_exactly_its_labels(played: Played, name: str) -> None:
+def test_metric_has_exactly_its_specified_labels_type_and_buckets(played: PlayedHistory, name: str) -> None:
     row: Row = PROMISED[name]
     custom = {label for kind in row.carries.split() for label in LABELS_OF[kind]}
-    wanted = {*row.labels.split(), *custom, "replica_role", "="}
-    found = played.series(name)
-    assert found, "missing"
-    assert {frozenset(one) - {"le"} for one in found} == {frozenset(wanted)}
-    (series,) = (one for one in TABLE if one.name == name)
-    assert series.type.value == row.type
+    expected = {*row.labels.split(), *custom, "replica_role", "="}
+    exposed = played.series(name)
+    assert exposed, "missing"
+    assert {frozenset(labels) - {"le"} for labels in exposed} == {frozenset(expected)}
+    (entry,) = (series for series in TABLE if series.name == name)
+    assert entry.type.value == row.type
     if row.type == "histogram":
-        bounds = {one["le"] for one in found if "le" in one} - {"+Inf"}
+        bounds = {labels["le"] for labels in exposed if "le" in labels} - {"+Inf"}
         assert len(bounds) == row.buckets
-    assert series.label_sources == tuple(SHORT[kind] for kind in row.carries.split())
+    assert entry.label_sources == tuple(SOURCES[kind] for kind in row.carries.split())
 
 
-def test_metrics_beside_the_promised_ones_are_known() -> None:
+def test_metrics_that_only_admitq_has_are_listed() -> None:
     assert {
         "api_requests_total",
         "certificate_expiry_timestamp_seconds",
@@ -232,7 +232,7 @@ def test_metrics_beside_the_promised_ones_are_known() -> None:
         "watch_restarts_total",
         "webhook_review_duration_seconds",
         "webhook_reviews_total",
-    } == OWN
+    } == ADMITQ_METRICS
 
 
 def test_every_measure_is_called_by_the_product() -> None:
@@ -246,14 +246,14 @@ def test_every_measure_is_called_by_the_product() -> None:
     public = {
         name
         for measures in (WorkloadMeasures, QueueMeasures, WorkloadGauges)
-        for name, one in vars(measures).items()
-        if callable(one) and not name.startswith("_")
+        for name, member in vars(measures).items()
+        if callable(member) and not name.startswith("_")
     }
     assert public - {"has_cluster_queue"} <= called
 
 
-def test_custom_labels_come_by_kind_and_then_as_configured() -> None:
-    assert SeriesLabels(EVERY_KIND).names(reversed(LabelSource)) == (
+def test_custom_labels_are_ordered_by_source_and_then_as_configured() -> None:
+    assert SeriesLabels(LABELS_OF_EVERY_SOURCE).names(reversed(LabelSource)) == (
         "custom_tier",
         "custom_center",
         "custom_org",
@@ -271,118 +271,124 @@ def test_custom_labels_come_by_kind_and_then_as_configured() -> None:
         (from_label("tier", LabelSource.COHORT, "gold"), {"labels": {"tier": "gold"}}, "gold"),
         (from_label("tier", LabelSource.COHORT, "gold"), {"labels": {"tier": "lead"}}, OTHER),
         (from_label("tier", LabelSource.COHORT, "gold"), {"labels": {"other": "gold"}}, ""),
-        (EVERY_KIND[-1], {"annotations": {"cost": "c7"}, "labels": {"cost": "no", "center": "no"}}, "c7"),
+        (
+            LABELS_OF_EVERY_SOURCE[-1],
+            {"annotations": {"cost": "c7"}, "labels": {"cost": "no", "center": "no"}},
+            "c7",
+        ),
     ],
 )
-def test_a_value_is_that_of_the_object_if_it_is_tracked(
+def test_custom_label_value_is_that_of_object_if_tracked(
     label: SeriesLabel, metadata: dict[str, Any], expected: str
 ) -> None:
     assert label.value_in({"metadata": metadata}) == expected
 
 
-def test_the_values_of_all_kinds_are_on_the_series() -> None:
-    played = Played(*EVERY_KIND)
-    (one,) = played.series("admitted_workloads_total")
-    assert (one["custom_tier"], one["custom_center"]) == ("gold", "c7")
-    (one,) = played.series("cohort_weighted_share")
-    assert one["custom_org"] == "science"
-    (one,) = played.series("local_queue_admitted_workloads_total")
-    assert (one["custom_squad"], one["custom_model"]) == ("ml", "small")
-    (one,) = played.series("cohort_subtree_admitted_active_workloads")[:1]
-    assert (one["custom_tier"], one["custom_center"]) == ("gold", "c7")
-    (one, *_) = played.series("workload_creation_latency_seconds")
-    assert one["custom_squad"] == "ml"
+def test_series_have_custom_label_values_of_all_their_sources() -> None:
+    played = PlayedHistory(*LABELS_OF_EVERY_SOURCE)
+    (labels,) = played.series("admitted_workloads_total")
+    assert (labels["custom_tier"], labels["custom_center"]) == ("gold", "c7")
+    (labels,) = played.series("cohort_weighted_share")
+    assert labels["custom_org"] == "science"
+    (labels,) = played.series("local_queue_admitted_workloads_total")
+    assert (labels["custom_squad"], labels["custom_model"]) == ("ml", "small")
+    (labels,) = played.series("cohort_subtree_admitted_active_workloads")[:1]
+    assert (labels["custom_tier"], labels["custom_center"]) == ("gold", "c7")
+    (labels, *_) = played.series("workload_creation_latency_seconds")
+    assert labels["custom_squad"] == "ml"
 
 
-def test_workloads_are_counted_by_what_they_say_of_themselves() -> None:
-    played = Played(*EVERY_KIND)
+def test_active_workload_gauges_are_split_by_workload_labels() -> None:
+    played = PlayedHistory(*LABELS_OF_EVERY_SOURCE)
 
     def pending() -> dict[tuple[str, str], str]:
-        return {(one["status"], one["custom_model"]): one["="] for one in played.series("pending_workloads")}
+        series = played.series("pending_workloads")
+        return {(labels["status"], labels["custom_model"]): labels["="] for labels in series}
+
+    def admitted(metric: str) -> list[tuple[str, str]]:
+        return [(labels["custom_model"], labels["="]) for labels in played.series(metric)]
 
     assert pending() == {("active", "big"): "1.0", ("inadmissible", OTHER): "1.0"}
     played.waiting.pop(0)
     assert pending() == {("active", ""): "0.0", ("inadmissible", OTHER): "1.0"}
-    for series in ("admitted_active_workloads", "local_queue_admitted_active_workloads"):
-        assert [(one["custom_model"], one["="]) for one in played.series(series)] == [("small", "1.0")]
+    for metric in ("admitted_active_workloads", "local_queue_admitted_active_workloads"):
+        assert admitted(metric) == [("small", "1.0")]
     played.measures.gauges.workload_deleted(ObjectKey("team", "runs"))
-    for series in ("admitted_active_workloads", "local_queue_admitted_active_workloads"):
-        assert [(one["custom_model"], one["="]) for one in played.series(series)] == [("", "0.0")]
+    for metric in ("admitted_active_workloads", "local_queue_admitted_active_workloads"):
+        assert admitted(metric) == [("", "0.0")]
 
 
-def test_pending_workloads_are_counted_by_local_queue() -> None:
-    played = Played()
-    assert {one["status"]: one["="] for one in played.series("local_queue_pending_workloads")} == {
-        "active": "2.0",
-        "inadmissible": "1.0",
-    }
+def test_pending_workloads_are_exposed_by_local_queue() -> None:
+    played = PlayedHistory()
+    series = played.series("local_queue_pending_workloads")
+    assert {labels["status"]: labels["="] for labels in series} == {"active": "2.0", "inadmissible": "1.0"}
 
 
 @pytest.mark.parametrize("name", sorted(name for name, row in PROMISED.items() if row.carries))
-def test_d18_custom_labels_have_a_prefix_in_every_series(played: Played, name: str) -> None:
-    configured = {label.name for label in EVERY_KIND}
+def test_d18_custom_labels_have_prefix_in_every_series(played: PlayedHistory, name: str) -> None:
+    configured = {label.name for label in LABELS_OF_EVERY_SOURCE}
     own = set(PROMISED[name].labels.split()) | {"replica_role", "le", "="}
-    custom = {label for one in played.series(name) for label in one} - own
+    custom = {label for labels in played.series(name) for label in labels} - own
     assert {label.removeprefix("custom_") for label in custom} <= configured
     assert all(label.startswith("custom_") for label in custom)
 
 
 @pytest.mark.parametrize("kind", ["cq", "co", "lq"])
-def test_d18_changed_value_moves_gauges_and_leaves_counters(kind: str) -> None:
-    played = Played(*EVERY_KIND)
+def test_d18_changed_label_value_moves_gauges_and_keeps_counters(kind: str) -> None:
+    played = PlayedHistory(*LABELS_OF_EVERY_SOURCE)
     former = {"tier": "gold", "squad": "ml", "org": "science"}
     label = LABELS_OF[kind][0]
     name = label.removeprefix("custom_")
-    carrying = [one for one, row in PROMISED.items() if kind in row.carries.split()]
+    metrics = [metric for metric, row in PROMISED.items() if kind in row.carries.split()]
 
     def values() -> dict[str, set[tuple[str, str]]]:
         return {
-            one: {(series[label], series["="]) for series in played.series(one) if "le" not in series}
-            for one in carrying
+            metric: {(labels[label], labels["="]) for labels in played.series(metric) if "le" not in labels}
+            for metric in metrics
         }
 
     before = values()
     played.label(**(former | {name: "changed"}))
-    for one, found in values().items():
-        new = "changed" if PROMISED[one].type == "gauge" else former[name]
-        assert found == {(new, value) for _, value in before[one]}, one
+    for metric, exposed in values().items():
+        expected = "changed" if PROMISED[metric].type == "gauge" else former[name]
+        assert exposed == {(expected, value) for _, value in before[metric]}, metric
 
 
-def test_d18_after_a_changed_value_counters_count_under_the_new_one() -> None:
-    played = Played(*EVERY_KIND)
+def test_d18_counter_counts_under_new_value_after_label_change() -> None:
+    played = PlayedHistory(*LABELS_OF_EVERY_SOURCE)
     played.label("silver", squad="ml", org="science")
-    played.measures.workloads.admitted(RUNS, "cq", 2.0, 1.0)
-    counted = {one["custom_tier"]: one["="] for one in played.series("admitted_workloads_total")}
-    assert counted == {"gold": "1.0", "silver": "1.0"}
+    played.measures.workloads.admitted(RUNNING, "cq", 2.0, 1.0)
+    series = played.series("admitted_workloads_total")
+    assert {labels["custom_tier"]: labels["="] for labels in series} == {"gold": "1.0", "silver": "1.0"}
 
 
-def test_d18_all_values_of_a_deleted_object_disappear() -> None:
-    played = Played(*EVERY_KIND)
+def test_d18_series_of_all_label_values_are_removed_with_object() -> None:
+    played = PlayedHistory(*LABELS_OF_EVERY_SOURCE)
     played.label("silver", squad="ml", org="science")
     played.measures.forget_cluster_queue("cq")
     assert played.series("admitted_workloads_total") == []
 
 
-def test_the_series_of_what_is_gone_disappear_with_their_values() -> None:
-    played = Played(*EVERY_KIND)
+def test_series_with_custom_labels_are_removed_with_their_objects() -> None:
+    played = PlayedHistory(*LABELS_OF_EVERY_SOURCE)
     played.measures.forget_cluster_queue("cq")
     played.measures.queues.forget_local_queue("team", "main")
     played.measures.queues.forget_cohort("teams")
-    for obj in (WAITS, PARKED, RUNS, ENDED):
+    for obj in (WAITING, PARKED, RUNNING, FINISHED):
         played.measures.gauges.workload_deleted(read_workload(obj, NAMES).key)
-    named = [name for name, row in PROMISED.items() if row.carries and "cohort_" not in name]
-    left = {name for name in named if played.series(name)}
-    assert left == set()
+    labelled_metrics = [name for name, row in PROMISED.items() if row.carries and "cohort_" not in name]
+    assert {name for name in labelled_metrics if played.series(name)} == set()
 
 
-def test_what_does_not_name_its_local_queue_stays_while_another_one_says_the_same() -> None:
-    played = Played(*EVERY_KIND)
+def test_series_by_label_value_only_stays_while_another_local_queue_has_value() -> None:
+    played = PlayedHistory(*LABELS_OF_EVERY_SOURCE)
     other = ObjectKey("team", "other")
 
     def squads() -> set[str]:
-        return {one["custom_squad"] for one in played.series("workload_creation_latency_seconds")}
+        series = played.series("workload_creation_latency_seconds")
+        return {labels["custom_squad"] for labels in series}
 
-    played.measures.queues.local_queue_observed(other, described("other", squad="ml"))
+    played.measures.queues.local_queue_observed(other, queue_object("other", squad="ml"))
     played.measures.workloads.workload_created("Job.batch", 0.2, ObjectKey("team", "without a label"))
     assert squads() == {"ml", ""}
     played.measures.queues.forget_local_queue(*MAIN)
@@ -403,5 +409,8 @@ def test_what_does_not_name_its_local_queue_stays_while_another_one_says_the_sam
         ([from_label("team", LabelSource.CLUSTER_QUEUE), from_label("team", LabelSource.LOCAL_QUEUE)], ""),
     ],
 )
-def test_no_metric_may_have_two_labels_of_one_name(labels: list[SeriesLabel], problem: str) -> None:
-    assert [one.split(": use")[0] for one in label_name_problems(labels)] == ([problem] if problem else [])
+def test_two_label_sources_of_one_name_on_one_metric_are_a_problem(
+    labels: list[SeriesLabel], problem: str
+) -> None:
+    problems = [text.split(": use")[0] for text in label_name_problems(labels)]
+    assert problems == ([problem] if problem else [])

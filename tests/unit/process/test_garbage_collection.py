@@ -1,4 +1,4 @@
-"""Collections come rarely, and soon pass over objects that live on."""
+"""Garbage collections are rare, and exclude objects that stay in use."""
 
 import gc
 from collections.abc import Iterator
@@ -10,8 +10,8 @@ from admitq.process.garbage_collection import exclude_current_objects, reduce_co
 
 
 @pytest.fixture(autouse=True)
-def as_it_was() -> Iterator[None]:
-    """Leave the collector as other tests expect it."""
+def restore_collector() -> Iterator[None]:
+    """Restore the garbage collector for other tests."""
     thresholds, callbacks = gc.get_threshold(), list(gc.callbacks)
     yield
     gc.set_threshold(*thresholds)
@@ -19,28 +19,31 @@ def as_it_was() -> Iterator[None]:
     gc.unfreeze()
 
 
-def test_young_objects_are_looked_through_more_rarely_than_by_default() -> None:
-    # Another test of this process may have let a command run that does the same.
+def test_reduce_collections_raises_threshold_of_young_generation() -> None:
+    # Another test of this process may have run a command that does the same.
     gc.set_threshold(700, 10, 10)
     reduce_collections()
     assert gc.get_threshold()[0] > 700
 
 
-def test_objects_that_are_there_are_spared() -> None:
+def test_exclude_current_objects_freezes_objects() -> None:
     before = gc.get_freeze_count()
     exclude_current_objects()
     assert gc.get_freeze_count() > before
 
 
-@pytest.mark.parametrize(("long_seconds", "spares"), [(-1.0, True), (1e9, False)])
-def test_collection_that_takes_long_is_the_last_to_go_through_what_it_found_in_use(
-    monkeypatch: pytest.MonkeyPatch, long_seconds: float, *, spares: bool
+@pytest.mark.parametrize(("long_seconds", "freezes"), [(-1.0, True), (1e9, False)])
+def test_long_collection_freezes_surviving_objects(
+    monkeypatch: pytest.MonkeyPatch, long_seconds: float, *, freezes: bool
 ) -> None:
     monkeypatch.setattr(garbage_collection, "_LONG_SECONDS", long_seconds)
     gc.unfreeze()
     reduce_collections()
     reduce_collections()
-    assert len([each for each in gc.callbacks if each.__module__ == garbage_collection.__name__]) == 1
+    assert (
+        len([callback for callback in gc.callbacks if callback.__module__ == garbage_collection.__name__])
+        == 1
+    )
     kept = [[] for _ in range(1000)]
     gc.collect()
-    assert (gc.get_freeze_count() > len(kept)) is spares
+    assert (gc.get_freeze_count() > len(kept)) is freezes

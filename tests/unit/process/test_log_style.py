@@ -18,7 +18,7 @@ MODULES = sorted(
 )
 METHODS = {"debug", "info", "warning", "error", "critical", "exception"}
 EVENT = re.compile(r"[a-z0-9][^%{}]*[^%{}.]")
-"""Words that begin with a lower-case letter, without placeholders and full stop."""
+"""Text that begins in lower case, without placeholders and without full stop."""
 
 
 def violations(source: str) -> Iterator[str]:
@@ -40,7 +40,7 @@ def violations(source: str) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_module_logs_in_the_style_of_the_project(path: Path) -> None:
+def test_module_follows_log_style(path: Path) -> None:
     assert not list(violations(path.read_text()))
 
 
@@ -55,9 +55,9 @@ def test_module_logs_in_the_style_of_the_project(path: Path) -> None:
         'log.info("watch failed", extra={"name": name})',
     ],
 )
-def test_other_style_is_found(call: str) -> None:
+def test_log_call_in_other_style_is_a_violation(call: str) -> None:
     assert list(violations(call))
 
 
-def test_event_with_fields_passes() -> None:
+def test_log_call_with_event_and_fields_is_no_violation() -> None:
     assert not list(violations('log.info("watch failed, retrying", resource=name)'))

@@ -1,4 +1,4 @@
-"""Log lines are JSON for machines and readable for people, and hold no secret."""
+"""Log lines are JSON, or readable text on a terminal, and contain no secrets."""
 
 import io
 import json
@@ -16,7 +16,7 @@ from admitq.process import logs
 
 
 @pytest.fixture(autouse=True)
-def _restored() -> Iterator[None]:  # pyright: ignore[reportUnusedFunction] a fixture for all
+def _restore_logging() -> Iterator[None]:  # pyright: ignore[reportUnusedFunction] a fixture for all
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     configuration = structlog.get_config()
@@ -32,24 +32,24 @@ class Terminal(io.StringIO):
 
 
 def use_terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
-    """Make standard error a terminal; called by the test, since pytest replaces the stream after fixtures."""
+    """Make standard error a terminal. Tests call it, because pytest replaces the stream after fixtures."""
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setenv("NO_COLOR", "1")
     return terminal
 
 
-def written(capsys: pytest.CaptureFixture[str]) -> list[dict[str, object]]:
+def logged_lines(capsys: pytest.CaptureFixture[str]) -> list[dict[str, object]]:
     return [json.loads(line) for line in capsys.readouterr().err.splitlines()]
 
 
-def test_our_lines_and_the_standard_librarys_are_json_with_the_component(
+def test_lines_of_structlog_and_standard_library_are_json_with_component(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     logs.configure(level="info", component="manager")
     logs.logger("one").info("started", port=8080)
     logging.getLogger("two").warning("careful %s", "now")
-    first, second = written(capsys)
+    first, second = logged_lines(capsys)
     assert (first["event"], first["port"], first["component"], first["level"]) == (
         "started",
         8080,
@@ -64,7 +64,7 @@ def test_lines_of_other_threads_have_the_component(capsys: pytest.CaptureFixture
     thread = threading.Thread(target=lambda: logs.logger("one").info("lease acquired"))
     thread.start()
     thread.join()
-    assert written(capsys)[0]["component"] == "manager"
+    assert logged_lines(capsys)[0]["component"] == "manager"
 
 
 def test_terminal_gets_readable_lines_without_logger_names(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,14 +78,14 @@ def test_terminal_gets_readable_lines_without_logger_names(monkeypatch: pytest.M
     assert "manager" not in line
 
 
-def test_terminal_gets_json_when_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_terminal_gets_json_if_configured(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = use_terminal(monkeypatch)
     logs.configure(component="manager", output="json")
     logs.logger("one").info("started")
     assert json.loads(terminal.getvalue())["event"] == "started"
 
 
-def test_console_lines_go_to_a_file_when_asked(capsys: pytest.CaptureFixture[str]) -> None:
+def test_file_gets_console_lines_without_colors_if_configured(capsys: pytest.CaptureFixture[str]) -> None:
     logs.configure(component="manager", output="console")
     logs.logger("one").info("started", port=8080)
     line = capsys.readouterr().err
@@ -105,7 +105,7 @@ def test_console_traceback_shows_no_local_variables(monkeypatch: pytest.MonkeyPa
     assert "s3cr3t" not in terminal.getvalue()
 
 
-def test_event_before_configuration_goes_to_standard_error_if_it_is_a_warning() -> None:
+def test_only_warnings_are_printed_before_configuration() -> None:
     program = (
         "from admitq.process.logs import logger; log = logger('one'); "
         "log.info('quiet'); log.warning('careful', name='a', token='s3cr3t')"
@@ -114,13 +114,13 @@ def test_event_before_configuration_goes_to_standard_error_if_it_is_a_warning() 
     assert (result.stdout, result.stderr) == ("", "careful name='a' token='[hidden]'\n")
 
 
-def test_exceptions_stay_on_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_exception_is_logged_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     logs.configure(component="manager")
     try:
         raise ValueError("broken\nbadly")
     except ValueError:
         logs.logger("one").exception("failed")
-    (line,) = written(capsys)
+    (line,) = logged_lines(capsys)
     assert "ValueError" in str(line["exception"])
 
 
@@ -134,12 +134,12 @@ def test_values_of_secret_keys_are_hidden(
     assert "s3cr3t" not in capsys.readouterr().err
 
 
-def test_objects_that_json_cannot_hold_do_not_break_the_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_value_that_json_cannot_represent_does_not_break_line(capsys: pytest.CaptureFixture[str]) -> None:
     logs.configure(component="manager")
     logs.logger("one").info("odd", value=object())
-    assert written(capsys)[0]["event"] == "odd"
+    assert logged_lines(capsys)[0]["event"] == "odd"
 
 
-def test_an_unknown_level_is_refused() -> None:
+def test_unknown_log_level_raises_error() -> None:
     with pytest.raises(ValueError, match="debug, info, warning, error"):
         logs.configure(level="loud", component="manager")

@@ -1,3 +1,5 @@
+"""A controller retries failing keys, and quarantines keys that keep failing."""
+
 import asyncio
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable
@@ -23,12 +25,12 @@ async def running(controller: Controller[str]) -> AsyncGenerator[None]:
             await task
 
 
-def soon(predicate: Callable[[], Any]) -> Any:
+def wait_until(predicate: Callable[[], Any]) -> Any:
     return eventually(predicate, interval=0.005)
 
 
 class Reconciler:
-    """Fails on each key with what is scripted for it, then succeeds."""
+    """Raises the scripted errors of each key in order, then succeeds."""
 
     def __init__(self, **scripts: list[Exception]) -> None:
         self.scripts = scripts
@@ -59,83 +61,88 @@ UNAVAILABLE = ApiError(503, "ServiceUnavailable", "down")
         ([ApiError(422, "Invalid", "no")], [ReconcileResult.ERROR, ReconcileResult.SUCCESS]),
     ],
 )
-async def test_a_failing_key_is_retried_until_it_succeeds(
+async def test_failing_key_is_retried_until_success(
     failures: list[Exception], results: list[ReconcileResult]
 ):
     reconciler = Reconciler(a=list(failures))
     controller = Controller("test", reconciler, observe=reconciler.observe)
     async with running(controller):
         controller.add("a")
-        await soon(lambda: reconciler.results == results)
+        await wait_until(lambda: reconciler.results == results)
     assert not controller.quarantined
 
 
-async def test_a_key_that_keeps_failing_is_set_aside_while_others_go_on():
+async def test_key_that_keeps_failing_is_quarantined_and_others_are_reconciled():
     reconciler = Reconciler(bad=[RuntimeError("bug")] * 100)
     controller = Controller("test", reconciler)
     async with running(controller):
         controller.add("bad")
-        await soon(lambda: "bad" in controller.quarantined)
+        await wait_until(lambda: "bad" in controller.quarantined)
         controller.add("good")
-        await soon(lambda: reconciler.calls["good"] == 1)
+        await wait_until(lambda: reconciler.calls["good"] == 1)
     assert reconciler.calls["bad"] == QUARANTINE_AFTER
     assert controller.quarantined == {"bad": "RuntimeError: bug"}
 
 
-async def test_a_quarantine_ends_when_the_input_changes_and_not_by_a_timer():
+async def test_quarantine_ends_when_key_is_added_and_not_by_timer():
     reconciler = Reconciler(a=[RuntimeError("bug")] * QUARANTINE_AFTER)
-    told: list[tuple[str, str, str | None]] = []
+    reports: list[tuple[str, str, str | None]] = []
     controller = Controller(
-        "test", reconciler, on_quarantine=lambda of, key: told.append((of.name, key, of.quarantined.get(key)))
+        "test",
+        reconciler,
+        on_quarantine=lambda source, key: reports.append((source.name, key, source.quarantined.get(key))),
     )
     async with running(controller):
         controller.add("a")
-        await soon(lambda: "a" in controller.quarantined)
+        await wait_until(lambda: "a" in controller.quarantined)
         controller.add_after("a", 0.001)
         controller.add_after("other", 0.002)
-        await soon(lambda: reconciler.calls["other"] == 1)
+        await wait_until(lambda: reconciler.calls["other"] == 1)
         assert reconciler.calls["a"] == QUARANTINE_AFTER
         controller.add("a")
-        await soon(lambda: reconciler.calls["a"] == QUARANTINE_AFTER + 1)
+        await wait_until(lambda: reconciler.calls["a"] == QUARANTINE_AFTER + 1)
     assert not controller.quarantined
-    assert told == [("test", "a", "RuntimeError: bug"), ("test", "a", None)]
+    assert reports == [("test", "a", "RuntimeError: bug"), ("test", "a", None)]
 
 
-async def test_what_the_api_server_refused_is_asked_again_after_a_while():
+async def test_key_quarantined_after_refusals_of_api_server_is_retried():
     refused = ApiError(403, "Forbidden", "exceeded quota")
     reconciler = Reconciler(a=[refused] * (QUARANTINE_AFTER + 2))
-    told: list[int] = []
+    quarantined: list[int] = []
     controller = Controller(
-        "test", reconciler, on_quarantine=lambda of, _: told.append(len(of.quarantined)), refused_retry=0.01
+        "test",
+        reconciler,
+        on_quarantine=lambda source, _: quarantined.append(len(source.quarantined)),
+        refused_retry=0.01,
     )
     async with running(controller):
         controller.add("a")
-        await soon(lambda: reconciler.calls["a"] == QUARANTINE_AFTER + 3)
-        await soon(lambda: not controller.quarantined)
-    assert told == [1, 0]
+        await wait_until(lambda: reconciler.calls["a"] == QUARANTINE_AFTER + 3)
+        await wait_until(lambda: not controller.quarantined)
+    assert quarantined == [1, 0]
 
 
-async def test_d24_permanently_refused_key_is_quarantined_at_once_without_a_stack_trace():
+async def test_d24_permanently_rejected_key_is_quarantined_at_once_without_stack_trace():
     reconciler = Reconciler(a=[PermanentRejection("no podsets")] * 2)
     controller = Controller("test", reconciler, observe=reconciler.observe, refused_retry=0.001)
     with capture_logs() as lines:
         async with running(controller):
             controller.add("a")
-            await soon(lambda: "a" in controller.quarantined)
+            await wait_until(lambda: "a" in controller.quarantined)
             assert controller.quarantined == {"a": "no podsets"}
             controller.add_after("a", 0.001)
-            await soon(lambda: len(reconciler.results) == 2)
+            await wait_until(lambda: len(reconciler.results) == 2)
             assert reconciler.calls["a"] == 1
             controller.add("a")
-            await soon(lambda: reconciler.calls["a"] == 2)
+            await wait_until(lambda: reconciler.calls["a"] == 2)
             controller.add("a")
-            await soon(lambda: reconciler.calls["a"] == 3)
-            await soon(lambda: not controller.quarantined)
+            await wait_until(lambda: reconciler.calls["a"] == 3)
+            await wait_until(lambda: not controller.quarantined)
     expected = ("key quarantined until it changes", False)
     assert [(line["event"], "exc_info" in line) for line in lines] == [expected] * 2
 
 
-async def test_d24_change_during_a_permanent_refusal_is_not_lost():
+async def test_d24_key_added_during_permanent_rejection_is_reconciled_again():
     calls = 0
 
     async def reconcile(key: str) -> None:
@@ -148,11 +155,11 @@ async def test_d24_change_during_a_permanent_refusal_is_not_lost():
     controller = Controller("test", reconcile)
     async with running(controller):
         controller.add("a")
-        await soon(lambda: calls == 2)
+        await wait_until(lambda: calls == 2)
     assert not controller.quarantined
 
 
-async def test_a_change_during_the_last_failure_is_not_lost():
+async def test_key_added_during_last_failure_is_reconciled_again():
     calls = 0
 
     async def reconcile(key: str) -> None:
@@ -166,10 +173,10 @@ async def test_a_change_during_the_last_failure_is_not_lost():
     controller = Controller("test", reconcile)
     async with running(controller):
         controller.add("a")
-        await soon(lambda: calls == QUARANTINE_AFTER + 1)
+        await wait_until(lambda: calls == QUARANTINE_AFTER + 1)
 
 
-async def test_a_success_clears_the_count_of_failures():
+async def test_success_resets_failure_count():
     pattern: list[Any] = ([RuntimeError("bug")] * 3 + [None]) * 4
 
     async def reconcile(key: str) -> None:
@@ -182,11 +189,11 @@ async def test_a_success_clears_the_count_of_failures():
     controller = Controller("test", reconcile)
     async with running(controller):
         controller.add("a")
-        await soon(lambda: not pattern)
+        await wait_until(lambda: not pattern)
     assert not controller.quarantined
 
 
-async def test_the_returned_seconds_bring_the_key_back():
+async def test_key_is_reconciled_again_after_returned_seconds():
     calls = 0
 
     async def reconcile(key: str) -> float | None:
@@ -197,10 +204,10 @@ async def test_the_returned_seconds_bring_the_key_back():
     controller = Controller("test", reconcile)
     async with running(controller):
         controller.add("a")
-        await soon(lambda: calls == 3)
+        await wait_until(lambda: calls == 3)
 
 
-async def test_a_reconcile_that_hangs_is_ended_and_counts_as_a_failure():
+async def test_hanging_reconcile_is_cancelled_and_counts_as_error():
     results: list[ReconcileResult] = []
 
     async def reconcile(key: str) -> None:
@@ -211,20 +218,20 @@ async def test_a_reconcile_that_hangs_is_ended_and_counts_as_a_failure():
     async with running(controller):
         controller.add("hangs")
         controller.add("fine")
-        await soon(lambda: ReconcileResult.SUCCESS in results)
+        await wait_until(lambda: ReconcileResult.SUCCESS in results)
         assert results[0] is ReconcileResult.ERROR
 
 
-async def test_a_key_is_worked_on_by_one_worker_at_a_time():
-    at_work: Counter[str] = Counter()
-    most = 0
+async def test_key_is_reconciled_by_one_worker_at_a_time():
+    running_calls: Counter[str] = Counter()
+    most_running_calls = 0
 
     async def reconcile(key: str) -> None:
-        nonlocal most
-        at_work[key] += 1
-        most = max(most, at_work[key])
+        nonlocal most_running_calls
+        running_calls[key] += 1
+        most_running_calls = max(most_running_calls, running_calls[key])
         await asyncio.sleep(0.001)
-        at_work[key] -= 1
+        running_calls[key] -= 1
         done.append(key)
 
     done: list[str] = []
@@ -234,19 +241,19 @@ async def test_a_key_is_worked_on_by_one_worker_at_a_time():
             for key in ("a", "b"):
                 controller.add(key)
             await asyncio.sleep(0)
-        await soon(lambda: {"a", "b"} <= set(done) and not controller.queue.working)
-    assert most == 1
+        await wait_until(lambda: {"a", "b"} <= set(done) and not controller.queue.working)
+    assert most_running_calls == 1
 
 
-async def test_without_the_lease_a_key_is_neither_lost_nor_blamed():
+async def test_key_is_retried_without_failure_if_lease_is_not_held():
     reconciler = Reconciler(a=[NotLeadingError("lease")])
     controller = Controller("test", reconciler, observe=reconciler.observe)
     async with running(controller):
         controller.add("a")
-        await soon(lambda: reconciler.results == [ReconcileResult.TRANSIENT, ReconcileResult.SUCCESS])
+        await wait_until(lambda: reconciler.results == [ReconcileResult.TRANSIENT, ReconcileResult.SUCCESS])
 
 
-async def test_the_servers_retry_after_is_respected():
+async def test_retry_waits_for_retry_after_of_server():
     slow = ApiError(429, "TooManyRequests", "slow down", retry_after=0.2)
     times: list[float] = []
 
@@ -258,25 +265,25 @@ async def test_the_servers_retry_after_is_respected():
     controller = Controller("test", reconcile)
     async with running(controller):
         controller.add("a")
-        await soon(lambda: len(times) == 2)
+        await wait_until(lambda: len(times) == 2)
     assert times[1] - times[0] >= 0.19
 
 
-async def test_urgent_key_is_worked_on_while_all_workers_are_busy():
-    begun: list[str] = []
-    both = asyncio.Event()
+async def test_urgent_key_is_reconciled_while_all_workers_are_busy():
+    started: list[str] = []
+    both_started = asyncio.Event()
 
     async def reconcile(key: str) -> None:
-        begun.append(key)
-        if len(begun) == 2:
-            both.set()
+        started.append(key)
+        if len(started) == 2:
+            both_started.set()
         await asyncio.Event().wait()
 
     controller: Controller[str] = Controller("c", reconcile, workers=1, urgent_workers=1)
     controller.add("a")
     async with running(controller):
-        await soon(lambda: begun)
+        await wait_until(lambda: started)
         controller.add("b")
         controller.add("c", urgent=True)
-        await asyncio.wait_for(both.wait(), 60)
-        assert begun == ["a", "c"]
+        await asyncio.wait_for(both_started.wait(), 60)
+        assert started == ["a", "c"]

@@ -1,3 +1,5 @@
+"""Credentials of the API server: tokens, kubeconfig files, service accounts and certificates."""
+
 import asyncio
 import base64
 import datetime as dt
@@ -26,7 +28,7 @@ from admitq.runtime.credentials import (
 
 @pytest.fixture(scope="module")
 def pair() -> tuple[bytes, bytes]:
-    """A self-signed certificate and its key, as PEM."""
+    """Return a self-signed certificate and its key, as PEM."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test")])
     now = dt.datetime.now(dt.UTC)
@@ -62,7 +64,7 @@ def kubeconfig(folder: Path, cluster: dict[str, Any], user: dict[str, Any], name
 # Tokens
 
 
-async def test_a_token_file_is_read_again_after_its_time_and_stripped(tmp_path: Path):
+async def test_token_file_is_reread_after_max_age_and_stripped(tmp_path: Path):
     now = 0.0
     path = tmp_path / "token"
     path.write_text(" first\n")
@@ -75,7 +77,7 @@ async def test_a_token_file_is_read_again_after_its_time_and_stripped(tmp_path: 
     assert await token.authorization() == "Bearer second"
 
 
-async def test_a_refused_token_is_read_again_at_once(tmp_path: Path):
+async def test_renew_rereads_token_file_at_once(tmp_path: Path):
     path = tmp_path / "token"
     path.write_text("first")
     token = FileToken(path)
@@ -87,9 +89,7 @@ async def test_a_refused_token_is_read_again_at_once(tmp_path: Path):
 
 
 @pytest.mark.parametrize("content", [None, b"", b"\n", b"\xff\xfe"])
-async def test_a_token_file_that_is_missing_or_empty_for_a_moment_takes_no_token_away(
-    tmp_path: Path, content: bytes | None
-):
+async def test_unreadable_token_file_keeps_last_token(tmp_path: Path, content: bytes | None):
     path = tmp_path / "token"
     path.write_text("first")
     token = FileToken(path)
@@ -101,7 +101,7 @@ async def test_a_token_file_that_is_missing_or_empty_for_a_moment_takes_no_token
     assert await token.authorization() == "Bearer first"
 
 
-async def test_without_any_token_yet_the_file_is_named(tmp_path: Path):
+async def test_missing_token_file_is_named_in_error(tmp_path: Path):
     with pytest.raises(CredentialsError, match=r"nothing: no token could be read"):
         await FileToken(tmp_path / "nothing").authorization()
 
@@ -109,22 +109,22 @@ async def test_without_any_token_yet_the_file_is_named(tmp_path: Path):
 # Kubeconfig files
 
 
-async def test_reads_a_bearer_token(tmp_path: Path):
-    found = from_kubeconfig([kubeconfig(tmp_path, {}, {"token": "secret"})])
-    assert (found.server, found.namespace) == ("http://127.0.0.1:1", "team-a")
-    identity = await found.identity()
+async def test_kubeconfig_token_is_sent_as_bearer_token(tmp_path: Path):
+    credentials = from_kubeconfig([kubeconfig(tmp_path, {}, {"token": "secret"})])
+    assert (credentials.server, credentials.namespace) == ("http://127.0.0.1:1", "team-a")
+    identity = await credentials.identity()
     assert identity.headers == {"Authorization": "Bearer secret"}
     assert identity.tls is None
 
 
-async def test_a_token_file_is_relative_to_the_kubeconfig_file(tmp_path: Path):
+async def test_token_file_is_relative_to_kubeconfig_file(tmp_path: Path):
     (tmp_path / "token").write_text("from file")
-    found = from_kubeconfig([kubeconfig(tmp_path, {}, {"tokenFile": "token"})])
-    assert (await found.identity()).headers == {"Authorization": "Bearer from file"}
+    credentials = from_kubeconfig([kubeconfig(tmp_path, {}, {"tokenFile": "token"})])
+    assert (await credentials.identity()).headers == {"Authorization": "Bearer from file"}
 
 
 @pytest.mark.parametrize("embedded", [True, False])
-async def test_reads_a_client_certificate_as_data_or_as_files(
+async def test_client_certificate_is_read_from_data_or_files(
     tmp_path: Path, pair: tuple[bytes, bytes], embedded: bool
 ):
     certificate, key = pair
@@ -140,34 +140,34 @@ async def test_reads_a_client_certificate_as_data_or_as_files(
     else:
         user = {"client-certificate": "cert.pem", "client-key": "key.pem"}
         cluster = {**https, "certificate-authority": "cert.pem"}
-    found = from_kubeconfig([kubeconfig(tmp_path, cluster, user)])
-    identity = await found.identity()
+    credentials = from_kubeconfig([kubeconfig(tmp_path, cluster, user)])
+    identity = await credentials.identity()
     assert identity.tls is not None
     assert identity.tls.verify_mode is ssl.CERT_REQUIRED
     assert identity.tls.cert_store_stats()["x509"] == 1
-    assert found.server_name == "kubernetes"
+    assert credentials.server_name == "kubernetes"
 
 
-async def test_verification_is_left_out_only_where_asked_for(tmp_path: Path):
+async def test_insecure_skip_tls_verify_disables_verification(tmp_path: Path):
     cluster = {"server": "https://127.0.0.1:1", "insecure-skip-tls-verify": True}
     identity = await from_kubeconfig([kubeconfig(tmp_path, cluster, {})]).identity()
     assert identity.tls is not None
     assert identity.tls.verify_mode is ssl.CERT_NONE
 
 
-async def test_of_several_files_the_first_to_name_something_counts(tmp_path: Path):
+async def test_first_of_several_kubeconfig_files_wins(tmp_path: Path):
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub" / "token").write_text("relative")
     first = kubeconfig(tmp_path / "sub", {}, {"tokenFile": "token"}, "first")
     second = kubeconfig(tmp_path, {"server": "http://other"}, {"token": "second"}, "second")
-    found = from_kubeconfig([tmp_path / "missing", first, second])
-    assert found.server == "http://127.0.0.1:1"
-    assert (await found.identity()).headers["Authorization"] == "Bearer relative"
+    credentials = from_kubeconfig([tmp_path / "missing", first, second])
+    assert credentials.server == "http://127.0.0.1:1"
+    assert (await credentials.identity()).headers["Authorization"] == "Bearer relative"
 
 
-async def test_impersonation_is_sent_along(tmp_path: Path):
-    found = from_kubeconfig([kubeconfig(tmp_path, {}, {"token": "t", "as": "someone"})])
-    assert (await found.identity()).headers["Impersonate-User"] == "someone"
+async def test_impersonated_user_is_sent_as_header(tmp_path: Path):
+    credentials = from_kubeconfig([kubeconfig(tmp_path, {}, {"token": "t", "as": "someone"})])
+    assert (await credentials.identity()).headers["Impersonate-User"] == "someone"
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ async def test_impersonation_is_sent_along(tmp_path: Path):
         ({"server": "https://x", "certificate-authority-data": "%%%"}, {}, "not base64"),
     ],
 )
-def test_what_cannot_be_used_is_named(
+def test_unsupported_kubeconfig_setting_is_named_in_error(
     tmp_path: Path, cluster: dict[str, Any], user: dict[str, Any], text: str
 ):
     with pytest.raises(CredentialsError, match=text):
@@ -201,22 +201,22 @@ def test_what_cannot_be_used_is_named(
         ),
     ],
 )
-def test_a_file_that_is_no_kubeconfig_is_named(tmp_path: Path, content: str, text: str):
+def test_invalid_kubeconfig_file_is_named_in_error(tmp_path: Path, content: str, text: str):
     path = tmp_path / "config"
     path.write_text(content)
-    with pytest.raises(CredentialsError, match=text) as caught:
+    with pytest.raises(CredentialsError, match=text) as error:
         from_kubeconfig([path])
-    assert str(path) in str(caught.value)
+    assert str(path) in str(error.value)
 
 
-def test_without_any_credentials_the_places_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_error_without_credentials_names_kubeconfig_option(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "missing"))
     with pytest.raises(CredentialsError, match="no such file; name one with --kubeconfig"):
         load_credentials()
 
 
-async def test_an_exec_plugin_is_run_once_per_expiry_and_again_when_refused(tmp_path: Path):
+async def test_exec_plugin_runs_once_until_renewal(tmp_path: Path):
     plugin = tmp_path / "plugin"
     plugin.write_text(
         "#!/bin/sh\n"
@@ -232,21 +232,21 @@ async def test_an_exec_plugin_is_run_once_per_expiry_and_again_when_refused(tmp_
             "interactiveMode": "Never",
         }
     }
-    found = from_kubeconfig([kubeconfig(tmp_path, {}, user)])
-    assert (await found.identity()).headers == {"Authorization": "Bearer t1"}
-    assert (await found.identity()).headers == {"Authorization": "Bearer t1"}
-    assert await found.renew()
-    assert (await found.identity()).headers == {"Authorization": "Bearer t2"}
+    credentials = from_kubeconfig([kubeconfig(tmp_path, {}, user)])
+    assert (await credentials.identity()).headers == {"Authorization": "Bearer t1"}
+    assert (await credentials.identity()).headers == {"Authorization": "Bearer t1"}
+    assert await credentials.renew()
+    assert (await credentials.identity()).headers == {"Authorization": "Bearer t2"}
 
 
-async def test_a_failing_exec_plugin_is_an_error_of_credentials(tmp_path: Path):
+async def test_failing_exec_plugin_raises_credentials_error(tmp_path: Path):
     user = {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "/nonexistent/plugin"}}
-    found = from_kubeconfig([kubeconfig(tmp_path, {}, user)])
+    credentials = from_kubeconfig([kubeconfig(tmp_path, {}, user)])
     with pytest.raises(CredentialsError, match="the user's plugin failed"):
-        await found.identity()
+        await credentials.identity()
 
 
-def test_the_heavy_library_is_not_imported_without_need():
+def test_client_modules_do_not_import_kubernetes_asyncio():
     code = (
         "import sys, admitq.runtime.client, admitq.runtime.leases, admitq.runtime.events;"
         "sys.exit('kubernetes_asyncio' in sys.modules)"
@@ -257,17 +257,17 @@ def test_the_heavy_library_is_not_imported_without_need():
 # In a pod
 
 
-async def test_the_service_accounts_files_are_used_in_a_pod(tmp_path: Path, pair: tuple[bytes, bytes]):
+async def test_service_account_files_are_used_in_pod(tmp_path: Path, pair: tuple[bytes, bytes]):
     (tmp_path / "token").write_text("pod")
     (tmp_path / "namespace").write_text("admitq-system")
     (tmp_path / "ca.crt").write_bytes(pair[0])
     environ = {"KUBERNETES_SERVICE_HOST": "fd00::1", "KUBERNETES_SERVICE_PORT": "6443"}
-    found = from_service_account(tmp_path, environ)
-    assert (found.server, found.namespace) == ("https://[fd00::1]:6443", "admitq-system")
-    assert (await found.identity()).headers == {"Authorization": "Bearer pod"}
+    credentials = from_service_account(tmp_path, environ)
+    assert (credentials.server, credentials.namespace) == ("https://[fd00::1]:6443", "admitq-system")
+    assert (await credentials.identity()).headers == {"Authorization": "Bearer pod"}
 
 
-def test_outside_of_a_pod_that_is_said(tmp_path: Path):
+def test_service_account_outside_of_pod_raises_error(tmp_path: Path):
     with pytest.raises(CredentialsError, match="run in a pod, or name a kubeconfig"):
         from_service_account(tmp_path, {})
 
@@ -275,9 +275,7 @@ def test_outside_of_a_pod_that_is_said(tmp_path: Path):
 # Certificates
 
 
-def test_a_changed_authority_makes_a_new_context_and_an_equal_one_does_not(
-    tmp_path: Path, pair: tuple[bytes, bytes]
-):
+def test_tls_context_is_replaced_only_if_authority_changed(tmp_path: Path, pair: tuple[bytes, bytes]):
     path = tmp_path / "ca.crt"
     path.write_bytes(pair[0])
     trust = Trust(authority=path, max_age_s=0)
@@ -288,7 +286,7 @@ def test_a_changed_authority_makes_a_new_context_and_an_equal_one_does_not(
 
 
 @pytest.mark.parametrize("content", [None, b"", b"half of a cert"])
-def test_an_authority_that_is_broken_for_a_moment_changes_nothing(
+def test_unreadable_authority_keeps_last_tls_context(
     tmp_path: Path, pair: tuple[bytes, bytes], content: bytes | None
 ):
     path = tmp_path / "ca.crt"
@@ -303,17 +301,17 @@ def test_an_authority_that_is_broken_for_a_moment_changes_nothing(
     assert trust.look().cert_store_stats()["x509"] == 1
 
 
-def test_an_authority_that_never_was_readable_is_an_error(tmp_path: Path):
+def test_missing_authority_raises_error(tmp_path: Path):
     with pytest.raises(CredentialsError, match="certificates of the API connection"):
         Trust(authority=tmp_path / "nothing").look()
 
 
-async def test_credentials_may_be_shared_by_event_loops_in_several_threads(tmp_path: Path):
+async def test_credentials_work_in_event_loops_of_several_threads(tmp_path: Path):
     (tmp_path / "token").write_text("shared")
-    found = from_kubeconfig([kubeconfig(tmp_path, {}, {"tokenFile": "token"})])
+    credentials = from_kubeconfig([kubeconfig(tmp_path, {}, {"tokenFile": "token"})])
 
-    def elsewhere() -> Any:
-        return asyncio.run(found.identity()).headers
+    def headers_in_new_loop() -> Any:
+        return asyncio.run(credentials.identity()).headers
 
-    results = await asyncio.gather(*(asyncio.to_thread(elsewhere) for _ in range(4)))
+    results = await asyncio.gather(*(asyncio.to_thread(headers_in_new_loop) for _ in range(4)))
     assert results == [{"Authorization": "Bearer shared"}] * 4

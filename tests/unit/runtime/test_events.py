@@ -1,3 +1,5 @@
+"""Events are cut to their maximum size, and written with the lowest priority."""
+
 from typing import Any, cast
 
 import pytest
@@ -20,30 +22,30 @@ from admitq.runtime.rate_limit import CallPriority, current_priority
         ("", 10, ""),
     ],
 )
-def test_a_note_is_cut_at_the_end_of_a_character(text: str, size: int, result: str):
+def test_long_note_is_cut_at_character_boundary(text: str, size: int, result: str):
     assert cut(text, size) == result
     assert len(cut(text, size).encode()) <= size
 
 
-class Priorities:
-    """A client that keeps the priorities of its calls."""
+class FakeClient:
+    """Keeps the priorities of its calls."""
 
     def __init__(self) -> None:
-        self.seen: list[CallPriority] = []
+        self.priorities: list[CallPriority] = []
 
     async def create(self, *_: Any) -> None:
-        self.seen.append(current_priority(CallPriority.STATUS))
+        self.priorities.append(current_priority(CallPriority.STATUS))
 
     merge_patch = create
 
 
-async def test_events_and_their_series_are_written_with_the_lowest_priority() -> None:
-    client = Priorities()
+async def test_events_and_event_series_are_written_with_lowest_priority() -> None:
+    client = FakeClient()
     recorder = EventRecorder(cast("Client", client), "example.com/tests", "here")
     for _ in range(2):
         recorder.event({"metadata": {"name": "a"}}, "Normal", "Kept", "kept")
         await recorder.flush()
-    assert client.seen == [CallPriority.EVENT] * 2
+    assert client.priorities == [CallPriority.EVENT] * 2
     assert current_priority(CallPriority.STATUS) is CallPriority.STATUS
 
 

@@ -1,4 +1,4 @@
-"""Calls that wait for the rate limit: which goes next, and when."""
+"""The rate limit of calls: how many pass, in which order, and when."""
 
 import asyncio
 import heapq
@@ -18,13 +18,13 @@ AHEAD, WATCH, RESERVATION, EVICTION, READ, STATUS, EVENT = CallPriority
 
 
 class Script:
-    """A clock that the test sets, with the timers that run by it, and calls that take tokens."""
+    """A clock that the test sets, the timers of that clock, and calls that take tokens."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 1000.0
         self.sent: list[str] = []
         self.timers: list[tuple[float, int, asyncio.TimerHandle, Callable[[], None]]] = []
-        """All timers that were set and have not run, also cancelled ones, by their time."""
+        """All timers that were set and have not run, with cancelled ones, by their time."""
         self.timers_set = 0
         self._loop = asyncio.get_running_loop()
         monkeypatch.setattr(self._loop, "call_later", self._call_later)
@@ -41,29 +41,29 @@ class Script:
     async def call(
         self, bucket: TokenBucket, name: str, priority: CallPriority = STATUS
     ) -> asyncio.Task[None]:
-        """Make a call, which is recorded when it has its token."""
+        """Start a call. It is recorded when it gets its token."""
 
         async def take() -> None:
             await bucket.take(priority)
             self.sent.append(name)
 
         task = asyncio.create_task(take())
-        await settled()
+        await run_woken_tasks()
         return task
 
     async def pass_time(self, seconds: float) -> None:
-        """Run the timers that are due in so many seconds, each at its time."""
+        """Advance the clock, and run each due timer at its time."""
         end = self.now + seconds
         while self.timers and self.timers[0][0] <= end:
             self.now, _, handle, callback = heapq.heappop(self.timers)
             if not handle.cancelled():
                 callback()
-                await settled()
+                await run_woken_tasks()
         self.now = end
 
 
-async def settled() -> None:
-    """Let tasks go on that a granted or cancelled call has woken."""
+async def run_woken_tasks() -> None:
+    """Run the tasks that a granted or cancelled call has woken."""
     for _ in range(5):
         await asyncio.sleep(0)
 
@@ -106,7 +106,7 @@ async def test_part_of_a_token_shortens_the_wait(script: Script) -> None:
     assert script.sent == ["a", "b", "c"]
 
 
-async def test_bucket_that_rests_holds_no_more_than_the_burst(script: Script) -> None:
+async def test_idle_bucket_holds_no_more_tokens_than_the_burst(script: Script) -> None:
     bucket = script.bucket(burst=2)
     await script.call(bucket, "a")
     await script.pass_time(100)
@@ -116,7 +116,7 @@ async def test_bucket_that_rests_holds_no_more_than_the_burst(script: Script) ->
 
 
 @pytest.mark.parametrize("qps", [-1, 0])
-async def test_without_a_limit_no_call_waits(script: Script, qps: float) -> None:
+async def test_calls_without_rate_limit_do_not_wait(script: Script, qps: float) -> None:
     bucket = script.bucket(qps=qps)
     for number in range(1000):
         await bucket.take(CallPriority(number % len(CallPriority)))
@@ -124,17 +124,17 @@ async def test_without_a_limit_no_call_waits(script: Script, qps: float) -> None
 
 async def test_calls_pass_at_the_rate_of_the_real_clock() -> None:
     bucket = TokenBucket(qps=50, burst=5)
-    began = asyncio.get_running_loop().time()
+    started = asyncio.get_running_loop().time()
     async with asyncio.timeout(60):
         for _ in range(10):
             await bucket.take()
-    assert asyncio.get_running_loop().time() - began >= 0.09
+    assert asyncio.get_running_loop().time() - started >= 0.09
 
 
 # --- in which order ---------------------------------------------------------------------------------
 
 
-async def test_calls_that_wait_go_by_priority_and_then_in_order_of_arrival(script: Script) -> None:
+async def test_waiting_calls_pass_by_priority_and_then_in_order_of_arrival(script: Script) -> None:
     bucket = script.bucket()
     await script.call(bucket, "first")
     for priority in (EVENT, STATUS, READ, EVICTION, RESERVATION, WATCH):
@@ -142,11 +142,11 @@ async def test_calls_that_wait_go_by_priority_and_then_in_order_of_arrival(scrip
             await script.call(bucket, f"{priority.name} {number}", priority)
     await script.pass_time(9)
     by_priority = (WATCH, RESERVATION, EVICTION, READ, STATUS)
-    names = [f"{one.name} {number}" for one in by_priority for number in (1, 2)]
+    names = [f"{priority.name} {number}" for priority in by_priority for number in (1, 2)]
     assert script.sent == ["first", *names[:9]]
 
 
-async def test_calls_of_one_priority_go_in_order_of_arrival(script: Script) -> None:
+async def test_calls_of_equal_priority_pass_in_order_of_arrival(script: Script) -> None:
     bucket = script.bucket()
     for number in range(30):
         await script.call(bucket, str(number), RESERVATION)
@@ -154,16 +154,16 @@ async def test_calls_of_one_priority_go_in_order_of_arrival(script: Script) -> N
     assert script.sent == [str(number) for number in range(30)]
 
 
-async def test_full_bucket_does_not_change_the_order(script: Script) -> None:
+async def test_calls_pass_in_order_of_arrival_while_tokens_are_left(script: Script) -> None:
     bucket = script.bucket(burst=10)
-    for one in (EVENT, STATUS, RESERVATION, AHEAD, READ, WATCH, EVICTION):
-        await script.call(bucket, one.name, one)
+    for priority in (EVENT, STATUS, RESERVATION, AHEAD, READ, WATCH, EVICTION):
+        await script.call(bucket, priority.name, priority)
     assert script.sent == ["EVENT", "STATUS", "RESERVATION", "AHEAD", "READ", "WATCH", "EVICTION"]
     assert script.timers_set == 0
 
 
-async def test_new_call_does_not_take_the_token_of_a_call_that_waits(script: Script) -> None:
-    """The timer of an event loop that has much to do may be late."""
+async def test_new_call_does_not_take_token_of_waiting_call(script: Script) -> None:
+    """The timer of a busy event loop may be late."""
     bucket = script.bucket()
     await script.call(bucket, "first")
     await script.call(bucket, "waiting")
@@ -172,7 +172,7 @@ async def test_new_call_does_not_take_the_token_of_a_call_that_waits(script: Scr
     assert script.sent == ["first", "waiting"]
 
 
-async def test_call_that_has_waited_longest_is_overtaken_a_limited_number_of_times(script: Script) -> None:
+async def test_longest_waiting_call_is_overtaken_limited_number_of_times(script: Script) -> None:
     bucket = script.bucket()
     await script.call(bucket, "first")
     for name, priority in (("event", EVENT), ("status", STATUS)):
@@ -184,7 +184,7 @@ async def test_call_that_has_waited_longest_is_overtaken_a_limited_number_of_tim
     assert places == [MOST_OVERTAKES + 1, 2 * (MOST_OVERTAKES + 1)]
 
 
-async def test_reservations_get_nine_tokens_of_ten_beside_many_statuses(script: Script) -> None:
+async def test_reservations_get_nine_of_ten_tokens_while_statuses_wait(script: Script) -> None:
     bucket = script.bucket(qps=8)
     for number in range(100):
         await script.call(bucket, f"status {number}", STATUS)
@@ -200,7 +200,7 @@ async def test_reservations_get_nine_tokens_of_ten_beside_many_statuses(script: 
 # --- calls that never wait --------------------------------------------------------------------------
 
 
-async def test_call_ahead_of_the_rate_limit_does_not_wait_and_counts(script: Script) -> None:
+async def test_call_ahead_of_rate_limit_passes_at_once_and_uses_tokens(script: Script) -> None:
     bucket = script.bucket()
     await script.call(bucket, "a")
     await script.call(bucket, "waiting", RESERVATION)
@@ -223,13 +223,13 @@ async def test_cancelled_calls_take_no_tokens(script: Script) -> None:
     await script.call(bucket, "b")
     for task in tasks:
         task.cancel()
-    await settled()
+    await run_woken_tasks()
     assert script.sent == ["a"]
     await script.pass_time(0.1)
     assert script.sent == ["a", "b"]
 
 
-async def test_call_that_is_cancelled_with_its_token_gives_it_to_the_next(script: Script) -> None:
+async def test_call_cancelled_after_its_grant_passes_token_to_next(script: Script) -> None:
     bucket = script.bucket()
     await script.call(bucket, "a")
     granted = await script.call(bucket, "granted")
@@ -238,20 +238,20 @@ async def test_call_that_is_cancelled_with_its_token_gives_it_to_the_next(script
     # The timer grants the token, and the deadline of the call passes before its task goes on.
     script.timers.pop()[3]()
     granted.cancel()
-    await settled()
+    await run_woken_tasks()
     assert script.sent == ["a", "next"]
 
 
-async def test_last_cancelled_call_leaves_no_timer(script: Script) -> None:
+async def test_cancelled_last_call_leaves_no_timer(script: Script) -> None:
     bucket = script.bucket()
     await script.call(bucket, "a")
     task = await script.call(bucket, "cancelled")
     task.cancel()
-    await settled()
+    await run_woken_tasks()
     assert all(handle.cancelled() for _, _, handle, _ in script.timers)
 
 
-async def test_one_timer_serves_all_calls_that_wait(script: Script) -> None:
+async def test_all_waiting_calls_share_one_timer(script: Script) -> None:
     bucket = script.bucket()
     for number in range(50):
         await script.call(bucket, str(number), CallPriority(1 + number % 6))
@@ -264,7 +264,7 @@ async def test_one_timer_serves_all_calls_that_wait(script: Script) -> None:
 # --- the priority of a block ------------------------------------------------------------------------
 
 
-def test_without_a_block_the_default_priority_applies() -> None:
+def test_default_priority_applies_without_block() -> None:
     assert current_priority(READ) is READ
 
 
@@ -275,19 +275,19 @@ def test_block_replaces_the_default_priority() -> None:
 
 
 @pytest.mark.parametrize(("outer", "inner"), [(AHEAD, STATUS), (STATUS, AHEAD)])
-def test_in_nested_blocks_the_higher_priority_applies(outer: CallPriority, inner: CallPriority) -> None:
+def test_highest_priority_of_nested_blocks_applies(outer: CallPriority, inner: CallPriority) -> None:
     with call_priority(outer):
         with call_priority(inner):
             assert current_priority(EVENT) is AHEAD
         assert current_priority(EVENT) is outer
 
 
-async def test_block_covers_tasks_that_are_created_in_it() -> None:
-    async def found() -> CallPriority:
+async def test_priority_block_applies_to_tasks_created_in_it() -> None:
+    async def priority_in_task() -> CallPriority:
         await asyncio.sleep(0)
         return current_priority(STATUS)
 
     with call_priority(EVICTION):
-        task = asyncio.create_task(found())
+        task = asyncio.create_task(priority_in_task())
     assert await task is EVICTION
-    assert await asyncio.create_task(found()) is STATUS
+    assert await asyncio.create_task(priority_in_task()) is STATUS

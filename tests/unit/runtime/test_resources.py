@@ -1,3 +1,5 @@
+"""Paths and names of API resources."""
+
 import pytest
 
 from admitq.runtime.resources import JOBS, LEASES, NAMESPACES, PODS, Resource
@@ -24,7 +26,7 @@ WORKLOADS = Resource("admitq.dev", "v1beta2", "workloads", "Workload", namespace
         ),
     ],
 )
-def test_names_stay_in_their_path_segment(
+def test_names_in_path_are_escaped_into_one_segment(
     resource: Resource, namespace: str | None, name: str | None, subresource: str | None, path: str
 ):
     assert resource.path(namespace, name, subresource) == path
@@ -42,13 +44,13 @@ def test_names_stay_in_their_path_segment(
         (NAMESPACES, "team-a", "x", None),
     ],
 )
-def test_refuses_what_would_lead_elsewhere(
+def test_path_of_invalid_namespace_or_name_raises_error(
     resource: Resource, namespace: str | None, name: str | None, subresource: str | None
 ):
     with pytest.raises(ValueError, match=r"."):
         resource.path(namespace, name, subresource)
 
 
-def test_names_itself_as_the_api_does():
+def test_resource_is_named_as_in_the_api():
     assert (PODS.api_version, str(PODS)) == ("v1", "pods")
     assert (JOBS.api_version, str(JOBS)) == ("batch/v1", "jobs.batch")

@@ -1,3 +1,5 @@
+"""API errors, the user agent, and the priorities of calls."""
+
 from collections.abc import AsyncGenerator
 from typing import Any, cast
 
@@ -13,7 +15,7 @@ from admitq.runtime.transport import from_status
 
 
 @pytest.mark.parametrize(
-    ("status", "reason", "holds"),
+    ("status", "reason", "expected"),
     [
         (404, "NotFound", {"is_not_found"}),
         (409, "Conflict", {"is_conflict"}),
@@ -29,45 +31,45 @@ from admitq.runtime.transport import from_status
         (401, "Unauthorized", {"is_transient"}),
     ],
 )
-def test_error_states_whether_a_retry_helps(status: int, reason: str, holds: set[str]):
+def test_error_properties_match_status_and_reason(status: int, reason: str, expected: set[str]):
     error = ApiError(status, reason, "text")
-    asked = [name for name in dir(ApiError) if name.startswith("is_")]
-    assert {name for name in asked if getattr(error, name)} == holds
+    properties = [name for name in dir(ApiError) if name.startswith("is_")]
+    assert {name for name in properties if getattr(error, name)} == expected
 
 
-def test_an_error_carries_the_servers_status_object():
+def test_error_contains_status_object_of_server():
     error = from_status({"kind": "Status", "reason": "Invalid", "message": "spec.x: no"}, 422)
     assert str(error) == "422 Invalid: spec.x: no"
     assert error.body["reason"] == "Invalid"
 
 
-def test_we_have_a_name_of_our_own():
+def test_user_agent_names_product_system_and_component():
     product, system, component = user_agent("manager").split(" ")
     assert product.startswith("admitq/")
     assert system.startswith("(linux/")
     assert component == "manager"
 
 
-class Bucket:
-    """Keeps the priorities of calls, and lets none through."""
+class FakeBucket:
+    """Keeps the priorities of calls, and rejects every call."""
 
     def __init__(self, *_: Any) -> None:
-        self.asked: list[CallPriority] = []
+        self.priorities: list[CallPriority] = []
 
     async def take(self, priority: CallPriority) -> None:
-        self.asked.append(priority)
-        raise ApiError(0, "Kept", "not sent")
+        self.priorities.append(priority)
+        raise ApiError(0, "Rejected", "not sent")
 
 
 @pytest.fixture
-def bucket(monkeypatch: pytest.MonkeyPatch) -> Bucket:
-    made = Bucket()
-    monkeypatch.setattr(clients, "TokenBucket", lambda *_: made)
-    return made
+def bucket(monkeypatch: pytest.MonkeyPatch) -> FakeBucket:
+    bucket = FakeBucket()
+    monkeypatch.setattr(clients, "TokenBucket", lambda *_: bucket)
+    return bucket
 
 
 @pytest.fixture
-async def client(bucket: Bucket) -> AsyncGenerator[Client]:
+async def client(bucket: FakeBucket) -> AsyncGenerator[Client]:
     async with Client(cast("Credentials", None), user_agent="tests") as opened:
         yield opened
 
@@ -87,13 +89,15 @@ async def make_each_call(client: Client) -> None:
             await call
 
 
-async def test_calls_without_a_set_priority_have_that_of_their_kind(client: Client, bucket: Bucket) -> None:
+async def test_calls_without_set_priority_have_default_of_their_verb(
+    client: Client, bucket: FakeBucket
+) -> None:
     await make_each_call(client)
     read, write = CallPriority.READ, CallPriority.STATUS
-    assert bucket.asked == [read, read, CallPriority.WATCH, write, write]
+    assert bucket.priorities == [read, read, CallPriority.WATCH, write, write]
 
 
-async def test_calls_have_the_priority_that_is_set(client: Client, bucket: Bucket) -> None:
+async def test_calls_in_block_have_its_priority(client: Client, bucket: FakeBucket) -> None:
     with call_priority(CallPriority.EVENT):
         await make_each_call(client)
-    assert bucket.asked == [CallPriority.EVENT] * 5
+    assert bucket.priorities == [CallPriority.EVENT] * 5

@@ -1,4 +1,4 @@
-"""A watcher of a resource that may come and go ends when it is not served; any other goes on."""
+"""A watcher of an optional resource ends when it is not served. Other watchers retry."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -18,16 +18,16 @@ OBJECT = {"metadata": {"namespace": "ns", "name": "a", "uid": "u", "resourceVers
 QUICK = WatchTiming(backoff_first=0.001, backoff_most=0.002)
 
 
-class Served:
-    """A client that lists a resource so many times and does not serve it after that; each watch ends so."""
+class FakeClient:
+    """Lists a resource a limited number of times, then answers that it is not served. So does each watch."""
 
     def __init__(self, listings: int) -> None:
         self.listings = listings
-        self.asked = 0
+        self.list_requests = 0
 
     async def pages(self, *_: Any) -> AsyncGenerator[Page]:
-        self.asked += 1
-        if self.asked > self.listings:
+        self.list_requests += 1
+        if self.list_requests > self.listings:
             raise NOT_SERVED
         yield Page([OBJECT], "5", True)
 
@@ -37,35 +37,35 @@ class Served:
 
 
 @pytest.mark.parametrize("listings", [0, 1])
-async def test_it_ends_when_the_resource_is_not_served_and_takes_nothing_away(listings: int) -> None:
-    store, told, changes = Store(CONFIG_MAPS), list[Outcome](), list[Change]()
+async def test_watcher_of_optional_resource_ends_if_not_served_and_deletes_no_object(listings: int) -> None:
+    store, outcomes, changes = Store(CONFIG_MAPS), list[Outcome](), list[Change]()
     watcher = Watcher(
-        cast("Client", Served(listings)),
+        cast("Client", FakeClient(listings)),
         CONFIG_MAPS,
         store,
         handlers=[changes.append],
         timing=QUICK,
-        observe=lambda _, outcome: told.append(outcome),
+        observe=lambda _, outcome: outcomes.append(outcome),
         ends_when_missing=True,
     )
     await asyncio.wait_for(watcher.run(), 60)
-    assert told == [Outcome.LISTED] * listings + [Outcome.MISSING]
+    assert outcomes == [Outcome.LISTED] * listings + [Outcome.MISSING]
     assert watcher.synced.is_set() == bool(listings)
     assert [change.kind for change in changes] == ["added"] * listings
 
 
-async def test_a_resource_that_must_be_there_is_waited_for() -> None:
-    client = Served(0)
+async def test_watcher_of_required_resource_retries_until_it_is_served() -> None:
+    client = FakeClient(0)
     watcher = Watcher(cast("Client", client), CONFIG_MAPS, Store(CONFIG_MAPS), timing=QUICK)
     running = asyncio.create_task(watcher.run())
-    while client.asked < 3:
+    while client.list_requests < 3:
         await asyncio.sleep(0.001)
     client.listings = 1000
     await asyncio.wait_for(watcher.synced.wait(), 60)
     running.cancel()
 
 
-def test_unsubscribed_listener_gets_no_more_changes() -> None:
+def test_unsubscribed_handler_gets_no_more_changes() -> None:
     store, changes = Store(CONFIG_MAPS), list[Change]()
     store.subscribe(changes.append)
     store.upsert(OBJECT)
@@ -74,10 +74,10 @@ def test_unsubscribed_listener_gets_no_more_changes() -> None:
     assert [change.kind for change in changes] == ["added"]
 
 
-async def test_list_has_the_priority_of_watches_and_what_handlers_begin_has_not() -> None:
+async def test_list_has_priority_of_watches_and_handlers_have_default_priority() -> None:
     listed, handled = list[CallPriority](), list[CallPriority]()
 
-    class Paged(Served):
+    class Paged(FakeClient):
         async def pages(self, *_: Any) -> AsyncGenerator[Page]:
             for first in (True, False):
                 listed.append(current_priority(CallPriority.READ))

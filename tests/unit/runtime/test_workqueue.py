@@ -1,3 +1,5 @@
+"""The work queue hands each key to one worker at a time: urgent keys first, delayed keys on time."""
+
 import asyncio
 
 import pytest
@@ -5,61 +7,61 @@ import pytest
 from admitq.runtime.workqueue import FIRST_RETRY_S, LONGEST_RETRY_S, WorkQueue
 
 
-async def taken(queue: WorkQueue[str]) -> str:
+async def get_key(queue: WorkQueue[str]) -> str:
     return await asyncio.wait_for(queue.get(), 60)
 
 
-async def test_a_key_waits_once_however_often_it_is_added():
+async def test_key_that_is_added_twice_is_queued_once():
     queue: WorkQueue[str] = WorkQueue()
     for key in ("a", "b", "a"):
         queue.add(key)
-    assert [await taken(queue), await taken(queue), len(queue)] == ["a", "b", 0]
+    assert [await get_key(queue), await get_key(queue), len(queue)] == ["a", "b", 0]
 
 
-async def test_a_key_added_while_it_is_worked_on_is_worked_on_again_and_not_at_the_same_time():
+async def test_key_added_during_work_is_queued_again_when_work_is_done():
     queue: WorkQueue[str] = WorkQueue()
     queue.add("a")
-    key = await taken(queue)
+    key = await get_key(queue)
     queue.add("a")
     assert (len(queue), queue.working) == (0, 1)
     queue.done(key)
-    assert await taken(queue) == "a"
+    assert await get_key(queue) == "a"
     queue.done("a")
     assert len(queue) == 0
 
 
-async def test_of_several_delays_the_earliest_counts():
+async def test_earliest_of_several_delays_counts():
     queue: WorkQueue[str] = WorkQueue()
     queue.add_after("a", 60)
     queue.add_after("a", 0.01)
     queue.add_after("a", 30)
     assert queue.delayed == 1
-    assert await taken(queue) == "a"
+    assert await get_key(queue) == "a"
     assert queue.delayed == 0
     queue.close()
 
 
-async def test_an_added_key_does_not_come_again_for_its_delay():
+async def test_added_key_is_not_queued_again_after_its_delay():
     queue: WorkQueue[str] = WorkQueue()
     queue.add_after("a", 0.01)
     queue.add("a")
-    queue.done(await taken(queue))
+    queue.done(await get_key(queue))
     queue.add_after("b", 0.02)
-    assert await taken(queue) == "b"
+    assert await get_key(queue) == "b"
     queue.close()
 
 
-async def test_delays_end_in_their_order():
+async def test_delayed_keys_are_queued_in_order_of_their_times():
     queue: WorkQueue[str] = WorkQueue()
     for key, seconds in (("c", 0.03), ("a", 0.01), ("b", 0.02), ("now", 0)):
         queue.add_after(key, seconds)
-    assert [await taken(queue) for _ in range(4)] == ["now", "a", "b", "c"]
+    assert [await get_key(queue) for _ in range(4)] == ["now", "a", "b", "c"]
 
 
-async def test_the_wait_before_a_retry_doubles_up_to_a_limit_and_begins_anew_when_forgotten():
+async def test_retry_delay_doubles_up_to_limit_and_restarts_after_forget():
     queue: WorkQueue[str] = WorkQueue()
-    waits = [queue.retry("a") for _ in range(25)]
-    for number, seconds in enumerate(waits):
+    delays = [queue.retry("a") for _ in range(25)]
+    for number, seconds in enumerate(delays):
         ceiling = min(FIRST_RETRY_S * 2**number, LONGEST_RETRY_S)
         assert 0.8 * ceiling <= seconds <= ceiling
     assert queue.failures("a") == 25
@@ -69,7 +71,7 @@ async def test_the_wait_before_a_retry_doubles_up_to_a_limit_and_begins_anew_whe
     queue.close()
 
 
-async def test_a_retry_waits_as_long_as_the_server_asks_and_no_longer_than_the_caller_allows():
+async def test_retry_delay_is_within_given_bounds():
     queue: WorkQueue[str] = WorkQueue()
     assert queue.retry("a", at_least=7) == 7
     for _ in range(20):
@@ -78,7 +80,7 @@ async def test_a_retry_waits_as_long_as_the_server_asks_and_no_longer_than_the_c
     queue.close()
 
 
-async def test_a_worker_that_is_cancelled_leaves_its_key_to_another():
+async def test_key_of_cancelled_worker_goes_to_another_worker():
     queue: WorkQueue[str] = WorkQueue()
     first = asyncio.create_task(queue.get())
     second = asyncio.create_task(queue.get())
@@ -90,7 +92,7 @@ async def test_a_worker_that_is_cancelled_leaves_its_key_to_another():
         await first
 
 
-async def test_keys_are_handed_to_waiting_workers_each_once():
+async def test_each_key_is_handed_to_one_waiting_worker():
     queue: WorkQueue[str] = WorkQueue()
     workers = [asyncio.create_task(queue.get()) for _ in range(3)]
     await asyncio.sleep(0)
@@ -99,7 +101,7 @@ async def test_keys_are_handed_to_waiting_workers_each_once():
     assert sorted(await asyncio.gather(*workers)) == ["a", "b", "c"]
 
 
-async def test_queue_reports_how_long_a_key_waited():
+async def test_get_timed_returns_how_long_key_was_queued():
     now = 100.0
     queue: WorkQueue[str] = WorkQueue(clock=lambda: now)
     queue.add("a")
@@ -107,7 +109,7 @@ async def test_queue_reports_how_long_a_key_waited():
     assert await queue.get_timed() == ("a", 3.0)
 
 
-async def test_urgent_keys_come_before_all_others():
+async def test_urgent_keys_are_handed_out_before_others():
     queue: WorkQueue[str] = WorkQueue()
     queue.add("a")
     queue.add("b")
@@ -115,23 +117,23 @@ async def test_urgent_keys_come_before_all_others():
     queue.add("b", urgent=True)
     queue.add("b")
     assert len(queue) == 3
-    assert [await taken(queue) for _ in range(3)] == ["c", "b", "a"]
+    assert [await get_key(queue) for _ in range(3)] == ["c", "b", "a"]
     assert len(queue) == 0
 
 
-async def test_key_that_becomes_urgent_while_it_is_worked_on_is_urgent_afterwards():
+async def test_key_that_becomes_urgent_during_work_is_handed_out_first_afterwards():
     queue: WorkQueue[str] = WorkQueue()
     queue.add("a")
-    await taken(queue)
+    await get_key(queue)
     queue.add("a", urgent=True)
     queue.add("a")
     queue.add("b")
     queue.done("a")
     assert queue.is_waiting("a")
-    assert [await taken(queue), await taken(queue)] == ["a", "b"]
+    assert [await get_key(queue), await get_key(queue)] == ["a", "b"]
 
 
-async def test_worker_for_urgent_keys_alone_takes_no_others():
+async def test_worker_for_urgent_keys_gets_only_urgent_keys():
     queue: WorkQueue[str] = WorkQueue()
     queue.add("a")
     urgent = asyncio.create_task(queue.get_timed(urgent_only=True))
@@ -139,10 +141,10 @@ async def test_worker_for_urgent_keys_alone_takes_no_others():
     assert not urgent.done()
     queue.add("b", urgent=True)
     assert (await asyncio.wait_for(urgent, 60))[0] == "b"
-    assert await taken(queue) == "a"
+    assert await get_key(queue) == "a"
 
 
-async def test_urgent_key_wakes_any_worker_when_those_for_urgent_keys_are_busy():
+async def test_urgent_key_wakes_other_worker_if_workers_for_urgent_keys_are_busy():
     queue: WorkQueue[str] = WorkQueue()
     worker = asyncio.create_task(queue.get())
     await asyncio.sleep(0)
@@ -150,7 +152,7 @@ async def test_urgent_key_wakes_any_worker_when_those_for_urgent_keys_are_busy()
     assert await asyncio.wait_for(worker, 60) == "a"
 
 
-async def test_urgent_key_is_not_lost_when_the_worker_that_it_woke_is_cancelled():
+async def test_urgent_key_of_cancelled_worker_goes_to_another_worker():
     queue: WorkQueue[str] = WorkQueue()
     first = asyncio.create_task(queue.get_timed(urgent_only=True))
     await asyncio.sleep(0)
