@@ -454,9 +454,9 @@ async def lease_is_not_read(setup: Setup) -> Metrics:
 
 
 async def certificate_authority_is_not_read(setup: Setup) -> Metrics:
-    metrics, api = Metrics(), rotation.an_api()
+    metrics, api = Metrics(), rotation.api_with_objects()
     setup.fails_once(api, "get_secret")
-    replica = rotation.a_replica(api, rotation.Clock(), period=0.01, errors=metrics.errors)
+    replica = rotation.create_replica(api, rotation.Clock(), period=0.01, errors=metrics.errors)
     async with running(replica.run()):
         await asyncio.wait_for(replica.first.wait(), 20)
     return metrics
@@ -464,7 +464,7 @@ async def certificate_authority_is_not_read(setup: Setup) -> Metrics:
 
 async def expiry_of_files_is_not_reported(setup: Setup) -> Metrics:
     metrics, on_expiry, authority = Metrics(), FailsOnce(), support.authority()
-    rotation.put(setup.folder, authority, support.leaf_of(authority))
+    rotation.write_files(setup.folder, authority, support.leaf_of(authority))
     files = FileCertificates(
         setup.folder, LiveCertificate(), on_expiry=on_expiry, period=0.01, errors=metrics.errors
     )

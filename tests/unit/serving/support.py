@@ -1,4 +1,4 @@
-"""A server on loopback with certificates of its own, and clients that misbehave."""
+"""A server on loopback with its own certificates, and clients for tests of serving."""
 
 import asyncio
 import contextlib
@@ -27,8 +27,8 @@ def leaf_of(ca: KeyPair, *names: str) -> KeyPair:
 
 
 @dataclass
-class Running:
-    """A server that runs, and what it reported."""
+class RunningServer:
+    """A running server, and the reasons of the connections that it dropped."""
 
     server: Server
     port: int
@@ -43,9 +43,9 @@ class Running:
 
 
 @contextlib.asynccontextmanager
-async def running(
+async def running_server(
     handler: Handler = echo_size, limits: ServerLimits | None = None, *, tls: TlsSettings | None = None
-) -> AsyncGenerator[Running]:
+) -> AsyncGenerator[RunningServer]:
     ca = authority()
     live = LiveCertificate(tls)
     live.use(leaf_of(ca))
@@ -53,7 +53,7 @@ async def running(
     server = Server(handler, tls=live.context, limits=limits, on_drop=drops.append)
     _, port = await server.start("127.0.0.1", 0)
     try:
-        yield Running(server, port, live, ca, drops)
+        yield RunningServer(server, port, live, ca, drops)
     finally:
         await server.stop(linger=0, grace=1)
 
@@ -78,7 +78,7 @@ async def exchange(
 
 
 async def is_closed(reader: asyncio.StreamReader, within: float = 60.0) -> bool:
-    """Wait for the other end to hang up."""
+    """Wait until the peer closes the connection."""
     try:
         async with asyncio.timeout(within):
             while await reader.read(65536):

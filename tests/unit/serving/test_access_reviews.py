@@ -1,4 +1,4 @@
-"""What users may do: asked once at a time, remembered, bounded, and refused where there is no answer."""
+"""Access reviews are cached, shared by equal calls, limited in number, and denied without a clear answer."""
 
 import asyncio
 from collections.abc import Mapping
@@ -21,24 +21,24 @@ UPDATE = Access("update", "admitq.dev", "workloads", "status", "team")
 
 
 @dataclass
-class Cluster:
-    """Answers reviews with a status, once it is let."""
+class FakeReviewApi:
+    """Answers reviews with a status, while answers are released."""
 
     status: Any = field(default_factory=lambda: {"allowed": True})
-    let: asyncio.Event = field(default_factory=asyncio.Event)
-    down: bool = False
-    asked: list[Mapping[str, Any]] = field(default_factory=list)
+    released: asyncio.Event = field(default_factory=asyncio.Event)
+    is_down: bool = False
+    requests: list[Mapping[str, Any]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.let.set()
+        self.released.set()
 
     async def create_token_review(self, review: Mapping[str, Any]) -> Mapping[str, Any]:
         raise NotImplementedError
 
     async def create_subject_access_review(self, review: Mapping[str, Any]) -> Mapping[str, Any]:
-        self.asked.append(review)
-        await self.let.wait()
-        if self.down:
+        self.requests.append(review)
+        await self.released.wait()
+        if self.is_down:
             raise ReviewFailed("down")
         return {"status": self.status}
 
@@ -51,10 +51,10 @@ class Clock:
         return self.now
 
 
-async def test_access_review_names_user_and_resource_as_rbac_does() -> None:
-    cluster = Cluster()
-    assert await AccessReviews(cluster).may(ANNA, UPDATE)
-    assert [one["spec"] for one in cluster.asked] == [
+async def test_access_review_names_user_and_resource() -> None:
+    api = FakeReviewApi()
+    assert await AccessReviews(api).may(ANNA, UPDATE)
+    assert [review["spec"] for review in api.requests] == [
         {
             "user": "anna",
             "uid": "u",
@@ -83,18 +83,18 @@ async def test_access_review_names_user_and_resource_as_rbac_does() -> None:
         ("odd", False),
     ],
 )
-async def test_access_is_granted_by_a_clear_answer_alone(status: Any, permitted: bool) -> None:
-    assert await AccessReviews(Cluster(status)).may(ANNA, UPDATE) is permitted
+async def test_access_is_granted_only_by_clear_answer(status: Any, permitted: bool) -> None:
+    assert await AccessReviews(FakeReviewApi(status)).may(ANNA, UPDATE) is permitted
 
 
 @pytest.mark.parametrize(("allowed", "seconds"), [(True, GRANTED_SECONDS), (False, REFUSED_SECONDS)])
-async def test_answer_is_remembered_until_its_time_is_over(allowed: bool, seconds: float) -> None:
-    cluster, clock = Cluster({"allowed": allowed}), Clock()
-    reviews = AccessReviews(cluster, clock=clock)
-    for now, asked in ((0.0, 1), (seconds - 0.1, 1), (seconds, 2)):
+async def test_answer_is_cached_until_it_expires(allowed: bool, seconds: float) -> None:
+    api, clock = FakeReviewApi({"allowed": allowed}), Clock()
+    reviews = AccessReviews(api, clock=clock)
+    for now, expected_requests in ((0.0, 1), (seconds - 0.1, 1), (seconds, 2)):
         clock.now = now
         assert await reviews.may(ANNA, UPDATE) is allowed
-        assert len(cluster.asked) == asked
+        assert len(api.requests) == expected_requests
 
 
 @pytest.mark.parametrize(
@@ -110,57 +110,57 @@ async def test_answer_is_remembered_until_its_time_is_over(allowed: bool, second
         (ANNA, replace(UPDATE, name="one")),
     ],
 )
-async def test_answer_is_never_used_for_another_question(user: User, access: Access) -> None:
-    cluster = Cluster()
-    reviews = AccessReviews(cluster)
+async def test_cached_answer_is_not_used_for_other_user_or_access(user: User, access: Access) -> None:
+    api = FakeReviewApi()
+    reviews = AccessReviews(api)
     assert await reviews.may(ANNA, UPDATE)
-    cluster.status = {"allowed": False}
+    api.status = {"allowed": False}
     assert not await reviews.may(user, access)
-    assert len(cluster.asked) == 2
+    assert len(api.requests) == 2
 
 
-async def test_equal_questions_at_the_same_time_are_one_call_and_survive_a_caller_that_leaves() -> None:
-    cluster = Cluster()
-    cluster.let.clear()
-    reviews = AccessReviews(cluster)
+async def test_concurrent_equal_questions_share_one_request_despite_cancelled_caller() -> None:
+    api = FakeReviewApi()
+    api.released.clear()
+    reviews = AccessReviews(api)
     calls = [asyncio.create_task(reviews.may(ANNA, UPDATE)) for _ in range(5)]
     await asyncio.sleep(0)
     calls[0].cancel()
     await asyncio.sleep(0)
-    cluster.let.set()
+    api.released.set()
     assert await asyncio.gather(*calls[1:]) == [True] * 4
-    assert len(cluster.asked) == 1
+    assert len(api.requests) == 1
 
 
-async def test_question_without_answer_in_time_fails_and_is_asked_again() -> None:
-    cluster = Cluster()
-    cluster.let.clear()
-    reviews = AccessReviews(cluster, deadline=0.01)
+async def test_review_that_exceeds_deadline_fails_and_is_not_cached() -> None:
+    api = FakeReviewApi()
+    api.released.clear()
+    reviews = AccessReviews(api, deadline=0.01)
     with pytest.raises(ReviewFailed, match="no answer in time"):
         await reviews.may(ANNA, UPDATE)
-    cluster.let.set()
+    api.released.set()
     assert await reviews.may(ANNA, UPDATE)
 
 
-async def test_failed_call_is_no_answer() -> None:
-    cluster = Cluster(down=True)
-    reviews = AccessReviews(cluster)
+async def test_failed_review_is_not_cached() -> None:
+    api = FakeReviewApi(is_down=True)
+    reviews = AccessReviews(api)
     for _ in range(2):
         with pytest.raises(ReviewFailed, match="down"):
             await reviews.may(ANNA, UPDATE)
-    assert len(cluster.asked) == 2
+    assert len(api.requests) == 2
 
 
-async def test_open_calls_are_bounded_and_further_questions_fail_at_once() -> None:
-    cluster = Cluster()
-    cluster.let.clear()
-    reviews = AccessReviews(cluster)
+async def test_review_beyond_limit_of_open_requests_fails_at_once() -> None:
+    api = FakeReviewApi()
+    api.released.clear()
+    reviews = AccessReviews(api)
     users = [replace(ANNA, name=f"user-{number}") for number in range(CALLS_AT_ONCE)]
     calls = [asyncio.create_task(reviews.may(user, UPDATE)) for user in users]
     await asyncio.sleep(0)
     with pytest.raises(ReviewFailed, match="too many"):
         await reviews.may(ANNA, UPDATE)
-    cluster.let.set()
+    api.released.set()
     assert all(await asyncio.gather(*calls))
     assert await reviews.may(ANNA, UPDATE)
 
@@ -172,5 +172,5 @@ async def test_open_calls_are_bounded_and_further_questions_fail_at_once() -> No
         (Access("delete", "", "pods", namespace="team"), "delete pods"),
     ],
 )
-def test_access_reads_as_rbac_writes_it(access: Access, text: str) -> None:
+def test_access_is_printed_as_verb_and_resource(access: Access, text: str) -> None:
     assert str(access) == text

@@ -1,4 +1,4 @@
-"""The cluster authorizes readers of an endpoint; answers are cached, and reviews are rate limited."""
+"""The API server authorizes callers of an endpoint. Answers are cached, and reviews are rate limited."""
 
 import asyncio
 from collections.abc import Mapping
@@ -30,33 +30,33 @@ USER: dict[str, Any] = {
 
 
 @dataclass
-class Cluster:
-    """Knows some tokens, and what their users may do."""
+class FakeReviewApi:
+    """Answers reviews of some tokens and of the permissions of their users."""
 
     users: dict[str, dict[str, Any]] = field(
         default_factory=lambda: {"good": USER, "poor": {"username": "poor"}}
     )
     permitted: set[str] = field(default_factory=lambda: {USER["username"]})
     audiences: list[str] = field(default_factory=list)
-    down: bool = False
-    asked: list[Mapping[str, Any]] = field(default_factory=list)
+    is_down: bool = False
+    requests: list[Mapping[str, Any]] = field(default_factory=list)
 
     async def create_token_review(self, review: Mapping[str, Any]) -> Mapping[str, Any]:
-        await self._note(review)
+        await self._record(review)
         user = self.users.get(review["spec"]["token"])
         if user is None:
             return {"status": {"authenticated": False, "error": "unknown token"}}
         return {"status": {"authenticated": True, "user": user, "audiences": self.audiences}}
 
     async def create_subject_access_review(self, review: Mapping[str, Any]) -> Mapping[str, Any]:
-        await self._note(review)
+        await self._record(review)
         return {"status": {"allowed": review["spec"]["user"] in self.permitted}}
 
-    async def _note(self, review: Mapping[str, Any]) -> None:
+    async def _record(self, review: Mapping[str, Any]) -> None:
         await asyncio.sleep(0)
-        if self.down:
+        if self.is_down:
             raise ReviewFailed("down")
-        self.asked.append(review)
+        self.requests.append(review)
 
 
 class Clock:
@@ -71,10 +71,10 @@ async def decide(authorizer: Authorizer, token: str, **options: Any) -> Authoriz
     return await authorizer.decide(f"Bearer {token}", path="/metrics", **options)
 
 
-async def test_authenticated_and_authorized_caller_is_served() -> None:
-    cluster = Cluster()
-    assert await decide(Authorizer(cluster), "good") is AuthorizationDecision.ALLOWED
-    token_review, access_review = cluster.asked
+async def test_authorized_caller_is_allowed_after_two_reviews() -> None:
+    api = FakeReviewApi()
+    assert await decide(Authorizer(api), "good") is AuthorizationDecision.ALLOWED
+    token_review, access_review = api.requests
     assert token_review["spec"] == {"token": "good"}
     assert access_review["spec"] == {
         "user": USER["username"],
@@ -89,127 +89,127 @@ async def test_authenticated_and_authorized_caller_is_served() -> None:
     "header",
     ["", "Bearer", "Bearer ", "bearer", "Basic Z29vZA==", "good", "Bearer " + "x" * (LONGEST_TOKEN + 1)],
 )
-async def test_request_without_token_causes_no_review(header: str) -> None:
-    cluster = Cluster()
-    assert await Authorizer(cluster).decide(header, path="/metrics") is AuthorizationDecision.UNAUTHENTICATED
-    assert cluster.asked == []
+async def test_request_without_valid_header_is_unauthenticated_without_review(header: str) -> None:
+    api = FakeReviewApi()
+    assert await Authorizer(api).decide(header, path="/metrics") is AuthorizationDecision.UNAUTHENTICATED
+    assert api.requests == []
 
 
-async def test_an_unknown_token_is_turned_away_and_a_known_one_without_permission_too() -> None:
-    authorizer = Authorizer(Cluster())
-    assert await decide(authorizer, "bad") is AuthorizationDecision.UNAUTHENTICATED
-    assert await decide(authorizer, "poor") is AuthorizationDecision.FORBIDDEN
+@pytest.mark.parametrize(
+    ("token", "decision"),
+    [("bad", AuthorizationDecision.UNAUTHENTICATED), ("poor", AuthorizationDecision.FORBIDDEN)],
+    ids=["unknown", "without permission"],
+)
+async def test_token_without_access_is_refused(token: str, decision: AuthorizationDecision) -> None:
+    assert await decide(Authorizer(FakeReviewApi()), token) is decision
 
 
-async def test_token_for_another_audience_is_refused() -> None:
-    cluster = Cluster(audiences=["other"])
+async def test_token_for_another_audience_is_unauthenticated() -> None:
+    api = FakeReviewApi(audiences=["other"])
     assert (
-        await decide(Authorizer(cluster, audiences=("metrics",)), "good")
-        is AuthorizationDecision.UNAUTHENTICATED
+        await decide(Authorizer(api, audiences=("metrics",)), "good") is AuthorizationDecision.UNAUTHENTICATED
     )
-    cluster = Cluster(audiences=["metrics"])
-    assert await decide(Authorizer(cluster, audiences=("metrics",)), "good") is AuthorizationDecision.ALLOWED
-    assert cluster.asked[0]["spec"]["audiences"] == ["metrics"]
+    api = FakeReviewApi(audiences=["metrics"])
+    assert await decide(Authorizer(api, audiences=("metrics",)), "good") is AuthorizationDecision.ALLOWED
+    assert api.requests[0]["spec"]["audiences"] == ["metrics"]
 
 
-async def test_answers_are_remembered_as_long_as_they_hold() -> None:
-    cluster, clock = Cluster(), Clock()
-    authorizer = Authorizer(cluster, clock=clock)
-    for token, seconds, questions in (("good", GRANTED_SECONDS, 2), ("bad", REFUSED_SECONDS, 1)):
-        cluster.asked.clear()
+async def test_answers_are_cached_until_they_expire() -> None:
+    api, clock = FakeReviewApi(), Clock()
+    authorizer = Authorizer(api, clock=clock)
+    for token, seconds, requests in (("good", GRANTED_SECONDS, 2), ("bad", REFUSED_SECONDS, 1)):
+        api.requests.clear()
         first = await decide(authorizer, token)
         clock.now += seconds - 0.1
         assert await decide(authorizer, token) is first
-        assert len(cluster.asked) == questions
+        assert len(api.requests) == requests
         clock.now += 0.2
         assert await decide(authorizer, token) is first
-        assert len(cluster.asked) == 2 * questions
+        assert len(api.requests) == 2 * requests
 
 
-async def test_a_permission_that_was_refused_is_asked_for_again_soon() -> None:
-    cluster, clock = Cluster(), Clock()
-    authorizer = Authorizer(cluster, clock=clock)
+async def test_refused_permission_is_reviewed_again_after_it_expires() -> None:
+    api, clock = FakeReviewApi(), Clock()
+    authorizer = Authorizer(api, clock=clock)
     assert await decide(authorizer, "poor") is AuthorizationDecision.FORBIDDEN
-    cluster.permitted.add("poor")
+    api.permitted.add("poor")
     assert await decide(authorizer, "poor") is AuthorizationDecision.FORBIDDEN
     clock.now += REFUSED_SECONDS + 0.1
     assert await decide(authorizer, "poor") is AuthorizationDecision.ALLOWED
 
 
-async def test_each_path_has_a_permission_of_its_own() -> None:
-    cluster = Cluster()
-    authorizer = Authorizer(cluster)
+async def test_each_path_is_reviewed_separately() -> None:
+    api = FakeReviewApi()
+    authorizer = Authorizer(api)
     await decide(authorizer, "good")
     await authorizer.decide("Bearer good", path="/debug")
     paths = [
-        review["spec"]["nonResourceAttributes"]["path"]
-        for review in cluster.asked
-        if "user" in review["spec"]
+        review["spec"]["nonResourceAttributes"]["path"] for review in api.requests if "user" in review["spec"]
     ]
     assert paths == ["/metrics", "/debug"]
 
 
-async def test_simultaneous_calls_cause_one_review() -> None:
-    cluster = Cluster()
-    authorizer = Authorizer(cluster)
+async def test_concurrent_calls_share_one_review() -> None:
+    api = FakeReviewApi()
+    authorizer = Authorizer(api)
     decisions = await asyncio.gather(*(decide(authorizer, "good") for _ in range(50)))
     assert set(decisions) == {AuthorizationDecision.ALLOWED}
-    assert len(cluster.asked) == 2
+    assert len(api.requests) == 2
 
 
-async def test_one_peer_cannot_flood_the_api_server_nor_keep_others_out() -> None:
-    cluster, clock = Cluster(), Clock()
-    authorizer = Authorizer(cluster, clock=clock)
+async def test_reviews_of_one_peer_are_rate_limited_without_blocking_other_peers() -> None:
+    api, clock = FakeReviewApi(), Clock()
+    authorizer = Authorizer(api, clock=clock)
     decisions = [await decide(authorizer, f"bad-{n}", peer="192.0.2.1") for n in range(100)]
-    at_once = QUESTIONS_OF_PEER[1]
-    assert decisions == [AuthorizationDecision.UNAUTHENTICATED] * at_once + [
-        AuthorizationDecision.TOO_MANY
-    ] * (100 - at_once)
-    assert len(cluster.asked) == at_once
+    burst = QUESTIONS_OF_PEER[1]
+    assert decisions == [AuthorizationDecision.UNAUTHENTICATED] * burst + [AuthorizationDecision.TOO_MANY] * (
+        100 - burst
+    )
+    assert len(api.requests) == burst
     assert await decide(authorizer, "good", peer="192.0.2.2") is AuthorizationDecision.ALLOWED
     clock.now += 1
     assert await decide(authorizer, "bad-1000", peer="192.0.2.1") is AuthorizationDecision.UNAUTHENTICATED
 
 
-async def test_many_peers_together_have_a_limit_too() -> None:
-    cluster = Cluster()
-    authorizer = Authorizer(cluster, clock=Clock())
+async def test_reviews_of_all_peers_together_are_rate_limited() -> None:
+    api = FakeReviewApi()
+    authorizer = Authorizer(api, clock=Clock())
     for peer in range(500):
         await decide(authorizer, f"bad-{peer}", peer=str(peer))
-    assert len(cluster.asked) == QUESTIONS_OF_ALL[1]
+    assert len(api.requests) == QUESTIONS_OF_ALL[1]
 
 
-async def test_what_is_remembered_is_bounded_and_holds_no_token() -> None:
-    cluster, clock = Cluster(), Clock()
-    authorizer = Authorizer(cluster, clock=clock)
+async def test_cache_is_bounded_and_contains_no_token() -> None:
+    api, clock = FakeReviewApi(), Clock()
+    authorizer = Authorizer(api, clock=clock)
     for number in range(REMEMBERED + 50):
         clock.now += 0.03
         await decide(authorizer, f"secret-token-{number}", peer=str(number))
-    remembered = authorizer._users._entries  # pyright: ignore[reportPrivateUsage]
-    assert len(remembered) == REMEMBERED
-    assert not any(b"secret" in key for key in remembered)
+    cached = authorizer._users._entries  # pyright: ignore[reportPrivateUsage]
+    assert len(cached) == REMEMBERED
+    assert not any(b"secret" in key for key in cached)
 
 
-async def test_only_cached_callers_are_served_while_the_api_server_is_down() -> None:
-    cluster = Cluster()
-    authorizer = Authorizer(cluster)
+async def test_only_cached_callers_are_allowed_while_api_server_is_down() -> None:
+    api = FakeReviewApi()
+    authorizer = Authorizer(api)
     await decide(authorizer, "good")
-    cluster.down = True
+    api.is_down = True
     assert await decide(authorizer, "good") is AuthorizationDecision.ALLOWED
     assert await decide(authorizer, "other") is AuthorizationDecision.UNAVAILABLE
 
 
 @pytest.mark.parametrize(("token", "status"), [("good", 200), ("poor", 403), ("bad", 401), ("", 401)])
 async def test_protected_handler_serves_only_authorized_callers(token: str, status: int) -> None:
-    reached: list[HttpRequest] = []
+    served_requests: list[HttpRequest] = []
 
-    async def secret(request: HttpRequest) -> HttpResponse:
-        reached.append(request)
+    async def serve_secret(request: HttpRequest) -> HttpResponse:
+        served_requests.append(request)
         return HttpResponse(200, b"secret")
 
-    handler = require_authorization(secret, Authorizer(Cluster()))
+    handler = require_authorization(serve_secret, Authorizer(FakeReviewApi()))
     response = await handler(HttpRequest("GET", "/metrics", headers={"authorization": f"Bearer {token}"}))
     assert response.status == status
-    assert bool(reached) is (status == 200)
+    assert bool(served_requests) is (status == 200)
     assert (b"secret" in response.body) is (status == 200)
     assert (response.headers.get("WWW-Authenticate") == "Bearer") is (status == 401)

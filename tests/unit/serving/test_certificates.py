@@ -1,4 +1,4 @@
-"""Certificates satisfy strict verifiers; authorities change in steps that keep every client connected."""
+"""Certificates satisfy strict clients. Authorities rotate in steps that keep every client connected."""
 
 import base64
 import ipaddress
@@ -31,7 +31,7 @@ from admitq.serving.certificates import (
     to_secret_data,
     validity,
 )
-from tests.unit.serving.support import close, exchange, running
+from tests.unit.serving.support import close, exchange, running_server
 
 NOW = 1_800_000_000_000_000_000
 CA = make_authority(NOW, name="test")
@@ -42,7 +42,7 @@ def extension(pem: bytes, kind: Any) -> Any:
     return x509.load_pem_x509_certificate(pem).extensions.get_extension_for_class(kind)
 
 
-def test_the_authority_says_that_it_is_one() -> None:
+def test_authority_certificate_has_extensions_of_a_ca() -> None:
     constraints = extension(CA.certificate, x509.BasicConstraints)
     assert (constraints.critical, constraints.value.ca, constraints.value.path_length) == (True, True, 0)
     usage = extension(CA.certificate, x509.KeyUsage)
@@ -51,7 +51,7 @@ def test_the_authority_says_that_it_is_one() -> None:
     assert extension(CA.certificate, x509.AuthorityKeyIdentifier).value.key_identifier == own
 
 
-def test_the_leaf_is_for_serving_under_its_names_and_for_nothing_else() -> None:
+def test_leaf_certificate_is_only_for_serving_under_its_names() -> None:
     constraints = extension(LEAF.certificate, x509.BasicConstraints)
     assert (constraints.critical, constraints.value.ca) == (True, False)
     usage = extension(LEAF.certificate, x509.KeyUsage)
@@ -66,20 +66,20 @@ def test_the_leaf_is_for_serving_under_its_names_and_for_nothing_else() -> None:
     assert extension(LEAF.certificate, x509.SubjectKeyIdentifier)
 
 
-async def test_a_strict_client_accepts_the_pair() -> None:
-    async with running() as served:
-        reader, writer = await served.connect()
+async def test_strict_client_accepts_authority_and_leaf() -> None:
+    async with running_server() as running:
+        reader, writer = await running.connect()
         assert writer.get_extra_info("ssl_object").context.verify_flags & ssl.VERIFY_X509_STRICT
         assert (await exchange(reader, writer))[0] == 200
         await close(writer)
 
 
-def test_lives_are_a_year_and_a_week_and_begin_an_hour_early() -> None:
+def test_authority_is_valid_for_a_year_and_leaf_for_a_week() -> None:
     assert validity(CA.certificate) == Validity(NOW - HOUR, NOW + 365 * DAY)
     assert validity(LEAF.certificate) == Validity(NOW - HOUR, NOW + 7 * DAY)
 
 
-def test_a_leaf_never_outlives_its_signer() -> None:
+def test_leaf_expires_no_later_than_its_authority() -> None:
     late = make_leaf(CA, NOW + 364 * DAY, names=("svc",), name="x")
     assert validity(late.certificate).not_after == NOW + 365 * DAY
 
@@ -94,20 +94,20 @@ def test_a_leaf_never_outlives_its_signer() -> None:
         (LEAF_LIFE, True),
     ],
 )
-def test_renewal_is_due_at_two_thirds_of_life(at: int, due: bool) -> None:
+def test_renewal_is_due_after_two_thirds_of_lifetime(at: int, due: bool) -> None:
     assert validity(LEAF.certificate).is_renewal_due(NOW + at) is due
 
 
-def test_two_authorities_of_one_name_are_distinguished() -> None:
+def test_authorities_of_equal_name_are_distinguished() -> None:
     other = make_authority(NOW, name="test")
-    subjects = {x509.load_pem_x509_certificate(one.certificate).subject for one in (CA, other)}
+    subjects = {x509.load_pem_x509_certificate(pair.certificate).subject for pair in (CA, other)}
     assert len(subjects) == 2
     assert is_signed_by(LEAF.certificate, CA.certificate)
     assert not is_signed_by(LEAF.certificate, other.certificate)
     assert not is_signed_by(b"nonsense", CA.certificate)
 
 
-def test_a_bundle_contains_what_was_put_into_it() -> None:
+def test_bundle_contains_only_its_certificates() -> None:
     other = make_authority(NOW, name="test")
     bundle = CA.certificate + other.certificate
     assert bundle_contains(bundle, CA.certificate)
@@ -116,11 +116,11 @@ def test_a_bundle_contains_what_was_put_into_it() -> None:
     assert not bundle_contains(b"", CA.certificate)
 
 
-def test_keys_do_not_show_in_text() -> None:
+def test_repr_of_authority_contains_no_private_key() -> None:
     assert "PRIVATE" not in repr(Authority(CA, CA, b""))
 
 
-def test_a_certificate_without_a_name_cannot_be_made() -> None:
+def test_leaf_without_names_raises_error() -> None:
     with pytest.raises(InvalidCertificate):
         make_leaf(CA, NOW, names=(), name="x")
 
@@ -133,7 +133,7 @@ OTHER = make_authority(NOW, name="other")
 @pytest.mark.parametrize(
     "authority", [Authority(CA), Authority(CA, OTHER), Authority(CA, None, OTHER.certificate)]
 )
-def test_what_is_written_is_read_again(authority: Authority) -> None:
+def test_authority_is_read_from_the_secret_that_it_was_written_to(authority: Authority) -> None:
     assert from_secret_data(to_secret_data(authority)) == authority
 
 
@@ -157,27 +157,27 @@ GOOD = to_secret_data(Authority(CA, OTHER, OTHER.certificate))
         {"previous-ca.crt": base64.b64encode(b"no certificate").decode()},
     ],
 )
-def test_damaged_secret_is_recognized(change: dict[str, Any]) -> None:
+def test_damaged_secret_raises_error(change: dict[str, Any]) -> None:
     data = {key: value for key, value in {**GOOD, **change}.items() if value is not None}
     with pytest.raises(InvalidCertificate):
         from_secret_data(data)
 
 
-# --- the change of authority ------------------------------------------------------------------------
+# --- rotation of the authority ----------------------------------------------------------------------
 
 
 def step(current: Authority | None, at: int, *, distributed: bool = False) -> Authority:
     return next_authority(current, NOW + at, name="test", distributed=distributed)
 
 
-def test_the_first_authority_is_made_at_once_and_stays() -> None:
+def test_first_authority_is_active_at_once_and_stays() -> None:
     first = step(None, 0)
     assert first.upcoming is None
     assert first.bundle == first.active.certificate
     assert step(first, DAY) is first
 
 
-def test_the_change_of_authority_step_by_step() -> None:
+def test_rotation_announces_new_authority_before_it_signs() -> None:
     old = Authority(CA)
     due = 250 * DAY
     announced = step(old, due)
@@ -186,7 +186,7 @@ def test_the_change_of_authority_step_by_step() -> None:
     assert bundle_contains(announced.bundle, CA.certificate)
     assert bundle_contains(announced.bundle, announced.upcoming.certificate)
 
-    assert step(announced, due + DAY, distributed=False) is announced, "not known to be everywhere"
+    assert step(announced, due + DAY, distributed=False) is announced, "not distributed to all clients"
     assert step(announced, due + OVERLAP - MINUTE, distributed=True) is announced, "too early"
 
     changed = step(announced, due + OVERLAP, distributed=True)
@@ -197,20 +197,19 @@ def test_the_change_of_authority_step_by_step() -> None:
     assert b"PRIVATE KEY" not in changed.bundle
 
     assert step(changed, 300 * DAY) is changed
-    alone = step(changed, 366 * DAY)
-    assert alone == replace(changed, previous=b"")
+    assert step(changed, 366 * DAY) == replace(changed, previous=b"")
 
 
-def test_an_authority_that_expired_is_replaced_without_waiting() -> None:
+def test_expired_authority_is_replaced_at_once() -> None:
     announced = step(Authority(CA), 250 * DAY)
-    late = step(announced, 366 * DAY, distributed=False)
-    assert late.active == announced.upcoming
-    alone = step(Authority(CA), 366 * DAY)
-    assert validity(alone.active.certificate).contains(NOW + 366 * DAY)
-    assert alone.upcoming is None
+    replaced = step(announced, 366 * DAY, distributed=False)
+    assert replaced.active == announced.upcoming
+    created = step(Authority(CA), 366 * DAY)
+    assert validity(created.active.certificate).contains(NOW + 366 * DAY)
+    assert created.upcoming is None
 
 
-def test_an_upcoming_authority_that_expired_before_its_turn_is_made_anew() -> None:
+def test_expired_upcoming_authority_is_dropped() -> None:
     announced = Authority(make_authority(NOW + 300 * DAY, name="test"), CA)
     dropped = step(announced, 400 * DAY, distributed=True)
     assert dropped.upcoming is None
@@ -221,25 +220,25 @@ def test_an_upcoming_authority_that_expired_before_its_turn_is_made_anew() -> No
 @given(
     st.lists(st.tuples(st.integers(1, 120 * 24), st.booleans(), st.integers(0, 2)), min_size=1, max_size=15)
 )
-def test_client_with_the_published_bundle_trusts_every_certificate(
+def test_client_with_distributed_bundle_trusts_every_serving_certificate(
     moves: list[tuple[int, bool, int]],
 ) -> None:
-    """Clients hold the bundle as it was when it was last distributed; leaves are signed by what is active."""
+    """Clients trust the bundle that was last distributed. The active authority signs the leaf."""
     now = NOW
     authority = next_authority(None, now, name="test", distributed=False)
-    held_by_clients = authority.bundle
+    client_bundle = authority.bundle
     for hours, distribute, repeats in moves:
         now += hours * HOUR
         was_valid = validity(authority.active.certificate).contains(now)
         for _ in range(repeats + 1):
-            distributed = held_by_clients == authority.bundle
-            following = next_authority(authority, now, name="test", distributed=distributed)
-            changed_signer = following.active != authority.active
+            distributed = client_bundle == authority.bundle
+            next_step = next_authority(authority, now, name="test", distributed=distributed)
+            changed_signer = next_step.active != authority.active
             if changed_signer and was_valid:
-                assert bundle_contains(held_by_clients, following.active.certificate)
-                assert bundle_contains(following.bundle, authority.active.certificate)
-            authority = following
+                assert bundle_contains(client_bundle, next_step.active.certificate)
+                assert bundle_contains(next_step.bundle, authority.active.certificate)
+            authority = next_step
             was_valid = True
         assert validity(authority.active.certificate).contains(now)
         if distribute:
-            held_by_clients = authority.bundle
+            client_bundle = authority.bundle

@@ -1,4 +1,4 @@
-"""Replicas agree on an authority, tell every client, and only then show what it signed."""
+"""Replicas agree on an authority, distribute its bundle to every client, and only then serve certificates."""
 
 import asyncio
 import base64
@@ -29,25 +29,25 @@ CRD = BundleTarget("customresourcedefinitions", "workloads.admitq.dev")
 NOW = 1_800_000_000_000_000_000
 
 
-def a_configuration(*names: str) -> dict[str, Any]:
+def webhook_configuration(*names: str) -> dict[str, Any]:
     return {"webhooks": [{"name": name, "clientConfig": {"url": "https://x"}} for name in names]}
 
 
 @dataclass
-class Api:
-    """Keeps one Secret and the configurations, with resource versions as the API server has them."""
+class FakeApi:
+    """Stores one Secret and the configurations, with resource versions as in the API server."""
 
     secret: dict[str, Any] | None = None
     objects: dict[BundleTarget, Any] = field(default_factory=dict)
     version: int = 1
     reads: list[str] = field(default_factory=list)
     writes: list[str] = field(default_factory=list)
-    refuse: set[str] = field(default_factory=set)
+    failing_calls: set[str] = field(default_factory=set)
     before_write: Any = None
 
     async def get_secret(self, namespace: str, name: str) -> Mapping[str, Any] | None:
         self.reads.append(f"{namespace}/{name}")
-        if "get_secret" in self.refuse:
+        if "get_secret" in self.failing_calls:
             raise CertificateApiError("down")
         await asyncio.sleep(0)
         return copy.deepcopy(self.secret)
@@ -83,15 +83,15 @@ class Api:
 
     async def patch_configuration(self, target: BundleTarget, operations: list[dict[str, Any]]) -> None:
         await asyncio.sleep(0)
-        if str(target) in self.refuse:
+        if str(target) in self.failing_calls:
             raise CertificateApiError("forbidden")
         for operation in operations:
             if operation["op"] == "add":
                 *path, last = operation["path"].strip("/").split("/")
-                found = self.objects[target]
+                parent = self.objects[target]
                 for step in path:
-                    found = found[int(step)] if step.isdigit() else found[step]
-                found[last] = operation["value"]
+                    parent = parent[int(step)] if step.isdigit() else parent[step]
+                parent[last] = operation["value"]
         self.writes.append(str(target))
 
     def bundle(self, target: BundleTarget = MUTATING) -> bytes:
@@ -103,11 +103,14 @@ class Api:
         return certificates.from_secret_data(self.secret["data"])
 
 
-def an_api(**changes: Any) -> Api:
+def api_with_objects(**changes: Any) -> FakeApi:
     empty = {"metadata": {"namespace": "ns", "name": "certs", "resourceVersion": "1"}, "type": "Opaque"}
-    objects: dict[BundleTarget, Any] = {MUTATING: a_configuration("a", "b"), VALIDATING: a_configuration("c")}
+    objects: dict[BundleTarget, Any] = {
+        MUTATING: webhook_configuration("a", "b"),
+        VALIDATING: webhook_configuration("c"),
+    }
     settings: dict[str, Any] = {"secret": empty, "objects": objects, **changes}
-    return Api(**settings)
+    return FakeApi(**settings)
 
 
 class Clock:
@@ -118,8 +121,8 @@ class Clock:
         return self.now
 
 
-def a_replica(
-    api: Api, clock: Clock, targets: tuple[BundleTarget, ...] = (MUTATING, VALIDATING), **options: Any
+def create_replica(
+    api: FakeApi, clock: Clock, targets: tuple[BundleTarget, ...] = (MUTATING, VALIDATING), **options: Any
 ) -> ManagedCertificates:
     return ManagedCertificates(
         api,
@@ -133,81 +136,81 @@ def a_replica(
     )
 
 
-def shown(replica: ManagedCertificates) -> bytes:
+def served_certificate(replica: ManagedCertificates) -> bytes:
     assert replica.live.certificate
     return replica.live.certificate
 
 
-async def test_first_step_creates_an_authority_publishes_it_and_serves_a_certificate() -> None:
-    api = an_api()
-    replica = a_replica(api, Clock())
+async def test_first_step_creates_and_distributes_authority_and_serves_certificate() -> None:
+    api = api_with_objects()
+    replica = create_replica(api, Clock())
     assert not replica.first.is_set()
     await replica.step()
     assert replica.first.is_set()
-    assert is_signed_by(shown(replica), api.authority.active.certificate)
+    assert is_signed_by(served_certificate(replica), api.authority.active.certificate)
     assert api.bundle(MUTATING) == api.bundle(VALIDATING) == replica.trust == api.authority.bundle
     assert api.objects[MUTATING]["webhooks"][1]["clientConfig"]["caBundle"]
 
 
-async def test_a_secret_that_lacks_is_created() -> None:
-    api = an_api(secret=None)
-    await a_replica(api, Clock()).step()
+async def test_missing_secret_is_created() -> None:
+    api = api_with_objects(secret=None)
+    await create_replica(api, Clock()).step()
     assert api.secret
     assert api.secret["metadata"]["name"] == "certs"
 
 
-async def test_a_step_that_changes_nothing_writes_nothing() -> None:
-    api = an_api()
-    replica = a_replica(api, Clock())
+async def test_step_without_change_writes_nothing() -> None:
+    api = api_with_objects()
+    replica = create_replica(api, Clock())
     await replica.step()
     api.writes.clear()
-    leaf = shown(replica)
+    leaf = served_certificate(replica)
     await replica.step()
     await replica.step()
     assert api.writes == []
-    assert shown(replica) == leaf
+    assert served_certificate(replica) == leaf
 
 
-async def test_replicas_that_start_together_agree() -> None:
-    api, clock = an_api(), Clock()
-    replicas = [a_replica(api, clock) for _ in range(5)]
+async def test_replicas_that_start_together_share_one_authority() -> None:
+    api, clock = api_with_objects(), Clock()
+    replicas = [create_replica(api, clock) for _ in range(5)]
     await asyncio.gather(*(replica.step() for replica in replicas))
     await asyncio.gather(*(replica.step() for replica in replicas))
     assert api.writes.count("secret") == 1
     assert len({replica.trust for replica in replicas}) == 1
     for replica in replicas:
-        assert is_signed_by(shown(replica), api.authority.active.certificate)
-    assert len({shown(replica) for replica in replicas}) == 5
+        assert is_signed_by(served_certificate(replica), api.authority.active.certificate)
+    assert len({served_certificate(replica) for replica in replicas}) == 5
 
 
-async def test_a_replica_that_always_comes_second_gives_up_and_says_so() -> None:
-    api = an_api()
+async def test_replica_that_always_conflicts_raises_error() -> None:
+    api = api_with_objects()
 
-    def overtake() -> None:
+    def change_secret() -> None:
         assert api.secret
         api.version += 1
         api.secret["metadata"]["resourceVersion"] = str(api.version)
 
-    api.before_write = overtake
+    api.before_write = change_secret
     with pytest.raises(CertificateApiError, match="changed"):
-        await a_replica(api, Clock()).step()
+        await create_replica(api, Clock()).step()
 
 
-async def test_the_leaf_is_renewed_in_memory_alone() -> None:
-    api, clock = an_api(), Clock()
-    replica = a_replica(api, clock)
+async def test_leaf_is_renewed_without_write_to_api() -> None:
+    api, clock = api_with_objects(), Clock()
+    replica = create_replica(api, clock)
     await replica.step()
-    first = shown(replica)
+    first = served_certificate(replica)
     api.writes.clear()
     clock.now += 5 * DAY
     await replica.step()
-    assert shown(replica) != first
+    assert served_certificate(replica) != first
     assert api.writes == []
 
 
-async def test_a_change_of_authority_is_announced_before_it_is_used() -> None:
-    api, clock = an_api(), Clock()
-    replica = a_replica(api, clock)
+async def test_new_authority_is_distributed_before_it_signs() -> None:
+    api, clock = api_with_objects(), Clock()
+    replica = create_replica(api, clock)
     await replica.step()
     old = api.authority.active
     clock.now += 250 * DAY
@@ -215,117 +218,116 @@ async def test_a_change_of_authority_is_announced_before_it_is_used() -> None:
     assert api.authority.active == old
     assert api.authority.upcoming
     assert bundle_contains(api.bundle(), api.authority.upcoming.certificate)
-    assert is_signed_by(shown(replica), old.certificate)
+    assert is_signed_by(served_certificate(replica), old.certificate)
     clock.now += OVERLAP
     await replica.step()
     assert api.authority.active != old
-    assert is_signed_by(shown(replica), api.authority.active.certificate)
+    assert is_signed_by(served_certificate(replica), api.authority.active.certificate)
     assert bundle_contains(api.bundle(), old.certificate)
 
 
-async def test_unreachable_client_delays_the_authority_but_not_the_certificate() -> None:
-    api, clock = an_api(), Clock()
-    replica = a_replica(api, clock)
+async def test_unreachable_client_delays_new_authority_but_not_new_leaf() -> None:
+    api, clock = api_with_objects(), Clock()
+    replica = create_replica(api, clock)
     await replica.step()
-    old, leaf = api.authority.active, shown(replica)
-    api.refuse.add(str(VALIDATING))
+    old, leaf = api.authority.active, served_certificate(replica)
+    api.failing_calls.add(str(VALIDATING))
     clock.now += 250 * DAY
     for _ in range(3):
         await replica.step()
         clock.now += DAY
     assert api.authority.active == old
-    assert shown(replica) != leaf
-    api.refuse.clear()
+    assert served_certificate(replica) != leaf
+    api.failing_calls.clear()
     await replica.step()
     assert api.authority.active != old
 
 
-async def test_it_is_not_ready_before_every_client_has_the_bundle() -> None:
-    api = an_api()
+async def test_replica_is_not_ready_before_every_client_has_bundle() -> None:
+    api = api_with_objects()
     del api.objects[VALIDATING]
-    replica = a_replica(api, Clock())
+    replica = create_replica(api, Clock())
     await replica.step()
     assert not replica.first.is_set()
     assert f": {VALIDATING} does not exist: install it, set its name under" in replica.problem
-    api.objects[VALIDATING] = a_configuration("c")
+    api.objects[VALIDATING] = webhook_configuration("c")
     await replica.step()
     assert replica.first.is_set()
     assert replica.problem == ""
 
 
 async def test_removed_bundle_is_restored() -> None:
-    api = an_api()
-    replica = a_replica(api, Clock())
+    api = api_with_objects()
+    replica = create_replica(api, Clock())
     await replica.step()
-    api.objects[MUTATING] = a_configuration("a", "b")
+    api.objects[MUTATING] = webhook_configuration("a", "b")
     await replica.step()
     assert api.bundle() == api.authority.bundle
 
 
-async def test_a_secret_that_was_damaged_is_made_anew() -> None:
-    api, clock = an_api(), Clock()
-    replica = a_replica(api, clock)
+async def test_damaged_secret_is_replaced() -> None:
+    api, clock = api_with_objects(), Clock()
+    replica = create_replica(api, clock)
     await replica.step()
     assert api.secret
     api.secret["data"]["ca.key"] = "bm8ga2V5"
     await replica.step()
-    assert is_signed_by(shown(replica), api.authority.active.certificate)
+    assert is_signed_by(served_certificate(replica), api.authority.active.certificate)
     assert api.bundle() == api.authority.bundle
 
 
-async def test_the_key_of_the_leaf_is_nowhere_in_the_api() -> None:
-    api = an_api()
-    replica = a_replica(api, Clock())
+async def test_secret_does_not_contain_key_of_leaf() -> None:
+    api = api_with_objects()
+    replica = create_replica(api, Clock())
     await replica.step()
     assert api.secret
     assert set(api.secret["data"]) == {"ca.crt", "ca.key"}
 
 
-async def test_conversion_webhooks_get_the_authority_if_configured() -> None:
-    api = an_api()
+async def test_crd_with_conversion_webhook_gets_bundle() -> None:
+    api = api_with_objects()
     api.objects[CRD] = {"spec": {"conversion": {"strategy": "Webhook", "webhook": {"clientConfig": {}}}}}
-    replica = a_replica(api, Clock(), (MUTATING, CRD))
+    replica = create_replica(api, Clock(), (MUTATING, CRD))
     await replica.step()
     config = api.objects[CRD]["spec"]["conversion"]["webhook"]["clientConfig"]
     assert base64.b64decode(config["caBundle"]) == api.authority.bundle
     assert replica.first.is_set()
 
 
-async def test_missing_optional_client_delays_nothing() -> None:
-    for is_optional in (True, False):
-        api = an_api()
-        missing = BundleTarget("customresourcedefinitions", "cohorts.admitq.dev", is_optional=is_optional)
-        replica = a_replica(api, Clock(), targets=(MUTATING, missing))
-        await replica.step()
-        assert replica.first.is_set() is is_optional
+@pytest.mark.parametrize("is_optional", [True, False])
+async def test_replica_is_ready_without_client_only_if_client_is_optional(is_optional: bool) -> None:
+    missing = BundleTarget("customresourcedefinitions", "cohorts.admitq.dev", is_optional=is_optional)
+    replica = create_replica(api_with_objects(), Clock(), targets=(MUTATING, missing))
+    await replica.step()
+    assert replica.first.is_set() is is_optional
 
 
-def test_a_crd_without_conversion_needs_no_bundle() -> None:
+def test_crd_without_conversion_webhook_gets_no_bundle() -> None:
     assert bundle_operations({"spec": {"conversion": {"strategy": "None"}}}, b"x") == []
 
 
-def test_a_patch_tests_that_the_entry_is_the_one_it_means() -> None:
-    assert bundle_operations(a_configuration("a"), b"x") == [
+def test_bundle_patch_tests_name_of_webhook() -> None:
+    assert bundle_operations(webhook_configuration("a"), b"x") == [
         {"op": "test", "path": "/webhooks/0/name", "value": "a"},
         {"op": "add", "path": "/webhooks/0/clientConfig/caBundle", "value": "eA=="},
     ]
 
 
-async def test_expiries_are_reported() -> None:
-    told: dict[str, int] = {}
-    replica = a_replica(an_api(), Clock(), on_expiry=told.__setitem__)
+async def test_expiries_of_authority_and_leaf_are_reported() -> None:
+    expiries: dict[str, int] = {}
+    replica = create_replica(api_with_objects(), Clock(), on_expiry=expiries.__setitem__)
     await replica.step()
-    assert told == {"ca": NOW + 365 * DAY, "serving": NOW + 7 * DAY}
+    assert expiries == {"ca": NOW + 365 * DAY, "serving": NOW + 7 * DAY}
 
 
-async def test_the_loop_outlives_an_api_server_that_is_down(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_replica_retries_while_api_server_is_down(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rotation, "RETRY_SECONDS", 0.01)
-    api = an_api(refuse={"get_secret"})
-    replica = a_replica(api, Clock(), period=0.01)
+    api = api_with_objects(failing_calls={"get_secret"})
+    replica = create_replica(api, Clock(), period=0.01)
     task = asyncio.create_task(replica.run())
     await until(lambda: len(api.reads) > 2)
     assert not task.done()
-    api.refuse.clear()
+    api.failing_calls.clear()
     async with asyncio.timeout(60):
         await replica.first.wait()
     task.cancel()
@@ -334,33 +336,33 @@ async def test_the_loop_outlives_an_api_server_that_is_down(monkeypatch: pytest.
 # --- certificates from files ------------------------------------------------------------------------
 
 
-def put(folder: Path, ca: Any, leaf: Any) -> None:
+def write_files(folder: Path, ca: Any, leaf: Any) -> None:
     (folder / "tls.crt").write_bytes(leaf.certificate)
     (folder / "tls.key").write_bytes(leaf.key)
     (folder / "ca.crt").write_bytes(ca.certificate)
 
 
-async def test_files_are_shown_and_followed_when_they_change(tmp_path: Path) -> None:
-    live, told = LiveCertificate(), {}
+async def test_changed_certificate_files_are_served(tmp_path: Path) -> None:
+    live, expiries = LiveCertificate(), {}
     ca = authority()
     first, second = leaf_of(ca), leaf_of(ca)
-    put(tmp_path, ca, first)
-    files = FileCertificates(tmp_path, live, period=0.01, on_expiry=told.__setitem__)
+    write_files(tmp_path, ca, first)
+    files = FileCertificates(tmp_path, live, period=0.01, on_expiry=expiries.__setitem__)
     task = asyncio.create_task(files.run())
     async with asyncio.timeout(60):
         await files.first.wait()
     assert live.certificate == first.certificate
     assert files.trust == ca.certificate
-    assert set(told) == {"serving"}
-    put(tmp_path, ca, second)
+    assert set(expiries) == {"serving"}
+    write_files(tmp_path, ca, second)
     await until(lambda: live.certificate == second.certificate)
     task.cancel()
 
 
-async def test_files_that_are_half_replaced_leave_what_was(tmp_path: Path) -> None:
+async def test_half_replaced_certificate_files_keep_last_certificate(tmp_path: Path) -> None:
     live, ca = LiveCertificate(), authority()
     first, second = leaf_of(ca), leaf_of(ca)
-    put(tmp_path, ca, first)
+    write_files(tmp_path, ca, first)
     files = FileCertificates(tmp_path, live)
     await files.step()
     (tmp_path / "tls.crt").write_bytes(second.certificate)
@@ -373,31 +375,33 @@ async def test_files_that_are_half_replaced_leave_what_was(tmp_path: Path) -> No
     assert live.certificate == first.certificate
 
 
-async def test_files_that_lack_are_waited_for(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    tries: list[int] = []
+async def test_missing_certificate_files_are_retried_and_logged_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    attempts: list[int] = []
 
-    class Counted(FileCertificates):
+    class CountedCertificates(FileCertificates):
         async def step(self) -> None:
-            tries.append(1)
+            attempts.append(1)
             await super().step()
 
     ca = authority()
-    files = Counted(tmp_path, LiveCertificate(), period=0.01)
+    files = CountedCertificates(tmp_path, LiveCertificate(), period=0.01)
     task = asyncio.create_task(files.run())
-    await until(lambda: len(tries) > 3)
-    assert len(caplog.records) == 1, "the same trouble is told once"
+    await until(lambda: len(attempts) > 3)
+    assert len(caplog.records) == 1, "an unchanged problem is logged once"
     assert files.problem.endswith("tls.crt': put tls.crt and tls.key there")
-    put(tmp_path, ca, leaf_of(ca))
+    write_files(tmp_path, ca, leaf_of(ca))
     async with asyncio.timeout(60):
         await files.first.wait()
     assert files.problem == ""
     task.cancel()
 
 
-async def test_without_an_authority_the_certificate_itself_is_trusted(tmp_path: Path) -> None:
+async def test_certificate_itself_is_trusted_if_authority_file_is_missing_or_empty(tmp_path: Path) -> None:
     live, ca = LiveCertificate(), authority()
     leaf = leaf_of(ca)
-    put(tmp_path, ca, leaf)
+    write_files(tmp_path, ca, leaf)
     files = FileCertificates(tmp_path, live)
     (tmp_path / "ca.crt").write_bytes(b"")
     await files.step()

@@ -1,4 +1,4 @@
-"""The server keeps serving, whatever its peers do."""
+"""The HTTP server answers requests, and limits slow, large and malformed ones."""
 
 import asyncio
 import contextlib
@@ -15,7 +15,7 @@ from admitq.serving.server import Server, ServerLimits
 from admitq.serving.tls import LiveCertificate, TlsSettings, client_context
 from tests.unit.serving.support import (
     REQUEST,
-    Running,
+    RunningServer,
     answer_of,
     authority,
     close,
@@ -23,7 +23,7 @@ from tests.unit.serving.support import (
     exchange,
     is_closed,
     leaf_of,
-    running,
+    running_server,
     until,
 )
 
@@ -38,32 +38,32 @@ PATIENT = ServerLimits(
     connections=20,
     connections_per_peer=20,
 )
-"""Deadlines that no busy machine exceeds: a test shortens the one that it waits for."""
+"""Deadlines that even a busy machine does not reach. Each test shortens the deadline that it waits for."""
 SHORT = 0.2
 """Seconds."""
 
 
-# --- what it answers --------------------------------------------------------------------------------
+# --- answers ----------------------------------------------------------------------------------------
 
 
-async def test_a_connection_serves_many_requests() -> None:
-    async with running() as served:
-        reader, writer = await served.connect()
+async def test_connection_serves_many_requests() -> None:
+    async with running_server() as running:
+        reader, writer = await running.connect()
         for _ in range(3):
             status, _, body = await exchange(reader, writer)
             assert (status, body) == (200, b"2")
         await close(writer)
 
 
-async def test_a_handler_gets_the_request_as_values() -> None:
-    seen: list[HttpRequest] = []
+async def test_handler_gets_parsed_request_and_its_response_is_sent() -> None:
+    requests: list[HttpRequest] = []
 
-    async def note(request: HttpRequest) -> HttpResponse:
-        seen.append(request)
+    async def record(request: HttpRequest) -> HttpResponse:
+        requests.append(request)
         return HttpResponse(201, b"made", "application/json", {"X-Extra": "yes"})
 
-    async with running(note) as served:
-        reader, writer = await served.connect()
+    async with running_server(record) as running:
+        reader, writer = await running.connect()
         writer.write(b"PUT /a%20b?c=d&c=e HTTP/1.1\r\nHost: x\r\nX-Thing: 1\r\nContent-Length: 3\r\n\r\nabc")
         status, headers, body = await answer_of(reader)
         await close(writer)
@@ -73,19 +73,20 @@ async def test_a_handler_gets_the_request_as_values() -> None:
         "application/json",
         "yes",
     )
-    asked = seen[0]
-    assert (asked.method, asked.path, dict(asked.query), asked.body) == ("PUT", "/a b", {"c": "d"}, b"abc")
-    assert (asked.headers["x-thing"], asked.peer) == ("1", "127.0.0.1")
+    [request] = requests
+    assert (request.method, request.path, dict(request.query)) == ("PUT", "/a b", {"c": "d"})
+    assert request.body == b"abc"
+    assert (request.headers["x-thing"], request.peer) == ("1", "127.0.0.1")
 
 
-async def test_a_handler_that_fails_is_answered_with_500_and_the_connection_lives_on(
+async def test_failing_handler_is_answered_with_500_and_connection_stays_open(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def fail(request: HttpRequest) -> HttpResponse:
         raise RuntimeError("secret detail")
 
-    async with running(fail) as served:
-        reader, writer = await served.connect()
+    async with running_server(fail) as running:
+        reader, writer = await running.connect()
         for _ in range(2):
             status, _, body = await exchange(reader, writer)
             assert status == 500
@@ -94,35 +95,37 @@ async def test_a_handler_that_fails_is_answered_with_500_and_the_connection_live
     assert "unexpected error" in caplog.text
 
 
-async def test_a_handler_that_hangs_is_answered_with_504() -> None:
+async def test_hanging_handler_is_answered_with_504() -> None:
     async def hang(request: HttpRequest) -> HttpResponse:
         await asyncio.Event().wait()
         return HttpResponse()
 
-    async with running(hang, replace(PATIENT, answer_seconds=SHORT)) as served:
-        reader, writer = await served.connect()
+    async with running_server(hang, replace(PATIENT, answer_seconds=SHORT)) as running:
+        reader, writer = await running.connect()
         status, _, _ = await exchange(reader, writer)
         assert status == 504
         await close(writer)
 
 
-async def test_answers_are_reported_with_their_status() -> None:
-    told: list[tuple[str, int]] = []
-    server = Server(echo_size, tls=None, on_answer=lambda path, status, _seconds: told.append((path, status)))
+async def test_answers_are_reported_with_path_and_status() -> None:
+    answers: list[tuple[str, int]] = []
+    server = Server(
+        echo_size, tls=None, on_answer=lambda path, status, _seconds: answers.append((path, status))
+    )
     _, port = await server.start("127.0.0.1", 0)
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     await exchange(reader, writer)
     await close(writer)
     await server.stop(linger=0)
-    assert told == [("/x", 200)]
+    assert answers == [("/x", 200)]
 
 
 # --- bodies -----------------------------------------------------------------------------------------
 
 
-async def test_a_body_up_to_the_limit_is_taken() -> None:
-    async with running(limits=PATIENT) as served:
-        reader, writer = await served.connect()
+async def test_body_up_to_the_limit_is_accepted() -> None:
+    async with running_server(limits=PATIENT) as running:
+        reader, writer = await running.connect()
         writer.write(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n" + b"a" * 1000)
         assert (await answer_of(reader))[2] == b"1000"
         await close(writer)
@@ -143,21 +146,21 @@ async def test_a_body_up_to_the_limit_is_taken() -> None:
         (b"Content-Length: 1\r\nContent-Length: 2\r\n", b"ab", 400),
     ],
 )
-async def test_a_body_that_is_too_large_too_slow_or_packed_is_refused(
+async def test_too_large_slow_compressed_or_malformed_body_is_refused(
     head: bytes, body: bytes, status: int
 ) -> None:
     limits = replace(PATIENT, body_seconds=SHORT if status == 408 else 30)
-    async with running(limits=limits) as served:
-        reader, writer = await served.connect()
+    async with running_server(limits=limits) as running:
+        reader, writer = await running.connect()
         writer.write(b"POST / HTTP/1.1\r\nHost: x\r\n" + head + b"\r\n" + body)
         assert (await answer_of(reader))[0] == status
         assert await is_closed(reader)
         await close(writer)
 
 
-async def test_a_body_that_trickles_is_refused_however_steady() -> None:
-    async with running(limits=replace(PATIENT, body_seconds=SHORT)) as served:
-        reader, writer = await served.connect()
+async def test_steady_but_slow_body_is_refused_after_deadline() -> None:
+    async with running_server(limits=replace(PATIENT, body_seconds=SHORT)) as running:
+        reader, writer = await running.connect()
         writer.write(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 500\r\n\r\n")
 
         async def trickle() -> None:
@@ -171,23 +174,23 @@ async def test_a_body_that_trickles_is_refused_however_steady() -> None:
         await close(writer)
 
 
-async def test_bodies_together_have_a_limit_too() -> None:
-    async with running(limits=replace(PATIENT, bodies_bytes=1500)) as served:
-        first, holding = await served.connect()
-        holding.write(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n" + b"a" * 999)
-        await until(lambda: served.server.held_bytes == 999)
-        reader, writer = await served.connect()
+async def test_bodies_of_all_requests_together_are_limited() -> None:
+    async with running_server(limits=replace(PATIENT, bodies_bytes=1500)) as running:
+        first_reader, first_writer = await running.connect()
+        first_writer.write(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n" + b"a" * 999)
+        await until(lambda: running.server.held_bytes == 999)
+        reader, writer = await running.connect()
         writer.write(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 900\r\n\r\n" + b"a" * 900)
         assert (await answer_of(reader))[0] == 503
-        holding.write(b"a")
-        assert (await answer_of(first))[2] == b"1000"
-        await until(lambda: served.server.held_bytes == 0)
-        await close(writer, holding)
+        first_writer.write(b"a")
+        assert (await answer_of(first_reader))[2] == b"1000"
+        await until(lambda: running.server.held_bytes == 0)
+        await close(writer, first_writer)
 
 
 async def test_client_that_expects_100_continue_gets_it() -> None:
-    async with running(limits=PATIENT) as served:
-        reader, writer = await served.connect()
+    async with running_server(limits=PATIENT) as running:
+        reader, writer = await running.connect()
         writer.write(b"POST / HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n")
         assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
         writer.write(b"ab")
@@ -195,28 +198,28 @@ async def test_client_that_expects_100_continue_gets_it() -> None:
         await close(writer)
 
 
-# --- peers that wear a server out -------------------------------------------------------------------
+# --- slow and malformed peers -----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    "said",
+    "sent",
     [
         pytest.param(b"POST / HT", id="half a request line"),
         pytest.param(b"POST / HTTP/1.1\r\nHost: x\r\nX-A: b\r\n", id="half a header"),
     ],
 )
-async def test_a_peer_without_a_complete_header_is_dropped(said: bytes) -> None:
-    async with running(limits=replace(PATIENT, header_seconds=SHORT)) as served:
-        reader, writer = await served.connect()
-        writer.write(said)
+async def test_connection_without_complete_header_is_dropped_after_deadline(sent: bytes) -> None:
+    async with running_server(limits=replace(PATIENT, header_seconds=SHORT)) as running:
+        reader, writer = await running.connect()
+        writer.write(sent)
         assert await is_closed(reader)
-        assert "header_deadline" in served.drops
+        assert "header_deadline" in running.drops
         await close(writer)
 
 
-async def test_a_header_that_trickles_is_dropped_however_steady() -> None:
-    async with running(limits=replace(PATIENT, header_seconds=SHORT)) as served:
-        reader, writer = await served.connect()
+async def test_connection_with_steady_but_slow_header_is_dropped_after_deadline() -> None:
+    async with running_server(limits=replace(PATIENT, header_seconds=SHORT)) as running:
+        reader, writer = await running.connect()
 
         async def trickle() -> None:
             writer.write(b"POST / HTTP/1.1\r\n")
@@ -230,21 +233,21 @@ async def test_a_header_that_trickles_is_dropped_however_steady() -> None:
         await close(writer)
 
 
-async def test_the_second_request_of_a_connection_has_the_same_deadline() -> None:
-    async with running(limits=replace(PATIENT, header_seconds=1)) as served:
-        reader, writer = await served.connect()
+async def test_second_request_of_connection_has_header_deadline() -> None:
+    async with running_server(limits=replace(PATIENT, header_seconds=1)) as running:
+        reader, writer = await running.connect()
         await exchange(reader, writer)
         writer.write(b"POST / HTTP/1.1\r\n")
         assert await is_closed(reader)
-        assert served.drops == ["header_deadline"]
+        assert running.drops == ["header_deadline"]
         await close(writer)
 
 
-async def test_a_connection_that_was_opened_for_later_is_there_then() -> None:
-    """What a client sends on a connection that was never used, and that is ended just then, is lost."""
-    async with running(limits=replace(PATIENT, header_seconds=SHORT)) as served:
-        reader, writer = await served.connect()
-        late_reader, late_writer = await served.connect()
+async def test_unused_connection_has_no_header_deadline() -> None:
+    """If the server closed the connection while the client sends, the request would be lost."""
+    async with running_server(limits=replace(PATIENT, header_seconds=SHORT)) as running:
+        reader, writer = await running.connect()
+        late_reader, late_writer = await running.connect()
         late_writer.write(b"POST / HT")
         assert await is_closed(late_reader)
         await exchange(reader, writer)
@@ -252,10 +255,10 @@ async def test_a_connection_that_was_opened_for_later_is_there_then() -> None:
 
 
 @pytest.mark.parametrize("used", [True, False])
-async def test_an_idle_connection_is_ended(used: bool) -> None:
-    async with running(limits=replace(PATIENT, idle_seconds=SHORT)) as served:
+async def test_idle_connection_is_closed_after_deadline(used: bool) -> None:
+    async with running_server(limits=replace(PATIENT, idle_seconds=SHORT)) as running:
         started = time.monotonic()
-        reader, writer = await served.connect()
+        reader, writer = await running.connect()
         if used:
             await exchange(reader, writer)
         assert await is_closed(reader)
@@ -263,38 +266,38 @@ async def test_an_idle_connection_is_ended(used: bool) -> None:
         await close(writer)
 
 
-async def test_a_peer_that_connects_and_never_shakes_hands_is_dropped() -> None:
-    async with running(limits=replace(PATIENT, handshake_seconds=SHORT)) as served:
-        reader, writer = await served.connect(plain=True)
+async def test_connection_without_handshake_is_dropped_after_deadline() -> None:
+    async with running_server(limits=replace(PATIENT, handshake_seconds=SHORT)) as running:
+        reader, writer = await running.connect(plain=True)
         assert await is_closed(reader)
-        await until(lambda: len(served.server.connections) == 0)
+        await until(lambda: len(running.server.connections) == 0)
         await close(writer)
 
 
-async def test_what_is_no_tls_is_dropped() -> None:
-    async with running(limits=PATIENT) as served:
-        reader, writer = await served.connect(plain=True)
+async def test_connection_without_tls_is_dropped() -> None:
+    async with running_server(limits=PATIENT) as running:
+        reader, writer = await running.connect(plain=True)
         writer.write(REQUEST)
         assert await is_closed(reader)
-        assert served.drops == ["handshake"]
+        assert running.drops == ["handshake"]
         await close(writer)
 
 
-async def test_a_peer_that_does_not_take_its_answer_is_dropped() -> None:
-    async def much(request: HttpRequest) -> HttpResponse:
+async def test_connection_that_does_not_read_its_answer_is_dropped() -> None:
+    async def send_large_answer(request: HttpRequest) -> HttpResponse:
         return HttpResponse(200, b"a" * 50_000_000)
 
-    async with running(much, replace(PATIENT, write_seconds=SHORT)) as served:
-        _, writer = await served.connect()
+    async with running_server(send_large_answer, replace(PATIENT, write_seconds=SHORT)) as running:
+        _, writer = await running.connect()
         writer.transport.pause_reading()  # type: ignore[attr-defined]
         writer.write(REQUEST)
-        await until(lambda: "write_deadline" in served.drops)
-        await until(lambda: len(served.server.connections) == 0)
+        await until(lambda: "write_deadline" in running.drops)
+        await until(lambda: len(running.server.connections) == 0)
         await close(writer)
 
 
 @pytest.mark.parametrize(
-    "said",
+    "sent",
     [
         b"\x00\x01\x02\x03\r\n\r\n",
         b"GET\r\n\r\n",
@@ -304,23 +307,23 @@ async def test_a_peer_that_does_not_take_its_answer_is_dropped() -> None:
         b"GET / HTTP/1.1\r\nX: " + b"y" * 20_000 + b"\r\n\r\n",
     ],
 )
-async def test_what_is_no_request_is_answered_with_400_and_ended(
-    said: bytes, caplog: pytest.LogCaptureFixture
+async def test_malformed_request_is_answered_with_400_and_connection_closed(
+    sent: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with running(limits=PATIENT) as served:
-        reader, writer = await served.connect()
-        writer.write(said)
+    async with running_server(limits=PATIENT) as running:
+        reader, writer = await running.connect()
+        writer.write(sent)
         assert (await answer_of(reader))[0] == 400
         assert await is_closed(reader)
-        assert served.drops == ["malformed"]
+        assert running.drops == ["malformed"]
         await close(writer)
     assert not caplog.records
 
 
-# --- caps -------------------------------------------------------------------------------------------
+# --- limits of connections --------------------------------------------------------------------------
 
 
-async def test_unused_connections_make_room_and_those_in_use_do_not() -> None:
+async def test_full_server_closes_unused_connections_and_keeps_used_ones() -> None:
     release = asyncio.Event()
 
     async def wait(request: HttpRequest) -> HttpResponse:
@@ -328,56 +331,56 @@ async def test_unused_connections_make_room_and_those_in_use_do_not() -> None:
         return HttpResponse()
 
     limits = replace(PATIENT, connections=3, connections_per_peer=3)
-    async with running(wait, limits) as served:
-        busy = [await served.connect() for _ in range(2)]
+    async with running_server(wait, limits) as running:
+        busy = [await running.connect() for _ in range(2)]
         for _, writer in busy:
             writer.write(REQUEST)
-        await until(lambda: served.server.requests_in_progress == 2)
-        unused, _ = loiterer = await served.connect()
-        newcomer = await served.connect()
-        assert await is_closed(unused)
-        assert served.drops == ["made_room"]
-        newcomer[1].write(REQUEST)
-        await until(lambda: served.server.requests_in_progress == 3)
+        await until(lambda: running.server.requests_in_progress == 2)
+        unused = await running.connect()
+        new_connection = await running.connect()
+        assert await is_closed(unused[0])
+        assert running.drops == ["made_room"]
+        new_connection[1].write(REQUEST)
+        await until(lambda: running.server.requests_in_progress == 3)
         with contextlib.suppress(OSError):
-            turned_away = await served.connect()
-            assert await is_closed(turned_away[0])
-            await close(turned_away[1])
-        await until(lambda: "full" in served.drops)
+            rejected = await running.connect()
+            assert await is_closed(rejected[0])
+            await close(rejected[1])
+        await until(lambda: "full" in running.drops)
         release.set()
-        for reader, _ in (*busy, newcomer):
+        for reader, _ in (*busy, new_connection):
             assert (await answer_of(reader))[0] == 200
-        await close(*(writer for _, writer in (*busy, newcomer, loiterer)))
+        await close(*(writer for _, writer in (*busy, new_connection, unused)))
 
 
-async def test_handshakes_that_never_end_count_and_make_room() -> None:
+async def test_full_server_closes_connections_with_unfinished_handshake() -> None:
     limits = replace(PATIENT, connections=5, connections_per_peer=5)
-    async with running(limits=limits) as served:
-        idlers = [await served.connect(plain=True) for _ in range(20)]
-        await until(lambda: len(served.server.connections) == 5 and len(served.drops) == 15)
-        reader, writer = await served.connect()
+    async with running_server(limits=limits) as running:
+        unfinished = [await running.connect(plain=True) for _ in range(20)]
+        await until(lambda: len(running.server.connections) == 5 and len(running.drops) == 15)
+        reader, writer = await running.connect()
         assert (await exchange(reader, writer))[0] == 200
-        await close(writer, *(idler for _, idler in idlers))
+        await close(writer, *(writer for _, writer in unfinished))
 
 
-async def test_one_peer_cannot_take_the_place_of_others() -> None:
+async def test_connections_of_one_peer_are_limited() -> None:
     limits = replace(PATIENT, connections=100, connections_per_peer=2)
-    async with running(limits=limits) as served:
-        many = [await served.connect() for _ in range(6)]
-        await until(lambda: len(served.server.connections) == 2)
+    async with running_server(limits=limits) as running:
+        many = [await running.connect() for _ in range(6)]
+        await until(lambda: len(running.server.connections) == 2)
         await close(*(writer for _, writer in many))
 
 
-# --- where it listens -------------------------------------------------------------------------------
+# --- addresses --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("host", ["", "0.0.0.0", "::", "192.0.2.1", "example.com"])  # noqa: S104
-async def test_without_tls_only_loopback_is_served(host: str) -> None:
+async def test_server_without_tls_listens_only_on_loopback(host: str) -> None:
     with pytest.raises(ValueError, match="loopback"):
         await Server(echo_size, tls=None).start(host, 0)
 
 
-async def test_answers_that_need_no_protection_may_be_served_everywhere() -> None:
+async def test_server_without_tls_may_listen_everywhere_if_configured() -> None:
     server = Server(echo_size, tls=None, plain_anywhere=True)
     _, port = await server.start("", 0)
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -386,37 +389,37 @@ async def test_answers_that_need_no_protection_may_be_served_everywhere() -> Non
     await server.stop(linger=0)
 
 
-# --- the end ----------------------------------------------------------------------------------------
+# --- stopping ---------------------------------------------------------------------------------------
 
 
-async def test_a_stop_loses_no_request() -> None:
+async def test_stopping_server_answers_running_requests() -> None:
     release = asyncio.Event()
 
     async def wait(request: HttpRequest) -> HttpResponse:
         await release.wait()
         return HttpResponse(200, b"done")
 
-    async with running(wait) as served:
-        reader, writer = await served.connect()
+    async with running_server(wait) as running:
+        reader, writer = await running.connect()
         writer.write(REQUEST)
-        await until(lambda: served.server.requests_in_progress == 1)
-        stopping = asyncio.create_task(served.server.stop(linger=0, grace=10))
+        await until(lambda: running.server.requests_in_progress == 1)
+        stopping = asyncio.create_task(running.server.stop(linger=0, grace=10))
         await asyncio.sleep(0)
-        assert served.server.is_draining
+        assert running.server.is_draining
         release.set()
         status, headers, body = await answer_of(reader)
         assert (status, headers["connection"], body) == (200, "close", b"done")
         await stopping
         with pytest.raises(ConnectionRefusedError):
-            await served.connect()
+            await running.connect()
         await close(writer)
 
 
-async def refused(served: Running) -> None:
-    """Connect until that is refused; connections in the listener's queue are reset when it closes."""
+async def wait_until_refused(running: RunningServer) -> None:
+    """Connect until the connection is refused. A closing listener resets the connections in its queue."""
     while True:
         try:
-            _, writer = await served.connect()
+            _, writer = await running.connect()
         except ConnectionRefusedError:
             return
         except ConnectionResetError:
@@ -424,46 +427,46 @@ async def refused(served: Running) -> None:
         await close(writer)
 
 
-async def test_stopping_server_closes_its_port_and_answers_open_connections() -> None:
-    async with running() as served:
-        kept, keeping = await served.connect()
-        await exchange(kept, keeping)
-        idle, idling = await served.connect()
-        stopping = asyncio.create_task(served.server.stop(linger=60, grace=60))
-        await until(lambda: served.server.is_draining)
+async def test_stopping_server_closes_port_and_answers_open_connections() -> None:
+    async with running_server() as running:
+        used_reader, used_writer = await running.connect()
+        await exchange(used_reader, used_writer)
+        idle_reader, idle_writer = await running.connect()
+        stopping = asyncio.create_task(running.server.stop(linger=60, grace=60))
+        await until(lambda: running.server.is_draining)
         async with asyncio.timeout(30):
-            await refused(served)
+            await wait_until_refused(running)
         another = Server(echo_size, tls=None)
-        await another.start("127.0.0.1", served.port)
+        await another.start("127.0.0.1", running.port)
         await another.stop(linger=0)
-        status, headers, _ = await exchange(kept, keeping)
+        status, headers, _ = await exchange(used_reader, used_writer)
         assert (status, headers["connection"]) == (200, "close")
-        await close(keeping, idling)
+        await close(used_writer, idle_writer)
         # No connection is left.
         await stopping
-        assert await is_closed(idle)
+        assert await is_closed(idle_reader)
 
 
-async def test_a_server_ends_connections_that_are_idle_when_it_has_waited_for_them() -> None:
-    async with running() as served:
-        reader, writer = await served.connect()
+async def test_stopping_server_closes_idle_connections_after_linger() -> None:
+    async with running_server() as running:
+        reader, writer = await running.connect()
         await exchange(reader, writer)
-        await served.server.stop(linger=0.05, grace=60)
+        await running.server.stop(linger=0.05, grace=60)
         assert await is_closed(reader)
         await close(writer)
 
 
-async def test_a_request_that_never_ends_does_not_stop_the_stop() -> None:
+async def test_stopping_server_ends_hanging_requests_after_grace() -> None:
     async def hang(request: HttpRequest) -> HttpResponse:
         await asyncio.Event().wait()
         return HttpResponse()
 
-    async with running(hang) as served:
-        reader, writer = await served.connect()
+    async with running_server(hang) as running:
+        reader, writer = await running.connect()
         writer.write(REQUEST)
-        await until(lambda: served.server.requests_in_progress == 1)
+        await until(lambda: running.server.requests_in_progress == 1)
         async with asyncio.timeout(30):
-            await served.server.stop(linger=0, grace=0.05)
+            await running.server.stop(linger=0, grace=0.05)
         assert await is_closed(reader)
         await close(writer)
 
@@ -471,8 +474,10 @@ async def test_a_request_that_never_ends_does_not_stop_the_stop() -> None:
 # --- TLS --------------------------------------------------------------------------------------------
 
 
-def offering(served: Running, maximum: ssl.TLSVersion, ciphers: str = "") -> ssl.SSLContext:
-    context = client_context(served.ca.certificate)
+def client_with_maximum_version(
+    server: RunningServer, maximum: ssl.TLSVersion, ciphers: str = ""
+) -> ssl.SSLContext:
+    context = client_context(running.ca.certificate)
     context.maximum_version = maximum
     if ciphers:
         context.set_ciphers(ciphers)
@@ -480,54 +485,56 @@ def offering(served: Running, maximum: ssl.TLSVersion, ciphers: str = "") -> ssl
 
 
 REFUSED = (ssl.SSLError, ConnectionResetError)
-"""A server that refuses a handshake may hang up before its alert is read."""
+"""A server that refuses a handshake may close the connection before the client reads its alert."""
 
 
-async def shake_hands(served: Running, context: ssl.SSLContext) -> str:
+async def connect_with(running: RunningServer, context: ssl.SSLContext) -> str:
     _, writer = await asyncio.open_connection(
-        "127.0.0.1", served.port, ssl=context, server_hostname="localhost"
+        "127.0.0.1", running.port, ssl=context, server_hostname="localhost"
     )
     version = writer.get_extra_info("ssl_object").version()
     await close(writer)
     return version
 
 
-async def test_tls_1_3_is_the_default_and_older_ones_are_refused() -> None:
-    async with running() as served:
-        assert await shake_hands(served, client_context(served.ca.certificate)) == "TLSv1.3"
+async def test_tls_1_3_is_the_default_and_tls_1_2_is_refused() -> None:
+    async with running_server() as running:
+        assert await connect_with(running, client_context(running.ca.certificate)) == "TLSv1.3"
         with pytest.raises(REFUSED):
-            await shake_hands(served, offering(served, ssl.TLSVersion.TLSv1_2))
+            await connect_with(running, client_with_maximum_version(running, ssl.TLSVersion.TLSv1_2))
 
 
-async def test_tls_1_2_is_spoken_where_it_is_allowed_with_strong_ciphers_only() -> None:
+async def test_tls_1_2_is_accepted_if_configured_only_with_configured_ciphers() -> None:
     tls = TlsSettings("VersionTLS12", ("TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256",))
-    async with running(tls=tls) as served:
-        good = offering(served, ssl.TLSVersion.TLSv1_2, "ECDHE-ECDSA-AES128-GCM-SHA256")
-        assert await shake_hands(served, good) == "TLSv1.2"
-        weak = offering(served, ssl.TLSVersion.TLSv1_2, "ECDHE-ECDSA-AES256-SHA384:AES128-SHA")
+    async with running_server(tls=tls) as running:
+        valid = client_with_maximum_version(running, ssl.TLSVersion.TLSv1_2, "ECDHE-ECDSA-AES128-GCM-SHA256")
+        assert await connect_with(running, valid) == "TLSv1.2"
+        weak = client_with_maximum_version(
+            server, ssl.TLSVersion.TLSv1_2, "ECDHE-ECDSA-AES256-SHA384:AES128-SHA"
+        )
         with pytest.raises(REFUSED):
-            await shake_hands(served, weak)
+            await connect_with(running, weak)
 
 
-async def test_without_a_suite_of_tls_1_2_that_is_not_spoken() -> None:
-    async with running(tls=TlsSettings("VersionTLS12", ("TLS_AES_128_GCM_SHA256",))) as served:
-        assert await shake_hands(served, client_context(served.ca.certificate)) == "TLSv1.3"
+async def test_tls_1_2_is_refused_if_no_configured_cipher_supports_it() -> None:
+    async with running_server(tls=TlsSettings("VersionTLS12", ("TLS_AES_128_GCM_SHA256",))) as running:
+        assert await connect_with(running, client_context(running.ca.certificate)) == "TLSv1.3"
         with pytest.raises(REFUSED):
-            await shake_hands(served, offering(served, ssl.TLSVersion.TLSv1_2))
+            await connect_with(running, client_with_maximum_version(running, ssl.TLSVersion.TLSv1_2))
 
 
-async def test_only_the_first_of_the_chosen_curves_is_used() -> None:
-    async with running(tls=TlsSettings(curves=("CurveP384", "CurveP256"))) as served:
-        context = client_context(served.ca.certificate)
+async def test_only_first_configured_curve_is_accepted() -> None:
+    async with running_server(tls=TlsSettings(curves=("CurveP384", "CurveP256"))) as running:
+        context = client_context(running.ca.certificate)
         context.set_ecdh_curve("prime256v1")
         with pytest.raises(REFUSED):
-            await shake_hands(served, context)
+            await connect_with(running, context)
         context.set_ecdh_curve("secp384r1")
-        assert await shake_hands(served, context) == "TLSv1.3"
+        assert await connect_with(running, context) == "TLSv1.3"
 
 
 @pytest.mark.parametrize(
-    ("settings", "says"),
+    ("settings", "message"),
     [
         ({"minimum": "VersionTLS11"}, "tls.minVersion"),
         ({"cipher_suites": ("TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",)}, "VersionTLS13"),
@@ -535,47 +542,47 @@ async def test_only_the_first_of_the_chosen_curves_is_used() -> None:
         ({"curves": ("CurveP192",)}, "not supported"),
     ],
 )
-def test_settings_that_cannot_be_kept_are_refused(settings: dict[str, Any], says: str) -> None:
-    with pytest.raises(ValueError, match=says):
+def test_unsupported_tls_settings_raise_error(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         TlsSettings(**settings)
 
 
-async def test_a_certificate_of_another_authority_or_name_is_not_trusted() -> None:
-    async with running() as served:
+async def test_certificate_of_other_authority_or_name_is_not_trusted() -> None:
+    async with running_server() as running:
         with pytest.raises(ssl.SSLCertVerificationError):
-            await shake_hands(served, client_context(authority().certificate))
-        served.live.use(leaf_of(served.ca, "other.example.com"))
+            await connect_with(running, client_context(authority().certificate))
+        running.live.use(leaf_of(running.ca, "other.example.com"))
         with pytest.raises(ssl.SSLCertVerificationError):
-            await shake_hands(served, client_context(served.ca.certificate))
+            await connect_with(running, client_context(running.ca.certificate))
 
 
-async def test_a_new_certificate_is_shown_to_new_connections_and_old_ones_live_on() -> None:
-    async with running() as served:
-        reader, writer = await served.connect()
+async def test_new_certificate_is_served_to_new_connections_and_old_ones_stay_open() -> None:
+    async with running_server() as running:
+        reader, writer = await running.connect()
         await exchange(reader, writer)
-        following = authority()
-        assert served.live.use(leaf_of(following))
+        new_authority = authority()
+        assert running.live.use(leaf_of(new_authority))
         assert (await exchange(reader, writer))[0] == 200
         with pytest.raises(ssl.SSLCertVerificationError):
-            await served.connect()
-        served.ca = following
-        newcomer, new_writer = await served.connect()
-        assert (await exchange(newcomer, new_writer))[0] == 200
+            await running.connect()
+        running.ca = new_authority
+        new_reader, new_writer = await running.connect()
+        assert (await exchange(new_reader, new_writer))[0] == 200
         await close(writer, new_writer)
 
 
-def test_what_cannot_be_used_leaves_the_certificate_that_was() -> None:
+def test_invalid_certificate_is_rejected_and_last_one_is_kept() -> None:
     ca = authority()
-    good, other = leaf_of(ca), leaf_of(ca)
+    valid, other = leaf_of(ca), leaf_of(ca)
     live = LiveCertificate()
-    assert live.use(good)
-    assert not live.use(good)
-    for bad in (
-        KeyPair(good.certificate, other.key),
+    assert live.use(valid)
+    assert not live.use(valid)
+    for invalid in (
+        KeyPair(valid.certificate, other.key),
         KeyPair(b"", b""),
-        KeyPair(good.certificate, b"no key"),
-        KeyPair(b"no certificate", good.key),
+        KeyPair(valid.certificate, b"no key"),
+        KeyPair(b"no certificate", valid.key),
     ):
         with pytest.raises(InvalidCertificate):
-            live.use(bad)
-        assert live.certificate == good.certificate
+            live.use(invalid)
+        assert live.certificate == valid.certificate
