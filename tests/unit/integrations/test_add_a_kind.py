@@ -16,7 +16,7 @@ from admitq.simulator import Simulation, read
 from admitq_api.entry_points import ENTRY_POINT_GROUP
 from admitq_api.labels import names_for
 from tests.unit.integrations.test_every_kind import ask_all, paths_of, with_value
-from tests.unit.simulator.stage import WORLD, Story
+from tests.unit.simulator.stage import WORLD, RecordedTimeline
 
 PAGE = (Path(__file__).parents[3] / "docs" / "guides" / "add-a-kind.md").read_text()
 LONGEST = 60
@@ -99,7 +99,7 @@ def test_its_jobs_wait_for_each_other(tmp_path: Path) -> None:
     (_, scenario) = shown("yaml")
     (tmp_path / "queues-and-sweep.yaml").write_text(f"{WORLD}---\n{yaml.safe_dump(SWEEP)}")
     (tmp_path / "scenario.yaml").write_text(scenario)
-    story = Story()
+    story = RecordedTimeline()
     simulation = Simulation(read([tmp_path / "scenario.yaml"]), story)
     simulation.run()
     assert [line.rpartition(" ")[0] for line in story.lines] == [

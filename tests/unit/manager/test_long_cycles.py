@@ -30,7 +30,7 @@ def yield_after_each_step(monkeypatch: pytest.MonkeyPatch) -> None:
 def submit_contending_heads(cluster: RunningManager) -> None:
     """Submit a head for each of three ClusterQueues of one cohort. The last head cannot be admitted."""
     for name in QUEUES:
-        cluster.queues(name=name, cohort="team")
+        cluster.put_queues(name=name, cohort="team")
     for name in QUEUES[:2]:
         cluster.submit(f"good{name}", pods=1, queue=name)
     cluster.submit("large", pods=50, queue="-3")

@@ -475,7 +475,7 @@ async def test_stopping_server_ends_hanging_requests_after_grace() -> None:
 
 
 def client_with_maximum_version(
-    server: RunningServer, maximum: ssl.TLSVersion, ciphers: str = ""
+    running: RunningServer, maximum: ssl.TLSVersion, ciphers: str = ""
 ) -> ssl.SSLContext:
     context = client_context(running.ca.certificate)
     context.maximum_version = maximum
@@ -510,7 +510,7 @@ async def test_tls_1_2_is_accepted_if_configured_only_with_configured_ciphers() 
         valid = client_with_maximum_version(running, ssl.TLSVersion.TLSv1_2, "ECDHE-ECDSA-AES128-GCM-SHA256")
         assert await connect_with(running, valid) == "TLSv1.2"
         weak = client_with_maximum_version(
-            server, ssl.TLSVersion.TLSv1_2, "ECDHE-ECDSA-AES256-SHA384:AES128-SHA"
+            running, ssl.TLSVersion.TLSv1_2, "ECDHE-ECDSA-AES256-SHA384:AES128-SHA"
         )
         with pytest.raises(REFUSED):
             await connect_with(running, weak)

@@ -1,8 +1,8 @@
-"""A cluster to compare in: objects that change, a manager in charge that sees and writes late, and a shadow.
+"""A cluster for comparisons: an API server, a manager in charge, and a shadow.
 
-Changes go to two inboxes, one for each observer. The inbox of a resource keeps its order; those of
-different resources do not wait for each other, as it is with watches. The manager in charge decides by what
-it has seen, and its writes arrive later, guarded by the version it saw.
+Each change goes to the inboxes of both observers. As with watches, changes of one resource stay in order, and
+resources do not wait for each other. The manager in charge decides by what it has observed. Its writes arrive
+later, and only if the workload has not changed since.
 """
 
 import random
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from admitq.core import events as happened
+from admitq.core import events
 from admitq.core.events import Event
 from admitq.core.instructions import Preempt, ReserveQuota
 from admitq.core.model import SECOND, Instant, ObjectKey, Workload
@@ -24,12 +24,12 @@ PATIENCE = 10 * SECOND
 LEEWAY = 2 * SECOND
 
 
-Decided = ReserveQuota | Preempt
+Decision = ReserveQuota | Preempt
 
 
 @dataclass(frozen=True)
 class Change:
-    """One event of a watch, with what is told of a preemption."""
+    """One event of a watch, with the preemption that the Workload's status reports."""
 
     event: Event
     preemption: Preempted | None = None
@@ -46,7 +46,7 @@ class Inbox:
         self.waiting[name.removesuffix("Changed").removesuffix("Deleted")].append(change)
 
     def take(self, draw: random.Random | None) -> Change | None:
-        """The next of some resource; of the resources in order where nothing is drawn."""
+        """Return the next change of a random resource, or of the first resource without ``draw``."""
         names = [name for name, changes in self.waiting.items() if changes]
         if not names:
             return None
@@ -54,7 +54,7 @@ class Inbox:
 
 
 class Cluster:
-    """The API, the manager in charge, and the shadow."""
+    """The API server, the manager in charge, and the shadow."""
 
     def __init__(self, settings: Settings | None = None, draw: random.Random | None = None) -> None:
         settings = settings or Settings()
@@ -63,28 +63,28 @@ class Cluster:
         self.workloads: dict[ObjectKey, Workload] = {}
         self.preemptions: dict[ObjectKey, Preempted] = {}
         self.manager = AdmissionState(settings, statuses=False)
-        self.seen: dict[ObjectKey, Workload] = {}
+        self.observed: dict[ObjectKey, Workload] = {}
         self.shadow = Shadow(settings, patience=PATIENCE, leeway=LEEWAY)
         self.for_manager, self.for_shadow = Inbox(), Inbox()
-        self.writes: list[tuple[Decided, Workload]] = []
-        """What was decided and is not written yet, each with the workload that it was decided of."""
+        self.writes: list[tuple[Decision, Workload]] = []
+        """Decisions that are not written yet, each with the workload as the manager observed it."""
         self.agreements: list[Agreement] = []
         self.disagreements: list[Disagreement] = []
-        self.meddle: Callable[[Decided], Decided | None] = lambda decided: decided
-        """What becomes of a decision of the manager in charge before it is written."""
+        self.change_decision: Callable[[Decision], Decision | None] = lambda decision: decision
+        """Changes or drops a decision of the manager in charge before it is written."""
 
-    # --- what happens in the API ------------------------------------------------------------------
+    # --- changes in the API server ----------------------------------------------------------------
 
     def send(self, event: Event) -> None:
         preemption = None
         match event:
-            case happened.WorkloadChanged(workload):
+            case events.WorkloadChanged(workload):
                 self.workloads[workload.key] = workload
                 if workload.evicted:
                     preemption = self.preemptions.get(workload.key)
                 else:
                     self.preemptions.pop(workload.key, None)
-            case happened.WorkloadDeleted(key, _):
+            case events.WorkloadDeleted(key, _):
                 self.workloads.pop(key, None)
             case _:
                 pass
@@ -92,7 +92,7 @@ class Cluster:
             inbox.put(Change(event, preemption))
 
     def put(self, key: ObjectKey, **fields: Any) -> None:
-        self.send(happened.WorkloadChanged(replace(self.workloads[key], **fields)))
+        self.send(events.WorkloadChanged(replace(self.workloads[key], **fields)))
 
     def reserve(self, instruction: ReserveQuota) -> None:
         """Write a reservation."""
@@ -111,7 +111,7 @@ class Cluster:
         self.put(key, evicted=True)
 
     def stop(self, key: ObjectKey) -> None:
-        """The job of an evicted workload has stopped."""
+        """Release the quota of an evicted workload, whose job has stopped."""
         self.put(key, admission=None, admitted=False, pods_ready=False, queued_at=self.now)
 
     # --- reconcilers ------------------------------------------------------------------------------
@@ -121,10 +121,10 @@ class Cluster:
             change = self.for_manager.take(self.draw)
             if change is None:
                 return
-            if isinstance(change.event, happened.WorkloadChanged):
-                self.seen[change.event.workload.key] = change.event.workload
-            elif isinstance(change.event, happened.WorkloadDeleted):
-                self.seen.pop(change.event.key, None)
+            if isinstance(change.event, events.WorkloadChanged):
+                self.observed[change.event.workload.key] = change.event.workload
+            elif isinstance(change.event, events.WorkloadDeleted):
+                self.observed.pop(change.event.key, None)
             self.manager.observe(change.event, now=self.now)
             most = None if most is None else most - 1
 
@@ -137,33 +137,33 @@ class Cluster:
             most = None if most is None else most - 1
 
     def decide(self, limit: int | None = None) -> None:
-        """The manager in charge runs cycles."""
-        for one in self.manager.handle(happened.CyclesRequested(limit), now=self.now):
-            if isinstance(one, (ReserveQuota, Preempt)):
-                self.writes.append((one, self.seen[one.key]))
+        """Run cycles of the manager in charge."""
+        for instruction in self.manager.handle(events.CyclesRequested(limit), now=self.now):
+            if isinstance(instruction, (ReserveQuota, Preempt)):
+                self.writes.append((instruction, self.observed[instruction.key]))
 
     def write(self, most: int | None = None) -> None:
-        """Some of what was decided is written, in any order, unless the workload has changed since."""
+        """Write some decisions in random order, unless their workload has changed since."""
         if self.draw is not None:
             self.draw.shuffle(self.writes)
         written, self.writes = self.writes[:most], [] if most is None else self.writes[most:]
-        for decided, of in written:
-            stands = self.workloads.get(decided.key) == of
-            meddled = self.meddle(decided) if stands else decided
-            match meddled:
+        for decision, observed_workload in written:
+            is_current = self.workloads.get(decision.key) == observed_workload
+            changed_decision = self.change_decision(decision) if is_current else decision
+            match changed_decision:
                 case None:
                     pass
                 case ReserveQuota(key, uid):
-                    if stands:
-                        self.reserve(meddled)
+                    if is_current:
+                        self.reserve(changed_decision)
                     else:
-                        self.manager.observe(happened.ReservationFailed(key, uid), now=self.now)
+                        self.manager.observe(events.ReservationFailed(key, uid), now=self.now)
                 case Preempt(key, uid):
                     victim = self.workloads.get(key)
                     if victim is not None and victim.uid == uid and victim.admission and not victim.evicted:
-                        self.preempt(key, meddled.preemptor_uid)
+                        self.preempt(key, changed_decision.preemptor_uid)
                     else:
-                        self.manager.observe(happened.PreemptionFailed(key, uid), now=self.now)
+                        self.manager.observe(events.PreemptionFailed(key, uid), now=self.now)
 
     def look(self) -> None:
         for _ in range(20):
@@ -178,13 +178,13 @@ class Cluster:
                 self.disagreements.append(finding)
 
     def follow(self) -> None:
-        """Begin to compare, with all that is there known to both."""
+        """Begin to compare, after both observers know all objects."""
         self.deliver_to_manager()
         self.deliver_to_shadow()
         self.shadow.follow(self.now)
 
     def settle(self) -> None:
-        """Let everything be seen, decided and written, until nothing more happens."""
+        """Deliver all changes, decide and write, until nothing changes any more."""
         for _ in range(200):
             self.deliver_to_manager()
             self.decide()
@@ -195,7 +195,7 @@ class Cluster:
         self.look()
 
     def wait(self, nanoseconds: int) -> None:
-        """Let time pass while the observers run."""
+        """Advance the clock while the observers run."""
         until = self.now + nanoseconds
         while self.now < until:
             self.settle()

@@ -1,18 +1,18 @@
-"""Histories of clusters that are drawn from a seed: everything that may happen beside the decisions."""
+"""Histories of clusters, drawn from a seed: random changes of objects, and random delays of the observers."""
 
 from collections.abc import Callable
 from dataclasses import replace
 
-from admitq.core import events as happened
+from admitq.core import events
 from admitq.core.model import SECOND, AdmissionCheck, AdmissionCheckState, ObjectKey, StopPolicy, Workload
 from tests.laws.drawing import CHECKS, COHORTS, FLAVORS, LOCAL_QUEUES, NAMESPACES, QUEUES, WORKLOADS, Draw
 from tests.unit.shadow.cluster import Cluster
 
 
 class History:
-    """A cluster to which things happen by chance.
+    """A cluster with random operations.
 
-    In a *calm* one everybody has seen and written everything before the next thing happens.
+    In a calm history, all changes are observed and all decisions written before the next operation.
     """
 
     def __init__(self, seed: int, *, calm: bool = False) -> None:
@@ -23,25 +23,25 @@ class History:
         self.uids = 0
         draw, send = self.draw, self.cluster.send
         for name in NAMESPACES:
-            send(happened.NamespaceChanged(name, (("team", "blue"),)))
+            send(events.NamespaceChanged(name, (("team", "blue"),)))
         for name in FLAVORS:
-            send(happened.ResourceFlavorChanged(replace(draw.flavor(name), topology_name=None)))
+            send(events.ResourceFlavorChanged(replace(draw.flavor(name), topology_name=None)))
         for name in CHECKS:
-            send(happened.AdmissionCheckChanged(AdmissionCheck(name, "controller", active=True)))
+            send(events.AdmissionCheckChanged(AdmissionCheck(name, "controller", active=True)))
         for name in draw.some(COHORTS):
-            send(happened.CohortChanged(draw.cohort(name)))
+            send(events.CohortChanged(draw.cohort(name)))
         self.queues = {name: draw.cluster_queue(name) for name in QUEUES}
         for queue in self.queues.values():
-            send(happened.ClusterQueueChanged(queue))
+            send(events.ClusterQueueChanged(queue))
         for key in LOCAL_QUEUES:
-            send(happened.LocalQueueChanged(draw.local_queue(key)))
+            send(events.LocalQueueChanged(draw.local_queue(key)))
         self.submit()
         self.cluster.follow()
 
-    # --- what happens -----------------------------------------------------------------------------
+    # --- operations -------------------------------------------------------------------------------
 
-    def of(self, which: Callable[[Workload], bool]) -> list[ObjectKey]:
-        return sorted(key for key, workload in self.cluster.workloads.items() if which(workload))
+    def keys_of(self, is_selected: Callable[[Workload], bool]) -> list[ObjectKey]:
+        return sorted(key for key, workload in self.cluster.workloads.items() if is_selected(workload))
 
     def submit(self) -> None:
         cluster, draw = self.cluster, self.draw
@@ -50,36 +50,40 @@ class History:
             if former is not None and not former.finished:
                 continue
             if former is not None:
-                cluster.send(happened.WorkloadDeleted(key, former.uid))
+                cluster.send(events.WorkloadDeleted(key, former.uid))
             self.uids += 1
-            cluster.send(happened.WorkloadChanged(draw.workload(key, f"uid-{self.uids:04}", cluster.now)))
+            cluster.send(events.WorkloadChanged(draw.workload(key, f"uid-{self.uids:04}", cluster.now)))
 
     def finish(self) -> None:
-        for key in self.of(lambda each: each.admitted and not each.evicted and not each.finished):
+        for key in self.keys_of(
+            lambda workload: workload.admitted and not workload.evicted and not workload.finished
+        ):
             if self.draw.chance(0.4):
                 self.cluster.put(key, finished=True)
 
     def stop(self) -> None:
-        for key in self.of(lambda each: each.evicted and each.admission is not None and not each.finished):
+        for key in self.keys_of(
+            lambda workload: workload.evicted and workload.admission is not None and not workload.finished
+        ):
             if self.draw.chance(0.7):
                 self.cluster.stop(key)
 
     def pass_checks(self) -> None:
-        for key in self.of(
-            lambda each: each.admission is not None and not each.admitted and not each.evicted
+        for key in self.keys_of(
+            lambda workload: workload.admission is not None and not workload.admitted and not workload.evicted
         ):
             if self.draw.chance(0.6):
                 ready = tuple((name, AdmissionCheckState.READY) for name in CHECKS)
                 self.cluster.put(key, admitted=True, admission_checks=ready)
 
     def pods_ready(self) -> None:
-        for key in self.of(lambda each: each.admitted and not each.pods_ready):
+        for key in self.keys_of(lambda workload: workload.admitted and not workload.pods_ready):
             if self.draw.chance(0.8):
                 self.cluster.put(key, pods_ready=True)
 
     def change_workload(self) -> None:
         draw, cluster = self.draw, self.cluster
-        keys = self.of(lambda each: not each.finished)
+        keys = self.keys_of(lambda workload: not workload.finished)
         if not keys:
             return
         workload = cluster.workloads[draw.choice(keys)]
@@ -99,29 +103,29 @@ class History:
         keys = sorted(self.cluster.workloads)
         if keys:
             workload = self.cluster.workloads[self.draw.choice(keys)]
-            self.cluster.send(happened.WorkloadDeleted(workload.key, workload.uid))
+            self.cluster.send(events.WorkloadDeleted(workload.key, workload.uid))
 
     def change_queue(self) -> None:
         draw = self.draw
         name = draw.choice(QUEUES)
         part = draw.choice(("resource_groups", "preemption", "stop_policy", "cohort", "queueing_strategy"))
-        fresh = draw.cluster_queue(name)
-        self.queues[name] = replace(self.queues[name], **{part: getattr(fresh, part)})
-        self.cluster.send(happened.ClusterQueueChanged(self.queues[name]))
+        new = draw.cluster_queue(name)
+        self.queues[name] = replace(self.queues[name], **{part: getattr(new, part)})
+        self.cluster.send(events.ClusterQueueChanged(self.queues[name]))
 
     def open_queues(self) -> None:
         for name, queue in self.queues.items():
             if queue.stop_policy is not StopPolicy.NONE or queue.terminating:
                 self.queues[name] = replace(queue, stop_policy=StopPolicy.NONE, terminating=False)
-                self.cluster.send(happened.ClusterQueueChanged(self.queues[name]))
+                self.cluster.send(events.ClusterQueueChanged(self.queues[name]))
 
     def evict(self) -> None:
-        for key in self.of(lambda each: each.admission is not None and not each.evicted):
+        for key in self.keys_of(lambda workload: workload.admission is not None and not workload.evicted):
             if self.draw.chance(0.2):
                 self.cluster.put(key, evicted=True)
 
-    def see(self) -> None:
-        """Each observer sees some changes, decides and writes, in any order."""
+    def observe(self) -> None:
+        """Deliver some changes, decide and write, in random order."""
         cluster, draw = self.cluster, self.draw
         for _ in range(draw.randint(1, 6)):
             step = draw.randrange(5)
@@ -138,7 +142,7 @@ class History:
             cluster.now += draw.choice((0, SECOND // 100, SECOND // 20))
 
     def wait(self) -> None:
-        """Nothing happens for some time, and everybody catches up."""
+        """Let some time pass without changes, until both observers know all objects."""
         self.cluster.wait(self.draw.choice((SECOND // 2, 3 * SECOND, 15 * SECOND)))
 
     def play(self, steps: int) -> None:
@@ -153,7 +157,7 @@ class History:
             (self.change_queue, 3),
             (self.open_queues, 3),
             (self.evict, 2),
-            (self.see, 40),
+            (self.observe, 40),
             (self.wait, 8),
         ]
         names = [operation for operation, _ in operations]

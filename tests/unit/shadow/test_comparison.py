@@ -1,11 +1,11 @@
-"""What a shadow tells: nothing of a manager that decides as it does, and all that another does otherwise."""
+"""A shadow reports every decision of the manager in charge that differs from its own, and no equal one."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import pytest
 
-from admitq.core import events as happened
+from admitq.core import events
 from admitq.core.instructions import Preempt, PreemptionReason, ReserveQuota
 from admitq.core.model import (
     SECOND,
@@ -24,7 +24,7 @@ from admitq.core.requests import template_requesting
 from admitq.shadow.findings import DisagreementKind
 from admitq.shadow.log_fields import make_log_fields
 from tests.unit.core.play import LOWER, RECLAIM, group, key, queue
-from tests.unit.shadow.cluster import LEEWAY, PATIENCE, Cluster, Decided
+from tests.unit.shadow.cluster import LEEWAY, PATIENCE, Cluster, Decision
 from tests.unit.shadow.histories import History
 
 # --- equal decisions are not reported -------------------------------------------------------------------
@@ -32,7 +32,7 @@ from tests.unit.shadow.histories import History
 
 @pytest.mark.drawn
 @pytest.mark.parametrize(("seeds", "calm"), [(range(50), False), ((26, *range(100, 130)), True)])
-def test_equal_manager_is_not_reported(seeds: Sequence[int], calm: bool) -> None:
+def test_equal_decisions_of_manager_are_not_reported(seeds: Sequence[int], calm: bool) -> None:
     agreed = 0
     for seed in seeds:
         history = History(seed, calm=calm)
@@ -40,7 +40,7 @@ def test_equal_manager_is_not_reported(seeds: Sequence[int], calm: bool) -> None
         history.cluster.shadow.state.validate()
         assert history.cluster.disagreements == [], f"seed {seed}"
         agreed += len(history.cluster.agreements)
-    assert agreed > 5 * len(seeds), "too little was compared to tell"
+    assert agreed > 5 * len(seeds), "too few decisions were compared"
 
 
 # --- different decisions are reported -------------------------------------------------------------------
@@ -48,76 +48,78 @@ def test_equal_manager_is_not_reported(seeds: Sequence[int], calm: bool) -> None
 
 @pytest.mark.drawn
 @pytest.mark.parametrize("kind", [DisagreementKind.ASSIGNED, DisagreementKind.WAITING])
-def test_a_difference_is_found_among_all_else_that_happens(kind: DisagreementKind) -> None:
-    """Of one workload somewhere in a history the manager in charge decides otherwise, and of no other."""
-    found = 0
+def test_one_different_decision_in_history_is_reported(kind: DisagreementKind) -> None:
+    """The manager in charge decides differently for exactly one workload of a history."""
+    changed_decisions = 0
     for seed in range(80, 130):
         history = History(seed, calm=True)
         history.play(15)
-        wrong: list[ObjectKey] = []
+        changed: list[ObjectKey] = []
 
-        def meddle(decided: Decided, wrong: list[ObjectKey] = wrong) -> Decided | None:
-            if not isinstance(decided, ReserveQuota) or (wrong and wrong[0] != decided.key):
-                return decided
-            if not wrong:
-                wrong.append(decided.key)
+        def change_first_reservation(
+            decision: Decision, changed: list[ObjectKey] = changed
+        ) -> Decision | None:
+            if not isinstance(decision, ReserveQuota) or (changed and changed[0] != decision.key):
+                return decision
+            if not changed:
+                changed.append(decision.key)
             elif kind is DisagreementKind.ASSIGNED:
-                return decided
+                return decision
             return (
-                decided._replace(admission=elsewhere(decided.admission))
+                decision._replace(admission=with_unknown_flavors(decision.admission))
                 if kind is DisagreementKind.ASSIGNED
                 else None
             )
 
-        history.cluster.meddle = meddle
+        history.cluster.change_decision = change_first_reservation
         history.submit()
         history.cluster.wait(3 * PATIENCE)
-        told_first = [(one.workload, one.kind) for one in history.cluster.disagreements[:1]]
-        assert told_first == [(key, kind) for key in wrong], f"seed {seed}"
-        found += len(wrong)
-    assert found > 10, "too few were decided over to tell"
+        first = [(finding.workload, finding.kind) for finding in history.cluster.disagreements[:1]]
+        assert first == [(key, kind) for key in changed], f"seed {seed}"
+        changed_decisions += len(changed)
+    assert changed_decisions > 10, "too few decisions were changed"
 
 
-def elsewhere(admission: Admission) -> Admission:
-    """The same pods, of flavors that are not there."""
+def with_unknown_flavors(admission: Admission) -> Admission:
+    """Return an admission of the same pods, with flavors that do not exist."""
     parts = tuple(
-        replace(part, flavors=tuple((resource, "elsewhere") for resource, _ in part.flavors))
+        replace(part, flavors=tuple((resource, "unknown") for resource, _ in part.flavors))
         for part in admission.pod_set_assignments
     )
     return replace(admission, pod_set_assignments=parts)
 
 
-def cluster(*queues: ClusterQueue) -> Cluster:
-    """A cluster with these ClusterQueues and LocalQueues of their names, which a shadow follows."""
-    made = Cluster()
-    made.send(happened.NamespaceChanged("n", ()))
+def create_cluster(*queues: ClusterQueue) -> Cluster:
+    """Return a cluster with ClusterQueues and equally named LocalQueues, which a shadow follows."""
+    cluster = Cluster()
+    cluster.send(events.NamespaceChanged("n", ()))
     for name in ("default", "spot"):
-        made.send(happened.ResourceFlavorChanged(ResourceFlavor(name)))
-    for each in queues:
-        made.send(happened.ClusterQueueChanged(each))
-        made.send(happened.LocalQueueChanged(LocalQueue(key(each.name), each.name)))
-    made.follow()
-    return made
+        cluster.send(events.ResourceFlavorChanged(ResourceFlavor(name)))
+    for spec in queues:
+        cluster.send(events.ClusterQueueChanged(spec))
+        cluster.send(events.LocalQueueChanged(LocalQueue(key(spec.name), spec.name)))
+    cluster.follow()
+    return cluster
 
 
 def submit(
-    made: Cluster, name: str, cpu: int = 1, *, of: str = "q", priority: int = 0, pods: int = 1
+    cluster: Cluster, name: str, cpu: int = 1, *, local_queue: str = "q", priority: int = 0, pods: int = 1
 ) -> None:
-    """A workload comes, some time after all that was before."""
-    made.now += LEEWAY + SECOND
+    """Submit a workload, later than the leeway after all changes before."""
+    cluster.now += LEEWAY + SECOND
     pod_sets = (PodSet("main", pods, template_requesting({"cpu": cpu}), min_count=1 if pods > 1 else None),)
-    made.send(
-        happened.WorkloadChanged(
-            Workload(key(name), f"uid-{name}", of, made.now, pod_sets, priority=priority)
+    cluster.send(
+        events.WorkloadChanged(
+            Workload(key(name), f"uid-{name}", local_queue, cluster.now, pod_sets, priority=priority)
         )
     )
 
 
 def admitted(
-    name: str, cpu: int = 1, *, of: str = "q", flavor: str = "default", pods: int = 1
+    name: str, cpu: int = 1, *, local_queue: str = "q", flavor: str = "default", pods: int = 1
 ) -> ReserveQuota:
     part = PodSetAssignment("main", (("cpu", flavor),), (("cpu", cpu * pods),), pods)
-    return ReserveQuota(key(name), f"uid-{name}", Admission(of, (part,)), admit=True)
+    return ReserveQuota(key(name), f"uid-{name}", Admission(local_queue, (part,)), admit=True)
 
 
 def preempted(name: str, preemptor: str) -> Preempt:
@@ -125,63 +127,67 @@ def preempted(name: str, preemptor: str) -> Preempt:
     return Preempt(key(name), f"uid-{name}", reason, key(preemptor), f"uid-{preemptor}", (), ())
 
 
-def without(*names: str) -> Callable[[Decided], Decided | None]:
-    """The manager in charge decides nothing over these."""
+def drop_decisions_for(*names: str) -> Callable[[Decision], Decision | None]:
+    """Drop the decisions of the manager in charge for these workloads."""
     keys = {key(name) for name in names}
-    return lambda decided: None if decided.key in keys else decided
+    return lambda decision: None if decision.key in keys else decision
 
 
-def told_of(made: Cluster) -> list[tuple[str, str]]:
-    return [(one.workload.name, str(one.kind)) for one in made.disagreements]
+def reported(cluster: Cluster) -> list[tuple[str, str]]:
+    return [(finding.workload.name, str(finding.kind)) for finding in cluster.disagreements]
 
 
 @dataclass(frozen=True)
 class Case:
-    """What another manager does: ``prepare`` what was before, ``do`` it; what is told, and in which words."""
+    """A different decision of the manager in charge, and its report.
+
+    ``prepare`` creates the situation, and ``do`` writes the decision. The report has the kind and the
+    workload of the disagreement, the decision of the shadow, and its explanation.
+    """
 
     queues: tuple[ClusterQueue, ...]
     prepare: Callable[[Cluster], None]
     do: Callable[[Cluster], None]
     kind: DisagreementKind
-    of: str
-    ours: str
+    workload: str
+    shadow_decision: str
     explanation: str
 
 
-def _two_wait(made: Cluster) -> None:
-    submit(made, "runs", 2)
-    made.settle()
-    made.meddle = without("first", "second")
-    submit(made, "first", 2, priority=1)
-    submit(made, "second", 2)
-    made.settle()
-    made.put(key("runs"), finished=True)
+def _submit_two_waiting(cluster: Cluster) -> None:
+    submit(cluster, "runs", 2)
+    cluster.settle()
+    cluster.change_decision = drop_decisions_for("first", "second")
+    submit(cluster, "first", 2, priority=1)
+    submit(cluster, "second", 2)
+    cluster.settle()
+    cluster.put(key("runs"), finished=True)
 
 
-def _first_too_big(made: Cluster) -> None:
-    submit(made, "runs", 2)
-    submit(made, "first", 3)
-    submit(made, "second", 1)
-    made.settle()
+def _submit_blocked_head(cluster: Cluster) -> None:
+    submit(cluster, "runs", 2)
+    submit(cluster, "first", 3)
+    submit(cluster, "second", 1)
+    cluster.settle()
 
 
-def _victims(made: Cluster) -> None:
-    submit(made, "older", 1)
-    submit(made, "lower", 1, priority=-1)
-    made.settle()
-    made.meddle = without("older", "lower")
-    submit(made, "preemptor", 1, priority=2)
+def _submit_preemptor_of_two(cluster: Cluster) -> None:
+    submit(cluster, "older", 1)
+    submit(cluster, "lower", 1, priority=-1)
+    cluster.settle()
+    cluster.change_decision = drop_decisions_for("older", "lower")
+    submit(cluster, "preemptor", 1, priority=2)
 
 
-def _one_runs(made: Cluster) -> None:
-    submit(made, "runs", 1)
-    made.settle()
+def _submit_running(cluster: Cluster) -> None:
+    submit(cluster, "runs", 1)
+    cluster.settle()
 
 
-def _one_comes(name: str, cpu: int = 1, pods: int = 1) -> Callable[[Cluster], None]:
-    def prepare(made: Cluster) -> None:
-        made.meddle = without(name)
-        submit(made, name, cpu, pods=pods)
+def _submit_waiting(name: str, cpu: int = 1, pods: int = 1) -> Callable[[Cluster], None]:
+    def prepare(cluster: Cluster) -> None:
+        cluster.change_decision = drop_decisions_for(name)
+        submit(cluster, name, cpu, pods=pods)
 
     return prepare
 
@@ -190,48 +196,48 @@ FLAVORS = replace(queue("q"), resource_groups=group(("default", 2), ("spot", 2))
 STRICT = queue("q", 3, queueing_strategy=QueueingStrategy.STRICT_FIFO)
 
 CASES = {
-    "more than there is": Case(
+    "more than the quota": Case(
         (queue("q", 2),),
-        _one_comes("big", 3),
-        lambda made: made.reserve(admitted("big", 3)),
+        _submit_waiting("big", 3),
+        lambda cluster: cluster.reserve(admitted("big", 3)),
         DisagreementKind.RESERVED,
         "big",
         "would let it wait",
         "couldn't assign flavors to pod set main: insufficient quota for cpu in flavor default, "
         "previously considered podsets requests (0) + current podset request (3m) > maximum capacity (2m)",
     ),
-    "another before its turn": Case(
+    "workload before the first in queue order": Case(
         (queue("q", 2),),
-        _two_wait,
-        lambda made: made.reserve(admitted("second", 2)),
+        _submit_two_waiting,
+        lambda cluster: cluster.reserve(admitted("second", 2)),
         DisagreementKind.RESERVED,
         "second",
         "would let it wait",
         "couldn't assign flavors to pod set main: insufficient unused quota for cpu in flavor default, "
         "2m more needed; n/first would come first",
     ),
-    "past one that holds up its queue": Case(
+    "workload behind blocked head of StrictFIFO queue": Case(
         (STRICT,),
-        _first_too_big,
-        lambda made: made.reserve(admitted("second")),
+        _submit_blocked_head,
+        lambda cluster: cluster.reserve(admitted("second")),
         DisagreementKind.RESERVED,
         "second",
         "would let it wait",
         "it is not its turn; n/first holds up the queue",
     ),
-    "in a stopped queue": Case(
+    "workload in stopped queue": Case(
         (replace(queue("q", 2), stop_policy=StopPolicy.HOLD),),
-        _one_comes("w"),
-        lambda made: made.reserve(admitted("w")),
+        _submit_waiting("w"),
+        lambda cluster: cluster.reserve(admitted("w")),
         DisagreementKind.RESERVED,
         "w",
         "would let it wait",
         "ClusterQueue q is inactive",
     ),
-    "another flavor": Case(
+    "other flavor": Case(
         (FLAVORS,),
-        _one_comes("w"),
-        lambda made: made.reserve(admitted("w", flavor="spot")),
+        _submit_waiting("w"),
+        lambda cluster: cluster.reserve(admitted("w", flavor="spot")),
         DisagreementKind.ASSIGNED,
         "w",
         "would reserve quota (main: 1 pod, cpu of default)",
@@ -239,44 +245,44 @@ CASES = {
     ),
     "fewer pods": Case(
         (queue("q", 3),),
-        _one_comes("w", pods=3),
-        lambda made: made.reserve(admitted("w", pods=2)),
+        _submit_waiting("w", pods=3),
+        lambda cluster: cluster.reserve(admitted("w", pods=2)),
         DisagreementKind.ASSIGNED,
         "w",
         "would reserve quota (main: 3 pods, cpu of default)",
         "it fits",
     ),
-    "nothing": Case(
+    "no decision": Case(
         (queue("q", 2),),
-        _one_comes("w"),
+        _submit_waiting("w"),
         lambda _: None,
         DisagreementKind.WAITING,
         "w",
         "would reserve quota (main: 1 pod, cpu of default)",
         "it fits",
     ),
-    "another victim": Case(
+    "other target": Case(
         (queue("q", 2, preemption=LOWER),),
-        _victims,
-        lambda made: made.preempt(key("older"), "uid-preemptor"),
+        _submit_preemptor_of_two,
+        lambda cluster: cluster.preempt(key("older"), "uid-preemptor"),
         DisagreementKind.PREEMPTED,
         "older",
         "would not preempt it; of n/preemptor, for which it was preempted: would preempt n/lower for it",
         "couldn't assign flavors to pod set main: insufficient unused quota for cpu in flavor default, "
         "1m more needed. Pending the preemption of 1 workload(s)",
     ),
-    "a target without preemptor": Case(
+    "target without preemptor": Case(
         (queue("q", 2, preemption=LOWER),),
-        _one_runs,
-        lambda made: made.preempt(key("runs")),
+        _submit_running,
+        lambda cluster: cluster.preempt(key("runs")),
         DisagreementKind.PREEMPTED,
         "runs",
         "would not preempt it",
         "It holds quota and may run.",
     ),
-    "no victim": Case(
+    "no target": Case(
         (queue("q", 2, preemption=LOWER),),
-        _victims,
+        _submit_preemptor_of_two,
         lambda _: None,
         DisagreementKind.SPARED,
         "preemptor",
@@ -288,169 +294,171 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
-def test_other_decision_of_a_manager_is_reported_once_and_explained(case: Case) -> None:
-    made = cluster(*case.queues)
-    case.prepare(made)
-    made.deliver_to_shadow()
-    made.now += LEEWAY + SECOND
-    made.look()
-    case.do(made)
-    made.wait(3 * PATIENCE)
-    assert told_of(made) == [(case.of, str(case.kind))]
-    words = make_log_fields(made.disagreements[0])
-    assert words["workload"] == f"n/{case.of}"
-    assert words["cluster_queue"] == "q"
-    assert words["admitq"] == case.ours
-    assert words["explanation"] == case.explanation
+def test_different_decision_is_reported_once_and_explained(case: Case) -> None:
+    cluster = create_cluster(*case.queues)
+    case.prepare(cluster)
+    cluster.deliver_to_shadow()
+    cluster.now += LEEWAY + SECOND
+    cluster.look()
+    case.do(cluster)
+    cluster.wait(3 * PATIENCE)
+    assert reported(cluster) == [(case.workload, str(case.kind))]
+    fields = make_log_fields(cluster.disagreements[0])
+    assert fields["workload"] == f"n/{case.workload}"
+    assert fields["cluster_queue"] == "q"
+    assert fields["admitq"] == case.shadow_decision
+    assert fields["explanation"] == case.explanation
 
 
 # --- one difference does not bring others ---------------------------------------------------------------
 
 
-def test_what_follows_from_a_difference_is_agreed_with() -> None:
-    made = cluster(queue("q", 2))
-    _two_wait(made)
-    made.deliver_to_shadow()
-    made.now += LEEWAY + SECOND
-    made.look()
-    made.reserve(admitted("second", 2))
-    made.wait(PATIENCE)
-    made.meddle = lambda decided: decided
-    # The first goes on waiting, because there is nothing left; then it is its turn.
-    made.put(key("second"), finished=True)
-    made.wait(3 * PATIENCE)
-    assert told_of(made) == [("second", "reserved")]
-    assert made.workloads[key("first")].admission is not None
+def test_decisions_that_follow_from_reported_difference_are_not_reported() -> None:
+    cluster = create_cluster(queue("q", 2))
+    _submit_two_waiting(cluster)
+    cluster.deliver_to_shadow()
+    cluster.now += LEEWAY + SECOND
+    cluster.look()
+    cluster.reserve(admitted("second", 2))
+    cluster.wait(PATIENCE)
+    cluster.change_decision = lambda decided: decided
+    # The first still waits, because no quota is left. Then quota is released for it.
+    cluster.put(key("second"), finished=True)
+    cluster.wait(3 * PATIENCE)
+    assert reported(cluster) == [("second", "reserved")]
+    assert cluster.workloads[key("first")].admission is not None
 
 
-def test_idle_manager_is_reported_only_for_fitting_workloads() -> None:
-    made = cluster(queue("q", 2), replace(STRICT, name="s"))
-    made.meddle = lambda _: None
+def test_manager_without_decisions_is_reported_for_fitting_workloads() -> None:
+    cluster = create_cluster(queue("q", 2), replace(STRICT, name="s"))
+    cluster.change_decision = lambda _: None
     for name in ("a", "b", "c", "d"):
-        submit(made, name)
-        submit(made, f"s{name}", of="s")
-    made.wait(5 * PATIENCE)
+        submit(cluster, name)
+        submit(cluster, f"s{name}", local_queue="s")
+    cluster.wait(5 * PATIENCE)
     # No workload is admitted before the blocked head of a StrictFIFO queue.
-    assert sorted(told_of(made)) == [("a", "waiting"), ("b", "waiting"), ("sa", "waiting")]
-    # A workload that takes the place of a waiting one is compared as if that did not wait.
-    made.reserve(admitted("c"))
-    made.reserve(admitted("d"))
-    made.wait(2 * PATIENCE)
-    assert len(made.disagreements) == 3
+    assert sorted(reported(cluster)) == [("a", "waiting"), ("b", "waiting"), ("sa", "waiting")]
+    # A workload that is reserved instead of a waiting one is compared as if that one did not wait.
+    cluster.reserve(admitted("c"))
+    cluster.reserve(admitted("d"))
+    cluster.wait(2 * PATIENCE)
+    assert len(cluster.disagreements) == 3
 
 
-def test_changed_workload_may_be_reported_again() -> None:
-    made = cluster(queue("q", 2))
-    made.meddle = lambda _: None
-    submit(made, "w")
-    made.wait(2 * PATIENCE)
-    made.put(key("w"), priority=1)
-    made.wait(2 * PATIENCE)
-    assert told_of(made) == [("w", "waiting")] * 2
+def test_changed_workload_is_reported_again() -> None:
+    cluster = create_cluster(queue("q", 2))
+    cluster.change_decision = lambda _: None
+    submit(cluster, "w")
+    cluster.wait(2 * PATIENCE)
+    cluster.put(key("w"), priority=1)
+    cluster.wait(2 * PATIENCE)
+    assert reported(cluster) == [("w", "waiting")] * 2
 
 
 # --- a race is no difference ----------------------------------------------------------------------------
 
 
-def test_recent_workload_may_be_unobserved() -> None:
-    made = cluster(queue("q", 2))
-    made.meddle = lambda _: None
-    submit(made, "lower", 2)
-    made.now += SECOND // 10
-    made.send(
-        happened.WorkloadChanged(
+def test_workload_within_leeway_may_be_unknown_to_manager() -> None:
+    cluster = create_cluster(queue("q", 2))
+    cluster.change_decision = lambda _: None
+    submit(cluster, "lower", 2)
+    cluster.now += SECOND // 10
+    cluster.send(
+        events.WorkloadChanged(
             Workload(
                 key("higher"),
                 "uid-higher",
                 "q",
-                made.now,
+                cluster.now,
                 (PodSet("main", 1, template_requesting({"cpu": 2})),),
                 5,
             )
         )
     )
-    made.deliver_to_shadow()
-    made.reserve(admitted("lower", 2))
-    made.wait(2 * PATIENCE)
-    assert told_of(made) == []
+    cluster.deliver_to_shadow()
+    cluster.reserve(admitted("lower", 2))
+    cluster.wait(2 * PATIENCE)
+    assert reported(cluster) == []
 
 
-def test_an_edit_that_is_seen_late_explains_what_came_before_it() -> None:
-    made = cluster(queue("q", 1))
-    made.meddle = lambda _: None
-    submit(made, "w", 2)
-    made.settle()
-    made.now += LEEWAY + SECOND
-    made.deliver_to_shadow()
-    made.send(happened.ClusterQueueChanged(queue("q", 2)))
-    edit = made.for_shadow.waiting["ClusterQueue"].popleft()
-    made.reserve(admitted("w", 2))
-    made.deliver_to_shadow()
-    made.now += LEEWAY // 2
-    made.for_shadow.put(edit)
-    made.wait(2 * PATIENCE)
-    assert told_of(made) == []
+def test_change_observed_late_explains_earlier_decision() -> None:
+    cluster = create_cluster(queue("q", 1))
+    cluster.change_decision = lambda _: None
+    submit(cluster, "w", 2)
+    cluster.settle()
+    cluster.now += LEEWAY + SECOND
+    cluster.deliver_to_shadow()
+    cluster.send(events.ClusterQueueChanged(queue("q", 2)))
+    edit = cluster.for_shadow.waiting["ClusterQueue"].popleft()
+    cluster.reserve(admitted("w", 2))
+    cluster.deliver_to_shadow()
+    cluster.now += LEEWAY // 2
+    cluster.for_shadow.put(edit)
+    cluster.wait(2 * PATIENCE)
+    assert reported(cluster) == []
 
 
 @pytest.mark.parametrize("priority", [0, 1])
-def test_deed_is_explained_when_its_conclusion_is_late_and_others_have_got_its_quota(priority: int) -> None:
-    made = cluster(queue("q", 1))
-    made.meddle = lambda _: None
-    submit(made, "w", 2)
-    made.settle()
-    made.now += LEEWAY + SECOND
-    made.reserve(admitted("w", 2))
-    made.deliver_to_shadow()
-    made.now += SECOND // 10
-    # The watch of ClusterQueues is behind, and the quota passes on before the action is looked into.
-    made.send(happened.ClusterQueueChanged(queue("q", 2)))
-    made.put(key("w"), finished=True)
+def test_late_change_explains_decision_whose_quota_was_passed_on(priority: int) -> None:
+    cluster = create_cluster(queue("q", 1))
+    cluster.change_decision = lambda _: None
+    submit(cluster, "w", 2)
+    cluster.settle()
+    cluster.now += LEEWAY + SECOND
+    cluster.reserve(admitted("w", 2))
+    cluster.deliver_to_shadow()
+    cluster.now += SECOND // 10
+    # The watch of ClusterQueues is late. The next workload gets the quota before the shadow concludes.
+    cluster.send(events.ClusterQueueChanged(queue("q", 2)))
+    cluster.put(key("w"), finished=True)
     pod_sets = (PodSet("main", 1, template_requesting({"cpu": 2})),)
-    following = Workload(key("next"), "uid-next", "q", made.now, pod_sets, priority=priority)
-    made.send(happened.WorkloadChanged(following))
-    made.reserve(admitted("next", 2))
-    made.deliver_to_shadow()
-    made.now += 2 * LEEWAY
-    made.look()
-    made.wait(2 * PATIENCE)
-    assert told_of(made) == []
+    next_workload = Workload(key("next"), "uid-next", "q", cluster.now, pod_sets, priority=priority)
+    cluster.send(events.WorkloadChanged(next_workload))
+    cluster.reserve(admitted("next", 2))
+    cluster.deliver_to_shadow()
+    cluster.now += 2 * LEEWAY
+    cluster.look()
+    cluster.wait(2 * PATIENCE)
+    assert reported(cluster) == []
 
 
-def test_decisions_that_were_made_together_are_seen_in_any_order() -> None:
-    made = cluster(queue("a", 1, "all", preemption=RECLAIM), queue("b", 1, "all", preemption=RECLAIM))
-    submit(made, "borrows", 2, of="a")
-    made.settle()
-    made.now += PATIENCE
-    submit(made, "home", 1, of="b")
-    made.deliver_to_manager()
-    made.deliver_to_shadow()
-    made.decide()
-    made.writes.reverse()
-    made.settle()
-    made.stop(key("borrows"))
-    made.wait(3 * PATIENCE)
-    assert told_of(made) == []
-    assert len(made.agreements) == 3
+def test_decisions_of_one_cycle_agree_in_any_order_of_writes() -> None:
+    cluster = create_cluster(
+        queue("a", 1, "all", preemption=RECLAIM), queue("b", 1, "all", preemption=RECLAIM)
+    )
+    submit(cluster, "borrows", 2, local_queue="a")
+    cluster.settle()
+    cluster.now += PATIENCE
+    submit(cluster, "home", 1, local_queue="b")
+    cluster.deliver_to_manager()
+    cluster.deliver_to_shadow()
+    cluster.decide()
+    cluster.writes.reverse()
+    cluster.settle()
+    cluster.stop(key("borrows"))
+    cluster.wait(3 * PATIENCE)
+    assert reported(cluster) == []
+    assert len(cluster.agreements) == 3
 
 
-def test_time_is_looked_at_when_there_is_something_to_conclude() -> None:
-    made = cluster(queue("q", 2))
-    assert made.shadow.next_look(made.now) is None
-    made.meddle = lambda _: None
-    submit(made, "w")
-    made.deliver_to_shadow()
-    assert made.shadow.next_look(made.now) == made.now + PATIENCE
+def test_next_conclusion_is_due_after_patience_only_if_decision_is_expected() -> None:
+    cluster = create_cluster(queue("q", 2))
+    assert cluster.shadow.next_look(cluster.now) is None
+    cluster.change_decision = lambda _: None
+    submit(cluster, "w")
+    cluster.deliver_to_shadow()
+    assert cluster.shadow.next_look(cluster.now) == cluster.now + PATIENCE
 
 
-def test_each_difference_is_reported() -> None:
-    made = cluster(queue("q", 2))
-    made.meddle = lambda _: None
+def test_each_different_decision_is_reported() -> None:
+    cluster = create_cluster(queue("q", 2))
+    cluster.change_decision = lambda _: None
     names = [f"big-{number}" for number in range(8)]
     for name in names:
-        submit(made, name, 3)
-    made.deliver_to_shadow()
-    made.now += LEEWAY + SECOND
+        submit(cluster, name, 3)
+    cluster.deliver_to_shadow()
+    cluster.now += LEEWAY + SECOND
     for name in names:
-        made.reserve(admitted(name, 3))
-    made.wait(2 * PATIENCE)
-    assert told_of(made) == [(name, "reserved") for name in names]
+        cluster.reserve(admitted(name, 3))
+    cluster.wait(2 * PATIENCE)
+    assert reported(cluster) == [(name, "reserved") for name in names]

@@ -1,4 +1,4 @@
-"""A defect of the core costs a shadow the object that it fails on, and no comparison of other workloads."""
+"""A shadow quarantines an object that the core fails on, and still compares all other workloads."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -10,8 +10,7 @@ import pytest
 from admitq.app import shadow
 from admitq.app.settings import load_settings
 from admitq.app.shadow import ShadowPart, ShadowSettings
-from admitq.core import cycle
-from admitq.core import events as happened
+from admitq.core import cycle, events
 from admitq.core.events import WorkloadChanged
 from admitq.core.handlers import HANDLERS, cycles
 from admitq.runtime.credentials import Credentials
@@ -34,14 +33,16 @@ from tests.unit.manager.test_recovery import (
 ASSIGNMENT = {"name": "main", "count": 1, "flavors": {"cpu": "f"}, "resourceUsage": {"cpu": "1"}}
 
 
-class Followed(Cluster):
+class FollowedCluster(Cluster):
     """Objects that a shadow follows."""
 
     def __init__(self) -> None:
         super().__init__()
         nowhere = Credentials("http://127.0.0.1:9")
-        how = ShadowSettings(patience=3600)
-        self.part: Any = ShadowPart(load_settings(None), nowhere, self.metrics, "test", lambda _: None, how)
+        settings = ShadowSettings(patience=3600)
+        self.part: Any = ShadowPart(
+            load_settings(None), nowhere, self.metrics, "test", lambda _: None, settings
+        )
         self._version = 10
         self.follow(self._deliver)
 
@@ -52,8 +53,8 @@ class Followed(Cluster):
         else:
             store.upsert(change.new)
 
-    async def admit(self, name: str, queue: str = "") -> None:
-        """Have a workload wait, and be given quota by the manager in charge when the shadow expects that."""
+    async def admit_when_expected(self, name: str, queue: str = "") -> None:
+        """Submit a workload. Once the shadow expects its reservation, write it as the manager in charge."""
         self._version += 2
         self.submit(name, queue=queue, version=self._version)
         await wait_until(lambda: self._is_expected(name))
@@ -62,13 +63,13 @@ class Followed(Cluster):
     def _is_expected(self, name: str) -> bool:
         return any(key.name == name for key in self.part._shadow._expected.reservations)
 
-    async def agrees(self, decisions: int) -> None:
-        """Wait for as many decisions to be compared, none of which differs."""
+    async def wait_for_agreements(self, decisions: int) -> None:
+        """Wait until this number of decisions was compared, and check that none differs."""
         await wait_until(lambda: self.count("admitq_shadow_decisions_total") == decisions)
         assert self.count("admitq_shadow_disagreements_total") == 0
 
     @property
-    def left_out(self) -> float:
+    def quarantined(self) -> float:
         return self.count("admitq_malformed_objects")
 
     @property
@@ -77,49 +78,49 @@ class Followed(Cluster):
 
 
 @asynccontextmanager
-async def followed(monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[Followed]:
-    """A shadow that runs until the end of the block, and not less."""
+async def running_shadow(monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[FollowedCluster]:
+    """Run a shadow until the end of the block, and check that it did not stop before."""
     monkeypatch.setattr(shadow, "PAUSE_SECONDS", 0.001)
-    made = Followed()
-    made.put_queues()
-    made.put_queues(name="-2")
-    task = asyncio.create_task(made.part._run())
+    cluster = FollowedCluster()
+    cluster.put_queues()
+    cluster.put_queues(name="-2")
+    task = asyncio.create_task(cluster.part._run())
     try:
-        yield made
+        yield cluster
         assert not task.done()
-        made.part._shadow.state.validate()
+        cluster.part._shadow.state.validate()
     finally:
         task.cancel()
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before its work", "after its work"])
-@pytest.mark.parametrize("event", OBJECTS, ids=lambda one: one.__name__)
-async def test_object_that_a_handler_fails_on_is_left_out_of_the_comparison_until_it_changes(
+@pytest.mark.parametrize("event", OBJECTS, ids=lambda event: event.__name__)
+async def test_object_that_handler_fails_on_is_quarantined_by_shadow_until_it_changes(
     monkeypatch: pytest.MonkeyPatch, event: type[Any], after: bool
 ) -> None:
-    exists = fail_to_handle(monkeypatch, event, is_bad_event, after=after)
-    async with followed(monkeypatch) as here:
+    defect = fail_to_handle(monkeypatch, event, is_bad_event, after=after)
+    async with running_shadow(monkeypatch) as cluster:
         resource, obj = OBJECTS[event]
-        here.put(resource, obj)
-        await here.admit("good")
-        await here.agrees(1)
-        assert (here.failures, here.left_out) == (expected_failures(event), 1)
-        exists.clear()
-        if event is happened.NamespaceChanged:
-            here.put(resource, version(obj, 1_001, labels={"a": "b"}))
+        cluster.put(resource, obj)
+        await cluster.admit_when_expected("good")
+        await cluster.wait_for_agreements(1)
+        assert (cluster.failures, cluster.quarantined) == (expected_failures(event), 1)
+        defect.clear()
+        if event is events.NamespaceChanged:
+            cluster.put(resource, version(obj, 1_001, labels={"a": "b"}))
         elif event in CHANGED:
-            here.put(resource, version({**obj, **CHANGED[event]}, 1_001))
+            cluster.put(resource, version({**obj, **CHANGED[event]}, 1_001))
         else:
-            here.delete(resource, obj)
-        assert here.left_out == 0
-        await here.admit("another")
-        await here.agrees(2)
+            cluster.delete(resource, obj)
+        assert cluster.quarantined == 0
+        await cluster.admit_when_expected("another")
+        await cluster.wait_for_agreements(2)
 
 
 HEADS = [
     (HANDLERS, WorkloadChanged, lambda _world, event, _now: BAD in repr(event) and event.workload.pod_sets),
     *(
-        (cycle, name, lambda *arguments: any(_name_of(one) == BAD for one in arguments))
+        (cycle, name, lambda *arguments: any(_name_of(argument) == BAD for argument in arguments))
         for name in ("nominate", "refusal_of", "reserve")
     ),
 ]
@@ -131,60 +132,60 @@ def _name_of(argument: Any) -> str:
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before its work", "after its work"])
-@pytest.mark.parametrize(("owner", "name", "concerns"), HEADS, ids=[str(name) for _, name, _ in HEADS])
-async def test_workload_that_the_core_fails_on_is_left_out_of_the_comparison_until_it_changes(
-    monkeypatch: pytest.MonkeyPatch, owner: Any, name: Any, concerns: Any, after: bool
+@pytest.mark.parametrize(("owner", "name", "is_bad"), HEADS, ids=[str(name) for _, name, _ in HEADS])
+async def test_workload_that_core_fails_on_is_not_compared_until_it_changes(
+    monkeypatch: pytest.MonkeyPatch, owner: Any, name: Any, is_bad: Any, after: bool
 ) -> None:
     if owner is HANDLERS:
-        exists = fail_to_handle(monkeypatch, name, concerns, after=after)
+        defect = fail_to_handle(monkeypatch, name, is_bad, after=after)
     else:
-        exists = fail(monkeypatch, owner, name, concerns, after=after)
-    async with followed(monkeypatch) as here:
-        here.submit(BAD)
-        await wait_until(lambda: here.left_out == 1)
-        await here.admit("good", queue="-2")
-        await here.agrees(1)
-        here.submit(BAD, version=1_000, assignment=ASSIGNMENT)
-        await here.admit("another")
-        await here.agrees(2)
-        failures = here.failures
-        exists.clear()
-        here.delete(KINDS.workloads, here.world.get(KINDS.workloads, BAD))
-        assert here.left_out == 0
-        await here.admit("third")
-        await here.agrees(3)
-        assert here.failures == failures <= 2
+        defect = fail(monkeypatch, owner, name, is_bad, after=after)
+    async with running_shadow(monkeypatch) as cluster:
+        cluster.submit(BAD)
+        await wait_until(lambda: cluster.quarantined == 1)
+        await cluster.admit_when_expected("good", queue="-2")
+        await cluster.wait_for_agreements(1)
+        cluster.submit(BAD, version=1_000, assignment=ASSIGNMENT)
+        await cluster.admit_when_expected("another")
+        await cluster.wait_for_agreements(2)
+        failures = cluster.failures
+        defect.clear()
+        cluster.delete(KINDS.workloads, cluster.world.get(KINDS.workloads, BAD))
+        assert cluster.quarantined == 0
+        await cluster.admit_when_expected("third")
+        await cluster.wait_for_agreements(3)
+        assert cluster.failures == failures <= 2
 
 
-async def test_cluster_queue_that_cycles_fail_with_is_left_out_of_the_comparison(
+async def test_cluster_queue_that_cycles_fail_with_is_quarantined_by_shadow(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def concerns(_world: Any, of: Any, _now: Any) -> bool:
-        return any(queue.spec.name == f"cq-{BAD}" for queue, _ in of)
+    def has_bad_queue(_world: Any, heads: Any, _now: Any) -> bool:
+        return any(queue.spec.name == f"cq-{BAD}" for queue, _ in heads)
 
-    fail(monkeypatch, cycles, "run_cycle", concerns, after=True)
-    async with followed(monkeypatch) as here:
-        here.put_queues(name=f"-{BAD}")
-        here.submit(BAD, queue=f"-{BAD}")
-        await here.admit("good")
-        await wait_until(lambda: here.left_out == 1 and not here.part._recovery.is_rebuild_due)
-        # What is done while a new state is made is not compared.
-        failures, compared = here.failures, round(here.count("admitq_shadow_decisions_total"))
-        await here.admit("another", queue="-2")
-        here.submit(BAD, queue=f"-{BAD}", version=1_000, assignment=ASSIGNMENT)
-        await here.agrees(compared + 1)
-        assert here.failures == failures
+    fail(monkeypatch, cycles, "run_cycle", has_bad_queue, after=True)
+    async with running_shadow(monkeypatch) as cluster:
+        cluster.put_queues(name=f"-{BAD}")
+        cluster.submit(BAD, queue=f"-{BAD}")
+        await cluster.admit_when_expected("good")
+        await wait_until(lambda: cluster.quarantined == 1 and not cluster.part._recovery.is_rebuild_due)
+        # Decisions during a rebuild of the state are not compared.
+        failures, compared = cluster.failures, round(cluster.count("admitq_shadow_decisions_total"))
+        await cluster.admit_when_expected("another", queue="-2")
+        cluster.submit(BAD, queue=f"-{BAD}", version=1_000, assignment=ASSIGNMENT)
+        await cluster.wait_for_agreements(compared + 1)
+        assert cluster.failures == failures
 
 
-async def test_shadow_goes_on_after_a_failure_that_no_object_is_known_for(
+async def test_shadow_recovers_from_core_failure_without_known_object(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    exists = fail(monkeypatch, cycles, "take_heads", lambda _world: True, after=False)
-    async with followed(monkeypatch) as here:
-        here.submit("waits")
-        await wait_until(lambda: here.failures >= 3)
-        exists.clear()
-        await here.admit("good")
-        await here.agrees(1)
-        assert here.failures < 20
-        assert here.left_out == 0
+    defect = fail(monkeypatch, cycles, "take_heads", lambda _world: True, after=False)
+    async with running_shadow(monkeypatch) as cluster:
+        cluster.submit("waits")
+        await wait_until(lambda: cluster.failures >= 3)
+        defect.clear()
+        await cluster.admit_when_expected("good")
+        await cluster.wait_for_agreements(1)
+        assert cluster.failures < 20
+        assert cluster.quarantined == 0

@@ -1,4 +1,4 @@
-"""Small worlds for tests of the simulator: one ClusterQueue with 4 CPU, and whatever a test adds."""
+"""Small worlds for tests of the simulator: one ClusterQueue with 4 CPU, and the parts that a test adds."""
 
 from pathlib import Path
 from textwrap import dedent, indent
@@ -45,13 +45,13 @@ value: 100
 
 
 def scenario(spec: str) -> str:
-    """A scenario with this spec; its first line is line 5 of the file."""
+    """Return a scenario with this spec. The first line of the spec is line 5 of the file."""
     head = "apiVersion: simulation.admitq.dev/v1alpha1\nkind: Scenario\nspec:\n  seed: 1\n"
     return f"{head}{indent(dedent(spec).strip(chr(10)), '  ')}\n"
 
 
 def write(folder: Path, spec: str, world: str = WORLD) -> Path:
-    """A scenario and a world in one file."""
+    """Write a scenario and a world to one file."""
     path = folder / "scenario.yaml"
     path.write_text(f"{scenario(spec)}---\n{world}")
     return path
@@ -61,8 +61,8 @@ def plan(folder: Path, spec: str, world: str = WORLD) -> SimulationPlan:
     return read([write(folder, spec, world)])
 
 
-class Story:
-    """A recorded timeline: seconds, event and object."""
+class RecordedTimeline:
+    """Timeline as lines of text: seconds, event and object."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -75,14 +75,14 @@ class Story:
     def close(self) -> None:
         pass
 
-    def of(self, *happenings: TimelineEvent) -> list[str]:
-        return [line for line in self.lines if line.split()[1] in happenings]
+    def lines_of(self, *events: TimelineEvent) -> list[str]:
+        return [line for line in self.lines if line.split()[1] in events]
 
 
-def played(folder: Path, spec: str, world: str = WORLD) -> tuple[Simulation, Story]:
-    """A run of a scenario, ended."""
-    story = Story()
-    simulation = Simulation(plan(folder, spec, world), story)
+def run_scenario(folder: Path, spec: str, world: str = WORLD) -> tuple[Simulation, RecordedTimeline]:
+    """Run a scenario to its end."""
+    timeline = RecordedTimeline()
+    simulation = Simulation(plan(folder, spec, world), timeline)
     simulation.run()
     simulation.state.validate()
-    return simulation, story
+    return simulation, timeline

@@ -1,4 +1,4 @@
-"""Manifests of the API group: what the API server would store, and what it would refuse."""
+"""Manifests of the API group are stored or refused as by the API server."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -27,7 +27,7 @@ def read_all(folder: Path, manifests: str, spec: str = CLASS, group: str = "admi
     return read([path])
 
 
-def refused(folder: Path, manifests: str, spec: str = CLASS) -> str:
+def refusal(folder: Path, manifests: str, spec: str = CLASS) -> str:
     with pytest.raises(InputError) as error:
         read_all(folder, manifests, spec)
     return str(error.value).replace(f"{folder}/", "")
@@ -44,49 +44,46 @@ def queue_of(plan: SimulationPlan) -> Any:
 
 
 @pytest.mark.parametrize("group", ["admitq.dev", "kueue.x-k8s.io"])
-def test_kubectl_output_of_v1beta1_is_read_unedited(tmp_path: Path, group: str) -> None:
-    played = read_all(tmp_path, KUBECTL, group=group)
-    assert played.names.group == "kueue.x-k8s.io"
-    assert (queue_of(played).name, queue_of(played).cohort) == ("queue", "everybody")
-    assert len(played.sources) == 1
+def test_kubectl_output_of_v1beta1_objects_is_read(tmp_path: Path, group: str) -> None:
+    plan = read_all(tmp_path, KUBECTL, group=group)
+    assert plan.names.group == "kueue.x-k8s.io"
+    assert (queue_of(plan).name, queue_of(plan).cohort) == ("queue", "all")
+    assert len(plan.sources) == 1
 
 
-def test_both_versions_give_the_same_queue(tmp_path: Path) -> None:
+def test_v1beta1_and_v1beta2_manifests_are_read_as_the_same_queue(tmp_path: Path) -> None:
     newer = KUBECTL.replace("kueue.x-k8s.io/v1beta1", "kueue.x-k8s.io/v1beta2")
-    newer = newer.replace("    cohort: everybody", "    cohortName: everybody")
+    newer = newer.replace("    cohort: all", "    cohortName: all")
     newer = newer.replace("whenCanBorrow: Borrow", "whenCanBorrow: MayStopSearch")
     assert queue_of(read_all(tmp_path, newer)) == queue_of(read_all(tmp_path, KUBECTL))
 
 
-def test_versions_may_be_mixed_and_groups_may_not(tmp_path: Path) -> None:
+def test_objects_of_two_versions_are_read_together(tmp_path: Path) -> None:
     newer = "kueue.x-k8s.io/v1beta2\n  kind: LocalQueue"
     read_all(tmp_path, KUBECTL.replace(LOCAL_QUEUE, newer))
-    other = KUBECTL.replace(
-        "kueue.x-k8s.io/v1beta1\n  kind: LocalQueue", "admitq.dev/v1beta2\n  kind: LocalQueue"
-    )
-    assert "apiVersion: write kueue.x-k8s.io/v1beta2: all objects are of one group" in refused(
-        tmp_path, other
-    )
+
+
+def test_object_of_other_api_group_is_refused(tmp_path: Path) -> None:
+    other = KUBECTL.replace(LOCAL_QUEUE, "admitq.dev/v1beta2\n  kind: LocalQueue")
+    message = "apiVersion: write kueue.x-k8s.io/v1beta2: all objects are of one group"
+    assert message in refusal(tmp_path, other)
 
 
 def test_unknown_version_is_refused(tmp_path: Path) -> None:
-    told = refused(
-        tmp_path,
-        KUBECTL.replace("kueue.x-k8s.io/v1beta1\n  kind: LocalQ", "kueue.x-k8s.io/v1\n  kind: LocalQ"),
-    )
-    assert "apiVersion: kueue.x-k8s.io has no version v1: use v1beta2 or v1beta1" in told
+    unknown = KUBECTL.replace(LOCAL_QUEUE, "kueue.x-k8s.io/v1\n  kind: LocalQueue")
+    message = "apiVersion: kueue.x-k8s.io has no version v1: use v1beta2 or v1beta1"
+    assert message in refusal(tmp_path, unknown)
 
 
-def test_patch_of_a_v1beta1_object_uses_the_fields_of_v1beta1(tmp_path: Path) -> None:
+def test_patch_of_v1beta1_object_has_fields_of_v1beta1(tmp_path: Path) -> None:
     change = "changes: [{at: 1m, patch: {kind: ClusterQueue, name: queue, patch: {spec: {cohort: other}}}}]"
     (_, event), *_ = read_all(tmp_path, KUBECTL, f"{CLASS}\n{change}").changes
     assert isinstance(event, ClusterQueueChanged)
     assert event.cluster_queue.cohort == "other"
 
 
-def test_error_of_a_rule_names_file_object_field_and_message(tmp_path: Path) -> None:
-    told = refused(tmp_path, KUBECTL.replace("    cohort: everybody\n", ""))
-    assert told == (
+def test_validation_error_names_file_object_field_and_message(tmp_path: Path) -> None:
+    assert refusal(tmp_path, KUBECTL.replace("    cohort: all\n", "")) == (
         "manifests.yaml:37: ClusterQueue queue: items[0].spec.resourceGroups: "
         "borrowingLimit must be nil when cohort is empty"
     )
@@ -134,7 +131,7 @@ def test_error_of_a_rule_names_file_object_field_and_message(tmp_path: Path) -> 
         ("Workload", "spec: {podSets: []}", "spec.podSets: []: must have at least 1 items"),
     ],
 )
-def test_object_that_the_api_server_would_refuse_is_refused(kind: str, fields: str, message: str) -> None:
+def test_object_that_api_server_would_refuse_is_refused(kind: str, fields: str, message: str) -> None:
     with pytest.raises(InputError) as error:
         store(document("v1beta2", kind, fields), NAMES)
     assert message in str(error.value)
@@ -142,37 +139,38 @@ def test_object_that_the_api_server_would_refuse_is_refused(kind: str, fields: s
     assert f": {kind} one: " in str(error.value)
 
 
-def test_object_is_checked_against_the_schema_of_its_version() -> None:
+def test_object_is_validated_by_schema_of_its_version() -> None:
     with pytest.raises(InputError, match=r"spec.cohortName: unknown field: did you mean cohort\?"):
         store(document("v1beta1", "ClusterQueue", "spec: {cohortName: x}"), NAMES)
 
 
 @pytest.mark.parametrize("weight", ["0", '"0"', "2", "500m", '"1.5"'])
-def test_weights_that_the_rule_allows_are_stored(weight: str) -> None:
-    store(document("v1beta2", "Cohort", f"spec: {{fairSharing: {{weight: {weight}}}}}"), NAMES)
+def test_valid_weight_is_stored(weight: str) -> None:
+    stored = store(document("v1beta2", "Cohort", f"spec: {{fairSharing: {{weight: {weight}}}}}"), NAMES)
+    assert "weight" in stored.value["spec"]["fairSharing"]
 
 
 def test_stored_object_has_defaults_and_no_status() -> None:
-    stored = store(document("v1beta2", "ClusterQueue", "spec: {preemption: {}}\nstatus: {what: ever}"), NAMES)
+    stored = store(document("v1beta2", "ClusterQueue", "spec: {preemption: {}}\nstatus: {key: value}"), NAMES)
     assert "status" not in stored.value
     preemption: Mapping[str, Any] = stored.value["spec"]["preemption"]
     assert (preemption["reclaimWithinCohort"], preemption["withinClusterQueue"]) == ("Never", "Never")
 
 
-def test_stored_object_of_v1beta1_is_of_v1beta2() -> None:
+def test_v1beta1_object_is_stored_as_v1beta2() -> None:
     stored = store(document("v1beta1", "ClusterQueue", "spec: {cohort: all}"), NAMES).value
     assert (stored["apiVersion"], stored["spec"]["cohortName"]) == ("kueue.x-k8s.io/v1beta2", "all")
 
 
 @pytest.mark.parametrize("version", ["v1beta1", "v1beta2"])
-def test_update_of_an_immutable_field_is_refused(version: str) -> None:
+def test_update_of_immutable_field_is_refused(version: str) -> None:
     old = store(document("v1beta2", "LocalQueue", "spec: {clusterQueue: a}"), NAMES)
     store(document(version, "LocalQueue", "spec: {clusterQueue: a}"), NAMES, old)
     with pytest.raises(InputError, match=r"LocalQueue one: spec.clusterQueue: \w+ is immutable"):
         store(document(version, "LocalQueue", "spec: {clusterQueue: b}"), NAMES, old)
 
 
-def test_change_of_an_immutable_field_during_a_run_is_refused(tmp_path: Path) -> None:
+def test_change_of_immutable_field_during_run_is_refused(tmp_path: Path) -> None:
     spec = f"""
         {CLASS}
         changes:
@@ -183,6 +181,6 @@ def test_change_of_an_immutable_field_during_a_run_is_refused(tmp_path: Path) ->
         plan(tmp_path, spec, WORLD)
 
 
-def test_every_item_of_a_raw_list_is_a_document() -> None:
+def test_every_item_of_raw_list_is_a_document() -> None:
     text = yaml.safe_dump({"kind": "ClusterQueueList", "items": [{"kind": "ClusterQueue"}]})
-    assert [one.value["kind"] for one in read_text(text, "file.yaml")] == ["ClusterQueue"]
+    assert [item.value["kind"] for item in read_text(text, "file.yaml")] == ["ClusterQueue"]

@@ -1,4 +1,4 @@
-"""The command: what it prints, what it writes, how it ends."""
+"""The command `admitq simulate`: its output, its files and its exit codes."""
 
 import csv
 import json
@@ -21,7 +21,7 @@ from tests.unit.simulator.stage import write
 
 Command = Callable[..., Result]
 
-THREE = """
+THREE_WORKLOADS = """
     workloads:
       - {name: w, queue: team/main, requests: {cpu: 2}, runTime: 1m, arrivals: {fixed: {count: 3}}}
     """
@@ -38,34 +38,34 @@ def simulate() -> Command:
 
 
 def test_tables_show_waits_use_and_makespan(simulate: Command, tmp_path: Path) -> None:
-    result = simulate(write(tmp_path, THREE))
+    result = simulate(write(tmp_path, THREE_WORKLOADS))
     assert result.exit_code == 0
-    for words in (
+    for text in (
         "scenario  seed 1  2m simulated: all workloads have ended",
         "team/main",
         "utilisation",
         "75.0%",
     ):
-        assert words in result.stdout
+        assert text in result.stdout
     assert "makespan   2m, bound 1m 30s, ratio 1.333" in result.stdout
 
 
-def test_json_is_one_document_and_nothing_else(simulate: Command, tmp_path: Path) -> None:
-    result = simulate(write(tmp_path, THREE), "-o", "json")
-    told = json.loads(result.stdout)
-    assert (told["seed"], told["ending"], told["makespan"]) == (1, "Finished", 120.0)
-    assert told["localQueues"][0]["waits"] == {
+def test_json_output_is_one_reproducible_document(simulate: Command, tmp_path: Path) -> None:
+    result = simulate(write(tmp_path, THREE_WORKLOADS), "-o", "json")
+    document = json.loads(result.stdout)
+    assert (document["seed"], document["ending"], document["makespan"]) == (1, "Finished", 120.0)
+    assert document["localQueues"][0]["waits"] == {
         "mean": 20.0,
         "p50": 0.0,
         "p90": 60.0,
         "p99": 60.0,
         "max": 60.0,
     }
-    assert simulate(write(tmp_path, THREE), "-o", "json").stdout == result.stdout
+    assert simulate(write(tmp_path, THREE_WORKLOADS), "-o", "json").stdout == result.stdout
 
 
 def test_json_option_is_a_hidden_alias_of_output(simulate: Command, tmp_path: Path) -> None:
-    path = write(tmp_path, THREE)
+    path = write(tmp_path, THREE_WORKLOADS)
     assert simulate(path, "--json").stdout == simulate(path, "--output", "json").stdout
     assert "--json" not in simulate("--help").stdout
     contradiction = simulate(path, "--json", "-o", "yaml")
@@ -74,7 +74,7 @@ def test_json_option_is_a_hidden_alias_of_output(simulate: Command, tmp_path: Pa
 
 
 def test_yaml_is_the_json_document_in_yaml(simulate: Command, tmp_path: Path) -> None:
-    path = write(tmp_path, THREE)
+    path = write(tmp_path, THREE_WORKLOADS)
     assert yaml.safe_load(simulate(path, "-o", "yaml").stdout) == json.loads(
         simulate(path, "-o", "json").stdout
     )
@@ -82,8 +82,8 @@ def test_yaml_is_the_json_document_in_yaml(simulate: Command, tmp_path: Path) ->
 
 def test_list_prints_name_and_description_of_each_shipped_scenario(simulate: Command) -> None:
     listed = json.loads(simulate("--list", "-o", "json").stdout)
-    assert [one["name"] for one in listed] == list(shipped_scenarios())
-    assert all(one["description"] for one in listed)
+    assert [scenario["name"] for scenario in listed] == list(shipped_scenarios())
+    assert all(scenario["description"] for scenario in listed)
     table = simulate("--list").stdout
     assert all(name in table for name in shipped_scenarios())
 
@@ -110,28 +110,30 @@ def test_shell_completes_shipped_scenarios_and_yaml_files(
     for name in ("bold.yaml", "notes.txt", ".hidden.yaml", "folder/inner.yml"):
         (tmp_path / name).touch()
     monkeypatch.chdir(tmp_path)
-    found = list(complete_file(typed))
-    assert set(completed) <= set(found)
-    assert not {"notes.txt", ".hidden.yaml"} & set(found)
+    completions = list(complete_file(typed))
+    assert set(completed) <= set(completions)
+    assert not {"notes.txt", ".hidden.yaml"} & set(completions)
     environment = {
         "_ADMITQ_COMPLETE": "complete_bash", "COMP_WORDS": f"admitq simulate {typed}", "COMP_CWORD": "2",
     }  # fmt: skip
     shell = CliRunner().invoke(application, [], prog_name="admitq", env=environment)
-    assert shell.stdout.split() == found
+    assert shell.stdout.split() == completions
 
 
-def test_options_take_the_place_of_what_the_scenario_says(simulate: Command, tmp_path: Path) -> None:
-    told = json.loads(simulate(write(tmp_path, THREE), "-o", "json", "--until", "30s", "--seed", 9).stdout)
-    assert (told["seed"], told["ending"], told["seconds"]) == (9, "Until", 30.0)
-    assert told["workloads"] == {
+def test_options_override_settings_of_scenario(simulate: Command, tmp_path: Path) -> None:
+    document = json.loads(
+        simulate(write(tmp_path, THREE_WORKLOADS), "-o", "json", "--until", "30s", "--seed", 9).stdout
+    )
+    assert (document["seed"], document["ending"], document["seconds"]) == (9, "Until", 30.0)
+    assert document["workloads"] == {
         "submitted": 3, "admitted": 2, "finished": 0, "failed": 0, "running": 2, "waiting": 1,
     }  # fmt: skip
 
 
 @pytest.mark.parametrize("suffix", ["csv", "json"])
-def test_the_timeline_is_csv_or_json(simulate: Command, tmp_path: Path, suffix: str) -> None:
+def test_timeline_is_written_as_csv_or_json(simulate: Command, tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"timeline.{suffix}"
-    assert simulate(write(tmp_path, THREE), "--timeline", path).exit_code == 0
+    assert simulate(write(tmp_path, THREE_WORKLOADS), "--timeline", path).exit_code == 0
     rows: list[dict[str, Any]] = (
         json.loads(path.read_text())
         if suffix == "json"
@@ -143,8 +145,8 @@ def test_the_timeline_is_csv_or_json(simulate: Command, tmp_path: Path, suffix: 
     assert (last["class"], last["clusterQueue"], last["flavors"]) == ("w", "queue", "default")
 
 
-def test_pictures_are_written(simulate: Command, tmp_path: Path) -> None:
-    assert simulate(write(tmp_path, THREE), "--plots", tmp_path / "plots").exit_code == 0
+def test_plots_are_written(simulate: Command, tmp_path: Path) -> None:
+    assert simulate(write(tmp_path, THREE_WORKLOADS), "--plots", tmp_path / "plots").exit_code == 0
     assert (tmp_path / "plots" / "waits.svg").read_text().startswith("<svg")
 
 
@@ -153,26 +155,26 @@ def test_plots_without_their_package_name_the_extra_to_install(
 ) -> None:
     monkeypatch.setitem(sys.modules, "vl_convert", None)
     monkeypatch.delitem(sys.modules, "admitq.simulator.plots", raising=False)
-    result = simulate(write(tmp_path, THREE), "--plots", tmp_path / "plots")
+    result = simulate(write(tmp_path, THREE_WORKLOADS), "--plots", tmp_path / "plots")
     assert (result.exit_code, result.stdout) == (2, "")
     assert "--plots: needs an optional package: run pip install 'admitq[plots]'" in result.stderr
     assert not (tmp_path / "plots").exists()
 
 
 def test_terminal_shows_a_progress_bar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen, terminal = os.openpty()
+    output, terminal = os.openpty()
     monkeypatch.setenv("TERM", "xterm")
-    text = THREE.replace("count: 3", "count: 600")
+    text = THREE_WORKLOADS.replace("count: 3", "count: 600")
     with os.fdopen(terminal, "w") as stderr:
         monkeypatch.setattr(sys, "stderr", stderr)
         run([str(write(tmp_path, text))], output=OutputFormat.JSON)
         stderr.flush()
-        assert b"of 600 ended" in os.read(seen, 65536)
-    os.close(seen)
+        assert b"of 600 ended" in os.read(output, 65536)
+    os.close(output)
 
 
-def test_workloads_that_nothing_can_admit_end_the_command_with_1(simulate: Command, tmp_path: Path) -> None:
-    result = simulate(write(tmp_path, THREE.replace("cpu: 2", "cpu: 5")))
+def test_command_with_inadmissible_workloads_exits_with_1(simulate: Command, tmp_path: Path) -> None:
+    result = simulate(write(tmp_path, THREE_WORKLOADS.replace("cpu: 2", "cpu: 5")))
     assert result.exit_code == 1
     assert "ExceedsMaxQuota" in result.stdout
 
@@ -200,7 +202,7 @@ def test_workloads_that_nothing_can_admit_end_the_command_with_1(simulate: Comma
         (["preemption", "borrowing"], "kind: there is a Scenario already, at "),
     ],
 )
-def test_what_cannot_be_used_ends_the_command_with_2(
+def test_command_with_invalid_input_exits_with_2(
     simulate: Command, arguments: list[str], message: str
 ) -> None:
     result = simulate(*arguments)
@@ -210,14 +212,14 @@ def test_what_cannot_be_used_ends_the_command_with_2(
 
 
 @pytest.mark.parametrize("name", ["borrowing", "preemption", "fair-sharing"])
-def test_shipped_scenarios_run_to_their_end(simulate: Command, name: str) -> None:
-    told = json.loads(simulate(name, "-o", "json").stdout)
-    assert told["scenario"] == name
-    assert told["ending"] == "Finished"
-    assert told["workloads"]["failed"] == 0
+def test_shipped_scenario_runs_to_its_end(simulate: Command, name: str) -> None:
+    document = json.loads(simulate(name, "-o", "json").stdout)
+    assert document["scenario"] == name
+    assert document["ending"] == "Finished"
+    assert document["workloads"]["failed"] == 0
 
 
-FEWER = {
+SMALLER_COUNTS = {
     "count: 1000}": "count: 120}",
     "count: 350": "count: 3",
     "count: 35}": "count: 1}",
@@ -226,18 +228,18 @@ FEWER = {
     "count: 50}": "count: 1}",
     "queue: 100}": "queue: 5}",
 }
-"""Makes a long scenario short: other counts of workloads and queues."""
+"""Replacements that make a long scenario short: smaller counts of workloads and queues."""
 
 
 @pytest.mark.parametrize("name", ["baseline", "large", "seed-literal", "seed-ten-minute"])
-def test_long_scenarios_that_come_with_admitq_begin_well(
+def test_long_shipped_scenario_with_smaller_counts_runs_to_its_end(
     simulate: Command, tmp_path: Path, name: str
 ) -> None:
     text = shipped_scenarios()[name].read_text()
-    for many, few in FEWER.items():
-        text = text.replace(many, few)
+    for large, small in SMALLER_COUNTS.items():
+        text = text.replace(large, small)
     path = tmp_path / f"{name}.yaml"
     path.write_text(text)
-    told = json.loads(simulate(path, "-o", "json").stdout)
-    assert (told["scenario"], told["ending"]) == (name, "Finished")
-    assert told["workloads"]["finished"] == told["workloads"]["submitted"] > 100
+    document = json.loads(simulate(path, "-o", "json").stdout)
+    assert (document["scenario"], document["ending"]) == (name, "Finished")
+    assert document["workloads"]["finished"] == document["workloads"]["submitted"] > 100

@@ -1,4 +1,4 @@
-"""YAML files: where fields stand, and what is refused."""
+"""YAML documents: the lines of their fields, and errors of invalid files."""
 
 from pathlib import Path
 
@@ -31,18 +31,18 @@ kind: Two
         (("spec", "missing", "below"), 2),
     ],
 )
-def test_a_field_has_its_line_and_a_missing_one_that_of_what_is_around_it(
+def test_place_of_field_is_its_line_or_that_of_the_nearest_parent(
     path: tuple[str | int, ...], line: int
 ) -> None:
     document = read_text(TEXT, "file.yaml")[0]
     assert document.place(path).line == line
 
 
-def test_lines_count_on_from_document_to_document() -> None:
-    assert [one.place().line for one in read_text(TEXT, "file.yaml")] == [1, 8]
+def test_lines_are_counted_over_all_documents_of_file() -> None:
+    assert [document.place().line for document in read_text(TEXT, "file.yaml")] == [1, 8]
 
 
-def test_the_items_of_a_list_are_documents() -> None:
+def test_items_of_list_are_documents() -> None:
     text = "kind: List\nitems:\n- kind: A\n  metadata: {name: a}\n- kind: B\n"
     first, second = read_text(text, "file.yaml")
     assert (first.value["kind"], second.value["kind"]) == ("A", "B")
@@ -63,13 +63,13 @@ def test_the_items_of_a_list_are_documents() -> None:
         ("a: \x01\n", "file.yaml: not YAML: "),
     ],
 )
-def test_what_is_no_document_is_refused_with_its_line(text: str, message: str) -> None:
-    with pytest.raises(InputError) as refused:
+def test_invalid_document_is_refused_with_its_line(text: str, message: str) -> None:
+    with pytest.raises(InputError) as error:
         read_text(text, "file.yaml")
-    assert str(refused.value).startswith(message)
+    assert str(error.value).startswith(message)
 
 
-def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+def test_unreadable_file_is_named_in_error(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"^shown: cannot be read: No such file or directory$"):
         read_file(tmp_path / "missing", "shown")
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
@@ -86,6 +86,6 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         ("resources.requests[nvidia.com/gpu]", ("resources", "requests", "nvidia.com/gpu")),
     ],
 )
-def test_names_of_fields_and_paths_are_two_notations_of_one(name: str, path: tuple[str | int, ...]) -> None:
+def test_field_name_and_field_path_are_inverse(name: str, path: tuple[str | int, ...]) -> None:
     assert field_path(name) == path
     assert field_name(path) == name

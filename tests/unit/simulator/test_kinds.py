@@ -1,4 +1,4 @@
-"""Jobs of other kinds among the manifests, and what their pods follow from."""
+"""Jobs of other kinds in the manifests, and the objects that define their pods."""
 
 import json
 from pathlib import Path
@@ -11,7 +11,7 @@ from admitq.simulator import InputError
 from admitq.simulator.timeline import TimelineEvent
 from localcluster.custom_kinds import configured
 from tests.unit.integrations.examples import guide_manifests
-from tests.unit.simulator.stage import WORLD, plan, played
+from tests.unit.simulator.stage import WORLD, plan, run_scenario
 
 SPEC = "runTime: 1m"
 
@@ -46,7 +46,7 @@ spec:
               labels: {trainer.kubeflow.org/trainjob-ancestor-step: trainer}
             spec: {template: {spec: {containers: [{name: node, image: i}]}}}
 """
-SELECTING = """\
+JOB_WITH_CLUSTER_SELECTOR = """\
 ---
 apiVersion: ray.io/v1
 kind: RayJob
@@ -59,13 +59,13 @@ spec: {clusterSelector: {ray.io/cluster: there}}
     ("kind", "namespace"), [("ClusterTrainingRuntime", ""), ("TrainingRuntime", ", namespace: team")]
 )
 @pytest.mark.parametrize(("nodes", "admitted"), [(2, ["0 Admitted one-1"]), (3, [])])
-def test_a_job_has_the_pods_of_the_runtime_beside_it(
+def test_train_job_has_pods_of_runtime_in_manifests(
     tmp_path: Path, kind: str, namespace: str, nodes: int, admitted: list[str]
 ) -> None:
-    """Of 4 CPU, at 2 for each node."""
+    """The quota is 4 CPU, and each node needs 2."""
     job = (TRAIN_JOB % kind).replace("numNodes: 3", f"numNodes: {nodes}")
-    simulation, story = played(tmp_path, SPEC, WORLD + job + RUNTIME % (kind, namespace))
-    assert story.of(TimelineEvent.ADMITTED) == admitted
+    simulation, timeline = run_scenario(tmp_path, SPEC, WORLD + job + RUNTIME % (kind, namespace))
+    assert timeline.lines_of(TimelineEvent.ADMITTED) == admitted
     assert simulation.plan.left_out == {}
 
 
@@ -80,21 +80,24 @@ def test_a_job_has_the_pods_of_the_runtime_beside_it(
         ),
     ],
 )
-def test_a_runtime_that_is_not_there_is_asked_for(
+def test_train_job_without_runtime_in_manifests_is_refused(
     tmp_path: Path, kind: str, runtime: str, missing: str
 ) -> None:
-    with pytest.raises(InputError) as refused:
+    with pytest.raises(InputError) as error:
         plan(tmp_path, SPEC, WORLD + TRAIN_JOB % kind + runtime)
-    assert f"spec: {missing} is not among the manifests: add it" in str(refused.value)
+    assert f"spec: {missing} is not among the manifests: add it" in str(error.value)
 
 
-def test_a_job_that_makes_no_pods_means_nothing(tmp_path: Path) -> None:
+def test_job_that_creates_no_pods_is_left_out(tmp_path: Path) -> None:
     world = (
-        WORLD + SELECTING + TRAIN_JOB % "TrainingRuntime" + RUNTIME % ("TrainingRuntime", ", namespace: team")
+        WORLD
+        + JOB_WITH_CLUSTER_SELECTOR
+        + TRAIN_JOB % "TrainingRuntime"
+        + RUNTIME % ("TrainingRuntime", ", namespace: team")
     )
-    found = plan(tmp_path, SPEC, world)
-    assert [source.name for source in found.sources] == ["one"]
-    assert found.left_out == {"RayJob (ray.io/v1)": 1}
+    simulation_plan = plan(tmp_path, SPEC, world)
+    assert [source.name for source in simulation_plan.sources] == ["one"]
+    assert simulation_plan.left_out == {"RayJob (ray.io/v1)": 1}
 
 
 WITHOUT_PODS = """\
@@ -106,12 +109,12 @@ spec: {mpiReplicaSpecs: {}}
 """
 
 
-def test_d24_job_without_podsets_is_refused_with_the_field(tmp_path: Path) -> None:
+def test_d24_job_without_podsets_is_refused_with_its_field(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"spec\.mpiReplicaSpecs: Required value: describes no pods"):
         plan(tmp_path, SPEC, WORLD + WITHOUT_PODS)
 
 
-# --- kinds by configuration -------------------------------------------------------------------------
+# --- custom kinds of the configuration --------------------------------------------------------------
 
 
 WITH_MEMORY = WORLD.replace("[cpu]", "[cpu, memory]").replace(
@@ -120,35 +123,35 @@ WITH_MEMORY = WORLD.replace("[cpu]", "[cpu, memory]").replace(
 
 
 def configuration(custom: list[dict[str, Any]]) -> str:
-    """A configuration that tells of these kinds; in one line, so that all its problems stand there."""
+    """Return a configuration with custom kinds. It is one line, so that all its errors name that line."""
     head = {"apiVersion": "config.admitq.dev/v1beta2", "kind": "Configuration"}
     return f"---\n{json.dumps({**head, 'integrations': {'custom': custom}})}\n"
 
 
-def shown(api_version: str) -> str:
-    """The job of this API version that the guide shows, in the world's queue."""
-    (job,) = (one for one in guide_manifests() if one.get("apiVersion") == api_version)
+def guide_job(api_version: str) -> str:
+    """Return the job of this API version from the guide, in the queue of the world."""
+    (job,) = (manifest for manifest in guide_manifests() if manifest.get("apiVersion") == api_version)
     text = yaml.safe_dump({**job, "metadata": {**job["metadata"], "namespace": "team"}})
     return f"---\n{text}".replace("queue-name: default", "queue-name: main")
 
 
 @pytest.mark.parametrize(
-    ("api_version", "story"),
+    ("api_version", "lines"),
     [
-        # A leader of 200m and three workers of 1, of 4 CPU.
+        # A leader with 200m and three workers with 1 fit into 4 CPU.
         ("example.com/v1", ["0 Submitted training-1", "0 Admitted training-1", "60 Finished training-1"]),
-        # A server of 200m and four workers of 1, of which two suffice.
+        # A server with 200m and at least two of four workers with 1 fit into 4 CPU.
         ("tasks.example.com/v1alpha1", ["0 Submitted tasks-1", "0 Admitted tasks-1", "60 Finished tasks-1"]),
     ],
 )
-def test_jobs_of_configured_kinds_are_simulated(tmp_path: Path, api_version: str, story: list[str]) -> None:
-    world = WITH_MEMORY + shown(api_version) + configuration(configured())
-    simulation, told = played(tmp_path, SPEC, world)
-    assert told.lines == story
+def test_jobs_of_custom_kinds_are_simulated(tmp_path: Path, api_version: str, lines: list[str]) -> None:
+    world = WITH_MEMORY + guide_job(api_version) + configuration(configured())
+    simulation, timeline = run_scenario(tmp_path, SPEC, world)
+    assert timeline.lines == lines
     assert simulation.plan.left_out == {}
 
 
-def test_a_class_can_name_a_job_of_such_a_kind(tmp_path: Path) -> None:
+def test_workload_class_may_use_job_of_custom_kind_as_template(tmp_path: Path) -> None:
     spec = """\
         workloads:
           - name: training
@@ -156,16 +159,18 @@ def test_a_class_can_name_a_job_of_such_a_kind(tmp_path: Path) -> None:
             runTime: {constant: 10s}
             arrivals: {at: [0s, 5s]}
     """
-    _, story = played(tmp_path, spec, WITH_MEMORY + shown("example.com/v1") + configuration(configured()))
-    assert story.of(TimelineEvent.ADMITTED) == ["0 Admitted training-1", "10 Admitted training-2"]
+    _, timeline = run_scenario(
+        tmp_path, spec, WITH_MEMORY + guide_job("example.com/v1") + configuration(configured())
+    )
+    assert timeline.lines_of(TimelineEvent.ADMITTED) == ["0 Admitted training-1", "10 Admitted training-2"]
 
 
-def test_custom_kinds_are_unknown_without_the_configuration(tmp_path: Path) -> None:
+def test_job_of_custom_kind_is_left_out_without_configuration(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no workload is ever submitted"):
-        plan(tmp_path, SPEC, WORLD + shown("example.com/v1"))
+        plan(tmp_path, SPEC, WORLD + guide_job("example.com/v1"))
 
 
-def test_a_kind_that_is_there_already_is_refused_with_its_place(tmp_path: Path) -> None:
-    taken = {**configured()[0], "group": "batch", "kind": "Job", "plural": "jobs"}
+def test_custom_kind_that_exists_already_is_refused_with_its_line(tmp_path: Path) -> None:
+    batch_job = {**configured()[0], "group": "batch", "kind": "Job", "plural": "jobs"}
     with pytest.raises(InputError, match=r"scenario.yaml:\d+: integrations.custom\[0\]: is Job of batch"):
-        plan(tmp_path, SPEC, WORLD + shown("example.com/v1") + configuration([taken]))
+        plan(tmp_path, SPEC, WORLD + guide_job("example.com/v1") + configuration([batch_job]))

@@ -1,4 +1,4 @@
-"""Charts and plots: what they show, their axes, titles and descriptions, and that they are reproducible."""
+"""Charts and plots: content, axes, titles and descriptions. Plots of equal runs are equal."""
 
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ from admitq.simulator import Simulation, read, shipped_scenarios
 from admitq.simulator.charts import charts
 from admitq.simulator.plots import plots, write_plots
 from admitq.simulator.units import amount_text, duration_text
-from tests.unit.simulator.stage import WORLD, played
+from tests.unit.simulator.stage import WORLD, run_scenario
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -34,16 +34,16 @@ def rendered(borrowing: Simulation) -> dict[str, str]:
 
 
 def texts(svg: str) -> list[str]:
-    """All texts that the picture shows."""
+    """Return all texts of a plot."""
     return [node.text or "" for node in ET.fromstring(svg).iter(f"{SVG}text")]  # noqa: S314 we wrote it ourselves
 
 
 def chart_of(folder: Path, spec: str, name: str, world: str = WORLD) -> Any:
-    simulation, _ = played(folder, spec, world)
+    simulation, _ = run_scenario(folder, spec, world)
     return charts(simulation)[name]
 
 
-def test_run_has_a_chart_of_waits_one_of_queues_and_one_for_each_flavor(borrowing: Simulation) -> None:
+def test_run_has_charts_of_waits_queue_depth_and_each_flavor(borrowing: Simulation) -> None:
     assert set(charts(borrowing)) == NAMES
 
 
@@ -60,7 +60,7 @@ def test_plots_have_title_and_description_for_screen_readers(rendered: dict[str,
         assert root.findtext(f"{SVG}desc")
 
 
-def test_plots_load_nothing_from_elsewhere(rendered: dict[str, str]) -> None:
+def test_plots_refer_to_no_external_resource(rendered: dict[str, str]) -> None:
     for svg in rendered.values():
         known = ("http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink")
         assert "http" not in svg.replace(known[0], "").replace(known[1], "")
@@ -71,7 +71,7 @@ def test_plots_of_the_same_run_are_equal(rendered: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "shown"),
+    ("name", "expected"),
     [
         (
             "use-default-cpu",
@@ -97,12 +97,12 @@ def test_plots_of_the_same_run_are_equal(rendered: dict[str, str]) -> None:
     ],
 )  # fmt: skip
 def test_plots_show_title_axes_with_units_and_legend(
-    rendered: dict[str, str], name: str, shown: set[str]
+    rendered: dict[str, str], name: str, expected: set[str]
 ) -> None:
-    assert shown <= set(texts(rendered[f"{name}.svg"]))
+    assert expected <= set(texts(rendered[f"{name}.svg"]))
 
 
-def test_use_chart_without_borrowing_has_no_legend_for_it(tmp_path: Path) -> None:
+def test_use_chart_without_borrowing_has_no_legend_of_borrowing(tmp_path: Path) -> None:
     spec = "workloads: [{name: w, queue: team/main, requests: {cpu: 2}, runTime: 1m}]"
     layers = chart_of(tmp_path, spec, "use-default-cpu")["spec"]["layer"]
     assert [layer["encoding"].get("color", {}).get("datum") for layer in layers] == ["within quota", None]
@@ -114,7 +114,7 @@ def test_use_chart_rows_are_steps_of_use_and_quota(tmp_path: Path) -> None:
     assert [(row["time"], row["use"], row["quota"]) for row in rows] == [(0, 2, 4), (8.53333, 2, 4)]
 
 
-def test_memory_is_shown_in_a_binary_unit(tmp_path: Path) -> None:
+def test_memory_is_shown_in_binary_unit(tmp_path: Path) -> None:
     world = WORLD.replace("coveredResources: [cpu]", "coveredResources: [memory]")
     world = world.replace("name: cpu", "name: memory").replace("nominalQuota: 4", "nominalQuota: 4Gi")
     spec = "workloads: [{name: w, queue: team/main, requests: {memory: 1Gi}, runTime: 1m}]"
@@ -126,9 +126,7 @@ def test_memory_is_shown_in_a_binary_unit(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("run_time", "unit"), [("2s", "seconds"), ("10m", "minutes"), ("5h", "hours"), ("90h", "days")]
 )
-def test_time_axis_has_a_unit_that_suits_the_length_of_the_run(
-    tmp_path: Path, run_time: str, unit: str
-) -> None:
+def test_time_axis_has_unit_for_length_of_run(tmp_path: Path, run_time: str, unit: str) -> None:
     spec = f"workloads: [{{name: w, queue: team/main, requests: {{cpu: 2}}, runTime: {run_time}}}]"
     chart = chart_of(tmp_path, spec, "queue-depth")
     assert chart["encoding"]["x"]["title"] == f"time since the start of the run ({unit})"
@@ -136,13 +134,13 @@ def test_time_axis_has_a_unit_that_suits_the_length_of_the_run(
 
 def test_many_cluster_queues_are_shown_as_their_sum(tmp_path: Path) -> None:
     path = tmp_path / "few.yaml"
-    few = shipped_scenarios()["baseline"].read_text().replace("count: 350", "count: 2")
-    path.write_text(few.replace("count: 100", "count: 1").replace("count: 50", "count: 1"))
+    short_scenario = shipped_scenarios()["baseline"].read_text().replace("count: 350", "count: 2")
+    path.write_text(short_scenario.replace("count: 100", "count: 1").replace("count: 50", "count: 1"))
     simulation = Simulation(read([path]))
     simulation.run()
-    drawn = charts(simulation)
+    all_charts = charts(simulation)
     for name in ("use-default-cpu", "queue-depth"):
-        queues = {row["queue"] for row in drawn[name]["data"]["values"]}
+        queues = {row["queue"] for row in all_charts[name]["data"]["values"]}
         assert "30 ClusterQueues together" in queues
         assert len(queues) <= 4
 
@@ -154,7 +152,7 @@ def test_many_cluster_queues_are_shown_as_their_sum(tmp_path: Path) -> None:
         (5400, "1h 30m"), (90000, "1d 1h"), (2592000, "30d"),
     ],
 )  # fmt: skip
-def test_durations_have_two_units(seconds: float, text: str) -> None:
+def test_duration_text_has_at_most_two_units(seconds: float, text: str) -> None:
     assert duration_text(seconds) == text
 
 
@@ -165,5 +163,5 @@ def test_durations_have_two_units(seconds: float, text: str) -> None:
         ("cpu", 15000, "15k"), ("memory", 1.5 * 2**30, "1.5Gi"), ("memory", 512, "512"),
     ],
 )  # fmt: skip
-def test_amounts_are_short(resource: str, amount: float, text: str) -> None:
+def test_amount_text_is_short(resource: str, amount: float, text: str) -> None:
     assert amount_text(resource, amount) == text

@@ -1,4 +1,4 @@
-"""Traces: CSV and the Standard Workload Format."""
+"""Traces in CSV and in the Standard Workload Format."""
 
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,7 @@ from admitq.simulator import InputError
 from admitq.simulator.report import report
 from admitq.simulator.schema import Trace
 from admitq.simulator.traces import RecordedTrace, read_trace
-from tests.unit.simulator.stage import played
+from tests.unit.simulator.stage import run_scenario
 
 SECOND = 1_000_000_000
 
@@ -29,27 +29,27 @@ SWF = """\
 """
 
 
-def read(folder: Path, text: str, form: str = "csv", **options: Any) -> RecordedTrace:
-    path = folder / f"trace.{form}"
+def read(folder: Path, text: str, suffix: str = "csv", **options: Any) -> RecordedTrace:
+    path = folder / f"trace.{suffix}"
     path.write_text(text)
     return read_trace(Trace.model_validate({"name": "t", "file": path.name, **options}), path, path.name)
 
 
-MAPPED: dict[str, Any] = {"queues": {"map": {"batch": "team/low"}}}
+QUEUE_MAP: dict[str, Any] = {"queues": {"map": {"batch": "team/low"}}}
 
 
-def test_csv_has_all_columns_of_workloads(tmp_path: Path) -> None:
-    first, second = read(tmp_path, CSV, **MAPPED).rows
+def test_csv_rows_are_read_with_all_columns(tmp_path: Path) -> None:
+    first, second = read(tmp_path, CSV, **QUEUE_MAP).rows
     assert first == (0, ("team/low", "-5", 1, (("cpu", "2"),)), 5400 * SECOND, 3)
     large = ("team/main", "high", 2, (("cpu", "500m"), ("memory", "1Gi")))
     assert second == (10 * SECOND, large, 90 * SECOND, 2)
 
 
-def test_lines_of_a_csv_that_ask_for_the_same_are_one_shape(tmp_path: Path) -> None:
+def test_csv_rows_with_equal_requests_share_one_shape(tmp_path: Path) -> None:
     header = "job,submit_time,queue,requests.cpu,run_time,user\n"
     lines = ("1,0,team/main,2,5,ann\n", "2,10,team/main,2,1h,bob\n", "3,20,team/main,3,5,bob\n")
-    one, two, other = (row.shape for row in read(tmp_path, header + "".join(lines)).rows)
-    assert one is two
+    first, second, other = (row.shape for row in read(tmp_path, header + "".join(lines)).rows)
+    assert first is second
     assert other.requests == (("cpu", "3"),)
 
 
@@ -62,14 +62,14 @@ def test_lines_of_a_csv_that_ask_for_the_same_are_one_shape(tmp_path: Path) -> N
         ({"limit": 1}, [0]),
     ],
 )
-def test_a_trace_can_be_moved_sped_up_and_cut(
+def test_trace_options_shift_speed_up_and_limit_rows(
     tmp_path: Path, options: dict[str, Any], submitted: list[int]
 ) -> None:
-    rows = read(tmp_path, CSV, **MAPPED, **options).rows
+    rows = read(tmp_path, CSV, **QUEUE_MAP, **options).rows
     assert [row.submitted // SECOND for row in rows] == submitted
 
 
-def test_columns_of_a_csv_may_have_other_names(tmp_path: Path) -> None:
+def test_csv_columns_may_be_renamed(tmp_path: Path) -> None:
     text = "when,queue,run_time,requests.cpu\n5,team/main,1,1\n"
     (row,) = read(tmp_path, text, columns={"submit_time": "when"}).rows
     assert (row.shape.pods, row.shape.priority, row.shape.queue) == (1, "", "team/main")
@@ -89,15 +89,13 @@ def test_columns_of_a_csv_may_have_other_names(tmp_path: Path) -> None:
         (CSV.replace("batch", "other"), "trace.csv:3: queue: 'other' has no LocalQueue: add it to"),
     ],
 )
-def test_a_csv_that_means_nothing_is_refused_with_line_and_column(
-    tmp_path: Path, text: str, message: str
-) -> None:
-    with pytest.raises(InputError) as refused:
-        read(tmp_path, text, **MAPPED)
-    assert str(refused.value).startswith(message)
+def test_invalid_csv_is_refused_with_line_and_column(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(InputError) as error:
+        read(tmp_path, text, **QUEUE_MAP)
+    assert str(error.value).startswith(message)
 
 
-def test_the_standard_workload_format_is_read(tmp_path: Path) -> None:
+def test_standard_workload_format_is_read(tmp_path: Path) -> None:
     by_user = {"by": "user", "map": {"3": "team/three"}, "default": "team/main"}
     recorded = read(tmp_path, SWF, "swf", queues=by_user)
     assert recorded.left_out == 1
@@ -110,13 +108,13 @@ def test_the_standard_workload_format_is_read(tmp_path: Path) -> None:
     ("by", "queue"),
     [("queue", "team/one"), ("group", "team/one"), ("partition", "team/two"), ("user", "team/three")],
 )
-def test_any_column_of_the_format_may_decide_over_the_queue(tmp_path: Path, by: str, queue: str) -> None:
+def test_swf_queue_is_mapped_from_configured_column(tmp_path: Path, by: str, queue: str) -> None:
     names = {"1": "team/one", "2": "team/two", "3": "team/three"}
     first, *_ = read(tmp_path, SWF, "swf", queues={"by": by, "map": names, "default": "team/none"}).rows
     assert first.shape.queue == queue
 
 
-def test_processors_and_memory_become_pods_and_requests(tmp_path: Path) -> None:
+def test_swf_processors_and_memory_become_pods_and_requests(tmp_path: Path) -> None:
     rows = read(
         tmp_path, SWF, "swf", queues={"default": "team/main"}, memory=True, processorsPerPod=8,
         requests={"cpu": 8},
@@ -135,13 +133,13 @@ def test_processors_and_memory_become_pods_and_requests(tmp_path: Path) -> None:
         (SWF, "trace.swf:3: column 12 (user): '3' has no LocalQueue: add it to queues.map"),
     ],
 )
-def test_a_record_that_means_nothing_is_refused(tmp_path: Path, text: str, message: str) -> None:
-    with pytest.raises(InputError) as refused:
+def test_invalid_swf_record_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(InputError) as error:
         read(tmp_path, text, "swf", queues={"by": "user"})
-    assert str(refused.value).startswith(message)
+    assert str(error.value).startswith(message)
 
 
-def test_a_trace_is_played(tmp_path: Path) -> None:
+def test_trace_is_simulated(tmp_path: Path) -> None:
     (tmp_path / "log.swf").write_text(SWF)
     spec = """
         traces:
@@ -150,8 +148,8 @@ def test_a_trace_is_played(tmp_path: Path) -> None:
             queues: {default: team/main}
             requests: {cpu: 250m}
         """
-    simulation, story = played(tmp_path, spec)
-    assert story.lines == [
+    simulation, timeline = run_scenario(tmp_path, spec)
+    assert timeline.lines == [
         "0 Submitted log-1", "0 Admitted log-1",
         "60 Submitted log-2", "60 Finished log-1", "60 Admitted log-2",
         "90 Finished log-2",
@@ -167,15 +165,17 @@ def test_a_trace_is_played(tmp_path: Path) -> None:
         ("0,team/main,none,1,1,1m", 'trace.csv:2: priority: WorkloadPriorityClass "none" not found'),
     ],
 )
-def test_a_row_that_could_not_be_queued_is_refused(tmp_path: Path, row: str, message: str) -> None:
+def test_trace_row_with_unknown_queue_priority_or_quantity_is_refused(
+    tmp_path: Path, row: str, message: str
+) -> None:
     (tmp_path / "trace.csv").write_text(f"submit_time,queue,priority,pods,requests.cpu,run_time\n{row}\n")
-    with pytest.raises(InputError) as refused:
-        played(tmp_path, "traces: [{name: t, file: trace.csv}]")
-    assert str(refused.value).replace(f"{tmp_path}/", "").startswith(message)
+    with pytest.raises(InputError) as error:
+        run_scenario(tmp_path, "traces: [{name: t, file: trace.csv}]")
+    assert str(error.value).replace(f"{tmp_path}/", "").startswith(message)
 
 
-def test_priorities_of_a_csv_are_numbers_or_classes(tmp_path: Path) -> None:
+def test_csv_priorities_are_numbers_or_classes(tmp_path: Path) -> None:
     rows = "0,team/main,,4,1,1m\n1,team/main,7,4,1,1m\n2,team/main,high,4,1,1m\n3,team/main,-1,4,1,1m\n"
     (tmp_path / "trace.csv").write_text(f"submit_time,queue,priority,pods,requests.cpu,run_time\n{rows}")
-    _, story = played(tmp_path, "traces: [{name: t, file: trace.csv}]")
-    assert [line.split()[2] for line in story.lines if "Admitted" in line] == ["t-1", "t-3", "t-2", "t-4"]
+    _, timeline = run_scenario(tmp_path, "traces: [{name: t, file: trace.csv}]")
+    assert [line.split()[2] for line in timeline.lines if "Admitted" in line] == ["t-1", "t-3", "t-2", "t-4"]
